@@ -1,0 +1,2 @@
+//! The `hayloft` command.
+fn main() {}
