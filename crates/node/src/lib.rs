@@ -1,1 +1,21 @@
-//! Placeholder; the crate's map goes here.
+//! The storage node daemon: NameNode services, data transfer, block recovery and the RPC server.
+//!
+//! | module | what it is |
+//! |---|---|
+//! | [`config`] | Hadoop configuration files, every key declared once |
+//! | [`context`] | what the services of one node share |
+//! | [`rpc`] | Hadoop RPC, client side |
+//! | [`namenode`] | one service per block pool, one actor per NameNode |
+//! | [`xceiver`] | the data transfer port, both sides |
+//! | [`ipc`] | the RPC server: inter-datanode, client-datanode, reconfiguration |
+//! | [`recovery`] | block recovery as the primary node |
+//! | [`daemon`] | start, run and stop of all of it |
+
+pub mod config;
+pub mod context;
+pub mod daemon;
+pub mod ipc;
+pub mod namenode;
+pub mod recovery;
+pub mod rpc;
+pub mod xceiver;

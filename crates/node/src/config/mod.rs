@@ -1,0 +1,1 @@
+//! Hadoop configuration files and the table of keys.

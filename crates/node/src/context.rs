@@ -1,0 +1,1 @@
+//! What the services of one node share.

@@ -1,0 +1,1 @@
+//! The RPC server of the node.

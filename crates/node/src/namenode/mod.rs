@@ -1,0 +1,1 @@
+//! Services towards NameNodes.

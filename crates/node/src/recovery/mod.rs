@@ -1,0 +1,1 @@
+//! Block recovery as the primary node.

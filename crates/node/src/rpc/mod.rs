@@ -1,0 +1,1 @@
+//! Hadoop RPC, client side.
