@@ -1,1 +1,12 @@
-//! Placeholder; the crate's map goes here.
+//! Bytes to typed messages and back, for everything a DataNode speaks.
+//!
+//! No sockets, no files, no async runtime, no unsafe code. Decoders take buffers and answer with a
+//! value, with "not enough bytes yet" (a value too), or with an error that means the peer cannot be
+//! understood. Every number from a peer meets a limit before it is used.
+
+pub mod frame;
+pub mod ids;
+pub mod limits;
+pub mod proto;
+pub mod schema;
+pub mod varint;

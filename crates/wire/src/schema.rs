@@ -1,0 +1,499 @@
+//! What the messages look like on the wire, and a check of received bytes against it.
+//!
+//! prost alone is too trusting for a server: it takes an absent required field for a zero, and two
+//! bytes of input can cost hundreds of bytes of memory (an empty element of a repeated message).
+//! [`check`] walks the bytes once, before prost, against the description that
+//! [`wire_messages!`](crate::proto) made from the same text as the struct. It allocates nothing.
+
+use std::fmt::Write as _;
+
+use bytes::Bytes;
+
+/// How often a field may and must occur.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Label {
+    /// Exactly once; a message without it is rejected.
+    Required,
+    /// At most once.
+    Optional,
+    /// Any number of times, within the memory budget of the decoder.
+    Repeated,
+}
+
+/// Encoding of a field's value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs, reason = "protobuf's own type names")]
+pub enum Kind {
+    Bool,
+    Bytes,
+    Double,
+    Enum,
+    Int32,
+    Int64,
+    Message,
+    Sfixed32,
+    Sfixed64,
+    Sint32,
+    Sint64,
+    String,
+    Uint32,
+    Uint64,
+}
+
+impl Kind {
+    const ALL: [(&'static str, Kind); 14] = [
+        ("bool", Kind::Bool),
+        ("bytes", Kind::Bytes),
+        ("double", Kind::Double),
+        ("enumeration", Kind::Enum),
+        ("int32", Kind::Int32),
+        ("int64", Kind::Int64),
+        ("message", Kind::Message),
+        ("sfixed32", Kind::Sfixed32),
+        ("sfixed64", Kind::Sfixed64),
+        ("sint32", Kind::Sint32),
+        ("sint64", Kind::Sint64),
+        ("string", Kind::String),
+        ("uint32", Kind::Uint32),
+        ("uint64", Kind::Uint64),
+    ];
+
+    /// Protobuf's name of the type.
+    fn name(self) -> &'static str {
+        match self {
+            Kind::Enum => "enum",
+            other => Kind::ALL
+                .iter()
+                .find(|(_, kind)| *kind == other)
+                .map_or("?", |(name, _)| name),
+        }
+    }
+
+    const fn wire_type(self) -> u8 {
+        match self {
+            Kind::Double | Kind::Sfixed64 => WIRE_FIXED64,
+            Kind::Sfixed32 => WIRE_FIXED32,
+            Kind::Bytes | Kind::Message | Kind::String => WIRE_LENGTH_DELIMITED,
+            Kind::Bool
+            | Kind::Enum
+            | Kind::Int32
+            | Kind::Int64
+            | Kind::Sint32
+            | Kind::Sint64
+            | Kind::Uint32
+            | Kind::Uint64 => WIRE_VARINT,
+        }
+    }
+}
+
+const WIRE_VARINT: u8 = 0;
+const WIRE_FIXED64: u8 = 1;
+const WIRE_LENGTH_DELIMITED: u8 = 2;
+const WIRE_FIXED32: u8 = 5;
+
+/// One field of a message.
+#[derive(Debug)]
+pub struct FieldDesc {
+    /// Name of the Rust field.
+    pub name: &'static str,
+    /// Field number.
+    pub number: u32,
+    /// Encoding.
+    pub kind: Kind,
+    /// How often it occurs.
+    pub label: Label,
+    /// Whether repeated scalars are sent packed. Both forms are accepted.
+    pub packed: bool,
+    /// The prost attribute, from which the other values are taken.
+    attr: &'static str,
+    /// Description of the message in it, for [`Kind::Message`].
+    pub nested: Option<&'static MessageDesc>,
+}
+
+/// One message.
+#[derive(Debug)]
+pub struct MessageDesc {
+    /// Hadoop's full name, such as `hadoop.hdfs.BlockProto`.
+    pub full_name: &'static str,
+    /// Size of the Rust struct, without what it points to.
+    pub memory_bytes: usize,
+    /// Fields in the order of declaration.
+    pub fields: &'static [FieldDesc],
+}
+
+/// One enum.
+#[derive(Debug)]
+pub struct EnumDesc {
+    /// Hadoop's full name, such as `hadoop.hdfs.Status`.
+    pub full_name: &'static str,
+    /// Name of the Rust enum.
+    pub rust_name: &'static str,
+    /// Names and numbers of the values.
+    pub values: &'static [(&'static str, i32)],
+}
+
+/// Types that occur in messages; messages among them have a description.
+pub trait Described {
+    /// The description, for messages and containers of messages.
+    const DESC: Option<&'static MessageDesc>;
+}
+
+/// A message declared with `wire_messages!`.
+pub trait WireMessage: prost::Message + Default + Described {}
+
+macro_rules! scalars {
+    ($($ty:ty),*) => { $(impl Described for $ty { const DESC: Option<&'static MessageDesc> = None; })* };
+}
+scalars!(bool, f64, i32, i64, u32, u64, String, Bytes);
+
+impl<T: Described> Described for Option<T> {
+    const DESC: Option<&'static MessageDesc> = T::DESC;
+}
+
+impl<T: Described> Described for Vec<T> {
+    const DESC: Option<&'static MessageDesc> = T::DESC;
+}
+
+impl FieldDesc {
+    /// Reads a prost attribute at compile time; a form it does not know stops the build.
+    pub(crate) const fn parse(
+        name: &'static str,
+        attr: &'static str,
+        nested: Option<&'static MessageDesc>,
+    ) -> FieldDesc {
+        let label = if has_word(attr, "required") {
+            Label::Required
+        } else if has_word(attr, "repeated") {
+            Label::Repeated
+        } else {
+            assert!(has_word(attr, "optional"), "a field needs a label");
+            Label::Optional
+        };
+        let mut kind = None;
+        let mut i = 0;
+        while i < Kind::ALL.len() {
+            if starts_with_word(attr, Kind::ALL[i].0) {
+                kind = Some(Kind::ALL[i].1);
+            }
+            i += 1;
+        }
+        let Some(kind) = kind else {
+            panic!("a field's attribute starts with its type")
+        };
+        let number = number_after(attr, "tag");
+        assert!(number > 0, "a field needs a tag");
+        let packed = matches!(value_after(attr, "packed"), Some(b't'));
+        FieldDesc {
+            name,
+            number,
+            kind,
+            label,
+            packed,
+            attr,
+            nested,
+        }
+    }
+
+    /// Rust name of the enum of an enum field.
+    fn enum_name(&self) -> Option<&'static str> {
+        let rest = self.attr.strip_prefix("enumeration")?;
+        rest.split('"').nth(1)
+    }
+
+    /// Default declared in the attribute.
+    fn default(&self) -> Option<&'static str> {
+        let (_, rest) = self.attr.split_once("default")?;
+        rest.split('"').nth(1)
+    }
+}
+
+const fn is_word_byte(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || byte == b'_'
+}
+
+const fn matches_at(text: &[u8], at: usize, word: &[u8]) -> bool {
+    if at + word.len() > text.len() {
+        return false;
+    }
+    let mut i = 0;
+    while i < word.len() {
+        if text[at + i] != word[i] {
+            return false;
+        }
+        i += 1;
+    }
+    let end = at + word.len();
+    let starts = at == 0 || !is_word_byte(text[at - 1]);
+    starts && (end == text.len() || !is_word_byte(text[end]))
+}
+
+const fn find_word(text: &str, word: &str) -> Option<usize> {
+    let (text, word) = (text.as_bytes(), word.as_bytes());
+    let mut at = 0;
+    while at < text.len() {
+        if matches_at(text, at, word) {
+            return Some(at + word.len());
+        }
+        at += 1;
+    }
+    None
+}
+
+const fn has_word(text: &str, word: &str) -> bool {
+    find_word(text, word).is_some()
+}
+
+const fn starts_with_word(text: &str, word: &str) -> bool {
+    matches_at(text.as_bytes(), 0, word.as_bytes())
+}
+
+/// First byte inside the quotes after `word`.
+const fn value_after(text: &str, word: &str) -> Option<u8> {
+    let Some(mut at) = find_word(text, word) else {
+        return None;
+    };
+    let text = text.as_bytes();
+    while at + 1 < text.len() {
+        if text[at] == b'"' {
+            return Some(text[at + 1]);
+        }
+        at += 1;
+    }
+    None
+}
+
+/// The quoted decimal number after `word`, or 0.
+const fn number_after(text: &str, word: &str) -> u32 {
+    let Some(mut at) = find_word(text, word) else {
+        return 0;
+    };
+    let text = text.as_bytes();
+    while at < text.len() && !text[at].is_ascii_digit() {
+        at += 1;
+    }
+    let mut number = 0;
+    while at < text.len() && text[at].is_ascii_digit() {
+        number = number * 10 + (text[at] - b'0') as u32;
+        at += 1;
+    }
+    number
+}
+
+/// Why bytes are not an acceptable message.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SchemaError {
+    /// The bytes are no protobuf encoding.
+    #[error("malformed bytes in {message}: {what}")]
+    Malformed {
+        /// Hadoop's name of the message.
+        message: &'static str,
+        /// What is wrong.
+        what: &'static str,
+    },
+    /// A required field is absent.
+    #[error("{message} lacks its required field {field}")]
+    MissingField {
+        /// Hadoop's name of the message.
+        message: &'static str,
+        /// Rust name of the field.
+        field: &'static str,
+    },
+    /// The decoded form would need more memory than allowed.
+    #[error("{message} would take more than {budget_bytes} bytes of memory")]
+    TooLarge {
+        /// Hadoop's name of the message.
+        message: &'static str,
+        /// The budget of the whole decode.
+        budget_bytes: usize,
+    },
+}
+
+/// Checks `bytes` against the description of `M`: well-formed, required fields present, and the
+/// decoded form no larger than about `budget_bytes` (twice that at worst, as vectors grow by
+/// doubling). Unknown fields pass, as protobuf wants; groups (long deprecated) do not.
+pub fn check<M: WireMessage>(bytes: &[u8], budget_bytes: usize) -> Result<(), SchemaError> {
+    let Some(desc) = M::DESC else { return Ok(()) };
+    let mut checker = Checker {
+        left_bytes: budget_bytes,
+        budget_bytes,
+    };
+    checker.message(bytes, desc)
+}
+
+struct Checker {
+    left_bytes: usize,
+    budget_bytes: usize,
+}
+
+impl Checker {
+    fn spend(&mut self, bytes: usize, desc: &MessageDesc) -> Result<(), SchemaError> {
+        self.left_bytes = self
+            .left_bytes
+            .checked_sub(bytes)
+            .ok_or(SchemaError::TooLarge {
+                message: desc.full_name,
+                budget_bytes: self.budget_bytes,
+            })?;
+        Ok(())
+    }
+
+    /// Depth is bounded by the descriptions: no message of ours contains itself.
+    fn message(&mut self, bytes: &[u8], desc: &MessageDesc) -> Result<(), SchemaError> {
+        let malformed = |what| SchemaError::Malformed {
+            message: desc.full_name,
+            what,
+        };
+        self.spend(desc.memory_bytes, desc)?;
+        let mut seen = 0u64;
+        let mut rest = Walker { bytes };
+        while !rest.bytes.is_empty() {
+            let key = rest.varint().ok_or_else(|| malformed("field key"))?;
+            let number = u32::try_from(key >> 3).map_err(|_| malformed("field number"))?;
+            let wire_type = u8::try_from(key & 7).map_err(|_| malformed("wire type"))?;
+            if number == 0 || number > MAX_FIELD_NUMBER {
+                return Err(malformed("field number"));
+            }
+            let payload = rest
+                .payload(wire_type)
+                .ok_or_else(|| malformed("field value"))?;
+            let Some(index) = desc.fields.iter().position(|f| f.number == number) else {
+                continue;
+            };
+            let field = &desc.fields[index];
+            seen |= 1 << index;
+            self.field(field, wire_type, payload, desc)?;
+        }
+        let missing = desc
+            .fields
+            .iter()
+            .enumerate()
+            .find(|(i, f)| f.label == Label::Required && seen & (1 << i) == 0);
+        match missing {
+            Some((_, field)) => Err(SchemaError::MissingField {
+                message: desc.full_name,
+                field: field.name,
+            }),
+            None => Ok(()),
+        }
+    }
+
+    fn field(
+        &mut self,
+        field: &FieldDesc,
+        wire_type: u8,
+        payload: &[u8],
+        desc: &MessageDesc,
+    ) -> Result<(), SchemaError> {
+        let expected = field.kind.wire_type();
+        let scalar = expected != WIRE_LENGTH_DELIMITED;
+        if wire_type == WIRE_LENGTH_DELIMITED && scalar && field.label == Label::Repeated {
+            // Packed: at least one byte an element, at most eight bytes in memory.
+            return self.spend(payload.len().saturating_mul(8), desc);
+        }
+        if wire_type != expected {
+            return Err(SchemaError::Malformed {
+                message: desc.full_name,
+                what: "wire type",
+            });
+        }
+        match (field.kind, field.nested) {
+            (Kind::Message, Some(nested)) => self.message(payload, nested),
+            (Kind::String | Kind::Bytes, _) => {
+                let container = if field.label == Label::Repeated {
+                    size_of::<Bytes>()
+                } else {
+                    0
+                };
+                self.spend(payload.len() + container, desc)
+            }
+            _ if field.label == Label::Repeated => self.spend(8, desc),
+            _ => Ok(()),
+        }
+    }
+}
+
+const MAX_FIELD_NUMBER: u32 = (1 << 29) - 1;
+
+struct Walker<'a> {
+    bytes: &'a [u8],
+}
+
+impl<'a> Walker<'a> {
+    fn varint(&mut self) -> Option<u64> {
+        crate::varint::read_u64(&mut self.bytes)
+    }
+
+    fn take(&mut self, len: usize) -> Option<&'a [u8]> {
+        let (head, tail) = self.bytes.split_at_checked(len)?;
+        self.bytes = tail;
+        Some(head)
+    }
+
+    fn payload(&mut self, wire_type: u8) -> Option<&'a [u8]> {
+        match wire_type {
+            WIRE_VARINT => self.varint().map(|_| &[][..]),
+            WIRE_FIXED64 => self.take(8),
+            WIRE_FIXED32 => self.take(4),
+            WIRE_LENGTH_DELIMITED => {
+                let len = usize::try_from(self.varint()?).ok()?;
+                self.take(len)
+            }
+            _ => None,
+        }
+    }
+}
+
+/// Every message and enum of this crate as text, one fact a line, columns parted by spaces:
+///
+/// ```text
+/// message hadoop.hdfs.BlockProto
+/// field hadoop.hdfs.BlockProto block_id 1 uint64 required - - -
+/// field <message> <name> <number> <type> <label> <packed|-> <type name|-> <default|->
+/// enum hadoop.hdfs.Status
+/// value hadoop.hdfs.Status Success 0
+/// ```
+///
+/// A Java test compares it with Hadoop's own descriptors.
+#[must_use]
+pub fn field_table() -> String {
+    let mut out = String::new();
+    let enums: Vec<&EnumDesc> = crate::proto::ENUMS
+        .iter()
+        .flat_map(|m| m.iter().copied())
+        .collect();
+    for desc in crate::proto::MESSAGES.iter().flat_map(|m| m.iter()) {
+        let _infallible = writeln!(out, "message {}", desc.full_name);
+        for field in desc.fields {
+            let type_name = field.nested.map(|n| n.full_name).or_else(|| {
+                let rust_name = field.enum_name()?;
+                enums
+                    .iter()
+                    .find(|e| e.rust_name == rust_name)
+                    .map(|e| e.full_name)
+            });
+            let _infallible = writeln!(
+                out,
+                "field {} {} {} {} {} {} {} {}",
+                desc.full_name,
+                field.name.trim_start_matches("r#"),
+                field.number,
+                field.kind.name(),
+                match field.label {
+                    Label::Required => "required",
+                    Label::Optional => "optional",
+                    Label::Repeated => "repeated",
+                },
+                if field.packed { "packed" } else { "-" },
+                type_name.unwrap_or("-"),
+                field.default().unwrap_or("-"),
+            );
+        }
+    }
+    for desc in &enums {
+        let _infallible = writeln!(out, "enum {}", desc.full_name);
+        for (name, number) in desc.values {
+            let _infallible = writeln!(out, "value {} {name} {number}", desc.full_name);
+        }
+    }
+    out
+}
