@@ -84,6 +84,12 @@ impl Conf {
             let path = dir.join(name);
             std::fs::write(&path, text).map_err(LabError::file("writing", path))?;
         }
+        // The jars of Maven Central lack the daemons' web pages, and the daemons do not start
+        // without finding these directories on the class path; empty ones do.
+        for name in ["hdfs", "datanode", "static"] {
+            let path = dir.join("webapps").join(name);
+            std::fs::create_dir_all(&path).map_err(LabError::file("creating", path))?;
+        }
         Ok(())
     }
 }

@@ -58,8 +58,8 @@ pub struct Hadoop {
 }
 
 impl Hadoop {
-    /// Finds Hadoop: `HADOOP_HOME` when set, else the jars that Maven has put in
-    /// `target/hadoop/lib` of this repository (or in `HAYLOFT_HADOOP_LIB`).
+    /// Finds Hadoop: `HADOOP_HOME` when set, else the `lib` directory that
+    /// `scripts/fetch-hadoop` fills: in `HAYLOFT_HADOOP_DIR`, by default `target/hadoop`.
     ///
     /// # Errors
     /// [`LabError::Missing`] saying what to run or set.
@@ -68,8 +68,9 @@ impl Hadoop {
         let jars = match std::env::var_os("HADOOP_HOME").filter(|home| !home.is_empty()) {
             Some(home) => Self::from_home(Path::new(&home)),
             None => {
-                let lib = std::env::var_os("HAYLOFT_HADOOP_LIB").filter(|dir| !dir.is_empty());
-                jars_in(&lib.map_or_else(|| root.join("target/hadoop/lib"), PathBuf::from))
+                let fetched = std::env::var_os("HAYLOFT_HADOOP_DIR").filter(|dir| !dir.is_empty());
+                let fetched = fetched.map_or_else(|| root.join("target/hadoop"), PathBuf::from);
+                jars_in(&fetched.join("lib"))
             }
         };
         let has = |part: &str| jars.iter().any(|jar| file_name(jar).starts_with(part));
@@ -77,7 +78,7 @@ impl Hadoop {
             return Err(LabError::Missing {
                 what: "Hadoop's jars".into(),
                 todo:
-                    "run `make hadoop` (Maven fetches them), or set HADOOP_HOME to an installation"
+                    "run `scripts/fetch-hadoop` (Maven fetches them), or set HADOOP_HOME to an installation"
                         .into(),
             });
         }
@@ -131,7 +132,7 @@ impl Hadoop {
         }
         Err(LabError::Missing {
             what: format!("the lab's client {}", self.driver.display()),
-            todo: "run `make hadoop` (Maven builds hadoop/driver)".into(),
+            todo: "run `mvn -q -f hadoop/pom.xml package`".into(),
         })
     }
 
