@@ -38,10 +38,12 @@ struct Reserved((u64, u64));
 
 impl Reserved {
     fn claim(id: (u64, u64)) -> Option<Self> {
-        HELD.lock()
+        let new = HELD
+            .lock()
             .unwrap_or_else(PoisonError::into_inner)
-            .insert(id)
-            .then_some(Self(id))
+            .insert(id);
+        // Made only when new: dropping it gives the claim up.
+        new.then(|| Self(id))
     }
 }
 
