@@ -126,7 +126,9 @@ impl Default for StoreConfig {
             volumes: Vec::new(),
             perm: 0o700,
             failed_volumes_tolerated: 0,
-            volume_choosing: VolumeChoosing::RoundRobin { additional: 1 << 30 },
+            volume_choosing: VolumeChoosing::RoundRobin {
+                additional: 1 << 30,
+            },
             sync_on_close: false,
             replica_cache_expiry: Duration::from_secs(5 * 60),
             dfs_used_cache_expiry: Duration::from_secs(10 * 60),
@@ -137,7 +139,10 @@ impl Default for StoreConfig {
             delete_duplicates: true,
             check_min_gap: Duration::from_secs(15 * 60),
             check_timeout: Duration::from_secs(10 * 60),
-            scan: ScanConfig { period: Duration::from_secs(504 * 3600), bytes_per_second: 1 << 20 },
+            scan: ScanConfig {
+                period: Duration::from_secs(504 * 3600),
+                bytes_per_second: 1 << 20,
+            },
             directory_scan: DirectoryScanConfig {
                 interval: Duration::from_secs(21600),
                 run_ms_per_second: 1000,

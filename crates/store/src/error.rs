@@ -54,7 +54,11 @@ impl StoreError {
     /// An error explained in `message`.
     #[must_use]
     pub fn new(kind: StoreErrorKind, message: impl Into<String>) -> Self {
-        Self { kind, message: message.into(), source: None }
+        Self {
+            kind,
+            message: message.into(),
+            source: None,
+        }
     }
 
     /// A failed disk operation, with what it was part of.
@@ -65,7 +69,11 @@ impl StoreError {
             IoErrorKind::Closed => StoreErrorKind::Closed,
             _ => StoreErrorKind::Io,
         };
-        Self { kind, message: format!("{doing}: {error}"), source: Some(error) }
+        Self {
+            kind,
+            message: format!("{doing}: {error}"),
+            source: Some(error),
+        }
     }
 
     /// What to answer or do.
@@ -87,9 +95,15 @@ impl StoreError {
             StoreErrorKind::NotFound | StoreErrorKind::UnexpectedGenerationStamp => {
                 "org.apache.hadoop.hdfs.server.datanode.ReplicaNotFoundException"
             }
-            StoreErrorKind::AlreadyExists => "org.apache.hadoop.hdfs.server.datanode.ReplicaAlreadyExistsException",
-            StoreErrorKind::OutOfSpace => "org.apache.hadoop.util.DiskChecker$DiskOutOfSpaceException",
-            StoreErrorKind::RecoveryInProgress => "org.apache.hadoop.hdfs.protocol.RecoveryInProgressException",
+            StoreErrorKind::AlreadyExists => {
+                "org.apache.hadoop.hdfs.server.datanode.ReplicaAlreadyExistsException"
+            }
+            StoreErrorKind::OutOfSpace => {
+                "org.apache.hadoop.util.DiskChecker$DiskOutOfSpaceException"
+            }
+            StoreErrorKind::RecoveryInProgress => {
+                "org.apache.hadoop.hdfs.protocol.RecoveryInProgressException"
+            }
             _ => "java.io.IOException",
         }
     }

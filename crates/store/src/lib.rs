@@ -6,17 +6,21 @@
 
 mod config;
 mod error;
+mod layout;
 mod reader;
 mod store;
 mod types;
 mod writer;
 
-pub use config::{DirectoryScanConfig, Reserved, ScanConfig, StoreConfig, VolumeChoosing, VolumeConfig};
+pub use config::{
+    DirectoryScanConfig, Reserved, ScanConfig, StoreConfig, VolumeChoosing, VolumeConfig,
+};
 pub use error::{StoreError, StoreErrorKind};
 pub use reader::ReplicaReader;
 pub use store::Store;
 pub use types::{
-    FailureSummary, NodeStorageInfo, PacketData, PoolSpec, RecoveryInfo, ReplicaRef, ReportedReplica, StartOption,
-    StorageInfo, StorageReport, StoreEvent, VolumeReport, WriteOptions,
+    FailureSummary, NodeStorageInfo, PacketData, PoolSpec, RecoveryInfo, ReplicaRef,
+    ReportedReplica, StartOption, StorageInfo, StorageReport, StoreEvent, VolumeReport,
+    WriteOptions,
 };
 pub use writer::ReplicaWriter;

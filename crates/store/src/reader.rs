@@ -46,7 +46,12 @@ impl ReplicaReader {
     /// Reads `len` bytes at `offset` to the start of `buf`. `offset + len` must not go beyond `readable_len`.
     ///
     /// Errors: `Corrupt` when the data file is shorter than it should be, `Illegal`, `Io`.
-    pub async fn read_data(&self, _buf: AlignedBuf, _offset: u64, _len: usize) -> Result<AlignedBuf, StoreError> {
+    pub async fn read_data(
+        &self,
+        _buf: AlignedBuf,
+        _offset: u64,
+        _len: usize,
+    ) -> Result<AlignedBuf, StoreError> {
         todo!()
     }
 

@@ -10,8 +10,8 @@ use crate::config::{StoreConfig, VolumeConfig};
 use crate::error::StoreError;
 use crate::reader::ReplicaReader;
 use crate::types::{
-    FailureSummary, NodeStorageInfo, PoolSpec, RecoveryInfo, ReplicaRef, ReportedReplica, StartOption, StorageInfo,
-    StorageReport, StoreEvent, VolumeReport, WriteOptions,
+    FailureSummary, NodeStorageInfo, PoolSpec, RecoveryInfo, ReplicaRef, ReportedReplica,
+    StartOption, StorageInfo, StorageReport, StoreEvent, VolumeReport, WriteOptions,
 };
 use crate::writer::ReplicaWriter;
 
@@ -25,7 +25,10 @@ struct StoreInner {}
 impl Store {
     /// Locks the volumes, reads or creates their VERSION files. A directory that cannot be used is
     /// a failed volume, as long as no more than the tolerated number fail.
-    pub async fn open(_config: StoreConfig, _events: mpsc::Sender<StoreEvent>) -> Result<Self, StoreError> {
+    pub async fn open(
+        _config: StoreConfig,
+        _events: mpsc::Sender<StoreEvent>,
+    ) -> Result<Self, StoreError> {
         todo!()
     }
 
@@ -93,7 +96,11 @@ impl Store {
     /// Starts a new RBW replica (stage PIPELINE_SETUP_CREATE).
     ///
     /// Errors: `AlreadyExists`, `OutOfSpace`, `NotReady`, `Io`.
-    pub async fn create_rbw(&self, _block: &ExtendedBlock, _options: WriteOptions) -> Result<ReplicaWriter, StoreError> {
+    pub async fn create_rbw(
+        &self,
+        _block: &ExtendedBlock,
+        _options: WriteOptions,
+    ) -> Result<ReplicaWriter, StoreError> {
         todo!()
     }
 
@@ -157,7 +164,10 @@ impl Store {
 
     /// Turns a TEMPORARY replica that was received in full into an RBW one (stage TRANSFER_RBW);
     /// the writer is used up: the client comes back with `recover_rbw` or `append`.
-    pub async fn convert_temporary_to_rbw(&self, _writer: ReplicaWriter) -> Result<ReplicaRef, StoreError> {
+    pub async fn convert_temporary_to_rbw(
+        &self,
+        _writer: ReplicaWriter,
+    ) -> Result<ReplicaRef, StoreError> {
         todo!()
     }
 
@@ -219,7 +229,10 @@ impl Store {
 
     /// Takes volumes out and in so that exactly `volumes` remain; volumes that stay are not touched.
     /// One result for every volume that was added or removed.
-    pub async fn reconfigure_volumes(&self, _volumes: Vec<VolumeConfig>) -> Vec<(PathBuf, Result<(), StoreError>)> {
+    pub async fn reconfigure_volumes(
+        &self,
+        _volumes: Vec<VolumeConfig>,
+    ) -> Vec<(PathBuf, Result<(), StoreError>)> {
         todo!()
     }
 
@@ -234,7 +247,11 @@ impl Store {
     }
 
     /// The NameNode says whether a rolling upgrade runs: while it does, deleted replicas go to `trash`.
-    pub async fn set_rolling_upgrade(&self, _pool: &PoolId, _active: bool) -> Result<(), StoreError> {
+    pub async fn set_rolling_upgrade(
+        &self,
+        _pool: &PoolId,
+        _active: bool,
+    ) -> Result<(), StoreError> {
         todo!()
     }
 

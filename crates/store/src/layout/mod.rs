@@ -10,7 +10,6 @@
 //! DIR/current/BP-x/{tmp/, trash/, previous/, scanner.cursor, RollingUpgradeInProgress}
 //! ```
 
-pub mod meta;
 pub mod names;
 pub mod properties;
 pub mod replica_cache;

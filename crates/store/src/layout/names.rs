@@ -85,7 +85,9 @@ fn canonical_gs(text: &str) -> Option<u64> {
 }
 
 fn canonical_digits(text: &str) -> bool {
-    !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit()) && (text == "0" || !text.starts_with('0'))
+    !text.is_empty()
+        && text.bytes().all(|b| b.is_ascii_digit())
+        && (text == "0" || !text.starts_with('0'))
 }
 
 /// The two directory numbers of a finalized block, 0 to 31 each: bits 16 to 20 and 8 to 12 of the id.
@@ -124,7 +126,9 @@ impl PoolPaths {
     /// Places of `pool` on the volume at `volume`.
     #[must_use]
     pub fn new(volume: &Path, pool: &PoolId) -> Self {
-        Self { root: volume.join(CURRENT).join(pool.as_str()) }
+        Self {
+            root: volume.join(CURRENT).join(pool.as_str()),
+        }
     }
 
     /// `BP-x/current`.
@@ -175,7 +179,8 @@ impl PoolPaths {
     /// RBW. Apache puts it beside `rbw`, named `rbw:.blk_ID.restart`.
     #[must_use]
     pub fn restart_marker(&self, id: i64) -> PathBuf {
-        self.current().join(format!("{RBW}:.{}.restart", data_name(id)))
+        self.current()
+            .join(format!("{RBW}:.{}.restart", data_name(id)))
     }
 }
 
@@ -199,8 +204,19 @@ mod tests {
         assert_eq!(parse("blk_-16"), Some(ReplicaFile::Data(-16)));
         assert_eq!(parse("blk_7_1001.meta"), Some(ReplicaFile::Meta(7, 1001)));
         for other in [
-            "", "blk_", "blk_x", "blk_7.meta", "blk_07", "blk_7_.meta", "blk_7_-1.meta", "blk_7_1.meta.x", "blk_+7",
-            "blk_-0", "blk_7_1", "blk_99999999999999999999", "dncp_block_verification.log.curr",
+            "",
+            "blk_",
+            "blk_x",
+            "blk_7.meta",
+            "blk_07",
+            "blk_7_.meta",
+            "blk_7_-1.meta",
+            "blk_7_1.meta.x",
+            "blk_+7",
+            "blk_-0",
+            "blk_7_1",
+            "blk_99999999999999999999",
+            "dncp_block_verification.log.curr",
         ] {
             assert_eq!(parse(other), None, "{other}");
         }

@@ -30,7 +30,11 @@ fn logical_lines(text: &str) -> Vec<String> {
         }
         let backslashes = trimmed.bytes().rev().take_while(|b| *b == b'\\').count();
         let goes_on = backslashes % 2 == 1;
-        let part = if goes_on { &trimmed[..trimmed.len() - 1] } else { trimmed };
+        let part = if goes_on {
+            &trimmed[..trimmed.len() - 1]
+        } else {
+            trimmed
+        };
         let mut line = open.take().unwrap_or_default();
         line.push_str(part);
         if goes_on {
@@ -135,8 +139,12 @@ fn escape(out: &mut String, text: &str, key: bool) {
 /// `Sat Nov 21 08:49:27 UTC 2026`, as `java.util.Date.toString()`.
 fn java_date(now: SystemTime) -> String {
     const DAYS: [&str; 7] = ["Thu", "Fri", "Sat", "Sun", "Mon", "Tue", "Wed"];
-    const MONTHS: [&str; 12] = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
-    let seconds = now.duration_since(SystemTime::UNIX_EPOCH).map_or(0, |d| d.as_secs());
+    const MONTHS: [&str; 12] = [
+        "Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec",
+    ];
+    let seconds = now
+        .duration_since(SystemTime::UNIX_EPOCH)
+        .map_or(0, |d| d.as_secs());
     let (days, in_day) = (seconds / 86_400, seconds % 86_400);
     let weekday = DAYS[usize::try_from(days % 7).expect("below 7")];
     let (year, month, day) = civil(days);
@@ -153,7 +161,11 @@ fn civil(days: u64) -> (u64, u64, u64) {
     let of_year = of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
     let month_from_march = (5 * of_year + 2) / 153;
     let day = of_year - (153 * month_from_march + 2) / 5 + 1;
-    let month = if month_from_march < 10 { month_from_march + 3 } else { month_from_march - 9 };
+    let month = if month_from_march < 10 {
+        month_from_march + 3
+    } else {
+        month_from_march - 9
+    };
     let year = year_of_era + era * 400 + u64::from(month <= 2);
     (year, month, day)
 }

@@ -45,7 +45,10 @@ pub fn encode(replicas: &[CachedReplica]) -> Vec<u8> {
     let length = |bytes: &[u8]| u64::try_from(bytes.len()).expect("usize fits in u64");
     let mut out = Vec::with_capacity(entries.len() + pinned.len() + 4 * len_u64(u64::MAX));
     write_u64(&mut out, NUMBER);
-    write_u64(&mut out, u64::try_from(replicas.len()).expect("usize fits in u64"));
+    write_u64(
+        &mut out,
+        u64::try_from(replicas.len()).expect("usize fits in u64"),
+    );
     write_u64(&mut out, ENTRIES);
     write_u64(&mut out, length(&entries));
     out.extend_from_slice(&entries);
@@ -83,7 +86,11 @@ pub fn parse(bytes: &[u8]) -> Option<Vec<CachedReplica>> {
         let generation_stamp = read_u64(&mut entries)?;
         let state = state_of(read_u64(&mut entries)?)?;
         let block = Block::from_wire(id.cast_unsigned(), generation_stamp, num_bytes).ok()?;
-        replicas.push(CachedReplica { block, state, pinned: pinned_ids.contains(&id) });
+        replicas.push(CachedReplica {
+            block,
+            state,
+            pinned: pinned_ids.contains(&id),
+        });
     }
     entries.is_empty().then_some(replicas)
 }
@@ -106,7 +113,9 @@ fn state_number(state: ReplicaState) -> u8 {
 }
 
 fn state_of(number: u64) -> Option<ReplicaState> {
-    i32::try_from(number).ok().and_then(|n| ReplicaState::try_from(n).ok())
+    i32::try_from(number)
+        .ok()
+        .and_then(|n| ReplicaState::try_from(n).ok())
 }
 
 #[cfg(test)]
@@ -116,16 +125,29 @@ mod tests {
 
     fn replica() -> impl Strategy<Value = CachedReplica> {
         let limit = i64::MAX.unsigned_abs();
-        (any::<i64>(), 0..=limit, 0..=limit, 0..4_u64, any::<bool>()).prop_map(|(id, gs, len, state, pinned)| {
-            let state = state_of(state).expect("a state");
-            CachedReplica { block: Block::new(id, gs, len), state, pinned }
-        })
+        (any::<i64>(), 0..=limit, 0..=limit, 0..4_u64, any::<bool>()).prop_map(
+            |(id, gs, len, state, pinned)| {
+                let state = state_of(state).expect("a state");
+                CachedReplica {
+                    block: Block::new(id, gs, len),
+                    state,
+                    pinned,
+                }
+            },
+        )
     }
 
     #[test]
     fn the_bytes_are_apaches() {
-        let one = CachedReplica { block: Block::new(-1, 1001, 300), state: ReplicaState::Finalized, pinned: true };
-        assert_eq!(encode(&[one]), [0x08, 1, 0x12, 6, 1, 0xac, 2, 0xe9, 7, 0, 0x1a, 1, 1]);
+        let one = CachedReplica {
+            block: Block::new(-1, 1001, 300),
+            state: ReplicaState::Finalized,
+            pinned: true,
+        };
+        assert_eq!(
+            encode(&[one]),
+            [0x08, 1, 0x12, 6, 1, 0xac, 2, 0xe9, 7, 0, 0x1a, 1, 1]
+        );
     }
 
     #[test]
@@ -135,7 +157,10 @@ mod tests {
 
     #[test]
     fn a_count_that_lies_allocates_nothing() {
-        assert_eq!(parse(&[0x08, 0xff, 0xff, 0xff, 0xff, 0x0f, 0x12, 0, 0x1a, 0]), None);
+        assert_eq!(
+            parse(&[0x08, 0xff, 0xff, 0xff, 0xff, 0x0f, 0x12, 0, 0x1a, 0]),
+            None
+        );
     }
 
     proptest! {

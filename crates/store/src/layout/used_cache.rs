@@ -35,7 +35,10 @@ mod tests {
 
     #[test]
     fn two_numbers_come_back() {
-        let cache = UsedCache { used: 123_456, at_ms: 1_795_250_967_000 };
+        let cache = UsedCache {
+            used: 123_456,
+            at_ms: 1_795_250_967_000,
+        };
         assert_eq!(cache.encode(), b"123456 1795250967000");
         assert_eq!(UsedCache::parse(&cache.encode()), Some(cache));
         for bad in [&b""[..], b"1", b"-1 2", b"1 x", b"\xff"] {

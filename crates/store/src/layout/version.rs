@@ -63,7 +63,10 @@ impl VolumeVersion {
         layout(&p)?;
         let storage_type = text(&p, "storageType")?;
         if storage_type != "DATA_NODE" {
-            return Err(VersionError::Value { key: "storageType", value: storage_type });
+            return Err(VersionError::Value {
+                key: "storageType",
+                value: storage_type,
+            });
         }
         Ok(Self {
             storage_id: text(&p, "storageID")?,
@@ -94,9 +97,16 @@ impl PoolVersion {
         let p = properties::parse(bytes);
         layout(&p)?;
         let pool = text(&p, "blockpoolID")?;
-        let pool = PoolId::new(&pool).map_err(|_| VersionError::Value { key: "blockpoolID", value: pool })?;
+        let pool = PoolId::new(&pool).map_err(|_| VersionError::Value {
+            key: "blockpoolID",
+            value: pool,
+        })?;
         let namespace: i32 = number(&p, "namespaceID")?;
-        Ok(Self { namespace_id: namespace.cast_unsigned(), ctime: number(&p, "cTime")?, pool })
+        Ok(Self {
+            namespace_id: namespace.cast_unsigned(),
+            ctime: number(&p, "cTime")?,
+            pool,
+        })
     }
 
     /// The file's contents.
@@ -113,17 +123,30 @@ impl PoolVersion {
 }
 
 fn text(p: &BTreeMap<String, String>, key: &'static str) -> Result<String, VersionError> {
-    p.get(key).filter(|v| !v.is_empty()).cloned().ok_or(VersionError::Missing(key))
+    p.get(key)
+        .filter(|v| !v.is_empty())
+        .cloned()
+        .ok_or(VersionError::Missing(key))
 }
 
-fn number<T: std::str::FromStr>(p: &BTreeMap<String, String>, key: &'static str) -> Result<T, VersionError> {
+fn number<T: std::str::FromStr>(
+    p: &BTreeMap<String, String>,
+    key: &'static str,
+) -> Result<T, VersionError> {
     let value = text(p, key)?;
-    value.trim().parse().map_err(|_| VersionError::Value { key, value })
+    value
+        .trim()
+        .parse()
+        .map_err(|_| VersionError::Value { key, value })
 }
 
 fn layout(p: &BTreeMap<String, String>) -> Result<(), VersionError> {
     let found: i64 = number(p, "layoutVersion")?;
-    if found == i64::from(LAYOUT_VERSION) { Ok(()) } else { Err(VersionError::Layout(found)) }
+    if found == i64::from(LAYOUT_VERSION) {
+        Ok(())
+    } else {
+        Err(VersionError::Layout(found))
+    }
 }
 
 #[cfg(test)]
@@ -131,7 +154,8 @@ mod tests {
     use super::*;
 
     /// As a stock 3.5.0 DataNode writes it.
-    const VOLUME: &[u8] = b"#Tue Nov 17 20:11:02 UTC 2026\nclusterID=CID-5f5d9ed6-4bd9-4d2c-9ab1-8a3c6bd4b3a2\n\
+    const VOLUME: &[u8] =
+        b"#Tue Nov 17 20:11:02 UTC 2026\nclusterID=CID-5f5d9ed6-4bd9-4d2c-9ab1-8a3c6bd4b3a2\n\
         cTime=0\ndatanodeUuid=0b1f7d0e-2a3c-4e54-8f0e-0a1b2c3d4e5f\nlayoutVersion=-57\n\
         storageID=DS-9b6f4f0a-6a8c-4c5f-93b3-7d0f5a3f8f11\nstorageType=DATA_NODE\n";
 
@@ -153,10 +177,23 @@ mod tests {
 
     #[test]
     fn what_cannot_be_used_is_named() {
-        let with = |from: &str, to: &str| String::from_utf8_lossy(VOLUME).replace(from, to).into_bytes();
-        assert_eq!(VolumeVersion::parse(b""), Err(VersionError::Missing("layoutVersion")));
-        assert_eq!(VolumeVersion::parse(&with("-57", "-56")), Err(VersionError::Layout(-56)));
-        assert_eq!(VolumeVersion::parse(&with("storageID", "other")), Err(VersionError::Missing("storageID")));
+        let with = |from: &str, to: &str| {
+            String::from_utf8_lossy(VOLUME)
+                .replace(from, to)
+                .into_bytes()
+        };
+        assert_eq!(
+            VolumeVersion::parse(b""),
+            Err(VersionError::Missing("layoutVersion"))
+        );
+        assert_eq!(
+            VolumeVersion::parse(&with("-57", "-56")),
+            Err(VersionError::Layout(-56))
+        );
+        assert_eq!(
+            VolumeVersion::parse(&with("storageID", "other")),
+            Err(VersionError::Missing("storageID"))
+        );
         assert!(VolumeVersion::parse(&with("DATA_NODE", "NAME_NODE")).is_err());
         assert!(VolumeVersion::parse(&with("cTime=0", "cTime=x")).is_err());
         assert!(PoolVersion::parse(VOLUME).is_err());
