@@ -1,1 +1,5 @@
 //! Block recovery as the primary node.
+
+mod rules;
+#[cfg(test)]
+mod rules_tests;

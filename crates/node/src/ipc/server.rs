@@ -1,0 +1,206 @@
+//! The listening side: connections in, bounded work out.
+//!
+//! What bounds it:
+//! - connections: [`Limits::connections`]; one more is closed at once,
+//! - calls that run: [`Limits::handlers`], as Hadoop's handler threads,
+//! - calls that wait: [`Limits::queue`] for the port and [`Limits::calls_per_connection`]; when
+//!   either is used up nothing more is read from the socket, which is how the client learns,
+//! - bytes of frames being received: small ones come for free, big ones share
+//!   [`Limits::receive_bytes`] and memory grows only with bytes that have really come,
+//! - time: a header, a context or a started frame has to be finished within [`Limits::patience`];
+//!   answers that the client does not take end the connection after [`Limits::write_timeout`].
+//!
+//! There is no retry cache: a client that lost its connection sends the call again with the same
+//! call id and a higher retry count, and it is carried out again. Everything served on this port
+//! either only asks, or leads to the same state when done twice (recovery is guarded by its recovery
+//! id, a shutdown or reconfiguration under way refuses a second one with its own message).
+
+use std::future::Future;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Semaphore;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+use tracing::{debug, info, warn};
+
+use super::connection;
+use super::fault::RpcFault;
+use super::session::{Call, ProxyRules};
+
+/// What the server runs.
+pub(super) trait Service: ProxyRules + Send + Sync + 'static {
+    /// Carries out one call and gives back the encoded answer, length-delimited.
+    fn call(&self, call: Call) -> impl Future<Output = Result<Bytes, RpcFault>> + Send;
+}
+
+/// Bounds of the server; see the module.
+#[derive(Clone, Debug)]
+pub(super) struct Limits {
+    /// Open connections.
+    pub(super) connections: usize,
+    /// Calls that run at the same time.
+    pub(super) handlers: usize,
+    /// Calls that wait for a handler or run.
+    pub(super) queue: usize,
+    /// Calls of one connection that are not yet answered.
+    pub(super) calls_per_connection: usize,
+    /// Longest frame, in bytes (`ipc.maximum.data.length`).
+    pub(super) frame_bytes: usize,
+    /// Bytes of frames above 64 KiB that may be under way in total.
+    pub(super) receive_bytes: usize,
+    /// Time to finish what was begun.
+    pub(super) patience: Duration,
+    /// A connection without calls and news is closed after this long.
+    pub(super) idle: Duration,
+    /// The same, once there are more connections than `idle_threshold`.
+    pub(super) idle_crowded: Duration,
+    /// Connections from which on the shorter idle time holds.
+    pub(super) idle_threshold: usize,
+    /// Time for the client to take an answer.
+    pub(super) write_timeout: Duration,
+}
+
+impl Default for Limits {
+    /// Hadoop's defaults where it has them; where Hadoop knows no bound, a generous one.
+    fn default() -> Self {
+        Self {
+            connections: 4096,
+            handlers: 10,
+            queue: 1000,
+            calls_per_connection: 128,
+            frame_bytes: 128 << 20,
+            receive_bytes: 256 << 20,
+            patience: Duration::from_secs(20),
+            idle: Duration::from_secs(600),
+            idle_crowded: Duration::from_secs(20),
+            idle_threshold: 1024,
+            write_timeout: Duration::from_secs(60),
+        }
+    }
+}
+
+/// How long calls under way may go on after the order to stop.
+const DRAIN: Duration = Duration::from_secs(5);
+/// First and last pause after a failed accept.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+const ACCEPT_PAUSE_MAX: Duration = Duration::from_secs(5);
+
+/// Smallest share of the receive budget.
+pub(super) const BUDGET_UNIT: usize = 1 << 10;
+
+/// What all connections share.
+pub(super) struct Shared<S> {
+    pub(super) service: S,
+    pub(super) limits: Limits,
+    pub(super) connections: Arc<Semaphore>,
+    pub(super) handlers: Semaphore,
+    pub(super) queue: Arc<Semaphore>,
+    /// In units of [`BUDGET_UNIT`].
+    pub(super) budget: Arc<Semaphore>,
+    pub(super) stop: CancellationToken,
+    pub(super) tasks: TaskTracker,
+}
+
+impl<S> Shared<S> {
+    fn new(service: S, limits: Limits, stop: CancellationToken) -> Self {
+        // A frame of the largest size must fit into the budget, or it would wait forever.
+        let budget = limits.receive_bytes.max(limits.frame_bytes) / BUDGET_UNIT + 1;
+        Self {
+            connections: Arc::new(Semaphore::new(limits.connections)),
+            handlers: Semaphore::new(limits.handlers.max(1)),
+            queue: Arc::new(Semaphore::new(limits.queue.max(1))),
+            budget: Arc::new(Semaphore::new(budget.min(Semaphore::MAX_PERMITS))),
+            service,
+            limits,
+            stop,
+            tasks: TaskTracker::new(),
+        }
+    }
+
+    /// How long a connection may stay silent now.
+    pub(super) fn idle_limit(&self) -> Duration {
+        let open = self.limits.connections - self.connections.available_permits();
+        if open > self.limits.idle_threshold {
+            self.limits.idle_crowded
+        } else {
+            self.limits.idle
+        }
+    }
+}
+
+/// Serves the port until `stop`, then lets calls under way finish (for at most 5 s).
+pub(super) async fn serve<S: Service>(
+    listener: TcpListener,
+    service: S,
+    limits: Limits,
+    stop: CancellationToken,
+) {
+    let shared = Arc::new(Shared::new(service, limits, stop));
+    let mut pause = ACCEPT_PAUSE;
+    loop {
+        let accepted = tokio::select! {
+            () = shared.stop.cancelled() => break,
+            accepted = listener.accept() => accepted,
+        };
+        match accepted {
+            Ok((stream, address)) => {
+                pause = ACCEPT_PAUSE;
+                admit(&shared, stream, address);
+            }
+            Err(error) if is_of_the_connection(&error) => {
+                debug!(%error, "a connection ended before it was accepted");
+            }
+            Err(error) => {
+                warn!(%error, pause_ms = pause.as_millis(), "cannot accept RPC connections; trying again");
+                tokio::time::sleep(pause).await;
+                pause = (pause * 2).min(ACCEPT_PAUSE_MAX);
+            }
+        }
+    }
+    drop(listener);
+    shared.tasks.close();
+    if tokio::time::timeout(DRAIN, shared.tasks.wait())
+        .await
+        .is_err()
+    {
+        info!(
+            left = shared.tasks.len(),
+            "RPC calls did not end in time and are dropped"
+        );
+    }
+}
+
+fn admit<S: Service>(shared: &Arc<Shared<S>>, stream: TcpStream, address: SocketAddr) {
+    let Ok(permit) = Arc::clone(&shared.connections).try_acquire_owned() else {
+        warn!(
+            %address,
+            limit = shared.limits.connections,
+            "too many RPC connections; closing the new one (ipc.server.max.connections)"
+        );
+        return;
+    };
+    if let Err(error) = stream.set_nodelay(true) {
+        debug!(%error, %address, "cannot switch off Nagle's algorithm");
+    }
+    let shared = Arc::clone(shared);
+    let tasks = shared.tasks.clone();
+    tasks.spawn(async move {
+        connection::run(&shared, stream, address).await;
+        drop(permit);
+    });
+}
+
+/// Errors of `accept` that say something about the connection and nothing about the port.
+fn is_of_the_connection(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::ConnectionAborted
+            | io::ErrorKind::ConnectionReset
+            | io::ErrorKind::Interrupted
+    )
+}
