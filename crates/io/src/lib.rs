@@ -1,1 +1,38 @@
-//! Placeholder; the crate's map goes here.
+//! Disks: reading and writing files by exchangeable engines, bounded per physical device.
+//!
+//! This crate knows bytes, files and devices, and has never heard of HDFS.
+//!
+//! - [`engine`]: the contract: [`Engine`], [`EngineFile`], [`Completion`]; when a write is visible,
+//!   when it is durable, what dropping does not do.
+//! - [`engines`]: the engines by name ([`engine_by_name`]).
+//! - [`disk`]: one [`Disk`] per physical device: bounded queues per [`IoClass`], threads.
+//! - [`meta`]: names, directories, space, locks, small files, all off the async threads.
+//! - [`buffer`]: [`AlignedBuf`] and the [`BufferPool`] with a budget.
+//! - [`error`]: [`IoError`], whose kind says what to do.
+//!
+//! Limits: [`DiskConfig`] (operations per class, threads), the budget of each `BufferPool`,
+//! [`BUFFER_MAX`] per buffer, the caller's limit on small files and directory listings. A full
+//! queue or pool makes its caller wait; nothing grows.
+
+pub mod buffer;
+mod class;
+pub mod disk;
+pub mod engine;
+pub mod engines;
+pub mod error;
+mod lock;
+pub mod meta;
+mod mount;
+mod sys;
+
+pub use buffer::{ALIGNMENT, AlignedBuf, BUFFER_MAX, BufferPool};
+pub use class::IoClass;
+pub use disk::{DeviceId, Disk, DiskConfig, Disks};
+pub use engine::{
+    Advice, Capabilities, Completion, Engine, EngineFile, IoFuture, OpenMode, SyncKind,
+};
+pub use engines::{ENGINE_NAMES, EngineConfig, engine_by_name};
+pub use error::{IoError, IoErrorKind, IoOp};
+pub use lock::RecordLock;
+pub use meta::{DirEntry, FileInfo, FileKind, Meta, MetaHook, Space};
+pub use mount::{Mount, mount_of};

@@ -1,1 +1,34 @@
-//! Placeholder; the crate's map goes here.
+//! Clusters of real processes: stock NameNode, stock or Hayloft nodes, stock clients.
+//!
+//! Nothing here is a mock. A [`cluster::Cluster`] is a directory with configuration, logs and
+//! data, and one process per role; a [`driver::Driver`] is a JVM that stays up for a whole test
+//! file and runs stock client code on request. From the bottom up:
+//!
+//! - [`wait`]: deadlines and polling, [`http`]: the few bytes of HTTP needed to ask `/jmx`;
+//! - [`ports`]: ports that stay ours over a restart, [`pattern`]: test data by seed and offset;
+//! - [`process`]: children that die with us (or outlive us, when asked), with their logs;
+//! - [`hadoop`]: where Hadoop's jars are and how its daemons are started;
+//! - [`conf`]: `core-site.xml`, `hdfs-site.xml`, `log4j.properties`;
+//! - [`cluster`], [`node`], [`namenode`]: the roles and what can be done to them;
+//! - [`driver`]: stock clients by request;
+//! - [`suite`]: the test harness: one cluster, many cases, one printed line each.
+
+pub mod cluster;
+pub mod conf;
+pub mod driver;
+pub mod error;
+pub mod hadoop;
+pub mod http;
+pub mod namenode;
+pub mod node;
+pub mod pattern;
+pub mod ports;
+pub mod process;
+pub mod suite;
+pub mod wait;
+
+pub use cluster::{Cluster, ClusterBuilder};
+pub use driver::Driver;
+pub use error::{LabError, Result};
+pub use node::{Kind, NodeSpec, VolumeSpec};
+pub use suite::{Outcome, Suite};

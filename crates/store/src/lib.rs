@@ -1,1 +1,26 @@
-//! Placeholder; the crate's map goes here.
+//! Replicas on volumes: states, on-disk layout, block pools, capacity, recovery of a directory at start-up.
+//!
+//! [`Store`] is the whole of it. It gives out a [`ReplicaWriter`] for each replica being written and a
+//! [`ReplicaReader`] for each one being read, takes the NameNode's orders (invalidate, recover,
+//! move), and reports from memory. News goes up as [`StoreEvent`]s through one bounded channel.
+
+mod config;
+mod error;
+mod layout;
+mod reader;
+mod store;
+mod types;
+mod writer;
+
+pub use config::{
+    DirectoryScanConfig, Reserved, ScanConfig, StoreConfig, VolumeChoosing, VolumeConfig,
+};
+pub use error::{StoreError, StoreErrorKind};
+pub use reader::ReplicaReader;
+pub use store::Store;
+pub use types::{
+    FailureSummary, NodeStorageInfo, PacketData, PoolSpec, RecoveryInfo, ReplicaRef,
+    ReportedReplica, StartOption, StorageInfo, StorageReport, StoreEvent, VolumeReport,
+    WriteOptions,
+};
+pub use writer::ReplicaWriter;

@@ -4,6 +4,7 @@
 //! value, with "not enough bytes yet" (a value too), or with an error that means the peer cannot be
 //! understood. Every number from a peer meets a limit before it is used.
 
+pub mod checksum;
 pub mod frame;
 pub mod ids;
 pub mod limits;

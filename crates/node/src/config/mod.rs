@@ -1,1 +1,40 @@
-//! Hadoop configuration files and the table of keys.
+//! Hadoop configuration files, read as Hadoop reads them, every key declared once.
+//!
+//! [`Configuration`] is one validated snapshot; [`SharedConfig`] the running node's, which
+//! reconfiguration replaces. [`keys`] is the table: a value is read with
+//! `config.get(&keys::HEARTBEAT_INTERVAL)` and has its type. [`namenodes()`] says whom to register
+//! with.
+//!
+//! | module | what it is |
+//! |---|---|
+//! | [`keys`] | the table of keys |
+//! | `key`, `value` | what a key and its types are |
+//! | `xml`, `substitute` | files to properties, `${...}` |
+//! | `configuration`, `shared` | a snapshot, and the running one |
+//! | `namenodes` | name services and NameNode addresses |
+//! | `review`, `unsupported` | what is asked for and not done here |
+//! | `print` | reports |
+
+mod configuration;
+mod error;
+mod key;
+pub mod keys;
+mod namenodes;
+mod print;
+mod review;
+mod shared;
+mod substitute;
+#[cfg(test)]
+mod tests;
+mod unsupported;
+mod value;
+mod xml;
+
+pub use configuration::{Configuration, Origin, Reserved};
+pub use error::ConfigError;
+pub use key::{AnyKey, Key};
+pub use namenodes::{NameNodeAddr, NameService, namenodes};
+pub use print::{Setting, to_markdown};
+pub use shared::{Change, SharedConfig};
+pub use unsupported::Unsupported;
+pub use value::{DataDir, HostPort, Mode, StorageType, Unit, Value};

@@ -1,0 +1,239 @@
+//! The physical device under one or more volumes, and the workers that do its blocking calls.
+//!
+//! Two volumes on partitions of one disk share one [`Disk`], hence one set of queues and workers.
+//! A [`Disks`] registry hands them out; one per process is right, tests make their own.
+
+mod device;
+mod workers;
+
+use std::collections::HashMap;
+use std::fmt;
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::Duration;
+
+pub use device::DeviceId;
+pub use workers::Lane;
+
+use crate::class::IoClass;
+use crate::engine::IoFuture;
+use crate::error::{IoError, IoErrorKind, IoOp};
+use workers::Workers;
+
+/// Limits of one disk's queues and threads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DiskConfig {
+    /// Operations of one class that may be queued or running; the next one waits. Default 128.
+    pub depth_per_class: usize,
+    /// Threads for reads and writes of clients and replication. Default 8.
+    pub data_threads: usize,
+    /// Threads for syncs of clients and replication. Default 4.
+    pub sync_threads: usize,
+    /// Threads for names, directories and opening of clients and replication. Default 4.
+    pub meta_threads: usize,
+    /// Threads for everything of balancer, scan and delete. Default 3.
+    pub background_threads: usize,
+    /// A thread without work ends after this. Default 10 s.
+    pub thread_idle: Duration,
+}
+
+impl Default for DiskConfig {
+    fn default() -> Self {
+        Self {
+            depth_per_class: 128,
+            data_threads: 8,
+            sync_threads: 4,
+            meta_threads: 4,
+            background_threads: 3,
+            thread_idle: Duration::from_secs(10),
+        }
+    }
+}
+
+/// One physical device: its identity and its bounded queues.
+///
+/// Work of different lanes and of client and background classes never waits for each other's
+/// threads; within a lane, classes take turns. Threads start on demand and end when idle.
+pub struct Disk {
+    id: DeviceId,
+    name: String,
+    rotational: Option<bool>,
+    workers: Workers,
+}
+
+impl Disk {
+    /// A disk of its own for the device under `path`, outside any registry. See [`Disks::for_path`]
+    /// for sharing. Blocking (a few stat calls).
+    ///
+    /// # Errors
+    /// When `path` does not exist, or the threads cannot be started (`Retry`).
+    pub fn for_path(path: &Path, config: &DiskConfig) -> Result<Arc<Self>, IoError> {
+        Self::new(DeviceId::of_path(path)?, config, path)
+    }
+
+    fn new(id: DeviceId, config: &DiskConfig, path: &Path) -> Result<Arc<Self>, IoError> {
+        let name = id.name();
+        let workers = Workers::new(&name, config).map_err(|e| {
+            IoError::from_std(IoOp::Open, path, &e)
+                .with_context("starting the I/O threads of its disk")
+        })?;
+        Ok(Arc::new(Self {
+            rotational: id.rotational(),
+            workers,
+            id,
+            name,
+        }))
+    }
+
+    /// The device's identity.
+    #[must_use]
+    pub fn id(&self) -> DeviceId {
+        self.id
+    }
+
+    /// The kernel's name (`sda`, `nvme0n1`), or `dev-0:37` for a file system without a device.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Whether it is rotating media, when the kernel says.
+    #[must_use]
+    pub fn rotational(&self) -> Option<bool> {
+        self.rotational
+    }
+
+    /// Runs `work`, which may block, on one of this disk's threads, and gives its value back.
+    ///
+    /// Waits for a place in the queue of `class`; with a place it runs to its end even if the
+    /// future is dropped. `work` must not wait for other work of the same disk.
+    ///
+    /// # Errors
+    /// What `work` returns; `Closed` when it panicked.
+    pub fn run<T, F>(
+        &self,
+        class: IoClass,
+        op: IoOp,
+        path: &Path,
+        work: F,
+    ) -> IoFuture<Result<T, IoError>>
+    where
+        T: Send + 'static,
+        F: FnOnce(&Path) -> Result<T, IoError> + Send + 'static,
+    {
+        let path = path.to_owned();
+        let lane = match op {
+            IoOp::Read | IoOp::Write => Lane::Data,
+            IoOp::Sync | IoOp::SyncDir | IoOp::Replace => Lane::Sync,
+            _ => Lane::Meta,
+        };
+        let on_closed = path.clone();
+        let done = self.workers.submit(class, lane, move || work(&path));
+        Box::pin(async move {
+            done.await.unwrap_or_else(|| {
+                Err(IoError::new(
+                    IoErrorKind::Closed,
+                    op,
+                    &on_closed,
+                    "the worker gave no answer",
+                ))
+            })
+        })
+    }
+
+    /// Hands `work` to a thread; see [`Workers::submit`].
+    pub(crate) fn submit<T, F>(
+        &self,
+        class: IoClass,
+        lane: Lane,
+        work: F,
+    ) -> impl Future<Output = Option<T>> + Send + use<T, F>
+    where
+        T: Send + 'static,
+        F: FnOnce() -> T + Send + 'static,
+    {
+        self.workers.submit(class, lane, work)
+    }
+
+    /// Operations of `class` that are queued or running.
+    #[must_use]
+    pub fn pending(&self, class: IoClass) -> usize {
+        self.workers.pending(class)
+    }
+
+    /// Threads alive now.
+    #[must_use]
+    pub fn threads(&self) -> usize {
+        self.workers.threads()
+    }
+
+    /// How long the operation that has been running longest has been running; `None` when nothing
+    /// runs. A disk that hangs shows here first.
+    #[must_use]
+    pub fn longest_running(&self) -> Option<Duration> {
+        self.workers.longest_running()
+    }
+}
+
+impl fmt::Debug for Disk {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Disk")
+            .field("name", &self.name)
+            .field("rotational", &self.rotational)
+            .field("threads", &self.threads())
+            .finish_non_exhaustive()
+    }
+}
+
+/// The disks of a process, one [`Disk`] per physical device; kept as long as somebody uses them.
+#[derive(Debug, Default)]
+pub struct Disks {
+    config: DiskConfig,
+    known: Mutex<HashMap<DeviceId, Weak<Disk>>>,
+}
+
+impl Disks {
+    /// An empty registry whose disks get `config`.
+    #[must_use]
+    pub fn new(config: DiskConfig) -> Self {
+        Self {
+            config,
+            known: Mutex::default(),
+        }
+    }
+
+    /// The disk under `path` (an existing file or directory), shared with every other path on the
+    /// same physical device. Blocking (a few stat calls).
+    ///
+    /// # Errors
+    /// When `path` cannot be examined.
+    pub fn for_path(&self, path: &Path) -> Result<Arc<Disk>, IoError> {
+        let id = DeviceId::of_path(path)?;
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(disk) = known.get(&id).and_then(Weak::upgrade) {
+            return Ok(disk);
+        }
+        let disk = Disk::new(id, &self.config, path)?;
+        known.retain(|_, disk| disk.strong_count() > 0);
+        known.insert(id, Arc::downgrade(&disk));
+        Ok(disk)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_on_one_device_share_a_disk() {
+        let dir = tempfile::tempdir().expect("a temporary directory");
+        let other = dir.path().join("other");
+        std::fs::create_dir(&other).expect("a directory in it");
+        let disks = Disks::default();
+        let a = disks.for_path(dir.path()).expect("exists");
+        let b = disks.for_path(&other).expect("exists");
+        assert!(Arc::ptr_eq(&a, &b));
+        assert!(!a.name().is_empty());
+        assert!(disks.for_path(&dir.path().join("missing")).is_err());
+    }
+}

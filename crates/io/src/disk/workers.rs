@@ -1,0 +1,297 @@
+//! Threads that make blocking calls for one disk, behind bounded queues.
+
+use std::collections::VecDeque;
+use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use futures_util::future::Either;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
+
+use super::DiskConfig;
+use crate::class::IoClass;
+
+/// Stack of a worker: its calls are shallow.
+const STACK_BYTES: usize = 256 * 1024;
+
+/// Kinds of work that have threads of their own, because one may block for long while another
+/// is quick. Background classes have a lane of theirs for all kinds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lane {
+    /// Reads and writes.
+    Data,
+    /// Waiting for the device.
+    Sync,
+    /// Names, directories, opening.
+    Meta,
+    /// Everything that no client waits for; chosen by the class.
+    Background,
+}
+
+type Job = Box<dyn FnOnce() + Send>;
+
+#[derive(Clone, Copy)]
+enum Thread {
+    Gone,
+    Idle,
+    Since(Instant),
+}
+
+#[derive(Default)]
+struct Queues {
+    by_class: [VecDeque<Job>; IoClass::COUNT],
+    /// Where the next turn starts looking.
+    turn: usize,
+    queued: usize,
+    idle: usize,
+    threads: Vec<Thread>,
+    closed: bool,
+}
+
+impl Queues {
+    /// The next job; classes with work take turns.
+    fn pop(&mut self) -> Option<Job> {
+        if self.queued == 0 {
+            return None;
+        }
+        for step in 0..IoClass::COUNT {
+            let class = (self.turn + step) % IoClass::COUNT;
+            if let Some(job) = self.by_class[class].pop_front() {
+                self.turn = class + 1;
+                self.queued -= 1;
+                return Some(job);
+            }
+        }
+        None
+    }
+
+    fn alive(&self) -> usize {
+        self.threads
+            .iter()
+            .filter(|t| !matches!(t, Thread::Gone))
+            .count()
+    }
+
+    /// A place for one more thread, when fewer than `max` live.
+    fn slot(&mut self, max: usize) -> Option<usize> {
+        if self.alive() >= max {
+            return None;
+        }
+        let slot = self
+            .threads
+            .iter()
+            .position(|t| matches!(t, Thread::Gone))
+            .unwrap_or_else(|| {
+                self.threads.push(Thread::Gone);
+                self.threads.len() - 1
+            });
+        self.threads[slot] = Thread::Since(Instant::now());
+        Some(slot)
+    }
+}
+
+struct LaneShared {
+    name: String,
+    threads_max: usize,
+    thread_idle: Duration,
+    queues: Mutex<Queues>,
+    work: Condvar,
+}
+
+impl LaneShared {
+    /// A lane with its first thread, which stays as long as the lane: work never depends on being
+    /// able to start a thread later.
+    fn start(name: String, threads_max: usize, thread_idle: Duration) -> io::Result<Arc<Self>> {
+        let lane = Arc::new(Self {
+            name,
+            threads_max: threads_max.max(1),
+            thread_idle,
+            queues: Mutex::default(),
+            work: Condvar::new(),
+        });
+        let first = lane.lock().slot(1).expect("a new lane has no thread");
+        lane.spawn(first)?;
+        Ok(lane)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Queues> {
+        self.queues.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn push(self: &Arc<Self>, class: IoClass, job: Job) {
+        let mut queues = self.lock();
+        queues.by_class[class.index()].push_back(job);
+        queues.queued += 1;
+        if queues.idle >= queues.queued {
+            drop(queues);
+            self.work.notify_one();
+            return;
+        }
+        let Some(slot) = queues.slot(self.threads_max) else {
+            return; // A busy thread takes it when it is done.
+        };
+        drop(queues);
+        if let Err(error) = self.spawn(slot) {
+            tracing::warn!(lane = self.name, %error, "cannot start another I/O thread; check the limit on threads");
+        }
+    }
+
+    fn spawn(self: &Arc<Self>, slot: usize) -> io::Result<()> {
+        let lane = Arc::clone(self);
+        let spawned = thread::Builder::new()
+            .name(self.name.clone())
+            .stack_size(STACK_BYTES)
+            .spawn(move || lane.work(slot));
+        if spawned.is_err() {
+            self.lock().threads[slot] = Thread::Gone;
+        }
+        spawned.map(drop)
+    }
+
+    fn work(&self, slot: usize) {
+        let mut queues = self.lock();
+        loop {
+            if let Some(job) = queues.pop() {
+                queues.threads[slot] = Thread::Since(Instant::now());
+                drop(queues);
+                // The panic hook reports a panic; the waiting caller sees a closed channel.
+                let _ = catch_unwind(AssertUnwindSafe(job));
+                queues = self.lock();
+                continue;
+            }
+            if queues.closed {
+                break;
+            }
+            queues.threads[slot] = Thread::Idle;
+            queues.idle += 1;
+            let (guard, timeout) = self
+                .work
+                .wait_timeout(queues, self.thread_idle)
+                .unwrap_or_else(PoisonError::into_inner);
+            queues = guard;
+            queues.idle -= 1;
+            if timeout.timed_out() && queues.queued == 0 && queues.alive() > 1 {
+                break;
+            }
+        }
+        queues.threads[slot] = Thread::Gone;
+    }
+
+    fn close(&self) {
+        self.lock().closed = true;
+        self.work.notify_all();
+    }
+}
+
+/// All lanes of one disk. Dropping it lets queued work finish and then ends the threads.
+pub(super) struct Workers {
+    lanes: [Arc<LaneShared>; 4],
+    places: [Arc<Semaphore>; IoClass::COUNT],
+    depth: usize,
+}
+
+impl Workers {
+    pub(super) fn new(disk: &str, config: &DiskConfig) -> io::Result<Self> {
+        let lane = |label: &str, threads| {
+            LaneShared::start(format!("{label}:{disk}"), threads, config.thread_idle)
+        };
+        let depth = config.depth_per_class.clamp(1, Semaphore::MAX_PERMITS);
+        Ok(Self {
+            lanes: [
+                lane("data", config.data_threads)?,
+                lane("sync", config.sync_threads)?,
+                lane("meta", config.meta_threads)?,
+                lane("back", config.background_threads)?,
+            ],
+            places: std::array::from_fn(|_| Arc::new(Semaphore::new(depth))),
+            depth,
+        })
+    }
+
+    /// Queues `work`; the future gives its value, or `None` when it panicked.
+    ///
+    /// With a free place the work is queued before this returns, else when the future gets one.
+    /// Queued work runs to its end whatever happens to the future.
+    pub(super) fn submit<T, F>(
+        &self,
+        class: IoClass,
+        lane: Lane,
+        work: F,
+    ) -> impl Future<Output = Option<T>> + Send + use<T, F>
+    where
+        T: Send + 'static,
+        F: FnOnce() -> T + Send + 'static,
+    {
+        let lane = if class.is_background() {
+            Lane::Background
+        } else {
+            lane
+        };
+        let lane = Arc::clone(&self.lanes[lane as usize]);
+        let places = Arc::clone(&self.places[class.index()]);
+        let (tell, done) = oneshot::channel();
+        let queue = move |place: OwnedSemaphorePermit| {
+            lane.push(
+                class,
+                Box::new(move || {
+                    let value = work();
+                    drop(place);
+                    // The caller may have gone away; the value, buffers included, is dropped here then.
+                    let _ = tell.send(value);
+                }),
+            );
+        };
+        let waiting = match Arc::clone(&places).try_acquire_owned() {
+            Ok(place) => {
+                queue(place);
+                Either::Left(std::future::ready(()))
+            }
+            Err(_full) => Either::Right(async move {
+                queue(
+                    places
+                        .acquire_owned()
+                        .await
+                        .expect("the places of a class are never closed"),
+                );
+            }),
+        };
+        async move {
+            waiting.await;
+            done.await.ok()
+        }
+    }
+
+    pub(super) fn pending(&self, class: IoClass) -> usize {
+        self.depth - self.places[class.index()].available_permits()
+    }
+
+    pub(super) fn threads(&self) -> usize {
+        self.lanes.iter().map(|lane| lane.lock().alive()).sum()
+    }
+
+    pub(super) fn longest_running(&self) -> Option<Duration> {
+        let oldest = |lane: &Arc<LaneShared>| {
+            let queues = lane.lock();
+            let since = queues.threads.iter().filter_map(|t| match t {
+                Thread::Since(start) => Some(*start),
+                Thread::Gone | Thread::Idle => None,
+            });
+            since.min()
+        };
+        self.lanes
+            .iter()
+            .filter_map(oldest)
+            .min()
+            .map(|start| start.elapsed())
+    }
+}
+
+impl Drop for Workers {
+    fn drop(&mut self) {
+        for lane in &self.lanes {
+            lane.close();
+        }
+    }
+}

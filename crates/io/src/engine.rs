@@ -1,0 +1,202 @@
+//! The contract that every engine and every decorator keeps.
+//!
+//! **Any offset, any length.** An engine accepts reads and writes at any offset and of any length;
+//! [`Capabilities`] says which are cheap. Alignment is the engine's concern, not the caller's.
+//!
+//! **Submission.** An operation may start as soon as the method is called, before its future is
+//! polled, when the disk's queue has room. When the queue is full, the future waits for a place:
+//! full means wait, never fail. Dropping the future before it got a place cancels the operation;
+//! afterwards the operation runs to its end, and its buffers stay alive until then.
+//!
+//! **Buffers** go in by value and come back with the result, on errors too. A buffer whose caller
+//! went away is dropped after the kernel is done with it.
+//!
+//! **Order.** Operations on one file are not ordered against each other, except that a caller who
+//! waits for a completion sees its effect in everything it submits afterwards.
+//!
+//! **Visibility.** A completed write is visible to every later read through any handle of the same
+//! engine. With an engine whose capabilities say `kernel_visible`, it is also visible to other
+//! processes and to the [`fd`](EngineFile::fd).
+//!
+//! **Durability.** A completed write of an engine with `survives_kill` outlives `kill -9` of this
+//! process. It outlives power loss only after a completed [`sync`](EngineFile::sync) with
+//! `durable_sync`. The *name* of a new file outlives power loss only after the directory was
+//! synced ([`Meta::sync_dir`](crate::Meta::sync_dir)).
+//!
+//! **Drop** of a file closes it. It does not sync, does not wait for submitted operations (they
+//! keep the descriptor open until they end), and reports no errors.
+
+use std::fmt;
+use std::os::fd::BorrowedFd;
+use std::path::Path;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use futures_util::future::BoxFuture;
+
+use crate::buffer::AlignedBuf;
+use crate::class::IoClass;
+use crate::disk::Disk;
+use crate::error::IoError;
+use crate::meta::Meta;
+
+/// A result that gives the buffer back.
+#[derive(Debug)]
+#[must_use = "the result inside may be an error"]
+pub struct Completion<B> {
+    /// What the caller put in; after a read, its `len` is the number of bytes read (0 on errors).
+    pub buf: B,
+    /// Bytes transferred, or why not.
+    pub result: Result<usize, IoError>,
+}
+
+impl<B> Completion<B> {
+    /// The buffer and the count together, or the error alone.
+    ///
+    /// # Errors
+    /// The error of the operation; the buffer is dropped then.
+    pub fn into_result(self) -> Result<(B, usize), IoError> {
+        let Self { buf, result } = self;
+        result.map(|n| (buf, n))
+    }
+}
+
+/// A future that owns all it needs.
+pub type IoFuture<T> = BoxFuture<'static, T>;
+
+/// How to open a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OpenMode {
+    /// An existing file, for reading.
+    ReadOnly,
+    /// An existing file, for reading and writing.
+    ReadWrite,
+    /// A new file for reading and writing; `Exists` when the name is taken.
+    CreateNew,
+}
+
+/// What must be durable when a sync completes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SyncKind {
+    /// The bytes, and the length needed to read them back (fdatasync).
+    Data,
+    /// Also timestamps and the rest of the inode (fsync).
+    All,
+}
+
+/// A hint; never changes what is read or written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Advice {
+    /// No special pattern.
+    Normal,
+    /// Read from low to high offsets.
+    Sequential,
+    /// Read at scattered offsets.
+    Random,
+    /// Will be read soon: start now.
+    WillNeed,
+    /// Will not be read soon: cached pages that are clean may go.
+    DontNeed,
+}
+
+/// What an engine can do and what is cheap on it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "independent facts, each asked for by name"
+)]
+pub struct Capabilities {
+    /// Multiples of this (bytes) in offset and length avoid copying or read-modify-write; 1 when
+    /// it makes no difference.
+    pub preferred_alignment: usize,
+    /// Alignment (bytes) of memory that avoids copying; 1 when it makes no difference.
+    pub memory_alignment: usize,
+    /// [`EngineFile::fd`] gives a descriptor from which the kernel can send and that can be passed
+    /// to another process.
+    pub descriptor: bool,
+    /// Other processes see completed writes.
+    pub kernel_visible: bool,
+    /// Completed writes outlive a killed process.
+    pub survives_kill: bool,
+    /// A completed sync outlives power loss.
+    pub durable_sync: bool,
+    /// Bytes read are bytes written (false for `null`).
+    pub keeps_data: bool,
+}
+
+/// A way of doing I/O on one volume. See the [module](self) for the contract.
+pub trait Engine: Send + Sync + fmt::Debug + 'static {
+    /// The name in the configuration; a decorator gives the name of what it wraps.
+    fn name(&self) -> &'static str;
+
+    /// What this engine can do.
+    fn capabilities(&self) -> Capabilities;
+
+    /// The device that its operations are scheduled on.
+    fn disk(&self) -> &Arc<Disk>;
+
+    /// Opens `path`; operations through the handle run in `class`.
+    ///
+    /// Errors: `NotFound`, `Exists` (`CreateNew`), `Denied`, `Invalid` (not a regular file),
+    /// `NoSpace`, `ReadOnly`, `MediaError`, `Retry` (out of descriptors).
+    fn open(
+        &self,
+        path: &Path,
+        mode: OpenMode,
+        class: IoClass,
+    ) -> IoFuture<Result<Arc<dyn EngineFile>, IoError>>;
+
+    /// Work on names and directories of the same volume, in `class`. Goes through the engine so
+    /// that decorators see it.
+    fn meta(&self, class: IoClass) -> Meta;
+}
+
+/// An open file. See the [module](self) for the contract.
+pub trait EngineFile: Send + Sync + fmt::Debug + 'static {
+    /// The name it was opened with; a later rename does not change it.
+    fn path(&self) -> &Path;
+
+    /// The same open file, its operations in another class.
+    fn with_class(&self, class: IoClass) -> Arc<dyn EngineFile>;
+
+    /// Reads `len` bytes at `offset` into the start of `buf` and sets its `len`. Short only when
+    /// the file ends before `offset + len`; 0 at or beyond the end.
+    ///
+    /// Errors: `Invalid` when `len` is above the capacity or `offset + len` above 2^63;
+    /// `MediaError`.
+    fn read_at(&self, buf: AlignedBuf, offset: u64, len: usize)
+    -> IoFuture<Completion<AlignedBuf>>;
+
+    /// Writes all of `bufs`, one after the other, from `offset` on: all or an error. After an
+    /// error, any part of the range may have been written. A gap between the end and `offset`
+    /// reads as zeros.
+    ///
+    /// Errors: `NoSpace`, `ReadOnly`, `MediaError`, `Invalid` (opened for reading, or beyond 2^63).
+    fn write_at(&self, bufs: Vec<Bytes>, offset: u64) -> IoFuture<Completion<Vec<Bytes>>>;
+
+    /// Reserves space for the first `len` bytes without changing the length; space beyond the end
+    /// is given back by `truncate` to the final length. `Unsupported` where the file system cannot.
+    fn allocate(&self, len: u64) -> IoFuture<Result<(), IoError>>;
+
+    /// Sets the length: cuts, or extends with zeros. Space reserved beyond `len` is given back.
+    fn truncate(&self, len: u64) -> IoFuture<Result<(), IoError>>;
+
+    /// Completes when everything whose write completed before the call is durable (as far as
+    /// `durable_sync` says). After a failed sync, what was written before is in an unknown state:
+    /// a repeated sync may succeed without the data being there.
+    fn sync(&self, kind: SyncKind) -> IoFuture<Result<(), IoError>>;
+
+    /// Starts writing the range to the device without waiting for it; nothing becomes durable by
+    /// it. `len` 0 means to the end. A no-op where it has no meaning.
+    fn start_writeback(&self, offset: u64, len: u64) -> IoFuture<Result<(), IoError>>;
+
+    /// Gives a hint about the range; `len` 0 means to the end. A no-op where it has no meaning.
+    fn advise(&self, advice: Advice, offset: u64, len: u64) -> IoFuture<Result<(), IoError>>;
+
+    /// The length in bytes now.
+    fn length(&self) -> IoFuture<Result<u64, IoError>>;
+
+    /// The descriptor, for sendfile and for passing to another process; `None` when the engine
+    /// has none whose contents are the file's.
+    fn fd(&self) -> Option<BorrowedFd<'_>>;
+}

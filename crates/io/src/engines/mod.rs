@@ -1,0 +1,54 @@
+//! The engines, and their names.
+
+mod posix;
+
+use std::path::Path;
+use std::sync::Arc;
+
+pub use posix::Posix;
+
+use crate::disk::Disk;
+use crate::engine::Engine;
+use crate::error::{IoError, IoErrorKind, IoOp};
+
+/// What an engine is built from. Settings that an engine does not have are ignored by it.
+#[derive(Clone, Debug)]
+pub struct EngineConfig {
+    /// The disk that its operations run on.
+    pub disk: Arc<Disk>,
+    /// `memory`: bytes of file contents it may hold; more is `NoSpace`. Default 1 GiB.
+    pub memory_max: u64,
+}
+
+impl EngineConfig {
+    /// The defaults on `disk`.
+    #[must_use]
+    pub fn new(disk: Arc<Disk>) -> Self {
+        Self {
+            disk,
+            memory_max: 1 << 30,
+        }
+    }
+}
+
+/// Names that [`engine_by_name`] knows.
+pub const ENGINE_NAMES: [&str; 1] = ["posix"];
+
+/// Builds the engine that the configuration names.
+///
+/// # Errors
+/// `Invalid` for an unknown name; the message lists the known ones.
+pub fn engine_by_name(name: &str, config: &EngineConfig) -> Result<Arc<dyn Engine>, IoError> {
+    match name {
+        "posix" => Ok(Arc::new(Posix::new(config))),
+        _ => Err(IoError::new(
+            IoErrorKind::Invalid,
+            IoOp::Open,
+            Path::new(config.disk.name()),
+            format!(
+                "no engine is named {name:?}; known are {}",
+                ENGINE_NAMES.join(", ")
+            ),
+        )),
+    }
+}

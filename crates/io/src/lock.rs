@@ -1,0 +1,164 @@
+//! The record lock that keeps two processes off one directory.
+
+use std::collections::HashSet;
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read as _, Write as _};
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::{LazyLock, Mutex, PoisonError};
+
+use rustix::fs::{CWD, FileType, FlockOperation, Mode, fcntl_lock, mknodat};
+use rustix::io::Errno;
+
+use crate::error::{IoError, IoErrorKind, IoOp};
+
+/// How much of the holder's note is quoted in the error.
+const NOTE_MAX: u64 = 256;
+
+/// Files locked by this process. Record locks do not exclude threads of one process, and closing
+/// *any* descriptor of the file releases them; so a second lock is refused before opening.
+static HELD: LazyLock<Mutex<HashSet<(u64, u64)>>> = LazyLock::new(Mutex::default);
+
+/// An exclusive fcntl record lock (`F_SETLK`) on a whole file, as Java's `FileChannel.tryLock()`
+/// takes it, so that the two exclude each other; `flock(2)` would not.
+///
+/// Released by the kernel when the process ends in any way, and by dropping this. While it is
+/// held, nothing else in the process may open and close the file.
+#[derive(Debug)]
+pub struct RecordLock {
+    // Closed before the reservation is given up, else the close would release a newer lock.
+    file: Option<File>,
+    path: PathBuf,
+    _reserved: Reserved,
+}
+
+/// This process's claim on an inode, whether or not the kernel's lock is held yet.
+#[derive(Debug)]
+struct Reserved((u64, u64));
+
+impl Reserved {
+    fn claim(id: (u64, u64)) -> Option<Self> {
+        let new = HELD
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .insert(id);
+        // Made only when new: dropping it gives the claim up.
+        new.then(|| Self(id))
+    }
+}
+
+impl Drop for Reserved {
+    fn drop(&mut self) {
+        HELD.lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .remove(&self.0);
+    }
+}
+
+impl RecordLock {
+    /// Takes the lock without waiting; creates the file if needed, writes `contents` into it once
+    /// the lock is held. Blocking.
+    ///
+    /// # Errors
+    /// `Locked` when another holder exists, with its note quoted; else as opening and writing.
+    pub fn acquire(path: &Path, contents: &[u8]) -> Result<Self, IoError> {
+        let failed = |e: io::Error| IoError::from_std(IoOp::Lock, path, &e);
+        let taken = |who: &str| {
+            IoError::new(
+                IoErrorKind::Locked,
+                IoOp::Lock,
+                path,
+                format!("held by {who}"),
+            )
+        };
+        create_unopened(path).map_err(failed)?;
+        let before = std::fs::metadata(path).map_err(failed)?;
+        let id = (before.dev(), before.ino());
+        let reserved = Reserved::claim(id).ok_or_else(|| taken("this process"))?;
+        let mut file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .open(path)
+            .map_err(failed)?;
+        let opened = file.metadata().map_err(failed)?;
+        if (opened.dev(), opened.ino()) != id {
+            return Err(IoError::new(
+                IoErrorKind::Retry,
+                IoOp::Lock,
+                path,
+                "replaced while it was being locked",
+            ));
+        }
+        match fcntl_lock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => {}
+            Err(Errno::AGAIN | Errno::ACCESS) => return Err(taken(&note_of(&file))),
+            Err(errno) => return Err(IoError::from_errno(IoOp::Lock, path, errno)),
+        }
+        file.set_len(0)
+            .and_then(|()| file.write_all(contents))
+            .map_err(failed)?;
+        Ok(Self {
+            file: Some(file),
+            path: path.to_owned(),
+            _reserved: reserved,
+        })
+    }
+
+    /// The locked file.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+impl Drop for RecordLock {
+    fn drop(&mut self) {
+        drop(self.file.take());
+    }
+}
+
+/// Creates the file without a descriptor, whose closing could release a lock of this process.
+fn create_unopened(path: &Path) -> io::Result<()> {
+    match mknodat(
+        CWD,
+        path,
+        FileType::RegularFile,
+        Mode::from_raw_mode(0o644),
+        0,
+    ) {
+        Ok(()) | Err(Errno::EXIST) => Ok(()),
+        Err(errno) => Err(errno.into()),
+    }
+}
+
+/// What the holder wrote into the file, for the message.
+fn note_of(file: &File) -> String {
+    let mut note = Vec::new();
+    // An unreadable note changes nothing.
+    let _ = file.take(NOTE_MAX).read_to_end(&mut note);
+    let note = String::from_utf8_lossy(&note)
+        .trim()
+        .replace(char::is_control, " ");
+    if note.is_empty() {
+        "another process".to_owned()
+    } else {
+        note
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_second_lock_in_this_process_is_refused_until_the_first_is_dropped() {
+        let dir = tempfile::tempdir().expect("a temporary directory");
+        let path = dir.path().join("in_use.lock");
+        let first = RecordLock::acquire(&path, b"1@here").expect("free");
+        let second = RecordLock::acquire(&path, b"2@here").expect_err("held");
+        assert_eq!(second.kind(), IoErrorKind::Locked);
+        assert_eq!(std::fs::read(&path).expect("readable"), b"1@here");
+        drop(first);
+        RecordLock::acquire(&path, b"3@here").expect("free again");
+    }
+}

@@ -1,0 +1,392 @@
+//! Names and directories: everything that touches a volume besides reading and writing open files.
+//!
+//! All calls run on the disk's threads, so that a slow or hung disk never blocks an async thread.
+
+use std::fmt;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read as _, Write as _};
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant, SystemTime};
+
+use crate::class::IoClass;
+use crate::disk::Disk;
+use crate::engine::IoFuture;
+use crate::error::{IoError, IoErrorKind, IoOp};
+use crate::lock::RecordLock;
+use crate::mount::{self, Mount};
+
+/// Watches, delays or refuses operations on names; how decorators take part in [`Meta`].
+pub trait MetaHook: Send + Sync + fmt::Debug {
+    /// Called on the disk's thread before the operation; may block it, an error is its result.
+    ///
+    /// # Errors
+    /// Whatever the operation shall fail with.
+    fn before(&self, class: IoClass, op: IoOp, path: &Path) -> Result<(), IoError>;
+
+    /// Called after it, with how long it took.
+    fn after(&self, class: IoClass, op: IoOp, took: Duration, failed: bool);
+}
+
+/// What a name stands for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FileKind {
+    /// A regular file.
+    File,
+    /// A directory.
+    Dir,
+    /// A symbolic link, device, socket or pipe.
+    Other,
+}
+
+/// Facts about a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FileInfo {
+    /// What it is.
+    pub kind: FileKind,
+    /// Length in bytes.
+    pub len: u64,
+    /// Space it takes on the device, in bytes.
+    pub allocated: u64,
+    /// Number of names (hard links).
+    pub links: u64,
+    /// Last change of the contents.
+    pub modified: SystemTime,
+    /// Identity: device and inode.
+    pub id: (u64, u64),
+}
+
+impl FileInfo {
+    fn of(meta: &fs::Metadata) -> Self {
+        let kind = if meta.is_file() {
+            FileKind::File
+        } else if meta.is_dir() {
+            FileKind::Dir
+        } else {
+            FileKind::Other
+        };
+        Self {
+            kind,
+            len: meta.len(),
+            allocated: meta.blocks().saturating_mul(512),
+            links: meta.nlink(),
+            modified: meta.modified().unwrap_or(SystemTime::UNIX_EPOCH),
+            id: (meta.dev(), meta.ino()),
+        }
+    }
+}
+
+/// One name in a directory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DirEntry {
+    /// The name; one that is not UTF-8 comes with replacement characters and `odd` set.
+    pub name: String,
+    /// What it is.
+    pub kind: FileKind,
+    /// The name was not UTF-8: it cannot be opened by `name`.
+    pub odd: bool,
+}
+
+/// Space of a file system, in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Space {
+    /// Size of the file system.
+    pub capacity: u64,
+    /// Free, including what is kept for root.
+    pub free: u64,
+    /// Free for this process.
+    pub available: u64,
+}
+
+/// Operations on names, on one disk, in one class. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Meta {
+    disk: Arc<Disk>,
+    class: IoClass,
+    hooks: Vec<Arc<dyn MetaHook>>,
+}
+
+/// Distinguishes temporary files of one process.
+static TEMPORARY: AtomicU64 = AtomicU64::new(0);
+
+impl Meta {
+    /// Plain operations without decorators.
+    #[must_use]
+    pub fn new(disk: Arc<Disk>, class: IoClass) -> Self {
+        Self {
+            disk,
+            class,
+            hooks: Vec::new(),
+        }
+    }
+
+    /// The same with one more hook, called outside the earlier ones.
+    #[must_use]
+    pub fn with_hook(mut self, hook: Arc<dyn MetaHook>) -> Self {
+        self.hooks.push(hook);
+        self
+    }
+
+    /// The class of the operations.
+    #[must_use]
+    pub fn class(&self) -> IoClass {
+        self.class
+    }
+
+    /// Runs `work`, which may block, on the disk's threads under the hooks; for sequences that
+    /// would be slow as single calls, such as walking a tree.
+    ///
+    /// # Errors
+    /// What `work` or a hook returns; `Closed` when it panicked.
+    pub fn run<T, F>(&self, op: IoOp, path: &Path, work: F) -> IoFuture<Result<T, IoError>>
+    where
+        T: Send + 'static,
+        F: FnOnce(&Path) -> Result<T, IoError> + Send + 'static,
+    {
+        let hooks = self.hooks.clone();
+        let class = self.class;
+        self.disk.run(class, op, path, move |path| {
+            for hook in hooks.iter().rev() {
+                hook.before(class, op, path)?;
+            }
+            if hooks.is_empty() {
+                return work(path);
+            }
+            let start = Instant::now();
+            let result = work(path);
+            for hook in &hooks {
+                hook.after(class, op, start.elapsed(), result.is_err());
+            }
+            result
+        })
+    }
+
+    fn simple<T, F>(&self, op: IoOp, path: &Path, work: F) -> IoFuture<Result<T, IoError>>
+    where
+        T: Send + 'static,
+        F: FnOnce(&Path) -> io::Result<T> + Send + 'static,
+    {
+        self.run(op, path, move |path| {
+            work(path).map_err(|e| IoError::from_std(op, path, &e))
+        })
+    }
+
+    /// Creates a directory and those above it that are missing, with `mode` (such as 0o700); an
+    /// existing one is left as it is.
+    pub fn create_dir_all(&self, path: &Path, mode: u32) -> IoFuture<Result<(), IoError>> {
+        self.simple(IoOp::CreateDir, path, move |path| {
+            fs::DirBuilder::new()
+                .recursive(true)
+                .mode(mode)
+                .create(path)
+        })
+    }
+
+    /// Renames within one file system, replacing `to` when it exists. Durable after `sync_dir` of
+    /// both directories.
+    pub fn rename(&self, from: &Path, to: &Path) -> IoFuture<Result<(), IoError>> {
+        let to = to.to_owned();
+        self.run(IoOp::Rename, from, move |from| {
+            fs::rename(from, &to).map_err(|e| {
+                IoError::from_std(IoOp::Rename, from, &e)
+                    .with_context(format_args!("to {}", to.display()))
+            })
+        })
+    }
+
+    /// Removes a name; the space returns when the last name and descriptor are gone.
+    pub fn unlink(&self, path: &Path) -> IoFuture<Result<(), IoError>> {
+        self.simple(IoOp::Unlink, path, |path| fs::remove_file(path))
+    }
+
+    /// Removes an empty directory; `Exists` when it is not empty.
+    pub fn remove_dir(&self, path: &Path) -> IoFuture<Result<(), IoError>> {
+        self.simple(IoOp::RemoveDir, path, |path| fs::remove_dir(path))
+    }
+
+    /// Removes a directory with everything in it. Symbolic links are removed, not followed.
+    pub fn remove_dir_all(&self, path: &Path) -> IoFuture<Result<(), IoError>> {
+        self.simple(IoOp::RemoveDir, path, |path| fs::remove_dir_all(path))
+    }
+
+    /// Gives the file `original` a second name `link`; `Exists` when that is taken.
+    pub fn hard_link(&self, original: &Path, link: &Path) -> IoFuture<Result<(), IoError>> {
+        let link = link.to_owned();
+        self.run(IoOp::Link, original, move |original| {
+            fs::hard_link(original, &link).map_err(|e| {
+                IoError::from_std(IoOp::Link, original, &e)
+                    .with_context(format_args!("to {}", link.display()))
+            })
+        })
+    }
+
+    /// The names in a directory, in no order; `TooLarge` when there are more than `entries_max`.
+    pub fn list_dir(
+        &self,
+        path: &Path,
+        entries_max: usize,
+    ) -> IoFuture<Result<Vec<DirEntry>, IoError>> {
+        self.run(IoOp::List, path, move |path| list_dir(path, entries_max))
+    }
+
+    /// Facts about a name; symbolic links are followed.
+    pub fn stat(&self, path: &Path) -> IoFuture<Result<FileInfo, IoError>> {
+        self.simple(IoOp::Stat, path, |path| {
+            fs::metadata(path).map(|m| FileInfo::of(&m))
+        })
+    }
+
+    /// Whether the name exists; an error other than `NotFound` is an error.
+    pub fn exists(&self, path: &Path) -> IoFuture<Result<bool, IoError>> {
+        self.simple(IoOp::Stat, path, |path| fs::exists(path))
+    }
+
+    /// The whole of a small file; `TooLarge` when it is longer than `limit` bytes.
+    ///
+    /// Reads the file itself, not an engine's idea of it: for files that were written by
+    /// [`replace`](Meta::replace) or by others.
+    pub fn read_small(&self, path: &Path, limit: usize) -> IoFuture<Result<Vec<u8>, IoError>> {
+        self.run(IoOp::ReadSmall, path, move |path| read_small(path, limit))
+    }
+
+    /// Replaces (or creates) a small file atomically and durably: after a crash at any moment the
+    /// name holds the old or the new contents, and after success the new ones. Writes a temporary
+    /// file beside it (`.NAME.PID.N.tmp`), syncs it, renames it, syncs the directory.
+    pub fn replace(
+        &self,
+        path: &Path,
+        contents: Vec<u8>,
+        mode: u32,
+    ) -> IoFuture<Result<(), IoError>> {
+        self.run(IoOp::Replace, path, move |path| {
+            replace(path, &contents, mode)
+        })
+    }
+
+    /// Makes the names in a directory durable.
+    pub fn sync_dir(&self, path: &Path) -> IoFuture<Result<(), IoError>> {
+        self.simple(IoOp::SyncDir, path, |path| File::open(path)?.sync_all())
+    }
+
+    /// Space of the file system under `path`.
+    pub fn space(&self, path: &Path) -> IoFuture<Result<Space, IoError>> {
+        self.simple(IoOp::Space, path, |path| {
+            let s = rustix::fs::statvfs(path)?;
+            let bytes = |blocks: u64| blocks.saturating_mul(s.f_frsize);
+            Ok(Space {
+                capacity: bytes(s.f_blocks),
+                free: bytes(s.f_bfree),
+                available: bytes(s.f_bavail),
+            })
+        })
+    }
+
+    /// Takes the exclusive record lock on a file, creating it if needed and writing `contents`
+    /// (such as `pid@host`) into it. See [`RecordLock`].
+    pub fn lock(&self, path: &Path, contents: String) -> IoFuture<Result<RecordLock, IoError>> {
+        self.run(IoOp::Lock, path, move |path| {
+            RecordLock::acquire(path, contents.as_bytes())
+        })
+    }
+
+    /// The mount that `path` lies on.
+    pub fn mount_of(&self, path: &Path) -> IoFuture<Result<Mount, IoError>> {
+        self.run(IoOp::Mount, path, mount::mount_of)
+    }
+}
+
+fn list_dir(path: &Path, entries_max: usize) -> Result<Vec<DirEntry>, IoError> {
+    let failed = |e: io::Error| IoError::from_std(IoOp::List, path, &e);
+    let mut entries = Vec::new();
+    for entry in fs::read_dir(path).map_err(failed)? {
+        if entries.len() == entries_max {
+            return Err(IoError::new(
+                IoErrorKind::TooLarge,
+                IoOp::List,
+                path,
+                format!("more than {entries_max} entries"),
+            ));
+        }
+        let entry = entry.map_err(failed)?;
+        let kind = match entry.file_type() {
+            Ok(t) if t.is_file() => FileKind::File,
+            Ok(t) if t.is_dir() => FileKind::Dir,
+            Ok(_) => FileKind::Other,
+            Err(e) if e.kind() == io::ErrorKind::NotFound => continue, // Removed while we were looking.
+            Err(e) => return Err(failed(e)),
+        };
+        let (name, odd) = match entry.file_name().into_string() {
+            Ok(name) => (name, false),
+            Err(raw) => (raw.to_string_lossy().into_owned(), true),
+        };
+        entries.push(DirEntry { name, kind, odd });
+    }
+    Ok(entries)
+}
+
+fn read_small(path: &Path, limit: usize) -> Result<Vec<u8>, IoError> {
+    let failed = |e: io::Error| IoError::from_std(IoOp::ReadSmall, path, &e);
+    let file = File::open(path).map_err(failed)?;
+    let mut contents = Vec::new();
+    let one_more = u64::try_from(limit).unwrap_or(u64::MAX).saturating_add(1);
+    file.take(one_more)
+        .read_to_end(&mut contents)
+        .map_err(failed)?;
+    if contents.len() > limit {
+        return Err(IoError::new(
+            IoErrorKind::TooLarge,
+            IoOp::ReadSmall,
+            path,
+            format!("longer than the limit of {limit} bytes"),
+        ));
+    }
+    Ok(contents)
+}
+
+fn replace(path: &Path, contents: &[u8], mode: u32) -> Result<(), IoError> {
+    let failed = |step: &'static str| {
+        move |e: io::Error| IoError::from_std(IoOp::Replace, path, &e).with_context(step)
+    };
+    let no_name = || {
+        IoError::new(
+            IoErrorKind::Invalid,
+            IoOp::Replace,
+            path,
+            "not a path of a file",
+        )
+    };
+    let dir = path.parent().ok_or_else(no_name)?;
+    let name = path.file_name().ok_or_else(no_name)?.to_string_lossy();
+    let count = TEMPORARY.fetch_add(1, Ordering::Relaxed);
+    let temporary = dir.join(format!(".{name}.{}.{count}.tmp", std::process::id()));
+    let written = write_new(&temporary, contents, mode)
+        .map_err(failed("writing the temporary file"))
+        .and_then(|()| fs::rename(&temporary, path).map_err(failed("renaming the temporary file")));
+    if written.is_err() {
+        // The first error is the one to report; a leftover is harmless and named as ours.
+        let _ = fs::remove_file(&temporary);
+    }
+    written?;
+    let dir = if dir.as_os_str().is_empty() {
+        PathBuf::from(".")
+    } else {
+        dir.to_owned()
+    };
+    File::open(dir)
+        .and_then(|d| d.sync_all())
+        .map_err(failed("syncing the directory"))
+}
+
+fn write_new(path: &Path, contents: &[u8], mode: u32) -> io::Result<()> {
+    // A leftover of a crashed process with our pid may be in the way; it is nobody's.
+    let mut file = OpenOptions::new()
+        .write(true)
+        .create(true)
+        .truncate(true)
+        .mode(mode)
+        .open(path)?;
+    file.write_all(contents)?;
+    file.sync_all()
+}

@@ -1,0 +1,395 @@
+//! One loaded configuration: an immutable snapshot, every known key validated.
+
+use std::any::Any;
+use std::collections::{BTreeMap, HashMap};
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::error::ConfigError;
+use super::key::{AnyKey, Key};
+use super::keys;
+use super::substitute::substitute;
+use super::value::{DataDir, Unit, Value};
+use super::xml;
+
+/// Files read from the configuration directory, later ones over earlier ones.
+const FILES: [&str; 3] = ["core-site.xml", "hdfs-site.xml", "hayloft-site.xml"];
+
+/// Where a value came from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Origin {
+    /// Nobody set it.
+    Default,
+    /// A configuration file; the line is that of its `<property>`.
+    File {
+        /// Path of the file.
+        path: PathBuf,
+        /// Line, counted from 1.
+        line: usize,
+    },
+    /// `-D` on the command line.
+    CommandLine,
+    /// Changed while the node ran.
+    Reconfigured,
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Default => f.write_str("default"),
+            Self::File { path, line } => write!(f, "{}:{line}", path.display()),
+            Self::CommandLine => f.write_str("command line"),
+            Self::Reconfigured => f.write_str("reconfigured"),
+        }
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Entry {
+    raw: String,
+    origin: Origin,
+    is_final: bool,
+}
+
+/// How much of a volume is kept free.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Reserved {
+    /// `dfs.datanode.du.reserved`, in bytes.
+    pub bytes: u64,
+    /// `dfs.datanode.du.reserved.pct`, 0 to 100.
+    pub percent: u64,
+}
+
+/// A loaded configuration. Cheap to share behind an `Arc`, never changes.
+#[derive(Clone)]
+pub struct Configuration {
+    directory: Option<PathBuf>,
+    overrides: Vec<(String, String)>,
+    entries: BTreeMap<String, Entry>,
+    values: HashMap<&'static str, Arc<dyn Any + Send + Sync>>,
+    notes: Vec<String>,
+}
+
+impl fmt::Debug for Configuration {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Configuration")
+            .field("directory", &self.directory)
+            .field("entries", &self.entries)
+            .finish()
+    }
+}
+
+impl Configuration {
+    /// Loads `core-site.xml`, `hdfs-site.xml` and, if there, `hayloft-site.xml` from `directory`,
+    /// then applies `overrides` (`-D`), which win over everything, `final` included.
+    ///
+    /// # Errors
+    /// Unreadable or malformed files, endless substitution, and any known key whose value is not
+    /// allowed.
+    pub fn load(directory: &Path, overrides: &[(String, String)]) -> Result<Self, ConfigError> {
+        let mut config = Self::empty(Some(directory.to_path_buf()), overrides);
+        let present: Vec<PathBuf> = FILES
+            .iter()
+            .map(|name| directory.join(name))
+            .filter(|path| path.exists())
+            .collect();
+        if !present.iter().any(|path| !path.ends_with(FILES[2])) {
+            return Err(ConfigError::NoFiles {
+                dir: directory.to_path_buf(),
+            });
+        }
+        for path in &present {
+            for property in xml::read_file(path)? {
+                config.merge(property);
+            }
+        }
+        config.finish()
+    }
+
+    /// A configuration of these properties alone, as if given with `-D`. For tests and tools.
+    ///
+    /// # Errors
+    /// As [`Configuration::load`].
+    pub fn from_properties<K: Into<String>, V: Into<String>>(
+        properties: impl IntoIterator<Item = (K, V)>,
+    ) -> Result<Self, ConfigError> {
+        let overrides: Vec<_> = properties
+            .into_iter()
+            .map(|(key, value)| (key.into(), value.into()))
+            .collect();
+        Self::empty(None, &overrides).finish()
+    }
+
+    fn empty(directory: Option<PathBuf>, overrides: &[(String, String)]) -> Self {
+        Self {
+            directory,
+            overrides: overrides.to_vec(),
+            entries: BTreeMap::new(),
+            values: HashMap::new(),
+            notes: Vec::new(),
+        }
+    }
+
+    fn merge(&mut self, property: xml::Property) {
+        let origin = Origin::File {
+            path: property.file,
+            line: property.line,
+        };
+        let name = canonical(&property.name);
+        if name != property.name {
+            self.notes.push(format!(
+                "{} ({origin}) is deprecated: use {name}",
+                property.name
+            ));
+        }
+        if let Some(earlier) = self.entries.get(name).filter(|earlier| earlier.is_final) {
+            if earlier.raw != property.value {
+                let line = format!(
+                    "{name} ({origin}) is ignored: it is final since {}",
+                    earlier.origin
+                );
+                self.notes.push(line);
+            }
+            return;
+        }
+        self.entries.insert(
+            name.to_owned(),
+            Entry {
+                raw: property.value,
+                origin,
+                is_final: property.is_final,
+            },
+        );
+    }
+
+    fn finish(mut self) -> Result<Self, ConfigError> {
+        for (name, value) in self.overrides.clone() {
+            let entry = Entry {
+                raw: value,
+                origin: Origin::CommandLine,
+                is_final: true,
+            };
+            self.entries.insert(canonical(&name).to_owned(), entry);
+        }
+        self.validate()?;
+        Ok(self)
+    }
+
+    fn validate(&mut self) -> Result<(), ConfigError> {
+        self.values.clear();
+        for key in keys::all() {
+            let value = self.parse(key)?;
+            self.values.insert(key.name(), value);
+        }
+        for name in self.entries.keys() {
+            let per_volume = name.strip_prefix(concat!("dfs.datanode.du.reserved", "."));
+            if per_volume.is_some_and(|rest| rest != "calculator" && rest != "pct") {
+                let percent = per_volume.is_some_and(|rest| rest.starts_with("pct."));
+                let unit = if percent { Unit::None } else { Unit::Bytes };
+                self.parse_as(name, |text| u64::parse(text, unit))?;
+            }
+        }
+        Ok(())
+    }
+
+    fn parse(&self, key: &dyn AnyKey) -> Result<Arc<dyn Any + Send + Sync>, ConfigError> {
+        let text = self.expanded(key.name())?.unwrap_or_default();
+        let trimmed = text.trim();
+        if let Some(at) = trimmed.find("${") {
+            let reference = trimmed[at..]
+                .split_inclusive('}')
+                .next()
+                .unwrap_or_default();
+            return Err(self.substitution(
+                key.name(),
+                format!("refers to {reference}, which nothing sets"),
+            ));
+        }
+        let text = if trimmed.is_empty() && !key.empty_is_value() {
+            key.default()
+        } else {
+            trimmed
+        };
+        key.parse(text)
+            .map_err(|allowed| self.bad_value(key.name(), text, allowed))
+    }
+
+    fn parse_as<T>(
+        &self,
+        name: &str,
+        parse: impl Fn(&str) -> Result<T, String>,
+    ) -> Result<T, ConfigError> {
+        let text = self.expanded(name)?.unwrap_or_default();
+        parse(text.trim()).map_err(|allowed| self.bad_value(name, text.trim(), allowed))
+    }
+
+    pub(super) fn bad_value(&self, name: &str, value: &str, allowed: String) -> ConfigError {
+        ConfigError::BadValue {
+            key: name.to_owned(),
+            value: value.to_owned(),
+            place: self.origin(name).to_string(),
+            allowed,
+        }
+    }
+
+    fn substitution(&self, name: &str, what: String) -> ConfigError {
+        ConfigError::Substitution {
+            key: name.to_owned(),
+            place: self.origin(name).to_string(),
+            what,
+        }
+    }
+
+    /// Text of a key with `${...}` replaced: what was set, else the table's default.
+    fn expanded(&self, name: &str) -> Result<Option<String>, ConfigError> {
+        let lookup = |name: &str| self.raw(name).map(str::to_owned);
+        let environment = |name: &str| std::env::var(name).ok();
+        let Some(raw) = self.raw(name) else {
+            return Ok(None);
+        };
+        substitute(raw, &lookup, &environment)
+            .map(Some)
+            .map_err(|what| self.substitution(name, what))
+    }
+
+    fn raw(&self, name: &str) -> Option<&str> {
+        let name = canonical(name);
+        match self.entries.get(name) {
+            Some(entry) => Some(&entry.raw),
+            None => keys::find(name).map(AnyKey::default),
+        }
+    }
+
+    /// Value of a key. Reads memory only; cheap, but not for each packet.
+    ///
+    /// # Panics
+    /// Never: every key of the table was validated when this snapshot was made.
+    #[must_use]
+    pub fn get<T: Value>(&self, key: &Key<T>) -> T {
+        let value = self
+            .values
+            .get(key.name())
+            .expect("every key of the table is validated at load");
+        value
+            .downcast_ref::<T>()
+            .expect("a key has one type")
+            .clone()
+    }
+
+    /// Trimmed text of any property, variables replaced; `None` when nothing sets it, it has no
+    /// default, or it is empty.
+    #[must_use]
+    pub fn text(&self, name: &str) -> Option<String> {
+        let text = self.expanded(name).ok().flatten()?;
+        let text = text.trim();
+        (!text.is_empty()).then(|| text.to_owned())
+    }
+
+    /// Whether files, command line or reconfiguration set this property.
+    #[must_use]
+    pub fn is_set(&self, name: &str) -> bool {
+        self.entries.contains_key(canonical(name))
+    }
+
+    /// Where the value of this property came from.
+    #[must_use]
+    pub fn origin(&self, name: &str) -> Origin {
+        self.entries
+            .get(canonical(name))
+            .map_or(Origin::Default, |entry| entry.origin.clone())
+    }
+
+    /// Names of all properties that were set, known or not, in order.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.entries.keys().map(String::as_str)
+    }
+
+    /// Directory that this was loaded from.
+    #[must_use]
+    pub fn directory(&self) -> Option<&Path> {
+        self.directory.as_deref()
+    }
+
+    /// What loading noticed: deprecated names, overridden finals.
+    pub(super) fn notes(&self) -> &[String] {
+        &self.notes
+    }
+
+    /// Space to keep free on one volume: `<key>.<directory>.<type>`, `<key>.<directory>`,
+    /// `<key>.<type>`, `<key>`, the first that is set.
+    #[must_use]
+    pub fn reserved_for(&self, dir: &DataDir) -> Reserved {
+        Reserved {
+            bytes: self.per_volume(&keys::DU_RESERVED, dir, Unit::Bytes),
+            percent: self
+                .per_volume(&keys::DU_RESERVED_PERCENT, dir, Unit::None)
+                .min(100),
+        }
+    }
+
+    fn per_volume(&self, key: &Key<u64>, dir: &DataDir, unit: Unit) -> u64 {
+        let path = dir.path.display();
+        let kind = dir.storage_type.name().to_ascii_lowercase();
+        let base = key.name();
+        [
+            format!("{base}.{path}.{kind}"),
+            format!("{base}.{path}"),
+            format!("{base}.{kind}"),
+        ]
+        .iter()
+        .find_map(|name| u64::parse(&self.text(name)?, unit).ok())
+        .unwrap_or_else(|| self.get(key))
+    }
+
+    /// I/O engine of one volume: `hayloft.io.engine.<directory>`, else `hayloft.io.engine`.
+    #[must_use]
+    pub fn engine_for(&self, dir: &DataDir) -> String {
+        let own = format!("{}.{}", keys::IO_ENGINE.name(), dir.path.display());
+        self.text(&own)
+            .unwrap_or_else(|| self.get(&keys::IO_ENGINE))
+    }
+
+    /// The same sources read anew: files as they are now, the same `-D`.
+    pub(super) fn reread(&self) -> Result<Self, ConfigError> {
+        match &self.directory {
+            Some(directory) => Self::load(directory, &self.overrides),
+            None => Self::empty(None, &self.overrides).finish(),
+        }
+    }
+
+    /// A copy with one property set, or back at its default.
+    pub(super) fn with(&self, name: &str, raw: Option<&str>) -> Result<Self, ConfigError> {
+        let mut copy = self.clone();
+        match raw {
+            Some(raw) => {
+                let entry = Entry {
+                    raw: raw.to_owned(),
+                    origin: Origin::Reconfigured,
+                    is_final: false,
+                };
+                copy.entries.insert(canonical(name).to_owned(), entry);
+            }
+            None => {
+                copy.entries.remove(canonical(name));
+            }
+        }
+        copy.validate()?;
+        Ok(copy)
+    }
+
+    /// Raw text of a known key if it was set.
+    pub(super) fn set_text(&self, name: &str) -> Option<&str> {
+        self.entries
+            .get(canonical(name))
+            .map(|entry| entry.raw.as_str())
+    }
+}
+
+/// The present name of a key that may be written by a deprecated one.
+fn canonical(name: &str) -> &str {
+    match keys::find(name) {
+        Some(key) => key.name(),
+        None => name,
+    }
+}

@@ -1,0 +1,58 @@
+//! Every key that a node reads: name, type, unit, default, bounds and doc, declared once.
+//!
+//! Names and defaults are those of Apache Hadoop 3.5.0; keys of our own begin with `hayloft.`.
+
+mod namenode;
+mod storage;
+mod system;
+mod transfer;
+
+pub use namenode::*;
+pub use storage::*;
+pub use system::*;
+pub use transfer::*;
+
+use super::key::AnyKey;
+
+/// Declares keys as statics, and lists them in `TABLE`.
+macro_rules! keys {
+    ($(
+        $ident:ident: $type:ty = ($name:literal, $default:literal, $doc:literal) $(.$option:ident($($argument:expr),*))*;
+    )*) => {
+        $(
+            #[doc = concat!("`", $name, "`, default `", $default, "`: ", $doc)]
+            pub static $ident: $crate::config::Key<$type> =
+                $crate::config::Key::new($name, $default, $doc)$(.$option($($argument),*))*;
+        )*
+        /// Keys of this file.
+        pub(super) static TABLE: &[&dyn $crate::config::AnyKey] = &[$(&$ident),*];
+    };
+}
+pub(crate) use keys;
+
+/// Every key, grouped by subject.
+pub fn all() -> impl Iterator<Item = &'static dyn AnyKey> {
+    [
+        system::TABLE,
+        namenode::TABLE,
+        transfer::TABLE,
+        storage::TABLE,
+    ]
+    .into_iter()
+    .flatten()
+    .copied()
+}
+
+/// The key of that name or deprecated alias.
+#[must_use]
+pub fn find(name: &str) -> Option<&'static dyn AnyKey> {
+    all().find(|key| key.name() == name || key.aliases().contains(&name))
+}
+
+/// Names of the keys that may change while the node runs: the list that
+/// `dfsadmin -reconfig datanode <host> properties` prints.
+pub fn reconfigurable() -> impl Iterator<Item = &'static str> {
+    all()
+        .filter(|key| key.is_reconfigurable())
+        .map(AnyKey::name)
+}

@@ -1,0 +1,88 @@
+//! Volumes: directories, space, choice, failure, scanners.
+
+use std::time::Duration;
+
+use super::keys;
+use crate::config::value::{DataDir, Mode, Unit};
+
+keys! {
+    DATA_DIRS: Vec<DataDir> = ("dfs.datanode.data.dir", "file://${hadoop.tmp.dir}/dfs/data",
+        "Directories that hold replicas, with [SSD], [DISK], [ARCHIVE], [RAM_DISK] or [NVDIMM] before them.")
+        .reconfigurable().aliases(&["dfs.data.dir"]);
+    DATA_DIR_PERM: Mode = ("dfs.datanode.data.dir.perm", "700",
+        "Permissions that the directories get.");
+    IO_ENGINE: String = ("hayloft.io.engine", "posix",
+        "I/O engine of every volume; `hayloft.io.engine.<directory>` for one of them.");
+    DU_RESERVED: u64 = ("dfs.datanode.du.reserved", "0",
+        "Space kept free on each volume; `.<directory>` or `.<storage type, lower case>` appended for some of them.")
+        .bytes();
+    DU_RESERVED_PERCENT: u64 = ("dfs.datanode.du.reserved.pct", "0",
+        "The same as a percentage of the volume; which counts is up to the calculator.").max(100);
+    DU_RESERVED_CALCULATOR: String = ("dfs.datanode.du.reserved.calculator",
+        "org.apache.hadoop.hdfs.server.datanode.fsdataset.impl.ReservedSpaceCalculator$ReservedSpaceCalculatorAbsolute",
+        "How du.reserved and du.reserved.pct combine: ...Absolute, ...Percentage, ...Conservative (larger) or ...Aggressive (smaller).");
+    VOLUME_CHOOSING_POLICY: String = ("dfs.datanode.fsdataset.volume.choosing.policy",
+        "org.apache.hadoop.hdfs.server.datanode.fsdataset.RoundRobinVolumeChoosingPolicy",
+        "How the volume of a new replica is chosen: RoundRobinVolumeChoosingPolicy or AvailableSpaceVolumeChoosingPolicy.");
+    AVAILABLE_SPACE_THRESHOLD: u64 = (
+        "dfs.datanode.available-space-volume-choosing-policy.balanced-space-threshold", "10737418240",
+        "Volumes whose free space differs by less than this count as equally free.").bytes();
+    AVAILABLE_SPACE_FRACTION: f64 = (
+        "dfs.datanode.available-space-volume-choosing-policy.balanced-space-preference-fraction", "0.75f",
+        "Share of new replicas that go to the volumes with more free space.");
+    ROUND_ROBIN_ADDITIONAL_SPACE: u64 = (
+        "dfs.datanode.round-robin-volume-choosing-policy.additional-available-space", "1073741824",
+        "Round robin skips a volume with less than this beside the block.").bytes();
+    FAILED_VOLUMES_TOLERATED: i32 = ("dfs.datanode.failed.volumes.tolerated", "0",
+        "Volumes that may fail before the node stops; -1 goes on while one lives.").min(-1);
+    DISK_CHECK_MIN_GAP: Duration = ("dfs.datanode.disk.check.min.gap", "15m",
+        "Least time between two checks of one volume.").millis();
+    DISK_CHECK_TIMEOUT: Duration = ("dfs.datanode.disk.check.timeout", "10m",
+        "A volume whose check takes longer has failed.").millis().min(1);
+    DIRECTORY_SCAN_INTERVAL: Option<Duration> = ("dfs.datanode.directoryscan.interval", "21600",
+        "Time between comparisons of directories with what is in memory; negative for never.").seconds();
+    DIRECTORY_SCAN_THREADS: u32 = ("dfs.datanode.directoryscan.threads", "1",
+        "Volumes compared at the same time.").min(1).max(1024);
+    DIRECTORY_SCAN_THROTTLE: i32 = ("dfs.datanode.directoryscan.throttle.limit.ms.per.sec", "1000",
+        "Milliseconds of each second that the directory scanner may run; all of it at 1000 or below 1.");
+    RECONCILE_BATCH_SIZE: u32 = ("dfs.datanode.reconcile.blocks.batch.size", "1000",
+        "Differences put right in one go.").min(1);
+    RECONCILE_BATCH_INTERVAL: Duration = ("dfs.datanode.reconcile.blocks.batch.interval", "2000",
+        "Pause after each such batch.").millis();
+    SCAN_PERIOD: Option<Duration> = ("dfs.datanode.scan.period.hours", "504",
+        "Every replica is verified once in this time; 0 means 504 hours, negative never.").unit(Unit::Hours);
+    SCAN_BYTES_PER_SECOND: u64 = ("dfs.block.scanner.volume.bytes.per.second", "1048576",
+        "Speed of that verification on each volume; 0 for no verification.").bytes_per_second();
+    SCAN_SKIP_RECENT: bool = ("dfs.block.scanner.skip.recent.accessed", "false",
+        "Leave out replicas that were read since the last verification.");
+    ASYNC_DISK_THREADS: u32 = ("dfs.datanode.fsdatasetasyncdisk.max.threads.per.volume", "4",
+        "Deletes at the same time on each volume.").min(1).max(1024);
+    VOLUME_LOAD_THREADS: u32 = ("dfs.datanode.parallel.volumes.load.threads.num", "0",
+        "Volumes read at the same time at start; 0 for all.").max(1024);
+    REPLICA_CACHE_EXPIRY: Duration = ("dfs.datanode.replica.cache.expiry.time", "5m",
+        "Age to which the list of replicas written at a clean stop is trusted.").millis();
+    REPLICA_CACHE_ROOT: Option<String> = ("dfs.datanode.replica.cache.root.dir", "",
+        "Where that list is kept; in the volume itself when empty.");
+    DUPLICATE_REPLICA_DELETION: bool = ("dfs.datanode.duplicate.replica.deletion", "true",
+        "Whether the lesser of two copies of a block on one volume is deleted at start.");
+    CACHED_DFS_USED_INTERVAL: Duration = ("dfs.datanode.cached-dfsused.check.interval.ms", "600000",
+        "Age to which the saved count of used bytes is trusted at start.").millis();
+    DU_INTERVAL: Duration = ("fs.du.interval", "600000",
+        "Time between counts of used space.").millis().min(1).reconfigurable();
+    SPACE_USED_JITTER: Duration = ("fs.getspaceused.jitterMillis", "60000",
+        "Random part of that time.").millis().reconfigurable();
+    SPACE_USED_CLASS: Option<String> = ("fs.getspaceused.classname", "",
+        "Java class that counts used space; here used space is counted from the replicas.").reconfigurable();
+    LAZY_WRITER_INTERVAL: Duration = ("dfs.datanode.lazywriter.interval.sec", "60",
+        "Time between copies of RAM_DISK replicas to disk.").seconds();
+    MAX_LOCKED_MEMORY: u64 = ("dfs.datanode.max.locked.memory", "0",
+        "Memory for cached and RAM_DISK replicas.").bytes();
+    SAME_DISK_TIERING: bool = ("dfs.datanode.same-disk-tiering.enabled", "false",
+        "Whether DISK and ARCHIVE volumes may share a mount.");
+    RESERVE_FOR_ARCHIVE: f64 = ("dfs.datanode.reserve-for-archive.default.percentage", "0.0",
+        "Share of such a mount that belongs to ARCHIVE.");
+    DISK_BALANCER_ENABLED: bool = ("dfs.disk.balancer.enabled", "true",
+        "Whether disk balancer plans are accepted.").reconfigurable();
+    DISK_BALANCER_PLAN_VALID: Duration = ("dfs.disk.balancer.plan.valid.interval", "1d",
+        "Age to which such a plan is accepted.").millis().reconfigurable();
+}

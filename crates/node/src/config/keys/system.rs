@@ -1,0 +1,67 @@
+//! Identity, addresses, security mode and what belongs to the process.
+
+use std::time::Duration;
+
+use super::keys;
+use crate::config::value::HostPort;
+
+keys! {
+    DEFAULT_FS: String = ("fs.defaultFS", "file:///",
+        "The cluster's file system; names the NameNode when no dfs.namenode.*rpc-address does.")
+        .aliases(&["fs.default.name"]);
+    HADOOP_TMP_DIR: String = ("hadoop.tmp.dir", "/tmp/hadoop-${user.name}",
+        "Base of default directories.");
+    DATANODE_ADDRESS: HostPort = ("dfs.datanode.address", "0.0.0.0:9866",
+        "Where the data transfer port listens.");
+    DATANODE_IPC_ADDRESS: HostPort = ("dfs.datanode.ipc.address", "0.0.0.0:9867",
+        "Where the RPC server listens.");
+    DATANODE_HTTP_ADDRESS: HostPort = ("dfs.datanode.http.address", "0.0.0.0:9864",
+        "HTTP address; the port is registered with the NameNode.");
+    DATANODE_HTTPS_ADDRESS: HostPort = ("dfs.datanode.https.address", "0.0.0.0:9865",
+        "HTTPS address; the port is registered with the NameNode when dfs.http.policy allows HTTPS.");
+    HTTP_POLICY: String = ("dfs.http.policy", "HTTP_ONLY",
+        "HTTP_ONLY, HTTPS_ONLY or HTTP_AND_HTTPS.");
+    DATANODE_HOSTNAME: Option<String> = ("dfs.datanode.hostname", "",
+        "Host name to register under; the system's own when empty.")
+        .aliases(&["slave.host.name"]);
+    USE_DATANODE_HOSTNAME: bool = ("dfs.datanode.use.datanode.hostname", "false",
+        "Connect to other nodes by host name instead of address.");
+    HANDLER_COUNT: u32 = ("dfs.datanode.handler.count", "10",
+        "RPC calls handled at the same time.").min(1).max(100_000);
+    IPC_LISTEN_QUEUE: u32 = ("ipc.server.listen.queue.size", "256",
+        "Connections that wait to be accepted, on each port.").min(1).max(65_535);
+    IPC_MAXIMUM_DATA_LENGTH: u32 = ("ipc.maximum.data.length", "134217728",
+        "Largest RPC message accepted or sent.").bytes().min(1024).max(2_147_483_647);
+    IPC_MAXIMUM_RESPONSE_LENGTH: u32 = ("ipc.maximum.response.length", "134217728",
+        "Largest RPC response accepted.").bytes().min(1024).max(2_147_483_647);
+    IPC_CONNECT_TIMEOUT: Duration = ("ipc.client.connect.timeout", "20000",
+        "How long a connection to an RPC server may take to open.").millis().min(1);
+    IPC_RPC_TIMEOUT: Duration = ("ipc.client.rpc-timeout.ms", "120000",
+        "How long an RPC may take; 0 for no limit but the ping's.").millis();
+    IPC_PING_INTERVAL: Duration = ("ipc.ping.interval", "60000",
+        "Silence after which an RPC connection that waits for an answer is pinged.").millis().min(1);
+    IPC_MAX_IDLE_TIME: Duration = ("ipc.client.connection.maxidletime", "10000",
+        "Idle RPC client connections are closed after this.").millis().min(1);
+    IPC_CONNECT_MAX_RETRIES: u32 = ("ipc.client.connect.max.retries", "10",
+        "Attempts to open a connection that is refused.").max(1_000_000);
+    IPC_CONNECT_RETRY_INTERVAL: Duration = ("ipc.client.connect.retry.interval", "1000",
+        "Wait between such attempts.").millis();
+    PERMISSIONS_ENABLED: bool = ("dfs.permissions.enabled", "true",
+        "Whether administrative RPCs check that the caller is the superuser.")
+        .aliases(&["dfs.permissions"]);
+    SUPERUSER_GROUP: String = ("dfs.permissions.superusergroup", "supergroup",
+        "Group whose members may call administrative RPCs, beside the user that runs the node.")
+        .aliases(&["dfs.permissions.supergroup"]);
+    ADMINISTRATORS: String = ("dfs.cluster.administrators", "",
+        "Users and groups (`user1,user2 group1`) that may call administrative RPCs too.");
+    METRICS_LOG_PERIOD: Duration = ("dfs.datanode.metrics.logger.period.seconds", "600",
+        "How often the node logs its counters; 0 for never.").seconds();
+    SECURITY_AUTHENTICATION: String = ("hadoop.security.authentication", "simple",
+        "How users prove who they are; only `simple` is served.");
+    BLOCK_ACCESS_TOKEN_ENABLE: bool = ("dfs.block.access.token.enable", "false",
+        "Whether data transfer needs block tokens; not served yet, so the node refuses to start.");
+    ENCRYPT_DATA_TRANSFER: bool = ("dfs.encrypt.data.transfer", "false",
+        "Whether data transfer is encrypted; not served yet, so the node refuses to start.");
+    DATA_TRANSFER_PROTECTION: Option<String> = ("dfs.data.transfer.protection", "",
+        "SASL protection of data transfer; not served yet, so the node refuses to start.");
+}

@@ -1,0 +1,174 @@
+//! What a loaded configuration asks for that this version does not do.
+
+use super::configuration::Configuration;
+use super::error::ConfigError;
+use super::keys;
+use super::unsupported::{UNSUPPORTED, Unsupported};
+
+impl Configuration {
+    /// Keys that have an effect in Apache's DataNode, none here, and were set to something else
+    /// than its default.
+    pub fn unsupported_keys(&self) -> impl Iterator<Item = &'static Unsupported> {
+        UNSUPPORTED.iter().filter(|entry| {
+            self.is_set(entry.name) && self.text(entry.name).unwrap_or_default() != entry.default
+        })
+    }
+
+    /// Everything worth a line in the log at start, one sentence each.
+    #[must_use]
+    pub fn warnings(&self) -> Vec<String> {
+        let mut lines = self.notes().to_vec();
+        for entry in self.unsupported_keys() {
+            let place = self.origin(entry.name);
+            lines.push(format!(
+                "{} ({place}) has no effect: {}",
+                entry.name, entry.ignored
+            ));
+        }
+        lines.extend(self.names().filter(|name| is_unknown(name)).map(|name| {
+            let hint =
+                nearest(name).map_or_else(String::new, |near| format!(": did you mean {near}?"));
+            format!(
+                "{name} ({}) is not a key of this node{hint}",
+                self.origin(name)
+            )
+        }));
+        lines
+    }
+
+    /// Refuses configurations that demand protection which is not there: a node that served such
+    /// a cluster would hand its data to anyone.
+    ///
+    /// # Errors
+    /// [`ConfigError::Unprotected`] naming the key, its value and where it was set.
+    pub fn refuse_unprotected(&self) -> Result<(), ConfigError> {
+        let authentication = self.get(&keys::SECURITY_AUTHENTICATION);
+        let demands = [
+            (
+                keys::SECURITY_AUTHENTICATION.name(),
+                !authentication.is_empty() && !authentication.eq_ignore_ascii_case("simple"),
+                "Kerberos authentication",
+            ),
+            (
+                keys::BLOCK_ACCESS_TOKEN_ENABLE.name(),
+                self.get(&keys::BLOCK_ACCESS_TOKEN_ENABLE),
+                "block tokens",
+            ),
+            (
+                keys::ENCRYPT_DATA_TRANSFER.name(),
+                self.get(&keys::ENCRYPT_DATA_TRANSFER),
+                "encrypted data transfer",
+            ),
+            (
+                keys::DATA_TRANSFER_PROTECTION.name(),
+                self.get(&keys::DATA_TRANSFER_PROTECTION).is_some(),
+                "SASL-protected data transfer",
+            ),
+        ];
+        match demands.into_iter().find(|(_, demanded, _)| *demanded) {
+            Some((key, _, what)) => Err(ConfigError::Unprotected {
+                key,
+                value: self.text(key).unwrap_or_default(),
+                place: self.origin(key).to_string(),
+                what,
+            }),
+            None => Ok(()),
+        }
+    }
+}
+
+/// A key that only nodes read, and this one does not know: most likely misspelt.
+fn is_unknown(name: &str) -> bool {
+    let ours = name.starts_with("dfs.datanode.") || name.starts_with("hayloft.");
+    let per_volume = ["dfs.datanode.du.reserved.", "hayloft.io.engine."]
+        .iter()
+        .any(|base| name.starts_with(base));
+    ours && !per_volume
+        && keys::find(name).is_none()
+        && !UNSUPPORTED.iter().any(|entry| entry.name == name)
+}
+
+/// The known key that is at most three edits away.
+fn nearest(name: &str) -> Option<&'static str> {
+    let known = keys::all()
+        .map(super::AnyKey::name)
+        .chain(UNSUPPORTED.iter().map(|entry| entry.name));
+    known
+        .map(|key| (distance(name, key), key))
+        .filter(|(edits, _)| *edits <= 3)
+        .min()
+        .map(|(_, key)| key)
+}
+
+/// Levenshtein distance, ignoring case.
+fn distance(a: &str, b: &str) -> usize {
+    let b: Vec<u8> = b.bytes().map(|c| c.to_ascii_lowercase()).collect();
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, from) in a.bytes().map(|c| c.to_ascii_lowercase()).enumerate() {
+        let mut diagonal = row[0];
+        row[0] = i + 1;
+        for (j, to) in b.iter().enumerate() {
+            let substituted = diagonal + usize::from(from != *to);
+            diagonal = row[j + 1];
+            row[j + 1] = substituted.min(diagonal + 1).min(row[j] + 1);
+        }
+    }
+    row[b.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn config(properties: &[(&str, &str)]) -> Configuration {
+        Configuration::from_properties(properties.iter().copied()).expect("valid properties")
+    }
+
+    #[test]
+    fn keys_without_effect_are_named_only_when_they_ask_for_something() {
+        let quiet = config(&[
+            ("dfs.datanode.pmem.cache.recovery", "true"),
+            ("dfs.heartbeat.interval", "5"),
+        ]);
+        assert_eq!(quiet.warnings(), Vec::<String>::new());
+        let asked = config(&[("dfs.domain.socket.path", "/run/dn")]).warnings();
+        assert_eq!(asked.len(), 1);
+        assert!(asked[0].contains("dfs.domain.socket.path") && asked[0].contains("short-circuit"));
+    }
+
+    #[test]
+    fn misspelt_keys_get_a_hint() {
+        let lines = config(&[
+            ("dfs.datanode.data.dirs", "/x"),
+            ("dfs.datanode.du.reserved.ssd", "1g"),
+        ])
+        .warnings();
+        assert_eq!(lines.len(), 1);
+        assert!(
+            lines[0].contains("did you mean dfs.datanode.data.dir?"),
+            "{}",
+            lines[0]
+        );
+    }
+
+    #[test]
+    fn demanded_protection_refuses_to_start() {
+        for (key, value) in [
+            ("hadoop.security.authentication", "kerberos"),
+            ("dfs.block.access.token.enable", "true"),
+            ("dfs.encrypt.data.transfer", "true"),
+            ("dfs.data.transfer.protection", "privacy"),
+        ] {
+            let error = config(&[(key, value)])
+                .refuse_unprotected()
+                .unwrap_err()
+                .to_string();
+            assert!(error.contains(key) && error.contains(value), "{error}");
+        }
+        assert!(
+            config(&[("hadoop.security.authentication", "simple")])
+                .refuse_unprotected()
+                .is_ok()
+        );
+    }
+}

@@ -1,0 +1,248 @@
+//! Keys that have an effect in Apache's DataNode and none here.
+//!
+//! A key set by an operator must do what it says or be answered: these are warned about at start
+//! when they are set to something else than Apache's default. What demands protection that is not
+//! there yet is not in this table: [`super::Configuration::demands`] refuses to start.
+
+/// One key without effect.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Unsupported {
+    /// Name; one that ends in `.` stands for every key that begins with it.
+    pub name: &'static str,
+    /// Apache's default: set to this, the key is not warned about.
+    pub default: &'static str,
+    /// What is ignored, as a sentence.
+    pub ignored: &'static str,
+}
+
+const fn key(name: &'static str, default: &'static str, ignored: &'static str) -> Unsupported {
+    Unsupported {
+        name,
+        default,
+        ignored,
+    }
+}
+
+const SHORT_CIRCUIT: &str = "short-circuit reads are not served; clients read through TCP";
+const CACHING: &str =
+    "cache directives are not carried out; blocks are read through the page cache";
+const DISK_BALANCER: &str = "disk balancer plans are refused; use the balancer or the mover";
+const EC: &str = "erasure-coding reconstruction is left to other nodes";
+const HTTP: &str = "no HTTP server is started yet";
+const SASL: &str = "data transfer has no SASL here";
+const KERBEROS: &str =
+    "there is no Kerberos here; the key matters only with hadoop.security.authentication=kerberos";
+const JAVA_CLASS: &str = "Java classes cannot be loaded into this process";
+const LOCKS: &str = "locks are never held across I/O here, so there is nothing to tune";
+const TIERING: &str = "DISK and ARCHIVE volumes on one mount are counted as two disks";
+
+/// The table.
+pub(super) static UNSUPPORTED: &[Unsupported] = &[
+    key("dfs.domain.socket.path", "", SHORT_CIRCUIT),
+    key(
+        "dfs.datanode.shared.file.descriptor.paths",
+        "/dev/shm,/tmp",
+        SHORT_CIRCUIT,
+    ),
+    key(
+        "dfs.client.domain.socket.data.traffic",
+        "false",
+        SHORT_CIRCUIT,
+    ),
+    key("dfs.block.local-path-access.user", "", SHORT_CIRCUIT),
+    key(
+        "dfs.short.circuit.shared.memory.watcher.interrupt.check.ms",
+        "60000",
+        SHORT_CIRCUIT,
+    ),
+    key("dfs.datanode.max.locked.memory", "0", CACHING),
+    key("dfs.datanode.pmem.cache.dirs", "", CACHING),
+    key("dfs.datanode.pmem.cache.recovery", "true", CACHING),
+    key(
+        "dfs.datanode.fsdatasetcache.max.threads.per.volume",
+        "4",
+        CACHING,
+    ),
+    key(
+        "dfs.datanode.cache.revocation.timeout.ms",
+        "900000",
+        CACHING,
+    ),
+    key("dfs.datanode.cache.revocation.polling.ms", "500", CACHING),
+    key("dfs.cachereport.intervalMsec", "10000", CACHING),
+    key("dfs.disk.balancer.plan.valid.interval", "1d", DISK_BALANCER),
+    key(
+        "dfs.disk.balancer.max.disk.throughputInMBperSec",
+        "10",
+        DISK_BALANCER,
+    ),
+    key("dfs.disk.balancer.max.disk.errors", "5", DISK_BALANCER),
+    key(
+        "dfs.disk.balancer.block.tolerance.percent",
+        "10",
+        DISK_BALANCER,
+    ),
+    key(
+        "dfs.disk.balancer.plan.threshold.percent",
+        "10",
+        DISK_BALANCER,
+    ),
+    key("dfs.datanode.ec.reconstruction.threads", "8", EC),
+    key(
+        "dfs.datanode.ec.reconstruction.stripedread.timeout.millis",
+        "5000",
+        EC,
+    ),
+    key(
+        "dfs.datanode.ec.reconstruction.stripedread.buffer.size",
+        "65536",
+        EC,
+    ),
+    key("dfs.datanode.ec.reconstruction.xmits.weight", "0.5", EC),
+    key("dfs.datanode.ec.reconstruction.validation", "false", EC),
+    key("dfs.datanode.ec.reconstruct.read.bandwidthPerSec", "0", EC),
+    key("dfs.datanode.ec.reconstruct.write.bandwidthPerSec", "0", EC),
+    key("dfs.http.policy", "HTTP_ONLY", HTTP),
+    key("dfs.datanode.http.internal-proxy.port", "0", HTTP),
+    key(
+        "dfs.datanode.httpserver.filter.handlers",
+        "org.apache.hadoop.hdfs.server.datanode.web.RestCsrfPreventionFilterHandler",
+        HTTP,
+    ),
+    key("dfs.https.server.keystore.resource", "ssl-server.xml", HTTP),
+    key("dfs.webhdfs.rest-csrf.enabled", "false", HTTP),
+    key(
+        "dfs.block.access.key.update.interval",
+        "600",
+        "block tokens are not checked",
+    ),
+    key(
+        "dfs.block.access.token.lifetime",
+        "600",
+        "block tokens are not checked",
+    ),
+    key(
+        "dfs.block.access.token.protobuf.enable",
+        "false",
+        "block tokens are not checked",
+    ),
+    key("dfs.encrypt.data.transfer.algorithm", "", SASL),
+    key("dfs.encrypt.data.transfer.cipher.suites", "", SASL),
+    key(
+        "dfs.encrypt.data.transfer.cipher.key.bitlength",
+        "128",
+        SASL,
+    ),
+    key(
+        "dfs.encrypt.data.overwrite.downstream.derived.qop",
+        "false",
+        SASL,
+    ),
+    key("dfs.data.transfer.saslproperties.resolver.class", "", SASL),
+    key("dfs.trustedchannel.resolver.class", "", SASL),
+    key(
+        "hadoop.rpc.protection",
+        "authentication",
+        "RPC has no SASL protection here",
+    ),
+    key(
+        "hadoop.security.authorization",
+        "false",
+        "service-level authorization (hadoop-policy.xml) is not checked",
+    ),
+    key("dfs.datanode.kerberos.principal", "", KERBEROS),
+    key("dfs.datanode.keytab.file", "", KERBEROS),
+    key("dfs.datanode.plugins", "", JAVA_CLASS),
+    key("dfs.datanode.fsdataset.factory", "", JAVA_CLASS),
+    key("dfs.datanode.ram.disk.replica.tracker", "", JAVA_CLASS),
+    key(
+        "fs.getspaceused.classname",
+        "",
+        "used space is counted from the replicas themselves",
+    ),
+    key(
+        "fs.getspaceused.jitterMillis",
+        "60000",
+        "used space is counted from the replicas themselves",
+    ),
+    key("dfs.datanode.lock.fair", "true", LOCKS),
+    key("dfs.datanode.lockmanager.trace", "false", LOCKS),
+    key("dfs.datanode.lock.read.write.enabled", "true", LOCKS),
+    key("dfs.datanode.lock-reporting-threshold-ms", "300", LOCKS),
+    key(
+        "dfs.datanode.volumes.replica-add.threadpool.size",
+        "",
+        LOCKS,
+    ),
+    key("dfs.datanode.same-disk-tiering.enabled", "false", TIERING),
+    key(
+        "dfs.datanode.same-disk-tiering.capacity-ratio.percentage",
+        "",
+        TIERING,
+    ),
+    key(
+        "dfs.datanode.reserve-for-archive.default.percentage",
+        "0.0",
+        TIERING,
+    ),
+    key(
+        "dfs.datanode.lazywriter.interval.sec",
+        "60",
+        "RAM_DISK replicas are not copied to disk by themselves",
+    ),
+    key(
+        "dfs.datanode.non.local.lazy.persist",
+        "false",
+        "RAM_DISK replicas are not copied to disk by themselves",
+    ),
+    key(
+        "dfs.datanode.dns.interface",
+        "default",
+        "the host name is the system's or dfs.datanode.hostname",
+    ),
+    key(
+        "dfs.datanode.dns.nameserver",
+        "default",
+        "the host name is the system's or dfs.datanode.hostname",
+    ),
+    key(
+        "dfs.datanode.nameservices.resolution-enabled",
+        "false",
+        "NameNode names are not expanded to several addresses",
+    ),
+    key(
+        "dfs.datanode.fixed.volume.size",
+        "false",
+        "a volume's capacity is always asked of its file system",
+    ),
+    key(
+        "dfs.datanode.block.id.layout.upgrade.threads",
+        "6",
+        "layouts older than -57 are not upgraded here",
+    ),
+    key(
+        "dfs.datanode.directoryscan.max.notify.count",
+        "5",
+        "differences are reported in the next block report",
+    ),
+    key(
+        "dfs.datanode.network.counts.cache.max.size",
+        "2147483647",
+        "network errors are not counted per host",
+    ),
+    key(
+        "dfs.datanode.max.nodes.to.report",
+        "5",
+        "every slow peer is reported",
+    ),
+    key(
+        "dfs.datanode.max.disks.to.report",
+        "5",
+        "every slow disk is reported",
+    ),
+    key(
+        "dfs.datanode.enable.fileio.fault.injection",
+        "false",
+        "faults are injected by the lab only",
+    ),
+];

@@ -1,0 +1,550 @@
+//! One connection of Hadoop RPC: many calls in flight, answers in any order.
+//!
+//! Two tasks serve a connection: one writes frames from a bounded queue, one reads answers and hands
+//! them to the waiting calls. The connection ends when its last handle is dropped, on the first
+//! error of either task, on a fatal answer, and when a call timed out and nothing at all was heard
+//! from the server since. It never comes back: the owner makes a new one.
+
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use bytes::{BufMut, Bytes, BytesMut};
+use hayloft_wire::frame;
+use hayloft_wire::proto::rpc::{
+    IpcConnectionContext, RequestHeader, RpcErrorCode, RpcKind, RpcOperation, RpcRequestHeader,
+    RpcResponseHeader, RpcStatus, UserInformation,
+};
+use hayloft_wire::schema::WireMessage;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::sync::{Semaphore, mpsc, oneshot};
+use tokio::time::{Instant, timeout};
+use tokio_util::sync::CancellationToken;
+
+use super::{Protocol, RpcError};
+
+/// Version of the RPC framing, in the connection header.
+const RPC_VERSION: u8 = 9;
+/// Call id of the connection context.
+const CALL_ID_CONTEXT: i32 = -3;
+/// Call id of a ping, which is not answered.
+const CALL_ID_PING: i32 = -4;
+/// Retry count of frames that are no calls.
+const RETRY_COUNT_INVALID: i32 = -1;
+/// Limit for the header of an answer; exception messages with stack traces travel in it.
+const RESPONSE_HEADER_MAX_BYTES: usize = 4 << 20;
+/// A frame is read in steps of this size, so that a lying length costs no memory.
+const READ_STEP_BYTES: usize = 64 << 10;
+/// Calls in flight on one connection; more wait.
+const CALLS_MAX: usize = 256;
+/// Frames waiting to be written.
+const WRITE_QUEUE: usize = 32;
+
+/// How a connection behaves. `Default` holds Apache's defaults.
+#[derive(Clone, Debug)]
+pub struct RpcOptions {
+    /// The user on connections with SIMPLE authentication.
+    pub user: String,
+    /// Time to establish a connection (`ipc.client.connect.timeout`, 20 s).
+    pub connect_timeout: Duration,
+    /// Time to wait for an answer (`ipc.client.rpc-timeout.ms`, 120 s); `None` waits forever.
+    pub call_timeout: Option<Duration>,
+    /// While calls wait and the server is silent, a ping goes out in this interval
+    /// (`ipc.ping.interval`, 60 s); `None` sends no pings.
+    pub ping_interval: Option<Duration>,
+    /// Largest answer accepted, in bytes (`ipc.maximum.response.length`, 128 MiB).
+    pub response_max_bytes: usize,
+    /// Largest request sent, in bytes (`ipc.maximum.data.length`, 128 MiB).
+    pub request_max_bytes: usize,
+}
+
+impl Default for RpcOptions {
+    fn default() -> Self {
+        Self {
+            user: super::current_user(),
+            connect_timeout: Duration::from_secs(20),
+            call_timeout: Some(Duration::from_secs(120)),
+            ping_interval: Some(Duration::from_secs(60)),
+            response_max_bytes: 128 << 20,
+            request_max_bytes: 128 << 20,
+        }
+    }
+}
+
+type Answer = Result<Bytes, RpcError>;
+
+/// What the two tasks and the calls share.
+struct Shared {
+    address: String,
+    peer: SocketAddr,
+    local: SocketAddr,
+    client_id: Bytes,
+    options: RpcOptions,
+    next_call_id: AtomicI32,
+    /// Calls waiting for an answer, or the reason why there will be none.
+    pending: Mutex<Result<HashMap<i32, oneshot::Sender<Answer>>, RpcError>>,
+    calls: Semaphore,
+    started: Instant,
+    /// Milliseconds after `started` at which the server was last heard.
+    heard_ms: AtomicU64,
+    closed: CancellationToken,
+}
+
+impl Shared {
+    /// Ends the connection: every waiting and later call fails with `error`.
+    fn fail(&self, error: &RpcError) {
+        let mut pending = self.pending.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Ok(calls) = &mut *pending {
+            let calls = std::mem::take(calls);
+            *pending = Err(error.clone());
+            drop(pending);
+            for waiting in calls.into_values() {
+                // The caller may have gone; nobody else wants to know.
+                let _ = waiting.send(Err(error.clone()));
+            }
+        }
+        self.closed.cancel();
+    }
+
+    fn waiting(&self) -> usize {
+        let pending = self.pending.lock().unwrap_or_else(PoisonError::into_inner);
+        pending.as_ref().map_or(0, HashMap::len)
+    }
+
+    fn take(&self, call_id: i32) -> Option<oneshot::Sender<Answer>> {
+        let mut pending = self.pending.lock().unwrap_or_else(PoisonError::into_inner);
+        pending.as_mut().ok()?.remove(&call_id)
+    }
+
+    fn now_ms(&self) -> u64 {
+        u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX)
+    }
+
+    fn lost(&self, reason: impl ToString) -> RpcError {
+        RpcError::Lost {
+            address: self.address.clone(),
+            reason: reason.to_string(),
+        }
+    }
+
+    fn malformed(&self, reason: impl ToString) -> RpcError {
+        RpcError::Malformed {
+            address: self.address.clone(),
+            reason: reason.to_string(),
+        }
+    }
+}
+
+/// Ends the connection when the last handle goes.
+struct LastHandle(Arc<Shared>);
+
+impl Drop for LastHandle {
+    fn drop(&mut self) {
+        self.0.fail(&self.0.lost("it was closed by us"));
+    }
+}
+
+/// Removes a call that its caller no longer waits for.
+struct Waiting<'a> {
+    shared: &'a Shared,
+    call_id: i32,
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.shared.take(self.call_id);
+    }
+}
+
+/// A handle to an established connection; clones share it.
+#[derive(Clone)]
+pub struct RpcConnection {
+    shared: Arc<Shared>,
+    frames: mpsc::Sender<Bytes>,
+    _last: Arc<LastHandle>,
+}
+
+impl RpcConnection {
+    /// Connects to `peer`, called `address` in errors, for calls of `protocol` (a server may allow
+    /// or refuse users by the protocol named here; calls of others are possible).
+    ///
+    /// # Errors
+    /// [`RpcError::Connect`].
+    pub async fn connect(
+        address: &str,
+        peer: SocketAddr,
+        protocol: Protocol,
+        options: RpcOptions,
+    ) -> Result<Self, RpcError> {
+        let cannot = |reason: String| RpcError::Connect {
+            address: address.to_owned(),
+            reason,
+        };
+        let limit = options.connect_timeout;
+        let stream = match timeout(limit, TcpStream::connect(peer)).await {
+            Ok(Ok(stream)) => stream,
+            Ok(Err(error)) => return Err(cannot(format!("{error} ({peer})"))),
+            Err(_) => return Err(cannot(format!("no connection to {peer} within {limit:?}"))),
+        };
+        stream
+            .set_nodelay(true)
+            .map_err(|error| cannot(error.to_string()))?;
+        let local = stream
+            .local_addr()
+            .map_err(|error| cannot(error.to_string()))?;
+        let shared = Arc::new(Shared {
+            address: address.to_owned(),
+            peer,
+            local,
+            client_id: Bytes::copy_from_slice(uuid::Uuid::new_v4().as_bytes()),
+            options,
+            next_call_id: AtomicI32::new(0),
+            pending: Mutex::new(Ok(HashMap::new())),
+            calls: Semaphore::new(CALLS_MAX),
+            started: Instant::now(),
+            heard_ms: AtomicU64::new(0),
+            closed: CancellationToken::new(),
+        });
+        let preamble = preamble(&shared, protocol);
+        let (read_half, write_half) = stream.into_split();
+        let (frames, queue) = mpsc::channel(WRITE_QUEUE);
+        tokio::spawn(write_frames(
+            Arc::clone(&shared),
+            write_half,
+            preamble,
+            queue,
+        ));
+        tokio::spawn(read_answers(Arc::clone(&shared), read_half));
+        let last = Arc::new(LastHandle(Arc::clone(&shared)));
+        Ok(Self {
+            shared,
+            frames,
+            _last: last,
+        })
+    }
+
+    /// Calls `method` and waits for its answer, at most `call_timeout` of the options.
+    ///
+    /// # Errors
+    /// [`RpcError::Remote`] when the server answers with an exception; the others when no answer
+    /// came, in which case the server may still have carried out the call.
+    pub async fn call<Req, Resp>(
+        &self,
+        protocol: Protocol,
+        method: &'static str,
+        request: &Req,
+    ) -> Result<Resp, RpcError>
+    where
+        Req: prost::Message,
+        Resp: WireMessage,
+    {
+        self.call_within(protocol, method, request, self.shared.options.call_timeout)
+            .await
+    }
+
+    /// [`call`](Self::call) with a limit of its own; `None` waits until the connection ends.
+    ///
+    /// # Errors
+    /// As [`call`](Self::call).
+    pub async fn call_within<Req, Resp>(
+        &self,
+        protocol: Protocol,
+        method: &'static str,
+        request: &Req,
+        limit: Option<Duration>,
+    ) -> Result<Resp, RpcError>
+    where
+        Req: prost::Message,
+        Resp: WireMessage,
+    {
+        let shared = &*self.shared;
+        let call_id = shared.next_call_id.fetch_add(1, Ordering::Relaxed) & i32::MAX;
+        let frame = request_frame(shared, call_id, protocol, method, request)?;
+        let sent_ms = shared.now_ms();
+        let exchange = self.exchange(call_id, frame);
+        let answer = match limit {
+            None => exchange.await,
+            Some(limit) => match timeout(limit, exchange).await {
+                Ok(answer) => answer,
+                Err(_) => {
+                    let error = RpcError::Timeout {
+                        address: shared.address.clone(),
+                        method,
+                        after: limit,
+                    };
+                    // A server that answers others is only slow with this call.
+                    if shared.heard_ms.load(Ordering::Relaxed) <= sent_ms {
+                        shared.fail(&shared.lost(format!("no answer within {limit:?}")));
+                    }
+                    return Err(error);
+                }
+            },
+        };
+        let mut bytes = answer?;
+        let len = bytes.len();
+        frame::decode_part(&mut bytes, len)
+            .map_err(|error| shared.malformed(format!("{method}: {error}")))
+    }
+
+    /// Sends a frame and waits for the bytes of its answer.
+    async fn exchange(&self, call_id: i32, frame: Bytes) -> Answer {
+        let shared = &*self.shared;
+        let closed = || shared.lost("it was closed");
+        let _permit = shared.calls.acquire().await.map_err(|_| closed())?;
+        let (answer_to, answer) = oneshot::channel();
+        {
+            let mut pending = shared
+                .pending
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner);
+            match &mut *pending {
+                Ok(calls) => calls.insert(call_id, answer_to),
+                Err(error) => return Err(error.clone()),
+            };
+        }
+        let _waiting = Waiting { shared, call_id };
+        if self.frames.send(frame).await.is_err() {
+            // The writer has ended; why is known to `fail`, which answers below.
+            shared.fail(&closed());
+        }
+        answer.await.unwrap_or_else(|_| Err(closed()))
+    }
+
+    /// Whether the connection has ended; calls on it fail from then on.
+    #[must_use]
+    pub fn is_closed(&self) -> bool {
+        self.shared.closed.is_cancelled()
+    }
+
+    /// Ends the connection for all handles.
+    pub fn close(&self) {
+        self.shared.fail(&self.shared.lost("it was closed by us"));
+    }
+
+    /// The server's address.
+    #[must_use]
+    pub fn peer(&self) -> SocketAddr {
+        self.shared.peer
+    }
+
+    /// Our address, as the server sees it without translation in between.
+    #[must_use]
+    pub fn local(&self) -> SocketAddr {
+        self.shared.local
+    }
+}
+
+impl std::fmt::Debug for RpcConnection {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(
+            f,
+            "RpcConnection({} at {})",
+            self.shared.address, self.shared.peer
+        )
+    }
+}
+
+fn request_header(client_id: &Bytes, call_id: i32, retry_count: i32) -> RpcRequestHeader {
+    RpcRequestHeader {
+        rpc_kind: Some(RpcKind::RpcProtocolBuffer.into()),
+        rpc_op: Some(RpcOperation::RpcFinalPacket.into()),
+        call_id,
+        client_id: client_id.clone(),
+        retry_count: Some(retry_count),
+        ..RpcRequestHeader::default()
+    }
+}
+
+/// Puts the length before what `fill` appends.
+fn length_prefixed(out: &mut BytesMut, fill: impl FnOnce(&mut BytesMut)) {
+    let start = out.len();
+    out.put_u32(0);
+    fill(out);
+    let len = u32::try_from(out.len() - start - 4).expect("requests are bounded below 4 GiB");
+    out[start..start + 4].copy_from_slice(&len.to_be_bytes());
+}
+
+/// Connection header and connection context, which go out first.
+fn preamble(shared: &Shared, protocol: Protocol) -> Bytes {
+    let mut out = BytesMut::with_capacity(256);
+    // Magic, version, service class (unused), authentication protocol "none".
+    out.extend_from_slice(&[b'h', b'r', b'p', b'c', RPC_VERSION, 0, 0]);
+    let context = IpcConnectionContext {
+        user_info: Some(UserInformation {
+            effective_user: Some(shared.options.user.clone()),
+            real_user: None,
+        }),
+        protocol: Some(protocol.name.to_owned()),
+    };
+    length_prefixed(&mut out, |out| {
+        let header = request_header(&shared.client_id, CALL_ID_CONTEXT, RETRY_COUNT_INVALID);
+        frame::encode_delimited(&header, out);
+        frame::encode_delimited(&context, out);
+    });
+    out.freeze()
+}
+
+fn ping_frame(client_id: &Bytes) -> Bytes {
+    let mut out = BytesMut::new();
+    length_prefixed(&mut out, |out| {
+        frame::encode_delimited(
+            &request_header(client_id, CALL_ID_PING, RETRY_COUNT_INVALID),
+            out,
+        );
+    });
+    out.freeze()
+}
+
+fn request_frame<Req: prost::Message>(
+    shared: &Shared,
+    call_id: i32,
+    protocol: Protocol,
+    method: &'static str,
+    request: &Req,
+) -> Result<Bytes, RpcError> {
+    let limit = shared.options.request_max_bytes;
+    let len = request.encoded_len();
+    let too_large = |len| RpcError::TooLarge { method, len, limit };
+    if len > limit {
+        return Err(too_large(len));
+    }
+    let mut out = BytesMut::with_capacity(len + 256);
+    length_prefixed(&mut out, |out| {
+        frame::encode_delimited(&request_header(&shared.client_id, call_id, 0), out);
+        let header = RequestHeader {
+            method_name: method.to_owned(),
+            declaring_class_protocol_name: protocol.name.to_owned(),
+            client_protocol_version: protocol.version,
+        };
+        frame::encode_delimited(&header, out);
+        frame::encode_delimited(request, out);
+    });
+    if out.len() - 4 > limit {
+        return Err(too_large(out.len() - 4));
+    }
+    Ok(out.freeze())
+}
+
+/// Writes queued frames, and pings while calls wait on a silent server.
+async fn write_frames<W: AsyncWrite + Unpin>(
+    shared: Arc<Shared>,
+    mut socket: W,
+    preamble: Bytes,
+    mut queue: mpsc::Receiver<Bytes>,
+) {
+    let ping = ping_frame(&shared.client_id);
+    let ping_interval = shared.options.ping_interval.unwrap_or(Duration::MAX);
+    let mut next = Some(preamble);
+    loop {
+        if let Some(bytes) = next.take() {
+            let written = tokio::select! {
+                written = socket.write_all(&bytes) => written,
+                () = shared.closed.cancelled() => break,
+            };
+            if let Err(error) = written {
+                shared.fail(&shared.lost(error));
+                break;
+            }
+        }
+        tokio::select! {
+            frame = queue.recv() => match frame {
+                Some(frame) => next = Some(frame),
+                None => break,
+            },
+            () = shared.closed.cancelled() => break,
+            () = tokio::time::sleep(ping_interval) => {
+                if shared.waiting() > 0 {
+                    next = Some(ping.clone());
+                }
+            }
+        }
+    }
+    // Best effort: the peer learns sooner that no more requests come.
+    let _ = socket.shutdown().await;
+}
+
+/// Reads answers until the connection ends.
+async fn read_answers<R: AsyncRead + Unpin>(shared: Arc<Shared>, mut socket: R) {
+    let error = loop {
+        let frame = tokio::select! {
+            frame = read_frame(&mut socket, &shared) => frame,
+            () = shared.closed.cancelled() => return,
+        };
+        match frame.and_then(|frame| deliver(&shared, frame)) {
+            Ok(()) => shared.heard_ms.store(shared.now_ms(), Ordering::Relaxed),
+            Err(error) => break error,
+        }
+    };
+    shared.fail(&error);
+}
+
+async fn read_frame<R: AsyncRead + Unpin>(
+    socket: &mut R,
+    shared: &Shared,
+) -> Result<Bytes, RpcError> {
+    let announced = socket
+        .read_u32()
+        .await
+        .map_err(|error| match error.kind() {
+            std::io::ErrorKind::UnexpectedEof => shared.lost("the server closed it"),
+            _ => shared.lost(error),
+        })?;
+    let limit = shared.options.response_max_bytes;
+    let len = usize::try_from(announced).unwrap_or(usize::MAX);
+    if len > limit {
+        return Err(shared.malformed(format!(
+            "it announced {announced} bytes; at most {limit} are accepted (ipc.maximum.response.length)"
+        )));
+    }
+    let mut frame = BytesMut::with_capacity(len.min(READ_STEP_BYTES));
+    while frame.len() < len {
+        let step = (len - frame.len()).min(READ_STEP_BYTES);
+        frame.reserve(step);
+        let mut room = (&mut frame).limit(step);
+        let read = socket
+            .read_buf(&mut room)
+            .await
+            .map_err(|error| shared.lost(error))?;
+        if read == 0 {
+            return Err(shared.lost("the server closed it in the middle of an answer"));
+        }
+    }
+    Ok(frame.freeze())
+}
+
+/// Hands an answer to its call. An error ends the connection.
+fn deliver(shared: &Shared, mut frame: Bytes) -> Result<(), RpcError> {
+    let header: RpcResponseHeader = frame::decode_part(&mut frame, RESPONSE_HEADER_MAX_BYTES)
+        .map_err(|error| shared.malformed(error))?;
+    let status = RpcStatus::try_from(header.status)
+        .map_err(|_| shared.malformed(format!("status {} of an answer", header.status)))?;
+    let call_id = header.call_id.cast_signed();
+    let remote = || RpcError::Remote {
+        class: header
+            .exception_class_name
+            .clone()
+            .unwrap_or_else(|| "java.io.IOException".to_owned()),
+        message: header.error_msg.clone().unwrap_or_default(),
+        code: header
+            .error_detail
+            .and_then(|code| RpcErrorCode::try_from(code).ok()),
+    };
+    let answer = match status {
+        RpcStatus::Success => Ok(frame),
+        RpcStatus::Error => Err(remote()),
+        RpcStatus::Fatal => {
+            if let Some(waiting) = shared.take(call_id) {
+                let _ = waiting.send(Err(remote()));
+            }
+            return Err(remote());
+        }
+    };
+    // Without a waiting call: it timed out or was cancelled, the answer is of no use.
+    if let Some(waiting) = shared.take(call_id) {
+        let _ = waiting.send(answer);
+    }
+    Ok(())
+}

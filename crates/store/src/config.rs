@@ -1,0 +1,154 @@
+//! What the store needs to be told. Plain values: reading configuration files is the node's work.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use hayloft_wire::ids::StorageType;
+
+/// Space kept free on a volume for others than HDFS; the larger of the two counts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Reserved {
+    /// Bytes (`dfs.datanode.du.reserved`).
+    pub bytes: u64,
+    /// Per cent of the file system's size, 0 to 100 (`dfs.datanode.du.reserved.pct`).
+    pub pct: u8,
+}
+
+/// One entry of `dfs.datanode.data.dir`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct VolumeConfig {
+    /// The prefix of the entry; `Disk` without one.
+    pub storage_type: StorageType,
+    /// The directory; created when it does not exist.
+    pub path: PathBuf,
+    /// Name of the I/O engine (`hayloft.io.engine`).
+    pub engine: String,
+    /// Space to leave to others.
+    pub reserved: Reserved,
+}
+
+impl VolumeConfig {
+    /// A `DISK` volume at `path` on the `posix` engine with nothing reserved.
+    #[must_use]
+    pub fn new(path: impl Into<PathBuf>) -> Self {
+        Self {
+            storage_type: StorageType::Disk,
+            path: path.into(),
+            engine: "posix".to_owned(),
+            reserved: Reserved::default(),
+        }
+    }
+}
+
+/// `dfs.datanode.fsdataset.volume.choosing.policy`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum VolumeChoosing {
+    /// One after the other, leaving out volumes that have no room for the block plus `additional`
+    /// bytes.
+    RoundRobin {
+        /// Bytes that must stay free beyond the block.
+        additional: u64,
+    },
+    /// Round robin among all while their free space is within `threshold`; otherwise the emptier
+    /// ones with probability `fraction`.
+    AvailableSpace {
+        /// Bytes of difference up to which volumes count as balanced.
+        threshold: u64,
+        /// Share of new blocks that goes to the volumes with more free space, 0.0 to 1.0.
+        fraction: f32,
+        /// Bytes that must stay free beyond the block.
+        additional: u64,
+    },
+}
+
+/// The block scanner (reads replicas in the background and verifies their checksums).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ScanConfig {
+    /// Every replica is read once in this time (`dfs.datanode.scan.period.hours`); zero switches the scanner off.
+    pub period: Duration,
+    /// Bytes a second on each volume (`dfs.block.scanner.volume.bytes.per.second`); 0 switches it off.
+    pub bytes_per_second: u64,
+}
+
+/// The directory scanner (compares directories with the replica map).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DirectoryScanConfig {
+    /// Time between scans (`dfs.datanode.directoryscan.interval`); zero switches the scanner off.
+    pub interval: Duration,
+    /// Milliseconds of each second that a scan may run (`...throttle.limit.ms.per.sec`); 1000: unthrottled.
+    pub run_ms_per_second: u32,
+    /// Differences handled at a time.
+    pub reconcile_batch: usize,
+    /// Pause between batches.
+    pub reconcile_pause: Duration,
+}
+
+/// Everything the store is told at start. `default()` holds Apache's defaults and no volume.
+#[derive(Clone, Debug)]
+pub struct StoreConfig {
+    /// The volumes, in the order of configuration.
+    pub volumes: Vec<VolumeConfig>,
+    /// Permission bits enforced on the volume directories (`dfs.datanode.data.dir.perm`).
+    pub perm: u32,
+    /// How many volumes may fail before the store gives up; -1: go on while one lives.
+    pub failed_volumes_tolerated: i32,
+    /// How a volume is chosen for a new replica.
+    pub volume_choosing: VolumeChoosing,
+    /// fsync data, meta and directory when a replica is finalized (`dfs.datanode.synconclose`).
+    pub sync_on_close: bool,
+    /// How long the replica cache of a clean stop is trusted.
+    pub replica_cache_expiry: Duration,
+    /// How long the `dfsUsed` cache of a clean stop is trusted.
+    pub dfs_used_cache_expiry: Duration,
+    /// Deletes that run at the same time on one volume.
+    pub delete_lanes_per_volume: usize,
+    /// How long a new writer waits for the previous one to let go.
+    pub writer_stop_timeout: Duration,
+    /// How often free space of the file systems is read.
+    pub space_interval: Duration,
+    /// Space is reserved on the device for the expected length of a new replica.
+    pub preallocate: bool,
+    /// The duplicate that loses at start is deleted (`dfs.datanode.duplicate.replica.deletion`).
+    pub delete_duplicates: bool,
+    /// Minimum time between two checks of the same volume (`dfs.datanode.disk.check.min.gap`).
+    pub check_min_gap: Duration,
+    /// A volume that does not answer a check in this time has failed (`dfs.datanode.disk.check.timeout`).
+    pub check_timeout: Duration,
+    /// Block scanner.
+    pub scan: ScanConfig,
+    /// Directory scanner.
+    pub directory_scan: DirectoryScanConfig,
+}
+
+impl Default for StoreConfig {
+    fn default() -> Self {
+        Self {
+            volumes: Vec::new(),
+            perm: 0o700,
+            failed_volumes_tolerated: 0,
+            volume_choosing: VolumeChoosing::RoundRobin {
+                additional: 1 << 30,
+            },
+            sync_on_close: false,
+            replica_cache_expiry: Duration::from_secs(5 * 60),
+            dfs_used_cache_expiry: Duration::from_secs(10 * 60),
+            delete_lanes_per_volume: 4,
+            writer_stop_timeout: Duration::from_secs(60),
+            space_interval: Duration::from_secs(2),
+            preallocate: false,
+            delete_duplicates: true,
+            check_min_gap: Duration::from_secs(15 * 60),
+            check_timeout: Duration::from_secs(10 * 60),
+            scan: ScanConfig {
+                period: Duration::from_secs(504 * 3600),
+                bytes_per_second: 1 << 20,
+            },
+            directory_scan: DirectoryScanConfig {
+                interval: Duration::from_secs(21600),
+                run_ms_per_second: 1000,
+                reconcile_batch: 1000,
+                reconcile_pause: Duration::from_secs(2),
+            },
+        }
+    }
+}

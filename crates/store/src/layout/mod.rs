@@ -1,0 +1,20 @@
+//! Apache's on-disk layout -57: names, places and small files, as pure functions.
+//!
+//! ```text
+//! DIR/in_use.lock                                    record lock, `pid@host`
+//! DIR/current/VERSION                                identity of the volume
+//! DIR/current/BP-x/current/VERSION                   identity of the pool
+//! DIR/current/BP-x/current/finalized/subdirA/subdirB/blk_ID, blk_ID_GS.meta
+//! DIR/current/BP-x/current/rbw/blk_ID, blk_ID_GS.meta
+//! DIR/current/BP-x/current/{lazypersist/, dfsUsed, replicas}
+//! DIR/current/BP-x/{tmp/, trash/, previous/, scanner.cursor, RollingUpgradeInProgress}
+//! ```
+
+pub mod names;
+pub mod properties;
+pub mod replica_cache;
+pub mod used_cache;
+pub mod version;
+
+/// The layout that is written and the only one that is read.
+pub const LAYOUT_VERSION: i32 = -57;

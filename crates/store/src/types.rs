@@ -1,0 +1,237 @@
+//! The values that go in and out of the store.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use bytes::Bytes;
+use hayloft_wire::ids::{Block, ExtendedBlock, PoolId, ReplicaState, StorageType};
+
+/// Identity of a volume in reports: a `DS-<uuid>` and its type. Cheap to clone.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct StorageInfo {
+    /// `DS-<uuid>`, as in the volume's VERSION file.
+    pub id: Arc<str>,
+    /// Type given in the configuration.
+    pub storage_type: StorageType,
+}
+
+/// Identity of this node's storage, as a registration carries it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NodeStorageInfo {
+    /// Cluster id; empty until the first pool was added.
+    pub cluster_id: String,
+    /// Namespace id; 0 in a datanode's own storage, the pool's in a pool.
+    pub namespace_id: u32,
+    /// Creation time of the layout; 0 in a datanode's own storage.
+    pub ctime: u64,
+    /// Always -57.
+    pub layout_version: i32,
+}
+
+/// A block pool to serve, as a NameNode introduced it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PoolSpec {
+    /// `BP-...`.
+    pub pool: PoolId,
+    /// The cluster of the NameNode.
+    pub cluster_id: String,
+    /// The namespace of the NameNode.
+    pub namespace_id: u32,
+    /// Creation time of the NameNode's storage.
+    pub ctime: u64,
+}
+
+/// How the node was started.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum StartOption {
+    /// `-regular`.
+    #[default]
+    Regular,
+    /// `-rollback`: go back to `previous`.
+    Rollback,
+    /// `-rollingupgrade rollback`: take deleted blocks back out of `trash`.
+    RollingUpgradeRollback,
+}
+
+/// Where and how a new replica should be written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WriteOptions {
+    /// Type asked for. Another type is not taken instead: without such a volume with room the
+    /// write fails, as Apache's does.
+    pub storage_type: StorageType,
+    /// Volume asked for; a preference only. Empty counts as none.
+    pub storage_id: Option<String>,
+    /// The client allows the replica to be written to RAM disk and persisted later.
+    pub allow_lazy_persist: bool,
+    /// Length the replica is expected to reach; space for it is reserved while it is written.
+    pub expected_len: Option<u64>,
+    /// The replica is pinned: balancer and mover leave it here.
+    pub pinned: bool,
+}
+
+impl Default for WriteOptions {
+    fn default() -> Self {
+        Self {
+            storage_type: StorageType::Disk,
+            storage_id: None,
+            allow_lazy_persist: false,
+            expected_len: None,
+            pinned: false,
+        }
+    }
+}
+
+/// One verified packet of a write: its checksums were compared with its data already.
+#[derive(Clone, Debug)]
+pub struct PacketData {
+    /// Position of the first byte in the block.
+    pub offset: u64,
+    /// The data.
+    pub data: Bytes,
+    /// One big-endian checksum per chunk of `data`, the chunk grid starting at block offset 0 (so
+    /// the first chunk may be the rest of a chunk). Empty with NULL checksums.
+    pub sums: Bytes,
+}
+
+/// What is known of a replica, without touching the disk.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReplicaRef {
+    /// Id, generation stamp and length; for a replica being written the bytes received.
+    pub block: ExtendedBlock,
+    /// State.
+    pub state: ReplicaState,
+    /// Bytes that readers may see: all of a finalized replica, the acknowledged ones of a replica
+    /// being written (-1 in Apache's terms, 0 here, while nothing may be read).
+    pub visible_len: u64,
+    /// Bytes in the data file.
+    pub bytes_on_disk: u64,
+    /// The volume.
+    pub storage: StorageInfo,
+    /// Balancer and mover must leave it here.
+    pub pinned: bool,
+}
+
+/// Answer of `initReplicaRecovery`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RecoveryInfo {
+    /// The replica, its length being the bytes that were received (of RBW) or are on the disk.
+    pub block: Block,
+    /// The state before recovery began.
+    pub original_state: ReplicaState,
+}
+
+/// One replica in a full block report.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ReportedReplica {
+    /// Id, generation stamp and bytes on disk.
+    pub block: Block,
+    /// State; TEMPORARY replicas are never reported.
+    pub state: ReplicaState,
+}
+
+/// One storage in a heartbeat.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StorageReport {
+    /// Id and type.
+    pub storage: StorageInfo,
+    /// The volume has failed (such volumes are left out, as Apache does; always false).
+    pub failed: bool,
+    /// Size of the file system less what is reserved, bytes.
+    pub capacity: u64,
+    /// Bytes used by all pools: data and meta files.
+    pub dfs_used: u64,
+    /// Bytes left for blocks, what is promised to replicas being written taken off.
+    pub remaining: u64,
+    /// Bytes used by this pool.
+    pub block_pool_used: u64,
+    /// Bytes used by others beyond the reserved space.
+    pub non_dfs_used: u64,
+    /// Mount point, when several volumes share one; else empty.
+    pub mount: String,
+}
+
+/// Failed volumes, as a heartbeat reports them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FailureSummary {
+    /// Directories that failed, in the order of configuration.
+    pub failed_locations: Vec<PathBuf>,
+    /// When the last one failed, milliseconds since 1970; 0 when none did.
+    pub last_failure_ms: u64,
+    /// Estimate of the capacity lost with them, bytes.
+    pub lost_capacity: u64,
+}
+
+/// One volume in `dfsadmin -getVolumeReport`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct VolumeReport {
+    /// Directory.
+    pub path: PathBuf,
+    /// Id and type.
+    pub storage: StorageInfo,
+    /// Bytes used by HDFS.
+    pub used: u64,
+    /// Bytes free for HDFS.
+    pub free: u64,
+    /// Bytes reserved by configuration.
+    pub reserved: u64,
+    /// Bytes promised to replicas being written.
+    pub reserved_for_replicas: u64,
+    /// Finalized and other replicas on it.
+    pub blocks: u64,
+}
+
+/// What changed while the configured volumes were replaced by others.
+#[derive(Clone, Debug)]
+pub struct FailedVolume {
+    /// Directory.
+    pub path: PathBuf,
+    /// When.
+    pub at: SystemTime,
+    /// Capacity when last seen, bytes.
+    pub capacity: u64,
+}
+
+/// News from the store for the node: the only channel that goes upward.
+#[derive(Clone, Debug)]
+pub enum StoreEvent {
+    /// The files of an invalidated replica are gone.
+    Deleted {
+        /// The block, with the generation stamp and length that the replica had.
+        block: ExtendedBlock,
+        /// Where it was.
+        storage: StorageInfo,
+    },
+    /// Data and checksums differ, or files are missing.
+    Corrupt {
+        /// The block.
+        block: ExtendedBlock,
+        /// Where.
+        storage: StorageInfo,
+    },
+    /// The directory scanner found a replica that was not known.
+    Found {
+        /// The block.
+        block: ExtendedBlock,
+        /// Where.
+        storage: StorageInfo,
+    },
+    /// A replica left the volume without having been invalidated (files vanished, volume removed).
+    Lost {
+        /// The block.
+        block: ExtendedBlock,
+        /// Where it was.
+        storage: StorageInfo,
+    },
+    /// A volume failed; its replicas are no longer served.
+    VolumeFailed {
+        /// Directory.
+        path: PathBuf,
+        /// Id and type.
+        storage: StorageInfo,
+        /// Why.
+        reason: String,
+        /// More volumes have failed than are tolerated: the node has to stop.
+        fatal: bool,
+    },
+}

@@ -1,0 +1,480 @@
+//! Chunk checksums: CRC-32 and CRC-32C per chunk of a block, as on the wire and in meta files.
+//!
+//! The CRCs come from crc-fast, which picks the widest carry-less multiplication the processor has
+//! at run time. For the usual chunks of 512 bytes it takes 12 ns (CRC-32C) and 46 ns (CRC-32) on an
+//! AVX-512 Xeon, against 29 ns of the crc32c crate and 22 ns of crc32fast; both are far above what
+//! a disk or network delivers, so one dependency serves for both polynomials.
+
+use std::fmt;
+
+use bytes::BufMut;
+use crc_fast::CrcAlgorithm;
+use md5::{Digest as _, Md5};
+
+use crate::limits::MAX_BYTES_PER_CHECKSUM;
+use crate::proto::datatransfer as pb;
+use crate::proto::hdfs::ChecksumType;
+
+/// Length of the header of a meta file: version (2), type (1), bytes per checksum (4).
+pub const META_HEADER_LEN: usize = 7;
+
+/// Version in the header of a meta file.
+pub const META_VERSION: u16 = 1;
+
+/// A checksum algorithm.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ChecksumKind {
+    /// No checksums: chunks have sums of zero bytes.
+    Null,
+    /// CRC-32 as in zlib (ISO-HDLC).
+    Crc32,
+    /// CRC-32C (Castagnoli, iSCSI); the default of HDFS.
+    Crc32c,
+}
+
+impl ChecksumKind {
+    /// Code in meta files and on the wire.
+    #[must_use]
+    pub const fn code(self) -> u8 {
+        match self {
+            ChecksumKind::Null => 0,
+            ChecksumKind::Crc32 => 1,
+            ChecksumKind::Crc32c => 2,
+        }
+    }
+
+    /// Algorithm of a code.
+    #[must_use]
+    pub const fn from_code(code: u8) -> Option<Self> {
+        match code {
+            0 => Some(ChecksumKind::Null),
+            1 => Some(ChecksumKind::Crc32),
+            2 => Some(ChecksumKind::Crc32c),
+            _ => None,
+        }
+    }
+
+    /// Bytes of one checksum: 4, or 0 for [`ChecksumKind::Null`].
+    #[must_use]
+    pub const fn sum_size(self) -> usize {
+        match self {
+            ChecksumKind::Null => 0,
+            ChecksumKind::Crc32 | ChecksumKind::Crc32c => 4,
+        }
+    }
+
+    /// The CRC of `data`; 0 for [`ChecksumKind::Null`].
+    #[must_use]
+    pub fn crc(self, data: &[u8]) -> u32 {
+        match self {
+            ChecksumKind::Null => 0,
+            ChecksumKind::Crc32 => crc_fast::crc32_iso_hdlc(data),
+            ChecksumKind::Crc32c => crc_fast::crc32_iscsi(data),
+        }
+    }
+
+    /// The CRC of what had the CRC `crc` with `data` appended. `crc` of nothing is 0.
+    #[must_use]
+    pub fn crc_append(self, crc: u32, data: &[u8]) -> u32 {
+        let algorithm = match self {
+            ChecksumKind::Null => return 0,
+            ChecksumKind::Crc32 => CrcAlgorithm::Crc32IsoHdlc,
+            ChecksumKind::Crc32c => CrcAlgorithm::Crc32Iscsi,
+        };
+        let mut digest = crc_fast::Digest::new_with_init_state(algorithm, u64::from(!crc));
+        digest.update(data);
+        u32::try_from(digest.finalize()).expect("a 32-bit CRC fits 32 bits")
+    }
+
+    /// Reflected polynomial.
+    const fn polynomial(self) -> u32 {
+        match self {
+            ChecksumKind::Null | ChecksumKind::Crc32 => 0xEDB8_8320,
+            ChecksumKind::Crc32c => 0x82F6_3B78,
+        }
+    }
+}
+
+impl fmt::Display for ChecksumKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            ChecksumKind::Null => "NULL",
+            ChecksumKind::Crc32 => "CRC32",
+            ChecksumKind::Crc32c => "CRC32C",
+        })
+    }
+}
+
+impl From<ChecksumKind> for ChecksumType {
+    fn from(kind: ChecksumKind) -> Self {
+        match kind {
+            ChecksumKind::Null => ChecksumType::Null,
+            ChecksumKind::Crc32 => ChecksumType::Crc32,
+            ChecksumKind::Crc32c => ChecksumType::Crc32c,
+        }
+    }
+}
+
+impl From<ChecksumType> for ChecksumKind {
+    fn from(kind: ChecksumType) -> Self {
+        match kind {
+            ChecksumType::Null => ChecksumKind::Null,
+            ChecksumType::Crc32 => ChecksumKind::Crc32,
+            ChecksumType::Crc32c => ChecksumKind::Crc32c,
+        }
+    }
+}
+
+/// A checksum definition that makes no sense.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ChecksumError {
+    /// Unknown algorithm.
+    #[error("unknown checksum type {0}")]
+    Kind(i32),
+    /// Chunk size out of range.
+    #[error("chunks of {0} bytes; 1 to {MAX_BYTES_PER_CHECKSUM} are possible")]
+    BytesPerChecksum(i64),
+    /// Unknown version of a meta file.
+    #[error("meta file version {0}; only {META_VERSION} is known")]
+    MetaVersion(u16),
+    /// A meta file too short for its header.
+    #[error("a meta file header takes {META_HEADER_LEN} bytes, {0} are there")]
+    MetaTruncated(usize),
+}
+
+/// A chunk whose checksum does not match, or for which there is none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "checksum mismatch in the chunk at byte {offset}: stored {stored:08x}, computed {computed:08x}"
+)]
+pub struct ChecksumMismatch {
+    /// Offset of the chunk in the data that was verified.
+    pub offset: usize,
+    /// The checksum given; 0 when there is none.
+    pub stored: u32,
+    /// The checksum of the data; 0 when there is no data for the checksum given.
+    pub computed: u32,
+}
+
+/// Algorithm and chunk size of a replica or a stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct DataChecksum {
+    kind: ChecksumKind,
+    bytes_per_checksum: u32,
+}
+
+impl DataChecksum {
+    /// A checksum per `bytes_per_checksum` bytes, 1 to [`MAX_BYTES_PER_CHECKSUM`].
+    pub const fn new(kind: ChecksumKind, bytes_per_checksum: u32) -> Result<Self, ChecksumError> {
+        if bytes_per_checksum == 0 || bytes_per_checksum > MAX_BYTES_PER_CHECKSUM {
+            return Err(ChecksumError::BytesPerChecksum(bytes_per_checksum as i64));
+        }
+        Ok(DataChecksum {
+            kind,
+            bytes_per_checksum,
+        })
+    }
+
+    /// The algorithm.
+    #[must_use]
+    pub const fn kind(self) -> ChecksumKind {
+        self.kind
+    }
+
+    /// Chunk size in bytes; never 0.
+    #[must_use]
+    pub const fn bytes_per_checksum(self) -> u32 {
+        self.bytes_per_checksum
+    }
+
+    /// Chunk size in bytes, for slices.
+    #[must_use]
+    pub const fn chunk_size(self) -> usize {
+        self.bytes_per_checksum as usize
+    }
+
+    /// Bytes of one checksum: 4, or 0 without checksums.
+    #[must_use]
+    pub const fn sum_size(self) -> usize {
+        self.kind.sum_size()
+    }
+
+    /// Bytes of the checksums of `data_bytes` bytes that start at a chunk boundary.
+    #[must_use]
+    pub const fn sums_len(self, data_bytes: usize) -> usize {
+        data_bytes.div_ceil(self.chunk_size()) * self.sum_size()
+    }
+
+    /// Length of the meta file of a replica of `data_bytes` bytes.
+    #[must_use]
+    pub const fn meta_len(self, data_bytes: u64) -> u64 {
+        let chunks = data_bytes.div_ceil(self.bytes_per_checksum as u64);
+        META_HEADER_LEN as u64 + chunks.saturating_mul(self.sum_size() as u64)
+    }
+
+    /// Largest chunk boundary at or below `offset`.
+    #[must_use]
+    pub const fn chunk_start(self, offset: u64) -> u64 {
+        offset - offset % self.bytes_per_checksum as u64
+    }
+
+    /// The header of a meta file.
+    #[must_use]
+    pub fn encode_meta_header(self) -> [u8; META_HEADER_LEN] {
+        let mut header = [0; META_HEADER_LEN];
+        header[..2].copy_from_slice(&META_VERSION.to_be_bytes());
+        header[2] = self.kind.code();
+        header[3..].copy_from_slice(&self.bytes_per_checksum.to_be_bytes());
+        header
+    }
+
+    /// Reads the header of a meta file from its first bytes.
+    pub fn decode_meta_header(bytes: &[u8]) -> Result<Self, ChecksumError> {
+        let Some(header) = bytes.first_chunk::<META_HEADER_LEN>() else {
+            return Err(ChecksumError::MetaTruncated(bytes.len()));
+        };
+        let [v0, v1, code, b0, b1, b2, b3] = *header;
+        let version = u16::from_be_bytes([v0, v1]);
+        if version != META_VERSION {
+            return Err(ChecksumError::MetaVersion(version));
+        }
+        let kind = ChecksumKind::from_code(code).ok_or(ChecksumError::Kind(i32::from(code)))?;
+        DataChecksum::new(kind, u32::from_be_bytes([b0, b1, b2, b3]))
+    }
+
+    /// Appends the big-endian checksums of `data`, which starts at a chunk boundary; the last chunk
+    /// may be short.
+    pub fn compute(self, data: &[u8], out: &mut impl BufMut) {
+        if self.sum_size() == 0 {
+            return;
+        }
+        for chunk in data.chunks(self.chunk_size()) {
+            out.put_u32(self.kind.crc(chunk));
+        }
+    }
+
+    /// Compares `data`, which starts at a chunk boundary, with its checksums. Checksums that are too
+    /// few or too many are a mismatch at the first chunk without its counterpart.
+    pub fn verify(self, data: &[u8], sums: &[u8]) -> Result<(), ChecksumMismatch> {
+        if self.sum_size() == 0 {
+            return Ok(());
+        }
+        let (sums, rest) = sums.as_chunks::<4>();
+        let mut chunks = data.chunks(self.chunk_size());
+        let mut offset = 0;
+        for sum in sums {
+            let stored = u32::from_be_bytes(*sum);
+            let Some(chunk) = chunks.next() else {
+                return Err(ChecksumMismatch {
+                    offset: data.len(),
+                    stored,
+                    computed: 0,
+                });
+            };
+            let computed = self.kind.crc(chunk);
+            if computed != stored {
+                return Err(ChecksumMismatch {
+                    offset,
+                    stored,
+                    computed,
+                });
+            }
+            offset += chunk.len();
+        }
+        match chunks.next() {
+            Some(chunk) => Err(ChecksumMismatch {
+                offset,
+                stored: 0,
+                computed: self.kind.crc(chunk),
+            }),
+            None if !rest.is_empty() => Err(ChecksumMismatch {
+                offset: data.len(),
+                stored: 0,
+                computed: 0,
+            }),
+            None => Ok(()),
+        }
+    }
+}
+
+impl fmt::Display for DataChecksum {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.kind, self.bytes_per_checksum)
+    }
+}
+
+impl TryFrom<&pb::Checksum> for DataChecksum {
+    type Error = ChecksumError;
+
+    fn try_from(checksum: &pb::Checksum) -> Result<Self, ChecksumError> {
+        let kind = ChecksumType::try_from(checksum.r#type)
+            .map_err(|_| ChecksumError::Kind(checksum.r#type))?;
+        DataChecksum::new(kind.into(), checksum.bytes_per_checksum)
+    }
+}
+
+impl From<DataChecksum> for pb::Checksum {
+    fn from(checksum: DataChecksum) -> Self {
+        pb::Checksum {
+            r#type: ChecksumType::from(checksum.kind).into(),
+            bytes_per_checksum: checksum.bytes_per_checksum,
+        }
+    }
+}
+
+/// MD5 over the chunk checksums of a block (the `MD5CRC` block checksum).
+#[derive(Clone, Default)]
+pub struct Md5OfCrcs(Md5);
+
+impl Md5OfCrcs {
+    /// Adds stored checksums, in any split.
+    pub fn update(&mut self, sums: &[u8]) {
+        self.0.update(sums);
+    }
+
+    /// The 16 bytes of the digest.
+    #[must_use]
+    pub fn finish(self) -> [u8; 16] {
+        self.0.finalize().into()
+    }
+}
+
+impl fmt::Debug for Md5OfCrcs {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Md5OfCrcs")
+    }
+}
+
+/// Appends pieces of one length to a CRC: `crc(A + B)` from `crc(A)`, `crc(B)` and the length of B.
+/// Making one costs about 30 multiplications, using it one.
+#[derive(Clone, Copy, Debug)]
+pub struct CrcShift {
+    polynomial: u32,
+    /// x to the power of eight times the length, modulo the polynomial.
+    factor: u32,
+}
+
+impl CrcShift {
+    /// For appending pieces of `len_bytes` bytes.
+    #[must_use]
+    pub fn new(kind: ChecksumKind, len_bytes: u64) -> Self {
+        const X_TO_0: u32 = 1 << 31;
+        const X_TO_8: u32 = 1 << 23;
+        let polynomial = kind.polynomial();
+        let (mut factor, mut power, mut left) = (X_TO_0, X_TO_8, len_bytes);
+        while left != 0 {
+            if left & 1 == 1 {
+                factor = multiply(factor, power, polynomial);
+            }
+            power = multiply(power, power, polynomial);
+            left >>= 1;
+        }
+        CrcShift { polynomial, factor }
+    }
+
+    /// CRC of A followed by B.
+    #[must_use]
+    pub fn append(self, crc_a: u32, crc_b: u32) -> u32 {
+        multiply(self.factor, crc_a, self.polynomial) ^ crc_b
+    }
+}
+
+/// Product of two polynomials over GF(2) modulo a third, bits reflected (bit 31 is x^0).
+fn multiply(a: u32, b: u32, polynomial: u32) -> u32 {
+    let (mut product, mut b) = (0, b);
+    for bit in (0..32).rev() {
+        if a >> bit & 1 == 1 {
+            product ^= b;
+        }
+        b = if b & 1 == 1 {
+            b >> 1 ^ polynomial
+        } else {
+            b >> 1
+        };
+    }
+    product
+}
+
+/// Joins chunk CRCs into the CRC of all their data (the `COMPOSITE_CRC` block checksum), one result
+/// for every stripe when a stripe length is given.
+#[derive(Clone, Debug)]
+pub struct CompositeCrc {
+    kind: ChecksumKind,
+    stripe_bytes: u64,
+    in_stripe_bytes: u64,
+    crc: u32,
+    shift: CrcShift,
+    shift_bytes: u64,
+    done: Vec<u8>,
+}
+
+/// A piece that runs over the end of a stripe: chunk boundaries and stripes do not fit together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("a piece of {piece_bytes} bytes crosses the end of a stripe of {stripe_bytes} bytes")]
+pub struct StripeError {
+    piece_bytes: u64,
+    stripe_bytes: u64,
+}
+
+impl CompositeCrc {
+    /// A result for every `stripe_bytes` bytes, or one for all with `None` (or `Some(0)`).
+    #[must_use]
+    pub fn new(kind: ChecksumKind, bytes_per_checksum: u32, stripe_bytes: Option<u64>) -> Self {
+        let shift_bytes = u64::from(bytes_per_checksum);
+        CompositeCrc {
+            kind,
+            stripe_bytes: stripe_bytes.filter(|&bytes| bytes > 0).unwrap_or(u64::MAX),
+            in_stripe_bytes: 0,
+            crc: 0,
+            shift: CrcShift::new(kind, shift_bytes),
+            shift_bytes,
+            done: Vec::new(),
+        }
+    }
+
+    /// Adds a piece of `piece_bytes` bytes with the CRC `crc`.
+    pub fn update(&mut self, crc: u32, piece_bytes: u64) -> Result<(), StripeError> {
+        let error = StripeError {
+            piece_bytes,
+            stripe_bytes: self.stripe_bytes,
+        };
+        let in_stripe_bytes = self.in_stripe_bytes.checked_add(piece_bytes).ok_or(error)?;
+        if in_stripe_bytes > self.stripe_bytes {
+            return Err(error);
+        }
+        let shift = if piece_bytes == self.shift_bytes {
+            self.shift
+        } else {
+            CrcShift::new(self.kind, piece_bytes)
+        };
+        self.crc = if self.in_stripe_bytes == 0 {
+            crc
+        } else {
+            shift.append(self.crc, crc)
+        };
+        self.in_stripe_bytes = in_stripe_bytes;
+        if in_stripe_bytes == self.stripe_bytes {
+            self.end_stripe();
+        }
+        Ok(())
+    }
+
+    fn end_stripe(&mut self) {
+        self.done.extend_from_slice(&self.crc.to_be_bytes());
+        self.crc = 0;
+        self.in_stripe_bytes = 0;
+    }
+
+    /// The results, big-endian, one after the other. Nothing when nothing was added.
+    #[must_use]
+    pub fn finish(mut self) -> Vec<u8> {
+        if self.in_stripe_bytes > 0 {
+            self.end_stripe();
+        }
+        self.done
+    }
+}
+
+#[cfg(test)]
+#[path = "checksum_tests.rs"]
+mod tests;
