@@ -54,8 +54,7 @@ pub fn decode<M: WireMessage>(bytes: Bytes) -> Result<M, FrameError> {
 }
 
 /// Takes a length-delimited message from the front of `buf`. `Ok(None)`: incomplete, read more (the
-/// buffer is unchanged, except that room for the announced bytes is reserved, never more than
-/// `limit_bytes`).
+/// buffer is unchanged, except that [`reserve_for`] makes room).
 pub fn decode_delimited<M: WireMessage>(
     buf: &mut BytesMut,
     limit_bytes: usize,
@@ -71,14 +70,29 @@ pub fn take_delimited(buf: &mut BytesMut, limit_bytes: usize) -> Result<Option<B
     let Some((len, prefix)) = peek_len(buf, limit_bytes)? else {
         return Ok(None);
     };
-    let whole = prefix + len;
-    if buf.len() < whole {
-        buf.reserve(whole - buf.len());
+    if buf.len() < prefix + len {
+        reserve_for(buf, prefix + len);
         return Ok(None);
     }
     buf.advance(prefix);
     Ok(Some(buf.split_to(len).freeze()))
 }
+
+/// Length of the delimited message at the front of `bytes`, its length prefix included. `Ok(None)`
+/// when even the prefix is incomplete.
+pub fn delimited_len(bytes: &[u8], limit_bytes: usize) -> Result<Option<usize>, FrameError> {
+    Ok(peek_len(bytes, limit_bytes)?.map(|(len, prefix)| prefix + len))
+}
+
+/// Makes room in `buf` for the rest of something of `whole_bytes` bytes, but never more than it has
+/// received so far or [`MIN_RESERVE_BYTES`]: a peer pays for memory with bytes, not with promises.
+pub fn reserve_for(buf: &mut BytesMut, whole_bytes: usize) {
+    let missing = whole_bytes.saturating_sub(buf.len());
+    buf.reserve(missing.min(buf.len().max(MIN_RESERVE_BYTES)));
+}
+
+/// What [`reserve_for`] grants at once: enough for a packet of the usual 64 KiB.
+pub const MIN_RESERVE_BYTES: usize = 128 << 10;
 
 /// Takes a length-delimited message from complete bytes, such as the parts of an RPC frame.
 pub fn decode_part<M: WireMessage>(bytes: &mut Bytes, limit_bytes: usize) -> Result<M, FrameError> {

@@ -10,4 +10,5 @@ pub mod ids;
 pub mod limits;
 pub mod proto;
 pub mod schema;
+pub mod transfer;
 pub mod varint;

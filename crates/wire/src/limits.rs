@@ -9,3 +9,36 @@ pub const MAX_PACKET_BYTES: u32 = 16 << 20;
 
 /// Largest chunk, in bytes. A packet holds at least one whole chunk, so larger ones could not travel.
 pub const MAX_BYTES_PER_CHECKSUM: u32 = MAX_PACKET_BYTES;
+
+/// Longest header of a packet, in bytes. Hadoop sends 25 or 27; the rest is room for new fields.
+pub const MAX_PACKET_HEADER_BYTES: usize = 1 << 10;
+
+/// Longest data transfer operation message, in bytes. Real ones take some hundred bytes a target, most
+/// of them tokens.
+pub const MAX_OP_BYTES: usize = 1 << 20;
+
+/// Longest answer to a data transfer operation, or step of its SASL handshake, in bytes.
+pub const MAX_OP_RESPONSE_BYTES: usize = 1 << 20;
+
+/// Longest acknowledgement, in bytes: about 20 for each of [`MAX_TARGETS`] hops.
+pub const MAX_ACK_BYTES: usize = 32 << 10;
+
+/// Most targets of a write, and most hops in an acknowledgement. The NameNode's own limit on
+/// replication (`dfs.replication.max`) is 512.
+pub const MAX_TARGETS: usize = 1024;
+
+/// Longest RPC frame, in bytes (`ipc.maximum.data.length`), both ways. A full block report of 10
+/// million replicas on one storage just fits.
+pub const MAX_RPC_FRAME_BYTES: usize = 128 << 20;
+
+/// Longest RPC frame accepted before the caller is known: headers, connection context and SASL.
+pub const MAX_RPC_HANDSHAKE_BYTES: usize = 1 << 20;
+
+/// Longest header inside an RPC frame, in bytes. Tokens, caller contexts and error texts live there.
+pub const MAX_RPC_HEADER_BYTES: usize = 4 << 20;
+
+/// Longest block token identifier, in bytes.
+pub const MAX_TOKEN_BYTES: usize = 64 << 10;
+
+/// Most elements of a list inside a block token identifier.
+pub const MAX_TOKEN_LIST: usize = 1024;
