@@ -23,4 +23,4 @@ pub use types::{
     ReportedReplica, StartOption, StorageInfo, StorageReport, StoreEvent, VolumeReport,
     WriteOptions,
 };
-pub use writer::ReplicaWriter;
+pub use writer::{AckHandle, ReplicaWriter};

@@ -1,8 +1,9 @@
 //! Writing one replica.
 
+use hayloft_io::Advice;
 use hayloft_wire::checksum::DataChecksum;
 use hayloft_wire::ids::ExtendedBlock;
-use tokio_util::sync::WaitForCancellationFuture;
+use tokio_util::sync::{CancellationToken, WaitForCancellationFuture};
 
 use crate::error::StoreError;
 use crate::types::{PacketData, ReplicaRef, StorageInfo};
@@ -64,9 +65,44 @@ impl ReplicaWriter {
         todo!()
     }
 
+    /// A handle to report acknowledgements while the writer is busy writing: the responder of a
+    /// pipeline works beside its disk loop.
+    pub fn acks(&self) -> AckHandle {
+        todo!()
+    }
+
+    /// What [`cancelled`](Self::cancelled) waits for, to be watched from beside the writer.
+    pub fn cancel_token(&self) -> CancellationToken {
+        todo!()
+    }
+
+    /// Starts writing a range of the data to the device (`dfs.datanode.sync.behind.writes`); nothing
+    /// becomes durable by it. Errors are of no consequence and dropped.
+    pub async fn start_writeback(&self, _offset: u64, _len: u64) {
+        todo!()
+    }
+
+    /// A caching hint about a range of the data (`dfs.datanode.drop.cache.behind.writes`). Errors are of
+    /// no consequence and dropped.
+    pub async fn advise(&self, _advice: Advice, _offset: u64, _len: u64) {
+        todo!()
+    }
+
     /// Completes the replica at the length it has: afterwards it is finalized whatever happens; when this
     /// fails or the process dies on the way, it is still RBW or already finalized, never in between.
     pub async fn finalize(self) -> Result<ReplicaRef, StoreError> {
+        todo!()
+    }
+}
+
+/// Reports what the whole pipeline has acknowledged. Cheap to clone; of no effect once the writer
+/// is gone or another one took the replica over.
+#[derive(Clone, Debug)]
+pub struct AckHandle {}
+
+impl AckHandle {
+    /// As [`ReplicaWriter::set_bytes_acked`].
+    pub fn set_bytes_acked(&self, _bytes: u64) {
         todo!()
     }
 }
