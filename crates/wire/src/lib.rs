@@ -4,10 +4,12 @@
 //! value, with "not enough bytes yet" (a value too), or with an error that means the peer cannot be
 //! understood. Every number from a peer meets a limit before it is used.
 
+pub mod ack;
 pub mod checksum;
 pub mod frame;
 pub mod ids;
 pub mod limits;
+pub mod packet;
 pub mod proto;
 pub mod schema;
 pub mod transfer;
