@@ -11,12 +11,14 @@
 //! - [`conf`]: `core-site.xml`, `hdfs-site.xml`, `log4j.properties`;
 //! - [`cluster`], [`node`], [`namenode`]: the roles and what can be done to them;
 //! - [`driver`]: stock clients by request;
+//! - [`files`]: what tests do with files through the driver, in one line each;
 //! - [`suite`]: the test harness: one cluster, many cases, one printed line each.
 
 pub mod cluster;
 pub mod conf;
 pub mod driver;
 pub mod error;
+pub mod files;
 pub mod hadoop;
 pub mod http;
 pub mod namenode;

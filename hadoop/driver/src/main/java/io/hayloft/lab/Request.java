@@ -30,7 +30,9 @@ final class Request {
     Configuration conf = conf(request);
     Path path = new Path(request.path("path").asText("/"));
     URI uri = path.toUri().getScheme() == null ? FileSystem.getDefaultUri(conf) : path.toUri();
-    return (DistributedFileSystem) FileSystem.newInstance(uri, conf);
+    DistributedFileSystem fs = (DistributedFileSystem) FileSystem.newInstance(uri, conf);
+    fs.setVerifyChecksum(!request.path("noVerify").asBoolean(false));
+    return fs;
   }
 
   static Path path(ObjectNode request) {
