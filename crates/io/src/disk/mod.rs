@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
 pub use device::DeviceId;
-pub use workers::Lane;
+pub(crate) use workers::{Lane, Place, Queue};
 
 use crate::class::IoClass;
 use crate::engine::IoFuture;
@@ -153,6 +153,23 @@ impl Disk {
         F: FnOnce() -> T + Send + 'static,
     {
         self.workers.submit(class, lane, work)
+    }
+
+    /// See [`Workers::with_place`].
+    pub(crate) fn with_place<F>(
+        &self,
+        class: IoClass,
+        queue: F,
+    ) -> impl Future<Output = ()> + Send + use<F>
+    where
+        F: FnOnce(Place) + Send + 'static,
+    {
+        self.workers.with_place(class, queue)
+    }
+
+    /// The queue of `class` in `lane`.
+    pub(crate) fn queue(&self, class: IoClass, lane: Lane) -> Queue {
+        self.workers.queue(class, lane)
     }
 
     /// Operations of `class` that are queued or running.

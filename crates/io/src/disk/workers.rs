@@ -1,6 +1,7 @@
 //! Threads that make blocking calls for one disk, behind bounded queues.
 
 use std::collections::VecDeque;
+use std::fmt;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -19,7 +20,7 @@ const STACK_BYTES: usize = 256 * 1024;
 /// Kinds of work that have threads of their own, because one may block for long while another
 /// is quick. Background classes have a lane of theirs for all kinds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Lane {
+pub(crate) enum Lane {
     /// Reads and writes.
     Data,
     /// Waiting for the device.
@@ -30,7 +31,36 @@ pub enum Lane {
     Background,
 }
 
-type Job = Box<dyn FnOnce() + Send>;
+pub(crate) type Job = Box<dyn FnOnce() + Send>;
+
+/// A place in the queue of a class; held until the operation is done.
+#[derive(Debug)]
+pub(crate) struct Place {
+    _permit: OwnedSemaphorePermit,
+}
+
+/// One class's queue in one lane.
+#[derive(Clone)]
+pub(crate) struct Queue {
+    lane: Arc<LaneShared>,
+    class: IoClass,
+}
+
+impl Queue {
+    /// Queues work for the lane's threads. The caller holds a [`Place`] for it.
+    pub(crate) fn push(&self, job: Job) {
+        self.lane.push(self.class, job);
+    }
+}
+
+impl fmt::Debug for Queue {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Queue")
+            .field("lane", &self.lane.name)
+            .field("class", &self.class)
+            .finish()
+    }
+}
 
 #[derive(Clone, Copy)]
 enum Thread {
@@ -210,6 +240,45 @@ impl Workers {
         })
     }
 
+    /// Calls `queue` with a place in the queue of `class`: before this returns when one is free,
+    /// else when the future gets one. The work behind it holds the place until it is done.
+    pub(super) fn with_place<F>(
+        &self,
+        class: IoClass,
+        queue: F,
+    ) -> impl Future<Output = ()> + Send + use<F>
+    where
+        F: FnOnce(Place) + Send + 'static,
+    {
+        let places = Arc::clone(&self.places[class.index()]);
+        match Arc::clone(&places).try_acquire_owned() {
+            Ok(place) => {
+                queue(Place { _permit: place });
+                Either::Left(std::future::ready(()))
+            }
+            Err(_full) => Either::Right(async move {
+                let place = places
+                    .acquire_owned()
+                    .await
+                    .expect("the places of a class are never closed");
+                queue(Place { _permit: place });
+            }),
+        }
+    }
+
+    /// The queue of `class` in `lane`.
+    pub(super) fn queue(&self, class: IoClass, lane: Lane) -> Queue {
+        let lane = if class.is_background() {
+            Lane::Background
+        } else {
+            lane
+        };
+        Queue {
+            lane: Arc::clone(&self.lanes[lane as usize]),
+            class,
+        }
+    }
+
     /// Queues `work`; the future gives its value, or `None` when it panicked.
     ///
     /// With a free place the work is queued before this returns, else when the future gets one.
@@ -224,39 +293,16 @@ impl Workers {
         T: Send + 'static,
         F: FnOnce() -> T + Send + 'static,
     {
-        let lane = if class.is_background() {
-            Lane::Background
-        } else {
-            lane
-        };
-        let lane = Arc::clone(&self.lanes[lane as usize]);
-        let places = Arc::clone(&self.places[class.index()]);
+        let queue = self.queue(class, lane);
         let (tell, done) = oneshot::channel();
-        let queue = move |place: OwnedSemaphorePermit| {
-            lane.push(
-                class,
-                Box::new(move || {
-                    let value = work();
-                    drop(place);
-                    // The caller may have gone away; the value, buffers included, is dropped here then.
-                    let _ = tell.send(value);
-                }),
-            );
-        };
-        let waiting = match Arc::clone(&places).try_acquire_owned() {
-            Ok(place) => {
-                queue(place);
-                Either::Left(std::future::ready(()))
-            }
-            Err(_full) => Either::Right(async move {
-                queue(
-                    places
-                        .acquire_owned()
-                        .await
-                        .expect("the places of a class are never closed"),
-                );
-            }),
-        };
+        let waiting = self.with_place(class, move |place| {
+            queue.push(Box::new(move || {
+                let value = work();
+                drop(place);
+                // The caller may have gone away; the value, buffers included, is dropped here then.
+                let _ = tell.send(value);
+            }));
+        });
         async move {
             waiting.await;
             done.await.ok()

@@ -1,10 +1,16 @@
 //! The engines, and their names.
 
+mod memory;
+mod null;
+mod placeholder;
 mod posix;
+mod threaded;
 
 use std::path::Path;
 use std::sync::Arc;
 
+pub use memory::Memory;
+pub use null::Null;
 pub use posix::Posix;
 
 use crate::disk::Disk;
@@ -32,7 +38,7 @@ impl EngineConfig {
 }
 
 /// Names that [`engine_by_name`] knows.
-pub const ENGINE_NAMES: [&str; 1] = ["posix"];
+pub const ENGINE_NAMES: [&str; 3] = ["posix", "memory", "null"];
 
 /// Builds the engine that the configuration names.
 ///
@@ -41,6 +47,8 @@ pub const ENGINE_NAMES: [&str; 1] = ["posix"];
 pub fn engine_by_name(name: &str, config: &EngineConfig) -> Result<Arc<dyn Engine>, IoError> {
     match name {
         "posix" => Ok(Arc::new(Posix::new(config))),
+        "memory" => Ok(Arc::new(Memory::new(config))),
+        "null" => Ok(Arc::new(Null::new(config))),
         _ => Err(IoError::new(
             IoErrorKind::Invalid,
             IoOp::Open,
