@@ -4,6 +4,7 @@
 //! |---|---|
 //! | [`config`] | Hadoop configuration files, every key declared once |
 //! | [`context`] | what the services of one node share |
+//! | [`identity`], [`store_config`] | names and ports; configuration as the store takes it |
 //! | [`rpc`] | Hadoop RPC, client side |
 //! | [`namenode`] | one service per block pool, one actor per NameNode |
 //! | [`xceiver`] | the data transfer port, both sides |
@@ -14,8 +15,10 @@
 pub mod config;
 pub mod context;
 pub mod daemon;
+pub mod identity;
 pub mod ipc;
 pub mod namenode;
 pub mod recovery;
 pub mod rpc;
+pub mod store_config;
 pub mod xceiver;

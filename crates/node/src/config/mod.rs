@@ -37,4 +37,4 @@ pub use namenodes::{NameNodeAddr, NameService, namenodes};
 pub use print::{Setting, to_markdown};
 pub use shared::{Change, SharedConfig};
 pub use unsupported::Unsupported;
-pub use value::{DataDir, HostPort, Mode, StorageType, Unit, Value};
+pub use value::{DataDir, HostPort, Mode, Unit, Value};

@@ -2,8 +2,9 @@
 
 use std::fmt;
 use std::path::{Path, PathBuf};
-use std::str::FromStr;
 use std::time::Duration;
+
+use hayloft_wire::ids::StorageType;
 
 /// Unit of a bare number, and with it the suffixes that are understood.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -243,49 +244,15 @@ impl Value for Mode {
     }
 }
 
-/// What a volume is made of, for storage policies.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum StorageType {
-    /// Memory; replicas there are lost with the host.
-    RamDisk,
-    /// Flash.
-    Ssd,
-    /// Spinning disk; what a directory without a prefix is.
-    Disk,
-    /// Dense, slow disk.
-    Archive,
-    /// Persistent memory.
-    Nvdimm,
-}
-
-impl StorageType {
-    /// Hadoop's name, as in `[SSD]/data`.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::RamDisk => "RAM_DISK",
-            Self::Ssd => "SSD",
-            Self::Disk => "DISK",
-            Self::Archive => "ARCHIVE",
-            Self::Nvdimm => "NVDIMM",
-        }
-    }
-}
-
-impl FromStr for StorageType {
-    type Err = String;
-    fn from_str(text: &str) -> Result<Self, String> {
-        let all = [
-            Self::RamDisk,
-            Self::Ssd,
-            Self::Disk,
-            Self::Archive,
-            Self::Nvdimm,
-        ];
-        all.into_iter().find(|kind| kind.name().eq_ignore_ascii_case(text)).ok_or_else(|| {
-            "one of RAM_DISK, SSD, DISK, ARCHIVE, NVDIMM in brackets (PROVIDED is not served here)".into()
+/// A storage type that a directory may be declared as; PROVIDED replicas live elsewhere.
+fn storage_type(name: &str) -> Result<StorageType, String> {
+    name.parse()
+        .ok()
+        .filter(|kind| *kind != StorageType::Provided)
+        .ok_or_else(|| {
+            "one of RAM_DISK, SSD, DISK, ARCHIVE, NVDIMM in brackets (PROVIDED is not served here)"
+                .into()
         })
-    }
 }
 
 /// One configured directory.
@@ -304,7 +271,7 @@ impl DataDir {
                 let (name, location) = rest
                     .split_once(']')
                     .ok_or("a closed bracket, as in [SSD]/data")?;
-                (name.trim().parse()?, location.trim())
+                (storage_type(name.trim())?, location.trim())
             }
             None => (StorageType::Disk, text),
         };
