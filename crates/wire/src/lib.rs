@@ -11,6 +11,8 @@ pub mod ids;
 pub mod limits;
 pub mod packet;
 pub mod proto;
+pub mod report;
+pub mod rpc;
 pub mod schema;
 pub mod transfer;
 pub mod varint;
