@@ -13,10 +13,8 @@ use std::time::Duration;
 
 use bytes::{BufMut, Bytes, BytesMut};
 use hayloft_wire::frame;
-use hayloft_wire::proto::rpc::{
-    IpcConnectionContext, RequestHeader, RpcErrorCode, RpcKind, RpcOperation, RpcRequestHeader,
-    RpcResponseHeader, RpcStatus, UserInformation,
-};
+use hayloft_wire::proto::rpc::UserInformation;
+use hayloft_wire::rpc::{self as wire, AuthProtocol, CLIENT_ID_BYTES, ConnectionHeader, names};
 use hayloft_wire::schema::WireMessage;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -26,16 +24,6 @@ use tokio_util::sync::CancellationToken;
 
 use super::{Protocol, RpcError};
 
-/// Version of the RPC framing, in the connection header.
-const RPC_VERSION: u8 = 9;
-/// Call id of the connection context.
-const CALL_ID_CONTEXT: i32 = -3;
-/// Call id of a ping, which is not answered.
-const CALL_ID_PING: i32 = -4;
-/// Retry count of frames that are no calls.
-const RETRY_COUNT_INVALID: i32 = -1;
-/// Limit for the header of an answer; exception messages with stack traces travel in it.
-const RESPONSE_HEADER_MAX_BYTES: usize = 4 << 20;
 /// A frame is read in steps of this size, so that a lying length costs no memory.
 const READ_STEP_BYTES: usize = 64 << 10;
 /// Calls in flight on one connection; more wait.
@@ -81,7 +69,7 @@ struct Shared {
     address: String,
     peer: SocketAddr,
     local: SocketAddr,
-    client_id: Bytes,
+    client_id: [u8; CLIENT_ID_BYTES],
     options: RpcOptions,
     next_call_id: AtomicI32,
     /// Calls waiting for an answer, or the reason why there will be none.
@@ -199,7 +187,7 @@ impl RpcConnection {
             address: address.to_owned(),
             peer,
             local,
-            client_id: Bytes::copy_from_slice(uuid::Uuid::new_v4().as_bytes()),
+            client_id: uuid::Uuid::new_v4().into_bytes(),
             options,
             next_call_id: AtomicI32::new(0),
             pending: Mutex::new(Ok(HashMap::new())),
@@ -283,10 +271,7 @@ impl RpcConnection {
                 }
             },
         };
-        let mut bytes = answer?;
-        let len = bytes.len();
-        frame::decode_part(&mut bytes, len)
-            .map_err(|error| shared.malformed(format!("{method}: {error}")))
+        frame::decode(answer?).map_err(|error| shared.malformed(format!("{method}: {error}")))
     }
 
     /// Sends a frame and waits for the bytes of its answer.
@@ -347,56 +332,27 @@ impl std::fmt::Debug for RpcConnection {
     }
 }
 
-fn request_header(client_id: &Bytes, call_id: i32, retry_count: i32) -> RpcRequestHeader {
-    RpcRequestHeader {
-        rpc_kind: Some(RpcKind::RpcProtocolBuffer.into()),
-        rpc_op: Some(RpcOperation::RpcFinalPacket.into()),
-        call_id,
-        client_id: client_id.clone(),
-        retry_count: Some(retry_count),
-        ..RpcRequestHeader::default()
-    }
-}
-
-/// Puts the length before what `fill` appends.
-fn length_prefixed(out: &mut BytesMut, fill: impl FnOnce(&mut BytesMut)) {
-    let start = out.len();
-    out.put_u32(0);
-    fill(out);
-    let len = u32::try_from(out.len() - start - 4).expect("requests are bounded below 4 GiB");
-    out[start..start + 4].copy_from_slice(&len.to_be_bytes());
-}
-
 /// Connection header and connection context, which go out first.
 fn preamble(shared: &Shared, protocol: Protocol) -> Bytes {
-    let mut out = BytesMut::with_capacity(256);
-    // Magic, version, service class (unused), authentication protocol "none".
-    out.extend_from_slice(&[b'h', b'r', b'p', b'c', RPC_VERSION, 0, 0]);
-    let context = IpcConnectionContext {
-        user_info: Some(UserInformation {
-            effective_user: Some(shared.options.user.clone()),
-            real_user: None,
-        }),
-        protocol: Some(protocol.name.to_owned()),
+    let header = ConnectionHeader {
+        service_class: 0,
+        auth: AuthProtocol::None,
     };
-    length_prefixed(&mut out, |out| {
-        let header = request_header(&shared.client_id, CALL_ID_CONTEXT, RETRY_COUNT_INVALID);
-        frame::encode_delimited(&header, out);
-        frame::encode_delimited(&context, out);
-    });
+    let user = UserInformation {
+        effective_user: Some(shared.options.user.clone()),
+        real_user: None,
+    };
+    let mut out = BytesMut::from(&header.encode()[..]);
+    out.extend_from_slice(&wire::encode_context(
+        shared.client_id,
+        Some(user),
+        protocol,
+    ));
     out.freeze()
 }
 
-fn ping_frame(client_id: &Bytes) -> Bytes {
-    let mut out = BytesMut::new();
-    length_prefixed(&mut out, |out| {
-        frame::encode_delimited(
-            &request_header(client_id, CALL_ID_PING, RETRY_COUNT_INVALID),
-            out,
-        );
-    });
-    out.freeze()
-}
+/// Room left for headers below the limit on a whole frame.
+const HEADERS_BYTES: usize = 1024;
 
 fn request_frame<Req: prost::Message>(
     shared: &Shared,
@@ -407,25 +363,11 @@ fn request_frame<Req: prost::Message>(
 ) -> Result<Bytes, RpcError> {
     let limit = shared.options.request_max_bytes;
     let len = request.encoded_len();
-    let too_large = |len| RpcError::TooLarge { method, len, limit };
-    if len > limit {
-        return Err(too_large(len));
+    if len.saturating_add(HEADERS_BYTES) > limit {
+        return Err(RpcError::TooLarge { method, len, limit });
     }
-    let mut out = BytesMut::with_capacity(len + 256);
-    length_prefixed(&mut out, |out| {
-        frame::encode_delimited(&request_header(&shared.client_id, call_id, 0), out);
-        let header = RequestHeader {
-            method_name: method.to_owned(),
-            declaring_class_protocol_name: protocol.name.to_owned(),
-            client_protocol_version: protocol.version,
-        };
-        frame::encode_delimited(&header, out);
-        frame::encode_delimited(request, out);
-    });
-    if out.len() - 4 > limit {
-        return Err(too_large(out.len() - 4));
-    }
-    Ok(out.freeze())
+    let header = wire::call_header(call_id, shared.client_id, 0);
+    Ok(wire::encode_call(&header, protocol, method, request))
 }
 
 /// Writes queued frames, and pings while calls wait on a silent server.
@@ -435,7 +377,7 @@ async fn write_frames<W: AsyncWrite + Unpin>(
     preamble: Bytes,
     mut queue: mpsc::Receiver<Bytes>,
 ) {
-    let ping = ping_frame(&shared.client_id);
+    let ping = wire::encode_ping(shared.client_id);
     let ping_interval = shared.options.ping_interval.unwrap_or(Duration::MAX);
     let mut next = Some(preamble);
     loop {
@@ -516,35 +458,31 @@ async fn read_frame<R: AsyncRead + Unpin>(
 }
 
 /// Hands an answer to its call. An error ends the connection.
-fn deliver(shared: &Shared, mut frame: Bytes) -> Result<(), RpcError> {
-    let header: RpcResponseHeader = frame::decode_part(&mut frame, RESPONSE_HEADER_MAX_BYTES)
-        .map_err(|error| shared.malformed(error))?;
-    let status = RpcStatus::try_from(header.status)
-        .map_err(|_| shared.malformed(format!("status {} of an answer", header.status)))?;
-    let call_id = header.call_id.cast_signed();
-    let remote = || RpcError::Remote {
-        class: header
-            .exception_class_name
-            .clone()
-            .unwrap_or_else(|| "java.io.IOException".to_owned()),
-        message: header.error_msg.clone().unwrap_or_default(),
-        code: header
-            .error_detail
-            .and_then(|code| RpcErrorCode::try_from(code).ok()),
-    };
-    let answer = match status {
-        RpcStatus::Success => Ok(frame),
-        RpcStatus::Error => Err(remote()),
-        RpcStatus::Fatal => {
-            if let Some(waiting) = shared.take(call_id) {
-                let _ = waiting.send(Err(remote()));
-            }
-            return Err(remote());
-        }
+fn deliver(shared: &Shared, frame: Bytes) -> Result<(), RpcError> {
+    let response = wire::parse_response(frame).map_err(|error| shared.malformed(error))?;
+    let waiting = shared.take(response.call_id());
+    let outcome = response.outcome.map_err(|error| {
+        let fatal = error.is_fatal;
+        let class = match error.class_name {
+            class if class.is_empty() => names::IO_EXCEPTION.to_owned(),
+            class => class,
+        };
+        (
+            RpcError::Remote {
+                class,
+                message: error.message,
+                code: error.detail,
+            },
+            fatal,
+        )
+    });
+    let (answer, last) = match outcome {
+        Ok(bytes) => (Ok(bytes), None),
+        Err((error, fatal)) => (Err(error.clone()), fatal.then_some(error)),
     };
     // Without a waiting call: it timed out or was cancelled, the answer is of no use.
-    if let Some(waiting) = shared.take(call_id) {
+    if let Some(waiting) = waiting {
         let _ = waiting.send(answer);
     }
-    Ok(())
+    last.map_or(Ok(()), Err)
 }

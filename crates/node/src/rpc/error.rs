@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use hayloft_wire::proto::rpc::RpcErrorCode;
+use hayloft_wire::rpc::RpcErrorCode;
 
 /// Why a call failed. Cloneable, because one lost connection fails many calls.
 #[derive(Clone, Debug, thiserror::Error)]

@@ -24,35 +24,7 @@ pub use connection::{RpcConnection, RpcOptions};
 pub use error::RpcError;
 pub use user::current_user;
 
-/// A protocol as a Hadoop server knows it: the declaring class and its protobuf version.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Protocol {
-    /// Fully qualified name of the Java interface.
-    pub name: &'static str,
-    /// Version of the protobuf form (not the `versionID` of the Java interface).
-    pub version: u64,
-}
-
-/// DataNode to NameNode.
-pub const DATANODE_PROTOCOL: Protocol = Protocol {
-    name: "org.apache.hadoop.hdfs.server.protocol.DatanodeProtocol",
-    version: 1,
-};
-
-/// DataNode to NameNode, the port for signs of life only.
-pub const DATANODE_LIFELINE_PROTOCOL: Protocol = Protocol {
-    name: "org.apache.hadoop.hdfs.server.protocol.DatanodeLifelineProtocol",
-    version: 1,
-};
-
-/// DataNode to DataNode, block recovery.
-pub const INTER_DATANODE_PROTOCOL: Protocol = Protocol {
-    name: "org.apache.hadoop.hdfs.server.protocol.InterDatanodeProtocol",
-    version: 1,
-};
-
-/// Client to DataNode.
-pub const CLIENT_DATANODE_PROTOCOL: Protocol = Protocol {
-    name: "org.apache.hadoop.hdfs.protocol.ClientDatanodeProtocol",
-    version: 1,
+pub use hayloft_wire::rpc::names::{
+    CLIENT_DATANODE_PROTOCOL, DATANODE_LIFELINE_PROTOCOL, DATANODE_PROTOCOL,
+    INTER_DATANODE_PROTOCOL, Protocol,
 };
