@@ -14,6 +14,5 @@ pub mod proto;
 pub mod report;
 pub mod rpc;
 pub mod schema;
-pub mod token;
 pub mod transfer;
 pub mod varint;

@@ -359,10 +359,7 @@ impl Configuration {
     }
 
     /// A copy with one property set, or back at its default.
-    ///
-    /// # Errors
-    /// As [`Configuration::load`] when the value is not allowed.
-    pub fn with(&self, name: &str, raw: Option<&str>) -> Result<Self, ConfigError> {
+    pub(super) fn with(&self, name: &str, raw: Option<&str>) -> Result<Self, ConfigError> {
         let mut copy = self.clone();
         match raw {
             Some(raw) => {

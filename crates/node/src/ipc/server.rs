@@ -30,13 +30,10 @@ use tracing::{debug, info, warn};
 
 use super::connection;
 use super::fault::RpcFault;
-use super::session::{Call, Caller};
+use super::session::{Call, ProxyRules};
 
 /// What the server runs.
-pub(super) trait Service: Send + Sync + 'static {
-    /// Whether the caller may connect, and act for another user if it asks to; an error says why not.
-    fn authorize(&self, caller: &Caller) -> impl Future<Output = Result<(), String>> + Send;
-
+pub(super) trait Service: ProxyRules + Send + Sync + 'static {
     /// Carries out one call and gives back the encoded answer, length-delimited.
     fn call(&self, call: Call) -> impl Future<Output = Result<Bytes, RpcFault>> + Send;
 }

@@ -1,1 +1,46 @@
 //! Services towards NameNodes.
+//!
+//! [`NameNodes`] is the handle of the rest of the node. Under it there is one service per name
+//! service (block pool) and in it one actor per NameNode:
+//!
+//! ```text
+//! NameNodes --- PoolService --- Actor: handshake, then side by side
+//!                  |              heartbeat    on time; answers bring leases, claims, commands
+//!                  |              incremental  block changes, at once
+//!                  |              report       full block reports, when leased
+//!                  |              notices      bad blocks, errors
+//!                  |              lifeline     when heartbeats are late
+//!                  `-- Commander: NameNode commands, one queue per pool
+//! ```
+//!
+//! | module | what it is |
+//! |---|---|
+//! | `ibr`, `claim`, `schedule`, `trouble`, `version` | the rules, as pure structures |
+//! | `actor`, `heartbeat`, `incremental`, `report`, `notices`, `lifeline` | one NameNode |
+//! | `pool`, `commands`, `registration` | one pool |
+//! | `events` | news from the store |
+//! | `work` | what NameNodes may order the node to do |
+
+mod actor;
+mod claim;
+mod commands;
+mod events;
+mod handle;
+mod heartbeat;
+mod ibr;
+mod incremental;
+mod lifeline;
+mod notices;
+mod pool;
+mod registration;
+mod report;
+mod schedule;
+mod service_side;
+mod settings;
+mod trouble;
+mod version;
+mod work;
+
+pub use actor::Phase;
+pub use handle::{ActorInfo, NameNodes, NameNodesParts};
+pub use work::{Load, NodeWork, TransferOrder};

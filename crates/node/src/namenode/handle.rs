@@ -1,0 +1,391 @@
+//! What the rest of the node sees of the NameNode services.
+
+use std::sync::{Arc, OnceLock, PoisonError, RwLock};
+use std::time::Duration;
+
+use futures_util::future::BoxFuture;
+use hayloft_store::{StartOption, StorageInfo, Store};
+use hayloft_wire::ids::{ExtendedBlock, PoolId};
+use hayloft_wire::proto::datanode::{
+    BlockStatus, CommitBlockSynchronizationRequest, CommitBlockSynchronizationResponse,
+    DatanodeRegistration,
+};
+use hayloft_wire::proto::hdfs::{DatanodeId, DatanodeInfo, NnHaState};
+use tokio::sync::watch;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use super::actor::Phase;
+use super::ibr::News;
+use super::notices::Notice;
+use super::pool::PoolService;
+use super::service_side::NodeSide;
+use super::work::NodeWork;
+use crate::config::{ConfigError, Configuration, HostPort, SharedConfig, namenodes};
+use crate::identity::Identity;
+use crate::rpc::RpcError;
+
+/// What the services are made of.
+pub struct NameNodesParts {
+    /// The replicas that they report.
+    pub store: Store,
+    /// The running configuration.
+    pub config: SharedConfig,
+    /// How the node registers.
+    pub identity: Identity,
+    /// How block pools are opened.
+    pub start: StartOption,
+    /// Ends every service; a fatal disk error cancels it.
+    pub shutdown: CancellationToken,
+    /// Where the tasks of the services run.
+    pub tasks: TaskTracker,
+}
+
+/// One actor, for administrators.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ActorInfo {
+    /// Name service, if it has a name.
+    pub nameservice: Option<String>,
+    /// NameNode id in an HA group.
+    pub nn_id: Option<String>,
+    /// Host and port, as configured.
+    pub address: String,
+    /// The pool, once known.
+    pub pool: Option<PoolId>,
+    /// Where the actor is in its life.
+    pub phase: Phase,
+    /// State that the NameNode claimed last.
+    pub ha: Option<NnHaState>,
+    /// Whether it is believed to be the active one.
+    pub active: bool,
+    /// Time since the NameNode last answered.
+    pub last_heartbeat: Option<Duration>,
+    /// Time since it last took a full block report.
+    pub last_report: Option<Duration>,
+    /// Block changes that it has not been told yet.
+    pub pending_reports: usize,
+}
+
+/// Handle of the NameNode services; clones are the same services. The notifications never wait.
+#[derive(Clone)]
+pub struct NameNodes(Arc<Inner>);
+
+struct Inner {
+    node: Arc<NodeSide>,
+    services: RwLock<Vec<Arc<PoolService>>>,
+    /// Number of services that were started and have not ended.
+    living: watch::Sender<usize>,
+}
+
+impl NameNodes {
+    /// Services that are not started yet.
+    #[must_use]
+    pub fn new(parts: NameNodesParts) -> Self {
+        Self(Arc::new(Inner {
+            node: Arc::new(NodeSide {
+                store: parts.store,
+                config: parts.config,
+                identity: parts.identity,
+                start: parts.start,
+                shutdown: parts.shutdown,
+                tasks: parts.tasks,
+                work: OnceLock::new(),
+            }),
+            services: RwLock::new(Vec::new()),
+            living: watch::channel(0).0,
+        }))
+    }
+
+    pub(super) fn node(&self) -> &NodeSide {
+        &self.0.node
+    }
+
+    pub(super) fn services(&self) -> Vec<Arc<PoolService>> {
+        self.0
+            .services
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+    }
+
+    fn service(&self, pool: &PoolId) -> Option<Arc<PoolService>> {
+        self.services()
+            .into_iter()
+            .find(|service| service.pool().as_ref() == Some(pool))
+    }
+
+    /// Starts a service for each configured name service; `work` carries out NameNodes' orders.
+    ///
+    /// # Errors
+    /// The configuration names no NameNode, or one without address.
+    pub fn start(&self, work: Arc<dyn NodeWork>) -> Result<(), ConfigError> {
+        let config = self.0.node.config.current();
+        // A second start keeps the first one's work; there is none in a node.
+        let _ = self.0.node.work.set(work);
+        self.refresh(&config)
+    }
+
+    /// Starts and stops services and actors so that they are those of `config`
+    /// (`dfsadmin -refreshNamenodes`). The files of a pool that is no longer served stay.
+    ///
+    /// # Errors
+    /// As [`start`](Self::start); nothing is changed then.
+    pub fn refresh(&self, config: &Configuration) -> Result<(), ConfigError> {
+        let wanted = namenodes(config)?;
+        let mut services = self
+            .0
+            .services
+            .write()
+            .unwrap_or_else(PoisonError::into_inner);
+        services.retain(|service| {
+            let stays =
+                wanted.iter().any(|new| new.id == service.name) && !service.stop.is_cancelled();
+            if !stays {
+                service.stop.cancel();
+            }
+            stays
+        });
+        for new in &wanted {
+            if let Some(service) = services.iter().find(|service| service.name == new.id) {
+                service.refresh(&new.namenodes);
+                continue;
+            }
+            let service = PoolService::start(new, &self.0.node);
+            services.push(Arc::clone(&service));
+            self.0.living.send_modify(|living| *living += 1);
+            self.0.node.tasks.spawn(self.clone().watch_end(service));
+        }
+        Ok(())
+    }
+
+    /// Takes a service that ended out of the list, and its pool out of the store.
+    async fn watch_end(self, service: Arc<PoolService>) {
+        service.stop.cancelled().await;
+        let node = &self.0.node;
+        // The store of a stopping node keeps its pools until it has saved what it knows of them.
+        if !node.shutdown.is_cancelled() {
+            if let Some(pool) = service.pool() {
+                tracing::warn!(%pool, nameservice = service.label(), "block pool is no longer served");
+                node.store.forget_pool(&pool).await;
+            }
+            let mut services = self
+                .0
+                .services
+                .write()
+                .unwrap_or_else(PoisonError::into_inner);
+            services.retain(|other| !Arc::ptr_eq(other, &service));
+        }
+        self.0.living.send_modify(|living| *living -= 1);
+    }
+
+    /// Waits until no service is left: nothing to do for this node any more. Only after
+    /// [`start`](Self::start).
+    pub async fn wait_all_ended(&self) {
+        // The sender lives as long as `self`.
+        let _ = self
+            .0
+            .living
+            .subscribe()
+            .wait_for(|living| *living == 0)
+            .await;
+    }
+
+    pub(super) fn notify(
+        &self,
+        block: &ExtendedBlock,
+        storage: &StorageInfo,
+        status: BlockStatus,
+        delete_hint: Option<&str>,
+    ) {
+        let Some(service) = self.service(&block.pool) else {
+            tracing::debug!(%block, "{status:?} in a pool that is not served");
+            return;
+        };
+        for actor in service.actors() {
+            let delete_hint = delete_hint.map(str::to_owned);
+            actor.news(
+                storage,
+                News {
+                    block: block.block,
+                    status,
+                    delete_hint,
+                },
+            );
+        }
+    }
+
+    /// A block is being received: reported with the next report.
+    pub fn notify_receiving(&self, block: &ExtendedBlock, storage: &StorageInfo) {
+        self.notify(block, storage, BlockStatus::Receiving, None);
+    }
+
+    /// A block was received in full: reported at once. `delete_hint`: uuid of a node whose replica
+    /// may go.
+    pub fn notify_received(
+        &self,
+        block: &ExtendedBlock,
+        storage: &StorageInfo,
+        delete_hint: Option<&str>,
+    ) {
+        self.notify(
+            block,
+            storage,
+            BlockStatus::Received,
+            delete_hint.filter(|hint| !hint.is_empty()),
+        );
+    }
+
+    /// A replica is gone: reported with the next report. The store's own deletions come as events.
+    pub fn notify_deleted(&self, block: &ExtendedBlock, storage: &StorageInfo) {
+        self.notify(block, storage, BlockStatus::Deleted, None);
+    }
+
+    /// A replica of this node is corrupt: every NameNode of the pool is told.
+    pub fn report_bad_block(&self, block: &ExtendedBlock, storage: &StorageInfo) {
+        if let Some(service) = self.service(&block.pool) {
+            service.bad_block(block, storage);
+        }
+    }
+
+    /// A replica of another node is corrupt: every NameNode of the pool is told.
+    pub fn report_remote_bad_block(&self, node: &DatanodeInfo, block: &ExtendedBlock) {
+        if let Some(service) = self.service(&block.pool) {
+            service.tell(&Notice::RemoteBadBlock {
+                block: block.into(),
+                node: Box::new(node.clone()),
+            });
+        }
+    }
+
+    /// Ends a block recovery at the active NameNode.
+    ///
+    /// # Errors
+    /// No NameNode is active, it does not answer, or it refuses.
+    pub async fn commit_block_synchronization(
+        &self,
+        pool: &PoolId,
+        request: &CommitBlockSynchronizationRequest,
+    ) -> Result<(), RpcError> {
+        let active = self.service(pool).and_then(|service| service.active());
+        let Some(active) = active else {
+            return Err(RpcError::Connect {
+                address: format!("the active NameNode of {pool}"),
+                reason: "no NameNode is known to be active".to_owned(),
+            });
+        };
+        let answer: Result<CommitBlockSynchronizationResponse, _> = active
+            .client
+            .call("commitBlockSynchronization", request)
+            .await;
+        answer.map(|_| ())
+    }
+
+    /// Sends a report now (`dfsadmin -triggerBlockReport`): what is pending of the incremental one,
+    /// or a full one without waiting for a lease; to one NameNode, or all. Returns how many.
+    pub fn trigger_block_report(&self, incremental: bool, namenode: Option<&HostPort>) -> usize {
+        let actors: Vec<_> = self
+            .services()
+            .iter()
+            .flat_map(|service| service.actors())
+            .collect();
+        let wanted = |address: &str| namenode.is_none_or(|wanted| wanted.to_string() == address);
+        let chosen = actors.iter().filter(|actor| wanted(&actor.address));
+        chosen
+            .map(|actor| {
+                if incremental {
+                    actor.ibr().trigger();
+                    actor.ibr_wake.notify_one();
+                } else {
+                    actor.schedule().force();
+                    actor.report_wake.notify_one();
+                }
+            })
+            .count()
+    }
+
+    /// How this node is registered with the pool's NameNodes.
+    #[must_use]
+    pub fn registration(&self, pool: &PoolId) -> Option<Arc<DatanodeRegistration>> {
+        self.service(pool)?.registration()
+    }
+
+    /// Whether the pool has a running service (its files must not be deleted then).
+    #[must_use]
+    pub fn serves(&self, pool: &PoolId) -> bool {
+        self.service(pool).is_some()
+    }
+
+    /// Whether the active NameNode of the pool calls this node slow.
+    #[must_use]
+    pub fn is_slow_node(&self, pool: &PoolId) -> bool {
+        self.service(pool)
+            .and_then(|service| service.active())
+            .is_some_and(|actor| actor.state().slow)
+    }
+
+    /// Waits until the pool is registered with a NameNode, at most `limit`; false when it is not.
+    pub async fn wait_ready(&self, pool: &PoolId, limit: Duration) -> bool {
+        let deadline = Instant::now() + limit;
+        loop {
+            if let Some(service) = self.service(pool) {
+                return tokio::time::timeout_at(deadline, service.wait_ready())
+                    .await
+                    .is_ok();
+            }
+            // Before the first handshake nobody knows which service will have the pool.
+            if Instant::now() >= deadline {
+                return false;
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    }
+
+    /// [`wait_ready`](Self::wait_ready) in a box, for traits.
+    pub fn wait_ready_boxed<'a>(
+        &'a self,
+        pool: &'a PoolId,
+        limit: Duration,
+    ) -> BoxFuture<'a, bool> {
+        Box::pin(self.wait_ready(pool, limit))
+    }
+
+    /// Id of this node as the pool's NameNode knows it.
+    #[must_use]
+    pub fn datanode_id(&self, pool: &PoolId) -> Option<DatanodeId> {
+        self.registration(pool)
+            .map(|registration| registration.datanode_id.clone())
+    }
+
+    /// All actors.
+    #[must_use]
+    pub fn actors(&self) -> Vec<ActorInfo> {
+        self.services()
+            .iter()
+            .flat_map(|service| infos(service))
+            .collect()
+    }
+}
+
+fn infos(service: &PoolService) -> Vec<ActorInfo> {
+    let pool = service.pool();
+    let info = |actor: &Arc<super::actor::Actor>| {
+        let (phase, ha, heard) = {
+            let state = actor.state();
+            (state.phase, state.ha, state.heard)
+        };
+        ActorInfo {
+            nameservice: service.name.clone(),
+            nn_id: actor.addr.nn_id.clone(),
+            address: actor.address.clone(),
+            pool: pool.clone(),
+            phase,
+            ha,
+            active: service.is_active(actor.id),
+            last_heartbeat: heard.map(|heard| heard.elapsed()),
+            last_report: actor.schedule().last().map(|last| last.elapsed()),
+            pending_reports: actor.ibr().len(),
+        }
+    };
+    service.actors().iter().map(info).collect()
+}

@@ -1,0 +1,163 @@
+//! Sends incremental block reports: received blocks at once, the rest with them or at the pace of
+//! heartbeats. A client's `close` waits for this.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use hayloft_wire::ids::PoolId;
+use hayloft_wire::proto::datanode::{
+    BlockReceivedAndDeletedRequest, BlockReceivedAndDeletedResponse, DatanodeRegistration,
+    ReceivedDeletedBlockInfo, StorageReceivedDeletedBlocks,
+};
+use tokio::time::Instant;
+
+use super::actor::Actor;
+use super::heartbeat::wire_storage;
+use super::ibr::{Batch, News};
+use super::pool::PoolService;
+use super::settings;
+use super::trouble::Trouble;
+use crate::config::keys;
+use crate::rpc::RpcError;
+
+/// Entries in one message: bounds its size and the time that the NameNode holds its lock for it.
+const ENTRIES_PER_MESSAGE: usize = 50_000;
+/// Wait after a failure, however much news arrives meanwhile.
+const RETRY: Duration = Duration::from_secs(1);
+
+/// Sends for ever.
+pub(super) async fn run(service: &Arc<PoolService>, actor: &Arc<Actor>) {
+    let interval = actor.node.config.get(&keys::INCREMENTAL_REPORT_INTERVAL);
+    let mut trouble = Trouble::default();
+    let mut not_before = Instant::now();
+    let mut tick = Instant::now();
+    loop {
+        let woken = tokio::select! {
+            () = tokio::time::sleep_until(tick) => false,
+            () = actor.ibr_wake.notified() => true,
+        };
+        let heartbeat = settings::heartbeat_interval(&actor.node.config);
+        if woken {
+            tokio::time::sleep_until(not_before.min(tick)).await;
+            if !actor.ibr().is_ready() {
+                continue;
+            }
+        } else {
+            tick = Instant::now() + heartbeat;
+        }
+        let gate = actor.report_gate.lock().await;
+        let outcome = flush(service, actor).await;
+        drop(gate);
+        not_before = Instant::now() + interval;
+        match outcome {
+            Ok(()) => {
+                trouble.over(Instant::now());
+            }
+            Err(error) => {
+                not_before = not_before.max(Instant::now() + RETRY);
+                if trouble.failed(Instant::now()) {
+                    tracing::warn!(
+                        namenode = actor.address,
+                        "incremental block report failed, will send it again: {}",
+                        error.brief()
+                    );
+                }
+            }
+        }
+    }
+}
+
+/// Sends everything that is waiting. The caller holds the report gate.
+pub(super) async fn flush(service: &PoolService, actor: &Actor) -> Result<(), RpcError> {
+    let (Some(registration), Some(pool)) = (actor.registration(), service.pool()) else {
+        return Ok(());
+    };
+    loop {
+        let sending = {
+            let mut queue = actor.ibr();
+            if queue.len() == 0 {
+                return Ok(());
+            }
+            Sending {
+                actor,
+                batch: Some(queue.take(ENTRIES_PER_MESSAGE)),
+            }
+        };
+        sending.send(&registration, &pool).await?;
+    }
+}
+
+/// A batch on its way; it goes back to the queue unless it arrived, also when the sender is dropped.
+struct Sending<'a> {
+    actor: &'a Actor,
+    batch: Option<Batch>,
+}
+
+impl Sending<'_> {
+    async fn send(
+        mut self,
+        registration: &DatanodeRegistration,
+        pool: &PoolId,
+    ) -> Result<(), RpcError> {
+        let Some(batch) = &self.batch else {
+            return Ok(());
+        };
+        let request = request(registration, pool, batch);
+        let entries = batch.len();
+        let answer: Result<BlockReceivedAndDeletedResponse, _> = self
+            .actor
+            .client
+            .call("blockReceivedAndDeleted", &request)
+            .await;
+        answer?;
+        tracing::trace!(
+            namenode = self.actor.address,
+            entries,
+            "incremental block report sent"
+        );
+        if let Some(batch) = self.batch.take() {
+            self.actor.ibr().done(batch);
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Sending<'_> {
+    fn drop(&mut self) {
+        if let Some(batch) = self.batch.take() {
+            let fits = self.actor.ibr().put_back(batch);
+            if !fits {
+                self.actor.reports_overflowed();
+            }
+        }
+    }
+}
+
+fn request(
+    registration: &DatanodeRegistration,
+    pool: &PoolId,
+    batch: &Batch,
+) -> BlockReceivedAndDeletedRequest {
+    let blocks = batch
+        .by_storage()
+        .into_iter()
+        .map(|(storage, news)| StorageReceivedDeletedBlocks {
+            storage_uuid: storage.id.to_string(),
+            blocks: news.into_iter().map(entry).collect(),
+            storage: Some(wire_storage(&storage)),
+        })
+        .collect();
+    BlockReceivedAndDeletedRequest {
+        registration: registration.clone(),
+        block_pool_id: pool.as_str().to_owned(),
+        blocks,
+    }
+}
+
+fn entry(news: &News) -> ReceivedDeletedBlockInfo {
+    ReceivedDeletedBlockInfo {
+        block: news.block.into(),
+        status: news.status.into(),
+        delete_hint: news.delete_hint.clone(),
+    }
+}

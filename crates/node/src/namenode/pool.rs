@@ -1,0 +1,291 @@
+//! One service per name service: its actors, which of them is active, its block pool.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use hayloft_store::StorageInfo;
+use hayloft_wire::ids::{ExtendedBlock, PoolId};
+use hayloft_wire::proto::datanode::DatanodeRegistration;
+use tokio::sync::{mpsc, watch};
+use tokio_util::sync::CancellationToken;
+
+use super::actor::{Actor, End, Phase};
+use super::claim::{ActiveClaim, ClaimChange};
+use super::commands::{self, Commander, Order};
+use super::notices::Notice;
+use super::registration::Namespace;
+use super::service_side::NodeSide;
+use crate::config::{NameNodeAddr, NameService};
+
+/// Names actors in logs and claims; never used twice in a process.
+static NEXT_ACTOR: AtomicU64 = AtomicU64::new(1);
+
+struct State {
+    namespace: Option<Namespace>,
+    claim: ActiveClaim<u64>,
+    actors: Vec<Arc<Actor>>,
+    /// What the store was told last about a rolling upgrade.
+    rolling_upgrade: Option<bool>,
+}
+
+/// The NameNodes of one name service, and the block pool that they manage.
+pub(super) struct PoolService {
+    pub(super) name: Option<String>,
+    pub(super) node: Arc<NodeSide>,
+    state: Mutex<State>,
+    /// The pool is loaded by one actor; the others wait.
+    loading: tokio::sync::Mutex<()>,
+    orders: mpsc::Sender<Order>,
+    ready: watch::Sender<bool>,
+    pub(super) stop: CancellationToken,
+}
+
+impl PoolService {
+    /// Starts the actors of `service`.
+    pub(super) fn start(service: &NameService, node: &Arc<NodeSide>) -> Arc<Self> {
+        let (orders, queue) = mpsc::channel(commands::QUEUE);
+        let started = Arc::new(Self {
+            name: service.id.clone(),
+            node: Arc::clone(node),
+            state: Mutex::new(State {
+                namespace: None,
+                claim: ActiveClaim::new(),
+                actors: Vec::new(),
+                rolling_upgrade: None,
+            }),
+            loading: tokio::sync::Mutex::new(()),
+            orders,
+            ready: watch::channel(false).0,
+            stop: node.shutdown.child_token(),
+        });
+        if let Some(work) = node.work.get() {
+            let commander = Commander::new(Arc::clone(&started), Arc::clone(work));
+            node.tasks.spawn(commander.run(queue));
+        }
+        for addr in &service.namenodes {
+            started.add_actor(addr.clone());
+        }
+        started
+    }
+
+    fn add_actor(self: &Arc<Self>, addr: NameNodeAddr) {
+        let id = NEXT_ACTOR.fetch_add(1, Ordering::Relaxed);
+        let actor = Arc::new(Actor::new(
+            id,
+            addr,
+            Arc::clone(&self.node),
+            self.stop.child_token(),
+        ));
+        self.state().actors.push(Arc::clone(&actor));
+        let service = Arc::clone(self);
+        self.node.tasks.spawn(async move {
+            let end = Arc::clone(&actor).run(Arc::clone(&service)).await;
+            if let End::Refused(reason) = &end {
+                tracing::error!(
+                    namenode = actor.address,
+                    "this NameNode is served no longer: {reason}"
+                );
+            }
+            service.actor_ended(&actor);
+        });
+    }
+
+    fn actor_ended(&self, actor: &Actor) {
+        let none_left = {
+            let mut state = self.state();
+            state.claim.forget(actor.id);
+            state.actors.retain(|other| other.id != actor.id);
+            state.actors.is_empty()
+        };
+        if none_left {
+            self.ready.send_replace(false);
+            self.stop.cancel();
+        }
+    }
+
+    /// Makes the actors those of `namenodes`: new ones are started, others stopped.
+    pub(super) fn refresh(self: &Arc<Self>, namenodes: &[NameNodeAddr]) {
+        let (gone, known): (Vec<_>, Vec<_>) = self
+            .actors()
+            .into_iter()
+            .partition(|actor| !namenodes.contains(&actor.addr));
+        for addr in namenodes
+            .iter()
+            .filter(|addr| !known.iter().any(|actor| actor.addr == **addr))
+        {
+            self.add_actor(addr.clone());
+        }
+        for actor in gone {
+            tracing::info!(
+                namenode = actor.address,
+                "no longer configured: its service stops"
+            );
+            actor.stop.cancel();
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// For logs.
+    pub(super) fn label(&self) -> &str {
+        self.name.as_deref().unwrap_or("-")
+    }
+
+    /// The pool, once a NameNode has named it.
+    pub(super) fn pool(&self) -> Option<PoolId> {
+        self.state()
+            .namespace
+            .as_ref()
+            .map(|namespace| namespace.pool.clone())
+    }
+
+    /// The actors.
+    pub(super) fn actors(&self) -> Vec<Arc<Actor>> {
+        self.state().actors.clone()
+    }
+
+    /// The actor of the NameNode believed to be active.
+    pub(super) fn active(&self) -> Option<Arc<Actor>> {
+        let state = self.state();
+        let active = state.claim.active()?;
+        state
+            .actors
+            .iter()
+            .find(|actor| actor.id == active)
+            .cloned()
+    }
+
+    /// Whether that actor's NameNode is believed to be active.
+    pub(super) fn is_active(&self, actor: u64) -> bool {
+        self.state().claim.active() == Some(actor)
+    }
+
+    /// How this node is registered, with any of the NameNodes.
+    pub(super) fn registration(&self) -> Option<Arc<DatanodeRegistration>> {
+        self.actors().iter().find_map(|actor| actor.registration())
+    }
+
+    /// Whether an actor that was refused should try again: the pool is in use, or another actor
+    /// may still get to use it.
+    pub(super) fn should_retry(&self, failed: u64) -> bool {
+        let (known, others) = {
+            let state = self.state();
+            (state.namespace.is_some(), state.actors.clone())
+        };
+        let hopeful = |actor: &Arc<Actor>| {
+            actor.id != failed && matches!(actor.state().phase, Phase::Connecting | Phase::Running)
+        };
+        known || others.iter().any(hopeful)
+    }
+
+    /// Takes in the namespace that a NameNode named: the first one loads the pool, later ones have
+    /// to agree. `Err`: why the NameNode cannot be served.
+    pub(super) async fn accept(&self, actor: u64, namespace: &Namespace) -> Result<(), String> {
+        let _one_at_a_time = self.loading.lock().await;
+        let known = self.state().namespace.clone();
+        if let Some(known) = known {
+            known.same_as(namespace)?;
+        } else {
+            let spec = namespace.spec();
+            let added = self.node.store.add_pool(spec, self.node.start).await;
+            added.map_err(|error| {
+                format!("the block pool {} cannot be used: {error}", namespace.pool)
+            })?;
+            self.state().namespace = Some(namespace.clone());
+        }
+        if namespace.claims_active {
+            let change = self.state().claim.handshake(actor);
+            if change != ClaimChange::Same {
+                tracing::debug!(pool = %namespace.pool, "the NameNode said that it is active when asked for its version");
+            }
+        }
+        Ok(())
+    }
+
+    /// An actor has registered.
+    pub(super) fn registered(&self, actor: &Actor) {
+        self.ready.send_replace(true);
+        actor.ibr_wake.notify_one();
+        actor.notice_wake.notify_one();
+    }
+
+    /// Waits until the pool is registered with a NameNode.
+    pub(super) async fn wait_ready(&self) {
+        let mut ready = self.ready.subscribe();
+        // An error means that the sender is gone, which `self` rules out.
+        let _ = ready.wait_for(|ready| *ready).await;
+    }
+
+    /// A heartbeat was answered.
+    pub(super) fn claims(&self, actor: &Actor, active: bool, txid: u64) {
+        let change = self.state().claim.heartbeat(actor.id, active, txid);
+        let address = &actor.address;
+        match change {
+            ClaimChange::Same => {}
+            ClaimChange::Took { from: None } => {
+                tracing::info!(
+                    namenode = address,
+                    "is the active NameNode (transaction {txid})"
+                );
+            }
+            ClaimChange::Took { from: Some(_) } => {
+                tracing::info!(
+                    namenode = address,
+                    "took over as the active NameNode (transaction {txid})"
+                );
+            }
+            ClaimChange::Resigned => {
+                tracing::info!(
+                    namenode = address,
+                    "is no longer the active NameNode (transaction {txid})"
+                );
+            }
+            ClaimChange::Refused { known_txid } => {
+                tracing::warn!(
+                    namenode = address,
+                    "claims to be active at transaction {txid}, but another one is at {known_txid}: not believed"
+                );
+            }
+        }
+    }
+
+    /// Queues an order; a full queue drops it, the NameNode will give it again.
+    pub(super) fn order(&self, order: Order) {
+        if let Err(mpsc::error::TrySendError::Full(order)) = self.orders.try_send(order) {
+            tracing::warn!(
+                nameservice = self.label(),
+                "too many NameNode commands wait: dropped {order:?}"
+            );
+        }
+    }
+
+    /// What the active NameNode says of a rolling upgrade; the store is told of changes.
+    pub(super) fn rolling_upgrade(&self, active: bool) {
+        if self.state().rolling_upgrade.replace(active) != Some(active) {
+            self.order(Order::RollingUpgrade { active });
+        }
+    }
+
+    /// The store could not take it in: the next heartbeat tries again.
+    pub(super) fn rolling_upgrade_failed(&self) {
+        self.state().rolling_upgrade = None;
+    }
+
+    /// Queues a notice for every NameNode.
+    pub(super) fn tell(&self, notice: &Notice) {
+        for actor in self.actors() {
+            actor.tell(notice.clone());
+        }
+    }
+
+    /// Reports a replica of this node as corrupt.
+    pub(super) fn bad_block(&self, block: &ExtendedBlock, storage: &StorageInfo) {
+        self.tell(&Notice::BadBlock {
+            block: block.into(),
+            storage: storage.id.to_string(),
+            storage_type: storage.storage_type,
+        });
+    }
+}

@@ -1,0 +1,204 @@
+//! When the next full block report to a NameNode is due, and under which lease.
+//!
+//! A NameNode hands out few leases at a time, so that its nodes do not all report at once. A report
+//! that is due is asked for in each heartbeat until a lease arrives; one that an administrator
+//! forces needs none.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+/// Due time and lease of full reports to one NameNode. Pure: the present and chance are arguments.
+#[derive(Debug)]
+pub(super) struct ReportSchedule {
+    due: Instant,
+    lease: u64,
+    forced: bool,
+    /// The next report is the first after a registration: the following one is put at a random
+    /// time, so that nodes that started together drift apart.
+    first: bool,
+    /// A report is being sent; its outcome is awaited.
+    sending: bool,
+    /// A registration or a new request arrived while one was being sent.
+    again: bool,
+    last: Option<Instant>,
+}
+
+impl ReportSchedule {
+    /// Nothing is reported before the first registration.
+    pub(super) fn new(now: Instant) -> Self {
+        Self {
+            due: now,
+            lease: 0,
+            forced: false,
+            first: true,
+            sending: false,
+            again: false,
+            last: None,
+        }
+    }
+
+    /// Registered: a full report is due within `delay`. `chance` is in 0.0..1.0.
+    pub(super) fn registered(&mut self, now: Instant, delay: Duration, chance: f64) {
+        self.due = now + delay.mul_f64(chance);
+        self.lease = 0;
+        self.first = true;
+        self.again = self.sending;
+    }
+
+    /// A report is due now.
+    pub(super) fn soon(&mut self, now: Instant) {
+        self.due = self.due.min(now);
+        self.again = self.sending;
+    }
+
+    /// A report leaves now, lease or not.
+    pub(super) fn force(&mut self) {
+        self.forced = true;
+    }
+
+    /// Whether the next heartbeat should ask for a lease.
+    pub(super) fn wants_lease(&self, now: Instant) -> bool {
+        self.lease == 0 && !self.sending && now >= self.due
+    }
+
+    /// A heartbeat brought a lease; zero is none.
+    pub(super) fn granted(&mut self, lease: u64) {
+        if lease != 0 {
+            self.lease = lease;
+        }
+    }
+
+    /// The lease for a report to send now; zero: without one. `None`: nothing to send.
+    pub(super) fn start(&mut self) -> Option<u64> {
+        if self.sending || (self.lease == 0 && !self.forced) {
+            return None;
+        }
+        self.sending = true;
+        Some(self.lease)
+    }
+
+    /// The NameNode has taken the whole report.
+    pub(super) fn sent(&mut self, now: Instant, interval: Duration, chance: f64) {
+        self.sending = false;
+        self.forced = false;
+        self.last = Some(now);
+        self.lease = 0;
+        if std::mem::take(&mut self.again) {
+            self.due = self.due.min(now);
+        } else if std::mem::take(&mut self.first) {
+            self.due = now + interval.mul_f64(chance);
+        } else {
+            self.due = next_after(self.due, now, interval);
+        }
+    }
+
+    /// The report failed in part or whole; all of it is sent again. A lease that the NameNode no
+    /// longer knows is dropped and asked for anew.
+    pub(super) fn failed(&mut self, lease_is_void: bool) {
+        self.sending = false;
+        if lease_is_void {
+            self.lease = 0;
+        }
+    }
+
+    /// When the last report was taken.
+    pub(super) fn last(&self) -> Option<Instant> {
+        self.last
+    }
+}
+
+/// The first of `due`, `due + interval`, ... that lies after `now`, at least one interval on.
+fn next_after(due: Instant, now: Instant, interval: Duration) -> Instant {
+    let late = now.saturating_duration_since(due);
+    let periods = late.as_nanos() / interval.as_nanos().max(1) + 1;
+    let periods = u32::try_from(periods).unwrap_or(u32::MAX);
+    due.checked_add(interval.saturating_mul(periods))
+        .unwrap_or(now + interval)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use tokio::time::Instant;
+
+    use super::ReportSchedule;
+
+    const HOUR: Duration = Duration::from_secs(3600);
+
+    #[test]
+    fn asks_until_granted_then_reports_once() {
+        let now = Instant::now();
+        let mut schedule = ReportSchedule::new(now);
+        schedule.registered(now, Duration::ZERO, 0.9);
+        assert!(schedule.wants_lease(now));
+        assert_eq!(schedule.start(), None);
+        schedule.granted(0);
+        schedule.granted(7);
+        assert!(!schedule.wants_lease(now));
+        assert_eq!(schedule.start(), Some(7));
+        assert_eq!(schedule.start(), None);
+        schedule.sent(now, HOUR, 0.5);
+        assert!(!schedule.wants_lease(now + HOUR / 4));
+        assert!(schedule.wants_lease(now + HOUR / 2));
+    }
+
+    #[test]
+    fn after_the_first_the_period_is_kept() {
+        let now = Instant::now();
+        let mut schedule = ReportSchedule::new(now);
+        schedule.registered(now, Duration::ZERO, 0.0);
+        for (at, next) in [
+            (now, now),
+            (now, now + HOUR),
+            (now + HOUR * 5 / 2, now + HOUR * 3),
+        ] {
+            schedule.granted(1);
+            assert_eq!(schedule.start(), Some(1));
+            schedule.sent(at, HOUR, 0.0);
+            assert!(!schedule.wants_lease(next - Duration::from_millis(1)));
+            assert!(schedule.wants_lease(next));
+        }
+    }
+
+    #[test]
+    fn a_failure_keeps_the_lease_unless_it_is_void() {
+        let now = Instant::now();
+        let mut schedule = ReportSchedule::new(now);
+        schedule.registered(now, Duration::ZERO, 0.0);
+        schedule.granted(3);
+        schedule.start();
+        schedule.failed(false);
+        assert_eq!(schedule.start(), Some(3));
+        schedule.failed(true);
+        assert_eq!(schedule.start(), None);
+        assert!(schedule.wants_lease(now));
+    }
+
+    #[test]
+    fn forced_reports_need_no_lease_and_survive_failure() {
+        let now = Instant::now();
+        let mut schedule = ReportSchedule::new(now);
+        schedule.registered(now, HOUR, 0.5);
+        assert!(!schedule.wants_lease(now));
+        schedule.force();
+        assert_eq!(schedule.start(), Some(0));
+        schedule.failed(false);
+        assert_eq!(schedule.start(), Some(0));
+        schedule.sent(now, HOUR, 0.5);
+        assert_eq!(schedule.start(), None);
+    }
+
+    #[test]
+    fn a_registration_during_a_report_asks_for_another() {
+        let now = Instant::now();
+        let mut schedule = ReportSchedule::new(now);
+        schedule.registered(now, Duration::ZERO, 0.0);
+        schedule.granted(3);
+        schedule.start();
+        schedule.registered(now, Duration::ZERO, 0.0);
+        schedule.sent(now, HOUR, 0.5);
+        assert!(schedule.wants_lease(now));
+    }
+}

@@ -1,0 +1,29 @@
+//! What all NameNode services of one node share.
+
+use std::sync::{Arc, OnceLock};
+
+use hayloft_store::{StartOption, Store};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use super::work::{Load, NodeWork};
+use crate::config::SharedConfig;
+use crate::identity::Identity;
+
+/// The node, as its NameNode services see it.
+pub(super) struct NodeSide {
+    pub(super) store: Store,
+    pub(super) config: SharedConfig,
+    pub(super) identity: Identity,
+    pub(super) start: StartOption,
+    pub(super) shutdown: CancellationToken,
+    pub(super) tasks: TaskTracker,
+    /// Set before the first service starts.
+    pub(super) work: OnceLock<Arc<dyn NodeWork>>,
+}
+
+impl NodeSide {
+    pub(super) fn load(&self) -> Load {
+        self.work.get().map(|work| work.load()).unwrap_or_default()
+    }
+}

@@ -1,0 +1,33 @@
+//! The part of the configuration that the NameNode services use.
+
+use std::time::Duration;
+
+use crate::config::{SharedConfig, keys};
+use crate::rpc::RpcOptions;
+
+/// How connections to NameNodes behave under this configuration.
+pub(super) fn rpc_options(config: &SharedConfig) -> RpcOptions {
+    let config = config.current();
+    let bytes = |limit: u32| usize::try_from(limit).unwrap_or(usize::MAX);
+    let call_timeout = config.get(&keys::IPC_RPC_TIMEOUT);
+    RpcOptions {
+        connect_timeout: config.get(&keys::IPC_CONNECT_TIMEOUT),
+        call_timeout: (!call_timeout.is_zero()).then_some(call_timeout),
+        ping_interval: Some(config.get(&keys::IPC_PING_INTERVAL)),
+        response_max_bytes: bytes(config.get(&keys::IPC_MAXIMUM_RESPONSE_LENGTH)),
+        request_max_bytes: bytes(config.get(&keys::IPC_MAXIMUM_DATA_LENGTH)),
+        ..RpcOptions::default()
+    }
+}
+
+/// Time between heartbeats.
+pub(super) fn heartbeat_interval(config: &SharedConfig) -> Duration {
+    config.get(&keys::HEARTBEAT_INTERVAL)
+}
+
+/// Time between lifelines: as configured, else three heartbeat intervals.
+pub(super) fn lifeline_interval(config: &SharedConfig) -> Duration {
+    config
+        .get(&keys::LIFELINE_INTERVAL)
+        .unwrap_or_else(|| heartbeat_interval(config) * 3)
+}
