@@ -1,2 +1,57 @@
 //! The `hayloft` command.
-fn main() {}
+//!
+//! | module | what it is |
+//! |---|---|
+//! | `args` | the command line |
+//! | `error` | what users are told when something fails, and exit codes |
+//! | `node` | `hayloft node`: the daemon |
+//! | `cluster` | a cluster of real processes in one directory: `up`, `down`, `status`, `fs` |
+//! | `progress` | what is shown while something takes time |
+
+mod args;
+mod cluster;
+mod error;
+mod logging;
+mod node;
+mod progress;
+
+use std::process::ExitCode;
+
+use clap::Parser as _;
+
+use args::{Cli, Command};
+use error::CliError;
+
+fn main() -> ExitCode {
+    let arguments = args::accept_apache_forms(std::env::args_os());
+    let cli = match Cli::try_parse_from(arguments) {
+        Ok(cli) => cli,
+        Err(error) => {
+            // Help and version are answers, not errors.
+            if !error.use_stderr() {
+                let _ = error.print();
+                return ExitCode::SUCCESS;
+            }
+            let text = error.render().to_string();
+            eprint!("hayloft: {text}");
+            return ExitCode::from(error::USAGE);
+        }
+    };
+    match run(cli) {
+        Ok(code) => code,
+        Err(error) => {
+            eprintln!("hayloft: error: {error}");
+            ExitCode::from(error.code())
+        }
+    }
+}
+
+fn run(cli: Cli) -> Result<ExitCode, CliError> {
+    match cli.command {
+        Command::Node(args) => node::run(&args),
+        Command::Up(args) => cluster::up::run(&args),
+        Command::Down(args) => cluster::down::run(&args),
+        Command::Status(args) => cluster::status::run(&args),
+        Command::Fs(args) => cluster::fs::run(&args),
+    }
+}

@@ -64,9 +64,18 @@ impl Hadoop {
     /// # Errors
     /// [`LabError::Missing`] saying what to run or set.
     pub fn locate() -> Result<Self> {
+        let home = std::env::var_os("HADOOP_HOME").filter(|home| !home.is_empty());
+        Self::locate_in(home.as_deref().map(Path::new))
+    }
+
+    /// As [`Hadoop::locate`], with the installation given instead of `HADOOP_HOME`.
+    ///
+    /// # Errors
+    /// As [`Hadoop::locate`].
+    pub fn locate_in(home: Option<&Path>) -> Result<Self> {
         let root = repository_root();
-        let jars = match std::env::var_os("HADOOP_HOME").filter(|home| !home.is_empty()) {
-            Some(home) => Self::from_home(Path::new(&home)),
+        let jars = match home {
+            Some(home) => Self::from_home(home),
             None => {
                 let fetched = std::env::var_os("HAYLOFT_HADOOP_DIR").filter(|dir| !dir.is_empty());
                 let fetched = fetched.map_or_else(|| root.join("target/hadoop"), PathBuf::from);

@@ -260,6 +260,19 @@ mod tests {
         assert_eq!(decode(&expected), Ok(Some(ack)));
     }
 
+    /// Written by Hadoop 3.5.0.
+    #[test]
+    fn hadoops_bytes_are_read_and_written() {
+        let bytes = b"\x0f\x08\x0e\x10\0\x10\x02\x18\xb9\x60\x22\x04\xa0\x01\xe2\x02";
+        let hops = vec![
+            Hop::new(Status::Success, Ecn::Supported, Slow::Normal),
+            Hop::new(Status::ErrorChecksum, Ecn::Congested, Slow::Slow),
+        ];
+        let ack = PipelineAck::new(7, hops, 12345);
+        assert_eq!(&ack.to_bytes()[..], bytes);
+        assert_eq!(decode(bytes), Ok(Some(ack)));
+    }
+
     #[test]
     fn old_acks_without_flags_are_read() {
         let ack = decode(&[6, 8, 6, 16, 0, 16, 1])

@@ -34,6 +34,50 @@ fn meta_header_is_apaches() {
     assert!(DataChecksum::decode_meta_header(&[0, 1, 2, 0xFF, 0, 0, 0]).is_err());
 }
 
+/// What Hadoop 3.5.0 computes over 1300 bytes `i * 7`, 512 a chunk: chunk sums, the composite CRC,
+/// and the composite CRCs of stripes of 1024 bytes.
+const HADOOPS: [(ChecksumKind, [u32; 3], u32, [u32; 2]); 2] = [
+    (
+        ChecksumKind::Crc32,
+        [0x1F9A_B551, 0x1F9A_B551, 0xB989_F703],
+        0xDBDF_6A16,
+        [0x28D2_9E67, 0xB989_F703],
+    ),
+    (
+        ChecksumKind::Crc32c,
+        [0x74E9_3F07, 0x74E9_3F07, 0x80A8_A179],
+        0x1683_3432,
+        [0x7E5A_7A0B, 0x80A8_A179],
+    ),
+];
+
+#[test]
+fn sums_and_composites_are_hadoops() {
+    let data: Vec<u8> = (0u8..=255)
+        .cycle()
+        .take(1300)
+        .map(|i| i.wrapping_mul(7))
+        .collect();
+    for (kind, sums, whole, stripes) in HADOOPS {
+        let checksum = DataChecksum::new(kind, 512).expect("valid");
+        let mut computed = Vec::new();
+        checksum.compute(&data, &mut computed);
+        assert_eq!(computed, sums.map(u32::to_be_bytes).concat());
+        let composite = |stripe| {
+            let mut composite = CompositeCrc::new(kind, 512, stripe);
+            for (sum, chunk) in sums.into_iter().zip(data.chunks(512)) {
+                composite.update(sum, chunk.len() as u64).expect("fits");
+            }
+            composite.finish()
+        };
+        assert_eq!(composite(None), whole.to_be_bytes());
+        assert_eq!(
+            composite(Some(1024)),
+            stripes.map(u32::to_be_bytes).concat()
+        );
+    }
+}
+
 #[test]
 fn wrong_number_of_sums_is_a_mismatch() {
     let checksum = DataChecksum::new(ChecksumKind::Crc32, 4).expect("valid");

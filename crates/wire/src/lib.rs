@@ -14,5 +14,6 @@ pub mod proto;
 pub mod report;
 pub mod rpc;
 pub mod schema;
+pub mod token;
 pub mod transfer;
 pub mod varint;

@@ -46,6 +46,33 @@ fn refuse(bytes: &[u8]) -> PacketError {
 }
 
 #[test]
+fn prefixes_are_hadoops() {
+    let header = PacketHeader {
+        offset_in_block: 65536,
+        seqno: 42,
+        data_len: 1000,
+        ..PacketHeader::default()
+    };
+    let mut plain = BytesMut::new();
+    header.encode_prefix(8, &mut plain);
+    let expected =
+        b"\x00\x00\x03\xf4\x00\x19\x09\0\0\x01\0\0\0\0\0\x11\x2a\0\0\0\0\0\0\0\x18\0\x25\xe8\x03\0\0";
+    assert_eq!(&plain[..], expected);
+    let mut sync = BytesMut::new();
+    PacketHeader {
+        sync_block: true,
+        last_packet_in_block: true,
+        ..header
+    }
+    .encode_prefix(8, &mut sync);
+    assert_eq!(
+        (sync[5], &sync[24..26], &sync[31..]),
+        (27, &[0x18, 1][..], &[0x28, 1][..])
+    );
+    assert_eq!(sync.len(), MAX_PREFIX_BYTES);
+}
+
+#[test]
 fn lying_lengths_are_refused_from_six_bytes() {
     assert_eq!(refuse(&lengths(3, 25)), PacketError::PayloadLength(3));
     assert_eq!(refuse(&lengths(-1, 25)), PacketError::PayloadLength(-1));

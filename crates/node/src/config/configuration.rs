@@ -359,7 +359,10 @@ impl Configuration {
     }
 
     /// A copy with one property set, or back at its default.
-    pub(super) fn with(&self, name: &str, raw: Option<&str>) -> Result<Self, ConfigError> {
+    ///
+    /// # Errors
+    /// As [`Configuration::load`] when the value is not allowed.
+    pub fn with(&self, name: &str, raw: Option<&str>) -> Result<Self, ConfigError> {
         let mut copy = self.clone();
         match raw {
             Some(raw) => {

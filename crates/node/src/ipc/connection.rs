@@ -137,8 +137,18 @@ async fn serve<S: Service>(
         };
         let busy = || in_flight.available_permits() < shared.limits.calls_per_connection;
         let frame = reader.frame(silence, busy).await?;
-        match session.on_frame(frame.bytes, &shared.service) {
-            Action::Nothing => {}
+        let action = match session.on_frame(frame.bytes) {
+            Action::Authorize(caller) => match shared.service.authorize(&caller).await {
+                Ok(()) => {
+                    session.admit(caller);
+                    Action::Nothing
+                }
+                Err(why) => Session::reject(why),
+            },
+            action => action,
+        };
+        match action {
+            Action::Nothing | Action::Authorize(_) => {}
             Action::Reply(bytes) => send(answers, bytes).await?,
             Action::Close(last_words, fault) => {
                 send(answers, last_words).await?;

@@ -20,6 +20,9 @@ pub mod java {
     pub const AUTHORIZATION: &str = "org.apache.hadoop.security.authorize.AuthorizationException";
     /// Try the same call again later.
     pub const RETRIABLE: &str = "org.apache.hadoop.ipc.RetriableException";
+    /// No replica of the block here.
+    pub const REPLICA_NOT_FOUND: &str =
+        "org.apache.hadoop.hdfs.server.datanode.ReplicaNotFoundException";
     /// The disk balancer refuses.
     pub const DISK_BALANCER: &str =
         "org.apache.hadoop.hdfs.server.diskbalancer.DiskBalancerException";

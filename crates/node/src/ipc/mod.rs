@@ -1,11 +1,72 @@
-//! The RPC server of the node.
+//! The RPC server of the node: Hadoop RPC on the IPC port (9867), for clients, administrators and
+//! other DataNodes.
+//!
+//! | module | what it is |
+//! |---|---|
+//! | `server` | accepts connections; every bound of the port |
+//! | `connection` | one connection: frames in, answers out |
+//! | `session` | what a connection has agreed on, without the socket |
+//! | `reply` | response frames |
+//! | [`fault`] | refusals and failures as callers see them |
+//! | `protocols` | which protocols are served |
+//! | `client_datanode`, `inter_datanode`, `configure` | their methods |
+//! | [`reconfiguration`] | taking over changed configuration files |
+//! | `users` | who may do what |
+//! | [`host`] | what all this needs of the node around it |
+//!
+//! Connections may open with no authentication or with SASL; SIMPLE is all that is on offer until
+//! there is Kerberos.
 
+mod client_datanode;
+mod configure;
 mod connection;
 pub mod fault;
+pub mod host;
+mod inter_datanode;
+mod protocols;
+pub mod reconfiguration;
 mod reply;
 mod server;
 #[cfg(test)]
 mod server_tests;
 mod session;
+mod users;
 
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
+
+use crate::config::{Configuration, keys};
+pub use host::Host;
+use server::Limits;
 pub use session::{Call, Caller};
+
+/// Calls that wait for each handler (`ipc.server.handler.queue.size` of Hadoop's defaults).
+const QUEUE_PER_HANDLER: usize = 100;
+
+/// Serves the IPC port until `stop`; calls under way then have 5 s to finish. Limits are taken from
+/// the configuration once.
+pub async fn serve(host: Arc<dyn Host>, listener: TcpListener, stop: CancellationToken) {
+    let limits = limits(&host.config().current());
+    server::serve(listener, protocols::Context::new(host), limits, stop).await;
+}
+
+fn limits(config: &Configuration) -> Limits {
+    let defaults = Limits::default();
+    let handlers = usize::try_from(config.get(&keys::HANDLER_COUNT))
+        .unwrap_or(defaults.handlers)
+        .max(1);
+    let frame_bytes =
+        usize::try_from(config.get(&keys::IPC_MAXIMUM_DATA_LENGTH)).unwrap_or(defaults.frame_bytes);
+    let idle: Duration = config.get(&keys::IPC_MAX_IDLE_TIME);
+    Limits {
+        handlers,
+        queue: handlers.saturating_mul(QUEUE_PER_HANDLER).min(100_000),
+        frame_bytes,
+        // A client lets go first, after one idle time of its own.
+        idle_crowded: idle.saturating_mul(2).max(Duration::from_secs(1)),
+        ..defaults
+    }
+}

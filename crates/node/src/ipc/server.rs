@@ -30,10 +30,13 @@ use tracing::{debug, info, warn};
 
 use super::connection;
 use super::fault::RpcFault;
-use super::session::{Call, ProxyRules};
+use super::session::{Call, Caller};
 
 /// What the server runs.
-pub(super) trait Service: ProxyRules + Send + Sync + 'static {
+pub(super) trait Service: Send + Sync + 'static {
+    /// Whether the caller may connect, and act for another user if it asks to; an error says why not.
+    fn authorize(&self, caller: &Caller) -> impl Future<Output = Result<(), String>> + Send;
+
     /// Carries out one call and gives back the encoded answer, length-delimited.
     fn call(&self, call: Call) -> impl Future<Output = Result<Bytes, RpcFault>> + Send;
 }

@@ -16,23 +16,21 @@ use tokio_util::task::AbortOnDropHandle;
 
 use super::fault::{RpcFault, java};
 use super::server::{Limits, Service, serve};
-use super::session::{Call, ProxyRules};
+use super::session::{Call, Caller};
 
 /// Answers `echo` with its request, `sleep` after a while, and refuses the rest.
 struct Echo;
 
-impl ProxyRules for Echo {
-    fn check(&self, real: &str, effective: &str, _from: &SocketAddr) -> Result<(), String> {
-        if real == "gateway" {
-            return Ok(());
-        }
-        Err(format!(
-            "User: {real} is not allowed to impersonate {effective}"
-        ))
-    }
-}
-
 impl Service for Echo {
+    async fn authorize(&self, caller: &Caller) -> Result<(), String> {
+        match (&caller.real_user, &caller.user) {
+            (Some(real), Some(user)) if real != "gateway" => {
+                Err(format!("User: {real} is not allowed to impersonate {user}"))
+            }
+            _ => Ok(()),
+        }
+    }
+
     async fn call(&self, call: Call) -> Result<Bytes, RpcFault> {
         match (call.protocol.as_str(), call.method.as_str()) {
             ("test.Protocol", "echo") => {

@@ -106,14 +106,10 @@ pub(super) enum Action {
     Reply(Bytes),
     /// Carry out a call and answer it.
     Call(CallRef, Call),
+    /// Ask whether this caller may connect, then [`Session::admit`] or [`Session::reject`].
+    Authorize(Caller),
     /// Send this and close: the client broke the protocol or may not connect.
     Close(Bytes, RpcFault),
-}
-
-/// Decides whether `real` may act for `effective` from an address.
-pub(super) trait ProxyRules {
-    /// An error says why not.
-    fn check(&self, real: &str, effective: &str, from: &SocketAddr) -> Result<(), String>;
 }
 
 /// State of one connection after its header.
@@ -141,7 +137,19 @@ impl Session {
         self.caller.is_some()
     }
 
-    pub(super) fn on_frame(&mut self, mut bytes: Bytes, proxies: &impl ProxyRules) -> Action {
+    /// Calls are accepted from now on.
+    pub(super) fn admit(&mut self, caller: Caller) {
+        self.caller = Some(caller);
+    }
+
+    /// Last words to a caller that may not connect.
+    pub(super) fn reject(why: String) -> Action {
+        let fault = unauthorized(java::AUTHORIZATION, why);
+        let call = CallRef::out_of_band(CALL_CONTEXT);
+        Action::Close(reply::failure(&call, &fault), fault)
+    }
+
+    pub(super) fn on_frame(&mut self, mut bytes: Bytes) -> Action {
         let header = match frame::decode_part::<RpcRequestHeader>(&mut bytes, HEADER_LIMIT) {
             Ok(header) => header,
             Err(error) => {
@@ -156,7 +164,7 @@ impl Session {
             retry_count: header.retry_count(),
             client_id: header.client_id.clone(),
         };
-        match self.dispatch(&header, &call, bytes, proxies) {
+        match self.dispatch(&header, &call, bytes) {
             Ok(action) => action,
             Err(fault) => {
                 let frame = reply::failure(&call, &fault);
@@ -174,7 +182,6 @@ impl Session {
         header: &RpcRequestHeader,
         call: &CallRef,
         mut body: Bytes,
-        proxies: &impl ProxyRules,
     ) -> Result<Action, RpcFault> {
         check_operation(header)?;
         match header.call_id {
@@ -192,8 +199,7 @@ impl Session {
                         "Connection header sent during SASL negotiation",
                     ));
                 }
-                self.on_context(&mut body, proxies)?;
-                Ok(Action::Nothing)
+                self.on_context(&mut body).map(Action::Authorize)
             }
             CALL_SASL => {
                 if !self.sasl_pending {
@@ -265,7 +271,7 @@ impl Session {
         }))
     }
 
-    fn on_context(&mut self, body: &mut Bytes, proxies: &impl ProxyRules) -> Result<(), RpcFault> {
+    fn on_context(&self, body: &mut Bytes) -> Result<Caller, RpcFault> {
         if self.caller.is_some() {
             return Err(RpcFault::invalid_header(
                 "Connection context already processed",
@@ -280,17 +286,11 @@ impl Session {
             (Some(effective), Some(real)) if effective != real => (Some(effective), Some(real)),
             (effective, real) => (effective.or(real), None),
         };
-        if let (Some(user), Some(real)) = (&user, &real_user) {
-            proxies
-                .check(real, user, &self.address)
-                .map_err(|why| unauthorized(java::AUTHORIZATION, why))?;
-        }
-        self.caller = Some(Caller {
+        Ok(Caller {
             user,
             real_user,
             address: self.address,
-        });
-        Ok(())
+        })
     }
 }
 

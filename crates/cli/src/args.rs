@@ -1,0 +1,242 @@
+//! The command line.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+/// Native storage nodes for Apache Hadoop.
+#[derive(Debug, Parser)]
+#[command(name = "hayloft", version, about, max_term_width = 100)]
+pub struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// The commands.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Run a storage node, configured by core-site.xml and hdfs-site.xml.
+    Node(NodeArgs),
+    /// Start a cluster on this machine: a stock NameNode and storage nodes, and try it out.
+    Up(UpArgs),
+    /// Stop the cluster; its data stays for the next `up`.
+    Down(DownArgs),
+    /// Say what runs, where it answers, and whether it is well (exit code 1 if not).
+    Status(StatusArgs),
+    /// Stock `hadoop fs` on the running cluster: `hayloft fs -ls /`.
+    Fs(FsArgs),
+}
+
+/// `hayloft node`.
+#[derive(Debug, Args)]
+pub struct NodeArgs {
+    /// Directory of core-site.xml and hdfs-site.xml (and hayloft-site.xml, if there)
+    /// [default: $HADOOP_CONF_DIR, $HADOOP_HOME/etc/hadoop or /etc/hadoop/conf].
+    #[arg(long, value_name = "DIR")]
+    pub conf: Option<PathBuf>,
+    /// Set a property over the files, `final` ones included. May be repeated.
+    #[arg(short = 'D', value_name = "KEY=VALUE", value_parser = property)]
+    pub define: Vec<(String, String)>,
+    /// Print every key with its value, where it came from and what it does, and stop.
+    #[arg(long)]
+    pub print_config: bool,
+    /// With --print-config: as JSON.
+    #[arg(long, requires = "print_config", conflicts_with = "markdown")]
+    pub json: bool,
+    /// With --print-config: the table of the documentation (defaults, no values).
+    #[arg(long, requires = "print_config")]
+    pub markdown: bool,
+    /// Start as usual; the default. Apache's form `-regular` is accepted too.
+    #[arg(long, conflicts_with_all = ["rollback", "rollingupgrade"])]
+    pub regular: bool,
+    /// Return to the state before an upgrade. Apache's form `-rollback` is accepted too.
+    #[arg(long, conflicts_with = "rollingupgrade")]
+    pub rollback: bool,
+    /// Rolling upgrade action. Apache's form `-rollingupgrade rollback` is accepted too.
+    #[arg(long, value_name = "ACTION")]
+    pub rollingupgrade: Option<RollingUpgrade>,
+}
+
+/// What to do about a rolling upgrade at start.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum RollingUpgrade {
+    /// Put back what was deleted since the upgrade began.
+    Rollback,
+}
+
+/// Where a cluster is kept.
+#[derive(Debug, Args)]
+pub struct StateArgs {
+    /// Directory of the cluster's configuration, logs and data
+    /// [default: $HAYLOFT_STATE or .hayloft].
+    #[arg(long, value_name = "DIR")]
+    state: Option<PathBuf>,
+    /// An installed Hadoop to use
+    /// [default: $HADOOP_HOME, else the one that scripts/fetch-hadoop fetched].
+    #[arg(long, value_name = "DIR")]
+    hadoop_home: Option<PathBuf>,
+}
+
+impl StateArgs {
+    /// The directory asked for, else the usual one.
+    pub fn state(&self) -> PathBuf {
+        let usual = || environment("HAYLOFT_STATE").unwrap_or_else(|| PathBuf::from(".hayloft"));
+        self.state.clone().unwrap_or_else(usual)
+    }
+
+    /// The installed Hadoop asked for, if one was.
+    pub fn hadoop_home(&self) -> Option<PathBuf> {
+        self.hadoop_home
+            .clone()
+            .or_else(|| environment("HADOOP_HOME"))
+    }
+}
+
+/// A variable that names a path; an empty one counts as unset.
+pub fn environment(name: &str) -> Option<PathBuf> {
+    std::env::var_os(name)
+        .filter(|value| !value.is_empty())
+        .map(PathBuf::from)
+}
+
+/// Whose storage nodes a cluster has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Nodes {
+    /// Hayloft's.
+    Hayloft,
+    /// Apache's, to compare.
+    Apache,
+    /// Both, in turn.
+    Mixed,
+}
+
+/// `hayloft up`.
+#[derive(Debug, Args)]
+pub struct UpArgs {
+    /// Where the cluster is kept.
+    #[command(flatten)]
+    pub place: StateArgs,
+    /// Directory or file to copy in and read back; Hadoop's own jars by default.
+    #[arg(long, value_name = "PATH")]
+    pub put: Option<PathBuf>,
+    /// Number of storage nodes.
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u16).range(1..=64))]
+    pub nodes: u16,
+    /// Whose storage nodes. A stopped cluster may come up with the other kind on the same data.
+    #[arg(long, value_enum, default_value_t = Nodes::Hayloft)]
+    pub kind: Nodes,
+    /// Largest heap of the NameNode, in MiB.
+    #[arg(long, value_name = "MIB", default_value_t = 512, value_parser = clap::value_parser!(u32).range(128..))]
+    pub namenode_heap: u32,
+    /// Start only: copy, compare and search nothing.
+    #[arg(long, conflicts_with = "put")]
+    pub no_tour: bool,
+    /// Report as JSON on stdout.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `hayloft down`.
+#[derive(Debug, Args)]
+pub struct DownArgs {
+    /// Where the cluster is kept.
+    #[command(flatten)]
+    pub place: StateArgs,
+    /// Report as JSON on stdout.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `hayloft status`.
+#[derive(Debug, Args)]
+pub struct StatusArgs {
+    /// Where the cluster is kept.
+    #[command(flatten)]
+    pub place: StateArgs,
+    /// Report as JSON on stdout.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `hayloft fs`.
+#[derive(Debug, Args)]
+pub struct FsArgs {
+    /// Where the cluster is kept.
+    #[command(flatten)]
+    pub place: StateArgs,
+    /// Arguments of the stock shell, such as `-ls /`.
+    #[arg(
+        trailing_var_arg = true,
+        allow_hyphen_values = true,
+        value_name = "ARGS"
+    )]
+    pub args: Vec<OsString>,
+}
+
+fn property(text: &str) -> Result<(String, String), String> {
+    let (key, value) = text.split_once('=').ok_or("must be KEY=VALUE")?;
+    if key.trim().is_empty() {
+        return Err("must be KEY=VALUE".into());
+    }
+    Ok((key.trim().to_owned(), value.to_owned()))
+}
+
+/// Turns the single-dash options that start scripts pass to Apache's DataNode into ours.
+pub fn accept_apache_forms(arguments: impl Iterator<Item = OsString>) -> Vec<OsString> {
+    let mut arguments: Vec<OsString> = arguments.collect();
+    if arguments.get(1).is_some_and(|command| command == "node") {
+        for argument in arguments.iter_mut().skip(2) {
+            let lower = argument.to_string_lossy().to_ascii_lowercase();
+            if matches!(lower.as_str(), "-regular" | "-rollback" | "-rollingupgrade") {
+                *argument = OsString::from(format!("-{lower}"));
+            }
+        }
+    }
+    arguments
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(arguments: &[&str]) -> Result<Cli, clap::Error> {
+        Cli::try_parse_from(accept_apache_forms(arguments.iter().map(OsString::from)))
+    }
+
+    #[test]
+    fn the_definition_is_consistent() {
+        use clap::CommandFactory as _;
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn apache_forms_are_accepted() {
+        let node = |arguments: &[&str]| match parse(arguments).expect("accepted").command {
+            Command::Node(args) => args,
+            other => panic!("{other:?}"),
+        };
+        assert!(node(&["hayloft", "node", "-regular"]).regular);
+        assert!(node(&["hayloft", "node", "-rollback"]).rollback);
+        let upgrade = node(&["hayloft", "node", "-rollingUpgrade", "rollback"]).rollingupgrade;
+        assert_eq!(upgrade, Some(RollingUpgrade::Rollback));
+        assert!(parse(&["hayloft", "node", "-rollingupgrade", "started"]).is_err());
+    }
+
+    #[test]
+    fn shell_arguments_pass_untouched() {
+        let cli = parse(&["hayloft", "fs", "--state", "/s", "-ls", "-R", "/"]).expect("accepted");
+        let Command::Fs(args) = cli.command else {
+            panic!("not fs")
+        };
+        assert_eq!(args.args, ["-ls", "-R", "/"]);
+        assert_eq!(args.place.state(), PathBuf::from("/s"));
+    }
+
+    #[test]
+    fn properties_need_a_key() {
+        assert_eq!(property("a.b=c=d"), Ok(("a.b".into(), "c=d".into())));
+        assert!(property("a").is_err() && property("=x").is_err());
+    }
+}

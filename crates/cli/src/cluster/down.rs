@@ -1,0 +1,59 @@
+//! `hayloft down`: stop everything, lose nothing.
+
+use std::process::ExitCode;
+
+use serde::Serialize;
+
+use super::launch::{self, Ended};
+use super::state::{Role, StateDir};
+use super::status;
+use crate::args::DownArgs;
+use crate::error::CliError;
+use crate::progress::{Step, say};
+
+#[derive(Debug, Serialize)]
+struct Stopped {
+    name: String,
+    ended: Ended,
+}
+
+/// Stops the storage nodes, then the NameNode.
+pub fn run(args: &DownArgs) -> Result<ExitCode, CliError> {
+    let state = StateDir::new(&args.place.state())?;
+    state.require()?;
+    let _lock = state.lock()?;
+    let mut cluster = state.require()?;
+    let running = cluster.roles().filter(|role| role.is_alive()).count();
+    if running == 0 {
+        say(&format!("nothing runs in {}", state.path().display()));
+    }
+    let nodes: Vec<&Role> = cluster.nodes.iter().collect();
+    let step = (running > 0).then(|| Step::spinner(format!("stopping {running} processes")));
+    let mut endings = launch::stop(&nodes)?;
+    endings.extend(launch::stop(&[&cluster.namenode])?);
+    let names = cluster
+        .nodes
+        .iter()
+        .chain([&cluster.namenode])
+        .map(|role| role.name.clone());
+    let stopped: Vec<Stopped> = names
+        .zip(endings)
+        .map(|(name, ended)| Stopped { name, ended })
+        .collect();
+    step.map(|step| step.done(""));
+    cluster.namenode.process = None;
+    cluster
+        .nodes
+        .iter_mut()
+        .for_each(|node| node.process = None);
+    state.save(&cluster)?;
+    if args.json {
+        status::print_json(&stopped)?;
+    } else if running > 0 {
+        println!(
+            "stopped; the data stays in {} for the next 'hayloft up'",
+            state.path().display()
+        );
+    }
+    Ok(ExitCode::SUCCESS)
+}

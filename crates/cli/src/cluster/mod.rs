@@ -1,0 +1,28 @@
+//! A cluster of real processes kept in one directory.
+//!
+//! ```text
+//! .hayloft/
+//!   cluster.json    who is in the cluster: ports, process identities, what was copied in
+//!   lock            held by whoever changes the cluster
+//!   conf/           HADOOP_CONF_DIR for clients
+//!   logs/           logs of clients
+//!   namenode/       conf/, name/, namenode.log
+//!   node-N/         conf/, data/, log
+//! ```
+//!
+//! | module | what it is |
+//! |---|---|
+//! | `state` | the directory and `cluster.json` |
+//! | `identity` | whether a recorded process is still that process |
+//! | `launch` | configurations, start and stop of each process |
+//! | `tour` | copy in, read back, compare, search |
+//! | `up`, `down`, `status`, `fs` | the commands |
+
+pub mod down;
+pub mod fs;
+mod identity;
+mod launch;
+mod state;
+pub mod status;
+mod tour;
+pub mod up;

@@ -1,0 +1,149 @@
+//! `hayloft status`: what runs, where it answers, whether it is well.
+
+use std::fmt;
+use std::process::ExitCode;
+
+use serde::Serialize;
+
+use super::launch;
+use super::state::{Cluster, Role, StateDir};
+use crate::args::StatusArgs;
+use crate::error::{CliError, FINDING};
+use crate::progress::megabytes;
+
+/// One process.
+#[derive(Debug, Serialize)]
+pub struct Process {
+    name: String,
+    kind: &'static str,
+    address: String,
+    http: String,
+    running: bool,
+    pid: Option<i32>,
+    log: String,
+}
+
+/// The cluster as it is now.
+#[derive(Debug, Serialize)]
+pub struct Report {
+    state: String,
+    file_system: String,
+    conf: String,
+    live_nodes: Option<usize>,
+    files: Option<u64>,
+    used_bytes: Option<u64>,
+    missing_blocks: Option<u64>,
+    processes: Vec<Process>,
+}
+
+impl Report {
+    fn is_well(&self) -> bool {
+        let nodes = self.processes.len() - 1;
+        self.processes.iter().all(|process| process.running)
+            && self.live_nodes.is_some_and(|live| live >= nodes)
+            && self.missing_blocks == Some(0)
+    }
+}
+
+/// Prints the report; a finding if anything is not as it should be.
+pub fn run(args: &StatusArgs) -> Result<ExitCode, CliError> {
+    let state = StateDir::new(&args.place.state())?;
+    let report = report(&state, &state.require()?);
+    if args.json {
+        print_json(&report)?;
+    } else {
+        print!("{report}");
+    }
+    Ok(if report.is_well() {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::from(FINDING)
+    })
+}
+
+/// Looks at the processes and asks the NameNode.
+pub fn report(state: &StateDir, cluster: &Cluster) -> Report {
+    let counts = launch::namesystem(cluster)
+        .ok()
+        .filter(|_| cluster.namenode.is_alive());
+    let count = |name: &str| counts.as_ref().and_then(|counts| counts[name].as_u64());
+    Report {
+        state: state.path().display().to_string(),
+        file_system: cluster.uri(),
+        conf: state.client_conf().display().to_string(),
+        live_nodes: count("NumLiveDataNodes").and_then(|n| usize::try_from(n).ok()),
+        files: count("FilesTotal"),
+        used_bytes: count("CapacityUsed"),
+        missing_blocks: count("MissingBlocks"),
+        processes: cluster.roles().map(|role| process(state, role)).collect(),
+    }
+}
+
+fn process(state: &StateDir, role: &Role) -> Process {
+    let running = role.is_alive();
+    Process {
+        name: role.name.clone(),
+        kind: role.kind.map_or("Apache", |kind| kind.name()),
+        address: format!("127.0.0.1:{}", role.port),
+        http: format!("http://127.0.0.1:{}/", role.http_port),
+        running,
+        pid: role
+            .process
+            .as_ref()
+            .filter(|_| running)
+            .map(|process| process.pid),
+        log: launch::log_of(state, role).display().to_string(),
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let running = self
+            .processes
+            .iter()
+            .filter(|process| process.running)
+            .count();
+        let verdict = match (running, self.is_well()) {
+            (0, _) => "is down",
+            (_, true) => "is up",
+            (_, false) => "is NOT well",
+        };
+        writeln!(
+            f,
+            "cluster {verdict}: {} (in {})",
+            self.file_system, self.state
+        )?;
+        for process in &self.processes {
+            let pid = process
+                .pid
+                .map_or_else(|| "not running".to_owned(), |pid| format!("pid {pid}"));
+            writeln!(
+                f,
+                "  {:<10} {:<8} {:<16} {:<12} log {}",
+                process.name, process.kind, process.address, pid, process.log
+            )?;
+        }
+        if let (Some(live), Some(files), Some(used), Some(missing)) = (
+            self.live_nodes,
+            self.files,
+            self.used_bytes,
+            self.missing_blocks,
+        ) {
+            let jmx = &self.processes[0].http;
+            writeln!(
+                f,
+                "  NameNode at {jmx}jmx: {live} live nodes, {files} files and directories, {} used, {missing} missing blocks",
+                megabytes(used)
+            )?;
+        }
+        writeln!(f, "  for other clients: HADOOP_CONF_DIR={}", self.conf)
+    }
+}
+
+/// Prints a report as JSON on stdout.
+pub fn print_json(report: &impl Serialize) -> Result<(), CliError> {
+    let text = serde_json::to_string_pretty(report)
+        .map_err(|error| CliError::new(format!("cannot write JSON: {error}"), "", ""))?;
+    println!("{text}");
+    Ok(())
+}

@@ -1,0 +1,195 @@
+//! `hayloft up`: a cluster from nothing, or from where it was left.
+
+use std::process::ExitCode;
+use std::time::Instant;
+
+use hayloft_lab::hadoop::Hadoop;
+use serde::Serialize;
+
+use super::launch::{self, Launcher};
+use super::state::{Cluster, Kind, Role, StateDir};
+use super::status::{self, Report};
+use super::tour::{self, Tour};
+use crate::args::{Nodes, UpArgs};
+use crate::error::CliError;
+use crate::progress::say;
+
+/// What `up` did, for `--json`.
+#[derive(Debug, Serialize)]
+struct Summary {
+    already_running: bool,
+    start_seconds: f64,
+    cluster: Report,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tour: Option<Tour>,
+}
+
+/// Starts what is not running, tries the cluster out, and reports.
+pub fn run(args: &UpArgs) -> Result<ExitCode, CliError> {
+    let state = StateDir::new(&args.place.state())?;
+    let hadoop = Hadoop::locate_in(args.place.hadoop_home().as_deref())?;
+    let launcher = Launcher {
+        state: &state,
+        hadoop,
+        namenode_heap: args.namenode_heap,
+    };
+    // What cannot be copied is said before anything starts.
+    let source = if args.no_tour {
+        None
+    } else {
+        Some(tour::source(args.put.as_deref(), &launcher.hadoop)?)
+    };
+    let _lock = state.lock()?;
+    let (mut cluster, is_new) = match state.load()? {
+        Some(cluster) => (cluster, false),
+        None => (
+            Cluster::new(launch::new_role("namenode", None, &[])?, args.nodes.min(3)),
+            true,
+        ),
+    };
+    if !is_new && cluster.roles().all(Role::is_alive) {
+        return already_running(&state, &cluster, args);
+    }
+    let start = Instant::now();
+    start_all(&launcher, &mut cluster, args, is_new)?;
+    launch::wait_ready(&state, &cluster)?;
+    let start_seconds = start.elapsed().as_secs_f64();
+    let tour = match source {
+        Some(source) => Some(tour::run(&launcher, &mut cluster, source)?),
+        None => None,
+    };
+    let summary = Summary {
+        already_running: false,
+        start_seconds,
+        cluster: status::report(&state, &cluster),
+        tour,
+    };
+    print(&summary, args.json)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn already_running(
+    state: &StateDir,
+    cluster: &Cluster,
+    args: &UpArgs,
+) -> Result<ExitCode, CliError> {
+    say(&format!(
+        "this cluster is running already ({}); 'hayloft down' stops it",
+        state.path().display()
+    ));
+    if usize::from(args.nodes) != cluster.nodes.len() || args.put.is_some() {
+        say(
+            "--nodes, --kind and --put count when it starts: copy with 'hayloft fs -put', or stop it first",
+        );
+    }
+    let summary = Summary {
+        already_running: true,
+        start_seconds: 0.0,
+        cluster: status::report(state, cluster),
+        tour: None,
+    };
+    print(&summary, args.json)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Starts every process that is not running; each is on record before the next one starts.
+fn start_all(
+    launcher: &Launcher<'_>,
+    cluster: &mut Cluster,
+    args: &UpArgs,
+    is_new: bool,
+) -> Result<(), CliError> {
+    let state = launcher.state;
+    if !is_new {
+        say_what_survived(cluster);
+    }
+    if !cluster.namenode.is_alive() {
+        let taken = ports_of(cluster);
+        let before = cluster.namenode.port;
+        launch::settle_ports(&mut cluster.namenode, &taken)?;
+        if before != cluster.namenode.port {
+            // Nodes that survived know the old address only.
+            launch::stop(&cluster.nodes.iter().collect::<Vec<_>>())?;
+        }
+        state.save(cluster)?;
+        cluster.namenode.process = Some(launcher.start_namenode(cluster)?);
+        state.save(cluster)?;
+    }
+    launcher.write_client_conf(cluster)?;
+    let count = usize::from(args.nodes).max(cluster.nodes.len());
+    if count > usize::from(args.nodes) {
+        say(&format!(
+            "this cluster has {count} nodes, and keeps them: each holds data"
+        ));
+    }
+    for index in 0..count {
+        let kind = kind_of(args.kind, index);
+        let taken = ports_of(cluster);
+        if index == cluster.nodes.len() {
+            cluster.nodes.push(launch::new_role(
+                &format!("node-{index}"),
+                Some(kind),
+                &taken,
+            )?);
+        } else if cluster.nodes[index].is_alive() {
+            continue;
+        } else {
+            launch::settle_ports(&mut cluster.nodes[index], &taken)?;
+        }
+        cluster.nodes[index].kind = Some(kind);
+        let node = cluster.nodes[index].clone();
+        cluster.nodes[index].process = Some(launcher.start_node(cluster, &node)?);
+        state.save(cluster)?;
+    }
+    Ok(())
+}
+
+fn say_what_survived(cluster: &Cluster) {
+    let (alive, dead): (Vec<&Role>, Vec<&Role>) = cluster.roles().partition(|role| role.is_alive());
+    let names = |roles: &[&Role]| {
+        roles
+            .iter()
+            .map(|role| role.name.as_str())
+            .collect::<Vec<_>>()
+            .join(", ")
+    };
+    if alive.is_empty() {
+        say("starting this cluster again, with its data");
+    } else {
+        say(&format!(
+            "{} still running; starting {}",
+            names(&alive),
+            names(&dead)
+        ));
+    }
+}
+
+fn ports_of(cluster: &Cluster) -> Vec<u16> {
+    cluster
+        .roles()
+        .flat_map(|role| [Some(role.port), Some(role.http_port), role.ipc_port])
+        .flatten()
+        .collect()
+}
+
+fn kind_of(nodes: Nodes, index: usize) -> Kind {
+    match nodes {
+        Nodes::Hayloft => Kind::Hayloft,
+        Nodes::Apache => Kind::Apache,
+        Nodes::Mixed if index.is_multiple_of(2) => Kind::Hayloft,
+        Nodes::Mixed => Kind::Apache,
+    }
+}
+
+fn print(summary: &Summary, json: bool) -> Result<(), CliError> {
+    if json {
+        return status::print_json(summary);
+    }
+    print!("{}", summary.cluster);
+    if let Some(tour) = &summary.tour {
+        println!("\nstarted in {:.1} s", summary.start_seconds);
+        print!("{tour}");
+    }
+    println!("\nuse it:   hayloft fs -ls /\nstop it:  hayloft down");
+    Ok(())
+}

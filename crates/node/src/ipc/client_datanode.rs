@@ -1,0 +1,259 @@
+//! `ClientDatanodeProtocol`: lengths of open files for readers, and the administrator's commands.
+
+use bytes::Bytes;
+use hayloft_wire::frame;
+use hayloft_wire::ids::{ExtendedBlock, PoolId, ReplicaState};
+use hayloft_wire::proto::clientdatanode::{
+    CancelPlanRequest, DeleteBlockPoolRequest, DeleteBlockPoolResponse, DiskBalancerSettingRequest,
+    EvictWritersRequest, EvictWritersResponse, GetBalancerBandwidthRequest,
+    GetBalancerBandwidthResponse, GetBlockLocalPathInfoRequest, GetDatanodeInfoRequest,
+    GetDatanodeInfoResponse, GetReplicaVisibleLengthRequest, GetReplicaVisibleLengthResponse,
+    GetVolumeReportRequest, GetVolumeReportResponse, QueryPlanStatusRequest,
+    RefreshNamenodesRequest, RefreshNamenodesResponse, ShutdownDatanodeRequest,
+    ShutdownDatanodeResponse, SubmitDiskBalancerPlanRequest, TriggerBlockReportRequest,
+    TriggerBlockReportResponse,
+};
+use hayloft_wire::proto::hdfs::{DatanodeLocalInfo, DatanodeVolumeInfo};
+use tracing::info;
+
+use super::fault::{RpcFault, java};
+use super::protocols::{Context, decode, impossible};
+use super::session::Caller;
+use super::users::short_name;
+use super::{configure, protocols};
+use crate::rpc::CLIENT_DATANODE_PROTOCOL;
+
+/// Length that says "no reader may see any of it": clients ask another node then.
+const NOT_VISIBLE: u64 = u64::MAX;
+/// Users who may use the legacy way to read local files.
+const LOCAL_PATH_USERS: &str = "dfs.block.local-path-access.user";
+
+pub(super) async fn call(
+    cx: &Context,
+    caller: &Caller,
+    method: &str,
+    request: Bytes,
+) -> Result<Bytes, RpcFault> {
+    match method {
+        "getReplicaVisibleLength" => visible_length(cx, &decode(request)?),
+        "getBlockLocalPathInfo" => local_path(cx, caller, &decode(request)?),
+        "getDatanodeInfo" => {
+            decode::<GetDatanodeInfoRequest>(request)?;
+            Ok(datanode_info(cx))
+        }
+        "getBalancerBandwidth" => {
+            decode::<GetBalancerBandwidthRequest>(request)?;
+            Ok(frame::delimited(&GetBalancerBandwidthResponse {
+                bandwidth: cx.host.balancer_bandwidth(),
+            }))
+        }
+        "refreshNamenodes"
+        | "deleteBlockPool"
+        | "shutdownDatanode"
+        | "evictWriters"
+        | "getVolumeReport"
+        | "triggerBlockReport"
+        | "submitDiskBalancerPlan"
+        | "cancelDiskBalancerPlan"
+        | "queryDiskBalancerPlan"
+        | "getDiskBalancerSetting" => {
+            cx.users.require_superuser(caller).await?;
+            administer(cx, method, request).await
+        }
+        "startReconfiguration" | "getReconfigurationStatus" | "listReconfigurableProperties" => {
+            configure::call(cx, caller, method, request).await
+        }
+        _ => Err(RpcFault::no_such_method(
+            CLIENT_DATANODE_PROTOCOL.name,
+            method,
+        )),
+    }
+}
+
+/// The commands that only the superuser may give; that was checked.
+async fn administer(cx: &Context, method: &str, request: Bytes) -> Result<Bytes, RpcFault> {
+    match method {
+        "refreshNamenodes" => {
+            decode::<RefreshNamenodesRequest>(request)?;
+            refresh_namenodes(cx).await
+        }
+        "deleteBlockPool" => delete_block_pool(cx, &decode(request)?).await,
+        "shutdownDatanode" => shutdown(cx, &decode(request)?),
+        "evictWriters" => {
+            decode::<EvictWritersRequest>(request)?;
+            info!("evicting all writers, as an administrator asked");
+            cx.host.evict_writers();
+            Ok(frame::delimited(&EvictWritersResponse {}))
+        }
+        "getVolumeReport" => {
+            decode::<GetVolumeReportRequest>(request)?;
+            Ok(volume_report(cx))
+        }
+        "triggerBlockReport" => trigger_block_report(cx, &decode(request)?).await,
+        "getDiskBalancerSetting" => Err(disk_balancer_setting(&decode(request)?)),
+        "submitDiskBalancerPlan" => {
+            decode::<SubmitDiskBalancerPlanRequest>(request)?;
+            Err(no_disk_balancer())
+        }
+        "cancelDiskBalancerPlan" => {
+            decode::<CancelPlanRequest>(request)?;
+            Err(no_disk_balancer())
+        }
+        _ => {
+            decode::<QueryPlanStatusRequest>(request)?;
+            Err(no_disk_balancer())
+        }
+    }
+}
+
+fn visible_length(
+    cx: &Context,
+    request: &GetReplicaVisibleLengthRequest,
+) -> Result<Bytes, RpcFault> {
+    let block = ExtendedBlock::try_from(&request.block).map_err(impossible)?;
+    if cx.host.registration(&block.pool).is_none() {
+        return Err(RpcFault::application(
+            java::RETRIABLE,
+            "Datanode not registered. Try again later.",
+        ));
+    }
+    let Some(replica) = cx.host.store().replica(&block.pool, block.block.id) else {
+        return Err(RpcFault::application(
+            java::REPLICA_NOT_FOUND,
+            format!("Replica not found for {block}"),
+        ));
+    };
+    let held = replica.block.block.generation_stamp;
+    if held < block.block.generation_stamp {
+        return Err(RpcFault::io(format!(
+            "the replica of {block} here has the older generation stamp {held}"
+        )));
+    }
+    let length = match replica.state {
+        ReplicaState::Finalized | ReplicaState::Rbw => replica.visible_len,
+        ReplicaState::Rur if replica.visible_len > 0 => replica.visible_len,
+        ReplicaState::Rur | ReplicaState::Rwr | ReplicaState::Temporary => NOT_VISIBLE,
+    };
+    Ok(frame::delimited(&GetReplicaVisibleLengthResponse {
+        length,
+    }))
+}
+
+/// The legacy short circuit: refused by default, as in Apache's, and not built here.
+fn local_path(
+    cx: &Context,
+    caller: &Caller,
+    _request: &GetBlockLocalPathInfoRequest,
+) -> Result<Bytes, RpcFault> {
+    let user = caller.user.as_deref().map(short_name).unwrap_or_default();
+    let allowed = cx.host.config().current().text(LOCAL_PATH_USERS);
+    let listed = allowed
+        .iter()
+        .flat_map(|users| users.split(','))
+        .any(|allowed| !user.is_empty() && allowed.trim() == user);
+    if listed {
+        return Err(RpcFault::unsupported(
+            "this DataNode does not give out paths of block files; use the UNIX domain socket way of short-circuit reads",
+        ));
+    }
+    Err(RpcFault::access_denied(format!(
+        "Can't continue with getBlockLocalPathInfo() authorization. The user {user} is not configured in {LOCAL_PATH_USERS}"
+    )))
+}
+
+fn datanode_info(cx: &Context) -> Bytes {
+    let config = cx.host.config().current();
+    let version = |name: &str, default: &str| config.text(name).unwrap_or(default.to_owned());
+    frame::delimited(&GetDatanodeInfoResponse {
+        local_info: DatanodeLocalInfo {
+            software_version: cx.host.software_version(),
+            config_version: format!(
+                "core-{},hdfs-{}",
+                version("hadoop.common.configuration.version", "3.0.0"),
+                version("hadoop.hdfs.configuration.version", "1"),
+            ),
+            uptime: cx.host.uptime().as_secs(),
+        },
+    })
+}
+
+fn volume_report(cx: &Context) -> Bytes {
+    let volumes = cx.host.store().volume_report();
+    let volume_info = volumes
+        .into_iter()
+        .map(|volume| DatanodeVolumeInfo {
+            path: format!("{}/", volume.path.display()),
+            storage_type: volume.storage.storage_type as i32,
+            used_space: volume.used,
+            free_space: volume.free,
+            reserved_space: volume.reserved,
+            reserved_space_for_replicas: volume.reserved_for_replicas,
+            num_blocks: volume.blocks,
+        })
+        .collect();
+    frame::delimited(&GetVolumeReportResponse { volume_info })
+}
+
+async fn refresh_namenodes(cx: &Context) -> Result<Bytes, RpcFault> {
+    info!("taking over the NameNodes in the configuration files, as an administrator asked");
+    cx.host.refresh_namenodes().await.map_err(RpcFault::io)?;
+    Ok(frame::delimited(&RefreshNamenodesResponse {}))
+}
+
+async fn delete_block_pool(
+    cx: &Context,
+    request: &DeleteBlockPoolRequest,
+) -> Result<Bytes, RpcFault> {
+    let pool = PoolId::new(&request.block_pool).map_err(impossible)?;
+    info!(%pool, force = request.force, "deleting a block pool, as an administrator asked");
+    if cx.host.serves(&pool) {
+        return Err(RpcFault::io(
+            "The block pool is still running. First do a refreshNamenodes to shutdown the block pool service",
+        ));
+    }
+    cx.host
+        .store()
+        .remove_pool(&pool, request.force)
+        .await
+        .map_err(|error| RpcFault::io(error.to_string()))?;
+    Ok(frame::delimited(&DeleteBlockPoolResponse {}))
+}
+
+fn shutdown(cx: &Context, request: &ShutdownDatanodeRequest) -> Result<Bytes, RpcFault> {
+    info!(
+        for_upgrade = request.for_upgrade,
+        "stopping, as an administrator asked"
+    );
+    if !cx.host.shutdown(request.for_upgrade) {
+        return Err(RpcFault::io("Shutdown already in progress."));
+    }
+    Ok(frame::delimited(&ShutdownDatanodeResponse {}))
+}
+
+async fn trigger_block_report(
+    cx: &Context,
+    request: &TriggerBlockReportRequest,
+) -> Result<Bytes, RpcFault> {
+    let named = request
+        .nn_address
+        .as_deref()
+        .filter(|name| !name.is_empty());
+    let namenode = match named {
+        None => None,
+        Some(name) => Some(protocols::resolve(name).await?),
+    };
+    cx.host.trigger_block_report(request.incremental, namenode);
+    Ok(frame::delimited(&TriggerBlockReportResponse {}))
+}
+
+fn disk_balancer_setting(request: &DiskBalancerSettingRequest) -> RpcFault {
+    match request.key.as_str() {
+        "DiskBalancerVolumeName" | "DiskBalancerBandwidth" => no_disk_balancer(),
+        _ => RpcFault::application(java::DISK_BALANCER, "Unknown key"),
+    }
+}
+
+/// The disk balancer is later work: what is answered is what Apache's answers when it is off.
+fn no_disk_balancer() -> RpcFault {
+    RpcFault::application(java::DISK_BALANCER, "Disk Balancer is not enabled.")
+}

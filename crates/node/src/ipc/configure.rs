@@ -1,0 +1,45 @@
+//! `ReconfigurationProtocol`, whose three methods are also part of `ClientDatanodeProtocol`.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use hayloft_wire::frame;
+use hayloft_wire::proto::reconfiguration::{
+    GetReconfigurationStatusRequest, ListReconfigurablePropertiesRequest,
+    ListReconfigurablePropertiesResponse, StartReconfigurationRequest,
+    StartReconfigurationResponse,
+};
+
+use super::fault::RpcFault;
+use super::protocols::{Context, RECONFIGURATION_PROTOCOL, decode};
+use super::reconfiguration;
+use super::session::Caller;
+
+pub(super) async fn call(
+    cx: &Context,
+    caller: &Caller,
+    method: &str,
+    request: Bytes,
+) -> Result<Bytes, RpcFault> {
+    match method {
+        "startReconfiguration" => {
+            decode::<StartReconfigurationRequest>(request)?;
+            cx.users.require_superuser(caller).await?;
+            cx.reconfiguration.start(Arc::clone(&cx.host))?;
+            Ok(frame::delimited(&StartReconfigurationResponse {}))
+        }
+        "getReconfigurationStatus" => {
+            decode::<GetReconfigurationStatusRequest>(request)?;
+            cx.users.require_superuser(caller).await?;
+            Ok(frame::delimited(&cx.reconfiguration.status()))
+        }
+        "listReconfigurableProperties" => {
+            decode::<ListReconfigurablePropertiesRequest>(request)?;
+            cx.users.require_superuser(caller).await?;
+            Ok(frame::delimited(&ListReconfigurablePropertiesResponse {
+                name: reconfiguration::properties(),
+            }))
+        }
+        _ => Err(RpcFault::no_such_method(RECONFIGURATION_PROTOCOL, method)),
+    }
+}

@@ -1,0 +1,64 @@
+//! What the RPC server and block recovery need of the node around them.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use futures_util::future::BoxFuture;
+use hayloft_store::{StorageInfo, Store};
+use hayloft_wire::ids::{ExtendedBlock, PoolId};
+use hayloft_wire::proto::datanode::CommitBlockSynchronizationRequest;
+use hayloft_wire::proto::hdfs::DatanodeId;
+
+use crate::config::SharedConfig;
+use crate::rpc::RpcError;
+
+/// The node, as seen from an administrator's or another node's call. Nothing here waits, except
+/// where a future is given back.
+pub trait Host: Send + Sync + 'static {
+    /// The running configuration.
+    fn config(&self) -> &SharedConfig;
+
+    /// The replicas of this node.
+    fn store(&self) -> &Store;
+
+    /// Version that this node registers with.
+    fn software_version(&self) -> String;
+
+    /// Time since the node started.
+    fn uptime(&self) -> Duration;
+
+    /// Whether a service towards the pool's NameNodes runs (registered or not).
+    fn serves(&self, pool: &PoolId) -> bool;
+
+    /// How this node is registered for the pool; `None` while it is not.
+    fn registration(&self, pool: &PoolId) -> Option<DatanodeId>;
+
+    /// A replica has reached this generation stamp and length (incremental report RECEIVED).
+    fn received(&self, block: &ExtendedBlock, storage: &StorageInfo);
+
+    /// Tells the pool's active NameNode how a block recovery ended.
+    fn commit_block_synchronization<'a>(
+        &'a self,
+        pool: &'a PoolId,
+        request: CommitBlockSynchronizationRequest,
+    ) -> BoxFuture<'a, Result<(), RpcError>>;
+
+    /// Starts and stops services so that they fit the NameNodes in the running configuration. An
+    /// error says what is wrong with them.
+    fn refresh_namenodes(&self) -> BoxFuture<'_, Result<(), String>>;
+
+    /// Makes all services, or those towards one NameNode, report blocks now.
+    fn trigger_block_report(&self, incremental: bool, namenode: Option<SocketAddr>);
+
+    /// Ends all writes by clients.
+    fn evict_writers(&self);
+
+    /// Bytes a second that the balancer may use now.
+    fn balancer_bandwidth(&self) -> u64;
+
+    /// Begins to stop the node; false when it is stopping already.
+    fn shutdown(&self, for_upgrade: bool) -> bool;
+
+    /// The running configuration has new values: services take over what they keep.
+    fn config_changed(&self);
+}

@@ -1,0 +1,183 @@
+//! Taking over changed configuration files while the node runs (`dfsadmin -reconfig datanode`).
+//!
+//! One task at a time: it reads the files again, puts each changed property that may change into
+//! effect, and keeps what came of each for `... status`. A property that is refused keeps its old
+//! value, so the next task finds it again.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use hayloft_wire::proto::reconfiguration::{
+    GetReconfigurationStatusConfigChange, GetReconfigurationStatusResponse,
+};
+use tracing::{info, warn};
+
+use super::fault::RpcFault;
+use super::host::Host;
+use crate::config::{Change, DataDir, keys};
+use crate::store_config::volumes;
+
+/// The task, running or last run.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Reconfiguration(Arc<Mutex<Status>>);
+
+#[derive(Clone, Debug, Default)]
+struct Status {
+    /// Milliseconds since 1970; 0 before the first task.
+    started_ms: i64,
+    /// `None` while the task runs.
+    ended_ms: Option<i64>,
+    changes: Vec<GetReconfigurationStatusConfigChange>,
+}
+
+impl Reconfiguration {
+    /// Starts a task in the background.
+    ///
+    /// # Errors
+    /// When one is running.
+    pub(super) fn start(&self, host: Arc<dyn Host>) -> Result<(), RpcFault> {
+        {
+            let mut status = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            if status.started_ms != 0 && status.ended_ms.is_none() {
+                return Err(RpcFault::io("Another reconfiguration task is running."));
+            }
+            *status = Status {
+                started_ms: now_ms(),
+                ..Status::default()
+            };
+        }
+        let shared = Arc::clone(&self.0);
+        tokio::spawn(async move {
+            let changes = reconfigure(host.as_ref()).await;
+            let mut status = shared.lock().unwrap_or_else(PoisonError::into_inner);
+            status.changes = changes;
+            status.ended_ms = Some(now_ms());
+        });
+        Ok(())
+    }
+
+    /// What became of the last task; start time 0 when there was none.
+    pub(super) fn status(&self) -> GetReconfigurationStatusResponse {
+        let status = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        GetReconfigurationStatusResponse {
+            start_time: status.started_ms,
+            end_time: status.ended_ms,
+            changes: status.changes.clone(),
+        }
+    }
+}
+
+/// The properties that may change while the node runs.
+pub(super) fn properties() -> Vec<String> {
+    keys::reconfigurable().map(str::to_owned).collect()
+}
+
+async fn reconfigure(host: &dyn Host) -> Vec<GetReconfigurationStatusConfigChange> {
+    let before = host.config().current();
+    let shared = host.config().clone();
+    // Reading files may take long; it must not hold up the network.
+    let read = tokio::task::spawn_blocking(move || shared.changes()).await;
+    let changes = match read {
+        Ok(Ok(changes)) => changes,
+        Ok(Err(error)) => {
+            warn!(%error, "the configuration files cannot be taken over; nothing is changed");
+            return Vec::new();
+        }
+        Err(error) => {
+            warn!(%error, "reading the configuration files failed inside the node");
+            return Vec::new();
+        }
+    };
+    let mut outcomes = Vec::new();
+    for change in changes {
+        if !change.reconfigurable {
+            info!(
+                property = change.name,
+                "a changed property takes effect at the next start only"
+            );
+            continue;
+        }
+        let outcome = apply(host, &change).await;
+        match &outcome {
+            Ok(()) => info!(
+                property = change.name,
+                old = change.old,
+                new = change.new,
+                "property reconfigured"
+            ),
+            Err(why) => warn!(property = change.name, why, "property not reconfigured"),
+        }
+        let new = host.config().current().text(&change.name);
+        outcomes.push(GetReconfigurationStatusConfigChange {
+            old_value: before.text(&change.name).unwrap_or_default(),
+            new_value: change.new.clone().or(new),
+            error_message: outcome.err(),
+            name: change.name,
+        });
+    }
+    outcomes
+}
+
+/// Puts one change into effect; an error says why not.
+async fn apply(host: &dyn Host, change: &Change) -> Result<(), String> {
+    if change.name == keys::DATA_DIRS.name() {
+        return swap_volumes(host, change).await;
+    }
+    host.config()
+        .apply(change)
+        .map_err(|error| error.to_string())?;
+    host.config_changed();
+    Ok(())
+}
+
+/// Adds and removes volumes. Volumes that cannot be added are left out of the running
+/// configuration; the others are taken, as Apache does it.
+async fn swap_volumes(host: &dyn Host, change: &Change) -> Result<(), String> {
+    let wanted = host
+        .config()
+        .current()
+        .with(&change.name, change.new.as_deref())
+        .map_err(|error| error.to_string())?;
+    let dirs: Vec<DataDir> = wanted.get(&keys::DATA_DIRS);
+    let asked = volumes(&wanted).map_err(|error| error.to_string())?;
+    let results = host.store().reconfigure_volumes(asked).await;
+    let failed: Vec<_> = results
+        .into_iter()
+        .filter_map(|(path, result)| result.err().map(|error| (path, error)))
+        .collect();
+    let effective = if failed.is_empty() {
+        change.clone()
+    } else {
+        let kept = dirs
+            .iter()
+            .filter(|dir| failed.iter().all(|(path, _)| *path != dir.path))
+            .map(|dir| format!("[{}]{}", dir.storage_type, dir.path.display()))
+            .collect::<Vec<_>>();
+        Change {
+            new: Some(kept.join(",")),
+            ..change.clone()
+        }
+    };
+    let applied = host.config().apply(&effective);
+    host.config_changed();
+    host.trigger_block_report(false, None);
+    if let Err(error) = applied {
+        return Err(error.to_string());
+    }
+    if failed.is_empty() {
+        return Ok(());
+    }
+    let failed: Vec<_> = failed
+        .into_iter()
+        .map(|(path, error)| format!("FAILED TO ADD: {}: {error}", path.display()))
+        .collect();
+    Err(failed.join("\n"))
+}
+
+fn now_ms() -> i64 {
+    SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .ok()
+        .and_then(|since| i64::try_from(since.as_millis()).ok())
+        .unwrap_or(1)
+}

@@ -1,0 +1,307 @@
+//! Who may do what: the superuser check of administrative calls, and acting for other users.
+//!
+//! Groups come from the system's user database through `id`, as Hadoop's default mapping does it, so
+//! that every source the machine knows (files, LDAP, SSSD) counts. Answers are kept for 5 minutes.
+
+use std::collections::HashMap;
+use std::process::{Command, Stdio};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use tokio::sync::Semaphore;
+use tracing::{debug, warn};
+
+use super::fault::RpcFault;
+use super::session::Caller;
+use crate::config::{Configuration, SharedConfig, keys};
+use crate::rpc::current_user;
+
+/// How long groups are believed (`hadoop.security.groups.cache.secs` of Hadoop's defaults).
+const GROUPS_AGE: Duration = Duration::from_secs(300);
+/// Users whose groups are kept.
+const GROUPS_KEPT: usize = 1024;
+/// How long the user database may take.
+const LOOKUP_TIMEOUT: Duration = Duration::from_secs(10);
+/// Groups that are configured instead of looked up: `user=group,group;user=`.
+const STATIC_GROUPS: &str = "hadoop.user.group.static.mapping.overrides";
+
+/// Decides about callers.
+#[derive(Debug)]
+pub(super) struct Users {
+    config: SharedConfig,
+    /// The user of this process; it may do everything.
+    node_user: String,
+    groups: Mutex<HashMap<String, (Instant, Vec<String>)>>,
+    /// One look-up at a time: a slow user database must not use up all threads.
+    lookup: Semaphore,
+}
+
+impl Users {
+    pub(super) fn new(config: SharedConfig) -> Self {
+        Self {
+            config,
+            node_user: current_user(),
+            groups: Mutex::default(),
+            lookup: Semaphore::new(1),
+        }
+    }
+
+    /// The user of the node and members of `dfs.permissions.superusergroup` pass, and everybody
+    /// when `dfs.permissions.enabled` is false.
+    pub(super) async fn require_superuser(&self, caller: &Caller) -> Result<(), RpcFault> {
+        let config = self.config.current();
+        if !config.get(&keys::PERMISSIONS_ENABLED) {
+            return Ok(());
+        }
+        let Some(user) = caller.user.as_deref() else {
+            return Err(RpcFault::access_denied("Permission denied."));
+        };
+        if user == self.node_user {
+            return Ok(());
+        }
+        let supergroup = config.get(&keys::SUPERUSER_GROUP);
+        if self.groups_of(user).await.contains(&supergroup) {
+            return Ok(());
+        }
+        debug!(user, supergroup, "an administrative call was refused");
+        Err(RpcFault::access_denied("Permission denied."))
+    }
+
+    /// Whether the caller may act for the user it names, by `hadoop.proxyuser.*`.
+    pub(super) async fn may_connect(&self, caller: &Caller) -> Result<(), String> {
+        let (Some(user), Some(real)) = (&caller.user, &caller.real_user) else {
+            return Ok(());
+        };
+        let config = self.config.current();
+        let rule = |what: &str| {
+            config
+                .text(&format!("hadoop.proxyuser.{}.{what}", short_name(real)))
+                .unwrap_or_default()
+        };
+        let allowed_user = listed(&rule("users"), short_name(user));
+        if !allowed_user && !self.in_any_group(user, &rule("groups")).await {
+            return Err(format!("User: {real} is not allowed to impersonate {user}"));
+        }
+        let address = caller.address.ip();
+        if from_allowed_host(&rule("hosts"), &address.to_string()).await {
+            return Ok(());
+        }
+        Err(format!(
+            "Unauthorized connection for super-user: {real} from IP {address}"
+        ))
+    }
+
+    async fn in_any_group(&self, user: &str, allowed: &str) -> bool {
+        if allowed.trim().is_empty() {
+            return false;
+        }
+        if allowed.trim() == "*" {
+            return true;
+        }
+        let groups = self.groups_of(user).await;
+        groups.iter().any(|group| listed(allowed, group))
+    }
+
+    async fn groups_of(&self, user: &str) -> Vec<String> {
+        let user = short_name(user);
+        if let Some(groups) = static_groups(&self.config.current(), user) {
+            return groups;
+        }
+        if let Some(groups) = self.known(user) {
+            return groups;
+        }
+        let _one_at_a_time = self.lookup.acquire().await;
+        if let Some(groups) = self.known(user) {
+            return groups;
+        }
+        let name = user.to_owned();
+        let found = tokio::task::spawn_blocking(move || look_up(&name));
+        let groups = match tokio::time::timeout(LOOKUP_TIMEOUT, found).await {
+            Ok(Ok(groups)) => groups,
+            _ => {
+                warn!(
+                    user,
+                    "the user database did not answer; taking the user as in no group"
+                );
+                Vec::new()
+            }
+        };
+        let mut kept = self.groups.lock().unwrap_or_else(PoisonError::into_inner);
+        if kept.len() >= GROUPS_KEPT {
+            kept.clear();
+        }
+        kept.insert(user.to_owned(), (Instant::now(), groups.clone()));
+        groups
+    }
+
+    fn known(&self, user: &str) -> Option<Vec<String>> {
+        let kept = self.groups.lock().unwrap_or_else(PoisonError::into_inner);
+        let (since, groups) = kept.get(user)?;
+        (since.elapsed() < GROUPS_AGE).then(|| groups.clone())
+    }
+}
+
+/// A user name without realm and host.
+pub(super) fn short_name(user: &str) -> &str {
+    user.split(['/', '@']).next().unwrap_or(user)
+}
+
+/// Whether a comma-separated list has the name, or is `*`.
+fn listed(list: &str, name: &str) -> bool {
+    list.trim() == "*" || list.split(',').any(|entry| entry.trim() == name)
+}
+
+/// Hosts are addresses or names; a name counts with each of its addresses.
+async fn from_allowed_host(allowed: &str, address: &str) -> bool {
+    if listed(allowed, address) {
+        return true;
+    }
+    for host in allowed
+        .split(',')
+        .map(str::trim)
+        .filter(|host| !host.is_empty())
+    {
+        if let Ok(mut found) = tokio::net::lookup_host((host, 0)).await
+            && found.any(|candidate| candidate.ip().to_string() == address)
+        {
+            return true;
+        }
+    }
+    false
+}
+
+fn static_groups(config: &Configuration, user: &str) -> Option<Vec<String>> {
+    let overrides = config
+        .text(STATIC_GROUPS)
+        .unwrap_or_else(|| "dr.who=".to_owned());
+    overrides.split(';').find_map(|entry| {
+        let (name, groups) = entry.split_once('=').unwrap_or((entry, ""));
+        (!name.trim().is_empty() && name.trim() == user).then(|| {
+            groups
+                .split(',')
+                .map(|group| group.trim().to_owned())
+                .filter(|group| !group.is_empty())
+                .collect()
+        })
+    })
+}
+
+fn look_up(user: &str) -> Vec<String> {
+    if user.is_empty() || user.starts_with('-') || user.contains('\0') {
+        return Vec::new();
+    }
+    let output = Command::new("id")
+        .args(["-Gn", "--", user])
+        .stdin(Stdio::null())
+        .stderr(Stdio::null())
+        .output();
+    match output {
+        Ok(output) if output.status.success() => String::from_utf8_lossy(&output.stdout)
+            .split_whitespace()
+            .map(str::to_owned)
+            .collect(),
+        Ok(_) => Vec::new(),
+        Err(error) => {
+            warn!(%error, user, "cannot run 'id' to find the groups of a user; taking it as in none");
+            Vec::new()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn users(properties: &[(&str, &str)]) -> Users {
+        let config = Configuration::from_properties(properties.iter().copied()).expect("valid");
+        Users {
+            node_user: "hdfs".to_owned(),
+            ..Users::new(SharedConfig::new(config))
+        }
+    }
+
+    fn caller(user: &str, real: Option<&str>) -> Caller {
+        Caller {
+            user: Some(user.to_owned()),
+            real_user: real.map(str::to_owned),
+            address: ([127, 0, 0, 1], 50_000).into(),
+        }
+    }
+
+    #[tokio::test]
+    async fn the_node_user_and_the_supergroup_are_superusers() {
+        let users = users(&[
+            ("dfs.permissions.superusergroup", "admins"),
+            (STATIC_GROUPS, "ann=staff,admins;bob=staff;"),
+        ]);
+        assert!(users.require_superuser(&caller("hdfs", None)).await.is_ok());
+        assert!(users.require_superuser(&caller("ann", None)).await.is_ok());
+        assert!(
+            users
+                .require_superuser(&caller("ann@REALM", None))
+                .await
+                .is_ok()
+        );
+        let refused = users.require_superuser(&caller("bob", None)).await;
+        assert_eq!(refused, Err(RpcFault::access_denied("Permission denied.")));
+        let nobody = Caller {
+            user: None,
+            ..caller("x", None)
+        };
+        assert!(users.require_superuser(&nobody).await.is_err());
+    }
+
+    #[tokio::test]
+    async fn without_permissions_everybody_is() {
+        let users = users(&[("dfs.permissions.enabled", "false")]);
+        assert!(
+            users
+                .require_superuser(&caller("anyone", None))
+                .await
+                .is_ok()
+        );
+    }
+
+    #[tokio::test]
+    async fn groups_come_from_the_system() {
+        let users = users(&[("dfs.permissions.superusergroup", "root")]);
+        assert!(users.require_superuser(&caller("root", None)).await.is_ok());
+        assert!(
+            users
+                .require_superuser(&caller("no-such-user-here", None))
+                .await
+                .is_err()
+        );
+        assert!(
+            users
+                .require_superuser(&caller("--version", None))
+                .await
+                .is_err()
+        );
+    }
+
+    #[tokio::test]
+    async fn proxy_users_need_user_and_host() {
+        let users = users(&[
+            ("hadoop.proxyuser.gate.users", "ann, bob"),
+            ("hadoop.proxyuser.gate.hosts", "10.0.0.1,127.0.0.1"),
+            ("hadoop.proxyuser.far.groups", "*"),
+            ("hadoop.proxyuser.far.hosts", "10.0.0.1"),
+        ]);
+        assert!(users.may_connect(&caller("zoe", None)).await.is_ok());
+        assert!(
+            users
+                .may_connect(&caller("ann", Some("gate")))
+                .await
+                .is_ok()
+        );
+        assert_eq!(
+            users.may_connect(&caller("zoe", Some("gate"))).await,
+            Err("User: gate is not allowed to impersonate zoe".to_owned())
+        );
+        assert_eq!(
+            users.may_connect(&caller("ann", Some("far"))).await,
+            Err("Unauthorized connection for super-user: far from IP 127.0.0.1".to_owned())
+        );
+    }
+}
