@@ -466,6 +466,15 @@ pub fn encode_success(request: &RpcRequestHeader, message: &impl prost::Message)
     builder.finish()
 }
 
+/// Frame of a successful answer whose message is encoded already, its length before it (as
+/// [`frame::delimited`] makes it).
+#[must_use]
+pub fn encode_success_delimited(request: &RpcRequestHeader, message: &[u8]) -> Bytes {
+    let mut builder = FrameBuilder::new(&response_header(request, RpcStatus::Success));
+    builder.0.extend_from_slice(message);
+    builder.finish()
+}
+
 /// Frame of an exception. Codes from `FATAL_UNKNOWN` upwards tell the client that the connection
 /// ends; close it then.
 #[must_use]

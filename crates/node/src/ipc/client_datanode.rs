@@ -16,12 +16,13 @@ use hayloft_wire::proto::clientdatanode::{
 use hayloft_wire::proto::hdfs::{DatanodeLocalInfo, DatanodeVolumeInfo};
 use tracing::info;
 
-use super::fault::{RpcFault, java};
+use hayloft_wire::rpc::names;
+
+use super::fault::RpcFault;
 use super::protocols::{Context, decode, impossible};
 use super::session::Caller;
 use super::users::short_name;
 use super::{configure, protocols};
-use crate::rpc::CLIENT_DATANODE_PROTOCOL;
 
 /// Length that says "no reader may see any of it": clients ask another node then.
 const NOT_VISIBLE: u64 = u64::MAX;
@@ -64,7 +65,7 @@ pub(super) async fn call(
             configure::call(cx, caller, method, request).await
         }
         _ => Err(RpcFault::no_such_method(
-            CLIENT_DATANODE_PROTOCOL.name,
+            names::CLIENT_DATANODE_PROTOCOL.name,
             method,
         )),
     }
@@ -113,13 +114,13 @@ fn visible_length(
     let block = ExtendedBlock::try_from(&request.block).map_err(impossible)?;
     if cx.host.registration(&block.pool).is_none() {
         return Err(RpcFault::application(
-            java::RETRIABLE,
+            names::RETRIABLE_EXCEPTION,
             "Datanode not registered. Try again later.",
         ));
     }
     let Some(replica) = cx.host.store().replica(&block.pool, block.block.id) else {
         return Err(RpcFault::application(
-            java::REPLICA_NOT_FOUND,
+            names::REPLICA_NOT_FOUND,
             format!("Replica not found for {block}"),
         ));
     };
@@ -249,11 +250,14 @@ async fn trigger_block_report(
 fn disk_balancer_setting(request: &DiskBalancerSettingRequest) -> RpcFault {
     match request.key.as_str() {
         "DiskBalancerVolumeName" | "DiskBalancerBandwidth" => no_disk_balancer(),
-        _ => RpcFault::application(java::DISK_BALANCER, "Unknown key"),
+        _ => RpcFault::application(names::DISK_BALANCER_EXCEPTION, "Unknown key"),
     }
 }
 
 /// The disk balancer is later work: what is answered is what Apache's answers when it is off.
 fn no_disk_balancer() -> RpcFault {
-    RpcFault::application(java::DISK_BALANCER, "Disk Balancer is not enabled.")
+    RpcFault::application(
+        names::DISK_BALANCER_EXCEPTION,
+        "Disk Balancer is not enabled.",
+    )
 }

@@ -9,9 +9,10 @@ use hayloft_wire::proto::reconfiguration::{
     ListReconfigurablePropertiesResponse, StartReconfigurationRequest,
     StartReconfigurationResponse,
 };
+use hayloft_wire::rpc::names;
 
 use super::fault::RpcFault;
-use super::protocols::{Context, RECONFIGURATION_PROTOCOL, decode};
+use super::protocols::{Context, decode};
 use super::reconfiguration;
 use super::session::Caller;
 
@@ -40,6 +41,9 @@ pub(super) async fn call(
                 name: reconfiguration::properties(),
             }))
         }
-        _ => Err(RpcFault::no_such_method(RECONFIGURATION_PROTOCOL, method)),
+        _ => Err(RpcFault::no_such_method(
+            names::RECONFIGURATION_PROTOCOL.name,
+            method,
+        )),
     }
 }

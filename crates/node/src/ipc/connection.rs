@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use bytes::{Buf, Bytes, BytesMut};
 use futures_util::FutureExt;
+use hayloft_wire::rpc::{self, CONNECTION_HEADER_BYTES, RpcRequestHeader};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
@@ -15,9 +16,9 @@ use tokio_util::sync::CancellationToken;
 use tracing::{debug, error, info, warn};
 
 use super::fault::RpcFault;
-use super::reply::{self, CallRef};
+use super::reply;
 use super::server::{BUDGET_UNIT, Service, Shared};
-use super::session::{Action, Call, HEADER_LEN, Header, Session};
+use super::session::{Action, Call, Header, Session};
 
 /// Frames up to this size do not draw on the shared budget.
 const SMALL_FRAME: usize = 64 << 10;
@@ -154,9 +155,9 @@ async fn serve<S: Service>(
                 send(answers, last_words).await?;
                 return Err(End::Fault(fault));
             }
-            Action::Call(call_ref, call) => {
+            Action::Call(header, call) => {
                 let room = room_for_call(shared, &in_flight, &reader.broken).await?;
-                start_call(shared, answers, call_ref, call, (room, frame.budget));
+                start_call(shared, answers, header, call, (room, frame.budget));
             }
         }
     }
@@ -193,7 +194,7 @@ async fn room_for_call<S: Service>(
 fn start_call<S: Service>(
     shared: &Arc<Shared<S>>,
     answers: &mpsc::Sender<Bytes>,
-    call_ref: CallRef,
+    header: Box<RpcRequestHeader>,
     call: Call,
     held: impl Send + 'static,
 ) {
@@ -216,10 +217,10 @@ fn start_call<S: Service>(
             Err(RpcFault::io(format!("{method} failed inside the DataNode")))
         });
         let frame = match answer {
-            Ok(body) => reply::success(&call_ref, &body),
+            Ok(body) => rpc::encode_success_delimited(&header, &body),
             Err(fault) => {
                 debug!(method, %fault, "RPC call refused");
-                reply::failure(&call_ref, &fault)
+                reply::failure(&header, &fault)
             }
         };
         // An error means the connection is gone; the client will ask again on another one.
@@ -281,10 +282,10 @@ impl<S> Reader<'_, S> {
     async fn header(&mut self) -> Result<Header, End> {
         const WHAT: &str = "the connection header";
         let deadline = self.shared.limits.patience;
-        timeout(deadline, self.fill(HEADER_LEN, WHAT))
+        timeout(deadline, self.fill(CONNECTION_HEADER_BYTES, WHAT))
             .await
             .map_err(|_| End::Slow(WHAT))??;
-        let mut bytes = [0; HEADER_LEN];
+        let mut bytes = [0; CONNECTION_HEADER_BYTES];
         self.buffer.copy_to_slice(&mut bytes);
         Ok(Header::parse(&bytes))
     }
@@ -376,11 +377,13 @@ impl<S> Reader<'_, S> {
             let missing = length - self.buffer.len();
             self.buffer.reserve(missing.clamp(BUFFER, GROWTH));
             if self.read.read_buf(&mut self.buffer).await? == 0 {
-                return Err(if self.buffer.is_empty() && length <= HEADER_LEN {
-                    End::Closed
-                } else {
-                    End::Truncated(what)
-                });
+                return Err(
+                    if self.buffer.is_empty() && length <= CONNECTION_HEADER_BYTES {
+                        End::Closed
+                    } else {
+                        End::Truncated(what)
+                    },
+                );
             }
         }
         Ok(())

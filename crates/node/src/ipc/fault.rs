@@ -6,34 +6,12 @@
 
 use std::borrow::Cow;
 
-use hayloft_wire::proto::rpc::{RpcErrorCode, RpcStatus};
+use hayloft_wire::rpc::{RpcErrorCode, names};
 
-/// Java classes that callers know by name.
+/// Java classes that only this server names; the common ones are in [`names`].
 pub mod java {
-    /// Anything that has no class of its own.
-    pub const IO: &str = "java.io.IOException";
-    /// A feature that is not there.
-    pub const UNSUPPORTED: &str = "java.lang.UnsupportedOperationException";
-    /// The caller may not do this.
-    pub const ACCESS_CONTROL: &str = "org.apache.hadoop.security.AccessControlException";
     /// The user may not act for another one, or may not connect at all.
     pub const AUTHORIZATION: &str = "org.apache.hadoop.security.authorize.AuthorizationException";
-    /// Try the same call again later.
-    pub const RETRIABLE: &str = "org.apache.hadoop.ipc.RetriableException";
-    /// No replica of the block here.
-    pub const REPLICA_NOT_FOUND: &str =
-        "org.apache.hadoop.hdfs.server.datanode.ReplicaNotFoundException";
-    /// The disk balancer refuses.
-    pub const DISK_BALANCER: &str =
-        "org.apache.hadoop.hdfs.server.diskbalancer.DiskBalancerException";
-    /// The server itself refuses the call.
-    pub const RPC_SERVER: &str = "org.apache.hadoop.ipc.RpcServerException";
-    /// No such protocol on this port.
-    pub const NO_SUCH_PROTOCOL: &str = "org.apache.hadoop.ipc.RpcNoSuchProtocolException";
-    /// No such method in the protocol.
-    pub const NO_SUCH_METHOD: &str = "org.apache.hadoop.ipc.RpcNoSuchMethodException";
-    /// Protocol or RPC version that is not spoken here.
-    pub const VERSION_MISMATCH: &str = "org.apache.hadoop.ipc.RPC$VersionMismatch";
     /// The connection cannot go on.
     pub const FATAL: &str = "org.apache.hadoop.ipc.Server$FatalRpcServerException";
     /// The connection was opened in a way that is not understood.
@@ -66,17 +44,17 @@ impl RpcFault {
 
     /// A plain `IOException` of the called method.
     pub fn io(message: impl Into<String>) -> Self {
-        Self::application(java::IO, message)
+        Self::application(names::IO_EXCEPTION, message)
     }
 
     /// A feature that this node does not have (yet).
     pub fn unsupported(message: impl Into<String>) -> Self {
-        Self::application(java::UNSUPPORTED, message)
+        Self::application(names::UNSUPPORTED_OPERATION, message)
     }
 
     /// The caller may not do this.
     pub fn access_denied(message: impl Into<String>) -> Self {
-        Self::application(java::ACCESS_CONTROL, message)
+        Self::application(names::ACCESS_CONTROL_EXCEPTION, message)
     }
 
     /// The connection cannot go on.
@@ -97,20 +75,11 @@ impl RpcFault {
         Self::fatal(RpcErrorCode::FatalInvalidRpcHeader, java::FATAL, message)
     }
 
-    /// A message that cannot be decoded: the connection cannot go on.
-    pub fn undecodable(message: impl Into<String>) -> Self {
-        Self::fatal(
-            RpcErrorCode::FatalDeserializingRequest,
-            java::FATAL,
-            message,
-        )
-    }
-
     /// The protocol is not served on this port.
     #[must_use]
     pub fn no_such_protocol(protocol: &str) -> Self {
         Self {
-            class: java::NO_SUCH_PROTOCOL.into(),
+            class: names::RPC_NO_SUCH_PROTOCOL.into(),
             message: format!("Unknown protocol: {protocol}"),
             code: RpcErrorCode::ErrorNoSuchProtocol,
         }
@@ -120,7 +89,7 @@ impl RpcFault {
     #[must_use]
     pub fn version_mismatch(protocol: &str, client: u64, server: u64) -> Self {
         Self {
-            class: java::VERSION_MISMATCH.into(),
+            class: names::RPC_VERSION_MISMATCH.into(),
             message: format!(
                 "Protocol {protocol} version mismatch. (client = {client}, server = {server})"
             ),
@@ -132,7 +101,7 @@ impl RpcFault {
     #[must_use]
     pub fn no_such_method(protocol: &str, method: &str) -> Self {
         Self {
-            class: java::NO_SUCH_METHOD.into(),
+            class: names::RPC_NO_SUCH_METHOD.into(),
             message: format!("Unknown method {method} called on {protocol} protocol."),
             code: RpcErrorCode::ErrorNoSuchMethod,
         }
@@ -142,15 +111,5 @@ impl RpcFault {
     #[must_use]
     pub fn is_fatal(&self) -> bool {
         self.code >= RpcErrorCode::FatalUnknown
-    }
-
-    /// Status that goes with the reason.
-    #[must_use]
-    pub fn status(&self) -> RpcStatus {
-        if self.is_fatal() {
-            RpcStatus::Fatal
-        } else {
-            RpcStatus::Error
-        }
     }
 }

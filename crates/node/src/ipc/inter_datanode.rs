@@ -9,17 +9,18 @@ use hayloft_wire::proto::interdatanode::{
     UpdateReplicaUnderRecoveryResponse,
 };
 
-use super::fault::{RpcFault, java};
+use hayloft_wire::rpc::names;
+
+use super::fault::RpcFault;
 use super::protocols::{Context, decode, impossible};
 use crate::recovery::participant;
-use crate::rpc::INTER_DATANODE_PROTOCOL;
 
 pub(super) async fn call(cx: &Context, method: &str, request: Bytes) -> Result<Bytes, RpcFault> {
     match method {
         "initReplicaRecovery" => init(cx, decode(request)?).await,
         "updateReplicaUnderRecovery" => update(cx, decode(request)?).await,
         _ => Err(RpcFault::no_such_method(
-            INTER_DATANODE_PROTOCOL.name,
+            names::INTER_DATANODE_PROTOCOL.name,
             method,
         )),
     }
@@ -65,7 +66,7 @@ async fn update(
 fn store_fault(error: &StoreError) -> RpcFault {
     let class = match error.kind() {
         StoreErrorKind::NotFound | StoreErrorKind::RecoveryInProgress => error.java_class(),
-        _ => java::IO,
+        _ => names::IO_EXCEPTION,
     };
     RpcFault::application(class, error.to_string())
 }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use hayloft_wire::frame;
 use hayloft_wire::ids::IdError;
+use hayloft_wire::rpc::names;
 use hayloft_wire::schema::WireMessage;
 
 use super::fault::RpcFault;
@@ -15,13 +16,6 @@ use super::server::Service;
 use super::session::{Call, Caller};
 use super::users::Users;
 use super::{client_datanode, configure, inter_datanode};
-use crate::rpc::{CLIENT_DATANODE_PROTOCOL, INTER_DATANODE_PROTOCOL};
-
-/// Java name of the protocol that takes over changed configuration.
-pub(super) const RECONFIGURATION_PROTOCOL: &str =
-    "org.apache.hadoop.hdfs.protocol.ReconfigurationProtocol";
-/// All protocols of this port are at their first protobuf version.
-const VERSION: u64 = 1;
 
 /// What the methods work with.
 pub(super) struct Context {
@@ -46,25 +40,29 @@ impl Service for Context {
     }
 
     async fn call(&self, call: Call) -> Result<Bytes, RpcFault> {
-        let protocol = call.protocol.as_str();
-        let known = [
-            CLIENT_DATANODE_PROTOCOL.name,
-            INTER_DATANODE_PROTOCOL.name,
-            RECONFIGURATION_PROTOCOL,
+        let served = [
+            names::CLIENT_DATANODE_PROTOCOL,
+            names::INTER_DATANODE_PROTOCOL,
+            names::RECONFIGURATION_PROTOCOL,
         ];
-        if !known.contains(&protocol) {
-            return Err(RpcFault::no_such_protocol(protocol));
-        }
-        if call.version != VERSION {
-            return Err(RpcFault::version_mismatch(protocol, call.version, VERSION));
+        let named = served.iter().find(|served| served.name == call.protocol);
+        let Some(protocol) = named.copied() else {
+            return Err(RpcFault::no_such_protocol(&call.protocol));
+        };
+        if call.version != protocol.version {
+            return Err(RpcFault::version_mismatch(
+                protocol.name,
+                call.version,
+                protocol.version,
+            ));
         }
         let (method, request) = (call.method.as_str(), call.request);
-        if protocol == CLIENT_DATANODE_PROTOCOL.name {
-            client_datanode::call(self, &call.caller, method, request).await
-        } else if protocol == INTER_DATANODE_PROTOCOL.name {
-            inter_datanode::call(self, method, request).await
-        } else {
-            configure::call(self, &call.caller, method, request).await
+        match protocol {
+            names::CLIENT_DATANODE_PROTOCOL => {
+                client_datanode::call(self, &call.caller, method, request).await
+            }
+            names::INTER_DATANODE_PROTOCOL => inter_datanode::call(self, method, request).await,
+            _ => configure::call(self, &call.caller, method, request).await,
         }
     }
 }

@@ -14,6 +14,8 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
+use hayloft_wire::rpc::names;
+
 use super::fault::{RpcFault, java};
 use super::server::{Limits, Service, serve};
 use super::session::{Call, Caller};
@@ -247,7 +249,7 @@ async fn refuses_what_it_does_not_serve_and_goes_on() {
         client.fault().await,
         (
             RpcErrorCode::ErrorNoSuchMethod as i32,
-            java::NO_SUCH_METHOD.to_owned(),
+            names::RPC_NO_SUCH_METHOD.to_owned(),
             "Unknown method nonsense called on test.Protocol protocol.".to_owned()
         )
     );
@@ -256,12 +258,12 @@ async fn refuses_what_it_does_not_serve_and_goes_on() {
         client.fault().await,
         (
             RpcErrorCode::ErrorNoSuchProtocol as i32,
-            java::NO_SUCH_PROTOCOL.to_owned(),
+            names::RPC_NO_SUCH_PROTOCOL.to_owned(),
             "Unknown protocol: other.Protocol".to_owned()
         )
     );
     client.call(3, "panic", b"").await;
-    assert_eq!(client.fault().await.1, java::IO);
+    assert_eq!(client.fault().await.1, names::IO_EXCEPTION);
     client.call(4, "echo", b"").await;
     assert_eq!(client.answer().await.expect("an answer").0.call_id, 4);
 }
@@ -301,7 +303,7 @@ async fn a_sasl_client_may_start_with_simple_or_with_a_wrong_guess() {
         .await;
     let (code, class, message) = client.fault().await;
     assert_eq!(code, RpcErrorCode::FatalUnauthorized as i32);
-    assert_eq!(class, java::ACCESS_CONTROL);
+    assert_eq!(class, names::ACCESS_CONTROL_EXCEPTION);
     assert!(message.contains("Available:[SIMPLE]"), "{message}");
     assert!(client.answer().await.is_none());
 }
@@ -339,7 +341,7 @@ async fn tells_browsers_and_old_clients_what_they_met() {
     newer.send(b"hrpc\x0a\x00\x00").await;
     let (code, class, message) = newer.fault().await;
     assert_eq!(code, RpcErrorCode::FatalVersionMismatch as i32);
-    assert_eq!(class, java::VERSION_MISMATCH);
+    assert_eq!(class, names::RPC_VERSION_MISMATCH);
     assert_eq!(
         message,
         "Server IPC version 9 cannot communicate with client version 10"
@@ -443,4 +445,66 @@ async fn stopping_lets_calls_under_way_finish() {
     assert_eq!(client.answer().await.expect("an answer").0.call_id, 1);
     assert!(client.answer().await.is_none());
     (&mut server.running).await.expect("ends by itself");
+}
+
+/// A session takes whatever bytes come as a frame, in whatever order, and never panics.
+mod garbage {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::ipc::session::{Action, Header, Session};
+
+    fn any_frame() -> impl Strategy<Value = Bytes> {
+        let sensible = prop_oneof![
+            Just(context(Some("a"), None)),
+            Just(call(1, "test.Protocol", "echo", b"x")),
+            Just(sasl(SaslState::Negotiate, None)),
+            Just(sasl(SaslState::Initiate, Some("SIMPLE"))),
+            Just(sasl(SaslState::Response, Some("TOKEN"))),
+        ]
+        .prop_map(|frame| frame.slice(4..));
+        let broken = (sensible.clone(), any::<prop::sample::Index>(), any::<u8>()).prop_map(
+            |(frame, at, byte)| {
+                let mut bytes = frame.to_vec();
+                let at = at.index(bytes.len());
+                bytes[at] = byte;
+                Bytes::from(bytes)
+            },
+        );
+        let noise = prop::collection::vec(any::<u8>(), 0..64).prop_map(Bytes::from);
+        prop_oneof![sensible, broken, noise]
+    }
+
+    proptest! {
+        #[test]
+        fn sessions_survive(with_sasl: bool, frames in prop::collection::vec(any_frame(), 0..8)) {
+            let address = ([127, 0, 0, 1], 1).into();
+            let mut session = Session::new(address, with_sasl);
+            let mut authorized = false;
+            for frame in frames {
+                match session.on_frame(frame) {
+                    Action::Authorize(caller) => {
+                        prop_assert!(!authorized);
+                        authorized = true;
+                        session.admit(caller);
+                    }
+                    Action::Call(..) => prop_assert!(authorized),
+                    Action::Nothing | Action::Reply(_) => {}
+                    Action::Close(_, fault) => {
+                        prop_assert!(fault.is_fatal());
+                        break;
+                    }
+                }
+            }
+        }
+
+        #[test]
+        fn headers_survive(bytes: [u8; 7]) {
+            let header = Header::parse(&bytes);
+            if !bytes.starts_with(b"hrpc") {
+                prop_assert!(!matches!(header, Header::Rpc { .. }), "{header:?}");
+            }
+            let _last_words = header.refusal();
+        }
+    }
 }

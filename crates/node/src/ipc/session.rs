@@ -4,25 +4,19 @@
 use std::net::SocketAddr;
 
 use bytes::Bytes;
-use hayloft_wire::frame;
-use hayloft_wire::proto::rpc::{
-    IpcConnectionContext, RequestHeader, RpcErrorCode, RpcKind, RpcOperation, RpcRequestHeader,
-    RpcSasl, SaslAuth, SaslState,
+use hayloft_wire::rpc::{
+    self, BadRequest, CALL_CONTEXT, CALL_SASL, CONNECTION_HEADER_BYTES, Incoming,
+    IpcConnectionContext, MAGIC, RPC_VERSION, RpcErrorCode, RpcRequestHeader, RpcSasl, SaslAuth,
+    SaslState, names,
 };
 
 use super::fault::{RpcFault, java};
-use super::reply::{self, CALL_CONTEXT, CALL_INVALID, CALL_PING, CALL_SASL, CallRef};
+use super::reply;
 
-/// Bytes of the connection header.
-pub(super) const HEADER_LEN: usize = 7;
-/// First bytes of every Hadoop RPC connection.
-const MAGIC: &[u8; 4] = b"hrpc";
 /// Auth byte of the header: the context follows at once.
 const AUTH_NONE: i8 = 0;
 /// Auth byte of the header: a SASL exchange comes first.
 const AUTH_SASL: i8 = -33;
-/// Header parts of a call are small; nothing else may pass as one.
-const HEADER_LIMIT: usize = 64 << 10;
 
 /// Who is calling.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -64,12 +58,12 @@ pub(super) enum Header {
 }
 
 impl Header {
-    pub(super) fn parse(bytes: &[u8; HEADER_LEN]) -> Self {
+    pub(super) fn parse(bytes: &[u8; CONNECTION_HEADER_BYTES]) -> Self {
         if bytes.starts_with(b"GET ") {
             return Self::Http;
         }
         let version = bytes[4].cast_signed();
-        if !bytes.starts_with(MAGIC) || version != reply::RPC_VERSION.cast_signed() {
+        if !bytes.starts_with(&MAGIC) || version != RPC_VERSION.cast_signed() {
             return Self::Mismatch { version };
         }
         match bytes[6].cast_signed() {
@@ -86,7 +80,7 @@ impl Header {
             Self::Http => Some(Bytes::from_static(reply::HTTP_REFUSAL)),
             Self::Mismatch { version } => reply::version_mismatch(version),
             Self::UnknownAuth { auth } => Some(reply::failure(
-                &CallRef::out_of_band(CALL_SASL),
+                &reply::out_of_band(CALL_SASL),
                 &RpcFault::fatal(
                     RpcErrorCode::FatalUnauthorized,
                     java::IPC,
@@ -105,7 +99,7 @@ pub(super) enum Action {
     /// Send this.
     Reply(Bytes),
     /// Carry out a call and answer it.
-    Call(CallRef, Call),
+    Call(Box<RpcRequestHeader>, Call),
     /// Ask whether this caller may connect, then [`Session::admit`] or [`Session::reject`].
     Authorize(Caller),
     /// Send this and close: the client broke the protocol or may not connect.
@@ -145,88 +139,62 @@ impl Session {
     /// Last words to a caller that may not connect.
     pub(super) fn reject(why: String) -> Action {
         let fault = unauthorized(java::AUTHORIZATION, why);
-        let call = CallRef::out_of_band(CALL_CONTEXT);
-        Action::Close(reply::failure(&call, &fault), fault)
+        Action::Close(
+            reply::failure(&reply::out_of_band(CALL_CONTEXT), &fault),
+            fault,
+        )
     }
 
-    pub(super) fn on_frame(&mut self, mut bytes: Bytes) -> Action {
-        let header = match frame::decode_part::<RpcRequestHeader>(&mut bytes, HEADER_LIMIT) {
-            Ok(header) => header,
-            Err(error) => {
-                let fault =
-                    RpcFault::undecodable(format!("Error decoding RpcRequestHeaderProto: {error}"));
-                let call = CallRef::out_of_band(CALL_INVALID);
-                return Action::Close(reply::failure(&call, &fault), fault);
+    /// What to do about the frame `bytes` (without its length).
+    pub(super) fn on_frame(&mut self, bytes: Bytes) -> Action {
+        let (header, outcome) = match rpc::parse_request(bytes) {
+            Ok(Incoming::Ping) => return Action::Nothing,
+            Ok(Incoming::Context(context)) => {
+                (reply::out_of_band(CALL_CONTEXT), self.on_context(context))
+            }
+            Ok(Incoming::Sasl(header, message)) => (*header, self.on_sasl(&message)),
+            Ok(Incoming::Call(call)) => {
+                let header = call.header.clone();
+                let outcome = self.on_call(*call);
+                (header, outcome)
+            }
+            Err(BadRequest { header, error }) => {
+                let header = header.map_or_else(|| reply::out_of_band(reply::CALL_UNKNOWN), |h| *h);
+                let fault = RpcFault::fatal(error.code(), java::FATAL, error.to_string());
+                (header, Err(fault))
             }
         };
-        let call = CallRef {
-            call_id: header.call_id,
-            retry_count: header.retry_count(),
-            client_id: header.client_id.clone(),
-        };
-        match self.dispatch(&header, &call, bytes) {
-            Ok(action) => action,
-            Err(fault) => {
-                let frame = reply::failure(&call, &fault);
-                if fault.is_fatal() {
-                    Action::Close(frame, fault)
-                } else {
-                    Action::Reply(frame)
-                }
-            }
-        }
+        outcome.unwrap_or_else(|fault| Action::Close(reply::failure(&header, &fault), fault))
     }
 
-    fn dispatch(
-        &mut self,
-        header: &RpcRequestHeader,
-        call: &CallRef,
-        mut body: Bytes,
-    ) -> Result<Action, RpcFault> {
-        check_operation(header)?;
-        match header.call_id {
-            0.. => {
-                let Some(caller) = &self.caller else {
-                    return Err(RpcFault::invalid_header(
-                        "Connection context not established",
-                    ));
-                };
-                read_call(header, caller, body).map(|read| Action::Call(call.clone(), read))
-            }
-            CALL_CONTEXT => {
-                if self.sasl_pending {
-                    return Err(RpcFault::invalid_header(
-                        "Connection header sent during SASL negotiation",
-                    ));
-                }
-                self.on_context(&mut body).map(Action::Authorize)
-            }
-            CALL_SASL => {
-                if !self.sasl_pending {
-                    return Err(RpcFault::invalid_header(
-                        "SASL protocol not requested by client",
-                    ));
-                }
-                let message =
-                    frame::decode_part::<RpcSasl>(&mut body, HEADER_LIMIT).map_err(|error| {
-                        RpcFault::undecodable(format!("Error decoding RpcSaslProto: {error}"))
-                    })?;
-                self.on_sasl(&message)
-            }
-            CALL_PING => Ok(Action::Nothing),
-            other => Err(RpcFault::invalid_header(format!(
-                "Unknown out of band call #{other}"
-            ))),
-        }
+    fn on_call(&self, call: rpc::Call) -> Result<Action, RpcFault> {
+        let Some(caller) = &self.caller else {
+            return Err(RpcFault::invalid_header(
+                "Connection context not established",
+            ));
+        };
+        let wanted = Call {
+            caller: caller.clone(),
+            protocol: call.request.declaring_class_protocol_name,
+            version: call.request.client_protocol_version,
+            method: call.request.method_name,
+            request: call.message,
+        };
+        Ok(Action::Call(Box::new(call.header), wanted))
     }
 
     /// One step of the SASL exchange. Only SIMPLE is on offer here, so an exchange is either
     /// "what do you have" followed by "then SIMPLE", or SIMPLE at once; the choice of SIMPLE has no
     /// answer, the client goes on with its context.
     fn on_sasl(&mut self, message: &RpcSasl) -> Result<Action, RpcFault> {
+        if !self.sasl_pending {
+            return Err(RpcFault::invalid_header(
+                "SASL protocol not requested by client",
+            ));
+        }
         match SaslState::try_from(message.state) {
             Ok(SaslState::Negotiate) if self.negotiate_sent => Err(unauthorized(
-                java::ACCESS_CONTROL,
+                names::ACCESS_CONTROL_EXCEPTION,
                 "Client already attempted negotiation",
             )),
             Ok(SaslState::Negotiate) => Ok(self.negotiate()),
@@ -236,7 +204,7 @@ impl Session {
                     Ok(Action::Nothing)
                 }
                 [auth] if self.negotiate_sent => Err(unauthorized(
-                    java::ACCESS_CONTROL,
+                    names::ACCESS_CONTROL_EXCEPTION,
                     format!(
                         "{} authentication is not enabled.  Available:[SIMPLE]",
                         auth.method
@@ -260,84 +228,37 @@ impl Session {
 
     fn negotiate(&mut self) -> Action {
         self.negotiate_sent = true;
-        Action::Reply(reply::sasl(&RpcSasl {
-            state: SaslState::Negotiate as i32,
-            auths: vec![SaslAuth {
-                method: "SIMPLE".to_owned(),
-                mechanism: String::new(),
-                ..SaslAuth::default()
-            }],
-            ..RpcSasl::default()
-        }))
+        let simple = SaslAuth {
+            method: "SIMPLE".to_owned(),
+            ..SaslAuth::default()
+        };
+        Action::Reply(rpc::encode_sasl_response(&RpcSasl::offer(vec![simple])))
     }
 
-    fn on_context(&self, body: &mut Bytes) -> Result<Caller, RpcFault> {
+    fn on_context(&self, context: IpcConnectionContext) -> Result<Action, RpcFault> {
+        if self.sasl_pending {
+            return Err(RpcFault::invalid_header(
+                "Connection header sent during SASL negotiation",
+            ));
+        }
         if self.caller.is_some() {
             return Err(RpcFault::invalid_header(
                 "Connection context already processed",
             ));
         }
-        let context =
-            frame::decode_part::<IpcConnectionContext>(body, HEADER_LIMIT).map_err(|error| {
-                RpcFault::undecodable(format!("Error decoding IpcConnectionContextProto: {error}"))
-            })?;
         let users = context.user_info.unwrap_or_default();
         let (user, real_user) = match (users.effective_user, users.real_user) {
             (Some(effective), Some(real)) if effective != real => (Some(effective), Some(real)),
             (effective, real) => (effective.or(real), None),
         };
-        Ok(Caller {
+        Ok(Action::Authorize(Caller {
             user,
             real_user,
             address: self.address,
-        })
+        }))
     }
 }
 
 fn unauthorized(class: &'static str, message: impl Into<String>) -> RpcFault {
     RpcFault::fatal(RpcErrorCode::FatalUnauthorized, class, message)
-}
-
-fn check_operation(header: &RpcRequestHeader) -> Result<(), RpcFault> {
-    match header.rpc_op {
-        None => Err(RpcFault::invalid_header(
-            " IPC Server: No rpc op in rpcRequestHeader",
-        )),
-        Some(op) if op != RpcOperation::RpcFinalPacket as i32 => Err(RpcFault::invalid_header(
-            format!("IPC Server does not implement rpc header operation{op}"),
-        )),
-        Some(_) if header.rpc_kind.is_none() => Err(RpcFault::invalid_header(
-            " IPC Server: No rpc kind in rpcRequestHeader",
-        )),
-        Some(_) => Ok(()),
-    }
-}
-
-fn read_call(
-    header: &RpcRequestHeader,
-    caller: &Caller,
-    mut body: Bytes,
-) -> Result<Call, RpcFault> {
-    if header.rpc_kind != Some(RpcKind::RpcProtocolBuffer as i32) {
-        return Err(RpcFault::invalid_header(format!(
-            "Unknown rpc kind in rpc header{}",
-            header.rpc_kind.unwrap_or_default()
-        )));
-    }
-    let unreadable = |error| {
-        RpcFault::undecodable(format!(
-            "IPC server unable to read call parameters: {error}"
-        ))
-    };
-    let request =
-        frame::decode_part::<RequestHeader>(&mut body, HEADER_LIMIT).map_err(unreadable)?;
-    let limit = body.len();
-    let message = frame::take_part(&mut body, limit, "request").map_err(unreadable)?;
-    Ok(Call {
-        caller: caller.clone(),
-        protocol: request.declaring_class_protocol_name,
-        version: request.client_protocol_version,
-        method: request.method_name,
-        request: message,
-    })
 }
