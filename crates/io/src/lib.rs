@@ -6,6 +6,7 @@
 //!   when it is durable, what dropping does not do.
 //! - [`engines`]: the engines by name ([`engine_by_name`]).
 //! - [`disk`]: one [`Disk`] per physical device: bounded queues per [`IoClass`], threads.
+//! - [`decorators`]: metering, throttling, faults, around any engine.
 //! - [`meta`]: names, directories, space, locks, small files, all off the async threads.
 //! - [`buffer`]: [`AlignedBuf`] and the [`BufferPool`] with a budget.
 //! - [`error`]: [`IoError`], whose kind says what to do.
@@ -16,6 +17,7 @@
 
 pub mod buffer;
 mod class;
+pub mod decorators;
 pub mod disk;
 pub mod engine;
 pub mod engines;
