@@ -290,7 +290,7 @@ fn copy_in(
     let used_before = used(cluster);
     let replication = u64::from(cluster.replication.max(1));
     let progress = || used(cluster).saturating_sub(used_before) / replication;
-    let path = source.path.display().to_string();
+    let path = as_uri_path(&source.path);
     shell.fs(&["-put", &path, &target], Some((&step, &progress)))?;
     let took = step.done(&megabytes(bytes));
     shell.fs(
@@ -311,6 +311,20 @@ fn copy_in(
         },
         transfer,
     ))
+}
+
+/// A local source as the stock shell wants it: as the path of a URI.
+fn as_uri_path(path: &Path) -> String {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/._-~".contains(&byte);
+    let text = path.display().to_string();
+    let encoded = text.bytes().map(|byte| {
+        if plain(byte) {
+            char::from(byte).to_string()
+        } else {
+            format!("%{byte:02X}")
+        }
+    });
+    encoded.collect()
 }
 
 /// A name below [`ROOT`] that no other copy has.

@@ -1,0 +1,51 @@
+# Hayloft. `make up` starts a cluster, `make test` checks everything.
+
+SHELL := /bin/bash
+# rustup's usual place, for shells that have not read its profile yet.
+export PATH := $(HOME)/.cargo/bin:$(PATH)
+
+HAYLOFT := target/release/hayloft
+
+.PHONY: help check-deps build hadoop up down status test test-fast bench fmt doc clean
+
+help: ## Show this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+check-deps: ## Check for make, Rust, JDK and Maven; as root on Debian or Ubuntu, install what they package
+	@scripts/check-deps
+
+build: check-deps ## Build the release binary
+	cargo build --release --locked -p hayloft
+
+hadoop: check-deps ## Fetch a stock Hadoop's jars from Maven Central (not if HADOOP_HOME names one)
+	@[ -n "$$HADOOP_HOME" ] || scripts/fetch-hadoop >/dev/null
+
+up: build hadoop ## Start a cluster, copy files in, read them back, run MapReduce, leave it running
+	@$(HAYLOFT) up $(UP)
+
+down: ## Stop the cluster; its data stays
+	@[ -x $(HAYLOFT) ] || { echo "hayloft: error: not built yet: run 'make up'" >&2; exit 2; }
+	@$(HAYLOFT) down $(DOWN)
+
+status: ## Say what runs and where
+	@[ -x $(HAYLOFT) ] || { echo "hayloft: error: not built yet: run 'make up'" >&2; exit 2; }
+	@$(HAYLOFT) status
+
+test: ## Everything: format, lints, unit tests, docs, Java, clusters of real processes (< 30 min)
+	@scripts/test
+
+test-fast: ## Unit and property tests, no JVM (< 3 min)
+	@scripts/test --fast
+
+bench: build hadoop ## Stock DataNode against Hayloft, on this machine; raw results under bench/runs/
+	@scripts/bench $(BENCH)
+
+fmt: ## Format the Rust code
+	cargo fmt --all
+
+doc: ## Build the API documentation
+	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --locked
+
+clean: ## Remove what was built, fetched and measured; a cluster's data (.hayloft) stays
+	cargo clean
+	rm -rf hadoop/*/target hadoop/target

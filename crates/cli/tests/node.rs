@@ -1,0 +1,181 @@
+//! `hayloft node` without a NameNode: its configuration report, its refusals, its exit codes.
+
+use std::path::Path;
+use std::process::{Command, Output};
+
+use serde_json::Value;
+
+fn hayloft(args: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_hayloft"));
+    for name in [
+        "HADOOP_CONF_DIR",
+        "HADOOP_HOME",
+        "HAYLOFT_STATE",
+        "HAYLOFT_LOG",
+    ] {
+        command.env_remove(name);
+    }
+    command.args(args).output().expect("the binary runs")
+}
+
+fn conf(properties: &[(&str, &str)]) -> tempfile::TempDir {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let body: String = properties
+        .iter()
+        .map(|(name, value)| {
+            format!("<property><name>{name}</name><value>{value}</value></property>\n")
+        })
+        .collect();
+    let text = format!("<?xml version=\"1.0\"?>\n<configuration>\n{body}</configuration>\n");
+    std::fs::write(dir.path().join("hdfs-site.xml"), text).expect("written");
+    dir
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// Runs `hayloft node`, which must refuse with exit code 2, and returns what it said.
+fn refused(dir: &Path, more: &[&str]) -> String {
+    let dir = dir.display().to_string();
+    let output = hayloft(&[&["node", "--conf", &dir], more].concat());
+    assert_eq!(output.status.code(), Some(2), "{output:?}");
+    assert_eq!(text(&output.stdout), "");
+    let said = text(&output.stderr);
+    assert!(said.starts_with("hayloft: error: "), "{said}");
+    said
+}
+
+#[test]
+fn every_key_is_reported_with_its_origin() {
+    let dir = conf(&[
+        ("dfs.heartbeat.interval", "7"),
+        ("dfs.domain.socket.path", "/run/x"),
+    ]);
+    let path = dir.path().display().to_string();
+    let args = [
+        "node",
+        "--conf",
+        &path,
+        "-Ddfs.datanode.handler.count=12",
+        "--print-config",
+        "--json",
+    ];
+    let output = hayloft(&args);
+    assert!(output.status.success(), "{output:?}");
+    let settings: Value =
+        serde_json::from_slice(&output.stdout).expect("stdout is JSON and nothing else");
+    let of = |key: &str| {
+        let settings = settings.as_array().expect("an array");
+        settings
+            .iter()
+            .find(|setting| setting["key"] == key)
+            .expect("listed")
+            .clone()
+    };
+    assert_eq!(of("dfs.heartbeat.interval")["value"], "7");
+    assert!(
+        of("dfs.heartbeat.interval")["source"]
+            .as_str()
+            .expect("text")
+            .ends_with("hdfs-site.xml:3")
+    );
+    assert_eq!(of("dfs.datanode.handler.count")["source"], "command line");
+    assert_eq!(of("dfs.datanode.address")["source"], "default");
+    assert!(
+        text(&output.stderr).contains("dfs.domain.socket.path"),
+        "what has no effect is said on stderr"
+    );
+
+    let output = hayloft(&["node", "--conf", &path, "--print-config"]);
+    assert!(text(&output.stdout).contains("dfs.heartbeat.interval = 7  ["));
+}
+
+#[test]
+fn unusable_configurations_are_refused_with_their_place() {
+    let missing = refused(Path::new("/nonexistent"), &[]);
+    assert!(missing.contains("HADOOP_CONF_DIR"), "{missing}");
+    let bad = refused(conf(&[("dfs.heartbeat.interval", "soon")]).path(), &[]);
+    assert!(
+        bad.contains("hdfs-site.xml:3") && bad.contains("soon"),
+        "{bad}"
+    );
+    let nameless = refused(conf(&[]).path(), &[]);
+    assert!(nameless.contains("no NameNode address"), "{nameless}");
+}
+
+#[test]
+fn protection_that_is_demanded_and_missing_is_not_ignored() {
+    let nn = ("dfs.namenode.rpc-address", "127.0.0.1:1");
+    let said = refused(
+        conf(&[nn, ("hadoop.security.authentication", "kerberos")]).path(),
+        &[],
+    );
+    assert!(
+        said.contains("Kerberos") && said.contains("unprotected"),
+        "{said}"
+    );
+    let said = refused(
+        conf(&[nn]).path(),
+        &["-D", "dfs.block.access.token.enable=true"],
+    );
+    assert!(
+        said.contains("block tokens") && said.contains("command line"),
+        "{said}"
+    );
+}
+
+#[test]
+fn usage_errors_and_help_have_their_exit_codes() {
+    let output = hayloft(&["nod"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(
+        text(&output.stderr).starts_with("hayloft: error: "),
+        "{output:?}"
+    );
+    let output = hayloft(&["--help"]);
+    assert_eq!(output.status.code(), Some(0));
+    assert!(text(&output.stdout).contains("up") && output.stderr.is_empty());
+}
+
+#[test]
+fn the_documentation_lists_every_key_as_the_binary_does() {
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/configuration.md");
+    let page = std::fs::read_to_string(page).expect("docs/configuration.md is there");
+    let output = hayloft(&["node", "--print-config", "--markdown"]);
+    assert!(output.status.success());
+    assert!(
+        page.contains(text(&output.stdout).trim()),
+        "docs/configuration.md is out of date: replace its tables by the output of 'hayloft node --print-config --markdown'"
+    );
+}
+
+#[test]
+fn commands_on_a_cluster_that_is_not_there_say_what_to_do() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let state = dir.path().join("state").display().to_string();
+    for command in ["down", "status", "fs"] {
+        let output = hayloft(&[command, "--state", &state]);
+        assert_eq!(output.status.code(), Some(2), "{output:?}");
+        assert!(text(&output.stderr).contains("hayloft up"), "{output:?}");
+    }
+    assert!(!Path::new(&state).exists(), "asking leaves nothing behind");
+}
+
+#[test]
+fn a_cluster_without_hadoop_says_how_to_get_it() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let home = dir.path().display().to_string();
+    let output = hayloft(&[
+        "up",
+        "--state",
+        &format!("{home}/s"),
+        "--hadoop-home",
+        &home,
+    ]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(
+        text(&output.stderr).contains("scripts/fetch-hadoop"),
+        "{output:?}"
+    );
+}

@@ -1,0 +1,142 @@
+//! `hayloft up` and `down` with real processes: a stock NameNode, nodes, stock clients.
+//!
+//! Nodes are Hayloft's, or Apache's with `HAYLOFT_LAB_PEER=apache`.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use serde_json::Value;
+
+struct Cluster {
+    state: PathBuf,
+    kind: &'static str,
+    _dir: tempfile::TempDir,
+}
+
+impl Cluster {
+    fn new() -> Self {
+        let dir = tempfile::tempdir().expect("a temporary directory");
+        let apache = std::env::var("HAYLOFT_LAB_PEER").is_ok_and(|peer| peer == "apache");
+        let kind = if apache { "apache" } else { "hayloft" };
+        Self {
+            state: dir.path().join("state"),
+            kind,
+            _dir: dir,
+        }
+    }
+
+    fn hayloft(&self, command: &str, args: &[&str]) -> Output {
+        let built = || PathBuf::from(env!("CARGO_BIN_EXE_hayloft"));
+        let binary = std::env::var_os("HAYLOFT_BIN").map_or_else(built, PathBuf::from);
+        let mut program = Command::new(binary);
+        program
+            .arg(command)
+            .arg("--state")
+            .arg(&self.state)
+            .args(args);
+        program.output().expect("the binary runs")
+    }
+
+    fn up(&self, more: &[&str]) -> Value {
+        let output = self.hayloft("up", &[&["--json", "--kind", self.kind], more].concat());
+        assert!(
+            output.status.success(),
+            "{}",
+            String::from_utf8_lossy(&output.stderr)
+        );
+        serde_json::from_slice(&output.stdout).expect("stdout is JSON and nothing else")
+    }
+
+    fn state_file(&self) -> Value {
+        let text = std::fs::read(self.state.join("cluster.json")).expect("there");
+        serde_json::from_slice(&text).expect("JSON")
+    }
+}
+
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        let _ = self.hayloft("down", &[]);
+    }
+}
+
+fn source(dir: &Path) -> PathBuf {
+    let root = dir.join("things to copy");
+    std::fs::create_dir_all(root.join("sub/empty")).expect("created");
+    let mut bytes: Vec<u8> = (0..3_000_001_u32)
+        .map(|n| (n.wrapping_mul(2_654_435_761) >> 13).to_le_bytes()[0])
+        .collect();
+    std::fs::write(root.join("sub/data.bin"), &bytes).expect("written");
+    bytes.truncate(511);
+    std::fs::write(root.join("short"), &bytes).expect("written");
+    std::fs::write(root.join("nothing"), b"").expect("written");
+    std::fs::write(
+        root.join("poem.txt"),
+        "hay hay loft\nloft loft hayloft\n".repeat(1000),
+    )
+    .expect("written");
+    root
+}
+
+#[test]
+fn a_cluster_comes_up_goes_down_loses_nothing_and_survives_a_crash() {
+    let cluster = Cluster::new();
+    let files = tempfile::tempdir().expect("a temporary directory");
+    let put = source(files.path()).display().to_string();
+
+    let first = cluster.up(&["--put", &put]);
+    assert_eq!(first["tour"]["every_byte_equal"], true);
+    assert_eq!(first["tour"]["copied_in"]["files"], 4);
+    assert_eq!(first["tour"]["search"]["word"], "loft");
+    assert_eq!(first["tour"]["search"]["matches"], 4000);
+    assert_eq!(first["cluster"]["live_nodes"], 3);
+
+    let second = cluster.up(&[]);
+    assert_eq!(second["already_running"], true);
+    let listed = cluster.hayloft("fs", &["-cat", "/hayloft/things to copy/poem.txt"]);
+    assert!(
+        listed.status.success() && listed.stdout.len() == 31_000,
+        "{listed:?}"
+    );
+    assert!(
+        !cluster.hayloft("fs", &["-cat", "/nope"]).status.success(),
+        "the shell's exit code is ours"
+    );
+    assert!(cluster.hayloft("status", &[]).status.success());
+
+    let down = cluster.hayloft("down", &[]);
+    assert!(down.status.success(), "{down:?}");
+    assert_eq!(cluster.hayloft("status", &[]).status.code(), Some(1));
+
+    // The recorded pid now belongs to someone else: this test. It must not be harmed or trusted.
+    let mut kept = cluster.state_file();
+    let (boot, pid) = (
+        std::fs::read_to_string("/proc/sys/kernel/random/boot_id").expect("there"),
+        std::process::id(),
+    );
+    kept["namenode"]["process"] =
+        serde_json::json!({ "pid": pid, "start_ticks": 1, "boot": boot.trim() });
+    std::fs::write(cluster.state.join("cluster.json"), kept.to_string()).expect("written");
+
+    let again = cluster.up(&["--put", &put]);
+    assert_eq!(
+        again["tour"]["copied_in"],
+        Value::Null,
+        "the data is found, not copied again"
+    );
+    assert_eq!(again["tour"]["every_byte_equal"], true);
+
+    // A node dies; `up` starts what is missing and nothing else.
+    let before = cluster.state_file();
+    let pid = before["nodes"][1]["process"]["pid"].to_string();
+    let killed = Command::new("kill")
+        .args(["-KILL", &pid])
+        .status()
+        .expect("kill runs");
+    assert!(killed.success());
+    assert_eq!(cluster.hayloft("status", &[]).status.code(), Some(1));
+    let mended = cluster.up(&["--no-tour"]);
+    assert_eq!(mended["already_running"], false);
+    let after = cluster.state_file();
+    assert_eq!(before["namenode"]["process"], after["namenode"]["process"]);
+    assert_ne!(before["nodes"][1]["process"], after["nodes"][1]["process"]);
+}
