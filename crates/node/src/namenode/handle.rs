@@ -1,5 +1,6 @@
 //! What the rest of the node sees of the NameNode services.
 
+use std::net::SocketAddr;
 use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 use std::time::Duration;
 
@@ -22,7 +23,7 @@ use super::notices::Notice;
 use super::pool::PoolService;
 use super::service_side::NodeSide;
 use super::work::NodeWork;
-use crate::config::{ConfigError, Configuration, HostPort, SharedConfig, namenodes};
+use crate::config::{ConfigError, Configuration, SharedConfig, namenodes};
 use crate::identity::Identity;
 use crate::rpc::RpcError;
 
@@ -282,26 +283,24 @@ impl NameNodes {
     }
 
     /// Sends a report now (`dfsadmin -triggerBlockReport`): what is pending of the incremental one,
-    /// or a full one without waiting for a lease; to one NameNode, or all. Returns how many.
-    pub fn trigger_block_report(&self, incremental: bool, namenode: Option<&HostPort>) -> usize {
-        let actors: Vec<_> = self
-            .services()
-            .iter()
-            .flat_map(|service| service.actors())
-            .collect();
-        let wanted = |address: &str| namenode.is_none_or(|wanted| wanted.to_string() == address);
-        let chosen = actors.iter().filter(|actor| wanted(&actor.address));
-        chosen
-            .map(|actor| {
-                if incremental {
-                    actor.ibr().trigger();
-                    actor.ibr_wake.notify_one();
-                } else {
-                    actor.schedule().force();
-                    actor.report_wake.notify_one();
-                }
-            })
-            .count()
+    /// or a full one without waiting for a lease; to the NameNode at one address, or to all.
+    /// Returns to how many.
+    pub fn trigger_block_report(&self, incremental: bool, namenode: Option<SocketAddr>) -> usize {
+        let mut told = 0;
+        for actor in self.services().iter().flat_map(|service| service.actors()) {
+            if !namenode.is_none_or(|wanted| actor.is_at(wanted)) {
+                continue;
+            }
+            told += 1;
+            if incremental {
+                actor.ibr().trigger();
+                actor.ibr_wake.notify_one();
+            } else {
+                actor.schedule().force();
+                actor.report_wake.notify_one();
+            }
+        }
+        told
     }
 
     /// How this node is registered with the pool's NameNodes.
