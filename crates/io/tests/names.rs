@@ -1,0 +1,325 @@
+//! Names, directories, small files, locks, space.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+use std::process::Command;
+use std::sync::Arc;
+
+use hayloft_io::{
+    AlignedBuf, Disk, DiskConfig, EngineConfig, FileKind, IoClass, IoErrorKind, IoOp, Meta,
+    OpenMode, engine_by_name,
+};
+
+fn rig() -> (tempfile::TempDir, Meta) {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let disk = Disk::for_path(dir.path(), &DiskConfig::default()).expect("the directory exists");
+    (dir, Meta::new(disk, IoClass::ClientWrite))
+}
+
+#[tokio::test]
+async fn small_files_are_replaced_whole_and_read_within_a_limit() {
+    let (dir, meta) = rig();
+    let path = dir.path().join("VERSION");
+    for contents in ["one", "a longer second", "3"] {
+        meta.replace(&path, contents.into(), 0o600)
+            .await
+            .expect("writable");
+        assert_eq!(
+            meta.read_small(&path, 100).await.expect("readable"),
+            contents.as_bytes()
+        );
+    }
+    assert_eq!(
+        fs::metadata(&path).expect("there").permissions().mode() & 0o777,
+        0o600
+    );
+    let names = meta.list_dir(dir.path(), 10).await.expect("readable");
+    assert_eq!(names.len(), 1, "no temporary file stays: {names:?}");
+    meta.replace(&path, vec![b'x'; 100], 0o600)
+        .await
+        .expect("writable");
+    assert_eq!(
+        meta.read_small(&path, 100).await.expect("readable").len(),
+        100
+    );
+    assert_eq!(
+        meta.read_small(&path, 99).await.expect_err("longer").kind(),
+        IoErrorKind::TooLarge
+    );
+    let missing = meta
+        .replace(&dir.path().join("no/VERSION"), Vec::new(), 0o600)
+        .await;
+    assert_eq!(
+        missing.expect_err("no directory").kind(),
+        IoErrorKind::NotFound
+    );
+}
+
+#[tokio::test]
+async fn directories_are_made_listed_and_removed() {
+    let (dir, meta) = rig();
+    let deep = dir.path().join("a/b/c");
+    meta.create_dir_all(&deep, 0o700).await.expect("writable");
+    meta.create_dir_all(&deep, 0o700)
+        .await
+        .expect("already there is fine");
+    assert_eq!(
+        fs::metadata(&deep).expect("there").permissions().mode() & 0o777,
+        0o700
+    );
+    for i in 0..5 {
+        fs::write(deep.join(format!("f{i}")), "x").expect("writable");
+    }
+    fs::create_dir(deep.join("d")).expect("writable");
+    let mut entries = meta.list_dir(&deep, 6).await.expect("readable");
+    entries.sort_by(|a, b| a.name.cmp(&b.name));
+    assert_eq!(
+        (entries[0].name.as_str(), entries[0].kind),
+        ("d", FileKind::Dir)
+    );
+    assert_eq!(
+        (entries[5].name.as_str(), entries[5].kind),
+        ("f4", FileKind::File)
+    );
+    assert_eq!(
+        meta.list_dir(&deep, 5)
+            .await
+            .expect_err("six entries")
+            .kind(),
+        IoErrorKind::TooLarge
+    );
+    assert_eq!(
+        meta.remove_dir(&deep).await.expect_err("not empty").kind(),
+        IoErrorKind::Exists
+    );
+    meta.sync_dir(&deep).await.expect("there");
+    meta.remove_dir_all(&dir.path().join("a"))
+        .await
+        .expect("writable");
+    assert!(!meta.exists(&deep).await.expect("known"));
+    assert_eq!(
+        meta.list_dir(&deep, 5).await.expect_err("gone").kind(),
+        IoErrorKind::NotFound
+    );
+    let error = meta
+        .rename(&deep, &dir.path().join("b"))
+        .await
+        .expect_err("gone");
+    assert!(
+        error.to_string().contains("to ") && error.op() == IoOp::Rename,
+        "{error}"
+    );
+}
+
+#[tokio::test]
+async fn space_and_mount_are_known() {
+    let (dir, meta) = rig();
+    let space = meta.space(dir.path()).await.expect("a file system");
+    assert!(space.available <= space.free && space.free <= space.capacity && space.capacity > 0);
+    let mount = meta.mount_of(dir.path()).await.expect("a mount");
+    assert!(
+        dir.path()
+            .canonicalize()
+            .expect("there")
+            .starts_with(mount.point)
+    );
+}
+
+#[tokio::test]
+async fn a_panic_is_an_error_and_the_thread_goes_on() {
+    let (dir, meta) = rig();
+    let panicked = meta
+        .run(IoOp::Other, dir.path(), |_| -> Result<(), _> {
+            panic!("part of the test")
+        })
+        .await;
+    assert_eq!(panicked.expect_err("no answer").kind(), IoErrorKind::Closed);
+    assert!(
+        meta.exists(dir.path())
+            .await
+            .expect("the next one is served")
+    );
+}
+
+/// Runs in a child process of the test below.
+#[tokio::test]
+#[ignore = "a part of the test below"]
+async fn child_that_locks() {
+    let path = std::env::var_os("HAYLOFT_TEST_LOCK").expect("set by the parent");
+    let disk = Disk::for_path(Path::new("/"), &DiskConfig::default()).expect("the root exists");
+    let locked = Meta::new(disk, IoClass::ClientWrite)
+        .lock(Path::new(&path), "7@child".to_owned())
+        .await;
+    match locked {
+        Ok(_) => println!("result: locked"),
+        Err(e) => println!("result: {:?} {e}", e.kind()),
+    }
+}
+
+fn lock_in_a_child(path: &Path) -> String {
+    let output = Command::new(std::env::current_exe().expect("we run from a file"))
+        .args(["--exact", "child_that_locks", "--ignored", "--nocapture"])
+        .env("HAYLOFT_TEST_LOCK", path)
+        .output()
+        .expect("a child process");
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let from = text.find("result: ").expect("the child says its result");
+    text[from..].lines().next().unwrap_or_default().to_owned()
+}
+
+#[tokio::test]
+async fn the_lock_keeps_other_processes_out_until_it_is_dropped() {
+    let (dir, meta) = rig();
+    let path = dir.path().join("in_use.lock");
+    let lock = meta.lock(&path, "1@parent".to_owned()).await.expect("free");
+    let other = lock_in_a_child(&path);
+    assert!(
+        other.starts_with("result: Locked") && other.contains("1@parent"),
+        "{other}"
+    );
+    let ours = meta
+        .lock(&path, "2@parent".to_owned())
+        .await
+        .expect_err("held");
+    assert_eq!(ours.kind(), IoErrorKind::Locked);
+    assert!(
+        lock_in_a_child(&path).starts_with("result: Locked"),
+        "a refused lock must not release the first"
+    );
+    drop(lock);
+    assert_eq!(lock_in_a_child(&path), "result: locked");
+    assert_eq!(fs::read(&path).expect("readable"), b"7@child");
+}
+
+#[test]
+fn an_unknown_engine_names_the_known_ones() {
+    let disk = Disk::for_path(Path::new("/"), &DiskConfig::default()).expect("the root exists");
+    let error = engine_by_name("floppy", &EngineConfig::new(disk))
+        .expect_err("unknown")
+        .to_string();
+    assert!(
+        error.contains("floppy") && error.contains("posix, memory, null"),
+        "{error}"
+    );
+}
+
+/// A tmpfs of one MiB, unmounted when dropped.
+struct TinyFs(tempfile::TempDir);
+
+impl TinyFs {
+    fn mount() -> Result<Self, String> {
+        let dir = tempfile::tempdir().expect("a temporary directory");
+        let output = Command::new("mount")
+            .args(["-t", "tmpfs", "-o", "size=1m", "hayloft-test"])
+            .arg(dir.path())
+            .output()
+            .map_err(|e| format!("cannot run mount: {e}"))?;
+        if output.status.success() {
+            Ok(Self(dir))
+        } else {
+            Err(String::from_utf8_lossy(&output.stderr).into_owned())
+        }
+    }
+}
+
+impl Drop for TinyFs {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg(self.0.path()).status();
+    }
+}
+
+#[tokio::test]
+async fn a_full_disk_gives_the_buffers_back_and_keeps_what_was_there() {
+    let tiny = match TinyFs::mount() {
+        Ok(tiny) => tiny,
+        Err(why) => {
+            println!("skipped: needs root to mount a tmpfs: {why}");
+            return;
+        }
+    };
+    let disk = Disk::for_path(tiny.0.path(), &DiskConfig::default()).expect("mounted");
+    let engine =
+        engine_by_name("posix", &EngineConfig::new(Arc::clone(&disk))).expect("a known name");
+    let path = tiny.0.path().join("f");
+    let file = engine
+        .open(&path, OpenMode::CreateNew, IoClass::ClientWrite)
+        .await
+        .expect("room for a name");
+    let part = bytes::Bytes::from(vec![7; 300 * 1024]);
+    for i in 0..3 {
+        assert!(
+            file.write_at(vec![part.clone()], i * 300 * 1024)
+                .await
+                .result
+                .is_ok()
+        );
+    }
+    let done = file
+        .write_at(vec![part.clone(), part.clone()], 900 * 1024)
+        .await;
+    assert_eq!(done.result.expect_err("full").kind(), IoErrorKind::NoSpace);
+    assert_eq!(done.buf.len(), 2);
+    let allocated = file.allocate(10 << 20).await.expect_err("full");
+    assert_eq!(allocated.kind(), IoErrorKind::NoSpace);
+    let back = file
+        .read_at(AlignedBuf::unpooled(900 * 1024), 0, 900 * 1024)
+        .await;
+    assert!(back.buf.as_slice().iter().all(|b| *b == 7) && back.buf.len() == 900 * 1024);
+    let meta = engine.meta(IoClass::ClientWrite);
+    let replaced = meta
+        .replace(&tiny.0.path().join("v"), vec![1; 2 << 20], 0o600)
+        .await;
+    assert_eq!(replaced.expect_err("full").kind(), IoErrorKind::NoSpace);
+    assert_eq!(
+        meta.list_dir(tiny.0.path(), 10)
+            .await
+            .expect("readable")
+            .len(),
+        1,
+        "no temporary file stays"
+    );
+    file.truncate(0).await.expect("writable");
+    assert!(
+        file.write_at(vec![part], 0).await.result.is_ok(),
+        "room again"
+    );
+}
+
+#[tokio::test]
+async fn the_memory_engine_has_a_budget_and_frees_it() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let disk = Disk::for_path(dir.path(), &DiskConfig::default()).expect("the directory exists");
+    let config = EngineConfig {
+        memory_max: 1 << 20,
+        ..EngineConfig::new(disk)
+    };
+    let engine = engine_by_name("memory", &config).expect("a known name");
+    let meta = engine.meta(IoClass::Delete);
+    let path = dir.path().join("f");
+    for _ in 0..5 {
+        let file = engine
+            .open(&path, OpenMode::CreateNew, IoClass::ClientWrite)
+            .await
+            .expect("a new file");
+        let megabyte = bytes::Bytes::from(vec![1; 1 << 20]);
+        // The thread that wrote the last file may hold it a moment longer than we did.
+        let mut tries = 0;
+        while file
+            .write_at(vec![megabyte.clone()], 0)
+            .await
+            .result
+            .is_err()
+        {
+            tries += 1;
+            assert!(tries < 500, "the memory of an unlinked file is not freed");
+            tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+        }
+        let over = file.write_at(vec![megabyte], 1 << 20).await;
+        assert_eq!(
+            over.result.expect_err("over the budget").kind(),
+            IoErrorKind::NoSpace
+        );
+        meta.unlink(&path).await.expect("there");
+    }
+}
