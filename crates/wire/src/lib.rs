@@ -1,12 +1,28 @@
 //! Bytes to typed messages and back, for everything a DataNode speaks.
 //!
 //! No sockets, no files, no async runtime, no unsafe code. Decoders take buffers and answer with a
-//! value, with "not enough bytes yet" (a value too), or with an error that means the peer cannot be
-//! understood. Every number from a peer meets a limit before it is used.
+//! value, with "not enough bytes yet" (`Ok(None)`, the buffer as it was), or with an error that means
+//! the peer cannot be understood: close the connection. Every number from a peer meets a limit
+//! before it is used in arithmetic or for an allocation; the limits are in [`limits`].
+//!
+//! | module | what it holds |
+//! |---|---|
+//! | [`ids`] | blocks, block pools, storage types, replica states |
+//! | [`checksum`] | chunk checksums, meta file headers, block checksums |
+//! | [`transfer`] | data transfer operations and their answers |
+//! | [`packet`], [`ack`] | the data of a block and its acknowledgements |
+//! | [`rpc`] | Hadoop RPC frames, as client and as server |
+//! | [`report`] | full block reports |
+//! | [`token`] | block token identifiers |
+//! | [`proto`] | the messages themselves |
+//! | [`frame`], [`varint`] | what all of these are built on |
+//! | [`schema`] | descriptions of the messages: bounds check, table of field numbers |
 
 pub mod ack;
 pub mod checksum;
 pub mod frame;
+#[cfg(any(test, feature = "fuzzing"))]
+pub mod fuzz;
 pub mod ids;
 pub mod limits;
 pub mod packet;

@@ -121,6 +121,27 @@ pub struct MessageDesc {
     pub fields: &'static [FieldDesc],
 }
 
+impl MessageDesc {
+    pub(crate) const fn new(
+        full_name: &'static str,
+        memory_bytes: usize,
+        fields: &'static [FieldDesc],
+    ) -> MessageDesc {
+        assert!(
+            fields.len() <= MAX_FIELDS,
+            "the check keeps one bit a field"
+        );
+        MessageDesc {
+            full_name,
+            memory_bytes,
+            fields,
+        }
+    }
+}
+
+/// Most fields of a message of ours.
+const MAX_FIELDS: usize = 64;
+
 /// One enum.
 #[derive(Debug)]
 pub struct EnumDesc {
@@ -497,3 +518,7 @@ pub fn field_table() -> String {
     }
     out
 }
+
+#[cfg(test)]
+#[path = "schema_tests.rs"]
+mod tests;

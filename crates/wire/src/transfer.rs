@@ -288,7 +288,14 @@ fn decode_body(op: Op, body: Bytes) -> Result<OpRequest, OpError> {
         }
         Op::TransferBlock => {
             let request = with_block(body, |m: &pb::OpTransferBlock| &m.header.base_header)?;
-            bounded(op, "targets", request.message.targets.len())?;
+            let message = &request.message;
+            bounded(op, "targets", message.targets.len())?;
+            bounded(
+                op,
+                "target storage types",
+                message.target_storage_types.len(),
+            )?;
+            bounded(op, "target storage ids", message.target_storage_ids.len())?;
             OpRequest::TransferBlock(request)
         }
         Op::RequestShortCircuitFds => OpRequest::RequestShortCircuitFds(with_block(

@@ -70,17 +70,17 @@ macro_rules! wire_messages {
 
             impl $crate::schema::Described for $name {
                 const DESC: Option<&'static $crate::schema::MessageDesc> =
-                    Some(&$crate::schema::MessageDesc {
-                        full_name: $full,
-                        memory_bytes: ::core::mem::size_of::<$name>(),
-                        fields: &[$(
+                    Some(&$crate::schema::MessageDesc::new(
+                        $full,
+                        ::core::mem::size_of::<$name>(),
+                        &[$(
                             $crate::schema::FieldDesc::parse(
                                 stringify!($field),
                                 stringify!($($attr)*),
                                 <$ty as $crate::schema::Described>::DESC,
                             ),
                         )*],
-                    });
+                    ));
             }
 
             impl $crate::schema::WireMessage for $name {}
