@@ -1,5 +1,7 @@
 //! `ClientDatanodeProtocol`: lengths of open files for readers, and the administrator's commands.
 
+use std::net::SocketAddr;
+
 use bytes::Bytes;
 use hayloft_wire::frame;
 use hayloft_wire::ids::{ExtendedBlock, PoolId, ReplicaState};
@@ -18,11 +20,12 @@ use tracing::info;
 
 use hayloft_wire::rpc::names;
 
+use super::configure;
 use super::fault::RpcFault;
 use super::protocols::{Context, decode, impossible};
 use super::session::Caller;
 use super::users::short_name;
-use super::{configure, protocols};
+use crate::config::HostPort;
 
 /// Length that says "no reader may see any of it": clients ask another node then.
 const NOT_VISIBLE: u64 = u64::MAX;
@@ -239,12 +242,35 @@ async fn trigger_block_report(
         .nn_address
         .as_deref()
         .filter(|name| !name.is_empty());
-    let namenode = match named {
-        None => None,
-        Some(name) => Some(protocols::resolve(name).await?),
+    let Some(named) = named else {
+        cx.host.trigger_block_report(request.incremental, None);
+        return Ok(frame::delimited(&TriggerBlockReportResponse {}));
     };
-    cx.host.trigger_block_report(request.incremental, namenode);
+    let wanted = HostPort::parse_with_default(named, None).map_err(|allowed| {
+        RpcFault::io(format!("{named:?} is no address; allowed is {allowed}"))
+    })?;
+    // Hadoop compares addresses, not names.
+    let addresses = resolve(&wanted).await;
+    for namenode in cx.host.namenodes() {
+        let same = namenode == wanted
+            || resolve(&namenode)
+                .await
+                .iter()
+                .any(|address| addresses.contains(address));
+        if same {
+            cx.host
+                .trigger_block_report(request.incremental, Some(&namenode));
+        }
+    }
     Ok(frame::delimited(&TriggerBlockReportResponse {}))
+}
+
+/// The addresses of a name; none when it has none (now).
+async fn resolve(name: &HostPort) -> Vec<SocketAddr> {
+    match tokio::net::lookup_host((name.host.as_str(), name.port)).await {
+        Ok(found) => found.collect(),
+        Err(_) => Vec::new(),
+    }
 }
 
 fn disk_balancer_setting(request: &DiskBalancerSettingRequest) -> RpcFault {

@@ -1,6 +1,5 @@
 //! What the RPC server and block recovery need of the node around them.
 
-use std::net::SocketAddr;
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
@@ -9,7 +8,7 @@ use hayloft_wire::ids::{ExtendedBlock, PoolId};
 use hayloft_wire::proto::datanode::CommitBlockSynchronizationRequest;
 use hayloft_wire::proto::hdfs::DatanodeId;
 
-use crate::config::SharedConfig;
+use crate::config::{HostPort, SharedConfig};
 use crate::rpc::RpcError;
 
 /// The node, as seen from an administrator's or another node's call. Nothing here waits, except
@@ -47,8 +46,12 @@ pub trait Host: Send + Sync + 'static {
     /// error says what is wrong with them.
     fn refresh_namenodes(&self) -> BoxFuture<'_, Result<(), String>>;
 
-    /// Makes all services, or those towards one NameNode, report blocks now.
-    fn trigger_block_report(&self, incremental: bool, namenode: Option<SocketAddr>);
+    /// The NameNodes that are served now, as configured.
+    fn namenodes(&self) -> Vec<HostPort>;
+
+    /// Makes all services, or the one towards one of [`namenodes`](Host::namenodes), report blocks
+    /// now: what is pending of the incremental report, or a full one.
+    fn trigger_block_report(&self, incremental: bool, namenode: Option<&HostPort>);
 
     /// Ends all writes by clients.
     fn evict_writers(&self);

@@ -1,6 +1,5 @@
 //! Which protocols the port serves, and what their methods share.
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -75,15 +74,4 @@ pub(super) fn decode<M: WireMessage>(request: Bytes) -> Result<M, RpcFault> {
 /// The refusal of a request that names something impossible.
 pub(super) fn impossible(error: IdError) -> RpcFault {
     RpcFault::io(error.to_string())
-}
-
-/// The first address of a "host:port".
-pub(super) async fn resolve(name: &str) -> Result<SocketAddr, RpcFault> {
-    let unresolved = |why: String| RpcFault::io(format!("cannot resolve {name:?}: {why}"));
-    let mut found = tokio::net::lookup_host(name)
-        .await
-        .map_err(|error| unresolved(error.to_string()))?;
-    found
-        .next()
-        .ok_or_else(|| unresolved("the name has no address".to_owned()))
 }
