@@ -1,0 +1,91 @@
+//! Stock client programs, one JVM each, and local files of passing use.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use hayloft_lab::hadoop::class;
+
+use crate::cluster::launch::Launcher;
+use crate::error::CliError;
+use crate::progress::{Step, say};
+
+/// A step to move, and how far it is.
+pub(super) type Progress<'a> = Option<(&'a Step, &'a dyn Fn() -> u64)>;
+
+/// Stock client programs, one JVM each.
+pub(super) struct Shell<'a, 'b> {
+    pub(super) launcher: &'a Launcher<'b>,
+}
+
+impl Shell<'_, '_> {
+    pub(super) fn fs(&self, args: &[&str], progress: Progress<'_>) -> Result<(), CliError> {
+        self.run("fs", class::FS_SHELL, args, progress)
+    }
+
+    pub(super) fn run(
+        &self,
+        name: &str,
+        main: &str,
+        args: &[&str],
+        progress: Progress<'_>,
+    ) -> Result<(), CliError> {
+        let spawn = self
+            .launcher
+            .hadoop
+            .java(name, &self.launcher.client_jvm(), main, args);
+        // The log tells about this run only.
+        let _ = std::fs::remove_file(&spawn.log);
+        let mut process = spawn.start()?;
+        let status = loop {
+            match process.wait(Duration::from_millis(200)) {
+                Ok(status) => break status,
+                Err(_) => {
+                    if let Some((step, position)) = progress {
+                        step.at(position());
+                    }
+                }
+            }
+        };
+        if status.success() {
+            return Ok(());
+        }
+        Err(CliError::from(
+            process.error(format!("{} ended with {status}", args.join(" "))),
+        ))
+    }
+
+    /// A local path for passing use.
+    pub(super) fn scratch(&self, name: &str) -> PathBuf {
+        let dir = self.launcher.state.path().join("scratch");
+        if let Err(error) = std::fs::create_dir_all(&dir) {
+            say(&format!("cannot create {}: {error}", dir.display()));
+        }
+        dir.join(name)
+    }
+}
+
+/// Bytes of a file or of everything below a directory that may be growing.
+pub(super) fn size_of(path: &Path) -> u64 {
+    match path.metadata() {
+        Ok(metadata) if metadata.is_dir() => {
+            let entries = std::fs::read_dir(path).into_iter().flatten().flatten();
+            entries.map(|entry| size_of(&entry.path())).sum()
+        }
+        Ok(metadata) => metadata.len(),
+        Err(_) => 0,
+    }
+}
+
+pub(super) fn remove(path: &Path) -> Result<(), CliError> {
+    let removed = if path.is_dir() {
+        std::fs::remove_dir_all(path)
+    } else {
+        std::fs::remove_file(path)
+    };
+    match removed {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            Err(CliError::file("remove", path)(error))
+        }
+        _ => Ok(()),
+    }
+}
