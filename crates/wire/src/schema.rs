@@ -5,8 +5,6 @@
 //! [`check`] walks the bytes once, before prost, against the description that
 //! [`wire_messages!`](crate::proto) made from the same text as the struct. It allocates nothing.
 
-use std::fmt::Write as _;
-
 use bytes::Bytes;
 
 /// How often a field may and must occur.
@@ -59,7 +57,7 @@ impl Kind {
     ];
 
     /// Protobuf's name of the type.
-    fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Kind::Enum => "enum",
             other => Kind::ALL
@@ -216,13 +214,13 @@ impl FieldDesc {
     }
 
     /// Rust name of the enum of an enum field.
-    fn enum_name(&self) -> Option<&'static str> {
+    pub(crate) fn enum_name(&self) -> Option<&'static str> {
         let rest = self.attr.strip_prefix("enumeration")?;
         rest.split('"').nth(1)
     }
 
     /// Default declared in the attribute.
-    fn default(&self) -> Option<&'static str> {
+    pub(crate) fn default(&self) -> Option<&'static str> {
         let (_, rest) = self.attr.split_once("default")?;
         rest.split('"').nth(1)
     }
@@ -462,61 +460,6 @@ impl<'a> Walker<'a> {
             _ => None,
         }
     }
-}
-
-/// Every message and enum of this crate as text, one fact a line, columns parted by spaces:
-///
-/// ```text
-/// message hadoop.hdfs.BlockProto
-/// field hadoop.hdfs.BlockProto block_id 1 uint64 required - - -
-/// field <message> <name> <number> <type> <label> <packed|-> <type name|-> <default|->
-/// enum hadoop.hdfs.Status
-/// value hadoop.hdfs.Status Success 0
-/// ```
-///
-/// A Java test compares it with Hadoop's own descriptors.
-#[must_use]
-pub fn field_table() -> String {
-    let mut out = String::new();
-    let enums: Vec<&EnumDesc> = crate::proto::ENUMS
-        .iter()
-        .flat_map(|m| m.iter().copied())
-        .collect();
-    for desc in crate::proto::MESSAGES.iter().flat_map(|m| m.iter()) {
-        let _infallible = writeln!(out, "message {}", desc.full_name);
-        for field in desc.fields {
-            let type_name = field.nested.map(|n| n.full_name).or_else(|| {
-                let rust_name = field.enum_name()?;
-                enums
-                    .iter()
-                    .find(|e| e.rust_name == rust_name)
-                    .map(|e| e.full_name)
-            });
-            let _infallible = writeln!(
-                out,
-                "field {} {} {} {} {} {} {} {}",
-                desc.full_name,
-                field.name.trim_start_matches("r#"),
-                field.number,
-                field.kind.name(),
-                match field.label {
-                    Label::Required => "required",
-                    Label::Optional => "optional",
-                    Label::Repeated => "repeated",
-                },
-                if field.packed { "packed" } else { "-" },
-                type_name.unwrap_or("-"),
-                field.default().unwrap_or("-"),
-            );
-        }
-    }
-    for desc in &enums {
-        let _infallible = writeln!(out, "enum {}", desc.full_name);
-        for (name, number) in desc.values {
-            let _infallible = writeln!(out, "value {} {name} {number}", desc.full_name);
-        }
-    }
-    out
 }
 
 #[cfg(test)]

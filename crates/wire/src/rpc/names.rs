@@ -5,110 +5,121 @@
 pub struct Protocol {
     /// Java name that Hadoop declares for the protocol.
     pub name: &'static str,
-    /// Version of the protocol on the wire.
+    /// Version of the protocol on the wire, which is not Java's `versionID`.
     pub version: u64,
 }
 
-const fn version_1(name: &'static str) -> Protocol {
-    Protocol { name, version: 1 }
+/// Declares protocols, and the list of them for the comparison with Hadoop.
+macro_rules! protocols {
+    ($($(#[doc = $doc:literal])* $constant:ident = $name:literal, $version:literal;)*) => {
+        $(
+            $(#[doc = $doc])*
+            pub const $constant: Protocol = Protocol { name: $name, version: $version };
+        )*
+
+        pub(crate) const PROTOCOLS: &[Protocol] = &[$($constant),*];
+    };
 }
 
-/// DataNode to NameNode.
-pub const DATANODE_PROTOCOL: Protocol =
-    version_1("org.apache.hadoop.hdfs.server.protocol.DatanodeProtocol");
+/// Declares exceptions, and the list of them for the comparison with Hadoop.
+macro_rules! exceptions {
+    ($($(#[doc = $doc:literal])* $constant:ident = $class:literal;)*) => {
+        $(
+            $(#[doc = $doc])*
+            pub const $constant: &str = $class;
+        )*
 
-/// DataNode to NameNode when heartbeats are stuck.
-pub const DATANODE_LIFELINE_PROTOCOL: Protocol =
-    version_1("org.apache.hadoop.hdfs.server.protocol.DatanodeLifelineProtocol");
+        pub(crate) const EXCEPTIONS: &[&str] = &[$($constant),*];
+    };
+}
 
-/// Balancers to NameNode.
-pub const NAMENODE_PROTOCOL: Protocol =
-    version_1("org.apache.hadoop.hdfs.server.protocol.NamenodeProtocol");
+protocols! {
+    /// DataNode to NameNode.
+    DATANODE_PROTOCOL = "org.apache.hadoop.hdfs.server.protocol.DatanodeProtocol", 1;
 
-/// DataNode to DataNode.
-pub const INTER_DATANODE_PROTOCOL: Protocol =
-    version_1("org.apache.hadoop.hdfs.server.protocol.InterDatanodeProtocol");
+    /// DataNode to NameNode when heartbeats are stuck.
+    DATANODE_LIFELINE_PROTOCOL = "org.apache.hadoop.hdfs.server.protocol.DatanodeLifelineProtocol", 1;
 
-/// Clients to DataNode.
-pub const CLIENT_DATANODE_PROTOCOL: Protocol =
-    version_1("org.apache.hadoop.hdfs.protocol.ClientDatanodeProtocol");
+    /// Balancers to NameNode.
+    NAMENODE_PROTOCOL = "org.apache.hadoop.hdfs.server.protocol.NamenodeProtocol", 1;
 
-/// Administrators to any daemon.
-pub const RECONFIGURATION_PROTOCOL: Protocol =
-    version_1("org.apache.hadoop.hdfs.protocol.ReconfigurationProtocol");
+    /// DataNode to DataNode.
+    INTER_DATANODE_PROTOCOL = "org.apache.hadoop.hdfs.server.protocol.InterDatanodeProtocol", 1;
 
-/// Clients to NameNode.
-pub const CLIENT_NAMENODE_PROTOCOL: Protocol =
-    version_1("org.apache.hadoop.hdfs.protocol.ClientProtocol");
+    /// Clients to DataNode.
+    CLIENT_DATANODE_PROTOCOL = "org.apache.hadoop.hdfs.protocol.ClientDatanodeProtocol", 1;
 
-/// Clients asking any daemon for protocol versions.
-pub const PROTOCOL_INFO: Protocol = version_1("org.apache.hadoop.ipc.ProtocolMetaInfoPB");
+    /// Administrators to any daemon.
+    RECONFIGURATION_PROTOCOL = "org.apache.hadoop.hdfs.protocol.ReconfigurationProtocol", 1;
 
-/// The caller may not do that.
-pub const ACCESS_CONTROL_EXCEPTION: &str = "org.apache.hadoop.security.AccessControlException";
+    /// Clients to NameNode.
+    CLIENT_NAMENODE_PROTOCOL = "org.apache.hadoop.hdfs.protocol.ClientProtocol", 1;
 
-/// A token that is expired, unknown or for something else.
-pub const INVALID_TOKEN: &str = "org.apache.hadoop.security.token.SecretManager$InvalidToken";
+    /// Clients asking any daemon for protocol versions.
+    PROTOCOL_INFO = "org.apache.hadoop.ipc.ProtocolMetaInfoPB", 1;
+}
 
-/// The NameNode is standby; ask another.
-pub const STANDBY_EXCEPTION: &str = "org.apache.hadoop.ipc.StandbyException";
+exceptions! {
+    /// The caller may not do that.
+    ACCESS_CONTROL_EXCEPTION = "org.apache.hadoop.security.AccessControlException";
 
-/// The server is not ready; ask again.
-pub const RETRIABLE_EXCEPTION: &str = "org.apache.hadoop.ipc.RetriableException";
+    /// A token that is expired, unknown or for something else.
+    INVALID_TOKEN = "org.apache.hadoop.security.token.SecretManager$InvalidToken";
 
-/// The frame or its header was bad.
-pub const RPC_SERVER_EXCEPTION: &str = "org.apache.hadoop.ipc.RpcServerException";
+    /// The NameNode is standby; ask another.
+    STANDBY_EXCEPTION = "org.apache.hadoop.ipc.StandbyException";
 
-/// No such method.
-pub const RPC_NO_SUCH_METHOD: &str = "org.apache.hadoop.ipc.RpcNoSuchMethodException";
+    /// The server is not ready; ask again.
+    RETRIABLE_EXCEPTION = "org.apache.hadoop.ipc.RetriableException";
 
-/// No such protocol.
-pub const RPC_NO_SUCH_PROTOCOL: &str = "org.apache.hadoop.ipc.RpcNoSuchProtocolException";
+    /// The frame or its header was bad.
+    RPC_SERVER_EXCEPTION = "org.apache.hadoop.ipc.RpcServerException";
 
-/// Another version of the RPC or of a protocol.
-pub const RPC_VERSION_MISMATCH: &str = "org.apache.hadoop.ipc.RPC$VersionMismatch";
+    /// No such method.
+    RPC_NO_SUCH_METHOD = "org.apache.hadoop.ipc.RpcNoSuchMethodException";
 
-/// No replica of the block here.
-pub const REPLICA_NOT_FOUND: &str =
-    "org.apache.hadoop.hdfs.server.datanode.ReplicaNotFoundException";
+    /// No such protocol.
+    RPC_NO_SUCH_PROTOCOL = "org.apache.hadoop.ipc.RpcNoSuchProtocolException";
 
-/// The replica cannot be recovered in this way now.
-pub const RECOVERY_IN_PROGRESS: &str =
-    "org.apache.hadoop.hdfs.protocol.RecoveryInProgressException";
+    /// Another version of the RPC or of a protocol.
+    RPC_VERSION_MISMATCH = "org.apache.hadoop.ipc.RPC$VersionMismatch";
 
-/// A disk has failed.
-pub const DISK_ERROR: &str = "org.apache.hadoop.util.DiskChecker$DiskErrorException";
+    /// No replica of the block here.
+    REPLICA_NOT_FOUND = "org.apache.hadoop.hdfs.server.datanode.ReplicaNotFoundException";
 
-/// The disks are full.
-pub const DISK_OUT_OF_SPACE: &str = "org.apache.hadoop.util.DiskChecker$DiskOutOfSpaceException";
+    /// The replica cannot be recovered in this way now.
+    RECOVERY_IN_PROGRESS = "org.apache.hadoop.hdfs.protocol.RecoveryInProgressException";
 
-/// The NameNode does not know this DataNode; register again.
-pub const UNREGISTERED_NODE: &str = "org.apache.hadoop.hdfs.protocol.UnregisteredNodeException";
+    /// A disk has failed.
+    DISK_ERROR = "org.apache.hadoop.util.DiskChecker$DiskErrorException";
 
-/// The NameNode refuses this DataNode (excluded, or no reverse DNS).
-pub const DISALLOWED_DATANODE: &str =
-    "org.apache.hadoop.hdfs.server.protocol.DisallowedDatanodeException";
+    /// The disks are full.
+    DISK_OUT_OF_SPACE = "org.apache.hadoop.util.DiskChecker$DiskOutOfSpaceException";
 
-/// Software versions do not fit.
-pub const INCORRECT_VERSION: &str =
-    "org.apache.hadoop.hdfs.server.common.IncorrectVersionException";
+    /// The NameNode does not know this DataNode; register again.
+    UNREGISTERED_NODE = "org.apache.hadoop.hdfs.protocol.UnregisteredNodeException";
 
-/// The NameNode wants no full report under this lease.
-pub const INVALID_BLOCK_REPORT_LEASE: &str =
-    "org.apache.hadoop.hdfs.server.protocol.InvalidBlockReportLeaseException";
+    /// The NameNode refuses this DataNode (excluded, or no reverse DNS).
+    DISALLOWED_DATANODE = "org.apache.hadoop.hdfs.server.protocol.DisallowedDatanodeException";
 
-/// A disk balancer request cannot be served.
-pub const DISK_BALANCER_EXCEPTION: &str =
-    "org.apache.hadoop.hdfs.server.diskbalancer.DiskBalancerException";
+    /// Software versions do not fit.
+    INCORRECT_VERSION = "org.apache.hadoop.hdfs.server.common.IncorrectVersionException";
 
-/// The request is not served here.
-pub const UNSUPPORTED_OPERATION: &str = "java.lang.UnsupportedOperationException";
+    /// The NameNode wants no full report under this lease.
+    INVALID_BLOCK_REPORT_LEASE = "org.apache.hadoop.hdfs.server.protocol.InvalidBlockReportLeaseException";
 
-/// An argument makes no sense.
-pub const ILLEGAL_ARGUMENT: &str = "java.lang.IllegalArgumentException";
+    /// A disk balancer request cannot be served.
+    DISK_BALANCER_EXCEPTION = "org.apache.hadoop.hdfs.server.diskbalancer.DiskBalancerException";
 
-/// The server is in no state for the request.
-pub const ILLEGAL_STATE: &str = "java.lang.IllegalStateException";
+    /// The request is not served here.
+    UNSUPPORTED_OPERATION = "java.lang.UnsupportedOperationException";
 
-/// Anything that failed on input or output.
-pub const IO_EXCEPTION: &str = "java.io.IOException";
+    /// An argument makes no sense.
+    ILLEGAL_ARGUMENT = "java.lang.IllegalArgumentException";
+
+    /// The server is in no state for the request.
+    ILLEGAL_STATE = "java.lang.IllegalStateException";
+
+    /// Anything that failed on input or output.
+    IO_EXCEPTION = "java.io.IOException";
+}

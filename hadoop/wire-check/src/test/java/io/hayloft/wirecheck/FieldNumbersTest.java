@@ -5,11 +5,7 @@ import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
-import java.io.File;
 import java.io.IOException;
-import java.nio.charset.StandardCharsets;
-import java.nio.file.Files;
-import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.List;
 import org.junit.jupiter.api.BeforeAll;
@@ -17,41 +13,17 @@ import org.junit.jupiter.api.DynamicTest;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.TestFactory;
 
-/**
- * Every message and enum of the Rust crate against the descriptors of the Hadoop on the class path.
- * The table is the file named by the system property {@code hayloft.field.table} or the environment
- * variable {@code HAYLOFT_FIELD_TABLE}; without either, cargo is run to print it.
- */
+/** Every message and enum of the Rust crate against the descriptors of the Hadoop on the class path. */
 class FieldNumbersTest {
   /** Fewer messages than this mean that the table was cut. */
   private static final int LEAST_MESSAGES = 100;
 
   private static final HadoopDescriptors HADOOP = new HadoopDescriptors();
-  private static List<String> lines;
   private static FieldTable table;
 
   @BeforeAll
   static void readTable() throws IOException, InterruptedException {
-    lines = tableLines();
-    table = FieldTable.parse(lines);
-  }
-
-  private static List<String> tableLines() throws IOException, InterruptedException {
-    String file = System.getProperty("hayloft.field.table", "");
-    if (file.isEmpty()) {
-      file = System.getenv().getOrDefault("HAYLOFT_FIELD_TABLE", "");
-    }
-    if (!file.isEmpty()) {
-      return Files.readAllLines(Path.of(file));
-    }
-    Process cargo = new ProcessBuilder("cargo", "run", "--quiet", "--package", "hayloft-wire",
-        "--example", "field_table")
-        .directory(new File("../.."))
-        .redirectError(ProcessBuilder.Redirect.INHERIT)
-        .start();
-    String text = new String(cargo.getInputStream().readAllBytes(), StandardCharsets.UTF_8);
-    assertEquals(0, cargo.waitFor(), "cargo run --package hayloft-wire --example field_table");
-    return text.lines().toList();
+    table = FieldTable.load();
   }
 
   @Test
