@@ -66,6 +66,9 @@ keys! {
         "After a restart for upgrade, how long a replica waits for its writer to come back.").seconds();
     DATANODE_RESTART_TIMEOUT: Duration = ("dfs.client.datanode-restart.timeout", "30",
         "How long a writer waits for a node that restarts.").seconds();
+    BLOCK_SIZE: u64 = ("dfs.blocksize", "134217728",
+        "Space set aside for a block that is being received and whose length is unknown.")
+        .bytes().min(1).max(1 << 50).aliases(&["dfs.block.size"]);
     CHECKSUM_EC_SOCKET_TIMEOUT: Duration = ("dfs.checksum.ec.socket-timeout", "3000",
         "Silence allowed when a striped file's checksum is gathered from other nodes.").millis();
     EC_RECONSTRUCT_READ_BANDWIDTH: u64 = ("dfs.datanode.ec.reconstruct.read.bandwidthPerSec", "0",

@@ -1,0 +1,258 @@
+//! COPY_BLOCK and REPLACE_BLOCK: the two ends of a move that the balancer or the mover ordered.
+
+use std::time::Duration;
+
+use hayloft_store::WriteOptions;
+use hayloft_wire::checksum::DataChecksum;
+use hayloft_wire::ids::{ExtendedBlock, StorageType};
+use hayloft_wire::proto::datatransfer as pb;
+use hayloft_wire::proto::hdfs::DatanodeInfo;
+use hayloft_wire::proto::security::Token;
+use hayloft_wire::transfer::{self, BlockOpResponse, BlockRequest, Status};
+
+use super::conn::Conn;
+use super::context::Xceivers;
+use super::error::XferError;
+use super::outflow::{CachePolicy, Outflow};
+use super::peer;
+use super::read::{self, after_read_error, java_text, stream_head};
+use super::server::{Next, wait_ready};
+use super::stats::Activity;
+use super::throttle::MovePermit;
+use super::write::disk::{self, Finish, WriteCache};
+use super::write::{Incoming, keep_telling, receive_alone};
+
+/// Two bytes that the source of a move sends after the data, for the target to know that it is done with it
+/// (Apache's `writeChar('d')`).
+const COPY_DONE: [u8; 2] = [0, b'd'];
+
+/// How long the target waits for them: they are a courtesy.
+const COPY_DONE_WAIT: Duration = Duration::from_secs(5);
+
+/// A place among the running moves, or the refusal is sent.
+async fn enter(
+    x: &Xceivers,
+    conn: &Conn,
+    block: &ExtendedBlock,
+) -> Result<Option<MovePermit>, XferError> {
+    let moves = &x.throttles().moves;
+    if let Some(permit) = moves.try_enter() {
+        return Ok(Some(permit));
+    }
+    let text = format!(
+        "Not able to move block {} for {}: {} moves are running already, the limit",
+        block.block.id,
+        conn.peer_name(),
+        moves.max()
+    );
+    tracing::info!("{text}");
+    conn.write_message(&BlockOpResponse::error(Status::Error, text))
+        .await?;
+    Ok(None)
+}
+
+/// COPY_BLOCK: sends a whole replica to the node that will hold it.
+///
+/// # Errors
+/// The connection is closed; the other node gives the move up.
+pub async fn copy_block(
+    x: &Xceivers,
+    conn: &mut Conn,
+    request: BlockRequest<pb::OpCopyBlock>,
+) -> Result<Next, XferError> {
+    let block = request.block;
+    wait_ready(x, &block.pool).await?;
+    if x.settings().pinning
+        && x.store()
+            .replica(&block.pool, block.block.id)
+            .is_some_and(|r| r.pinned)
+    {
+        let text = format!(
+            "Not able to copy block {} to {} because it's pinned",
+            block.block.id,
+            conn.peer_name()
+        );
+        conn.write_message(&BlockOpResponse::error(Status::ErrorBlockPinned, text))
+            .await?;
+        return Ok(Next::Close);
+    }
+    let Some(_permit) = enter(x, conn, &block).await? else {
+        return Ok(Next::Close);
+    };
+    let _reader = x.stats().enter(Activity::Reader);
+    let len = x
+        .store()
+        .replica(&block.pool, block.block.id)
+        .map_or(0, |r| r.visible_len);
+    let (reader, range) = read::open(x, &block, 0, len, true).await?;
+    let outflow = Outflow {
+        reader: &reader,
+        range,
+        cache: CachePolicy {
+            readahead: x.settings().readahead,
+            drop_behind: true,
+            always_drop: true,
+            ..CachePolicy::default()
+        },
+        memory: x.memory(),
+        throttles: &[&x.throttles().balancer],
+    };
+    match outflow.send(conn, stream_head(&range)).await {
+        Ok(sent) => x.stats().add_read(sent),
+        Err(error) => {
+            if error.suspects_disk() {
+                after_read_error(x, &block).await;
+            }
+            return Err(error);
+        }
+    }
+    tracing::info!(%block, to = conn.peer_name(), "copied for a move");
+    conn.write_all(&COPY_DONE)
+        .await
+        .map_err(|e| conn.socket_error(e))?;
+    Ok(Next::Close)
+}
+
+/// REPLACE_BLOCK: takes a replica over from another node, or moves one between the storages of this node.
+///
+/// # Errors
+/// After the requester was told.
+pub async fn replace_block(
+    x: &Xceivers,
+    conn: &mut Conn,
+    request: BlockRequest<pb::OpReplaceBlock>,
+) -> Result<Next, XferError> {
+    let BlockRequest { block, message } = request;
+    wait_ready(x, &block.pool).await?;
+    let Some(permit) = enter(x, conn, &block).await? else {
+        return Ok(Next::Close);
+    };
+    let every = x.settings().read_timeout / 2;
+    let outcome = {
+        let requester: &Conn = conn;
+        tokio::select! {
+            outcome = replace(x, requester, &block, &message) => outcome,
+            // Someone who waits is told from time to time; without a read timeout nobody has to be.
+            error = keep_telling(requester, every), if !every.is_zero() => Err(error),
+        }
+    };
+    drop(permit);
+    match outcome {
+        Ok(()) => {
+            conn.write_message(&BlockOpResponse::success()).await?;
+            Ok(Next::Close)
+        }
+        Err(error) => {
+            let pinned = matches!(
+                &error,
+                XferError::Remote {
+                    status: Some(Status::ErrorBlockPinned),
+                    ..
+                }
+            );
+            let status = if pinned {
+                Status::ErrorBlockPinned
+            } else {
+                Status::Error
+            };
+            let text = format!(
+                "opReplaceBlock {block} received exception {}",
+                java_text(&error)
+            );
+            conn.write_message(&BlockOpResponse::error(status, text))
+                .await?;
+            Err(error)
+        }
+    }
+}
+
+async fn replace(
+    x: &Xceivers,
+    requester: &Conn,
+    block: &ExtendedBlock,
+    message: &pb::OpReplaceBlock,
+) -> Result<(), XferError> {
+    let target = StorageType::from_wire(message.storage_type);
+    let storage_id = message.storage_id.as_deref().filter(|id| !id.is_empty());
+    let own = x.link().identity(&block.pool);
+    if own.is_some_and(|own| own.datanode_uuid == message.source.id.datanode_uuid) {
+        let moved = x.store().move_block(block, target, storage_id).await?;
+        tracing::info!(%block, storage = %moved.storage.id, %target, "moved between storages of this node");
+        // The store's events tell the NameNode about the old place.
+        x.link().received(&moved.block, &moved.storage, None);
+        return Ok(());
+    }
+    fetch(x, block, message, target, storage_id).await?;
+    tracing::info!(%block, source = message.source.id.xfer_addr(), hint = message.del_hint,
+        requester = requester.peer_name(), "moved here");
+    Ok(())
+}
+
+/// Copies the replica from its source.
+async fn fetch(
+    x: &Xceivers,
+    block: &ExtendedBlock,
+    message: &pb::OpReplaceBlock,
+    target: StorageType,
+    storage_id: Option<&str>,
+) -> Result<(), XferError> {
+    let _writer = x.stats().enter(Activity::Writer);
+    let settings = x.settings();
+    let source = &message.source;
+    let mut proxy = peer::connect(&settings, &source.id, 1).await?;
+    let token = message.header.token.clone().unwrap_or_default();
+    let mut wanted = block.clone();
+    wanted.block.num_bytes = settings.block_size_estimate;
+    peer::request(&proxy, &copy_request(&wanted, token)).await?;
+    let response = peer::response(&mut proxy).await?;
+    peer::expect_success(&source.id.xfer_addr(), &response)?;
+    let checksum = offered_checksum(&response, source)?;
+    let options = WriteOptions {
+        storage_type: target,
+        storage_id: storage_id.map(str::to_owned),
+        allow_lazy_persist: false,
+        expected_len: Some(settings.block_size_estimate),
+        pinned: false,
+    };
+    let mut writer = x.store().create_temporary(&wanted, options).await?;
+    writer.set_checksum(checksum).await?;
+    let incoming = Incoming {
+        block: block.clone(),
+        checksum,
+        verify: true,
+        received: 0,
+        source: Some(source.clone()),
+        bad_seqno: None,
+    };
+    let finish = Finish::Report {
+        delete_hint: Some(message.del_hint.clone()),
+    };
+    let cache = WriteCache {
+        sync_behind: false,
+        drop_behind: true,
+    };
+    let disk = disk::start(x, writer, checksum, finish, cache);
+    receive_alone(x, &mut proxy, None, incoming, disk, &x.throttles().balancer).await?;
+    let _courtesy = proxy
+        .read_exact_small(COPY_DONE.len(), Some(COPY_DONE_WAIT))
+        .await;
+    Ok(())
+}
+
+fn copy_request(block: &ExtendedBlock, token: Token) -> pb::OpCopyBlock {
+    pb::OpCopyBlock {
+        header: transfer::base_header(block, token),
+    }
+}
+
+fn offered_checksum(
+    response: &BlockOpResponse,
+    source: &DatanodeInfo,
+) -> Result<DataChecksum, XferError> {
+    let node = source.id.xfer_addr();
+    let info = response
+        .read_op_checksum_info
+        .as_ref()
+        .ok_or_else(|| XferError::protocol(&node, "a copy was promised without a checksum"))?;
+    DataChecksum::try_from(&info.checksum).map_err(|e| XferError::protocol(&node, e))
+}

@@ -1,0 +1,153 @@
+//! BLOCK_CHECKSUM: one checksum for a block, from the checksums of its chunks.
+
+use bytes::Bytes;
+use hayloft_io::AlignedBuf;
+use hayloft_store::ReplicaReader;
+use hayloft_wire::checksum::{CompositeCrc, DataChecksum, Md5OfCrcs};
+use hayloft_wire::proto::datatransfer as pb;
+use hayloft_wire::proto::hdfs::{BlockChecksumOptions, BlockChecksumType, ChecksumType};
+use hayloft_wire::transfer::{BlockOpResponse, BlockRequest};
+
+use super::conn::Conn;
+use super::context::Xceivers;
+use super::error::XferError;
+use super::read::after_read_error;
+use super::server::{Next, wait_ready};
+use super::stats::Activity;
+
+/// Checksums read at a time.
+const SUMS_AT_ONCE: u64 = 64 << 10;
+
+/// Serves one checksum.
+///
+/// # Errors
+/// The connection is closed; the client asks another node.
+pub async fn block_checksum(
+    x: &Xceivers,
+    conn: &mut Conn,
+    request: BlockRequest<pb::OpBlockChecksum>,
+) -> Result<Next, XferError> {
+    let BlockRequest { block, message } = request;
+    wait_ready(x, &block.pool).await?;
+    let _reader = x.stats().enter(Activity::Reader);
+    let options = message.block_checksum_options.unwrap_or_default();
+    let reader = x.store().open_reader(&block).await?;
+    let outcome = compute(&reader, block.block.num_bytes, &options).await;
+    if outcome.as_ref().is_err_and(XferError::suspects_disk) {
+        after_read_error(x, &block).await;
+    }
+    let response = BlockOpResponse {
+        checksum_response: Some(outcome?),
+        ..BlockOpResponse::success()
+    };
+    conn.write_message(&response).await?;
+    Ok(Next::Close)
+}
+
+/// The checksum of the first `requested` bytes; of all that is visible when there is no more.
+async fn compute(
+    reader: &ReplicaReader,
+    requested: u64,
+    options: &BlockChecksumOptions,
+) -> Result<pb::OpBlockChecksumResponse, XferError> {
+    let checksum = reader.checksum();
+    let len = requested.min(reader.visible_len());
+    let block_checksum = match options.block_checksum_type() {
+        BlockChecksumType::Md5crc => md5_of_crcs(reader, checksum, len).await?,
+        BlockChecksumType::CompositeCrc => {
+            composite(reader, checksum, len, options.stripe_length()).await?
+        }
+    };
+    let whole_chunks = reader
+        .readable_len()
+        .div_ceil(u64::from(checksum.bytes_per_checksum()));
+    Ok(pb::OpBlockChecksumResponse {
+        bytes_per_crc: checksum.bytes_per_checksum(),
+        crc_per_block: if checksum.sum_size() == 0 {
+            0
+        } else {
+            whole_chunks
+        },
+        block_checksum: Bytes::from(block_checksum),
+        crc_type: Some(ChecksumType::from(checksum.kind()).into()),
+        block_checksum_options: Some(options.clone()),
+    })
+}
+
+/// Calls `take` with the checksums of the chunks in the first `len` bytes, in order. A chunk cut short by
+/// `len` is checksummed anew from its data.
+async fn for_each_run(
+    reader: &ReplicaReader,
+    checksum: DataChecksum,
+    len: u64,
+    mut take: impl FnMut(&[u8]) -> Result<(), XferError>,
+) -> Result<(), XferError> {
+    let chunk = u64::from(checksum.bytes_per_checksum());
+    // The last chunk of the replica may be short and still be whole: its stored checksum covers just it.
+    let whole = if len == reader.readable_len() {
+        len.div_ceil(chunk)
+    } else {
+        len / chunk
+    };
+    let mut at = 0;
+    while at < whole {
+        let count = SUMS_AT_ONCE.min(whole - at);
+        take(&reader.read_sums(at, count).await?)?;
+        at += count;
+    }
+    let rest = len.saturating_sub(whole * chunk);
+    if rest > 0 && whole * chunk < len {
+        let rest = usize::try_from(rest)
+            .map_err(|_| XferError::Refused("a chunk larger than memory".to_owned()))?;
+        let data = reader
+            .read_data(AlignedBuf::unpooled(rest), whole * chunk, rest)
+            .await?;
+        let mut sums = Vec::new();
+        checksum.compute(data.as_slice(), &mut sums);
+        take(&sums)?;
+    }
+    Ok(())
+}
+
+async fn md5_of_crcs(
+    reader: &ReplicaReader,
+    checksum: DataChecksum,
+    len: u64,
+) -> Result<Vec<u8>, XferError> {
+    let mut md5 = Md5OfCrcs::default();
+    if checksum.sum_size() > 0 {
+        for_each_run(reader, checksum, len, |sums| {
+            md5.update(sums);
+            Ok(())
+        })
+        .await?;
+    }
+    Ok(md5.finish().to_vec())
+}
+
+async fn composite(
+    reader: &ReplicaReader,
+    checksum: DataChecksum,
+    len: u64,
+    stripe: u64,
+) -> Result<Vec<u8>, XferError> {
+    if checksum.sum_size() == 0 {
+        return Err(XferError::Refused(
+            "a composite CRC of a replica without checksums".to_owned(),
+        ));
+    }
+    let chunk = u64::from(checksum.bytes_per_checksum());
+    let mut crc = CompositeCrc::new(checksum.kind(), checksum.bytes_per_checksum(), Some(stripe));
+    let mut left = len;
+    for_each_run(reader, checksum, len, |sums| {
+        for sum in sums.as_chunks::<4>().0 {
+            let piece = chunk.min(left);
+            left -= piece;
+            crc.update(u32::from_be_bytes(*sum), piece)
+                .map_err(|e| XferError::Refused(e.to_string()))?;
+        }
+        Ok(())
+    })
+    .await?;
+    Ok(crc.finish())
+}

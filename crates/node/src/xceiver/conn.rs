@@ -1,0 +1,328 @@
+//! A data transfer connection: timeouts on every wait, messages in, bytes out.
+//!
+//! Reads and writes are tried before they are waited for, so that the usual case costs one system
+//! call and no timer. All methods take `&self` where they can: the loops of a pipeline share one
+//! connection, one of them reading and another one writing.
+
+use std::io::{self, IoSlice};
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use bytes::{Buf, BufMut, BytesMut};
+use hayloft_wire::frame;
+use hayloft_wire::schema::WireMessage;
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+
+use super::error::XferError;
+use super::settings::Settings;
+
+/// Bytes taken from the socket at a time while messages are expected. Small: an idle connection
+/// keeps this much, and block data that arrives behind a request is moved once.
+const INBOX_READ: usize = 4 << 10;
+
+/// An open connection.
+#[derive(Debug)]
+pub struct Conn {
+    stream: TcpStream,
+    peer: SocketAddr,
+    name: String,
+    inbox: BytesMut,
+    /// `None`: wait for ever.
+    read_limit: Option<Duration>,
+    write_limit: Option<Duration>,
+}
+
+fn some(limit: Duration) -> Option<Duration> {
+    (!limit.is_zero()).then_some(limit)
+}
+
+impl Conn {
+    /// Takes over an accepted or connected socket.
+    ///
+    /// # Errors
+    /// The peer is gone already.
+    pub fn new(stream: TcpStream, settings: &Settings) -> io::Result<Self> {
+        let peer = stream.peer_addr()?;
+        stream.set_nodelay(settings.tcp_nodelay)?;
+        let socket = socket_ref(&stream);
+        rustix::net::sockopt::set_socket_keepalive(socket, true)?;
+        if settings.recv_buffer > 0 {
+            rustix::net::sockopt::set_socket_recv_buffer_size(
+                socket,
+                settings.recv_buffer as usize,
+            )?;
+        }
+        if settings.send_buffer > 0 {
+            rustix::net::sockopt::set_socket_send_buffer_size(
+                socket,
+                settings.send_buffer as usize,
+            )?;
+        }
+        Ok(Self {
+            stream,
+            peer,
+            name: peer.to_string(),
+            inbox: BytesMut::new(),
+            read_limit: some(settings.read_timeout),
+            write_limit: some(settings.write_timeout),
+        })
+    }
+
+    /// Replaces both limits; `None` waits for ever.
+    pub fn set_limits(&mut self, read: Option<Duration>, write: Option<Duration>) {
+        self.read_limit = read;
+        self.write_limit = write;
+    }
+
+    /// The other end, as text.
+    #[must_use]
+    pub fn peer_name(&self) -> &str {
+        &self.name
+    }
+
+    /// The other end is on this host.
+    #[must_use]
+    pub fn is_local(&self) -> bool {
+        self.peer.ip().is_loopback()
+            || self
+                .stream
+                .local_addr()
+                .is_ok_and(|local| local.ip() == self.peer.ip())
+    }
+
+    /// How long a read may wait.
+    #[must_use]
+    pub fn read_limit(&self) -> Option<Duration> {
+        self.read_limit
+    }
+
+    pub(super) fn socket_error(&self, source: io::Error) -> XferError {
+        XferError::Socket {
+            peer: self.name.clone(),
+            source,
+        }
+    }
+
+    /// What arrived behind the last message and was read with it.
+    pub fn take_inbox(&mut self) -> BytesMut {
+        std::mem::take(&mut self.inbox)
+    }
+
+    /// Tries to take something from the front of the inbox.
+    ///
+    /// # Errors
+    /// Those of `decoder`.
+    pub fn decode<T, E>(
+        &mut self,
+        decoder: impl FnOnce(&mut BytesMut) -> Result<Option<T>, E>,
+    ) -> Result<Option<T>, E> {
+        decoder(&mut self.inbox)
+    }
+
+    /// Whether nothing arrived that was not taken.
+    #[must_use]
+    pub fn inbox_is_empty(&self) -> bool {
+        self.inbox.is_empty()
+    }
+
+    /// Drops the memory of an inbox that is empty.
+    pub fn shrink(&mut self) {
+        if self.inbox.is_empty() && self.inbox.capacity() > INBOX_READ {
+            self.inbox = BytesMut::new();
+        }
+    }
+
+    /// Waits until bytes can be read, at most `limit`.
+    async fn readable(&self, limit: Option<Duration>) -> io::Result<()> {
+        within(limit, "reading", self.stream.readable()).await
+    }
+
+    /// Reads what is there to `into`, waiting for at least one byte; 0 at the end of the stream.
+    ///
+    /// # Errors
+    /// The connection broke or stayed silent for longer than the limit.
+    pub async fn read_some(&self, into: &mut [u8]) -> io::Result<usize> {
+        loop {
+            match self.stream.try_read(into) {
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => {
+                    self.readable(self.read_limit).await?
+                }
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                other => return other,
+            }
+        }
+    }
+
+    /// Reads what is there without waiting; `None` when nothing is.
+    ///
+    /// # Errors
+    /// The connection broke.
+    pub fn read_ready(&self, into: &mut [u8]) -> io::Result<Option<usize>> {
+        loop {
+            match self.stream.try_read(into) {
+                Ok(n) => return Ok(Some(n)),
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => return Ok(None),
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                Err(e) => return Err(e),
+            }
+        }
+    }
+
+    /// Waits until [`read_ready`](Self::read_ready) has something, the end of the stream included.
+    ///
+    /// # Errors
+    /// The limit has passed.
+    pub async fn wait_readable(&self) -> io::Result<()> {
+        self.readable(self.read_limit).await
+    }
+
+    /// Adds a little more of the stream to the inbox; false at its end.
+    ///
+    /// # Errors
+    /// The connection broke or stayed silent for longer than `limit`.
+    pub async fn fill(&mut self, limit: Option<Duration>) -> io::Result<bool> {
+        loop {
+            self.inbox.reserve(INBOX_READ);
+            match self
+                .stream
+                .try_read_buf(&mut (&mut self.inbox).limit(INBOX_READ))
+            {
+                Ok(n) => return Ok(n > 0),
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => {
+                    if self.inbox.is_empty() {
+                        self.inbox = BytesMut::new(); // An idle connection holds no memory.
+                    }
+                    self.readable(limit).await?;
+                }
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                Err(e) => return Err(e),
+            }
+        }
+    }
+
+    /// Takes exactly `len` bytes (few), waiting at most `limit` for each piece; `None` when the
+    /// stream ends before the first.
+    ///
+    /// # Errors
+    /// The connection broke, ended in between or stayed silent.
+    pub async fn read_exact_small(
+        &mut self,
+        len: usize,
+        limit: Option<Duration>,
+    ) -> io::Result<Option<BytesMut>> {
+        while self.inbox.len() < len {
+            if !self.fill(limit).await? {
+                return if self.inbox.is_empty() {
+                    Ok(None)
+                } else {
+                    Err(io::ErrorKind::UnexpectedEof.into())
+                };
+            }
+        }
+        Ok(Some(self.inbox.split_to(len)))
+    }
+
+    /// Reads a length-delimited message of at most `limit_bytes`.
+    ///
+    /// # Errors
+    /// `Socket` when the connection breaks, ends or stays silent, `Protocol` for bytes that are no such message.
+    pub async fn read_message<M: WireMessage>(
+        &mut self,
+        limit_bytes: usize,
+    ) -> Result<M, XferError> {
+        loop {
+            match frame::decode_delimited(&mut self.inbox, limit_bytes) {
+                Ok(Some(message)) => return Ok(message),
+                Ok(None) => {}
+                Err(e) => return Err(XferError::frame(self.name.clone(), &e)),
+            }
+            match self.fill(self.read_limit).await {
+                Ok(true) => {}
+                Ok(false) => return Err(self.socket_error(io::ErrorKind::UnexpectedEof.into())),
+                Err(e) => return Err(self.socket_error(e)),
+            }
+        }
+    }
+
+    /// Sends all of `bytes`.
+    ///
+    /// # Errors
+    /// The connection broke, or the peer took nothing for longer than the limit.
+    pub async fn write_all(&self, bytes: &[u8]) -> io::Result<()> {
+        let mut left = bytes;
+        while !left.is_empty() {
+            match self.stream.try_write(left) {
+                Ok(n) => left.advance(n),
+                Err(e) => self.after_refused_write(e).await?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Sends all of `slices`, one after the other.
+    ///
+    /// # Errors
+    /// As [`write_all`](Self::write_all).
+    pub async fn write_all_vectored(&self, slices: &mut [IoSlice<'_>]) -> io::Result<()> {
+        let mut left = slices;
+        IoSlice::advance_slices(&mut left, 0);
+        while !left.is_empty() {
+            match self.stream.try_write_vectored(left) {
+                Ok(n) => IoSlice::advance_slices(&mut left, n),
+                Err(e) => self.after_refused_write(e).await?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits after a write that found no room; passes other errors on.
+    pub(super) async fn after_refused_write(&self, error: io::Error) -> io::Result<()> {
+        match error.kind() {
+            io::ErrorKind::WouldBlock => {
+                within(self.write_limit, "writing", self.stream.writable()).await
+            }
+            io::ErrorKind::Interrupted => Ok(()),
+            _ => Err(error),
+        }
+    }
+
+    /// Sends a length-delimited message.
+    ///
+    /// # Errors
+    /// `Socket`, as [`write_all`](Self::write_all).
+    pub async fn write_message<M: prost::Message>(&self, message: &M) -> Result<(), XferError> {
+        self.write_all(&frame::delimited(message))
+            .await
+            .map_err(|e| self.socket_error(e))
+    }
+
+    /// Ends both directions; a task that reads sees the end of the stream after what had arrived.
+    pub fn shut_down(&self) {
+        let _gone_already =
+            rustix::net::shutdown(socket_ref(&self.stream), rustix::net::Shutdown::Both);
+    }
+}
+
+fn socket_ref(stream: &TcpStream) -> std::os::fd::BorrowedFd<'_> {
+    use std::os::fd::AsFd as _;
+    stream.as_fd()
+}
+
+/// Limits a wait for the socket.
+async fn within(
+    limit: Option<Duration>,
+    doing: &'static str,
+    wait: impl Future<Output = io::Result<()>>,
+) -> io::Result<()> {
+    let Some(limit) = limit else {
+        return wait.await;
+    };
+    match timeout(limit, wait).await {
+        Ok(result) => result,
+        Err(_) => Err(io::Error::new(
+            io::ErrorKind::TimedOut,
+            format!("{doing}: nothing moved for {} ms", limit.as_millis()),
+        )),
+    }
+}

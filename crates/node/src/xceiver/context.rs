@@ -1,0 +1,191 @@
+//! What all connections of the data transfer service share.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use arc_swap::ArcSwap;
+use hayloft_io::BufferPool;
+use hayloft_store::Store;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use super::link::NameNodeLink;
+use super::settings::Settings;
+use super::stats::XceiverStats;
+use super::throttle::Throttles;
+
+/// Memory for block data on its way between sockets and disks, all connections together. When it
+/// is used up, senders wait; receivers go on with one small buffer each.
+pub const DATA_MEMORY: usize = 64 << 20;
+
+/// The data transfer service of one node; clones are the same service.
+#[derive(Clone)]
+pub struct Xceivers(Arc<Inner>);
+
+struct Inner {
+    store: Store,
+    link: Arc<dyn NameNodeLink>,
+    stats: Arc<XceiverStats>,
+    throttles: Arc<Throttles>,
+    settings: ArcSwap<Settings>,
+    memory: BufferPool,
+    shutdown: CancellationToken,
+    evict: Mutex<CancellationToken>,
+    restarting: CancellationToken,
+    tasks: TaskTracker,
+    quiet: Quiet,
+}
+
+impl Xceivers {
+    /// A service over `store`. Connections end when `shutdown` is cancelled.
+    #[must_use]
+    pub fn new(
+        store: Store,
+        link: Arc<dyn NameNodeLink>,
+        stats: Arc<XceiverStats>,
+        throttles: Arc<Throttles>,
+        settings: Settings,
+        shutdown: CancellationToken,
+    ) -> Self {
+        Self(Arc::new(Inner {
+            store,
+            link,
+            stats,
+            throttles,
+            settings: ArcSwap::from_pointee(settings),
+            memory: BufferPool::new(DATA_MEMORY),
+            shutdown,
+            evict: Mutex::new(CancellationToken::new()),
+            restarting: CancellationToken::new(),
+            tasks: TaskTracker::new(),
+            quiet: Quiet::default(),
+        }))
+    }
+
+    pub(super) fn store(&self) -> &Store {
+        &self.0.store
+    }
+
+    pub(super) fn link(&self) -> &dyn NameNodeLink {
+        &*self.0.link
+    }
+
+    /// Counts of what is going on.
+    #[must_use]
+    pub fn stats(&self) -> &Arc<XceiverStats> {
+        &self.0.stats
+    }
+
+    /// The bandwidth limits.
+    #[must_use]
+    pub fn throttles(&self) -> &Throttles {
+        &self.0.throttles
+    }
+
+    /// The settings now; an operation keeps those it began with.
+    #[must_use]
+    pub fn settings(&self) -> Arc<Settings> {
+        self.0.settings.load_full()
+    }
+
+    /// Replaces the settings for operations that begin from now on.
+    pub fn configure(&self, settings: Settings) {
+        self.0.settings.store(Arc::new(settings));
+    }
+
+    pub(super) fn memory(&self) -> &BufferPool {
+        &self.0.memory
+    }
+
+    pub(super) fn shutdown_token(&self) -> &CancellationToken {
+        &self.0.shutdown
+    }
+
+    pub(super) fn tasks(&self) -> &TaskTracker {
+        &self.0.tasks
+    }
+
+    /// Ends every write in progress (`dfsadmin -evictWriters`): their clients see the connection
+    /// close and rebuild the pipeline without this node.
+    pub fn evict_writers(&self) {
+        let fresh = CancellationToken::new();
+        let mut evict = self.0.evict.lock().unwrap_or_else(PoisonError::into_inner);
+        std::mem::replace(&mut *evict, fresh).cancel();
+    }
+
+    pub(super) fn evict_token(&self) -> CancellationToken {
+        self.0
+            .evict
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+    }
+
+    /// Tells every client that is writing that this node goes down for an upgrade and will be back
+    /// (an OOB_RESTART acknowledgement), then ends the writes. Call before shutdown; returns when
+    /// the writers are gone, at most after `limit`.
+    pub async fn announce_restart(&self, limit: Duration) {
+        self.0.restarting.cancel();
+        let stats = self.stats();
+        let deadline = tokio::time::Instant::now() + limit;
+        while stats.writers() > 0 && tokio::time::Instant::now() < deadline {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    }
+
+    pub(super) fn restart_token(&self) -> &CancellationToken {
+        &self.0.restarting
+    }
+
+    pub(super) fn quiet(&self) -> &Quiet {
+        &self.0.quiet
+    }
+}
+
+/// Keeps peers that talk nonsense from filling the log.
+#[derive(Debug, Default)]
+pub struct Quiet(Mutex<QuietState>);
+
+#[derive(Debug, Default)]
+struct QuietState {
+    window: Option<Instant>,
+    said: u32,
+    skipped: u64,
+}
+
+/// Lines a window may hold.
+const LINES_PER_WINDOW: u32 = 10;
+const WINDOW: Duration = Duration::from_secs(10);
+
+impl Quiet {
+    /// Whether a line may be logged now; the number of lines that were left out before it.
+    pub fn may_log(&self) -> Option<u64> {
+        let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = Instant::now();
+        if state
+            .window
+            .is_none_or(|start| now.duration_since(start) >= WINDOW)
+        {
+            state.window = Some(now);
+            state.said = 0;
+        }
+        if state.said < LINES_PER_WINDOW {
+            state.said += 1;
+            return Some(std::mem::take(&mut state.skipped));
+        }
+        state.skipped += 1;
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_flood_of_lines_is_cut() {
+        let quiet = Quiet::default();
+        let said = (0..1000).filter(|_| quiet.may_log().is_some()).count();
+        assert_eq!(said, 10);
+    }
+}

@@ -1,0 +1,241 @@
+//! Packets out of a socket, in runs, without copying their data.
+//!
+//! Bytes are read into large pooled buffers. As soon as at least one packet is complete and the
+//! socket has nothing more at once, the complete packets are cut off as one [`Run`]: slices of
+//! the buffer, which goes back to its pool when the last of them is dropped. Only the part of a packet that
+//! had arrived behind them is copied, to the front of the next buffer.
+//!
+//! Memory: a stream that waits for its peer holds no buffer. When the pool is used up, a stream with
+//! runs still on their way waits for them; one without goes on with a small buffer of its own, so that no
+//! stream can starve.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use hayloft_io::{AlignedBuf, BufferPool};
+use hayloft_wire::packet::{Packet, PacketLayout};
+
+use super::conn::Conn;
+use super::error::XferError;
+
+/// Buffers between these sizes, adapted to how fast packets come. The smaller one holds a packet of
+/// the usual 64 KiB, the larger one is as much as a disk is given at a time.
+const BUFFER_MIN: usize = 128 << 10;
+const BUFFER_MAX: usize = 1 << 20;
+
+/// How often a stream without memory looks whether its own runs are gone.
+const MEMORY_NAP: Duration = Duration::from_millis(5);
+
+/// Packets that arrived together.
+#[derive(Clone, Debug)]
+pub struct Run {
+    /// The packets as they came, byte for byte: what the next node gets.
+    pub raw: Bytes,
+    /// The packets.
+    pub packets: Vec<Packet>,
+    /// Counts the runs of a stream that are still in use.
+    _token: Arc<()>,
+}
+
+impl Run {
+    /// Bytes of block data.
+    #[must_use]
+    pub fn data_len(&self) -> u64 {
+        self.packets.iter().map(|p| p.data.len() as u64).sum()
+    }
+}
+
+/// The receiving end of a stream of packets.
+#[derive(Debug)]
+pub struct Inflow {
+    memory: BufferPool,
+    max_packet: u32,
+    /// Received bytes that belong to no run yet are `buf[..filled]`.
+    buf: Option<AlignedBuf>,
+    filled: usize,
+    size: usize,
+    token: Arc<()>,
+}
+
+impl Inflow {
+    /// Starts with `inbox`, which was received already.
+    #[must_use]
+    pub fn new(memory: BufferPool, max_packet: u32, inbox: &BytesMut) -> Self {
+        let mut this = Self {
+            memory,
+            max_packet,
+            buf: None,
+            filled: 0,
+            size: BUFFER_MIN,
+            token: Arc::new(()),
+        };
+        if !inbox.is_empty() {
+            let mut buf = AlignedBuf::unpooled(inbox.len().max(BUFFER_MIN));
+            buf.extend_from_slice(inbox);
+            this.filled = inbox.len();
+            this.buf = Some(buf);
+        }
+        this
+    }
+
+    /// Waits for packets and takes all complete ones, at least one.
+    ///
+    /// # Errors
+    /// `Socket` when the stream ends, breaks or falls silent; `Protocol` for bytes that are no packet.
+    pub async fn next(&mut self, conn: &Conn) -> Result<Run, XferError> {
+        loop {
+            let needed = match self.complete(conn)? {
+                Complete::Run(run) => return Ok(run),
+                Complete::Needs(bytes) => bytes,
+            };
+            self.receive(conn, needed).await?;
+        }
+    }
+
+    /// Cuts off the complete packets, or says how long the first one is as far as is known.
+    fn complete(&mut self, conn: &Conn) -> Result<Complete, XferError> {
+        let Some(buf) = &self.buf else {
+            return Ok(Complete::Needs(0));
+        };
+        let bytes = buf.as_slice();
+        let mut layouts = Vec::new();
+        let mut end = 0;
+        let mut needed = 0;
+        loop {
+            match PacketLayout::peek(&bytes[end..], self.max_packet) {
+                Ok(Some(layout)) if bytes.len() - end >= layout.total_len() => {
+                    let total = layout.total_len();
+                    layouts.push((end, layout));
+                    end += total;
+                }
+                Ok(Some(layout)) => {
+                    needed = layout.total_len();
+                    break;
+                }
+                Ok(None) => break,
+                Err(e) => return Err(XferError::protocol(conn.peer_name(), e)),
+            }
+        }
+        if layouts.is_empty() {
+            return Ok(Complete::Needs(needed));
+        }
+        Ok(Complete::Run(self.cut(layouts, end)))
+    }
+
+    fn cut(&mut self, layouts: Vec<(usize, PacketLayout)>, end: usize) -> Run {
+        let mut buf = self.buf.take().expect("packets were found in it");
+        self.adapt(buf.capacity());
+        let rest = self.filled - end;
+        if rest > 0 {
+            // The rest is less than a packet; a small buffer that is not counted holds it until more comes.
+            let mut next = match self.memory.try_acquire(self.size.max(rest)) {
+                Ok(Some(next)) => next,
+                Ok(None) | Err(_) => AlignedBuf::unpooled(rest.max(BUFFER_MIN)),
+            };
+            next.extend_from_slice(&buf.as_slice()[end..]);
+            self.buf = Some(next);
+        }
+        self.filled = rest;
+        buf.set_len(end);
+        let raw = buf.freeze();
+        let packets = layouts
+            .into_iter()
+            .map(|(at, layout)| {
+                let sums_at = at + layout.prefix_len;
+                let data_at = sums_at + layout.sums_len;
+                Packet {
+                    header: layout.header,
+                    sums: raw.slice(sums_at..data_at),
+                    data: raw.slice(data_at..at + layout.total_len()),
+                    raw: raw.slice(at..at + layout.total_len()),
+                }
+            })
+            .collect();
+        Run {
+            raw,
+            packets,
+            _token: Arc::clone(&self.token),
+        }
+    }
+
+    /// Larger buffers for a stream that fills them, smaller ones for one that does not.
+    fn adapt(&mut self, capacity: usize) {
+        if self.filled >= capacity {
+            self.size = (self.size * 2).min(BUFFER_MAX);
+        } else if self.filled < capacity / 4 {
+            self.size = (self.size / 2).max(BUFFER_MIN);
+        }
+    }
+
+    /// Reads what is there, at least one byte, with room for a packet of `needed` bytes.
+    async fn receive(&mut self, conn: &Conn, needed: usize) -> Result<(), XferError> {
+        if self.filled == 0 {
+            self.buf = None;
+            conn.wait_readable()
+                .await
+                .map_err(|e| conn.socket_error(e))?;
+        }
+        let too_small = self
+            .buf
+            .as_ref()
+            .is_none_or(|buf| buf.capacity() <= self.filled || buf.capacity() < needed);
+        if too_small {
+            let size = self
+                .size
+                .max(needed)
+                .max((self.filled + 1).next_power_of_two());
+            let mut buf = self
+                .buffer(size)
+                .await
+                .map_err(|e| XferError::protocol(conn.peer_name(), e))?;
+            if let Some(old) = self.buf.take() {
+                buf.extend_from_slice(old.as_slice());
+            }
+            self.buf = Some(buf);
+        }
+        let buf = self.buf.as_mut().expect("made above");
+        let room = &mut buf.as_mut_capacity()[self.filled..];
+        let n = if self.filled == 0 {
+            match conn.read_ready(room) {
+                Ok(None) => return Ok(()),
+                Ok(Some(n)) => n,
+                Err(e) => return Err(conn.socket_error(e)),
+            }
+        } else {
+            conn.read_some(room)
+                .await
+                .map_err(|e| conn.socket_error(e))?
+        };
+        if n == 0 {
+            return Err(conn.socket_error(std::io::ErrorKind::UnexpectedEof.into()));
+        }
+        self.filled += n;
+        buf.set_len(self.filled);
+        Ok(())
+    }
+
+    /// A buffer from the pool; a small one of its own for a stream that has nothing else.
+    async fn buffer(&self, size: usize) -> Result<AlignedBuf, hayloft_io::IoError> {
+        if let Some(buf) = self.memory.try_acquire(size)? {
+            return Ok(buf);
+        }
+        let pooled = self.memory.acquire(size);
+        tokio::pin!(pooled);
+        loop {
+            if size <= BUFFER_MAX && Arc::strong_count(&self.token) == 1 {
+                return Ok(AlignedBuf::unpooled(
+                    size.min(BUFFER_MIN).max(self.filled + 1),
+                ));
+            }
+            if let Ok(result) = tokio::time::timeout(MEMORY_NAP, &mut pooled).await {
+                return result;
+            }
+        }
+    }
+}
+
+enum Complete {
+    Run(Run),
+    Needs(usize),
+}

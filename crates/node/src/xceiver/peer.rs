@@ -1,0 +1,76 @@
+//! The client side: connections to other nodes.
+
+use std::time::Duration;
+
+use bytes::BytesMut;
+use hayloft_wire::limits::MAX_OP_RESPONSE_BYTES;
+use hayloft_wire::proto::hdfs::DatanodeId;
+use hayloft_wire::transfer::{self, BlockOpResponse, OpMessage, Status};
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+
+use super::conn::Conn;
+use super::error::XferError;
+use super::settings::Settings;
+
+/// Connects to a node, with the timeouts of a pipeline of `hops` nodes from there on.
+///
+/// # Errors
+/// `Remote` when the node cannot be reached in time.
+pub async fn connect(
+    settings: &Settings,
+    node: &DatanodeId,
+    hops: usize,
+) -> Result<Conn, XferError> {
+    let name = node.xfer_addr();
+    let port = u16::try_from(node.xfer_port)
+        .map_err(|_| XferError::remote(&name, format!("{} is no port", node.xfer_port)))?;
+    let host = if settings.use_hostname {
+        &node.host_name
+    } else {
+        &node.ip_addr
+    };
+    let read_limit = settings.downstream_read_timeout(hops);
+    let connecting = TcpStream::connect((host.as_str(), port));
+    let stream = timeout(read_limit.unwrap_or(Duration::MAX), connecting)
+        .await
+        .unwrap_or_else(|_| Err(std::io::ErrorKind::TimedOut.into()))
+        .map_err(|e| XferError::remote(&name, format!("cannot connect: {e}")))?;
+    let mut conn = Conn::new(stream, settings).map_err(|e| XferError::remote(&name, e))?;
+    conn.set_limits(read_limit, settings.downstream_write_timeout(hops));
+    Ok(conn)
+}
+
+/// Sends a request.
+///
+/// # Errors
+/// `Socket` when the connection breaks.
+pub async fn request<M: OpMessage>(conn: &Conn, message: &M) -> Result<(), XferError> {
+    let mut out = BytesMut::new();
+    transfer::encode_request(message, &mut out);
+    conn.write_all(&out).await.map_err(|e| conn.socket_error(e))
+}
+
+/// Reads the answer to a request.
+///
+/// # Errors
+/// `Socket` and `Protocol`.
+pub async fn response(conn: &mut Conn) -> Result<BlockOpResponse, XferError> {
+    conn.read_message(MAX_OP_RESPONSE_BYTES).await
+}
+
+/// Takes an answer for success, or says what the node answered instead.
+///
+/// # Errors
+/// `Remote` with the status.
+pub fn expect_success(node: &str, response: &BlockOpResponse) -> Result<(), XferError> {
+    let status = response.outcome();
+    if status == Status::Success {
+        return Ok(());
+    }
+    Err(XferError::Remote {
+        node: node.to_owned(),
+        reason: format!("answered {status:?}: {}", response.message()),
+        status: Some(status),
+    })
+}

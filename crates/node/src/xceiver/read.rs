@@ -1,0 +1,165 @@
+//! READ_BLOCK.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use hayloft_store::{ReplicaReader, StoreError};
+use hayloft_wire::frame;
+use hayloft_wire::ids::{ExtendedBlock, ReplicaState};
+use hayloft_wire::limits::MAX_OP_RESPONSE_BYTES;
+use hayloft_wire::proto::datatransfer as pb;
+use hayloft_wire::transfer::{BlockOpResponse, BlockRequest, Status};
+use tokio::time::Instant;
+
+use super::conn::Conn;
+use super::context::Xceivers;
+use super::error::XferError;
+use super::outflow::{CachePolicy, Outflow, Range};
+use super::server::{Next, wait_ready};
+use super::settings::Settings;
+use super::stats::Activity;
+
+/// A reader of a replica being written waits this long for bytes that it was promised: the writer's
+/// acknowledgement may have overtaken them (as long as Apache's).
+const GROWTH_WAIT: Duration = Duration::from_secs(3);
+const GROWTH_POLL: Duration = Duration::from_millis(10);
+
+/// Serves one read.
+///
+/// # Errors
+/// The connection is of no more use; what the client was to be told it was told.
+pub async fn read_block(
+    x: &Xceivers,
+    conn: &mut Conn,
+    request: BlockRequest<pb::OpReadBlock>,
+) -> Result<Next, XferError> {
+    let BlockRequest { block, message } = request;
+    wait_ready(x, &block.pool).await?;
+    let _reader = x.stats().enter(Activity::Reader);
+    let settings = x.settings();
+    let opened = open(
+        x,
+        &block,
+        message.offset,
+        message.len,
+        message.send_checksums(),
+    )
+    .await;
+    let (reader, range) = match opened {
+        Ok(opened) => opened,
+        Err(error) => return refuse(conn, &block, error).await,
+    };
+    let head = stream_head(&range);
+    let outflow = Outflow {
+        reader: &reader,
+        range,
+        cache: cache_policy(message.caching_strategy.as_ref(), &settings),
+        memory: x.memory(),
+        throttles: &[&x.throttles().read],
+    };
+    match outflow.send(conn, head).await {
+        Ok(sent) => x.stats().add_read(sent),
+        Err(error) => {
+            if error.suspects_disk() {
+                after_read_error(x, &block).await;
+            }
+            return Err(error);
+        }
+    }
+    confirm(x, conn, &block).await
+}
+
+/// After a failed read: the scanner looks at the replica, and the volumes are checked.
+pub async fn after_read_error(x: &Xceivers, block: &ExtendedBlock) {
+    x.store().mark_suspect(block);
+    x.store().check_volumes().await;
+}
+
+/// Tells the client why there is nothing to read, in the words that Apache's would begin with.
+async fn refuse(conn: &Conn, block: &ExtendedBlock, error: XferError) -> Result<Next, XferError> {
+    let text = format!(
+        "opReadBlock {block} received exception {}",
+        java_text(&error)
+    );
+    conn.write_message(&BlockOpResponse::error(Status::Error, text))
+        .await?;
+    Err(error)
+}
+
+/// An error as a Java peer would print its exception.
+pub fn java_text(error: &XferError) -> String {
+    match error {
+        XferError::Store(e) => format!("{}: {e}", e.java_class()),
+        other => format!("java.io.IOException: {other}"),
+    }
+}
+
+/// Opens the replica and fits the range to it.
+///
+/// # Errors
+/// `Store` and `Refused`.
+pub async fn open(
+    x: &Xceivers,
+    block: &ExtendedBlock,
+    offset: u64,
+    len: u64,
+    with_sums: bool,
+) -> Result<(ReplicaReader, Range), XferError> {
+    let wanted = offset.saturating_add(len);
+    let reader = open_grown(x, block, wanted).await?;
+    let readable = reader.readable_len();
+    let range = Range::new(offset, len, readable, reader.checksum(), with_sums, block)
+        .map_err(XferError::Refused)?;
+    Ok((reader, range))
+}
+
+/// Opens a replica; one that is being written gets a little time to reach `wanted` bytes.
+async fn open_grown(
+    x: &Xceivers,
+    block: &ExtendedBlock,
+    wanted: u64,
+) -> Result<ReplicaReader, StoreError> {
+    let deadline = Instant::now() + GROWTH_WAIT;
+    let short = || {
+        x.store()
+            .replica(&block.pool, block.block.id)
+            .is_some_and(|r| r.state == ReplicaState::Rbw && r.bytes_on_disk < wanted)
+    };
+    while short() && Instant::now() < deadline {
+        tokio::time::sleep(GROWTH_POLL).await;
+    }
+    x.store().open_reader(block).await
+}
+
+fn cache_policy(hints: Option<&pb::CachingStrategy>, settings: &Settings) -> CachePolicy {
+    let drop_behind = hints.and_then(|h| h.drop_behind);
+    let readahead = hints.and_then(|h| h.readahead);
+    CachePolicy {
+        readahead: readahead.map_or(settings.readahead, |bytes| {
+            u64::try_from(bytes).unwrap_or(0)
+        }),
+        always_readahead: readahead.is_some(),
+        drop_behind: drop_behind.unwrap_or(settings.drop_behind_reads),
+        always_drop: drop_behind.is_some(),
+    }
+}
+
+/// Reads what the client says after a complete read. A client that says nothing is done with the
+/// connection.
+async fn confirm(x: &Xceivers, conn: &mut Conn, block: &ExtendedBlock) -> Result<Next, XferError> {
+    let status: pb::ClientReadStatus = match conn.read_message(MAX_OP_RESPONSE_BYTES).await {
+        Ok(status) => status,
+        Err(XferError::Socket { .. }) => return Ok(Next::Close),
+        Err(error) => return Err(error),
+    };
+    if Status::from_wire(status.status) == Status::ErrorChecksum {
+        tracing::warn!(%block, client = conn.peer_name(), "a client found a corrupt chunk: the replica will be scanned");
+        x.store().mark_suspect(block);
+    }
+    Ok(Next::KeepAlive)
+}
+
+/// The head of a reply that starts a stream of packets.
+pub fn stream_head(range: &Range) -> Bytes {
+    frame::delimited(&BlockOpResponse::read(range.checksum, range.start))
+}

@@ -1,0 +1,253 @@
+//! The data transfer port: connections in, one task each, one operation after another.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use hayloft_wire::ids::PoolId;
+use hayloft_wire::proto::datatransfer as pb;
+use hayloft_wire::transfer::{self, BlockOpResponse, Op, OpError, OpRequest, Status};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::time::Instant;
+
+use super::conn::Conn;
+use super::context::Xceivers;
+use super::error::XferError;
+use super::settings::Settings;
+use super::stats::Activity;
+use super::{balance, checksum, group_checksum, read, transfer as transfers, write};
+
+/// Pause after a failed accept (no descriptors left, mostly), doubled up to the longest.
+const BACKOFF_MIN: Duration = Duration::from_millis(10);
+const BACKOFF_MAX: Duration = Duration::from_secs(5);
+
+/// Operations in progress get this long to end by themselves at shutdown.
+const DRAIN: Duration = Duration::from_secs(2);
+
+/// Version of short-circuit access that this node would speak.
+const SHORT_CIRCUIT_VERSION: u32 = 1;
+
+/// What becomes of a connection after an operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Next {
+    /// The peer may send another request.
+    KeepAlive,
+    /// The connection is closed.
+    Close,
+}
+
+/// Serves connections until shutdown, then waits for those that are busy, a moment.
+pub async fn serve(x: Xceivers, listener: TcpListener) {
+    let mut backoff = BACKOFF_MIN;
+    loop {
+        let accepted = tokio::select! {
+            () = x.shutdown_token().cancelled() => break,
+            accepted = listener.accept() => accepted,
+        };
+        match accepted {
+            Ok((stream, _)) => {
+                backoff = BACKOFF_MIN;
+                admit(&x, stream);
+            }
+            Err(error) => {
+                tracing::warn!(%error, "cannot accept a data transfer connection; trying again in {backoff:?}");
+                tokio::time::sleep(backoff).await;
+                backoff = (backoff * 2).min(BACKOFF_MAX);
+            }
+        }
+    }
+    drop(listener);
+    x.tasks().close();
+    if tokio::time::timeout(DRAIN, x.tasks().wait()).await.is_err() {
+        tracing::info!(
+            connections = x.stats().xceivers(),
+            "data transfer connections are cut off by the shutdown"
+        );
+    }
+}
+
+/// Starts a connection's task, unless too many are open: then it is closed without a word, which
+/// stock clients take for a busy node.
+fn admit(x: &Xceivers, stream: TcpStream) {
+    let settings = x.settings();
+    if x.stats().xceivers() >= settings.max_connections {
+        x.stats().add_rejected();
+        if let Some(skipped) = x.quiet().may_log() {
+            tracing::warn!(
+                limit = settings.max_connections,
+                skipped,
+                "a data transfer connection was closed: the limit of dfs.datanode.max.transfer.threads is reached"
+            );
+        }
+        return;
+    }
+    let gauge = x.stats().enter(Activity::Connection);
+    let (x, tasks) = (x.clone(), x.tasks().clone());
+    let task = async move {
+        let _gauge = gauge;
+        match Conn::new(stream, &settings) {
+            Ok(conn) => run(&x, conn, settings).await,
+            Err(error) => tracing::debug!(%error, "a data transfer connection was gone at once"),
+        }
+    };
+    tasks.spawn(task);
+}
+
+/// Runs the operations of one connection.
+async fn run(x: &Xceivers, mut conn: Conn, settings: Arc<Settings>) {
+    let mut first = true;
+    loop {
+        let limit = if first {
+            settings.read_timeout
+        } else {
+            settings.keepalive
+        };
+        let request = tokio::select! {
+            () = x.shutdown_token().cancelled() => return,
+            request = next_request(&mut conn, limit) => request,
+        };
+        let request = match request {
+            Ok(Some(request)) => request,
+            Ok(None) => return,
+            Err(error) => return complain(x, &conn, &error),
+        };
+        first = false;
+        let op = request.op();
+        let began = Instant::now();
+        let outcome = Box::pin(perform(x, &mut conn, request)).await;
+        let millis = began.elapsed().as_millis();
+        match outcome {
+            Ok(next) => {
+                tracing::debug!(op = op.name(), peer = conn.peer_name(), millis, "done");
+                if next == Next::Close || settings.keepalive.is_zero() {
+                    return;
+                }
+            }
+            Err(error) => return report(x, op, &conn, &error),
+        }
+        conn.shrink();
+    }
+}
+
+/// A request that could not be taken.
+enum RequestError {
+    Op(OpError),
+    Io(std::io::Error),
+}
+
+/// Waits for a request; `None` when the peer went away or stayed silent between requests.
+async fn next_request(conn: &mut Conn, limit: Duration) -> Result<Option<OpRequest>, RequestError> {
+    let deadline = (!limit.is_zero()).then(|| Instant::now() + limit);
+    loop {
+        if let Some(request) = conn
+            .decode(transfer::decode_request)
+            .map_err(RequestError::Op)?
+        {
+            return Ok(Some(request));
+        }
+        // One deadline for the whole request: sending it byte by byte does not hold the connection.
+        let left = deadline.map(|d| d.saturating_duration_since(Instant::now()));
+        match conn.fill(left).await {
+            Ok(true) => {}
+            Ok(false) if conn.inbox_is_empty() => return Ok(None),
+            Ok(false) => return Err(RequestError::Io(std::io::ErrorKind::UnexpectedEof.into())),
+            Err(_) if conn.inbox_is_empty() => return Ok(None),
+            Err(error) => return Err(RequestError::Io(error)),
+        }
+    }
+}
+
+/// Logs a request that makes no sense, within limits.
+fn complain(x: &Xceivers, conn: &Conn, error: &RequestError) {
+    let Some(skipped) = x.quiet().may_log() else {
+        return;
+    };
+    let reason = match error {
+        RequestError::Op(error) => error.to_string(),
+        RequestError::Io(error) => format!("the request was not completed: {error}"),
+    };
+    tracing::warn!(
+        peer = conn.peer_name(),
+        skipped,
+        "closing a data transfer connection: {reason}"
+    );
+}
+
+/// Logs a failed operation: loudly only if someone should look at it.
+fn report(x: &Xceivers, op: Op, conn: &Conn, error: &XferError) {
+    x.stats().add_failed_op();
+    let (op, peer) = (op.name(), conn.peer_name());
+    match error {
+        _ if error.is_peer_gone() => tracing::info!(op, peer, "ended early: {error}"),
+        XferError::Protocol { .. } => {
+            if let Some(skipped) = x.quiet().may_log() {
+                tracing::warn!(
+                    op,
+                    peer,
+                    skipped,
+                    "closing a data transfer connection: {error}"
+                );
+            }
+        }
+        _ => tracing::warn!(op, peer, "failed: {error}"),
+    }
+}
+
+async fn perform(x: &Xceivers, conn: &mut Conn, request: OpRequest) -> Result<Next, XferError> {
+    match request {
+        OpRequest::WriteBlock(request) => write::write_block(x, conn, *request).await,
+        OpRequest::ReadBlock(request) => read::read_block(x, conn, *request).await,
+        OpRequest::ReplaceBlock(request) => balance::replace_block(x, conn, *request).await,
+        OpRequest::CopyBlock(request) => balance::copy_block(x, conn, *request).await,
+        OpRequest::BlockChecksum(request) => checksum::block_checksum(x, conn, *request).await,
+        OpRequest::TransferBlock(request) => transfers::on_client_order(x, conn, *request).await,
+        OpRequest::BlockGroupChecksum(request) => {
+            group_checksum::group_checksum(x, conn, *request).await
+        }
+        OpRequest::RequestShortCircuitFds(_) => {
+            let refusal = BlockOpResponse {
+                short_circuit_access_version: Some(SHORT_CIRCUIT_VERSION),
+                ..BlockOpResponse::error(Status::ErrorUnsupported, NO_SHORT_CIRCUIT)
+            };
+            conn.write_message(&refusal).await?;
+            Ok(Next::KeepAlive)
+        }
+        OpRequest::RequestShortCircuitShm(_) => {
+            let refusal = pb::ShortCircuitShmResponse {
+                status: Status::ErrorUnsupported.into(),
+                error: Some(NO_SHORT_CIRCUIT.to_owned()),
+                id: None,
+            };
+            conn.write_message(&refusal).await?;
+            Ok(Next::KeepAlive)
+        }
+        OpRequest::ReleaseShortCircuitFds(_) => {
+            let refusal = pb::ReleaseShortCircuitAccessResponse {
+                status: Status::ErrorUnsupported.into(),
+                error: Some(NO_SHORT_CIRCUIT.to_owned()),
+            };
+            conn.write_message(&refusal).await?;
+            Ok(Next::KeepAlive)
+        }
+        OpRequest::Custom(request) => Err(XferError::protocol(
+            conn.peer_name(),
+            format!("custom operation {:?} is unknown", request.custom_id),
+        )),
+    }
+}
+
+const NO_SHORT_CIRCUIT: &str = "this datanode does not pass descriptors; read over TCP";
+
+/// Waits until the pool can be served.
+///
+/// # Errors
+/// `NotReady`: the connection is closed without an answer, as Apache's does.
+pub async fn wait_ready(x: &Xceivers, pool: &PoolId) -> Result<(), XferError> {
+    if x.link()
+        .wait_ready(pool, x.settings().pool_ready_timeout)
+        .await
+    {
+        Ok(())
+    } else {
+        Err(XferError::NotReady(pool.to_string()))
+    }
+}

@@ -1,0 +1,153 @@
+//! What the data transfer service takes from the configuration.
+
+use std::time::Duration;
+
+use super::throttle::Throttles;
+use crate::config::{Configuration, keys};
+
+/// Values of the keys named with each field. `default()` holds Apache's defaults.
+#[derive(Clone, Debug, PartialEq)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "independent switches, one key each"
+)]
+pub struct Settings {
+    /// Connections at the same time (`dfs.datanode.max.transfer.threads`).
+    pub max_connections: usize,
+    /// Silence on a connection during an operation (`dfs.client.socket-timeout`).
+    pub read_timeout: Duration,
+    /// How long a peer may refuse to take data (`dfs.datanode.socket.write.timeout`).
+    pub write_timeout: Duration,
+    /// How long a connection may wait for its next operation (`dfs.datanode.socket.reuse.keepalive`);
+    /// zero closes it after the first.
+    pub keepalive: Duration,
+    /// TCP_NODELAY (`dfs.data.transfer.server.tcpnodelay`).
+    pub tcp_nodelay: bool,
+    /// Socket send buffer, bytes; 0 leaves it to the system.
+    pub send_buffer: u32,
+    /// Socket receive buffer, bytes; 0 leaves it to the system.
+    pub recv_buffer: u32,
+    /// Connect to other nodes by name (`dfs.datanode.use.datanode.hostname`).
+    pub use_hostname: bool,
+    /// Largest packet accepted (`dfs.data.transfer.max.packet.size`), bytes.
+    pub max_packet: u32,
+    /// How long an operation waits for its block pool (`dfs.datanode.bp-ready.timeout`).
+    pub pool_ready_timeout: Duration,
+    /// Send from the page cache inside the kernel (`dfs.datanode.transferTo.allowed`).
+    pub sendfile: bool,
+    /// Bytes to ask the system to read ahead (`dfs.datanode.readahead.bytes`).
+    pub readahead: u64,
+    /// `dfs.datanode.drop.cache.behind.reads`.
+    pub drop_behind_reads: bool,
+    /// `dfs.datanode.drop.cache.behind.writes`.
+    pub drop_behind_writes: bool,
+    /// `dfs.datanode.sync.behind.writes`.
+    pub sync_behind_writes: bool,
+    /// Acknowledgements carry congestion (`dfs.pipeline.ecn`).
+    pub ecn: bool,
+    /// Load average per processor from which the node is congested (`dfs.pipeline.congestion.ratio`).
+    pub congestion_ratio: f64,
+    /// Acknowledgements carry slowness (`dfs.pipeline.slownode`).
+    pub slow_flag: bool,
+    /// Replicas may be pinned (`dfs.datanode.block-pinning.enabled`).
+    pub pinning: bool,
+    /// Length reserved for a block whose length is unknown (`dfs.blocksize`), bytes.
+    pub block_size_estimate: u64,
+    /// Silence allowed to the nodes of a block group (`dfs.checksum.ec.socket-timeout`).
+    pub group_checksum_timeout: Duration,
+    /// An operation slower than this is logged (`dfs.datanode.slow.io.warning.threshold.ms`).
+    pub slow_io: Duration,
+}
+
+/// Added to the timeouts of a pipeline for every node further down.
+pub const PER_HOP_EXTENSION: Duration = Duration::from_secs(5);
+
+impl Settings {
+    /// The values of `config`.
+    #[must_use]
+    pub fn from_config(config: &Configuration) -> Self {
+        Self {
+            max_connections: config.get(&keys::MAX_TRANSFER_THREADS) as usize,
+            read_timeout: config.get(&keys::CLIENT_SOCKET_TIMEOUT),
+            write_timeout: config.get(&keys::SOCKET_WRITE_TIMEOUT),
+            keepalive: config.get(&keys::SOCKET_KEEPALIVE),
+            tcp_nodelay: config.get(&keys::TRANSFER_TCP_NODELAY),
+            send_buffer: config.get(&keys::TRANSFER_SEND_BUFFER),
+            recv_buffer: config.get(&keys::TRANSFER_RECV_BUFFER),
+            use_hostname: config.get(&keys::USE_DATANODE_HOSTNAME),
+            max_packet: config.get(&keys::MAX_PACKET_SIZE),
+            pool_ready_timeout: config.get(&keys::BP_READY_TIMEOUT),
+            sendfile: config.get(&keys::TRANSFER_TO_ALLOWED),
+            readahead: config.get(&keys::READAHEAD_BYTES),
+            drop_behind_reads: config.get(&keys::DROP_CACHE_BEHIND_READS),
+            drop_behind_writes: config.get(&keys::DROP_CACHE_BEHIND_WRITES),
+            sync_behind_writes: config.get(&keys::SYNC_BEHIND_WRITES),
+            ecn: config.get(&keys::PIPELINE_ECN),
+            congestion_ratio: config.get(&keys::PIPELINE_CONGESTION_RATIO),
+            slow_flag: config.get(&keys::PIPELINE_SLOWNODE),
+            pinning: config.get(&keys::BLOCK_PINNING),
+            block_size_estimate: config.get(&keys::BLOCK_SIZE),
+            group_checksum_timeout: config.get(&keys::CHECKSUM_EC_SOCKET_TIMEOUT),
+            slow_io: config.get(&keys::SLOW_IO_WARNING_THRESHOLD),
+        }
+    }
+
+    /// The bandwidth limits of `config`.
+    #[must_use]
+    pub fn throttles(config: &Configuration) -> Throttles {
+        Throttles::new(
+            config.get(&keys::BALANCE_BANDWIDTH),
+            config.get(&keys::DATA_TRANSFER_BANDWIDTH),
+            config.get(&keys::DATA_WRITE_BANDWIDTH),
+            config.get(&keys::DATA_READ_BANDWIDTH),
+            config.get(&keys::BALANCE_MAX_MOVES) as usize,
+        )
+    }
+
+    /// Timeout for reading from a pipeline with `hops` nodes ahead; `None` for never.
+    #[must_use]
+    pub fn downstream_read_timeout(&self, hops: usize) -> Option<Duration> {
+        extended(self.read_timeout, hops)
+    }
+
+    /// Timeout for writing to a pipeline with `hops` nodes ahead; `None` for never.
+    #[must_use]
+    pub fn downstream_write_timeout(&self, hops: usize) -> Option<Duration> {
+        extended(self.write_timeout, hops)
+    }
+}
+
+/// Zero means "no limit" to Hadoop, and stays so whatever the pipeline's length.
+fn extended(base: Duration, hops: usize) -> Option<Duration> {
+    let hops = u32::try_from(hops).unwrap_or(u32::MAX);
+    (!base.is_zero()).then(|| base.saturating_add(PER_HOP_EXTENSION.saturating_mul(hops)))
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            max_connections: 4096,
+            read_timeout: Duration::from_secs(60),
+            write_timeout: Duration::from_secs(480),
+            keepalive: Duration::from_secs(4),
+            tcp_nodelay: true,
+            send_buffer: 0,
+            recv_buffer: 0,
+            use_hostname: false,
+            max_packet: 16 << 20,
+            pool_ready_timeout: Duration::from_secs(20),
+            sendfile: true,
+            readahead: 4 << 20,
+            drop_behind_reads: false,
+            drop_behind_writes: false,
+            sync_behind_writes: false,
+            ecn: false,
+            congestion_ratio: 1.5,
+            slow_flag: false,
+            pinning: false,
+            block_size_estimate: 128 << 20,
+            group_checksum_timeout: Duration::from_secs(3),
+            slow_io: Duration::from_millis(300),
+        }
+    }
+}

@@ -1,0 +1,304 @@
+//! WRITE_BLOCK: receiving a block, as any node of a pipeline and in every stage.
+
+pub mod disk;
+mod mirror;
+mod pipeline;
+mod receive;
+mod respond;
+
+use hayloft_store::{ReplicaWriter, StorageInfo, StoreError, StoreErrorKind, WriteOptions};
+use hayloft_wire::checksum::DataChecksum;
+use hayloft_wire::ids::ExtendedBlock;
+use hayloft_wire::proto::hdfs::DatanodeInfo;
+use hayloft_wire::transfer::{BlockOpResponse, Stage, Status, WriteRequest};
+
+use super::conn::Conn;
+use super::context::Xceivers;
+use super::error::XferError;
+use super::server::{Next, wait_ready};
+use super::settings::Settings;
+use super::stats::Activity;
+use disk::{Finish, WriteCache};
+use mirror::SetUp;
+
+pub use receive::{Incoming, keep_telling, receive_alone};
+
+/// Who writes, which decides about acknowledgements, checks and what the NameNode is told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WriterKind {
+    /// A client's pipeline: every packet is acknowledged.
+    Client,
+    /// A node that copies a replica to add this node to a client's pipeline: one answer at the end.
+    Transfer,
+    /// A node that copies a replica on the NameNode's order: no answer at all.
+    Datanode,
+}
+
+impl WriterKind {
+    fn of(request: &WriteRequest) -> Self {
+        if request.message.header.client_name.is_empty() {
+            Self::Datanode
+        } else if request.stage.is_transfer() {
+            Self::Transfer
+        } else {
+            Self::Client
+        }
+    }
+}
+
+/// Serves one write. The connection is closed afterwards in any case.
+///
+/// # Errors
+/// What ended the write early. A replica of a client stays as it is, for recovery to find; one of a
+/// node is gone.
+pub async fn write_block(
+    x: &Xceivers,
+    conn: &mut Conn,
+    request: WriteRequest,
+) -> Result<Next, XferError> {
+    wait_ready(x, &request.block.pool).await?;
+    let kind = WriterKind::of(&request);
+    if kind == WriterKind::Transfer && !request.message.targets.is_empty() {
+        return Err(XferError::Refused(format!(
+            "stage {:?} with further targets",
+            request.stage
+        )));
+    }
+    let _writer = x.stats().enter(Activity::Writer);
+    let settings = x.settings();
+    tracing::debug!(block = %request.block, stage = ?request.stage, from = conn.peer_name(), "receiving");
+    if request.stage == Stage::PipelineCloseRecovery && kind != WriterKind::Datanode {
+        return close_recovery(x, conn, &settings, &request).await;
+    }
+    let (writer, translate) = open_replica(x, conn, &settings, &request, kind).await?;
+    let (mirror, set_up) = connect_mirror(conn, &settings, &request, kind).await?;
+    if kind == WriterKind::Client {
+        conn.write_message(&set_up.response()).await?;
+    }
+    let incoming = Incoming {
+        block: request.block.clone(),
+        checksum: request.checksum,
+        verify: mirror.is_none() || kind == WriterKind::Datanode || translate,
+        received: writer.block().block.num_bytes,
+        source: request.message.source.clone(),
+        bad_seqno: None,
+    };
+    let finish = match kind {
+        WriterKind::Client | WriterKind::Datanode => Finish::Report { delete_hint: None },
+        WriterKind::Transfer if request.stage == Stage::TransferRbw => Finish::ConvertToRbw,
+        WriterKind::Transfer => Finish::Quietly,
+    };
+    let acks = writer.acks();
+    let cancel = writer.cancel_token();
+    let disk = disk::start(
+        x,
+        writer,
+        request.checksum,
+        finish,
+        write_cache(&request, &settings),
+    );
+    match kind {
+        WriterKind::Client => {
+            let ends = pipeline::Ends {
+                conn,
+                mirror,
+                acks,
+                cancel,
+                disk,
+            };
+            pipeline::run(x, &settings, incoming, ends).await?;
+        }
+        WriterKind::Datanode | WriterKind::Transfer => {
+            receive_alone(x, conn, mirror, incoming, disk, &x.throttles().write).await?;
+            if kind == WriterKind::Transfer {
+                conn.write_message(&BlockOpResponse::success()).await?;
+            }
+        }
+    }
+    Ok(Next::Close)
+}
+
+/// The last packet was received everywhere, but a node failed before it was acknowledged: the
+/// remaining ones take the new generation stamp and finalize.
+async fn close_recovery(
+    x: &Xceivers,
+    conn: &mut Conn,
+    settings: &Settings,
+    request: &WriteRequest,
+) -> Result<Next, XferError> {
+    let message = &request.message;
+    let replica = x
+        .store()
+        .recover_close(
+            &request.block,
+            message.latest_generation_stamp,
+            message.min_bytes_rcvd,
+        )
+        .await?;
+    let (_mirror, set_up) = connect_mirror(conn, settings, request, WriterKind::Client).await?;
+    conn.write_message(&set_up.response()).await?;
+    x.link().received(&replica.block, &replica.storage, None);
+    Ok(Next::Close)
+}
+
+/// Opens the replica as the stage says, with the checksum of the packets. The flag: the disk keeps
+/// another checksum than the packets carry, so that packets have to be checked here.
+async fn open_replica(
+    x: &Xceivers,
+    conn: &Conn,
+    settings: &Settings,
+    request: &WriteRequest,
+    kind: WriterKind,
+) -> Result<(ReplicaWriter, bool), XferError> {
+    let opened = open_writer(x, conn, settings, request, kind).await;
+    let mut writer = match opened {
+        Ok(writer) => writer,
+        Err(error) => {
+            if error.kind() == StoreErrorKind::Io {
+                x.store().check_volumes().await;
+            }
+            return Err(error.into());
+        }
+    };
+    let translate = differs(writer.checksum(), request.checksum);
+    writer.set_checksum(request.checksum).await?;
+    if announces(request.stage, kind) {
+        announce(x, &writer.block(), writer.storage());
+    }
+    Ok((writer, translate))
+}
+
+fn differs(disk: Option<DataChecksum>, packets: DataChecksum) -> bool {
+    disk.is_some_and(|disk| disk != packets)
+}
+
+async fn open_writer(
+    x: &Xceivers,
+    conn: &Conn,
+    settings: &Settings,
+    request: &WriteRequest,
+    kind: WriterKind,
+) -> Result<ReplicaWriter, StoreError> {
+    let store = x.store();
+    let message = &request.message;
+    let block = &request.block;
+    let new_gs = message.latest_generation_stamp;
+    let options = write_options(conn, settings, request, kind);
+    if kind != WriterKind::Client {
+        return store.create_temporary(block, options).await;
+    }
+    match request.stage {
+        Stage::PipelineSetupCreate => {
+            let mut block = block.clone();
+            if new_gs != 0 {
+                block.block.generation_stamp = new_gs;
+            }
+            store.create_rbw(&block, options).await
+        }
+        Stage::PipelineSetupStreamingRecovery => {
+            store
+                .recover_rbw(
+                    block,
+                    new_gs,
+                    message.min_bytes_rcvd,
+                    message.max_bytes_rcvd,
+                )
+                .await
+        }
+        Stage::PipelineSetupAppend => store.append(block, new_gs, message.min_bytes_rcvd).await,
+        Stage::PipelineSetupAppendRecovery => {
+            store
+                .recover_append(block, new_gs, message.min_bytes_rcvd)
+                .await
+        }
+        stage => Err(StoreError::new(
+            StoreErrorKind::Illegal,
+            format!("stage {stage:?} cannot start a write of {block}"),
+        )),
+    }
+}
+
+fn write_options(
+    conn: &Conn,
+    settings: &Settings,
+    request: &WriteRequest,
+    kind: WriterKind,
+) -> WriteOptions {
+    let message = &request.message;
+    let known_len = request.block.block.num_bytes;
+    let lazy = message.allow_lazy_persist() && kind != WriterKind::Transfer && conn.is_local();
+    WriteOptions {
+        storage_type: request.storage_type,
+        storage_id: message.storage_id.clone().filter(|id| !id.is_empty()),
+        allow_lazy_persist: lazy,
+        expected_len: Some(if known_len == 0 {
+            settings.block_size_estimate
+        } else {
+            known_len
+        }),
+        pinned: settings.pinning && message.pinning(),
+    }
+}
+
+/// Stages after which the NameNode is told that a block is coming.
+fn announces(stage: Stage, kind: WriterKind) -> bool {
+    kind == WriterKind::Client
+        && matches!(
+            stage,
+            Stage::PipelineSetupCreate
+                | Stage::PipelineSetupAppend
+                | Stage::PipelineSetupAppendRecovery
+        )
+}
+
+fn announce(x: &Xceivers, block: &ExtendedBlock, storage: &StorageInfo) {
+    x.link().receiving(block, storage);
+}
+
+/// Connects to the next node, if there is one. A client learns at once when that fails; a copy between
+/// nodes goes on without the rest of its chain.
+async fn connect_mirror(
+    conn: &Conn,
+    settings: &Settings,
+    request: &WriteRequest,
+    kind: WriterKind,
+) -> Result<(Option<Conn>, SetUp), XferError> {
+    let Some((next, message)) = mirror::next_hop(request) else {
+        return Ok((None, SetUp::fine()));
+    };
+    match mirror::open(settings, &next, &message, kind == WriterKind::Client).await {
+        Ok((mirror, set_up)) => Ok((Some(mirror), set_up)),
+        Err(error) if kind == WriterKind::Client => {
+            let set_up = SetUp {
+                status: Status::Error,
+                first_bad_link: next.id.xfer_addr(),
+            };
+            conn.write_message(&set_up.response()).await?;
+            Err(error)
+        }
+        Err(error) => {
+            tracing::info!(block = %request.block, "copying on without the next node: {error}");
+            Ok((None, SetUp::fine()))
+        }
+    }
+}
+
+fn write_cache(request: &WriteRequest, settings: &Settings) -> WriteCache {
+    let drop_behind = request
+        .message
+        .caching_strategy
+        .as_ref()
+        .and_then(|hints| hints.drop_behind);
+    WriteCache {
+        sync_behind: settings.sync_behind_writes,
+        drop_behind: drop_behind.unwrap_or(settings.drop_behind_writes),
+    }
+}
+
+/// The node that a copy came from, when the data turns out to be bad.
+fn blame_source(x: &Xceivers, source: Option<&DatanodeInfo>, block: &ExtendedBlock) {
+    if let Some(source) = source {
+        tracing::warn!(%block, source = source.id.xfer_addr(), "a copy arrived corrupt: its source is reported");
+        x.link().remote_bad_block(source, block);
+    }
+}

@@ -1,0 +1,220 @@
+//! What every packet of a block must satisfy, and receiving without acknowledgements.
+
+use std::time::Duration;
+
+use hayloft_store::ReplicaRef;
+use hayloft_wire::checksum::DataChecksum;
+use hayloft_wire::ids::ExtendedBlock;
+use hayloft_wire::packet::Packet;
+use hayloft_wire::proto::hdfs::DatanodeInfo;
+use hayloft_wire::transfer::{BlockOpResponse, Status};
+use tokio::sync::watch;
+
+use super::super::conn::Conn;
+use super::super::context::Xceivers;
+use super::super::error::XferError;
+use super::super::inflow::{Inflow, Run};
+use super::super::throttle::Throttle;
+use super::blame_source;
+use super::disk::{Disk, End, Progress};
+
+/// A block being received: how far it came, and how its packets are checked.
+#[derive(Debug)]
+pub struct Incoming {
+    /// The block as it was announced.
+    pub block: ExtendedBlock,
+    /// Checksum of the packets.
+    pub checksum: DataChecksum,
+    /// Compare data with checksums here. Nodes in the middle of a pipeline leave that to the last one.
+    pub verify: bool,
+    /// End of the data received so far.
+    pub received: u64,
+    /// The node that the data is copied from.
+    pub source: Option<DatanodeInfo>,
+    /// Sequence number of the packet that was not accepted.
+    pub bad_seqno: Option<i64>,
+}
+
+/// Why a packet was not accepted.
+#[derive(Debug)]
+pub enum BadPacket {
+    /// It contradicts what came before, or itself.
+    Nonsense(String),
+    /// Data and checksums do not match.
+    Corrupt(String),
+}
+
+impl Incoming {
+    /// Checks one packet and counts its data.
+    ///
+    /// # Errors
+    /// Nothing was counted then.
+    pub fn accept(&mut self, packet: &Packet) -> Result<(), BadPacket> {
+        let header = &packet.header;
+        let offset = header.offset_in_block.unsigned_abs();
+        if offset > self.received {
+            return Err(BadPacket::Nonsense(format!(
+                "a packet at {offset} of {} leaves a gap: only {} bytes were received",
+                self.block, self.received
+            )));
+        }
+        if packet.data.is_empty() {
+            return Ok(());
+        }
+        self.check_shape(packet, offset)?;
+        if self.verify && !packet.sums.is_empty() {
+            self.checksum
+                .verify(&packet.data, &packet.sums)
+                .map_err(|mismatch| {
+                    BadPacket::Corrupt(format!(
+                        "packet {} at {offset} of {}: {mismatch}",
+                        header.seqno, self.block
+                    ))
+                })?;
+        }
+        self.received = self.received.max(packet.end_offset());
+        Ok(())
+    }
+
+    fn check_shape(&self, packet: &Packet, offset: u64) -> Result<(), BadPacket> {
+        if !packet.sums.is_empty() && !packet.has_all_sums(self.checksum) {
+            return Err(BadPacket::Nonsense(format!(
+                "a packet of {} has {} bytes of checksums for {} bytes of data",
+                self.block,
+                packet.sums.len(),
+                packet.data.len()
+            )));
+        }
+        let chunk = u64::from(self.checksum.bytes_per_checksum());
+        let in_chunk = offset % chunk;
+        if in_chunk != 0 && in_chunk + packet.data.len() as u64 > chunk {
+            return Err(BadPacket::Nonsense(format!(
+                "a packet at {offset} of {} begins inside a chunk and goes beyond it",
+                self.block
+            )));
+        }
+        if packet.end_offset() > i64::MAX.unsigned_abs() {
+            return Err(BadPacket::Nonsense(format!(
+                "a packet at {offset} of {} has no end",
+                self.block
+            )));
+        }
+        Ok(())
+    }
+
+    /// Checks the packets of a run; those from the first bad one on are cut off.
+    pub fn accept_run(&mut self, run: &mut Run) -> Result<(), BadPacket> {
+        for at in 0..run.packets.len() {
+            if let Err(bad) = self.accept(&run.packets[at]) {
+                self.bad_seqno = Some(run.packets[at].header.seqno);
+                run.packets.truncate(at);
+                return Err(bad);
+            }
+            if run.packets[at].header.last_packet_in_block {
+                run.packets.truncate(at + 1);
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Whether a run ends the block.
+pub fn ends_block(run: &Run) -> bool {
+    run.packets
+        .last()
+        .is_some_and(|p| p.header.last_packet_in_block)
+}
+
+impl BadPacket {
+    /// As the error of the operation.
+    pub fn into_error(self, conn: &Conn) -> XferError {
+        match self {
+            Self::Nonsense(reason) => XferError::protocol(conn.peer_name(), reason),
+            Self::Corrupt(reason) => XferError::Checksum(reason),
+        }
+    }
+}
+
+/// Receives a block from a node: every packet is checked, none is acknowledged. The rest of the chain
+/// behind `mirror` is served as long as it keeps up.
+///
+/// # Errors
+/// What ended the copy early; the replica is gone then.
+pub async fn receive_alone(
+    x: &Xceivers,
+    conn: &mut Conn,
+    mirror: Option<Conn>,
+    mut incoming: Incoming,
+    disk: Disk,
+    throttle: &Throttle,
+) -> Result<ReplicaRef, XferError> {
+    let Disk {
+        queue,
+        mut progress,
+    } = disk;
+    let inbox = conn.take_inbox();
+    let mut inflow = Inflow::new(x.memory().clone(), x.settings().max_packet, &inbox);
+    drop(inbox);
+    let mut mirror = mirror;
+    loop {
+        let mut run = tokio::select! {
+            biased;
+            error = failed(&mut progress) => return Err(error),
+            run = inflow.next(conn) => run?,
+        };
+        if let Some(next) = &mirror
+            && let Err(error) = next.write_all(&run.raw).await
+        {
+            tracing::info!(block = %incoming.block, node = next.peer_name(), "copying on without the next node: {error}");
+            mirror = None;
+        }
+        if let Err(bad) = incoming.accept_run(&mut run) {
+            if matches!(bad, BadPacket::Corrupt(_)) {
+                blame_source(x, incoming.source.as_ref(), &incoming.block);
+            }
+            return Err(bad.into_error(conn));
+        }
+        let (last, bytes) = (ends_block(&run), run.data_len());
+        if queue.send(run).await.is_err() {
+            return Err(failed(&mut progress).await);
+        }
+        throttle.take(bytes).await;
+        if last {
+            break;
+        }
+    }
+    drop(queue);
+    match progress
+        .wait_for(|p| p.end.is_some())
+        .await
+        .map(|p| p.end.clone())
+    {
+        Ok(Some(End::Done(replica))) => Ok(replica),
+        Ok(Some(End::Failed(error))) => Err(XferError::Store((*error).clone())),
+        Ok(None) | Err(_) => Err(XferError::Stopped("the disk task ended")),
+    }
+}
+
+/// Resolves when the disk gave up.
+pub async fn failed(progress: &mut watch::Receiver<Progress>) -> XferError {
+    match progress
+        .wait_for(|p| matches!(p.end, Some(End::Failed(_))))
+        .await
+        .map(|p| p.end.clone())
+    {
+        Ok(Some(End::Failed(error))) => XferError::Store((*error).clone()),
+        _ => XferError::Stopped("the disk task ended"),
+    }
+}
+
+/// Tells whoever waits for the outcome of a long operation that it is still going on.
+pub async fn keep_telling(conn: &Conn, every: Duration) -> XferError {
+    let message = BlockOpResponse::of(Status::InProgress);
+    loop {
+        tokio::time::sleep(every).await;
+        if let Err(error) = conn.write_message(&message).await {
+            return error;
+        }
+    }
+}

@@ -1,0 +1,363 @@
+//! Acknowledgements of a pipeline: in order, each one only after this node's disk and every node behind.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use bytes::BytesMut;
+use hayloft_store::{AckHandle, StoreError};
+use hayloft_wire::ack::{Ecn, Hop, PipelineAck, Slow, UNKNOWN_SEQNO};
+use hayloft_wire::ids::PoolId;
+use hayloft_wire::transfer::Status;
+use tokio::sync::{mpsc, watch};
+use tokio::time::Instant;
+
+use super::super::conn::Conn;
+use super::super::context::Xceivers;
+use super::super::error::XferError;
+use super::super::settings::Settings;
+use super::disk::{End, Progress};
+
+/// Packets that may wait for their acknowledgement here, and acknowledgements from behind that may wait for
+/// the disk. A stock client has 80 packets on their way at most.
+pub const WINDOW: usize = 256;
+
+/// A packet to be acknowledged.
+#[derive(Clone, Copy, Debug)]
+pub struct Pending {
+    /// Sequence number.
+    pub seqno: i64,
+    /// Packets that arrived before it.
+    pub index: u64,
+    /// End of its data in the block.
+    pub end_offset: u64,
+    /// The block ends with it.
+    pub last: bool,
+    /// When it arrived.
+    pub arrived: Instant,
+    /// Its data does not match its checksums; it was not written.
+    pub corrupt: bool,
+}
+
+/// What comes from the node behind.
+#[derive(Debug)]
+pub enum Behind {
+    /// An acknowledgement.
+    Ack(PipelineAck, Instant),
+    /// It is gone, or says nonsense.
+    Gone {
+        /// Why.
+        reason: String,
+        /// Nothing was sent to it for so long that this node may be the reason.
+        neglected: bool,
+    },
+}
+
+/// The responder of one pipeline.
+pub struct Responder<'a> {
+    pub x: &'a Xceivers,
+    pub settings: &'a Settings,
+    pub conn: &'a Conn,
+    pub pool: &'a PoolId,
+    pub pending: mpsc::Receiver<Pending>,
+    /// `None` in the last node.
+    pub behind: Option<mpsc::Receiver<Behind>>,
+    pub progress: watch::Receiver<Progress>,
+    pub acks: AckHandle,
+    pub state: State,
+}
+
+/// What the responder has gathered.
+#[derive(Default)]
+pub struct State {
+    queue: VecDeque<Pending>,
+    from_behind: VecDeque<(PipelineAck, Instant)>,
+    gone: Option<String>,
+    /// The writer was told that the node behind is gone; nothing more is acknowledged.
+    mourned: bool,
+    restart_told: bool,
+    disk_over: bool,
+    acked: u64,
+    out: BytesMut,
+}
+
+/// What [`Responder::advance`] came to.
+enum Step {
+    /// Nothing more to acknowledge now.
+    Wait,
+    /// The last packet was acknowledged.
+    Finished,
+    /// Send what there is and give up.
+    GiveUp(XferError),
+}
+
+impl Responder<'_> {
+    /// Acknowledges until the block is complete.
+    ///
+    /// # Errors
+    /// The pipeline is broken; the writer was told as far as the protocol lets it be.
+    pub async fn run(mut self) -> Result<(), XferError> {
+        loop {
+            let step = self.advance();
+            if !self.state.out.is_empty() {
+                let began = Instant::now();
+                self.conn
+                    .write_all(&self.state.out)
+                    .await
+                    .map_err(|e| self.conn.socket_error(e))?;
+                self.warn_if_slow(began.elapsed());
+                self.state.out.clear();
+            }
+            match step {
+                Step::Wait => self.wait().await?,
+                Step::Finished => return Ok(()),
+                Step::GiveUp(error) => return Err(error),
+            }
+        }
+    }
+
+    fn warn_if_slow(&self, took: Duration) {
+        if took > self.settings.slow_io {
+            tracing::warn!(
+                peer = self.conn.peer_name(),
+                millis = took.as_millis(),
+                "slow to take acknowledgements"
+            );
+        }
+    }
+
+    /// Waits for anything that may let the responder go on.
+    async fn wait(&mut self) -> Result<(), XferError> {
+        let state = &mut self.state;
+        let room = state.queue.len() < WINDOW;
+        let listen = self.behind.is_some() && state.from_behind.len() < WINDOW;
+        tokio::select! {
+            packet = self.pending.recv(), if room => match packet {
+                Some(packet) => {
+                    state.queue.push_back(packet);
+                    while state.queue.len() < WINDOW && let Ok(more) = self.pending.try_recv() {
+                        state.queue.push_back(more);
+                    }
+                }
+                None => return Err(XferError::Stopped("the receiving side ended")),
+            },
+            event = next_behind(&mut self.behind), if listen => self.on_behind(event)?,
+            changed = self.progress.changed(), if !state.disk_over => if changed.is_err() {
+                state.disk_over = true; // Its last word stays readable.
+                if self.progress.borrow().end.is_none() {
+                    return Err(XferError::Stopped("the disk task ended"));
+                }
+            },
+            () = self.x.restart_token().cancelled(), if !state.restart_told => {
+                state.restart_told = true;
+                PipelineAck::new(UNKNOWN_SEQNO, vec![self.own_hop(Status::OobRestart)], 0).encode(&mut self.state.out);
+                tracing::info!(peer = self.conn.peer_name(), "told a writer that this node restarts");
+            }
+        }
+        Ok(())
+    }
+
+    fn on_behind(&mut self, event: Option<Behind>) -> Result<(), XferError> {
+        match event {
+            Some(Behind::Ack(ack, at)) => {
+                if ack.oob_status().is_some() || ack.seqno == UNKNOWN_SEQNO {
+                    self.pass_on(&ack)?;
+                } else {
+                    self.state.from_behind.push_back((ack, at));
+                }
+            }
+            Some(Behind::Gone {
+                neglected: true,
+                reason,
+            }) => {
+                // The node behind may have given up because this one sent nothing: do not blame it.
+                return Err(XferError::Refused(format!(
+                    "the node behind closed after a silence: {reason}"
+                )));
+            }
+            Some(Behind::Gone { reason, .. }) => {
+                self.behind = None;
+                self.state.gone = Some(reason);
+            }
+            None => {
+                self.behind = None;
+                self.state
+                    .gone
+                    .get_or_insert_with(|| "no more acknowledgements".to_owned());
+            }
+        }
+        Ok(())
+    }
+
+    /// An acknowledgement that belongs to no packet goes upstream at once, with this node in front.
+    fn pass_on(&mut self, ack: &PipelineAck) -> Result<(), XferError> {
+        refuse_corrupt(ack)?;
+        let hops = self.with_own_hop(ack);
+        PipelineAck::new(UNKNOWN_SEQNO, hops, 0).encode(&mut self.state.out);
+        Ok(())
+    }
+
+    fn with_own_hop(&self, behind: &PipelineAck) -> Vec<Hop> {
+        let mut hops = Vec::with_capacity(behind.hops.len() + 1);
+        hops.push(self.own_hop(Status::Success));
+        hops.extend_from_slice(&behind.hops);
+        hops
+    }
+
+    /// Acknowledges every packet at the front whose time has come.
+    fn advance(&mut self) -> Step {
+        let (written, end) = {
+            let progress = self.progress.borrow_and_update();
+            (progress.packets, progress.end.clone())
+        };
+        while let Some(&head) = self.state.queue.front() {
+            if head.corrupt && head.index <= written {
+                return self.on_corrupt(head);
+            }
+            if head.index >= written {
+                break;
+            }
+            if self.state.mourned {
+                self.state.queue.pop_front();
+                continue;
+            }
+            let Some(hops) = self.hops_for(head) else {
+                break;
+            };
+            let hops = match hops {
+                Ok(hops) => hops,
+                Err(error) => return Step::GiveUp(error),
+            };
+            self.acknowledge(head, hops);
+            self.state.queue.pop_front();
+            if head.last {
+                return Step::Finished;
+            }
+        }
+        if let Some(End::Failed(error)) = end {
+            return self.on_disk_failure(&error);
+        }
+        self.mourn();
+        Step::Wait
+    }
+
+    /// The states of all hops for the packet; `None` while the node behind has not acknowledged it.
+    fn hops_for(&mut self, head: Pending) -> Option<Result<(Vec<Hop>, u64), XferError>> {
+        if self.behind.is_none() && self.state.gone.is_none() {
+            return Some(Ok((vec![self.own_hop(Status::Success)], 0)));
+        }
+        let (ack, at) = self.state.from_behind.pop_front()?;
+        if ack.seqno != head.seqno {
+            return Some(Err(XferError::Refused(format!(
+                "the node behind acknowledged packet {} where {} was expected",
+                ack.seqno, head.seqno
+            ))));
+        }
+        if let Err(error) = refuse_corrupt(&ack) {
+            return Some(Err(error));
+        }
+        let waited = u64::try_from(at.saturating_duration_since(head.arrived).as_nanos())
+            .unwrap_or(u64::MAX);
+        Some(Ok((self.with_own_hop(&ack), waited)))
+    }
+
+    /// Rests on: the packet is written here ([`Progress::packets`]) and acknowledged by every node behind.
+    fn acknowledge(&mut self, head: Pending, (hops, waited): (Vec<Hop>, u64)) {
+        let ack = PipelineAck::new(head.seqno, hops, waited);
+        if ack.is_success() && head.end_offset > self.state.acked {
+            self.state.acked = head.end_offset;
+            self.acks.set_bytes_acked(head.end_offset);
+        }
+        ack.encode(&mut self.state.out);
+    }
+
+    fn on_corrupt(&mut self, head: Pending) -> Step {
+        PipelineAck::new(head.seqno, vec![self.own_hop(Status::ErrorChecksum)], 0)
+            .encode(&mut self.state.out);
+        Step::GiveUp(XferError::Checksum(format!(
+            "packet {} does not match its checksums",
+            head.seqno
+        )))
+    }
+
+    /// The writer learns that it is this node that failed.
+    fn on_disk_failure(&mut self, error: &StoreError) -> Step {
+        PipelineAck::new(UNKNOWN_SEQNO, vec![self.own_hop(Status::Error)], 0)
+            .encode(&mut self.state.out);
+        Step::GiveUp(XferError::Store(error.clone()))
+    }
+
+    /// Tells the writer once that the node behind is gone; the writer rebuilds the pipeline without it.
+    fn mourn(&mut self) {
+        if self.state.mourned || !self.state.from_behind.is_empty() {
+            return;
+        }
+        let Some(reason) = &self.state.gone else {
+            return;
+        };
+        tracing::info!(
+            peer = self.conn.peer_name(),
+            "the node behind in a pipeline failed: {reason}"
+        );
+        let hops = vec![self.own_hop(Status::Success), Hop::of(Status::Error)];
+        PipelineAck::new(UNKNOWN_SEQNO, hops, 0).encode(&mut self.state.out);
+        self.state.mourned = true;
+    }
+
+    fn own_hop(&self, status: Status) -> Hop {
+        let ecn = if self.settings.ecn {
+            congestion(self.settings.congestion_ratio)
+        } else {
+            Ecn::Disabled
+        };
+        let slow = match (
+            self.settings.slow_flag,
+            self.settings.slow_flag && self.x.link().is_slow(self.pool),
+        ) {
+            (false, _) => Slow::Disabled,
+            (true, false) => Slow::Normal,
+            (true, true) => Slow::Slow,
+        };
+        Hop::new(status, ecn, slow)
+    }
+}
+
+/// Resolves never without a node behind.
+async fn next_behind(behind: &mut Option<mpsc::Receiver<Behind>>) -> Option<Behind> {
+    match behind {
+        Some(behind) => behind.recv().await,
+        None => std::future::pending().await,
+    }
+}
+
+/// When the next node found the data corrupt that this one sent it, this one (or the way to it) is to
+/// blame: closing without an acknowledgement makes the writer drop this node.
+fn refuse_corrupt(ack: &PipelineAck) -> Result<(), XferError> {
+    if ack
+        .hops
+        .first()
+        .is_some_and(|hop| hop.status() == Status::ErrorChecksum)
+    {
+        return Err(XferError::Checksum(
+            "the node behind received corrupt data from this one".to_owned(),
+        ));
+    }
+    Ok(())
+}
+
+/// This node's own congestion: the one-minute load average per processor against the ratio.
+fn congestion(ratio: f64) -> Ecn {
+    let load_fixed = rustix::system::sysinfo().loads[0]; // 16 fraction bits
+    let processors = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    #[expect(
+        clippy::cast_precision_loss,
+        reason = "a load average needs no more than 53 bits"
+    )]
+    let load = load_fixed as f64 / 65_536.0;
+    #[expect(clippy::cast_precision_loss, reason = "nobody has 2^53 processors")]
+    let limit = ratio * processors as f64;
+    if load > limit {
+        Ecn::Congested
+    } else {
+        Ecn::Supported
+    }
+}
