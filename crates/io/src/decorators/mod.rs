@@ -4,10 +4,12 @@
 //! - [`Throttled`]: bytes per second by class, adjustable while running.
 //! - [`Faulty`]: errors, delays, short transfers and flipped bits by rule, for tests.
 
+mod fault_rules;
 mod faults;
 mod metering;
 mod throttling;
 
-pub use faults::{Effect, FaultId, FaultRule, Faults, Faulty, When};
+pub use fault_rules::{Effect, FaultId, FaultRule, Faults, When};
+pub use faults::Faulty;
 pub use metering::{IoMetrics, Latencies, Metered, OpStats};
 pub use throttling::{Throttle, Throttled};

@@ -253,4 +253,39 @@ mod tests {
         assert!(!a.name().is_empty());
         assert!(disks.for_path(&dir.path().join("missing")).is_err());
     }
+
+    #[tokio::test]
+    async fn threads_are_few_and_end_when_idle() {
+        let config = DiskConfig {
+            meta_threads: 3,
+            thread_idle: Duration::from_millis(20),
+            ..DiskConfig::default()
+        };
+        let disk = Disk::for_path(Path::new("/"), &config).expect("the root exists");
+        assert_eq!(disk.threads(), 4, "one for each lane");
+        let (go, wait) = std::sync::mpsc::channel::<()>();
+        let wait = Arc::new(Mutex::new(wait));
+        let held: Vec<_> = (0..10)
+            .map(|_| {
+                let wait = Arc::clone(&wait);
+                disk.run(IoClass::ClientRead, IoOp::Stat, Path::new("/"), move |_| {
+                    let _ = wait.lock().unwrap_or_else(PoisonError::into_inner).recv();
+                    Ok(())
+                })
+            })
+            .collect();
+        assert_eq!(disk.threads(), 6, "at most three for names");
+        assert_eq!(disk.pending(IoClass::ClientRead), 10);
+        drop(go);
+        for done in held {
+            done.await.expect("all are served");
+        }
+        for _ in 0..500 {
+            if disk.threads() == 4 && disk.longest_running().is_none() {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        panic!("{} threads stay", disk.threads());
+    }
 }
