@@ -9,11 +9,17 @@ use bytes::{Buf, BufMut, Bytes, BytesMut};
 use crate::checksum::{ChecksumError, DataChecksum};
 use crate::frame::{self, FrameError};
 use crate::ids::{ExtendedBlock, IdError, StorageType};
-use crate::limits::{MAX_OP_BYTES, MAX_OP_RESPONSE_BYTES, MAX_TARGETS};
+use crate::limits::{MAX_OP_BYTES, MAX_TARGETS};
 use crate::proto::datatransfer as pb;
 use crate::proto::hdfs::{self, ExtendedBlock as WireBlock};
 
 pub use crate::proto::datatransfer::{BlockConstructionStage as Stage, BlockOpResponse, Status};
+
+mod op;
+mod response;
+
+pub use op::Op;
+pub use response::{decode_client_read_status, decode_response};
 
 /// Version of the data transfer protocol since Hadoop 2.
 pub const DATA_TRANSFER_VERSION: u16 = 28;
@@ -23,74 +29,6 @@ pub const SASL_MAGIC: u32 = 0xDEAD_BEEF;
 
 /// Bytes before the operation's message: version and code.
 const OP_PREFIX_BYTES: usize = 3;
-
-/// Code of an operation.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[repr(u8)]
-#[allow(missing_docs, reason = "Hadoop's own names")]
-pub enum Op {
-    WriteBlock = 80,
-    ReadBlock = 81,
-    ReadMetadata = 82,
-    ReplaceBlock = 83,
-    CopyBlock = 84,
-    BlockChecksum = 85,
-    TransferBlock = 86,
-    RequestShortCircuitFds = 87,
-    ReleaseShortCircuitFds = 88,
-    RequestShortCircuitShm = 89,
-    BlockGroupChecksum = 90,
-    Custom = 127,
-}
-
-impl Op {
-    /// Every operation.
-    pub const ALL: [Op; 12] = [
-        Op::WriteBlock,
-        Op::ReadBlock,
-        Op::ReadMetadata,
-        Op::ReplaceBlock,
-        Op::CopyBlock,
-        Op::BlockChecksum,
-        Op::TransferBlock,
-        Op::RequestShortCircuitFds,
-        Op::ReleaseShortCircuitFds,
-        Op::RequestShortCircuitShm,
-        Op::BlockGroupChecksum,
-        Op::Custom,
-    ];
-
-    /// Code on the wire.
-    #[must_use]
-    pub const fn code(self) -> u8 {
-        self as u8
-    }
-
-    /// Operation of a code.
-    #[must_use]
-    pub fn from_code(code: u8) -> Option<Self> {
-        Op::ALL.into_iter().find(|op| op.code() == code)
-    }
-
-    /// Hadoop's name of the operation.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Op::WriteBlock => "WRITE_BLOCK",
-            Op::ReadBlock => "READ_BLOCK",
-            Op::ReadMetadata => "READ_METADATA",
-            Op::ReplaceBlock => "REPLACE_BLOCK",
-            Op::CopyBlock => "COPY_BLOCK",
-            Op::BlockChecksum => "BLOCK_CHECKSUM",
-            Op::TransferBlock => "TRANSFER_BLOCK",
-            Op::RequestShortCircuitFds => "REQUEST_SHORT_CIRCUIT_FDS",
-            Op::ReleaseShortCircuitFds => "RELEASE_SHORT_CIRCUIT_FDS",
-            Op::RequestShortCircuitShm => "REQUEST_SHORT_CIRCUIT_SHM",
-            Op::BlockGroupChecksum => "BLOCK_GROUP_CHECKSUM",
-            Op::Custom => "CUSTOM",
-        }
-    }
-}
 
 /// Why a request cannot be served. The connection is out of step afterwards: close it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -366,108 +304,6 @@ pub fn encode_request<M: OpMessage>(message: &M, out: &mut BytesMut) {
     out.put_u16(DATA_TRANSFER_VERSION);
     out.put_u8(M::OP.code());
     frame::encode_delimited(message, out);
-}
-
-/// Takes the answer to a request from the front of `buf`; `Ok(None)`: incomplete.
-pub fn decode_response(buf: &mut BytesMut) -> Result<Option<BlockOpResponse>, FrameError> {
-    frame::decode_delimited(buf, MAX_OP_RESPONSE_BYTES)
-}
-
-/// Takes what a client says at the end of a complete read; `Ok(None)`: incomplete.
-pub fn decode_client_read_status(
-    buf: &mut BytesMut,
-) -> Result<Option<pb::ClientReadStatus>, FrameError> {
-    frame::decode_delimited(buf, MAX_OP_RESPONSE_BYTES)
-}
-
-impl BlockOpResponse {
-    /// A bare status.
-    #[must_use]
-    pub fn of(status: Status) -> Self {
-        BlockOpResponse {
-            status: status.into(),
-            ..BlockOpResponse::default()
-        }
-    }
-
-    /// Success without more.
-    #[must_use]
-    pub fn success() -> Self {
-        BlockOpResponse::of(Status::Success)
-    }
-
-    /// An unsuccessful status with its explanation.
-    #[must_use]
-    pub fn error(status: Status, message: impl Into<String>) -> Self {
-        BlockOpResponse {
-            message: Some(message.into()),
-            ..BlockOpResponse::of(status)
-        }
-    }
-
-    /// Start of a read reply: the checksum of the packets and the offset of the first chunk.
-    #[must_use]
-    pub fn read(checksum: DataChecksum, chunk_offset: u64) -> Self {
-        BlockOpResponse {
-            read_op_checksum_info: Some(pb::ReadOpChecksumInfo {
-                checksum: checksum.into(),
-                chunk_offset,
-            }),
-            ..BlockOpResponse::success()
-        }
-    }
-
-    /// Answer of a pipeline's set-up: `first_bad_link` is empty on success, else names the first
-    /// node that failed.
-    #[must_use]
-    pub fn pipeline(status: Status, first_bad_link: impl Into<String>) -> Self {
-        BlockOpResponse {
-            first_bad_link: Some(first_bad_link.into()),
-            ..BlockOpResponse::of(status)
-        }
-    }
-
-    /// The status, an unknown number counting as an error.
-    #[must_use]
-    pub fn outcome(&self) -> Status {
-        Status::from_wire(self.status)
-    }
-}
-
-impl Status {
-    /// Converts a wire value; an unknown one is an error like any other.
-    #[must_use]
-    pub fn from_wire(value: i32) -> Self {
-        Status::try_from(value).unwrap_or(Status::Error)
-    }
-
-    /// Whether the status is sent out of band, between acknowledgements.
-    #[must_use]
-    pub const fn is_oob(self) -> bool {
-        matches!(
-            self,
-            Status::OobRestart | Status::OobReserved1 | Status::OobReserved2 | Status::OobReserved3
-        )
-    }
-}
-
-impl Stage {
-    /// Whether a pipeline is being rebuilt after a failure.
-    #[must_use]
-    pub const fn is_recovery(self) -> bool {
-        matches!(
-            self,
-            Stage::PipelineSetupAppendRecovery
-                | Stage::PipelineSetupStreamingRecovery
-                | Stage::PipelineCloseRecovery
-        )
-    }
-
-    /// Whether a DataNode copies a replica to add a node to a pipeline.
-    #[must_use]
-    pub const fn is_transfer(self) -> bool {
-        matches!(self, Stage::TransferRbw | Stage::TransferFinalized)
-    }
 }
 
 /// Header of an operation.

@@ -2,7 +2,7 @@
 //!
 //! Beyond "does not panic" each checks what its decoder promises: incomplete input leaves the buffer
 //! alone, what was decoded encodes to something that decodes to the same. The package `fuzz/` at the
-//! root of the repository gives them to cargo-fuzz; the test [`random`] runs them on any toolchain.
+//! root of the repository gives them to cargo-fuzz; the test `random` runs them on any toolchain.
 
 use bytes::{Bytes, BytesMut};
 

@@ -1,7 +1,7 @@
 //! Hadoop's protocol messages, hand-written for prost.
 //!
 //! Names follow Hadoop's, without the `Proto` suffix and in Rust's case; modules follow Hadoop's
-//! `.proto` files. Each struct is declared inside [`wire_messages!`], which makes from one text both
+//! `.proto` files. Each struct is declared inside `wire_messages!`, which makes from one text both
 //! the prost message and its [`crate::schema::MessageDesc`]. The description feeds two things that
 //! therefore cannot drift from what is encoded: the bounded decoder of [`crate::frame`], and the
 //! table ([`crate::table::field_table`]) that a Java test compares with Hadoop's own descriptors.
