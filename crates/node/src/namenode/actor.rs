@@ -258,6 +258,7 @@ impl Actor {
                 );
             }
             tokio::time::sleep(INIT_RETRY).await;
+            self.state().phase = Phase::Connecting;
         }
         // The loops are dropped together: each leaves at a wait, with nothing half done.
         tokio::select! {
@@ -293,8 +294,8 @@ impl Actor {
         tracing::info!(
             namenode = self.address,
             pool = %namespace.pool,
-            "registered as {} ({}:{})",
-            uuid,
+            version = namespace.software_version,
+            "registered as {uuid} ({}:{})",
             answer.datanode_id.ip_addr,
             answer.datanode_id.xfer_port
         );

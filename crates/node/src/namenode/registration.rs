@@ -67,6 +67,13 @@ impl Namespace {
         if self.cluster_id != other.cluster_id {
             return differ("cluster id", &self.cluster_id, &other.cluster_id);
         }
+        if self.ctime != other.ctime {
+            return Err(format!(
+                "creation time mismatch: this node serves {}, it says {}; the NameNode was upgraded, \
+                 restart this node to upgrade its directories",
+                self.ctime, other.ctime
+            ));
+        }
         Ok(())
     }
 
