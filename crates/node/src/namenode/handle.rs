@@ -83,16 +83,20 @@ impl NameNodes {
     /// Services that are not started yet.
     #[must_use]
     pub fn new(parts: NameNodesParts) -> Self {
+        Self::over(NodeSide {
+            store: Arc::new(parts.store),
+            config: parts.config,
+            identity: parts.identity,
+            start: parts.start,
+            shutdown: parts.shutdown,
+            tasks: parts.tasks,
+            work: OnceLock::new(),
+        })
+    }
+
+    pub(super) fn over(node: NodeSide) -> Self {
         Self(Arc::new(Inner {
-            node: Arc::new(NodeSide {
-                store: parts.store,
-                config: parts.config,
-                identity: parts.identity,
-                start: parts.start,
-                shutdown: parts.shutdown,
-                tasks: parts.tasks,
-                work: OnceLock::new(),
-            }),
+            node: Arc::new(node),
             services: RwLock::new(Vec::new()),
             living: watch::channel(0).0,
         }))

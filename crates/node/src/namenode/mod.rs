@@ -19,7 +19,7 @@
 //! | `actor`, `heartbeat`, `incremental`, `report`, `notices`, `lifeline` | one NameNode |
 //! | `pool`, `commands`, `registration` | one pool |
 //! | `events` | news from the store |
-//! | `work` | what NameNodes may order the node to do |
+//! | `inventory`, `work` | what the store and the rest of the node do for them |
 
 mod actor;
 mod claim;
@@ -29,6 +29,7 @@ mod handle;
 mod heartbeat;
 mod ibr;
 mod incremental;
+mod inventory;
 mod lifeline;
 mod notices;
 mod pool;
@@ -40,6 +41,9 @@ mod settings;
 mod trouble;
 mod version;
 mod work;
+
+#[cfg(test)]
+mod tests;
 
 pub use actor::Phase;
 pub use handle::{ActorInfo, NameNodes, NameNodesParts};

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use hayloft_store::{ReportedReplica, StorageInfo, Store};
+use hayloft_store::{ReportedReplica, StorageInfo};
 use hayloft_wire::ids::{PoolId, ReplicaState};
 use hayloft_wire::proto::datanode::{
     BlockReportContext, BlockReportRequest, BlockReportResponse, StorageBlockReport,
@@ -14,6 +14,7 @@ use tokio::time::Instant;
 use super::actor::Actor;
 use super::commands::Order;
 use super::heartbeat::wire_storage;
+use super::inventory::Inventory;
 use super::pool::PoolService;
 use super::trouble::Trouble;
 use super::{incremental, settings};
@@ -63,10 +64,10 @@ async fn send(service: &Arc<PoolService>, actor: &Arc<Actor>, lease: u64) -> Res
     let _gate = actor.report_gate.lock().await;
     incremental::flush(service, actor).await?;
     let began = Instant::now();
-    let store = actor.node.store.clone();
+    let store = Arc::clone(&actor.node.store);
     let buffers = actor.state().report_buffers;
     let of = pool.clone();
-    let content = tokio::task::spawn_blocking(move || content(&store, &of, buffers))
+    let content = tokio::task::spawn_blocking(move || content(&*store, &of, buffers))
         .await
         .map_err(|error| RpcError::Lost {
             address: actor.address.clone(),
@@ -113,7 +114,7 @@ async fn send(service: &Arc<PoolService>, actor: &Arc<Actor>, lease: u64) -> Res
 }
 
 /// Number of replicas and report of each storage.
-fn content(store: &Store, pool: &PoolId, buffers: bool) -> Vec<(u64, StorageBlockReport)> {
+fn content(store: &dyn Inventory, pool: &PoolId, buffers: bool) -> Vec<(u64, StorageBlockReport)> {
     store
         .block_report(pool)
         .into_iter()

@@ -2,17 +2,18 @@
 
 use std::sync::{Arc, OnceLock};
 
-use hayloft_store::{StartOption, Store};
+use hayloft_store::StartOption;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use super::inventory::Inventory;
 use super::work::{Load, NodeWork};
 use crate::config::SharedConfig;
 use crate::identity::Identity;
 
 /// The node, as its NameNode services see it.
 pub(super) struct NodeSide {
-    pub(super) store: Store,
+    pub(super) store: Arc<dyn Inventory>,
     pub(super) config: SharedConfig,
     pub(super) identity: Identity,
     pub(super) start: StartOption,

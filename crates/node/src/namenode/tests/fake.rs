@@ -1,0 +1,476 @@
+//! A NameNode, a store and a node that do as the test says and remember what they were told. Only
+//! for timing and order; whether a real NameNode agrees is tested against a real one.
+
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::future::BoxFuture;
+use hayloft_store::{
+    FailureSummary, PoolSpec, ReplicaRef, ReportedReplica, StartOption, StorageInfo, StorageReport,
+    StoreError, StoreErrorKind,
+};
+use hayloft_wire::frame;
+use hayloft_wire::ids::{Block, PoolId, ReplicaState, StorageType};
+use hayloft_wire::proto::datanode::{
+    BlockReceivedAndDeletedRequest, BlockReceivedAndDeletedResponse, BlockReportRequest,
+    BlockReportResponse, DatanodeCommand, ErrorReportResponse, HeartbeatRequest, HeartbeatResponse,
+    RegisterDatanodeRequest, RegisterDatanodeResponse, ReportBadBlocksRequest,
+    ReportBadBlocksResponse,
+};
+use hayloft_wire::proto::hdfs::{
+    NamespaceInfo, NnHaState, NnHaStatusHeartbeat, RecoveringBlock, StorageInfo as WireStorageInfo,
+    VersionResponse,
+};
+use hayloft_wire::rpc::{self, Incoming, RpcErrorCode, RpcRequestHeader};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpListener;
+use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use super::super::inventory::{Done, Inventory};
+use super::super::service_side::NodeSide;
+use super::super::work::{Load, NodeWork, TransferOrder};
+use crate::config::{Configuration, SharedConfig};
+use crate::identity::Identity;
+use crate::namenode::NameNodes;
+
+pub const POOL: &str = "BP-1-127.0.0.1-1";
+pub const UUID: &str = "00000000-0000-0000-0000-000000000001";
+
+/// One thing that the NameNode was told.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Told {
+    Version,
+    Registered,
+    Heartbeat(Box<HeartbeatRequest>),
+    /// (block id, generation stamp, status) of all entries.
+    Incremental(Vec<(i64, u64, i32)>),
+    Full(Box<BlockReportRequest>),
+    Bad(ReportBadBlocksRequest),
+    Error,
+}
+
+/// How the fake NameNode answers.
+pub struct Script {
+    pub ha: NnHaState,
+    pub txid: u64,
+    pub namespace_id: u32,
+    pub commands: VecDeque<DatanodeCommand>,
+    pub lease: u64,
+    pub report_takes: Duration,
+    /// Incremental reports that fail before one is taken.
+    pub incremental_failures: usize,
+    /// Exception class for heartbeats.
+    pub refuse: Option<&'static str>,
+    pub told: Vec<(Instant, Told)>,
+}
+
+#[derive(Clone)]
+pub struct FakeNameNode {
+    pub addr: SocketAddr,
+    script: Arc<Mutex<Script>>,
+    server: Arc<Mutex<Option<JoinHandle<()>>>>,
+}
+
+impl FakeNameNode {
+    pub async fn start() -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("bind");
+        let fake = Self {
+            addr: listener.local_addr().expect("address"),
+            script: Arc::new(Mutex::new(Script {
+                ha: NnHaState::Active,
+                txid: 10,
+                namespace_id: 7,
+                commands: VecDeque::new(),
+                lease: 99,
+                report_takes: Duration::ZERO,
+                incremental_failures: 0,
+                refuse: None,
+                told: Vec::new(),
+            })),
+            server: Arc::default(),
+        };
+        fake.serve(listener);
+        fake
+    }
+
+    fn serve(&self, listener: TcpListener) {
+        let script = Arc::clone(&self.script);
+        let server = tokio::spawn(async move {
+            let mut connections = tokio::task::JoinSet::new();
+            while let Ok((stream, _)) = listener.accept().await {
+                connections.spawn(connection(stream, Arc::clone(&script)));
+            }
+        });
+        *self.server.lock().expect("no panic") = Some(server);
+    }
+
+    /// Goes away, with all connections.
+    pub async fn stop(&self) {
+        let server = self.server.lock().expect("no panic").take();
+        if let Some(server) = server {
+            server.abort();
+            let _ = server.await;
+        }
+    }
+
+    /// Comes back at the same address.
+    pub async fn restart(&self) {
+        let listener = TcpListener::bind(self.addr)
+            .await
+            .expect("the port is still free");
+        self.serve(listener);
+    }
+
+    pub fn script(&self) -> MutexGuard<'_, Script> {
+        self.script.lock().expect("no panic")
+    }
+
+    pub fn command(&self, command: DatanodeCommand) {
+        self.script().commands.push_back(command);
+    }
+
+    pub fn count(&self, what: impl Fn(&Told) -> bool) -> usize {
+        self.script()
+            .told
+            .iter()
+            .filter(|(_, told)| what(told))
+            .count()
+    }
+
+    /// All entries of incremental reports that were taken.
+    pub fn news(&self) -> Vec<(i64, u64, i32)> {
+        let script = self.script();
+        let news = script.told.iter().filter_map(|(_, told)| match told {
+            Told::Incremental(entries) => Some(entries.clone()),
+            _ => None,
+        });
+        news.flatten().collect()
+    }
+}
+
+async fn connection(mut stream: tokio::net::TcpStream, script: Arc<Mutex<Script>>) {
+    let mut header = [0; rpc::CONNECTION_HEADER_BYTES];
+    if stream.read_exact(&mut header).await.is_err() {
+        return;
+    }
+    let (mut read, mut write) = stream.into_split();
+    let (answers, mut queue) = mpsc::channel::<Bytes>(64);
+    let mut calls = tokio::task::JoinSet::new();
+    calls.spawn(async move {
+        while let Some(answer) = queue.recv().await {
+            if write.write_all(&answer).await.is_err() {
+                return;
+            }
+        }
+    });
+    while let Ok(len) = read.read_u32().await {
+        let mut frame = vec![0; usize::try_from(len).expect("fits")];
+        if read.read_exact(&mut frame).await.is_err() {
+            return;
+        }
+        if let Ok(Incoming::Call(call)) = rpc::parse_request(frame.into()) {
+            let (script, answers) = (Arc::clone(&script), answers.clone());
+            calls.spawn(async move {
+                let answer = serve_call(&call, &script).await;
+                let _ = answers.send(answer).await;
+            });
+        }
+    }
+}
+
+fn error(header: &RpcRequestHeader, class: &str) -> Bytes {
+    rpc::encode_error(
+        header,
+        RpcErrorCode::ErrorApplication,
+        class,
+        "as the test says",
+    )
+}
+
+async fn serve_call(call: &rpc::Call, script: &Mutex<Script>) -> Bytes {
+    let header = &call.header;
+    let message = call.message.clone();
+    let tell = |told| {
+        script
+            .lock()
+            .expect("no panic")
+            .told
+            .push((Instant::now(), told))
+    };
+    match call.request.method_name.as_str() {
+        "versionRequest" => {
+            tell(Told::Version);
+            let namespace_id = script.lock().expect("no panic").namespace_id;
+            rpc::encode_success(header, &version(namespace_id))
+        }
+        "registerDatanode" => {
+            tell(Told::Registered);
+            let request: RegisterDatanodeRequest = frame::decode(message).expect("registration");
+            let registration = request.registration;
+            rpc::encode_success(header, &RegisterDatanodeResponse { registration })
+        }
+        "sendHeartbeat" => {
+            let request: HeartbeatRequest = frame::decode(message).expect("heartbeat");
+            let wants_lease = request.request_full_block_report_lease();
+            tell(Told::Heartbeat(Box::new(request)));
+            let mut script = script.lock().expect("no panic");
+            if let Some(class) = script.refuse {
+                return error(header, class);
+            }
+            let answer = HeartbeatResponse {
+                cmds: script.commands.drain(..).collect(),
+                ha_status: NnHaStatusHeartbeat {
+                    state: script.ha.into(),
+                    txid: script.txid,
+                },
+                full_block_report_lease_id: Some(if wants_lease { script.lease } else { 0 }),
+                ..HeartbeatResponse::default()
+            };
+            rpc::encode_success(header, &answer)
+        }
+        "blockReceivedAndDeleted" => {
+            {
+                let mut script = script.lock().expect("no panic");
+                if script.incremental_failures > 0 {
+                    script.incremental_failures -= 1;
+                    return error(header, "java.io.IOException");
+                }
+            }
+            let request: BlockReceivedAndDeletedRequest = frame::decode(message).expect("report");
+            let entries = request.blocks.iter().flat_map(|storage| &storage.blocks);
+            let entries = entries
+                .map(|entry| {
+                    (
+                        entry.block.block_id.cast_signed(),
+                        entry.block.gen_stamp,
+                        entry.status,
+                    )
+                })
+                .collect();
+            tell(Told::Incremental(entries));
+            rpc::encode_success(header, &BlockReceivedAndDeletedResponse {})
+        }
+        "blockReport" => {
+            let request: BlockReportRequest = frame::decode(message).expect("report");
+            let takes = script.lock().expect("no panic").report_takes;
+            tokio::time::sleep(takes).await;
+            tell(Told::Full(Box::new(request)));
+            rpc::encode_success(header, &BlockReportResponse { cmd: None })
+        }
+        "reportBadBlocks" => {
+            tell(Told::Bad(frame::decode(message).expect("bad blocks")));
+            rpc::encode_success(header, &ReportBadBlocksResponse {})
+        }
+        "errorReport" => {
+            tell(Told::Error);
+            rpc::encode_success(header, &ErrorReportResponse {})
+        }
+        other => error(header, &format!("no.such.{other}Exception")),
+    }
+}
+
+fn version(namespace_id: u32) -> VersionResponse {
+    VersionResponse {
+        info: NamespaceInfo {
+            block_pool_id: POOL.to_owned(),
+            storage_info: WireStorageInfo {
+                layout_version: (-67i32).cast_unsigned(),
+                namespce_id: namespace_id,
+                cluster_id: "CID-1".to_owned(),
+                c_time: 0,
+            },
+            software_version: "3.5.0".to_owned(),
+            capabilities: Some(1),
+            ..NamespaceInfo::default()
+        },
+    }
+}
+
+/// One storage with one finalized replica (block 1).
+#[derive(Default)]
+pub struct FakeStore {
+    pub invalidated: Mutex<Vec<i64>>,
+}
+
+pub fn storage() -> StorageInfo {
+    StorageInfo {
+        id: "DS-1".into(),
+        storage_type: StorageType::Ssd,
+    }
+}
+
+impl Inventory for FakeStore {
+    fn storage_reports(&self, _: &PoolId) -> Vec<StorageReport> {
+        vec![StorageReport {
+            storage: storage(),
+            failed: false,
+            capacity: 100,
+            dfs_used: 10,
+            remaining: 90,
+            block_pool_used: 10,
+            non_dfs_used: 0,
+            mount: String::new(),
+        }]
+    }
+
+    fn block_report(&self, _: &PoolId) -> Vec<(StorageInfo, Vec<ReportedReplica>)> {
+        let replica = ReportedReplica {
+            block: Block::new(1, 1001, 5),
+            state: ReplicaState::Finalized,
+        };
+        vec![(storage(), vec![replica])]
+    }
+
+    fn failure_summary(&self) -> FailureSummary {
+        FailureSummary::default()
+    }
+
+    fn replica(&self, pool: &PoolId, id: i64) -> Option<ReplicaRef> {
+        (id == 1).then(|| ReplicaRef {
+            block: hayloft_wire::ids::ExtendedBlock::new(pool.clone(), Block::new(1, 1001, 5)),
+            state: ReplicaState::Finalized,
+            visible_len: 5,
+            bytes_on_disk: 5,
+            storage: storage(),
+            pinned: false,
+        })
+    }
+
+    fn add_pool(&self, spec: PoolSpec, _: StartOption) -> Done<'_> {
+        Box::pin(async move {
+            if spec.cluster_id == "CID-1" {
+                return Ok(());
+            }
+            Err(StoreError::new(
+                StoreErrorKind::Incompatible,
+                "another cluster",
+            ))
+        })
+    }
+
+    fn forget_pool<'a>(&'a self, _: &'a PoolId) -> BoxFuture<'a, ()> {
+        Box::pin(async {})
+    }
+
+    fn invalidate<'a>(&'a self, _: &'a PoolId, blocks: &'a [Block]) -> Done<'a> {
+        let ids = blocks.iter().map(|block| block.id);
+        self.invalidated.lock().expect("no panic").extend(ids);
+        Box::pin(async { Ok(()) })
+    }
+
+    fn set_rolling_upgrade<'a>(&'a self, _: &'a PoolId, _: bool) -> Done<'a> {
+        Box::pin(async { Ok(()) })
+    }
+
+    fn finalize_upgrade<'a>(&'a self, _: &'a PoolId) -> Done<'a> {
+        Box::pin(async { Ok(()) })
+    }
+}
+
+/// Counts orders; a copy takes for ever.
+#[derive(Default)]
+pub struct FakeWork {
+    pub transfers: Mutex<Vec<TransferOrder>>,
+    pub bandwidth: Mutex<u64>,
+}
+
+impl NodeWork for FakeWork {
+    fn transfer(&self, order: TransferOrder) -> BoxFuture<'static, Result<(), String>> {
+        self.transfers.lock().expect("no panic").push(order);
+        Box::pin(std::future::pending())
+    }
+
+    fn recover(&self, _: PoolId, _: Vec<RecoveringBlock>) -> BoxFuture<'static, ()> {
+        Box::pin(async {})
+    }
+
+    fn set_balancer_bandwidth(&self, bytes_per_second: u64) {
+        *self.bandwidth.lock().expect("no panic") = bytes_per_second;
+    }
+
+    fn load(&self) -> Load {
+        Load {
+            xmits: 1,
+            xceivers: 2,
+        }
+    }
+}
+
+/// A node with services towards fakes.
+pub struct Node {
+    pub services: NameNodes,
+    pub store: Arc<FakeStore>,
+    pub work: Arc<FakeWork>,
+    pub shutdown: CancellationToken,
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        self.shutdown.cancel();
+    }
+}
+
+impl Node {
+    /// Started, heartbeats every `heartbeat`, with more properties.
+    pub fn start(namenodes: &[&FakeNameNode], heartbeat: &str, more: &[(&str, &str)]) -> Self {
+        let mut properties: Vec<(String, String)> = vec![
+            ("dfs.nameservices".into(), "ns".into()),
+            ("dfs.heartbeat.interval".into(), heartbeat.into()),
+        ];
+        let ids: Vec<String> = (1..=namenodes.len()).map(|n| format!("nn{n}")).collect();
+        properties.push(("dfs.ha.namenodes.ns".into(), ids.join(",")));
+        for (id, namenode) in ids.iter().zip(namenodes) {
+            properties.push((
+                format!("dfs.namenode.rpc-address.ns.{id}"),
+                namenode.addr.to_string(),
+            ));
+        }
+        properties.extend(more.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())));
+        let config = Configuration::from_properties(properties).expect("valid");
+        let store = Arc::new(FakeStore::default());
+        let work = Arc::new(FakeWork::default());
+        let shutdown = CancellationToken::new();
+        let services = NameNodes::over(NodeSide {
+            store: Arc::clone(&store) as Arc<dyn Inventory>,
+            config: SharedConfig::new(config),
+            identity: Identity {
+                datanode_uuid: UUID.to_owned(),
+                host_name: "localhost".to_owned(),
+                ip_addr: "127.0.0.1".to_owned(),
+                xfer_port: 1,
+                info_port: 2,
+                info_secure_port: 0,
+                ipc_port: 3,
+            },
+            start: StartOption::Regular,
+            shutdown: shutdown.clone(),
+            tasks: TaskTracker::new(),
+            work: OnceLock::new(),
+        });
+        services
+            .start(Arc::clone(&work) as Arc<dyn NodeWork>)
+            .expect("configured");
+        Self {
+            services,
+            store,
+            work,
+            shutdown,
+        }
+    }
+}
+
+/// Waits until it holds, at most five seconds.
+pub async fn eventually(what: &str, holds: impl Fn() -> bool) {
+    let deadline = Instant::now() + Duration::from_secs(5);
+    while !holds() {
+        assert!(Instant::now() < deadline, "not within five seconds: {what}");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
