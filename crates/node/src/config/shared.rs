@@ -1,6 +1,6 @@
 //! The running node's configuration: a snapshot that reconfiguration replaces.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use arc_swap::ArcSwap;
 
@@ -41,6 +41,10 @@ impl SharedConfig {
         }
     }
 
+    fn lock(&self) -> MutexGuard<'_, ()> {
+        self.writer.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// The present snapshot. Hold it for one operation, not for the life of a service.
     #[must_use]
     pub fn current(&self) -> Arc<Configuration> {
@@ -76,10 +80,29 @@ impl SharedConfig {
             );
             return Err(ConfigError::Conflict { what });
         }
-        let _one_at_a_time = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
+        let _one_at_a_time = self.lock();
         let next = self.current().with(&change.name, change.new.as_deref())?;
         self.current.store(Arc::new(next));
         Ok(())
+    }
+
+    /// Reads the files again and takes over what they say about name services and NameNode
+    /// addresses (`dfsadmin -refreshNamenodes`), and nothing else. Returns the new snapshot.
+    ///
+    /// # Errors
+    /// As [`Configuration::load`] and [`super::namenodes()`]; the running configuration is then
+    /// unchanged.
+    pub fn refresh_namenodes(&self) -> Result<Arc<Configuration>, ConfigError> {
+        let _one_at_a_time = self.lock();
+        let mut next = Configuration::clone(&self.current());
+        for change in differences(&next, &next.reread()?) {
+            if names_namenodes(&change.name) {
+                next = next.with(&change.name, change.new.as_deref())?;
+            }
+        }
+        super::namenodes(&next)?;
+        self.current.store(Arc::new(next));
+        Ok(self.current())
     }
 
     /// Reads the files again and applies every reconfigurable change. Returns all differences
@@ -94,6 +117,21 @@ impl SharedConfig {
         }
         Ok(changes)
     }
+}
+
+/// Whether a property says which NameNodes there are or where.
+fn names_namenodes(name: &str) -> bool {
+    [
+        "fs.defaultFS",
+        "dfs.nameservices",
+        "dfs.internal.nameservices",
+        "dfs.ha.namenodes.",
+        "dfs.namenode.rpc-address",
+        "dfs.namenode.servicerpc-address",
+        "dfs.namenode.lifeline.rpc-address",
+    ]
+    .iter()
+    .any(|base| name.starts_with(base))
 }
 
 fn differences(old: &Configuration, new: &Configuration) -> Vec<Change> {

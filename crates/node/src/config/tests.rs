@@ -384,6 +384,28 @@ fn reconfiguration_applies_what_may_change_and_shows_the_rest() {
 }
 
 #[test]
+fn name_services_can_be_refreshed_without_the_rest() {
+    let address = |ns: &str| property(&format!("dfs.namenode.rpc-address.{ns}"), "h:1");
+    let one = property("dfs.nameservices", "a") + &address("a");
+    let dir = Dir::new().write("hdfs-site.xml", &one);
+    let shared = SharedConfig::new(dir.load().unwrap());
+    let two = property("dfs.nameservices", "a,b") + &address("a") + &address("b");
+    let dir = dir.write(
+        "hdfs-site.xml",
+        &(two + &property("dfs.datanode.handler.count", "99")),
+    );
+    let config = shared.refresh_namenodes().unwrap();
+    assert_eq!(namenodes(&config).unwrap().len(), 2);
+    assert_eq!(shared.get(&keys::HANDLER_COUNT), 10);
+    let _dir = dir.write(
+        "hdfs-site.xml",
+        &(property("dfs.nameservices", "a,c") + &address("a")),
+    );
+    assert!(shared.refresh_namenodes().is_err());
+    assert_eq!(namenodes(&shared.current()).unwrap().len(), 2);
+}
+
+#[test]
 fn the_table_is_sound() {
     let names: Vec<&str> = keys::all().map(AnyKey::name).collect();
     let mut unique = names.clone();
