@@ -15,7 +15,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use hayloft_io::{AlignedBuf, Disk, DiskConfig, EngineConfig, IoClass, OpenMode, engine_by_name};
+use hayloft_io::{
+    AlignedBuf, Disk, DiskConfig, EngineConfig, IoClass, OpenMode, engine_by_name, together,
+};
 
 /// Bytes written per measurement.
 const TOTAL: u64 = 2 << 30;
@@ -44,6 +46,10 @@ fn main() -> Result<(), Box<dyn Error>> {
                 let run = measure(|| runtime.block_on(stream(name, &dir, len, depth, mib << 20)))?;
                 print(name, len, depth, run);
             }
+        }
+        for (name, grouped) in [("pair", false), ("together", true)] {
+            let run = measure(|| runtime.block_on(pairs(&dir, len, grouped, mib << 20)))?;
+            print(name, len, 1, run);
         }
         let run = measure(|| runtime.block_on(resident_reads(&dir, len)))?;
         print("read", len, 1, run);
@@ -123,6 +129,40 @@ async fn stream(name: &str, dir: &Path, len: usize, depth: usize, file_len: u64)
     };
     tokio::spawn(work).await??;
     engine.meta(IoClass::ClientWrite).unlink(&path).await?;
+    Ok(())
+}
+
+/// Data and its checksums, to two files, waiting for both.
+async fn pairs(dir: &Path, len: usize, grouped: bool, file_len: u64) -> Outcome {
+    let disk = Disk::for_path(dir, &DiskConfig::default())?;
+    let engine = engine_by_name("posix", &EngineConfig::new(Arc::clone(&disk)))?;
+    let (data_path, sums_path) = (dir.join("handover.data"), dir.join("handover.sums"));
+    let data = engine
+        .open(&data_path, OpenMode::CreateNew, IoClass::ClientWrite)
+        .await?;
+    let sums = engine
+        .open(&sums_path, OpenMode::CreateNew, IoClass::ClientWrite)
+        .await?;
+    let (bytes, crcs) = (Bytes::from(vec![1; len]), Bytes::from(vec![2; len / 128]));
+    let work = async move {
+        let mut at = 0;
+        for _ in 0..TOTAL / len as u64 {
+            let submit = || {
+                (
+                    data.write_at(vec![bytes.clone()], at),
+                    sums.write_at(vec![crcs.clone()], at / 128),
+                )
+            };
+            let (one, two) = if grouped { together(submit) } else { submit() };
+            let (one, two) = tokio::join!(one, two);
+            one.result.and(two.result)?;
+            at = (at + len as u64) % file_len;
+        }
+        Ok::<_, hayloft_io::IoError>(())
+    };
+    tokio::spawn(work).await??;
+    engine.meta(IoClass::ClientWrite).unlink(&data_path).await?;
+    engine.meta(IoClass::ClientWrite).unlink(&sums_path).await?;
     Ok(())
 }
 

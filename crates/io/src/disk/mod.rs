@@ -13,6 +13,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
 pub use device::DeviceId;
+pub use workers::together;
 pub(crate) use workers::{Lane, Place, Queue};
 
 use crate::class::IoClass;
@@ -287,5 +288,50 @@ mod tests {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
         panic!("{} threads stay", disk.threads());
+    }
+
+    #[tokio::test]
+    async fn what_is_submitted_together_takes_one_thread() {
+        let disk = Disk::for_path(Path::new("/"), &DiskConfig::default()).expect("the root exists");
+        while disk.longest_running().is_some() {
+            tokio::time::sleep(Duration::from_millis(1)).await; // The threads are still starting.
+        }
+        let job = |op, i: u32| {
+            disk.run(IoClass::ClientWrite, op, Path::new("/"), move |_| {
+                assert_ne!(i, 3, "part of the test");
+                Ok((i, std::thread::current().id()))
+            })
+        };
+        let write = |i| job(IoOp::Write, i);
+        let (jobs, other) = together(|| {
+            let inner = together(|| vec![write(0), write(1)]);
+            (
+                inner
+                    .into_iter()
+                    .chain([write(2), write(3), write(4)])
+                    .collect::<Vec<_>>(),
+                job(IoOp::Sync, 9),
+            )
+        });
+        let done = futures_util::future::join_all(jobs).await;
+        let thread = done[0].as_ref().expect("served").1;
+        for (i, result) in (0..).zip(&done) {
+            match result {
+                Ok(served) => assert_eq!(*served, (i, thread)),
+                Err(e) => assert_eq!(
+                    (i, e.kind()),
+                    (3, IoErrorKind::Closed),
+                    "a panic is its own affair"
+                ),
+            }
+        }
+        assert_ne!(
+            other.await.expect("served").1,
+            thread,
+            "other lanes have other threads"
+        );
+        assert_eq!(disk.threads(), 4, "no thread was started");
+        let outside = write(5);
+        assert_eq!(outside.await.expect("served at once").0, 5);
     }
 }

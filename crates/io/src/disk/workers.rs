@@ -1,5 +1,6 @@
 //! Threads that make blocking calls for one disk, behind bounded queues.
 
+use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::fmt;
 use std::io;
@@ -49,8 +50,71 @@ pub(crate) struct Queue {
 impl Queue {
     /// Queues work for the lane's threads. The caller holds a [`Place`] for it.
     pub(crate) fn push(&self, job: Job) {
-        self.lane.push(self.class, job);
+        if let Some(job) = hold_back(self, job) {
+            self.lane.push(self.class, job);
+        }
     }
+}
+
+thread_local! {
+    /// What was submitted within [`together`] on this thread; `None` outside.
+    static HELD_BACK: RefCell<Option<Vec<(Queue, Job)>>> = const { RefCell::new(None) };
+}
+
+/// Keeps the job for the end of [`together`]; gives it back outside.
+fn hold_back(queue: &Queue, job: Job) -> Option<Job> {
+    HELD_BACK.with_borrow_mut(|held| match held {
+        Some(held) => {
+            held.push((queue.clone(), job));
+            None
+        }
+        None => Some(job),
+    })
+}
+
+/// Hands everything that `submit` submits to the disks' threads at once: operations for the same
+/// threads are carried out by one of them, one after the other.
+///
+/// For quick operations that belong together, such as a write of data and one of its checksums:
+/// waking a thread costs as much as copying a packet. `submit` only calls the methods and returns
+/// their futures; what finds no free place is submitted on its own when it is polled.
+pub fn together<T>(submit: impl FnOnce() -> T) -> T {
+    /// Hands over also when `submit` panics.
+    struct HandOver;
+    impl Drop for HandOver {
+        fn drop(&mut self) {
+            for (queue, mut jobs) in in_groups(HELD_BACK.take().unwrap_or_default()) {
+                let job = if jobs.len() == 1 { jobs.pop() } else { None };
+                queue.push(job.unwrap_or_else(|| Box::new(move || jobs.into_iter().for_each(run))));
+            }
+        }
+    }
+    if HELD_BACK.with_borrow(Option::is_some) {
+        return submit(); // Within another: that one hands over.
+    }
+    HELD_BACK.set(Some(Vec::new()));
+    let _hand_over = HandOver;
+    submit()
+}
+
+/// Jobs by lane and class, in order.
+fn in_groups(jobs: Vec<(Queue, Job)>) -> Vec<(Queue, Vec<Job>)> {
+    let mut groups: Vec<(Queue, Vec<Job>)> = Vec::new();
+    for (queue, job) in jobs {
+        let same = |(other, _): &&mut (Queue, Vec<Job>)| {
+            Arc::ptr_eq(&other.lane, &queue.lane) && other.class == queue.class
+        };
+        match groups.iter_mut().find(same) {
+            Some((_, group)) => group.push(job),
+            None => groups.push((queue, vec![job])),
+        }
+    }
+    groups
+}
+
+/// Runs a job; the panic hook reports a panic, and the waiting caller sees a closed channel.
+fn run(job: Job) {
+    let _ = catch_unwind(AssertUnwindSafe(job));
 }
 
 impl fmt::Debug for Queue {
@@ -186,8 +250,7 @@ impl LaneShared {
             if let Some(job) = queues.pop() {
                 queues.threads[slot] = Thread::Since(Instant::now());
                 drop(queues);
-                // The panic hook reports a panic; the waiting caller sees a closed channel.
-                let _ = catch_unwind(AssertUnwindSafe(job));
+                run(job);
                 queues = self.lock();
                 continue;
             }
