@@ -121,7 +121,8 @@ pub fn encode_error(
 }
 
 /// Frame that ends a connection whose client could not be understood: the answer to
-/// [`parse_request`]'s and [`ConnectionHeader::decode`]'s errors.
+/// [`parse_request`](super::parse_request)'s and
+/// [`ConnectionHeader::decode`](super::ConnectionHeader::decode)'s errors.
 #[must_use]
 pub fn encode_fatal(header: Option<&RpcRequestHeader>, error: &RpcError) -> Bytes {
     let unknown = special_header(CALL_AUTHORIZATION_FAILED, &[]);
