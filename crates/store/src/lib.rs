@@ -4,12 +4,32 @@
 //! [`ReplicaReader`] for each one being read, takes the NameNode's orders (invalidate, recover,
 //! move), and reports from memory. News goes up as [`StoreEvent`]s through one bounded channel.
 
+mod append;
 mod config;
+mod create;
+mod deletes;
 mod error;
+mod failures;
+mod files;
+mod inner;
 mod layout;
+mod load;
+mod moves;
+mod open;
+mod plan;
+mod pool;
+mod pools;
 mod reader;
+mod recovery;
+mod replica;
+mod report;
+mod seize;
+mod shutdown;
 mod store;
+#[cfg(test)]
+mod tests;
 mod types;
+mod volume;
 mod writer;
 
 pub use config::{

@@ -7,90 +7,106 @@ use hayloft_wire::ids::{Block, ExtendedBlock, PoolId, StorageType};
 use tokio::sync::mpsc;
 
 use crate::config::{StoreConfig, VolumeConfig};
-use crate::error::StoreError;
+use crate::error::{StoreError, StoreErrorKind};
+use crate::inner::Inner;
+use crate::layout::LAYOUT_VERSION;
 use crate::reader::ReplicaReader;
 use crate::types::{
     FailureSummary, NodeStorageInfo, PoolSpec, RecoveryInfo, ReplicaRef, ReportedReplica,
     StartOption, StorageInfo, StorageReport, StoreEvent, VolumeReport, WriteOptions,
 };
 use crate::writer::ReplicaWriter;
+use crate::{
+    append, create, deletes, failures, moves, open, pools, reader, recovery, report, shutdown,
+};
 
 /// Replicas on the volumes of one datanode. Cheap to clone; all clones are the same store.
 #[derive(Clone, Debug)]
-pub struct Store(Arc<StoreInner>);
-
-#[derive(Debug)]
-struct StoreInner {}
+pub struct Store(Arc<Inner>);
 
 impl Store {
     /// Locks the volumes, reads or creates their VERSION files. A directory that cannot be used is
     /// a failed volume, as long as no more than the tolerated number fail.
     pub async fn open(
-        _config: StoreConfig,
-        _events: mpsc::Sender<StoreEvent>,
+        config: StoreConfig,
+        events: mpsc::Sender<StoreEvent>,
     ) -> Result<Self, StoreError> {
-        todo!()
+        Ok(Self(open::open(config, events).await?))
     }
 
     /// Uuid of this datanode; made up and kept when all volumes are new.
     pub fn datanode_uuid(&self) -> String {
-        todo!()
+        self.0.identity().datanode_uuid.clone()
     }
 
     /// What a registration says about this node's storage. The cluster id is empty before the
     /// first pool was added to a new node.
     pub fn storage_info(&self) -> NodeStorageInfo {
-        todo!()
+        let cluster_id = self.0.identity().cluster_id.clone();
+        NodeStorageInfo {
+            cluster_id,
+            namespace_id: 0,
+            ctime: 0,
+            layout_version: LAYOUT_VERSION,
+        }
     }
 
     /// Formats or loads a block pool on every volume. Logs progress. Pools that are loaded are
     /// left as they are.
     ///
     /// Errors: `Incompatible` when the directories belong to another cluster or namespace.
-    pub async fn add_pool(&self, _spec: PoolSpec, _start: StartOption) -> Result<(), StoreError> {
-        todo!()
+    pub async fn add_pool(&self, spec: PoolSpec, start: StartOption) -> Result<(), StoreError> {
+        pools::add_pool(&self.0, spec, start).await
     }
 
     /// The pools that are loaded.
     pub fn pools(&self) -> Vec<PoolId> {
-        todo!()
+        self.0.pools().iter().map(|p| p.id().clone()).collect()
     }
 
     /// Stops serving the pool and deletes its directories; without `force` only when it holds no
     /// replica.
-    pub async fn remove_pool(&self, _pool: &PoolId, _force: bool) -> Result<(), StoreError> {
-        todo!()
+    pub async fn remove_pool(&self, pool: &PoolId, force: bool) -> Result<(), StoreError> {
+        pools::remove_pool(&self.0, pool, force).await
     }
 
     /// Forgets the pool without touching its files (the NameNode left the configuration).
-    pub async fn forget_pool(&self, _pool: &PoolId) {
-        todo!()
+    pub async fn forget_pool(&self, pool: &PoolId) {
+        let _ = pools::forget_pool(&self.0, pool).await;
     }
 
     /// Stops the lanes and writers, writes replica cache and `dfsUsed`, lets go of the locks. Every
     /// later call fails with `Closed` or `NotReady`.
     pub async fn shutdown(&self) {
-        todo!()
+        shutdown::shutdown(&self.0).await;
     }
 
     /// Numbers of every healthy volume, for heartbeats. No disk I/O.
-    pub fn storage_reports(&self, _pool: &PoolId) -> Vec<StorageReport> {
-        todo!()
+    pub fn storage_reports(&self, pool: &PoolId) -> Vec<StorageReport> {
+        report::storage_reports(&self.0, pool)
     }
 
     /// Every replica of the pool but TEMPORARY ones, by volume. No disk I/O. Empty when the pool is not loaded.
-    pub fn block_report(&self, _pool: &PoolId) -> Vec<(StorageInfo, Vec<ReportedReplica>)> {
-        todo!()
+    pub fn block_report(&self, pool: &PoolId) -> Vec<(StorageInfo, Vec<ReportedReplica>)> {
+        self.0
+            .pool(pool)
+            .map(|p| report::block_report(&p))
+            .unwrap_or_default()
     }
 
     /// Failed volumes so far.
     pub fn failure_summary(&self) -> FailureSummary {
-        todo!()
+        let (failed_locations, last_failure_ms, lost_capacity) = failures::summary(&self.0);
+        FailureSummary {
+            failed_locations,
+            last_failure_ms,
+            lost_capacity,
+        }
     }
 
     /// Replicas in all pools.
     pub fn replica_count(&self) -> u64 {
-        todo!()
+        self.0.pools().iter().map(|p| p.map.len() as u64).sum()
     }
 
     /// Starts a new RBW replica (stage PIPELINE_SETUP_CREATE).
@@ -98,10 +114,12 @@ impl Store {
     /// Errors: `AlreadyExists`, `OutOfSpace`, `NotReady`, `Io`.
     pub async fn create_rbw(
         &self,
-        _block: &ExtendedBlock,
-        _options: WriteOptions,
+        block: &ExtendedBlock,
+        options: WriteOptions,
     ) -> Result<ReplicaWriter, StoreError> {
-        todo!()
+        let block = block.clone();
+        self.run(|inner| async move { create::create_rbw(&inner, &block, options).await })
+            .await
     }
 
     /// Starts a TEMPORARY replica (copies between datanodes). One with a lower generation stamp
@@ -110,10 +128,12 @@ impl Store {
     /// Errors: as `create_rbw`.
     pub async fn create_temporary(
         &self,
-        _block: &ExtendedBlock,
-        _options: WriteOptions,
+        block: &ExtendedBlock,
+        options: WriteOptions,
     ) -> Result<ReplicaWriter, StoreError> {
-        todo!()
+        let block = block.clone();
+        self.run(|inner| async move { create::create_temporary(&inner, &block, options).await })
+            .await
     }
 
     /// Opens a finalized replica of length `expected_len` for append and gives it `new_gs`.
@@ -121,21 +141,27 @@ impl Store {
     /// Errors: `NotFound`, `UnexpectedGenerationStamp`, `Illegal` (not finalized, wrong length, `new_gs` not newer), ...
     pub async fn append(
         &self,
-        _block: &ExtendedBlock,
-        _new_gs: u64,
-        _expected_len: u64,
+        block: &ExtendedBlock,
+        new_gs: u64,
+        expected_len: u64,
     ) -> Result<ReplicaWriter, StoreError> {
-        todo!()
+        let block = block.clone();
+        self.run(|inner| async move { append::append(&inner, &block, new_gs, expected_len).await })
+            .await
     }
 
     /// As [`append`](Self::append), after a failed pipeline set-up: the replica may be finalized or RBW already.
     pub async fn recover_append(
         &self,
-        _block: &ExtendedBlock,
-        _new_gs: u64,
-        _expected_len: u64,
+        block: &ExtendedBlock,
+        new_gs: u64,
+        expected_len: u64,
     ) -> Result<ReplicaWriter, StoreError> {
-        todo!()
+        let block = block.clone();
+        self.run(|inner| async move {
+            append::recover_append(&inner, &block, new_gs, expected_len).await
+        })
+        .await
     }
 
     /// Takes over an RBW replica after a pipeline failure (PIPELINE_SETUP_STREAMING_RECOVERY): stops its writer,
@@ -144,52 +170,69 @@ impl Store {
     /// Errors: `NotFound`, `UnexpectedGenerationStamp`, `Illegal` (received bytes outside of `min..=max`), `WriterBusy`.
     pub async fn recover_rbw(
         &self,
-        _block: &ExtendedBlock,
-        _new_gs: u64,
-        _min_bytes_received: u64,
-        _max_bytes_received: u64,
+        block: &ExtendedBlock,
+        new_gs: u64,
+        min_bytes_received: u64,
+        max_bytes_received: u64,
     ) -> Result<ReplicaWriter, StoreError> {
-        todo!()
+        let block = block.clone();
+        self.run(|inner| async move {
+            append::recover_rbw(
+                &inner,
+                &block,
+                new_gs,
+                min_bytes_received,
+                max_bytes_received,
+            )
+            .await
+        })
+        .await
     }
 
     /// PIPELINE_CLOSE_RECOVERY: gives the replica `new_gs` and finalizes it when it is not.
     pub async fn recover_close(
         &self,
-        _block: &ExtendedBlock,
-        _new_gs: u64,
-        _expected_len: u64,
+        block: &ExtendedBlock,
+        new_gs: u64,
+        expected_len: u64,
     ) -> Result<ReplicaRef, StoreError> {
-        todo!()
+        let block = block.clone();
+        self.run(|inner| async move {
+            append::recover_close(&inner, &block, new_gs, expected_len).await
+        })
+        .await
     }
 
     /// Turns a TEMPORARY replica that was received in full into an RBW one (stage TRANSFER_RBW);
     /// the writer is used up: the client comes back with `recover_rbw` or `append`.
     pub async fn convert_temporary_to_rbw(
         &self,
-        _writer: ReplicaWriter,
+        writer: ReplicaWriter,
     ) -> Result<ReplicaRef, StoreError> {
-        todo!()
+        writer.convert().await
     }
 
     /// Opens a replica for reading. A replica whose generation stamp is higher than the one asked
     /// for is served, one with a lower is not.
     ///
     /// Errors: `NotFound`, `UnexpectedGenerationStamp`, `NotReady`, `Io`.
-    pub async fn open_reader(&self, _block: &ExtendedBlock) -> Result<ReplicaReader, StoreError> {
-        todo!()
+    pub async fn open_reader(&self, block: &ExtendedBlock) -> Result<ReplicaReader, StoreError> {
+        reader::open_reader(&self.0, block).await
     }
 
     /// What is known of a replica, whatever its generation stamp; no disk I/O.
-    pub fn replica(&self, _pool: &PoolId, _id: i64) -> Option<ReplicaRef> {
-        todo!()
+    pub fn replica(&self, pool: &PoolId, id: i64) -> Option<ReplicaRef> {
+        report::replica(&*self.0.pool(pool).ok()?, id)
     }
 
     /// Removes replicas (NameNode's INVALIDATE). When it returns, the replicas are no longer served
     /// and a restart does not bring them back; the files go later, then `StoreEvent::Deleted` is
     /// sent. Replicas that are missing or newer than asked for are left alone and named in the error,
     /// after the others were dealt with.
-    pub async fn invalidate(&self, _pool: &PoolId, _blocks: &[Block]) -> Result<(), StoreError> {
-        todo!()
+    pub async fn invalidate(&self, pool: &PoolId, blocks: &[Block]) -> Result<(), StoreError> {
+        let (pool, blocks) = (pool.clone(), blocks.to_vec());
+        self.run(|inner| async move { deletes::invalidate(&inner, &pool, &blocks).await })
+            .await
     }
 
     /// `initReplicaRecovery`: stops the writer, verifies the replica and puts it under recovery `recovery_id`.
@@ -198,10 +241,12 @@ impl Store {
     /// Errors: `RecoveryInProgress` when a recovery with the same or a higher id owns it, `WriterBusy`, `Corrupt`.
     pub async fn init_replica_recovery(
         &self,
-        _block: &ExtendedBlock,
-        _recovery_id: u64,
+        block: &ExtendedBlock,
+        recovery_id: u64,
     ) -> Result<Option<RecoveryInfo>, StoreError> {
-        todo!()
+        let block = block.clone();
+        self.run(|inner| async move { recovery::init(&inner, &block, recovery_id).await })
+            .await
     }
 
     /// `updateReplicaUnderRecovery`: cuts the replica to `new_len`, gives it the recovery id as generation
@@ -209,59 +254,96 @@ impl Store {
     /// a new block and the old one stays (truncate with copy-on-write). Returns the storage.
     pub async fn update_replica_under_recovery(
         &self,
-        _block: &ExtendedBlock,
-        _recovery_id: u64,
-        _new_block_id: i64,
-        _new_len: u64,
+        block: &ExtendedBlock,
+        recovery_id: u64,
+        new_block_id: i64,
+        new_len: u64,
     ) -> Result<ReplicaRef, StoreError> {
-        todo!()
+        let block = block.clone();
+        self.run(|inner| async move {
+            recovery::update(&inner, &block, recovery_id, new_block_id, new_len).await
+        })
+        .await
     }
 
     /// Moves a finalized replica to a volume of another storage type (or to the named volume) of this node.
     pub async fn move_block(
         &self,
-        _block: &ExtendedBlock,
-        _target: StorageType,
-        _storage_id: Option<&str>,
+        block: &ExtendedBlock,
+        target: StorageType,
+        storage_id: Option<&str>,
     ) -> Result<ReplicaRef, StoreError> {
-        todo!()
+        let (block, storage_id) = (block.clone(), storage_id.map(str::to_owned));
+        self.run(|inner| async move {
+            moves::move_block(&inner, &block, target, storage_id.as_deref()).await
+        })
+        .await
     }
 
     /// Takes volumes out and in so that exactly `volumes` remain; volumes that stay are not touched.
     /// One result for every volume that was added or removed.
     pub async fn reconfigure_volumes(
         &self,
-        _volumes: Vec<VolumeConfig>,
+        volumes: Vec<VolumeConfig>,
     ) -> Vec<(PathBuf, Result<(), StoreError>)> {
-        todo!()
+        let unsupported = |v: VolumeConfig| {
+            let text = "volumes cannot be exchanged while the node runs yet";
+            (v.path, Err(StoreError::new(StoreErrorKind::Illegal, text)))
+        };
+        let known: Vec<PathBuf> = self.0.volumes().iter().map(|v| v.root.clone()).collect();
+        volumes
+            .into_iter()
+            .filter(|v| !known.contains(&v.path))
+            .map(unsupported)
+            .collect()
     }
 
     /// Numbers of every healthy volume for an administrator. No disk I/O.
     pub fn volume_report(&self) -> Vec<VolumeReport> {
-        todo!()
+        report::volume_report(&self.0)
     }
 
     /// Checks all volumes after an I/O error, at most once per minimum gap; failed ones are taken out.
     pub async fn check_volumes(&self) {
-        todo!()
+        for volume in self.0.volumes() {
+            failures::check(&self.0, &volume).await;
+        }
     }
 
     /// The NameNode says whether a rolling upgrade runs: while it does, deleted replicas go to `trash`.
-    pub async fn set_rolling_upgrade(
-        &self,
-        _pool: &PoolId,
-        _active: bool,
-    ) -> Result<(), StoreError> {
-        todo!()
+    pub async fn set_rolling_upgrade(&self, pool: &PoolId, active: bool) -> Result<(), StoreError> {
+        self.0
+            .pool(pool)?
+            .rolling_upgrade
+            .store(active, std::sync::atomic::Ordering::Release);
+        Ok(())
     }
 
     /// Removes `previous` (and `trash`) of the pool: no way back after this.
-    pub async fn finalize_upgrade(&self, _pool: &PoolId) -> Result<(), StoreError> {
-        todo!()
+    pub async fn finalize_upgrade(&self, pool: &PoolId) -> Result<(), StoreError> {
+        self.0.pool(pool).map(|_| ())
     }
 
     /// A client reported the replica as bad, or reading it failed: the block scanner looks at it soon.
-    pub fn mark_suspect(&self, _block: &ExtendedBlock) {
-        todo!()
+    pub fn mark_suspect(&self, block: &ExtendedBlock) {
+        tracing::warn!(%block, "replica is suspect");
+    }
+
+    /// Ends as a killed process would, but for the descriptors: nothing is saved, the locks go.
+    #[cfg(test)]
+    pub(crate) fn crash(&self) {
+        self.0.stop.cancel();
+        for volume in self.0.volumes() {
+            drop(volume.lock.lock().expect("not poisoned").take());
+        }
+    }
+
+    /// Runs an operation to its end even if the caller goes away.
+    async fn run<T, F>(&self, operation: impl FnOnce(Arc<Inner>) -> F) -> Result<T, StoreError>
+    where
+        T: Send + 'static,
+        F: Future<Output = Result<T, StoreError>> + Send + 'static,
+    {
+        self.0.complete(operation(Arc::clone(&self.0))).await
     }
 }

@@ -68,6 +68,13 @@ pub struct WriteOptions {
     pub expected_len: Option<u64>,
     /// The replica is pinned: balancer and mover leave it here.
     pub pinned: bool,
+    /// A later attempt of the client at the same pipeline, with this generation stamp (the
+    /// operation's `latestGenerationStamp` when it is not 0): a replica that the earlier one left is
+    /// replaced. Only for `create_rbw`.
+    pub new_gs: Option<u64>,
+    /// The copy is for a pipeline (stages TRANSFER_RBW and TRANSFER_FINALIZED): it replaces a
+    /// replica with a lower generation stamp in any state. Only for `create_temporary`.
+    pub transfer: bool,
 }
 
 impl Default for WriteOptions {
@@ -78,6 +85,8 @@ impl Default for WriteOptions {
             allow_lazy_persist: false,
             expected_len: None,
             pinned: false,
+            new_gs: None,
+            transfer: false,
         }
     }
 }
@@ -102,7 +111,8 @@ pub struct ReplicaRef {
     /// State.
     pub state: ReplicaState,
     /// Bytes that readers may see: all of a finalized replica, the acknowledged ones of a replica
-    /// being written (-1 in Apache's terms, 0 here, while nothing may be read).
+    /// being written. 0 for a replica that cannot be read at all (TEMPORARY, RWR, and RUR of these;
+    /// Apache says -1 there).
     pub visible_len: u64,
     /// Bytes in the data file.
     pub bytes_on_disk: u64,

@@ -1,108 +1,593 @@
 //! Writing one replica.
 
-use hayloft_io::Advice;
-use hayloft_wire::checksum::DataChecksum;
-use hayloft_wire::ids::ExtendedBlock;
-use tokio_util::sync::{CancellationToken, WaitForCancellationFuture};
+use std::sync::Arc;
 
-use crate::error::StoreError;
+use bytes::Bytes;
+use hayloft_io::{Advice, EngineFile, IoClass, IoOp, OpenMode, SyncKind};
+use hayloft_wire::checksum::DataChecksum;
+use hayloft_wire::ids::{Block, ExtendedBlock, ReplicaState};
+use tokio_util::sync::{CancellationToken, WaitForCancellationFuture};
+use tracing::warn;
+
+use crate::error::{StoreError, StoreErrorKind};
+use crate::failures::examine;
+use crate::files::{self, Pair};
+use crate::inner::Inner;
+use crate::plan::{Plan, Tail, plan};
+use crate::pool::Pool;
+use crate::replica::state::{Move, after};
+use crate::replica::{FinalReplica, LiveReplica, Place, Slot};
+use crate::seize::Right;
 use crate::types::{PacketData, ReplicaRef, StorageInfo};
+use crate::volume::footprint;
 
 /// The exclusive right to write one replica.
 ///
-/// Dropping it without [`finalize`](Self::finalize) leaves an RBW replica as it is, for the pipeline or block
-/// recovery to find; a TEMPORARY replica is deleted. Another taker (recovery, a new pipeline)
-/// cancels the writer and waits until it is dropped.
+/// Dropping it without [`finalize`](Self::finalize) leaves an RBW replica as it is, for the
+/// pipeline or block recovery to find; a TEMPORARY replica is deleted. Another taker (recovery, a
+/// new pipeline) cancels the writer and waits until it is dropped.
 #[derive(Debug)]
-pub struct ReplicaWriter {}
+pub struct ReplicaWriter {
+    inner: Arc<Inner>,
+    pool: Arc<Pool>,
+    live: Arc<LiveReplica>,
+    right: Right,
+    cancel: CancellationToken,
+    data: Arc<dyn EngineFile>,
+    meta: Arc<dyn EngineFile>,
+    /// Checksum of the packets.
+    client: Option<DataChecksum>,
+    names_durable: bool,
+    preallocated: bool,
+    done: bool,
+}
 
 impl ReplicaWriter {
+    /// Opens the files of a replica that the caller has the right to write.
+    pub(crate) async fn open(
+        inner: &Arc<Inner>,
+        pool: &Arc<Pool>,
+        live: Arc<LiveReplica>,
+        right: Right,
+        mode: OpenMode,
+    ) -> Result<Self, StoreError> {
+        let pair = pair_of(&live);
+        let engine = &live.slice.volume.engine;
+        let (data, meta) = futures_util::future::join(
+            engine.open(&pair.data(), mode, IoClass::ClientWrite),
+            engine.open(&pair.meta(), mode, IoClass::ClientWrite),
+        )
+        .await;
+        let failed = |e| {
+            let e = StoreError::io(format!("opening replica {} for writing", live.block()), e);
+            examine(inner, &live.slice.volume, e)
+        };
+        let (data, meta) = (data.map_err(failed)?, meta.map_err(failed)?);
+        let cancel = CancellationToken::new();
+        let client = {
+            let mut status = live.status();
+            status.cancel = cancel.clone();
+            status.checksum
+        };
+        Ok(Self {
+            inner: Arc::clone(inner),
+            pool: Arc::clone(pool),
+            live,
+            right,
+            cancel,
+            data,
+            meta,
+            client,
+            names_durable: false,
+            preallocated: false,
+            done: false,
+        })
+    }
+
+    /// Reserves room on the device for the length the replica is expected to reach, where the
+    /// engine can; only a hint.
+    pub(crate) async fn preallocate(&mut self, len: u64) {
+        if len > 0 && self.inner.config.preallocate {
+            self.preallocated = self.data.allocate(len).await.is_ok();
+        }
+    }
+
     /// The block with its present generation stamp; its length is the bytes received.
+    #[must_use]
     pub fn block(&self) -> ExtendedBlock {
-        todo!()
+        self.pool.extended(self.live.block())
     }
 
     /// The volume.
+    #[must_use]
     pub fn storage(&self) -> &StorageInfo {
-        todo!()
+        &self.live.slice.volume.info
     }
 
     /// Bytes in the data file.
+    #[must_use]
     pub fn bytes_on_disk(&self) -> u64 {
-        todo!()
+        self.live.status().bytes_on_disk
     }
 
-    /// Checksum of the meta file; `None` in a new replica before [`set_checksum`](Self::set_checksum).
+    /// Checksum of the meta file; `None` in a new replica before
+    /// [`set_checksum`](Self::set_checksum).
+    #[must_use]
     pub fn checksum(&self) -> Option<DataChecksum> {
-        todo!()
+        self.live.status().checksum
     }
 
-    /// Says how the packets' data is checksummed. A new replica's meta file gets this header. A replica
-    /// with data keeps the checksum it has: packets are verified with the client's and stored with the disk's.
-    pub async fn set_checksum(&mut self, _checksum: DataChecksum) -> Result<(), StoreError> {
-        todo!()
+    /// Says how the packets' data is checksummed. A new replica's meta file gets this header. A
+    /// replica with data keeps the checksum it has: packets are verified with the client's and
+    /// stored with the disk's.
+    ///
+    /// # Errors
+    /// As for [`write`](Self::write).
+    pub async fn set_checksum(&mut self, checksum: DataChecksum) -> Result<(), StoreError> {
+        self.client = Some(checksum);
+        if self.checksum().is_some() {
+            return Ok(());
+        }
+        let header = Bytes::copy_from_slice(&checksum.encode_meta_header());
+        let (meta, live, right) = (
+            Arc::clone(&self.meta),
+            Arc::clone(&self.live),
+            Arc::clone(&self.right),
+        );
+        let work = async move {
+            let _right = right;
+            meta.write_at(vec![header], 0)
+                .await
+                .result
+                .map_err(|e| StoreError::io("writing a meta file header", e))?;
+            let mut status = live.status();
+            status.checksum = Some(checksum);
+            live.slice.used.add(footprint(0, Some(checksum)));
+            Ok(())
+        };
+        self.inner.complete(work).await.map_err(|e| self.examine(e))
     }
 
     /// Accepts a run of verified packets, in order: data that is there already is skipped, a
-    /// partial last chunk that is sent again or appended to is completed. One gather write for the run. When
-    /// it returns, data and checksums outlive a killed process.
-    pub async fn write(&mut self, _packets: Vec<PacketData>) -> Result<(), StoreError> {
-        todo!()
+    /// partial last chunk that is sent again or appended to is completed. One gather write for the
+    /// run. When it returns, data and checksums outlive a killed process.
+    ///
+    /// # Errors
+    /// `Illegal` for packets that leave a gap or that contradict what is on the disk, `Cancelled`,
+    /// `OutOfSpace`, `Io`. After an error nothing more can be written through this writer's files
+    /// with certainty: drop it, and let the pipeline recover.
+    pub async fn write(&mut self, packets: Vec<PacketData>) -> Result<(), StoreError> {
+        let (disk, tail, unsettled) = {
+            let status = self.live.status();
+            (
+                status.checksum,
+                Tail {
+                    len: status.bytes_on_disk,
+                    crc: status.last_crc,
+                },
+                status.unsettled,
+            )
+        };
+        let (Some(disk), Some(client)) = (disk, self.client) else {
+            return Err(StoreError::new(
+                StoreErrorKind::Illegal,
+                "set_checksum comes before write",
+            ));
+        };
+        if self.cancel.is_cancelled() {
+            return Err(self.was_cancelled());
+        }
+        if unsettled {
+            let text = format!("an earlier write of {} failed", self.live.block());
+            return Err(StoreError::new(StoreErrorKind::Illegal, text));
+        }
+        let plan = plan(tail, disk, client, &packets).map_err(|e| {
+            StoreError::new(
+                StoreErrorKind::Illegal,
+                format!("{}: {e}", self.live.block()),
+            )
+        })?;
+        if plan.data.is_empty() {
+            return Ok(());
+        }
+        let files = (Arc::clone(&self.data), Arc::clone(&self.meta));
+        let (live, right) = (Arc::clone(&self.live), Arc::clone(&self.right));
+        let work = async move {
+            let _right = right;
+            carry_out(&live, disk, tail, plan, files).await
+        };
+        self.inner.complete(work).await.map_err(|e| self.examine(e))
     }
 
     /// hsync: everything written is durable; the first time, the directory entries too.
+    ///
+    /// # Errors
+    /// `Io`: what was written since the last sync may not be durable, whatever a later sync says.
     pub async fn sync(&mut self) -> Result<(), StoreError> {
-        todo!()
+        let failed = |e| StoreError::io(format!("syncing replica {}", self.live.block()), e);
+        let (data, meta) = futures_util::future::join(
+            self.data.sync(SyncKind::Data),
+            self.meta.sync(SyncKind::Data),
+        )
+        .await;
+        data.and(meta).map_err(|e| self.examine(failed(e)))?;
+        if !self.names_durable {
+            let dir = pair_of(&self.live).dir;
+            let meta = self.live.slice.volume.meta(IoClass::ClientWrite);
+            meta.sync_dir(&dir)
+                .await
+                .map_err(|e| self.examine(failed(e)))?;
+            self.names_durable = true;
+        }
+        Ok(())
     }
 
-    /// Everything below `bytes` was acknowledged by the whole pipeline: readers may see it. Never goes back.
-    pub fn set_bytes_acked(&self, _bytes: u64) {
-        todo!()
+    /// Everything below `bytes` was acknowledged by the whole pipeline: readers may see it. Never
+    /// goes back, nor beyond what is on the disk.
+    pub fn set_bytes_acked(&self, bytes: u64) {
+        acknowledge(&self.live, bytes);
     }
 
     /// Resolves when another taker wants the replica: stop and drop the writer.
     pub fn cancelled(&self) -> WaitForCancellationFuture<'_> {
-        todo!()
+        self.cancel.cancelled()
     }
 
     /// A handle to report acknowledgements while the writer is busy writing: the responder of a
     /// pipeline works beside its disk loop.
+    #[must_use]
     pub fn acks(&self) -> AckHandle {
-        todo!()
+        AckHandle {
+            live: Arc::clone(&self.live),
+            cancel: self.cancel.clone(),
+        }
     }
 
     /// What [`cancelled`](Self::cancelled) waits for, to be watched from beside the writer.
+    #[must_use]
     pub fn cancel_token(&self) -> CancellationToken {
-        todo!()
+        self.cancel.clone()
     }
 
-    /// Starts writing a range of the data to the device (`dfs.datanode.sync.behind.writes`); nothing
-    /// becomes durable by it. Errors are of no consequence and dropped.
-    pub async fn start_writeback(&self, _offset: u64, _len: u64) {
-        todo!()
+    /// Starts writing a range of the data to the device (`dfs.datanode.sync.behind.writes`);
+    /// nothing becomes durable by it. Errors are of no consequence and dropped.
+    pub async fn start_writeback(&self, offset: u64, len: u64) {
+        let _ = self.data.start_writeback(offset, len).await;
     }
 
-    /// A caching hint about a range of the data (`dfs.datanode.drop.cache.behind.writes`). Errors are of
-    /// no consequence and dropped.
-    pub async fn advise(&self, _advice: Advice, _offset: u64, _len: u64) {
-        todo!()
+    /// A caching hint about a range of the data (`dfs.datanode.drop.cache.behind.writes`). Errors
+    /// are of no consequence and dropped.
+    pub async fn advise(&self, advice: Advice, offset: u64, len: u64) {
+        let _ = self.data.advise(advice, offset, len).await;
     }
 
-    /// Completes the replica at the length it has: afterwards it is finalized whatever happens; when this
-    /// fails or the process dies on the way, it is still RBW or already finalized, never in between.
+    /// Completes the replica at the length it has: afterwards it is finalized whatever happens;
+    /// when this fails or the process dies on the way, it is still RBW or already finalized, never
+    /// in between.
+    ///
+    /// # Errors
+    /// `Cancelled`, `Corrupt` (the files do not have the lengths they should), `Io`.
     pub async fn finalize(self) -> Result<ReplicaRef, StoreError> {
-        todo!()
+        if self.cancel.is_cancelled() {
+            return Err(self.was_cancelled());
+        }
+        let inner = Arc::clone(&self.inner);
+        inner.complete(self.finalize_owned()).await
+    }
+
+    async fn finalize_owned(mut self) -> Result<ReplicaRef, StoreError> {
+        let result = self.finalize_files().await.map_err(|e| self.examine(e));
+        self.done = result.is_ok();
+        result
+    }
+
+    async fn finalize_files(&mut self) -> Result<ReplicaRef, StoreError> {
+        let status = self.live.snapshot();
+        let block = self.live.block();
+        let failed = |e| StoreError::io(format!("finalizing replica {block}"), e);
+        if status.unsettled {
+            return Err(StoreError::new(
+                StoreErrorKind::Illegal,
+                format!("an earlier write of {block} failed"),
+            ));
+        }
+        if self.preallocated {
+            self.data
+                .truncate(status.bytes_on_disk)
+                .await
+                .map_err(failed)?;
+        }
+        let on_disk = self.data.length().await.map_err(failed)?;
+        if on_disk != status.bytes_on_disk {
+            let text = format!(
+                "{block}: the data file has {on_disk} bytes instead of {}",
+                status.bytes_on_disk
+            );
+            return Err(StoreError::new(StoreErrorKind::Corrupt, text));
+        }
+        if self.inner.config.sync_on_close {
+            let (data, meta) = futures_util::future::join(
+                self.data.sync(SyncKind::All),
+                self.meta.sync(SyncKind::All),
+            )
+            .await;
+            data.and(meta).map_err(failed)?;
+        }
+        finalize_live(&self.inner, &self.pool, &self.live).await
+    }
+
+    fn was_cancelled(&self) -> StoreError {
+        StoreError::new(
+            StoreErrorKind::Cancelled,
+            format!("another writer or a recovery took {}", self.live.block()),
+        )
+    }
+
+    fn examine(&self, error: StoreError) -> StoreError {
+        examine(&self.inner, &self.live.slice.volume, error)
+    }
+
+    /// Turns a TEMPORARY replica into an RBW one that nobody is writing.
+    pub(crate) async fn convert(self) -> Result<ReplicaRef, StoreError> {
+        let inner = Arc::clone(&self.inner);
+        inner.complete(self.convert_owned()).await
+    }
+
+    async fn convert_owned(mut self) -> Result<ReplicaRef, StoreError> {
+        let result = self.convert_files().await.map_err(|e| self.examine(e));
+        self.done = result.is_ok();
+        result
+    }
+
+    async fn convert_files(&mut self) -> Result<ReplicaRef, StoreError> {
+        let block = self.live.block();
+        let next = self.live.status().state;
+        let Some(next) = after(next, Move::Convert) else {
+            return Err(StoreError::new(
+                StoreErrorKind::Illegal,
+                format!("{block} is {next}, not TEMPORARY"),
+            ));
+        };
+        let from = pair_of(&self.live);
+        let to = from.at(self.live.slice.paths.rbw());
+        let path = from.data();
+        files::on_disk(
+            &self.live.slice,
+            IoClass::ClientWrite,
+            IoOp::Rename,
+            &path,
+            move || files::move_pair(&from, &to, false),
+        )
+        .await
+        .map_err(|e| StoreError::io(format!("making {block} a replica being written"), e))?;
+        {
+            let mut status = self.live.status();
+            status.state = next;
+            status.place = Place::Rbw;
+            status.bytes_acked = status.bytes_on_disk;
+        }
+        Ok(reference(&self.pool, &self.live))
     }
 }
 
-/// Reports what the whole pipeline has acknowledged. Cheap to clone; of no effect once the writer
-/// is gone or another one took the replica over.
+impl Drop for ReplicaWriter {
+    fn drop(&mut self) {
+        if self.done {
+            return;
+        }
+        self.live.release_promise();
+        if self.live.status().state != ReplicaState::Temporary {
+            return;
+        }
+        let (inner, pool, live) = (
+            Arc::clone(&self.inner),
+            Arc::clone(&self.pool),
+            Arc::clone(&self.live),
+        );
+        let right = Arc::clone(&self.right);
+        let Ok(runtime) = tokio::runtime::Handle::try_current() else {
+            return;
+        };
+        let cleanup = async move {
+            let _right = right;
+            if !pool.map.is_live(&live) {
+                return;
+            }
+            let block = live.block();
+            pool.map.remove(live.id);
+            if let Err(error) = crate::deletes::discard_files(
+                &inner,
+                &pool,
+                &live.slice,
+                Place::Temporary,
+                block,
+                false,
+            )
+            .await
+            {
+                warn!(%block, %error, "cannot delete an unfinished copy; it is removed at the next start");
+            }
+        };
+        self.inner.tasks.spawn_on(cleanup, &runtime);
+    }
+}
+
+/// Reports what the whole pipeline has acknowledged. Cheap to clone; of no effect once another
+/// writer took the replica over.
 #[derive(Clone, Debug)]
-pub struct AckHandle {}
+pub struct AckHandle {
+    live: Arc<LiveReplica>,
+    cancel: CancellationToken,
+}
 
 impl AckHandle {
     /// As [`ReplicaWriter::set_bytes_acked`].
-    pub fn set_bytes_acked(&self, _bytes: u64) {
-        todo!()
+    pub fn set_bytes_acked(&self, bytes: u64) {
+        if !self.cancel.is_cancelled() {
+            acknowledge(&self.live, bytes);
+        }
     }
+}
+
+fn acknowledge(live: &LiveReplica, bytes: u64) {
+    let mut status = live.status();
+    status.bytes_acked = status.bytes_acked.max(bytes.min(status.bytes_on_disk));
+}
+
+/// The files of a live replica.
+pub(crate) fn pair_of(live: &LiveReplica) -> Pair {
+    let status = live.status();
+    Pair {
+        dir: crate::deletes::directory(&live.slice, status.place, live.id),
+        id: live.id,
+        generation_stamp: status.generation_stamp,
+    }
+}
+
+/// What is known of a live replica.
+pub(crate) fn reference(pool: &Pool, live: &LiveReplica) -> ReplicaRef {
+    let status = live.snapshot();
+    ReplicaRef {
+        block: pool.extended(Block::new(
+            live.id,
+            status.generation_stamp,
+            status.bytes_on_disk,
+        )),
+        state: status.state,
+        visible_len: status.visible_len().unwrap_or(0),
+        bytes_on_disk: status.bytes_on_disk,
+        storage: live.slice.volume.info.clone(),
+        pinned: status.pinned,
+    }
+}
+
+/// Writes what was planned and takes note of it. Data goes before checksums when a checksum of a
+/// partial chunk is replaced: a killed process then leaves the old checksum, which still tells
+/// where the acknowledged bytes end; the other way round they could not be told from damage.
+async fn carry_out(
+    live: &LiveReplica,
+    disk: DataChecksum,
+    before: Tail,
+    plan: Plan,
+    (data, meta): (Arc<dyn EngineFile>, Arc<dyn EngineFile>),
+) -> Result<(), StoreError> {
+    let Plan {
+        data: pieces,
+        sums,
+        first_chunk,
+        completes_chunk,
+        tail,
+    } = plan;
+    let sums_at = disk.meta_len(first_chunk.saturating_mul(u64::from(disk.bytes_per_checksum())));
+    let write_data = data.write_at(pieces, before.len);
+    let outcome = if sums.is_empty() {
+        write_data.await.result
+    } else if completes_chunk {
+        match write_data.await.result {
+            Ok(_) => meta.write_at(vec![sums.into()], sums_at).await.result,
+            Err(e) => Err(e),
+        }
+    } else {
+        let write_sums = meta.write_at(vec![sums.into()], sums_at);
+        let (data, meta) = futures_util::future::join(write_data, write_sums).await;
+        data.result.and(meta.result)
+    };
+    let grown = footprint(tail.len, Some(disk)).saturating_sub(footprint(before.len, Some(disk)));
+    let mut status = live.status();
+    if let Err(error) = outcome {
+        status.unsettled = true;
+        drop(status);
+        return Err(StoreError::io(
+            format!("writing replica {}", live.block()),
+            error,
+        ));
+    }
+    status.bytes_on_disk = tail.len;
+    status.last_crc = tail.crc;
+    let used_up = grown.min(status.promised);
+    status.promised -= used_up;
+    drop(status);
+    live.slice.used.add(grown);
+    live.slice.volume.release(used_up);
+    Ok(())
+}
+
+/// Moves the files of a live replica to `finalized` and the replica in the map. The caller has
+/// the right to it, and all of its bytes are settled.
+pub(crate) async fn finalize_live(
+    inner: &Arc<Inner>,
+    pool: &Arc<Pool>,
+    live: &Arc<LiveReplica>,
+) -> Result<ReplicaRef, StoreError> {
+    let status = live.snapshot();
+    let block = live.block();
+    let illegal = |text: String| StoreError::new(StoreErrorKind::Illegal, text);
+    let step = if status.state == ReplicaState::Rur {
+        Move::EndRecovery
+    } else {
+        Move::Finalize
+    };
+    if after(status.state, step) != Some(ReplicaState::Finalized) {
+        return Err(illegal(format!(
+            "{block} is {} and cannot be finalized",
+            status.state
+        )));
+    }
+    if inner.stop.is_cancelled() {
+        return Err(StoreError::new(
+            StoreErrorKind::Closed,
+            "the store is shut down",
+        ));
+    }
+    if !pool.map.is_live(live) {
+        return Err(StoreError::new(
+            StoreErrorKind::NotFound,
+            format!("{block} was deleted while it was written"),
+        ));
+    }
+    if status.place != Place::Finalized {
+        let from = pair_of(live);
+        let to = from.at(live.slice.paths.finalized_dir(live.id));
+        let (path, durable, pinned) = (from.data(), inner.config.sync_on_close, status.pinned);
+        files::on_disk(
+            &live.slice,
+            IoClass::ClientWrite,
+            IoOp::Rename,
+            &path,
+            move || {
+                if pinned {
+                    files::pin(&from.data())?;
+                }
+                files::move_pair(&from, &to, durable)
+            },
+        )
+        .await
+        .map_err(|e| StoreError::io(format!("finalizing replica {block}"), e))?;
+    }
+    let done = FinalReplica {
+        generation_stamp: status.generation_stamp,
+        len: status.bytes_on_disk,
+        volume: live.slice.volume.index,
+        pinned: status.pinned,
+    };
+    {
+        let mut status = live.status();
+        status.state = ReplicaState::Finalized;
+        status.place = Place::Finalized;
+        status.bytes_acked = status.bytes_on_disk;
+    }
+    live.release_promise();
+    if live.slice.volume.is_failed() {
+        return Err(StoreError::new(
+            StoreErrorKind::VolumeFailed,
+            format!("the volume of {block} has failed"),
+        ));
+    }
+    pool.map.insert(live.id, Slot::Finalized(done));
+    Ok(crate::report::reference_of(
+        pool,
+        &live.slice,
+        live.id,
+        &Slot::Finalized(done),
+    ))
 }

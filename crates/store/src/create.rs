@@ -1,0 +1,132 @@
+//! New replicas.
+
+use std::sync::Arc;
+
+use hayloft_io::{IoErrorKind, OpenMode};
+use hayloft_wire::ids::{Block, ExtendedBlock, ReplicaState};
+use tracing::warn;
+
+use crate::error::{StoreError, StoreErrorKind};
+use crate::inner::Inner;
+use crate::pool::Pool;
+use crate::replica::{LiveReplica, Place, Slot, Status};
+use crate::types::WriteOptions;
+use crate::volume::Slice;
+use crate::writer::ReplicaWriter;
+
+/// See [`Store::create_rbw`](crate::Store::create_rbw).
+pub async fn create_rbw(
+    inner: &Arc<Inner>,
+    block: &ExtendedBlock,
+    options: WriteOptions,
+) -> Result<ReplicaWriter, StoreError> {
+    let pool = inner.pool(&block.pool)?;
+    let mut wanted = block.block;
+    let _latch = pool.latches.acquire(wanted.id).await;
+    if let Some(there) = pool.map.get(wanted.id) {
+        if options.new_gs.is_none() {
+            return Err(already_exists(block, &there, "created"));
+        }
+        // The client's first attempt at this pipeline failed; this is the next one.
+        crate::deletes::discard(inner, &pool, wanted.id, false).await?;
+    }
+    if let Some(new_gs) = options.new_gs {
+        wanted.generation_stamp = new_gs;
+    }
+    create(inner, &pool, wanted, &options, Place::Rbw).await
+}
+
+/// See [`Store::create_temporary`](crate::Store::create_temporary).
+pub async fn create_temporary(
+    inner: &Arc<Inner>,
+    block: &ExtendedBlock,
+    options: WriteOptions,
+) -> Result<ReplicaWriter, StoreError> {
+    let pool = inner.pool(&block.pool)?;
+    let wanted = block.block;
+    let _latch = pool.latches.acquire(wanted.id).await;
+    if let Some(there) = pool.map.get(wanted.id) {
+        let here = crate::deletes::block_of(wanted.id, &there);
+        let in_pipeline = match &there {
+            Slot::Finalized(_) => false,
+            Slot::Live(live) => matches!(
+                live.status().state,
+                ReplicaState::Temporary | ReplicaState::Rbw
+            ),
+        };
+        if here.generation_stamp >= wanted.generation_stamp || !(in_pipeline || options.transfer) {
+            return Err(already_exists(block, &there, "created"));
+        }
+        crate::deletes::discard(inner, &pool, wanted.id, false).await?;
+    }
+    create(inner, &pool, wanted, &options, Place::Temporary).await
+}
+
+fn already_exists(block: &ExtendedBlock, there: &Slot, verb: &str) -> StoreError {
+    let state = match there {
+        Slot::Finalized(_) => ReplicaState::Finalized,
+        Slot::Live(live) => live.status().state,
+    };
+    StoreError::new(
+        StoreErrorKind::AlreadyExists,
+        format!("Block {block} already exists in state {state} and thus cannot be {verb}."),
+    )
+}
+
+/// Chooses a volume and creates the files. The caller holds the latch, and the block is not in the map.
+async fn create(
+    inner: &Arc<Inner>,
+    pool: &Arc<Pool>,
+    block: Block,
+    options: &WriteOptions,
+    place: Place,
+) -> Result<ReplicaWriter, StoreError> {
+    let bytes = options.expected_len.unwrap_or(block.num_bytes);
+    let storage_id = options.storage_id.as_deref().filter(|id| !id.is_empty());
+    let slice = inner.choose_slice(pool, options.storage_type, storage_id, bytes, None)?;
+    let state = if place == Place::Rbw {
+        ReplicaState::Rbw
+    } else {
+        ReplicaState::Temporary
+    };
+    let mut status = Status::new(state, place, block.generation_stamp);
+    status.promised = bytes;
+    status.pinned = options.pinned;
+    let live = Arc::new(LiveReplica::new(block.id, Arc::clone(&slice), status));
+    let right = Arc::new(Arc::clone(&live.writer).lock_owned().await);
+    let mut opened = ReplicaWriter::open(
+        inner,
+        pool,
+        Arc::clone(&live),
+        Arc::clone(&right),
+        OpenMode::CreateNew,
+    )
+    .await;
+    if opened.as_ref().is_err_and(|e| {
+        e.io_error()
+            .is_some_and(|e| e.kind() == IoErrorKind::Exists)
+    }) {
+        clear_the_way(&slice, place, block).await;
+        opened =
+            ReplicaWriter::open(inner, pool, Arc::clone(&live), right, OpenMode::CreateNew).await;
+    }
+    let mut writer = match opened {
+        Ok(writer) => writer,
+        Err(e) => {
+            live.release_promise();
+            return Err(e);
+        }
+    };
+    pool.map.insert(block.id, Slot::Live(live));
+    writer.preallocate(bytes).await;
+    Ok(writer)
+}
+
+/// Files of a block that is not in the map are in the way (a data file without meta file, or the
+/// half of a failed attempt).
+async fn clear_the_way(slice: &Slice, place: Place, block: Block) {
+    warn!(%block, volume = %slice.volume.root.display(), "files of an unknown replica are in the way of a new one: removing them");
+    if let Err(error) = crate::deletes::put_aside(slice, place, block).await {
+        warn!(%block, %error, "cannot remove the files in the way of a new replica");
+    }
+}

@@ -1,0 +1,349 @@
+//! Deleting replicas: at once in the map, durably out of the way in the directories, later for good.
+//!
+//! The files of a deleted replica are renamed into `tmp/deleting` before anyone is told. A restart
+//! does not look there for replicas (Apache's DataNode empties `tmp` when it starts), so deleted
+//! replicas do not come back, however many deletes were waiting. Lanes of each volume then remove
+//! the files, as a class of I/O that clients do not wait for.
+//!
+//! Power loss may undo a rename: the replica is then found and reported again, and the NameNode
+//! orders its deletion again.
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError};
+
+use futures_util::StreamExt as _;
+use hayloft_io::{IoClass, IoError, IoErrorKind, IoOp};
+use hayloft_wire::ids::{Block, ExtendedBlock, PoolId};
+use tokio::sync::mpsc;
+use tracing::{debug, warn};
+
+use crate::error::{StoreError, StoreErrorKind};
+use crate::failures::examine;
+use crate::inner::Inner;
+use crate::layout::names;
+use crate::load::DELETING;
+use crate::pool::Pool;
+use crate::replica::{Place, Slot};
+use crate::seize::{Seized, seize};
+use crate::types::StoreEvent;
+use crate::volume::{Slice, Volume};
+
+/// Deletes that may wait for the lanes of a volume; more make the NameNode's order wait.
+const WAITING_MAX: usize = 16 * 1024;
+/// Replicas of one order that are put out of the way at the same time.
+const AT_ONCE: usize = 8;
+
+/// Files to remove for good.
+#[derive(Debug)]
+pub enum Delete {
+    /// A replica in `tmp/deleting`.
+    Replica {
+        /// Part of the pool.
+        slice: Arc<Slice>,
+        /// The block.
+        block: ExtendedBlock,
+        /// The names that its files have now.
+        files: Vec<PathBuf>,
+        /// Tell the node when they are gone.
+        tell: bool,
+    },
+    /// A directory that an earlier process left.
+    Leftover(PathBuf),
+}
+
+/// Starts the lanes of every volume that has none.
+pub fn start_lanes(inner: &Arc<Inner>) {
+    for volume in inner.volumes() {
+        let mut queues = inner
+            .delete_queues
+            .write()
+            .unwrap_or_else(PoisonError::into_inner);
+        if queues.contains_key(&volume.index) {
+            continue;
+        }
+        let (sender, receiver) = mpsc::channel(WAITING_MAX);
+        queues.insert(volume.index, sender);
+        inner
+            .tasks
+            .spawn(work_off(Arc::clone(inner), volume, receiver));
+    }
+}
+
+/// Removes what comes through the queue, several at a time, until the store stops.
+async fn work_off(inner: Arc<Inner>, volume: Arc<Volume>, receiver: mpsc::Receiver<Delete>) {
+    let lanes = inner.config.delete_lanes_per_volume.max(1);
+    let orders = futures_util::stream::unfold(receiver, |mut receiver| async move {
+        receiver.recv().await.map(|order| (order, receiver))
+    });
+    let work = orders.for_each_concurrent(lanes, |order| remove(&inner, &volume, order));
+    tokio::select! {
+        () = inner.stop.cancelled() => {}
+        () = work => {}
+    }
+}
+
+async fn remove(inner: &Arc<Inner>, volume: &Arc<Volume>, order: Delete) {
+    let meta = volume.meta(IoClass::Delete);
+    match order {
+        Delete::Leftover(path) => match meta.remove_dir_all(&path).await {
+            Err(e) if e.kind() != IoErrorKind::NotFound => {
+                warn!(path = %path.display(), error = %e, "cannot remove what an earlier process left; it is tried again at the next start");
+            }
+            _ => debug!(path = %path.display(), "removed what an earlier process left"),
+        },
+        Delete::Replica {
+            slice,
+            block,
+            files,
+            tell,
+        } => {
+            let Some(first) = files.first().cloned() else {
+                return;
+            };
+            let freed = meta
+                .run(IoOp::Unlink, &first, move |_| remove_files(&files))
+                .await;
+            match freed {
+                Ok(bytes) => slice.used.sub(bytes),
+                Err(error) => {
+                    // Out of the way already: only its space is not back.
+                    warn!(%block, %error, "cannot remove a deleted replica; it is tried again at the next start");
+                    if error.kind().suspects_volume() {
+                        crate::failures::suspect(inner, volume, &error.to_string());
+                    }
+                }
+            }
+            if tell {
+                inner
+                    .tell(StoreEvent::Deleted {
+                        block,
+                        storage: volume.info.clone(),
+                    })
+                    .await;
+            }
+        }
+    }
+}
+
+/// Removes files; gives the bytes that they had.
+fn remove_files(files: &[PathBuf]) -> Result<u64, IoError> {
+    let mut bytes = 0;
+    for path in files {
+        let failed = |e: std::io::Error| IoError::from_std(IoOp::Unlink, path, &e);
+        match std::fs::symlink_metadata(path) {
+            Ok(meta) => bytes += meta.len(),
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => continue,
+            Err(e) => return Err(failed(e)),
+        }
+        std::fs::remove_file(path).map_err(failed)?;
+    }
+    Ok(bytes)
+}
+
+/// See [`Store::invalidate`](crate::Store::invalidate).
+pub async fn invalidate(
+    inner: &Arc<Inner>,
+    pool_id: &PoolId,
+    blocks: &[Block],
+) -> Result<(), StoreError> {
+    let pool = inner.pool(pool_id)?;
+    let outcomes = futures_util::stream::iter(blocks.to_vec())
+        .map(|block| invalidate_one(inner, &pool, block))
+        .buffer_unordered(AT_ONCE)
+        .collect::<Vec<_>>()
+        .await;
+    let errors: Vec<String> = outcomes
+        .into_iter()
+        .filter_map(|o| o.err().map(|e| e.to_string()))
+        .collect();
+    if errors.is_empty() {
+        return Ok(());
+    }
+    const NAMED_MAX: usize = 10;
+    let named = errors[..errors.len().min(NAMED_MAX)].join("; ");
+    Err(StoreError::new(
+        StoreErrorKind::Illegal,
+        format!(
+            "Failed to delete {} (out of {}) replica(s): {named}",
+            errors.len(),
+            blocks.len()
+        ),
+    ))
+}
+
+/// Generation stamp that the NameNode uses for "any" (blocks from before generation stamps).
+const ANY_GENERATION: u64 = 0;
+
+async fn invalidate_one(
+    inner: &Arc<Inner>,
+    pool: &Arc<Pool>,
+    block: Block,
+) -> Result<(), StoreError> {
+    let _latch = pool.latches.acquire(block.id).await;
+    let Some(slot) = pool.map.get(block.id) else {
+        return Err(StoreError::new(
+            StoreErrorKind::NotFound,
+            format!("Failed to delete replica {block}: ReplicaInfo not found"),
+        ));
+    };
+    let here = block_of(block.id, &slot);
+    if here.generation_stamp > block.generation_stamp && block.generation_stamp != ANY_GENERATION {
+        return Err(StoreError::new(
+            StoreErrorKind::UnexpectedGenerationStamp,
+            format!(
+                "Failed to delete replica {block}: GenerationStamp not matched, existing replica is {here}"
+            ),
+        ));
+    }
+    discard(inner, pool, block.id, true).await
+}
+
+/// Id, generation stamp and length of a slot.
+#[must_use]
+pub fn block_of(id: i64, slot: &Slot) -> Block {
+    match slot {
+        Slot::Finalized(r) => Block::new(id, r.generation_stamp, r.len),
+        Slot::Live(live) => live.block(),
+    }
+}
+
+/// Takes a replica out of the map and its files out of the way. The caller holds the block's
+/// latch.
+pub async fn discard(
+    inner: &Arc<Inner>,
+    pool: &Arc<Pool>,
+    id: i64,
+    tell: bool,
+) -> Result<(), StoreError> {
+    let place = match seize(inner, pool, id).await? {
+        Seized::Finalized(_) => Place::Finalized,
+        Seized::Live(live, _right) => {
+            live.release_promise();
+            live.status().place
+        }
+    };
+    let slot = pool.slot(id)?;
+    let slice = pool.slice(slot.volume())?;
+    pool.map.remove(id);
+    discard_files(inner, pool, &slice, place, block_of(id, &slot), tell).await
+}
+
+/// Takes the files of a replica out of the way that is no longer in the map.
+pub async fn discard_files(
+    inner: &Arc<Inner>,
+    pool: &Arc<Pool>,
+    slice: &Arc<Slice>,
+    place: Place,
+    block: Block,
+    tell: bool,
+) -> Result<(), StoreError> {
+    let files = put_aside(slice, place, block).await.map_err(|e| {
+        let e = StoreError::io(format!("deleting replica {block}"), e);
+        examine(inner, &slice.volume, e)
+    })?;
+    let order = Delete::Replica {
+        block: pool.extended(block),
+        slice: Arc::clone(slice),
+        files,
+        tell,
+    };
+    enqueue(inner, &slice.volume, order).await;
+    Ok(())
+}
+
+/// Gives an order to the lanes of a volume; waits when they are behind.
+async fn enqueue(inner: &Inner, volume: &Volume, order: Delete) {
+    let queue = inner
+        .delete_queues
+        .read()
+        .unwrap_or_else(PoisonError::into_inner)
+        .get(&volume.index)
+        .cloned();
+    if let Some(queue) = queue
+        && queue.send(order).await.is_err()
+    {
+        debug!(volume = %volume.root.display(), "deletes are finished at the next start");
+    }
+}
+
+/// Renames the files of a replica into `tmp/deleting`; gives their new names.
+pub async fn put_aside(slice: &Slice, place: Place, block: Block) -> Result<Vec<PathBuf>, IoError> {
+    let dir = directory(slice, place, block.id);
+    let target = slice.paths.tmp().join(DELETING);
+    let unique = slice.delete_sequence.fetch_add(1, Ordering::Relaxed);
+    let moves = [
+        names::data_name(block.id),
+        names::meta_name(block.id, block.generation_stamp),
+    ]
+    .map(|name| (dir.join(&name), target.join(format!("{name}.{unique}"))));
+    let path = moves[0].0.clone();
+    // Data first: a meta file that stays behind alone is removed at the next start.
+    slice
+        .volume
+        .meta(IoClass::ClientWrite)
+        .run(IoOp::Rename, &path, move |_| {
+            let mut files = Vec::new();
+            for (from, to) in moves {
+                if rename_if_there(&from, &to)? {
+                    files.push(to);
+                }
+            }
+            Ok(files)
+        })
+        .await
+}
+
+fn rename_if_there(from: &Path, to: &Path) -> Result<bool, IoError> {
+    match std::fs::rename(from, to) {
+        Ok(()) => Ok(true),
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound && !from.exists() => Ok(false),
+        Err(e) => Err(IoError::from_std(IoOp::Rename, from, &e)
+            .with_context(format_args!("to {}", to.display()))),
+    }
+}
+
+/// Directory of a replica's files.
+#[must_use]
+pub fn directory(slice: &Slice, place: Place, id: i64) -> PathBuf {
+    match place {
+        Place::Finalized => slice.paths.finalized_dir(id),
+        Place::Rbw => slice.paths.rbw(),
+        Place::Temporary => slice.paths.tmp(),
+    }
+}
+
+/// Has the lanes remove what an earlier process left.
+pub fn clear_leftovers(inner: &Arc<Inner>, slice: &Arc<Slice>, leftovers: Vec<PathBuf>) {
+    let (inner, slice) = (Arc::clone(inner), Arc::clone(slice));
+    inner.tasks.clone().spawn(async move {
+        for path in leftovers {
+            enqueue(&inner, &slice.volume, Delete::Leftover(path)).await;
+        }
+    });
+}
+
+/// Puts the files of a replica out of the way that is not (or no longer) in the map because
+/// another of the same block is.
+pub async fn delete_duplicate(inner: &Arc<Inner>, pool: &Arc<Pool>, id: i64, slot: &Slot) {
+    let place = match slot {
+        Slot::Finalized(_) => Place::Finalized,
+        Slot::Live(live) => live.status().place,
+    };
+    let block = block_of(id, slot);
+    let Ok(slice) = pool.slice(slot.volume()) else {
+        return;
+    };
+    match put_aside(&slice, place, block).await {
+        Ok(files) => {
+            let order = Delete::Replica {
+                block: pool.extended(block),
+                slice: Arc::clone(&slice),
+                files,
+                tell: false,
+            };
+            enqueue(inner, &slice.volume, order).await;
+        }
+        Err(error) => warn!(%block, %error, "cannot delete the duplicate of a replica"),
+    }
+}

@@ -1,0 +1,140 @@
+//! What happens when a volume fails.
+
+use std::path::PathBuf;
+use std::sync::{Arc, PoisonError};
+use std::time::SystemTime;
+
+use tracing::{error, warn};
+
+use crate::error::{StoreError, StoreErrorKind};
+use crate::inner::Inner;
+use crate::open::tolerated;
+use crate::types::{FailedVolume, StoreEvent};
+use crate::volume::{Volume, health};
+
+/// Checks a volume in the background and fails it if the check fails. For errors that say that the
+/// medium or the file system is damaged.
+pub fn suspect(inner: &Arc<Inner>, volume: &Arc<Volume>, reason: &str) {
+    if volume.is_failed() || inner.stop.is_cancelled() {
+        return;
+    }
+    warn!(volume = %volume.root.display(), reason, "checking volume after an error");
+    let (inner, volume) = (Arc::clone(inner), Arc::clone(volume));
+    let tracker = inner.tasks.clone();
+    tracker.spawn(async move { check(&inner, &volume).await });
+}
+
+/// Checks a volume and fails it if the check fails or does not end in time.
+pub async fn check(inner: &Arc<Inner>, volume: &Arc<Volume>) {
+    let outcome = tokio::time::timeout(inner.config.check_timeout, health::check(volume)).await;
+    let reason = match outcome {
+        Ok(Ok(())) => return,
+        Ok(Err(reason)) => reason,
+        Err(_) => format!("no answer for {} s", inner.config.check_timeout.as_secs()),
+    };
+    fail(inner, volume, &reason).await;
+}
+
+/// Looks at a failed operation: when it suspects the volume, the volume is checked. Gives the
+/// error back.
+pub fn examine(inner: &Arc<Inner>, volume: &Arc<Volume>, error: StoreError) -> StoreError {
+    let suspects = error.io_error().is_some_and(|e| e.kind().suspects_volume());
+    if suspects {
+        suspect(inner, volume, &error.to_string());
+    }
+    if volume.is_failed() && error.kind() == StoreErrorKind::Io {
+        return StoreError::new(StoreErrorKind::VolumeFailed, error.to_string());
+    }
+    error
+}
+
+/// Takes a failed volume out of use: its replicas are dropped from the maps, its writers stopped.
+pub async fn fail(inner: &Arc<Inner>, volume: &Arc<Volume>, reason: &str) {
+    if !volume.set_failed() {
+        return;
+    }
+    error!(volume = %volume.root.display(), storage = %volume.info.id, reason, "volume has failed");
+    let lost = take_out(inner, volume);
+    let (healthy, failed) = {
+        let mut volumes = inner
+            .volumes
+            .write()
+            .unwrap_or_else(PoisonError::into_inner);
+        let capacity = volume.numbers().capacity;
+        volumes.failed.push(FailedVolume {
+            path: volume.root.clone(),
+            at: SystemTime::now(),
+            capacity,
+        });
+        (volumes.healthy.len(), volumes.failed.len())
+    };
+    let fatal = !tolerated(inner.config.failed_volumes_tolerated, healthy, failed);
+    warn!(volume = %volume.root.display(), replicas = lost, healthy, failed, fatal, "replicas of the failed volume are no longer served");
+    inner
+        .tell(StoreEvent::VolumeFailed {
+            path: volume.root.clone(),
+            storage: volume.info.clone(),
+            reason: reason.to_owned(),
+            fatal,
+        })
+        .await;
+}
+
+/// Removes the volume from the tables and its replicas from the maps; gives the number of those.
+pub fn take_out(inner: &Inner, volume: &Arc<Volume>) -> usize {
+    inner
+        .volumes
+        .write()
+        .unwrap_or_else(PoisonError::into_inner)
+        .healthy
+        .retain(|v| v.index != volume.index);
+    inner
+        .delete_queues
+        .write()
+        .unwrap_or_else(PoisonError::into_inner)
+        .remove(&volume.index);
+    let mut lost = 0;
+    for pool in inner.pools() {
+        pool.slices
+            .write()
+            .unwrap_or_else(PoisonError::into_inner)
+            .retain(|s| s.volume.index != volume.index);
+        let gone = pool.map.retain(|_, slot| slot.volume() != volume.index);
+        for (_, slot) in &gone {
+            if let crate::replica::Slot::Live(live) = slot {
+                live.status().cancel.cancel();
+            }
+        }
+        lost += gone.len();
+    }
+    // Released even though writers may still hold descriptors: the directory is out of our hands.
+    drop(
+        volume
+            .lock
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take(),
+    );
+    lost
+}
+
+/// Directories that failed, when the last one did (milliseconds since 1970), and their capacity.
+#[must_use]
+pub fn summary(inner: &Inner) -> (Vec<PathBuf>, u64, u64) {
+    let volumes = inner.volumes.read().unwrap_or_else(PoisonError::into_inner);
+    let last = volumes.failed.iter().map(|f| f.at).max();
+    let last_ms = last
+        .and_then(|at| at.duration_since(SystemTime::UNIX_EPOCH).ok())
+        .and_then(|d| u64::try_from(d.as_millis()).ok())
+        .unwrap_or(0);
+    let lost = volumes
+        .failed
+        .iter()
+        .map(|f| f.capacity)
+        .fold(0, u64::saturating_add);
+    (
+        volumes.failed.iter().map(|f| f.path.clone()).collect(),
+        last_ms,
+        lost,
+    )
+}

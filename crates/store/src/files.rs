@@ -1,0 +1,166 @@
+//! Moving the two files of a replica between directories, so that a stop at any point leaves one
+//! directory with a whole pair and at most a lone meta file in another, which start-up removes.
+//!
+//! The meta file gets its name in the new directory first (a hard link), then the data file is renamed, then
+//! the meta file's old name goes. Everything here blocks.
+
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+
+use hayloft_io::{IoClass, IoError, IoOp};
+
+use crate::layout::names::{data_name, meta_name};
+use crate::load::make_dir;
+use crate::volume::Slice;
+
+/// A replica's files in one directory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Pair {
+    /// Directory.
+    pub dir: PathBuf,
+    /// Block id.
+    pub id: i64,
+    /// Generation stamp in the name of the meta file.
+    pub generation_stamp: u64,
+}
+
+impl Pair {
+    /// The data file.
+    #[must_use]
+    pub fn data(&self) -> PathBuf {
+        self.dir.join(data_name(self.id))
+    }
+
+    /// The meta file.
+    #[must_use]
+    pub fn meta(&self) -> PathBuf {
+        self.dir.join(meta_name(self.id, self.generation_stamp))
+    }
+
+    /// The same block in another directory.
+    #[must_use]
+    pub fn at(&self, dir: PathBuf) -> Self {
+        Self {
+            dir,
+            ..self.clone()
+        }
+    }
+
+    /// With another generation stamp.
+    #[must_use]
+    pub fn with_gs(&self, generation_stamp: u64) -> Self {
+        Self {
+            generation_stamp,
+            ..self.clone()
+        }
+    }
+}
+
+/// Moves a pair; with `durable`, the new names outlive power loss when it returns. Never replaces
+/// a data file.
+pub fn move_pair(from: &Pair, to: &Pair, durable: bool) -> io::Result<()> {
+    make_dir(&to.dir)?;
+    if to.data().try_exists()? {
+        return Err(at(&to.data(), io::ErrorKind::AlreadyExists.into()));
+    }
+    link_meta(&from.meta(), &to.meta())?;
+    fs::rename(from.data(), to.data()).map_err(|e| at(&from.data(), e))?;
+    fs::remove_file(from.meta()).map_err(|e| at(&from.meta(), e))?;
+    if durable {
+        sync_dir(&to.dir)?;
+        sync_dir(&from.dir)?;
+    }
+    Ok(())
+}
+
+/// Gives the meta file a second name. A file in the way has no data file beside it (the caller
+/// looked), so it is a left-over.
+fn link_meta(from: &Path, to: &Path) -> io::Result<()> {
+    match fs::hard_link(from, to) {
+        Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {
+            fs::remove_file(to).map_err(|e| at(to, e))?;
+            fs::hard_link(from, to).map_err(|e| at(from, e))
+        }
+        other => other.map_err(|e| at(from, e)),
+    }
+}
+
+/// Moves a finalized pair to where it can be written, under a new generation stamp. Files that an
+/// upgrade's snapshot shares (hard links) are copied instead, through `scratch`.
+pub fn reopen(from: &Pair, to: &Pair, scratch: &Path) -> io::Result<()> {
+    use std::os::unix::fs::MetadataExt as _;
+    let shared = |path: &Path| {
+        fs::metadata(path)
+            .map(|m| m.nlink() > 1)
+            .map_err(|e| at(path, e))
+    };
+    if !shared(&from.data())? && !shared(&from.meta())? {
+        return move_pair(from, to, false);
+    }
+    if to.data().try_exists()? {
+        return Err(at(&to.data(), io::ErrorKind::AlreadyExists.into()));
+    }
+    // The copy becomes a pair at the rename of its data; until the old pair is gone there are two, and
+    // the one with the higher generation stamp counts.
+    let copy = scratch.join(format!("{}.unshared", data_name(from.id)));
+    fs::copy(from.data(), &copy).map_err(|e| at(&copy, e))?;
+    fs::copy(from.meta(), to.meta()).map_err(|e| at(&to.meta(), e))?;
+    fs::rename(&copy, to.data()).map_err(|e| at(&copy, e))?;
+    fs::remove_file(from.data()).map_err(|e| at(&from.data(), e))?;
+    fs::remove_file(from.meta()).map_err(|e| at(&from.meta(), e))
+}
+
+/// Gives a pair another generation stamp where it is: one rename.
+pub fn bump(pair: &Pair, generation_stamp: u64) -> io::Result<()> {
+    if pair.generation_stamp == generation_stamp {
+        return Ok(());
+    }
+    let to = pair.with_gs(generation_stamp).meta();
+    fs::rename(pair.meta(), &to).map_err(|e| at(&pair.meta(), e))
+}
+
+/// Makes the names in a directory durable.
+pub fn sync_dir(dir: &Path) -> io::Result<()> {
+    File::open(dir)
+        .and_then(|d| d.sync_all())
+        .map_err(|e| at(dir, e))
+}
+
+/// Sets the sticky bit of a data file, which says that the replica is pinned.
+pub fn pin(data: &Path) -> io::Result<()> {
+    use std::os::unix::fs::PermissionsExt as _;
+    let mode = fs::metadata(data)?.permissions().mode();
+    fs::set_permissions(data, fs::Permissions::from_mode(mode | 0o1000))
+}
+
+/// Names the file in the error. The kind stays, and so does the errno, which says whether the
+/// volume is to be suspected.
+fn at(path: &Path, error: io::Error) -> io::Error {
+    tracing::debug!(path = %path.display(), %error, "file operation failed");
+    error
+}
+
+/// Runs file operations on the disk's threads, as part of `slice`.
+///
+/// # Errors
+/// What `work` returns, with `path`.
+pub async fn on_disk<T, F>(
+    slice: &Slice,
+    class: IoClass,
+    op: IoOp,
+    path: &Path,
+    work: F,
+) -> Result<T, IoError>
+where
+    T: Send + 'static,
+    F: FnOnce() -> io::Result<T> + Send + 'static,
+{
+    slice
+        .volume
+        .meta(class)
+        .run(op, path, move |path| {
+            work().map_err(|e| IoError::from_std(op, path, &e))
+        })
+        .await
+}

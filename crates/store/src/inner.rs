@@ -1,0 +1,213 @@
+//! What all parts of the store share.
+
+use std::collections::HashMap;
+use std::future::Future;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use hayloft_io::Disks;
+use hayloft_wire::ids::{PoolId, StorageType};
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use crate::config::StoreConfig;
+use crate::error::{StoreError, StoreErrorKind};
+use crate::pool::Pool;
+use crate::types::{FailedVolume, StoreEvent};
+use crate::volume::choose::{Candidate, Rounds, choose};
+use crate::volume::{Slice, Volume};
+
+/// The state behind a [`Store`](crate::Store).
+#[derive(Debug)]
+pub struct Inner {
+    /// What the store was told.
+    pub config: StoreConfig,
+    /// Who this node is.
+    pub identity: Mutex<Identity>,
+    /// The volumes.
+    pub volumes: RwLock<Volumes>,
+    /// The loaded pools.
+    pub pools: RwLock<HashMap<PoolId, Arc<Pool>>>,
+    /// Held while pools or volumes come and go.
+    pub changing: tokio::sync::Mutex<()>,
+    /// News for the node.
+    pub events: mpsc::Sender<StoreEvent>,
+    /// Told to stop.
+    pub stop: CancellationToken,
+    /// Background work.
+    pub tasks: TaskTracker,
+    /// The physical devices.
+    pub disks: Disks,
+    /// Work on deletes, by number of the volume.
+    pub delete_queues: RwLock<HashMap<u16, mpsc::Sender<crate::deletes::Delete>>>,
+    rounds: Mutex<Rounds>,
+}
+
+/// Who this node is.
+#[derive(Clone, Debug, Default)]
+pub struct Identity {
+    /// Uuid of the datanode.
+    pub datanode_uuid: String,
+    /// Cluster; empty before the first pool.
+    pub cluster_id: String,
+}
+
+/// The volumes that are used, and those that failed.
+#[derive(Debug, Default)]
+pub struct Volumes {
+    /// Healthy, in the order of configuration.
+    pub healthy: Vec<Arc<Volume>>,
+    /// Failed.
+    pub failed: Vec<FailedVolume>,
+    /// Number for the next volume.
+    pub next_index: u16,
+}
+
+impl Inner {
+    /// Without volumes and pools.
+    #[must_use]
+    pub fn new(config: StoreConfig, events: mpsc::Sender<StoreEvent>, disks: Disks) -> Self {
+        Self {
+            config,
+            identity: Mutex::default(),
+            volumes: RwLock::default(),
+            pools: RwLock::default(),
+            changing: tokio::sync::Mutex::default(),
+            events,
+            stop: CancellationToken::new(),
+            tasks: TaskTracker::new(),
+            disks,
+            delete_queues: RwLock::default(),
+            rounds: Mutex::default(),
+        }
+    }
+
+    /// The identity, to look at or change.
+    pub fn identity(&self) -> MutexGuard<'_, Identity> {
+        self.identity.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The healthy volumes.
+    #[must_use]
+    pub fn volumes(&self) -> Vec<Arc<Volume>> {
+        self.volumes
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .healthy
+            .clone()
+    }
+
+    /// The loaded pools.
+    #[must_use]
+    pub fn pools(&self) -> Vec<Arc<Pool>> {
+        self.pools
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .values()
+            .cloned()
+            .collect()
+    }
+
+    /// A loaded pool.
+    ///
+    /// # Errors
+    /// `NotReady` when it is not loaded, `Closed` when the store was shut down.
+    pub fn pool(&self, id: &PoolId) -> Result<Arc<Pool>, StoreError> {
+        if self.stop.is_cancelled() {
+            return Err(StoreError::new(
+                StoreErrorKind::Closed,
+                "the store is shut down",
+            ));
+        }
+        self.pools
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .get(id)
+            .cloned()
+            .ok_or_else(|| {
+                StoreError::new(
+                    StoreErrorKind::NotReady,
+                    format!("block pool {id} is not registered here (yet)"),
+                )
+            })
+    }
+
+    /// Runs `work` to its end even if the caller goes away: an operation on files is not left half
+    /// done, and nobody else gets at them before it is.
+    pub async fn complete<T: Send + 'static>(
+        &self,
+        work: impl Future<Output = Result<T, StoreError>> + Send + 'static,
+    ) -> Result<T, StoreError> {
+        match self.tasks.spawn(work).await {
+            Ok(result) => result,
+            Err(error) => Err(StoreError::new(
+                StoreErrorKind::Closed,
+                format!("the operation did not end: {error}"),
+            )),
+        }
+    }
+
+    /// Sends news; waits when the node is behind.
+    pub async fn tell(&self, event: StoreEvent) {
+        // Nobody listens any more only when the node is ending.
+        let _ = self.events.send(event).await;
+    }
+
+    /// Chooses a volume with room for a replica of `bytes` and promises the room to it.
+    ///
+    /// # Errors
+    /// `OutOfSpace` when no healthy volume of the type has room.
+    pub fn choose_slice(
+        &self,
+        pool: &Pool,
+        storage_type: StorageType,
+        storage_id: Option<&str>,
+        bytes: u64,
+        except: Option<u16>,
+    ) -> Result<Arc<Slice>, StoreError> {
+        let mut rounds = self.rounds.lock().unwrap_or_else(PoisonError::into_inner);
+        let usable: Vec<Arc<Slice>> = pool
+            .slices()
+            .into_iter()
+            .filter(|s| s.volume.info.storage_type == storage_type && !s.volume.is_failed())
+            .filter(|s| Some(s.volume.index) != except)
+            .collect();
+        let candidates: Vec<Candidate> = usable
+            .iter()
+            .map(|s| Candidate {
+                remaining: s.volume.numbers().remaining,
+                preferred: storage_id.is_some_and(|id| *s.volume.info.id == *id),
+            })
+            .collect();
+        let chosen = choose(
+            self.config.volume_choosing,
+            &candidates,
+            bytes,
+            &mut rounds,
+            rand::random(),
+        );
+        let Some(chosen) = chosen else {
+            let most = candidates.iter().map(|c| c.remaining).max().unwrap_or(0);
+            return Err(StoreError::new(
+                StoreErrorKind::OutOfSpace,
+                format!(
+                    "Out of space: The volume with the most available space (={most} B) is less than the block size \
+                     (={bytes} B); {} volumes of type {storage_type} are in use",
+                    candidates.len()
+                ),
+            ));
+        };
+        usable[chosen].volume.promise(bytes);
+        Ok(Arc::clone(&usable[chosen]))
+    }
+}
+
+/// Milliseconds since 1970.
+#[must_use]
+pub fn now_ms() -> u64 {
+    let since = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default();
+    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+}

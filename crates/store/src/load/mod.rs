@@ -1,0 +1,311 @@
+//! Start-up: what lies in the directories of a pool becomes replicas in memory.
+//!
+//! One call of [`load`] per volume, all at the same time; inside, several threads walk. Everything
+//! here blocks and runs on the disk's threads.
+
+mod validate;
+mod walk;
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, SystemTime};
+
+use hayloft_wire::checksum::DataChecksum;
+use hayloft_wire::ids::{Block, ReplicaState};
+use tracing::{info, warn};
+
+use crate::layout::names::{self, PoolPaths};
+use crate::layout::replica_cache::{self, REPLICAS_BYTES_MAX};
+use crate::open::DIR_MODE;
+
+pub use validate::{Valid, recompute_tail, validate};
+pub use walk::{Found, Orphans};
+
+/// Directory inside `tmp` for what is being deleted. Apache empties `tmp` when it starts.
+pub const DELETING: &str = "deleting";
+
+/// How far loading has come, for the log.
+#[derive(Debug, Default)]
+pub struct Progress {
+    /// Directories read.
+    pub directories: AtomicU64,
+    /// Replicas found.
+    pub replicas: AtomicU64,
+}
+
+/// A replica that was being written when the last process ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FoundRbw {
+    /// Id, generation stamp and the length that was found intact; the files are cut to it.
+    pub block: Block,
+    /// RWR, or RBW when an upgrade restart asked for it and not too much time has passed.
+    pub state: ReplicaState,
+    /// Checksum of the meta file, when it has a header.
+    pub checksum: Option<DataChecksum>,
+    /// CRC of the last chunk when that is partial.
+    pub last_crc: u32,
+}
+
+/// What one volume holds of a pool.
+#[derive(Debug, Default)]
+pub struct Loaded {
+    /// Finalized replicas, in their right places.
+    pub finalized: Vec<Found>,
+    /// Replicas that were being written.
+    pub rbw: Vec<FoundRbw>,
+    /// Left-overs of deletes, to be removed in the background.
+    pub leftovers: Vec<PathBuf>,
+    /// The replica cache was used.
+    pub from_cache: bool,
+}
+
+/// How to load.
+#[derive(Clone, Copy, Debug)]
+pub struct LoadOptions {
+    /// How long the replica cache is trusted.
+    pub cache_expiry: Duration,
+    /// Threads that walk.
+    pub threads: usize,
+}
+
+/// Makes the directories of the pool if they are missing, clears `tmp`, and finds the replicas.
+pub fn load(paths: &PoolPaths, options: LoadOptions, progress: &Progress) -> io::Result<Loaded> {
+    for dir in [paths.finalized(), paths.rbw(), paths.lazy_persist()] {
+        make_dir(&dir)?;
+    }
+    let leftovers = clear_tmp(&paths.tmp())?;
+    let cached = take_cache(paths, options.cache_expiry);
+    let from_cache = cached.is_some();
+    let (mut finalized, mut orphans) = match cached {
+        Some(found) => (found, Orphans::default()),
+        None => walk::walk(&paths.finalized(), options.threads, progress)?,
+    };
+    let (lazy, _) = walk::walk(&paths.lazy_persist(), 1, progress)?;
+    finalized.extend(lazy);
+    put_in_place(paths, &mut finalized);
+    let rbw = load_rbw(paths, &mut orphans)?;
+    reunite(paths, &mut finalized, &orphans);
+    progress
+        .replicas
+        .fetch_add(u64::try_from(rbw.len()).unwrap_or(0), Ordering::Relaxed);
+    Ok(Loaded {
+        finalized,
+        rbw,
+        leftovers,
+        from_cache,
+    })
+}
+
+/// Creates a directory and those above it.
+pub fn make_dir(path: &Path) -> io::Result<()> {
+    use std::os::unix::fs::DirBuilderExt as _;
+    fs::DirBuilder::new()
+        .recursive(true)
+        .mode(DIR_MODE)
+        .create(path)
+}
+
+/// Removes the copies that were being received; puts aside what was being deleted, which may be a
+/// lot, and gives back where.
+fn clear_tmp(tmp: &Path) -> io::Result<Vec<PathBuf>> {
+    make_dir(tmp)?;
+    let mut leftovers = Vec::new();
+    let stamp = SystemTime::now()
+        .duration_since(SystemTime::UNIX_EPOCH)
+        .unwrap_or_default()
+        .as_nanos();
+    for entry in fs::read_dir(tmp)? {
+        let entry = entry?;
+        if !entry.file_type()?.is_dir() {
+            fs::remove_file(entry.path())?;
+        } else if entry.file_name() == DELETING {
+            let aside = tmp.join(format!("{DELETING}-{stamp}"));
+            fs::rename(entry.path(), &aside)?;
+            leftovers.push(aside);
+        } else {
+            leftovers.push(entry.path());
+        }
+    }
+    make_dir(&tmp.join(DELETING))?;
+    Ok(leftovers)
+}
+
+/// The finalized replicas in the replica cache, if it is ours and young enough. The file is removed in
+/// any case: from now on it is out of date.
+fn take_cache(paths: &PoolPaths, expiry: Duration) -> Option<Vec<Found>> {
+    let path = paths.current().join(names::REPLICAS);
+    let meta = fs::metadata(&path).ok()?;
+    let young = meta
+        .modified()
+        .ok()
+        .and_then(|m| SystemTime::now().duration_since(m).ok())
+        .is_some_and(|age| age <= expiry);
+    let fits = usize::try_from(meta.len()).is_ok_and(|len| len <= REPLICAS_BYTES_MAX);
+    let cached = if young && fits {
+        fs::read(&path).ok()
+    } else {
+        None
+    };
+    if let Err(error) = fs::remove_file(&path) {
+        // A cache that stays would be believed by the next process although it is out of date.
+        warn!(path = %path.display(), %error, "cannot remove the replica cache; walking the directories");
+        return None;
+    }
+    let replicas = replica_cache::parse(&cached?)?;
+    info!(path = %path.display(), replicas = replicas.len(), "using the replica cache of the last clean stop");
+    let found = replicas
+        .into_iter()
+        .filter(|r| r.state == ReplicaState::Finalized);
+    Some(
+        found
+            .map(|r| Found {
+                block: r.block,
+                pinned: r.pinned,
+                dir: None,
+            })
+            .collect(),
+    )
+}
+
+/// Moves finalized replicas that lie in another directory than their id says to where they belong.
+fn put_in_place(paths: &PoolPaths, finalized: &mut Vec<Found>) {
+    finalized.retain_mut(|found| {
+        let right = paths.finalized_dir(found.block.id);
+        let Some(dir) = found.dir.take() else { return true };
+        if dir == right {
+            return true;
+        }
+        let moved = make_dir(&right).and_then(|()| move_pair(&dir, &right, found.block));
+        if let Err(error) = &moved {
+            warn!(block = %found.block, dir = %dir.display(), %error, "block lies in the wrong directory and cannot be moved; it is not served");
+        }
+        moved.is_ok()
+    });
+}
+
+/// Moves both files; refuses to replace others.
+fn move_pair(from: &Path, to: &Path, block: Block) -> io::Result<()> {
+    let (data, meta) = (
+        names::data_name(block.id),
+        names::meta_name(block.id, block.generation_stamp),
+    );
+    if to.join(&data).exists() {
+        return Err(io::Error::from(io::ErrorKind::AlreadyExists));
+    }
+    fs::hard_link(from.join(&meta), to.join(&meta))?;
+    fs::rename(from.join(&data), to.join(&data))?;
+    fs::remove_file(from.join(&meta))
+}
+
+/// The replicas in `rbw`, cut to what is intact. Parts without their counterpart go to `orphans`.
+fn load_rbw(paths: &PoolPaths, orphans: &mut Orphans) -> io::Result<Vec<FoundRbw>> {
+    let rbw = paths.rbw();
+    let (mut found, strays) = walk::walk(&rbw, 1, &Progress::default())?;
+    // Data here whose meta file got as far as `finalized` (a stop in the middle of finalizing).
+    for (id, dir, len) in strays.data {
+        let Some(at) = orphans.meta.iter().position(|(block, _)| block.id == id) else {
+            warn!(block = id, dir = %dir.display(), "data file without meta file in rbw: not served");
+            continue;
+        };
+        let (mut block, from) = orphans.meta.swap_remove(at);
+        block.num_bytes = len;
+        let name = names::meta_name(id, block.generation_stamp);
+        fs::rename(from.join(&name), rbw.join(&name))?;
+        found.push(Found {
+            block,
+            pinned: false,
+            dir: None,
+        });
+    }
+    orphans.meta.extend(strays.meta);
+    let mut replicas = Vec::with_capacity(found.len());
+    for Found { block, .. } in found {
+        replicas.push(load_one_rbw(paths, block));
+    }
+    Ok(replicas)
+}
+
+fn load_one_rbw(paths: &PoolPaths, block: Block) -> FoundRbw {
+    let data = paths.rbw().join(names::data_name(block.id));
+    let meta = paths
+        .rbw()
+        .join(names::meta_name(block.id, block.generation_stamp));
+    let valid = validate(&data, &meta).and_then(|valid| {
+        validate::cut(&data, &meta, &valid)?;
+        Ok(valid)
+    });
+    let valid = valid.unwrap_or_else(|error| {
+        warn!(%block, %error, "cannot verify a replica that was being written; taking it as empty");
+        Valid {
+            len: 0,
+            checksum: None,
+            last_crc: 0,
+        }
+    });
+    if valid.len < block.num_bytes {
+        info!(%block, on_disk = block.num_bytes, intact = valid.len, "cut a replica that was being written to what is intact");
+    }
+    let state = if restart_allowed(paths, block.id) {
+        ReplicaState::Rbw
+    } else {
+        ReplicaState::Rwr
+    };
+    FoundRbw {
+        block: Block::new(block.id, block.generation_stamp, valid.len),
+        state,
+        checksum: valid.checksum,
+        last_crc: valid.last_crc,
+    }
+}
+
+/// Whether an upgrade restart left a marker whose time has not come; the marker is used up.
+fn restart_allowed(paths: &PoolPaths, id: i64) -> bool {
+    let marker = paths.restart_marker(id);
+    let Ok(text) = fs::read_to_string(&marker) else {
+        return false;
+    };
+    if let Err(error) = fs::remove_file(&marker) {
+        warn!(path = %marker.display(), %error, "cannot remove the marker of an upgrade restart");
+    }
+    text.trim()
+        .parse::<u64>()
+        .is_ok_and(|until_ms| until_ms > crate::inner::now_ms())
+}
+
+/// Gives finalized data whose meta file stayed in `rbw` its meta file back, and removes meta files that
+/// belong to nothing.
+fn reunite(paths: &PoolPaths, finalized: &mut Vec<Found>, orphans: &Orphans) {
+    let mut used = std::collections::HashSet::new();
+    for (id, dir, len) in &orphans.data {
+        let Some((block, from)) = orphans.meta.iter().find(|(block, _)| block.id == *id) else {
+            warn!(block = id, dir = %dir.display(), "data file without meta file: not served");
+            continue;
+        };
+        let name = names::meta_name(*id, block.generation_stamp);
+        let right = paths.finalized_dir(*id);
+        if *dir == right && fs::rename(from.join(&name), right.join(&name)).is_ok() {
+            used.insert(*id);
+            finalized.push(Found {
+                block: Block::new(*id, block.generation_stamp, *len),
+                pinned: false,
+                dir: None,
+            });
+        }
+    }
+    for (block, dir) in orphans
+        .meta
+        .iter()
+        .filter(|(block, _)| !used.contains(&block.id))
+    {
+        let path = dir.join(names::meta_name(block.id, block.generation_stamp));
+        info!(path = %path.display(), "removing a meta file without data file");
+        if let Err(error) = fs::remove_file(&path) {
+            warn!(path = %path.display(), %error, "cannot remove a meta file without data file");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,170 @@
+//! Moving replicas between volumes of this node.
+
+use std::fs::{self, File};
+use std::io::{self, Read as _, Write as _};
+use std::sync::Arc;
+
+use hayloft_io::{IoClass, IoOp};
+use hayloft_wire::checksum::{DataChecksum, META_HEADER_LEN};
+use hayloft_wire::ids::{Block, ExtendedBlock, StorageType};
+
+use crate::error::{StoreError, StoreErrorKind};
+use crate::failures::examine;
+use crate::files::{self, Pair};
+use crate::inner::Inner;
+use crate::pool::Pool;
+use crate::replica::{FinalReplica, Place, Slot};
+use crate::types::ReplicaRef;
+use crate::volume::{Slice, footprint};
+
+/// Bytes copied at a time, at least; a whole number of chunks.
+const PIECE_BYTES: usize = 1 << 20;
+
+/// See [`Store::move_block`](crate::Store::move_block).
+pub async fn move_block(
+    inner: &Arc<Inner>,
+    block: &ExtendedBlock,
+    target: StorageType,
+    storage_id: Option<&str>,
+) -> Result<ReplicaRef, StoreError> {
+    let pool = inner.pool(&block.pool)?;
+    let id = block.block.id;
+    let (replica, from) = source(&pool, block)?;
+    let storage_id = storage_id.filter(|id| !id.is_empty());
+    if from.volume.info.storage_type == target
+        && storage_id.is_none_or(|id| *id == *from.volume.info.id)
+    {
+        return Err(StoreError::new(
+            StoreErrorKind::AlreadyExists,
+            format!("Replica {block} already exists on storage {target}"),
+        ));
+    }
+    let slice = inner.choose_slice(&pool, target, storage_id, replica.len, Some(replica.volume))?;
+    let outcome = copy_and_switch(inner, &pool, id, replica, &from, &slice).await;
+    slice.volume.release(replica.len);
+    outcome
+}
+
+fn source(pool: &Pool, block: &ExtendedBlock) -> Result<(FinalReplica, Arc<Slice>), StoreError> {
+    let Slot::Finalized(replica) = pool.slot(block.block.id)? else {
+        let text = format!("Replica {block} is not finalized and cannot be moved");
+        return Err(StoreError::new(StoreErrorKind::NotFound, text));
+    };
+    if replica.generation_stamp < block.block.generation_stamp {
+        let text = format!(
+            "Replica {block} has the older generation stamp {}",
+            replica.generation_stamp
+        );
+        return Err(StoreError::new(
+            StoreErrorKind::UnexpectedGenerationStamp,
+            text,
+        ));
+    }
+    Ok((replica, pool.slice(replica.volume)?))
+}
+
+/// Copies to `tmp` of the other volume without holding anyone up, then switches under the latch if
+/// the replica is still the same.
+async fn copy_and_switch(
+    inner: &Arc<Inner>,
+    pool: &Arc<Pool>,
+    id: i64,
+    replica: FinalReplica,
+    from: &Arc<Slice>,
+    to: &Arc<Slice>,
+) -> Result<ReplicaRef, StoreError> {
+    let old = Block::new(id, replica.generation_stamp, replica.len);
+    let unique = to
+        .delete_sequence
+        .fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+    let source = Pair {
+        dir: from.paths.finalized_dir(id),
+        id,
+        generation_stamp: replica.generation_stamp,
+    };
+    // A directory of its own: a copy from another node may be in `tmp` under the same name.
+    let scratch = source.at(to.paths.tmp().join(format!("move-{unique}")));
+    let failed = |e| {
+        let e = StoreError::io(
+            format!("moving replica {old} to {}", to.volume.root.display()),
+            e,
+        );
+        examine(inner, &to.volume, examine(inner, &from.volume, e))
+    };
+    let copied = files::on_disk(to, IoClass::Balancer, IoOp::Write, &scratch.data(), {
+        let scratch = scratch.clone();
+        move || {
+            let copied = copy_verified(&source, &scratch, replica.len);
+            if copied.is_err() {
+                // The first error is the one to report; what stays goes at the next start.
+                let _ = fs::remove_dir_all(&scratch.dir);
+            }
+            copied
+        }
+    })
+    .await;
+    let checksum = copied.map_err(failed)?;
+    let _latch = pool.latches.acquire(id).await;
+    let unchanged = matches!(pool.map.get(id), Some(Slot::Finalized(now)) if now == replica);
+    let target = scratch.at(to.paths.finalized_dir(id));
+    let durable = inner.config.sync_on_close;
+    files::on_disk(
+        to,
+        IoClass::Balancer,
+        IoOp::Rename,
+        &scratch.data(),
+        move || {
+            if unchanged {
+                if replica.pinned {
+                    files::pin(&scratch.data())?;
+                }
+                files::move_pair(&scratch, &target, durable)?;
+            }
+            fs::remove_dir_all(&scratch.dir)
+        },
+    )
+    .await
+    .map_err(failed)?;
+    if !unchanged {
+        let text = format!("replica {old} changed while it was moved");
+        return Err(StoreError::new(StoreErrorKind::Illegal, text));
+    }
+    to.used.add(footprint(replica.len, Some(checksum)));
+    let slot = Slot::Finalized(FinalReplica {
+        volume: to.volume.index,
+        ..replica
+    });
+    pool.map.insert(id, slot.clone());
+    crate::deletes::discard_files(inner, pool, from, Place::Finalized, old, false).await?;
+    Ok(crate::report::reference_of(pool, to, id, &slot))
+}
+
+/// Copies a pair and compares every chunk with its checksum on the way. Blocking.
+fn copy_verified(from: &Pair, to: &Pair, len: u64) -> io::Result<DataChecksum> {
+    let damaged = |text: String| io::Error::new(io::ErrorKind::InvalidData, text);
+    crate::load::make_dir(&to.dir)?;
+    fs::copy(from.meta(), to.meta())?;
+    let mut meta = io::BufReader::with_capacity(64 << 10, File::open(to.meta())?);
+    let mut header = [0; META_HEADER_LEN];
+    meta.read_exact(&mut header)?;
+    let checksum = DataChecksum::decode_meta_header(&header).map_err(|e| damaged(e.to_string()))?;
+    let (mut data, mut copy) = (File::open(from.data())?, File::create_new(to.data())?);
+    let piece = PIECE_BYTES.next_multiple_of(checksum.chunk_size());
+    let (mut buf, mut sums) = (vec![0; piece], vec![0; checksum.sums_len(piece)]);
+    let mut left = len;
+    while left > 0 {
+        let n = usize::try_from(left).map_or(piece, |left| left.min(piece));
+        let sums = &mut sums[..checksum.sums_len(n)];
+        data.read_exact(&mut buf[..n])?;
+        meta.read_exact(sums)?;
+        checksum
+            .verify(&buf[..n], sums)
+            .map_err(|e| damaged(e.to_string()))?;
+        copy.write_all(&buf[..n])?;
+        left -= n as u64;
+    }
+    if data.read(&mut [0])? != 0 {
+        return Err(damaged(format!("the data file is longer than {len} bytes")));
+    }
+    Ok(checksum)
+}

@@ -1,0 +1,326 @@
+//! Opening volumes: locks, VERSION files, identity of the node.
+
+use std::path::Path;
+use std::sync::{Arc, PoisonError};
+use std::time::{Duration, SystemTime};
+
+use hayloft_io::{
+    Disk, DiskConfig, Engine, EngineConfig, IoClass, IoErrorKind, RecordLock, engine_by_name,
+};
+use tokio::sync::mpsc;
+use tracing::{info, warn};
+use uuid::Uuid;
+
+use crate::config::{StoreConfig, VolumeConfig};
+use crate::error::{StoreError, StoreErrorKind};
+use crate::inner::Inner;
+use crate::layout::names::{CURRENT, IN_USE_LOCK, VERSION};
+use crate::layout::version::{VERSION_BYTES_MAX, VolumeVersion};
+use crate::types::{FailedVolume, StorageInfo, StoreEvent};
+use crate::volume::{Volume, VolumeParts};
+
+/// Permission bits of directories inside a volume.
+pub const DIR_MODE: u32 = 0o755;
+/// Permission bits of small files such as VERSION.
+pub const FILE_MODE: u32 = 0o644;
+
+/// A directory that is locked and whose VERSION, if it has one, was read.
+#[derive(Debug)]
+pub struct Opened {
+    config: VolumeConfig,
+    engine: Arc<dyn Engine>,
+    lock: RecordLock,
+    version: Option<VolumeVersion>,
+}
+
+/// Opens the configured volumes. See [`Store::open`](crate::Store::open).
+pub async fn open(
+    config: StoreConfig,
+    events: mpsc::Sender<StoreEvent>,
+) -> Result<Arc<Inner>, StoreError> {
+    let disks = hayloft_io::Disks::new(DiskConfig::default());
+    let inner = Arc::new(Inner::new(config, events, disks));
+    let attempts = inner.config.volumes.iter().map(|v| open_volume(&inner, v));
+    let attempts = futures_util::future::join_all(attempts).await;
+    let mut opened = Vec::new();
+    for (volume, attempt) in inner.config.volumes.iter().zip(attempts) {
+        match attempt {
+            Ok(o) => opened.push(o),
+            // A directory that another process uses or that is of another make is a mistake of
+            // configuration; to go on without it would hide it.
+            Err(e) if e.kind() == StoreErrorKind::Incompatible => return Err(e),
+            Err(e) => note_failure(&inner, volume, &e),
+        }
+    }
+    check_tolerance(&inner, opened.len())?;
+    adopt_identity(
+        &inner,
+        opened
+            .iter()
+            .filter_map(|o| o.version.as_ref().map(|v| (o.config.path.as_path(), v))),
+    )?;
+    for o in opened {
+        let path = o.config.clone();
+        match admit(&inner, o).await {
+            Ok(_) => {}
+            Err(e) => note_failure(&inner, &path, &e),
+        }
+    }
+    check_tolerance(&inner, inner.volumes().len())?;
+    crate::deletes::start_lanes(&inner);
+    inner.tasks.spawn(watch_space(Arc::clone(&inner)));
+    Ok(inner)
+}
+
+fn note_failure(inner: &Inner, volume: &VolumeConfig, error: &StoreError) {
+    warn!(volume = %volume.path.display(), %error, "volume cannot be used; going on without it if that is tolerated");
+    let failed = FailedVolume {
+        path: volume.path.clone(),
+        at: SystemTime::now(),
+        capacity: 0,
+    };
+    inner
+        .volumes
+        .write()
+        .unwrap_or_else(PoisonError::into_inner)
+        .failed
+        .push(failed);
+}
+
+/// Whether enough volumes are healthy to go on.
+pub fn check_tolerance(inner: &Inner, healthy: usize) -> Result<(), StoreError> {
+    let failed = inner
+        .volumes
+        .read()
+        .unwrap_or_else(PoisonError::into_inner)
+        .failed
+        .len();
+    if tolerated(inner.config.failed_volumes_tolerated, healthy, failed) {
+        return Ok(());
+    }
+    Err(StoreError::new(
+        StoreErrorKind::VolumeFailed,
+        format!(
+            "Too many failed volumes - current valid volumes: {healthy}, volumes failed: {failed}, volume failures \
+             tolerated: {}; repair the directories named above or raise dfs.datanode.failed.volumes.tolerated",
+            inner.config.failed_volumes_tolerated
+        ),
+    ))
+}
+
+/// The rule: at least one healthy volume, and no more failures than `tolerated`; -1 allows any number.
+#[must_use]
+pub fn tolerated(tolerated: i32, healthy: usize, failed: usize) -> bool {
+    healthy > 0 && usize::try_from(tolerated).map_or(tolerated == -1, |t| failed <= t)
+}
+
+/// Creates the directory if needed, locks it, reads its VERSION.
+pub async fn open_volume(inner: &Inner, config: &VolumeConfig) -> Result<Opened, StoreError> {
+    let root = &config.path;
+    let doing = format!("opening volume {}", root.display());
+    let failed = |e| StoreError::io(&doing, e);
+    let mode = inner.config.perm;
+    let made = tokio::task::spawn_blocking({
+        let root = root.clone();
+        move || prepare_root(&root, mode)
+    });
+    made.await
+        .map_err(|e| StoreError::new(StoreErrorKind::Io, format!("{doing}: {e}")))?
+        .map_err(|e| StoreError::new(StoreErrorKind::Io, format!("{doing}: {e}")))?;
+    let disk: Arc<Disk> = inner.disks.for_path(root).map_err(failed)?;
+    let engine = engine_by_name(&config.engine, &EngineConfig::new(disk)).map_err(failed)?;
+    let meta = engine.meta(IoClass::ClientWrite);
+    let note = format!("{}@{}", std::process::id(), host_name());
+    let lock = meta.lock(&root.join(IN_USE_LOCK), note).await.map_err(|e| match e.kind() {
+        IoErrorKind::Locked => StoreError::new(
+            StoreErrorKind::Incompatible,
+            format!("{doing}: {e}; another DataNode uses this directory: stop it, or remove the directory from dfs.datanode.data.dir"),
+        ),
+        _ => failed(e),
+    })?;
+    let version = match meta
+        .read_small(&root.join(CURRENT).join(VERSION), VERSION_BYTES_MAX)
+        .await
+    {
+        Ok(bytes) => Some(VolumeVersion::parse(&bytes).map_err(|e| {
+            StoreError::new(
+                StoreErrorKind::Incompatible,
+                format!("{doing}: {VERSION} cannot be used: {e}"),
+            )
+        })?),
+        Err(e) if e.kind() == IoErrorKind::NotFound => None,
+        Err(e) => return Err(failed(e)),
+    };
+    Ok(Opened {
+        config: config.clone(),
+        engine,
+        lock,
+        version,
+    })
+}
+
+/// Makes the directory and gives it the configured permission.
+fn prepare_root(root: &Path, mode: u32) -> std::io::Result<()> {
+    use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
+    std::fs::DirBuilder::new()
+        .recursive(true)
+        .mode(mode)
+        .create(root)?;
+    let there = std::fs::metadata(root)?.permissions().mode() & 0o777;
+    if there != mode & 0o777 {
+        std::fs::set_permissions(root, std::fs::Permissions::from_mode(mode))?;
+    }
+    std::fs::DirBuilder::new()
+        .recursive(true)
+        .mode(DIR_MODE)
+        .create(root.join(CURRENT))
+}
+
+fn host_name() -> String {
+    rustix::system::uname()
+        .nodename()
+        .to_string_lossy()
+        .into_owned()
+}
+
+/// Takes over the identity of the volumes that have one; all must agree.
+pub fn adopt_identity<'a>(
+    inner: &Inner,
+    versions: impl Iterator<Item = (&'a Path, &'a VolumeVersion)>,
+) -> Result<(), StoreError> {
+    let mut identity = inner.identity();
+    for (path, version) in versions {
+        let differ = |what: &str, theirs: &str, ours: &str| {
+            StoreError::new(
+                StoreErrorKind::Incompatible,
+                format!(
+                    "{}: {what} {theirs} differs from {ours} of the other volumes: this directory belongs to another \
+                     DataNode or cluster; take it out of dfs.datanode.data.dir or move its contents away",
+                    path.display()
+                ),
+            )
+        };
+        if identity.datanode_uuid.is_empty() {
+            identity.datanode_uuid.clone_from(&version.datanode_uuid);
+        } else if identity.datanode_uuid != version.datanode_uuid {
+            return Err(differ(
+                "datanodeUuid",
+                &version.datanode_uuid,
+                &identity.datanode_uuid,
+            ));
+        }
+        if identity.cluster_id.is_empty() {
+            identity.cluster_id.clone_from(&version.cluster_id);
+        } else if identity.cluster_id != version.cluster_id {
+            return Err(differ(
+                "clusterID",
+                &version.cluster_id,
+                &identity.cluster_id,
+            ));
+        }
+    }
+    if identity.datanode_uuid.is_empty() {
+        identity.datanode_uuid = Uuid::new_v4().to_string();
+    }
+    Ok(())
+}
+
+/// Puts an opened volume into use. A new one is formatted as soon as the cluster is known.
+pub async fn admit(inner: &Arc<Inner>, opened: Opened) -> Result<Arc<Volume>, StoreError> {
+    let Opened {
+        config,
+        engine,
+        lock,
+        version,
+    } = opened;
+    let doing = format!("opening volume {}", config.path.display());
+    let meta = engine.meta(IoClass::ClientWrite);
+    let space = meta
+        .space(&config.path)
+        .await
+        .map_err(|e| StoreError::io(&doing, e))?;
+    let mount = meta
+        .mount_of(&config.path)
+        .await
+        .map(|m| m.point)
+        .unwrap_or_default();
+    let id = version.map_or_else(|| format!("DS-{}", Uuid::new_v4()), |v| v.storage_id);
+    let mut volumes = inner
+        .volumes
+        .write()
+        .unwrap_or_else(PoisonError::into_inner);
+    let index = volumes.next_index;
+    let Some(next_index) = index.checked_add(1) else {
+        return Err(StoreError::new(
+            StoreErrorKind::Illegal,
+            format!("{doing}: more volumes than can be numbered"),
+        ));
+    };
+    if let Some(same) = volumes.healthy.iter().find(|v| *v.info.id == *id) {
+        return Err(StoreError::new(
+            StoreErrorKind::Incompatible,
+            format!(
+                "{doing}: its storageID {id} is also that of {}: one is a copy of the other",
+                same.root.display()
+            ),
+        ));
+    }
+    volumes.next_index = next_index;
+    let volume = Arc::new(Volume::new(VolumeParts {
+        index,
+        root: config.path,
+        info: StorageInfo {
+            id: id.into(),
+            storage_type: config.storage_type,
+        },
+        engine,
+        reserved: config.reserved,
+        mount,
+        lock,
+        space,
+    }));
+    info!(volume = %volume.root.display(), storage = %volume.info.id, kind = %volume.info.storage_type, "volume in use");
+    volumes.healthy.push(Arc::clone(&volume));
+    Ok(volume)
+}
+
+/// Writes the VERSION of a volume that has none. Called once the cluster is known.
+pub async fn format_if_new(inner: &Inner, volume: &Volume) -> Result<(), StoreError> {
+    let doing = format!("formatting volume {}", volume.root.display());
+    let failed = |e| StoreError::io(&doing, e);
+    let meta = volume.meta(IoClass::ClientWrite);
+    let path = volume.root.join(CURRENT).join(VERSION);
+    if meta.exists(&path).await.map_err(failed)? {
+        return Ok(());
+    }
+    let version = {
+        let identity = inner.identity();
+        VolumeVersion {
+            storage_id: volume.info.id.to_string(),
+            cluster_id: identity.cluster_id.clone(),
+            ctime: 0,
+            datanode_uuid: identity.datanode_uuid.clone(),
+        }
+    };
+    info!(volume = %volume.root.display(), cluster = version.cluster_id, "formatting new volume");
+    meta.replace(&path, version.encode(SystemTime::now()), FILE_MODE)
+        .await
+        .map_err(failed)
+}
+
+/// Reads the space of the file systems every now and then, so that reports need no disk.
+async fn watch_space(inner: Arc<Inner>) {
+    let interval = inner.config.space_interval.max(Duration::from_millis(100));
+    loop {
+        tokio::select! {
+            () = inner.stop.cancelled() => return,
+            () = tokio::time::sleep(interval) => {}
+        }
+        for volume in inner.volumes() {
+            match volume.meta(IoClass::ClientRead).space(&volume.root).await {
+                Ok(space) => volume.set_space(space),
+                Err(error) => crate::failures::suspect(&inner, &volume, &error.to_string()),
+            }
+        }
+    }
+}

@@ -1,0 +1,213 @@
+//! What a run of packets means for the files: pure.
+//!
+//! Clients send data again after a pipeline failure, send a partial chunk again in full after an
+//! hflush, and append in the middle of a chunk. Whatever the packets overlap, the result is one
+//! contiguous piece of new data after what is there, and the checksums from the first chunk that
+//! it touches on.
+
+use bytes::Bytes;
+use hayloft_wire::checksum::{ChecksumKind, DataChecksum};
+
+use crate::types::PacketData;
+
+/// The end of a replica: its length, and the CRC of its last chunk when that is partial (else 0).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tail {
+    /// Bytes.
+    pub len: u64,
+    /// CRC of the bytes since the last chunk boundary.
+    pub crc: u32,
+}
+
+/// What to write.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Plan {
+    /// New data, to be written at the old length.
+    pub data: Vec<Bytes>,
+    /// Checksums as in the meta file.
+    pub sums: Vec<u8>,
+    /// Number of the chunk that the first of the checksums belongs to.
+    pub first_chunk: u64,
+    /// A checksum on the disk, of a partial chunk, is replaced: data has to be there first.
+    pub completes_chunk: bool,
+    /// The end afterwards.
+    pub tail: Tail,
+}
+
+/// Why packets cannot be written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PlanError {
+    /// Bytes between are missing.
+    #[error("packet at {offset} leaves a gap: the replica has {len} bytes")]
+    Gap {
+        /// Where the packet begins.
+        offset: u64,
+        /// Where the replica ends.
+        len: u64,
+    },
+    /// Too few or too many checksums.
+    #[error(
+        "packet at {offset} with {data_len} bytes has {sums_len} bytes of checksums instead of {expected}"
+    )]
+    Sums {
+        /// Where the packet begins.
+        offset: u64,
+        /// Its data.
+        data_len: usize,
+        /// Its checksums.
+        sums_len: usize,
+        /// What they should be.
+        expected: usize,
+    },
+    /// The checksum that the client sends for a chunk covers other bytes than those on the disk.
+    #[error(
+        "the bytes on the disk of the chunk at {chunk_start} are not those that the client sends again"
+    )]
+    Mismatch {
+        /// Where the chunk begins.
+        chunk_start: u64,
+    },
+    /// Beyond what a file can be.
+    #[error("packet at {offset} goes beyond the greatest file length")]
+    TooLong {
+        /// Where the packet begins.
+        offset: u64,
+    },
+}
+
+/// Plans the writing of `packets`, whose checksums were verified against their data, to a replica that
+/// ends at `tail` and has checksums of `disk`; the packets' are of `client`.
+pub fn plan(
+    tail: Tail,
+    disk: DataChecksum,
+    client: DataChecksum,
+    packets: &[PacketData],
+) -> Result<Plan, PlanError> {
+    let chunk = u64::from(disk.bytes_per_checksum());
+    let first_chunk = tail.len / chunk;
+    let mut plan = Plan {
+        data: Vec::with_capacity(packets.len()),
+        sums: Vec::new(),
+        first_chunk,
+        completes_chunk: false,
+        tail,
+    };
+    for packet in packets {
+        add(&mut plan, disk, client, packet)?;
+    }
+    plan.completes_chunk = !plan.data.is_empty() && !tail.len.is_multiple_of(chunk);
+    Ok(plan)
+}
+
+fn add(
+    plan: &mut Plan,
+    disk: DataChecksum,
+    client: DataChecksum,
+    packet: &PacketData,
+) -> Result<(), PlanError> {
+    let offset = packet.offset;
+    let end = u64::try_from(packet.data.len())
+        .ok()
+        .and_then(|len| offset.checked_add(len))
+        .filter(|end| i64::try_from(*end).is_ok())
+        .ok_or(PlanError::TooLong { offset })?;
+    if packet.data.is_empty() {
+        return Ok(());
+    }
+    if offset > plan.tail.len {
+        return Err(PlanError::Gap {
+            offset,
+            len: plan.tail.len,
+        });
+    }
+    check_sums(client, packet)?;
+    if end <= plan.tail.len {
+        return Ok(()); // All of it is there already.
+    }
+    let known = usize::try_from(plan.tail.len - offset).expect("less than the packet's length");
+    let fresh = packet.data.slice(known..);
+    if disk.kind() != ChecksumKind::Null {
+        let given = (disk == client).then_some(&packet.sums[..]);
+        add_sums(plan, disk, offset, &fresh, given)?;
+    }
+    plan.tail.len = end;
+    plan.data.push(fresh);
+    Ok(())
+}
+
+fn check_sums(client: DataChecksum, packet: &PacketData) -> Result<(), PlanError> {
+    let chunk = u64::from(client.bytes_per_checksum());
+    let ahead = usize::try_from(packet.offset % chunk).expect("less than a chunk");
+    let (data_len, sums_len) = (packet.data.len(), packet.sums.len());
+    let expected = client.sums_len(ahead.saturating_add(data_len));
+    if sums_len == expected {
+        return Ok(());
+    }
+    Err(PlanError::Sums {
+        offset: packet.offset,
+        data_len,
+        sums_len,
+        expected,
+    })
+}
+
+/// Adds the checksums of `fresh`, which follows `plan.tail`; `given` are those of the whole packet
+/// that begins at `offset`, when they can be used as they are.
+fn add_sums(
+    plan: &mut Plan,
+    disk: DataChecksum,
+    offset: u64,
+    fresh: &Bytes,
+    given: Option<&[u8]>,
+) -> Result<(), PlanError> {
+    let chunk = u64::from(disk.bytes_per_checksum());
+    let size = disk.sum_size();
+    let from = plan.tail.len;
+    let sum_of = |sums: &[u8], number: u64| {
+        let at = usize::try_from(number - offset / chunk).expect("a chunk of the packet") * size;
+        u32::from_be_bytes(
+            *sums[at..]
+                .first_chunk()
+                .expect("as many checksums as chunks, checked before"),
+        )
+    };
+    let in_chunk = usize::try_from(from % chunk).expect("less than a chunk");
+    let mut rest = &fresh[..];
+    if in_chunk > 0 {
+        let (head, after) = rest.split_at(rest.len().min(disk.chunk_size() - in_chunk));
+        rest = after;
+        let crc = disk.kind().crc_append(plan.tail.crc, head);
+        let chunk_start = from - from % chunk;
+        if let Some(sums) = given
+            && offset <= chunk_start
+            && sum_of(sums, from / chunk) != crc
+        {
+            return Err(PlanError::Mismatch { chunk_start });
+        }
+        let at =
+            usize::try_from(from / chunk - plan.first_chunk).expect("a chunk of the run") * size;
+        plan.sums.truncate(at);
+        plan.sums.extend_from_slice(&crc.to_be_bytes());
+        plan.tail.crc = crc;
+    }
+    if !rest.is_empty() {
+        match given {
+            Some(sums) => {
+                let at = usize::try_from(from.div_ceil(chunk) - offset / chunk)
+                    .expect("a chunk of the packet")
+                    * size;
+                plan.sums.extend_from_slice(&sums[at..]);
+            }
+            None => disk.compute(rest, &mut plan.sums),
+        }
+        plan.tail.crc =
+            u32::from_be_bytes(*plan.sums.last_chunk().expect("a checksum was just added"));
+    }
+    if (from + fresh.len() as u64).is_multiple_of(chunk) {
+        plan.tail.crc = 0;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;

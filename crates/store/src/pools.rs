@@ -1,0 +1,376 @@
+//! Adding and removing block pools.
+
+use std::fmt::Write as _;
+use std::path::Path;
+use std::sync::{Arc, PoisonError};
+use std::time::{Duration, Instant, SystemTime};
+
+use hayloft_io::{IoClass, IoError, IoErrorKind, IoOp};
+use hayloft_wire::ids::{PoolId, ReplicaState};
+use tracing::{info, warn};
+
+use crate::error::{StoreError, StoreErrorKind};
+use crate::inner::Inner;
+use crate::layout::names::{CURRENT, VERSION};
+use crate::layout::version::{PoolVersion, VERSION_BYTES_MAX};
+use crate::load::{self, FoundRbw, LoadOptions, Loaded, Progress};
+use crate::open::{self, DIR_MODE, FILE_MODE};
+use crate::pool::Pool;
+use crate::replica::{FinalReplica, LiveReplica, Place, Slot, Status};
+use crate::types::{PoolSpec, StartOption};
+use crate::volume::{Slice, Volume, footprint};
+
+/// How often progress of loading is logged.
+const PROGRESS_EVERY: Duration = Duration::from_secs(2);
+
+/// See [`Store::add_pool`](crate::Store::add_pool).
+pub async fn add_pool(
+    inner: &Arc<Inner>,
+    spec: PoolSpec,
+    start: StartOption,
+) -> Result<(), StoreError> {
+    let _changing = inner.changing.lock().await;
+    if inner.stop.is_cancelled() {
+        return Err(StoreError::new(
+            StoreErrorKind::Closed,
+            "the store is shut down",
+        ));
+    }
+    check_cluster(inner, &spec)?;
+    if let Ok(there) = inner.pool(&spec.pool) {
+        return check_same(&there.spec, &spec);
+    }
+    let pool = Arc::new(Pool::new(spec));
+    let started = Instant::now();
+    let volumes = inner.volumes();
+    let progress = Arc::new(Progress::default());
+    let loads = volumes
+        .iter()
+        .map(|v| add_slice(inner, &pool, v, start, &progress));
+    let loads = futures_util::future::join_all(loads);
+    let loads = with_progress(pool.id(), &progress, loads).await;
+    for (volume, outcome) in volumes.iter().zip(loads) {
+        match outcome {
+            Ok((slice, loaded)) => adopt(inner, &pool, &slice, loaded).await,
+            Err(e) if e.kind() == StoreErrorKind::Incompatible => return Err(e),
+            Err(e) => crate::failures::fail(inner, volume, &e.to_string()).await,
+        }
+    }
+    open::check_tolerance(inner, inner.volumes().len())?;
+    if pool.slices().is_empty() {
+        return Err(StoreError::new(
+            StoreErrorKind::VolumeFailed,
+            format!("block pool {}: no volume left", pool.id()),
+        ));
+    }
+    info!(pool = %pool.id(), replicas = pool.map.len(), volumes = pool.slices().len(), took_ms = started.elapsed().as_millis(), "block pool loaded");
+    inner
+        .pools
+        .write()
+        .unwrap_or_else(PoisonError::into_inner)
+        .insert(pool.id().clone(), pool);
+    Ok(())
+}
+
+/// A node belongs to one cluster; a new one to that of its first NameNode.
+fn check_cluster(inner: &Inner, spec: &PoolSpec) -> Result<(), StoreError> {
+    let mut identity = inner.identity();
+    if identity.cluster_id.is_empty() {
+        identity.cluster_id.clone_from(&spec.cluster_id);
+    }
+    if identity.cluster_id == spec.cluster_id {
+        return Ok(());
+    }
+    let roots = inner.volumes().iter().fold(String::new(), |mut list, v| {
+        write!(list, " {}", v.root.display()).expect("writing to a String cannot fail");
+        list
+    });
+    Err(StoreError::new(
+        StoreErrorKind::Incompatible,
+        format!(
+            "Incompatible clusterIDs in{roots}: namenode clusterID = {}; datanode clusterID = {}. Connect this node to \
+             the NameNode of its own cluster. If the NameNode was formatted anew and the old blocks are not wanted, \
+             empty these directories and start again",
+            spec.cluster_id, identity.cluster_id
+        ),
+    ))
+}
+
+fn check_same(ours: &PoolSpec, theirs: &PoolSpec) -> Result<(), StoreError> {
+    if ours.namespace_id == theirs.namespace_id {
+        return Ok(());
+    }
+    Err(StoreError::new(
+        StoreErrorKind::Incompatible,
+        format!(
+            "Incompatible namespaceIDs of block pool {}: namenode namespaceID = {}; datanode namespaceID = {}",
+            ours.pool, theirs.namespace_id, ours.namespace_id
+        ),
+    ))
+}
+
+async fn with_progress<T>(pool: &PoolId, progress: &Progress, work: impl Future<Output = T>) -> T {
+    use std::sync::atomic::Ordering::Relaxed;
+    let mut ticks = tokio::time::interval(PROGRESS_EVERY);
+    ticks.tick().await;
+    let mut work = std::pin::pin!(work);
+    loop {
+        tokio::select! {
+            done = &mut work => return done,
+            _ = ticks.tick() => {
+                let (directories, replicas) = (progress.directories.load(Relaxed), progress.replicas.load(Relaxed));
+                info!(%pool, replicas, directories, "loading block pool");
+            }
+        }
+    }
+}
+
+/// Formats or checks the pool on a volume and finds its replicas.
+pub async fn add_slice(
+    inner: &Arc<Inner>,
+    pool: &Arc<Pool>,
+    volume: &Arc<Volume>,
+    _start: StartOption,
+    progress: &Arc<Progress>,
+) -> Result<(Arc<Slice>, Loaded), StoreError> {
+    open::format_if_new(inner, volume).await?;
+    let slice = Arc::new(Slice::new(Arc::clone(volume), pool.id().clone()));
+    check_version(&pool.spec, &slice).await?;
+    let options = LoadOptions {
+        cache_expiry: inner.config.replica_cache_expiry,
+        threads: walk_threads(),
+    };
+    let (paths, progress) = (slice.paths.clone(), Arc::clone(progress));
+    let root = slice.paths.root.clone();
+    let loaded = volume
+        .meta(IoClass::ClientRead)
+        .run(IoOp::List, &root, move |root| {
+            load::load(&paths, options, &progress)
+                .map_err(|e| IoError::from_std(IoOp::List, root, &e).with_context(e))
+        })
+        .await
+        .map_err(|e| StoreError::io(format!("loading block pool {}", pool.id()), e))?;
+    Ok((slice, loaded))
+}
+
+/// Threads per volume: directory reads wait for the disk, so more than one even on one core.
+fn walk_threads() -> usize {
+    std::thread::available_parallelism()
+        .map_or(2, usize::from)
+        .clamp(2, 8)
+}
+
+/// Reads the pool's VERSION on a volume, or writes it when there is none.
+async fn check_version(spec: &PoolSpec, slice: &Slice) -> Result<(), StoreError> {
+    let path = slice.paths.version();
+    let doing = format!(
+        "block pool {} on {}",
+        spec.pool,
+        slice.volume.root.display()
+    );
+    let failed = |e| StoreError::io(&doing, e);
+    let wrong =
+        |text: String| StoreError::new(StoreErrorKind::Incompatible, format!("{doing}: {text}"));
+    let meta = slice.volume.meta(IoClass::ClientWrite);
+    let bytes = match meta.read_small(&path, VERSION_BYTES_MAX).await {
+        Ok(bytes) => bytes,
+        Err(e) if e.kind() == IoErrorKind::NotFound => {
+            info!(pool = %spec.pool, volume = %slice.volume.root.display(), "formatting block pool");
+            meta.create_dir_all(&slice.paths.current(), DIR_MODE)
+                .await
+                .map_err(failed)?;
+            let version = PoolVersion {
+                namespace_id: spec.namespace_id,
+                ctime: spec.ctime,
+                pool: spec.pool.clone(),
+            };
+            return meta
+                .replace(&path, version.encode(SystemTime::now()), FILE_MODE)
+                .await
+                .map_err(failed);
+        }
+        Err(e) => return Err(failed(e)),
+    };
+    let version = PoolVersion::parse(&bytes)
+        .map_err(|e| wrong(format!("{CURRENT}/{VERSION} cannot be used: {e}")))?;
+    if version.pool != spec.pool {
+        return Err(wrong(format!("VERSION is of block pool {}", version.pool)));
+    }
+    if version.namespace_id != spec.namespace_id {
+        return Err(wrong(format!(
+            "Incompatible namespaceIDs: namenode namespaceID = {}; datanode namespaceID = {}. The pool directory is of \
+             another namespace: move it away to start empty",
+            spec.namespace_id, version.namespace_id
+        )));
+    }
+    if version.ctime != spec.ctime {
+        return Err(wrong(format!(
+            "its cTime is {}, the NameNode's is {}: the NameNode was upgraded or rolled back with -upgrade/-rollback. \
+             Run Apache's DataNode once on this directory to follow it, then start this node again",
+            version.ctime, spec.ctime
+        )));
+    }
+    Ok(())
+}
+
+/// Puts what was found on a volume into the pool's map. Duplicates are resolved and the loser is
+/// deleted.
+pub async fn adopt(inner: &Arc<Inner>, pool: &Arc<Pool>, slice: &Arc<Slice>, loaded: Loaded) {
+    slice
+        .volume
+        .slices
+        .write()
+        .unwrap_or_else(PoisonError::into_inner)
+        .push(Arc::clone(slice));
+    pool.slices
+        .write()
+        .unwrap_or_else(PoisonError::into_inner)
+        .push(Arc::clone(slice));
+    pool.map.reserve(loaded.finalized.len());
+    let mut used = 0_u64;
+    let mut losers = Vec::new();
+    for found in loaded.finalized {
+        let b = found.block;
+        used = used.saturating_add(footprint(b.num_bytes, None));
+        let replica = FinalReplica {
+            generation_stamp: b.generation_stamp,
+            len: b.num_bytes,
+            volume: slice.volume.index,
+            pinned: found.pinned,
+        };
+        losers.extend(insert(pool, b.id, Slot::Finalized(replica)));
+    }
+    for found in loaded.rbw {
+        used = used.saturating_add(footprint(found.block.num_bytes, found.checksum));
+        let id = found.block.id;
+        losers.extend(insert(
+            pool,
+            id,
+            Slot::Live(Arc::new(revive(slice, &found))),
+        ));
+    }
+    slice.used.set(used);
+    slice.volume.settle_used();
+    // Before anyone can work on the winners, whose files may have to go where these are.
+    for (id, slot) in losers
+        .into_iter()
+        .filter(|_| inner.config.delete_duplicates)
+    {
+        crate::deletes::delete_duplicate(inner, pool, id, &slot).await;
+    }
+    crate::deletes::clear_leftovers(inner, slice, loaded.leftovers);
+}
+
+/// A live replica from what lay in `rbw`.
+fn revive(slice: &Arc<Slice>, found: &FoundRbw) -> LiveReplica {
+    let mut status = Status::new(found.state, Place::Rbw, found.block.generation_stamp);
+    status.bytes_on_disk = found.block.num_bytes;
+    // An upgrade restart: everything intact counts as acknowledged; the client knows how far it came.
+    status.bytes_acked = if found.state == ReplicaState::Rbw {
+        found.block.num_bytes
+    } else {
+        0
+    };
+    status.checksum = found.checksum;
+    status.last_crc = found.last_crc;
+    LiveReplica::new(found.block.id, Arc::clone(slice), status)
+}
+
+/// Adds a replica; of two of the same block gives the one back that loses.
+fn insert(pool: &Pool, id: i64, slot: Slot) -> Option<(i64, Slot)> {
+    let Err(there) = pool.map.insert_new(id, slot.clone()) else {
+        return None;
+    };
+    let (kept, loser) = if rank(&slot) > rank(&there) {
+        (slot, there)
+    } else {
+        (there, slot)
+    };
+    let (keep, lose) = (rank(&kept), rank(&loser));
+    warn!(pool = %pool.id(), block = id, ?keep, ?lose, "a block lies here twice; the one with the higher generation stamp, then the longer is kept");
+    pool.map.insert(id, kept);
+    Some((id, loser))
+}
+
+/// Of two replicas of a block the one that ranks higher is kept: generation stamp, then length, then finalized.
+fn rank(slot: &Slot) -> (u64, u64, bool) {
+    match slot {
+        Slot::Finalized(r) => (r.generation_stamp, r.len, true),
+        Slot::Live(live) => {
+            let block = live.block();
+            (block.generation_stamp, block.num_bytes, false)
+        }
+    }
+}
+
+/// Takes the pool out of the tables and stops its writers.
+pub async fn forget_pool(inner: &Arc<Inner>, id: &PoolId) -> Option<Arc<Pool>> {
+    let _changing = inner.changing.lock().await;
+    let pool = inner
+        .pools
+        .write()
+        .unwrap_or_else(PoisonError::into_inner)
+        .remove(id)?;
+    stop_writers(inner, &pool).await;
+    for slice in pool.slices() {
+        slice
+            .volume
+            .slices
+            .write()
+            .unwrap_or_else(PoisonError::into_inner)
+            .retain(|s| s.pool != *id);
+    }
+    Some(pool)
+}
+
+/// Tells every writer of a pool to stop and waits a while; whether all have stopped.
+pub async fn stop_writers(inner: &Inner, pool: &Pool) -> bool {
+    let mut live = Vec::new();
+    pool.map.for_each(|_, slot| {
+        if let Slot::Live(replica) = slot {
+            live.push(Arc::clone(replica));
+        }
+    });
+    for replica in &live {
+        replica.status().cancel.cancel();
+    }
+    let waits = live.iter().map(|replica| replica.writer.lock());
+    let limit = inner.config.writer_stop_timeout.min(Duration::from_secs(5));
+    let stopped = tokio::time::timeout(limit, futures_util::future::join_all(waits))
+        .await
+        .is_ok();
+    if !stopped {
+        warn!(pool = %pool.id(), "some writers have not stopped in time");
+    }
+    stopped
+}
+
+/// See [`Store::remove_pool`](crate::Store::remove_pool).
+pub async fn remove_pool(inner: &Arc<Inner>, id: &PoolId, force: bool) -> Result<(), StoreError> {
+    let holds = inner.pool(id).map(|p| p.map.len()).unwrap_or(0);
+    if holds > 0 && !force {
+        return Err(StoreError::new(
+            StoreErrorKind::Illegal,
+            format!(
+                "Cannot delete block pool {id}: it contains {holds} replicas; use force to delete them"
+            ),
+        ));
+    }
+    let _ = forget_pool(inner, id).await;
+    let mut first_error = None;
+    for volume in inner.volumes() {
+        let root = volume.root.join(CURRENT).join(id.as_str());
+        if let Err(error) = remove_tree(&volume, &root).await {
+            warn!(path = %root.display(), %error, "cannot delete the directory of a block pool");
+            first_error.get_or_insert(StoreError::io(format!("deleting block pool {id}"), error));
+        }
+    }
+    first_error.map_or(Ok(()), Err)
+}
+
+async fn remove_tree(volume: &Volume, root: &Path) -> Result<(), IoError> {
+    match volume.meta(IoClass::Delete).remove_dir_all(root).await {
+        Err(e) if e.kind() == IoErrorKind::NotFound => Ok(()),
+        other => other,
+    }
+}

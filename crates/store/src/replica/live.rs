@@ -1,0 +1,136 @@
+//! A replica that is not finalized, or that is under recovery.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use hayloft_wire::checksum::DataChecksum;
+use hayloft_wire::ids::{Block, ReplicaState};
+use tokio_util::sync::CancellationToken;
+
+use crate::volume::Slice;
+
+/// The directory that a replica's files are in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// `current/finalized/subdirA/subdirB`.
+    Finalized,
+    /// `current/rbw`.
+    Rbw,
+    /// `tmp`.
+    Temporary,
+}
+
+/// What changes about a live replica. Readers take it in one piece, so that length and checksum of
+/// the last chunk always belong together.
+#[derive(Clone, Debug)]
+pub struct Status {
+    /// State.
+    pub state: ReplicaState,
+    /// Where the files are.
+    pub place: Place,
+    /// Generation stamp, as in the name of the meta file.
+    pub generation_stamp: u64,
+    /// Bytes of which data and checksums have both reached the operating system.
+    pub bytes_on_disk: u64,
+    /// Bytes that readers may see.
+    pub bytes_acked: u64,
+    /// Checksum in the meta file; `None` before its header was written.
+    pub checksum: Option<DataChecksum>,
+    /// CRC of the last chunk when that is partial.
+    pub last_crc: u32,
+    /// Bytes promised to this replica on its volume and not yet written.
+    pub promised: u64,
+    /// Told when somebody else wants to write.
+    pub cancel: CancellationToken,
+    /// Recovery id and the state before recovery.
+    pub recovery: Option<(u64, ReplicaState)>,
+    /// Pinned to this node.
+    pub pinned: bool,
+    /// The files may hold more or other bytes than `bytes_on_disk` says (a write failed, or the
+    /// replica comes from an earlier process): they must be cut and checked before more is written.
+    pub unsettled: bool,
+}
+
+/// A replica that is not finalized, or that is under recovery.
+///
+/// Whoever changes its files or its place in the map holds `writer`.
+#[derive(Debug)]
+pub struct LiveReplica {
+    /// Block id.
+    pub id: i64,
+    /// Pool and volume.
+    pub slice: Arc<Slice>,
+    /// The exclusive right to change it.
+    pub writer: Arc<tokio::sync::Mutex<()>>,
+    status: Mutex<Status>,
+}
+
+impl LiveReplica {
+    /// A replica in the given status that nobody is writing.
+    #[must_use]
+    pub fn new(id: i64, slice: Arc<Slice>, status: Status) -> Self {
+        Self {
+            id,
+            slice,
+            writer: Arc::default(),
+            status: Mutex::new(status),
+        }
+    }
+
+    /// Its status, to look at or change. Never held across I/O.
+    pub fn status(&self) -> MutexGuard<'_, Status> {
+        self.status.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A copy of its status.
+    #[must_use]
+    pub fn snapshot(&self) -> Status {
+        self.status().clone()
+    }
+
+    /// Id, generation stamp and bytes on disk.
+    #[must_use]
+    pub fn block(&self) -> Block {
+        let status = self.status();
+        Block::new(self.id, status.generation_stamp, status.bytes_on_disk)
+    }
+
+    /// Gives back to the volume what was promised and not used.
+    pub fn release_promise(&self) {
+        let promised = std::mem::take(&mut self.status().promised);
+        self.slice.volume.release(promised);
+    }
+}
+
+impl Status {
+    /// A replica without data.
+    #[must_use]
+    pub fn new(state: ReplicaState, place: Place, generation_stamp: u64) -> Self {
+        Self {
+            state,
+            place,
+            generation_stamp,
+            bytes_on_disk: 0,
+            bytes_acked: 0,
+            checksum: None,
+            last_crc: 0,
+            promised: 0,
+            cancel: CancellationToken::new(),
+            recovery: None,
+            pinned: false,
+            unsettled: false,
+        }
+    }
+
+    /// Bytes that readers may see, as Apache decides by state: all of a finalized replica, what was
+    /// acknowledged of one being written. `None`: not readable at all (a copy that is being
+    /// received, or one that waits for recovery).
+    #[must_use]
+    pub fn visible_len(&self) -> Option<u64> {
+        let state = self.recovery.map_or(self.state, |(_, original)| original);
+        match state {
+            ReplicaState::Finalized => Some(self.bytes_on_disk),
+            ReplicaState::Rbw => Some(self.bytes_acked),
+            ReplicaState::Rwr | ReplicaState::Rur | ReplicaState::Temporary => None,
+        }
+    }
+}

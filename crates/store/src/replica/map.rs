@@ -1,0 +1,212 @@
+//! All replicas of a pool by block id: sharded, a few dozen bytes for a finalized one.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use super::live::LiveReplica;
+
+/// Number of shards: enough that writers on all cores seldom meet.
+const SHARDS: usize = 64;
+
+/// A finalized replica. Its files are found from the block id and the volume.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FinalReplica {
+    /// Generation stamp.
+    pub generation_stamp: u64,
+    /// Length in bytes.
+    pub len: u64,
+    /// Number of the volume.
+    pub volume: u16,
+    /// Pinned to this node.
+    pub pinned: bool,
+}
+
+/// What the map holds of a block.
+#[derive(Clone, Debug)]
+pub enum Slot {
+    /// Complete.
+    Finalized(FinalReplica),
+    /// Being written, copied, recovered, or waiting for recovery.
+    Live(Arc<LiveReplica>),
+}
+
+impl Slot {
+    /// Number of the volume.
+    #[must_use]
+    pub fn volume(&self) -> u16 {
+        match self {
+            Self::Finalized(r) => r.volume,
+            Self::Live(r) => r.slice.volume.index,
+        }
+    }
+}
+
+/// Block ids are given out one after the other by the NameNode: a multiplication spreads them.
+#[derive(Default)]
+pub struct IdHasher(u64);
+
+impl Hasher for IdHasher {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        for b in bytes {
+            self.write_i64(i64::from(*b));
+        }
+    }
+
+    fn write_i64(&mut self, id: i64) {
+        let mixed = (self.0 ^ id.cast_unsigned()).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        self.0 = mixed ^ (mixed >> 29);
+    }
+}
+
+type Shard = HashMap<i64, Slot, BuildHasherDefault<IdHasher>>;
+
+/// The replicas of one pool. Locks are per shard and held only for map operations.
+#[derive(Debug)]
+pub struct ReplicaMap {
+    shards: Box<[Mutex<Shard>]>,
+}
+
+impl ReplicaMap {
+    /// Empty.
+    #[must_use]
+    pub fn new() -> Self {
+        Self {
+            shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
+        }
+    }
+
+    fn shard(&self, id: i64) -> MutexGuard<'_, Shard> {
+        // Other bits than those that choose the bucket inside the shard.
+        let n = usize::try_from((id ^ (id >> 8)).rem_euclid(64)).expect("below 64");
+        self.shards[n]
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What is known of a block.
+    #[must_use]
+    pub fn get(&self, id: i64) -> Option<Slot> {
+        self.shard(id).get(&id).cloned()
+    }
+
+    /// Sets what is known of a block; gives back what was.
+    pub fn insert(&self, id: i64, slot: Slot) -> Option<Slot> {
+        self.shard(id).insert(id, slot)
+    }
+
+    /// Adds a block unless it is there, in which case that is given back.
+    pub fn insert_new(&self, id: i64, slot: Slot) -> Result<(), Slot> {
+        match self.shard(id).entry(id) {
+            std::collections::hash_map::Entry::Occupied(there) => Err(there.get().clone()),
+            std::collections::hash_map::Entry::Vacant(free) => {
+                free.insert(slot);
+                Ok(())
+            }
+        }
+    }
+
+    /// Forgets a block.
+    pub fn remove(&self, id: i64) -> Option<Slot> {
+        self.shard(id).remove(&id)
+    }
+
+    /// Whether the block is `live` and nothing else by now.
+    #[must_use]
+    pub fn is_live(&self, live: &Arc<LiveReplica>) -> bool {
+        matches!(self.shard(live.id).get(&live.id), Some(Slot::Live(there)) if Arc::ptr_eq(there, live))
+    }
+
+    /// Forgets every block for which `keep` is false and gives those back.
+    pub fn retain(&self, mut keep: impl FnMut(i64, &Slot) -> bool) -> Vec<(i64, Slot)> {
+        let mut gone = Vec::new();
+        for shard in &self.shards {
+            let mut shard = shard.lock().unwrap_or_else(PoisonError::into_inner);
+            gone.extend(shard.extract_if(|id, slot| !keep(*id, slot)));
+        }
+        gone
+    }
+
+    /// Looks at every block, shard by shard. `look` must not touch the map.
+    pub fn for_each(&self, mut look: impl FnMut(i64, &Slot)) {
+        for shard in &self.shards {
+            let shard = shard.lock().unwrap_or_else(PoisonError::into_inner);
+            for (id, slot) in shard.iter() {
+                look(*id, slot);
+            }
+        }
+    }
+
+    /// Makes room for `more` blocks.
+    pub fn reserve(&self, more: usize) {
+        for shard in &self.shards {
+            shard
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .reserve(more / SHARDS + 1);
+        }
+    }
+
+    /// How many blocks.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.shards
+            .iter()
+            .map(|s| s.lock().unwrap_or_else(PoisonError::into_inner).len())
+            .sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn replica(n: u64) -> Slot {
+        Slot::Finalized(FinalReplica {
+            generation_stamp: n,
+            len: n,
+            volume: 0,
+            pinned: false,
+        })
+    }
+
+    #[test]
+    fn a_finalized_replica_is_small() {
+        // Key, slot and one control byte, at the emptiest that a hash map gets after growing.
+        let bytes = (size_of::<(i64, Slot)>() + 1) * 16 / 7;
+        assert!(bytes < 150, "{bytes}");
+        assert_eq!(size_of::<Slot>(), 24);
+    }
+
+    #[test]
+    fn blocks_come_and_go() {
+        let map = ReplicaMap::new();
+        map.reserve(1000);
+        for id in -500..500 {
+            assert!(map.insert_new(id, replica(1)).is_ok());
+        }
+        assert!(map.insert_new(3, replica(2)).is_err());
+        assert_eq!(map.len(), 1000);
+        assert!(map.remove(3).is_some() && map.get(3).is_none());
+        assert_eq!(map.retain(|id, _| id >= 0).len(), 500);
+        let mut seen = 0;
+        map.for_each(|_, _| seen += 1);
+        assert_eq!(seen, 499);
+    }
+
+    #[test]
+    fn sequential_ids_spread_over_all_shards() {
+        let map = ReplicaMap::new();
+        for id in 1_073_741_825..1_073_741_825 + 6400 {
+            map.insert(id, replica(1));
+        }
+        for shard in &map.shards {
+            let n = shard.lock().expect("not poisoned").len();
+            assert!((50..=200).contains(&n), "{n}");
+        }
+    }
+}

@@ -1,0 +1,135 @@
+//! Reports from memory: no disk is touched.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use hayloft_wire::ids::{Block, PoolId, ReplicaState};
+
+use crate::inner::Inner;
+use crate::pool::Pool;
+use crate::replica::Slot;
+use crate::types::{ReplicaRef, ReportedReplica, StorageInfo, StorageReport, VolumeReport};
+use crate::volume::Slice;
+
+/// See [`Store::storage_reports`](crate::Store::storage_reports).
+#[must_use]
+pub fn storage_reports(inner: &Inner, pool: &PoolId) -> Vec<StorageReport> {
+    let volumes = inner.volumes();
+    volumes
+        .iter()
+        .map(|v| {
+            let n = v.numbers();
+            let shared = volumes.iter().filter(|o| o.mount == v.mount).count() > 1;
+            StorageReport {
+                storage: v.info.clone(),
+                failed: false,
+                capacity: n.capacity,
+                dfs_used: n.used,
+                remaining: n.remaining,
+                block_pool_used: v.slice(pool).map_or(0, |s| s.used.get()),
+                non_dfs_used: n.non_dfs_used,
+                mount: if shared {
+                    v.mount.display().to_string()
+                } else {
+                    String::new()
+                },
+            }
+        })
+        .collect()
+}
+
+/// See [`Store::block_report`](crate::Store::block_report).
+#[must_use]
+pub fn block_report(pool: &Pool) -> Vec<(StorageInfo, Vec<ReportedReplica>)> {
+    let slices = pool.slices();
+    let mut lists: Vec<Vec<ReportedReplica>> = vec![Vec::new(); slices.len()];
+    let index: HashMap<u16, usize> = slices
+        .iter()
+        .enumerate()
+        .map(|(i, s)| (s.volume.index, i))
+        .collect();
+    pool.map.for_each(|id, slot| {
+        if let (Some(replica), Some(&at)) = (reported(id, slot), index.get(&slot.volume())) {
+            lists[at].push(replica);
+        }
+    });
+    slices
+        .iter()
+        .map(|s| s.volume.info.clone())
+        .zip(lists)
+        .collect()
+}
+
+/// What a report says of a replica: one under recovery is reported as what it was before, one
+/// being copied not at all.
+#[must_use]
+pub fn reported(id: i64, slot: &Slot) -> Option<ReportedReplica> {
+    match slot {
+        Slot::Finalized(r) => Some(ReportedReplica {
+            block: Block::new(id, r.generation_stamp, r.len),
+            state: ReplicaState::Finalized,
+        }),
+        Slot::Live(live) => {
+            let status = live.status();
+            let state = status
+                .recovery
+                .map_or(status.state, |(_, original)| original);
+            if state == ReplicaState::Temporary {
+                return None;
+            }
+            let block = Block::new(id, status.generation_stamp, status.bytes_on_disk);
+            Some(ReportedReplica { block, state })
+        }
+    }
+}
+
+/// See [`Store::volume_report`](crate::Store::volume_report).
+#[must_use]
+pub fn volume_report(inner: &Inner) -> Vec<VolumeReport> {
+    let mut blocks: HashMap<u16, u64> = HashMap::new();
+    for pool in inner.pools() {
+        pool.map
+            .for_each(|_, slot| *blocks.entry(slot.volume()).or_default() += 1);
+    }
+    let report = |v: Arc<crate::volume::Volume>| {
+        let n = v.numbers();
+        VolumeReport {
+            path: v.root.clone(),
+            storage: v.info.clone(),
+            used: n.used,
+            free: n.remaining,
+            reserved: n.reserved,
+            reserved_for_replicas: n.promised,
+            blocks: blocks.get(&v.index).copied().unwrap_or(0),
+        }
+    };
+    inner.volumes().into_iter().map(report).collect()
+}
+
+/// What is known of a block.
+#[must_use]
+pub fn replica(pool: &Pool, id: i64) -> Option<ReplicaRef> {
+    match pool.map.get(id)? {
+        Slot::Live(live) => Some(crate::writer::reference(pool, &live)),
+        slot @ Slot::Finalized(_) => {
+            let slice = pool.slice(slot.volume()).ok()?;
+            Some(reference_of(pool, &slice, id, &slot))
+        }
+    }
+}
+
+/// What is known of a replica on `slice`.
+#[must_use]
+pub fn reference_of(pool: &Pool, slice: &Slice, id: i64, slot: &Slot) -> ReplicaRef {
+    match slot {
+        Slot::Live(live) => crate::writer::reference(pool, live),
+        Slot::Finalized(r) => ReplicaRef {
+            block: pool.extended(Block::new(id, r.generation_stamp, r.len)),
+            state: ReplicaState::Finalized,
+            visible_len: r.len,
+            bytes_on_disk: r.len,
+            storage: slice.volume.info.clone(),
+            pinned: r.pinned,
+        },
+    }
+}

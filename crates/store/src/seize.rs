@@ -1,0 +1,57 @@
+//! Getting the exclusive right to change a replica.
+
+use std::sync::Arc;
+
+use tokio::sync::OwnedMutexGuard;
+
+use crate::error::{StoreError, StoreErrorKind};
+use crate::inner::Inner;
+use crate::pool::Pool;
+use crate::replica::{FinalReplica, LiveReplica, Slot};
+
+/// The exclusive right to change a live replica. Shared with I/O in flight, so that nobody else
+/// gets it before that has ended.
+pub type Right = Arc<OwnedMutexGuard<()>>;
+
+/// A replica that nobody else can change now.
+#[derive(Debug)]
+pub enum Seized {
+    /// Complete; the block's latch is the right to it.
+    Finalized(FinalReplica),
+    /// Not complete, and its writer has stopped.
+    Live(Arc<LiveReplica>, Right),
+}
+
+/// Stops the writer of a replica, if there is one. The caller holds the block's latch.
+///
+/// Errors: `NotFound`; `WriterBusy` when the writer does not stop in time.
+pub async fn seize(inner: &Inner, pool: &Pool, id: i64) -> Result<Seized, StoreError> {
+    loop {
+        match pool.slot(id)? {
+            Slot::Finalized(replica) => return Ok(Seized::Finalized(replica)),
+            Slot::Live(live) => {
+                let right = stop_writer(inner, &live).await?;
+                // It may have finalized the replica just before it stopped.
+                if pool.map.is_live(&live) {
+                    return Ok(Seized::Live(live, right));
+                }
+            }
+        }
+    }
+}
+
+async fn stop_writer(inner: &Inner, live: &LiveReplica) -> Result<Right, StoreError> {
+    live.status().cancel.cancel();
+    let limit = inner.config.writer_stop_timeout;
+    match tokio::time::timeout(limit, Arc::clone(&live.writer).lock_owned()).await {
+        Ok(guard) => Ok(Arc::new(guard)),
+        Err(_) => Err(StoreError::new(
+            StoreErrorKind::WriterBusy,
+            format!(
+                "the writer of {} has not stopped within {} s",
+                live.block(),
+                limit.as_secs()
+            ),
+        )),
+    }
+}

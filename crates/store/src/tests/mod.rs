@@ -1,0 +1,183 @@
+//! The store as a whole, on real directories.
+
+mod lifecycle;
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use bytes::Bytes;
+use hayloft_io::AlignedBuf;
+use hayloft_wire::checksum::{ChecksumKind, DataChecksum};
+use hayloft_wire::ids::{Block, ExtendedBlock, PoolId};
+use tempfile::TempDir;
+use tokio::sync::mpsc;
+
+use crate::*;
+
+/// A node with its directories and its store.
+struct Node {
+    dir: TempDir,
+    volumes: usize,
+    store: Store,
+    events: mpsc::Receiver<StoreEvent>,
+}
+
+fn pool() -> PoolId {
+    PoolId::new("BP-1-127.0.0.1-1700000000000").expect("valid")
+}
+
+fn spec() -> PoolSpec {
+    PoolSpec {
+        pool: pool(),
+        cluster_id: "CID-1".to_owned(),
+        namespace_id: 77,
+        ctime: 0,
+    }
+}
+
+fn crc32c() -> DataChecksum {
+    DataChecksum::new(ChecksumKind::Crc32c, 512).expect("valid")
+}
+
+/// Bytes that differ from place to place.
+fn bytes(from: usize, to: usize) -> Vec<u8> {
+    (from..to)
+        .map(|i| u8::try_from((i * 31 + i / 509) % 256).expect("below 256"))
+        .collect()
+}
+
+fn packet(from: usize, to: usize) -> PacketData {
+    packet_with(crc32c(), from, to)
+}
+
+fn packet_with(checksum: DataChecksum, from: usize, to: usize) -> PacketData {
+    let mut sums = Vec::new();
+    let mut at = from;
+    while at < to {
+        let end = to.min((at / checksum.chunk_size() + 1) * checksum.chunk_size());
+        checksum.compute(&bytes(at, end), &mut sums);
+        at = end;
+    }
+    PacketData {
+        offset: from as u64,
+        data: bytes(from, to).into(),
+        sums: Bytes::from(sums),
+    }
+}
+
+fn block(id: i64, gs: u64, len: u64) -> ExtendedBlock {
+    ExtendedBlock::new(pool(), Block::new(id, gs, len))
+}
+
+fn config(dir: &Path, volumes: usize) -> StoreConfig {
+    StoreConfig {
+        volumes: (0..volumes)
+            .map(|n| VolumeConfig::new(dir.join(format!("data{n}"))))
+            .collect(),
+        writer_stop_timeout: Duration::from_millis(500),
+        volume_choosing: VolumeChoosing::RoundRobin { additional: 0 },
+        ..StoreConfig::default()
+    }
+}
+
+impl Node {
+    async fn new() -> Self {
+        Self::with_volumes(1).await
+    }
+
+    async fn with_volumes(volumes: usize) -> Self {
+        let dir = tempfile::tempdir().expect("temporary directory");
+        let config = config(dir.path(), volumes);
+        Self::start(dir, volumes, config).await
+    }
+
+    async fn start(dir: TempDir, volumes: usize, config: StoreConfig) -> Self {
+        let (sender, events) = mpsc::channel(100);
+        let store = Store::open(config, sender).await.expect("opens");
+        store
+            .add_pool(spec(), StartOption::Regular)
+            .await
+            .expect("loads");
+        Self {
+            dir,
+            volumes,
+            store,
+            events,
+        }
+    }
+
+    /// A new process on the same directories, after a clean stop.
+    async fn restart(self) -> Self {
+        self.store.shutdown().await;
+        let config = config(self.dir.path(), self.volumes);
+        Self::start(self.dir, self.volumes, config).await
+    }
+
+    /// A new process on the same directories, after the old one was killed.
+    async fn kill_and_start(self) -> Self {
+        self.store.crash();
+        let config = config(self.dir.path(), self.volumes);
+        Self::start(self.dir, self.volumes, config).await
+    }
+
+    async fn writer(&self, id: i64, gs: u64) -> ReplicaWriter {
+        let mut writer = self
+            .store
+            .create_rbw(&block(id, gs, 0), WriteOptions::default())
+            .await
+            .expect("creates");
+        writer.set_checksum(crc32c()).await.expect("header");
+        writer
+    }
+
+    /// A finalized replica of `len` bytes.
+    async fn put(&self, id: i64, gs: u64, len: usize) {
+        let mut writer = self.writer(id, gs).await;
+        if len > 0 {
+            writer.write(vec![packet(0, len)]).await.expect("writes");
+        }
+        writer.finalize().await.expect("finalizes");
+    }
+
+    /// Checks that a reader gets the first `len` bytes of the pattern with right checksums.
+    async fn check(&self, id: i64, gs: u64, len: usize) {
+        let reader = self
+            .store
+            .open_reader(&block(id, gs, 0))
+            .await
+            .expect("opens");
+        assert_eq!(reader.visible_len(), len as u64);
+        check_reader(&reader, len).await;
+    }
+
+    fn pool_dir(&self) -> PathBuf {
+        self.dir.path().join("data0/current").join(pool().as_str())
+    }
+
+    fn error_of<T>(result: Result<T, StoreError>) -> StoreErrorKind {
+        match result {
+            Ok(_) => panic!("should have failed"),
+            Err(e) => e.kind(),
+        }
+    }
+}
+
+/// Checks the first `len` bytes; data beyond, up to the end of the chunk, must fit its checksum too.
+async fn check_reader(reader: &ReplicaReader, len: usize) {
+    let chunk = reader.checksum().chunk_size();
+    let readable = usize::try_from(reader.readable_len()).expect("small");
+    let to = len.next_multiple_of(chunk).min(readable);
+    let data = reader
+        .read_data(AlignedBuf::unpooled(to.max(1)), 0, to)
+        .await
+        .expect("reads");
+    assert!(data.as_slice()[..len] == bytes(0, len));
+    let sums = reader
+        .read_sums(0, to.div_ceil(chunk) as u64)
+        .await
+        .expect("reads");
+    reader
+        .checksum()
+        .verify(data.as_slice(), &sums)
+        .expect("data and checksums fit");
+}

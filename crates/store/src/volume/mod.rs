@@ -1,0 +1,274 @@
+//! Volumes: configured directories, their space, and the part of each pool that lies on them.
+
+pub mod choose;
+pub mod health;
+pub mod space;
+
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+
+use hayloft_io::{Engine, IoClass, Meta, RecordLock, Space};
+use hayloft_wire::checksum::DataChecksum;
+use hayloft_wire::ids::PoolId;
+
+use crate::config::Reserved;
+use crate::layout::names::PoolPaths;
+use crate::types::StorageInfo;
+use space::Numbers;
+
+/// One configured directory.
+#[derive(Debug)]
+pub struct Volume {
+    /// Number of the volume in this process; never used again for another.
+    pub index: u16,
+    /// The directory.
+    pub root: PathBuf,
+    /// `DS-<uuid>` and type.
+    pub info: StorageInfo,
+    /// How its files are read and written.
+    pub engine: Arc<dyn Engine>,
+    /// Space to leave to others.
+    pub reserved: Reserved,
+    /// Mount point.
+    pub mount: PathBuf,
+    /// The record lock; taken out when the volume leaves.
+    pub lock: Mutex<Option<RecordLock>>,
+    /// Parts of the pools on this volume.
+    pub slices: RwLock<Vec<Arc<Slice>>>,
+    /// Space of the file system when last read, and what was used then.
+    measured: Mutex<Measured>,
+    /// Bytes promised to replicas being written.
+    promised: AtomicU64,
+    failed: AtomicBool,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Measured {
+    space: Space,
+    used_then: u64,
+}
+
+/// The part of one pool on one volume.
+#[derive(Debug)]
+pub struct Slice {
+    /// The volume.
+    pub volume: Arc<Volume>,
+    /// The pool.
+    pub pool: PoolId,
+    /// Where things are.
+    pub paths: PoolPaths,
+    /// Bytes of data and meta files.
+    pub used: Counter,
+    /// Number for names of deleted files.
+    pub delete_sequence: AtomicU64,
+}
+
+/// A number that is added to and taken from at once by many, and never goes below 0.
+#[derive(Debug, Default)]
+pub struct Counter(AtomicU64);
+
+impl Counter {
+    /// Starts at `value`.
+    #[must_use]
+    pub fn new(value: u64) -> Self {
+        Self(AtomicU64::new(value))
+    }
+
+    /// The number.
+    #[must_use]
+    pub fn get(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    /// Sets it.
+    pub fn set(&self, value: u64) {
+        self.0.store(value, Ordering::Relaxed);
+    }
+
+    /// Adds.
+    pub fn add(&self, n: u64) {
+        self.0.fetch_add(n, Ordering::Relaxed);
+    }
+
+    /// Takes away; stops at 0.
+    pub fn sub(&self, n: u64) {
+        // The update never gives up, so there is no error to look at.
+        let _ = self
+            .0
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |v| {
+                Some(v.saturating_sub(n))
+            });
+    }
+
+    /// Goes from `before` to `now`.
+    pub fn change(&self, before: u64, now: u64) {
+        if now >= before {
+            self.add(now - before);
+        } else {
+            self.sub(before - now);
+        }
+    }
+}
+
+/// What a volume is made of.
+#[derive(Debug)]
+pub struct VolumeParts {
+    /// Number.
+    pub index: u16,
+    /// Directory.
+    pub root: PathBuf,
+    /// `DS-<uuid>` and type.
+    pub info: StorageInfo,
+    /// Engine.
+    pub engine: Arc<dyn Engine>,
+    /// Space to leave to others.
+    pub reserved: Reserved,
+    /// Mount point.
+    pub mount: PathBuf,
+    /// Record lock.
+    pub lock: RecordLock,
+    /// Space now.
+    pub space: Space,
+}
+
+impl Volume {
+    /// A healthy volume without pools.
+    #[must_use]
+    pub fn new(parts: VolumeParts) -> Self {
+        let VolumeParts {
+            index,
+            root,
+            info,
+            engine,
+            reserved,
+            mount,
+            lock,
+            space,
+        } = parts;
+        Self {
+            index,
+            root,
+            info,
+            engine,
+            reserved,
+            mount,
+            lock: Mutex::new(Some(lock)),
+            slices: RwLock::default(),
+            measured: Mutex::new(Measured {
+                space,
+                used_then: 0,
+            }),
+            promised: AtomicU64::new(0),
+            failed: AtomicBool::new(false),
+        }
+    }
+
+    /// Operations on names, in `class`.
+    #[must_use]
+    pub fn meta(&self, class: IoClass) -> Meta {
+        self.engine.meta(class)
+    }
+
+    /// Whether it has failed or left: nothing on it is served.
+    #[must_use]
+    pub fn is_failed(&self) -> bool {
+        self.failed.load(Ordering::Acquire)
+    }
+
+    /// Marks it as failed or gone; true for the first to do so.
+    pub fn set_failed(&self) -> bool {
+        !self.failed.swap(true, Ordering::AcqRel)
+    }
+
+    /// Bytes of data and meta files of all pools.
+    #[must_use]
+    pub fn used(&self) -> u64 {
+        let slices = self.slices.read().unwrap_or_else(PoisonError::into_inner);
+        slices
+            .iter()
+            .map(|s| s.used.get())
+            .fold(0, u64::saturating_add)
+    }
+
+    /// Takes note of the space of the file system, read just now.
+    pub fn set_space(&self, space: Space) {
+        let used_then = self.used();
+        *self.measured.lock().unwrap_or_else(PoisonError::into_inner) =
+            Measured { space, used_then };
+    }
+
+    /// Takes note that what is used now was on the disk already when its space was last read.
+    pub fn settle_used(&self) {
+        let used = self.used();
+        self.measured
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .used_then = used;
+    }
+
+    /// The numbers of its reports, as of now.
+    #[must_use]
+    pub fn numbers(&self) -> Numbers {
+        let Measured { space, used_then } =
+            *self.measured.lock().unwrap_or_else(PoisonError::into_inner);
+        let promised = self.promised.load(Ordering::Relaxed);
+        space::numbers(space, self.reserved, used_then, self.used(), promised)
+    }
+
+    /// Promises `bytes` to a replica. The chooser does this under its lock, so that two writers
+    /// are not promised the same space.
+    pub fn promise(&self, bytes: u64) {
+        self.promised.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// Takes back a promise, or the part of it that was used.
+    pub fn release(&self, bytes: u64) {
+        let _ = self
+            .promised
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |v| {
+                Some(v.saturating_sub(bytes))
+            });
+    }
+
+    /// Bytes promised to replicas being written.
+    #[must_use]
+    pub fn promised(&self) -> u64 {
+        self.promised.load(Ordering::Relaxed)
+    }
+
+    /// The part of `pool` on it.
+    #[must_use]
+    pub fn slice(&self, pool: &PoolId) -> Option<Arc<Slice>> {
+        let slices = self.slices.read().unwrap_or_else(PoisonError::into_inner);
+        slices.iter().find(|s| s.pool == *pool).cloned()
+    }
+}
+
+impl Slice {
+    /// The part of `pool` on `volume`, with nothing used.
+    #[must_use]
+    pub fn new(volume: Arc<Volume>, pool: PoolId) -> Self {
+        let paths = PoolPaths::new(&volume.root, &pool);
+        Self {
+            volume,
+            pool,
+            paths,
+            used: Counter::default(),
+            delete_sequence: AtomicU64::new(0),
+        }
+    }
+}
+
+/// Bytes that a finalized replica takes: data and meta file. Without reading the meta file, its
+/// checksums are taken to be of the usual chunks.
+#[must_use]
+pub fn footprint(len: u64, checksum: Option<DataChecksum>) -> u64 {
+    const USUAL_CHUNK_BYTES: u64 = 512;
+    const HEADER_BYTES: u64 = 7;
+    let meta = match checksum {
+        Some(checksum) => checksum.meta_len(len),
+        None => HEADER_BYTES + len.div_ceil(USUAL_CHUNK_BYTES).saturating_mul(4),
+    };
+    len.saturating_add(meta)
+}

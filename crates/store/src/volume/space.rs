@@ -1,0 +1,136 @@
+//! Space of a volume as the NameNode is told: pure arithmetic.
+
+use hayloft_io::Space;
+
+use crate::config::Reserved;
+
+/// Numbers of one volume, in bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Numbers {
+    /// Size of the file system less what is reserved.
+    pub capacity: u64,
+    /// Used by HDFS.
+    pub used: u64,
+    /// Free for blocks.
+    pub remaining: u64,
+    /// Used by others, beyond the reserved space.
+    pub non_dfs_used: u64,
+    /// Reserved by configuration.
+    pub reserved: u64,
+    /// Promised to replicas being written.
+    pub promised: u64,
+}
+
+/// Computes the numbers. `space` was read when HDFS used `used_then`; now it uses `used`.
+///
+/// Others' files count against the reserved space first: only what is left of it is kept free.
+#[must_use]
+pub fn numbers(
+    space: Space,
+    reserved: Reserved,
+    used_then: u64,
+    used: u64,
+    promised: u64,
+) -> Numbers {
+    let reserved = reserved_bytes(space.capacity, reserved);
+    let capacity = space.capacity.saturating_sub(reserved);
+    let taken = space.capacity.saturating_sub(space.free);
+    let by_others = taken.saturating_sub(used_then);
+    let still_reserved = reserved.saturating_sub(by_others);
+    let available = space
+        .available
+        .saturating_sub(used.saturating_sub(used_then))
+        .saturating_sub(still_reserved)
+        .saturating_sub(promised);
+    let remaining = capacity
+        .saturating_sub(used)
+        .saturating_sub(promised)
+        .min(available);
+    Numbers {
+        capacity,
+        used,
+        remaining,
+        non_dfs_used: by_others.saturating_sub(reserved),
+        reserved,
+        promised,
+    }
+}
+
+fn reserved_bytes(capacity: u64, reserved: Reserved) -> u64 {
+    let pct = u128::from(reserved.pct.min(100));
+    let share = u64::try_from(u128::from(capacity) * pct / 100).expect("a share of a u64 fits");
+    reserved.bytes.max(share)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const GIB: u64 = 1 << 30;
+
+    fn space(capacity: u64, free: u64) -> Space {
+        Space {
+            capacity,
+            free,
+            available: free,
+        }
+    }
+
+    #[test]
+    fn others_use_up_the_reserved_space_first() {
+        let reserved = Reserved {
+            bytes: 10 * GIB,
+            pct: 0,
+        };
+        // 100 GiB, 40 of HDFS, 4 of others: 6 of the 10 reserved are still to be kept free.
+        let n = numbers(space(100 * GIB, 56 * GIB), reserved, 40 * GIB, 40 * GIB, 0);
+        assert_eq!(
+            (n.capacity, n.remaining, n.non_dfs_used),
+            (90 * GIB, 50 * GIB, 0)
+        );
+        // 25 of others: 15 more than reserved.
+        let n = numbers(space(100 * GIB, 35 * GIB), reserved, 40 * GIB, 40 * GIB, 0);
+        assert_eq!((n.remaining, n.non_dfs_used), (35 * GIB, 15 * GIB));
+    }
+
+    #[test]
+    fn promises_and_fresh_bytes_are_not_offered_again() {
+        let n = numbers(
+            space(100 * GIB, 60 * GIB),
+            Reserved::default(),
+            40 * GIB,
+            45 * GIB,
+            5 * GIB,
+        );
+        assert_eq!(n.remaining, 50 * GIB);
+    }
+
+    #[test]
+    fn the_larger_reservation_counts() {
+        let n = numbers(
+            space(100 * GIB, 100 * GIB),
+            Reserved {
+                bytes: GIB,
+                pct: 20,
+            },
+            0,
+            0,
+            0,
+        );
+        assert_eq!(
+            (n.capacity, n.remaining, n.reserved),
+            (80 * GIB, 80 * GIB, 20 * GIB)
+        );
+    }
+
+    proptest! {
+        #[test]
+        fn nothing_goes_below_zero_or_beyond_the_disk(
+            capacity: u64, free: u64, available: u64, bytes: u64, pct: u8, then: u64, now: u64, promised: u64,
+        ) {
+            let n = numbers(Space { capacity, free, available }, Reserved { bytes, pct }, then, now, promised);
+            prop_assert!(n.remaining <= n.capacity && n.capacity <= capacity && n.remaining <= available);
+        }
+    }
+}
