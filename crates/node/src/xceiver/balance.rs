@@ -212,7 +212,7 @@ async fn fetch(
         storage_id: storage_id.map(str::to_owned),
         allow_lazy_persist: false,
         expected_len: Some(settings.block_size_estimate),
-        pinned: false,
+        ..WriteOptions::default()
     };
     let mut writer = x.store().create_temporary(&wanted, options).await?;
     writer.set_checksum(checksum).await?;

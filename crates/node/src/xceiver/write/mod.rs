@@ -188,13 +188,7 @@ async fn open_writer(
         return store.create_temporary(block, options).await;
     }
     match request.stage {
-        Stage::PipelineSetupCreate => {
-            let mut block = block.clone();
-            if new_gs != 0 {
-                block.block.generation_stamp = new_gs;
-            }
-            store.create_rbw(&block, options).await
-        }
+        Stage::PipelineSetupCreate => store.create_rbw(block, options).await,
         Stage::PipelineSetupStreamingRecovery => {
             store
                 .recover_rbw(
@@ -237,6 +231,8 @@ fn write_options(
             known_len
         }),
         pinned: settings.pinning && message.pinning(),
+        new_gs: Some(message.latest_generation_stamp).filter(|gs| *gs != 0),
+        transfer: kind == WriterKind::Transfer,
     }
 }
 
