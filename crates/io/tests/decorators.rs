@@ -227,11 +227,9 @@ async fn throttling_slows_its_class_only() {
     throttle.set_rate(IoClass::Balancer, 1 << 20);
     let balancer = file.with_class(IoClass::Balancer);
     let data = Bytes::from(vec![1; 128 * 1024]);
-    let start = Instant::now();
     for _ in 0..8 {
         assert!(file.write_at(vec![data.clone()], 0).await.result.is_ok());
     }
-    let free = start.elapsed();
     let start = Instant::now();
     for _ in 0..4 {
         assert!(
@@ -247,7 +245,6 @@ async fn throttling_slows_its_class_only() {
         slow >= Duration::from_millis(200),
         "512 KiB at 1 MiB/s took {slow:?}"
     );
-    assert!(free < slow, "1 MiB without a limit took {free:?}");
     throttle.set_rate(IoClass::Balancer, 0);
     assert!(
         balancer
