@@ -351,7 +351,10 @@ impl Configuration {
     }
 
     /// The same sources read anew: files as they are now, the same `-D`.
-    pub(super) fn reread(&self) -> Result<Self, ConfigError> {
+    ///
+    /// # Errors
+    /// As [`Configuration::load`].
+    pub fn reread(&self) -> Result<Self, ConfigError> {
         match &self.directory {
             Some(directory) => Self::load(directory, &self.overrides),
             None => Self::empty(None, &self.overrides).finish(),

@@ -164,6 +164,15 @@ impl NameNodes {
         Ok(())
     }
 
+    /// [`refresh`](Self::refresh) by the configuration files as they are now.
+    ///
+    /// # Errors
+    /// The files cannot be read, and as [`start`](Self::start).
+    pub fn refresh_from_files(&self) -> Result<(), ConfigError> {
+        let config = self.0.node.config.current().reread()?;
+        self.refresh(&config)
+    }
+
     /// Takes a service that ended out of the list, and its pool out of the store.
     async fn watch_end(self, service: Arc<PoolService>) {
         service.stop.cancelled().await;
