@@ -5,6 +5,7 @@ use std::path::Path;
 
 use hayloft_lab::LabError;
 use hayloft_node::config::ConfigError;
+use hayloft_node::daemon::StartError;
 
 /// Exit code: there is a finding (a cluster that should be up is not).
 pub const FINDING: u8 = 1;
@@ -75,6 +76,14 @@ impl From<ConfigError> for CliError {
     fn from(error: ConfigError) -> Self {
         // Its messages carry place and advice already.
         Self::new(error.to_string(), "", "")
+    }
+}
+
+impl From<StartError> for CliError {
+    fn from(error: StartError) -> Self {
+        let stopped = matches!(error, StartError::Stopped(_));
+        let error = Self::new(error.to_string(), "", "");
+        if stopped { error.finding() } else { error }
     }
 }
 

@@ -4,7 +4,11 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use hayloft_node::config::{self, Configuration, SharedConfig, keys};
-use tracing::{info, warn};
+use hayloft_node::daemon;
+use hayloft_store::StartOption;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio_util::sync::CancellationToken;
+use tracing::info;
 
 use crate::args::{NodeArgs, RollingUpgrade, environment};
 use crate::error::CliError;
@@ -24,9 +28,6 @@ pub fn run(args: &NodeArgs) -> Result<ExitCode, CliError> {
     config.refuse_unprotected()?;
     config::namenodes(&config)?;
     logging::start();
-    for warning in config.warnings() {
-        warn!("{warning}");
-    }
     serve(config)
 }
 
@@ -88,6 +89,53 @@ fn serve(config: Configuration) -> Result<ExitCode, CliError> {
         dirs = data_dirs.join(","),
         "starting"
     );
-    let _shared = SharedConfig::new(config);
-    Err(CliError::new("this build has no daemon", "", "wait for it"))
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .thread_name("hayloft-net")
+        .enable_all()
+        .build()
+        .map_err(|error| {
+            let advice = "raise the limit on processes (ulimit -u)";
+            CliError::new(format!("cannot start threads: {error}"), "", advice)
+        })?;
+    let outcome = runtime.block_on(run_until_signalled(config));
+    // Whatever did not end in its time is cut off, not waited for.
+    runtime.shutdown_background();
+    outcome.map(|()| ExitCode::SUCCESS)
+}
+
+async fn run_until_signalled(config: Configuration) -> Result<(), CliError> {
+    let stop = CancellationToken::new();
+    let mut signals = Signals::new()
+        .map_err(|error| CliError::new(format!("cannot listen for signals: {error}"), "", ""))?;
+    let on_signal = stop.clone();
+    tokio::spawn(async move {
+        let name = signals.next().await;
+        info!("{name} received: stopping");
+        on_signal.cancel();
+    });
+    daemon::run(SharedConfig::new(config), StartOption::Regular, stop)
+        .await
+        .map_err(CliError::from)
+}
+
+/// The signals that end a daemon.
+struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+}
+
+impl Signals {
+    fn new() -> std::io::Result<Self> {
+        Ok(Self {
+            terminate: signal(SignalKind::terminate())?,
+            interrupt: signal(SignalKind::interrupt())?,
+        })
+    }
+
+    async fn next(&mut self) -> &'static str {
+        tokio::select! {
+            _ = self.terminate.recv() => "SIGTERM",
+            _ = self.interrupt.recv() => "SIGINT",
+        }
+    }
 }

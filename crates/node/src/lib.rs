@@ -3,7 +3,6 @@
 //! | module | what it is |
 //! |---|---|
 //! | [`config`] | Hadoop configuration files, every key declared once |
-//! | [`context`] | what the services of one node share |
 //! | [`identity`], [`store_config`] | names and ports; configuration as the store takes it |
 //! | [`rpc`] | Hadoop RPC, client side |
 //! | [`namenode`] | one service per block pool, one actor per NameNode |
@@ -13,7 +12,6 @@
 //! | [`daemon`] | start, run and stop of all of it |
 
 pub mod config;
-pub mod context;
 pub mod daemon;
 pub mod identity;
 pub mod ipc;

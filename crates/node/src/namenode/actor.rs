@@ -1,7 +1,6 @@
 //! One actor per NameNode address: handshake, then heartbeats, incremental reports, full reports,
 //! notices and lifelines, each in a loop of its own, so that none waits for another.
 
-use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -184,11 +183,6 @@ impl Actor {
 
     pub(super) fn registration(&self) -> Option<Arc<DatanodeRegistration>> {
         self.state().registration.clone()
-    }
-
-    /// Whether the NameNode is the one at `addr`.
-    pub(super) fn is_at(&self, addr: SocketAddr) -> bool {
-        self.address == addr.to_string() || self.client.peer() == Some(addr)
     }
 
     /// Takes in news for the next incremental report.

@@ -1,6 +1,5 @@
 //! What the rest of the node sees of the NameNode services.
 
-use std::net::SocketAddr;
 use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 use std::time::Duration;
 
@@ -23,7 +22,7 @@ use super::notices::Notice;
 use super::pool::PoolService;
 use super::service_side::NodeSide;
 use super::work::NodeWork;
-use crate::config::{ConfigError, Configuration, SharedConfig, namenodes};
+use crate::config::{ConfigError, Configuration, HostPort, SharedConfig, namenodes};
 use crate::identity::Identity;
 use crate::rpc::RpcError;
 
@@ -296,12 +295,12 @@ impl NameNodes {
     }
 
     /// Sends a report now (`dfsadmin -triggerBlockReport`): what is pending of the incremental one,
-    /// or a full one without waiting for a lease; to the NameNode at one address, or to all.
+    /// or a full one without waiting for a lease; to the NameNode configured so, or to all.
     /// Returns to how many.
-    pub fn trigger_block_report(&self, incremental: bool, namenode: Option<SocketAddr>) -> usize {
+    pub fn trigger_block_report(&self, incremental: bool, namenode: Option<&HostPort>) -> usize {
         let mut told = 0;
         for actor in self.services().iter().flat_map(|service| service.actors()) {
-            if !namenode.is_none_or(|wanted| actor.is_at(wanted)) {
+            if !namenode.is_none_or(|wanted| actor.address == wanted.to_string()) {
                 continue;
             }
             told += 1;

@@ -342,6 +342,10 @@ async fn too_much_news_becomes_a_full_report() {
     eventually("full report", || namenode.count(is_full) == 2).await;
 }
 
+fn at(address: &str) -> crate::config::HostPort {
+    crate::config::HostPort::parse_with_default(address, None).expect("address")
+}
+
 #[tokio::test]
 async fn a_forced_report_needs_no_lease() {
     let namenode = FakeNameNode::start().await;
@@ -349,12 +353,12 @@ async fn a_forced_report_needs_no_lease() {
     ready(&node, &[&namenode]).await;
     assert_eq!(
         node.services
-            .trigger_block_report(false, Some(namenode.addr)),
+            .trigger_block_report(false, Some(&at(&namenode.addr.to_string()))),
         1
     );
     eventually("report", || namenode.count(is_full) == 2).await;
-    let other = "127.0.0.1:1".parse().expect("address");
-    assert_eq!(node.services.trigger_block_report(false, Some(other)), 0);
+    let other = at("127.0.0.1:1");
+    assert_eq!(node.services.trigger_block_report(false, Some(&other)), 0);
 }
 
 #[tokio::test]

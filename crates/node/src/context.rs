@@ -1,1 +1,0 @@
-//! What the services of one node share.

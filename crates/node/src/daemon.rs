@@ -1,1 +1,0 @@
-//! Start, run and stop of a node.

@@ -1,0 +1,33 @@
+//! Why a node does not start, or stopped by itself.
+
+use std::io;
+
+use hayloft_store::StoreError;
+
+use crate::config::ConfigError;
+
+/// Why a node does not start, or stopped by itself. Each message says what to do.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// The configuration cannot be used.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// The volumes cannot be used.
+    #[error("cannot open the volumes of dfs.datanode.data.dir: {0}")]
+    Store(#[from] StoreError),
+    /// A port cannot be listened on.
+    #[error(
+        "cannot listen on {address} ({key}): {source}; choose another address or stop what uses it"
+    )]
+    Listen {
+        /// The key that names the address.
+        key: &'static str,
+        /// The address.
+        address: String,
+        /// What the operating system said.
+        source: io::Error,
+    },
+    /// A service ended the node.
+    #[error("{0}")]
+    Stopped(String),
+}

@@ -1,0 +1,202 @@
+//! Start, run and stop of a node.
+//!
+//! Order of start: volumes are locked and opened, ports are bound, services towards NameNodes
+//! begin (they load the block pools and register), then the ports are served. Stop goes the other
+//! way: no new work, work in progress gets a moment, replicas and caches are written, locks go last.
+
+mod error;
+mod node;
+
+use std::net::SocketAddr;
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
+
+use hayloft_store::{StartOption, Store};
+use tokio::net::{TcpListener, lookup_host};
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+use tracing::{info, warn};
+
+pub use error::StartError;
+
+use self::node::Node;
+use crate::config::{HostPort, Key, SharedConfig, keys};
+use crate::identity::Identity;
+use crate::namenode::{NameNodes, NameNodesParts};
+use crate::recovery::BlockRecovery;
+use crate::store_config::store_config;
+use crate::xceiver::{Settings, XceiverStats, Xceivers};
+
+/// News from the store that may wait; past it the store waits.
+const EVENTS: usize = 4096;
+/// Services get this long to end before the volumes are closed under them.
+const DRAIN: Duration = Duration::from_secs(10);
+/// Writers get this long to be told that the node comes back.
+const ANNOUNCE: Duration = Duration::from_secs(2);
+
+const NOTHING_TO_SERVE: &str = "no NameNode of the configuration can be served any more: see the \
+    errors above, correct the configuration or the directories, and start again";
+
+/// Runs a node until `shutdown` is cancelled or an administrator stops it.
+///
+/// # Errors
+/// Why it did not start, or why it cannot go on (all volumes failed, no NameNode will have it).
+pub async fn run(
+    config: SharedConfig,
+    start: StartOption,
+    shutdown: CancellationToken,
+) -> Result<(), StartError> {
+    let current = config.current();
+    // Asked again here: whatever started this must not get an unprotected node.
+    current.refuse_unprotected()?;
+    for line in current.warnings() {
+        warn!("{line}");
+    }
+    let (events, news) = mpsc::channel(EVENTS);
+    let store = Store::open(store_config(&current)?, events).await?;
+    let bound = Bound::new(&config).await;
+    let bound = match bound {
+        Ok(bound) => bound,
+        Err(error) => {
+            store.shutdown().await;
+            return Err(error);
+        }
+    };
+    let identity = Identity::new(
+        &current,
+        store.datanode_uuid(),
+        bound.xfer_addr,
+        bound.ipc_addr,
+    );
+    info!(
+        uuid = identity.datanode_uuid,
+        host = identity.host_name,
+        xfer = %bound.xfer_addr,
+        ipc = %bound.ipc_addr,
+        volumes = store.volume_report().len(),
+        "storage node starts"
+    );
+    drop(current);
+
+    // Each layer ends when its token does: NameNodes first hear nothing more, ports close, tasks drain.
+    let stop = shutdown.child_token();
+    let tasks = TaskTracker::new();
+    let namenodes = NameNodes::new(NameNodesParts {
+        store: store.clone(),
+        config: config.clone(),
+        identity,
+        start,
+        shutdown: stop.clone(),
+        tasks: tasks.clone(),
+    });
+    let xceivers = Xceivers::new(
+        store.clone(),
+        Arc::new(namenodes.clone()),
+        Arc::new(XceiverStats::default()),
+        Arc::new(Settings::throttles(&config.current())),
+        Settings::from_config(&config.current()),
+        stop.child_token(),
+    );
+    let node = Arc::new(Node {
+        config: config.clone(),
+        store: store.clone(),
+        xceivers: xceivers.clone(),
+        namenodes: OnceLock::from(namenodes.clone()),
+        recovery: OnceLock::new(),
+        started: Instant::now(),
+        stop: stop.clone(),
+        stop_for_upgrade: CancellationToken::new(),
+    });
+    let recovery = BlockRecovery::new(node.clone(), stop.child_token(), tasks.clone());
+    node.recovery
+        .set(recovery)
+        .unwrap_or_else(|_| unreachable!("set once"));
+    tasks.spawn({
+        let namenodes = namenodes.clone();
+        async move { namenodes.serve_store_events(news).await }
+    });
+    if let Err(error) = namenodes.start(node.clone()) {
+        store.shutdown().await;
+        return Err(error.into());
+    }
+    tasks.spawn(crate::xceiver::serve(xceivers.clone(), bound.xfer));
+    tasks.spawn(crate::ipc::serve(
+        node.clone(),
+        bound.ipc,
+        stop.child_token(),
+    ));
+
+    let outcome = tokio::select! {
+        () = stop.cancelled() => Ok(()),
+        () = node.stop_for_upgrade.cancelled() => {
+            info!("stopping for an upgrade: telling the writers that this node comes back");
+            xceivers.announce_restart(ANNOUNCE).await;
+            Ok(())
+        }
+        () = namenodes.wait_all_ended() => Err(StartError::Stopped(NOTHING_TO_SERVE.to_owned())),
+    };
+    info!("storage node stops");
+    stop.cancel();
+    tasks.close();
+    if tokio::time::timeout(DRAIN, tasks.wait()).await.is_err() {
+        warn!("some operations did not end in {DRAIN:?}; they are cut off");
+    }
+    store.shutdown().await;
+    info!("storage node has stopped");
+    outcome
+}
+
+/// The two ports.
+struct Bound {
+    xfer: TcpListener,
+    xfer_addr: SocketAddr,
+    ipc: TcpListener,
+    ipc_addr: SocketAddr,
+}
+
+impl Bound {
+    async fn new(config: &SharedConfig) -> Result<Self, StartError> {
+        let (xfer, xfer_addr) = listen(config, &keys::DATANODE_ADDRESS).await?;
+        let (ipc, ipc_addr) = listen(config, &keys::DATANODE_IPC_ADDRESS).await?;
+        Ok(Self {
+            xfer,
+            xfer_addr,
+            ipc,
+            ipc_addr,
+        })
+    }
+}
+
+async fn listen(
+    config: &SharedConfig,
+    key: &'static Key<HostPort>,
+) -> Result<(TcpListener, SocketAddr), StartError> {
+    let address = config.get(key);
+    let backlog = config.get(&keys::IPC_LISTEN_QUEUE);
+    bind(&address, backlog)
+        .await
+        .map_err(|source| StartError::Listen {
+            key: key.name(),
+            address: address.to_string(),
+            source,
+        })
+}
+
+async fn bind(address: &HostPort, backlog: u32) -> std::io::Result<(TcpListener, SocketAddr)> {
+    let addr = lookup_host((address.host.as_str(), address.port))
+        .await?
+        .next()
+        .ok_or_else(|| std::io::Error::other("the name has no address"))?;
+    let socket = if addr.is_ipv4() {
+        tokio::net::TcpSocket::new_v4()?
+    } else {
+        tokio::net::TcpSocket::new_v6()?
+    };
+    // A restarted node takes its port back while old connections linger.
+    socket.set_reuseaddr(true)?;
+    socket.bind(addr)?;
+    let listener = socket.listen(backlog)?;
+    let addr = listener.local_addr()?;
+    Ok((listener, addr))
+}

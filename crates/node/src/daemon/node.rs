@@ -1,0 +1,183 @@
+//! One running node: what its services ask of each other.
+//!
+//! The services do not know each other. Each names what it needs of the rest as a trait, and this
+//! is the one place that answers all of them.
+
+use std::sync::OnceLock;
+use std::time::{Duration, Instant};
+
+use futures_util::FutureExt as _;
+use futures_util::future::BoxFuture;
+use hayloft_store::{StorageInfo, Store};
+use hayloft_wire::ids::{ExtendedBlock, PoolId};
+use hayloft_wire::proto::datanode::CommitBlockSynchronizationRequest;
+use hayloft_wire::proto::hdfs::{DatanodeId, RecoveringBlock};
+use tokio_util::sync::CancellationToken;
+
+use crate::config::{Configuration, HostPort, SharedConfig, keys};
+use crate::identity::SOFTWARE_VERSION;
+use crate::ipc::Host;
+use crate::namenode::{Load, NameNodes, NodeWork, TransferOrder};
+use crate::recovery::BlockRecovery;
+use crate::rpc::RpcError;
+use crate::xceiver::{Settings, Targets, Throttles, Xceivers, transfer_block};
+
+/// The services of one node and what they share.
+pub(super) struct Node {
+    pub(super) config: SharedConfig,
+    pub(super) store: Store,
+    pub(super) xceivers: Xceivers,
+    /// Set once at start, before any service runs.
+    pub(super) namenodes: OnceLock<NameNodes>,
+    /// Likewise.
+    pub(super) recovery: OnceLock<BlockRecovery>,
+    pub(super) started: Instant,
+    /// Cancelled to stop the node.
+    pub(super) stop: CancellationToken,
+    /// Cancelled instead when clients are to be told that the node comes back.
+    pub(super) stop_for_upgrade: CancellationToken,
+}
+
+impl Node {
+    fn namenodes(&self) -> &NameNodes {
+        self.namenodes
+            .get()
+            .expect("set before the first service runs")
+    }
+}
+
+impl Host for Node {
+    fn config(&self) -> &SharedConfig {
+        &self.config
+    }
+
+    fn store(&self) -> &Store {
+        &self.store
+    }
+
+    fn software_version(&self) -> String {
+        SOFTWARE_VERSION.to_owned()
+    }
+
+    fn uptime(&self) -> Duration {
+        self.started.elapsed()
+    }
+
+    fn serves(&self, pool: &PoolId) -> bool {
+        self.namenodes().serves(pool)
+    }
+
+    fn registration(&self, pool: &PoolId) -> Option<DatanodeId> {
+        self.namenodes().datanode_id(pool)
+    }
+
+    fn received(&self, block: &ExtendedBlock, storage: &StorageInfo) {
+        self.namenodes().notify_received(block, storage, None);
+    }
+
+    fn commit_block_synchronization<'a>(
+        &'a self,
+        pool: &'a PoolId,
+        request: CommitBlockSynchronizationRequest,
+    ) -> BoxFuture<'a, Result<(), RpcError>> {
+        async move {
+            self.namenodes()
+                .commit_block_synchronization(pool, &request)
+                .await
+        }
+        .boxed()
+    }
+
+    fn refresh_namenodes(&self) -> BoxFuture<'_, Result<(), String>> {
+        let outcome = self.namenodes().refresh(&self.config.current());
+        std::future::ready(outcome.map_err(|error| error.to_string())).boxed()
+    }
+
+    fn namenodes(&self) -> Vec<HostPort> {
+        let actors = self.namenodes().actors();
+        let addresses = actors.iter().map(|actor| actor.address.as_str());
+        addresses
+            .filter_map(|text| HostPort::parse_with_default(text, None).ok())
+            .collect()
+    }
+
+    fn trigger_block_report(&self, incremental: bool, namenode: Option<&HostPort>) {
+        self.namenodes().trigger_block_report(incremental, namenode);
+    }
+
+    fn evict_writers(&self) {
+        self.xceivers.evict_writers();
+    }
+
+    fn balancer_bandwidth(&self) -> u64 {
+        self.xceivers.throttles().balancer.rate()
+    }
+
+    fn shutdown(&self, for_upgrade: bool) -> bool {
+        if self.stop.is_cancelled() || self.stop_for_upgrade.is_cancelled() {
+            return false;
+        }
+        if for_upgrade {
+            self.stop_for_upgrade.cancel();
+        } else {
+            self.stop.cancel();
+        }
+        true
+    }
+
+    fn config_changed(&self) {
+        let config = self.config.current();
+        self.xceivers.configure(Settings::from_config(&config));
+        throttle(self.xceivers.throttles(), &config);
+    }
+}
+
+/// Takes over the limits that may change while the node runs. The balancer's is not among them: the
+/// NameNode sets it.
+fn throttle(throttles: &Throttles, config: &Configuration) {
+    let transfer = config.get(&keys::DATA_TRANSFER_BANDWIDTH);
+    throttles.transfer.set(transfer);
+    throttles.write.set(config.get(&keys::DATA_WRITE_BANDWIDTH));
+    throttles.read.set(config.get(&keys::DATA_READ_BANDWIDTH));
+    let moves = config.get(&keys::BALANCE_MAX_MOVES);
+    throttles
+        .moves
+        .set(usize::try_from(moves).unwrap_or(usize::MAX));
+}
+
+impl NodeWork for Node {
+    fn transfer(&self, order: TransferOrder) -> BoxFuture<'static, Result<(), String>> {
+        let xceivers = self.xceivers.clone();
+        async move {
+            let targets = Targets {
+                nodes: order.targets,
+                types: order.storage_types,
+                storage_ids: order.storage_ids,
+            };
+            transfer_block(&xceivers, &order.block, targets)
+                .await
+                .map_err(|error| error.to_string())
+        }
+        .boxed()
+    }
+
+    fn recover(&self, pool: PoolId, blocks: Vec<RecoveringBlock>) -> BoxFuture<'static, ()> {
+        if let Some(recovery) = self.recovery.get() {
+            recovery.recover_blocks(pool.as_str(), blocks);
+        }
+        std::future::ready(()).boxed()
+    }
+
+    fn set_balancer_bandwidth(&self, bytes_per_second: u64) {
+        self.xceivers.throttles().balancer.set(bytes_per_second);
+    }
+
+    fn load(&self) -> Load {
+        let stats = self.xceivers.stats();
+        let number = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
+        Load {
+            xmits: number(stats.xmits()),
+            xceivers: number(stats.xceivers()),
+        }
+    }
+}
