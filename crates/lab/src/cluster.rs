@@ -295,6 +295,14 @@ impl Cluster {
         &mut self.namenodes[index]
     }
 
+    /// A bean of a NameNode, see [`NameNode::bean`].
+    ///
+    /// # Errors
+    /// When it does not answer.
+    pub fn namenode_bean(&self, index: usize, name: &str) -> Result<serde_json::Value> {
+        self.namenodes[index].bean(name)
+    }
+
     /// A node.
     pub fn node(&mut self, index: usize) -> &mut Node {
         &mut self.nodes[index]

@@ -24,7 +24,7 @@ type Waiting = Arc<Mutex<BTreeMap<u64, Sender<Value>>>>;
 /// A running driver. Dropping it kills the JVM: writers it has open are left as a dead client would.
 #[derive(Debug)]
 pub struct Driver {
-    process: Mutex<Process>,
+    process: Arc<Mutex<Process>>,
     stdin: Mutex<ChildStdin>,
     waiting: Waiting,
     next_id: AtomicU64,
@@ -78,7 +78,7 @@ impl Driver {
         let inbox = Arc::clone(&waiting);
         std::thread::spawn(move || receive(stdout, &inbox));
         let driver = Self {
-            process: Mutex::new(process),
+            process: Arc::new(Mutex::new(process)),
             stdin: Mutex::new(stdin),
             waiting,
             next_id: AtomicU64::new(1),
@@ -100,7 +100,7 @@ impl Driver {
     ///
     /// # Errors
     /// [`LabError::Process`] when the JVM is gone.
-    pub fn begin(&self, operation: &str, arguments: Value) -> Result<Pending<'_>> {
+    pub fn begin(&self, operation: &str, arguments: Value) -> Result<Pending> {
         let id = self.next_id.fetch_add(1, Ordering::Relaxed);
         let mut request = match arguments {
             Value::Object(map) => map,
@@ -117,7 +117,7 @@ impl Driver {
             .and_then(|()| stdin.flush());
         sent.map_err(|error| lock(&self.process).error(format!("{operation}: {error}")))?;
         Ok(Pending {
-            driver: self,
+            process: Arc::clone(&self.process),
             operation: operation.into(),
             inbox,
         })
@@ -203,13 +203,13 @@ fn receive(stdout: ChildStdout, waiting: &Waiting) {
 
 /// A request under way.
 #[derive(Debug)]
-pub struct Pending<'a> {
-    driver: &'a Driver,
+pub struct Pending {
+    process: Arc<Mutex<Process>>,
     operation: String,
     inbox: Receiver<Value>,
 }
 
-impl Pending<'_> {
+impl Pending {
     /// Waits for the answer.
     ///
     /// # Errors
@@ -232,8 +232,9 @@ impl Pending<'_> {
                 )));
             }
             Err(RecvTimeoutError::Disconnected) => {
-                return Err(lock(&self.driver.process)
-                    .error(format!("went away during {}", self.operation)));
+                return Err(
+                    lock(&self.process).error(format!("went away during {}", self.operation))
+                );
             }
         };
         match answer["error"].as_object() {

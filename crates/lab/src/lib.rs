@@ -11,6 +11,7 @@
 //! - [`conf`]: `core-site.xml`, `hdfs-site.xml`, `log4j.properties`;
 //! - [`cluster`], [`node`], [`namenode`]: the roles and what can be done to them;
 //! - [`driver`]: stock clients by request;
+//! - [`mounts`]: small disks that can be filled and broken;
 //! - [`files`]: what tests do with files through the driver, in one line each;
 //! - [`suite`]: the test harness: one cluster, many cases, one printed line each.
 
@@ -21,6 +22,7 @@ pub mod error;
 pub mod files;
 pub mod hadoop;
 pub mod http;
+pub mod mounts;
 pub mod namenode;
 pub mod node;
 pub mod pattern;

@@ -1,0 +1,417 @@
+//! Disks that fill up, turn read-only, fail, vanish, come and go; the balancer and the mover.
+
+use hayloft_lab::error::Result;
+use hayloft_lab::hadoop::class;
+use hayloft_lab::mounts::{Mount, in_own_namespace, may_mount};
+use hayloft_lab::node::Kind;
+use hayloft_lab::suite::{expect, passed, seconds};
+use hayloft_lab::wait::{self, Seen};
+use hayloft_lab::{Cluster, Driver, LabError, NodeSpec, Outcome, Suite, VolumeSpec};
+use serde_json::json;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+/// Block size of the cluster's clients, bytes.
+const BLOCK: u64 = 1 << 20;
+/// Size of each small disk, MiB: room for test data and for what the NameNode wants free (it
+/// places a block only where five would fit).
+const DISK_MIB: u32 = 128;
+/// Nodes, each with two `DISK` volumes on small disks and an `ARCHIVE` one.
+const NODES: usize = 4;
+
+fn main() -> ExitCode {
+    in_own_namespace();
+    Suite::run("disks", |suite| {
+        if !may_mount() {
+            suite.case("everything", || {
+                Ok(Outcome::Skipped(
+                    "small disks can only be mounted by root".into(),
+                ))
+            });
+            return Ok(());
+        }
+        // Base directory: the mounts must be there before the cluster is.
+        let base = hayloft_lab::hadoop::repository_root().join("target/lab");
+        std::fs::create_dir_all(&base).map_err(LabError::file("creating", &base))?;
+        let base = tempfile::Builder::new()
+            .prefix("small-disks-")
+            .tempdir_in(&base);
+        let base = base.map_err(LabError::file("creating", "a directory for small disks"))?;
+        let mut disks = Vec::new();
+        let mut builder = Cluster::builder("disks")
+            .conf("dfs.blocksize", BLOCK)
+            .conf("dfs.client.socket-timeout", 10_000)
+            .conf(
+                "dfs.client.block.write.replace-datanode-on-failure.best-effort",
+                true,
+            )
+            // The default keeps a whole GiB of each disk free.
+            .conf(
+                "dfs.datanode.round-robin-volume-choosing-policy.additional-available-space",
+                0,
+            )
+            .conf("dfs.balancer.getBlocks.min-block-size", 1);
+        for node in 0..NODES {
+            let mut volumes = Vec::new();
+            for volume in 0..2 {
+                let at = base.path().join(format!("disk-{node}-{volume}"));
+                let image = base.path().join(format!("image-{node}-{volume}"));
+                disks.push(Mount::ext4(&image, &at, DISK_MIB)?);
+                // A directory below the mount point can be moved away, the mount point cannot.
+                volumes.push(VolumeSpec::at(at.join("data")));
+            }
+            volumes.push(VolumeSpec::typed("ARCHIVE"));
+            let spec = NodeSpec::new(Kind::under_test()).volumes(volumes);
+            builder = builder.node(spec.conf("dfs.datanode.failed.volumes.tolerated", 1));
+        }
+        let cluster = builder.start()?;
+        let fs = cluster.driver()?;
+        let mut lab = Lab { disks, cluster, fs };
+        suite.case("all_volumes_of_a_type_are_used", || lab.volumes_used());
+        suite.case("storage_policy_at_write", || lab.policy_at_write());
+        suite.case("mover_follows_a_changed_policy", || lab.mover());
+        suite.case("volume_added_and_removed_while_running", || lab.hot_swap());
+        suite.case("balancer_fills_empty_nodes", || lab.balancer());
+        suite.case("disk_full_mid_write", || lab.full());
+        suite.case("disk_turned_read_only", || lab.read_only());
+        suite.case("disk_gives_eio", || lab.eio());
+        suite.case("directory_vanished", || lab.vanished());
+        suite.case("start_with_a_failed_volume", || lab.start_with_failed());
+        suite.case("more_failed_volumes_than_tolerated", || {
+            lab.too_many_failed()
+        });
+        if suite.has_failures() {
+            println!("{}", lab.cluster.log_tails());
+        } else {
+            lab.cluster.succeed();
+        }
+        Ok(())
+    })
+}
+
+struct Lab {
+    // Dropped first to last: the nodes end before their disks go.
+    fs: Driver,
+    cluster: Cluster,
+    disks: Vec<Mount>,
+}
+
+impl Lab {
+    fn disk(&self, node: usize, volume: usize) -> &Mount {
+        &self.disks[node * 2 + volume]
+    }
+
+    fn count(&self, node: usize, volume: usize) -> usize {
+        let dir = self.disk(node, volume).path().join("data");
+        let of_volume = |path: &PathBuf| path.starts_with(&dir);
+        self.cluster.nodes().nth(node).map_or(0, |n| {
+            n.all_block_files().iter().filter(|p| of_volume(p)).count()
+        })
+    }
+
+    fn types(&self, path: &str) -> Result<Vec<String>> {
+        Ok(self
+            .fs
+            .blocks(path)?
+            .into_iter()
+            .flat_map(|block| block.types)
+            .collect())
+    }
+
+    fn wait_types(&self, path: &str, wanted: &str) -> Result<()> {
+        wait::until(&format!("{path} on {wanted} only"), seconds(60), || {
+            let types = self.types(path)?;
+            let all = !types.is_empty() && types.iter().all(|kind| kind == wanted);
+            Ok(if all {
+                Seen::Done(())
+            } else {
+                Seen::NotYet(format!("{types:?}"))
+            })
+        })
+    }
+
+    /// Waits until the NameNode knows of `count` failed volumes.
+    fn wait_failed_volumes(&self, count: u64, mut poke: impl FnMut()) -> Result<()> {
+        let namenode = |cluster: &Cluster| cluster.namenode_bean(0, "FSNamesystemState");
+        wait::until(
+            &format!("{count} failed volumes at the NameNode"),
+            seconds(90),
+            || {
+                poke();
+                let seen = namenode(&self.cluster)?["VolumeFailuresTotal"].as_u64();
+                Ok(if seen == Some(count) {
+                    Seen::Done(())
+                } else {
+                    Seen::NotYet(format!("{seen:?}"))
+                })
+            },
+        )
+    }
+
+    fn volumes_used(&mut self) -> Result<Outcome> {
+        self.fs.put("/spread", 12 * BLOCK, 1, json!({}))?;
+        self.fs.check("/spread", 12 * BLOCK, 1)?;
+        for node in 0..NODES {
+            for volume in 0..2 {
+                expect(self.count(node, volume) > 0, || {
+                    format!("nothing on volume {volume} of node {node}")
+                })?;
+            }
+        }
+        passed()
+    }
+
+    fn policy_at_write(&mut self) -> Result<Outcome> {
+        self.fs.fs(&["-mkdir", "/cold"])?;
+        let args = ["-setStoragePolicy", "-path", "/cold", "-policy", "COLD"];
+        self.fs.tool(class::STORAGE_POLICIES, &args)?.ok()?;
+        self.fs.put("/cold/f", 3 * BLOCK, 2, json!({}))?;
+        self.wait_types("/cold/f", "ARCHIVE")?;
+        self.fs.check("/cold/f", 3 * BLOCK, 2)?;
+        passed()
+    }
+
+    /// Down to ARCHIVE and back to DISK: REPLACE_BLOCK within and between nodes.
+    fn mover(&mut self) -> Result<Outcome> {
+        self.fs.fs(&["-mkdir", "/moved"])?;
+        self.fs.put("/moved/f", 6 * BLOCK + 123, 3, json!({}))?;
+        for (policy, wanted) in [("COLD", "ARCHIVE"), ("HOT", "DISK")] {
+            let args = ["-setStoragePolicy", "-path", "/moved", "-policy", policy];
+            self.fs.tool(class::STORAGE_POLICIES, &args)?.ok()?;
+            let run = self.fs.tool(class::MOVER, &["-p", "/moved"])?;
+            expect(run.code == 0, || {
+                format!("mover: {} {}{}", run.code, run.out, run.err)
+            })?;
+            self.wait_types("/moved/f", wanted)?;
+            self.fs.wait_replicas("/moved/f", 3, seconds(60))?;
+            self.fs.check("/moved/f", 6 * BLOCK + 123, 3)?;
+        }
+        passed()
+    }
+
+    fn reconfigure(&self, node: usize) -> Result<String> {
+        self.cluster.rewrite_node_conf(node)?;
+        let ipc = self
+            .cluster
+            .nodes()
+            .nth(node)
+            .map(hayloft_lab::node::Node::ipc)
+            .unwrap_or_default();
+        self.fs
+            .dfsadmin(&["-reconfig", "datanode", &ipc, "start"])?;
+        wait::until("the end of reconfiguration", seconds(60), || {
+            let said = self
+                .fs
+                .dfsadmin(&["-reconfig", "datanode", &ipc, "status"])?;
+            Ok(if said.contains("finished") {
+                Seen::Done(said)
+            } else {
+                Seen::NotYet(said)
+            })
+        })
+    }
+
+    fn hot_swap(&mut self) -> Result<Outcome> {
+        let added = self.cluster.dir().join("added-volume");
+        std::fs::create_dir_all(&added).map_err(LabError::file("creating", &added))?;
+        self.cluster.node(0).add_volume(None, &added);
+        let said = self.reconfigure(0)?;
+        expect(said.contains("SUCCESS"), || said)?;
+        let on_added = |lab: &Self| {
+            let node = lab.cluster.nodes().next();
+            node.map_or(0, |n| {
+                n.all_block_files()
+                    .iter()
+                    .filter(|p| p.starts_with(&added))
+                    .count()
+            })
+        };
+        let mut written = Vec::new();
+        wait::until("a block on the added volume", seconds(60), || {
+            let path = format!("/hot-{}", written.len());
+            self.fs
+                .put(&path, 2 * BLOCK, 4, json!({"replication": NODES}))?;
+            written.push(path);
+            Ok(if on_added(self) > 0 {
+                Seen::Done(())
+            } else {
+                Seen::NotYet("none".into())
+            })
+        })?;
+        self.cluster.node(0).remove_volume(&added);
+        let said = self.reconfigure(0)?;
+        expect(said.contains("SUCCESS"), || said)?;
+        for path in &written {
+            self.fs.check(path, 2 * BLOCK, 4)?;
+            self.fs.wait_replicas(path, NODES, seconds(90))?;
+            self.fs.fs(&["-rm", "-skipTrash", path])?;
+        }
+        passed()
+    }
+
+    fn balancer(&mut self) -> Result<Outcome> {
+        for node in 1..NODES {
+            self.cluster.node(node).stop()?;
+        }
+        // Dead to the NameNode, or it would still choose them.
+        self.cluster.namenode(0).wait_live(1, seconds(60))?;
+        self.fs
+            .put("/lopsided", 90 * BLOCK, 5, json!({"replication": 1}))?;
+        for node in 1..NODES {
+            self.cluster.start_node(node)?;
+        }
+        self.cluster.wait_all_live()?;
+        let run = self.fs.tool(class::BALANCER, &["-threshold", "5"])?;
+        expect(run.code == 0, || {
+            format!("balancer: {} {}{}", run.code, run.out, run.err)
+        })?;
+        self.fs.check("/lopsided", 90 * BLOCK, 5)?;
+        let mut holders: Vec<String> = self
+            .fs
+            .blocks("/lopsided")?
+            .into_iter()
+            .flat_map(|b| b.nodes)
+            .collect();
+        holders.sort();
+        holders.dedup();
+        expect(holders.len() >= 3, || {
+            format!("only on {holders:?}: {}", run.out)
+        })?;
+        self.fs.fs(&["-rm", "-skipTrash", "/lopsided"])?;
+        passed()
+    }
+
+    fn full(&mut self) -> Result<Outcome> {
+        self.fs
+            .create("f", "/full", 6, json!({"replication": NODES}))?;
+        let request =
+            json!({"handle": "f", "bytes": 12 * BLOCK, "chunk": 65_536, "pauseMillis": 15});
+        let writing = self.fs.begin("loop", request)?;
+        let fillers = [self.disk(0, 0).fill()?, self.disk(0, 1).fill()?];
+        let end = writing.wait()?;
+        expect(end["failure"].is_null(), || end.to_string())?;
+        self.fs.handle("close", "f")?;
+        self.fs.check("/full", 12 * BLOCK, 6)?;
+        for number in 0..5 {
+            self.fs
+                .put(&format!("/full-{number}"), BLOCK, 7, json!({}))?;
+        }
+        for filler in fillers {
+            std::fs::remove_file(&filler).map_err(LabError::file("removing", filler))?;
+        }
+        self.cluster.wait_all_live()?;
+        self.fs.wait_replicas("/full", NODES, seconds(120))?;
+        self.fs.check("/full", 12 * BLOCK, 6)?;
+        self.fs.fs(&["-rm", "-skipTrash", "/full"])?;
+        passed()
+    }
+
+    fn read_only(&mut self) -> Result<Outcome> {
+        self.fs.put("/read-only", 8 * BLOCK, 8, json!({}))?;
+        self.disk(1, 0).abort()?;
+        let mut number = 0;
+        self.wait_failed_volumes(1, || {
+            number += 1;
+            let _ = self.fs.put(
+                &format!("/ro-{number}"),
+                2 * BLOCK,
+                8,
+                json!({"replication": NODES}),
+            );
+        })?;
+        self.fs.check("/read-only", 8 * BLOCK, 8)?;
+        for one in 1..=number {
+            self.fs.check(&format!("/ro-{one}"), 2 * BLOCK, 8)?;
+        }
+        self.fs.wait_replicas("/read-only", 3, seconds(90))?;
+        self.fs
+            .put("/ro-after", 4 * BLOCK, 8, json!({"replication": NODES}))?;
+        expect(
+            self.fs
+                .blocks("/ro-after")?
+                .iter()
+                .all(|b| b.nodes.len() == NODES),
+            || "the node with a failed volume takes no more blocks".into(),
+        )?;
+        passed()
+    }
+
+    fn eio(&mut self) -> Result<Outcome> {
+        self.fs.put("/eio", 16 * BLOCK, 9, json!({}))?;
+        self.disk(2, 0).break_disk()?;
+        let mut rounds = 0;
+        self.wait_failed_volumes(2, || {
+            rounds += 1;
+            let _ = self.fs.check("/eio", 16 * BLOCK, 9);
+            let _ = self.fs.put(
+                &format!("/eio-{rounds}"),
+                4 * BLOCK,
+                9,
+                json!({"replication": NODES}),
+            );
+        })?;
+        self.fs.check("/eio", 16 * BLOCK, 9)?;
+        self.fs.wait_replicas("/eio", 3, seconds(90))?;
+        passed()
+    }
+
+    fn vanish(&self, node: usize, volume: usize) -> Result<()> {
+        let data = self.disk(node, volume).path().join("data");
+        std::fs::rename(&data, data.with_file_name("gone"))
+            .map_err(LabError::file("moving", &data))?;
+        // A file in its place: the node cannot make the directory again.
+        std::fs::write(&data, "").map_err(LabError::file("writing", data))
+    }
+
+    fn vanished(&mut self) -> Result<Outcome> {
+        self.fs.put("/vanished", 16 * BLOCK, 10, json!({}))?;
+        self.vanish(3, 0)?;
+        let mut rounds = 0;
+        self.wait_failed_volumes(3, || {
+            rounds += 1;
+            let _ = self.fs.check("/vanished", 16 * BLOCK, 10);
+            let _ = self.fs.put(
+                &format!("/vanished-{rounds}"),
+                4 * BLOCK,
+                10,
+                json!({"replication": NODES}),
+            );
+        })?;
+        self.fs.check("/vanished", 16 * BLOCK, 10)?;
+        self.fs.wait_replicas("/vanished", 3, seconds(90))?;
+        passed()
+    }
+
+    fn start_with_failed(&mut self) -> Result<Outcome> {
+        self.cluster.node(3).stop()?;
+        self.cluster.start_node(3)?;
+        self.cluster.wait_all_live()?;
+        self.wait_failed_volumes(3, || {})?;
+        self.fs.check("/vanished", 16 * BLOCK, 10)?;
+        passed()
+    }
+
+    /// One failed volume is tolerated: at the second the node ends by itself.
+    fn too_many_failed(&mut self) -> Result<Outcome> {
+        self.vanish(3, 1)?;
+        let mut rounds = 0;
+        wait::until("the end of the node", seconds(90), || {
+            rounds += 1;
+            let _ = self.fs.put(
+                &format!("/ending-{rounds}"),
+                2 * BLOCK,
+                11,
+                json!({"replication": NODES}),
+            );
+            let ended = self.cluster.node(3).process()?.check_alive().is_err();
+            Ok(if ended {
+                Seen::Done(())
+            } else {
+                Seen::NotYet("it runs".into())
+            })
+        })?;
+        self.cluster.node(3).wait_ended(seconds(1))?;
+        self.fs.check("/vanished", 16 * BLOCK, 10)?;
+        passed()
+    }
+}
