@@ -18,6 +18,8 @@ pub struct Block {
     pub id: i64,
     /// Generation stamp.
     pub generation: u64,
+    /// Block pool id.
+    pub pool: String,
     /// Length in bytes as the NameNode knows it.
     pub length: u64,
     /// `127.0.0.1:port` of each replica's node.
@@ -314,6 +316,7 @@ fn block(value: &Value) -> Block {
     Block {
         id: value["id"].as_i64().unwrap_or_default(),
         generation: value["generation"].as_u64().unwrap_or_default(),
+        pool: value["pool"].as_str().unwrap_or_default().to_owned(),
         length: value["length"].as_u64().unwrap_or_default(),
         nodes: texts("xfer"),
         types: texts("type"),

@@ -11,6 +11,7 @@
 //! - [`conf`]: `core-site.xml`, `hdfs-site.xml`, `log4j.properties`;
 //! - [`cluster`], [`node`], [`namenode`]: the roles and what can be done to them;
 //! - [`driver`]: stock clients by request;
+//! - [`procfs`]: memory, descriptors and CPU time of a process;
 //! - [`mounts`]: small disks that can be filled and broken;
 //! - [`files`]: what tests do with files through the driver, in one line each;
 //! - [`suite`]: the test harness: one cluster, many cases, one printed line each.
@@ -28,6 +29,7 @@ pub mod node;
 pub mod pattern;
 pub mod ports;
 pub mod process;
+pub mod procfs;
 pub mod suite;
 pub mod wait;
 

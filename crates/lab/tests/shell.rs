@@ -42,6 +42,9 @@ fn main() -> ExitCode {
         suite.case("ranges", || lab.ranges());
         suite.case("checksum_types_and_sizes", || lab.checksum_types(&cluster));
         suite.case("append_at_every_chunk_position", || lab.appends());
+        suite.case("append_with_another_checksum", || {
+            lab.append_other_checksum()
+        });
         suite.case("hflush_and_hsync_visibility", || lab.visibility());
         suite.case("read_while_being_written", || lab.read_while_written());
         suite.case("packet_sizes_and_caching_hints", || lab.client_settings());
@@ -434,6 +437,38 @@ impl Lab<'_> {
             self.fs.handle("close", "new-block")?;
             self.fs.check(&path, bytes + 100, 31)?;
         }
+        passed()
+    }
+
+    /// A block keeps its checksum type: sums of another type are translated, another chunk size
+    /// is refused, and what was there stays.
+    fn append_other_checksum(&self) -> Result<Outcome> {
+        let conf = |kind: &str, chunk: u64| json!({"dfs.checksum.type": kind, "dfs.bytes-per-checksum": chunk});
+        for (disk, client) in [("CRC32", "CRC32C"), ("CRC32C", "CRC32"), ("NULL", "CRC32C")] {
+            let path = format!("/other-{disk}-{client}");
+            self.fs
+                .put(&path, 1000, 35, json!({"conf": conf(disk, 512)}))?;
+            self.fs.put(
+                &path,
+                70_001,
+                35,
+                json!({"conf": conf(client, 512), "appendTo": true}),
+            )?;
+            self.fs.check(&path, 71_001, 35)?;
+        }
+        self.fs.put(
+            "/other-chunk",
+            1000,
+            35,
+            json!({"conf": conf("CRC32C", 512)}),
+        )?;
+        let more = json!({"conf": conf("CRC32C", 4096), "appendTo": true});
+        let refused = self.fs.put("/other-chunk", 5000, 35, more);
+        expect(refused.is_err(), || {
+            "an append with another chunk size was taken".into()
+        })?;
+        self.fs.recover_lease("/other-chunk", seconds(60))?;
+        self.fs.check("/other-chunk", 1000, 35)?;
         passed()
     }
 

@@ -111,19 +111,13 @@ impl Lab {
             self.put(&format!("/first-{bytes}"), bytes, index as u64, json!({}))?;
         }
         for kind in ["CRC32", "CRC32C", "NULL"] {
-            let conf = json!({"dfs.checksum.type": kind, "dfs.bytes-per-checksum": 4096});
-            self.put(
-                &format!("/first-{kind}"),
-                150_001,
-                40,
-                json!({"conf": conf}),
-            )?;
-            self.put(
-                &format!("/first-{kind}"),
-                5000,
-                40,
-                json!({"conf": conf, "appendTo": true}),
-            )?;
+            // `keep-`: a client with another chunk size may not append to these.
+            for (name, chunk) in [("first", 512), ("keep", 4096)] {
+                let conf = json!({"dfs.checksum.type": kind, "dfs.bytes-per-checksum": chunk});
+                let path = format!("/{name}-{kind}");
+                self.put(&path, 150_001, 40, json!({"conf": conf}))?;
+                self.put(&path, 5000, 40, json!({"conf": conf, "appendTo": true}))?;
+            }
         }
         self.fs.call(
             "many",
@@ -228,11 +222,11 @@ impl Lab {
 
     /// What a running cluster does to files that the other kind wrote.
     fn change(&mut self, who: &str) -> Result<Outcome> {
-        let names: Vec<(String, u64)> = self
+        let appendable = self
             .files
             .iter()
-            .map(|(path, f)| (path.clone(), f.1))
-            .collect();
+            .filter(|(path, _)| !path.starts_with("/keep-"));
+        let names: Vec<(String, u64)> = appendable.map(|(path, f)| (path.clone(), f.1)).collect();
         for (number, (path, seed)) in names.iter().enumerate() {
             let more = [1, 511, 70_001][number % 3];
             self.put(path, more, *seed, json!({"appendTo": true}))?;

@@ -10,6 +10,7 @@ import java.nio.charset.StandardCharsets;
 import java.util.TreeMap;
 import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
+import org.apache.hadoop.metrics2.lib.DefaultMetricsSystem;
 import org.apache.hadoop.util.ExitUtil;
 
 /**
@@ -44,6 +45,8 @@ public final class LabDriver {
     System.setOut(System.err);
     ExitUtil.disableSystemExit();
     ExitUtil.disableSystemHalt();
+    // Tools that are meant to run once per JVM may run again.
+    DefaultMetricsSystem.setMiniClusterMode(true);
     LabDriver driver = new LabDriver(answers);
     ExecutorService pool = Executors.newCachedThreadPool(task -> {
       Thread thread = new Thread(task);
