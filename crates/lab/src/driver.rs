@@ -131,7 +131,7 @@ impl Driver {
         self.tool_with(class, args, json!({}))
     }
 
-    /// As [`Driver::tool`] with client configuration and other request fields (`conf`, `stdin`).
+    /// As [`Driver::tool`] with client configuration and other request fields (`conf`, `stdin`, `user`).
     ///
     /// # Errors
     /// As [`Driver::tool`].

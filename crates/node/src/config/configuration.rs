@@ -88,6 +88,13 @@ impl Configuration {
     /// Unreadable or malformed files, endless substitution, and any known key whose value is not
     /// allowed.
     pub fn load(directory: &Path, overrides: &[(String, String)]) -> Result<Self, ConfigError> {
+        let mut config = Self::read(directory, overrides)?;
+        config.validate()?;
+        Ok(config)
+    }
+
+    /// Files and overrides, values not looked at yet.
+    fn read(directory: &Path, overrides: &[(String, String)]) -> Result<Self, ConfigError> {
         let mut config = Self::empty(Some(directory.to_path_buf()), overrides);
         let present: Vec<PathBuf> = FILES
             .iter()
@@ -104,7 +111,7 @@ impl Configuration {
                 config.merge(property);
             }
         }
-        config.finish()
+        Ok(config.overridden())
     }
 
     /// A configuration of these properties alone, as if given with `-D`. For tests and tools.
@@ -118,7 +125,9 @@ impl Configuration {
             .into_iter()
             .map(|(key, value)| (key.into(), value.into()))
             .collect();
-        Self::empty(None, &overrides).finish()
+        let mut config = Self::empty(None, &overrides).overridden();
+        config.validate()?;
+        Ok(config)
     }
 
     fn empty(directory: Option<PathBuf>, overrides: &[(String, String)]) -> Self {
@@ -163,7 +172,7 @@ impl Configuration {
         );
     }
 
-    fn finish(mut self) -> Result<Self, ConfigError> {
+    fn overridden(mut self) -> Self {
         for (name, value) in self.overrides.clone() {
             let entry = Entry {
                 raw: value,
@@ -172,8 +181,7 @@ impl Configuration {
             };
             self.entries.insert(canonical(&name).to_owned(), entry);
         }
-        self.validate()?;
-        Ok(self)
+        self
     }
 
     fn validate(&mut self) -> Result<(), ConfigError> {
@@ -355,9 +363,17 @@ impl Configuration {
     /// # Errors
     /// As [`Configuration::load`].
     pub fn reread(&self) -> Result<Self, ConfigError> {
+        let mut config = self.reread_texts()?;
+        config.validate()?;
+        Ok(config)
+    }
+
+    /// [`reread`](Self::reread) without looking at the values: one that is not allowed must not hide
+    /// what else has changed. Only texts may be asked of the result.
+    pub(super) fn reread_texts(&self) -> Result<Self, ConfigError> {
         match &self.directory {
-            Some(directory) => Self::load(directory, &self.overrides),
-            None => Self::empty(None, &self.overrides).finish(),
+            Some(directory) => Self::read(directory, &self.overrides),
+            None => Ok(Self::empty(None, &self.overrides).overridden()),
         }
     }
 

@@ -57,13 +57,14 @@ impl SharedConfig {
         self.current.load().get(key)
     }
 
-    /// Reads the files again and says what differs; changes nothing.
+    /// Reads the files again and says what differs; changes nothing. Whether a new value is allowed
+    /// shows only when it is applied.
     ///
     /// # Errors
-    /// As [`Configuration::load`].
+    /// As [`Configuration::load`], but not for values.
     pub fn changes(&self) -> Result<Vec<Change>, ConfigError> {
         let running = self.current();
-        Ok(differences(&running, &running.reread()?))
+        Ok(differences(&running, &running.reread_texts()?))
     }
 
     /// Puts one change into effect for every later reader. Services that keep a value call this
@@ -95,7 +96,7 @@ impl SharedConfig {
     pub fn refresh_namenodes(&self) -> Result<Arc<Configuration>, ConfigError> {
         let _one_at_a_time = self.lock();
         let mut next = Configuration::clone(&self.current());
-        for change in differences(&next, &next.reread()?) {
+        for change in differences(&next, &next.reread_texts()?) {
             if names_namenodes(&change.name) {
                 next = next.with(&change.name, change.new.as_deref())?;
             }

@@ -186,7 +186,7 @@ fn volume_report(cx: &Context) -> Bytes {
     let volume_info = volumes
         .into_iter()
         .map(|volume| DatanodeVolumeInfo {
-            path: format!("{}/", volume.path.display()),
+            path: volume.path.display().to_string(),
             storage_type: volume.storage.storage_type as i32,
             used_space: volume.used,
             free_space: volume.free,

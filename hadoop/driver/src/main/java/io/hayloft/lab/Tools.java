@@ -7,11 +7,13 @@ import java.io.InputStream;
 import java.io.PrintStream;
 import java.lang.reflect.Constructor;
 import java.nio.charset.StandardCharsets;
+import java.security.PrivilegedExceptionAction;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
 import java.util.Base64;
 import org.apache.hadoop.conf.Configuration;
+import org.apache.hadoop.security.UserGroupInformation;
 import org.apache.hadoop.util.ExitUtil;
 import org.apache.hadoop.util.Tool;
 import org.apache.hadoop.util.ToolRunner;
@@ -23,8 +25,8 @@ final class Tools {
   }
 
   /**
-   * Arguments: class (a {@code Tool}), args, conf, stdin (text) or stdinBase64. Results: code, out,
-   * err. One at a time: System.out is one for all.
+   * Arguments: class (a {@code Tool}), args, conf, stdin (text) or stdinBase64, user (as whom, else
+   * ourselves). Results: code, out, err. One at a time: System.out is one for all.
    */
   private synchronized void tool(ObjectNode request, ObjectNode answer) throws Exception {
     Configuration conf = Request.conf(request);
@@ -43,7 +45,10 @@ final class Tools {
       System.setIn(new ByteArrayInputStream(input));
       System.setOut(new PrintStream(out, true, StandardCharsets.UTF_8));
       System.setErr(new PrintStream(err, true, StandardCharsets.UTF_8));
-      code = ToolRunner.run(conf, instance(Request.text(request, "class"), conf), args.toArray(new String[0]));
+      PrivilegedExceptionAction<Integer> run = () ->
+          ToolRunner.run(conf, instance(Request.text(request, "class"), conf), args.toArray(new String[0]));
+      String user = request.path("user").asText("");
+      code = user.isEmpty() ? run.run() : UserGroupInformation.createRemoteUser(user).doAs(run);
     } catch (ExitUtil.ExitException exit) {
       code = exit.getExitCode();
     } finally {
