@@ -338,6 +338,12 @@ impl Store {
         }
     }
 
+    /// Deletes wait from now on.
+    #[cfg(test)]
+    pub(crate) fn stop_lanes(&self) {
+        self.0.delete_queues.write().expect("not poisoned").clear();
+    }
+
     /// Runs an operation to its end even if the caller goes away.
     async fn run<T, F>(&self, operation: impl FnOnce(Arc<Inner>) -> F) -> Result<T, StoreError>
     where

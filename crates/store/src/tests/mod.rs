@@ -1,6 +1,13 @@
 //! The store as a whole, on real directories.
 
+mod append;
+mod crash;
+mod deletes;
 mod lifecycle;
+mod recovery;
+mod startup;
+mod volumes;
+mod write;
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;

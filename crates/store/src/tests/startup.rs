@@ -1,0 +1,79 @@
+use super::*;
+use std::time::Instant;
+
+/// Enough replicas to notice anything that is not linear, few enough to stay cheap.
+#[tokio::test]
+async fn many_replicas_are_found_quickly_with_and_without_the_cache() {
+    const REPLICAS: i64 = 5_000;
+    let node = Node::new().await;
+    let finalized = node.pool_dir().join("current/finalized");
+    let meta = crc32c().encode_meta_header();
+    for id in 1_073_741_825..1_073_741_825 + REPLICAS {
+        let dir = finalized.join(crate::layout::names::subdir(id));
+        std::fs::create_dir_all(&dir).expect("directory");
+        std::fs::write(dir.join(format!("blk_{id}")), b"").expect("data");
+        std::fs::write(dir.join(format!("blk_{id}_1001.meta")), meta).expect("meta");
+    }
+    let started = Instant::now();
+    let node = node.kill_and_start().await;
+    assert_eq!(node.store.replica_count(), REPLICAS.unsigned_abs());
+    let node = node.restart().await;
+    assert_eq!(node.store.replica_count(), REPLICAS.unsigned_abs());
+    assert!(
+        started.elapsed() < Duration::from_secs(10),
+        "{:?}",
+        started.elapsed()
+    );
+}
+
+#[tokio::test]
+async fn of_two_replicas_of_a_block_the_newer_stays() {
+    let node = Node::with_volumes(2).await;
+    node.put(5, 1001, 3000).await;
+    let other = node
+        .dir
+        .path()
+        .join("data1/current")
+        .join(pool().as_str())
+        .join("current/finalized/subdir0/subdir0");
+    let here = node.pool_dir().join("current/finalized/subdir0/subdir0");
+    let (full, lone) = if here.join("blk_5").exists() {
+        (here, other)
+    } else {
+        (other, here)
+    };
+    std::fs::create_dir_all(&lone).expect("directory");
+    std::fs::copy(full.join("blk_5"), lone.join("blk_5")).expect("copies");
+    std::fs::copy(full.join("blk_5_1001.meta"), lone.join("blk_5_1002.meta")).expect("copies");
+    let node = node.kill_and_start().await;
+    node.check(5, 1002, 3000).await;
+    assert!(
+        lone.join("blk_5").exists()
+            && !full.join("blk_5").exists()
+            && !full.join("blk_5_1001.meta").exists()
+    );
+}
+
+#[tokio::test]
+async fn files_of_apaches_that_mean_nothing_to_us_stay() {
+    let node = Node::new().await;
+    node.put(5, 1001, 100).await;
+    let strangers = [
+        "scanner.cursor",
+        "current/finalized/README",
+        "current/rbw/rbw.txt",
+        "trash/finalized/subdir0/subdir0/blk_9",
+    ];
+    for name in strangers {
+        let path = node.pool_dir().join(name);
+        std::fs::create_dir_all(path.parent().expect("a parent")).expect("directory");
+        std::fs::write(path, b"x").expect("writes");
+    }
+    let node = node.kill_and_start().await;
+    assert_eq!(node.store.replica_count(), 1);
+    assert!(
+        strangers
+            .iter()
+            .all(|name| node.pool_dir().join(name).exists())
+    );
+}

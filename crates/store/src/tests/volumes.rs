@@ -1,0 +1,253 @@
+use super::*;
+use hayloft_wire::ids::StorageType;
+
+#[tokio::test]
+async fn replicas_are_spread_over_volumes_or_go_where_asked() {
+    let node = Node::with_volumes(2).await;
+    for id in 0..10 {
+        node.put(id, 1001, 100).await;
+    }
+    let counts: Vec<usize> = node
+        .store
+        .block_report(&pool())
+        .iter()
+        .map(|(_, list)| list.len())
+        .collect();
+    assert_eq!(counts, [5, 5]);
+    let second = node.store.block_report(&pool())[1].0.clone();
+    for id in 10..14 {
+        let options = WriteOptions {
+            storage_id: Some(second.id.to_string()),
+            ..WriteOptions::default()
+        };
+        let writer = node
+            .store
+            .create_rbw(&block(id, 1001, 0), options)
+            .await
+            .expect("creates");
+        assert_eq!(*writer.storage(), second);
+    }
+}
+
+#[tokio::test]
+async fn a_replica_moves_between_storage_types() {
+    let dir = tempfile::tempdir().expect("temporary directory");
+    let mut config = config(dir.path(), 2);
+    config.volumes[1].storage_type = StorageType::Archive;
+    let node = Node::start(dir, 2, config).await;
+    node.put(5, 1001, 100_000).await;
+    let reader = node
+        .store
+        .open_reader(&block(5, 1001, 0))
+        .await
+        .expect("opens");
+    let kind = Node::error_of(
+        node.store
+            .move_block(&block(5, 1001, 0), StorageType::Disk, None)
+            .await,
+    );
+    assert_eq!(kind, StoreErrorKind::AlreadyExists);
+    let kind = Node::error_of(
+        node.store
+            .move_block(&block(5, 1001, 0), StorageType::Ssd, None)
+            .await,
+    );
+    assert_eq!(kind, StoreErrorKind::OutOfSpace);
+    let moved = node
+        .store
+        .move_block(&block(5, 1001, 0), StorageType::Archive, None)
+        .await
+        .expect("moves");
+    assert_eq!(moved.storage.storage_type, StorageType::Archive);
+    node.check(5, 1001, 100_000).await;
+    check_reader(&reader, 100_000).await;
+    let node = node.kill_and_start().await;
+    node.check(5, 1001, 100_000).await;
+    assert_eq!(node.store.replica_count(), 1);
+}
+
+#[tokio::test]
+async fn a_damaged_replica_is_not_moved() {
+    let dir = tempfile::tempdir().expect("temporary directory");
+    let mut config = config(dir.path(), 2);
+    config.volumes[1].storage_type = StorageType::Archive;
+    let node = Node::start(dir, 2, config).await;
+    node.put(5, 1001, 100_000).await;
+    let data = node
+        .pool_dir()
+        .join("current/finalized/subdir0/subdir0/blk_5");
+    let mut damaged = std::fs::read(&data).expect("there");
+    damaged[60_000] ^= 1;
+    std::fs::write(&data, damaged).expect("writes");
+    assert!(
+        node.store
+            .move_block(&block(5, 1001, 0), StorageType::Archive, None)
+            .await
+            .is_err()
+    );
+    assert_eq!(node.store.block_report(&pool())[0].1.len(), 1);
+    assert!(node.store.block_report(&pool())[1].1.is_empty());
+}
+
+#[tokio::test]
+async fn two_stores_do_not_share_a_directory() {
+    let node = Node::new().await;
+    let (events, _receiver) = mpsc::channel(1);
+    let error = Store::open(config(node.dir.path(), 1), events)
+        .await
+        .expect_err("locked");
+    assert_eq!(error.kind(), StoreErrorKind::Incompatible);
+    assert!(error.to_string().contains("in_use.lock"), "{error}");
+    let note = std::fs::read_to_string(node.dir.path().join("data0/in_use.lock")).expect("there");
+    assert!(
+        note.starts_with(&format!("{}@", std::process::id())),
+        "{note}"
+    );
+}
+
+#[tokio::test]
+async fn directories_of_another_cluster_or_node_are_refused_by_name() {
+    let node = Node::with_volumes(2).await;
+    let uuid = node.store.datanode_uuid();
+    let other = PoolSpec {
+        cluster_id: "CID-2".to_owned(),
+        ..spec()
+    };
+    let error = node
+        .store
+        .add_pool(other, StartOption::Regular)
+        .await
+        .expect_err("another cluster");
+    assert_eq!(error.kind(), StoreErrorKind::Incompatible);
+    for part in ["Incompatible clusterIDs", "CID-1", "CID-2", "data0"] {
+        assert!(error.to_string().contains(part), "{error}");
+    }
+    node.store.shutdown().await;
+    let version = node.dir.path().join("data1/current/VERSION");
+    let text = std::fs::read_to_string(&version).expect("there");
+    std::fs::write(&version, text.replace(&uuid, "another")).expect("writes");
+    let (events, _receiver) = mpsc::channel(1);
+    let error = Store::open(config(node.dir.path(), 2), events)
+        .await
+        .expect_err("another node");
+    assert!(
+        error.to_string().contains("datanodeUuid another"),
+        "{error}"
+    );
+}
+
+#[tokio::test]
+async fn identity_is_kept_and_new_volumes_join() {
+    let node = Node::new().await;
+    let (uuid, storage) = (
+        node.store.datanode_uuid(),
+        node.store.storage_reports(&pool())[0].storage.clone(),
+    );
+    assert_eq!(node.store.storage_info().cluster_id, "CID-1");
+    let mut node = node;
+    node.volumes = 3;
+    let node = node.restart().await;
+    assert_eq!(node.store.datanode_uuid(), uuid);
+    let reports = node.store.storage_reports(&pool());
+    assert!(reports.len() == 3 && reports[0].storage == storage);
+    for n in 0..3 {
+        let text =
+            std::fs::read_to_string(node.dir.path().join(format!("data{n}/current/VERSION")))
+                .expect("there");
+        assert!(
+            text.contains(&format!("datanodeUuid={uuid}")) && text.contains("clusterID=CID-1"),
+            "{text}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_directory_that_cannot_be_used_is_tolerated_as_configured() {
+    let dir = tempfile::tempdir().expect("temporary directory");
+    std::fs::write(dir.path().join("data1"), b"a file").expect("writes");
+    let (events, _receiver) = mpsc::channel(1);
+    let error = Store::open(config(dir.path(), 2), events.clone())
+        .await
+        .expect_err("one of two failed");
+    assert!(
+        error.to_string().contains("Too many failed volumes"),
+        "{error}"
+    );
+    for tolerated in [1, -1] {
+        let config = StoreConfig {
+            failed_volumes_tolerated: tolerated,
+            ..config(dir.path(), 2)
+        };
+        let store = Store::open(config, events.clone())
+            .await
+            .expect("tolerated");
+        assert_eq!(
+            store.failure_summary().failed_locations,
+            [dir.path().join("data1")]
+        );
+        store.shutdown().await;
+    }
+}
+
+#[tokio::test]
+async fn a_volume_that_vanishes_fails_and_the_rest_serves_on() {
+    let dir = tempfile::tempdir().expect("temporary directory");
+    let config = StoreConfig {
+        failed_volumes_tolerated: 1,
+        ..config(dir.path(), 2)
+    };
+    let mut node = Node::start(dir, 2, config).await;
+    for id in 0..10 {
+        node.put(id, 1001, 100).await;
+    }
+    let writer = node.writer(99, 1001).await;
+    std::fs::remove_dir_all(node.dir.path().join("data0")).expect("removes");
+    node.store.check_volumes().await;
+    let Some(StoreEvent::VolumeFailed { fatal, path, .. }) = node.events.recv().await else {
+        panic!("no event")
+    };
+    assert!(!fatal && path == node.dir.path().join("data0"));
+    assert_eq!(node.store.storage_reports(&pool()).len(), 1);
+    assert_eq!(
+        node.store.block_report(&pool())[0]
+            .1
+            .iter()
+            .filter(|r| r.block.id < 10)
+            .count(),
+        5
+    );
+    drop(writer);
+    for id in 20..24 {
+        node.put(id, 1001, 100).await;
+        node.check(id, 1001, 100).await;
+    }
+    assert_eq!(node.store.failure_summary().failed_locations.len(), 1);
+}
+
+#[tokio::test]
+async fn pools_are_separate_and_removable() {
+    let node = Node::new().await;
+    let second = PoolId::new("BP-2-127.0.0.1-1700000000000").expect("valid");
+    node.store
+        .add_pool(
+            PoolSpec {
+                pool: second.clone(),
+                namespace_id: 78,
+                ..spec()
+            },
+            StartOption::Regular,
+        )
+        .await
+        .expect("adds");
+    node.put(5, 1001, 100).await;
+    assert!(node.store.replica(&second, 5).is_none());
+    assert_eq!(node.store.pools().len(), 2);
+    let kind = Node::error_of(node.store.remove_pool(&pool(), false).await);
+    assert_eq!(kind, StoreErrorKind::Illegal);
+    node.store
+        .remove_pool(&pool(), true)
+        .await
+        .expect("removes");
+    assert!(!node.pool_dir().exists());
+    assert_eq!(node.store.pools(), [second]);
+}
