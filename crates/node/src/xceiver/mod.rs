@@ -28,6 +28,8 @@ mod read;
 mod server;
 mod settings;
 mod stats;
+#[cfg(test)]
+mod tests;
 mod throttle;
 mod transfer;
 mod write;

@@ -1,0 +1,133 @@
+//! Peers that talk nonsense, too much, or nothing.
+
+use std::time::Duration;
+
+use bytes::{BufMut as _, BytesMut};
+use hayloft_wire::ids::StorageType;
+use hayloft_wire::proto::datatransfer as pb;
+use hayloft_wire::proto::security::Token;
+use hayloft_wire::transfer::{self, Status};
+
+use super::super::Settings;
+use super::client::{Client, Pipeline, read};
+use super::node::Node;
+use super::{block, pattern};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nonsense_closes_the_connection_and_nothing_else() {
+    let node = Node::start().await;
+    let greetings: [&[u8]; 7] = [
+        b"GET / HTTP/1.1\r\n\r\n",
+        &[0, 27, 81, 0],
+        &[0xDE, 0xAD, 0xBE, 0xEF, 0, 0],
+        &[0, 28, 82, 0],
+        &[0, 28, 200, 1, 2],
+        &[
+            0, 28, 81, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF,
+        ],
+        &[0, 28, 80, 3, 1, 2, 3],
+    ];
+    for greeting in greetings {
+        let mut client = Client::connect(&node).await;
+        client.send(greeting).await;
+        assert!(client.rest().await.is_empty(), "{greeting:?}");
+    }
+    Pipeline::create(1, 1001, &[&node]).await.close(1).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn lying_packets_close_the_connection() {
+    let node = Node::start().await;
+    for (id, plen, hlen) in [
+        (1, i32::MAX, 25_i16),
+        (2, -1, 25),
+        (3, 4, -5),
+        (4, 3, 25),
+        (5, 17 << 20, 25),
+        (6, 4, 2000),
+    ] {
+        let mut pipeline = Pipeline::create(id, 1001, &[&node]).await;
+        let mut bytes = BytesMut::new();
+        bytes.put_i32(plen);
+        bytes.put_i16(hlen);
+        bytes.put_bytes(0, 100);
+        pipeline.client.send(&bytes).await;
+        assert!(pipeline.client.ack().await.is_none(), "{plen} {hlen}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn silence_ends_connections_and_writes() {
+    let settings = Settings {
+        read_timeout: Duration::from_millis(300),
+        ..Settings::default()
+    };
+    let node = Node::with(settings, &[StorageType::Disk]).await;
+    let mut silent: Vec<Client> = Vec::new();
+    for _ in 0..50 {
+        silent.push(Client::connect(&node).await);
+    }
+    let mut half = Client::connect(&node).await;
+    half.send(&[0, 28, 80, 200]).await;
+    let mut pipeline = Pipeline::create(1, 1001, &[&node]).await;
+    pipeline.send(&pattern(100), false).await;
+    pipeline.acked(0, 1).await;
+    assert!(pipeline.client.ack().await.is_none());
+    for mut client in silent {
+        assert!(client.rest().await.is_empty());
+    }
+    half.rest().await;
+    node.until("all connections ended", |node| {
+        node.x.stats().xceivers() == 0
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn connections_beyond_the_limit_are_closed() {
+    let settings = Settings {
+        max_connections: 2,
+        ..Settings::default()
+    };
+    let node = Node::with(settings, &[StorageType::Disk]).await;
+    let first = Pipeline::create(1, 1001, &[&node]).await;
+    let second = Pipeline::create(2, 1001, &[&node]).await;
+    let mut third = Client::connect(&node).await;
+    assert!(third.rest().await.is_empty());
+    assert_eq!(node.x.stats().rejected(), 1);
+    first.close(1).await;
+    second.close(1).await;
+    node.until("room again", |node| node.x.stats().xceivers() == 0)
+        .await;
+    assert_eq!(read(&node, &block(1, 1001), 0, 0).await, Ok(Vec::new()));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn short_circuit_is_declined_and_the_connection_stays() {
+    let node = Node::start().await;
+    Pipeline::create(1, 1001, &[&node]).await.close(1).await;
+    let mut client = Client::connect(&node).await;
+    let request = pb::OpRequestShortCircuitAccess {
+        header: transfer::base_header(&block(1, 1001), Token::default()),
+        max_version: 1,
+        slot_id: None,
+        supports_receipt_verification: Some(true),
+    };
+    client.request(&request).await;
+    assert_eq!(
+        client.response().await.map(|r| r.outcome()),
+        Some(Status::ErrorUnsupported)
+    );
+    assert_eq!(
+        super::client::read_on(&mut client, &block(1, 1001), 0, 0, true).await,
+        Ok(Vec::new())
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_unknown_pool_is_not_served() {
+    let node = Node::start().await;
+    let mut other = block(1, 1001);
+    other.pool = hayloft_wire::ids::PoolId::new("BP-other").expect("valid");
+    assert_eq!(read(&node, &other, 0, 1).await, Err(None));
+}

@@ -1,0 +1,175 @@
+//! Copies and moves between nodes.
+
+use hayloft_wire::ids::{ReplicaState, StorageType};
+use hayloft_wire::proto::datatransfer as pb;
+use hayloft_wire::proto::security::Token;
+use hayloft_wire::transfer::{self, Status};
+
+use super::super::{Settings, Targets, transfer_block};
+use super::client::{Client, Pipeline, read};
+use super::node::{Node, Said};
+use super::{block, pattern, pool};
+
+async fn with_block(node: &Node, id: i64, data: &[u8]) {
+    let mut pipeline = Pipeline::create(id, 1001, &[node]).await;
+    pipeline.write(data, 65_024, 1).await;
+    pipeline.close(1).await;
+}
+
+fn replace_request(
+    id: i64,
+    source: &Node,
+    hint: &str,
+    storage_type: StorageType,
+) -> pb::OpReplaceBlock {
+    pb::OpReplaceBlock {
+        header: transfer::base_header(&block(id, 1001), Token::default()),
+        del_hint: hint.to_owned(),
+        source: source.info(),
+        storage_type: Some(storage_type.into()),
+        storage_id: None,
+    }
+}
+
+/// The final answer, after any that say "in progress".
+async fn outcome(client: &mut Client) -> transfer::BlockOpResponse {
+    loop {
+        let response = client.response().await.expect("answered");
+        if response.outcome() != Status::InProgress {
+            return response;
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn replication_to_a_chain() {
+    let nodes = [
+        Node::start().await,
+        Node::start().await,
+        Node::start().await,
+    ];
+    let data = pattern(2_500_000);
+    with_block(&nodes[0], 1, &data).await;
+    let mut wanted = block(1, 1001);
+    wanted.block.num_bytes = data.len() as u64;
+    let targets = Targets {
+        nodes: vec![nodes[1].info(), nodes[2].info()],
+        ..Targets::default()
+    };
+    transfer_block(&nodes[0].x, &wanted, targets)
+        .await
+        .expect("sent");
+    for node in &nodes[1..] {
+        node.until_received(1, data.len() as u64).await;
+        assert!(
+            !node
+                .said()
+                .iter()
+                .any(|said| matches!(said, Said::Receiving(_))),
+            "a copy is not announced"
+        );
+        assert_eq!(
+            read(node, &wanted, 0, data.len() as u64).await,
+            Ok(data.clone())
+        );
+    }
+    assert_eq!(nodes[0].x.stats().xmits(), 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_adds_a_node_to_its_pipeline() {
+    let nodes = [Node::start().await, Node::start().await];
+    let data = pattern(5000);
+    let mut pipeline = Pipeline::create(2, 1001, &[&nodes[0]]).await;
+    pipeline.write(&data, 1024, 1).await;
+    let request = pb::OpTransferBlock {
+        header: transfer::client_header(&block(2, 1001), Token::default(), "client"),
+        targets: vec![nodes[1].info()],
+        target_storage_types: vec![1],
+        target_storage_ids: Vec::new(),
+    };
+    let mut client = Client::connect(&nodes[0]).await;
+    client.request(&request).await;
+    assert_eq!(
+        client.response().await.map(|r| r.outcome()),
+        Some(Status::Success)
+    );
+    let replica = nodes[1].store.replica(&pool(), 2).expect("copied");
+    assert_eq!(
+        (replica.state, replica.bytes_on_disk),
+        (ReplicaState::Rbw, 5000)
+    );
+    drop(pipeline);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_block_moves_from_node_to_node() {
+    let nodes = [Node::start().await, Node::start().await];
+    let data = pattern(1_500_000);
+    with_block(&nodes[0], 3, &data).await;
+    let mut client = Client::connect(&nodes[1]).await;
+    client
+        .request(&replace_request(
+            3,
+            &nodes[0],
+            "the-old-one",
+            StorageType::Disk,
+        ))
+        .await;
+    assert_eq!(outcome(&mut client).await.outcome(), Status::Success);
+    assert_eq!(
+        read(&nodes[1], &block(3, 1001), 0, data.len() as u64).await,
+        Ok(data)
+    );
+    let hints: Vec<_> = nodes[1]
+        .said()
+        .into_iter()
+        .filter_map(|said| match said {
+            Said::Received { hint, .. } => hint,
+            _ => None,
+        })
+        .collect();
+    assert_eq!(hints, ["the-old-one"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_block_moves_between_storages_of_one_node() {
+    let node = Node::with(
+        Settings::default(),
+        &[StorageType::Disk, StorageType::Archive],
+    )
+    .await;
+    let data = pattern(70_000);
+    with_block(&node, 4, &data).await;
+    let mut client = Client::connect(&node).await;
+    client
+        .request(&replace_request(4, &node, "", StorageType::Archive))
+        .await;
+    assert_eq!(outcome(&mut client).await.outcome(), Status::Success);
+    let replica = node.store.replica(&pool(), 4).expect("still there");
+    assert_eq!(replica.storage.storage_type, StorageType::Archive);
+    assert_eq!(read(&node, &block(4, 1001), 0, 70_000).await, Ok(data));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_move_too_many_is_refused() {
+    let nodes = [Node::start().await, Node::start().await];
+    with_block(&nodes[0], 5, &pattern(100)).await;
+    nodes[1].x.throttles().moves.set(0);
+    let mut client = Client::connect(&nodes[1]).await;
+    client
+        .request(&replace_request(5, &nodes[0], "", StorageType::Disk))
+        .await;
+    assert_eq!(outcome(&mut client).await.outcome(), Status::Error);
+    nodes[1].x.throttles().moves.set(1);
+    nodes[0].x.throttles().moves.set(0);
+    let mut client = Client::connect(&nodes[1]).await;
+    client
+        .request(&replace_request(5, &nodes[0], "", StorageType::Disk))
+        .await;
+    assert_eq!(outcome(&mut client).await.outcome(), Status::Error);
+    assert!(
+        nodes[1].store.replica(&pool(), 5).is_none(),
+        "nothing is left of it"
+    );
+}

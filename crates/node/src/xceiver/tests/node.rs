@@ -1,0 +1,198 @@
+//! A data transfer service over a real store.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use futures_util::future::BoxFuture;
+use hayloft_store::{
+    PoolSpec, StartOption, StorageInfo, Store, StoreConfig, StoreEvent, VolumeConfig,
+};
+use hayloft_wire::ids::{ExtendedBlock, PoolId, StorageType};
+use hayloft_wire::proto::hdfs::{DatanodeId, DatanodeInfo};
+use tempfile::TempDir;
+use tokio::net::TcpListener;
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+
+use super::super::{NameNodeLink, Settings, Throttles, XceiverStats, Xceivers, serve};
+use super::pool;
+
+/// What a node said to its NameNode.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Said {
+    Receiving(ExtendedBlock),
+    Received {
+        block: ExtendedBlock,
+        hint: Option<String>,
+    },
+    Bad(ExtendedBlock),
+    RemoteBad {
+        source: String,
+        block: ExtendedBlock,
+    },
+}
+
+/// Takes notes, and is always ready.
+pub struct Notes {
+    id: DatanodeId,
+    said: Mutex<Vec<Said>>,
+}
+
+impl Notes {
+    fn note(&self, said: Said) {
+        self.said.lock().expect("no panic holds it").push(said);
+    }
+}
+
+impl NameNodeLink for Notes {
+    fn receiving(&self, block: &ExtendedBlock, _: &StorageInfo) {
+        self.note(Said::Receiving(block.clone()));
+    }
+    fn received(&self, block: &ExtendedBlock, _: &StorageInfo, hint: Option<&str>) {
+        self.note(Said::Received {
+            block: block.clone(),
+            hint: hint.map(str::to_owned),
+        });
+    }
+    fn bad_block(&self, block: &ExtendedBlock, _: &StorageInfo) {
+        self.note(Said::Bad(block.clone()));
+    }
+    fn remote_bad_block(&self, source: &DatanodeInfo, block: &ExtendedBlock) {
+        self.note(Said::RemoteBad {
+            source: source.id.datanode_uuid.clone(),
+            block: block.clone(),
+        });
+    }
+    fn wait_ready<'a>(&'a self, pool: &'a PoolId, _: Duration) -> BoxFuture<'a, bool> {
+        Box::pin(async move { *pool == super::pool() })
+    }
+    fn identity(&self, _: &PoolId) -> Option<DatanodeId> {
+        Some(self.id.clone())
+    }
+    fn is_slow(&self, _: &PoolId) -> bool {
+        false
+    }
+}
+
+/// A running service.
+pub struct Node {
+    pub x: Xceivers,
+    pub store: Store,
+    pub notes: Arc<Notes>,
+    pub id: DatanodeId,
+    pub dir: TempDir,
+    shutdown: CancellationToken,
+    _events: mpsc::Receiver<StoreEvent>,
+}
+
+impl Node {
+    /// A node with one DISK volume and Apache's defaults.
+    pub async fn start() -> Self {
+        Self::with(Settings::default(), &[StorageType::Disk]).await
+    }
+
+    pub async fn with(settings: Settings, volumes: &[StorageType]) -> Self {
+        let dir = TempDir::new().expect("a temporary directory");
+        let volumes = volumes
+            .iter()
+            .enumerate()
+            .map(|(i, &storage_type)| VolumeConfig {
+                storage_type,
+                ..VolumeConfig::new(dir.path().join(format!("v{i}")))
+            })
+            .collect();
+        let (tell, events) = mpsc::channel(64);
+        let config = StoreConfig {
+            volumes,
+            ..StoreConfig::default()
+        };
+        let store = Store::open(config, tell).await.expect("a new store opens");
+        let spec = PoolSpec {
+            pool: pool(),
+            cluster_id: "CID-test".to_owned(),
+            namespace_id: 7,
+            ctime: 0,
+        };
+        store
+            .add_pool(spec, StartOption::Regular)
+            .await
+            .expect("a new pool is formatted");
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+        let port = listener.local_addr().expect("bound").port();
+        let id = DatanodeId {
+            ip_addr: "127.0.0.1".to_owned(),
+            host_name: "localhost".to_owned(),
+            datanode_uuid: store.datanode_uuid(),
+            xfer_port: port.into(),
+            ..DatanodeId::default()
+        };
+        let notes = Arc::new(Notes {
+            id: id.clone(),
+            said: Mutex::default(),
+        });
+        let shutdown = CancellationToken::new();
+        let x = Xceivers::new(
+            store.clone(),
+            notes.clone(),
+            Arc::new(XceiverStats::default()),
+            Arc::new(Throttles::default()),
+            settings,
+            shutdown.clone(),
+        );
+        tokio::spawn(serve(x.clone(), listener));
+        Self {
+            x,
+            store,
+            notes,
+            id,
+            dir,
+            shutdown,
+            _events: events,
+        }
+    }
+
+    /// As other nodes and clients know it.
+    pub fn info(&self) -> DatanodeInfo {
+        DatanodeInfo {
+            id: self.id.clone(),
+            ..DatanodeInfo::default()
+        }
+    }
+
+    /// Everything that was said so far.
+    pub fn said(&self) -> Vec<Said> {
+        self.notes.said.lock().expect("no panic holds it").clone()
+    }
+
+    /// Stops serving, as far as sockets tell: like a killed process.
+    pub fn kill(&self) {
+        self.shutdown.cancel();
+    }
+
+    /// Waits until `condition` holds.
+    pub async fn until(&self, what: &str, condition: impl Fn(&Self) -> bool) {
+        for _ in 0..500 {
+            if condition(self) {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        panic!("never: {what}; said {:?}", self.said());
+    }
+
+    /// Waits until the node told that it has the block in full.
+    pub async fn until_received(&self, id: i64, len: u64) {
+        self.until("received", |node| {
+            node.said().iter().any(|said| {
+                matches!(said, Said::Received { block, .. } if block.block.id == id && block.block.num_bytes == len)
+            })
+        })
+        .await;
+    }
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        self.shutdown.cancel();
+    }
+}

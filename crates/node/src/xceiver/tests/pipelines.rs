@@ -1,0 +1,210 @@
+//! Pipelines that work, in every stage.
+
+use hayloft_wire::checksum::{ChecksumKind, DataChecksum};
+use hayloft_wire::ids::ReplicaState;
+use hayloft_wire::transfer::{Stage, Status};
+
+use super::client::{Pipeline, read, statuses, write_request};
+use super::node::{Node, Said};
+use super::{block, crc32c, pattern, pool};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn three_nodes_take_a_block_and_give_it_back() {
+    let nodes = [
+        Node::start().await,
+        Node::start().await,
+        Node::start().await,
+    ];
+    let data = pattern(1_000_000);
+    let mut pipeline = Pipeline::create(1, 1001, &[&nodes[0], &nodes[1], &nodes[2]]).await;
+    pipeline.write(&data, 65_024, 3).await;
+    pipeline.close(3).await;
+    for node in &nodes {
+        node.until_received(1, 1_000_000).await;
+        assert!(matches!(&node.said()[0], Said::Receiving(b) if b.block.id == 1));
+        assert_eq!(
+            read(node, &block(1, 1001), 0, 1_000_000).await,
+            Ok(data.clone())
+        );
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn packets_sent_without_waiting_are_acknowledged_in_order() {
+    let nodes = [Node::start().await, Node::start().await];
+    let data = pattern(20 * 65_024);
+    let mut pipeline = Pipeline::create(2, 1001, &[&nodes[0], &nodes[1]]).await;
+    for piece in data.chunks(65_024) {
+        pipeline.send(piece, false).await;
+    }
+    for seqno in 0..20 {
+        pipeline.acked(seqno, 2).await;
+    }
+    pipeline.close(2).await;
+    assert_eq!(
+        read(&nodes[1], &block(2, 1001), 0, data.len() as u64).await,
+        Ok(data)
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn acknowledged_bytes_are_visible_at_once_and_partial_chunks_are_sent_again() {
+    let node = Node::start().await;
+    let data = pattern(3000);
+    let mut pipeline = Pipeline::create(3, 1001, &[&node]).await;
+    // As after three hflushes: each packet starts again at the chunk that was left unfinished.
+    for end in [100_usize, 700, 1500, 3000] {
+        let from = pipeline.offset - pipeline.offset % 512;
+        let start = usize::try_from(from).expect("small");
+        pipeline.send_at(from, &data[start..end], end == 700).await;
+        pipeline.offset = end as u64;
+        pipeline.acked(pipeline.seqno - 1, 1).await;
+        assert_eq!(
+            read(&node, &block(3, 1001), 0, end as u64).await,
+            Ok(data[..end].to_vec()),
+            "up to {end}"
+        );
+    }
+    pipeline.heartbeat().await;
+    pipeline.acked(-1, 1).await;
+    pipeline.close(1).await;
+    assert_eq!(read(&node, &block(3, 1001), 0, 3000).await, Ok(data));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_checksum_and_chunk_size() {
+    let node = Node::start().await;
+    let data = pattern(10_000);
+    let mut id = 100;
+    for kind in [
+        ChecksumKind::Null,
+        ChecksumKind::Crc32,
+        ChecksumKind::Crc32c,
+    ] {
+        for chunk in [1, 7, 512, 4096, 1 << 20] {
+            let checksum = DataChecksum::new(kind, chunk).expect("valid");
+            let request = write_request(
+                &block(id, 1001),
+                &[&node],
+                Stage::PipelineSetupCreate,
+                checksum,
+            );
+            let mut pipeline = Pipeline::set_up(&node, &request)
+                .await
+                .ok()
+                .expect("set up");
+            let packet = (4000 / chunk as usize).max(1) * chunk as usize;
+            pipeline.write(&data, packet, 1).await;
+            pipeline.close(1).await;
+            assert_eq!(
+                read(&node, &block(id, 1001), 0, 10_000).await,
+                Ok(data.clone()),
+                "{checksum}"
+            );
+            assert_eq!(
+                read(&node, &block(id, 1001), 4097, 3000).await,
+                Ok(data[4097..7097].to_vec()),
+                "{checksum}"
+            );
+            id += 1;
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn append_goes_on_inside_a_chunk() {
+    let node = Node::start().await;
+    let data = pattern(2000);
+    let mut pipeline = Pipeline::create(4, 1001, &[&node]).await;
+    pipeline.write(&data[..700], 700, 1).await;
+    pipeline.close(1).await;
+    let mut old = block(4, 1001);
+    old.block.num_bytes = 700;
+    let mut request = write_request(&old, &[&node], Stage::PipelineSetupAppend, crc32c());
+    request.latest_generation_stamp = 1002;
+    request.min_bytes_rcvd = 700;
+    request.max_bytes_rcvd = 700;
+    let mut pipeline = Pipeline::set_up(&node, &request)
+        .await
+        .ok()
+        .expect("set up");
+    pipeline.offset = 700;
+    pipeline.write(&data[700..1024], 324, 1).await; // The rest of the chunk has a packet of its own.
+    pipeline.write(&data[1024..], 512, 1).await;
+    pipeline.close(1).await;
+    assert_eq!(read(&node, &block(4, 1002), 0, 2000).await, Ok(data));
+    assert!(
+        read(&node, &block(4, 1003), 0, 1).await.is_err(),
+        "nobody has this generation stamp yet"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn streaming_recovery_takes_over_from_a_writer_that_still_lives() {
+    let node = Node::start().await;
+    let data = pattern(5000);
+    let mut first = Pipeline::create(5, 1001, &[&node]).await;
+    first.write(&data[..2048], 1024, 1).await;
+    let mut request = write_request(
+        &block(5, 1001),
+        &[&node],
+        Stage::PipelineSetupStreamingRecovery,
+        crc32c(),
+    );
+    request.latest_generation_stamp = 1002;
+    request.min_bytes_rcvd = 2048;
+    request.max_bytes_rcvd = 2048;
+    let mut second = Pipeline::set_up(&node, &request)
+        .await
+        .ok()
+        .expect("taken over");
+    let _goodbye = first.client.rest().await;
+    second.offset = 2048;
+    second.write(&data[2048..], 1024, 1).await;
+    second.close(1).await;
+    assert_eq!(read(&node, &block(5, 1002), 0, 5000).await, Ok(data));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn close_recovery_finalizes_without_data() {
+    let node = Node::start().await;
+    let data = pattern(1000);
+    let mut pipeline = Pipeline::create(6, 1001, &[&node]).await;
+    pipeline.write(&data, 512, 1).await;
+    drop(pipeline);
+    let mut request = write_request(
+        &block(6, 1001),
+        &[&node],
+        Stage::PipelineCloseRecovery,
+        crc32c(),
+    );
+    request.latest_generation_stamp = 1002;
+    request.min_bytes_rcvd = 1000;
+    request.max_bytes_rcvd = 1000;
+    let mut pipeline = Pipeline::set_up(&node, &request)
+        .await
+        .ok()
+        .expect("recovered");
+    assert!(pipeline.client.rest().await.is_empty());
+    node.until_received(6, 1000).await;
+    let replica = node.store.replica(&pool(), 6).expect("there");
+    assert_eq!(
+        (replica.state, replica.block.block.generation_stamp),
+        (ReplicaState::Finalized, 1002)
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn restart_for_upgrade_is_told_out_of_band() {
+    let node = Node::start().await;
+    let mut pipeline = Pipeline::create(7, 1001, &[&node]).await;
+    pipeline.write(&pattern(100), 100, 1).await;
+    let x = node.x.clone();
+    let telling =
+        tokio::spawn(async move { x.announce_restart(std::time::Duration::from_secs(5)).await });
+    let ack = pipeline.client.ack().await.expect("told");
+    assert_eq!((ack.seqno, statuses(&ack)), (-2, vec![Status::OobRestart]));
+    drop(pipeline);
+    telling.await.expect("no panic");
+    assert_eq!(node.x.stats().writers(), 0);
+}
