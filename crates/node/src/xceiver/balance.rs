@@ -210,7 +210,6 @@ async fn fetch(
     let options = WriteOptions {
         storage_type: target,
         storage_id: storage_id.map(str::to_owned),
-        allow_lazy_persist: false,
         expected_len: Some(settings.block_size_estimate),
         ..WriteOptions::default()
     };
