@@ -33,6 +33,9 @@ const SASL: &str = "data transfer has no SASL here";
 const KERBEROS: &str =
     "there is no Kerberos here; the key matters only with hadoop.security.authentication=kerberos";
 const JAVA_CLASS: &str = "Java classes cannot be loaded into this process";
+const SLOW: &str =
+    "slow peers and slow disks are logged, but not detected and reported to the NameNode yet";
+const RECONNECT: &str = "the node tries to reach a NameNode again and again by itself";
 const LOCKS: &str = "locks are never held across I/O here, so there is nothing to tune";
 const TIERING: &str = "DISK and ARCHIVE volumes on one mount are counted as two disks";
 
@@ -244,5 +247,72 @@ pub(super) static UNSUPPORTED: &[Unsupported] = &[
         "dfs.datanode.enable.fileio.fault.injection",
         "false",
         "faults are injected by the lab only",
+    ),
+    key("dfs.datanode.https.address", "0.0.0.0:9865", HTTP),
+    key("dfs.cluster.administrators", "", HTTP),
+    key("dfs.disk.balancer.enabled", "false", DISK_BALANCER),
+    key("dfs.datanode.peer.stats.enabled", "false", SLOW),
+    key("dfs.datanode.min.outlier.detection.nodes", "10", SLOW),
+    key("dfs.datanode.slowpeer.low.threshold.ms", "5", SLOW),
+    key(
+        "dfs.datanode.peer.metrics.min.outlier.detection.samples",
+        "1000",
+        SLOW,
+    ),
+    key(
+        "dfs.datanode.fileio.profiling.sampling.percentage",
+        "0",
+        SLOW,
+    ),
+    key("dfs.datanode.outliers.report.interval", "30m", SLOW),
+    key("dfs.datanode.min.outlier.detection.disks", "5", SLOW),
+    key("dfs.datanode.slowdisk.low.threshold.ms", "20", SLOW),
+    key("dfs.datanode.max.slowdisks.to.exclude", "0", SLOW),
+    key("ipc.client.connect.max.retries", "10", RECONNECT),
+    key("ipc.client.connect.retry.interval", "1000", RECONNECT),
+    key(
+        "dfs.datanode.metrics.logger.period.seconds",
+        "600",
+        "counters are not logged",
+    ),
+    key(
+        "dfs.datanode.directoryscan.threads",
+        "1",
+        "volumes are compared one after the other",
+    ),
+    key(
+        "dfs.block.scanner.skip.recent.accessed",
+        "false",
+        "every replica is verified, read recently or not",
+    ),
+    key(
+        "dfs.datanode.parallel.volumes.load.threads.num",
+        "",
+        "all volumes are read at the same time at start",
+    ),
+    key(
+        "dfs.datanode.replica.cache.root.dir",
+        "",
+        "the list of replicas is kept in the volume itself",
+    ),
+    key(
+        "dfs.datanode.sync.behind.writes.in.background",
+        "false",
+        "write-back is always started in the background",
+    ),
+    key(
+        "dfs.datanode.oob.timeout-ms",
+        "1500,0,0,0",
+        "writers are told of a restart without waiting for each",
+    ),
+    key(
+        "dfs.datanode.restart.replica.expiration",
+        "50",
+        "replicas of interrupted writers get no deadline after a restart",
+    ),
+    key(
+        "fs.du.interval",
+        "600000",
+        "used space is counted from the replicas themselves",
     ),
 ];

@@ -18,11 +18,6 @@ keys! {
         "NameNode address for lifelines; none are sent when unset. Same suffixes.");
     HEARTBEAT_INTERVAL: Duration = ("dfs.heartbeat.interval", "3",
         "Time between heartbeats.").seconds().min(1);
-    HEARTBEAT_RECHECK_INTERVAL: Duration = ("dfs.namenode.heartbeat.recheck-interval", "300000",
-        "The NameNode's: with the heartbeat interval it says when a silent node counts as dead.")
-        .millis().aliases(&["heartbeat.recheck.interval"]);
-    STALE_DATANODE_INTERVAL: Duration = ("dfs.namenode.stale.datanode.interval", "30000",
-        "The NameNode's: a node silent for this long counts as stale.").millis();
     LIFELINE_INTERVAL: Option<Duration> = ("dfs.datanode.lifeline.interval.seconds", "",
         "Time between lifelines; three heartbeat intervals when empty.").seconds();
     BLOCK_REPORT_INTERVAL: Duration = ("dfs.blockreport.intervalMsec", "21600000",

@@ -41,8 +41,6 @@ keys! {
         "A volume whose check takes longer has failed.").millis().min(1);
     DIRECTORY_SCAN_INTERVAL: Option<Duration> = ("dfs.datanode.directoryscan.interval", "21600",
         "Time between comparisons of directories with what is in memory; negative for never.").seconds();
-    DIRECTORY_SCAN_THREADS: u32 = ("dfs.datanode.directoryscan.threads", "1",
-        "Volumes compared at the same time.").min(1).max(1024);
     DIRECTORY_SCAN_THROTTLE: i32 = ("dfs.datanode.directoryscan.throttle.limit.ms.per.sec", "1000",
         "Milliseconds of each second that the directory scanner may run; all of it at 1000 or below 1.");
     RECONCILE_BATCH_SIZE: u32 = ("dfs.datanode.reconcile.blocks.batch.size", "1000",
@@ -53,16 +51,10 @@ keys! {
         "Every replica is verified once in this time; 0 means 504 hours, negative never.").unit(Unit::Hours);
     SCAN_BYTES_PER_SECOND: u64 = ("dfs.block.scanner.volume.bytes.per.second", "1048576",
         "Speed of that verification on each volume; 0 for no verification.").bytes_per_second();
-    SCAN_SKIP_RECENT: bool = ("dfs.block.scanner.skip.recent.accessed", "false",
-        "Leave out replicas that were read since the last verification.");
     ASYNC_DISK_THREADS: u32 = ("dfs.datanode.fsdatasetasyncdisk.max.threads.per.volume", "4",
         "Deletes at the same time on each volume.").min(1).max(1024);
-    VOLUME_LOAD_THREADS: u32 = ("dfs.datanode.parallel.volumes.load.threads.num", "0",
-        "Volumes read at the same time at start; 0 for all.").max(1024);
     REPLICA_CACHE_EXPIRY: Duration = ("dfs.datanode.replica.cache.expiry.time", "5m",
         "Age to which the list of replicas written at a clean stop is trusted.").millis();
-    REPLICA_CACHE_ROOT: Option<String> = ("dfs.datanode.replica.cache.root.dir", "",
-        "Where that list is kept; in the volume itself when empty.");
     DUPLICATE_REPLICA_DELETION: bool = ("dfs.datanode.duplicate.replica.deletion", "true",
         "Whether the lesser of two copies of a block on one volume is deleted at start.");
     CACHED_DFS_USED_INTERVAL: Duration = ("dfs.datanode.cached-dfsused.check.interval.ms", "600000",

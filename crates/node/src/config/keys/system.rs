@@ -17,8 +17,6 @@ keys! {
         "Where the RPC server listens.");
     DATANODE_HTTP_ADDRESS: HostPort = ("dfs.datanode.http.address", "0.0.0.0:9864",
         "HTTP address; the port is registered with the NameNode.");
-    DATANODE_HTTPS_ADDRESS: HostPort = ("dfs.datanode.https.address", "0.0.0.0:9865",
-        "HTTPS address; the port is registered with the NameNode when dfs.http.policy allows HTTPS.");
     HTTP_POLICY: String = ("dfs.http.policy", "HTTP_ONLY",
         "HTTP_ONLY, HTTPS_ONLY or HTTP_AND_HTTPS.");
     DATANODE_HOSTNAME: Option<String> = ("dfs.datanode.hostname", "",
@@ -42,20 +40,12 @@ keys! {
         "Silence after which an RPC connection that waits for an answer is pinged.").millis().min(1);
     IPC_MAX_IDLE_TIME: Duration = ("ipc.client.connection.maxidletime", "10000",
         "Idle RPC client connections are closed after this.").millis().min(1);
-    IPC_CONNECT_MAX_RETRIES: u32 = ("ipc.client.connect.max.retries", "10",
-        "Attempts to open a connection that is refused.").max(1_000_000);
-    IPC_CONNECT_RETRY_INTERVAL: Duration = ("ipc.client.connect.retry.interval", "1000",
-        "Wait between such attempts.").millis();
     PERMISSIONS_ENABLED: bool = ("dfs.permissions.enabled", "true",
         "Whether administrative RPCs check that the caller is the superuser.")
         .aliases(&["dfs.permissions"]);
     SUPERUSER_GROUP: String = ("dfs.permissions.superusergroup", "supergroup",
         "Group whose members may call administrative RPCs, beside the user that runs the node.")
         .aliases(&["dfs.permissions.supergroup"]);
-    ADMINISTRATORS: String = ("dfs.cluster.administrators", "",
-        "Users and groups (`user1,user2 group1`) that may call administrative RPCs too.");
-    METRICS_LOG_PERIOD: Duration = ("dfs.datanode.metrics.logger.period.seconds", "600",
-        "How often the node logs its counters; 0 for never.").seconds();
     SECURITY_AUTHENTICATION: String = ("hadoop.security.authentication", "simple",
         "How users prove who they are; only `simple` is served.");
     BLOCK_ACCESS_TOKEN_ENABLE: bool = ("dfs.block.access.token.enable", "false",

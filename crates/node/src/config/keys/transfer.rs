@@ -35,8 +35,6 @@ keys! {
         "Drop what was written from the page cache, unless the client says otherwise.");
     SYNC_BEHIND_WRITES: bool = ("dfs.datanode.sync.behind.writes", "false",
         "Start write-back of what was written at once.");
-    SYNC_BEHIND_WRITES_IN_BACKGROUND: bool = ("dfs.datanode.sync.behind.writes.in.background", "false",
-        "Do that beside the write instead of within it.");
     SYNC_ON_CLOSE: bool = ("dfs.datanode.synconclose", "false",
         "Force replica and checksums to the disk when a block is finalized.");
     BALANCE_BANDWIDTH: u64 = ("dfs.datanode.balance.bandwidthPerSec", "100m",
@@ -60,12 +58,6 @@ keys! {
         "Whether acknowledgements say that the NameNode calls this node slow.");
     BLOCK_PINNING: bool = ("dfs.datanode.block-pinning.enabled", "false",
         "Whether replicas that a client asked to pin are kept from the balancer.");
-    OOB_TIMEOUTS: Vec<Duration> = ("dfs.datanode.oob.timeout-ms", "1500,0,0,0",
-        "How long out-of-band acknowledgements may take, for each of the four kinds.").millis();
-    RESTART_REPLICA_EXPIRATION: Duration = ("dfs.datanode.restart.replica.expiration", "50",
-        "After a restart for upgrade, how long a replica waits for its writer to come back.").seconds();
-    DATANODE_RESTART_TIMEOUT: Duration = ("dfs.client.datanode-restart.timeout", "30",
-        "How long a writer waits for a node that restarts.").seconds();
     BLOCK_SIZE: u64 = ("dfs.blocksize", "134217728",
         "Space set aside for a block that is being received and whose length is unknown.")
         .bytes().min(1).max(1 << 50).aliases(&["dfs.block.size"]);
