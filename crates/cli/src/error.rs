@@ -12,6 +12,9 @@ pub const FINDING: u8 = 1;
 /// Exit code: wrong usage, or an environment that does not allow the work.
 pub const USAGE: u8 = 2;
 
+/// Exit code: interrupted from the terminal.
+pub const INTERRUPTED: u8 = 130;
+
 /// An error on its way to the user, shown as `what (where): what to do`.
 #[derive(Debug)]
 pub struct CliError {

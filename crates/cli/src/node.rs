@@ -3,16 +3,20 @@
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use hayloft_node::config::{self, Configuration, SharedConfig, keys};
+use hayloft_node::config::{self, Configuration, SharedConfig};
 use hayloft_node::daemon;
 use hayloft_store::StartOption;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::sync::CancellationToken;
-use tracing::info;
+use tracing::{info, warn};
 
 use crate::args::{NodeArgs, RollingUpgrade, environment};
-use crate::error::CliError;
+use crate::error::{CliError, INTERRUPTED};
 use crate::logging;
+
+/// Descriptors below which a busy node runs out.
+const DESCRIPTORS_WANTED: u64 = 16_384;
 
 /// Runs the node until SIGTERM or SIGINT, or prints its configuration.
 pub fn run(args: &NodeArgs) -> Result<ExitCode, CliError> {
@@ -25,9 +29,13 @@ pub fn run(args: &NodeArgs) -> Result<ExitCode, CliError> {
         return print_config(&config, args.json);
     }
     refuse_start_options(args)?;
+    // Refused here already, before anything is logged or locked.
     config.refuse_unprotected()?;
     config::namenodes(&config)?;
     logging::start();
+    let conf = config.directory().unwrap_or(Path::new("")).display();
+    info!(version = env!("CARGO_PKG_VERSION"), %conf, "hayloft node");
+    raise_descriptor_limit();
     serve(config)
 }
 
@@ -78,17 +86,31 @@ fn refuse_start_options(args: &NodeArgs) -> Result<(), CliError> {
     ))
 }
 
+/// Takes as many descriptors as the system allows, as a JVM does: start scripts count on it.
+fn raise_descriptor_limit() {
+    let limit = getrlimit(Resource::Nofile);
+    let raised = Rlimit {
+        current: limit.maximum,
+        maximum: limit.maximum,
+    };
+    if let Err(error) = setrlimit(Resource::Nofile, raised) {
+        warn!(
+            "cannot raise the limit of open files from {:?}: {error}",
+            limit.current
+        );
+    }
+    if let Some(files) = getrlimit(Resource::Nofile)
+        .current
+        .filter(|files| *files < DESCRIPTORS_WANTED)
+    {
+        warn!(
+            files,
+            "few open files are allowed, each operation needs up to three: raise LimitNOFILE"
+        );
+    }
+}
+
 fn serve(config: Configuration) -> Result<ExitCode, CliError> {
-    let data_dirs: Vec<String> = config
-        .get(&keys::DATA_DIRS)
-        .iter()
-        .map(ToString::to_string)
-        .collect();
-    info!(
-        version = env!("CARGO_PKG_VERSION"),
-        dirs = data_dirs.join(","),
-        "starting"
-    );
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .thread_name("hayloft-net")
         .enable_all()
@@ -100,28 +122,29 @@ fn serve(config: Configuration) -> Result<ExitCode, CliError> {
     let outcome = runtime.block_on(run_until_signalled(config));
     // Whatever did not end in its time is cut off, not waited for.
     runtime.shutdown_background();
-    outcome.map(|()| ExitCode::SUCCESS)
+    outcome
 }
 
-async fn run_until_signalled(config: Configuration) -> Result<(), CliError> {
+async fn run_until_signalled(config: Configuration) -> Result<ExitCode, CliError> {
     let stop = CancellationToken::new();
-    let mut signals = Signals::new()
+    let signals = Signals::new()
         .map_err(|error| CliError::new(format!("cannot listen for signals: {error}"), "", ""))?;
-    let on_signal = stop.clone();
-    tokio::spawn(async move {
-        let name = signals.next().await;
-        info!("{name} received: stopping");
-        on_signal.cancel();
-    });
-    daemon::run(SharedConfig::new(config), StartOption::Regular, stop)
-        .await
-        .map_err(CliError::from)
+    let watch = tokio::spawn(signals.watch(stop.clone()));
+    daemon::run(SharedConfig::new(config), StartOption::Regular, stop).await?;
+    // Finished only if a signal is why the node stopped.
+    let interrupted = watch.is_finished() && watch.await.unwrap_or(false);
+    Ok(if interrupted {
+        ExitCode::from(INTERRUPTED)
+    } else {
+        ExitCode::SUCCESS
+    })
 }
 
 /// The signals that end a daemon.
 struct Signals {
     terminate: Signal,
     interrupt: Signal,
+    hang_up: Signal,
 }
 
 impl Signals {
@@ -129,13 +152,19 @@ impl Signals {
         Ok(Self {
             terminate: signal(SignalKind::terminate())?,
             interrupt: signal(SignalKind::interrupt())?,
+            hang_up: signal(SignalKind::hangup())?,
         })
     }
 
-    async fn next(&mut self) -> &'static str {
-        tokio::select! {
-            _ = self.terminate.recv() => "SIGTERM",
-            _ = self.interrupt.recv() => "SIGINT",
-        }
+    /// Asks for a clean stop at the first signal; whether it was an interrupt from a terminal.
+    async fn watch(mut self, stop: CancellationToken) -> bool {
+        let (name, interrupted) = tokio::select! {
+            _ = self.terminate.recv() => ("SIGTERM", false),
+            _ = self.interrupt.recv() => ("SIGINT", true),
+            _ = self.hang_up.recv() => ("SIGHUP", false),
+        };
+        info!("{name} received: stopping");
+        stop.cancel();
+        interrupted
     }
 }
