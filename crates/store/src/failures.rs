@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 use std::sync::{Arc, PoisonError};
-use std::time::SystemTime;
+use std::time::{Duration, Instant, SystemTime};
 
 use tracing::{error, warn};
 
@@ -24,14 +24,27 @@ pub fn suspect(inner: &Arc<Inner>, volume: &Arc<Volume>, reason: &str) {
     tracker.spawn(async move { check(&inner, &volume).await });
 }
 
-/// Checks a volume and fails it if the check fails or does not end in time.
+/// A volume that passed a check is taken to be good for this long: errors come in swarms.
+const GOOD_FOR: Duration = Duration::from_secs(1);
+
+/// Checks a volume and fails it if the check fails or does not end in time. While a check runs,
+/// others of the same volume wait for it and share its result.
 pub async fn check(inner: &Arc<Inner>, volume: &Arc<Volume>) {
+    let asked = Instant::now();
+    let mut checked = volume.checked.lock().await;
+    if volume.is_failed() || checked.is_some_and(|ended| ended + GOOD_FOR > asked) {
+        return;
+    }
     let outcome = tokio::time::timeout(inner.config.check_timeout, health::check(volume)).await;
     let reason = match outcome {
-        Ok(Ok(())) => return,
+        Ok(Ok(())) => {
+            *checked = Some(Instant::now());
+            return;
+        }
         Ok(Err(reason)) => reason,
         Err(_) => format!("no answer for {} s", inner.config.check_timeout.as_secs()),
     };
+    drop(checked);
     fail(inner, volume, &reason).await;
 }
 

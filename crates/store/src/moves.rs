@@ -46,7 +46,8 @@ pub async fn move_block(
 }
 
 fn source(pool: &Pool, block: &ExtendedBlock) -> Result<(FinalReplica, Arc<Slice>), StoreError> {
-    let Slot::Finalized(replica) = pool.slot(block.block.id)? else {
+    let slot = pool.slot(block.block.id)?;
+    let Slot::Finalized(replica) = slot else {
         let text = format!("Replica {block} is not finalized and cannot be moved");
         return Err(StoreError::new(StoreErrorKind::NotFound, text));
     };

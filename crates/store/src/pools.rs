@@ -138,6 +138,7 @@ pub async fn add_slice(
     check_version(&pool.spec, &slice).await?;
     let options = LoadOptions {
         cache_expiry: inner.config.replica_cache_expiry,
+        used_expiry: inner.config.dfs_used_cache_expiry,
         threads: walk_threads(),
     };
     let (paths, progress) = (slice.paths.clone(), Arc::clone(progress));
@@ -249,7 +250,8 @@ pub async fn adopt(inner: &Arc<Inner>, pool: &Arc<Pool>, slice: &Arc<Slice>, loa
             Slot::Live(Arc::new(revive(slice, &found))),
         ));
     }
-    slice.used.set(used);
+    // Counted from lengths and the usual checksums, unless a clean stop left the exact number.
+    slice.used.set(loaded.used.unwrap_or(used));
     slice.volume.settle_used();
     // Before anyone can work on the winners, whose files may have to go where these are.
     for (id, slot) in losers

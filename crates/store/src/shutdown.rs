@@ -61,6 +61,32 @@ pub async fn shutdown(inner: &Arc<Inner>) {
     info!("store is shut down");
 }
 
+/// See [`Store::mark_for_restart`](crate::Store::mark_for_restart).
+pub async fn mark_for_restart(inner: &Arc<Inner>, expiration: Duration) {
+    let until_ms =
+        now_ms().saturating_add(u64::try_from(expiration.as_millis()).unwrap_or(u64::MAX));
+    for pool in inner.pools() {
+        let mut open = Vec::new();
+        pool.map.for_each(|_, slot| {
+            if let Slot::Live(live) = slot
+                && live.status().state == ReplicaState::Rbw
+            {
+                open.push(Arc::clone(live));
+            }
+        });
+        for live in open {
+            let marker = live.slice.paths.restart_marker(live.id);
+            let meta = live.slice.volume.meta(IoClass::ClientWrite);
+            if let Err(error) = meta
+                .replace(&marker, until_ms.to_string().into_bytes(), FILE_MODE)
+                .await
+            {
+                warn!(path = %marker.display(), %error, "cannot mark a replica for the restart; its client has to recover it");
+            }
+        }
+    }
+}
+
 /// Saves replicas and space used of a pool on a volume. Failing to is no harm: the next start
 /// finds out itself.
 async fn save(pool: &Pool, slice: &Slice) {

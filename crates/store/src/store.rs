@@ -75,6 +75,13 @@ impl Store {
         let _ = pools::forget_pool(&self.0, pool).await;
     }
 
+    /// Before a shutdown for an upgrade: replicas that are being written stay open for the next
+    /// process (RBW, not RWR) when it starts within `expiration`
+    /// (`dfs.datanode.restart.replica.expiration`), so that clients told to wait can go on.
+    pub async fn mark_for_restart(&self, expiration: std::time::Duration) {
+        shutdown::mark_for_restart(&self.0, expiration).await;
+    }
+
     /// Stops the lanes and writers, writes replica cache and `dfsUsed`, lets go of the locks. Every
     /// later call fails with `Closed` or `NotReady`.
     pub async fn shutdown(&self) {
@@ -303,7 +310,7 @@ impl Store {
         report::volume_report(&self.0)
     }
 
-    /// Checks all volumes after an I/O error, at most once per minimum gap; failed ones are taken out.
+    /// Checks all volumes after an I/O error; failed ones are taken out. Calls at the same time share one check.
     pub async fn check_volumes(&self) {
         for volume in self.0.volumes() {
             failures::check(&self.0, &volume).await;

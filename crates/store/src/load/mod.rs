@@ -18,7 +18,9 @@ use tracing::{info, warn};
 
 use crate::layout::names::{self, PoolPaths};
 use crate::layout::replica_cache::{self, REPLICAS_BYTES_MAX};
+use crate::layout::used_cache::{DFS_USED_BYTES_MAX, UsedCache};
 use crate::open::DIR_MODE;
+use crate::replica::state::{Move, after};
 
 pub use validate::{Valid, recompute_tail, validate};
 pub use walk::{Found, Orphans};
@@ -59,6 +61,8 @@ pub struct Loaded {
     pub leftovers: Vec<PathBuf>,
     /// The replica cache was used.
     pub from_cache: bool,
+    /// Bytes used, when a clean stop a short while ago saved them.
+    pub used: Option<u64>,
 }
 
 /// How to load.
@@ -66,6 +70,8 @@ pub struct Loaded {
 pub struct LoadOptions {
     /// How long the replica cache is trusted.
     pub cache_expiry: Duration,
+    /// How long the `dfsUsed` cache is trusted.
+    pub used_expiry: Duration,
     /// Threads that walk.
     pub threads: usize,
 }
@@ -76,6 +82,7 @@ pub fn load(paths: &PoolPaths, options: LoadOptions, progress: &Progress) -> io:
         make_dir(&dir)?;
     }
     let leftovers = clear_tmp(&paths.tmp())?;
+    let used = take_used(paths, options.used_expiry);
     let cached = take_cache(paths, options.cache_expiry);
     let from_cache = cached.is_some();
     let (mut finalized, mut orphans) = match cached {
@@ -95,6 +102,7 @@ pub fn load(paths: &PoolPaths, options: LoadOptions, progress: &Progress) -> io:
         rbw,
         leftovers,
         from_cache,
+        used,
     })
 }
 
@@ -167,6 +175,18 @@ fn take_cache(paths: &PoolPaths, expiry: Duration) -> Option<Vec<Found>> {
             })
             .collect(),
     )
+}
+
+/// The space used that a clean stop saved, if it is young enough. The file is removed: from now on
+/// it is out of date.
+fn take_used(paths: &PoolPaths, expiry: Duration) -> Option<u64> {
+    let path = paths.current().join(names::DFS_USED);
+    let short = fs::metadata(&path).ok()?.len() <= DFS_USED_BYTES_MAX;
+    let saved = if short { fs::read(&path).ok() } else { None };
+    fs::remove_file(&path).ok()?;
+    let saved = UsedCache::parse(&saved?)?;
+    let age_ms = crate::inner::now_ms().checked_sub(saved.at_ms)?;
+    (u128::from(age_ms) <= expiry.as_millis()).then_some(saved.used)
 }
 
 /// Moves finalized replicas that lie in another directory than their id says to where they belong.
@@ -247,10 +267,12 @@ fn load_one_rbw(paths: &PoolPaths, block: Block) -> FoundRbw {
     if valid.len < block.num_bytes {
         info!(%block, on_disk = block.num_bytes, intact = valid.len, "cut a replica that was being written to what is intact");
     }
+    let restarted = after(ReplicaState::Rbw, Move::Restart)
+        .expect("any replica being written may be found again");
     let state = if restart_allowed(paths, block.id) {
         ReplicaState::Rbw
     } else {
-        ReplicaState::Rwr
+        restarted
     };
     FoundRbw {
         block: Block::new(block.id, block.generation_stamp, valid.len),

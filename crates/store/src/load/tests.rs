@@ -12,6 +12,7 @@ fn paths(dir: &Path) -> PoolPaths {
 fn options() -> LoadOptions {
     LoadOptions {
         cache_expiry: Duration::from_secs(300),
+        used_expiry: Duration::from_secs(600),
         threads: 2,
     }
 }
@@ -197,6 +198,7 @@ fn the_cache_of_a_clean_stop_is_used_once_and_only_when_young_and_ours() {
     fs::write(&cache, encode(&[cached])).expect("cache");
     let old = LoadOptions {
         cache_expiry: Duration::ZERO,
+        used_expiry: Duration::ZERO,
         threads: 1,
     };
     std::thread::sleep(Duration::from_millis(10));

@@ -177,3 +177,27 @@ async fn a_pinned_replica_stays_pinned() {
     let node = node.restart().await;
     assert!(node.store.replica(&pool(), 5).expect("there").pinned);
 }
+
+#[tokio::test]
+async fn a_pipeline_goes_on_after_an_upgrade_restart() {
+    let node = Node::new().await;
+    let mut writer = node.writer(5, 1001).await;
+    writer.write(vec![packet(0, 700)]).await.expect("writes");
+    writer.set_bytes_acked(700);
+    drop(writer);
+    node.store.mark_for_restart(Duration::from_secs(60)).await;
+    let node = node.restart().await;
+    assert_eq!(
+        node.store.replica(&pool(), 5).expect("there").state,
+        ReplicaState::Rbw
+    );
+    let mut writer = node
+        .store
+        .recover_rbw(&block(5, 1001, 0), 1002, 700, 700)
+        .await
+        .expect("takes over");
+    writer.set_checksum(crc32c()).await.expect("keeps");
+    writer.write(vec![packet(700, 900)]).await.expect("writes");
+    writer.finalize().await.expect("finalizes");
+    node.check(5, 1002, 900).await;
+}

@@ -7,6 +7,7 @@ pub mod space;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::time::Instant;
 
 use hayloft_io::{Engine, IoClass, Meta, RecordLock, Space};
 use hayloft_wire::checksum::DataChecksum;
@@ -41,6 +42,8 @@ pub struct Volume {
     /// Bytes promised to replicas being written.
     promised: AtomicU64,
     failed: AtomicBool,
+    /// Held by a running check; when the last good one ended.
+    pub checked: tokio::sync::Mutex<Option<Instant>>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -69,12 +72,6 @@ pub struct Slice {
 pub struct Counter(AtomicU64);
 
 impl Counter {
-    /// Starts at `value`.
-    #[must_use]
-    pub fn new(value: u64) -> Self {
-        Self(AtomicU64::new(value))
-    }
-
     /// The number.
     #[must_use]
     pub fn get(&self) -> u64 {
@@ -161,6 +158,7 @@ impl Volume {
             }),
             promised: AtomicU64::new(0),
             failed: AtomicBool::new(false),
+            checked: tokio::sync::Mutex::default(),
         }
     }
 
@@ -229,12 +227,6 @@ impl Volume {
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |v| {
                 Some(v.saturating_sub(bytes))
             });
-    }
-
-    /// Bytes promised to replicas being written.
-    #[must_use]
-    pub fn promised(&self) -> u64 {
-        self.promised.load(Ordering::Relaxed)
     }
 
     /// The part of `pool` on it.
