@@ -359,10 +359,7 @@ impl Configuration {
     }
 
     /// The same sources read anew: files as they are now, the same `-D`.
-    ///
-    /// # Errors
-    /// As [`Configuration::load`].
-    pub fn reread(&self) -> Result<Self, ConfigError> {
+    pub(super) fn reread(&self) -> Result<Self, ConfigError> {
         let mut config = self.reread_texts()?;
         config.validate()?;
         Ok(config)

@@ -89,7 +89,7 @@ impl Host for Node {
     }
 
     fn refresh_namenodes(&self) -> BoxFuture<'_, Result<(), String>> {
-        let outcome = self.namenodes().refresh(&self.config.current());
+        let outcome = self.namenodes().refresh_from_files();
         std::future::ready(outcome.map_err(|error| error.to_string())).boxed()
     }
 

@@ -168,7 +168,7 @@ impl NameNodes {
     /// # Errors
     /// The files cannot be read, and as [`start`](Self::start).
     pub fn refresh_from_files(&self) -> Result<(), ConfigError> {
-        let config = self.0.node.config.current().reread()?;
+        let config = self.0.node.config.refresh_namenodes()?;
         self.refresh(&config)
     }
 
