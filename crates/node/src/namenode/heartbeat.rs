@@ -67,7 +67,13 @@ pub(super) async fn run(service: &Arc<PoolService>, actor: &Arc<Actor>) -> End {
                 }
             }
             Err(error) if REFUSALS.iter().any(|class| error.is_remote(class)) => {
-                return End::Refused(error.brief());
+                let hint = match error.is_remote("UnregisteredNodeException") {
+                    true => {
+                        "it knows no such node (was it reformatted, or another node given this one's place?)"
+                    }
+                    false => "it does not want this node (see its host lists)",
+                };
+                return End::Refused(format!("{hint}: {}", error.brief()));
             }
             Err(error) => {
                 if trouble.failed(Instant::now()) {
