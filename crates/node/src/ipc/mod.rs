@@ -43,9 +43,6 @@ pub use host::Host;
 use server::Limits;
 pub use session::{Call, Caller};
 
-/// Calls that wait for each handler (`ipc.server.handler.queue.size` of Hadoop's defaults).
-const QUEUE_PER_HANDLER: usize = 100;
-
 /// Serves the IPC port until `stop`; calls under way then have 5 s to finish. Limits are taken from
 /// the configuration once.
 pub async fn serve(host: Arc<dyn Host>, listener: TcpListener, stop: CancellationToken) {
@@ -55,18 +52,23 @@ pub async fn serve(host: Arc<dyn Host>, listener: TcpListener, stop: Cancellatio
 
 fn limits(config: &Configuration) -> Limits {
     let defaults = Limits::default();
-    let handlers = usize::try_from(config.get(&keys::HANDLER_COUNT))
-        .unwrap_or(defaults.handlers)
-        .max(1);
-    let frame_bytes =
-        usize::try_from(config.get(&keys::IPC_MAXIMUM_DATA_LENGTH)).unwrap_or(defaults.frame_bytes);
+    let count = |key| usize::try_from(config.get(key)).unwrap_or(usize::MAX);
+    let handlers = count(&keys::HANDLER_COUNT).max(1);
     let idle: Duration = config.get(&keys::IPC_MAX_IDLE_TIME);
+    let connections = match count(&keys::IPC_MAX_CONNECTIONS) {
+        0 => defaults.connections,
+        wanted => wanted,
+    };
     Limits {
+        connections,
         handlers,
-        queue: handlers.saturating_mul(QUEUE_PER_HANDLER).min(100_000),
-        frame_bytes,
+        queue: handlers
+            .saturating_mul(count(&keys::IPC_HANDLER_QUEUE_SIZE))
+            .min(100_000),
+        frame_bytes: count(&keys::IPC_MAXIMUM_DATA_LENGTH),
         // A client lets go first, after one idle time of its own.
         idle_crowded: idle.saturating_mul(2).max(Duration::from_secs(1)),
+        idle_threshold: count(&keys::IPC_IDLE_THRESHOLD),
         ..defaults
     }
 }

@@ -81,7 +81,7 @@ impl Default for Limits {
             patience: Duration::from_secs(20),
             idle: Duration::from_secs(600),
             idle_crowded: Duration::from_secs(20),
-            idle_threshold: 1024,
+            idle_threshold: 4000,
             write_timeout: Duration::from_secs(60),
         }
     }

@@ -1,7 +1,7 @@
 //! Who may do what: the superuser check of administrative calls, and acting for other users.
 //!
 //! Groups come from the system's user database through `id`, as Hadoop's default mapping does it, so
-//! that every source the machine knows (files, LDAP, SSSD) counts. Answers are kept for 5 minutes.
+//! that every source the machine knows (files, LDAP, SSSD) counts. Answers are kept for a while.
 
 use std::collections::HashMap;
 use std::process::{Command, Stdio};
@@ -16,14 +16,10 @@ use super::session::Caller;
 use crate::config::{Configuration, SharedConfig, keys};
 use crate::rpc::current_user;
 
-/// How long groups are believed (`hadoop.security.groups.cache.secs` of Hadoop's defaults).
-const GROUPS_AGE: Duration = Duration::from_secs(300);
 /// Users whose groups are kept.
 const GROUPS_KEPT: usize = 1024;
 /// How long the user database may take.
 const LOOKUP_TIMEOUT: Duration = Duration::from_secs(10);
-/// Groups that are configured instead of looked up: `user=group,group;user=`.
-const STATIC_GROUPS: &str = "hadoop.user.group.static.mapping.overrides";
 
 /// Decides about callers.
 #[derive(Debug)]
@@ -137,7 +133,8 @@ impl Users {
     fn known(&self, user: &str) -> Option<Vec<String>> {
         let kept = self.groups.lock().unwrap_or_else(PoisonError::into_inner);
         let (since, groups) = kept.get(user)?;
-        (since.elapsed() < GROUPS_AGE).then(|| groups.clone())
+        let believed: Duration = self.config.get(&keys::GROUPS_CACHE);
+        (since.elapsed() < believed).then(|| groups.clone())
     }
 }
 
@@ -171,9 +168,7 @@ async fn from_allowed_host(allowed: &str, address: &str) -> bool {
 }
 
 fn static_groups(config: &Configuration, user: &str) -> Option<Vec<String>> {
-    let overrides = config
-        .text(STATIC_GROUPS)
-        .unwrap_or_else(|| "dr.who=".to_owned());
+    let overrides = config.get(&keys::STATIC_GROUPS);
     overrides.split(';').find_map(|entry| {
         let (name, groups) = entry.split_once('=').unwrap_or((entry, ""));
         (!name.trim().is_empty() && name.trim() == user).then(|| {
@@ -232,7 +227,7 @@ mod tests {
     async fn the_node_user_and_the_supergroup_are_superusers() {
         let users = users(&[
             ("dfs.permissions.superusergroup", "admins"),
-            (STATIC_GROUPS, "ann=staff,admins;bob=staff;"),
+            (keys::STATIC_GROUPS.name(), "ann=staff,admins;bob=staff;"),
         ]);
         assert!(users.require_superuser(&caller("hdfs", None)).await.is_ok());
         assert!(users.require_superuser(&caller("ann", None)).await.is_ok());

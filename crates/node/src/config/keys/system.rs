@@ -28,6 +28,12 @@ keys! {
         "RPC calls handled at the same time.").min(1).max(100_000);
     IPC_LISTEN_QUEUE: u32 = ("ipc.server.listen.queue.size", "256",
         "Connections that wait to be accepted, on each port.").min(1).max(65_535);
+    IPC_MAX_CONNECTIONS: u32 = ("ipc.server.max.connections", "0",
+        "Open connections of the RPC server; more are closed at once. 0 for 4096.").max(1_000_000);
+    IPC_HANDLER_QUEUE_SIZE: u32 = ("ipc.server.handler.queue.size", "100",
+        "RPC calls that may wait for each handler.").min(1).max(10_000);
+    IPC_IDLE_THRESHOLD: u32 = ("ipc.client.idlethreshold", "4000",
+        "Connections from which on the RPC server closes those idle for twice ipc.client.connection.maxidletime.");
     IPC_MAXIMUM_DATA_LENGTH: u32 = ("ipc.maximum.data.length", "134217728",
         "Largest RPC message accepted or sent.").bytes().min(1024).max(2_147_483_647);
     IPC_MAXIMUM_RESPONSE_LENGTH: u32 = ("ipc.maximum.response.length", "134217728",
@@ -46,6 +52,10 @@ keys! {
     SUPERUSER_GROUP: String = ("dfs.permissions.superusergroup", "supergroup",
         "Group whose members may call administrative RPCs, beside the user that runs the node.")
         .aliases(&["dfs.permissions.supergroup"]);
+    STATIC_GROUPS: String = ("hadoop.user.group.static.mapping.overrides", "dr.who=",
+        "Groups that are not looked up in the system's user database: `user=group,group;user=`.");
+    GROUPS_CACHE: Duration = ("hadoop.security.groups.cache.secs", "300",
+        "How long the groups of a user are believed.").seconds();
     SECURITY_AUTHENTICATION: String = ("hadoop.security.authentication", "simple",
         "How users prove who they are; only `simple` is served.");
     BLOCK_ACCESS_TOKEN_ENABLE: bool = ("dfs.block.access.token.enable", "false",
