@@ -9,6 +9,7 @@ use tracing::info;
 use crate::error::{StoreError, StoreErrorKind};
 use crate::failures::examine;
 use crate::files::{self, Pair};
+use crate::finish::{finalize_live, pair_of};
 use crate::inner::Inner;
 use crate::load::{Valid, recompute_tail, validate};
 use crate::plan::Tail;
@@ -18,7 +19,7 @@ use crate::replica::{FinalReplica, LiveReplica, Place, Slot, Status};
 use crate::seize::{Right, Seized, seize};
 use crate::types::{ReplicaRef, StoreEvent};
 use crate::volume::{Slice, footprint};
-use crate::writer::{ReplicaWriter, finalize_live, pair_of};
+use crate::writer::ReplicaWriter;
 
 /// See [`Store::append`](crate::Store::append).
 pub async fn append(

@@ -11,6 +11,7 @@ mod deletes;
 mod error;
 mod failures;
 mod files;
+mod finish;
 mod inner;
 mod layout;
 mod load;

@@ -262,7 +262,7 @@ async fn open_live(
         );
         return Err(StoreError::new(StoreErrorKind::Illegal, text));
     };
-    let pair = crate::writer::pair_of(live);
+    let pair = crate::finish::pair_of(live);
     if status.place == Place::Finalized {
         return open_whole(inner, pool, slice, pair, block).await;
     }

@@ -11,6 +11,7 @@ use crate::append::{bump_finalized, bump_live, reopen, settle};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::failures::examine;
 use crate::files::{self, Pair};
+use crate::finish::{finalize_live, pair_of};
 use crate::inner::Inner;
 use crate::load::recompute_tail;
 use crate::pool::Pool;
@@ -19,7 +20,6 @@ use crate::replica::{FinalReplica, LiveReplica, Place, Slot, Status};
 use crate::seize::{Seized, seize};
 use crate::types::{RecoveryInfo, ReplicaRef};
 use crate::volume::footprint;
-use crate::writer::{finalize_live, pair_of};
 
 fn illegal(text: String) -> StoreError {
     StoreError::new(StoreErrorKind::Illegal, text)

@@ -110,7 +110,7 @@ pub fn volume_report(inner: &Inner) -> Vec<VolumeReport> {
 #[must_use]
 pub fn replica(pool: &Pool, id: i64) -> Option<ReplicaRef> {
     match pool.map.get(id)? {
-        Slot::Live(live) => Some(crate::writer::reference(pool, &live)),
+        Slot::Live(live) => Some(crate::finish::reference(pool, &live)),
         slot @ Slot::Finalized(_) => {
             let slice = pool.slice(slot.volume()).ok()?;
             Some(reference_of(pool, &slice, id, &slot))
@@ -122,7 +122,7 @@ pub fn replica(pool: &Pool, id: i64) -> Option<ReplicaRef> {
 #[must_use]
 pub fn reference_of(pool: &Pool, slice: &Slice, id: i64, slot: &Slot) -> ReplicaRef {
     match slot {
-        Slot::Live(live) => crate::writer::reference(pool, live),
+        Slot::Live(live) => crate::finish::reference(pool, live),
         Slot::Finalized(r) => ReplicaRef {
             block: pool.extended(Block::new(id, r.generation_stamp, r.len)),
             state: ReplicaState::Finalized,

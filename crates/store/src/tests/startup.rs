@@ -77,3 +77,44 @@ async fn files_of_apaches_that_mean_nothing_to_us_stay() {
             .all(|name| node.pool_dir().join(name).exists())
     );
 }
+
+/// For measuring: `cargo test -p hayloft-store --release -- --ignored --nocapture hundred`.
+#[tokio::test]
+#[ignore = "measures; makes 200,000 files"]
+async fn a_hundred_thousand_replicas() {
+    const REPLICAS: i64 = 100_000;
+    let node = Node::new().await;
+    let finalized = node.pool_dir().join("current/finalized");
+    let meta = crc32c().encode_meta_header();
+    for id in 1_073_741_825..1_073_741_825 + REPLICAS {
+        let dir = finalized.join(crate::layout::names::subdir(id));
+        if id % 256 <= 1 {
+            std::fs::create_dir_all(&dir).expect("directory");
+        }
+        std::fs::write(dir.join(format!("blk_{id}")), b"x").expect("data");
+        std::fs::write(dir.join(format!("blk_{id}_1001.meta")), meta).expect("meta");
+    }
+    node.store.crash();
+    let started = Instant::now();
+    let node = node.kill_and_start().await;
+    println!(
+        "walked {} replicas in {:?}",
+        node.store.replica_count(),
+        started.elapsed()
+    );
+    node.store.shutdown().await;
+    let started = Instant::now();
+    let config = config(node.dir.path(), 1);
+    let node = Node::start(node.dir, 1, config).await;
+    println!(
+        "from the cache: {} replicas in {:?}",
+        node.store.replica_count(),
+        started.elapsed()
+    );
+    let started = Instant::now();
+    println!(
+        "report of {} in {:?}",
+        node.store.block_report(&pool())[0].1.len(),
+        started.elapsed()
+    );
+}

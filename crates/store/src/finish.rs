@@ -1,0 +1,121 @@
+//! What a live replica is, and how it becomes a finalized one.
+
+use std::sync::Arc;
+
+use hayloft_io::{IoClass, IoOp};
+use hayloft_wire::ids::{Block, ReplicaState};
+
+use crate::error::{StoreError, StoreErrorKind};
+use crate::files::{self, Pair};
+use crate::inner::Inner;
+use crate::pool::Pool;
+use crate::replica::state::{Move, after};
+use crate::replica::{FinalReplica, LiveReplica, Place, Slot};
+use crate::types::ReplicaRef;
+
+/// The files of a live replica.
+pub fn pair_of(live: &LiveReplica) -> Pair {
+    let status = live.status();
+    Pair {
+        dir: crate::deletes::directory(&live.slice, status.place, live.id),
+        id: live.id,
+        generation_stamp: status.generation_stamp,
+    }
+}
+
+/// What is known of a live replica.
+pub fn reference(pool: &Pool, live: &LiveReplica) -> ReplicaRef {
+    let status = live.snapshot();
+    ReplicaRef {
+        block: pool.extended(Block::new(
+            live.id,
+            status.generation_stamp,
+            status.bytes_on_disk,
+        )),
+        state: status.state,
+        visible_len: status.visible_len().unwrap_or(0),
+        bytes_on_disk: status.bytes_on_disk,
+        storage: live.slice.volume.info.clone(),
+        pinned: status.pinned,
+    }
+}
+
+/// Moves the files of a live replica to `finalized` and the replica in the map. The caller has
+/// the right to it, and all of its bytes are settled.
+pub async fn finalize_live(
+    inner: &Arc<Inner>,
+    pool: &Arc<Pool>,
+    live: &Arc<LiveReplica>,
+) -> Result<ReplicaRef, StoreError> {
+    let status = live.snapshot();
+    let block = live.block();
+    let illegal = |text: String| StoreError::new(StoreErrorKind::Illegal, text);
+    let step = if status.state == ReplicaState::Rur {
+        Move::EndRecovery
+    } else {
+        Move::Finalize
+    };
+    if after(status.state, step) != Some(ReplicaState::Finalized) {
+        return Err(illegal(format!(
+            "{block} is {} and cannot be finalized",
+            status.state
+        )));
+    }
+    if inner.stop.is_cancelled() {
+        return Err(StoreError::new(
+            StoreErrorKind::Closed,
+            "the store is shut down",
+        ));
+    }
+    if !pool.map.is_live(live) {
+        return Err(StoreError::new(
+            StoreErrorKind::NotFound,
+            format!("{block} was deleted while it was written"),
+        ));
+    }
+    if status.place != Place::Finalized {
+        let from = pair_of(live);
+        let to = from.at(live.slice.paths.finalized_dir(live.id));
+        let (path, durable, pinned) = (from.data(), inner.config.sync_on_close, status.pinned);
+        files::on_disk(
+            &live.slice,
+            IoClass::ClientWrite,
+            IoOp::Rename,
+            &path,
+            move || {
+                if pinned {
+                    files::pin(&from.data())?;
+                }
+                files::move_pair(&from, &to, durable)
+            },
+        )
+        .await
+        .map_err(|e| StoreError::io(format!("finalizing replica {block}"), e))?;
+    }
+    let done = FinalReplica {
+        generation_stamp: status.generation_stamp,
+        len: status.bytes_on_disk,
+        volume: live.slice.volume.index,
+        pinned: status.pinned,
+    };
+    {
+        let mut status = live.status();
+        status.state = ReplicaState::Finalized;
+        status.place = Place::Finalized;
+        status.bytes_acked = status.bytes_on_disk;
+    }
+    live.release_promise();
+    if live.slice.volume.is_failed() {
+        return Err(StoreError::new(
+            StoreErrorKind::VolumeFailed,
+            format!("the volume of {block} has failed"),
+        ));
+    }
+    pool.map.insert(live.id, Slot::Finalized(done));
+    Ok(crate::report::reference_of(
+        pool,
+        &live.slice,
+        live.id,
+        &Slot::Finalized(done),
+    ))
+}
