@@ -229,7 +229,8 @@ pub async fn discard(
     discard_files(inner, pool, &slice, place, block_of(id, &slot), tell).await
 }
 
-/// Takes the files of a replica out of the way that is no longer in the map.
+/// Takes the files of a replica out of the way that is no longer in the map; to the trash while a
+/// rolling upgrade runs.
 pub async fn discard_files(
     inner: &Arc<Inner>,
     pool: &Arc<Pool>,
@@ -238,10 +239,25 @@ pub async fn discard_files(
     block: Block,
     tell: bool,
 ) -> Result<(), StoreError> {
-    let files = put_aside(slice, place, block).await.map_err(|e| {
+    let failed = |e| {
         let e = StoreError::io(format!("deleting replica {block}"), e);
         examine(inner, &slice.volume, e)
-    })?;
+    };
+    if let Some(trash) = crate::upgrade::trash_for(pool, slice, place, block.id).filter(|_| tell) {
+        let bytes = crate::upgrade::to_trash(slice, place, block, trash)
+            .await
+            .map_err(failed)?;
+        slice.used.sub(bytes);
+        let storage = slice.volume.info.clone();
+        inner
+            .tell(StoreEvent::Deleted {
+                block: pool.extended(block),
+                storage,
+            })
+            .await;
+        return Ok(());
+    }
+    let files = put_aside(slice, place, block).await.map_err(failed)?;
     let order = Delete::Replica {
         block: pool.extended(block),
         slice: Arc::clone(slice),
@@ -310,6 +326,28 @@ pub fn directory(slice: &Slice, place: Place, id: i64) -> PathBuf {
         Place::Finalized => slice.paths.finalized_dir(id),
         Place::Rbw => slice.paths.rbw(),
         Place::Temporary => slice.paths.tmp(),
+    }
+}
+
+/// Puts a directory (or what is left of one) aside at once and has the lanes remove it.
+pub async fn remove_later(
+    inner: &Arc<Inner>,
+    slice: &Arc<Slice>,
+    path: &Path,
+) -> Result<(), IoError> {
+    let unique = slice.delete_sequence.fetch_add(1, Ordering::Relaxed);
+    let aside = slice
+        .paths
+        .tmp()
+        .join(format!("{DELETING}-{}-{unique}", crate::inner::now_ms()));
+    let meta = slice.volume.meta(IoClass::ClientWrite);
+    match meta.rename(path, &aside).await {
+        Err(e) if e.kind() == IoErrorKind::NotFound => Ok(()),
+        Err(e) => Err(e),
+        Ok(()) => {
+            clear_leftovers(inner, slice, vec![aside]);
+            Ok(())
+        }
     }
 }
 

@@ -27,9 +27,11 @@ mod report;
 mod seize;
 mod shutdown;
 mod store;
+mod swap;
 #[cfg(test)]
 mod tests;
 mod types;
+mod upgrade;
 mod volume;
 mod writer;
 

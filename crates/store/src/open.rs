@@ -33,6 +33,13 @@ pub struct Opened {
     version: Option<VolumeVersion>,
 }
 
+impl Opened {
+    /// Its path and identity, unless it is new.
+    pub fn identity(&self) -> Option<(&Path, &VolumeVersion)> {
+        Some((self.config.path.as_path(), self.version.as_ref()?))
+    }
+}
+
 /// Opens the configured volumes. See [`Store::open`](crate::Store::open).
 pub async fn open(
     config: StoreConfig,

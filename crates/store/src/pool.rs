@@ -23,6 +23,8 @@ pub struct Pool {
     pub slices: RwLock<Vec<Arc<Slice>>>,
     /// A rolling upgrade runs: what is deleted goes to `trash`.
     pub rolling_upgrade: AtomicBool,
+    /// There may be a marker or trash on a volume.
+    pub upgrade_leftovers: AtomicBool,
 }
 
 impl Pool {
@@ -35,6 +37,7 @@ impl Pool {
             latches: Latches::new(),
             slices: RwLock::default(),
             rolling_upgrade: AtomicBool::new(false),
+            upgrade_leftovers: AtomicBool::new(false),
         }
     }
 

@@ -130,12 +130,13 @@ pub async fn add_slice(
     inner: &Arc<Inner>,
     pool: &Arc<Pool>,
     volume: &Arc<Volume>,
-    _start: StartOption,
+    start: StartOption,
     progress: &Arc<Progress>,
 ) -> Result<(Arc<Slice>, Loaded), StoreError> {
     open::format_if_new(inner, volume).await?;
     let slice = Arc::new(Slice::new(Arc::clone(volume), pool.id().clone()));
     check_version(&pool.spec, &slice).await?;
+    crate::upgrade::note(pool, crate::upgrade::prepare(&slice, start).await?);
     let options = LoadOptions {
         cache_expiry: inner.config.replica_cache_expiry,
         used_expiry: inner.config.dfs_used_cache_expiry,

@@ -18,6 +18,7 @@ use crate::types::{
 use crate::writer::ReplicaWriter;
 use crate::{
     append, create, deletes, failures, moves, open, pools, reader, recovery, report, shutdown,
+    swap, upgrade,
 };
 
 /// Replicas on the volumes of one datanode. Cheap to clone; all clones are the same store.
@@ -293,16 +294,22 @@ impl Store {
         &self,
         volumes: Vec<VolumeConfig>,
     ) -> Vec<(PathBuf, Result<(), StoreError>)> {
-        let unsupported = |v: VolumeConfig| {
-            let text = "volumes cannot be exchanged while the node runs yet";
-            (v.path, Err(StoreError::new(StoreErrorKind::Illegal, text)))
-        };
-        let known: Vec<PathBuf> = self.0.volumes().iter().map(|v| v.root.clone()).collect();
-        volumes
-            .into_iter()
-            .filter(|v| !known.contains(&v.path))
-            .map(unsupported)
-            .collect()
+        let inner = Arc::clone(&self.0);
+        match self
+            .0
+            .tasks
+            .spawn(async move { swap::reconfigure(&inner, volumes).await })
+            .await
+        {
+            Ok(results) => results,
+            Err(error) => {
+                let text = format!("the exchange of volumes did not end: {error}");
+                vec![(
+                    PathBuf::new(),
+                    Err(StoreError::new(StoreErrorKind::Closed, text)),
+                )]
+            }
+        }
     }
 
     /// Numbers of every healthy volume for an administrator. No disk I/O.
@@ -319,16 +326,16 @@ impl Store {
 
     /// The NameNode says whether a rolling upgrade runs: while it does, deleted replicas go to `trash`.
     pub async fn set_rolling_upgrade(&self, pool: &PoolId, active: bool) -> Result<(), StoreError> {
-        self.0
-            .pool(pool)?
-            .rolling_upgrade
-            .store(active, std::sync::atomic::Ordering::Release);
-        Ok(())
+        let pool = pool.clone();
+        self.run(|inner| async move { upgrade::set_rolling(&inner, &pool, active).await })
+            .await
     }
 
     /// Removes `previous` (and `trash`) of the pool: no way back after this.
     pub async fn finalize_upgrade(&self, pool: &PoolId) -> Result<(), StoreError> {
-        self.0.pool(pool).map(|_| ())
+        let pool = pool.clone();
+        self.run(|inner| async move { upgrade::finalize(&inner, &pool).await })
+            .await
     }
 
     /// A client reported the replica as bad, or reading it failed: the block scanner looks at it soon.

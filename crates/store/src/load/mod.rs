@@ -60,6 +60,7 @@ pub struct Loaded {
     /// Left-overs of deletes, to be removed in the background.
     pub leftovers: Vec<PathBuf>,
     /// The replica cache was used.
+    #[cfg(test)]
     pub from_cache: bool,
     /// Bytes used, when a clean stop a short while ago saved them.
     pub used: Option<u64>,
@@ -84,6 +85,7 @@ pub fn load(paths: &PoolPaths, options: LoadOptions, progress: &Progress) -> io:
     let leftovers = clear_tmp(&paths.tmp())?;
     let used = take_used(paths, options.used_expiry);
     let cached = take_cache(paths, options.cache_expiry);
+    #[cfg(test)]
     let from_cache = cached.is_some();
     let (mut finalized, mut orphans) = match cached {
         Some(found) => (found, Orphans::default()),
@@ -101,6 +103,7 @@ pub fn load(paths: &PoolPaths, options: LoadOptions, progress: &Progress) -> io:
         finalized,
         rbw,
         leftovers,
+        #[cfg(test)]
         from_cache,
         used,
     })

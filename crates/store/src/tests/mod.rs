@@ -6,6 +6,7 @@ mod deletes;
 mod lifecycle;
 mod recovery;
 mod startup;
+mod upgrade;
 mod volumes;
 mod write;
 

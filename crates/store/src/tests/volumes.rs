@@ -251,3 +251,84 @@ async fn pools_are_separate_and_removable() {
     assert!(!node.pool_dir().exists());
     assert_eq!(node.store.pools(), [second]);
 }
+
+#[tokio::test]
+async fn volumes_are_exchanged_while_the_node_runs() {
+    let node = Node::with_volumes(2).await;
+    for id in 0..10 {
+        node.put(id, 1001, 100).await;
+    }
+    let all = config(node.dir.path(), 3).volumes;
+    let results = node.store.reconfigure_volumes(all[1..].to_vec()).await;
+    assert_eq!(results.len(), 2);
+    assert!(
+        results.iter().all(|(_, result)| result.is_ok()),
+        "{results:?}"
+    );
+    assert_eq!(node.store.replica_count(), 5);
+    assert_eq!(node.store.storage_reports(&pool()).len(), 2);
+    node.put(20, 1001, 100).await;
+    node.put(21, 1001, 100).await;
+    // The volume comes back with all that is on it, and the node is the same after a restart.
+    let results = node.store.reconfigure_volumes(all).await;
+    assert!(results.len() == 1 && results[0].1.is_ok(), "{results:?}");
+    assert_eq!(node.store.replica_count(), 12);
+    let mut node = node;
+    node.volumes = 3;
+    let node = node.restart().await;
+    assert_eq!(node.store.replica_count(), 12);
+    for id in 0..10 {
+        node.check(id, 1001, 100).await;
+    }
+}
+
+#[tokio::test]
+async fn an_exchange_that_cannot_be_done_changes_nothing() {
+    let node = Node::with_volumes(1).await;
+    node.put(5, 1001, 100).await;
+    assert!(
+        node.store.reconfigure_volumes(Vec::new()).await[0]
+            .1
+            .is_err()
+    );
+    let mut wanted = config(node.dir.path(), 1).volumes;
+    wanted[0].storage_type = StorageType::Ssd;
+    assert!(node.store.reconfigure_volumes(wanted).await[0].1.is_err());
+    let mut wanted = config(node.dir.path(), 2).volumes;
+    std::fs::write(&wanted[1].path, b"a file").expect("writes");
+    let results = node.store.reconfigure_volumes(wanted.clone()).await;
+    assert!(results.len() == 1 && results[0].1.is_err(), "{results:?}");
+    wanted.remove(0);
+    let results = node.store.reconfigure_volumes(wanted).await;
+    assert!(
+        results.iter().all(|(_, result)| result.is_err()),
+        "{results:?}"
+    );
+    node.check(5, 1001, 100).await;
+}
+
+#[tokio::test]
+async fn a_repaired_volume_is_taken_in_again() {
+    let dir = tempfile::tempdir().expect("temporary directory");
+    let start = StoreConfig {
+        failed_volumes_tolerated: 1,
+        ..config(dir.path(), 2)
+    };
+    let node = Node::start(dir, 2, start).await;
+    for id in 0..10 {
+        node.put(id, 1001, 100).await;
+    }
+    let (disk, away) = (node.dir.path().join("data0"), node.dir.path().join("away"));
+    std::fs::rename(&disk, &away).expect("renames");
+    node.store.check_volumes().await;
+    assert_eq!(node.store.failure_summary().failed_locations.len(), 1);
+    assert_eq!(node.store.replica_count(), 5);
+    std::fs::rename(&away, &disk).expect("renames");
+    let results = node
+        .store
+        .reconfigure_volumes(config(node.dir.path(), 2).volumes)
+        .await;
+    assert!(results.len() == 1 && results[0].1.is_ok(), "{results:?}");
+    assert_eq!(node.store.replica_count(), 10);
+    assert!(node.store.failure_summary().failed_locations.is_empty());
+}

@@ -1,0 +1,114 @@
+//! Taking volumes out of use and putting others in while the node runs.
+
+use std::path::PathBuf;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError};
+
+use tracing::{info, warn};
+
+use crate::config::VolumeConfig;
+use crate::error::{StoreError, StoreErrorKind};
+use crate::inner::Inner;
+use crate::load::Progress;
+use crate::open::{admit, adopt_identity, open_volume};
+use crate::pools;
+use crate::types::StartOption;
+use crate::volume::Volume;
+
+/// See [`Store::reconfigure_volumes`](crate::Store::reconfigure_volumes).
+///
+/// Volumes are added before others are removed: a node that moves to new disks is never without.
+pub async fn reconfigure(
+    inner: &Arc<Inner>,
+    wanted: Vec<VolumeConfig>,
+) -> Vec<(PathBuf, Result<(), StoreError>)> {
+    let _changing = inner.changing.lock().await;
+    let present = inner.volumes();
+    let mut results = Vec::new();
+    if wanted.is_empty() {
+        let text = "No directory is specified: a node needs at least one volume";
+        return vec![(
+            PathBuf::new(),
+            Err(StoreError::new(StoreErrorKind::Illegal, text)),
+        )];
+    }
+    for config in &wanted {
+        match present.iter().find(|v| v.root == config.path) {
+            Some(same) if same.info.storage_type == config.storage_type => {}
+            Some(other) => {
+                let text = format!(
+                    "{}: the storage type cannot change from {} to {} while the volume is in use; take it out first",
+                    config.path.display(),
+                    other.info.storage_type,
+                    config.storage_type
+                );
+                results.push((
+                    config.path.clone(),
+                    Err(StoreError::new(StoreErrorKind::Illegal, text)),
+                ));
+            }
+            None => results.push((config.path.clone(), add(inner, config).await)),
+        }
+    }
+    forget_failures(inner, &wanted);
+    for volume in present {
+        if !wanted.iter().any(|config| config.path == volume.root) {
+            results.push((volume.root.clone(), remove(inner, &volume)));
+        }
+    }
+    results
+}
+
+/// Failures of directories that left the configuration, or that work again, are no longer told.
+fn forget_failures(inner: &Inner, wanted: &[VolumeConfig]) {
+    let mut volumes = inner
+        .volumes
+        .write()
+        .unwrap_or_else(PoisonError::into_inner);
+    let healthy: Vec<PathBuf> = volumes.healthy.iter().map(|v| v.root.clone()).collect();
+    volumes.failed.retain(|f| {
+        wanted.iter().any(|config| config.path == f.path) && !healthy.contains(&f.path)
+    });
+}
+
+/// Puts a volume into use with all pools that are loaded.
+async fn add(inner: &Arc<Inner>, config: &VolumeConfig) -> Result<(), StoreError> {
+    let opened = open_volume(inner, config).await?;
+    adopt_identity(inner, opened.identity().into_iter())?;
+    let volume = admit(inner, opened).await?;
+    crate::deletes::start_lanes(inner);
+    let outcome = load_pools(inner, &volume).await;
+    if let Err(error) = &outcome {
+        warn!(volume = %volume.root.display(), %error, "the new volume cannot be used");
+        volume.set_failed();
+        crate::failures::take_out(inner, &volume);
+    }
+    outcome
+}
+
+async fn load_pools(inner: &Arc<Inner>, volume: &Arc<Volume>) -> Result<(), StoreError> {
+    let progress = Arc::new(Progress::default());
+    for pool in inner.pools() {
+        let (slice, loaded) =
+            pools::add_slice(inner, &pool, volume, StartOption::Regular, &progress).await?;
+        pools::adopt(inner, &pool, &slice, loaded).await;
+    }
+    let replicas = progress.replicas.load(Ordering::Relaxed);
+    info!(volume = %volume.root.display(), replicas, "volume added");
+    Ok(())
+}
+
+/// Takes a volume out of use. Its files stay as they are; its writers are told to stop.
+fn remove(inner: &Arc<Inner>, volume: &Arc<Volume>) -> Result<(), StoreError> {
+    if inner.volumes().len() <= 1 {
+        let text = format!(
+            "{}: the last volume cannot be taken out",
+            volume.root.display()
+        );
+        return Err(StoreError::new(StoreErrorKind::Illegal, text));
+    }
+    volume.set_failed();
+    let replicas = crate::failures::take_out(inner, volume);
+    info!(volume = %volume.root.display(), replicas, "volume removed");
+    Ok(())
+}
