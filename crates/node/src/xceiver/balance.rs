@@ -100,9 +100,7 @@ pub async fn copy_block(
     match outflow.send(conn, stream_head(&range)).await {
         Ok(sent) => x.stats().add_read(sent),
         Err(error) => {
-            if error.suspects_disk() {
-                after_read_error(x, &block).await;
-            }
+            after_read_error(x, &block, &error).await;
             return Err(error);
         }
     }

@@ -33,8 +33,8 @@ pub async fn block_checksum(
     let options = message.block_checksum_options.unwrap_or_default();
     let reader = x.store().open_reader(&block).await?;
     let outcome = compute(&reader, block.block.num_bytes, &options).await;
-    if outcome.as_ref().is_err_and(XferError::suspects_disk) {
-        after_read_error(x, &block).await;
+    if let Err(error) = &outcome {
+        after_read_error(x, &block, error).await;
     }
     let response = BlockOpResponse {
         checksum_response: Some(outcome?),

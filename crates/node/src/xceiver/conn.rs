@@ -21,6 +21,10 @@ use super::settings::Settings;
 /// keeps this much, and block data that arrives behind a request is moved once.
 const INBOX_READ: usize = 4 << 10;
 
+/// How long a connection that is given up is read on, and how much at a time.
+const LINGER: Duration = Duration::from_secs(1);
+const LINGER_READ: usize = 64 << 10;
+
 /// An open connection.
 #[derive(Debug)]
 pub struct Conn {
@@ -295,6 +299,18 @@ impl Conn {
         self.write_all(&frame::delimited(message))
             .await
             .map_err(|e| self.socket_error(e))
+    }
+
+    /// Closes so that the last bytes sent arrive: closing with unread bytes would reset the connection, and the peer
+    /// might lose them. Says that nothing follows, then drops what the peer still sends, for a moment.
+    pub async fn linger(&self) {
+        let _gone_already =
+            rustix::net::shutdown(socket_ref(&self.stream), rustix::net::Shutdown::Write);
+        let drain = async {
+            let mut dropped = vec![0; LINGER_READ];
+            while matches!(self.read_some(&mut dropped).await, Ok(n) if n > 0) {}
+        };
+        let _peer_keeps_sending = timeout(LINGER, drain).await;
     }
 
     /// Ends both directions; a task that reads sees the end of the stream after what had arrived.

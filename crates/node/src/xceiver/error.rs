@@ -78,6 +78,11 @@ impl XferError {
         matches!(self, Self::Socket { .. } | Self::Stopped(_))
     }
 
+    /// The replica is damaged.
+    pub(super) fn is_corrupt(&self) -> bool {
+        matches!(self, Self::Store(e) if e.kind() == StoreErrorKind::Corrupt)
+    }
+
     /// The disk may be to blame.
     pub(super) fn suspects_disk(&self) -> bool {
         matches!(self, Self::Store(e) if matches!(e.kind(), StoreErrorKind::Io | StoreErrorKind::VolumeFailed))

@@ -60,19 +60,21 @@ pub async fn read_block(
     match outflow.send(conn, head).await {
         Ok(sent) => x.stats().add_read(sent),
         Err(error) => {
-            if error.suspects_disk() {
-                after_read_error(x, &block).await;
-            }
+            after_read_error(x, &block, &error).await;
             return Err(error);
         }
     }
     confirm(x, conn, &block).await
 }
 
-/// After a failed read: the scanner looks at the replica, and the volumes are checked.
-pub async fn after_read_error(x: &Xceivers, block: &ExtendedBlock) {
-    x.store().mark_suspect(block);
-    x.store().check_volumes().await;
+/// After a failed read: the scanner looks at the replica, and the volumes are checked if a disk may be to blame.
+pub async fn after_read_error(x: &Xceivers, block: &ExtendedBlock, error: &XferError) {
+    if error.is_corrupt() || error.suspects_disk() {
+        x.store().mark_suspect(block);
+    }
+    if error.suspects_disk() {
+        x.store().check_volumes().await;
+    }
 }
 
 /// Tells the client why there is nothing to read, in the words that Apache's would begin with.

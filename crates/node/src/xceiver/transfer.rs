@@ -2,7 +2,7 @@
 //! its pipeline.
 
 use bytes::BytesMut;
-use hayloft_store::{ReplicaRef, StoreErrorKind};
+use hayloft_store::ReplicaRef;
 use hayloft_wire::ids::{ExtendedBlock, ReplicaState, StorageType};
 use hayloft_wire::limits::MAX_OP_RESPONSE_BYTES;
 use hayloft_wire::proto::datatransfer as pb;
@@ -143,15 +143,8 @@ async fn send_to(
 ) -> Result<(), XferError> {
     let _xmit = x.stats().enter(Activity::Xmit);
     let outcome = copy_to(x, block, targets, purpose).await;
-    if let Err(error) = &outcome
-        && error.suspects_disk()
-    {
-        after_read_error(x, block).await;
-    }
-    if let Err(XferError::Store(error)) = &outcome
-        && error.kind() == StoreErrorKind::Corrupt
-    {
-        x.store().mark_suspect(block);
+    if let Err(error) = &outcome {
+        after_read_error(x, block, error).await;
     }
     outcome
 }

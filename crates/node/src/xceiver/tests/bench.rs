@@ -36,7 +36,7 @@ fn packets() -> Vec<u8> {
         seqno += 1;
     }
     let header = PacketHeader {
-        offset_in_block: BLOCK as i64,
+        offset_in_block: i64::try_from(BLOCK).expect("small"),
         seqno,
         last_packet_in_block: true,
         ..PacketHeader::default()

@@ -22,6 +22,7 @@ use super::{block, crc32c};
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// A connection.
+#[derive(Debug)]
 pub struct Client {
     pub stream: TcpStream,
     pub inbox: BytesMut,
@@ -133,6 +134,7 @@ pub fn write_request(
 }
 
 /// A pipeline that was set up.
+#[derive(Debug)]
 pub struct Pipeline {
     pub client: Client,
     pub checksum: DataChecksum,

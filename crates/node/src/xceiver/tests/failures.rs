@@ -52,7 +52,6 @@ async fn a_dead_mirror_is_named_and_the_rest_goes_on() {
     request.max_bytes_rcvd = 4096;
     let mut pipeline = Pipeline::set_up(&nodes[0], &request)
         .await
-        .ok()
         .expect("recovered");
     pipeline.offset = 1024;
     pipeline.write(&data[1024..], 512, 1).await;

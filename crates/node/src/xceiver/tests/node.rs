@@ -159,6 +159,22 @@ impl Node {
         }
     }
 
+    /// The one file below the volumes with this name.
+    pub fn file(&self, name: &str) -> std::path::PathBuf {
+        let mut directories = vec![self.dir.path().to_owned()];
+        while let Some(directory) = directories.pop() {
+            for entry in std::fs::read_dir(directory).expect("a directory") {
+                let path = entry.expect("an entry").path();
+                if path.is_dir() {
+                    directories.push(path);
+                } else if path.file_name().is_some_and(|found| found == name) {
+                    return path;
+                }
+            }
+        }
+        panic!("no file {name}");
+    }
+
     /// Everything that was said so far.
     pub fn said(&self) -> Vec<Said> {
         self.notes.said.lock().expect("no panic holds it").clone()

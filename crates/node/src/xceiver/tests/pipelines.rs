@@ -89,10 +89,7 @@ async fn every_checksum_and_chunk_size() {
                 Stage::PipelineSetupCreate,
                 checksum,
             );
-            let mut pipeline = Pipeline::set_up(&node, &request)
-                .await
-                .ok()
-                .expect("set up");
+            let mut pipeline = Pipeline::set_up(&node, &request).await.expect("set up");
             let packet = (4000 / chunk as usize).max(1) * chunk as usize;
             pipeline.write(&data, packet, 1).await;
             pipeline.close(1).await;
@@ -124,10 +121,7 @@ async fn append_goes_on_inside_a_chunk() {
     request.latest_generation_stamp = 1002;
     request.min_bytes_rcvd = 700;
     request.max_bytes_rcvd = 700;
-    let mut pipeline = Pipeline::set_up(&node, &request)
-        .await
-        .ok()
-        .expect("set up");
+    let mut pipeline = Pipeline::set_up(&node, &request).await.expect("set up");
     pipeline.offset = 700;
     pipeline.write(&data[700..1024], 324, 1).await; // The rest of the chunk has a packet of its own.
     pipeline.write(&data[1024..], 512, 1).await;
@@ -154,10 +148,7 @@ async fn streaming_recovery_takes_over_from_a_writer_that_still_lives() {
     request.latest_generation_stamp = 1002;
     request.min_bytes_rcvd = 2048;
     request.max_bytes_rcvd = 2048;
-    let mut second = Pipeline::set_up(&node, &request)
-        .await
-        .ok()
-        .expect("taken over");
+    let mut second = Pipeline::set_up(&node, &request).await.expect("taken over");
     let _goodbye = first.client.rest().await;
     second.offset = 2048;
     second.write(&data[2048..], 1024, 1).await;
@@ -181,10 +172,7 @@ async fn close_recovery_finalizes_without_data() {
     request.latest_generation_stamp = 1002;
     request.min_bytes_rcvd = 1000;
     request.max_bytes_rcvd = 1000;
-    let mut pipeline = Pipeline::set_up(&node, &request)
-        .await
-        .ok()
-        .expect("recovered");
+    let mut pipeline = Pipeline::set_up(&node, &request).await.expect("recovered");
     assert!(pipeline.client.rest().await.is_empty());
     node.until_received(6, 1000).await;
     let replica = node.store.replica(&pool(), 6).expect("there");

@@ -96,6 +96,52 @@ async fn a_reader_waits_a_little_for_promised_bytes() {
     pipeline.close(1).await;
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn a_replica_that_lost_its_end_breaks_the_read_and_not_the_node() {
+    let node = Node::start().await;
+    let data = pattern(3_000_000);
+    with_block(&node, 7, &data).await;
+    let file = std::fs::OpenOptions::new()
+        .write(true)
+        .open(node.file("blk_7"))
+        .expect("the data file");
+    file.set_len(2_500_000).expect("cut");
+    assert_eq!(
+        read(&node, &block(7, 1001), 0, 1_000_000).await.as_deref(),
+        Ok(&data[..1_000_000])
+    );
+    assert_eq!(
+        read(&node, &block(7, 1001), 0, 3_000_000).await,
+        Err(None),
+        "cut off in the middle"
+    );
+    with_block(&node, 8, &data).await;
+    assert_eq!(read(&node, &block(8, 1001), 0, 3_000_000).await, Ok(data));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn readers_that_stop_reading_do_not_starve_others() {
+    let node = Node::start().await;
+    let data = pattern(8 << 20);
+    with_block(&node, 9, &data).await;
+    let mut stuck = Vec::new();
+    for _ in 0..150 {
+        let mut client = Client::connect(&node).await;
+        client
+            .request(&super::client::read_request(
+                &block(9, 1001),
+                0,
+                8 << 20,
+                true,
+            ))
+            .await;
+        stuck.push(client);
+    }
+    tokio::time::sleep(std::time::Duration::from_millis(300)).await;
+    assert_eq!(read(&node, &block(9, 1001), 0, 8 << 20).await, Ok(data));
+    assert_eq!(stuck.len(), 150);
+}
+
 async fn checksum_of(
     node: &Node,
     id: i64,

@@ -22,7 +22,7 @@ pub fn next_hop(request: &WriteRequest) -> Option<(DatanodeInfo, OpWriteBlock)> 
     message.storage_type = Some(types.next().unwrap_or(StorageType::Disk.into()));
     message.target_storage_types = types.collect();
     let mut ids = message.target_storage_ids.into_iter();
-    message.storage_id = ids.next().or(Some(String::new()));
+    message.storage_id = ids.next();
     message.target_storage_ids = ids.collect();
     let mut pinnings = message.target_pinnings.into_iter();
     message.pinning = Some(pinnings.next().unwrap_or(false));
@@ -78,4 +78,85 @@ pub async fn open(
         first_bad_link: response.first_bad_link().to_owned(),
     };
     Ok((conn, set_up))
+}
+
+#[cfg(test)]
+mod tests {
+    use hayloft_wire::checksum::{ChecksumKind, DataChecksum};
+    use hayloft_wire::ids::{Block, ExtendedBlock, PoolId};
+    use hayloft_wire::proto::hdfs::DatanodeId;
+    use hayloft_wire::transfer::Stage;
+
+    use super::*;
+
+    fn node(port: u32) -> DatanodeInfo {
+        DatanodeInfo {
+            id: DatanodeId {
+                xfer_port: port,
+                ..DatanodeId::default()
+            },
+            ..DatanodeInfo::default()
+        }
+    }
+
+    fn request(message: OpWriteBlock) -> WriteRequest {
+        WriteRequest {
+            block: ExtendedBlock::new(PoolId::new("BP-1").expect("valid"), Block::new(1, 2, 3)),
+            stage: Stage::PipelineSetupCreate,
+            checksum: DataChecksum::new(ChecksumKind::Crc32c, 512).expect("valid"),
+            storage_type: StorageType::Ssd,
+            message,
+        }
+    }
+
+    #[test]
+    fn each_hop_takes_itself_off_the_lists() {
+        let message = OpWriteBlock {
+            targets: vec![node(1), node(2)],
+            storage_type: Some(StorageType::Ssd.into()),
+            target_storage_types: vec![StorageType::Archive.into(), StorageType::Disk.into()],
+            storage_id: Some("mine".to_owned()),
+            target_storage_ids: vec!["a".to_owned(), "b".to_owned()],
+            pinning: Some(true),
+            target_pinnings: vec![false, true],
+            ..OpWriteBlock::default()
+        };
+        let (next, message) = next_hop(&request(message)).expect("two more");
+        assert_eq!(next.id.xfer_port, 1);
+        assert_eq!(message.targets, [node(2)]);
+        assert_eq!(message.storage_type, Some(StorageType::Archive.into()));
+        assert_eq!(message.target_storage_types, [i32::from(StorageType::Disk)]);
+        assert_eq!(
+            (
+                message.storage_id.as_deref(),
+                &message.target_storage_ids[..]
+            ),
+            (Some("a"), &["b".to_owned()][..])
+        );
+        assert_eq!(
+            (message.pinning, &message.target_pinnings[..]),
+            (Some(false), &[true][..])
+        );
+        let (last, message) = next_hop(&request(message)).expect("one more");
+        assert_eq!((last.id.xfer_port, message.targets.len()), (2, 0));
+        assert_eq!(
+            (message.storage_id.as_deref(), message.pinning),
+            (Some("b"), Some(true))
+        );
+        assert!(next_hop(&request(message)).is_none());
+    }
+
+    #[test]
+    fn short_lists_leave_the_defaults() {
+        let message = OpWriteBlock {
+            targets: vec![node(1)],
+            storage_type: Some(StorageType::Ssd.into()),
+            storage_id: Some("mine".to_owned()),
+            pinning: Some(true),
+            ..OpWriteBlock::default()
+        };
+        let (_, message) = next_hop(&request(message)).expect("one more");
+        assert_eq!(message.storage_type, Some(StorageType::Disk.into()));
+        assert_eq!((message.storage_id, message.pinning), (None, Some(false)));
+    }
 }

@@ -106,7 +106,12 @@ pub async fn write_block(
                 cancel,
                 disk,
             };
-            pipeline::run(x, &settings, incoming, ends).await?;
+            let outcome = pipeline::run(x, &settings, incoming, ends).await;
+            if matches!(outcome, Err(XferError::Checksum(_) | XferError::Store(_))) {
+                // The writer was told, and sends on until it reads that.
+                conn.linger().await;
+            }
+            outcome?;
         }
         WriterKind::Datanode | WriterKind::Transfer => {
             receive_alone(x, conn, mirror, incoming, disk, &x.throttles().write).await?;
