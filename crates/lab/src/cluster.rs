@@ -3,7 +3,7 @@
 use crate::conf::Conf;
 use crate::driver::Driver;
 use crate::error::{LabError, Result};
-use crate::hadoop::Hadoop;
+use crate::hadoop::{Hadoop, Jvm};
 use crate::namenode::NameNode;
 use crate::node::{Kind, Node, NodeSpec};
 use crate::process;
@@ -264,6 +264,22 @@ impl Cluster {
     /// When the driver has not been built or does not start.
     pub fn driver(&self) -> Result<Driver> {
         Driver::start(&self.hadoop, &self.client_conf_dir(), &self.dir)
+    }
+
+    /// As [`Cluster::driver`], in a JVM with these flags instead of the lab's small ones.
+    ///
+    /// # Errors
+    /// As [`Cluster::driver`].
+    pub fn driver_with_flags(&self, flags: Vec<String>) -> Result<Driver> {
+        let (conf_dir, log_dir) = (self.client_conf_dir(), self.dir.clone());
+        Driver::start_in(
+            &self.hadoop,
+            &Jvm {
+                conf_dir,
+                log_dir,
+                flags,
+            },
+        )
     }
 
     /// The directory of configuration, logs and data.

@@ -65,11 +65,18 @@ impl Driver {
     /// # Errors
     /// When it has not been built or does not answer.
     pub fn start(hadoop: &Hadoop, conf_dir: &Path, log_dir: &Path) -> Result<Self> {
+        Self::start_in(hadoop, &Jvm::small(conf_dir, log_dir, 768))
+    }
+
+    /// As [`Driver::start`], in a JVM of the caller's choice.
+    ///
+    /// # Errors
+    /// As [`Driver::start`].
+    pub fn start_in(hadoop: &Hadoop, jvm: &Jvm) -> Result<Self> {
         static COUNT: AtomicU64 = AtomicU64::new(0);
         hadoop.driver_jar()?;
         let name = format!("driver-{}", COUNT.fetch_add(1, Ordering::Relaxed));
-        let jvm = Jvm::small(conf_dir, log_dir, 768);
-        let mut spawn = hadoop.java(&name, &jvm, class::LAB_DRIVER, &[]);
+        let mut spawn = hadoop.java(&name, jvm, class::LAB_DRIVER, &[]);
         spawn.piped = true;
         let mut process = spawn.start()?;
         let pipes = process.take_pipes();

@@ -138,16 +138,20 @@ impl Driver {
         let mut asked = None::<std::time::Instant>;
         wait::until(&format!("lease recovery of {path}"), limit, || {
             // Asking again restarts the recovery: give each a few seconds.
-            let closed = if asked.is_none_or(|at| at.elapsed() > Duration::from_secs(5)) {
+            let again = asked.is_none_or(|at| at.elapsed() > Duration::from_secs(5));
+            let operation = if again { "recoverLease" } else { "closed" };
+            if again {
                 asked = Some(std::time::Instant::now());
-                self.call("recoverLease", json!({ "path": path }))?["closed"].as_bool()
-            } else {
-                self.call("closed", json!({ "path": path }))?["closed"].as_bool()
-            };
-            Ok(if closed == Some(true) {
-                Seen::Done(())
-            } else {
-                Seen::NotYet("open".into())
+            }
+            Ok(match self.call(operation, json!({ "path": path })) {
+                Ok(answer) if answer["closed"] == true => Seen::Done(()),
+                Ok(_) => Seen::NotYet("open".into()),
+                // A NameNode that was restarted drops the client's old connection once.
+                Err(LabError::Client { class, message, .. }) => {
+                    asked = None;
+                    Seen::NotYet(format!("{class}: {message}"))
+                }
+                Err(error) => return Err(error),
             })
         })
     }

@@ -35,6 +35,9 @@ fn main() -> ExitCode {
         let mut lab = Lab::new(cluster, fs, block)?;
         for port in [Port::Transfer, Port::Rpc, Port::Http] {
             let name = format!("{port:?}").to_lowercase();
+            suite.case(&format!("{name}_good_request_is_answered"), || {
+                lab.guarded(|lab| lab.good(port))
+            });
             suite.case(&format!("{name}_garbage"), || {
                 lab.guarded(|lab| lab.garbage(port))
             });
@@ -182,6 +185,18 @@ impl Lab {
 
     fn listens(&self, port: Port) -> bool {
         self.connect(port).is_ok()
+    }
+
+    /// The attacks below are spoiled forms of this request: unspoiled, it must work.
+    fn good(&self, port: Port) -> Result<Outcome> {
+        if !self.listens(port) {
+            return Ok(Outcome::Skipped("nothing listens there".into()));
+        }
+        let answer = self.send(port, &self.request(port))?;
+        expect(answer.len() > 4, || {
+            format!("a good request was answered with {answer:?}")
+        })?;
+        passed()
     }
 
     fn garbage(&self, port: Port) -> Result<Outcome> {
@@ -481,9 +496,10 @@ impl Lab {
             (0, 1, i64::MIN),
         ] {
             let answer = self.send(Port::Transfer, &self.read_block(offset, length, id))?;
-            // Length prefix, then field 1 (status): anything but SUCCESS.
-            let refused =
-                answer.is_empty() || (answer.len() > 2 && answer[1] == 8 && answer[2] != 0);
+            // A varint of length, then field 1 (status): anything but SUCCESS.
+            let prefix = answer.iter().take_while(|byte| **byte >= 0x80).count() + 1;
+            let status = answer.get(prefix..prefix + 2);
+            let refused = answer.is_empty() || status.is_some_and(|s| s[0] == 8 && s[1] != 0);
             expect(refused, || {
                 format!(
                     "range {offset}+{length} of {id}: {:?}",
