@@ -358,15 +358,9 @@ impl Configuration {
             .unwrap_or_else(|| self.get(&keys::IO_ENGINE))
     }
 
-    /// The same sources read anew: files as they are now, the same `-D`.
-    pub(super) fn reread(&self) -> Result<Self, ConfigError> {
-        let mut config = self.reread_texts()?;
-        config.validate()?;
-        Ok(config)
-    }
-
-    /// [`reread`](Self::reread) without looking at the values: one that is not allowed must not hide
-    /// what else has changed. Only texts may be asked of the result.
+    /// The same sources read anew: files as they are now, the same `-D`. Values are not looked at:
+    /// one that is not allowed must not hide what else has changed. Only texts may be asked of the
+    /// result.
     pub(super) fn reread_texts(&self) -> Result<Self, ConfigError> {
         match &self.directory {
             Some(directory) => Self::read(directory, &self.overrides),

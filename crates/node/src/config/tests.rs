@@ -439,3 +439,65 @@ fn the_table_is_sound() {
         );
     }
 }
+
+/// Sources of the node outside of its configuration.
+fn sources(dir: &Path, text: &mut String) {
+    for entry in std::fs::read_dir(dir).expect("the sources are there") {
+        let path = entry.expect("readable").path();
+        if path.is_dir() && !path.ends_with("src/config") {
+            sources(&path, text);
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            text.push_str(&std::fs::read_to_string(&path).expect("readable"));
+        }
+    }
+}
+
+/// `NAME: Type = ("key"` of every declaration in the table's sources.
+fn declared(text: &str) -> Vec<(String, String)> {
+    let text = text.replace("(\n        \"", "(\"");
+    let starts = text.split("\n    ").filter(|part| part.contains(" = ("));
+    let pairs = starts.filter_map(|part| {
+        let (ident, rest) = part.split_once(": ")?;
+        let key = rest.split('"').nth(1)?;
+        let is_ident = ident.bytes().all(|b| b.is_ascii_uppercase() || b == b'_');
+        is_ident.then(|| (ident.to_owned(), key.to_owned()))
+    });
+    pairs.collect()
+}
+
+#[test]
+fn every_key_has_an_effect_or_says_that_it_has_none() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let (mut table, mut used) = (String::new(), String::new());
+    sources(&root.join("config/keys"), &mut table);
+    sources(&root, &mut used);
+    for file in ["namenodes.rs", "configuration.rs", "review.rs"] {
+        used.push_str(&std::fs::read_to_string(root.join("config").join(file)).expect("readable"));
+    }
+    let declared = declared(&table);
+    assert_eq!(
+        declared.len(),
+        keys::all().count(),
+        "this test misreads the table"
+    );
+    let without: Vec<&str> = unsupported::UNSUPPORTED
+        .iter()
+        .map(|entry| entry.name)
+        .collect();
+    // Read by `${...}` of other keys only.
+    let by_reference = ["hadoop.tmp.dir"];
+    for (ident, key) in declared {
+        let is_used = used
+            .split(|c: char| !c.is_alphanumeric() && c != '_')
+            .any(|word| word == ident);
+        let is_excused = without.contains(&key.as_str()) || by_reference.contains(&key.as_str());
+        assert!(
+            is_used || is_excused,
+            "{key} is in the table and nothing reads {ident}: use it, or list it as unsupported"
+        );
+        assert!(
+            !(is_used && is_excused),
+            "{key} is used and listed as unsupported"
+        );
+    }
+}

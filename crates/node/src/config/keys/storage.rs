@@ -7,7 +7,7 @@ use crate::config::value::{DataDir, Mode, Unit};
 
 keys! {
     DATA_DIRS: Vec<DataDir> = ("dfs.datanode.data.dir", "file://${hadoop.tmp.dir}/dfs/data",
-        "Directories that hold replicas, with [SSD], [DISK], [ARCHIVE], [RAM_DISK] or [NVDIMM] before them.")
+        "Directories that hold replicas, with `[SSD]`, `[DISK]`, `[ARCHIVE]`, `[RAM_DISK]` or `[NVDIMM]` before them.")
         .reconfigurable().aliases(&["dfs.data.dir"]);
     DATA_DIR_PERM: Mode = ("dfs.datanode.data.dir.perm", "700",
         "Permissions that the directories get.");
