@@ -300,7 +300,7 @@ impl NameNodes {
     pub fn trigger_block_report(&self, incremental: bool, namenode: Option<&HostPort>) -> usize {
         let mut told = 0;
         for actor in self.services().iter().flat_map(|service| service.actors()) {
-            if !namenode.is_none_or(|wanted| actor.address == wanted.to_string()) {
+            if namenode.is_some_and(|wanted| actor.address != wanted.to_string()) {
                 continue;
             }
             told += 1;

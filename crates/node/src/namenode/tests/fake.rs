@@ -17,12 +17,12 @@ use hayloft_wire::ids::{Block, PoolId, ReplicaState, StorageType};
 use hayloft_wire::proto::datanode::{
     BlockReceivedAndDeletedRequest, BlockReceivedAndDeletedResponse, BlockReportRequest,
     BlockReportResponse, DatanodeCommand, ErrorReportResponse, HeartbeatRequest, HeartbeatResponse,
-    RegisterDatanodeRequest, RegisterDatanodeResponse, ReportBadBlocksRequest,
+    LifelineResponse, RegisterDatanodeRequest, RegisterDatanodeResponse, ReportBadBlocksRequest,
     ReportBadBlocksResponse,
 };
 use hayloft_wire::proto::hdfs::{
-    NamespaceInfo, NnHaState, NnHaStatusHeartbeat, RecoveringBlock, StorageInfo as WireStorageInfo,
-    VersionResponse,
+    NamespaceInfo, NnHaState, NnHaStatusHeartbeat, RecoveringBlock, RollingUpgradeStatus,
+    StorageInfo as WireStorageInfo, VersionResponse,
 };
 use hayloft_wire::rpc::{self, Incoming, RpcErrorCode, RpcRequestHeader};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -53,6 +53,7 @@ pub enum Told {
     Incremental(Vec<(i64, u64, i32)>),
     Full(Box<BlockReportRequest>),
     Bad(ReportBadBlocksRequest),
+    Lifeline,
     Error,
 }
 
@@ -68,6 +69,9 @@ pub struct Script {
     pub incremental_failures: usize,
     /// Exception class for heartbeats.
     pub refuse: Option<&'static str>,
+    /// Heartbeats are never answered.
+    pub hang: bool,
+    pub rolling_upgrade: Option<RollingUpgradeStatus>,
     pub told: Vec<(Instant, Told)>,
 }
 
@@ -92,6 +96,8 @@ impl FakeNameNode {
                 report_takes: Duration::ZERO,
                 incremental_failures: 0,
                 refuse: None,
+                hang: false,
+                rolling_upgrade: None,
                 told: Vec::new(),
             })),
             server: Arc::default(),
@@ -220,6 +226,10 @@ async fn serve_call(call: &rpc::Call, script: &Mutex<Script>) -> Bytes {
             let request: HeartbeatRequest = frame::decode(message).expect("heartbeat");
             let wants_lease = request.request_full_block_report_lease();
             tell(Told::Heartbeat(Box::new(request)));
+            let hang = script.lock().expect("no panic").hang;
+            if hang {
+                return std::future::pending().await;
+            }
             let mut script = script.lock().expect("no panic");
             if let Some(class) = script.refuse {
                 return error(header, class);
@@ -230,6 +240,7 @@ async fn serve_call(call: &rpc::Call, script: &Mutex<Script>) -> Bytes {
                     state: script.ha.into(),
                     txid: script.txid,
                 },
+                rolling_upgrade_status_v2: script.rolling_upgrade.clone(),
                 full_block_report_lease_id: Some(if wants_lease { script.lease } else { 0 }),
                 ..HeartbeatResponse::default()
             };
@@ -268,6 +279,10 @@ async fn serve_call(call: &rpc::Call, script: &Mutex<Script>) -> Bytes {
             tell(Told::Bad(frame::decode(message).expect("bad blocks")));
             rpc::encode_success(header, &ReportBadBlocksResponse {})
         }
+        "sendLifeline" => {
+            tell(Told::Lifeline);
+            rpc::encode_success(header, &LifelineResponse {})
+        }
         "errorReport" => {
             tell(Told::Error);
             rpc::encode_success(header, &ErrorReportResponse {})
@@ -297,6 +312,7 @@ fn version(namespace_id: u32) -> VersionResponse {
 #[derive(Default)]
 pub struct FakeStore {
     pub invalidated: Mutex<Vec<i64>>,
+    pub rolling_upgrades: Mutex<Vec<bool>>,
 }
 
 pub fn storage() -> StorageInfo {
@@ -365,7 +381,8 @@ impl Inventory for FakeStore {
         Box::pin(async { Ok(()) })
     }
 
-    fn set_rolling_upgrade<'a>(&'a self, _: &'a PoolId, _: bool) -> Done<'a> {
+    fn set_rolling_upgrade<'a>(&'a self, _: &'a PoolId, active: bool) -> Done<'a> {
+        self.rolling_upgrades.lock().expect("no panic").push(active);
         Box::pin(async { Ok(()) })
     }
 
