@@ -11,7 +11,7 @@ use std::net::SocketAddr;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-use hayloft_store::{StartOption, Store};
+use hayloft_store::{StartOption, Store, StoreEvent};
 use tokio::net::{TcpListener, lookup_host};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
@@ -38,6 +38,9 @@ const ANNOUNCE: Duration = Duration::from_secs(2);
 const NOTHING_TO_SERVE: &str = "no NameNode of the configuration can be served any more: see the \
     errors above, correct the configuration or the directories, and start again";
 
+const DISKS_FAILED: &str = "more volumes have failed than dfs.datanode.failed.volumes.tolerated \
+    allows: repair or remove the directories named above, and start again";
+
 /// Runs a node until `shutdown` is cancelled or an administrator stops it.
 ///
 /// # Errors
@@ -55,96 +58,129 @@ pub async fn run(
     }
     let (events, news) = mpsc::channel(EVENTS);
     let store = Store::open(store_config(&current)?, events).await?;
-    let bound = Bound::new(&config).await;
-    let bound = match bound {
-        Ok(bound) => bound,
+    drop(current);
+    let running = match Running::start(config, start, store.clone(), news, &shutdown).await {
+        Ok(running) => running,
         Err(error) => {
             store.shutdown().await;
             return Err(error);
         }
     };
-    let identity = Identity::new(
-        &current,
-        store.datanode_uuid(),
-        bound.xfer_addr,
-        bound.ipc_addr,
-    );
-    info!(
-        uuid = identity.datanode_uuid,
-        host = identity.host_name,
-        xfer = %bound.xfer_addr,
-        ipc = %bound.ipc_addr,
-        volumes = store.volume_report().len(),
-        "storage node starts"
-    );
-    drop(current);
-
-    // Each layer ends when its token does: NameNodes first hear nothing more, ports close, tasks drain.
-    let stop = shutdown.child_token();
-    let tasks = TaskTracker::new();
-    let namenodes = NameNodes::new(NameNodesParts {
-        store: store.clone(),
-        config: config.clone(),
-        identity,
-        start,
-        shutdown: stop.clone(),
-        tasks: tasks.clone(),
-    });
-    let xceivers = Xceivers::new(
-        store.clone(),
-        Arc::new(namenodes.clone()),
-        Arc::new(XceiverStats::default()),
-        Arc::new(Settings::throttles(&config.current())),
-        Settings::from_config(&config.current()),
-        stop.child_token(),
-    );
-    let node = Arc::new(Node {
-        config: config.clone(),
-        store: store.clone(),
-        xceivers: xceivers.clone(),
-        namenodes: OnceLock::from(namenodes.clone()),
-        recovery: OnceLock::new(),
-        started: Instant::now(),
-        stop: stop.clone(),
-        stop_for_upgrade: CancellationToken::new(),
-    });
-    let recovery = BlockRecovery::new(node.clone(), stop.child_token(), tasks.clone());
-    node.recovery
-        .set(recovery)
-        .unwrap_or_else(|_| unreachable!("set once"));
-    tasks.spawn({
-        let namenodes = namenodes.clone();
-        async move { namenodes.serve_store_events(news).await }
-    });
-    if let Err(error) = namenodes.start(node.clone()) {
-        store.shutdown().await;
-        return Err(error.into());
-    }
-    tasks.spawn(crate::xceiver::serve(xceivers.clone(), bound.xfer));
-    tasks.spawn(crate::ipc::serve(
-        node.clone(),
-        bound.ipc,
-        stop.child_token(),
-    ));
-
-    let outcome = tokio::select! {
-        () = stop.cancelled() => Ok(()),
-        () = node.stop_for_upgrade.cancelled() => {
-            info!("stopping for an upgrade: telling the writers that this node comes back");
-            xceivers.announce_restart(ANNOUNCE).await;
-            Ok(())
-        }
-        () = namenodes.wait_all_ended() => Err(StartError::Stopped(NOTHING_TO_SERVE.to_owned())),
-    };
-    info!("storage node stops");
-    stop.cancel();
-    tasks.close();
-    if tokio::time::timeout(DRAIN, tasks.wait()).await.is_err() {
-        warn!("some operations did not end in {DRAIN:?}; they are cut off");
-    }
-    store.shutdown().await;
-    info!("storage node has stopped");
+    let outcome = running.until_stopped().await;
+    running.stop().await;
     outcome
+}
+
+/// A node whose services run.
+struct Running {
+    node: Arc<Node>,
+    namenodes: NameNodes,
+    tasks: TaskTracker,
+    /// Cancelled by the NameNode services when too many disks have failed.
+    disks_failed: CancellationToken,
+}
+
+impl Running {
+    async fn start(
+        config: SharedConfig,
+        start: StartOption,
+        store: Store,
+        news: mpsc::Receiver<StoreEvent>,
+        shutdown: &CancellationToken,
+    ) -> Result<Self, StartError> {
+        let bound = Bound::new(&config).await?;
+        let current = config.current();
+        let uuid = store.datanode_uuid();
+        let identity = Identity::new(&current, uuid, bound.xfer_addr, bound.ipc_addr);
+        info!(
+            uuid = identity.datanode_uuid,
+            host = identity.host_name,
+            xfer = %bound.xfer_addr,
+            ipc = %bound.ipc_addr,
+            volumes = store.volume_report().len(),
+            "storage node starts"
+        );
+        let stop = shutdown.child_token();
+        let tasks = TaskTracker::new();
+        let disks_failed = stop.child_token();
+        let namenodes = NameNodes::new(NameNodesParts {
+            store: store.clone(),
+            config: config.clone(),
+            identity,
+            start,
+            shutdown: disks_failed.clone(),
+            tasks: tasks.clone(),
+        });
+        let xceivers = Xceivers::new(
+            store.clone(),
+            Arc::new(namenodes.clone()),
+            Arc::new(XceiverStats::default()),
+            Arc::new(Settings::throttles(&current)),
+            Settings::from_config(&current),
+            stop.child_token(),
+        );
+        let node = Arc::new(Node {
+            config,
+            store,
+            xceivers: xceivers.clone(),
+            namenodes: OnceLock::from(namenodes.clone()),
+            recovery: OnceLock::new(),
+            started: Instant::now(),
+            stop: stop.clone(),
+            stop_for_upgrade: CancellationToken::new(),
+        });
+        let recovery = BlockRecovery::new(node.clone(), stop.child_token(), tasks.clone());
+        node.recovery
+            .set(recovery)
+            .unwrap_or_else(|_| unreachable!("set once"));
+        tasks.spawn({
+            let namenodes = namenodes.clone();
+            async move { namenodes.serve_store_events(news).await }
+        });
+        namenodes.start(node.clone())?;
+        tasks.spawn(crate::xceiver::serve(xceivers, bound.xfer));
+        let host = node.clone();
+        tasks.spawn(crate::ipc::serve(host, bound.ipc, stop.child_token()));
+        Ok(Self {
+            node,
+            namenodes,
+            tasks,
+            disks_failed,
+        })
+    }
+
+    /// Waits for the end: a signal or an administrator (fine), or a reason not to go on.
+    async fn until_stopped(&self) -> Result<(), StartError> {
+        let node = &self.node;
+        // In this order: a stop on purpose ends everything else too.
+        tokio::select! {
+            biased;
+            () = node.stop.cancelled() => Ok(()),
+            () = node.stop_for_upgrade.cancelled() => {
+                info!("stopping for an upgrade: telling the writers that this node comes back");
+                node.xceivers.announce_restart(ANNOUNCE).await;
+                Ok(())
+            }
+            () = self.disks_failed.cancelled() => Err(StartError::Stopped(DISKS_FAILED.to_owned())),
+            () = self.namenodes.wait_all_ended() => {
+                Err(StartError::Stopped(NOTHING_TO_SERVE.to_owned()))
+            }
+        }
+    }
+
+    async fn stop(self) {
+        info!("storage node stops");
+        self.node.stop.cancel();
+        self.tasks.close();
+        if tokio::time::timeout(DRAIN, self.tasks.wait())
+            .await
+            .is_err()
+        {
+            warn!("some operations did not end in {DRAIN:?}; they are cut off");
+        }
+        self.node.store.shutdown().await;
+        info!("storage node has stopped");
+    }
 }
 
 /// The two ports.
