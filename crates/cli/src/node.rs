@@ -28,7 +28,6 @@ pub fn run(args: &NodeArgs) -> Result<ExitCode, CliError> {
     if args.print_config {
         return print_config(&config, args.json);
     }
-    refuse_start_options(args)?;
     // Refused here already, before anything is logged or locked.
     config.refuse_unprotected()?;
     config::namenodes(&config)?;
@@ -36,7 +35,7 @@ pub fn run(args: &NodeArgs) -> Result<ExitCode, CliError> {
     let conf = config.directory().unwrap_or(Path::new("")).display();
     info!(version = env!("CARGO_PKG_VERSION"), %conf, "hayloft node");
     raise_descriptor_limit();
-    serve(config)
+    serve(config, start_option(args))
 }
 
 /// The directory given, else Hadoop's usual places.
@@ -72,18 +71,12 @@ fn print_config(config: &Configuration, json: bool) -> Result<ExitCode, CliError
     Ok(ExitCode::SUCCESS)
 }
 
-/// A start option that is not carried out must not look as if it were.
-fn refuse_start_options(args: &NodeArgs) -> Result<(), CliError> {
-    let option = match (args.rollback, args.rollingupgrade) {
-        (true, _) => "-rollback",
-        (false, Some(RollingUpgrade::Rollback)) => "-rollingupgrade rollback",
-        (false, None) => return Ok(()),
-    };
-    Err(CliError::new(
-        format!("{option} is not carried out by this version"),
-        "",
-        "run Apache's DataNode once with it on the same directories, stop it, then start this node",
-    ))
+fn start_option(args: &NodeArgs) -> StartOption {
+    match (args.rollback, args.rollingupgrade) {
+        (true, _) => StartOption::Rollback,
+        (false, Some(RollingUpgrade::Rollback)) => StartOption::RollingUpgradeRollback,
+        (false, None) => StartOption::Regular,
+    }
 }
 
 /// Takes as many descriptors as the system allows, as a JVM does: start scripts count on it.
@@ -110,7 +103,7 @@ fn raise_descriptor_limit() {
     }
 }
 
-fn serve(config: Configuration) -> Result<ExitCode, CliError> {
+fn serve(config: Configuration, start: StartOption) -> Result<ExitCode, CliError> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .thread_name("hayloft-net")
         .enable_all()
@@ -119,18 +112,21 @@ fn serve(config: Configuration) -> Result<ExitCode, CliError> {
             let advice = "raise the limit on processes (ulimit -u)";
             CliError::new(format!("cannot start threads: {error}"), "", advice)
         })?;
-    let outcome = runtime.block_on(run_until_signalled(config));
+    let outcome = runtime.block_on(run_until_signalled(config, start));
     // Whatever did not end in its time is cut off, not waited for.
     runtime.shutdown_background();
     outcome
 }
 
-async fn run_until_signalled(config: Configuration) -> Result<ExitCode, CliError> {
+async fn run_until_signalled(
+    config: Configuration,
+    start: StartOption,
+) -> Result<ExitCode, CliError> {
     let stop = CancellationToken::new();
     let signals = Signals::new()
         .map_err(|error| CliError::new(format!("cannot listen for signals: {error}"), "", ""))?;
     let watch = tokio::spawn(signals.watch(stop.clone()));
-    daemon::run(SharedConfig::new(config), StartOption::Regular, stop).await?;
+    daemon::run(SharedConfig::new(config), start, stop).await?;
     // Finished only if a signal is why the node stopped.
     let interrupted = watch.is_finished() && watch.await.unwrap_or(false);
     Ok(if interrupted {

@@ -15,7 +15,7 @@
 //! - [`mounts`]: small disks that can be filled and broken;
 //! - [`files`]: what tests do with files through the driver, in one line each;
 //! - [`suite`]: the test harness: one cluster, many cases, one printed line each.
-//! - [`bench`]: the stock DataNode and Hayloft side by side.
+//! - [`mod@bench`]: the stock DataNode and Hayloft side by side.
 
 pub mod bench;
 pub mod cluster;
