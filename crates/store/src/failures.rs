@@ -106,6 +106,11 @@ pub fn take_out(inner: &Inner, volume: &Arc<Volume>) -> usize {
         .write()
         .unwrap_or_else(PoisonError::into_inner)
         .remove(&volume.index);
+    inner
+        .scanners
+        .write()
+        .unwrap_or_else(PoisonError::into_inner)
+        .remove(&volume.index);
     let mut lost = 0;
     for pool in inner.pools() {
         pool.slices

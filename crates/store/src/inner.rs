@@ -41,6 +41,8 @@ pub struct Inner {
     pub disks: Disks,
     /// Work on deletes, by number of the volume.
     pub delete_queues: RwLock<HashMap<u16, mpsc::Sender<crate::deletes::Delete>>>,
+    /// Block scanners, by number of the volume.
+    pub scanners: RwLock<HashMap<u16, mpsc::Sender<crate::scan::Suspect>>>,
     rounds: Mutex<Rounds>,
 }
 
@@ -79,6 +81,7 @@ impl Inner {
             tasks: TaskTracker::new(),
             disks,
             delete_queues: RwLock::default(),
+            scanners: RwLock::default(),
             rounds: Mutex::default(),
         }
     }

@@ -75,6 +75,8 @@ pub async fn open(
     }
     check_tolerance(&inner, inner.volumes().len())?;
     crate::deletes::start_lanes(&inner);
+    crate::scan::start(&inner);
+    inner.tasks.spawn(crate::dirscan::run(Arc::clone(&inner)));
     inner.tasks.spawn(watch_space(Arc::clone(&inner)));
     Ok(inner)
 }

@@ -11,6 +11,7 @@ use crate::error::{StoreError, StoreErrorKind};
 use crate::inner::Inner;
 use crate::layout::LAYOUT_VERSION;
 use crate::reader::ReplicaReader;
+use crate::scan;
 use crate::types::{
     FailureSummary, NodeStorageInfo, PoolSpec, RecoveryInfo, ReplicaRef, ReportedReplica,
     StartOption, StorageInfo, StorageReport, StoreEvent, VolumeReport, WriteOptions,
@@ -340,7 +341,7 @@ impl Store {
 
     /// A client reported the replica as bad, or reading it failed: the block scanner looks at it soon.
     pub fn mark_suspect(&self, block: &ExtendedBlock) {
-        tracing::warn!(%block, "replica is suspect");
+        scan::mark_suspect(&self.0, block);
     }
 
     /// Ends as a killed process would, but for the descriptors: nothing is saved, the locks go.
@@ -356,6 +357,12 @@ impl Store {
     #[cfg(test)]
     pub(crate) fn stop_lanes(&self) {
         self.0.delete_queues.write().expect("not poisoned").clear();
+    }
+
+    /// Compares directories with memory now.
+    #[cfg(test)]
+    pub(crate) async fn scan_directories(&self) {
+        crate::dirscan::scan_all(&self.0).await;
     }
 
     /// Runs an operation to its end even if the caller goes away.

@@ -77,6 +77,7 @@ async fn add(inner: &Arc<Inner>, config: &VolumeConfig) -> Result<(), StoreError
     adopt_identity(inner, opened.identity().into_iter())?;
     let volume = admit(inner, opened).await?;
     crate::deletes::start_lanes(inner);
+    crate::scan::start(inner);
     let outcome = load_pools(inner, &volume).await;
     if let Err(error) = &outcome {
         warn!(volume = %volume.root.display(), %error, "the new volume cannot be used");

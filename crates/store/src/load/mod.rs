@@ -23,7 +23,7 @@ use crate::open::DIR_MODE;
 use crate::replica::state::{Move, after};
 
 pub use validate::{Valid, recompute_tail, validate};
-pub use walk::{Found, Orphans};
+pub use walk::{Found, Orphans, walk};
 
 /// Directory inside `tmp` for what is being deleted. Apache empties `tmp` when it starts.
 pub const DELETING: &str = "deleting";
@@ -89,9 +89,9 @@ pub fn load(paths: &PoolPaths, options: LoadOptions, progress: &Progress) -> io:
     let from_cache = cached.is_some();
     let (mut finalized, mut orphans) = match cached {
         Some(found) => (found, Orphans::default()),
-        None => walk::walk(&paths.finalized(), options.threads, progress)?,
+        None => walk(&paths.finalized(), options.threads, progress)?,
     };
-    let (lazy, _) = walk::walk(&paths.lazy_persist(), 1, progress)?;
+    let (lazy, _) = walk(&paths.lazy_persist(), 1, progress)?;
     finalized.extend(lazy);
     put_in_place(paths, &mut finalized);
     let rbw = load_rbw(paths, &mut orphans)?;
@@ -225,7 +225,7 @@ fn move_pair(from: &Path, to: &Path, block: Block) -> io::Result<()> {
 /// The replicas in `rbw`, cut to what is intact. Parts without their counterpart go to `orphans`.
 fn load_rbw(paths: &PoolPaths, orphans: &mut Orphans) -> io::Result<Vec<FoundRbw>> {
     let rbw = paths.rbw();
-    let (mut found, strays) = walk::walk(&rbw, 1, &Progress::default())?;
+    let (mut found, strays) = walk(&rbw, 1, &Progress::default())?;
     // Data here whose meta file got as far as `finalized` (a stop in the middle of finalizing).
     for (id, dir, len) in strays.data {
         let Some(at) = orphans.meta.iter().position(|(block, _)| block.id == id) else {

@@ -5,6 +5,7 @@ mod crash;
 mod deletes;
 mod lifecycle;
 mod recovery;
+mod scans;
 mod startup;
 mod upgrade;
 mod volumes;
@@ -84,6 +85,10 @@ fn config(dir: &Path, volumes: usize) -> StoreConfig {
             .collect(),
         writer_stop_timeout: Duration::from_millis(500),
         volume_choosing: VolumeChoosing::RoundRobin { additional: 0 },
+        scan: ScanConfig {
+            period: Duration::ZERO,
+            bytes_per_second: 0,
+        },
         ..StoreConfig::default()
     }
 }
