@@ -156,6 +156,21 @@ impl Driver {
         })
     }
 
+    /// Waits until the NameNode says that the file is closed, without asking for a recovery.
+    ///
+    /// # Errors
+    /// [`LabError::Timeout`], or what the stock client throws.
+    pub fn wait_closed(&self, path: &str, limit: Duration) -> Result<()> {
+        wait::until(&format!("{path} closed"), limit, || {
+            let closed = self.call("closed", json!({ "path": path }))?["closed"].as_bool();
+            Ok(if closed == Some(true) {
+                Seen::Done(())
+            } else {
+                Seen::NotYet("open".into())
+            })
+        })
+    }
+
     /// Length of a file by its status.
     ///
     /// # Errors

@@ -314,7 +314,10 @@ impl Lab {
         self.fs.put("/snap/f", 300_300, 18, json!({}))?;
         self.fs.dfsadmin(&["-allowSnapshot", "/snap"])?;
         self.fs.fs(&["-createSnapshot", "/snap", "s"])?;
+        // "-w" waits for the length only, which the NameNode shows before any node has cut anything;
+        // until then a reader finds no replica of the new block.
         self.fs.fs(&["-truncate", "-w", "100100", "/snap/f"])?;
+        self.fs.wait_closed("/snap/f", seconds(60))?;
         self.fs.check("/snap/f", 100_100, 18)?;
         self.fs.check("/snap/.snapshot/s/f", 300_300, 18)?;
         self.fs
