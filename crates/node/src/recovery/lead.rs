@@ -263,11 +263,12 @@ fn internal_block(group: &ExtendedBlock, index: u8) -> ExtendedBlock {
     )
 }
 
-/// Hadoop's placeholder for no node.
+/// Hadoop's placeholder for no node. The NameNode compares the uuid, so it has to be there.
 fn nobody() -> DatanodeId {
     DatanodeId {
         ip_addr: "null".to_owned(),
         host_name: "null".to_owned(),
+        datanode_uuid: "null".to_owned(),
         ..DatanodeId::default()
     }
 }

@@ -237,6 +237,7 @@ async fn a_group_is_cut_to_whole_stripes_and_reported_by_index() {
     assert_eq!(commit.new_target_storages, storages);
     assert_eq!(commit.new_taragets.len(), 5);
     assert_eq!(commit.new_taragets[1].ip_addr, "null");
+    assert_eq!(commit.new_taragets[1].datanode_uuid, "null");
     let mut updates = fake.updates.lock().expect("no panic").clone();
     updates.sort();
     let expected =
