@@ -110,7 +110,9 @@ pub struct StoreConfig {
     pub preallocate: bool,
     /// The duplicate that loses at start is deleted (`dfs.datanode.duplicate.replica.deletion`).
     pub delete_duplicates: bool,
-    /// Minimum time between two checks of the same volume (`dfs.datanode.disk.check.min.gap`).
+    /// Minimum time between two checks of the same volume (`dfs.datanode.disk.check.min.gap`). More
+    /// than a second counts as one: a check is a few small operations, and waiting a quarter of an
+    /// hour to notice a dead disk helps nobody.
     pub check_min_gap: Duration,
     /// A volume that does not answer a check in this time has failed (`dfs.datanode.disk.check.timeout`).
     pub check_timeout: Duration,

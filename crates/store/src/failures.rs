@@ -31,8 +31,9 @@ const GOOD_FOR: Duration = Duration::from_secs(1);
 /// others of the same volume wait for it and share its result.
 pub async fn check(inner: &Arc<Inner>, volume: &Arc<Volume>) {
     let asked = Instant::now();
+    let good_for = inner.config.check_min_gap.min(GOOD_FOR);
     let mut checked = volume.checked.lock().await;
-    if volume.is_failed() || checked.is_some_and(|ended| ended + GOOD_FOR > asked) {
+    if volume.is_failed() || checked.is_some_and(|ended| ended + good_for > asked) {
         return;
     }
     let outcome = tokio::time::timeout(inner.config.check_timeout, health::check(volume)).await;

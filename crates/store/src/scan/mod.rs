@@ -35,7 +35,7 @@ const PIECE_BYTES: usize = 1 << 20;
 /// How often the place in a round is saved.
 const SAVE_EVERY: Duration = Duration::from_secs(600);
 /// How long a volume without anything to scan is left alone.
-const IDLE: Duration = Duration::from_secs(10);
+const IDLE: Duration = Duration::from_secs(1);
 /// Directories that a round goes through.
 const DIRECTORIES: u8 = 32;
 
