@@ -501,3 +501,28 @@ fn every_key_has_an_effect_or_says_that_it_has_none() {
         );
     }
 }
+
+proptest::proptest! {
+    /// Whatever an operator types is a value or an error, never a panic, and never grows without end.
+    #[test]
+    fn any_text_is_a_value_or_an_error(text in "\\PC{0,40}|[-0-9a-z${}:.,/\\[\\] ]{0,40}") {
+        for key in keys::all() {
+            let _ = key.parse(&text);
+        }
+        if let Ok(config) = Configuration::from_properties([("x", text.as_str()), ("y", "${x}${x}")]) {
+            let _ = config.text("y");
+        }
+    }
+
+    /// Any bytes in a file are properties or an error with a place.
+    #[test]
+    fn any_file_is_read_or_refused(bytes in proptest::collection::vec(proptest::num::u8::ANY, 0..200), tags in "(<(/?(configuration|property|name|value|final|include|fallback)|!--|!\\[CDATA\\[|&#?)[a-z >=\"]{0,8}){0,20}") {
+        let dir = Dir::new();
+        for text in [&bytes, tags.as_bytes(), &[b"<configuration>", tags.as_bytes()].concat()] {
+            std::fs::write(dir.path().join("hdfs-site.xml"), text).expect("written");
+            if let Err(error) = dir.load() {
+                proptest::prop_assert!(error.to_string().contains("hdfs-site.xml") || error.to_string().contains("core-site"));
+            }
+        }
+    }
+}
