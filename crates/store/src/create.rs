@@ -1,6 +1,7 @@
 //! New replicas.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use hayloft_io::{IoErrorKind, OpenMode};
 use hayloft_wire::ids::{Block, ExtendedBlock, ReplicaState};
@@ -13,6 +14,9 @@ use crate::replica::{LiveReplica, Place, Slot, Status};
 use crate::types::WriteOptions;
 use crate::volume::Slice;
 use crate::writer::ReplicaWriter;
+
+/// How long a new copy waits for what may be the end of an earlier one.
+const CLEANUP_WAIT: Duration = Duration::from_millis(200);
 
 /// See [`Store::create_rbw`](crate::Store::create_rbw).
 pub async fn create_rbw(
@@ -45,6 +49,12 @@ pub async fn create_temporary(
     let pool = inner.pool(&block.pool)?;
     let wanted = block.block;
     let _latch = pool.latches.acquire(wanted.id).await;
+    if let Some(Slot::Live(live)) = pool.map.get(wanted.id)
+        && live.status().state == ReplicaState::Temporary
+    {
+        // A copy that was given up is removed by its writer on the way out: wait for that.
+        let _ = tokio::time::timeout(CLEANUP_WAIT, live.writer.lock()).await;
+    }
     if let Some(there) = pool.map.get(wanted.id) {
         let here = crate::deletes::block_of(wanted.id, &there);
         let in_pipeline = match &there {

@@ -216,9 +216,14 @@ pub async fn discard(
     id: i64,
     tell: bool,
 ) -> Result<(), StoreError> {
-    let place = match seize(inner, pool, id).await? {
+    let seized = match seize(inner, pool, id).await {
+        // Its writer gave it up and removed it while we waited.
+        Err(e) if e.kind() == StoreErrorKind::NotFound => return Ok(()),
+        other => other?,
+    };
+    let place = match &seized {
         Seized::Finalized(_) => Place::Finalized,
-        Seized::Live(live, _right) => {
+        Seized::Live(live, _) => {
             live.release_promise();
             live.status().place
         }
