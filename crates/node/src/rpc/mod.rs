@@ -3,6 +3,7 @@
 //! | module | what it is |
 //! |---|---|
 //! | [`connection`] | one TCP connection with many calls in flight; it never reconnects |
+//! | `tasks` | its writer and reader |
 //! | [`client`] | one address: connects when a call needs it, again after the connection was lost |
 //! | [`error`] | what a call can end with |
 //! | [`user`] | whom we say we are |
@@ -14,6 +15,7 @@
 pub mod client;
 pub mod connection;
 pub mod error;
+mod tasks;
 pub mod user;
 
 #[cfg(test)]
