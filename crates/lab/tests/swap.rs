@@ -375,7 +375,10 @@ impl Lab {
     fn rolling_upgrade(&mut self) -> Result<Outcome> {
         self.all_become(self.ours)?;
         self.put("/trashed", 2 * BLOCK, 52, json!({}))?;
+        // Without a standby to make the rollback image, the NameNode wants safe mode for it.
+        self.fs.dfsadmin(&["-safemode", "enter"])?;
         self.fs.dfsadmin(&["-rollingUpgrade", "prepare"])?;
+        self.fs.dfsadmin(&["-safemode", "leave"])?;
         wait::until("the rollback image", seconds(60), || {
             let said = self.fs.dfsadmin(&["-rollingUpgrade", "query"])?;
             Ok(if said.contains("Proceed with rolling upgrade") {
