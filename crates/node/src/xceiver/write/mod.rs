@@ -228,7 +228,9 @@ fn write_options(
     let lazy = message.allow_lazy_persist() && kind != WriterKind::Transfer && conn.is_local();
     WriteOptions {
         storage_type: request.storage_type,
-        storage_id: message.storage_id.clone().filter(|id| !id.is_empty()),
+        // The NameNode names the first storage with room for every block: followed, all writes would
+        // meet on one disk. Hadoop's volume choosing policies pass over it too.
+        storage_id: None,
         allow_lazy_persist: lazy,
         expected_len: Some(if known_len == 0 {
             settings.block_size_estimate
