@@ -7,6 +7,7 @@ mod lifecycle;
 mod recovery;
 mod scans;
 mod startup;
+mod stress;
 mod upgrade;
 mod volumes;
 mod write;
