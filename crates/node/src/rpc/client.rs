@@ -115,13 +115,6 @@ impl RpcClient {
         Err(failed.unwrap_or_else(|| unresolved(&inner.address, "the name has no address")))
     }
 
-    /// The server's address on the present connection; `None` without one, or while one is made.
-    #[must_use]
-    pub fn peer(&self) -> Option<SocketAddr> {
-        let slot = self.inner.connection.try_lock().ok()?;
-        slot.as_ref().map(RpcConnection::peer)
-    }
-
     /// Ends the present connection, if any; the next call makes a new one.
     pub async fn disconnect(&self) {
         if let Some(connection) = self.inner.connection.lock().await.take() {

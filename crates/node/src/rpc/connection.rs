@@ -114,13 +114,9 @@ impl RpcConnection {
         stream
             .set_nodelay(true)
             .map_err(|error| cannot(error.to_string()))?;
-        let local = stream
-            .local_addr()
-            .map_err(|error| cannot(error.to_string()))?;
         let shared = Arc::new(Shared {
             address: address.to_owned(),
             peer,
-            local,
             client_id: uuid::Uuid::new_v4().into_bytes(),
             options,
             next_call_id: AtomicI32::new(0),
@@ -241,18 +237,6 @@ impl RpcConnection {
     /// Ends the connection for all handles.
     pub fn close(&self) {
         self.shared.fail(&self.shared.lost("it was closed by us"));
-    }
-
-    /// The server's address.
-    #[must_use]
-    pub fn peer(&self) -> SocketAddr {
-        self.shared.peer
-    }
-
-    /// Our address, as the server sees it without translation in between.
-    #[must_use]
-    pub fn local(&self) -> SocketAddr {
-        self.shared.local
     }
 }
 

@@ -24,7 +24,6 @@ pub(super) type Answer = Result<Bytes, RpcError>;
 pub(super) struct Shared {
     pub(super) address: String,
     pub(super) peer: SocketAddr,
-    pub(super) local: SocketAddr,
     pub(super) client_id: [u8; CLIENT_ID_BYTES],
     pub(super) options: RpcOptions,
     pub(super) next_call_id: AtomicI32,
