@@ -16,7 +16,7 @@ use super::throttle::Throttles;
 
 /// Memory for block data on its way between sockets and disks, all connections together. When it
 /// is used up, senders wait; receivers go on with one small buffer each.
-pub const DATA_MEMORY: usize = 64 << 20;
+pub const DATA_MEMORY: usize = 32 << 20;
 
 /// The data transfer service of one node; clones are the same service.
 #[derive(Clone)]

@@ -22,7 +22,7 @@ use super::error::XferError;
 /// Buffers between these sizes, adapted to how fast packets come. The smaller one holds a packet of
 /// the usual 64 KiB, the larger one is as much as a disk is given at a time.
 const BUFFER_MIN: usize = 128 << 10;
-const BUFFER_MAX: usize = 1 << 20;
+const BUFFER_MAX: usize = 512 << 10;
 
 /// How often a stream without memory looks whether its own runs are gone.
 const MEMORY_NAP: Duration = Duration::from_millis(5);
