@@ -12,6 +12,9 @@ use hayloft_store::StorageInfo;
 use hayloft_wire::ids::Block;
 use hayloft_wire::proto::datanode::BlockStatus;
 
+/// Entries for which memory is kept when nothing waits.
+const KEPT_CAPACITY: usize = 1 << 14;
+
 /// News of one replica.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct News {
@@ -189,6 +192,11 @@ impl IbrQueue {
     /// The NameNode has taken the batch.
     pub(super) fn done(&mut self, _batch: Batch) {
         self.in_flight.clear();
+        if self.pending.is_empty() && self.pending.capacity() > KEPT_CAPACITY {
+            // What piled up while a NameNode was away is not needed again soon.
+            self.pending.shrink_to(KEPT_CAPACITY);
+            self.in_flight.shrink_to(KEPT_CAPACITY);
+        }
     }
 
     /// Sending failed: what was not overtaken by newer news waits again, in its old place. False:

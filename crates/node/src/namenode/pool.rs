@@ -251,13 +251,24 @@ impl PoolService {
         }
     }
 
-    /// Queues an order; a full queue drops it, the NameNode will give it again.
+    /// Queues an order. A full queue drops it; after the full block report that follows, the
+    /// NameNode orders again what was not done.
     pub(super) fn order(&self, order: Order) {
-        if let Err(mpsc::error::TrySendError::Full(order)) = self.orders.try_send(order) {
-            tracing::warn!(
-                nameservice = self.label(),
-                "too many NameNode commands wait: dropped {order:?}"
-            );
+        let Err(mpsc::error::TrySendError::Full(order)) = self.orders.try_send(order) else {
+            return;
+        };
+        tracing::warn!(
+            nameservice = self.label(),
+            "too many NameNode commands wait: one is dropped, a full block report follows"
+        );
+        match order {
+            Order::Command { from, .. } => {
+                let actors = self.actors();
+                if let Some(actor) = actors.iter().find(|actor| actor.id == from) {
+                    actor.report_soon();
+                }
+            }
+            Order::RollingUpgrade { .. } => self.rolling_upgrade_failed(),
         }
     }
 
