@@ -306,11 +306,6 @@ pub(super) static UNSUPPORTED: &[Unsupported] = &[
         "writers are told of a restart without waiting for each",
     ),
     key(
-        "dfs.datanode.restart.replica.expiration",
-        "50",
-        "replicas of interrupted writers get no deadline after a restart",
-    ),
-    key(
         "fs.du.interval",
         "600000",
         "used space is counted from the replicas themselves",

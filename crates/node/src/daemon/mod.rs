@@ -159,6 +159,8 @@ impl Running {
             () = node.stop_for_upgrade.cancelled() => {
                 info!("stopping for an upgrade: telling the writers that this node comes back");
                 node.xceivers.announce_restart(ANNOUNCE).await;
+                let expiration = node.config.get(&keys::RESTART_REPLICA_EXPIRATION);
+                node.store.mark_for_restart(expiration).await;
                 Ok(())
             }
             () = self.disks_failed.cancelled() => Err(StartError::Stopped(DISKS_FAILED.to_owned())),

@@ -61,6 +61,8 @@ keys! {
     BLOCK_SIZE: u64 = ("dfs.blocksize", "134217728",
         "Space set aside for a block that is being received and whose length is unknown.")
         .bytes().min(1).max(1 << 50).aliases(&["dfs.block.size"]);
+    RESTART_REPLICA_EXPIRATION: Duration = ("dfs.datanode.restart.replica.expiration", "50",
+        "After a stop for upgrade, replicas that were being written stay open to their writers this long.").seconds();
     CHECKSUM_EC_SOCKET_TIMEOUT: Duration = ("dfs.checksum.ec.socket-timeout", "3000",
         "Silence allowed when a striped file's checksum is gathered from other nodes.").millis();
     EC_RECONSTRUCT_READ_BANDWIDTH: u64 = ("dfs.datanode.ec.reconstruct.read.bandwidthPerSec", "0",
