@@ -1,8 +1,10 @@
-//! NameNodes that fail over, restart and are formatted again; several nameservices at once.
+//! NameNodes that fail over, restart and are formatted again; several nameservices at once;
+//! addresses of their own for nodes.
 
 use hayloft_lab::error::Result;
 use hayloft_lab::hadoop::class;
 use hayloft_lab::node::Kind;
+use hayloft_lab::ports;
 use hayloft_lab::suite::{expect, passed, seconds};
 use hayloft_lab::wait::{self, Seen};
 use hayloft_lab::{Cluster, Driver, Outcome, Suite};
@@ -16,7 +18,8 @@ const NODES: usize = 3;
 fn main() -> ExitCode {
     Suite::run("ha", |suite| {
         pair(suite)?;
-        federation(suite)
+        federation(suite)?;
+        own_addresses(suite)
     })
 }
 
@@ -288,4 +291,46 @@ impl Federation {
         self.fs.check(&path, 2 * BLOCK + 5, 0)?;
         passed()
     }
+}
+
+/// A NameNode with an RPC address for nodes only.
+fn own_addresses(suite: &mut Suite) -> Result<()> {
+    let service = ports::free()?;
+    let lifeline = ports::free()?;
+    let cluster = Cluster::builder("addresses")
+        .nodes(1, Kind::under_test())
+        .conf("dfs.replication", 1)
+        .conf(
+            "dfs.namenode.servicerpc-address",
+            format!("127.0.0.1:{service}"),
+        )
+        .conf(
+            "dfs.namenode.lifeline.rpc-address",
+            format!("127.0.0.1:{lifeline}"),
+        )
+        .start()?;
+    let fs = cluster.driver()?;
+    suite.case("namenode_address_for_nodes", || {
+        fs.put("/there", BLOCK, 1, json!({}))?;
+        fs.check("/there", BLOCK, 1)?;
+        let bean = format!("RpcDetailedActivityForPort{service}");
+        // The NameNode's counters are read out every ten seconds.
+        wait::until("heartbeats at the address for nodes", seconds(30), || {
+            let count = cluster.namenode_bean(0, &bean)?["SendHeartbeatNumOps"].as_u64();
+            Ok(match count {
+                Some(1..) => Seen::Done(()),
+                other => Seen::NotYet(format!("{other:?}")),
+            })
+        })?;
+        // On time as they are, none has to be made up for.
+        let bean = format!("RpcDetailedActivityForPort{lifeline}");
+        let bean = cluster.namenode_bean(0, &bean)?;
+        expect(
+            bean["SendLifelineNumOps"].as_u64().unwrap_or(0) == 0,
+            || "a lifeline came although heartbeats were on time".to_owned(),
+        )?;
+        passed()
+    });
+    finish(suite, cluster);
+    Ok(())
 }
