@@ -7,7 +7,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 
 /// Native storage nodes for Apache Hadoop.
 #[derive(Debug, Parser)]
-#[command(name = "hayloft", version, about, max_term_width = 100)]
+#[command(name = "hayloft", version, max_term_width = 100)]
 pub struct Cli {
     /// What to do.
     #[command(subcommand)]
