@@ -1,7 +1,7 @@
 //! The command line.
 
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
@@ -84,6 +84,11 @@ impl StateArgs {
     pub fn state(&self) -> PathBuf {
         let usual = || environment("HAYLOFT_STATE").unwrap_or_else(|| PathBuf::from(".hayloft"));
         self.state.clone().unwrap_or_else(usual)
+    }
+
+    /// The directory given on the command line, if one was.
+    pub fn given_state(&self) -> Option<&Path> {
+        self.state.as_deref()
     }
 
     /// The installed Hadoop asked for, if one was.

@@ -1,5 +1,6 @@
 //! `hayloft up`: a cluster from nothing, or from where it was left.
 
+use std::path::Path;
 use std::process::ExitCode;
 use std::time::Instant;
 
@@ -64,7 +65,7 @@ pub fn run(args: &UpArgs) -> Result<ExitCode, CliError> {
         cluster: status::report(&state, &cluster),
         tour,
     };
-    print(&summary, args.json)?;
+    print(&summary, args.json, args.place.given_state())?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -88,7 +89,7 @@ fn already_running(
         cluster: status::report(state, cluster),
         tour: None,
     };
-    print(&summary, args.json)?;
+    print(&summary, args.json, args.place.given_state())?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -181,7 +182,7 @@ fn kind_of(nodes: Nodes, index: usize) -> Kind {
     }
 }
 
-fn print(summary: &Summary, json: bool) -> Result<(), CliError> {
+fn print(summary: &Summary, json: bool, state: Option<&Path>) -> Result<(), CliError> {
     if json {
         return status::print_json(summary);
     }
@@ -190,6 +191,21 @@ fn print(summary: &Summary, json: bool) -> Result<(), CliError> {
         println!("\nstarted in {:.1} s", summary.start_seconds);
         print!("{tour}");
     }
-    println!("\nuse it:   hayloft fs -ls /\nstop it:  hayloft down");
+    println!(
+        "\nuse it:   {}\nstop it:  {}",
+        command("fs", state, "-ls /"),
+        command("down", state, "")
+    );
     Ok(())
+}
+
+/// A command as it can be typed here: this program by the name it was called by, this cluster.
+fn command(name: &str, state: Option<&Path>, rest: &str) -> String {
+    let program = std::env::args()
+        .next()
+        .unwrap_or_else(|| "hayloft".to_owned());
+    let state = state.map_or_else(String::new, |dir| format!(" --state {}", dir.display()));
+    format!("{program} {name}{state} {rest}")
+        .trim_end()
+        .to_owned()
 }
