@@ -160,7 +160,10 @@ pub(super) async fn serve<S: Service>(
             }
             Err(error) => {
                 warn!(%error, pause_ms = pause.as_millis(), "cannot accept RPC connections; trying again");
-                tokio::time::sleep(pause).await;
+                tokio::select! {
+                    () = shared.stop.cancelled() => break,
+                    () = tokio::time::sleep(pause) => {}
+                }
                 pause = (pause * 2).min(ACCEPT_PAUSE_MAX);
             }
         }

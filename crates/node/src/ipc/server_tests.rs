@@ -435,6 +435,33 @@ async fn too_many_connections_do_not_hurt_the_first_ones() {
 }
 
 #[tokio::test]
+async fn a_client_that_takes_no_answers_is_let_go() {
+    let limits = Limits {
+        write_timeout: Duration::from_millis(200),
+        calls_per_connection: 4,
+        queue: 4,
+        ..Limits::default()
+    };
+    let server = start(limits).await;
+    let mut deaf = server.client().await;
+    let big = vec![1; 1 << 20];
+    // It asks for more than all buffers hold, and is cut off instead of being queued for.
+    let mut refused = false;
+    for id in 0..64 {
+        let frame = call(id, "test.Protocol", "echo", &big);
+        let sent = tokio::time::timeout(Duration::from_secs(10), deaf.0.write_all(&frame)).await;
+        if !matches!(sent, Ok(Ok(()))) {
+            refused = matches!(sent, Ok(Err(_)));
+            break;
+        }
+    }
+    assert!(refused);
+    let mut good = server.client().await;
+    good.call(1, "echo", b"").await;
+    assert_eq!(good.answer().await.expect("an answer").0.call_id, 1);
+}
+
+#[tokio::test]
 async fn stopping_lets_calls_under_way_finish() {
     let mut server = start(Limits::default()).await;
     let mut client = server.client().await;
