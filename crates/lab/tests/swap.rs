@@ -413,6 +413,16 @@ impl Lab {
             self.cluster.node(index).wait_ended(seconds(60))?;
             self.cluster.start_node(index)?;
             self.cluster.wait_all_live()?;
+            // One at a time: the writer must be past this node's restart before the next.
+            let acked = self.acked("r")?;
+            wait::until("the writer to go on", seconds(60), || {
+                let now = self.acked("r")?;
+                Ok(if now > acked || now == 6 * BLOCK {
+                    Seen::Done(())
+                } else {
+                    Seen::NotYet(now.to_string())
+                })
+            })?;
         }
         let end = writing.wait()?;
         expect(end["failure"].is_null(), || end.to_string())?;
@@ -430,6 +440,12 @@ impl Lab {
         })?;
         self.check_all()?;
         passed()
+    }
+
+    fn acked(&self, handle: &str) -> Result<u64> {
+        Ok(self.fs.handle("progress", handle)?["acked"]
+            .as_u64()
+            .unwrap_or_default())
     }
 
     fn pools(&self) -> Vec<PathBuf> {
