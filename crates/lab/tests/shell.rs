@@ -581,7 +581,7 @@ impl Lab<'_> {
 
     fn many_small_files(&self) -> Result<Outcome> {
         for bytes in [1, 700, 5000] {
-            let request = json!({"path": format!("/small-{bytes}"), "count": 150, "bytes": bytes, "seed": bytes});
+            let request = json!({"path": format!("/small-{bytes}"), "count": 80, "bytes": bytes, "seed": bytes});
             self.fs.call("many", request.clone())?;
             let answer = self.fs.call("readMany", request)?;
             expect(answer["bad"] == json!([]), || answer.to_string())?;
