@@ -16,7 +16,7 @@ use hayloft_wire::ids::Block;
 use tracing::{info, warn};
 
 use crate::error::StoreError;
-use crate::failures::examine;
+use crate::failures::{check, examine};
 use crate::files::{Pair, on_disk};
 use crate::inner::Inner;
 use crate::layout::names;
@@ -24,7 +24,7 @@ use crate::load::{Found, Orphans, Progress, walk};
 use crate::pool::Pool;
 use crate::replica::{FinalReplica, Slot};
 use crate::types::StoreEvent;
-use crate::volume::{Slice, footprint};
+use crate::volume::{Slice, Volume, footprint};
 
 /// First-level directories, each of which is a step that can be followed by a pause.
 const DIRECTORIES: u8 = 32;
@@ -65,20 +65,33 @@ pub async fn run(inner: Arc<Inner>) {
     }
 }
 
-/// Scans every pool on every volume.
+/// Scans every pool on every volume, the volumes at the same time: one that hangs does not hold the
+/// others up, and ends when the volume is given up.
 pub async fn scan_all(inner: &Arc<Inner>) {
+    let volumes = inner.volumes();
+    let scans = volumes.iter().map(|volume| async move {
+        tokio::select! {
+            () = volume.gone.cancelled() => {}
+            () = scan_volume(inner, volume) => {}
+        }
+    });
+    futures_util::future::join_all(scans).await;
+}
+
+async fn scan_volume(inner: &Arc<Inner>, volume: &Arc<Volume>) {
     for pool in inner.pools() {
-        for slice in pool.slices() {
-            let started = Instant::now();
-            match scan(inner, &pool, &slice).await {
-                Ok(found) => {
-                    let took_ms = started.elapsed().as_millis();
-                    info!(pool = %pool.id(), volume = %slice.volume.root.display(), ?found, took_ms, "directories compared with memory");
-                }
-                Err(error) => {
-                    let error = examine(inner, &slice.volume, error);
-                    warn!(pool = %pool.id(), volume = %slice.volume.root.display(), %error, "cannot compare directories with memory");
-                }
+        let Ok(slice) = pool.slice(volume.index) else {
+            continue;
+        };
+        let started = Instant::now();
+        match scan(inner, &pool, &slice).await {
+            Ok(found) => {
+                let took_ms = started.elapsed().as_millis();
+                info!(pool = %pool.id(), volume = %volume.root.display(), ?found, took_ms, "directories compared with memory");
+            }
+            Err(error) => {
+                let error = examine(inner, volume, error);
+                warn!(pool = %pool.id(), volume = %volume.root.display(), %error, "cannot compare directories with memory");
             }
         }
     }
@@ -97,7 +110,18 @@ pub async fn scan(
         let dir = slice.paths.finalized().join(format!("subdir{directory}"));
         let (found, orphans) = read(slice, dir).await?;
         let busy = started.elapsed();
-        for step in differences(pool, slice, directory, found, orphans) {
+        let steps = differences(pool, slice, directory, found, orphans);
+        if steps
+            .iter()
+            .any(|step| matches!(step, Step::Differs { .. }))
+        {
+            // Files that are gone may mean that the disk is: then its replicas are not lost one by one.
+            check(inner, &slice.volume).await;
+            if slice.volume.is_failed() {
+                return Ok(all);
+            }
+        }
+        for step in steps {
             settle(inner, pool, slice, step, &mut all).await?;
             handled += 1;
             if handled % inner.config.directory_scan.reconcile_batch.max(1) == 0 {
@@ -135,9 +159,15 @@ async fn read(slice: &Slice, dir: PathBuf) -> Result<(Vec<Found>, Orphans), Stor
 #[derive(Clone, Debug)]
 enum Step {
     /// Files of a replica that the map does not have here.
-    Unknown(Block),
+    Unknown(Found),
     /// The map has a replica of which a file is missing or the length differs.
-    Differs(i64, FinalReplica),
+    Differs {
+        id: i64,
+        /// As the map had it.
+        replica: FinalReplica,
+        /// Generation stamp of the meta file that lies there.
+        on_disk: Option<u64>,
+    },
     /// A meta file without data file.
     LoneMeta(Block, PathBuf),
 }
@@ -167,11 +197,19 @@ fn differences(
         match known.remove(&block.id) {
             Some(r) if (r.generation_stamp, r.len) == (block.generation_stamp, block.num_bytes) => {
             }
-            Some(r) => steps.push(Step::Differs(block.id, r)),
-            None => steps.push(Step::Unknown(block)),
+            Some(replica) => steps.push(Step::Differs {
+                id: block.id,
+                replica,
+                on_disk: Some(block.generation_stamp),
+            }),
+            None => steps.push(Step::Unknown(found)),
         }
     }
-    steps.extend(known.into_iter().map(|(id, r)| Step::Differs(id, r)));
+    steps.extend(known.into_iter().map(|(id, replica)| Step::Differs {
+        id,
+        replica,
+        on_disk: None,
+    }));
     steps.extend(
         orphans
             .meta
@@ -209,91 +247,143 @@ async fn settle(
     step: Step,
     all: &mut Differences,
 ) -> Result<(), StoreError> {
-    let storage = slice.volume.info.clone();
-    match step {
-        Step::Unknown(block) => {
-            let _latch = pool.latches.acquire(block.id).await;
-            let (Some(len), Some(_)) = look(slice, block).await? else {
-                return Ok(());
-            };
-            if pool.map.get(block.id).is_some() {
-                return Ok(()); // Moved or written meanwhile, or a copy on another volume.
-            }
-            let block = Block {
-                num_bytes: len,
-                ..block
-            };
-            let replica = FinalReplica {
-                generation_stamp: block.generation_stamp,
-                len,
-                volume: slice.volume.index,
-                pinned: false,
-            };
-            pool.map.insert(block.id, Slot::Finalized(replica));
-            slice.used.add(footprint(len, None));
-            all.added += 1;
-            info!(%block, "found a replica that was not known");
-            inner
-                .tell(StoreEvent::Found {
-                    block: pool.extended(block),
-                    storage,
-                })
-                .await;
-        }
-        Step::Differs(id, replica) => {
+    let (id, event) = match step {
+        Step::Unknown(found) => {
+            let id = found.block.id;
             let _latch = pool.latches.acquire(id).await;
-            let block = Block::new(id, replica.generation_stamp, replica.len);
-            let (data, meta) = look(slice, block).await?;
-            if !matches!(pool.map.get(id), Some(Slot::Finalized(now)) if now == replica) {
-                return Ok(());
-            }
-            if data.is_none() {
-                pool.map.remove(id);
-                slice.used.sub(footprint(replica.len, None));
-                all.gone += 1;
-                warn!(%block, "the data file of a replica is gone; it is no longer served");
-                inner
-                    .tell(StoreEvent::Lost {
-                        block: pool.extended(block),
-                        storage,
-                    })
-                    .await;
-            } else if data != Some(replica.len) || meta.is_none() {
-                all.damaged += 1;
-                warn!(%block, ?data, ?meta, "the files of a replica are not what they should be");
-                inner
-                    .tell(StoreEvent::Corrupt {
-                        block: pool.extended(block),
-                        storage,
-                    })
-                    .await;
-            }
+            (id, settle_unknown(pool, slice, &found, all).await?)
+        }
+        Step::Differs {
+            id,
+            replica,
+            on_disk,
+        } => {
+            let _latch = pool.latches.acquire(id).await;
+            let event = settle_differs(pool, slice, id, replica, on_disk, all).await?;
+            (id, event)
         }
         Step::LoneMeta(block, dir) => {
             let _latch = pool.latches.acquire(block.id).await;
-            if pool.map.get(block.id).is_some() {
-                return Ok(());
-            }
-            let pair = Pair {
-                dir,
-                id: block.id,
-                generation_stamp: block.generation_stamp,
-            };
-            let path = pair.meta();
-            let removed = on_disk(slice, IoClass::Scan, IoOp::Unlink, &path, move || {
-                if pair.data().exists() {
-                    Ok(false)
-                } else {
-                    fs::remove_file(pair.meta()).map(|()| true)
-                }
-            });
-            let removed = removed
-                .await
-                .map_err(|e| StoreError::io("removing a meta file without data file", e))?;
-            all.lone_meta += usize::from(removed);
+            all.lone_meta += usize::from(remove_lone_meta(pool, slice, block, dir).await?);
+            (block.id, None)
         }
+    };
+    if let Some(event) = event {
+        info!(pool = %pool.id(), block = id, "directory scanner: {event:?}");
+        inner.tell(event).await;
     }
     Ok(())
+}
+
+/// Serves a replica that is still not known.
+async fn settle_unknown(
+    pool: &Pool,
+    slice: &Arc<Slice>,
+    found: &Found,
+    all: &mut Differences,
+) -> Result<Option<StoreEvent>, StoreError> {
+    let (Some(len), Some(_)) = look(slice, found.block).await? else {
+        return Ok(None);
+    };
+    let block = Block {
+        num_bytes: len,
+        ..found.block
+    };
+    // Moved or written meanwhile, or a copy on another volume; or the volume is leaving.
+    if pool.map.get(block.id).is_some() || pool.slice(slice.volume.index).is_err() {
+        return Ok(None);
+    }
+    let replica = FinalReplica {
+        generation_stamp: block.generation_stamp,
+        len,
+        volume: slice.volume.index,
+        pinned: found.pinned,
+    };
+    pool.map.insert(block.id, Slot::Finalized(replica));
+    slice.used.add(footprint(len, None));
+    all.added += 1;
+    Ok(Some(StoreEvent::Found {
+        block: pool.extended(block),
+        storage: slice.volume.info.clone(),
+    }))
+}
+
+/// Drops a replica whose data is gone, tells of one that is damaged, and follows a meta file that
+/// has another generation stamp.
+async fn settle_differs(
+    pool: &Pool,
+    slice: &Arc<Slice>,
+    id: i64,
+    replica: FinalReplica,
+    on_disk: Option<u64>,
+    all: &mut Differences,
+) -> Result<Option<StoreEvent>, StoreError> {
+    let storage = slice.volume.info.clone();
+    let mut block = Block::new(id, replica.generation_stamp, replica.len);
+    let (data, mut meta) = look(slice, block).await?;
+    let other = on_disk.filter(|gs| *gs != replica.generation_stamp);
+    if let (Some(_), None, Some(gs)) = (data, meta, other) {
+        block.generation_stamp = gs;
+        meta = look(slice, block).await?.1;
+    }
+    if !matches!(pool.map.get(id), Some(Slot::Finalized(now)) if now == replica) {
+        return Ok(None);
+    }
+    let Some(len) = data else {
+        pool.map.remove(id);
+        slice.used.sub(footprint(replica.len, None));
+        all.gone += 1;
+        let block = pool.extended(block);
+        return Ok(Some(StoreEvent::Lost { block, storage }));
+    };
+    if meta.is_none() || len != replica.len {
+        all.damaged += 1;
+        block.generation_stamp = replica.generation_stamp;
+        warn!(%block, data = len, ?meta, "the files of a replica are not what they should be");
+        let block = pool.extended(block);
+        return Ok(Some(StoreEvent::Corrupt { block, storage }));
+    }
+    if block.generation_stamp == replica.generation_stamp {
+        return Ok(None);
+    }
+    warn!(%block, before = replica.generation_stamp, "the meta file of a replica has another generation stamp now");
+    let now = FinalReplica {
+        generation_stamp: block.generation_stamp,
+        ..replica
+    };
+    pool.map.insert(id, Slot::Finalized(now));
+    all.added += 1;
+    let block = pool.extended(block);
+    Ok(Some(StoreEvent::Found { block, storage }))
+}
+
+/// Removes a meta file if there is still no replica of the block and no data file beside it.
+async fn remove_lone_meta(
+    pool: &Pool,
+    slice: &Slice,
+    block: Block,
+    dir: PathBuf,
+) -> Result<bool, StoreError> {
+    if pool.map.get(block.id).is_some() {
+        return Ok(false);
+    }
+    let pair = Pair {
+        dir,
+        id: block.id,
+        generation_stamp: block.generation_stamp,
+    };
+    let path = pair.meta();
+    on_disk(slice, IoClass::Scan, IoOp::Unlink, &path, move || {
+        if pair.data().exists() {
+            return Ok(false);
+        }
+        match fs::remove_file(pair.meta()) {
+            Err(e) if e.kind() != io::ErrorKind::NotFound => Err(e),
+            outcome => Ok(outcome.is_ok()),
+        }
+    })
+    .await
+    .map_err(|e| StoreError::io("removing a meta file without data file", e))
 }
 
 #[cfg(test)]

@@ -4,11 +4,13 @@ use std::path::PathBuf;
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
+use hayloft_wire::ids::ExtendedBlock;
 use tracing::{error, warn};
 
 use crate::error::{StoreError, StoreErrorKind};
 use crate::inner::Inner;
 use crate::open::tolerated;
+use crate::replica::Slot;
 use crate::types::{FailedVolume, StoreEvent};
 use crate::volume::{Volume, health};
 
@@ -83,7 +85,7 @@ pub async fn fail(inner: &Arc<Inner>, volume: &Arc<Volume>, reason: &str) {
         (volumes.healthy.len(), volumes.failed.len())
     };
     let fatal = !tolerated(inner.config.failed_volumes_tolerated, healthy, failed);
-    warn!(volume = %volume.root.display(), replicas = lost, healthy, failed, fatal, "replicas of the failed volume are no longer served");
+    warn!(volume = %volume.root.display(), replicas = lost.len(), healthy, failed, fatal, "replicas of the failed volume are no longer served");
     inner
         .tell(StoreEvent::VolumeFailed {
             path: volume.root.clone(),
@@ -92,10 +94,27 @@ pub async fn fail(inner: &Arc<Inner>, volume: &Arc<Volume>, reason: &str) {
             fatal,
         })
         .await;
+    if !fatal {
+        tell_lost(inner, volume, lost).await;
+    }
 }
 
-/// Removes the volume from the tables and its replicas from the maps; gives the number of those.
-pub fn take_out(inner: &Inner, volume: &Arc<Volume>) -> usize {
+/// Tells of every replica that left with a volume, as Apache's DataNode does: the NameNode keeps a
+/// replica of a storage that is no longer reported until it hears that the replica is gone.
+pub async fn tell_lost(inner: &Inner, volume: &Volume, lost: Vec<ExtendedBlock>) {
+    for block in lost {
+        inner
+            .tell(StoreEvent::Lost {
+                block,
+                storage: volume.info.clone(),
+            })
+            .await;
+    }
+}
+
+/// Removes the volume from the tables and its replicas from the maps; gives those that NameNodes
+/// know of.
+pub fn take_out(inner: &Inner, volume: &Arc<Volume>) -> Vec<ExtendedBlock> {
     inner
         .volumes
         .write()
@@ -112,19 +131,20 @@ pub fn take_out(inner: &Inner, volume: &Arc<Volume>) -> usize {
         .write()
         .unwrap_or_else(PoisonError::into_inner)
         .remove(&volume.index);
-    let mut lost = 0;
+    let mut lost = Vec::new();
     for pool in inner.pools() {
         pool.slices
             .write()
             .unwrap_or_else(PoisonError::into_inner)
             .retain(|s| s.volume.index != volume.index);
         let gone = pool.map.retain(|_, slot| slot.volume() != volume.index);
-        for (_, slot) in &gone {
-            if let crate::replica::Slot::Live(live) = slot {
+        for (id, slot) in &gone {
+            if let Slot::Live(live) = slot {
                 live.status().cancel.cancel();
             }
+            let reported = crate::report::reported(*id, slot);
+            lost.extend(reported.map(|replica| pool.extended(replica.block)));
         }
-        lost += gone.len();
     }
     // Released even though writers may still hold descriptors: the directory is out of our hands.
     drop(
@@ -135,6 +155,11 @@ pub fn take_out(inner: &Inner, volume: &Arc<Volume>) -> usize {
             .take(),
     );
     lost
+}
+
+/// Checks several volumes at the same time: one that hangs does not hold the others up.
+pub async fn check_all(inner: &Arc<Inner>, volumes: &[Arc<Volume>]) {
+    futures_util::future::join_all(volumes.iter().map(|v| check(inner, v))).await;
 }
 
 /// Directories that failed, when the last one did (milliseconds since 1970), and their capacity.

@@ -328,12 +328,32 @@ pub async fn forget_pool(inner: &Arc<Inner>, id: &PoolId) -> Option<Arc<Pool>> {
 
 /// Tells every writer of a pool to stop and waits a while; whether all have stopped.
 pub async fn stop_writers(inner: &Inner, pool: &Pool) -> bool {
+    stop_all(inner, live_replicas(pool, None)).await
+}
+
+/// Tells every writer on a volume to stop and waits a while; whether all have stopped.
+pub async fn stop_writers_on(inner: &Inner, volume: &Volume) -> bool {
+    let pools = inner.pools();
+    let live = pools
+        .iter()
+        .flat_map(|pool| live_replicas(pool, Some(volume.index)));
+    stop_all(inner, live.collect()).await
+}
+
+/// Replicas that are not finalized, all of them or those on one volume.
+fn live_replicas(pool: &Pool, volume: Option<u16>) -> Vec<Arc<LiveReplica>> {
     let mut live = Vec::new();
     pool.map.for_each(|_, slot| {
-        if let Slot::Live(replica) = slot {
+        if let Slot::Live(replica) = slot
+            && volume.is_none_or(|index| index == slot.volume())
+        {
             live.push(Arc::clone(replica));
         }
     });
+    live
+}
+
+async fn stop_all(inner: &Inner, live: Vec<Arc<LiveReplica>>) -> bool {
     for replica in &live {
         replica.status().cancel.cancel();
     }
@@ -343,7 +363,7 @@ pub async fn stop_writers(inner: &Inner, pool: &Pool) -> bool {
         .await
         .is_ok();
     if !stopped {
-        warn!(pool = %pool.id(), "some writers have not stopped in time");
+        warn!("some writers have not stopped in time");
     }
     stopped
 }

@@ -16,7 +16,7 @@ use crate::inner::Inner;
 use crate::pool::Pool;
 use crate::replica::{FinalReplica, LiveReplica, Place, Slot};
 use crate::types::{StorageInfo, StoreEvent};
-use crate::volume::Slice;
+use crate::volume::{Slice, footprint};
 
 /// How often opening is tried again when the replica moves between directories meanwhile.
 const ATTEMPTS_MAX: usize = 10;
@@ -120,6 +120,7 @@ async fn missing(inner: &Arc<Inner>, pool: &Arc<Pool>, id: i64, slot: &Slot) {
         return;
     }
     pool.map.remove(id);
+    slice.used.sub(footprint(replica.len, None));
     let block = pool.extended(Block::new(id, replica.generation_stamp, replica.len));
     warn!(%block, volume = %slice.volume.root.display(), "the files of a replica are gone; it is no longer served");
     inner

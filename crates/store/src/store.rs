@@ -320,9 +320,7 @@ impl Store {
 
     /// Checks all volumes after an I/O error; failed ones are taken out. Calls at the same time share one check.
     pub async fn check_volumes(&self) {
-        for volume in self.0.volumes() {
-            failures::check(&self.0, &volume).await;
-        }
+        failures::check_all(&self.0, &self.0.volumes()).await;
     }
 
     /// The NameNode says whether a rolling upgrade runs: while it does, deleted replicas go to `trash`.

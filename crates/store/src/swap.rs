@@ -37,7 +37,7 @@ pub async fn reconfigure(
             Some(same) if same.info.storage_type == config.storage_type => {}
             Some(other) => {
                 let text = format!(
-                    "{}: the storage type cannot change from {} to {} while the volume is in use; take it out first",
+                    "Changing storage type is not allowed: {} is {} and cannot become {} while it is in use; take it out first",
                     config.path.display(),
                     other.info.storage_type,
                     config.storage_type
@@ -53,7 +53,7 @@ pub async fn reconfigure(
     forget_failures(inner, &wanted);
     for volume in present {
         if !wanted.iter().any(|config| config.path == volume.root) {
-            results.push((volume.root.clone(), remove(inner, &volume)));
+            results.push((volume.root.clone(), remove(inner, &volume).await));
         }
     }
     results
@@ -99,8 +99,9 @@ async fn load_pools(inner: &Arc<Inner>, volume: &Arc<Volume>) -> Result<(), Stor
     Ok(())
 }
 
-/// Takes a volume out of use. Its files stay as they are; its writers are told to stop.
-fn remove(inner: &Arc<Inner>, volume: &Arc<Volume>) -> Result<(), StoreError> {
+/// Takes a volume out of use. Its files stay as they are; its writers are told to stop and get a short while
+/// to let go, so that whoever takes the directory next finds it quiet.
+async fn remove(inner: &Arc<Inner>, volume: &Arc<Volume>) -> Result<(), StoreError> {
     if inner.volumes().len() <= 1 {
         let text = format!(
             "{}: the last volume cannot be taken out",
@@ -109,7 +110,16 @@ fn remove(inner: &Arc<Inner>, volume: &Arc<Volume>) -> Result<(), StoreError> {
         return Err(StoreError::new(StoreErrorKind::Illegal, text));
     }
     volume.set_failed();
-    let replicas = crate::failures::take_out(inner, volume);
-    info!(volume = %volume.root.display(), replicas, "volume removed");
+    pools::stop_writers_on(inner, volume).await;
+    let lost = crate::failures::take_out(inner, volume);
+    info!(volume = %volume.root.display(), replicas = lost.len(), "volume removed");
+    let (inner, volume) = (Arc::clone(inner), Arc::clone(volume));
+    // The events channel may be full for a while; the answer does not wait for that.
+    inner.tasks.clone().spawn(async move {
+        tokio::select! {
+            () = inner.stop.cancelled() => {}
+            () = crate::failures::tell_lost(&inner, &volume, lost) => {}
+        }
+    });
     Ok(())
 }

@@ -15,6 +15,7 @@ use tokio::time::Instant;
 use tracing::{debug, info, warn};
 
 use crate::error::{StoreError, StoreErrorKind};
+use crate::failures;
 use crate::inner::{Inner, now_ms};
 use crate::layout::names;
 use crate::pool::Pool;
@@ -114,7 +115,8 @@ struct Round {
 impl Scanner {
     async fn run(mut self, mut suspects: mpsc::Receiver<Suspect>) {
         let stop = self.inner.stop.clone();
-        while !stop.is_cancelled() && !self.volume.is_failed() {
+        let gone = self.volume.gone.clone();
+        while !stop.is_cancelled() && !gone.is_cancelled() {
             let work = async {
                 match suspects.try_recv() {
                     Ok(suspect) => self.scan_suspect(suspect).await,
@@ -130,6 +132,7 @@ impl Scanner {
             };
             tokio::select! {
                 () = stop.cancelled() => break,
+                () = gone.cancelled() => return,
                 () = work => {}
             }
         }
@@ -157,7 +160,12 @@ impl Scanner {
 
     /// Scans the next replica of the round that began first; false when none is due.
     async fn scan_next(&mut self) -> bool {
-        for pool in self.inner.pools() {
+        let mut pools = self.inner.pools();
+        pools.sort_unstable_by_key(|p| {
+            let round = self.rounds.get(p.id());
+            (round.map(|r| r.cursor.iter_start_ms), p.id().clone())
+        });
+        for pool in pools {
             let Some(slice) = self.volume.slice(pool.id()) else {
                 continue;
             };
@@ -264,11 +272,15 @@ impl Scanner {
             Err(error) => Err(error),
         };
         let Err(error) = outcome else { return };
-        if matches!(
-            error.kind(),
-            StoreErrorKind::NotFound | StoreErrorKind::UnexpectedGenerationStamp
-        ) {
+        // Everything else says that the replica, the pool or the volume went away meanwhile.
+        if !matches!(error.kind(), StoreErrorKind::Corrupt | StoreErrorKind::Io) {
             return;
+        }
+        if error.io_error().is_some() {
+            failures::check(&self.inner, &self.volume).await;
+            if self.volume.is_failed() || self.inner.stop.is_cancelled() {
+                return;
+            }
         }
         if !unchanged(pool, id, replica) {
             debug!(%block, %error, "a replica changed while it was scanned");

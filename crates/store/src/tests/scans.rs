@@ -114,3 +114,119 @@ async fn files_that_came_went_or_changed_are_noticed() {
     }
     assert!(node.events.try_recv().is_err());
 }
+
+#[tokio::test]
+async fn a_replica_whose_meta_file_got_another_generation_stamp_is_followed() {
+    let mut node = Node::new().await;
+    node.put(1, 1001, 3000).await;
+    let dir = finalized(&node);
+    fs::rename(dir.join("blk_1_1001.meta"), dir.join("blk_1_1007.meta")).expect("renames");
+    node.store.scan_directories().await;
+    let StoreEvent::Found { block: found, .. } = next(&mut node).await else {
+        panic!("another event")
+    };
+    assert_eq!(found, block(1, 1007, 3000));
+    node.check(1, 1007, 3000).await;
+    node.store.scan_directories().await;
+    assert!(node.events.try_recv().is_err());
+}
+
+#[tokio::test]
+async fn replicas_of_a_disk_that_vanished_are_not_lost_one_by_one() {
+    let dir = tempfile::tempdir().expect("temporary directory");
+    let config = StoreConfig {
+        failed_volumes_tolerated: 1,
+        ..config(dir.path(), 2)
+    };
+    let mut node = Node::start(dir, 2, config).await;
+    for id in 0..6 {
+        node.put(id, 1001, 100).await;
+    }
+    fs::rename(
+        node.pool_dir().join("current/finalized"),
+        node.pool_dir().join("elsewhere"),
+    )
+    .expect("renames");
+    node.store.scan_directories().await;
+    assert!(matches!(
+        next(&mut node).await,
+        StoreEvent::VolumeFailed { fatal: false, .. }
+    ));
+    let mut lost = Vec::new();
+    for _ in 0..3 {
+        let StoreEvent::Lost { block, .. } = next(&mut node).await else {
+            panic!("another event")
+        };
+        lost.push(block.block.id);
+    }
+    assert!(node.events.try_recv().is_err());
+    assert_eq!(node.store.replica_count(), 3);
+    for id in lost {
+        assert!(node.store.replica(&pool(), id).is_none());
+    }
+}
+
+#[tokio::test]
+async fn work_in_progress_does_not_confuse_the_directory_scanner() {
+    let mut node = Node::with_volumes(2).await;
+    for id in 0..40 {
+        node.put(id, 1001, 700).await;
+    }
+    let store = node.store.clone();
+    let scans = tokio::spawn(async move {
+        for _ in 0..10 {
+            store.scan_directories().await;
+        }
+    });
+    for id in 0..40 {
+        let old = block(id, 1001, 700);
+        if id % 2 == 0 {
+            let mut writer = node.store.append(&old, 1002, 700).await.expect("appends");
+            writer.write(vec![packet(700, 900)]).await.expect("writes");
+            writer.finalize().await.expect("finalizes");
+        } else {
+            node.store
+                .invalidate(&pool(), &[old.block])
+                .await
+                .expect("deletes");
+        }
+    }
+    scans.await.expect("no panic");
+    while let Ok(event) = node.events.try_recv() {
+        assert!(matches!(event, StoreEvent::Deleted { .. }), "{event:?}");
+    }
+    node.store.scan_directories().await;
+    assert_eq!(node.store.replica_count(), 20);
+    node.check(0, 1002, 900).await;
+}
+
+#[tokio::test]
+async fn a_replica_that_goes_away_while_it_is_scanned_is_not_damaged() {
+    let mut node = scanning(Duration::from_secs(3600), 1 << 20).await;
+    for id in 1..=3 {
+        node.put(id, 1001, 3000).await;
+    }
+    fs::remove_file(finalized(&node).join("blk_1")).expect("removes");
+    damage(&finalized(&node).join("blk_2"), 7);
+    for id in 1..=2 {
+        node.store.mark_suspect(&block(id, 1001, 0));
+    }
+    node.store
+        .invalidate(&pool(), &[Block::new(2, 1001, 3000)])
+        .await
+        .expect("deletes");
+    let mut gone = Vec::new();
+    while gone.len() < 2 {
+        match next(&mut node).await {
+            StoreEvent::Lost { block, .. } | StoreEvent::Deleted { block, .. } => {
+                gone.push(block.block.id);
+            }
+            // It was scanned before the order came.
+            StoreEvent::Corrupt { block, .. } => assert_eq!(block.block.id, 2),
+            other => panic!("{other:?}"),
+        }
+    }
+    gone.sort_unstable();
+    assert_eq!(gone, [1, 2]);
+    node.check(3, 1001, 3000).await;
+}

@@ -254,7 +254,7 @@ async fn pools_are_separate_and_removable() {
 
 #[tokio::test]
 async fn volumes_are_exchanged_while_the_node_runs() {
-    let node = Node::with_volumes(2).await;
+    let mut node = Node::with_volumes(2).await;
     for id in 0..10 {
         node.put(id, 1001, 100).await;
     }
@@ -267,13 +267,20 @@ async fn volumes_are_exchanged_while_the_node_runs() {
     );
     assert_eq!(node.store.replica_count(), 5);
     assert_eq!(node.store.storage_reports(&pool()).len(), 2);
+    // The NameNode must hear of every replica that left.
+    for _ in 0..5 {
+        let event = tokio::time::timeout(Duration::from_secs(5), node.events.recv()).await;
+        assert!(
+            matches!(event, Ok(Some(StoreEvent::Lost { .. }))),
+            "{event:?}"
+        );
+    }
     node.put(20, 1001, 100).await;
     node.put(21, 1001, 100).await;
     // The volume comes back with all that is on it, and the node is the same after a restart.
     let results = node.store.reconfigure_volumes(all).await;
     assert!(results.len() == 1 && results[0].1.is_ok(), "{results:?}");
     assert_eq!(node.store.replica_count(), 12);
-    let mut node = node;
     node.volumes = 3;
     let node = node.restart().await;
     assert_eq!(node.store.replica_count(), 12);
@@ -331,4 +338,66 @@ async fn a_repaired_volume_is_taken_in_again() {
     assert!(results.len() == 1 && results[0].1.is_ok(), "{results:?}");
     assert_eq!(node.store.replica_count(), 10);
     assert!(node.store.failure_summary().failed_locations.is_empty());
+}
+
+#[tokio::test]
+async fn a_volume_that_leaves_waits_for_its_writers_and_may_be_locked_by_others() {
+    let node = Node::with_volumes(2).await;
+    let all = config(node.dir.path(), 2).volumes;
+    let options = WriteOptions {
+        storage_id: Some(
+            node.store.storage_reports(&pool())[0]
+                .storage
+                .id
+                .to_string(),
+        ),
+        ..WriteOptions::default()
+    };
+    let writer = node
+        .store
+        .create_rbw(&block(7, 1001, 0), options)
+        .await
+        .expect("creates");
+    let first = all[0].path.clone();
+    assert_eq!(
+        writer.storage().id,
+        node.store.storage_reports(&pool())[0].storage.id
+    );
+    let holder = tokio::spawn(async move {
+        writer.cancelled().await;
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        drop(writer);
+    });
+    let results = node.store.reconfigure_volumes(all[1..].to_vec()).await;
+    assert!(results.len() == 1 && results[0].1.is_ok(), "{results:?}");
+    assert!(holder.is_finished());
+    let (events, _receiver) = mpsc::channel(10);
+    let mut other = config(node.dir.path(), 1);
+    other.volumes[0].path = first;
+    let other = Store::open(other, events).await.expect("it is free");
+    other
+        .add_pool(spec(), StartOption::Regular)
+        .await
+        .expect("loads");
+    assert!(other.replica(&pool(), 7).is_some());
+}
+
+#[tokio::test]
+async fn a_check_makes_passing_directories_again_and_misses_lasting_ones() {
+    let node = Node::new().await;
+    node.put(1, 1001, 100).await;
+    for name in ["current/rbw", "tmp"] {
+        std::fs::remove_dir_all(node.pool_dir().join(name)).expect("removes");
+    }
+    node.store.check_volumes().await;
+    node.put(2, 1001, 100).await;
+    node.store
+        .invalidate(&pool(), &[Block::new(2, 1001, 100)])
+        .await
+        .expect("deletes");
+    assert!(node.store.failure_summary().failed_locations.is_empty());
+    tokio::time::sleep(Duration::from_millis(1100)).await;
+    std::fs::remove_dir_all(node.pool_dir().join("current/finalized")).expect("removes");
+    node.store.check_volumes().await;
+    assert_eq!(node.store.failure_summary().failed_locations.len(), 1);
 }

@@ -3,13 +3,17 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use hayloft_io::IoClass;
+use hayloft_io::{FileKind, IoClass, IoError, IoErrorKind};
 
 use super::Volume;
 use crate::layout::names::{CURRENT, VERSION};
 use crate::layout::version::VERSION_BYTES_MAX;
+use crate::load::DELETING;
+use crate::open::DIR_MODE;
 
-/// Looks whether the volume's directories can be listed and its VERSION read and a file written.
+/// Looks whether the volume's VERSION can be read, its directories are there and a file can be written. As
+/// Apache's check does, it makes directories again that are missing and hold nothing lasting; when that of the
+/// finalized replicas is gone, so are they, and the volume has failed. A full disk is a good one.
 ///
 /// # Errors
 /// Why it cannot be used, in words.
@@ -25,12 +29,13 @@ pub async fn check(volume: &Arc<Volume>) -> Result<(), String> {
         .unwrap_or_else(std::sync::PoisonError::into_inner)
         .clone();
     for slice in slices {
-        for dir in [
-            slice.paths.finalized(),
-            slice.paths.rbw(),
-            slice.paths.tmp(),
-        ] {
-            meta.stat(&dir).await.map_err(|e| e.to_string())?;
+        let finalized = slice.paths.finalized();
+        let found = meta.stat(&finalized).await.map_err(|e| e.to_string())?;
+        if found.kind != FileKind::Dir {
+            return Err(format!("{} is not a directory", finalized.display()));
+        }
+        for dir in [slice.paths.rbw(), slice.paths.tmp().join(DELETING)] {
+            or_full(meta.create_dir_all(&dir, DIR_MODE).await)?;
         }
     }
     probe(volume, &current).await
@@ -40,8 +45,17 @@ pub async fn check(volume: &Arc<Volume>) -> Result<(), String> {
 async fn probe(volume: &Arc<Volume>, dir: &Path) -> Result<(), String> {
     let meta = volume.meta(IoClass::ClientWrite);
     let path = dir.join(format!(".hayloft-probe-{}", std::process::id()));
-    meta.replace(&path, b"probe".to_vec(), 0o600)
-        .await
-        .map_err(|e| e.to_string())?;
-    meta.unlink(&path).await.map_err(|e| e.to_string())
+    or_full(meta.replace(&path, b"probe".to_vec(), 0o600).await)?;
+    match meta.unlink(&path).await {
+        Err(e) if e.kind() != IoErrorKind::NotFound => Err(e.to_string()),
+        _ => Ok(()),
+    }
+}
+
+/// Takes "no space left" for success.
+fn or_full(outcome: Result<(), IoError>) -> Result<(), String> {
+    match outcome {
+        Err(e) if e.kind() != IoErrorKind::NoSpace => Err(e.to_string()),
+        _ => Ok(()),
+    }
 }

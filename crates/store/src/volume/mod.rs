@@ -12,6 +12,7 @@ use std::time::Instant;
 use hayloft_io::{Engine, IoClass, Meta, RecordLock, Space};
 use hayloft_wire::checksum::DataChecksum;
 use hayloft_wire::ids::PoolId;
+use tokio_util::sync::CancellationToken;
 
 use crate::config::Reserved;
 use crate::layout::names::PoolPaths;
@@ -42,6 +43,8 @@ pub struct Volume {
     /// Bytes promised to replicas being written.
     promised: AtomicU64,
     failed: AtomicBool,
+    /// Told when it fails or leaves: background work on it ends, even work that waits for the disk.
+    pub gone: CancellationToken,
     /// Held by a running check; when the last good one ended.
     pub checked: tokio::sync::Mutex<Option<Instant>>,
 }
@@ -158,6 +161,7 @@ impl Volume {
             }),
             promised: AtomicU64::new(0),
             failed: AtomicBool::new(false),
+            gone: CancellationToken::new(),
             checked: tokio::sync::Mutex::default(),
         }
     }
@@ -176,7 +180,9 @@ impl Volume {
 
     /// Marks it as failed or gone; true for the first to do so.
     pub fn set_failed(&self) -> bool {
-        !self.failed.swap(true, Ordering::AcqRel)
+        let first = !self.failed.swap(true, Ordering::AcqRel);
+        self.gone.cancel();
+        first
     }
 
     /// Bytes of data and meta files of all pools.
