@@ -24,6 +24,7 @@ mod inflow;
 mod link;
 mod outflow;
 mod peer;
+mod range;
 mod read;
 mod server;
 mod settings;

@@ -13,8 +13,9 @@ use hayloft_wire::transfer::{self, BlockOpResponse, BlockRequest, Stage, Status}
 use super::conn::Conn;
 use super::context::Xceivers;
 use super::error::XferError;
-use super::outflow::{CachePolicy, Outflow, Range};
+use super::outflow::{CachePolicy, Outflow};
 use super::peer;
+use super::range::Range;
 use super::read::{self, after_read_error};
 use super::server::{Next, wait_ready};
 use super::stats::Activity;

@@ -3,12 +3,12 @@
 use hayloft_wire::ids::{ReplicaState, StorageType};
 use hayloft_wire::proto::datatransfer as pb;
 use hayloft_wire::proto::security::Token;
-use hayloft_wire::transfer::{self, Status};
+use hayloft_wire::transfer::{self, Stage, Status};
 
 use super::super::{Settings, Targets, transfer_block};
-use super::client::{Client, Pipeline, read};
+use super::client::{Client, Pipeline, read, write_request};
 use super::node::{Node, Said};
-use super::{block, pattern, pool};
+use super::{block, crc32c, pattern, pool};
 
 async fn with_block(node: &Node, id: i64, data: &[u8]) {
     let mut pipeline = Pipeline::create(id, 1001, &[node]).await;
@@ -172,4 +172,59 @@ async fn a_move_too_many_is_refused() {
         nodes[1].store.replica(&pool(), 5).is_none(),
         "nothing is left of it"
     );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_waits_for_a_slow_move_is_told_that_it_goes_on() {
+    let source = Node::start().await;
+    let settings = Settings {
+        read_timeout: std::time::Duration::from_millis(600),
+        ..Settings::default()
+    };
+    let target = Node::with(settings, &[StorageType::Disk]).await;
+    let data = pattern(1_500_000);
+    with_block(&source, 6, &data).await;
+    target.x.throttles().balancer.set(500_000);
+    let mut client = Client::connect(&target).await;
+    client
+        .request(&replace_request(6, &source, "", StorageType::Disk))
+        .await;
+    let first = client.response().await.expect("answered");
+    assert_eq!(first.outcome(), Status::InProgress);
+    assert_eq!(outcome(&mut client).await.outcome(), Status::Success);
+    assert_eq!(
+        read(&target, &block(6, 1001), 0, data.len() as u64).await,
+        Ok(data)
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pinned_block_stays() {
+    let settings = Settings {
+        pinning: true,
+        ..Settings::default()
+    };
+    let nodes = [
+        Node::with(settings, &[StorageType::Disk]).await,
+        Node::start().await,
+    ];
+    let mut request = write_request(
+        &block(7, 1001),
+        &[&nodes[0]],
+        Stage::PipelineSetupCreate,
+        crc32c(),
+    );
+    request.pinning = Some(true);
+    let mut pipeline = Pipeline::set_up(&nodes[0], &request).await.expect("set up");
+    pipeline.write(&pattern(100), 100, 1).await;
+    pipeline.close(1).await;
+    let mut client = Client::connect(&nodes[1]).await;
+    client
+        .request(&replace_request(7, &nodes[0], "", StorageType::Disk))
+        .await;
+    assert_eq!(
+        outcome(&mut client).await.outcome(),
+        Status::ErrorBlockPinned
+    );
+    assert!(nodes[1].store.replica(&pool(), 7).is_none());
 }

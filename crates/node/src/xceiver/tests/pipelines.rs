@@ -1,9 +1,11 @@
 //! Pipelines that work, in every stage.
 
+use hayloft_wire::ack::{Ecn, Slow};
 use hayloft_wire::checksum::{ChecksumKind, DataChecksum};
-use hayloft_wire::ids::ReplicaState;
+use hayloft_wire::ids::{ReplicaState, StorageType};
 use hayloft_wire::transfer::{Stage, Status};
 
+use super::super::Settings;
 use super::client::{Pipeline, read, statuses, write_request};
 use super::node::{Node, Said};
 use super::{block, crc32c, pattern, pool};
@@ -195,4 +197,58 @@ async fn restart_for_upgrade_is_told_out_of_band() {
     drop(pipeline);
     telling.await.expect("no panic");
     assert_eq!(node.x.stats().writers(), 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn congestion_and_slowness_are_told_when_asked_for() {
+    let settings = Settings {
+        ecn: true,
+        congestion_ratio: 1e9,
+        slow_flag: true,
+        ..Settings::default()
+    };
+    let telling = Node::with(settings, &[StorageType::Disk]).await;
+    let settings = Settings {
+        ecn: true,
+        congestion_ratio: -1.0,
+        ..Settings::default()
+    };
+    let congested = Node::with(settings, &[StorageType::Disk]).await;
+    let mut pipeline = Pipeline::create(8, 1001, &[&telling, &congested]).await;
+    pipeline.send(&pattern(100), false).await;
+    let ack = pipeline.client.ack().await.expect("acknowledged");
+    let told: Vec<_> = ack.hops.iter().map(|hop| (hop.ecn(), hop.slow())).collect();
+    assert_eq!(
+        told,
+        [
+            (Ecn::Supported, Slow::Normal),
+            (Ecn::Congested, Slow::Disabled)
+        ]
+    );
+    pipeline.close(2).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn pages_are_pushed_and_dropped_behind_a_writer_on_request() {
+    let settings = Settings {
+        sync_behind_writes: true,
+        drop_behind_writes: true,
+        drop_behind_reads: true,
+        ..Settings::default()
+    };
+    let node = Node::with(settings, &[StorageType::Disk]).await;
+    let data = pattern(20 << 20);
+    let mut pipeline = Pipeline::create(9, 1001, &[&node]).await;
+    pipeline.write(&data, 1 << 20, 1).await;
+    pipeline.close(1).await;
+    assert_eq!(
+        read(&node, &block(9, 1001), 0, data.len() as u64).await,
+        Ok(data.clone())
+    );
+    assert_eq!(
+        read(&node, &block(9, 1001), 1000, 10 << 20)
+            .await
+            .as_deref(),
+        Ok(&data[1000..1000 + (10 << 20)])
+    );
 }
