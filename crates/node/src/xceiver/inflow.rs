@@ -217,6 +217,10 @@ impl Inflow {
 
     /// A buffer from the pool; a small one of its own for a stream that has nothing else.
     async fn buffer(&self, size: usize) -> Result<AlignedBuf, hayloft_io::IoError> {
+        if size > self.memory.budget() {
+            // Only where the operator allows packets that large.
+            return Ok(AlignedBuf::unpooled(size));
+        }
         if let Some(buf) = self.memory.try_acquire(size)? {
             return Ok(buf);
         }

@@ -252,3 +252,54 @@ async fn pages_are_pushed_and_dropped_behind_a_writer_on_request() {
         Ok(&data[1000..1000 + (10 << 20)])
     );
 }
+
+/// More streams than the memory for block data has room for, each with packets larger than the usual ones,
+/// while readers that take nothing hold some of it.
+#[tokio::test(flavor = "multi_thread")]
+async fn many_streams_share_little_memory() {
+    let nodes = [Node::start().await, Node::start().await];
+    let data = pattern(1_300_000);
+    let mut first = Pipeline::create(1000, 1001, &[&nodes[0], &nodes[1]]).await;
+    first.write(&data, 650_240, 2).await;
+    first.close(2).await;
+    let mut stuck = Vec::new();
+    for _ in 0..20 {
+        let mut client = super::client::Client::connect(&nodes[0]).await;
+        client
+            .request(&super::client::read_request(
+                &block(1000, 1001),
+                0,
+                1_300_000,
+                true,
+            ))
+            .await;
+        stuck.push(client);
+    }
+    let mut half = Vec::new();
+    for id in 0..20 {
+        let mut pipeline = Pipeline::create(2000 + id, 1001, &[&nodes[0]]).await;
+        pipeline.client.send(&[0, 9, 0, 0, 0, 25]).await; // The start of a packet of 576 KiB.
+        half.push(pipeline);
+    }
+    let streams = (0..100).map(|id| {
+        let (nodes, data) = (&nodes, &data);
+        async move {
+            let mut pipeline = Pipeline::create(id, 1001, &[&nodes[0], &nodes[1]]).await;
+            for piece in data.chunks(650_240) {
+                pipeline.send(piece, false).await;
+            }
+            for seqno in 0..pipeline.seqno {
+                pipeline.acked(seqno, 2).await;
+            }
+            pipeline.close(2).await;
+        }
+    });
+    futures_util::future::join_all(streams).await;
+    for id in [0, 50, 99] {
+        assert_eq!(
+            read(&nodes[1], &block(id, 1001), 0, data.len() as u64).await,
+            Ok(data.clone())
+        );
+    }
+    assert_eq!((stuck.len(), half.len()), (20, 20));
+}
