@@ -44,7 +44,7 @@ fmt: ## Format the Rust code
 	cargo fmt --all
 
 doc: ## Build the API documentation
-	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --document-private-items --locked
+	RUSTDOCFLAGS="-D warnings -A rustdoc::private-intra-doc-links" cargo doc --workspace --no-deps --document-private-items --locked
 
 clean: ## Remove what was built, fetched and measured; a cluster's data (.hayloft) stays
 	cargo clean

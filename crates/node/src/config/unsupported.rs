@@ -2,7 +2,7 @@
 //!
 //! A key set by an operator must do what it says or be answered: these are warned about at start
 //! when they are set to something else than Apache's default. What demands protection that is not
-//! there yet is not in this table: [`super::Configuration::demands`] refuses to start.
+//! there yet is not in this table: [`super::Configuration::refuse_unprotected`] refuses to start.
 
 /// One key without effect.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

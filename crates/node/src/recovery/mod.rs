@@ -8,7 +8,7 @@
 //! | `rules` | which replicas are kept and how long they become: pure functions |
 //! | `lead` | the steps of one recovery |
 //! | `peers` | the participants, here and elsewhere |
-//! | [`participant`] | this node's part, also when another node leads |
+//! | `participant` | this node's part, also when another node leads |
 //!
 //! Nothing is kept of a recovery that fails: the NameNode sends a new order with a higher recovery
 //! id when the old one's time is over, and participants refuse what is older than they have seen.

@@ -16,7 +16,7 @@ const FILES_MAX: usize = 200_000;
 #[derive(Debug)]
 pub struct Source {
     pub(super) path: PathBuf,
-    /// Name below [`ROOT`].
+    /// Name below `/hayloft`.
     pub(super) name: String,
     /// Relative path and length of each file.
     pub(super) files: Vec<(String, u64)>,
