@@ -2,7 +2,7 @@
 //!
 //! prost alone is too trusting for a server: it takes an absent required field for a zero, and two
 //! bytes of input can cost hundreds of bytes of memory (an empty element of a repeated message).
-//! [`check`] walks the bytes once, before prost, against the description that
+//! [`check()`] walks the bytes once, before prost, against the description that
 //! [`wire_messages!`](crate::proto) made from the same text as the struct. It allocates nothing.
 
 use bytes::Bytes;
