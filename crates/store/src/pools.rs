@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::path::Path;
 use std::sync::{Arc, PoisonError};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
 use hayloft_io::{IoClass, IoError, IoErrorKind, IoOp};
 use hayloft_wire::ids::{PoolId, ReplicaState};
@@ -11,10 +11,9 @@ use tracing::{info, warn};
 
 use crate::error::{StoreError, StoreErrorKind};
 use crate::inner::Inner;
-use crate::layout::names::{CURRENT, VERSION};
-use crate::layout::version::{PoolVersion, VERSION_BYTES_MAX};
+use crate::layout::names::CURRENT;
 use crate::load::{self, FoundRbw, LoadOptions, Loaded, Progress};
-use crate::open::{self, DIR_MODE, FILE_MODE};
+use crate::open;
 use crate::pool::Pool;
 use crate::replica::{FinalReplica, LiveReplica, Place, Slot, Status};
 use crate::types::{PoolSpec, StartOption};
@@ -135,8 +134,8 @@ pub async fn add_slice(
 ) -> Result<(Arc<Slice>, Loaded), StoreError> {
     open::format_if_new(inner, volume).await?;
     let slice = Arc::new(Slice::new(Arc::clone(volume), pool.id().clone()));
-    check_version(&pool.spec, &slice).await?;
-    crate::upgrade::note(pool, crate::upgrade::prepare(&slice, start).await?);
+    let found = crate::upgrade::prepare(&pool.spec, &slice, start).await?;
+    crate::upgrade::note(pool, found);
     let options = LoadOptions {
         cache_expiry: inner.config.replica_cache_expiry,
         used_expiry: inner.config.dfs_used_cache_expiry,
@@ -160,59 +159,6 @@ fn walk_threads() -> usize {
     std::thread::available_parallelism()
         .map_or(2, usize::from)
         .clamp(2, 8)
-}
-
-/// Reads the pool's VERSION on a volume, or writes it when there is none.
-async fn check_version(spec: &PoolSpec, slice: &Slice) -> Result<(), StoreError> {
-    let path = slice.paths.version();
-    let doing = format!(
-        "block pool {} on {}",
-        spec.pool,
-        slice.volume.root.display()
-    );
-    let failed = |e| StoreError::io(&doing, e);
-    let wrong =
-        |text: String| StoreError::new(StoreErrorKind::Incompatible, format!("{doing}: {text}"));
-    let meta = slice.volume.meta(IoClass::ClientWrite);
-    let bytes = match meta.read_small(&path, VERSION_BYTES_MAX).await {
-        Ok(bytes) => bytes,
-        Err(e) if e.kind() == IoErrorKind::NotFound => {
-            info!(pool = %spec.pool, volume = %slice.volume.root.display(), "formatting block pool");
-            meta.create_dir_all(&slice.paths.current(), DIR_MODE)
-                .await
-                .map_err(failed)?;
-            let version = PoolVersion {
-                namespace_id: spec.namespace_id,
-                ctime: spec.ctime,
-                pool: spec.pool.clone(),
-            };
-            return meta
-                .replace(&path, version.encode(SystemTime::now()), FILE_MODE)
-                .await
-                .map_err(failed);
-        }
-        Err(e) => return Err(failed(e)),
-    };
-    let version = PoolVersion::parse(&bytes)
-        .map_err(|e| wrong(format!("{CURRENT}/{VERSION} cannot be used: {e}")))?;
-    if version.pool != spec.pool {
-        return Err(wrong(format!("VERSION is of block pool {}", version.pool)));
-    }
-    if version.namespace_id != spec.namespace_id {
-        return Err(wrong(format!(
-            "Incompatible namespaceIDs: namenode namespaceID = {}; datanode namespaceID = {}. The pool directory is of \
-             another namespace: move it away to start empty",
-            spec.namespace_id, version.namespace_id
-        )));
-    }
-    if version.ctime != spec.ctime {
-        return Err(wrong(format!(
-            "its cTime is {}, the NameNode's is {}: the NameNode was upgraded or rolled back with -upgrade/-rollback. \
-             Run Apache's DataNode once on this directory to follow it, then start this node again",
-            version.ctime, spec.ctime
-        )));
-    }
-    Ok(())
 }
 
 /// Puts what was found on a volume into the pool's map. Duplicates are resolved and the loser is

@@ -330,7 +330,7 @@ impl Store {
             .await
     }
 
-    /// Removes `previous` (and `trash`) of the pool: no way back after this.
+    /// Removes `previous` of the pool: no way back after this.
     pub async fn finalize_upgrade(&self, pool: &PoolId) -> Result<(), StoreError> {
         let pool = pool.clone();
         self.run(|inner| async move { upgrade::finalize(&inner, &pool).await })

@@ -3,7 +3,14 @@
 //! While the NameNode says that a rolling upgrade runs, deleted replicas go to `trash`, which mirrors
 //! `current`; a marker file makes a restarted node go on with that before it hears from the NameNode.
 //! A start with `-rollback` (or `-rollingupgrade rollback`) takes them back out; the end of the
-//! upgrade empties the trash. Layout upgrades themselves are left to Apache's DataNode.
+//! upgrade empties the trash.
+//!
+//! When the NameNode was started with `-upgrade`, its cTime is newer than the directories': they are upgraded as
+//! Apache's DataNode does it ([`transition`]), so that `-rollback` can go back until the upgrade is finalized.
+//! Upgrades of the layout itself (older than -57) are left to Apache's DataNode.
+
+mod prepare;
+mod transition;
 
 use std::fs;
 use std::io;
@@ -15,23 +22,21 @@ use hayloft_io::{IoClass, IoErrorKind, IoOp};
 use hayloft_wire::ids::{Block, PoolId};
 use tracing::info;
 
+pub use prepare::prepare;
+use transition::FINALIZED_TMP;
+
 use crate::deletes::{clear_leftovers, directory, remove_later};
-use crate::error::{StoreError, StoreErrorKind};
+use crate::error::StoreError;
 use crate::failures::examine;
 use crate::files::on_disk;
 use crate::inner::Inner;
-use crate::layout::names::{self, CURRENT, PREVIOUS, PoolPaths, ROLLING_UPGRADE_MARKER, TRASH};
+use crate::layout::names::{self, CURRENT, PREVIOUS, ROLLING_UPGRADE_MARKER, TRASH};
 use crate::load::make_dir;
 use crate::open::FILE_MODE;
 use crate::pool::Pool;
 use crate::replica::Place;
-use crate::types::StartOption;
 use crate::volume::Slice;
 
-/// Directories that an interrupted upgrade, rollback or finalize of Apache's leaves.
-const INTERRUPTED: [&str; 2] = ["previous.tmp", "removed.tmp"];
-/// What is left of a finalized upgrade.
-const FINALIZED_TMP: &str = "finalized.tmp";
 /// How deep `trash` mirrors `current`: `trash/finalized/subdirA/subdirB`.
 const DEPTH_MAX: usize = 4;
 
@@ -42,63 +47,8 @@ pub struct Found {
     pub marker: bool,
     /// Something in the trash.
     pub trash: bool,
-}
-
-/// Prepares a pool's directory before its replicas are looked for.
-pub async fn prepare(slice: &Slice, start: StartOption) -> Result<Found, StoreError> {
-    let doing = format!(
-        "block pool {} on {}",
-        slice.pool,
-        slice.volume.root.display()
-    );
-    let paths = slice.paths.clone();
-    let outcome = on_disk(
-        slice,
-        IoClass::ClientWrite,
-        IoOp::List,
-        &slice.paths.root,
-        move || look(&paths, start),
-    )
-    .await;
-    match outcome.map_err(|e| StoreError::io(&doing, e))? {
-        Ok(found) => Ok(found),
-        Err(text) => Err(StoreError::new(
-            StoreErrorKind::Incompatible,
-            format!("{doing}: {text}"),
-        )),
-    }
-}
-
-fn look(paths: &PoolPaths, start: StartOption) -> io::Result<Result<Found, String>> {
-    if let Some(name) = INTERRUPTED
-        .into_iter()
-        .find(|name| paths.root.join(name).exists())
-    {
-        return Ok(Err(format!(
-            "{name} is there: an upgrade or rollback was interrupted. Start Apache's DataNode once to finish it"
-        )));
-    }
-    let trash = paths.root.join(TRASH);
-    if start != StartOption::Regular {
-        if paths.root.join(PREVIOUS).exists() {
-            return Ok(Err(format!(
-                "{PREVIOUS} is there: rolling a layout upgrade back is left to Apache's DataNode; start that once with -rollback"
-            )));
-        }
-        // What a clean stop saved does not know of these.
-        for name in [names::REPLICAS, names::DFS_USED] {
-            match fs::remove_file(paths.current().join(name)) {
-                Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(e),
-                _ => {}
-            }
-        }
-        let restored = restore(&trash, &paths.current(), 0)?;
-        info!(pool = %paths.root.display(), restored, "restored block files from trash");
-    }
-    Ok(Ok(Found {
-        marker: paths.root.join(ROLLING_UPGRADE_MARKER).exists(),
-        trash: trash.exists(),
-    }))
+    /// There was no VERSION.
+    new: bool,
 }
 
 /// Moves every file below `from` to the same place below `to`, unless there is one already, and removes the

@@ -1,0 +1,205 @@
+//! What is done to a pool's directory on a volume before its replicas are looked for.
+
+use std::fs::{self, File};
+use std::io::{self, Read as _};
+use std::path::Path;
+use std::time::SystemTime;
+
+use hayloft_io::{IoClass, IoOp};
+use tracing::info;
+
+use super::transition::{self, Present};
+use super::{Found, restore};
+use crate::error::{StoreError, StoreErrorKind};
+use crate::files::on_disk;
+use crate::layout::names::{
+    self, CURRENT, PREVIOUS, PoolPaths, ROLLING_UPGRADE_MARKER, TRASH, VERSION,
+};
+use crate::layout::version::{PoolVersion, VERSION_BYTES_MAX};
+use crate::open::{DIR_MODE, FILE_MODE};
+use crate::types::{PoolSpec, StartOption};
+use crate::volume::Slice;
+
+/// Why a directory cannot be used; an operator has to act.
+type Refusal = String;
+
+/// Finishes what was interrupted, rolls back when told to, follows the NameNode's upgrade, and formats a
+/// directory that is new.
+///
+/// # Errors
+/// `Incompatible` with what to do when the directory is of another namespace, in a state that cannot be, or newer
+/// than the NameNode's; `Io`.
+pub async fn prepare(
+    spec: &PoolSpec,
+    slice: &Slice,
+    start: StartOption,
+) -> Result<Found, StoreError> {
+    let doing = format!(
+        "block pool {} on {}",
+        slice.pool,
+        slice.volume.root.display()
+    );
+    let (paths, pool) = (slice.paths.clone(), spec.clone());
+    let outcome = on_disk(
+        slice,
+        IoClass::ClientWrite,
+        IoOp::List,
+        &slice.paths.root,
+        move || settle(&paths, &pool, start),
+    )
+    .await
+    .map_err(|e| StoreError::io(&doing, e))?;
+    let found = outcome.map_err(|text| {
+        StoreError::new(StoreErrorKind::Incompatible, format!("{doing}: {text}"))
+    })?;
+    if found.new {
+        format(spec, slice)
+            .await
+            .map_err(|e| StoreError::io(&doing, e))?;
+    }
+    Ok(found)
+}
+
+fn settle(
+    paths: &PoolPaths,
+    spec: &PoolSpec,
+    start: StartOption,
+) -> io::Result<Result<Found, Refusal>> {
+    let root = &paths.root;
+    match Present::look(root)?.judge() {
+        Ok(None) => {}
+        Ok(Some(unfinished)) => transition::finish(root, unfinished)?,
+        Err(text) => {
+            return Ok(Err(format!(
+                "{text}: {} is in a state that no upgrade or rollback leaves. Restore it from a backup, or move it \
+                 away to have its blocks copied here again",
+                root.display()
+            )));
+        }
+    }
+    if start != StartOption::Regular
+        && let Err(refusal) = go_back(paths, spec)?
+    {
+        return Ok(Err(refusal));
+    }
+    let new = match read_version(&paths.current())? {
+        None => true,
+        Some(version) => match fits(version, spec) {
+            Err(refusal) => return Ok(Err(refusal)),
+            Ok(Fits::Same) => false,
+            Ok(Fits::Older) => {
+                let version = PoolVersion {
+                    namespace_id: spec.namespace_id,
+                    ctime: spec.ctime,
+                    pool: spec.pool.clone(),
+                };
+                transition::upgrade(paths, &version)?;
+                false
+            }
+        },
+    };
+    Ok(Ok(Found {
+        marker: root.join(ROLLING_UPGRADE_MARKER).try_exists()?,
+        trash: root.join(TRASH).try_exists()?,
+        new,
+    }))
+}
+
+/// Goes back to `previous`, or takes the blocks that a rolling upgrade deleted back out of `trash`.
+fn go_back(paths: &PoolPaths, spec: &PoolSpec) -> io::Result<Result<(), Refusal>> {
+    let (root, trash) = (&paths.root, paths.root.join(TRASH));
+    if root.join(PREVIOUS).try_exists()? {
+        if trash.try_exists()? {
+            let text = format!("{PREVIOUS} and {TRASH} cannot be there together");
+            return Ok(Err(text));
+        }
+        let refusal = match read_version(&root.join(PREVIOUS))? {
+            None => Some(format!("{PREVIOUS}/{VERSION} is missing")),
+            Some(Err(why)) => Some(format!("{PREVIOUS}/{VERSION} cannot be used: {why}")),
+            Some(Ok(old)) if old.ctime > spec.ctime => Some(format!(
+                "cannot roll back to a newer state: cTime of {PREVIOUS} is {}, the NameNode's is {}. Roll the NameNode \
+                 back first",
+                old.ctime, spec.ctime
+            )),
+            Some(Ok(_)) => None,
+        };
+        if let Some(refusal) = refusal {
+            return Ok(Err(refusal));
+        }
+        transition::roll_back(root)?;
+    } else {
+        let restored = restore(&trash, &paths.current(), 0)?;
+        info!(pool = %root.display(), restored, "restored block files from trash");
+    }
+    // What a clean stop saved does not know of these.
+    for name in [names::REPLICAS, names::DFS_USED] {
+        match fs::remove_file(paths.current().join(name)) {
+            Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(e),
+            _ => {}
+        }
+    }
+    Ok(Ok(()))
+}
+
+type Version = Result<PoolVersion, Refusal>;
+
+/// Reads VERSION in `dir`; `None` when there is none.
+fn read_version(dir: &Path) -> io::Result<Option<Version>> {
+    let file = match File::open(dir.join(VERSION)) {
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
+        other => other?,
+    };
+    let mut bytes = Vec::new();
+    file.take(VERSION_BYTES_MAX as u64)
+        .read_to_end(&mut bytes)?;
+    Ok(Some(PoolVersion::parse(&bytes).map_err(|e| e.to_string())))
+}
+
+/// How a directory compares with the NameNode.
+enum Fits {
+    Same,
+    /// The NameNode was upgraded since.
+    Older,
+}
+
+fn fits(version: Version, spec: &PoolSpec) -> Result<Fits, Refusal> {
+    let version = version.map_err(|e| format!("{CURRENT}/{VERSION} cannot be used: {e}"))?;
+    if version.pool != spec.pool {
+        return Err(format!("VERSION is of block pool {}", version.pool));
+    }
+    if version.namespace_id != spec.namespace_id {
+        return Err(format!(
+            "Incompatible namespaceIDs: namenode namespaceID = {}; datanode namespaceID = {}. The pool directory is of \
+             another namespace: move it away to start empty",
+            spec.namespace_id, version.namespace_id
+        ));
+    }
+    if version.ctime > spec.ctime {
+        return Err(format!(
+            "its cTime {} is newer than the NameNode's {}: the NameNode was rolled back. Start this node with -rollback \
+             to go back to the state before the upgrade",
+            version.ctime, spec.ctime
+        ));
+    }
+    Ok(if version.ctime < spec.ctime {
+        Fits::Older
+    } else {
+        Fits::Same
+    })
+}
+
+/// Writes the VERSION of a new pool.
+async fn format(spec: &PoolSpec, slice: &Slice) -> Result<(), hayloft_io::IoError> {
+    info!(pool = %spec.pool, volume = %slice.volume.root.display(), "formatting block pool");
+    let meta = slice.volume.meta(IoClass::ClientWrite);
+    meta.create_dir_all(&slice.paths.current(), DIR_MODE)
+        .await?;
+    let version = PoolVersion {
+        namespace_id: spec.namespace_id,
+        ctime: spec.ctime,
+        pool: spec.pool.clone(),
+    };
+    let contents = version.encode(SystemTime::now());
+    meta.replace(&slice.paths.version(), contents, FILE_MODE)
+        .await
+}
