@@ -96,7 +96,7 @@ pub async fn recover_close(
         Seized::Live(live, _right) => {
             bump_live(inner, &live, new_gs).await?;
             settle(inner, &live, expected_len).await?;
-            finalize_live(inner, &pool, &live)
+            finalize_live(inner, &pool, &live, inner.config.sync_on_close)
                 .await
                 .map_err(|e| examine(inner, &live.slice.volume, e))
         }

@@ -41,11 +41,13 @@ pub fn reference(pool: &Pool, live: &LiveReplica) -> ReplicaRef {
 }
 
 /// Moves the files of a live replica to `finalized` and the replica in the map. The caller has
-/// the right to it, and all of its bytes are settled.
+/// the right to it, and all of its bytes are settled. `durable`: the new names outlive power loss when
+/// it returns.
 pub async fn finalize_live(
     inner: &Arc<Inner>,
     pool: &Arc<Pool>,
     live: &Arc<LiveReplica>,
+    durable: bool,
 ) -> Result<ReplicaRef, StoreError> {
     let status = live.snapshot();
     let block = live.block();
@@ -76,7 +78,7 @@ pub async fn finalize_live(
     if status.place != Place::Finalized {
         let from = pair_of(live);
         let to = from.at(live.slice.paths.finalized_dir(live.id));
-        let (path, durable, pinned) = (from.data(), inner.config.sync_on_close, status.pinned);
+        let (path, pinned) = (from.data(), status.pinned);
         files::on_disk(
             &live.slice,
             IoClass::ClientWrite,

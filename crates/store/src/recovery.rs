@@ -187,7 +187,7 @@ pub async fn update(
     }
     settle(inner, &live, new_len).await?;
     bump_live(inner, &live, recovery_id).await?;
-    finalize_live(inner, &pool, &live)
+    finalize_live(inner, &pool, &live, inner.config.sync_on_close)
         .await
         .map_err(|e| examine(inner, &live.slice.volume, e))
 }
@@ -223,7 +223,7 @@ async fn update_finalized(
         status.recovery = Some((recovery_id, ReplicaState::Finalized));
     }
     settle(inner, &reopened, new_len).await?;
-    finalize_live(inner, pool, &reopened)
+    finalize_live(inner, pool, &reopened, inner.config.sync_on_close)
         .await
         .map_err(|e| examine(inner, &reopened.slice.volume, e))
 }
@@ -234,7 +234,7 @@ async fn give_back(
     pool: &Arc<Pool>,
     live: &Arc<LiveReplica>,
 ) -> Result<ReplicaRef, StoreError> {
-    finalize_live(inner, pool, live)
+    finalize_live(inner, pool, live, inner.config.sync_on_close)
         .await
         .map_err(|e| examine(inner, &live.slice.volume, e))
 }

@@ -39,6 +39,8 @@ pub struct ReplicaWriter {
     /// Checksum of the packets.
     client: Option<DataChecksum>,
     names_durable: bool,
+    /// The names that finalizing gives outlive power loss.
+    durable_finalize: bool,
     preallocated: bool,
     done: bool,
 }
@@ -80,6 +82,7 @@ impl ReplicaWriter {
             meta,
             client,
             names_durable: false,
+            durable_finalize: false,
             preallocated: false,
             done: false,
         })
@@ -223,6 +226,12 @@ impl ReplicaWriter {
         Ok(())
     }
 
+    /// The writer asked for a synced close: what [`finalize`](Self::finalize) does outlives power loss when
+    /// it returns. The data does only after [`sync`](Self::sync).
+    pub fn finalize_durably(&mut self) {
+        self.durable_finalize = true;
+    }
+
     /// Everything below `bytes` was acknowledged by the whole pipeline: readers may see it. Never
     /// goes back, nor beyond what is on the disk.
     pub fn set_bytes_acked(&self, bytes: u64) {
@@ -314,7 +323,8 @@ impl ReplicaWriter {
             .await;
             data.and(meta).map_err(failed)?;
         }
-        finalize_live(&self.inner, &self.pool, &self.live).await
+        let durable = self.inner.config.sync_on_close || self.durable_finalize;
+        finalize_live(&self.inner, &self.pool, &self.live, durable).await
     }
 
     fn was_cancelled(&self) -> StoreError {

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use hayloft_io::IoClass;
 use hayloft_store::WriteOptions;
 use hayloft_wire::checksum::DataChecksum;
 use hayloft_wire::ids::{ExtendedBlock, StorageType};
@@ -85,6 +86,7 @@ pub async fn copy_block(
         .replica(&block.pool, block.block.id)
         .map_or(0, |r| r.visible_len);
     let (reader, range) = read::open(x, &block, 0, len, true).await?;
+    let reader = reader.with_class(IoClass::Balancer);
     let outflow = Outflow {
         reader: &reader,
         range,

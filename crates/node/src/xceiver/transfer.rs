@@ -2,6 +2,7 @@
 //! its pipeline.
 
 use bytes::BytesMut;
+use hayloft_io::IoClass;
 use hayloft_store::ReplicaRef;
 use hayloft_wire::ids::{ExtendedBlock, ReplicaState, StorageType};
 use hayloft_wire::limits::MAX_OP_RESPONSE_BYTES;
@@ -158,6 +159,7 @@ async fn copy_to(
 ) -> Result<(), XferError> {
     let settings = x.settings();
     let (reader, range) = read::open(x, block, 0, block.block.num_bytes, true).await?;
+    let reader = reader.with_class(IoClass::Replication);
     let Some((first, message)) = write_request(x, block, &range, targets, purpose) else {
         return Err(XferError::Refused(format!(
             "a copy of {block} without a target"

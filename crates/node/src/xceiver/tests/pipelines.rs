@@ -303,3 +303,14 @@ async fn many_streams_share_little_memory() {
     }
     assert_eq!((stuck.len(), half.len()), (20, 20));
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_close_may_be_synced() {
+    let node = Node::start().await;
+    let data = pattern(1000);
+    let mut pipeline = Pipeline::create(10, 1001, &[&node]).await;
+    pipeline.write(&data, 512, 1).await;
+    pipeline.send_raw(1000, &[], &[], true, true).await;
+    pipeline.acked(2, 1).await;
+    assert_eq!(read(&node, &block(10, 1001), 0, 1000).await, Ok(data));
+}

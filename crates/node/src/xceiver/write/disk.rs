@@ -207,6 +207,9 @@ impl Task {
         }
         if group.sync {
             self.writer.sync().await?;
+            if group.last {
+                self.writer.finalize_durably();
+            }
         }
         let took = began.elapsed();
         if took > self.x.settings().slow_io {
