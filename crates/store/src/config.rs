@@ -120,6 +120,9 @@ pub struct StoreConfig {
     pub scan: ScanConfig,
     /// Directory scanner.
     pub directory_scan: DirectoryScanConfig,
+    /// Faults of the disk under a directory.
+    #[cfg(test)]
+    pub faults: Option<(PathBuf, std::sync::Arc<hayloft_io::decorators::Faults>)>,
 }
 
 impl Default for StoreConfig {
@@ -151,6 +154,8 @@ impl Default for StoreConfig {
                 reconcile_batch: 1000,
                 reconcile_pause: Duration::from_secs(2),
             },
+            #[cfg(test)]
+            faults: None,
         }
     }
 }

@@ -138,6 +138,8 @@ pub async fn open_volume(inner: &Inner, config: &VolumeConfig) -> Result<Opened,
         .map_err(|e| StoreError::new(StoreErrorKind::Io, format!("{doing}: {e}")))?;
     let disk: Arc<Disk> = inner.disks.for_path(root).map_err(failed)?;
     let engine = engine_by_name(&config.engine, &EngineConfig::new(disk)).map_err(failed)?;
+    #[cfg(test)]
+    let engine = with_faults(inner, root, engine);
     let meta = engine.meta(IoClass::ClientWrite);
     let note = format!("{}@{}", std::process::id(), host_name());
     let lock = meta.lock(&root.join(IN_USE_LOCK), note).await.map_err(|e| match e.kind() {
@@ -166,6 +168,16 @@ pub async fn open_volume(inner: &Inner, config: &VolumeConfig) -> Result<Opened,
         lock,
         version,
     })
+}
+
+/// The engine under the faults of a test, when they are for this directory.
+#[cfg(test)]
+fn with_faults(inner: &Inner, root: &Path, engine: Arc<dyn Engine>) -> Arc<dyn Engine> {
+    use hayloft_io::decorators::Faulty;
+    match &inner.config.faults {
+        Some((path, faults)) if path == root => Arc::new(Faulty::new(engine, Arc::clone(faults))),
+        _ => engine,
+    }
 }
 
 /// Makes the directory and gives it the configured permission.

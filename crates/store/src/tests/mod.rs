@@ -3,6 +3,7 @@
 mod append;
 mod crash;
 mod deletes;
+mod disks;
 mod lifecycle;
 mod recovery;
 mod scans;
