@@ -78,7 +78,7 @@ fn restore(from: &Path, to: &Path, depth: usize) -> io::Result<u64> {
     }
 }
 
-/// Takes note of what [`prepare`] found on one of the volumes.
+/// Takes note of what [`prepare()`] found on one of the volumes.
 pub fn note(pool: &Pool, found: Found) {
     if found.marker {
         pool.rolling_upgrade.store(true, Ordering::Release);
