@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use hayloft_lab::conf::Conf;
 use hayloft_lab::hadoop::{Hadoop, Jvm, class};
 use hayloft_lab::process::{Signal, Spawn, tail};
-use hayloft_lab::{LabError, http, ports};
+use hayloft_lab::{LabError, http, ports, wait};
 
 use super::identity::Identity;
 use super::state::{Cluster, Kind, Role, StateDir};
@@ -217,6 +217,25 @@ pub fn settle_ports(role: &mut Role, taken: &[u16]) -> Result<(), CliError> {
     Ok(())
 }
 
+/// Waits until the NameNode takes calls. Nodes that start before it must wait for their next attempt.
+pub fn wait_namenode(state: &StateDir, cluster: &Cluster) -> Result<(), CliError> {
+    let step = Step::spinner("waiting for the NameNode");
+    let log = log_of(state, &cluster.namenode);
+    wait::port_open(ports::local(cluster.namenode.port), START_LIMIT, || {
+        if cluster.namenode.is_alive() {
+            return Ok(());
+        }
+        let problem = "ended while it was starting".to_owned();
+        Err(LabError::Process {
+            name: "namenode".to_owned(),
+            problem,
+            tail: tail(&log),
+        })
+    })?;
+    step.done("it listens");
+    Ok(())
+}
+
 /// Waits until the NameNode counts every node live and has left safe mode.
 pub fn wait_ready(state: &StateDir, cluster: &Cluster) -> Result<(), CliError> {
     let start = Instant::now();
@@ -267,10 +286,7 @@ fn readiness(cluster: &Cluster) -> Result<Option<String>, LabError> {
             "{live} of {wanted} nodes live, {listening} listening"
         )));
     }
-    let info = http::jmx(
-        ports::local(cluster.namenode.http_port),
-        "Hadoop:service=NameNode,name=NameNodeInfo",
-    )?;
+    let info = namenode_bean(cluster, "NameNodeInfo")?;
     let safe_mode = info["Safemode"].as_str().unwrap_or("unknown");
     Ok((!safe_mode.is_empty()).then(|| safe_mode.to_owned()))
 }
@@ -284,12 +300,16 @@ pub fn live_nodes(cluster: &Cluster) -> Result<usize, LabError> {
         .unwrap_or(0))
 }
 
-/// The NameNode's own counts.
+/// The NameNode's own counts, as they are now. (Its metrics beans, which hold more, are up to ten
+/// seconds old.)
 pub fn namesystem(cluster: &Cluster) -> Result<serde_json::Value, LabError> {
-    http::jmx(
-        ports::local(cluster.namenode.http_port),
-        "Hadoop:service=NameNode,name=FSNamesystem",
-    )
+    namenode_bean(cluster, "FSNamesystemState")
+}
+
+/// A bean of the NameNode.
+pub fn namenode_bean(cluster: &Cluster, name: &str) -> Result<serde_json::Value, LabError> {
+    let query = format!("Hadoop:service=NameNode,name={name}");
+    http::jmx(ports::local(cluster.namenode.http_port), &query)
 }
 
 /// The log of a process.

@@ -67,6 +67,8 @@ pub fn report(state: &StateDir, cluster: &Cluster) -> Report {
         .ok()
         .filter(|_| cluster.namenode.is_alive());
     let count = |name: &str| counts.as_ref().and_then(|counts| counts[name].as_u64());
+    let info = launch::namenode_bean(cluster, "NameNodeInfo").ok();
+    let missing = info.and_then(|info| info["NumberOfMissingBlocks"].as_u64());
     Report {
         state: state.path().display().to_string(),
         file_system: cluster.uri(),
@@ -74,7 +76,7 @@ pub fn report(state: &StateDir, cluster: &Cluster) -> Report {
         live_nodes: count("NumLiveDataNodes").and_then(|n| usize::try_from(n).ok()),
         files: count("FilesTotal"),
         used_bytes: count("CapacityUsed"),
-        missing_blocks: count("MissingBlocks"),
+        missing_blocks: missing,
         processes: cluster.roles().map(|role| process(state, role)).collect(),
     }
 }

@@ -115,6 +115,7 @@ fn start_all(
         state.save(cluster)?;
         cluster.namenode.process = Some(launcher.start_namenode(cluster)?);
         state.save(cluster)?;
+        launch::wait_namenode(state, cluster)?;
     }
     launcher.write_client_conf(cluster)?;
     let count = usize::from(args.nodes).max(cluster.nodes.len());
