@@ -165,12 +165,26 @@ async fn open_replica(
             return Err(error.into());
         }
     };
+    same_chunks(writer.checksum(), request.checksum)?;
     let translate = differs(writer.checksum(), request.checksum);
     writer.set_checksum(request.checksum).await?;
     if announces(request.stage, kind) {
         announce(x, &writer.block(), writer.storage());
     }
     Ok((writer, translate))
+}
+
+/// Sums of another type can be made anew, but a block keeps its chunk size for life: Apache refuses an
+/// append with another one, and a client is told so here too.
+fn same_chunks(disk: Option<DataChecksum>, packets: DataChecksum) -> Result<(), XferError> {
+    match disk {
+        Some(disk) if disk.bytes_per_checksum() != packets.bytes_per_checksum() => {
+            Err(XferError::Refused(format!(
+                "Client requested {packets:?} when appending to an existing block with different chunk size: {disk:?}"
+            )))
+        }
+        _ => Ok(()),
+    }
 }
 
 fn differs(disk: Option<DataChecksum>, packets: DataChecksum) -> bool {
