@@ -236,18 +236,27 @@ impl Driver {
                 Err(error) if meta.exists() => return Err(error),
                 _ => continue, // deleted meanwhile, or too large a chunk
             }
-            let meta_text = meta.display().to_string();
-            let data = data_file_of(meta)?.display().to_string();
-            let run = self.tool(
-                class::DEBUG,
-                &["verifyMeta", "-meta", &meta_text, "-block", &data],
-            )?;
-            expect(run.code == 0 || !meta.exists(), || {
-                format!("verifyMeta {meta_text}: {}{}", run.out, run.err)
-            })?;
-            verified += 1;
+            match self.verify_meta(meta) {
+                Ok(()) => verified += 1,
+                Err(error) if meta.exists() => return Err(error),
+                Err(_) => {}
+            }
         }
         Ok(verified)
+    }
+
+    /// Runs `hdfs debug verifyMeta` on one replica.
+    ///
+    /// # Errors
+    /// [`LabError::Expectation`] with the tool's output when data and checksums do not match.
+    pub fn verify_meta(&self, meta: &Path) -> Result<()> {
+        let meta_text = meta.display().to_string();
+        let data = data_file_of(meta)?.display().to_string();
+        let args = ["verifyMeta", "-meta", &meta_text, "-block", &data];
+        let run = self.tool(class::DEBUG, &args)?;
+        expect(run.code == 0, || {
+            format!("verifyMeta {meta_text}: {}{}", run.out, run.err)
+        })
     }
 }
 
