@@ -1,0 +1,85 @@
+//! Stock shell and client operations on healthy nodes, one at a time.
+
+mod checks;
+mod files;
+mod writes;
+
+use hayloft_lab::error::Result;
+use hayloft_lab::hadoop::class;
+use hayloft_lab::node::Kind;
+use hayloft_lab::{Cluster, Driver, LabError, Suite};
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+/// Block size of the cluster's clients, bytes.
+const BLOCK: u64 = 1 << 20;
+
+fn main() -> ExitCode {
+    Suite::run("shell", |suite| {
+        let mut cluster = Cluster::builder("shell")
+            .nodes(3, Kind::under_test())
+            .conf("dfs.blocksize", BLOCK)
+            .conf(
+                "dfs.client.block.write.replace-datanode-on-failure.policy",
+                "NEVER",
+            )
+            .start()?;
+        let driver = cluster.driver()?;
+        let local = cluster.dir().join("local");
+        std::fs::create_dir_all(&local).map_err(LabError::file("creating", &local))?;
+        let lab = Lab {
+            fs: &driver,
+            local: &local,
+        };
+        suite.case("put_and_get_of_every_size", || lab.put_and_get());
+        suite.case("cat_tail_head_text", || lab.cat_tail_head_text());
+        suite.case("append_to_file", || lab.append_to_file());
+        suite.case("copy_move_getmerge_rm_expunge", || lab.copies());
+        suite.case("checksums_of_files", || lab.checksums());
+        suite.case("truncate", || lab.truncate());
+        suite.case("namespace_commands", || lab.namespace_commands());
+        suite.case("setrep_down_and_up", || lab.setrep());
+        suite.case("ranges", || lab.ranges());
+        suite.case("checksum_types_and_sizes", || lab.checksum_types(&cluster));
+        suite.case("append_at_every_chunk_position", || lab.appends());
+        suite.case("append_with_another_checksum", || {
+            lab.append_other_checksum()
+        });
+        suite.case("hflush_and_hsync_visibility", || lab.visibility());
+        suite.case("read_while_being_written", || lab.read_while_written());
+        suite.case("packet_sizes_and_caching_hints", || lab.client_settings());
+        suite.case("concat", || lab.concat());
+        suite.case("many_small_files", || lab.many_small_files());
+        suite.case("eight_streams_at_once", || lab.streams());
+        suite.case("admin_queries", || lab.admin_queries(cluster.node(0)));
+        suite.case("verify_meta_of_all_replicas", || lab.verify_metas(&cluster));
+        suite.case("verify_meta_notices_a_flipped_byte", || {
+            lab.verify_meta_can_fail(&cluster)
+        });
+        suite.case("fsck_healthy", || lab.fsck());
+        if suite.has_failures() {
+            println!("{}", cluster.log_tails());
+        } else {
+            cluster.succeed();
+        }
+        Ok(())
+    })
+}
+
+struct Lab<'a> {
+    fs: &'a Driver,
+    local: &'a Path,
+}
+
+impl Lab<'_> {
+    fn local(&self, name: &str) -> (PathBuf, String) {
+        let path = self.local.join(name);
+        let text = path.display().to_string();
+        (path, text)
+    }
+
+    fn shell(&self, args: &[&str], more: Value) -> Result<hayloft_lab::driver::ToolRun> {
+        self.fs.tool_with(class::FS_SHELL, args, more)
+    }
+}
