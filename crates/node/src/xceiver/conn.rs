@@ -184,6 +184,17 @@ impl Conn {
         self.readable(self.read_limit).await
     }
 
+    /// Drops whatever the peer sends until it closes or breaks the connection, however long that takes.
+    pub async fn ended(&self) {
+        // Waiting first lets other tasks run even while the peer keeps sending.
+        while self.readable(None).await.is_ok() {
+            let mut dropped = [0; INBOX_READ];
+            if matches!(self.read_ready(&mut dropped), Ok(Some(0)) | Err(_)) {
+                break;
+            }
+        }
+    }
+
     /// Adds a little more of the stream to the inbox; false at its end.
     ///
     /// # Errors

@@ -66,6 +66,15 @@ impl Xceivers {
         &self.0.store
     }
 
+    /// Looks for failed volumes, beside whoever met an error: a check takes minutes when a disk hangs, and no
+    /// client shall wait for it.
+    pub(super) fn check_volumes_soon(&self) {
+        let store = self.0.store.clone();
+        self.0
+            .tasks
+            .spawn(async move { store.check_volumes().await });
+    }
+
     pub(super) fn link(&self) -> &dyn NameNodeLink {
         &*self.0.link
     }

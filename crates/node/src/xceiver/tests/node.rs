@@ -1,5 +1,6 @@
 //! A data transfer service over a real store.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -36,6 +37,8 @@ pub enum Said {
 pub struct Notes {
     id: DatanodeId,
     said: Mutex<Vec<Said>>,
+    /// What [`NameNodeLink::is_slow`] says.
+    pub slow: AtomicBool,
 }
 
 impl Notes {
@@ -70,7 +73,7 @@ impl NameNodeLink for Notes {
         Some(self.id.clone())
     }
     fn is_slow(&self, _: &PoolId) -> bool {
-        false
+        self.slow.load(Ordering::Relaxed)
     }
 }
 
@@ -129,6 +132,7 @@ impl Node {
         let notes = Arc::new(Notes {
             id: id.clone(),
             said: Mutex::default(),
+            slow: AtomicBool::new(false),
         });
         let shutdown = CancellationToken::new();
         let x = Xceivers::new(

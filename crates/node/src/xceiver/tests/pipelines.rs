@@ -135,6 +135,44 @@ async fn append_goes_on_inside_a_chunk() {
     );
 }
 
+/// Sets up the recovery of a failed append to block `id` of `len` bytes.
+async fn recover_append(node: &Node, id: i64, old_gs: u64, new_gs: u64, len: u64) -> Pipeline {
+    let mut old = block(id, old_gs);
+    old.block.num_bytes = len;
+    let mut request = write_request(&old, &[node], Stage::PipelineSetupAppendRecovery, crc32c());
+    request.latest_generation_stamp = new_gs;
+    request.min_bytes_rcvd = len;
+    request.max_bytes_rcvd = len;
+    let mut pipeline = Pipeline::set_up(node, &request).await.expect("recovered");
+    pipeline.offset = len;
+    pipeline
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn append_recovery_takes_finalized_replicas_and_those_of_a_writer_that_still_lives() {
+    let node = Node::start().await;
+    let data = pattern(3072);
+    let mut pipeline = Pipeline::create(11, 1001, &[&node]).await;
+    pipeline.write(&data[..1024], 512, 1).await;
+    pipeline.close(1).await;
+    // The append failed before it reached this node: the replica is still finalized.
+    let mut first = recover_append(&node, 11, 1001, 1002, 1024).await;
+    first.write(&data[1024..2048], 512, 1).await;
+    // It failed once more, with this node's replica being written.
+    let mut second = recover_append(&node, 11, 1002, 1003, 2048).await;
+    let _goodbye = first.client.rest().await;
+    second.write(&data[2048..], 512, 1).await;
+    second.close(1).await;
+    let told = |gs| {
+        let said = node.said();
+        said.iter().any(|said| {
+            matches!(said, Said::Receiving(b) if b.block.id == 11 && b.block.generation_stamp == gs)
+        })
+    };
+    assert!(told(1002) && told(1003), "{:?}", node.said());
+    assert_eq!(read(&node, &block(11, 1003), 0, 3072).await, Ok(data));
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn streaming_recovery_takes_over_from_a_writer_that_still_lives() {
     let node = Node::start().await;
@@ -251,6 +289,34 @@ async fn pages_are_pushed_and_dropped_behind_a_writer_on_request() {
             .as_deref(),
         Ok(&data[1000..1000 + (10 << 20)])
     );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_that_the_namenode_calls_slow_says_so() {
+    let settings = Settings {
+        slow_flag: true,
+        ..Settings::default()
+    };
+    let nodes = [
+        Node::start().await,
+        Node::with(settings, &[StorageType::Disk]).await,
+    ];
+    let mut pipeline = Pipeline::create(12, 1001, &[&nodes[0], &nodes[1]]).await;
+    for (slow, expected) in [
+        (false, Slow::Normal),
+        (true, Slow::Slow),
+        (false, Slow::Normal),
+    ] {
+        nodes[1]
+            .notes
+            .slow
+            .store(slow, std::sync::atomic::Ordering::Relaxed);
+        pipeline.send(&pattern(512), false).await;
+        let ack = pipeline.client.ack().await.expect("acknowledged");
+        let told: Vec<_> = ack.hops.iter().map(|hop| hop.slow()).collect();
+        assert_eq!(told, [Slow::Disabled, expected]);
+    }
+    pipeline.close(2).await;
 }
 
 /// More streams than the memory for block data has room for, each with packets larger than the usual ones,

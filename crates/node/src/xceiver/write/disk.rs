@@ -273,7 +273,7 @@ impl Task {
             Err(error) => {
                 tracing::warn!(%block, "cannot complete a received block: {error}");
                 if error.kind() == StoreErrorKind::Io {
-                    x.store().check_volumes().await;
+                    x.check_volumes_soon();
                 }
                 End::Failed(Arc::new(error))
             }
@@ -295,10 +295,7 @@ impl Task {
             StoreErrorKind::Io | StoreErrorKind::VolumeFailed
         ) {
             tracing::warn!(block = %self.writer.block(), storage = %self.writer.storage().id, "cannot write: {error}");
-            let x = self.x.clone();
-            self.x
-                .tasks()
-                .spawn(async move { x.store().check_volumes().await });
+            self.x.check_volumes_soon();
         }
     }
 }

@@ -23,6 +23,10 @@ use mirror::SetUp;
 
 pub use receive::{Incoming, keep_telling, receive_alone};
 
+/// Why a write ended that neither its writer nor this node wanted to end.
+const TAKEN_OVER: &str = "another writer or a recovery took the replica over";
+const SHUT_DOWN: &str = "the node shuts down";
+
 /// Who writes, which decides about acknowledgements, checks and what the NameNode is told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WriterKind {
@@ -71,7 +75,12 @@ pub async fn write_block(
         return close_recovery(x, conn, &settings, &request).await;
     }
     let (writer, translate) = open_replica(x, conn, &settings, &request, kind).await?;
-    let (mirror, set_up) = connect_mirror(conn, &settings, &request, kind).await?;
+    // Whoever takes the replica over waits for the writer, which must not wait for a silent node meanwhile.
+    let (mirror, set_up) = tokio::select! {
+        connected = connect_mirror(conn, &settings, &request, kind) => connected?,
+        () = writer.cancelled() => return Err(XferError::Stopped(TAKEN_OVER)),
+        () = x.shutdown_token().cancelled() => return Err(XferError::Stopped(SHUT_DOWN)),
+    };
     if kind == WriterKind::Client {
         conn.write_message(&set_up.response()).await?;
     }
@@ -107,7 +116,10 @@ pub async fn write_block(
                 disk,
             };
             let outcome = pipeline::run(x, &settings, incoming, ends).await;
-            if matches!(outcome, Err(XferError::Checksum(_) | XferError::Store(_))) {
+            if matches!(
+                outcome,
+                Err(XferError::Checksum(_) | XferError::Store(_) | XferError::Remote { .. })
+            ) {
                 // The writer was told, and sends on until it reads that.
                 conn.linger().await;
             }
@@ -160,7 +172,7 @@ async fn open_replica(
         Ok(writer) => writer,
         Err(error) => {
             if error.kind() == StoreErrorKind::Io {
-                x.store().check_volumes().await;
+                x.check_volumes_soon();
             }
             return Err(error.into());
         }

@@ -35,6 +35,10 @@ const FORWARD_RUNS: usize = 8;
 /// Bytes read at a time from the next node: acknowledgements are small.
 const ACK_READ: usize = 2 << 10;
 
+/// After its last packet a block has this long to be completed by all nodes when the writer is gone: nobody
+/// is left who would recover it soon.
+const ORPHAN_GRACE: Duration = Duration::from_secs(10);
+
 /// What a pipeline is connected to.
 pub struct Ends<'a> {
     /// The client or the node before.
@@ -111,6 +115,7 @@ pub async fn run(
         conn,
         pool: &pool,
         pending,
+        behind_name: mirror.map_or("", Conn::peer_name),
         behind: mirror.is_some().then_some(behind),
         progress: disk.progress,
         acks,
@@ -131,9 +136,9 @@ pub async fn run(
         outcome = receiver.run() => outcome.map(|never| match never {}),
         () = forward(mirror, forward_queue, &last_sent) => Ok(()),
         () = hear(mirror, mirror_inbox, tell_behind, &last_sent) => Ok(()),
-        () = cancel.cancelled() => Err(XferError::Stopped("another writer or a recovery took the replica over")),
+        () = cancel.cancelled() => Err(XferError::Stopped(super::TAKEN_OVER)),
         () = evict.cancelled() => Err(XferError::Stopped("writers were evicted")),
-        () = x.shutdown_token().cancelled() => Err(XferError::Stopped("the node shuts down")),
+        () = x.shutdown_token().cancelled() => Err(XferError::Stopped(super::SHUT_DOWN)),
     }
 }
 
@@ -149,7 +154,8 @@ struct Receiver<'a> {
 }
 
 impl Receiver<'_> {
-    /// Receives up to the last packet, then never returns: the responder decides when all is done.
+    /// Receives up to the last packet; then the responder decides when all is done, unless the writer leaves
+    /// before.
     async fn run(mut self) -> Result<Infallible, XferError> {
         loop {
             let mut run = self.inflow.next(self.conn).await?;
@@ -179,7 +185,10 @@ impl Receiver<'_> {
             }
             self.x.throttles().write.take(bytes).await;
             if last {
-                return std::future::pending().await;
+                self.conn.ended().await;
+                // The block can still become complete here and behind without its writer.
+                tokio::time::sleep(ORPHAN_GRACE).await;
+                return Err(self.writer_left());
             }
         }
     }
@@ -217,7 +226,13 @@ impl Receiver<'_> {
             corrupt: true,
         };
         let _responder_gone = self.pending.send(corrupt).await;
-        std::future::pending().await
+        self.conn.ended().await;
+        Err(self.writer_left())
+    }
+
+    fn writer_left(&self) -> XferError {
+        self.conn
+            .socket_error(std::io::ErrorKind::UnexpectedEof.into())
     }
 
     fn inflow_bad_seqno(&self) -> i64 {

@@ -59,6 +59,8 @@ pub struct Responder<'a> {
     pub conn: &'a Conn,
     pub pool: &'a PoolId,
     pub pending: mpsc::Receiver<Pending>,
+    /// The node behind, as text.
+    pub behind_name: &'a str,
     /// `None` in the last node.
     pub behind: Option<mpsc::Receiver<Behind>>,
     pub progress: watch::Receiver<Progress>,
@@ -218,6 +220,13 @@ impl Responder<'_> {
             }
             if self.state.mourned {
                 self.state.queue.pop_front();
+                if head.last {
+                    // Nothing more can come that would end this pipeline.
+                    return Step::GiveUp(XferError::remote(
+                        self.behind_name,
+                        "failed before it acknowledged the end of the block",
+                    ));
+                }
                 continue;
             }
             let Some(hops) = self.hops_for(head) else {
@@ -236,7 +245,10 @@ impl Responder<'_> {
         if let Some(End::Failed(error)) = end {
             return self.on_disk_failure(&error);
         }
-        self.mourn();
+        if self.mourn() {
+            // What waited only for the node behind has its end now.
+            return self.advance();
+        }
         Step::Wait
     }
 
@@ -286,13 +298,14 @@ impl Responder<'_> {
         Step::GiveUp(XferError::Store(error.clone()))
     }
 
-    /// Tells the writer once that the node behind is gone; the writer rebuilds the pipeline without it.
-    fn mourn(&mut self) {
+    /// Tells the writer once that the node behind is gone; the writer rebuilds the pipeline without it. True
+    /// when it was told now.
+    fn mourn(&mut self) -> bool {
         if self.state.mourned || !self.state.from_behind.is_empty() {
-            return;
+            return false;
         }
         let Some(reason) = &self.state.gone else {
-            return;
+            return false;
         };
         tracing::info!(
             peer = self.conn.peer_name(),
@@ -301,6 +314,7 @@ impl Responder<'_> {
         let hops = vec![self.own_hop(Status::Success), Hop::of(Status::Error)];
         PipelineAck::new(UNKNOWN_SEQNO, hops, 0).encode(&mut self.state.out);
         self.state.mourned = true;
+        true
     }
 
     fn own_hop(&self, status: Status) -> Hop {
