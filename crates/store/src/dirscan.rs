@@ -11,12 +11,12 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use hayloft_io::{IoClass, IoOp};
+use hayloft_io::{IoClass, IoErrorKind, IoOp};
 use hayloft_wire::ids::Block;
 use tracing::{info, warn};
 
 use crate::error::StoreError;
-use crate::failures::{check, examine};
+use crate::failures::{check, examine, suspect};
 use crate::files::{Pair, on_disk};
 use crate::inner::Inner;
 use crate::layout::names;
@@ -91,6 +91,12 @@ async fn scan_volume(inner: &Arc<Inner>, volume: &Arc<Volume>) {
             }
             Err(error) => {
                 let error = examine(inner, volume, error);
+                if error
+                    .io_error()
+                    .is_some_and(|e| e.kind() == IoErrorKind::NotFound)
+                {
+                    suspect(inner, volume, &error.to_string());
+                }
                 warn!(pool = %pool.id(), volume = %volume.root.display(), %error, "cannot compare directories with memory");
             }
         }
@@ -239,6 +245,17 @@ async fn look(slice: &Slice, block: Block) -> Result<(Option<u64>, Option<u64>),
     .map_err(|e| StoreError::io("comparing directories with memory", e))
 }
 
+/// Checks that the tree of finalized replicas is there: without it no single replica is gone, the disk is.
+async fn still_there(slice: &Slice) -> Result<(), StoreError> {
+    let path = slice.paths.finalized();
+    let dir = path.clone();
+    on_disk(slice, IoClass::Scan, IoOp::Stat, &path, move || {
+        fs::metadata(dir).map(|_| ())
+    })
+    .await
+    .map_err(|e| StoreError::io("looking for the tree of finalized replicas", e))
+}
+
 /// Looks again under the latch, and does what is still to be done.
 async fn settle(
     inner: &Arc<Inner>,
@@ -330,6 +347,7 @@ async fn settle_differs(
         return Ok(None);
     }
     let Some(len) = data else {
+        still_there(slice).await?;
         pool.map.remove(id);
         slice.used.sub(footprint(replica.len, None));
         all.gone += 1;

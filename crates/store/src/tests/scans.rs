@@ -166,6 +166,29 @@ async fn replicas_of_a_disk_that_vanished_are_not_lost_one_by_one() {
     }
 }
 
+/// The volume was found to be good an instant before, so that the scan cannot rely on a check.
+#[tokio::test]
+async fn replicas_are_not_lost_when_the_tree_vanishes_after_a_check() {
+    let mut node = Node::new().await;
+    for id in 0..6 {
+        node.put(id, 1001, 100).await;
+    }
+    node.store.check_volumes().await;
+    let (tree, elsewhere) = (
+        node.pool_dir().join("current/finalized"),
+        node.pool_dir().join("elsewhere"),
+    );
+    fs::rename(&tree, &elsewhere).expect("renames");
+    node.store.scan_directories().await;
+    let mut failed = false;
+    while let Ok(event) = node.events.try_recv() {
+        assert!(!matches!(event, StoreEvent::Lost { .. }), "{event:?}");
+        failed |= matches!(event, StoreEvent::VolumeFailed { .. });
+    }
+    // Not before a second has passed since the check.
+    assert!(failed || node.store.replica_count() == 6);
+}
+
 #[tokio::test]
 async fn work_in_progress_does_not_confuse_the_directory_scanner() {
     let mut node = Node::with_volumes(2).await;
