@@ -10,7 +10,7 @@ use crate::config::{StoreConfig, VolumeConfig};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::inner::Inner;
 use crate::layout::LAYOUT_VERSION;
-use crate::reader::ReplicaReader;
+use crate::reader::{MissingMeta, ReplicaReader};
 use crate::scan;
 use crate::types::{
     FailureSummary, NodeStorageInfo, PoolSpec, RecoveryInfo, ReplicaRef, ReportedReplica,
@@ -224,9 +224,38 @@ impl Store {
     /// Opens a replica for reading. A replica whose generation stamp is higher than the one asked
     /// for is served, one with a lower is not.
     ///
-    /// Errors: `NotFound`, `UnexpectedGenerationStamp`, `NotReady`, `Io`.
+    /// A finalized replica without meta file is read without checksums. Whoever copies or vouches for
+    /// what is read uses [`Store::open_verifiable`].
+    ///
+    /// Errors: `NotFound`, `UnexpectedGenerationStamp`, `NotReady`, `Io`; `Corrupt` when the header of
+    /// the meta file cannot be read; the block scanner then looks at the replica.
     pub async fn open_reader(&self, block: &ExtendedBlock) -> Result<ReplicaReader, StoreError> {
-        reader::open_reader(&self.0, block).await
+        self.open_marking(block, MissingMeta::Tolerated).await
+    }
+
+    /// As [`Store::open_reader`], for copies and checksums: a replica without meta file is `Corrupt`.
+    /// A reader that says NULL belongs to a replica that was written without checksums.
+    pub async fn open_verifiable(
+        &self,
+        block: &ExtendedBlock,
+    ) -> Result<ReplicaReader, StoreError> {
+        self.open_marking(block, MissingMeta::Refused).await
+    }
+
+    /// Opens a replica; one that turns out to be damaged is a suspect.
+    async fn open_marking(
+        &self,
+        block: &ExtendedBlock,
+        missing_meta: MissingMeta,
+    ) -> Result<ReplicaReader, StoreError> {
+        let opened = reader::open_reader(&self.0, block, missing_meta).await;
+        if opened
+            .as_ref()
+            .is_err_and(|e| e.kind() == StoreErrorKind::Corrupt)
+        {
+            self.mark_suspect(block);
+        }
+        opened
     }
 
     /// What is known of a replica, whatever its generation stamp; no disk I/O.

@@ -85,7 +85,7 @@ pub async fn copy_block(
         .store()
         .replica(&block.pool, block.block.id)
         .map_or(0, |r| r.visible_len);
-    let (reader, range) = read::open(x, &block, 0, len, true).await?;
+    let (reader, range) = read::open_for_copy(x, &block, len).await?;
     let reader = reader.with_class(IoClass::Balancer);
     let outflow = Outflow {
         reader: &reader,

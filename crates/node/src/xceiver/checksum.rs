@@ -31,7 +31,7 @@ pub async fn block_checksum(
     wait_ready(x, &block.pool).await?;
     let _reader = x.stats().enter(Activity::Reader);
     let options = message.block_checksum_options.unwrap_or_default();
-    let reader = x.store().open_reader(&block).await?;
+    let reader = x.store().open_verifiable(&block).await?;
     let outcome = compute(&reader, block.block.num_bytes, &options).await;
     if let Err(error) = &outcome {
         after_read_error(x, &block, error).await;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use hayloft_store::{ReplicaReader, StoreError};
+use hayloft_store::ReplicaReader;
 use hayloft_wire::frame;
 use hayloft_wire::ids::{ExtendedBlock, ReplicaState};
 use hayloft_wire::limits::MAX_OP_RESPONSE_BYTES;
@@ -98,7 +98,7 @@ pub fn java_text(error: &XferError) -> String {
     }
 }
 
-/// Opens the replica and fits the range to it.
+/// Opens the replica for a client and fits the range to it.
 ///
 /// # Errors
 /// `Store` and `Refused`.
@@ -109,20 +109,34 @@ pub async fn open(
     len: u64,
     with_sums: bool,
 ) -> Result<(ReplicaReader, Range), XferError> {
-    let wanted = offset.saturating_add(len);
-    let reader = open_grown(x, block, wanted).await?;
+    wait_grown(x, block, offset.saturating_add(len)).await;
+    let reader = x.store().open_reader(block).await?;
     let readable = reader.readable_len();
     let range = Range::new(offset, len, readable, reader.checksum(), with_sums, block)
         .map_err(XferError::Refused)?;
     Ok((reader, range))
 }
 
-/// Opens a replica; one that is being written gets a little time to reach `wanted` bytes.
-async fn open_grown(
+/// Opens the first `len` bytes of a replica for a copy of it, with their checksums: a replica whose
+/// checksums are missing must not be multiplied.
+///
+/// # Errors
+/// `Store` and `Refused`.
+pub async fn open_for_copy(
     x: &Xceivers,
     block: &ExtendedBlock,
-    wanted: u64,
-) -> Result<ReplicaReader, StoreError> {
+    len: u64,
+) -> Result<(ReplicaReader, Range), XferError> {
+    wait_grown(x, block, len).await;
+    let reader = x.store().open_verifiable(block).await?;
+    let readable = reader.readable_len();
+    let range =
+        Range::new(0, len, readable, reader.checksum(), true, block).map_err(XferError::Refused)?;
+    Ok((reader, range))
+}
+
+/// Gives a replica that is being written a little time to reach `wanted` bytes.
+async fn wait_grown(x: &Xceivers, block: &ExtendedBlock, wanted: u64) {
     let deadline = Instant::now() + GROWTH_WAIT;
     let short = || {
         x.store()
@@ -132,7 +146,6 @@ async fn open_grown(
     while short() && Instant::now() < deadline {
         tokio::time::sleep(GROWTH_POLL).await;
     }
-    x.store().open_reader(block).await
 }
 
 fn cache_policy(hints: Option<&pb::CachingStrategy>, settings: &Settings) -> CachePolicy {

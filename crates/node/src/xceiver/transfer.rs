@@ -158,7 +158,7 @@ async fn copy_to(
     purpose: Purpose<'_>,
 ) -> Result<(), XferError> {
     let settings = x.settings();
-    let (reader, range) = read::open(x, block, 0, block.block.num_bytes, true).await?;
+    let (reader, range) = read::open_for_copy(x, block, block.block.num_bytes).await?;
     let reader = reader.with_class(IoClass::Replication);
     let Some((first, message)) = write_request(x, block, &range, targets, purpose) else {
         return Err(XferError::Refused(format!(

@@ -1,27 +1,22 @@
 //! Reading one replica.
 
+mod open;
+
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use hayloft_io::{Advice, AlignedBuf, EngineFile, IoClass, IoError, IoErrorKind, OpenMode};
-use hayloft_wire::checksum::{ChecksumKind, DataChecksum, META_HEADER_LEN};
-use hayloft_wire::ids::{Block, ExtendedBlock};
-use tracing::warn;
+use hayloft_io::{Advice, AlignedBuf, EngineFile, IoClass, IoError};
+use hayloft_wire::checksum::DataChecksum;
+use hayloft_wire::ids::ExtendedBlock;
 
 use crate::error::{StoreError, StoreErrorKind};
 use crate::failures::examine;
-use crate::files::Pair;
 use crate::inner::Inner;
-use crate::pool::Pool;
-use crate::replica::{FinalReplica, LiveReplica, Place, Slot};
-use crate::types::{StorageInfo, StoreEvent};
-use crate::volume::{Slice, footprint};
+use crate::types::StorageInfo;
+use crate::volume::Slice;
 
-/// How often opening is tried again when the replica moves between directories meanwhile.
-const ATTEMPTS_MAX: usize = 10;
-/// Chunk size that stands for "no checksums".
-const NULL_CHUNK_BYTES: u32 = 512;
+pub(crate) use open::{MissingMeta, open_reader};
 
 /// One replica opened for reading: a snapshot of its length and of the checksum of its last
 /// partial chunk, so that data and checksums always fit together, also while it is being written.
@@ -38,261 +33,6 @@ pub struct ReplicaReader {
     last_crc: Option<u32>,
     data: Arc<dyn EngineFile>,
     meta: Option<Arc<dyn EngineFile>>,
-}
-
-/// See [`Store::open_reader`](crate::Store::open_reader).
-pub(crate) async fn open_reader(
-    inner: &Arc<Inner>,
-    wanted: &ExtendedBlock,
-) -> Result<ReplicaReader, StoreError> {
-    let pool = inner.pool(&wanted.pool)?;
-    let id = wanted.block.id;
-    let mut last_error = pool.not_found(id);
-    for _ in 0..ATTEMPTS_MAX {
-        let slot = pool.slot(id)?;
-        let here = crate::deletes::block_of(id, &slot);
-        if here.generation_stamp < wanted.block.generation_stamp {
-            return Err(StoreError::new(
-                StoreErrorKind::UnexpectedGenerationStamp,
-                format!("Replica gen stamp < block genstamp, block={wanted}, replica={here}"),
-            ));
-        }
-        let attempt = match &slot {
-            Slot::Finalized(replica) => open_finalized(inner, &pool, id, *replica).await,
-            Slot::Live(live) => open_live(inner, &pool, live).await,
-        };
-        let unchanged = pool.map.get(id).is_some_and(|now| same(&slot, &now));
-        match attempt {
-            Ok(reader) if unchanged => return Ok(reader),
-            Ok(_) => {}
-            Err(e) if unchanged => {
-                if is_missing(&e) {
-                    missing(inner, &pool, id, &slot).await;
-                }
-                return Err(e);
-            }
-            Err(e) => last_error = e,
-        }
-    }
-    Err(last_error)
-}
-
-/// Whether nothing happened to the replica that would make an open file or a length wrong. A live
-/// replica that only grew is the same.
-fn same(before: &Slot, now: &Slot) -> bool {
-    match (before, now) {
-        (Slot::Finalized(a), Slot::Finalized(b)) => a == b,
-        (Slot::Live(a), Slot::Live(b)) => Arc::ptr_eq(a, b),
-        _ => false,
-    }
-}
-
-fn is_missing(error: &StoreError) -> bool {
-    error
-        .io_error()
-        .is_some_and(|e| e.kind() == IoErrorKind::NotFound)
-}
-
-/// The data file of a finalized replica is not there: it is no longer served, unless the whole
-/// volume is gone.
-async fn missing(inner: &Arc<Inner>, pool: &Arc<Pool>, id: i64, slot: &Slot) {
-    let Slot::Finalized(replica) = slot else {
-        return;
-    };
-    let Ok(slice) = pool.slice(replica.volume) else {
-        return;
-    };
-    let healthy = slice
-        .volume
-        .meta(IoClass::ClientRead)
-        .exists(&slice.paths.finalized())
-        .await;
-    if !matches!(healthy, Ok(true)) {
-        crate::failures::suspect(
-            inner,
-            &slice.volume,
-            "the directory of finalized replicas is gone",
-        );
-        return;
-    }
-    let _latch = pool.latches.acquire(id).await;
-    if !pool.map.get(id).is_some_and(|now| same(slot, &now)) {
-        return;
-    }
-    pool.map.remove(id);
-    slice.used.sub(footprint(replica.len, None));
-    let block = pool.extended(Block::new(id, replica.generation_stamp, replica.len));
-    warn!(%block, volume = %slice.volume.root.display(), "the files of a replica are gone; it is no longer served");
-    inner
-        .tell(StoreEvent::Lost {
-            block,
-            storage: slice.volume.info.clone(),
-        })
-        .await;
-}
-
-/// Data file and, if there is one, meta file.
-async fn open_pair(
-    slice: &Slice,
-    pair: &Pair,
-) -> Result<(Arc<dyn EngineFile>, Option<Arc<dyn EngineFile>>), IoError> {
-    let engine = &slice.volume.engine;
-    let (data, meta) = futures_util::future::join(
-        engine.open(&pair.data(), OpenMode::ReadOnly, IoClass::ClientRead),
-        engine.open(&pair.meta(), OpenMode::ReadOnly, IoClass::ClientRead),
-    )
-    .await;
-    let meta = match meta {
-        Ok(meta) => Some(meta),
-        Err(e) if e.kind() == IoErrorKind::NotFound => None,
-        Err(e) => return Err(e),
-    };
-    Ok((data?, meta))
-}
-
-/// Reads exactly `len` bytes; `None` when the file is shorter.
-async fn read_exact(
-    file: &Arc<dyn EngineFile>,
-    offset: u64,
-    len: usize,
-) -> Result<Option<AlignedBuf>, IoError> {
-    let (buf, n) = file
-        .read_at(AlignedBuf::unpooled(len), offset, len)
-        .await
-        .into_result()?;
-    Ok((n == len).then_some(buf))
-}
-
-/// The checksum in the header of a meta file; NULL when there is none.
-async fn read_checksum(
-    meta: Option<&Arc<dyn EngineFile>>,
-    block: Block,
-) -> Result<DataChecksum, IoError> {
-    let none =
-        DataChecksum::new(ChecksumKind::Null, NULL_CHUNK_BYTES).expect("a possible chunk size");
-    let Some(meta) = meta else {
-        warn!(%block, "no meta file: served without checksums");
-        return Ok(none);
-    };
-    let Some(header) = read_exact(meta, 0, META_HEADER_LEN).await? else {
-        return Ok(none);
-    };
-    Ok(
-        DataChecksum::decode_meta_header(header.as_slice()).unwrap_or_else(|error| {
-            warn!(%block, %error, "unreadable meta file header: served without checksums");
-            none
-        }),
-    )
-}
-
-/// The stored checksum of one chunk.
-async fn read_sum(
-    meta: &Arc<dyn EngineFile>,
-    checksum: DataChecksum,
-    chunk_start: u64,
-) -> Result<Option<u32>, IoError> {
-    let sum = read_exact(meta, checksum.meta_len(chunk_start), checksum.sum_size()).await?;
-    Ok(sum
-        .and_then(|b| b.as_slice().first_chunk().copied())
-        .map(u32::from_be_bytes))
-}
-
-async fn open_finalized(
-    inner: &Arc<Inner>,
-    pool: &Arc<Pool>,
-    id: i64,
-    replica: FinalReplica,
-) -> Result<ReplicaReader, StoreError> {
-    let slice = pool.slice(replica.volume)?;
-    let pair = Pair {
-        dir: slice.paths.finalized_dir(id),
-        id,
-        generation_stamp: replica.generation_stamp,
-    };
-    let block = Block::new(id, replica.generation_stamp, replica.len);
-    open_whole(inner, pool, &slice, pair, block).await
-}
-
-/// Opens a replica all of whose bytes are on the disk. The checksum of a partial last chunk is
-/// read now: an append would change it under a reader.
-async fn open_whole(
-    inner: &Arc<Inner>,
-    pool: &Arc<Pool>,
-    slice: &Arc<Slice>,
-    pair: Pair,
-    block: Block,
-) -> Result<ReplicaReader, StoreError> {
-    let failed = |e| {
-        let e = StoreError::io(format!("opening replica {block} for reading"), e);
-        examine(inner, &slice.volume, e)
-    };
-    let (data, meta) = open_pair(slice, &pair).await.map_err(failed)?;
-    let checksum = read_checksum(meta.as_ref(), block).await.map_err(failed)?;
-    let start = checksum.chunk_start(block.num_bytes);
-    let last_crc = match &meta {
-        Some(meta) if start < block.num_bytes && checksum.sum_size() > 0 => {
-            read_sum(meta, checksum, start).await.map_err(failed)?
-        }
-        _ => None,
-    };
-    Ok(ReplicaReader {
-        inner: Arc::clone(inner),
-        slice: Arc::clone(slice),
-        block: pool.extended(block),
-        visible_len: block.num_bytes,
-        readable_len: block.num_bytes,
-        checksum,
-        last_crc,
-        data,
-        meta,
-    })
-}
-
-async fn open_live(
-    inner: &Arc<Inner>,
-    pool: &Arc<Pool>,
-    live: &Arc<LiveReplica>,
-) -> Result<ReplicaReader, StoreError> {
-    let slice = &live.slice;
-    let status = live.snapshot();
-    let block = Block::new(live.id, status.generation_stamp, status.bytes_on_disk);
-    let Some(visible_len) = status.visible_len() else {
-        let text = format!(
-            "Replica is not readable, block={block}, replica is {}",
-            status.state
-        );
-        return Err(StoreError::new(StoreErrorKind::Illegal, text));
-    };
-    let pair = crate::finish::pair_of(live);
-    if status.place == Place::Finalized {
-        return open_whole(inner, pool, slice, pair, block).await;
-    }
-    let failed = |e| {
-        let e = StoreError::io(format!("opening replica {block} for reading"), e);
-        examine(inner, &slice.volume, e)
-    };
-    let (data, meta) = open_pair(slice, &pair).await.map_err(failed)?;
-    let none =
-        DataChecksum::new(ChecksumKind::Null, NULL_CHUNK_BYTES).expect("a possible chunk size");
-    // Taken after opening, in one piece: length and checksum of the last chunk belong together.
-    let status = live.snapshot();
-    let checksum = status.checksum.unwrap_or(none);
-    let partial = checksum.chunk_start(status.bytes_on_disk) < status.bytes_on_disk;
-    Ok(ReplicaReader {
-        inner: Arc::clone(inner),
-        slice: Arc::clone(slice),
-        block: pool.extended(Block::new(
-            live.id,
-            status.generation_stamp,
-            status.bytes_acked,
-        )),
-        visible_len: status.visible_len().unwrap_or(visible_len),
-        readable_len: status.bytes_on_disk,
-        checksum,
-        last_crc: (partial && checksum.sum_size() > 0).then_some(status.last_crc),
-        data,
-        meta,
-    })
 }
 
 impl ReplicaReader {
@@ -321,7 +61,8 @@ impl ReplicaReader {
         self.readable_len
     }
 
-    /// How the data is checksummed; NULL without a meta file.
+    /// How the data is checksummed. NULL when the meta file says so; without a meta file too, which only
+    /// [`Store::open_reader`](crate::Store::open_reader) lets pass.
     #[must_use]
     pub fn checksum(&self) -> DataChecksum {
         self.checksum
@@ -364,7 +105,7 @@ impl ReplicaReader {
     /// checksums.
     ///
     /// # Errors
-    /// `Corrupt` when the meta file is shorter than it should be, `Illegal`, `Io`.
+    /// `Corrupt` when the meta file is missing or shorter than it should be, `Illegal`, `Io`.
     pub async fn read_sums(&self, first: u64, count: u64) -> Result<Bytes, StoreError> {
         let size = self.checksum.sum_size();
         let chunks = self
@@ -382,8 +123,12 @@ impl ReplicaReader {
             );
             return Err(StoreError::new(StoreErrorKind::Illegal, text));
         };
-        let Some(meta) = self.meta.as_ref().filter(|_| len > 0) else {
+        if len == 0 {
             return Ok(Bytes::new());
+        }
+        let Some(meta) = &self.meta else {
+            let text = format!("{}: the meta file is missing", self.block);
+            return Err(StoreError::new(StoreErrorKind::Corrupt, text));
         };
         let offset = self
             .checksum

@@ -5,6 +5,6 @@ pub mod live;
 pub mod map;
 pub mod state;
 
-pub use latch::Latches;
+pub use latch::{Latch, Latches};
 pub use live::{LiveReplica, Place, Status};
 pub use map::{FinalReplica, ReplicaMap, Slot};

@@ -19,7 +19,7 @@ use crate::failures;
 use crate::inner::{Inner, now_ms};
 use crate::layout::names;
 use crate::pool::Pool;
-use crate::reader::{ReplicaReader, open_reader};
+use crate::reader::{MissingMeta, ReplicaReader, open_reader};
 use crate::replica::{FinalReplica, Slot};
 use crate::types::StoreEvent;
 use crate::volume::{Slice, Volume};
@@ -267,7 +267,7 @@ impl Scanner {
             return;
         }
         let block = pool.extended(Block::new(id, replica.generation_stamp, replica.len));
-        let outcome = match open_reader(&self.inner, &block).await {
+        let outcome = match open_reader(&self.inner, &block, MissingMeta::Refused).await {
             Ok(reader) => self.verify(&reader.with_class(IoClass::Scan), rate).await,
             Err(error) => Err(error),
         };

@@ -1,0 +1,408 @@
+//! Opening a replica for reading while others write, rename and remove its files.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use hayloft_io::{AlignedBuf, EngineFile, IoClass, IoError, IoErrorKind, OpenMode};
+use hayloft_wire::checksum::{ChecksumKind, DataChecksum, META_HEADER_LEN};
+use hayloft_wire::ids::{Block, ExtendedBlock};
+use tokio::sync::OwnedMutexGuard;
+use tokio::time::{Instant, sleep, timeout};
+use tracing::warn;
+
+use super::ReplicaReader;
+use crate::error::{StoreError, StoreErrorKind};
+use crate::failures::examine;
+use crate::files::Pair;
+use crate::inner::Inner;
+use crate::pool::Pool;
+use crate::replica::{FinalReplica, Latch, LiveReplica, Place, Slot};
+use crate::types::StoreEvent;
+use crate::volume::{Slice, footprint};
+
+/// How often opening is tried again when the replica moves between directories meanwhile.
+const ATTEMPTS_MAX: usize = 10;
+/// How long a file that is not there may be one that is just being renamed.
+const RENAME_WAIT: Duration = Duration::from_secs(3);
+const RENAME_POLL: Duration = Duration::from_millis(5);
+/// Chunk size that stands for "no checksums".
+const NULL_CHUNK_BYTES: u32 = 512;
+
+/// What to make of a finalized replica without meta file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum MissingMeta {
+    /// It is read without checksums: better for a client than nothing.
+    Tolerated,
+    /// It is `Corrupt`: whoever copies or verifies it would take damage for data.
+    Refused,
+}
+
+/// See [`Store::open_reader`](crate::Store::open_reader) and
+/// [`Store::open_verifiable`](crate::Store::open_verifiable).
+///
+/// A file that is not there is believed to be missing only after a second look while nobody could
+/// rename it: a new generation stamp, finalize and append rename files before memory knows of it.
+pub(crate) async fn open_reader(
+    inner: &Arc<Inner>,
+    wanted: &ExtendedBlock,
+    missing_meta: MissingMeta,
+) -> Result<ReplicaReader, StoreError> {
+    let pool = inner.pool(&wanted.pool)?;
+    let id = wanted.block.id;
+    let mut last_error = pool.not_found(id);
+    let mut still: Option<Still> = None;
+    for _ in 0..ATTEMPTS_MAX {
+        let slot = pool.slot(id)?;
+        let names = Names::of(&slot);
+        let here = crate::deletes::block_of(id, &slot);
+        if here.generation_stamp < wanted.block.generation_stamp {
+            return Err(StoreError::new(
+                StoreErrorKind::UnexpectedGenerationStamp,
+                format!("Replica gen stamp < block genstamp, block={wanted}, replica={here}"),
+            ));
+        }
+        let attempt = match &slot {
+            Slot::Finalized(replica) => open_finalized(inner, &pool, id, *replica).await,
+            Slot::Live(live) => open_live(inner, &pool, live).await,
+        };
+        let now = pool.map.get(id);
+        let unchanged = now.as_ref().is_some_and(|now| same(&slot, now));
+        let incomplete = match &attempt {
+            Ok(reader) => reader.meta.is_none(),
+            Err(e) => is_missing(e),
+        };
+        if unchanged && !incomplete {
+            return attempt;
+        }
+        let renamed = !now.is_some_and(|now| Names::of(&now) == names);
+        if !renamed && still.as_ref().is_some_and(|still| still.holds(&slot)) {
+            // `missing` takes the latch.
+            drop(still);
+            return match attempt {
+                Ok(reader) => without_meta(reader, &slot, missing_meta),
+                Err(e) => {
+                    missing(inner, &pool, id, &slot).await;
+                    Err(e)
+                }
+            };
+        }
+        if let Err(e) = attempt {
+            last_error = e;
+        }
+        // Never two at a time: it may be the same latch.
+        drop(still.take());
+        if !renamed {
+            still = Still::wait(&pool, id, &slot, &names).await?;
+        }
+    }
+    Err(last_error)
+}
+
+/// Whether nothing happened to the replica that would make an open file or a length wrong. A live
+/// replica that only grew is the same.
+fn same(before: &Slot, now: &Slot) -> bool {
+    match (before, now) {
+        (Slot::Finalized(a), Slot::Finalized(b)) => a == b,
+        (Slot::Live(a), Slot::Live(b)) => Arc::ptr_eq(a, b),
+        _ => false,
+    }
+}
+
+/// What the names of a replica's files follow from.
+#[derive(PartialEq, Eq)]
+enum Names {
+    Finalized(u16, u64),
+    Live(Place, u64),
+}
+
+impl Names {
+    fn of(slot: &Slot) -> Self {
+        match slot {
+            Slot::Finalized(replica) => Self::Finalized(replica.volume, replica.generation_stamp),
+            Slot::Live(live) => {
+                let status = live.status();
+                Self::Live(status.place, status.generation_stamp)
+            }
+        }
+    }
+}
+
+/// Keeps the files of a replica where they are.
+enum Still {
+    /// Nobody changes a finalized replica without its latch.
+    Finalized(#[expect(dead_code, reason = "held, not used")] Latch),
+    /// The right to a live replica; `None` when its writer kept that, and renamed nothing for long.
+    Live(
+        Arc<LiveReplica>,
+        #[expect(dead_code, reason = "held, not used")] Option<OwnedMutexGuard<()>>,
+    ),
+}
+
+impl Still {
+    /// Waits until nobody renames the files of the replica. `None` when its names have changed.
+    async fn wait(
+        pool: &Pool,
+        id: i64,
+        slot: &Slot,
+        names: &Names,
+    ) -> Result<Option<Self>, StoreError> {
+        let Slot::Live(live) = slot else {
+            let latch = timeout(RENAME_WAIT, pool.latches.acquire(id)).await;
+            let busy = |_| {
+                let text = format!("blk_{id} is being changed: try again later");
+                StoreError::new(StoreErrorKind::WriterBusy, text)
+            };
+            return latch
+                .map(|latch| Some(Self::Finalized(latch)))
+                .map_err(busy);
+        };
+        let deadline = Instant::now() + RENAME_WAIT;
+        loop {
+            let right = Arc::clone(&live.writer).try_lock_owned().ok();
+            let now = pool.map.get(id);
+            if !now.is_some_and(|now| same(slot, &now) && Names::of(&now) == *names) {
+                return Ok(None);
+            }
+            if right.is_some() || Instant::now() >= deadline {
+                return Ok(Some(Self::Live(Arc::clone(live), right)));
+            }
+            sleep(RENAME_POLL).await;
+        }
+    }
+
+    fn holds(&self, slot: &Slot) -> bool {
+        match (self, slot) {
+            (Self::Finalized(_), Slot::Finalized(_)) => true,
+            (Self::Live(held, _), Slot::Live(live)) => Arc::ptr_eq(held, live),
+            _ => false,
+        }
+    }
+}
+
+/// A replica whose meta file is known to be missing.
+fn without_meta(
+    reader: ReplicaReader,
+    slot: &Slot,
+    missing_meta: MissingMeta,
+) -> Result<ReplicaReader, StoreError> {
+    let block = &reader.block;
+    if missing_meta == MissingMeta::Tolerated && matches!(slot, Slot::Finalized(_)) {
+        warn!(%block, "no meta file: served without checksums");
+        return Ok(reader);
+    }
+    let text = format!("{block}: the meta file is missing");
+    Err(StoreError::new(StoreErrorKind::Corrupt, text))
+}
+
+fn is_missing(error: &StoreError) -> bool {
+    error
+        .io_error()
+        .is_some_and(|e| e.kind() == IoErrorKind::NotFound)
+}
+
+/// The data file of a finalized replica is not there: it is no longer served, unless the whole
+/// volume is gone.
+async fn missing(inner: &Arc<Inner>, pool: &Arc<Pool>, id: i64, slot: &Slot) {
+    let Slot::Finalized(replica) = slot else {
+        return;
+    };
+    let Ok(slice) = pool.slice(replica.volume) else {
+        return;
+    };
+    let healthy = slice
+        .volume
+        .meta(IoClass::ClientRead)
+        .exists(&slice.paths.finalized())
+        .await;
+    if !matches!(healthy, Ok(true)) {
+        crate::failures::suspect(
+            inner,
+            &slice.volume,
+            "the directory of finalized replicas is gone",
+        );
+        return;
+    }
+    let _latch = pool.latches.acquire(id).await;
+    if !pool.map.get(id).is_some_and(|now| same(slot, &now)) {
+        return;
+    }
+    pool.map.remove(id);
+    slice.used.sub(footprint(replica.len, None));
+    let block = pool.extended(Block::new(id, replica.generation_stamp, replica.len));
+    warn!(%block, volume = %slice.volume.root.display(), "the files of a replica are gone; it is no longer served");
+    inner
+        .tell(StoreEvent::Lost {
+            block,
+            storage: slice.volume.info.clone(),
+        })
+        .await;
+}
+
+/// Data file and, if there is one, meta file.
+async fn open_pair(
+    slice: &Slice,
+    pair: &Pair,
+) -> Result<(Arc<dyn EngineFile>, Option<Arc<dyn EngineFile>>), IoError> {
+    let engine = &slice.volume.engine;
+    let (data, meta) = futures_util::future::join(
+        engine.open(&pair.data(), OpenMode::ReadOnly, IoClass::ClientRead),
+        engine.open(&pair.meta(), OpenMode::ReadOnly, IoClass::ClientRead),
+    )
+    .await;
+    let meta = match meta {
+        Ok(meta) => Some(meta),
+        Err(e) if e.kind() == IoErrorKind::NotFound => None,
+        Err(e) => return Err(e),
+    };
+    Ok((data?, meta))
+}
+
+/// Reads exactly `len` bytes; `None` when the file is shorter.
+async fn read_exact(
+    file: &Arc<dyn EngineFile>,
+    offset: u64,
+    len: usize,
+) -> Result<Option<AlignedBuf>, IoError> {
+    let (buf, n) = file
+        .read_at(AlignedBuf::unpooled(len), offset, len)
+        .await
+        .into_result()?;
+    Ok((n == len).then_some(buf))
+}
+
+fn no_checksums() -> DataChecksum {
+    DataChecksum::new(ChecksumKind::Null, NULL_CHUNK_BYTES).expect("a possible chunk size")
+}
+
+/// The checksum in the header of a meta file; NULL when the file is not there.
+async fn read_checksum(
+    meta: Option<&Arc<dyn EngineFile>>,
+    block: Block,
+) -> Result<Result<DataChecksum, StoreError>, IoError> {
+    let Some(meta) = meta else {
+        return Ok(Ok(no_checksums()));
+    };
+    let corrupt = |text: String| StoreError::new(StoreErrorKind::Corrupt, text);
+    let Some(header) = read_exact(meta, 0, META_HEADER_LEN).await? else {
+        // The header comes with the first packet.
+        return Ok(if block.num_bytes == 0 {
+            Ok(no_checksums())
+        } else {
+            Err(corrupt(format!(
+                "{block}: the meta file is shorter than its header"
+            )))
+        });
+    };
+    Ok(DataChecksum::decode_meta_header(header.as_slice())
+        .map_err(|e| corrupt(format!("{block}: the header of the meta file: {e}"))))
+}
+
+/// The stored checksum of one chunk.
+async fn read_sum(
+    meta: &Arc<dyn EngineFile>,
+    checksum: DataChecksum,
+    chunk_start: u64,
+) -> Result<Option<u32>, IoError> {
+    let sum = read_exact(meta, checksum.meta_len(chunk_start), checksum.sum_size()).await?;
+    Ok(sum
+        .and_then(|b| b.as_slice().first_chunk().copied())
+        .map(u32::from_be_bytes))
+}
+
+async fn open_finalized(
+    inner: &Arc<Inner>,
+    pool: &Arc<Pool>,
+    id: i64,
+    replica: FinalReplica,
+) -> Result<ReplicaReader, StoreError> {
+    let slice = pool.slice(replica.volume)?;
+    let pair = Pair {
+        dir: slice.paths.finalized_dir(id),
+        id,
+        generation_stamp: replica.generation_stamp,
+    };
+    let block = Block::new(id, replica.generation_stamp, replica.len);
+    open_whole(inner, pool, &slice, pair, block).await
+}
+
+/// Opens a replica all of whose bytes are on the disk. The checksum of a partial last chunk is
+/// read now: an append would change it under a reader.
+async fn open_whole(
+    inner: &Arc<Inner>,
+    pool: &Arc<Pool>,
+    slice: &Arc<Slice>,
+    pair: Pair,
+    block: Block,
+) -> Result<ReplicaReader, StoreError> {
+    let failed = |e| {
+        let e = StoreError::io(format!("opening replica {block} for reading"), e);
+        examine(inner, &slice.volume, e)
+    };
+    let (data, meta) = open_pair(slice, &pair).await.map_err(failed)?;
+    let checksum = read_checksum(meta.as_ref(), block)
+        .await
+        .map_err(failed)??;
+    let start = checksum.chunk_start(block.num_bytes);
+    let last_crc = match &meta {
+        Some(meta) if start < block.num_bytes && checksum.sum_size() > 0 => {
+            read_sum(meta, checksum, start).await.map_err(failed)?
+        }
+        _ => None,
+    };
+    Ok(ReplicaReader {
+        inner: Arc::clone(inner),
+        slice: Arc::clone(slice),
+        block: pool.extended(block),
+        visible_len: block.num_bytes,
+        readable_len: block.num_bytes,
+        checksum,
+        last_crc,
+        data,
+        meta,
+    })
+}
+
+async fn open_live(
+    inner: &Arc<Inner>,
+    pool: &Arc<Pool>,
+    live: &Arc<LiveReplica>,
+) -> Result<ReplicaReader, StoreError> {
+    let slice = &live.slice;
+    let status = live.snapshot();
+    let block = Block::new(live.id, status.generation_stamp, status.bytes_on_disk);
+    let Some(visible_len) = status.visible_len() else {
+        let text = format!(
+            "Replica is not readable, block={block}, replica is {}",
+            status.state
+        );
+        return Err(StoreError::new(StoreErrorKind::Illegal, text));
+    };
+    let pair = crate::finish::pair_of(live);
+    if status.place == Place::Finalized {
+        return open_whole(inner, pool, slice, pair, block).await;
+    }
+    let failed = |e| {
+        let e = StoreError::io(format!("opening replica {block} for reading"), e);
+        examine(inner, &slice.volume, e)
+    };
+    let (data, meta) = open_pair(slice, &pair).await.map_err(failed)?;
+    // Taken after opening, in one piece: length and checksum of the last chunk belong together.
+    let status = live.snapshot();
+    let checksum = status.checksum.unwrap_or_else(no_checksums);
+    let partial = checksum.chunk_start(status.bytes_on_disk) < status.bytes_on_disk;
+    Ok(ReplicaReader {
+        inner: Arc::clone(inner),
+        slice: Arc::clone(slice),
+        block: pool.extended(Block::new(
+            live.id,
+            status.generation_stamp,
+            status.bytes_acked,
+        )),
+        visible_len: status.visible_len().unwrap_or(visible_len),
+        readable_len: status.bytes_on_disk,
+        checksum,
+        last_crc: (partial && checksum.sum_size() > 0).then_some(status.last_crc),
+        data,
+        meta,
+    })
+}
