@@ -27,7 +27,8 @@ const SHORT_CIRCUIT: &str = "short-circuit reads are not served; clients read th
 const CACHING: &str =
     "cache directives are not carried out; blocks are read through the page cache";
 const DISK_BALANCER: &str = "disk balancer plans are refused; use the balancer or the mover";
-const EC: &str = "erasure-coding reconstruction is left to other nodes";
+const EC: &str =
+    "erasure-coded blocks are not reconstructed; only Apache nodes of the cluster can do it";
 const HTTP: &str = "no HTTP server is started yet";
 const SASL: &str = "data transfer has no SASL here";
 const KERBEROS: &str =
@@ -250,7 +251,7 @@ pub(super) static UNSUPPORTED: &[Unsupported] = &[
     ),
     key("dfs.datanode.https.address", "0.0.0.0:9865", HTTP),
     key("dfs.cluster.administrators", "", HTTP),
-    key("dfs.disk.balancer.enabled", "false", DISK_BALANCER),
+    key("dfs.disk.balancer.enabled", "true", DISK_BALANCER),
     key("dfs.datanode.peer.stats.enabled", "false", SLOW),
     key("dfs.datanode.min.outlier.detection.nodes", "10", SLOW),
     key("dfs.datanode.slowpeer.low.threshold.ms", "5", SLOW),

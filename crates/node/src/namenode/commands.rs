@@ -178,8 +178,8 @@ impl Commander {
                     .map_or(0, |ec| ec.block_ec_reconstructioninfo.len());
                 tracing::warn!(
                     namenode = address,
-                    "asked to reconstruct {tasks} erasure-coded block group(s): not supported by this node \
-                     yet, the NameNode will ask another"
+                    "asked to reconstruct {tasks} erasure-coded block group(s): this node cannot, \
+                     only Apache nodes of the cluster can do it"
                 );
             }
             DatanodeCommandType::KeyUpdateCommand

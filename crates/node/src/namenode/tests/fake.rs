@@ -3,6 +3,7 @@
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::time::Duration;
 
@@ -65,6 +66,8 @@ pub struct Script {
     pub commands: VecDeque<DatanodeCommand>,
     pub lease: u64,
     pub report_takes: Duration,
+    /// The full report's message with this number fails, once.
+    pub fail_report_rpc: Option<i32>,
     /// Incremental reports that fail before one is taken.
     pub incremental_failures: usize,
     /// Exception class for heartbeats.
@@ -94,6 +97,7 @@ impl FakeNameNode {
                 commands: VecDeque::new(),
                 lease: 99,
                 report_takes: Duration::ZERO,
+                fail_report_rpc: None,
                 incremental_failures: 0,
                 refuse: None,
                 hang: false,
@@ -272,7 +276,13 @@ async fn serve_call(call: &rpc::Call, script: &Mutex<Script>) -> Bytes {
             let request: BlockReportRequest = frame::decode(message).expect("report");
             let takes = script.lock().expect("no panic").report_takes;
             tokio::time::sleep(takes).await;
+            let cur_rpc = request.context.as_ref().map(|context| context.cur_rpc);
             tell(Told::Full(Box::new(request)));
+            let mut script = script.lock().expect("no panic");
+            if cur_rpc.is_some() && script.fail_report_rpc == cur_rpc {
+                script.fail_report_rpc = None;
+                return error(header, "java.io.IOException");
+            }
             rpc::encode_success(header, &BlockReportResponse { cmd: None })
         }
         "reportBadBlocks" => {
@@ -308,24 +318,40 @@ fn version(namespace_id: u32) -> VersionResponse {
     }
 }
 
-/// One storage with one finalized replica (block 1).
+/// One storage with one finalized replica (block 1), or a second one with block 2.
 #[derive(Default)]
 pub struct FakeStore {
+    pub second_storage: AtomicBool,
+    pub finalized: Mutex<Vec<PoolId>>,
     pub invalidated: Mutex<Vec<i64>>,
     pub rolling_upgrades: Mutex<Vec<bool>>,
 }
 
 pub fn storage() -> StorageInfo {
+    storage_named("DS-1")
+}
+
+fn storage_named(id: &str) -> StorageInfo {
     StorageInfo {
-        id: "DS-1".into(),
+        id: id.into(),
         storage_type: StorageType::Ssd,
+    }
+}
+
+impl FakeStore {
+    fn storages(&self) -> Vec<StorageInfo> {
+        let mut storages = vec![storage()];
+        if self.second_storage.load(Ordering::Relaxed) {
+            storages.push(storage_named("DS-2"));
+        }
+        storages
     }
 }
 
 impl Inventory for FakeStore {
     fn storage_reports(&self, _: &PoolId) -> Vec<StorageReport> {
-        vec![StorageReport {
-            storage: storage(),
+        let report = |storage| StorageReport {
+            storage,
             failed: false,
             capacity: 100,
             dfs_used: 10,
@@ -333,15 +359,20 @@ impl Inventory for FakeStore {
             block_pool_used: 10,
             non_dfs_used: 0,
             mount: String::new(),
-        }]
+        };
+        self.storages().into_iter().map(report).collect()
     }
 
     fn block_report(&self, _: &PoolId) -> Vec<(StorageInfo, Vec<ReportedReplica>)> {
-        let replica = ReportedReplica {
-            block: Block::new(1, 1001, 5),
+        let replica = |id| ReportedReplica {
+            block: Block::new(id, 1001, 5),
             state: ReplicaState::Finalized,
         };
-        vec![(storage(), vec![replica])]
+        let storages = self.storages().into_iter();
+        storages
+            .zip(1..)
+            .map(|(storage, id)| (storage, vec![replica(id)]))
+            .collect()
     }
 
     fn failure_summary(&self) -> FailureSummary {
@@ -386,7 +417,8 @@ impl Inventory for FakeStore {
         Box::pin(async { Ok(()) })
     }
 
-    fn finalize_upgrade<'a>(&'a self, _: &'a PoolId) -> Done<'a> {
+    fn finalize_upgrade<'a>(&'a self, pool: &'a PoolId) -> Done<'a> {
+        self.finalized.lock().expect("no panic").push(pool.clone());
         Box::pin(async { Ok(()) })
     }
 }

@@ -1,6 +1,9 @@
 //! Timing and order of the services, with fakes around them.
 
+mod commands;
 mod fake;
+mod observer;
+mod split_report;
 
 use std::time::Duration;
 
@@ -362,22 +365,6 @@ async fn a_forced_report_needs_no_lease() {
     eventually("report", || namenode.count(is_full) == 2).await;
     let other = at("127.0.0.1:1");
     assert_eq!(node.services.trigger_block_report(false, Some(&other)), 0);
-}
-
-#[tokio::test]
-async fn many_blocks_are_reported_storage_by_storage() {
-    let namenode = FakeNameNode::start().await;
-    let node = Node::start(
-        &[&namenode],
-        "50ms",
-        &[("dfs.blockreport.split.threshold", "1")],
-    );
-    ready(&node, &[&namenode]).await;
-    let script = namenode.script();
-    let Some((_, Told::Full(report))) = script.told.iter().find(|(_, told)| is_full(told)) else {
-        panic!("no report")
-    };
-    assert_eq!(report.reports.len(), 1);
 }
 
 #[tokio::test]

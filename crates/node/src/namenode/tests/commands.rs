@@ -1,0 +1,214 @@
+//! Commands that this node does not carry out, and finalizing: whatever is asked, the commands after
+//! it are carried out.
+
+use std::sync::{Arc, Mutex};
+
+use hayloft_wire::ids::PoolId;
+use hayloft_wire::proto::datanode::{
+    BalancerBandwidthCommand, BlockEcReconstructionCommand, BlockIdCommand, BlockIdCommandAction,
+    DatanodeCommand, DatanodeCommandType, FinalizeCommand, KeyUpdateCommand,
+};
+use hayloft_wire::proto::hdfs::{BlockEcReconstructionInfo, ExportedBlockKeys};
+use tracing::field::{Field, Visit};
+use tracing::{Event, Level, Metadata, Subscriber, span};
+
+use super::fake::{FakeNameNode, Node, POOL, Told, eventually};
+use super::{invalidate, is_heartbeat, pool, ready};
+
+fn of_kind(kind: DatanodeCommandType) -> DatanodeCommand {
+    DatanodeCommand {
+        cmd_type: kind.into(),
+        ..DatanodeCommand::default()
+    }
+}
+
+pub(super) fn finalize(pool: &str) -> DatanodeCommand {
+    DatanodeCommand {
+        finalize_cmd: Some(FinalizeCommand {
+            block_pool_id: pool.to_owned(),
+        }),
+        ..of_kind(DatanodeCommandType::FinalizeCommand)
+    }
+}
+
+pub(super) fn key_update() -> DatanodeCommand {
+    DatanodeCommand {
+        key_update_cmd: Some(KeyUpdateCommand {
+            keys: ExportedBlockKeys {
+                is_block_token_enabled: true,
+                ..ExportedBlockKeys::default()
+            },
+        }),
+        ..of_kind(DatanodeCommandType::KeyUpdateCommand)
+    }
+}
+
+pub(super) fn bandwidth(bandwidth: u64) -> DatanodeCommand {
+    DatanodeCommand {
+        balancer_cmd: Some(BalancerBandwidthCommand { bandwidth }),
+        ..of_kind(DatanodeCommandType::BalancerBandwidthCommand)
+    }
+}
+
+fn cache(action: BlockIdCommandAction) -> DatanodeCommand {
+    DatanodeCommand {
+        blk_id_cmd: Some(BlockIdCommand {
+            action: action.into(),
+            block_pool_id: POOL.to_owned(),
+            block_ids: vec![1],
+        }),
+        ..of_kind(DatanodeCommandType::BlockIdCommand)
+    }
+}
+
+/// Collects the warnings and errors of the thread, which all tasks of a test share.
+#[derive(Clone, Default)]
+struct Warnings(Arc<Mutex<Vec<String>>>);
+
+impl Warnings {
+    fn that_say(&self, what: &str) -> usize {
+        let lines = self.0.lock().expect("no panic");
+        lines.iter().filter(|line| line.contains(what)).count()
+    }
+}
+
+impl Visit for Warnings {
+    fn record_debug(&mut self, field: &Field, value: &dyn std::fmt::Debug) {
+        if field.name() == "message" {
+            self.0.lock().expect("no panic").push(format!("{value:?}"));
+        }
+    }
+}
+
+impl Subscriber for Warnings {
+    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+        *metadata.level() <= Level::WARN
+    }
+
+    fn new_span(&self, _: &span::Attributes<'_>) -> span::Id {
+        span::Id::from_u64(1)
+    }
+
+    fn record(&self, _: &span::Id, _: &span::Record<'_>) {}
+
+    fn record_follows_from(&self, _: &span::Id, _: &span::Id) {}
+
+    fn event(&self, event: &Event<'_>) {
+        event.record(&mut self.clone());
+    }
+
+    fn enter(&self, _: &span::Id) {}
+
+    fn exit(&self, _: &span::Id) {}
+}
+
+/// Gives the commands in one answer, then one to delete block 9; ends when that is done, and checks
+/// that nothing else came of it and that heartbeats go on.
+async fn carried_past(node: &Node, namenode: &FakeNameNode, commands: Vec<DatanodeCommand>) {
+    {
+        let mut script = namenode.script();
+        script.commands.extend(commands);
+        script.commands.push_back(invalidate(9));
+    }
+    eventually("the next command", || {
+        *node.store.invalidated.lock().expect("no panic") == [9]
+    })
+    .await;
+    let before = namenode.count(is_heartbeat);
+    eventually("heartbeats", || namenode.count(is_heartbeat) > before + 1).await;
+    assert_eq!(namenode.count(|told| *told == Told::Registered), 1);
+    assert_eq!(namenode.count(|told| *told == Told::Error), 0);
+    assert!(node.work.transfers.lock().expect("no panic").is_empty());
+}
+
+async fn started(namenode: &FakeNameNode) -> Node {
+    let node = Node::start(&[namenode], "50ms", &[]);
+    ready(&node, &[namenode]).await;
+    node
+}
+
+#[tokio::test]
+async fn finalizing_an_upgrade_reaches_the_store_for_the_pool_that_is_meant() {
+    let namenode = FakeNameNode::start().await;
+    let node = started(&namenode).await;
+    let finalized = || -> Vec<PoolId> { node.store.finalized.lock().expect("no panic").clone() };
+    let other = vec![
+        finalize("BP-2-127.0.0.1-2"),
+        // Says what it is, holds nothing.
+        of_kind(DatanodeCommandType::FinalizeCommand),
+    ];
+    carried_past(&node, &namenode, other).await;
+    assert_eq!(finalized(), []);
+    namenode.command(finalize(POOL));
+    eventually("finalizing", || finalized() == [pool()]).await;
+}
+
+#[tokio::test]
+async fn block_token_keys_do_no_harm() {
+    let namenode = FakeNameNode::start().await;
+    let warnings = Warnings::default();
+    let _guard = tracing::subscriber::set_default(warnings.clone());
+    let node = started(&namenode).await;
+    let keys = vec![key_update(), of_kind(DatanodeCommandType::KeyUpdateCommand)];
+    carried_past(&node, &namenode, keys).await;
+    assert_eq!(warnings.that_say(""), 0, "{:?}", warnings.0);
+}
+
+#[tokio::test]
+async fn caching_is_declined_once_and_then_silently() {
+    let namenode = FakeNameNode::start().await;
+    let warnings = Warnings::default();
+    let _guard = tracing::subscriber::set_default(warnings.clone());
+    let node = started(&namenode).await;
+    let commands = vec![
+        cache(BlockIdCommandAction::Uncache),
+        cache(BlockIdCommandAction::Cache),
+        cache(BlockIdCommandAction::Cache),
+        cache(BlockIdCommandAction::Uncache),
+    ];
+    carried_past(&node, &namenode, commands).await;
+    assert_eq!(warnings.that_say("this node has no cache"), 1);
+    assert_eq!(warnings.that_say(""), 1, "{:?}", warnings.0);
+    // The NameNode is never told that anything is cached.
+    let script = namenode.script();
+    for (_, told) in &script.told {
+        if let Told::Heartbeat(beat) = told {
+            assert_eq!((beat.cache_used(), beat.cache_capacity()), (0, 0));
+        }
+    }
+}
+
+#[tokio::test]
+async fn reconstruction_of_striped_blocks_is_declined_in_the_log() {
+    let namenode = FakeNameNode::start().await;
+    let warnings = Warnings::default();
+    let _guard = tracing::subscriber::set_default(warnings.clone());
+    let node = started(&namenode).await;
+    let command = DatanodeCommand {
+        blk_ec_reconstruction_cmd: Some(BlockEcReconstructionCommand {
+            block_ec_reconstructioninfo: vec![BlockEcReconstructionInfo::default(); 2],
+        }),
+        ..of_kind(DatanodeCommandType::BlockEcReconstructionCommand)
+    };
+    carried_past(&node, &namenode, vec![command]).await;
+    assert_eq!(
+        warnings.that_say("asked to reconstruct 2 erasure-coded block group(s)"),
+        1
+    );
+    assert_eq!(warnings.that_say("only Apache nodes"), 1);
+}
+
+#[tokio::test]
+async fn a_command_of_a_later_version_is_named_and_passed_over() {
+    let namenode = FakeNameNode::start().await;
+    let warnings = Warnings::default();
+    let _guard = tracing::subscriber::set_default(warnings.clone());
+    let node = started(&namenode).await;
+    let unknown = DatanodeCommand {
+        cmd_type: 77,
+        ..DatanodeCommand::default()
+    };
+    carried_past(&node, &namenode, vec![unknown]).await;
+    assert_eq!(warnings.that_say("unknown command 77: ignored"), 1);
+    assert_eq!(*node.work.bandwidth.lock().expect("no panic"), 0);
+}
