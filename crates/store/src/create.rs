@@ -31,7 +31,8 @@ pub async fn create_rbw(
         if options.new_gs.is_none() {
             return Err(already_exists(block, &there, "created"));
         }
-        // The client's first attempt at this pipeline failed; this is the next one.
+        // The client's first attempt at this pipeline failed; this is the next one. Apache's DataNode
+        // (FsDatasetImpl.createRbw, 3.5.0) compares neither state nor generation stamp here either.
         crate::deletes::discard(inner, &pool, wanted.id, false).await?;
     }
     if let Some(new_gs) = options.new_gs {

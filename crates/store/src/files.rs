@@ -76,7 +76,7 @@ pub fn move_pair(from: &Pair, to: &Pair, durable: bool) -> io::Result<()> {
 
 /// Gives the meta file a second name. A file in the way has no data file beside it (the caller
 /// looked), so it is a left-over.
-fn link_meta(from: &Path, to: &Path) -> io::Result<()> {
+pub fn link_meta(from: &Path, to: &Path) -> io::Result<()> {
     match fs::hard_link(from, to) {
         Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {
             fs::remove_file(to).map_err(|e| at(to, e))?;

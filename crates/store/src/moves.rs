@@ -7,6 +7,7 @@ use std::sync::Arc;
 use hayloft_io::{IoClass, IoOp};
 use hayloft_wire::checksum::{DataChecksum, META_HEADER_LEN};
 use hayloft_wire::ids::{Block, ExtendedBlock, StorageType};
+use tracing::warn;
 
 use crate::error::{StoreError, StoreErrorKind};
 use crate::failures::examine;
@@ -108,7 +109,6 @@ async fn copy_and_switch(
     let _latch = pool.latches.acquire(id).await;
     let unchanged = matches!(pool.map.get(id), Some(Slot::Finalized(now)) if now == replica);
     let target = scratch.at(to.paths.finalized_dir(id));
-    let durable = inner.config.sync_on_close;
     files::on_disk(
         to,
         IoClass::Balancer,
@@ -119,7 +119,8 @@ async fn copy_and_switch(
                 if replica.pinned {
                     files::pin(&scratch.data())?;
                 }
-                files::move_pair(&scratch, &target, durable)?;
+                // The source goes next: from here on the copy must outlive power loss.
+                files::move_pair(&scratch, &target, true)?;
             }
             fs::remove_dir_all(&scratch.dir)
         },
@@ -136,11 +137,16 @@ async fn copy_and_switch(
         ..replica
     });
     pool.map.insert(id, slot.clone());
-    crate::deletes::discard_files(inner, pool, from, Place::Finalized, old, false).await?;
+    if let Err(error) =
+        crate::deletes::discard_files(inner, pool, from, Place::Finalized, old, false).await
+    {
+        // The move is done, and the NameNode has to hear of it.
+        warn!(block = %old, volume = %from.volume.root.display(), %error, "cannot delete the source of a moved replica; it is a duplicate that the next start deletes");
+    }
     Ok(crate::report::reference_of(pool, to, id, &slot))
 }
 
-/// Copies a pair and compares every chunk with its checksum on the way. Blocking.
+/// Copies a pair to the device and compares every chunk with its checksum on the way. Blocking.
 fn copy_verified(from: &Pair, to: &Pair, len: u64) -> io::Result<DataChecksum> {
     let damaged = |text: String| io::Error::new(io::ErrorKind::InvalidData, text);
     crate::load::make_dir(&to.dir)?;
@@ -167,5 +173,7 @@ fn copy_verified(from: &Pair, to: &Pair, len: u64) -> io::Result<DataChecksum> {
     if data.read(&mut [0])? != 0 {
         return Err(damaged(format!("the data file is longer than {len} bytes")));
     }
+    copy.sync_all()?;
+    meta.into_inner().sync_all()?;
     Ok(checksum)
 }

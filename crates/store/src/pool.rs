@@ -25,6 +25,8 @@ pub struct Pool {
     pub rolling_upgrade: AtomicBool,
     /// There may be a marker or trash on a volume.
     pub upgrade_leftovers: AtomicBool,
+    /// A volume could not be given the marker of the rolling upgrade that runs.
+    pub upgrade_unmarked: AtomicBool,
 }
 
 impl Pool {
@@ -38,6 +40,7 @@ impl Pool {
             slices: RwLock::default(),
             rolling_upgrade: AtomicBool::new(false),
             upgrade_leftovers: AtomicBool::new(false),
+            upgrade_unmarked: AtomicBool::new(false),
         }
     }
 

@@ -208,6 +208,7 @@ pub async fn adopt(inner: &Arc<Inner>, pool: &Arc<Pool>, slice: &Arc<Slice>, loa
         crate::deletes::delete_duplicate(inner, pool, id, &slot).await;
     }
     crate::deletes::clear_leftovers(inner, slice, loaded.leftovers);
+    crate::upgrade::join_rolling(inner, pool, slice).await;
 }
 
 /// A live replica from what lay in `rbw`.

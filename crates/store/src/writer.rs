@@ -42,6 +42,11 @@ pub struct ReplicaWriter {
     /// The names that finalizing gives outlive power loss.
     durable_finalize: bool,
     preallocated: bool,
+    /// Bytes of the replica that may have been promised to outlive power loss: those of the last
+    /// hsync, and those that were there before this writer.
+    synced_len: u64,
+    /// Nothing was written to the data file since it was last synced.
+    data_synced: bool,
     done: bool,
 }
 
@@ -67,10 +72,10 @@ impl ReplicaWriter {
         };
         let (data, meta) = (data.map_err(failed)?, meta.map_err(failed)?);
         let cancel = CancellationToken::new();
-        let client = {
+        let (client, synced_len) = {
             let mut status = live.status();
             status.cancel = cancel.clone();
-            status.checksum
+            (status.checksum, status.bytes_on_disk)
         };
         Ok(Self {
             inner: Arc::clone(inner),
@@ -84,6 +89,8 @@ impl ReplicaWriter {
             names_durable: false,
             durable_finalize: false,
             preallocated: false,
+            synced_len,
+            data_synced: false,
             done: false,
         })
     }
@@ -196,11 +203,22 @@ impl ReplicaWriter {
         }
         let files = (Arc::clone(&self.data), Arc::clone(&self.meta));
         let (live, right) = (Arc::clone(&self.live), Arc::clone(&self.right));
+        // A checksum that covers synced bytes is about to be replaced.
+        let chunk_start = plan
+            .first_chunk
+            .saturating_mul(u64::from(disk.bytes_per_checksum()));
+        let guard = plan.completes_chunk && chunk_start < self.synced_len;
+        self.data_synced = false;
         let work = async move {
             let _right = right;
-            carry_out(&live, disk, tail, plan, files).await
+            carry_out(&live, disk, tail, plan, guard, files).await
         };
-        self.inner.complete(work).await.map_err(|e| self.examine(e))
+        self.inner
+            .complete(work)
+            .await
+            .map_err(|e| self.examine(e))?;
+        self.data_synced = guard;
+        Ok(())
     }
 
     /// hsync: everything written is durable; the first time, the directory entries too.
@@ -209,12 +227,18 @@ impl ReplicaWriter {
     /// `Io`: what was written since the last sync may not be durable, whatever a later sync says.
     pub async fn sync(&mut self) -> Result<(), StoreError> {
         let failed = |e| StoreError::io(format!("syncing replica {}", self.live.block()), e);
-        let (data, meta) = futures_util::future::join(
-            self.data.sync(SyncKind::Data),
-            self.meta.sync(SyncKind::Data),
-        )
-        .await;
+        let len = self.bytes_on_disk();
+        let sync_data = async {
+            if self.data_synced {
+                return Ok(());
+            }
+            self.data.sync(SyncKind::Data).await
+        };
+        let (data, meta) =
+            futures_util::future::join(sync_data, self.meta.sync(SyncKind::Data)).await;
         data.and(meta).map_err(|e| self.examine(failed(e)))?;
+        self.data_synced = true;
+        self.synced_len = len;
         if !self.names_durable {
             let dir = pair_of(&self.live).dir;
             let meta = self.live.slice.volume.meta(IoClass::ClientWrite);
@@ -447,12 +471,14 @@ fn acknowledge(live: &LiveReplica, bytes: u64) {
 
 /// Writes what was planned and takes note of it. Data goes before checksums when a checksum of a
 /// partial chunk is replaced: a killed process then leaves the old checksum, which still tells
-/// where the acknowledged bytes end; the other way round they could not be told from damage.
+/// where the acknowledged bytes end; the other way round they could not be told from damage. With `guard`, data
+/// reaches the device before, so that this is true of power loss too.
 async fn carry_out(
     live: &LiveReplica,
     disk: DataChecksum,
     before: Tail,
     plan: Plan,
+    guard: bool,
     (data, meta): (Arc<dyn EngineFile>, Arc<dyn EngineFile>),
 ) -> Result<(), StoreError> {
     let Plan {
@@ -467,7 +493,11 @@ async fn carry_out(
     let outcome = if sums.is_empty() {
         write_data.await.result
     } else if completes_chunk {
-        match write_data.await.result {
+        let mut written = write_data.await.result;
+        if guard && written.is_ok() {
+            written = data.sync(SyncKind::Data).await.and(written);
+        }
+        match written {
             Ok(_) => meta.write_at(vec![sums.into()], sums_at).await.result,
             Err(e) => Err(e),
         }

@@ -164,6 +164,11 @@ fn take_cache(paths: &PoolPaths, expiry: Duration) -> Option<Vec<Found>> {
         warn!(path = %path.display(), %error, "cannot remove the replica cache; walking the directories");
         return None;
     }
+    // Nor may power loss bring it back.
+    if let Err(error) = crate::files::sync_dir(&paths.current()) {
+        warn!(path = %path.display(), %error, "cannot make the removal of the replica cache durable; walking the directories");
+        return None;
+    }
     let replicas = replica_cache::parse(&cached?)?;
     info!(path = %path.display(), replicas = replicas.len(), "using the replica cache of the last clean stop");
     let found = replicas

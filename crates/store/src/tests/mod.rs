@@ -5,6 +5,7 @@ mod checksums;
 mod crash;
 mod deletes;
 mod disks;
+mod durability;
 mod lifecycle;
 mod recovery;
 mod scans;

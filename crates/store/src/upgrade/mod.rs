@@ -20,7 +20,7 @@ use std::sync::atomic::Ordering;
 
 use hayloft_io::{IoClass, IoErrorKind, IoOp};
 use hayloft_wire::ids::{Block, PoolId};
-use tracing::info;
+use tracing::{info, warn};
 
 pub use prepare::prepare;
 use transition::FINALIZED_TMP;
@@ -28,7 +28,7 @@ use transition::FINALIZED_TMP;
 use crate::deletes::{clear_leftovers, directory, remove_later};
 use crate::error::StoreError;
 use crate::failures::examine;
-use crate::files::on_disk;
+use crate::files::{link_meta, on_disk};
 use crate::inner::Inner;
 use crate::layout::names::{self, CURRENT, PREVIOUS, ROLLING_UPGRADE_MARKER, TRASH};
 use crate::load::make_dir;
@@ -88,26 +88,54 @@ pub fn note(pool: &Pool, found: Found) {
     }
 }
 
-/// See [`Store::set_rolling_upgrade`](crate::Store::set_rolling_upgrade). Called with every
-/// heartbeat, so that nothing is done when nothing changed.
+/// See [`Store::set_rolling_upgrade`](crate::Store::set_rolling_upgrade). Nothing is done when nothing changed.
+/// Every volume is tried; after an error the next call tries all of them again.
 pub async fn set_rolling(inner: &Arc<Inner>, id: &PoolId, active: bool) -> Result<(), StoreError> {
     let pool = inner.pool(id)?;
     let was = pool.rolling_upgrade.swap(active, Ordering::AcqRel);
-    let leftovers = pool.upgrade_leftovers.load(Ordering::Acquire);
-    if was == active && (active || !leftovers) {
+    let unmarked = pool.upgrade_unmarked.swap(false, Ordering::AcqRel);
+    let leftovers = pool.upgrade_leftovers.swap(true, Ordering::AcqRel);
+    let unfinished = if active { unmarked } else { leftovers };
+    if was == active && !unfinished {
+        pool.upgrade_leftovers.store(leftovers, Ordering::Release);
         return Ok(());
     }
     info!(pool = %id, active, "rolling upgrade");
+    let mut failed = None;
     for slice in pool.slices() {
         let outcome = if active {
             mark(&slice).await
         } else {
             unmark(inner, &slice).await
         };
-        outcome.map_err(|e| examine(inner, &slice.volume, e))?;
+        if let Err(error) = outcome {
+            let error = examine(inner, &slice.volume, error);
+            warn!(pool = %id, volume = %slice.volume.root.display(), active, %error, "rolling upgrade: a volume is behind; it is tried again");
+            failed = Some(error);
+        }
     }
-    pool.upgrade_leftovers.store(active, Ordering::Release);
-    Ok(())
+    match failed {
+        None => {
+            pool.upgrade_leftovers.store(active, Ordering::Release);
+            Ok(())
+        }
+        Some(error) => {
+            pool.upgrade_unmarked.store(active, Ordering::Release);
+            Err(error)
+        }
+    }
+}
+
+/// Gives a volume that joined the pool the marker of the rolling upgrade that runs.
+pub async fn join_rolling(inner: &Arc<Inner>, pool: &Pool, slice: &Slice) {
+    if !pool.rolling_upgrade.load(Ordering::Acquire) {
+        return;
+    }
+    if let Err(error) = mark(slice).await {
+        let error = examine(inner, &slice.volume, error);
+        warn!(pool = %pool.id(), volume = %slice.volume.root.display(), %error, "cannot mark the rolling upgrade on a volume");
+        pool.upgrade_unmarked.store(true, Ordering::Release);
+    }
 }
 
 async fn mark(slice: &Slice) -> Result<(), StoreError> {
@@ -169,7 +197,8 @@ pub fn trash_for(pool: &Pool, slice: &Slice, place: Place, id: i64) -> Option<Pa
     Some(slice.paths.root.join(TRASH).join(below))
 }
 
-/// Moves a replica's files to the trash; gives the bytes they have.
+/// Moves a replica's files to the trash in the order of [`files`](crate::files), so that the pair is whole either
+/// here or there; gives the bytes they have.
 pub async fn to_trash(
     slice: &Slice,
     place: Place,
@@ -185,21 +214,33 @@ pub async fn to_trash(
         &path,
         move || {
             make_dir(&trash)?;
-            let mut bytes = 0;
-            for name in [
+            let [data, meta] = [
                 names::data_name(block.id),
                 names::meta_name(block.id, block.generation_stamp),
-            ] {
-                let from = dir.join(&name);
-                match fs::metadata(&from) {
-                    Ok(meta) => bytes += meta.len(),
-                    Err(e) if e.kind() == io::ErrorKind::NotFound => continue,
-                    Err(e) => return Err(e),
-                }
-                fs::rename(from, trash.join(&name))?;
+            ]
+            .map(|name| (dir.join(&name), trash.join(&name)));
+            let meta_bytes = length(&meta.0)?;
+            if meta_bytes.is_some() {
+                link_meta(&meta.0, &meta.1)?;
             }
-            Ok(bytes)
+            let data_bytes = length(&data.0)?;
+            if data_bytes.is_some() {
+                fs::rename(&data.0, &data.1)?;
+            }
+            if meta_bytes.is_some() {
+                fs::remove_file(&meta.0)?;
+            }
+            Ok(data_bytes.unwrap_or(0) + meta_bytes.unwrap_or(0))
         },
     )
     .await
+}
+
+/// Bytes of a file; `None` when it is not there.
+fn length(path: &Path) -> io::Result<Option<u64>> {
+    match fs::metadata(path) {
+        Ok(meta) => Ok(Some(meta.len())),
+        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(e) => Err(e),
+    }
 }

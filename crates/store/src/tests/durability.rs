@@ -1,0 +1,207 @@
+//! The order in which files change, where only power loss or an error in between can tell.
+
+use super::*;
+use std::sync::Arc;
+
+use hayloft_io::IoOp;
+use hayloft_io::decorators::{Effect, FaultRule, Faults};
+use hayloft_wire::ids::StorageType;
+
+const EIO: i32 = 5;
+
+/// Volumes of which the first obeys the rules.
+async fn start(volumes: usize, more: impl FnOnce(&mut StoreConfig)) -> (Node, Arc<Faults>) {
+    let dir = tempfile::tempdir().expect("temporary directory");
+    let faults = Faults::new(1);
+    let mut config = StoreConfig {
+        faults: Some((dir.path().join("data0"), Arc::clone(&faults))),
+        ..config(dir.path(), volumes)
+    };
+    more(&mut config);
+    (Node::start(dir, volumes, config).await, faults)
+}
+
+fn marked(node: &Node, volume: usize) -> bool {
+    node.dir
+        .path()
+        .join(format!("data{volume}/current"))
+        .join(pool().as_str())
+        .join("RollingUpgradeInProgress")
+        .is_file()
+}
+
+#[tokio::test]
+async fn synced_bytes_keep_their_checksum_until_what_completes_their_chunk_is_synced_too() {
+    let (node, faults) = start(1, |_| {}).await;
+    let meta = node.pool_dir().join("current/rbw/blk_5_1001.meta");
+    let data_syncs = || {
+        FaultRule::new(Effect::Errno(EIO))
+            .on(&[IoOp::Sync])
+            .at(|path| path.ends_with("blk_5"))
+    };
+    let mut writer = node.writer(5, 1001).await;
+    // Nothing was promised yet: no sync.
+    let none = faults.add(data_syncs());
+    writer.write(vec![packet(0, 600)]).await.expect("writes");
+    writer.write(vec![packet(600, 700)]).await.expect("writes");
+    assert_eq!(faults.fired(none), 0);
+    faults.remove(none);
+    writer.sync().await.expect("syncs");
+    // The data is on the device before the checksum changes, however often that is.
+    for (from, to) in [(700, 800), (800, 900)] {
+        writer.write(vec![packet(from, to)]).await.expect("writes");
+    }
+    let before = std::fs::read(&meta).expect("there");
+    // That sync counts: hsync has only the checksums left.
+    let rule = faults.add(data_syncs());
+    writer.sync().await.expect("syncs");
+    assert_eq!(faults.fired(rule), 0);
+    writer
+        .write(vec![packet(900, 3000)])
+        .await
+        .expect_err("the data cannot be synced");
+    assert_eq!(faults.fired(rule), 1);
+    assert_eq!(std::fs::read(&meta).expect("there"), before);
+    faults.clear();
+    drop(writer);
+    // An appender cannot know what was promised, so all that was there counts.
+    node.put(6, 1001, 700).await;
+    let mut writer = node
+        .store
+        .append(&block(6, 1001, 700), 1002, 700)
+        .await
+        .expect("appends");
+    let rule = faults.add(
+        FaultRule::new(Effect::Errno(EIO))
+            .on(&[IoOp::Sync])
+            .at(|path| path.ends_with("blk_6")),
+    );
+    assert!(writer.write(vec![packet(700, 800)]).await.is_err());
+    assert_eq!(faults.fired(rule), 1);
+}
+
+#[tokio::test]
+async fn beyond_the_chunk_with_synced_bytes_nothing_is_synced() {
+    let (node, faults) = start(1, |_| {}).await;
+    let mut writer = node.writer(5, 1001).await;
+    writer.write(vec![packet(0, 700)]).await.expect("writes");
+    writer.sync().await.expect("syncs");
+    writer.write(vec![packet(700, 1100)]).await.expect("writes");
+    let rule = faults.add(FaultRule::new(Effect::Errno(EIO)).on(&[IoOp::Sync]));
+    writer
+        .write(vec![packet(1100, 1200)])
+        .await
+        .expect("writes");
+    writer
+        .write(vec![packet(1200, 3000)])
+        .await
+        .expect("writes");
+    assert_eq!(faults.fired(rule), 0);
+    faults.clear();
+    writer.finalize().await.expect("finalizes");
+    node.check(5, 1001, 3000).await;
+}
+
+#[tokio::test]
+async fn a_move_whose_source_cannot_be_deleted_is_done() {
+    let (node, faults) = start(2, |config| {
+        config.volumes[1].storage_type = StorageType::Archive;
+    })
+    .await;
+    node.put(5, 1001, 3000).await;
+    let rule = faults.add(
+        FaultRule::new(Effect::Errno(EIO))
+            .on(&[IoOp::Rename])
+            .times(1),
+    );
+    let moved = node
+        .store
+        .move_block(&block(5, 1001, 0), StorageType::Archive, None)
+        .await
+        .expect("moves");
+    assert_eq!(faults.fired(rule), 1);
+    assert_eq!(moved.storage.storage_type, StorageType::Archive);
+    node.check(5, 1001, 3000).await;
+    let node = node.kill_and_start().await;
+    assert_eq!(node.store.replica_count(), 1);
+    node.check(5, 1001, 3000).await;
+}
+
+#[tokio::test]
+async fn every_volume_gets_the_marker_of_a_rolling_upgrade_in_the_end() {
+    let (node, faults) = start(2, |_| {}).await;
+    faults.add(
+        FaultRule::new(Effect::Errno(EIO))
+            .on(&[IoOp::Replace])
+            .times(1),
+    );
+    let first = node.store.set_rolling_upgrade(&pool(), true).await;
+    assert!(first.is_err() && !marked(&node, 0) && marked(&node, 1));
+    node.store
+        .set_rolling_upgrade(&pool(), true)
+        .await
+        .expect("is tried again");
+    assert!(marked(&node, 0));
+    // A volume that joins gets it too.
+    let all = config(node.dir.path(), 3).volumes;
+    let results = node.store.reconfigure_volumes(all).await;
+    assert!(results.len() == 1 && results[0].1.is_ok(), "{results:?}");
+    assert!(marked(&node, 2));
+    node.store
+        .set_rolling_upgrade(&pool(), false)
+        .await
+        .expect("ends");
+    assert!((0..3).all(|volume| !marked(&node, volume)));
+}
+
+#[tokio::test]
+async fn a_replica_that_cannot_go_to_the_trash_stays_whole() {
+    let node = Node::new().await;
+    node.put(5, 1001, 3000).await;
+    node.store
+        .set_rolling_upgrade(&pool(), true)
+        .await
+        .expect("begins");
+    let trash = node.pool_dir().join("trash/finalized/subdir0/subdir0");
+    let in_the_way = trash.join("blk_5_1001.meta/sub");
+    std::fs::create_dir_all(&in_the_way).expect("directory");
+    let deleted = node
+        .store
+        .invalidate(&pool(), &[Block::new(5, 1001, 0)])
+        .await;
+    assert!(deleted.is_err());
+    let node = node.kill_and_start().await;
+    node.check(5, 1001, 3000).await;
+    // Half of an earlier try is no obstacle.
+    std::fs::remove_dir_all(trash.join("blk_5_1001.meta")).expect("removes");
+    std::fs::write(trash.join("blk_5_1001.meta"), b"old").expect("writes");
+    node.store
+        .invalidate(&pool(), &[Block::new(5, 1001, 0)])
+        .await
+        .expect("deletes");
+    for name in ["blk_5", "blk_5_1001.meta"] {
+        assert!(trash.join(name).metadata().expect("there").len() > 3);
+        let left = node.pool_dir().join("current/finalized/subdir0/subdir0");
+        assert!(!left.join(name).exists());
+    }
+}
+
+/// Apache's DataNode (`FsDatasetImpl.createRbw`, 3.5.0) replaces whatever there is when a new generation stamp
+/// comes with the request, and refuses when none does.
+#[tokio::test]
+async fn a_new_pipeline_replaces_a_replica_of_any_generation_stamp() {
+    for there in [1001, 1002, 1003] {
+        let node = Node::new().await;
+        node.put(5, there, 3000).await;
+        let options = WriteOptions {
+            new_gs: Some(1002),
+            ..WriteOptions::default()
+        };
+        let writer = node
+            .store
+            .create_rbw(&block(5, 1001, 0), options)
+            .await
+            .expect("replaces");
+        assert_eq!(writer.block(), block(5, 1002, 0));
+    }
+}
