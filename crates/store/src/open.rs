@@ -77,7 +77,6 @@ pub async fn open(
     crate::deletes::start_lanes(&inner);
     crate::scan::start(&inner);
     inner.tasks.spawn(crate::dirscan::run(Arc::clone(&inner)));
-    inner.tasks.spawn(watch_space(Arc::clone(&inner)));
     Ok(inner)
 }
 
@@ -302,6 +301,9 @@ pub async fn admit(inner: &Arc<Inner>, opened: Opened) -> Result<Arc<Volume>, St
     }));
     info!(volume = %volume.root.display(), storage = %volume.info.id, kind = %volume.info.storage_type, "volume in use");
     volumes.healthy.push(Arc::clone(&volume));
+    inner
+        .tasks
+        .spawn(watch_space(Arc::clone(inner), Arc::clone(&volume)));
     Ok(volume)
 }
 
@@ -329,19 +331,31 @@ pub async fn format_if_new(inner: &Inner, volume: &Volume) -> Result<(), StoreEr
         .map_err(failed)
 }
 
-/// Reads the space of the file systems every now and then, so that reports need no disk.
-async fn watch_space(inner: Arc<Inner>) {
+/// Reads the space of a volume's file system every now and then, so that reports need no disk; notices so a disk
+/// that hangs while nobody uses it.
+async fn watch_space(inner: Arc<Inner>, volume: Arc<Volume>) {
     let interval = inner.config.space_interval.max(Duration::from_millis(100));
-    loop {
-        tokio::select! {
-            () = inner.stop.cancelled() => return,
-            () = tokio::time::sleep(interval) => {}
-        }
-        for volume in inner.volumes() {
-            match volume.meta(IoClass::ClientRead).space(&volume.root).await {
-                Ok(space) => volume.set_space(space),
-                Err(error) => crate::failures::suspect(&inner, &volume, &error.to_string()),
+    let limit = inner.config.check_timeout;
+    let watch = async {
+        loop {
+            tokio::time::sleep(interval).await;
+            let meta = volume.meta(IoClass::ClientRead);
+            match tokio::time::timeout(limit, meta.space(&volume.root)).await {
+                Ok(Ok(space)) => volume.set_space(space),
+                Ok(Err(error)) => {
+                    crate::failures::suspect(&inner, &volume, &error.to_string());
+                }
+                Err(_) => {
+                    let reason = format!("no answer for {} s", limit.as_secs());
+                    return reason;
+                }
             }
         }
-    }
+    };
+    let reason = tokio::select! {
+        () = inner.stop.cancelled() => return,
+        () = volume.gone.cancelled() => return,
+        reason = watch => reason,
+    };
+    crate::failures::fail(&inner, &volume, &reason).await;
 }

@@ -123,6 +123,21 @@ async fn a_disk_that_hangs_fails_when_the_check_takes_too_long() {
 }
 
 #[tokio::test]
+async fn a_disk_that_hangs_is_noticed_though_nobody_uses_it() {
+    let (mut node, faults) = start(|config| {
+        config.check_timeout = Duration::from_millis(200);
+        config.space_interval = Duration::from_millis(100);
+    })
+    .await;
+    for id in 0..6 {
+        node.put(id, 1001, 3000).await;
+    }
+    let ids = on_first(&node);
+    faults.add(FaultRule::new(Effect::Delay(Duration::from_secs(1))).on(&[IoOp::Space]));
+    expect_failure(&mut node, &ids).await;
+}
+
+#[tokio::test]
 async fn a_full_disk_stays_in_use() {
     let (mut node, faults) = start(|_| {}).await;
     for id in 0..6 {
