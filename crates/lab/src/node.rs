@@ -112,6 +112,7 @@ pub struct Node {
     ipc_port: u16,
     http_port: u16,
     jvm_flags: Option<Vec<String>>,
+    arguments: Vec<String>,
     process: Option<Process>,
 }
 
@@ -142,6 +143,7 @@ impl Node {
             ipc_port: ports::free()?,
             http_port: ports::free()?,
             jvm_flags: None,
+            arguments: Vec::new(),
             process: None,
         })
     }
@@ -194,6 +196,11 @@ impl Node {
     /// Flags for the stock DataNode's JVM instead of the lab's small ones (benchmarks).
     pub fn set_jvm_flags(&mut self, flags: Vec<String>) {
         self.jvm_flags = Some(flags);
+    }
+
+    /// Start options for the next starts, such as `-rollback`; both kinds take Apache's.
+    pub fn set_arguments(&mut self, arguments: &[&str]) {
+        self.arguments = arguments.iter().map(|a| (*a).to_owned()).collect();
     }
 
     /// Its log.
@@ -267,14 +274,18 @@ impl Node {
                 if let Some(flags) = &self.jvm_flags {
                     jvm.flags.clone_from(flags);
                 }
-                let mut spawn = self.hadoop.java(&self.name, &jvm, class::DATANODE, &[]);
+                let arguments: Vec<&str> = self.arguments.iter().map(String::as_str).collect();
+                let mut spawn = self
+                    .hadoop
+                    .java(&self.name, &jvm, class::DATANODE, &arguments);
                 spawn.log = self.log();
                 Ok(spawn)
             }
             Kind::Hayloft => {
                 let binary = hayloft_binary()?.display().to_string();
                 let conf = self.conf_dir().display().to_string();
-                let argv = vec![binary, "node".into(), "--conf".into(), conf];
+                let mut argv = vec![binary, "node".into(), "--conf".into(), conf];
+                argv.extend(self.arguments.iter().cloned());
                 Ok(Spawn::new(&self.name, argv, self.log()))
             }
         }
