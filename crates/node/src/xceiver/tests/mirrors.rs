@@ -148,6 +148,13 @@ async fn corruption_behind_packets_that_nobody_will_acknowledge_is_told() {
         .send_raw(1024, &pattern(512), &[1, 2, 3, 4], false, false)
         .await;
     swallow(&mut upstream, 1).await;
+    node.until("the good packet is written", |node| {
+        let replica = node.store.replica(&pool(), 3).expect("being written");
+        replica.bytes_on_disk == 1024
+    })
+    .await;
+    // Long enough for the responder to have nothing left to wait for but the mirror.
+    tokio::time::sleep(std::time::Duration::from_millis(200)).await;
     drop(upstream);
     let ack = pipeline.client.ack().await.expect("told");
     assert_eq!(statuses(&ack), [Status::Success, Status::Error]);

@@ -11,6 +11,7 @@ use hayloft_wire::checksum::DataChecksum;
 use hayloft_wire::ids::ExtendedBlock;
 use hayloft_wire::proto::hdfs::DatanodeInfo;
 use hayloft_wire::transfer::{BlockOpResponse, Stage, Status, WriteRequest};
+use tokio_util::sync::CancellationToken;
 
 use super::conn::Conn;
 use super::context::Xceivers;
@@ -75,12 +76,9 @@ pub async fn write_block(
         return close_recovery(x, conn, &settings, &request).await;
     }
     let (writer, translate) = open_replica(x, conn, &settings, &request, kind).await?;
-    // Whoever takes the replica over waits for the writer, which must not wait for a silent node meanwhile.
-    let (mirror, set_up) = tokio::select! {
-        connected = connect_mirror(conn, &settings, &request, kind) => connected?,
-        () = writer.cancelled() => return Err(XferError::Stopped(TAKEN_OVER)),
-        () = x.shutdown_token().cancelled() => return Err(XferError::Stopped(SHUT_DOWN)),
-    };
+    let cancel = writer.cancel_token();
+    let connecting = connect_mirror(conn, &settings, &request, kind);
+    let (mirror, set_up) = unless_taken_over(x, &cancel, connecting).await?;
     if kind == WriterKind::Client {
         conn.write_message(&set_up.response()).await?;
     }
@@ -92,18 +90,12 @@ pub async fn write_block(
         source: request.message.source.clone(),
         bad_seqno: None,
     };
-    let finish = match kind {
-        WriterKind::Client | WriterKind::Datanode => Finish::Report { delete_hint: None },
-        WriterKind::Transfer if request.stage == Stage::TransferRbw => Finish::ConvertToRbw,
-        WriterKind::Transfer => Finish::Quietly,
-    };
     let acks = writer.acks();
-    let cancel = writer.cancel_token();
     let disk = disk::start(
         x,
         writer,
         request.checksum,
-        finish,
+        finish_of(kind, request.stage),
         write_cache(&request, &settings),
     );
     match kind {
@@ -133,6 +125,27 @@ pub async fn write_block(
         }
     }
     Ok(Next::Close)
+}
+
+/// Whoever takes a replica over waits for its writer, which must not wait for a silent node meanwhile.
+async fn unless_taken_over<T>(
+    x: &Xceivers,
+    cancel: &CancellationToken,
+    work: impl Future<Output = Result<T, XferError>>,
+) -> Result<T, XferError> {
+    tokio::select! {
+        done = work => done,
+        () = cancel.cancelled() => Err(XferError::Stopped(TAKEN_OVER)),
+        () = x.shutdown_token().cancelled() => Err(XferError::Stopped(SHUT_DOWN)),
+    }
+}
+
+fn finish_of(kind: WriterKind, stage: Stage) -> Finish {
+    match kind {
+        WriterKind::Client | WriterKind::Datanode => Finish::Report { delete_hint: None },
+        WriterKind::Transfer if stage == Stage::TransferRbw => Finish::ConvertToRbw,
+        WriterKind::Transfer => Finish::Quietly,
+    }
 }
 
 /// The last packet was received everywhere, but a node failed before it was acknowledged: the
