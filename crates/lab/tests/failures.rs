@@ -1,6 +1,7 @@
 //! Nodes, clients and the NameNode dying at bad moments. Named for the failure.
 
 use hayloft_lab::error::Result;
+use hayloft_lab::files::Block;
 use hayloft_lab::node::Kind;
 use hayloft_lab::process::Signal;
 use hayloft_lab::suite::{expect, expect_eq, passed, seconds};
@@ -108,6 +109,12 @@ impl Lab {
             .ok_or_else(|| LabError::Expectation(format!("unknown node {xfer}")))
     }
 
+    /// The blocks of a closed file, once all three replicas of each are reported: close waits for one.
+    fn replicated(&self, path: &str) -> Result<Vec<Block>> {
+        self.fs.wait_replicas(path, 3, seconds(30))?;
+        self.fs.blocks(path)
+    }
+
     fn acked(&self, handle: &str) -> Result<u64> {
         Ok(self.fs.handle("progress", handle)?["acked"]
             .as_u64()
@@ -212,7 +219,7 @@ impl Lab {
         let reading = self.fs.begin("read", request)?;
         sleep(Duration::from_millis(600));
         // Any node may be serving: two of four die, one replica of each block stays.
-        let nodes = self.fs.blocks("/read")?[0].nodes.clone();
+        let nodes = self.replicated("/read")?[0].nodes.clone();
         for xfer in &nodes[..2] {
             let index = self.index_of(xfer)?;
             self.cluster.node(index).kill()?;
@@ -295,7 +302,7 @@ impl Lab {
         }
         self.fs
             .put("/truncate", 999_993, 17, json!({"appendTo": true}))?;
-        let victim = self.index_of(&self.fs.blocks("/truncate")?[0].nodes[2])?;
+        let victim = self.index_of(&self.replicated("/truncate")?[0].nodes[2])?;
         self.cluster.node(victim).kill()?;
         // The NameNode may have given the recovery to the dead node: asking again moves it.
         self.fs
@@ -392,7 +399,7 @@ impl Lab {
         self.heal()?;
         let path = format!("/corrupt-{meta}");
         self.fs.put(&path, 200_000, 20, json!({}))?;
-        let block = self.fs.blocks(&path)?.remove(0);
+        let block = self.replicated(&path)?.remove(0);
         let victim = self.index_of(&block.nodes[1])?;
         let files = self.cluster.node(victim).block_files(block.id);
         let wanted = files.iter().find(|f| f.extension().is_some() == meta);
@@ -420,7 +427,7 @@ impl Lab {
     fn re_replication(&mut self) -> Result<Outcome> {
         self.heal()?;
         self.fs.put("/again", 2 * BLOCK + 9, 21, json!({}))?;
-        let victim = self.index_of(&self.fs.blocks("/again")?[0].nodes[0])?;
+        let victim = self.index_of(&self.replicated("/again")?[0].nodes[0])?;
         self.cluster.node(victim).kill()?;
         let count = self.cluster.node_count() - 1;
         self.cluster.namenode(0).wait_live(count, seconds(60))?;
@@ -438,7 +445,7 @@ impl Lab {
     fn decommission(&mut self) -> Result<Outcome> {
         self.heal()?;
         self.fs.put("/leaving", 2 * BLOCK, 22, json!({}))?;
-        let victim = self.index_of(&self.fs.blocks("/leaving")?[0].nodes[0])?;
+        let victim = self.index_of(&self.replicated("/leaving")?[0].nodes[0])?;
         let xfer = self.cluster.node(victim).xfer();
         self.cluster.exclude(&[victim])?;
         self.fs.dfsadmin(&["-refreshNodes"])?;

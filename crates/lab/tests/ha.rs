@@ -288,6 +288,7 @@ impl Federation {
             format!("{live} nodes registered with a foreign cluster")
         })?;
         let path = self.path(0, "/same-name");
+        self.fs.wait_replicas(&path, 2, seconds(60))?;
         self.fs.check(&path, 2 * BLOCK + 5, 0)?;
         passed()
     }
