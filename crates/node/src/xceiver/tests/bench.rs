@@ -136,4 +136,14 @@ async fn throughput() {
         "4 KiB reads, new connections: {} us each",
         began.elapsed().as_micros() / 2000
     );
+    let mut pipeline = Pipeline::create(6, 1001, &one).await;
+    let began = Instant::now();
+    for _ in 0..2000 {
+        pipeline.write(&[7; 512], 512, 1).await;
+    }
+    println!(
+        "packets of 512 bytes, each awaited: {} us each",
+        began.elapsed().as_micros() / 2000
+    );
+    pipeline.close(1).await;
 }
