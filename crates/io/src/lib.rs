@@ -38,4 +38,3 @@ pub use error::{IoError, IoErrorKind, IoOp};
 pub use lock::RecordLock;
 pub use meta::{DirEntry, FileInfo, FileKind, Meta, MetaHook, Space};
 pub use mount::{Mount, mount_of};
-pub use sys::is_resident;

@@ -42,6 +42,11 @@ const TIERING: &str = "DISK and ARCHIVE volumes on one mount are counted as two 
 
 /// The table.
 pub(super) static UNSUPPORTED: &[Unsupported] = &[
+    key(
+        "dfs.datanode.transferTo.allowed",
+        "true",
+        "data is always sent without sendfile, which was slower here",
+    ),
     key("dfs.domain.socket.path", "", SHORT_CIRCUIT),
     key(
         "dfs.datanode.shared.file.descriptor.paths",

@@ -98,7 +98,6 @@ pub async fn copy_block(
         },
         memory: x.memory(),
         throttles: &[&x.throttles().balancer],
-        sendfile: x.settings().sendfile,
     };
     match outflow.send(conn, stream_head(&range)).await {
         Ok(sent) => x.stats().add_read(sent),

@@ -12,8 +12,6 @@ use std::time::Duration;
 use bytes::{Buf, BufMut, BytesMut};
 use hayloft_wire::frame;
 use hayloft_wire::schema::WireMessage;
-use rustix::net::SendFlags;
-use tokio::io::Interest;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
@@ -288,49 +286,6 @@ impl Conn {
         while !left.is_empty() {
             match self.stream.try_write_vectored(left) {
                 Ok(n) => IoSlice::advance_slices(&mut left, n),
-                Err(e) => self.after_refused_write(e).await?,
-            }
-        }
-        Ok(())
-    }
-
-    /// Sends `bytes`, to which the next call adds: the kernel may wait for that before it sends a segment.
-    ///
-    /// # Errors
-    /// As [`write_all`](Self::write_all).
-    pub async fn write_with_more(&self, bytes: &[u8]) -> io::Result<()> {
-        let flags = SendFlags::MORE | SendFlags::NOSIGNAL;
-        let mut left = bytes;
-        while !left.is_empty() {
-            let send = || Ok(rustix::net::send(&self.stream, left, flags)?);
-            match self.stream.try_io(Interest::WRITABLE, send) {
-                Ok(n) => left.advance(n),
-                Err(e) => self.after_refused_write(e).await?,
-            }
-        }
-        Ok(())
-    }
-
-    /// Sends `len` bytes of `file` from `offset` on, inside the kernel. Blocks while a page is read from the
-    /// device: only for ranges that are in the page cache.
-    ///
-    /// # Errors
-    /// As [`write_all`](Self::write_all); `UnexpectedEof` when the file ends before.
-    pub async fn send_file(&self, file: BorrowedFd<'_>, offset: u64, len: usize) -> io::Result<()> {
-        let mut at = offset;
-        let mut left = len;
-        while left > 0 {
-            let send = || {
-                Ok(rustix::fs::sendfile(
-                    &self.stream,
-                    file,
-                    Some(&mut at),
-                    left,
-                )?)
-            };
-            match self.stream.try_io(Interest::WRITABLE, send) {
-                Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
-                Ok(n) => left -= n,
                 Err(e) => self.after_refused_write(e).await?,
             }
         }

@@ -57,7 +57,6 @@ pub async fn read_block(
         cache: cache_policy(message.caching_strategy.as_ref(), &settings),
         memory: x.memory(),
         throttles: &[&x.throttles().read],
-        sendfile: settings.sendfile,
     };
     match outflow.send(conn, head).await {
         Ok(sent) => x.stats().add_read(sent),

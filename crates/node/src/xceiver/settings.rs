@@ -33,8 +33,6 @@ pub struct Settings {
     pub max_packet: u32,
     /// How long an operation waits for its block pool (`dfs.datanode.bp-ready.timeout`).
     pub pool_ready_timeout: Duration,
-    /// Send from the page cache inside the kernel (`dfs.datanode.transferTo.allowed`).
-    pub sendfile: bool,
     /// Bytes to ask the system to read ahead (`dfs.datanode.readahead.bytes`).
     pub readahead: u64,
     /// `dfs.datanode.drop.cache.behind.reads`.
@@ -77,7 +75,6 @@ impl Settings {
             use_hostname: config.get(&keys::USE_DATANODE_HOSTNAME),
             max_packet: config.get(&keys::MAX_PACKET_SIZE),
             pool_ready_timeout: config.get(&keys::BP_READY_TIMEOUT),
-            sendfile: config.get(&keys::TRANSFER_TO_ALLOWED),
             readahead: config.get(&keys::READAHEAD_BYTES),
             drop_behind_reads: config.get(&keys::DROP_CACHE_BEHIND_READS),
             drop_behind_writes: config.get(&keys::DROP_CACHE_BEHIND_WRITES),
@@ -136,7 +133,6 @@ impl Default for Settings {
             use_hostname: false,
             max_packet: 16 << 20,
             pool_ready_timeout: Duration::from_secs(20),
-            sendfile: true,
             readahead: 4 << 20,
             drop_behind_reads: false,
             drop_behind_writes: false,

@@ -183,7 +183,6 @@ async fn copy_to(
         },
         memory: x.memory(),
         throttles,
-        sendfile: settings.sendfile,
     };
     let sent = outflow.send(&conn, head.freeze()).await?;
     tracing::info!(%block, bytes = sent, %node, "copied to another node");

@@ -25,8 +25,6 @@ keys! {
         "TCP_NODELAY on data connections.");
     MAX_PACKET_SIZE: u32 = ("dfs.data.transfer.max.packet.size", "16777216",
         "Largest packet accepted.").bytes().min(4096).max(1 << 30);
-    TRANSFER_TO_ALLOWED: bool = ("dfs.datanode.transferTo.allowed", "true",
-        "Whether reads may go from page cache to socket inside the kernel (sendfile).");
     READAHEAD_BYTES: u64 = ("dfs.datanode.readahead.bytes", "4194304",
         "How far ahead of a reader a replica is fetched; 0 for not at all.").bytes();
     DROP_CACHE_BEHIND_READS: bool = ("dfs.datanode.drop.cache.behind.reads", "false",
