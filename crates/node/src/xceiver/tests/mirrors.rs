@@ -1,7 +1,7 @@
 //! Next nodes that take part in a pipeline only as far as a test wants.
 
 use bytes::BytesMut;
-use hayloft_wire::ack::UNKNOWN_SEQNO;
+use hayloft_wire::ack::{Hop, PipelineAck, UNKNOWN_SEQNO};
 use hayloft_wire::checksum::{ChecksumKind, DataChecksum};
 use hayloft_wire::frame;
 use hayloft_wire::ids::ReplicaState;
@@ -61,6 +61,31 @@ async fn swallow(upstream: &mut Client, last: i64) {
     }
 }
 
+/// Acknowledges packet `seqno` as a last node does.
+async fn acknowledge(upstream: &mut Client, seqno: i64, status: Status) {
+    let mut out = BytesMut::new();
+    PipelineAck::new(seqno, vec![Hop::of(status)], 0).encode(&mut out);
+    upstream.send(&out).await;
+}
+
+async fn until_written(node: &Node, id: i64, len: u64) {
+    node.until("written", |node| {
+        node.store
+            .replica(&pool(), id)
+            .is_some_and(|replica| replica.bytes_on_disk == len)
+    })
+    .await;
+}
+
+/// Neither finalized nor told to the NameNode as such.
+fn assert_still_being_written(node: &Node, id: i64) {
+    let replica = node.store.replica(&pool(), id).expect("kept");
+    assert_eq!(replica.state, ReplicaState::Rbw);
+    let said = node.said();
+    let received = |s: &Said| matches!(s, Said::Received { block, .. } if block.block.id == id);
+    assert!(!said.iter().any(received), "{said:?}");
+}
+
 /// Sets up a pipeline of `node` and `mirror`; both ends of it.
 async fn pipeline_of(
     node: &Node,
@@ -89,7 +114,7 @@ async fn a_mirror_that_closes_instead_of_acknowledging_the_last_packet_ends_the_
     pipeline.send(&pattern(512), false).await;
     pipeline.send_raw(512, &[], &[], false, true).await;
     swallow(&mut upstream, 1).await;
-    node.until_received(1, 512).await;
+    until_written(&node, 1, 512).await;
     drop(upstream);
     let ack = pipeline.client.ack().await.expect("told");
     assert_eq!(
@@ -98,9 +123,85 @@ async fn a_mirror_that_closes_instead_of_acknowledging_the_last_packet_ends_the_
     );
     assert!(pipeline.client.ack().await.is_none(), "then it closes");
     until_idle(&node).await; // The client's end is still open.
-    let replica = node.store.replica(&pool(), 1).expect("kept");
-    assert_eq!(replica.state, ReplicaState::Finalized);
+    assert_still_being_written(&node, 1);
     drop(pipeline);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_mirror_that_refuses_the_last_packet_keeps_the_replica_from_being_completed() {
+    let (node, mirror) = (Node::start().await, Mirror::listen().await);
+    let create = Stage::PipelineSetupCreate;
+    let request = write_request(&block(6, 1001), &[&node], create, crc32c());
+    let (mut pipeline, mut upstream) = pipeline_of(&node, &mirror, request).await;
+    pipeline.send(&pattern(512), false).await;
+    pipeline.send_raw(512, &[], &[], false, true).await;
+    swallow(&mut upstream, 1).await;
+    until_written(&node, 6, 512).await;
+    acknowledge(&mut upstream, 0, Status::Success).await;
+    pipeline.acked(0, 2).await;
+    acknowledge(&mut upstream, 1, Status::Error).await;
+    let ack = pipeline.client.ack().await.expect("told");
+    assert_eq!(
+        (ack.seqno, statuses(&ack)),
+        (1, vec![Status::Success, Status::Error])
+    );
+    assert!(pipeline.client.ack().await.is_none(), "then it closes");
+    until_idle(&node).await;
+    assert_still_being_written(&node, 6);
+    // The writer goes on without that mirror, and closes.
+    let recovery = Stage::PipelineCloseRecovery;
+    let mut request = write_request(&block(6, 1001), &[&node], recovery, crc32c());
+    request.latest_generation_stamp = 1002;
+    request.min_bytes_rcvd = 512;
+    request.max_bytes_rcvd = 512;
+    Pipeline::set_up(&node, &request).await.expect("recovered");
+    node.until_received(6, 512).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_replica_is_completed_when_a_slow_mirror_has_acknowledged_the_last_packet() {
+    let (node, mirror) = (Node::start().await, Mirror::listen().await);
+    let create = Stage::PipelineSetupCreate;
+    let request = write_request(&block(7, 1001), &[&node], create, crc32c());
+    let (mut pipeline, mut upstream) = pipeline_of(&node, &mirror, request).await;
+    pipeline.send(&pattern(512), false).await;
+    pipeline.send_raw(512, &[], &[], false, true).await;
+    swallow(&mut upstream, 1).await;
+    until_written(&node, 7, 512).await;
+    acknowledge(&mut upstream, 0, Status::Success).await;
+    pipeline.acked(0, 2).await;
+    // Long enough for a node that waits for nobody to complete it.
+    tokio::time::sleep(std::time::Duration::from_millis(200)).await;
+    assert_still_being_written(&node, 7);
+    acknowledge(&mut upstream, 1, Status::Success).await;
+    drop(upstream); // As a node does that has said everything.
+    pipeline.acked(1, 2).await;
+    let replica = node.store.replica(&pool(), 7).expect("kept");
+    assert_eq!(replica.state, ReplicaState::Finalized);
+    node.until_received(7, 512).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_writer_that_waits_for_the_last_acknowledgement_of_a_mirror_can_be_taken_over() {
+    let (node, mirror) = (Node::start().await, Mirror::listen().await);
+    let create = Stage::PipelineSetupCreate;
+    let request = write_request(&block(8, 1001), &[&node], create, crc32c());
+    let (mut first, mut upstream) = pipeline_of(&node, &mirror, request).await;
+    first.send(&pattern(512), false).await;
+    first.send_raw(512, &[], &[], false, true).await;
+    swallow(&mut upstream, 1).await;
+    until_written(&node, 8, 512).await;
+    let recovery = Stage::PipelineSetupStreamingRecovery;
+    let mut request = write_request(&block(8, 1001), &[&node], recovery, crc32c());
+    request.latest_generation_stamp = 1002;
+    request.min_bytes_rcvd = 0;
+    request.max_bytes_rcvd = 512;
+    let mut second = Pipeline::set_up(&node, &request).await.expect("taken over");
+    // Nothing was acknowledged: the writer sends all of it again.
+    second.write(&pattern(1024), 512, 1).await;
+    second.close(1).await;
+    node.until_received(8, 1024).await;
+    drop((first, upstream));
 }
 
 #[tokio::test(flavor = "multi_thread")]

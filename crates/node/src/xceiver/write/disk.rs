@@ -10,7 +10,7 @@ use bytes::{Bytes, BytesMut};
 use hayloft_io::Advice;
 use hayloft_store::{PacketData, ReplicaRef, ReplicaWriter, StoreError, StoreErrorKind};
 use hayloft_wire::checksum::DataChecksum;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{mpsc, oneshot, watch};
 
 use super::super::context::Xceivers;
 use super::super::inflow::Run;
@@ -66,11 +66,24 @@ pub struct WriteCache {
     pub drop_behind: bool,
 }
 
+/// When a replica whose last packet is written is completed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum When {
+    /// At once: nobody behind has a say.
+    Written,
+    /// When [`Disk::allow`] says that every node behind has acknowledged the last packet. Until then the replica
+    /// is one being written, which a recovery of the pipeline or of the block may still change.
+    Allowed,
+}
+
 /// The queue to the disk task and what it says.
 #[derive(Debug)]
 pub struct Disk {
     /// Runs of packets, in order. Dropping it lets go of the writer.
     pub queue: mpsc::Sender<Run>,
+    /// Lets the written replica be completed; `None` when that needs no leave. Dropping it unsent lets go of
+    /// the writer.
+    pub allow: Option<oneshot::Sender<()>>,
     /// Progress.
     pub progress: watch::Receiver<Progress>,
 }
@@ -81,8 +94,16 @@ pub fn start(
     writer: ReplicaWriter,
     checksum: DataChecksum,
     finish: Finish,
+    when: When,
     cache: WriteCache,
 ) -> Disk {
+    let (allow, allowed) = match when {
+        When::Written => (None, None),
+        When::Allowed => {
+            let (allow, allowed) = oneshot::channel();
+            (Some(allow), Some(allowed))
+        }
+    };
     let (queue, runs) = mpsc::channel(QUEUE_RUNS);
     let (tell, progress) = watch::channel(Progress {
         packets: 0,
@@ -93,13 +114,18 @@ pub fn start(
         writer,
         checksum,
         finish,
+        allowed,
         cache,
         tell,
         dropped: 0,
         flushed: 0,
     };
     x.tasks().spawn(task.run(runs));
-    Disk { queue, progress }
+    Disk {
+        queue,
+        allow,
+        progress,
+    }
 }
 
 struct Task {
@@ -107,10 +133,15 @@ struct Task {
     writer: ReplicaWriter,
     checksum: DataChecksum,
     finish: Finish,
+    allowed: Option<oneshot::Receiver<()>>,
     cache: WriteCache,
     tell: watch::Sender<Progress>,
     dropped: u64,
     flushed: u64,
+}
+
+fn taken_over() -> StoreError {
+    StoreError::new(StoreErrorKind::Cancelled, super::TAKEN_OVER)
 }
 
 /// Runs that are written together.
@@ -126,7 +157,11 @@ struct Group {
 
 impl Task {
     async fn run(mut self, mut runs: mpsc::Receiver<Run>) {
-        match self.write_all(&mut runs).await {
+        let outcome = match self.write_all(&mut runs).await {
+            Ok(true) => self.wait_until_allowed().await,
+            other => other,
+        };
+        match outcome {
             Ok(true) => self.complete().await,
             Ok(false) => {} // The connection ended first; the writer is dropped as it is.
             Err(error) => {
@@ -148,9 +183,7 @@ impl Task {
         loop {
             let run = tokio::select! {
                 biased;
-                () = self.writer.cancelled() => {
-                    return Err(StoreError::new(StoreErrorKind::Cancelled, "another writer or a recovery took the replica over"));
-                }
+                () = self.writer.cancelled() => return Err(taken_over()),
                 run = runs.recv() => run,
             };
             let Some(run) = run else { return Ok(false) };
@@ -165,6 +198,18 @@ impl Task {
             if last {
                 return Ok(true);
             }
+        }
+    }
+
+    /// Waits until every node behind has acknowledged the last packet (true) or never will (false).
+    async fn wait_until_allowed(&mut self) -> Result<bool, StoreError> {
+        let Some(allowed) = self.allowed.take() else {
+            return Ok(true);
+        };
+        tokio::select! {
+            biased;
+            () = self.writer.cancelled() => Err(taken_over()),
+            allowed = allowed => Ok(allowed.is_ok()),
         }
     }
 
@@ -219,9 +264,7 @@ impl Task {
             );
         }
         // Rests on: data and checksums are with the kernel (survive kill -9), or on the device if asked for.
-        if !group.last {
-            self.tell.send_modify(|p| p.packets += group.count);
-        }
+        self.tell.send_modify(|p| p.packets += group.count);
         self.mind_page_cache(group.end).await;
         Ok(())
     }
@@ -278,14 +321,7 @@ impl Task {
                 End::Failed(Arc::new(error))
             }
         };
-        tell.send_modify(|p| {
-            p.packets = if matches!(end, End::Done(_)) {
-                u64::MAX
-            } else {
-                p.packets
-            };
-            p.end = Some(end);
-        });
+        tell.send_modify(|p| p.end = Some(end));
     }
 
     /// A failed write makes the volume suspect.

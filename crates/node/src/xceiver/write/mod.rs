@@ -19,7 +19,7 @@ use super::error::XferError;
 use super::server::{Next, wait_ready};
 use super::settings::Settings;
 use super::stats::Activity;
-use disk::{Finish, WriteCache};
+use disk::{Finish, When, WriteCache};
 use mirror::SetUp;
 
 pub use receive::{Incoming, keep_telling, receive_alone};
@@ -91,11 +91,17 @@ pub async fn write_block(
         bad_seqno: None,
     };
     let acks = writer.acks();
+    let when = if kind == WriterKind::Client && mirror.is_some() {
+        When::Allowed
+    } else {
+        When::Written
+    };
     let disk = disk::start(
         x,
         writer,
         request.checksum,
         finish_of(kind, request.stage),
+        when,
         write_cache(&request, &settings),
     );
     match kind {

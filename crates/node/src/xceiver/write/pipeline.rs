@@ -118,6 +118,7 @@ pub async fn run(
         behind_name: mirror.map_or("", Conn::peer_name),
         behind: mirror.is_some().then_some(behind),
         progress: disk.progress,
+        allow: disk.allow,
         acks,
         state: State::default(),
     };

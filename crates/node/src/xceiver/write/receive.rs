@@ -152,6 +152,7 @@ pub async fn receive_alone(
     let Disk {
         queue,
         mut progress,
+        ..
     } = disk;
     let inbox = conn.take_inbox();
     let mut inflow = Inflow::new(x.memory().clone(), x.settings().max_packet, &inbox);

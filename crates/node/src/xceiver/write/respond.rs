@@ -8,7 +8,7 @@ use hayloft_store::{AckHandle, StoreError};
 use hayloft_wire::ack::{Ecn, Hop, PipelineAck, Slow, UNKNOWN_SEQNO};
 use hayloft_wire::ids::PoolId;
 use hayloft_wire::transfer::Status;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Instant;
 
 use super::super::conn::Conn;
@@ -64,6 +64,8 @@ pub struct Responder<'a> {
     /// `None` in the last node.
     pub behind: Option<mpsc::Receiver<Behind>>,
     pub progress: watch::Receiver<Progress>,
+    /// Lets the disk task complete the replica, once the nodes behind have all of it.
+    pub allow: Option<oneshot::Sender<()>>,
     pub acks: AckHandle,
     pub state: State,
 }
@@ -78,6 +80,8 @@ pub struct State {
     mourned: bool,
     restart_told: bool,
     disk_over: bool,
+    /// What the nodes behind said to the last packet, while this node completes the replica.
+    last_hops: Option<(Vec<Hop>, u64)>,
     acked: u64,
     out: BytesMut,
 }
@@ -229,18 +233,19 @@ impl Responder<'_> {
                 }
                 continue;
             }
-            let Some(hops) = self.hops_for(head) else {
-                break;
-            };
-            let hops = match hops {
-                Ok(hops) => hops,
-                Err(error) => return Step::GiveUp(error),
+            if head.last {
+                match self.advance_last(head, end.as_ref()) {
+                    Step::Wait => break,
+                    step => return step,
+                }
+            }
+            let hops = match self.hops_for(head) {
+                None => break,
+                Some(Ok(hops)) => hops,
+                Some(Err(error)) => return Step::GiveUp(error),
             };
             self.acknowledge(head, hops);
             self.state.queue.pop_front();
-            if head.last {
-                return Step::Finished;
-            }
         }
         if let Some(End::Failed(error)) = end {
             return self.on_disk_failure(&error);
@@ -250,6 +255,36 @@ impl Responder<'_> {
             return self.advance();
         }
         Step::Wait
+    }
+
+    /// The last packet: acknowledged when the replica is completed here, which waits for the nodes behind. When
+    /// one of them failed, the replica stays one being written: whoever rebuilds the pipeline, or recovers the
+    /// block, decides on its length.
+    fn advance_last(&mut self, head: Pending, end: Option<&End>) -> Step {
+        if self.state.last_hops.is_none() {
+            let hops = match self.hops_for(head) {
+                None => return Step::Wait,
+                Some(Ok(hops)) => hops,
+                Some(Err(error)) => return Step::GiveUp(error),
+            };
+            if hops.0.iter().any(|hop| hop.status() != Status::Success) {
+                self.acknowledge(head, hops);
+                return Step::GiveUp(XferError::remote(
+                    self.behind_name,
+                    "did not take the end of the block",
+                ));
+            }
+            self.state.last_hops = Some(hops);
+            if let Some(allow) = self.allow.take() {
+                let _disk_gone = allow.send(());
+            }
+        }
+        if !matches!(end, Some(End::Done(_))) {
+            return Step::Wait;
+        }
+        let hops = self.state.last_hops.take().expect("set above");
+        self.acknowledge(head, hops);
+        Step::Finished
     }
 
     /// The states of all hops for the packet; `None` while the node behind has not acknowledged it.
@@ -301,7 +336,11 @@ impl Responder<'_> {
     /// Tells the writer once that the node behind is gone; the writer rebuilds the pipeline without it. True
     /// when it was told now.
     fn mourn(&mut self) -> bool {
-        if self.state.mourned || !self.state.from_behind.is_empty() {
+        // A node that leaves after it has acknowledged the last packet is no loss.
+        if self.state.mourned
+            || self.state.last_hops.is_some()
+            || !self.state.from_behind.is_empty()
+        {
             return false;
         }
         let Some(reason) = &self.state.gone else {
