@@ -8,6 +8,7 @@
 //! - [`disk`]: one [`Disk`] per physical device: bounded queues per [`IoClass`], threads.
 //! - [`decorators`]: metering, throttling, faults, around any engine.
 //! - [`meta`]: names, directories, space, locks, small files, all off the async threads.
+//! - [`calibrate`]: what a volume's device was measured to do, kept beside the data.
 //! - [`buffer`]: [`AlignedBuf`] and the [`BufferPool`] with a budget.
 //! - [`error`]: [`IoError`], whose kind says what to do.
 //!
@@ -16,6 +17,7 @@
 //! queue or pool makes its caller wait; nothing grows.
 
 pub mod buffer;
+pub mod calibrate;
 mod class;
 pub mod decorators;
 pub mod disk;
