@@ -15,6 +15,7 @@
 //! - [`mounts`]: small disks that can be filled and broken;
 //! - [`files`]: what tests do with files through the driver, in one line each;
 //! - [`suite`]: the test harness: one cluster, many cases, one printed line each.
+//! - [`load`]: a load client that costs little, and a node without a NameNode;
 //! - [`mod@bench`]: the stock DataNode and Hayloft side by side.
 
 pub mod bench;
@@ -25,6 +26,7 @@ pub mod error;
 pub mod files;
 pub mod hadoop;
 pub mod http;
+pub mod load;
 pub mod mounts;
 pub mod namenode;
 pub mod node;

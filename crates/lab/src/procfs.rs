@@ -64,6 +64,11 @@ pub fn usage(pid: u32) -> Result<Usage> {
     })
 }
 
+/// Lets a process's peak of resident memory begin anew, where the kernel and our rights allow.
+pub fn reset_peak(pid: u32) {
+    let _ = std::fs::write(format!("/proc/{pid}/clear_refs"), "5");
+}
+
 #[cfg(test)]
 mod tests {
     #[test]
