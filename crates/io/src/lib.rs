@@ -35,7 +35,7 @@ pub use disk::{DeviceId, Disk, DiskConfig, Disks, together};
 pub use engine::{
     Advice, Capabilities, Completion, Engine, EngineFile, IoFuture, OpenMode, SyncKind,
 };
-pub use engines::{ENGINE_NAMES, EngineConfig, engine_by_name};
+pub use engines::{DirectLimits, ENGINE_NAMES, EngineConfig, engine_by_name, engine_for};
 pub use error::{IoError, IoErrorKind, IoOp};
 pub use lock::RecordLock;
 pub use meta::{DirEntry, FileInfo, FileKind, Meta, MetaHook, Space};

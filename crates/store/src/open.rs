@@ -5,7 +5,8 @@ use std::sync::{Arc, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use hayloft_io::{
-    Disk, DiskConfig, Engine, EngineConfig, IoClass, IoErrorKind, RecordLock, engine_by_name,
+    Disk, DiskConfig, Engine, EngineConfig, IoClass, IoError, IoErrorKind, IoOp, RecordLock,
+    engine_for,
 };
 use tokio::sync::mpsc;
 use tracing::{info, warn};
@@ -136,7 +137,7 @@ pub async fn open_volume(inner: &Inner, config: &VolumeConfig) -> Result<Opened,
         .map_err(|e| StoreError::new(StoreErrorKind::Io, format!("{doing}: {e}")))?
         .map_err(|e| StoreError::new(StoreErrorKind::Io, format!("{doing}: {e}")))?;
     let disk: Arc<Disk> = inner.disks.for_path(root).map_err(failed)?;
-    let engine = engine_by_name(&config.engine, &EngineConfig::new(disk)).map_err(failed)?;
+    let engine = choose_engine(config, disk).await.map_err(failed)?;
     #[cfg(test)]
     let engine = with_faults(inner, root, engine);
     let meta = engine.meta(IoClass::ClientWrite);
@@ -167,6 +168,19 @@ pub async fn open_volume(inner: &Inner, config: &VolumeConfig) -> Result<Opened,
         lock,
         version,
     })
+}
+
+/// The configured engine, or the next best that works in the volume's directory.
+async fn choose_engine(config: &VolumeConfig, disk: Arc<Disk>) -> Result<Arc<dyn Engine>, IoError> {
+    let (name, on) = (config.engine.clone(), Arc::clone(&disk));
+    let probe = move |root: &Path| engine_for(&name, root, &EngineConfig::new(on));
+    let choice = disk
+        .run(IoClass::ClientWrite, IoOp::Open, &config.path, probe)
+        .await?;
+    if let Some(remark) = choice.remark {
+        warn!(volume = %config.path.display(), "{remark}");
+    }
+    Ok(choice.engine)
 }
 
 /// The engine under the faults of a test, when they are for this directory.

@@ -286,16 +286,14 @@ impl Blocking for MemoryFile {
         &self.path
     }
 
-    fn read(&self, target: &mut [u8], offset: u64) -> Result<usize, IoError> {
+    fn read(&self, target: &mut [u8], len: usize, offset: u64) -> Result<usize, IoError> {
         let chunks = self
             .contents
             .chunks
             .read()
             .unwrap_or_else(PoisonError::into_inner);
         let there = self.length()?.saturating_sub(offset);
-        let len = usize::try_from(there)
-            .unwrap_or(usize::MAX)
-            .min(target.len());
+        let len = usize::try_from(there).unwrap_or(usize::MAX).min(len);
         let target = &mut target[..len];
         let mut done = 0;
         while done < len {

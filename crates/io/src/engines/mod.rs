@@ -1,17 +1,23 @@
 //! The engines, and their names.
 
+mod choose;
+mod direct;
 mod memory;
 mod null;
 mod placeholder;
 mod posix;
 mod threaded;
+mod unbuffered;
 
 use std::path::Path;
 use std::sync::Arc;
 
+pub use choose::{Choice, engine_for};
+pub use direct::DirectIo;
 pub use memory::Memory;
 pub use null::Null;
 pub use posix::Posix;
+pub use unbuffered::DirectLimits;
 
 use crate::disk::Disk;
 use crate::engine::Engine;
@@ -24,6 +30,8 @@ pub struct EngineConfig {
     pub disk: Arc<Disk>,
     /// `memory`: bytes of file contents it may hold; more is `NoSpace`. Default 1 GiB.
     pub memory_max: u64,
+    /// `direct`, `uring`: which transfers go around the page cache.
+    pub direct: DirectLimits,
 }
 
 impl EngineConfig {
@@ -33,12 +41,13 @@ impl EngineConfig {
         Self {
             disk,
             memory_max: 1 << 30,
+            direct: DirectLimits::default(),
         }
     }
 }
 
 /// Names that [`engine_by_name`] knows.
-pub const ENGINE_NAMES: [&str; 3] = ["posix", "memory", "null"];
+pub const ENGINE_NAMES: [&str; 4] = ["posix", "direct", "memory", "null"];
 
 /// Builds the engine that the configuration names.
 ///
@@ -47,6 +56,7 @@ pub const ENGINE_NAMES: [&str; 3] = ["posix", "memory", "null"];
 pub fn engine_by_name(name: &str, config: &EngineConfig) -> Result<Arc<dyn Engine>, IoError> {
     match name {
         "posix" => Ok(Arc::new(Posix::new(config))),
+        "direct" => Ok(Arc::new(DirectIo::new(config))),
         "memory" => Ok(Arc::new(Memory::new(config))),
         "null" => Ok(Arc::new(Null::new(config))),
         _ => Err(IoError::new(

@@ -124,11 +124,9 @@ impl Blocking for NullFile {
         &self.path
     }
 
-    fn read(&self, target: &mut [u8], offset: u64) -> Result<usize, IoError> {
+    fn read(&self, target: &mut [u8], len: usize, offset: u64) -> Result<usize, IoError> {
         let there = self.length.load(Ordering::Acquire).saturating_sub(offset);
-        let len = usize::try_from(there)
-            .unwrap_or(usize::MAX)
-            .min(target.len());
+        let len = usize::try_from(there).unwrap_or(usize::MAX).min(len);
         target[..len].fill(0);
         Ok(len)
     }

@@ -81,12 +81,7 @@ impl Engine for Posix {
     ) -> IoFuture<Result<Arc<dyn EngineFile>, IoError>> {
         let disk = Arc::clone(&self.disk);
         self.disk.run(class, IoOp::Open, path, move |path| {
-            let file = open_regular(path, mode)?;
-            let file = PosixFile {
-                file,
-                path: path.to_owned(),
-                nowait_refused: AtomicBool::new(false),
-            };
+            let file = PosixFile::open(path, mode)?;
             Ok(Arc::new(Threaded::new(Arc::new(file), disk, class)) as Arc<dyn EngineFile>)
         })
     }
@@ -124,16 +119,25 @@ pub(super) fn open_regular(path: &Path, mode: OpenMode) -> Result<File, IoError>
     Ok(file)
 }
 
+/// A file through the page cache.
 #[derive(Debug)]
-struct PosixFile {
-    file: File,
+pub(super) struct PosixFile {
+    pub(super) file: File,
     path: PathBuf,
     /// This file system refuses `RWF_NOWAIT`: do not ask again.
     nowait_refused: AtomicBool,
 }
 
 impl PosixFile {
-    fn failed(&self, op: IoOp, errno: Errno) -> IoError {
+    pub(super) fn open(path: &Path, mode: OpenMode) -> Result<Self, IoError> {
+        Ok(Self {
+            file: open_regular(path, mode)?,
+            path: path.to_owned(),
+            nowait_refused: AtomicBool::new(false),
+        })
+    }
+
+    pub(super) fn failed(&self, op: IoOp, errno: Errno) -> IoError {
         IoError::from_errno(op, &self.path, errno)
     }
 }
@@ -143,10 +147,10 @@ impl Blocking for PosixFile {
         &self.path
     }
 
-    fn read(&self, target: &mut [u8], offset: u64) -> Result<usize, IoError> {
-        read_fully(&self.file, target, offset).map_err(|e| {
+    fn read(&self, target: &mut [u8], len: usize, offset: u64) -> Result<usize, IoError> {
+        read_fully(&self.file, &mut target[..len], offset).map_err(|e| {
             self.failed(IoOp::Read, e)
-                .with_context(format_args!("at {offset}+{}", target.len()))
+                .with_context(format_args!("at {offset}+{len}"))
         })
     }
 
@@ -176,7 +180,8 @@ impl Blocking for PosixFile {
     }
 
     fn write(&self, bufs: &[&Bytes], offset: u64) -> (usize, Result<(), IoError>) {
-        let (done, result) = write_fully(&self.file, bufs, offset);
+        let mut slices = slices_of(bufs);
+        let (done, result) = write_fully(&self.file, &mut slices, offset);
         let at = |e| {
             self.failed(IoOp::Write, e)
                 .with_context(format_args!("at {offset}, after {done} bytes"))
@@ -251,14 +256,20 @@ pub(super) fn read_fully(file: &File, target: &mut [u8], offset: u64) -> Result<
     Ok(done)
 }
 
-/// Writes all of `bufs`, or says how much was written before the error.
-fn write_fully(file: &File, bufs: &[&Bytes], offset: u64) -> (usize, Result<(), Errno>) {
-    let mut slices: Vec<IoSlice<'_>> = bufs
-        .iter()
+/// The buffers as the kernel takes them, empty ones left out.
+fn slices_of<'a>(bufs: &[&'a Bytes]) -> Vec<IoSlice<'a>> {
+    bufs.iter()
         .filter(|b| !b.is_empty())
         .map(|b| IoSlice::new(b))
-        .collect();
-    let mut rest = &mut slices[..];
+        .collect()
+}
+
+/// Writes all of `rest`, or says how much was written before the error.
+pub(super) fn write_fully(
+    file: &File,
+    mut rest: &mut [IoSlice<'_>],
+    offset: u64,
+) -> (usize, Result<(), Errno>) {
     let mut done = 0_usize;
     while !rest.is_empty() {
         let at = offset + u64::try_from(done).expect("usize fits in u64 on Linux");

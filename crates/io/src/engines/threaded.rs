@@ -26,8 +26,9 @@ const JOIN_BUFFERS: usize = 1024;
 pub(super) trait Blocking: Send + Sync + fmt::Debug + 'static {
     fn path(&self) -> &Path;
 
-    /// Fills `target` from `offset` on; less only at the end of the file.
-    fn read(&self, target: &mut [u8], offset: u64) -> Result<usize, IoError>;
+    /// Fills the first `len` bytes of `target` from `offset` on; less only at the end of the file.
+    /// What follows them in `target` is room for bytes that nobody asked for.
+    fn read(&self, target: &mut [u8], len: usize, offset: u64) -> Result<usize, IoError>;
 
     /// What can be read without waiting, and whether that is all there is. May be called on an
     /// async thread.
@@ -253,7 +254,7 @@ impl<B: Blocking> EngineFile for Threaded<B> {
         let done = self.disk.submit(self.class, Lane::Data, move || {
             let from = offset + u64::try_from(there).expect("usize fits in u64 on Linux");
             let result = file
-                .read(&mut buf.as_mut_capacity()[there..len], from)
+                .read(&mut buf.as_mut_capacity()[there..], len - there, from)
                 .map(|n| there + n);
             buf.set_len(*result.as_ref().unwrap_or(&0));
             Completion { buf, result }

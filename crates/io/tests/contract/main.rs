@@ -43,4 +43,4 @@ macro_rules! contract {
     };
 }
 
-contract!(posix memory null metered throttled faulty stacked);
+contract!(posix direct memory null metered throttled faulty stacked);

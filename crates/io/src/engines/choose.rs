@@ -1,0 +1,131 @@
+//! The engine for a directory: what the configuration names, or the next best that works there.
+
+use std::fs::{self, OpenOptions};
+use std::os::fd::AsFd as _;
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use rustix::io::{Errno, pwrite};
+
+use super::{EngineConfig, engine_by_name};
+use crate::buffer::{ALIGNMENT, AlignedBuf};
+use crate::engine::Engine;
+use crate::error::IoError;
+use crate::mount::mount_of;
+
+/// An engine that works in a directory.
+#[derive(Debug)]
+pub struct Choice {
+    /// The engine; its name may differ from the one asked for.
+    pub engine: Arc<dyn Engine>,
+    /// Why it differs, and what to change; for the log.
+    pub remark: Option<String>,
+}
+
+/// The engine called `name` for files under the existing directory `dir`, tried out there. Where
+/// `uring` does not work, `direct` is taken, and where that does not, `posix`; the remark says why.
+///
+/// Blocking: creates, writes and removes a file of one page in `dir` for `direct` and `uring`.
+///
+/// # Errors
+/// `Invalid` for an unknown name. Never because an engine does not work.
+pub fn engine_for(name: &str, dir: &Path, config: &EngineConfig) -> Result<Choice, IoError> {
+    let mut remarks = Vec::new();
+    let mut name = name;
+    if matches!(name, "direct" | "uring")
+        && let Err(why) = probe_direct(dir)
+    {
+        remarks.push(format!(
+            "the engine {name} cannot be used under {}: {why}",
+            dir.display()
+        ));
+        name = "posix";
+    }
+    let engine = engine_by_name(name, config)?;
+    let remark = (!remarks.is_empty()).then(|| {
+        format!(
+            "{}; using {name} instead (hayloft.io.engine.{} = {name} silences this)",
+            remarks.join("; "),
+            dir.display()
+        )
+    });
+    Ok(Choice { engine, remark })
+}
+
+/// Distinguishes the files of probes at the same time.
+static PROBES: AtomicU64 = AtomicU64::new(0);
+
+/// Writes one page around the page cache, or says what is in the way.
+fn probe_direct(dir: &Path) -> Result<(), String> {
+    let fs_type = mount_of(dir).map_or_else(|_| "unknown".to_owned(), |m| m.fs_type);
+    if matches!(fs_type.as_str(), "tmpfs" | "ramfs") {
+        return Err(format!(
+            "{fs_type} is memory and has nothing around its cache"
+        ));
+    }
+    let count = PROBES.fetch_add(1, Ordering::Relaxed);
+    let path = dir.join(format!(".hayloft-probe.{}.{count}", std::process::id()));
+    let opened = OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .custom_flags(libc::O_DIRECT)
+        .open(&path);
+    // An open that fails with EINVAL may have created the file.
+    let result = opened.and_then(|file| {
+        let mut page = AlignedBuf::unpooled(ALIGNMENT);
+        page.set_len(ALIGNMENT);
+        match pwrite(file.as_fd(), page.as_slice(), 0) {
+            Ok(_) => Ok(()),
+            Err(errno) => Err(errno.into()),
+        }
+    });
+    let _ = fs::remove_file(&path); // A leftover is harmless, empty or one page, and named as ours.
+    let Err(error) = result else { return Ok(()) };
+    match Errno::from_io_error(&error) {
+        Some(Errno::INVAL | Errno::OPNOTSUPP) => Err(format!(
+            "its file system ({fs_type}) does not take O_DIRECT; put the volume on ext4 or XFS"
+        )),
+        // A full or read-only volume says nothing about O_DIRECT; the engine copes with both.
+        Some(Errno::NOSPC | Errno::DQUOT | Errno::ROFS | Errno::ACCESS | Errno::PERM) => Ok(()),
+        _ => Err(format!("a trial write failed: {error}")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::disk::{Disk, DiskConfig};
+
+    fn choose(name: &str, dir: &Path) -> Result<Choice, IoError> {
+        let disk = Disk::for_path(dir, &DiskConfig::default()).expect("the directory exists");
+        engine_for(name, dir, &EngineConfig::new(disk))
+    }
+
+    #[test]
+    fn memory_file_systems_get_posix_and_a_remark() {
+        let Ok(dir) = tempfile::tempdir_in("/dev/shm") else {
+            println!("skipped: no /dev/shm here");
+            return;
+        };
+        let choice = choose("direct", dir.path()).expect("a known name");
+        assert_eq!(choice.engine.name(), "posix");
+        let remark = choice.remark.expect("it differs");
+        assert!(
+            remark.contains("tmpfs") && remark.contains("hayloft.io.engine."),
+            "{remark}"
+        );
+        let left = fs::read_dir(dir.path()).expect("readable").count();
+        assert_eq!(left, 0, "the probe leaves nothing");
+    }
+
+    #[test]
+    fn names_are_checked_and_plain_ones_are_not_probed() {
+        let dir = tempfile::tempdir().expect("a temporary directory");
+        assert!(choose("nonsense", dir.path()).is_err());
+        let choice = choose("posix", dir.path()).expect("known");
+        assert_eq!((choice.engine.name(), choice.remark), ("posix", None));
+    }
+}
