@@ -74,7 +74,15 @@ pub async fn recover_append(
                 Promise::growth(&live.slice, live.block().num_bytes, block.block.num_bytes)?;
             bump_live(inner, &live, new_gs).await?;
             promise.hand_to(&live);
-            ReplicaWriter::open(inner, &pool, live, right, OpenMode::ReadWrite).await
+            ReplicaWriter::open(
+                inner,
+                &pool,
+                live,
+                right,
+                OpenMode::ReadWrite,
+                IoClass::ClientWrite,
+            )
+            .await
         }
     }
 }
@@ -139,7 +147,15 @@ pub async fn recover_rbw(
     settle(inner, &live, acked).await?;
     bump_live(inner, &live, new_gs).await?;
     promise.hand_to(&live);
-    ReplicaWriter::open(inner, &pool, live, right, OpenMode::ReadWrite).await
+    ReplicaWriter::open(
+        inner,
+        &pool,
+        live,
+        right,
+        OpenMode::ReadWrite,
+        IoClass::ClientWrite,
+    )
+    .await
 }
 
 fn illegal(text: String) -> StoreError {
@@ -388,7 +404,15 @@ async fn append_to(
     let promise = Promise::growth(&pool.slice(replica.volume)?, replica.len, block.num_bytes)?;
     let (live, right) = reopen(inner, pool, block.id, replica, new_gs).await?;
     promise.hand_to(&live);
-    ReplicaWriter::open(inner, pool, live, right, OpenMode::ReadWrite).await
+    ReplicaWriter::open(
+        inner,
+        pool,
+        live,
+        right,
+        OpenMode::ReadWrite,
+        IoClass::ClientWrite,
+    )
+    .await
 }
 
 /// Verifies the end of a finalized replica, moves its files to `rbw` under a new generation stamp, and puts

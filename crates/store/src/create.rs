@@ -111,6 +111,7 @@ async fn create(
         Arc::clone(&live),
         Arc::clone(&right),
         OpenMode::CreateNew,
+        options.class,
     )
     .await;
     if opened.as_ref().is_err_and(|e| {
@@ -118,8 +119,15 @@ async fn create(
             .is_some_and(|e| e.kind() == IoErrorKind::Exists)
     }) {
         clear_the_way(&slice, place, block).await;
-        opened =
-            ReplicaWriter::open(inner, pool, Arc::clone(&live), right, OpenMode::CreateNew).await;
+        opened = ReplicaWriter::open(
+            inner,
+            pool,
+            Arc::clone(&live),
+            right,
+            OpenMode::CreateNew,
+            options.class,
+        )
+        .await;
     }
     let mut writer = match opened {
         Ok(writer) => writer,

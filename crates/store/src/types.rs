@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use bytes::Bytes;
+use hayloft_io::IoClass;
 use hayloft_wire::ids::{Block, ExtendedBlock, PoolId, ReplicaState, StorageType};
 
 /// Identity of a volume in reports: a `DS-<uuid>` and its type. Cheap to clone.
@@ -75,6 +76,8 @@ pub struct WriteOptions {
     /// The copy is for a pipeline (stages TRANSFER_RBW and TRANSFER_FINALIZED): it replaces a
     /// replica with a lower generation stamp in any state. Only for `create_temporary`.
     pub transfer: bool,
+    /// On whose behalf the files are written: a copy that nobody waits for must not compete with clients.
+    pub class: IoClass,
 }
 
 impl Default for WriteOptions {
@@ -87,6 +90,7 @@ impl Default for WriteOptions {
             pinned: false,
             new_gs: None,
             transfer: false,
+            class: IoClass::ClientWrite,
         }
     }
 }

@@ -34,6 +34,7 @@ pub struct ReplicaWriter {
     live: Arc<LiveReplica>,
     right: Right,
     cancel: CancellationToken,
+    class: IoClass,
     data: Arc<dyn EngineFile>,
     meta: Arc<dyn EngineFile>,
     /// Checksum of the packets.
@@ -58,12 +59,13 @@ impl ReplicaWriter {
         live: Arc<LiveReplica>,
         right: Right,
         mode: OpenMode,
+        class: IoClass,
     ) -> Result<Self, StoreError> {
         let pair = pair_of(&live);
         let engine = &live.slice.volume.engine;
         let (data, meta) = futures_util::future::join(
-            engine.open(&pair.data(), mode, IoClass::ClientWrite),
-            engine.open(&pair.meta(), mode, IoClass::ClientWrite),
+            engine.open(&pair.data(), mode, class),
+            engine.open(&pair.meta(), mode, class),
         )
         .await;
         let failed = |e| {
@@ -83,6 +85,7 @@ impl ReplicaWriter {
             live,
             right,
             cancel,
+            class,
             data,
             meta,
             client,
@@ -241,7 +244,7 @@ impl ReplicaWriter {
         self.synced_len = len;
         if !self.names_durable {
             let dir = pair_of(&self.live).dir;
-            let meta = self.live.slice.volume.meta(IoClass::ClientWrite);
+            let meta = self.live.slice.volume.meta(self.class);
             meta.sync_dir(&dir)
                 .await
                 .map_err(|e| self.examine(failed(e)))?;
@@ -388,7 +391,7 @@ impl ReplicaWriter {
         let path = from.data();
         files::on_disk(
             &self.live.slice,
-            IoClass::ClientWrite,
+            self.class,
             IoOp::Rename,
             &path,
             move || files::move_pair(&from, &to, false),

@@ -211,6 +211,7 @@ async fn fetch(
         storage_type: target,
         storage_id: storage_id.map(str::to_owned),
         expected_len: Some(settings.block_size_estimate),
+        class: IoClass::Balancer,
         ..WriteOptions::default()
     };
     let mut writer = x.store().create_temporary(&wanted, options).await?;

@@ -45,6 +45,19 @@ pub enum XferError {
     /// Data and checksums do not match.
     #[error("{0}")]
     Checksum(String),
+    /// There was no memory for a packet for too long.
+    #[error(
+        "no memory for a packet of {bytes} bytes from {peer} within {seconds} s: too many large packets arrive at a time; \
+         let clients send packets of at most 512 KiB (dfs.client-write-packet-size)"
+    )]
+    NoMemory {
+        /// The other end.
+        peer: String,
+        /// Size of the packet.
+        bytes: usize,
+        /// How long it was waited for.
+        seconds: u64,
+    },
     /// The block pool is not registered with its NameNode yet.
     #[error("Not ready to serve the block pool, {0}.")]
     NotReady(String),

@@ -15,6 +15,7 @@ use std::time::Duration;
 use bytes::{Bytes, BytesMut};
 use hayloft_io::{AlignedBuf, BufferPool};
 use hayloft_wire::packet::{Packet, PacketLayout};
+use tokio::time::Instant;
 
 use super::conn::Conn;
 use super::error::XferError;
@@ -26,6 +27,10 @@ const BUFFER_MAX: usize = 512 << 10;
 
 /// How often a stream without memory looks whether its own runs are gone.
 const MEMORY_NAP: Duration = Duration::from_millis(5);
+
+/// How long a packet that needs more than the usual buffer is let wait for it, where a silent peer is let wait
+/// for ever.
+const MEMORY_WAIT: Duration = Duration::from_secs(60);
 
 /// Packets that arrived together.
 #[derive(Clone, Debug)]
@@ -185,10 +190,7 @@ impl Inflow {
                 .size
                 .max(needed)
                 .max((self.filled + 1).next_power_of_two());
-            let mut buf = self
-                .buffer(size)
-                .await
-                .map_err(|e| XferError::protocol(conn.peer_name(), e))?;
+            let mut buf = self.buffer(size, conn).await?;
             if let Some(old) = self.buf.take() {
                 buf.extend_from_slice(old.as_slice());
             }
@@ -215,15 +217,19 @@ impl Inflow {
         Ok(())
     }
 
-    /// A buffer from the pool; a small one of its own for a stream that has nothing else.
-    async fn buffer(&self, size: usize) -> Result<AlignedBuf, hayloft_io::IoError> {
+    /// A buffer from the pool; a small one of its own for a stream that has nothing else. One that is larger
+    /// than those is waited for as long as for a silent peer: it may depend on other streams.
+    async fn buffer(&self, size: usize, conn: &Conn) -> Result<AlignedBuf, XferError> {
+        let impossible = |e| XferError::protocol(conn.peer_name(), e);
         if size > self.memory.budget() {
             // Only where the operator allows packets that large.
             return Ok(AlignedBuf::unpooled(size));
         }
-        if let Some(buf) = self.memory.try_acquire(size)? {
+        if let Some(buf) = self.memory.try_acquire(size).map_err(impossible)? {
             return Ok(buf);
         }
+        let limit = conn.read_limit().unwrap_or(MEMORY_WAIT);
+        let deadline = Instant::now() + limit;
         let pooled = self.memory.acquire(size);
         tokio::pin!(pooled);
         loop {
@@ -233,7 +239,14 @@ impl Inflow {
                 ));
             }
             if let Ok(result) = tokio::time::timeout(MEMORY_NAP, &mut pooled).await {
-                return result;
+                return result.map_err(impossible);
+            }
+            if size > BUFFER_MAX && Instant::now() >= deadline {
+                return Err(XferError::NoMemory {
+                    peer: conn.peer_name().to_owned(),
+                    bytes: size,
+                    seconds: limit.as_secs(),
+                });
             }
         }
     }

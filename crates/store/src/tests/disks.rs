@@ -106,6 +106,38 @@ async fn a_disk_that_became_read_only_fails_at_the_next_write() {
 }
 
 #[tokio::test]
+async fn copies_are_written_in_the_class_they_are_made_in() {
+    let (node, faults) = start(|_| {}).await;
+    faults.add(
+        FaultRule::new(Effect::Errno(EIO))
+            .on(&[IoOp::Write])
+            .in_class(IoClass::Balancer),
+    );
+    let mut refused = Vec::new();
+    for (id, class) in [
+        (30, IoClass::Replication),
+        (31, IoClass::Replication),
+        (32, IoClass::Balancer),
+        (33, IoClass::Balancer),
+    ] {
+        let options = WriteOptions {
+            class,
+            ..WriteOptions::default()
+        };
+        let mut copy = node
+            .store
+            .create_temporary(&block(id, 1001, 0), options)
+            .await
+            .expect("created");
+        if copy.set_checksum(crc32c()).await.is_err() {
+            refused.push(class);
+        }
+    }
+    // Each class was on both disks, one of which obeys the rule.
+    assert_eq!(refused, [IoClass::Balancer]);
+}
+
+#[tokio::test]
 async fn a_disk_that_hangs_fails_when_the_check_takes_too_long() {
     let (mut node, faults) =
         start(|config| config.check_timeout = Duration::from_millis(200)).await;

@@ -6,6 +6,7 @@ use bytes::{BufMut as _, BytesMut};
 use hayloft_wire::frame;
 use hayloft_wire::ids::StorageType;
 use hayloft_wire::limits::MAX_OP_RESPONSE_BYTES;
+use hayloft_wire::packet::{PacketHeader, encode_packet};
 use hayloft_wire::proto::datatransfer as pb;
 use hayloft_wire::proto::security::Token;
 use hayloft_wire::transfer::{self, Status};
@@ -56,6 +57,35 @@ async fn lying_packets_close_the_connection() {
         pipeline.client.send(&bytes).await;
         assert!(pipeline.client.ack().await.is_none(), "{plen} {hlen}");
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_large_packet_waits_for_memory_a_limited_time() {
+    let settings = Settings {
+        read_timeout: Duration::from_millis(300),
+        ..Settings::default()
+    };
+    let node = Node::with(settings, &[StorageType::Disk]).await;
+    let taken = node.x.memory().try_acquire(31 << 20).expect("fits");
+    assert!(taken.is_some());
+    let mut large = Pipeline::create(1, 1001, &[&node]).await;
+    let data = pattern(2 << 20);
+    let header = PacketHeader {
+        data_len: 2 << 20,
+        ..PacketHeader::default()
+    };
+    let mut packet = BytesMut::new();
+    encode_packet(&header, &vec![0; 4 << 12], &data, &mut packet);
+    // All the time there is something to read, but no memory for the whole.
+    let began = std::time::Instant::now();
+    large.client.send(&packet[..64 << 10]).await;
+    assert!(large.client.ack().await.is_none(), "given up");
+    assert!(began.elapsed() >= Duration::from_millis(300));
+    let mut small = Pipeline::create(2, 1001, &[&node]).await;
+    small.write(&data[..65_024], 65_024, 1).await;
+    drop(taken);
+    small.write(&data, 2 << 20, 1).await;
+    small.close(1).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

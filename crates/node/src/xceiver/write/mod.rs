@@ -6,6 +6,7 @@ mod pipeline;
 mod receive;
 mod respond;
 
+use hayloft_io::IoClass;
 use hayloft_store::{ReplicaWriter, StorageInfo, StoreError, StoreErrorKind, WriteOptions};
 use hayloft_wire::checksum::DataChecksum;
 use hayloft_wire::ids::ExtendedBlock;
@@ -285,6 +286,12 @@ fn write_options(
         pinned: settings.pinning && message.pinning(),
         new_gs: Some(message.latest_generation_stamp).filter(|gs| *gs != 0),
         transfer: kind == WriterKind::Transfer,
+        // A client waits for the copy that a node makes to add this one to its pipeline.
+        class: if kind == WriterKind::Datanode {
+            IoClass::Replication
+        } else {
+            IoClass::ClientWrite
+        },
     }
 }
 
