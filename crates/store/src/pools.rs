@@ -231,26 +231,32 @@ fn insert(pool: &Pool, id: i64, slot: Slot) -> Option<(i64, Slot)> {
     let Err(there) = pool.map.insert_new(id, slot.clone()) else {
         return None;
     };
-    let (kept, loser) = if rank(&slot) > rank(&there) {
+    let (kept, loser) = if rank(pool, &slot) > rank(pool, &there) {
         (slot, there)
     } else {
         (there, slot)
     };
-    let (keep, lose) = (rank(&kept), rank(&loser));
+    let (keep, lose) = (rank(pool, &kept), rank(pool, &loser));
     warn!(pool = %pool.id(), block = id, ?keep, ?lose, "a block lies here twice; the one with the higher generation stamp, then the longer is kept");
     pool.map.insert(id, kept);
     Some((id, loser))
 }
 
-/// Of two replicas of a block the one that ranks higher is kept: generation stamp, then length, then finalized.
-fn rank(slot: &Slot) -> (u64, u64, bool) {
-    match slot {
-        Slot::Finalized(r) => (r.generation_stamp, r.len, true),
+/// Of two replicas of a block the one that ranks higher is kept: generation stamp, then length, then
+/// finalized, then on a medium that keeps it (the stock node copies what it wrote to `RAM_DISK`).
+fn rank(pool: &Pool, slot: &Slot) -> (u64, u64, bool, bool) {
+    let (stamp, len, finalized, volume) = match slot {
+        Slot::Finalized(r) => (r.generation_stamp, r.len, true, r.volume),
         Slot::Live(live) => {
             let block = live.block();
-            (block.generation_stamp, block.num_bytes, false)
+            let volume = live.slice.volume.index;
+            (block.generation_stamp, block.num_bytes, false, volume)
         }
-    }
+    };
+    let lasting = pool
+        .slice(volume)
+        .is_ok_and(|slice| !slice.volume.info.storage_type.is_transient());
+    (stamp, len, finalized, lasting)
 }
 
 /// Takes the pool out of the tables and stops its writers.

@@ -63,8 +63,6 @@ pub struct WriteOptions {
     pub storage_type: StorageType,
     /// Volume asked for; a preference only. Empty counts as none.
     pub storage_id: Option<String>,
-    /// The client allows the replica to be written to RAM disk and persisted later.
-    pub allow_lazy_persist: bool,
     /// Length the replica is expected to reach; space for it is reserved while it is written.
     pub expected_len: Option<u64>,
     /// The replica is pinned: balancer and mover leave it here.
@@ -85,7 +83,6 @@ impl Default for WriteOptions {
         Self {
             storage_type: StorageType::Disk,
             storage_id: None,
-            allow_lazy_persist: false,
             expected_len: None,
             pinned: false,
             new_gs: None,

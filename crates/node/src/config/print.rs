@@ -7,7 +7,7 @@ use serde::Serialize;
 use super::configuration::{Configuration, Origin};
 use super::key::AnyKey;
 use super::keys;
-use super::unsupported::UNSUPPORTED;
+use super::unsupported;
 
 /// One key of the table with its present value.
 #[derive(Debug, Clone, Serialize)]
@@ -109,10 +109,16 @@ pub fn to_markdown() -> String {
     }
     out.push_str("\nKeys of Apache's DataNode without effect here; setting one is answered with a warning at start:\n\n");
     out.push_str("| Key | Why |\n|---|---|\n");
-    for entry in UNSUPPORTED {
-        let _ = writeln!(out, "| `{}` | {} |", entry.name, entry.ignored);
+    for entry in unsupported::all() {
+        let _ = writeln!(out, "| `{}` | {} |", shown(entry.name), entry.ignored);
     }
     out
+}
+
+/// A name that stands for many ends in `*`.
+fn shown(name: &str) -> String {
+    let many = if name.ends_with('.') { "*" } else { "" };
+    format!("{name}{many}")
 }
 
 /// A Java class name without its packages.

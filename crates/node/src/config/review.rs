@@ -3,14 +3,22 @@
 use super::configuration::Configuration;
 use super::error::ConfigError;
 use super::keys;
-use super::unsupported::{UNSUPPORTED, Unsupported};
+use super::unsupported::{self, Unsupported};
 
 impl Configuration {
-    /// Keys that have an effect in Apache's DataNode, none here, and were set to something else
-    /// than its default.
-    pub fn unsupported_keys(&self) -> impl Iterator<Item = &'static Unsupported> {
-        UNSUPPORTED.iter().filter(|entry| {
-            self.is_set(entry.name) && self.text(entry.name).unwrap_or_default() != entry.default
+    /// Names of keys that have an effect in Apache's DataNode, none here, and were set to something
+    /// else than its default; with the entry that says why.
+    fn unsupported_keys(&self) -> impl Iterator<Item = (&str, &'static Unsupported)> {
+        let port = self.get(&keys::DATANODE_IPC_ADDRESS).port;
+        unsupported::all().flat_map(move |entry| {
+            let prefix = entry.prefix(port);
+            let names = self.names().filter(move |name| match &prefix {
+                Some(prefix) => name.starts_with(prefix.as_str()),
+                None => *name == entry.name,
+            });
+            names
+                .filter(|name| entry.asks_for_more(&self.text(name).unwrap_or_default()))
+                .map(move |name| (name, entry))
         })
     }
 
@@ -18,13 +26,14 @@ impl Configuration {
     #[must_use]
     pub fn warnings(&self) -> Vec<String> {
         let mut lines = self.notes().to_vec();
-        for entry in self.unsupported_keys() {
-            let place = self.origin(entry.name);
-            lines.push(format!(
-                "{} ({place}) has no effect: {}",
-                entry.name, entry.ignored
-            ));
-        }
+        lines.extend(self.ram_disks());
+        lines.extend(self.unsupported_keys().map(|(name, entry)| {
+            format!(
+                "{name} ({}) has no effect: {}",
+                self.origin(name),
+                entry.ignored
+            )
+        }));
         lines.extend(self.names().filter(|name| is_unknown(name)).map(|name| {
             let hint =
                 nearest(name).map_or_else(String::new, |near| format!(": did you mean {near}?"));
@@ -34,6 +43,25 @@ impl Configuration {
             )
         }));
         lines
+    }
+
+    /// A line for the directories on RAM disks: what an operator expects of them is not done.
+    fn ram_disks(&self) -> Option<String> {
+        let dirs = self.get(&keys::DATA_DIRS);
+        let transient: Vec<String> = dirs
+            .iter()
+            .filter(|dir| dir.storage_type.is_transient())
+            .map(ToString::to_string)
+            .collect();
+        (!transient.is_empty()).then(|| {
+            format!(
+                "{} ({}): {}: replicas there are not copied to disk, and are lost with the memory; LAZY_PERSIST files are \
+                 written to DISK at once instead",
+                keys::DATA_DIRS.name(),
+                self.origin(keys::DATA_DIRS.name()),
+                transient.join(", ")
+            )
+        })
     }
 
     /// Refuses configurations that demand protection which is not there: a node that served such
@@ -85,14 +113,14 @@ fn is_unknown(name: &str) -> bool {
         .any(|base| name.starts_with(base));
     ours && !per_volume
         && keys::find(name).is_none()
-        && !UNSUPPORTED.iter().any(|entry| entry.name == name)
+        && !unsupported::all().any(|entry| entry.name == name)
 }
 
 /// The known key that is at most three edits away.
 fn nearest(name: &str) -> Option<&'static str> {
     let known = keys::all()
         .map(super::AnyKey::name)
-        .chain(UNSUPPORTED.iter().map(|entry| entry.name));
+        .chain(unsupported::all().map(|entry| entry.name));
     known
         .map(|key| (distance(name, key), key))
         .filter(|(edits, _)| *edits <= 3)
@@ -134,6 +162,47 @@ mod tests {
         let asked = config(&[("dfs.domain.socket.path", "/run/dn")]).warnings();
         assert_eq!(asked.len(), 1);
         assert!(asked[0].contains("dfs.domain.socket.path") && asked[0].contains("short-circuit"));
+    }
+
+    #[test]
+    fn switched_off_is_what_it_is_anyway() {
+        let off = config(&[
+            ("dfs.disk.balancer.enabled", "false"),
+            ("dfs.datanode.transferTo.allowed", "false"),
+        ]);
+        assert_eq!(off.warnings(), Vec::<String>::new());
+    }
+
+    #[test]
+    fn a_ram_disk_is_answered_by_name() {
+        let lines = config(&[("dfs.datanode.data.dir", "/a,[RAM_DISK]/b,[SSD]/c")]).warnings();
+        assert_eq!(lines.len(), 1, "{lines:?}");
+        assert!(
+            lines[0].contains("[RAM_DISK]/b:") && lines[0].contains("not copied to disk"),
+            "{}",
+            lines[0]
+        );
+    }
+
+    #[test]
+    fn keys_of_the_rpc_server_are_answered_for_the_own_port_only() {
+        let lines = config(&[
+            ("dfs.datanode.ipc.address", "0.0.0.0:9999"),
+            (
+                "ipc.9999.callqueue.impl",
+                "org.apache.hadoop.ipc.FairCallQueue",
+            ),
+            (
+                "ipc.8020.callqueue.impl",
+                "org.apache.hadoop.ipc.FairCallQueue",
+            ),
+            ("hadoop.security.group.mapping.ldap.url", "ldap://directory"),
+            ("ipc.server.tcpnodelay", "true"),
+        ])
+        .warnings();
+        assert_eq!(lines.len(), 2, "{lines:?}");
+        assert!(lines[0].contains("group.mapping.ldap.url") && lines[0].contains("system's users"));
+        assert!(lines[1].contains("ipc.9999.callqueue.impl"));
     }
 
     #[test]

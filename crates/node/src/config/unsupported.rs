@@ -4,13 +4,18 @@
 //! when they are set to something else than Apache's default. What demands protection that is not
 //! there yet is not in this table: [`super::Configuration::refuse_unprotected`] refuses to start.
 
+mod common;
+
 /// One key without effect.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Unsupported {
-    /// Name; one that ends in `.` stands for every key that begins with it.
+    /// Name; one that ends in `.` stands for every key that begins with it, and `ipc.<port>.` for
+    /// those of the node's own RPC port.
     pub name: &'static str,
     /// Apache's default: set to this, the key is not warned about.
     pub default: &'static str,
+    /// Another value that asks for what is done here anyway: not warned about either.
+    pub as_here: Option<&'static str>,
     /// What is ignored, as a sentence.
     pub ignored: &'static str,
 }
@@ -19,6 +24,22 @@ const fn key(name: &'static str, default: &'static str, ignored: &'static str) -
     Unsupported {
         name,
         default,
+        as_here: None,
+        ignored,
+    }
+}
+
+/// A switch of something that is always as it is when set to `as_here`.
+const fn always(
+    name: &'static str,
+    default: &'static str,
+    as_here: &'static str,
+    ignored: &'static str,
+) -> Unsupported {
+    Unsupported {
+        name,
+        default,
+        as_here: Some(as_here),
         ignored,
     }
 }
@@ -26,6 +47,8 @@ const fn key(name: &'static str, default: &'static str, ignored: &'static str) -
 const SHORT_CIRCUIT: &str = "short-circuit reads are not served; clients read through TCP";
 const CACHING: &str =
     "cache directives are not carried out; blocks are read through the page cache";
+const LAZY_PERSIST: &str =
+    "nothing is written to RAM_DISK and copied later; LAZY_PERSIST files go to disk at once";
 const DISK_BALANCER: &str = "disk balancer plans are refused; use the balancer or the mover";
 const EC: &str =
     "erasure-coded blocks are not reconstructed; only Apache nodes of the cluster can do it";
@@ -40,11 +63,31 @@ const RECONNECT: &str = "the node tries to reach a NameNode again and again by i
 const LOCKS: &str = "locks are never held across I/O here, so there is nothing to tune";
 const TIERING: &str = "DISK and ARCHIVE volumes on one mount are counted as two disks";
 
-/// The table.
-pub(super) static UNSUPPORTED: &[Unsupported] = &[
-    key(
+/// Every key without effect.
+pub(super) fn all() -> impl Iterator<Item = &'static Unsupported> {
+    DATANODE.iter().chain(common::COMMON)
+}
+
+impl Unsupported {
+    /// Whether `value` asks for something else than what is done here.
+    pub(super) fn asks_for_more(&self, value: &str) -> bool {
+        value != self.default && Some(value) != self.as_here
+    }
+
+    /// What the names of all keys that this entry stands for begin with, when it is not one key.
+    pub(super) fn prefix(&self, rpc_port: u16) -> Option<String> {
+        self.name
+            .ends_with('.')
+            .then(|| self.name.replace("<port>", &rpc_port.to_string()))
+    }
+}
+
+/// Keys that only nodes read, and others of `hdfs-site.xml`.
+static DATANODE: &[Unsupported] = &[
+    always(
         "dfs.datanode.transferTo.allowed",
         "true",
+        "false",
         "data is always sent without sendfile, which was slower here",
     ),
     key("dfs.domain.socket.path", "", SHORT_CIRCUIT),
@@ -64,7 +107,11 @@ pub(super) static UNSUPPORTED: &[Unsupported] = &[
         "60000",
         SHORT_CIRCUIT,
     ),
-    key("dfs.datanode.max.locked.memory", "0", CACHING),
+    key(
+        "dfs.datanode.max.locked.memory",
+        "0",
+        "nothing is cached or kept in RAM_DISK; blocks are read through the page cache, LAZY_PERSIST files go to disk at once",
+    ),
     key("dfs.datanode.pmem.cache.dirs", "", CACHING),
     key("dfs.datanode.pmem.cache.recovery", "true", CACHING),
     key(
@@ -163,7 +210,7 @@ pub(super) static UNSUPPORTED: &[Unsupported] = &[
     key("dfs.datanode.keytab.file", "", KERBEROS),
     key("dfs.datanode.plugins", "", JAVA_CLASS),
     key("dfs.datanode.fsdataset.factory", "", JAVA_CLASS),
-    key("dfs.datanode.ram.disk.replica.tracker", "", JAVA_CLASS),
+    key("dfs.datanode.ram.disk.replica.tracker", "", LAZY_PERSIST),
     key(
         "fs.getspaceused.classname",
         "",
@@ -194,16 +241,8 @@ pub(super) static UNSUPPORTED: &[Unsupported] = &[
         "0.0",
         TIERING,
     ),
-    key(
-        "dfs.datanode.lazywriter.interval.sec",
-        "60",
-        "RAM_DISK replicas are not copied to disk by themselves",
-    ),
-    key(
-        "dfs.datanode.non.local.lazy.persist",
-        "false",
-        "RAM_DISK replicas are not copied to disk by themselves",
-    ),
+    key("dfs.datanode.lazywriter.interval.sec", "60", LAZY_PERSIST),
+    key("dfs.datanode.non.local.lazy.persist", "false", LAZY_PERSIST),
     key(
         "dfs.datanode.dns.interface",
         "default",
@@ -256,7 +295,7 @@ pub(super) static UNSUPPORTED: &[Unsupported] = &[
     ),
     key("dfs.datanode.https.address", "0.0.0.0:9865", HTTP),
     key("dfs.cluster.administrators", "", HTTP),
-    key("dfs.disk.balancer.enabled", "true", DISK_BALANCER),
+    always("dfs.disk.balancer.enabled", "true", "false", DISK_BALANCER),
     key("dfs.datanode.peer.stats.enabled", "false", SLOW),
     key("dfs.datanode.min.outlier.detection.nodes", "10", SLOW),
     key("dfs.datanode.slowpeer.low.threshold.ms", "5", SLOW),
@@ -301,9 +340,10 @@ pub(super) static UNSUPPORTED: &[Unsupported] = &[
         "",
         "the list of replicas is kept in the volume itself",
     ),
-    key(
+    always(
         "dfs.datanode.sync.behind.writes.in.background",
         "false",
+        "true",
         "write-back is always started in the background",
     ),
     key(

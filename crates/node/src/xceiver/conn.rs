@@ -5,7 +5,6 @@
 //! connection, one of them reading and another one writing.
 
 use std::io::{self, IoSlice};
-use std::net::SocketAddr;
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
@@ -30,7 +29,6 @@ const LINGER_READ: usize = 64 << 10;
 #[derive(Debug)]
 pub struct Conn {
     stream: TcpStream,
-    peer: SocketAddr,
     name: String,
     inbox: BytesMut,
     /// `None`: wait for ever.
@@ -66,7 +64,6 @@ impl Conn {
         }
         Ok(Self {
             stream,
-            peer,
             name: peer.to_string(),
             inbox: BytesMut::new(),
             read_limit: some(settings.read_timeout),
@@ -84,16 +81,6 @@ impl Conn {
     #[must_use]
     pub fn peer_name(&self) -> &str {
         &self.name
-    }
-
-    /// The other end is on this host.
-    #[must_use]
-    pub fn is_local(&self) -> bool {
-        self.peer.ip().is_loopback()
-            || self
-                .stream
-                .local_addr()
-                .is_ok_and(|local| local.ip() == self.peer.ip())
     }
 
     /// How long a read may wait.

@@ -1,4 +1,5 @@
 use super::*;
+use hayloft_wire::ids::StorageType;
 use std::time::Instant;
 
 /// Enough replicas to notice anything that is not linear, few enough to stay cheap.
@@ -52,6 +53,44 @@ async fn of_two_replicas_of_a_block_the_newer_stays() {
             && !full.join("blk_5").exists()
             && !full.join("blk_5_1001.meta").exists()
     );
+}
+
+/// Apache's node writes to RAM_DISK and copies to DISK: of equal copies the lasting one is kept,
+/// whichever volume comes first.
+#[tokio::test]
+async fn of_equal_replicas_the_one_outside_of_the_ram_disk_stays() {
+    for ram in [0, 1] {
+        let dir = tempfile::tempdir().expect("temporary directory");
+        let types = |volumes: &mut Vec<VolumeConfig>| {
+            volumes[ram].storage_type = StorageType::RamDisk;
+        };
+        let mut first = config(dir.path(), 2);
+        types(&mut first.volumes);
+        let node = Node::start(dir, 2, first).await;
+        node.put(5, 1001, 3000).await;
+        let at = |volume: usize| {
+            node.dir
+                .path()
+                .join(format!("data{volume}/current"))
+                .join(pool().as_str())
+                .join("current/finalized/subdir0/subdir0")
+        };
+        let (lasting, lost) = (at(1 - ram), at(ram));
+        std::fs::create_dir_all(&lost).expect("directory");
+        for name in ["blk_5", "blk_5_1001.meta"] {
+            std::fs::copy(lasting.join(name), lost.join(name)).expect("copies");
+        }
+        node.store.crash();
+        let mut again = config(node.dir.path(), 2);
+        types(&mut again.volumes);
+        let node = Node::start(node.dir, 2, again).await;
+        node.check(5, 1001, 3000).await;
+        assert!(
+            lasting.join("blk_5").exists(),
+            "the copy on DISK was deleted"
+        );
+        assert!(!lost.join("blk_5").exists(), "the copy on RAM_DISK stayed");
+    }
 }
 
 #[tokio::test]

@@ -76,7 +76,7 @@ pub async fn write_block(
     if request.stage == Stage::PipelineCloseRecovery && kind != WriterKind::Datanode {
         return close_recovery(x, conn, &settings, &request).await;
     }
-    let (writer, translate) = open_replica(x, conn, &settings, &request, kind).await?;
+    let (writer, translate) = open_replica(x, &settings, &request, kind).await?;
     let cancel = writer.cancel_token();
     let connecting = connect_mirror(conn, &settings, &request, kind);
     let (mirror, set_up) = unless_taken_over(x, &cancel, connecting).await?;
@@ -182,12 +182,11 @@ async fn close_recovery(
 /// another checksum than the packets carry, so that packets have to be checked here.
 async fn open_replica(
     x: &Xceivers,
-    conn: &Conn,
     settings: &Settings,
     request: &WriteRequest,
     kind: WriterKind,
 ) -> Result<(ReplicaWriter, bool), XferError> {
-    let opened = open_writer(x, conn, settings, request, kind).await;
+    let opened = open_writer(x, settings, request, kind).await;
     let mut writer = match opened {
         Ok(writer) => writer,
         Err(error) => {
@@ -225,7 +224,6 @@ fn differs(disk: Option<DataChecksum>, packets: DataChecksum) -> bool {
 
 async fn open_writer(
     x: &Xceivers,
-    conn: &Conn,
     settings: &Settings,
     request: &WriteRequest,
     kind: WriterKind,
@@ -234,7 +232,7 @@ async fn open_writer(
     let message = &request.message;
     let block = &request.block;
     let new_gs = message.latest_generation_stamp;
-    let options = write_options(conn, settings, request, kind);
+    let options = write_options(settings, request, kind);
     if kind != WriterKind::Client {
         return store.create_temporary(block, options).await;
     }
@@ -263,21 +261,16 @@ async fn open_writer(
     }
 }
 
-fn write_options(
-    conn: &Conn,
-    settings: &Settings,
-    request: &WriteRequest,
-    kind: WriterKind,
-) -> WriteOptions {
+fn write_options(settings: &Settings, request: &WriteRequest, kind: WriterKind) -> WriteOptions {
     let message = &request.message;
     let known_len = request.block.block.num_bytes;
-    let lazy = message.allow_lazy_persist() && kind != WriterKind::Transfer && conn.is_local();
     WriteOptions {
         storage_type: request.storage_type,
         // The NameNode names the first storage with room for every block: followed, all writes would
         // meet on one disk. Hadoop's volume choosing policies pass over it too.
         storage_id: None,
-        allow_lazy_persist: lazy,
+        // `allowLazyPersist` asks for nothing that must be done: without memory set aside for it the
+        // stock node, too, writes to the type that the NameNode named, which is never RAM_DISK.
         expected_len: Some(if known_len == 0 {
             settings.block_size_estimate
         } else {
