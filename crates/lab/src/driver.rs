@@ -73,10 +73,24 @@ impl Driver {
     /// # Errors
     /// As [`Driver::start`].
     pub fn start_in(hadoop: &Hadoop, jvm: &Jvm) -> Result<Self> {
+        Self::start_inside(hadoop, jvm, |argv| argv)
+    }
+
+    /// As [`Driver::start_in`], with a command line that `wrap` makes of the usual one (to enter a
+    /// namespace first, say).
+    ///
+    /// # Errors
+    /// As [`Driver::start`].
+    pub fn start_inside(
+        hadoop: &Hadoop,
+        jvm: &Jvm,
+        wrap: impl FnOnce(Vec<String>) -> Vec<String>,
+    ) -> Result<Self> {
         static COUNT: AtomicU64 = AtomicU64::new(0);
         hadoop.driver_jar()?;
         let name = format!("driver-{}", COUNT.fetch_add(1, Ordering::Relaxed));
         let mut spawn = hadoop.java(&name, jvm, class::LAB_DRIVER, &[]);
+        spawn.argv = wrap(spawn.argv);
         spawn.piped = true;
         let mut process = spawn.start()?;
         let pipes = process.take_pipes();

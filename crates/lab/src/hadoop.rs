@@ -125,6 +125,11 @@ impl Hadoop {
         path.join(":")
     }
 
+    /// Adds a jar to the class path: a plug-in.
+    pub fn add_jar(&mut self, jar: PathBuf) {
+        self.jars.push(jar);
+    }
+
     /// All jars, for tools with a class path of their own (Spark).
     #[must_use]
     pub fn jars(&self) -> &[PathBuf] {

@@ -16,6 +16,7 @@
 //! - [`files`]: what tests do with files through the driver, in one line each;
 //! - [`suite`]: the test harness: one cluster, many cases, one printed line each.
 //! - [`load`]: a load client that costs little, and a node without a NameNode;
+//! - [`testbed`]: described clusters of hosts, shaped links and modelled disks;
 //! - [`mod@bench`]: the stock DataNode and Hayloft side by side.
 
 pub mod bench;
@@ -35,6 +36,7 @@ pub mod ports;
 pub mod process;
 pub mod procfs;
 pub mod suite;
+pub mod testbed;
 pub mod wait;
 
 pub use cluster::{Cluster, ClusterBuilder};

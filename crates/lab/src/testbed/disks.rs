@@ -1,0 +1,119 @@
+//! Disks of a testbed: modelled ones, each served by a process of its own, or directories.
+
+use std::os::linux::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use super::describe::Disk;
+use super::net;
+use crate::error::{LabError, Result};
+use crate::hadoop::hayloft_binary;
+use crate::process::{Process, Spawn};
+use crate::wait::{self, Seen};
+
+/// Making a file system on a modelled disk takes seconds: its seeks are modelled too.
+const MOUNT_LIMIT: Duration = Duration::from_secs(60);
+
+/// A disk that is there.
+#[derive(Debug)]
+pub struct Mounted {
+    /// Where its file system is.
+    pub dir: PathBuf,
+    /// Name of the block device under it (`loop3`), when it is one of its own.
+    pub device: Option<String>,
+    /// Who serves it.
+    pub process: Option<Process>,
+}
+
+/// Starts the process of a modelled disk, in the switch's namespace so that it is found again, and
+/// does not wait for it; a directory is just made.
+///
+/// # Errors
+/// When the binary is missing or does not start.
+pub fn begin(disk: &Disk, dir: &Path, switch: &str, name: &str, detached: bool) -> Result<Mounted> {
+    std::fs::create_dir_all(dir).map_err(LabError::file("creating", dir))?;
+    let mut process = None;
+    if disk.modelled {
+        let argv = vec![
+            hayloft_binary()?.display().to_string(),
+            "lab".into(),
+            "disk".into(),
+            "--size".into(),
+            format!("{}M", disk.size_mib),
+            "--read-mbs".into(),
+            disk.read_mbs.to_string(),
+            "--write-mbs".into(),
+            disk.write_mbs.to_string(),
+            dir.display().to_string(),
+        ];
+        let log = dir.with_extension("log");
+        let mut spawn = Spawn::new(name, net::inside(switch, argv), log);
+        spawn.detached = detached;
+        process = Some(spawn.start()?);
+    }
+    Ok(Mounted {
+        dir: dir.to_owned(),
+        device: None,
+        process,
+    })
+}
+
+impl Mounted {
+    /// Waits until a modelled disk is mounted.
+    ///
+    /// # Errors
+    /// With the end of its log when its process ends or is late.
+    pub fn finish(&mut self) -> Result<()> {
+        let Some(process) = &mut self.process else {
+            return Ok(());
+        };
+        let parent = self.dir.parent().unwrap_or(Path::new("/")).to_owned();
+        let dir = self.dir.clone();
+        wait::until(
+            &format!("a mounted disk on {}", dir.display()),
+            MOUNT_LIMIT,
+            || {
+                process.check_alive()?;
+                let device = |path: &Path| {
+                    std::fs::metadata(path)
+                        .map(|m| m.st_dev())
+                        .map_err(LabError::file("looking at", path))
+                };
+                Ok(if device(&dir)? == device(&parent)? {
+                    Seen::NotYet("not mounted".into())
+                } else {
+                    Seen::Done(())
+                })
+            },
+        )?;
+        self.device = device_name(&self.dir);
+        Ok(())
+    }
+}
+
+/// The block device of the file system at `dir`, by its kernel name.
+#[must_use]
+pub fn device_name(dir: &Path) -> Option<String> {
+    let dev = std::fs::metadata(dir).ok()?.st_dev();
+    let (major, minor) = (rustix::fs::major(dev), rustix::fs::minor(dev));
+    let target = std::fs::read_link(format!("/sys/dev/block/{major}:{minor}")).ok()?;
+    Some(target.file_name()?.to_str()?.to_owned())
+}
+
+/// Unmounts whatever is mounted below `dir`, whoever left it there.
+///
+/// # Errors
+/// When the list of mounts cannot be read.
+pub fn unmount_below(dir: &Path) -> Result<()> {
+    let mounts = std::fs::read_to_string("/proc/self/mounts")
+        .map_err(LabError::file("reading", "/proc/self/mounts"))?;
+    let below = mounts.lines().rev().filter_map(|line| {
+        let point = line.split(' ').nth(1)?;
+        Path::new(point).starts_with(dir).then(|| point.to_owned())
+    });
+    for point in below {
+        // Lazily: a process that hangs on it must not keep the rest from being taken down.
+        net::command("umount", &["-l", &point])?;
+    }
+    Ok(())
+}

@@ -1,0 +1,55 @@
+//! A described cluster on one machine: racks, hosts as network namespaces, shaped links, disks
+//! real or modelled, a stock NameNode, storage nodes of either kind, clients where one wants them.
+//!
+//! [`describe`] reads what shall be, [`net`] makes the hosts and links, [`disks`] the disks,
+//! [`up`] starts the processes and takes everything down again, [`sample`] watches disks, links and
+//! processors while [`workload`] lets clients write and read, [`report`] says what happened, and
+//! [`experiments`] are the clusters and workloads of the papers.
+//!
+//! Needs root, network namespaces, and for modelled disks FUSE and loop devices; [`missing`] says
+//! which of these a machine lacks.
+
+pub mod describe;
+pub mod disks;
+pub mod net;
+pub mod report;
+pub mod sample;
+pub mod up;
+pub mod workload;
+
+use std::path::Path;
+
+/// What this machine lacks for a testbed, in words; `None` when nothing. Modelled disks need more
+/// than the network does.
+#[must_use]
+pub fn missing(modelled: bool) -> Option<String> {
+    if !rustix::process::geteuid().is_root() {
+        return Some("root (network namespaces and mounts need it)".into());
+    }
+    for (tool, package) in [
+        ("ip", "iproute2"),
+        ("tc", "iproute2"),
+        ("nsenter", "util-linux"),
+    ] {
+        if !in_path(tool) {
+            return Some(format!("the program {tool} (Debian package {package})"));
+        }
+    }
+    if !Path::new("/proc/self/ns/net").exists() {
+        return Some("network namespaces (the kernel has none)".into());
+    }
+    if modelled && !Path::new("/dev/fuse").exists() {
+        return Some("FUSE (/dev/fuse is not there)".into());
+    }
+    if modelled && !Path::new("/dev/loop-control").exists() {
+        return Some("loop devices (/dev/loop-control is not there)".into());
+    }
+    net::probe()
+        .err()
+        .map(|error| format!("shaped links between namespaces ({error})"))
+}
+
+fn in_path(tool: &str) -> bool {
+    std::env::var_os("PATH")
+        .is_some_and(|path| std::env::split_paths(&path).any(|dir| dir.join(tool).is_file()))
+}

@@ -1,0 +1,156 @@
+//! What a run gave, as a table and as plots.
+
+use std::fmt::Write as _;
+use std::path::Path;
+
+use plotters::prelude::*;
+
+use super::describe::Description;
+use super::workload::{Outcome, Phase};
+use crate::error::{LabError, Result};
+
+/// Middle of the values (the upper one of two), lowest and highest.
+#[must_use]
+pub fn spread(mut values: Vec<f64>) -> (f64, f64, f64) {
+    values.sort_by(f64::total_cmp);
+    match values.as_slice() {
+        [] => (0.0, 0.0, 0.0),
+        all => (all[all.len() / 2], all[0], all[all.len() - 1]),
+    }
+}
+
+/// The phases of one kind.
+pub fn phases<'a>(outcome: &'a Outcome, what: &'a str) -> impl Iterator<Item = &'a Phase> {
+    outcome
+        .phases
+        .iter()
+        .filter(move |phase| phase.what == what)
+}
+
+/// A table of what a run gave, in Markdown.
+#[must_use]
+pub fn table(described: &Description, outcome: &Outcome) -> String {
+    let mut text = String::from(
+        "| | MB/s, all clients | a client | conflicts | disks busy | busiest link | processors | limited by |\n|---|---|---|---|---|---|---|---|\n",
+    );
+    for what in ["write", "read"] {
+        let all: Vec<&Phase> = phases(outcome, what).collect();
+        if all.is_empty() {
+            continue;
+        }
+        let of = |f: &dyn Fn(&Phase) -> f64| spread(all.iter().map(|phase| f(phase)).collect());
+        let (mbs, low, high) = of(&|p| p.mbs);
+        let clients = spread(
+            all.iter()
+                .flat_map(|p| p.client_mbs.iter().copied())
+                .collect(),
+        );
+        let busy = spread(
+            all.iter()
+                .flat_map(|p| p.disk_busy.iter().copied())
+                .collect(),
+        );
+        let percent = |share: f64| share * 100.0;
+        let _ = writeln!(
+            text,
+            "| {what} | {mbs:.1} ({low:.1} to {high:.1}) | {:.1} ({:.1} to {:.1}) | {:.0} % | {:.0} % ({:.0} to {:.0}) | {:.1} MB/s | {:.0} % | {} |",
+            clients.0,
+            clients.1,
+            clients.2,
+            percent(of(&|p| p.conflicts).0),
+            percent(busy.0),
+            percent(busy.1),
+            percent(busy.2),
+            of(&|p| p.link_mbs).0,
+            percent(of(&|p| p.cpu).0),
+            all[all.len() / 2].limit(described.network.link_mbit),
+        );
+    }
+    text.push_str("\nMedian (lowest to highest). Conflicts: share of the time in which two streams were on one disk while another had none.\n");
+    if described.modelled() {
+        text.push_str("Disks are modelled hard disks, not real ones.\n");
+    }
+    text
+}
+
+/// Draws utilisation and writers of every disk over time (SVG).
+///
+/// # Errors
+/// [`LabError::Talk`] when the file cannot be written.
+pub fn plot(described: &Description, outcome: &Outcome, path: &Path) -> Result<()> {
+    draw(described, outcome, path)
+        .map_err(|e| LabError::Talk(format!("drawing {}: {e}", path.display())))
+}
+
+fn draw(
+    described: &Description,
+    outcome: &Outcome,
+    path: &Path,
+) -> std::result::Result<(), Box<dyn std::error::Error>> {
+    let until = outcome.samples.last().map_or(1.0, |sample| sample.at);
+    let count = outcome.disks.len().max(1);
+    let height = u32::try_from(60 + 110 * count)?;
+    let root = SVGBackend::new(path, (900, height)).into_drawing_area();
+    root.fill(&WHITE)?;
+    let modelled = if described.modelled() {
+        ", modelled disks"
+    } else {
+        ""
+    };
+    let title = format!(
+        "{}: disk utilisation (area, %) and streams (line){modelled}",
+        described.name
+    );
+    let root = root.titled(&title, ("sans-serif", 18))?;
+    for (at, area) in root.split_evenly((count, 1)).iter().enumerate() {
+        let mut chart = ChartBuilder::on(area)
+            .margin(4)
+            .x_label_area_size(18)
+            .y_label_area_size(70)
+            .right_y_label_area_size(30)
+            .build_cartesian_2d(0.0..until, 0.0..100.0)?
+            .set_secondary_coord(0.0..until, 0.0..4.0);
+        chart
+            .configure_mesh()
+            .disable_mesh()
+            .y_desc(outcome.disks.get(at).map_or("", String::as_str))
+            .y_labels(3)
+            .draw()?;
+        chart.configure_secondary_axes().y_labels(4).draw()?;
+        let disk =
+            |sample: &super::sample::Sample| sample.disks.get(at).copied().unwrap_or_default();
+        let busy = outcome.samples.iter().map(|s| (s.at, disk(s).busy * 100.0));
+        chart.draw_series(AreaSeries::new(busy, 0.0, BLUE.mix(0.25)))?;
+        #[expect(clippy::cast_precision_loss, reason = "a few streams")]
+        let streams = outcome
+            .samples
+            .iter()
+            .map(|s| (s.at, disk(s).streams() as f64));
+        chart.draw_secondary_series(LineSeries::new(streams, &RED))?;
+    }
+    root.present()?;
+    Ok(())
+}
+
+/// Writes description, table, plot and raw data of a run into `dir`.
+///
+/// # Errors
+/// When a file cannot be written.
+pub fn write(described: &Description, outcome: &Outcome, command: &str, dir: &Path) -> Result<()> {
+    std::fs::create_dir_all(dir).map_err(LabError::file("creating", dir))?;
+    let save = |name: &str, text: &str| {
+        let path = dir.join(name);
+        std::fs::write(&path, text).map_err(LabError::file("writing", path))
+    };
+    save("testbed.toml", &described.to_toml())?;
+    let page = format!(
+        "# Testbed {}\n\nCommand: `{command}`\n\n{}\n![disks over time](disks.svg)\n",
+        described.name,
+        table(described, outcome)
+    );
+    save("README.md", &page)?;
+    let raw = serde_json::to_string(outcome)
+        .map_err(|e| LabError::Talk(format!("writing figures as JSON: {e}")))?;
+    save("run.json", &raw)?;
+    plot(described, outcome, &dir.join("disks.svg"))
+}

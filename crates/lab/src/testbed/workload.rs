@@ -1,0 +1,243 @@
+//! Clients of a testbed write at the same time, then read at the same time.
+
+use std::time::Duration;
+
+use serde::Serialize;
+use serde_json::json;
+
+use super::sample::{Sample, Watch};
+use super::up::Testbed;
+use crate::driver::{Driver, Pending};
+use crate::error::{LabError, Result};
+
+/// No phase takes longer.
+const PHASE_LIMIT: Duration = Duration::from_secs(900);
+
+/// What one phase of one round gave.
+#[derive(Clone, Debug, Serialize)]
+pub struct Phase {
+    /// `write` or `read`.
+    pub what: &'static str,
+    /// Counted from 0.
+    pub round: usize,
+    /// MB/s of all clients together: all bytes over the time until the last one was done.
+    pub mbs: f64,
+    /// MB/s of each client.
+    pub client_mbs: Vec<f64>,
+    /// Mean utilisation of each disk, 0 to 1.
+    pub disk_busy: Vec<f64>,
+    /// Share of the time in which two streams were on one disk while another had none, 0 to 1.
+    pub conflicts: f64,
+    /// Mean MB/s on the busiest storage link.
+    pub link_mbs: f64,
+    /// Mean share of the processors in use, 0 to 1.
+    pub cpu: f64,
+    /// Seconds after watching began: begin and end.
+    pub span: (f64, f64),
+}
+
+/// Everything that a run gave.
+#[derive(Clone, Debug, Serialize)]
+pub struct Outcome {
+    /// `host.node/disk` of every disk.
+    pub disks: Vec<String>,
+    /// Every phase.
+    pub phases: Vec<Phase>,
+    /// Every look at disks, links and processors.
+    pub samples: Vec<Sample>,
+}
+
+/// Carries out the workload of the testbed's description.
+///
+/// # Errors
+/// When a client fails, or reads something else than was written.
+pub fn run(testbed: &Testbed, tell: &mut dyn FnMut(&str)) -> Result<Outcome> {
+    let described = testbed.described();
+    let hosts: Vec<&str> = described
+        .hosts()
+        .filter(|(_, host)| host.client)
+        .map(|(_, host)| host.name.as_str())
+        .take(described.clients())
+        .collect();
+    if hosts.is_empty() {
+        return Err(LabError::Expectation(
+            "no host has client = true: nobody can run the workload".into(),
+        ));
+    }
+    tell(&format!("starting {} clients", hosts.len()));
+    let clients = hosts
+        .iter()
+        .map(|host| testbed.client(host))
+        .collect::<Result<Vec<Driver>>>()?;
+    warm_up(&clients)?;
+    let watch = Watch::begin(testbed)?;
+    let mut phases = Vec::new();
+    for round in 0..described.workload.rounds {
+        tell(&format!("round {}: writing", round + 1));
+        phases.push(write(testbed, &clients, &watch, round)?);
+        if described.workload.read != "none" {
+            drop_caches()?;
+            tell(&format!("round {}: reading", round + 1));
+            phases.push(read(testbed, &clients, &watch, round)?);
+        }
+        for (at, client) in clients.iter().enumerate() {
+            client.fs(&["-rm", "-r", "-skipTrash", &path(round, at)])?;
+        }
+    }
+    let disks = watch.disk_names().to_vec();
+    let samples = watch.end();
+    for phase in &mut phases {
+        describe(phase, &samples);
+    }
+    Ok(Outcome {
+        disks,
+        phases,
+        samples,
+    })
+}
+
+/// A little of everything, so that the first round does not load classes.
+fn warm_up(clients: &[Driver]) -> Result<()> {
+    let begun: Vec<Pending> = clients
+        .iter()
+        .enumerate()
+        .map(|(at, client)| {
+            let path = format!("/warm-up/c{at}");
+            client.begin(
+                "writeStreams",
+                json!({"path": path, "streams": 1, "bytes": 8 << 20, "replication": 1, "blockSize": 4 << 20}),
+            )
+        })
+        .collect::<Result<_>>()?;
+    begun.into_iter().try_for_each(|p| p.wait().map(drop))?;
+    for (at, client) in clients.iter().enumerate() {
+        client.call(
+            "readStreams",
+            json!({"path": format!("/warm-up/c{at}"), "streams": 1}),
+        )?;
+    }
+    clients[0]
+        .fs(&["-rm", "-r", "-skipTrash", "/warm-up"])
+        .map(drop)
+}
+
+fn path(round: usize, client: usize) -> String {
+    format!("/run/r{round}/c{client}")
+}
+
+fn write(testbed: &Testbed, clients: &[Driver], watch: &Watch, round: usize) -> Result<Phase> {
+    let workload = &testbed.described().workload;
+    let begin = |(at, client): (usize, &Driver)| {
+        let request = json!({
+            "path": path(round, at),
+            "streams": workload.streams,
+            "bytes": u64::from(workload.mib) << 20,
+            "replication": workload.replication,
+            "blockSize": u64::from(workload.block_mib) << 20,
+        });
+        client.begin("writeStreams", request)
+    };
+    phase("write", round, watch, || {
+        clients.iter().enumerate().map(begin).collect()
+    })
+}
+
+fn read(testbed: &Testbed, clients: &[Driver], watch: &Watch, round: usize) -> Result<Phase> {
+    let workload = &testbed.described().workload;
+    let shift = usize::from(workload.read == "other");
+    let begin = |(at, client): (usize, &Driver)| {
+        let whose = (at + shift) % clients.len();
+        client.begin(
+            "readStreams",
+            json!({"path": path(round, whose), "streams": workload.streams}),
+        )
+    };
+    phase("read", round, watch, || {
+        clients.iter().enumerate().map(begin).collect()
+    })
+}
+
+#[expect(clippy::cast_precision_loss, reason = "rates for people")]
+fn phase(
+    what: &'static str,
+    round: usize,
+    watch: &Watch,
+    begin: impl FnOnce() -> Result<Vec<Pending>>,
+) -> Result<Phase> {
+    let from = watch.now();
+    let mut client_mbs = Vec::new();
+    let mut bytes = 0;
+    for pending in begin()? {
+        let answer = pending.wait_at_most(PHASE_LIMIT)?;
+        if answer["equal"].as_bool() == Some(false) {
+            return Err(LabError::Expectation(
+                "a client read something else than was written".into(),
+            ));
+        }
+        let moved = answer["bytes"].as_u64().unwrap_or(0);
+        let nanos = answer["nanos"].as_u64().unwrap_or(u64::MAX);
+        client_mbs.push(moved as f64 / 1e6 / (nanos as f64 / 1e9));
+        bytes += moved;
+    }
+    let to = watch.now();
+    Ok(Phase {
+        what,
+        round,
+        mbs: bytes as f64 / 1e6 / (to - from),
+        client_mbs,
+        disk_busy: Vec::new(),
+        conflicts: 0.0,
+        link_mbs: 0.0,
+        cpu: 0.0,
+        span: (from, to),
+    })
+}
+
+/// Fills in what was seen during a phase.
+#[expect(
+    clippy::cast_precision_loss,
+    reason = "shares of a few thousand samples"
+)]
+fn describe(phase: &mut Phase, samples: &[Sample]) {
+    let (from, to) = phase.span;
+    let seen: Vec<&Sample> = samples
+        .iter()
+        .filter(|s| s.at > from && s.at <= to)
+        .collect();
+    let Some(first) = seen.first() else { return };
+    let mean = |of: &dyn Fn(&Sample) -> f64| {
+        seen.iter().map(|sample| of(sample)).sum::<f64>() / seen.len() as f64
+    };
+    phase.disk_busy = (0..first.disks.len())
+        .map(|at| mean(&|s: &Sample| s.disks[at].busy))
+        .collect();
+    phase.link_mbs = (0..first.links_mbs.len())
+        .map(|at| mean(&|s: &Sample| s.links_mbs[at]))
+        .fold(0.0, f64::max);
+    phase.cpu = mean(&|s: &Sample| s.cpu);
+    let active = seen.iter().filter(|sample| sample.is_active()).count();
+    let conflicts = seen.iter().filter(|sample| sample.is_conflict()).count();
+    phase.conflicts = conflicts as f64 / active.max(1) as f64;
+}
+
+/// Makes reads cold, for every peer alike.
+fn drop_caches() -> Result<()> {
+    rustix::fs::sync();
+    let path = "/proc/sys/vm/drop_caches";
+    std::fs::write(path, "3").map_err(LabError::file("writing", path))
+}
+
+impl Phase {
+    /// What limited this phase, as far as the figures tell.
+    #[must_use]
+    pub fn limit(&self, link_mbit: u32) -> &'static str {
+        let link = self.link_mbs * 8.0 / f64::from(link_mbit);
+        let disk = self.disk_busy.iter().copied().fold(0.0, f64::max);
+        let most = [("processors", self.cpu), ("a link", link), ("a disk", disk)];
+        let most = most.into_iter().max_by(|a, b| a.1.total_cmp(&b.1));
+        match most {
+            Some((what, share)) if share > 0.8 => what,
+            _ => "none above 80 %",
+        }
+    }
+}

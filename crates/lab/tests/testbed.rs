@@ -1,0 +1,221 @@
+//! Testbeds: hosts and links as described, a cluster on them, a workload, and nothing left behind.
+
+use hayloft_lab::error::Result;
+use hayloft_lab::suite::{expect, passed};
+use hayloft_lab::testbed::describe::Description;
+use hayloft_lab::testbed::up::{self, Testbed};
+use hayloft_lab::testbed::{missing, net, report, workload};
+use hayloft_lab::{LabError, Outcome, Suite};
+use std::io::{Read as _, Write as _};
+use std::net::{TcpListener, TcpStream};
+use std::process::ExitCode;
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+
+/// Mbit/s of the links here: slow enough to be far from what two processors can move.
+const LINK: u32 = 80;
+
+fn described(name: &str, node: &str) -> Description {
+    let text = format!(
+        r#"
+        name = "{name}"
+        network = {{ link_mbit = {LINK}, uplink_mbit = 40 }}
+        [[rack]]
+        name = "r1"
+        [[rack.host]]
+        name = "s1"
+        {node}
+        [[rack.host]]
+        name = "c1"
+        client = true
+        [[rack]]
+        name = "r2"
+        [[rack.host]]
+        name = "s2"
+        {node}
+        [workload]
+        mib = 16
+        block_mib = 8
+        "#
+    );
+    Description::parse(&text).expect("the description is right")
+}
+
+const HAYLOFT: &str = "[[rack.host.node]]";
+
+fn main() -> ExitCode {
+    Suite::run("testbed", |suite| {
+        suite.case("links_have_their_rates", || {
+            on_network(links_have_their_rates)
+        });
+        suite.case("what_a_killed_lab_left_is_removed", || on_network(sweep));
+        suite.case("a_cluster_works_and_leaves_nothing", || on_network(cluster));
+        suite.case("a_mistake_is_said_before_anything_is_made", mistake);
+        Ok(())
+    })
+}
+
+/// Runs a case where namespaces can be made.
+fn on_network(case: impl FnOnce() -> Result<Outcome>) -> Result<Outcome> {
+    match missing(false) {
+        None => case(),
+        Some(what) => Ok(Outcome::Skipped(format!("this machine lacks {what}"))),
+    }
+}
+
+/// A testbed's network that goes with the case.
+struct Links(&'static str);
+
+impl Drop for Links {
+    fn drop(&mut self) {
+        let _already_failing = net::remove(self.0);
+    }
+}
+
+/// MB/s of one TCP stream from one host to another.
+fn rate(name: &str, from: (&str, usize), to: (&str, usize)) -> Result<f64> {
+    const BYTES: usize = 6 << 20;
+    let address = format!("{}:7001", net::address(Some(to.1)));
+    let (ready, listening) = mpsc::channel();
+    let receiver = {
+        let (namespace, address) = (net::namespace(name, to.0), address.clone());
+        std::thread::spawn(move || {
+            net::within(&namespace, move || {
+                let io = |e: std::io::Error| LabError::Talk(e.to_string());
+                let listener = TcpListener::bind(&address).map_err(io)?;
+                let _gone = ready.send(());
+                let (mut stream, _) = listener.accept().map_err(io)?;
+                let start = Instant::now();
+                let mut buffer = vec![0; 1 << 20];
+                let mut got = 0;
+                while got < BYTES {
+                    match stream.read(&mut buffer).map_err(io)? {
+                        0 => break,
+                        n => got += n,
+                    }
+                }
+                Ok((got, start.elapsed()))
+            })
+        })
+    };
+    let late = |_| LabError::Talk("nobody listens".into());
+    listening
+        .recv_timeout(Duration::from_secs(10))
+        .map_err(late)?;
+    net::within(&net::namespace(name, from.0), move || {
+        let io = |e: std::io::Error| LabError::Talk(e.to_string());
+        let mut stream = TcpStream::connect(&address).map_err(io)?;
+        stream.write_all(&vec![7; BYTES]).map_err(io)
+    })?;
+    let (got, took) = receiver.join().expect("the receiver does not panic")?;
+    expect(got == BYTES, || format!("{got} of {BYTES} bytes came"))?;
+    #[expect(clippy::cast_precision_loss, reason = "a rate")]
+    let mbs = got as f64 / 1e6 / took.as_secs_f64();
+    Ok(mbs)
+}
+
+fn links_have_their_rates() -> Result<Outcome> {
+    let name = "tlinks";
+    net::remove(name)?;
+    net::make(&described(name, ""))?;
+    let _links = Links(name);
+    // Within a rack 80 Mbit/s are 10 MB/s; between racks the uplink of 40 Mbit/s is narrower.
+    let within = rate(name, ("c1", 1), ("s1", 0))?;
+    let between = rate(name, ("c1", 1), ("s2", 2))?;
+    expect((7.0..12.5).contains(&within), || {
+        format!("{within} MB/s within a rack")
+    })?;
+    expect((3.0..6.5).contains(&between), || {
+        format!("{between} MB/s between racks")
+    })?;
+    passed()
+}
+
+/// A lab that was killed leaves namespaces and processes in them.
+fn sweep() -> Result<Outcome> {
+    let name = "tsweep";
+    net::remove(name)?;
+    net::make(&described(name, ""))?;
+    let links = Links(name);
+    let sleep = ["sleep", "300"].map(String::from).to_vec();
+    let argv = net::inside(&net::namespace(name, "c1"), sleep);
+    let mut left = std::process::Command::new(&argv[0])
+        .args(&argv[1..])
+        .spawn()
+        .map_err(LabError::file("starting", "sleep"))?;
+    std::thread::sleep(Duration::from_millis(300));
+    let dir = tempfile::tempdir().map_err(LabError::file("making", "a directory"))?;
+    up::down(name, dir.path())?;
+    let ended = left.try_wait().ok().flatten();
+    expect(ended.is_some(), || {
+        "a process in a removed host still runs".into()
+    })?;
+    expect(!net::is_there(name)?, || "hosts are left".into())?;
+    drop(links);
+    passed()
+}
+
+fn cluster() -> Result<Outcome> {
+    let name = "tcluster";
+    let dir = tempfile::tempdir().map_err(LabError::file("making", "a directory"))?;
+    up::down(name, dir.path())?;
+    let mut said = Vec::new();
+    let testbed = Testbed::up(described(name, HAYLOFT), dir.path(), false, &mut |what| {
+        said.push(what.to_owned());
+    })?;
+    expect(said.len() > 2, || "no progress was shown".into())?;
+    let twice = Testbed::up(described(name, HAYLOFT), dir.path(), false, &mut |_| {});
+    let twice = twice.expect_err("it is there").to_string();
+    expect(twice.contains("there already"), || twice.clone())?;
+    let outcome = workload::run(&testbed, &mut |_| {})?;
+    expect(outcome.phases.len() == 2, || {
+        format!("{} phases", outcome.phases.len())
+    })?;
+    for phase in &outcome.phases {
+        // One client behind one link of 10 MB/s: nothing can be faster.
+        expect(phase.mbs > 1.0 && phase.mbs < 11.5, || format!("{phase:?}"))?;
+    }
+    expect(
+        outcome
+            .samples
+            .iter()
+            .any(|s| s.disks.iter().any(|d| d.writers > 0)),
+        || "no replica was seen being written".into(),
+    )?;
+    expect(
+        outcome
+            .samples
+            .iter()
+            .any(|s| s.links_mbs.iter().any(|mbs| *mbs > 1.0)),
+        || "no link was seen in use".into(),
+    )?;
+    let out = dir.path().join("report");
+    report::write(testbed.described(), &outcome, "a test", &out)?;
+    for file in ["README.md", "testbed.toml", "run.json", "disks.svg"] {
+        expect(
+            out.join(file).metadata().is_ok_and(|m| m.len() > 100),
+            || format!("no {file}"),
+        )?;
+    }
+    let pids: Vec<u32> = testbed.nodes().iter().map(up::RunningNode::pid).collect();
+    drop(testbed);
+    for pid in pids {
+        let path = format!("/proc/{pid}");
+        expect(!std::path::Path::new(&path).exists(), || {
+            format!("{path} is left")
+        })?;
+    }
+    expect(!net::is_there(name)?, || "hosts are left".into())?;
+    passed()
+}
+
+fn mistake() -> Result<Outcome> {
+    let text = described("tmistake", "")
+        .to_toml()
+        .replace("link_mbit = 80", "link_mbit = 0");
+    let said = Description::parse(&text)
+        .expect_err("a link without a rate")
+        .to_string();
+    expect(said.contains("link_mbit"), || said.clone())?;
+    passed()
+}
