@@ -151,7 +151,7 @@ proptest! {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
         let dir = tempfile::tempdir().expect("a temporary directory");
         let disk = Disk::for_path(dir.path(), &DiskConfig::default()).expect("the directory exists");
-        for name in ["posix", "direct", "memory"] {
+        for name in ["posix", "direct", "uring", "memory"] {
             let mut config = EngineConfig::new(Arc::clone(&disk));
             config.direct = DirectLimits { read_min: 1, write_min: 1 };
             let engine = engine_by_name(name, &config).expect("a known name");

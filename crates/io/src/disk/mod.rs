@@ -4,12 +4,13 @@
 //! A [`Disks`] registry hands them out; one per process is right, tests make their own.
 
 mod device;
+pub(crate) mod ring;
 mod workers;
 
 use std::collections::HashMap;
 use std::fmt;
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
 pub use device::DeviceId;
@@ -19,6 +20,7 @@ pub(crate) use workers::{Lane, Place, Queue};
 use crate::class::IoClass;
 use crate::engine::IoFuture;
 use crate::error::{IoError, IoErrorKind, IoOp};
+use ring::Ring;
 use workers::Workers;
 
 /// Limits of one disk's queues and threads.
@@ -60,6 +62,8 @@ pub struct Disk {
     name: String,
     rotational: Option<bool>,
     workers: Workers,
+    /// Started by the first file of the engine `uring`; `None` where io_uring cannot be used.
+    ring: OnceLock<Option<Ring>>,
 }
 
 impl Disk {
@@ -83,6 +87,7 @@ impl Disk {
             workers,
             id,
             name,
+            ring: OnceLock::new(),
         }))
     }
 
@@ -171,6 +176,18 @@ impl Disk {
     /// The queue of `class` in `lane`.
     pub(crate) fn queue(&self, class: IoClass, lane: Lane) -> Queue {
         self.workers.queue(class, lane)
+    }
+
+    /// The io_uring of this disk; `None` where the kernel does not give one.
+    pub(crate) fn ring(&self) -> Option<&Ring> {
+        let start = || {
+            Ring::start(&self.name)
+                .inspect_err(|error| {
+                    tracing::warn!(disk = self.name, %error, "no io_uring; transfers go through threads");
+                })
+                .ok()
+        };
+        self.ring.get_or_init(start).as_ref()
     }
 
     /// Operations of `class` that are queued or running.

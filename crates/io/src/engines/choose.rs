@@ -34,6 +34,12 @@ pub struct Choice {
 pub fn engine_for(name: &str, dir: &Path, config: &EngineConfig) -> Result<Choice, IoError> {
     let mut remarks = Vec::new();
     let mut name = name;
+    if name == "uring"
+        && let Err(why) = super::uring::probe()
+    {
+        remarks.push(format!("the engine uring cannot be used: {why}"));
+        name = "direct";
+    }
     if matches!(name, "direct" | "uring")
         && let Err(why) = probe_direct(dir)
     {

@@ -8,6 +8,7 @@ mod placeholder;
 mod posix;
 mod threaded;
 mod unbuffered;
+mod uring;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -18,6 +19,7 @@ pub use memory::Memory;
 pub use null::Null;
 pub use posix::Posix;
 pub use unbuffered::DirectLimits;
+pub use uring::Uring;
 
 use crate::disk::Disk;
 use crate::engine::Engine;
@@ -47,7 +49,7 @@ impl EngineConfig {
 }
 
 /// Names that [`engine_by_name`] knows.
-pub const ENGINE_NAMES: [&str; 4] = ["posix", "direct", "memory", "null"];
+pub const ENGINE_NAMES: [&str; 5] = ["posix", "direct", "uring", "memory", "null"];
 
 /// Builds the engine that the configuration names.
 ///
@@ -57,6 +59,7 @@ pub fn engine_by_name(name: &str, config: &EngineConfig) -> Result<Arc<dyn Engin
     match name {
         "posix" => Ok(Arc::new(Posix::new(config))),
         "direct" => Ok(Arc::new(DirectIo::new(config))),
+        "uring" => Ok(Arc::new(Uring::new(config))),
         "memory" => Ok(Arc::new(Memory::new(config))),
         "null" => Ok(Arc::new(Null::new(config))),
         _ => Err(IoError::new(

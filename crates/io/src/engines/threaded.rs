@@ -336,7 +336,7 @@ impl<B: Blocking> EngineFile for Threaded<B> {
 }
 
 /// Checks that a transfer fits its buffer and stays within what file offsets can say.
-fn check_range(
+pub(super) fn check_range(
     op: IoOp,
     path: &Path,
     offset: u64,
@@ -354,12 +354,12 @@ fn check_range(
 }
 
 /// The sum of the lengths, or the largest number when it does not fit.
-fn total_len(bufs: &[Bytes]) -> usize {
+pub(super) fn total_len(bufs: &[Bytes]) -> usize {
     bufs.iter()
         .fold(0_usize, |sum, b| sum.saturating_add(b.len()))
 }
 
 /// The error when a worker died with the operation; only a panic in this crate can cause it.
-fn closed(op: IoOp, path: &Path) -> IoError {
+pub(super) fn closed(op: IoOp, path: &Path) -> IoError {
     IoError::new(IoErrorKind::Closed, op, path, "the worker gave no answer")
 }

@@ -11,8 +11,8 @@ use std::io::IoSlice;
 use std::os::fd::{AsRawFd as _, BorrowedFd};
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::Path;
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 use rustix::fs::{AtFlags, StatxFlags, statx};
@@ -83,7 +83,7 @@ impl Alignment {
 /// The descriptor around the page cache.
 #[derive(Debug)]
 pub(super) struct Direct {
-    pub file: File,
+    pub file: Arc<File>,
     pub alignment: Alignment,
     /// The kernel refused a transfer that should have been allowed: do not try again.
     refused: AtomicBool,
@@ -134,7 +134,7 @@ impl UnbufferedFile {
         let file = file.ok()?;
         Some(Direct {
             alignment: Alignment::of(&file)?,
-            file,
+            file: Arc::new(file),
             refused: AtomicBool::new(false),
         })
     }
@@ -287,10 +287,7 @@ impl Blocking for UnbufferedFile {
         while done < whole {
             match pread(&direct.file, &mut target[done..whole], at(offset, done)) {
                 Ok(n) if n > 0 && n.is_multiple_of(unit) => done += n,
-                Ok(n) => {
-                    done += n; // The end of the file.
-                    break;
-                }
+                Ok(n) => return Ok((done + n).min(len)), // The end of the file.
                 Err(Errno::INTR) => {}
                 Err(Errno::INVAL) => {
                     direct.refuse();

@@ -43,4 +43,4 @@ macro_rules! contract {
     };
 }
 
-contract!(posix direct memory null metered throttled faulty stacked);
+contract!(posix direct uring direct_eager uring_eager memory null metered throttled faulty stacked);

@@ -9,8 +9,8 @@ use hayloft_io::decorators::{
     Effect, FaultRule, Faults, Faulty, IoMetrics, Metered, Throttle, Throttled,
 };
 use hayloft_io::{
-    AlignedBuf, Disk, DiskConfig, Engine, EngineConfig, EngineFile, IoClass, IoError, OpenMode,
-    engine_by_name,
+    AlignedBuf, DirectLimits, Disk, DiskConfig, Engine, EngineConfig, EngineFile, IoClass, IoError,
+    OpenMode, engine_by_name,
 };
 
 /// What the disks of all rigs allow, small enough to be filled by a test.
@@ -32,7 +32,18 @@ impl Rig {
             ..DiskConfig::default()
         };
         let disk = Disk::for_path(dir.path(), &config).expect("the directory exists");
-        let config = EngineConfig::new(Arc::clone(&disk));
+        let mut config = EngineConfig::new(Arc::clone(&disk));
+        // Around the page cache whenever alignment allows, however small.
+        let (name, eager) = match name.strip_suffix("_eager") {
+            Some(name) => (name, true),
+            None => (name, false),
+        };
+        if eager {
+            config.direct = DirectLimits {
+                read_min: 1,
+                write_min: 1,
+            };
+        }
         let plain = |name| engine_by_name(name, &config).expect("a known name");
         let engine = match name {
             "metered" => metered(plain("posix")),
