@@ -27,6 +27,8 @@ pub enum Command {
     Status(StatusArgs),
     /// Stock `hadoop fs` on the running cluster: `hayloft fs -ls /`.
     Fs(FsArgs),
+    /// Clusters of hosts, shaped links and modelled disks on this machine (root).
+    Lab(crate::lab::LabArgs),
 }
 
 /// `hayloft node`.

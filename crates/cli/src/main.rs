@@ -6,11 +6,13 @@
 //! | `error` | what users are told when something fails, and exit codes |
 //! | `node` | `hayloft node`: the daemon |
 //! | `cluster` | a cluster of real processes in one directory: `up`, `down`, `status`, `fs` |
+//! | `lab` | `hayloft lab`: clusters of hosts and shaped links, experiments |
 //! | `progress` | what is shown while something takes time |
 
 mod args;
 mod cluster;
 mod error;
+mod lab;
 mod logging;
 mod node;
 mod progress;
@@ -53,5 +55,6 @@ fn run(cli: Cli) -> Result<ExitCode, CliError> {
         Command::Down(args) => cluster::down::run(&args),
         Command::Status(args) => cluster::status::run(&args),
         Command::Fs(args) => cluster::fs::run(&args),
+        Command::Lab(args) => lab::run(&args),
     }
 }

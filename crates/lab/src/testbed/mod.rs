@@ -11,9 +11,11 @@
 
 pub mod describe;
 pub mod disks;
+pub mod experiments;
 pub mod net;
 pub mod report;
 pub mod sample;
+mod state;
 pub mod up;
 pub mod workload;
 

@@ -154,3 +154,72 @@ pub fn write(described: &Description, outcome: &Outcome, command: &str, dir: &Pa
     save("run.json", &raw)?;
     plot(described, outcome, &dir.join("disks.svg"))
 }
+
+/// Draws a rate against the number of clients, a line an arrangement, with what linear growth of
+/// the best single client would be (SVG).
+///
+/// # Errors
+/// [`LabError::Talk`] when the file cannot be written.
+pub fn plot_scaling(
+    title: &str,
+    rows: &[super::experiments::Row],
+    of: fn(&super::experiments::Row) -> f64,
+    path: &Path,
+) -> Result<()> {
+    draw_scaling(title, rows, of, path)
+        .map_err(|e| LabError::Talk(format!("drawing {}: {e}", path.display())))
+}
+
+#[expect(clippy::cast_precision_loss, reason = "a few clients")]
+fn draw_scaling(
+    title: &str,
+    rows: &[super::experiments::Row],
+    of: fn(&super::experiments::Row) -> f64,
+    path: &Path,
+) -> std::result::Result<(), Box<dyn std::error::Error>> {
+    let most = rows.iter().map(|row| row.clients).max().unwrap_or(1) as f64;
+    let single = rows
+        .iter()
+        .filter(|row| row.clients == 1)
+        .map(of)
+        .fold(0.0, f64::max);
+    let top = rows.iter().map(of).fold(single * most, f64::max).max(1.0);
+    let root = SVGBackend::new(path, (760, 460)).into_drawing_area();
+    root.fill(&WHITE)?;
+    let mut chart = ChartBuilder::on(&root)
+        .caption(title, ("sans-serif", 20))
+        .margin(10)
+        .x_label_area_size(36)
+        .y_label_area_size(56)
+        .build_cartesian_2d(0.0..most * 1.05, 0.0..top * 1.1)?;
+    chart
+        .configure_mesh()
+        .x_desc("clients")
+        .y_desc("MB/s, all clients (modelled disks)")
+        .draw()?;
+    let ends = [(1.0, single), (most, single * most)];
+    chart
+        .draw_series(LineSeries::new(ends, BLACK.mix(0.4)))?
+        .label("linear")
+        .legend(|(x, y)| PathElement::new([(x, y), (x + 18, y)], BLACK.mix(0.4)));
+    let mut arrangements: Vec<&str> = rows.iter().map(|row| row.arrangement.as_str()).collect();
+    arrangements.sort_unstable();
+    arrangements.dedup();
+    for (at, arrangement) in arrangements.into_iter().enumerate() {
+        let color = Palette99::pick(at).to_rgba();
+        let mine = rows.iter().filter(|row| row.arrangement == arrangement);
+        let points: Vec<(f64, f64)> = mine.map(|row| (row.clients as f64, of(row))).collect();
+        chart
+            .draw_series(LineSeries::new(points, color.stroke_width(2)).point_size(3))?
+            .label(arrangement)
+            .legend(move |(x, y)| PathElement::new([(x, y), (x + 18, y)], color));
+    }
+    chart
+        .configure_series_labels()
+        .position(SeriesLabelPosition::UpperLeft)
+        .border_style(BLACK)
+        .background_style(WHITE.mix(0.8))
+        .draw()?;
+    root.present()?;
+    Ok(())
+}

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use super::describe::{Description, Host};
 use super::disks::{self, Mounted};
 use super::net;
+use super::state::State;
 use crate::conf::Conf;
 use crate::driver::Driver;
 use crate::error::{LabError, Result};
@@ -41,22 +42,48 @@ pub struct RunningNode {
     pub address: String,
     /// Its disks.
     pub disks: Vec<Mounted>,
-    process: Process,
+    pid: u32,
+    /// None when an earlier command started it.
+    process: Option<Process>,
 }
 
 impl RunningNode {
+    pub(super) fn attached(
+        name: String,
+        namespace: String,
+        host: String,
+        kind: Kind,
+        address: String,
+        disks: Vec<Mounted>,
+        pid: u32,
+    ) -> Self {
+        Self {
+            name,
+            namespace,
+            host,
+            kind,
+            address,
+            disks,
+            pid,
+            process: None,
+        }
+    }
+
     /// Its process id.
     #[must_use]
     pub fn pid(&self) -> u32 {
-        self.process.pid()
+        self.pid
     }
 
-    /// SIGKILL.
+    /// SIGKILL. Nothing to do for a node that an earlier command started.
     ///
     /// # Errors
     /// When the kernel refuses.
     pub fn kill(&mut self) -> Result<()> {
-        self.process.kill().map(drop)
+        match &mut self.process {
+            Some(process) => process.kill().map(drop),
+            None => Ok(()),
+        }
     }
 }
 
@@ -108,8 +135,37 @@ impl Testbed {
             stays: false,
         };
         testbed.start(stays, tell)?;
+        if stays {
+            State::of(&testbed.described, &testbed.nodes).write(&testbed.dir)?;
+        }
         testbed.stays = stays;
         Ok(testbed)
+    }
+
+    /// A testbed that an earlier command brought up to stay, with its files in `dir`.
+    ///
+    /// # Errors
+    /// When there is none, or its description cannot be read.
+    pub fn attach(dir: &Path) -> Result<Self> {
+        let dir = dir
+            .canonicalize()
+            .map_err(LabError::file("looking at", dir))?;
+        let state = State::read(&dir)?;
+        let described = state.described.clone();
+        if !net::is_there(&described.name)? {
+            return Err(LabError::Talk(format!(
+                "testbed {} is not up any more: take it down and bring it up again",
+                described.name
+            )));
+        }
+        Ok(Self {
+            hadoop: Hadoop::locate()?,
+            described,
+            dir,
+            namenode: None,
+            nodes: state.nodes(),
+            stays: true,
+        })
     }
 
     fn start(&mut self, stays: bool, tell: &mut dyn FnMut(&str)) -> Result<()> {
@@ -347,8 +403,10 @@ impl Testbed {
             detached: stays,
             ..spawn
         };
+        let process = spawn.start()?;
         self.nodes.push(RunningNode {
-            process: spawn.start()?,
+            pid: process.pid(),
+            process: Some(process),
             name,
             namespace,
             host: host.name.clone(),
@@ -370,8 +428,12 @@ impl Testbed {
             if live == u64::try_from(count).ok() {
                 return Ok(());
             }
-            for node in &mut self.nodes {
-                node.process.check_alive()?;
+            let processes = self
+                .nodes
+                .iter_mut()
+                .filter_map(|node| node.process.as_mut());
+            for process in processes {
+                process.check_alive()?;
             }
             if start.elapsed() > START_LIMIT {
                 return Err(LabError::Timeout {
@@ -448,6 +510,7 @@ pub fn down(name: &str, dir: &Path) -> Result<()> {
     net::end_servers(name)?;
     disks::unmount_below(dir)?;
     net::remove(name)?;
+    State::remove(dir);
     for part in ["disks", "name", "tmp"] {
         let path = dir.join(part);
         match std::fs::remove_dir_all(&path) {

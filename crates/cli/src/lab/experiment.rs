@@ -1,0 +1,76 @@
+//! `hayloft lab experiment`.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::Args;
+use hayloft_lab::LabError;
+use hayloft_lab::testbed::experiments::{self, NAMES, Options};
+
+use super::{PlaceArgs, Steps};
+use crate::error::CliError;
+
+/// `hayloft lab experiment`.
+#[derive(Debug, Args)]
+pub struct ExperimentArgs {
+    /// Which: pairs, layouts.
+    name: String,
+    #[command(flatten)]
+    place: PlaceArgs,
+    /// Where tables, plots and raw data go.
+    #[arg(long, value_name = "DIR")]
+    out: PathBuf,
+    /// Rounds of every step.
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u16).range(1..=100))]
+    rounds: u16,
+    /// MiB that each client writes and reads.
+    #[arg(long, value_name = "MIB", default_value_t = 192, value_parser = clap::value_parser!(u32).range(16..=65536))]
+    mib: u32,
+    /// Largest number of clients and nodes.
+    #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u16).range(1..=8))]
+    largest: u16,
+    /// Whose storage nodes.
+    #[arg(long, default_value = "hayloft", value_parser = ["hayloft", "apache"])]
+    kind: String,
+}
+
+pub fn run(args: &ExperimentArgs) -> Result<ExitCode, CliError> {
+    let options = Options {
+        rounds: usize::from(args.rounds),
+        mib: args.mib,
+        largest: usize::from(args.largest),
+        kind: args.kind.clone(),
+        ..Options::default()
+    };
+    if !NAMES.iter().any(|(name, _)| *name == args.name) {
+        let known = NAMES
+            .map(|(name, about)| format!("\n  {name}: {about}"))
+            .concat();
+        return Err(CliError::new(
+            format!("there is no experiment {}", args.name),
+            "hayloft lab experiment",
+            format!("choose one of:{known}"),
+        ));
+    }
+    std::fs::create_dir_all(&args.out)
+        .map_err(|e| CliError::from(LabError::file("creating", &args.out)(e)))?;
+    let command = format!(
+        "hayloft lab experiment {} --rounds {} --mib {} --largest {} --kind {}",
+        args.name, args.rounds, args.mib, args.largest, args.kind
+    );
+    let work = args.place.all().join(&args.name);
+    let mut steps = Steps::new();
+    let rows = experiments::run(
+        &args.name,
+        &options,
+        &command,
+        (&work, &args.out),
+        &mut |what| steps.tell(what),
+    )?;
+    drop(steps);
+    println!(
+        "{}",
+        experiments::page(&args.name, &options, &command, &rows)
+    );
+    Ok(ExitCode::SUCCESS)
+}

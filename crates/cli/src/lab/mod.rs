@@ -1,0 +1,99 @@
+//! `hayloft lab`: clusters of hosts and links on one machine, and what they show.
+
+mod experiment;
+mod run;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Args, Subcommand};
+
+use crate::args::environment;
+use crate::error::CliError;
+use crate::progress::Step;
+
+/// `hayloft lab`.
+#[derive(Debug, Args)]
+pub struct LabArgs {
+    /// What to do.
+    #[command(subcommand)]
+    command: LabCommand,
+}
+
+/// The commands of the lab. All need root.
+#[derive(Debug, Subcommand)]
+enum LabCommand {
+    /// Bring up a described cluster: hosts as network namespaces, shaped links, disks real or modelled.
+    Up(run::UpArgs),
+    /// Run a description's workload and report; on the cluster that is up, else on one made for it.
+    Run(run::RunArgs),
+    /// Take down a cluster, however it was left.
+    Down(run::DownArgs),
+    /// Run a program on a host of a cluster that is up.
+    Exec(run::ExecArgs),
+    /// Repeat an experiment of the papers: `pairs` or `layouts`.
+    Experiment(experiment::ExperimentArgs),
+}
+
+/// Where testbeds are kept.
+#[derive(Debug, Args)]
+struct PlaceArgs {
+    /// Directory of configuration, logs and disks of testbeds
+    /// [default: $HAYLOFT_STATE/lab or .hayloft/lab].
+    #[arg(long, value_name = "DIR")]
+    state: Option<PathBuf>,
+}
+
+impl PlaceArgs {
+    /// The directory of all testbeds.
+    fn all(&self) -> PathBuf {
+        let usual = || {
+            let state = environment("HAYLOFT_STATE").unwrap_or_else(|| PathBuf::from(".hayloft"));
+            state.join("lab")
+        };
+        self.state.clone().unwrap_or_else(usual)
+    }
+
+    /// The directory of one testbed.
+    fn of(&self, name: &str) -> PathBuf {
+        self.all().join(name)
+    }
+}
+
+/// Runs the command.
+pub fn run(args: &LabArgs) -> Result<ExitCode, CliError> {
+    match &args.command {
+        LabCommand::Up(args) => run::up(args),
+        LabCommand::Run(args) => run::run(args),
+        LabCommand::Down(args) => run::down(args),
+        LabCommand::Exec(args) => run::exec(args),
+        LabCommand::Experiment(args) => experiment::run(args),
+    }
+}
+
+/// Shows what is being done, one step at a time.
+struct Steps(Option<Step>);
+
+impl Steps {
+    fn new() -> Self {
+        Self(None)
+    }
+
+    /// The next step begins; the one before is done.
+    fn tell(&mut self, what: &str) {
+        self.done();
+        self.0 = Some(Step::spinner(what));
+    }
+
+    fn done(&mut self) {
+        if let Some(step) = self.0.take() {
+            step.done("done");
+        }
+    }
+}
+
+impl Drop for Steps {
+    fn drop(&mut self) {
+        self.done();
+    }
+}
