@@ -1,0 +1,566 @@
+package io.hayloft.placement;
+
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.Collection;
+import java.util.EnumMap;
+import java.util.EnumSet;
+import java.util.HashSet;
+import java.util.List;
+import java.util.Map;
+import java.util.Set;
+import java.util.concurrent.TimeUnit;
+import org.apache.hadoop.conf.Configuration;
+import org.apache.hadoop.fs.StorageType;
+import org.apache.hadoop.hdfs.AddBlockFlag;
+import org.apache.hadoop.hdfs.DFSConfigKeys;
+import org.apache.hadoop.hdfs.protocol.BlockStoragePolicy;
+import org.apache.hadoop.hdfs.protocol.DatanodeInfo;
+import org.apache.hadoop.hdfs.server.blockmanagement.BlockPlacementStatus;
+import org.apache.hadoop.hdfs.server.blockmanagement.DatanodeDescriptor;
+import org.apache.hadoop.hdfs.server.blockmanagement.DatanodeStorageInfo;
+import org.apache.hadoop.hdfs.server.blockmanagement.FSClusterStats;
+import org.apache.hadoop.hdfs.server.blockmanagement.OpenPlacementPolicy;
+import org.apache.hadoop.net.NetworkTopology;
+import org.apache.hadoop.net.Node;
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
+
+/**
+ * The policy for {@code dfs.block.replicator.classname}: the layouts of {@link Layout} under the rule that
+ * no two replicas of a block share a failure domain while another could be had.
+ *
+ * <p>The stock policy stays in charge of everything around the choice of the next node: placement flags,
+ * storage policies and their fallbacks, the second attempt with stale nodes, the order of the pipeline. Its
+ * step {@code chooseTargetInOrder} is replaced by {@link Placer}, which asks the stock rules about each
+ * node. Checks and deletions go by {@link DomainRule}, so that stock tools keep what this policy did.
+ *
+ * <p>Safe for concurrent calls: the NameNode chooses targets without its lock.
+ */
+public class HayloftPlacementPolicy extends OpenPlacementPolicy {
+  private static final Logger REASONS = LoggerFactory.getLogger("io.hayloft.placement.reasons");
+  /** Threads that one stream takes on a stock DataNode: the receiver and the responder. */
+  private static final int OWN_XCEIVERS = 2;
+
+  private final boolean striped;
+  private final ThreadLocal<Call> calls = new ThreadLocal<>();
+  private final PlacementMetrics metrics = new PlacementMetrics();
+  private PlacementConfig config;
+  private Domains domains;
+  private ClusterView view;
+  private Placer placer;
+  private Assignments assignments;
+  private FSClusterStats stats;
+  private NodeRules rules;
+
+  /** For Hadoop, which calls {@link #initialize} next. */
+  public HayloftPlacementPolicy() {
+    this(false);
+  }
+
+  HayloftPlacementPolicy(boolean striped) {
+    this.striped = striped;
+  }
+
+  /** What the stock code does not pass on to {@code chooseTargetInOrder}. */
+  private static final class Call {
+    final String path;
+    final EnumSet<AddBlockFlag> flags;
+    final BlockStoragePolicy policy;
+    final boolean shareAtOnce;
+    final List<DatanodeStorageInfo> favored;
+    final Reasons reasons = Reasons.collect(REASONS.isDebugEnabled());
+    Assignment assignment;
+    boolean heldBack;
+
+    Call(
+        String path,
+        EnumSet<AddBlockFlag> flags,
+        BlockStoragePolicy policy,
+        boolean shareAtOnce,
+        List<DatanodeStorageInfo> favored) {
+      this.path = path;
+      this.flags = flags;
+      this.policy = policy;
+      this.shareAtOnce = shareAtOnce;
+      this.favored = favored;
+    }
+  }
+
+  @Override
+  protected void start(Configuration conf, FSClusterStats clusterStats, NetworkTopology map) {
+    config = PlacementConfig.read(conf);
+    stats = clusterStats;
+    if (config.layout() == Layout.RANDOM) {
+      if (striped) {
+        throw new IllegalArgumentException(
+            PlacementKeys.LAYOUT
+                + "=random is the stock policy, so "
+                + DFSConfigKeys.DFS_BLOCK_PLACEMENT_EC_CLASSNAME_KEY
+                + " must not name "
+                + getClass().getName()
+                + ": remove it.");
+      }
+      return;
+    }
+    domains = new Domains(config);
+    view = new ClusterView(map, domains);
+    rules = new StockRules();
+    long staleMs =
+        conf.getLong(
+            DFSConfigKeys.DFS_NAMENODE_STALE_DATANODE_INTERVAL_KEY,
+            DFSConfigKeys.DFS_NAMENODE_STALE_DATANODE_INTERVAL_DEFAULT);
+    placer =
+        new Placer(config, striped, metrics, this::nowMs, staleMs, this::overloadedByOthers);
+    placer.randomiseTurn();
+    assignments = new Assignments(config.maxAssignments(), this::nowMs, metrics);
+    if (stats != null) {
+      // Only a NameNode has statistics; tools that load the policy choose nothing.
+      PlacementMBean.register(striped, config, metrics, assignments, view);
+      Ticker.start(this, config.balanceIntervalMs(), HayloftPlacementPolicy::tick);
+    }
+  }
+
+  /** Milliseconds of a clock that never goes back; tests replace it. */
+  long nowMs() {
+    return TimeUnit.NANOSECONDS.toMillis(System.nanoTime());
+  }
+
+  /** What the thread does at each interval. */
+  void tick() {
+    if (domains.check()) {
+      view.outdated();
+    }
+    assignments.sweep(config.activeWindowMs(), config.expiryMs());
+    new Balance(config.balanceDrift(), rules, metrics)
+        .run(assignments.list(), view.get());
+  }
+
+  Assignments assignments() {
+    return assignments;
+  }
+
+  ClusterView view() {
+    return view;
+  }
+
+  PlacementMetrics metrics() {
+    return metrics;
+  }
+
+  /** The stock code's answers about one node. */
+  private final class StockRules implements NodeRules {
+    @Override
+    public boolean acceptable(
+        DatanodeDescriptor node,
+        boolean checkLoad,
+        List<DatanodeStorageInfo> results,
+        boolean avoidStale) {
+      return HayloftPlacementPolicy.this.acceptable(
+          node, checkLoad && considerLoad, results, avoidStale);
+    }
+
+    @Override
+    public DatanodeStorageInfo take(
+        DatanodeDescriptor node,
+        long blockSize,
+        List<DatanodeStorageInfo> results,
+        StorageType type) {
+      return HayloftPlacementPolicy.this.take(node, blockSize, results, type);
+    }
+
+    @Override
+    public boolean hasRoom(DatanodeDescriptor node, long blockSize, StorageType type) {
+      return node.chooseStorage4Block(type, blockSize, getMinBlocksForWrite()) != null;
+    }
+  }
+
+  /**
+   * Too busy by the stock rule even without this writer's own threads. With them a lone writer in a large
+   * idle cluster would drive itself away from its node at each heartbeat.
+   */
+  private boolean overloadedByOthers(DatanodeDescriptor node) {
+    return considerLoad
+        && busy(node)
+        && node.getXceiverCount() - OWN_XCEIVERS
+            > considerLoadFactor * stats.getInServiceXceiverAverage();
+  }
+
+  @Override
+  public DatanodeStorageInfo[] chooseTarget(
+      String path,
+      int replicas,
+      Node writer,
+      List<DatanodeStorageInfo> chosen,
+      boolean returnChosen,
+      Set<Node> excluded,
+      long blockSize,
+      BlockStoragePolicy policy,
+      EnumSet<AddBlockFlag> flags) {
+    return chooseTarget(
+        path, replicas, writer, chosen, returnChosen, excluded, blockSize, policy, flags, null);
+  }
+
+  @Override
+  public DatanodeStorageInfo[] chooseTarget(
+      String path,
+      int replicas,
+      Node writer,
+      List<DatanodeStorageInfo> chosen,
+      boolean returnChosen,
+      Set<Node> excluded,
+      long blockSize,
+      BlockStoragePolicy policy,
+      EnumSet<AddBlockFlag> flags,
+      EnumMap<StorageType, Integer> types) {
+    if (config.layout() == Layout.RANDOM) {
+      return super.chooseTarget(
+          path, replicas, writer, chosen, returnChosen, excluded, blockSize, policy, flags, types);
+    }
+    Call outer = calls.get();
+    List<DatanodeStorageInfo> favored = outer == null ? List.of() : outer.favored;
+    DatanodeStorageInfo[] targets = null;
+    for (boolean shareAtOnce : new boolean[] {false, true}) {
+      Call call = new Call(path, flags, policy, shareAtOnce, favored);
+      calls.set(call);
+      try {
+        targets =
+            super.chooseTarget(
+                path,
+                replicas,
+                writer,
+                chosen,
+                returnChosen,
+                exclusions(writer, excluded, flags),
+                blockSize,
+                policy,
+                flags,
+                types == null ? null : new EnumMap<>(types));
+      } finally {
+        calls.set(outer);
+      }
+      int missing = replicas + (returnChosen ? chosen.size() : 0) - targets.length;
+      if (missing <= 0 || !call.heldBack) {
+        finish(call, targets, missing);
+        break;
+      }
+    }
+    return targets;
+  }
+
+  /** A copy of the caller's set, since the choice adds to it. */
+  private Set<Node> exclusions(Node writer, Set<Node> excluded, EnumSet<AddBlockFlag> flags) {
+    Set<Node> all = excluded == null ? new HashSet<>() : new HashSet<>(excluded);
+    if (flags != null && flags.contains(AddBlockFlag.NO_LOCAL_RACK) && writer != null) {
+      // The stock code excludes the writer's network location, which with /rack/host is its host only.
+      String rackName = domains.rackOf(writer.getNetworkLocation());
+      ClusterIndex index = view.get();
+      ClusterIndex.Rack rack = index.racks.get(rackName);
+      if (rack != null && !rackName.equals(writer.getNetworkLocation()) && index.racks.size() > 2) {
+        for (ClusterIndex.Entry entry : rack.nodes.entries) {
+          all.add(entry.node);
+        }
+      }
+    }
+    return all;
+  }
+
+  private void finish(Call call, DatanodeStorageInfo[] targets, int missing) {
+    metrics.choices.increment();
+    if (missing > 0) {
+      metrics.tooFew.increment();
+    }
+    if (call.assignment != null) {
+      ClusterIndex index = view.get();
+      DatanodeDescriptor first = call.assignment.node();
+      List<ClusterIndex.Load> others = new ArrayList<>(targets.length);
+      for (DatanodeStorageInfo target : targets) {
+        ClusterIndex.Entry entry = index.find(target.getDatanodeDescriptor());
+        if (entry != null && entry.node != first) {
+          others.add(entry.load);
+        }
+      }
+      call.assignment.placed(others.toArray(new ClusterIndex.Load[0]));
+    }
+    if (REASONS.isDebugEnabled()) {
+      REASONS.debug("{}: {}", call.path, call.reasons);
+    }
+  }
+
+  @Override
+  protected DatanodeStorageInfo[] withFavored(FavoredChoice choice) {
+    if (config.layout() == Layout.RANDOM) {
+      return choice.run();
+    }
+    calls.set(new Call(null, null, null, false, new ArrayList<>()));
+    try {
+      return choice.run();
+    } finally {
+      calls.remove();
+    }
+  }
+
+  @Override
+  protected void chooseFavouredNodes(
+      String path,
+      int replicas,
+      List<DatanodeDescriptor> favored,
+      Set<Node> excluded,
+      long blockSize,
+      int maxPerRack,
+      List<DatanodeStorageInfo> results,
+      boolean avoidStale,
+      EnumMap<StorageType, Integer> types)
+      throws NotEnoughReplicasException {
+    if (config.layout() == Layout.RANDOM) {
+      super.chooseFavouredNodes(
+          path, replicas, favored, excluded, blockSize, maxPerRack, results, avoidStale, types);
+      return;
+    }
+    // A favoured node that would share a domain waits: it is taken if no other domain is left.
+    List<DatanodeDescriptor> wanted = new ArrayList<>();
+    Set<String> seen = new HashSet<>();
+    int domainsLeft = view.get().domainsInService;
+    for (DatanodeDescriptor node : favored) {
+      if (seen.add(domains.domain(node)) || domainsLeft < replicas) {
+        wanted.add(node);
+      }
+    }
+    super.chooseFavouredNodes(
+        path, replicas, wanted, excluded, blockSize, Integer.MAX_VALUE, results, avoidStale, types);
+    calls.get().favored.addAll(results);
+  }
+
+  @Override
+  protected Node chooseTargetInOrder(
+      int replicas,
+      Node writer,
+      Set<Node> excluded,
+      long blockSize,
+      int maxPerRack,
+      List<DatanodeStorageInfo> results,
+      boolean avoidStale,
+      boolean newBlock,
+      EnumMap<StorageType, Integer> types)
+      throws NotEnoughReplicasException {
+    if (config.layout() == Layout.RANDOM) {
+      return super.chooseTargetInOrder(
+          replicas, writer, excluded, blockSize, maxPerRack, results, avoidStale, newBlock, types);
+    }
+    // Empties the stock code's notes of this thread, which would grow with each node that it refuses.
+    chooseRandom(0, "", excluded, blockSize, maxPerRack, results, avoidStale, types);
+    Call call = calls.get();
+    Choice choice =
+        new Choice(
+            view, rules, results, call.favored, excluded, types, blockSize, maxPerRack, avoidStale);
+    Set<StorageType> later = call.shareAtOnce ? types.keySet() : otherTypes(call.policy, types);
+    if (call.shareAtOnce) {
+      choice.avoidStale = false;
+    }
+    Node localNode = writer;
+    int left = replicas;
+    if (results.isEmpty()) {
+      localNode = first(choice, call, writer, later);
+      left--;
+    }
+    for (; left > 0; left--) {
+      if (placer.next(choice, call.assignment, later, call.reasons) == null) {
+        throw tooFew(choice, call, left);
+      }
+    }
+    return localNode;
+  }
+
+  private Node first(Choice choice, Call call, Node writer, Set<StorageType> later)
+      throws NotEnoughReplicasException {
+    if (writer instanceof DatanodeDescriptor local && takeLocal(choice, call, local)) {
+      return local;
+    }
+    boolean anyWriter =
+        call.flags != null && call.flags.contains(AddBlockFlag.IGNORE_CLIENT_LOCALITY);
+    if (!striped && !anyWriter && call.path != null) {
+      String host =
+          writer instanceof DatanodeDescriptor node
+              ? node.getIpAddr()
+              : writer == null ? "" : writer.getName();
+      String rack = writer == null ? null : domains.rackOf(writer.getNetworkLocation());
+      call.assignment = assignments.get(Writer.of(host, call.path), rack);
+    }
+    ClusterIndex.Entry entry = placer.first(choice, call.assignment, later, call.reasons);
+    if (entry == null) {
+      throw tooFew(choice, call, 1);
+    }
+    return entry.node;
+  }
+
+  /** The stock rule for the writer's own node, unless a favoured node has its domain already. */
+  private boolean takeLocal(Choice choice, Call call, DatanodeDescriptor local)
+      throws NotEnoughReplicasException {
+    if (config.layout() == Layout.ROUND_ROBIN && !striped) {
+      return false;
+    }
+    ClusterIndex.Entry entry = choice.index.find(local);
+    if (entry != null
+        && choice.inDomain(entry.domain) > 0
+        && choice.index.domainsInService > choice.replicas()) {
+      return false;
+    }
+    DatanodeStorageInfo storage =
+        chooseLocalStorage(
+            local,
+            choice.excluded,
+            choice.blockSize,
+            Integer.MAX_VALUE,
+            choice.results,
+            choice.avoidStale,
+            choice.types);
+    if (storage == null) {
+      return false;
+    }
+    choice.used(local);
+    metrics.local.increment();
+    call.reasons.now(local.getXferAddr() + " (the writer's own node)");
+    return true;
+  }
+
+  /** The types that the stock code would turn to if this attempt fails. */
+  private static Set<StorageType> otherTypes(
+      BlockStoragePolicy policy, EnumMap<StorageType, Integer> types) {
+    Set<StorageType> all = EnumSet.noneOf(StorageType.class);
+    all.addAll(types.keySet());
+    all.addAll(Arrays.asList(policy.getCreationFallbacks()));
+    all.addAll(Arrays.asList(policy.getReplicationFallbacks()));
+    return all;
+  }
+
+  private NotEnoughReplicasException tooFew(Choice choice, Call call, int left) {
+    call.heldBack = !call.shareAtOnce;
+    return notEnough(
+        left
+            + " more wanted on storage "
+            + choice.wantedTypes()
+            + ", reasons at debug level of "
+            + REASONS.getName());
+  }
+
+  @Override
+  protected int[] getMaxNodesPerRack(int chosen, int replicas) {
+    if (config.layout() == Layout.RANDOM) {
+      return super.getMaxNodesPerRack(chosen, replicas);
+    }
+    int nodes = clusterMap.getNumOfLeaves();
+    int wanted = Math.max(0, Math.min(replicas, nodes - chosen));
+    int total = chosen + wanted;
+    return new int[] {wanted, RackLimit.of(total, view.get().racksInService, striped)};
+  }
+
+  @Override
+  public BlockPlacementStatus verifyBlockPlacement(DatanodeInfo[] nodes, int replicas) {
+    if (config.layout() == Layout.RANDOM) {
+      return super.verifyBlockPlacement(nodes, replicas);
+    }
+    ClusterIndex index = view.get();
+    Set<String> usedRacks = new HashSet<>();
+    Set<String> usedDomains = new HashSet<>();
+    if (nodes != null) {
+      for (DatanodeInfo node : nodes) {
+        usedRacks.add(domains.rack(node));
+        usedDomains.add(domains.domain(node));
+      }
+    }
+    int racksWanted =
+        striped ? replicas : Placer.racksWanted(replicas, config.secondInSameRack());
+    int racksMissing =
+        index.racksInService < 2
+            ? 0
+            : DomainRule.missing(usedRacks.size(), racksWanted, index.racksInService);
+    int domainsMissing =
+        DomainRule.missing(usedDomains.size(), replicas, index.domainsInService);
+    return new PlacementVerdict(racksMissing, domainsMissing, index.domainsInService);
+  }
+
+  @Override
+  protected String getRack(DatanodeInfo node) {
+    return domains == null ? super.getRack(node) : domains.rack(node);
+  }
+
+  private String domainOf(DatanodeStorageInfo storage) {
+    return domains.domain(storage.getDatanodeDescriptor());
+  }
+
+  @Override
+  public boolean isMovable(
+      Collection<DatanodeInfo> nodes, DatanodeInfo source, DatanodeInfo target) {
+    if (config.layout() == Layout.RANDOM) {
+      return super.isMovable(nodes, source, target);
+    }
+    List<DatanodeInfo> before = new ArrayList<>(nodes);
+    before.remove(target);
+    return super.isMovable(nodes, source, target)
+        && DomainRule.movable(
+            DomainRule.counts(before, domains::domain),
+            domains.domain(source),
+            domains.domain(target));
+  }
+
+  @Override
+  public DatanodeStorageInfo chooseReplicaToDelete(
+      Collection<DatanodeStorageInfo> moreThanOne,
+      Collection<DatanodeStorageInfo> exactlyOne,
+      List<StorageType> excessTypes,
+      Map<String, List<DatanodeStorageInfo>> rackMap) {
+    if (config.layout() == Layout.RANDOM) {
+      return super.chooseReplicaToDelete(moreThanOne, exactlyOne, excessTypes, rackMap);
+    }
+    // Only what may go by its type is compared; else the best by domain could have the wrong type.
+    return super.chooseReplicaToDelete(
+        ofTypes(moreThanOne, excessTypes), ofTypes(exactlyOne, excessTypes), excessTypes, rackMap);
+  }
+
+  private static List<DatanodeStorageInfo> ofTypes(
+      Collection<DatanodeStorageInfo> storages, List<StorageType> types) {
+    List<DatanodeStorageInfo> kept = new ArrayList<>(storages);
+    kept.removeIf(storage -> !types.contains(storage.getStorageType()));
+    return kept;
+  }
+
+  @Override
+  protected Collection<DatanodeStorageInfo> pickupReplicaSet(
+      Collection<DatanodeStorageInfo> moreThanOne,
+      Collection<DatanodeStorageInfo> exactlyOne,
+      Map<String, List<DatanodeStorageInfo>> rackMap) {
+    if (config.layout() == Layout.RANDOM) {
+      return super.pickupReplicaSet(moreThanOne, exactlyOne, rackMap);
+    }
+    List<DatanodeStorageInfo> all = new ArrayList<>();
+    rackMap.values().forEach(all::addAll);
+    List<DatanodeStorageInfo> candidates = new ArrayList<>(moreThanOne);
+    candidates.addAll(exactlyOne);
+    Map<String, Integer> counts = DomainRule.counts(all, this::domainOf);
+    List<DatanodeStorageInfo> deletable =
+        DomainRule.deletable(counts, candidates, this::domainOf);
+    if (deletable.size() == candidates.size()) {
+      return striped
+          ? moreThanOne.isEmpty() ? exactlyOne : moreThanOne
+          : super.pickupReplicaSet(moreThanOne, exactlyOne, rackMap);
+    }
+    List<DatanodeStorageInfo> ofSharedRack = new ArrayList<>(deletable);
+    ofSharedRack.retainAll(moreThanOne);
+    return ofSharedRack.isEmpty() ? deletable : ofSharedRack;
+  }
+
+  @Override
+  protected boolean hintAllowed(
+      DatanodeStorageInfo hint,
+      DatanodeStorageInfo added,
+      Collection<DatanodeStorageInfo> moreThanOne,
+      Collection<DatanodeStorageInfo> exactlyOne) {
+    if (config.layout() == Layout.RANDOM) {
+      return true;
+    }
+    List<DatanodeStorageInfo> all = new ArrayList<>(moreThanOne);
+    all.addAll(exactlyOne);
+    return DomainRule.deletable(DomainRule.counts(all, this::domainOf), all, this::domainOf)
+        .contains(hint);
+  }
+}
