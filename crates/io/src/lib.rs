@@ -10,6 +10,7 @@
 //! - [`meta`]: names, directories, space, locks, small files, all off the async threads.
 //! - [`calibrate`]: what a volume's device was measured to do, kept beside the data.
 //! - [`buffer`]: [`AlignedBuf`] and the [`BufferPool`] with a budget.
+//! - [`staging`]: bytes on their way to the disk, in shared memory that outlives a killed process.
 //! - [`error`]: [`IoError`], whose kind says what to do.
 //!
 //! Limits: [`DiskConfig`] (operations per class, threads), the budget of each `BufferPool`,
@@ -27,6 +28,7 @@ pub mod error;
 mod lock;
 pub mod meta;
 mod mount;
+pub mod staging;
 mod sys;
 
 pub use buffer::{ALIGNMENT, AlignedBuf, BUFFER_MAX, BufferPool};

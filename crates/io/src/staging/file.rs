@@ -1,0 +1,530 @@
+//! A main file and its side file on their way to the disk through segments.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use tokio::sync::Notify;
+
+use super::Shared;
+use super::layout::{Record, SEGMENT_BYTES, SIDE_BYTES, Target, UNIT_MAX, paths_fit};
+use super::segment::{Room, Segment};
+use crate::engine::EngineFile;
+use crate::error::{IoError, IoErrorKind, IoOp};
+
+/// Bytes of a segment, as offsets are counted.
+pub(super) const SEGMENT: u64 = SEGMENT_BYTES as u64;
+
+/// How side bytes follow from main bytes: every `grain` bytes of the main file, the last ones fewer, have `unit`
+/// bytes in the side file, from `base` on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SideShape {
+    /// Bytes of the main file that a unit belongs to.
+    pub grain: u32,
+    /// Side bytes per grain; 0: none.
+    pub unit: u32,
+    /// Offset of the first unit in the side file.
+    pub base: u64,
+}
+
+impl SideShape {
+    /// Whether files of this shape can be staged: grains must not straddle segments, and the side bytes of a
+    /// segment have to fit into their place.
+    #[must_use]
+    pub fn fits(self) -> bool {
+        let grain = self.grain as usize;
+        grain > 0
+            && SEGMENT_BYTES.is_multiple_of(grain)
+            && self.unit as usize <= UNIT_MAX
+            && (SEGMENT_BYTES / grain).saturating_mul(self.unit as usize) <= SIDE_BYTES
+    }
+
+    pub(super) fn grain(self) -> u64 {
+        u64::from(self.grain)
+    }
+
+    /// Bytes of the units of `grains` grains; these are counted within a segment or a run.
+    pub(super) fn units(self, grains: u64) -> usize {
+        usize::try_from(grains).map_or(usize::MAX, |n| n.saturating_mul(self.unit as usize))
+    }
+
+    /// Where the unit of the grain that holds `offset` is.
+    pub(super) fn offset(self, offset: u64) -> u64 {
+        self.base
+            .saturating_add((offset / self.grain()).saturating_mul(u64::from(self.unit)))
+    }
+}
+
+/// What to stage.
+#[derive(Debug)]
+pub struct StageSpec {
+    /// Main file, open for writing.
+    pub main: Arc<dyn EngineFile>,
+    /// Side file, open for writing.
+    pub side: Arc<dyn EngineFile>,
+    /// Side bytes.
+    pub shape: SideShape,
+    /// Bytes that both files have already.
+    pub len: u64,
+    /// Bytes that were promised to outlive power loss, at most: a unit that covers one of them is replaced on the
+    /// device only after the bytes that its successor covers.
+    pub synced: u64,
+    /// Bytes written to the disk in one go while more is coming.
+    pub quantum: usize,
+}
+
+/// A segment of a file. Places are relative to `base`, a multiple of the segment size.
+#[derive(Debug)]
+pub(super) struct Held {
+    pub(super) memory: Arc<Segment>,
+    pub(super) base: u64,
+    /// The first byte; the bytes before it are in the file.
+    pub(super) start: usize,
+    /// End of what is committed.
+    pub(super) end: usize,
+    /// End of what is in the file.
+    pub(super) written: usize,
+    /// A write of it is in progress.
+    pub(super) busy: bool,
+}
+
+impl Held {
+    /// Place of the unit of the grain at `offset` in the side region.
+    pub(super) fn side_place(&self, shape: SideShape, offset: u64) -> usize {
+        let first = (self.base + self.start as u64) / shape.grain();
+        shape.units(offset / shape.grain() - first)
+    }
+}
+
+#[derive(Debug)]
+pub(super) struct State {
+    /// In order of `base`, those that are in the file left out.
+    pub(super) segments: VecDeque<Held>,
+    /// Everything below outlives a killed process.
+    pub(super) committed: u64,
+    /// Everything below is in place: committed, or received and shared already.
+    pub(super) frontier: u64,
+    /// Segments that somebody waited for.
+    pub(super) spare: Vec<Arc<Segment>>,
+    /// Bytes are being received behind `frontier`.
+    pub(super) reserved: bool,
+    /// Writes in progress.
+    pub(super) jobs: usize,
+    pub(super) error: Option<IoError>,
+    pub(super) closed: bool,
+    pub(super) synced: u64,
+    pub(super) last_commit: Instant,
+}
+
+/// A main file and its side file, whose newest bytes are in segments. Cheap to share.
+///
+/// **Committed** bytes outlive a killed process: they are in a segment whose record counts them, or in the file.
+/// They reach the files in quanta while more comes, all of them by [`flush`](Self::flush) and after a second without
+/// new ones. After a failed write nothing more is taken; what was committed stays in the segments.
+///
+/// **Drop** without [`close`](Self::close) or [`discard`](Self::discard) leaves what is not in the files to the next
+/// process, and its segments out of use in this one.
+pub struct StagedFile {
+    pub(super) shared: Arc<Shared>,
+    pub(super) main: Arc<dyn EngineFile>,
+    pub(super) side: Arc<dyn EngineFile>,
+    pub(super) shape: SideShape,
+    inode: u64,
+    quantum: usize,
+    pub(super) me: Weak<Self>,
+    state: Mutex<State>,
+    /// Told whenever a write ends.
+    pub(super) progress: Notify,
+}
+
+/// Whether bytes were taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use = "bytes that were not taken have to be offered again"]
+pub enum Append {
+    /// Committed: they outlive a killed process.
+    Committed,
+    /// Nothing was taken: no segments are free. See [`StagedFile::make_room`].
+    NoRoom,
+}
+
+impl StagedFile {
+    /// `None` when the file cannot be staged (shape, or paths too long).
+    pub(super) fn new(shared: &Arc<Shared>, spec: StageSpec) -> Option<Arc<Self>> {
+        let fits = paths_fit(spec.main.path(), spec.side.path());
+        if !spec.shape.fits() || !fits || !spec.main.path().is_absolute() {
+            return None;
+        }
+        let inode = spec
+            .main
+            .fd()
+            .and_then(|fd| rustix::fs::fstat(fd).ok())
+            .map_or(0, |stat| stat.st_ino);
+        Some(Arc::new_cyclic(|me| Self {
+            shared: Arc::clone(shared),
+            main: spec.main,
+            side: spec.side,
+            shape: spec.shape,
+            inode,
+            quantum: spec.quantum.max(SEGMENT_BYTES),
+            me: me.clone(),
+            state: Mutex::new(State {
+                segments: VecDeque::new(),
+                committed: spec.len,
+                frontier: spec.len,
+                spare: Vec::new(),
+                reserved: false,
+                jobs: 0,
+                error: None,
+                closed: false,
+                synced: spec.synced,
+                last_commit: Instant::now(),
+            }),
+            progress: Notify::new(),
+        }))
+    }
+
+    pub(super) fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Bytes that outlive a killed process.
+    #[must_use]
+    pub fn committed(&self) -> u64 {
+        self.lock().committed
+    }
+
+    /// Bytes in segments that are not in the files yet.
+    #[must_use]
+    pub fn unwritten(&self) -> u64 {
+        let state = self.lock();
+        state
+            .segments
+            .iter()
+            .map(|s| (s.end - s.written) as u64)
+            .sum()
+    }
+
+    /// The write that failed, if one did: nothing more is taken.
+    #[must_use]
+    pub fn error(&self) -> Option<IoError> {
+        self.lock().error.clone()
+    }
+
+    /// How long nothing was committed.
+    pub(super) fn idle_for(&self) -> Duration {
+        self.lock().last_commit.elapsed()
+    }
+
+    /// Bytes to write in one go: less than the quantum when the budget is shared by many.
+    pub(super) fn quantum_now(&self) -> usize {
+        let share = self.shared.fair_share();
+        self.quantum.min(share).max(SEGMENT_BYTES)
+    }
+
+    pub(super) fn invalid(&self, text: String) -> IoError {
+        IoError::new(IoErrorKind::Invalid, IoOp::Write, self.main.path(), text)
+    }
+
+    fn usable(&self, state: &State) -> Result<(), IoError> {
+        self.alive(state)?;
+        if state.closed {
+            return Err(self.closed("the staged file is closed"));
+        }
+        Ok(())
+    }
+
+    /// No write has failed, and the area still counts.
+    pub(super) fn alive(&self, state: &State) -> Result<(), IoError> {
+        if let Some(error) = &state.error {
+            return Err(error.clone());
+        }
+        if self.shared.area.is_frozen() {
+            return Err(self.closed("staging has ended"));
+        }
+        Ok(())
+    }
+
+    fn closed(&self, text: &str) -> IoError {
+        IoError::new(IoErrorKind::Closed, IoOp::Write, self.main.path(), text)
+    }
+
+    /// Takes `pieces`, which follow the committed bytes, and the side bytes from the grain on that holds their
+    /// first byte. Bytes that lie at their place already (see [`Landing`](super::Landing)) are not copied. When it
+    /// returns [`Append::Committed`], all of them outlive a killed process; else nothing was taken. Never waits.
+    ///
+    /// # Errors
+    /// The error of an earlier write; `Closed`; `Invalid` when the bytes do not follow those committed, when the
+    /// side bytes are not as many as belong to them, or when other bytes are being received at their place.
+    pub fn try_append(&self, at: u64, pieces: &[Bytes], side: &[u8]) -> Result<Append, IoError> {
+        let outcome = {
+            let mut state = self.lock();
+            let outcome = self.append_locked(&mut state, at, pieces, side);
+            if !matches!(outcome, Ok(Append::NoRoom)) {
+                state.spare.clear();
+            }
+            outcome
+        };
+        if matches!(outcome, Ok(Append::Committed)) {
+            self.write_behind();
+        }
+        outcome
+    }
+
+    fn append_locked(
+        &self,
+        state: &mut State,
+        at: u64,
+        pieces: &[Bytes],
+        side: &[u8],
+    ) -> Result<Append, IoError> {
+        self.usable(state)?;
+        let total: u64 = pieces.iter().map(|p| p.len() as u64).sum();
+        let end = at
+            .checked_add(total)
+            .filter(|end| i64::try_from(*end).is_ok());
+        let (true, Some(end)) = (at == state.committed, end) else {
+            let text = format!("{total} bytes at {at}, after {}", state.committed);
+            return Err(self.invalid(text));
+        };
+        let grain = self.shape.grain();
+        let units = self.shape.units(end.div_ceil(grain) - at / grain);
+        if side.len() != units {
+            let text = format!("{} side bytes for {total} at {at}, not {units}", side.len());
+            return Err(self.invalid(text));
+        }
+        if total == 0 {
+            return Ok(Append::Committed);
+        }
+        if end > state.frontier {
+            if state.reserved {
+                let text = format!("other bytes are being received at {}", state.frontier);
+                return Err(self.invalid(text));
+            }
+            if !self.cover(state, end) {
+                return Ok(Append::NoRoom);
+            }
+        }
+        self.place(state, at, pieces)?;
+        self.commit(state, at, end, side);
+        Ok(Append::Committed)
+    }
+
+    /// Gets the segments for bytes up to `end`; all of them or none.
+    pub(super) fn cover(&self, state: &mut State, end: u64) -> bool {
+        let covered = state
+            .segments
+            .back()
+            .map_or(state.frontier, |s| s.base + SEGMENT);
+        // A last segment that was written and given back leaves a frontier in the middle of its range.
+        let mut next = covered.max(state.frontier);
+        if next >= end {
+            return true;
+        }
+        let count = usize::try_from(end.div_ceil(SEGMENT) - next / SEGMENT).unwrap_or(usize::MAX);
+        if state.spare.len() < count {
+            let Some(more) = self.shared.area.try_take(count - state.spare.len()) else {
+                return false;
+            };
+            state.spare.extend(more);
+        }
+        while next < end {
+            let base = next - next % SEGMENT;
+            let start = usize::try_from(next - base).expect("less than a segment");
+            let Some(memory) = state.spare.pop() else {
+                return false;
+            };
+            let target = Target {
+                main: self.main.path().to_owned(),
+                side: self.side.path().to_owned(),
+                offset: next,
+                side_offset: self.shape.offset(next),
+                inode: self.inode,
+                start: u32::try_from(start).expect("less than a segment"),
+                unit: self.shape.unit,
+            };
+            if !memory.attach(&target) {
+                return false; // Looked at when the file was staged.
+            }
+            state.segments.push_back(Held {
+                memory,
+                base,
+                start,
+                end: start,
+                written: start,
+                busy: false,
+            });
+            next = base + SEGMENT;
+        }
+        true
+    }
+
+    /// Brings `pieces` to their places in segments that cover them.
+    fn place(&self, state: &mut State, at: u64, pieces: &[Bytes]) -> Result<(), IoError> {
+        let mut at = at;
+        let mut room: Option<(u64, Room)> = None;
+        for piece in pieces {
+            let mut rest = &piece[..];
+            while !rest.is_empty() {
+                let held = find(&state.segments, at)
+                    .ok_or_else(|| self.invalid(format!("no segment covers the byte at {at}")))?;
+                let place = usize::try_from(at - held.base).expect("inside the segment");
+                let (now, later) = rest.split_at(rest.len().min(SEGMENT_BYTES - place));
+                let there = usize::try_from(state.frontier.saturating_sub(at))
+                    .map_or(now.len(), |n| n.min(now.len()));
+                let (known, fresh) = now.split_at(there);
+                if !known.is_empty()
+                    && !held.memory.holds(place, known)
+                    && !held.memory.equals(place, known)
+                {
+                    return Err(self.invalid(format!("other bytes were received at {at}")));
+                }
+                if !fresh.is_empty() {
+                    if room.as_ref().is_none_or(|(base, _)| *base != held.base) {
+                        room = held.memory.room().map(|room| (held.base, room));
+                    }
+                    let Some((_, room)) = &mut room else {
+                        return Err(self.invalid(format!("bytes are being received at {at}")));
+                    };
+                    room.unfilled(fresh.len()).copy_from_slice(fresh);
+                    room.advance(fresh.len());
+                    room.settle();
+                    state.frontier = at + (there + fresh.len()) as u64;
+                }
+                at += now.len() as u64;
+                rest = later;
+            }
+        }
+        Ok(())
+    }
+
+    /// Publishes the bytes from `at` to `end`, which are in place, in every segment that they touch, in order: a
+    /// process that is killed in between has committed a prefix.
+    fn commit(&self, state: &mut State, at: u64, end: u64, side: &[u8]) {
+        let (grain, unit) = (self.shape.grain(), self.shape.unit as usize);
+        let first = state.segments.partition_point(|s| s.base + SEGMENT <= at);
+        for held in state.segments.iter_mut().skip(first) {
+            let (from, to) = (at.max(held.base), end.min(held.base + SEGMENT));
+            if from >= to {
+                continue;
+            }
+            let range = self.shape.units(from / grain - at / grain)
+                ..self.shape.units(to.div_ceil(grain) - at / grain);
+            let units = &side[range];
+            let side_from = held.side_place(self.shape, from);
+            let mut last = [0; UNIT_MAX];
+            last[..unit].copy_from_slice(&units[units.len() - unit..]);
+            held.end = usize::try_from(to - held.base).expect("at most a segment");
+            let record = Record {
+                len: u32::try_from(held.end - held.start).expect("at most a segment"),
+                side_len: u32::try_from(side_from + units.len()).expect("at most a page"),
+                last,
+            };
+            held.memory.publish(side_from, units, record);
+        }
+        state.committed = end;
+        state.last_commit = Instant::now();
+    }
+
+    /// Waits until there are segments for `bytes` more, which the next [`try_append`](Self::try_append) uses. Bytes
+    /// that were received in place must have been appended before: nobody may wait with segments that only
+    /// he can free.
+    ///
+    /// # Errors
+    /// The error of an earlier write; `Closed`; `Invalid` above [`ROOM_MAX`](super::ROOM_MAX).
+    pub async fn make_room(&self, bytes: usize) -> Result<(), IoError> {
+        if bytes > super::ROOM_MAX {
+            return Err(self.invalid(format!("room for {bytes} bytes at once")));
+        }
+        self.usable(&self.lock())?;
+        // One more for bytes that begin inside a segment.
+        let count = bytes.div_ceil(SEGMENT_BYTES) + 1;
+        let segments = self.shared.area.take(count).await?;
+        let mut state = self.lock();
+        self.usable(&state)?;
+        state.spare = segments;
+        Ok(())
+    }
+
+    /// Committed bytes of a range that are in segments, with their offsets, in order. What is not among them is
+    /// in the file.
+    pub(super) fn in_segments(&self, offset: u64, len: usize) -> Vec<(u64, Bytes)> {
+        let end = offset.saturating_add(len as u64);
+        let state = self.lock();
+        let mut parts = Vec::new();
+        for held in &state.segments {
+            let from = offset.max(held.base + held.start as u64);
+            let to = end.min(held.base + held.end as u64);
+            if from < to {
+                let place = |at: u64| usize::try_from(at - held.base).expect("in the segment");
+                parts.push((from, held.memory.share(place(from)..place(to))));
+            }
+        }
+        parts
+    }
+
+    /// As [`in_segments`](Self::in_segments), of the side file; offsets are those of the side file.
+    pub(super) fn side_in_segments(&self, offset: u64, len: usize) -> Vec<(u64, Vec<u8>)> {
+        let end = offset.saturating_add(len as u64);
+        let state = self.lock();
+        let mut parts = Vec::new();
+        if self.shape.unit == 0 {
+            return parts;
+        }
+        for held in state.segments.iter().filter(|s| s.end > s.start) {
+            let first = self.shape.offset(held.base + held.start as u64);
+            let last = held.base + held.end as u64 - 1;
+            let behind = self.shape.offset(last) + u64::from(self.shape.unit);
+            let (from, to) = (offset.max(first), end.min(behind));
+            if from < to {
+                let place = |at: u64| usize::try_from(at - first).expect("in the region");
+                parts.push((from, held.memory.side(place(from)..place(to))));
+            }
+        }
+        parts
+    }
+
+    /// Gives up what is not in the files: they were deleted, or their disk is lost.
+    pub fn discard(&self) {
+        let mut state = self.lock();
+        state.closed = true;
+        state.spare.clear();
+        for held in state.segments.drain(..) {
+            held.memory.release();
+        }
+        drop(state);
+        self.progress.notify_waiters();
+    }
+}
+
+/// The segment that covers `at`.
+pub(super) fn find(segments: &VecDeque<Held>, at: u64) -> Option<&Held> {
+    segments
+        .iter()
+        .rev()
+        .find(|s| s.base + s.start as u64 <= at && at < s.base + SEGMENT)
+}
+
+impl Drop for StagedFile {
+    fn drop(&mut self) {
+        let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
+        for held in state.segments.iter().filter(|s| s.written == s.end) {
+            held.memory.release();
+        }
+        self.shared.left();
+    }
+}
+
+impl fmt::Debug for StagedFile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let state = self.lock();
+        f.debug_struct("StagedFile")
+            .field("main", &self.main.path())
+            .field("committed", &state.committed)
+            .field("segments", &state.segments.len())
+            .field("jobs", &state.jobs)
+            .field("closed", &state.closed)
+            .finish_non_exhaustive()
+    }
+}

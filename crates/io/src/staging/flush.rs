@@ -1,0 +1,290 @@
+//! From segments to files.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::future::join;
+
+use super::file::{SEGMENT, StagedFile, State};
+use super::layout::SEGMENT_BYTES;
+use crate::engine::SyncKind;
+use crate::error::IoError;
+
+/// Writes of one file in progress at the same time. Their order does not matter: until both have returned, what
+/// they write is in segments too.
+const JOBS_MAX: usize = 2;
+
+/// Writes begin on a multiple of this where bytes before are still in the segment: what was written before is
+/// written again rather than read and merged by the engine.
+const ALIGN: usize = 4096;
+
+/// One write: whole segments, or all that there is.
+#[derive(Debug)]
+pub(super) struct Job {
+    offset: u64,
+    pieces: Vec<Bytes>,
+    side_offset: u64,
+    side: Vec<u8>,
+    /// A unit on the disk is replaced: the bytes that the new one covers go first.
+    replaces: bool,
+    /// They even have to be on the device first.
+    guard: bool,
+    /// Segments and how far they are written afterwards.
+    ends: Vec<(u64, usize)>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Take {
+    /// Full segments, when there are as many bytes of them.
+    Full(usize),
+    /// Everything.
+    All,
+}
+
+impl StagedFile {
+    /// Starts writing what has become a quantum. Called after every commit; cheap when nothing is due.
+    pub(super) fn write_behind(&self) {
+        loop {
+            let job = {
+                let mut state = self.lock();
+                let least = if self.shared.area.is_short() {
+                    SEGMENT_BYTES
+                } else {
+                    self.quantum_now()
+                };
+                self.take_job(&mut state, Take::Full(least))
+            };
+            let Some(job) = job else { return };
+            self.start(job);
+        }
+    }
+
+    /// The next write that is not in progress yet, at most a quantum.
+    fn take_job(&self, state: &mut State, take: Take) -> Option<Job> {
+        if state.jobs >= JOBS_MAX || state.error.is_some() || self.shared.area.is_frozen() {
+            return None;
+        }
+        let due = |s: &super::file::Held| {
+            !s.busy && s.written < s.end && (take == Take::All || s.end == SEGMENT_BYTES)
+        };
+        let first = state.segments.iter().position(due)?;
+        let quantum = self.quantum_now();
+        let mut count = 0;
+        let mut next_base = state.segments[first].base;
+        for held in state.segments.iter().skip(first) {
+            if !due(held) || held.base != next_base || count * SEGMENT_BYTES >= quantum {
+                break;
+            }
+            count += 1;
+            next_base += SEGMENT;
+        }
+        if let Take::Full(least) = take
+            && count * SEGMENT_BYTES < least
+        {
+            return None;
+        }
+        Some(self.make_job(state, first, count))
+    }
+
+    fn make_job(&self, state: &mut State, first: usize, count: usize) -> Job {
+        let (shape, grain) = (self.shape, self.shape.grain());
+        let lead = &state.segments[first];
+        let written = lead.base + lead.written as u64;
+        let replaces = !written.is_multiple_of(grain);
+        let from = lead.start.max(lead.written - lead.written % ALIGN);
+        let mut job = Job {
+            offset: lead.base + from as u64,
+            pieces: Vec::with_capacity(count),
+            side_offset: shape.offset(written),
+            side: Vec::new(),
+            replaces,
+            guard: replaces && written - written % grain < state.synced,
+            ends: Vec::with_capacity(count),
+        };
+        for (n, held) in state
+            .segments
+            .iter_mut()
+            .skip(first)
+            .take(count)
+            .enumerate()
+        {
+            let begin = if n == 0 { from } else { held.start };
+            job.pieces.push(held.memory.share(begin..held.end));
+            if shape.unit > 0 {
+                let since = if n == 0 {
+                    written
+                } else {
+                    held.base + held.start as u64
+                };
+                let last = held.base + held.end as u64 - 1;
+                let end = held.side_place(shape, last) + shape.unit as usize;
+                job.side
+                    .extend(held.memory.side(held.side_place(shape, since)..end));
+            }
+            job.ends.push((held.base, held.end));
+            held.busy = true;
+        }
+        state.jobs += 1;
+        job
+    }
+
+    /// Runs a write to its end, whoever waits for it.
+    fn start(&self, job: Job) {
+        let Some(this) = self.me.upgrade() else {
+            return;
+        };
+        self.shared.runtime.spawn(async move {
+            let Job {
+                offset,
+                pieces,
+                side_offset,
+                side: bytes,
+                replaces,
+                guard,
+                ends,
+            } = job;
+            let main = this.main.write_at(pieces, offset);
+            let side = |bytes: Vec<u8>| this.side.write_at(vec![bytes.into()], side_offset);
+            let written = if this.shape.unit == 0 {
+                main.await.result
+            } else if replaces {
+                let mut written = main.await.result;
+                if guard && written.is_ok() {
+                    written = this.main.sync(SyncKind::Data).await.and(written);
+                }
+                match written {
+                    Ok(_) => side(bytes).await.result,
+                    Err(e) => Err(e),
+                }
+            } else {
+                let (main, side) = join(main, side(bytes)).await;
+                main.result.and(side.result)
+            };
+            this.finish(&ends, written.err());
+        });
+    }
+
+    /// Takes note of a write that has ended.
+    fn finish(&self, ends: &[(u64, usize)], error: Option<IoError>) {
+        {
+            let mut state = self.lock();
+            state.jobs -= 1;
+            for held in state.segments.iter_mut() {
+                let Some((_, end)) = ends.iter().find(|(base, _)| *base == held.base) else {
+                    continue;
+                };
+                held.busy = false;
+                if error.is_none() {
+                    held.written = *end;
+                }
+            }
+            if let Some(error) = error {
+                state.error.get_or_insert(error);
+            } else {
+                let short = self.shared.area.is_short();
+                release_written(&mut state, short);
+            }
+        }
+        self.progress.notify_waiters();
+        self.write_behind();
+    }
+
+    /// Writes everything that is committed now to the files and waits for it. The files are not synced.
+    ///
+    /// # Errors
+    /// Of a write, now or earlier; the bytes stay in segments.
+    pub async fn flush(&self) -> Result<(), IoError> {
+        let target = self.committed();
+        loop {
+            let mut progress = std::pin::pin!(self.progress.notified());
+            progress.as_mut().enable();
+            let job = {
+                let mut state = self.lock();
+                self.alive(&state)?;
+                let behind = |s: &super::file::Held| {
+                    let end = s.base + s.end as u64;
+                    s.base + (s.written as u64) < end.min(target)
+                };
+                if !state.segments.iter().any(behind) {
+                    return Ok(());
+                }
+                self.take_job(&mut state, Take::All)
+            };
+            match job {
+                Some(job) => self.start(job),
+                None => progress.await,
+            }
+        }
+    }
+
+    /// Everything below `len` was synced in both files.
+    pub fn note_synced(&self, len: u64) {
+        let mut state = self.lock();
+        state.synced = state.synced.max(len);
+    }
+
+    /// Writes everything, waits until nothing is in progress, and takes nothing any more; the files have what was
+    /// committed, and their names may change. After a failed write this tries once more.
+    ///
+    /// # Errors
+    /// Of a write; the bytes stay in segments, and this can be called again.
+    pub async fn close(&self) -> Result<(), IoError> {
+        self.settled().await;
+        self.lock().error = None;
+        let flushed = self.flush().await;
+        self.settled().await;
+        flushed?;
+        let mut state = self.lock();
+        self.alive(&state)?;
+        state.closed = true;
+        state.spare.clear();
+        for held in state.segments.drain(..) {
+            debug_assert_eq!(held.written, held.end, "everything was written");
+            held.memory.release();
+        }
+        Ok(())
+    }
+
+    /// Waits until no write is in progress.
+    async fn settled(&self) {
+        loop {
+            let mut progress = std::pin::pin!(self.progress.notified());
+            progress.as_mut().enable();
+            if self.lock().jobs == 0 {
+                return;
+            }
+            progress.await;
+        }
+    }
+
+    /// Called every now and then: what was committed some time ago is written and its segments are freed.
+    pub(super) fn sweep(&self, idle: Duration) {
+        self.write_behind();
+        if self.idle_for() < idle {
+            return;
+        }
+        let job = {
+            let mut state = self.lock();
+            state.spare.clear();
+            release_written(&mut state, true);
+            self.take_job(&mut state, Take::All)
+        };
+        if let Some(job) = job {
+            self.start(job);
+        }
+    }
+}
+
+/// Frees segments whose bytes are in the file: full ones, and the others too when `all`, as far as nothing is
+/// being received into them.
+fn release_written(state: &mut State, all: bool) {
+    let quiet = all && !state.reserved && state.frontier == state.committed;
+    state.segments.retain(|held| {
+        let done = !held.busy && held.written == held.end;
+        let keep = !(done && (held.end == SEGMENT_BYTES || quiet));
+        if !keep {
+            held.memory.release();
+        }
+        keep
+    });
+}

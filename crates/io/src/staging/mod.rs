@@ -1,0 +1,389 @@
+//! Staging: bytes on their way to the disk, in shared memory that a killed process leaves behind.
+//!
+//! One [`Staging`] area a process: a file in shared memory, mapped, grown as needed up to a budget. Its unit is
+//! the segment: 256 KiB of one *main* file and the bytes that belong to them in its *side* file, with a
+//! descriptor that makes the segment recoverable alone. A [`StagedFile`] is a pair of files whose
+//! newest bytes are in segments; [`Landing`] receives into them from a socket, without a copy.
+//!
+//! **Committed** ([`StagedFile::try_append`]) means: in a segment whose descriptor counts the bytes. A process
+//! killed at any instant leaves descriptors that are right (see `layout` and `segment`). The next
+//! [`Staging::open`] writes every committed byte to its files before anybody looks at them.
+//! What is lost with the power is what the page cache would have lost too; a sync of the files after
+//! [`StagedFile::flush`] is what makes bytes outlive that.
+//!
+//! **Back pressure.** Segments are bounded by the budget. When none is free, [`StagedFile::make_room`] and
+//! [`Landing::reserve`] wait, and everything that waits to become a quantum is written at once. Nobody waits
+//! with bytes that are received but not committed, so whatever is held is written and freed without him.
+//!
+//! **Names.** A descriptor holds the names of its files. Whoever renames or cuts them closes the [`StagedFile`]
+//! first ([`StagedFile::close`]).
+
+mod area;
+mod file;
+mod flush;
+mod landing;
+mod layout;
+mod overlay;
+mod replay;
+mod segment;
+#[cfg(test)]
+mod tests;
+
+use std::fmt;
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::unix::fs::{FileExt as _, MetadataExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::Duration;
+
+use rustix::fs::FlockOperation;
+use tracing::{info, warn};
+
+use crate::error::{IoError, IoErrorKind, IoOp};
+use area::Area;
+use layout::{ARENA_BYTES, Header, PAGE};
+
+pub use file::{Append, SideShape, StageSpec, StagedFile};
+pub use landing::{Landing, Reserved};
+pub use layout::SEGMENT_BYTES;
+pub use replay::{Replayed, Root};
+
+/// Bytes that can be reserved or waited for at once.
+pub const ROOM_MAX: usize = 1 << 20;
+
+/// Smallest budget: one arena. A smaller one is raised to it.
+pub const BUDGET_MIN: u64 = ARENA_BYTES as u64;
+
+/// Without new bytes for this long, what is committed is written and its segments are freed.
+const IDLE: Duration = Duration::from_secs(1);
+/// The same while somebody waits for segments.
+const IDLE_SHORT: Duration = Duration::from_millis(10);
+/// How often files are looked at.
+const SWEEP: Duration = Duration::from_millis(250);
+/// Areas with bytes that could not be written yet, at most; of more the oldest is given up.
+const KEPT_MAX: usize = 4;
+
+/// Where the area is and how large it may be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StagingConfig {
+    /// A directory in shared memory (tmpfs).
+    pub dir: PathBuf,
+    /// Tells the areas of several nodes on one machine apart; letters, digits and `-`.
+    pub name: String,
+    /// Bytes of memory, descriptors and side bytes included.
+    pub budget: u64,
+    /// Directories that staged files lie in; nothing outside is written by a replay.
+    pub roots: Vec<Root>,
+}
+
+/// What all parts share.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    area: Arc<Area>,
+    runtime: tokio::runtime::Handle,
+    files: Mutex<Vec<Weak<StagedFile>>>,
+    active: AtomicUsize,
+}
+
+impl Shared {
+    /// Bytes that one of the files may gather without crowding the others out.
+    fn fair_share(&self) -> usize {
+        let files = self.active.load(Ordering::Relaxed).max(1);
+        self.area.segments_max() * SEGMENT_BYTES / files / 2
+    }
+
+    /// A file has gone.
+    fn left(&self) {
+        self.active.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    fn files(&self) -> Vec<Arc<StagedFile>> {
+        let mut files = self.files.lock().unwrap_or_else(PoisonError::into_inner);
+        files.retain(|f| f.strong_count() > 0);
+        files.iter().filter_map(Weak::upgrade).collect()
+    }
+}
+
+/// The staging area of a process. See the [module](self).
+pub struct Staging {
+    shared: Arc<Shared>,
+}
+
+impl Staging {
+    /// Writes what an earlier process left to its files, then makes a new area. Blocking, within a runtime.
+    ///
+    /// # Errors
+    /// `Locked` when another process uses the area; `Invalid` when its layout is of another version (nothing
+    /// is touched then); `Denied` when the file under its name is not this user's own; `NoSpace` when not even
+    /// the smallest area fits; else as reading and creating files.
+    pub fn open(config: &StagingConfig) -> Result<(Arc<Self>, Replayed), IoError> {
+        let path = config.dir.join(format!("hayloft-staging-{}", config.name));
+        let replayed = finish_earlier(config, &path)?;
+        let file = create(&path)?;
+        let arenas = usize::try_from(config.budget / ARENA_BYTES as u64).unwrap_or(usize::MAX);
+        // A number of segments has to fit into the semaphore.
+        let arenas = arenas.clamp(1, 1 << 20);
+        let area = Area::new(file, path.clone(), arenas).inspect_err(|_| {
+            // Nothing is in it; the error that counts is the one that is returned.
+            let _ = std::fs::remove_file(&path);
+        })?;
+        let shared = Arc::new(Shared {
+            area: Arc::new(area),
+            runtime: tokio::runtime::Handle::current(),
+            files: Mutex::default(),
+            active: AtomicUsize::new(0),
+        });
+        shared.runtime.spawn(maintain(Arc::downgrade(&shared)));
+        Ok((Arc::new(Self { shared }), replayed))
+    }
+
+    /// Stages a pair of files. `None` when they cannot be: side bytes that do not fit into segments, paths that
+    /// are too long or relative.
+    #[must_use]
+    pub fn stage(&self, spec: StageSpec) -> Option<Arc<StagedFile>> {
+        self.shared.active.fetch_add(1, Ordering::Relaxed);
+        let Some(file) = StagedFile::new(&self.shared, spec) else {
+            self.shared.left();
+            return None;
+        };
+        let mut files = self
+            .shared
+            .files
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        if files.len() >= 64 && files.len().is_power_of_two() {
+            files.retain(|f| f.strong_count() > 0);
+        }
+        files.push(Arc::downgrade(&file));
+        Some(file)
+    }
+
+    /// The file of the area.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        self.shared.area.path()
+    }
+
+    /// Memory that the area takes now, in bytes.
+    #[must_use]
+    pub fn backed_bytes(&self) -> usize {
+        self.shared.area.backed_bytes()
+    }
+
+    /// Segments that hold something.
+    #[must_use]
+    pub fn segments_in_use(&self) -> usize {
+        self.shared.area.segments_in_use()
+    }
+
+    /// Segments that could be taken now.
+    #[must_use]
+    pub fn segments_free(&self) -> usize {
+        self.shared.area.free_segments()
+    }
+
+    /// A clean end: the area is removed, unless bytes are in it that could not be written. Close or discard all
+    /// files before; from now on nothing is staged.
+    pub fn end(&self) {
+        let area = &self.shared.area;
+        area.close();
+        if area.is_frozen() {
+            return;
+        }
+        let owned = area.owned();
+        if owned > 0 {
+            warn!(area = %area.path().display(), segments = owned, "bytes that could not be written stay in the staging area; the next start tries again");
+            return;
+        }
+        if let Err(error) = std::fs::remove_file(area.path()) {
+            warn!(area = %area.path().display(), %error, "cannot remove the staging area, which is empty");
+        }
+    }
+
+    /// From now on the area stays as it is, as if the process had been killed, and another can take it. For tests
+    /// of crashes.
+    pub fn crash(&self) {
+        self.shared.area.freeze();
+    }
+}
+
+impl fmt::Debug for Staging {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Staging")
+            .field("path", &self.path())
+            .field("in_use", &self.segments_in_use())
+            .finish_non_exhaustive()
+    }
+}
+
+/// Looks at all files every now and then, more often while somebody waits for segments.
+async fn maintain(shared: Weak<Shared>) {
+    loop {
+        let Some(strong) = shared.upgrade() else {
+            return;
+        };
+        let area = Arc::clone(&strong.area);
+        drop(strong);
+        // An area that nobody uses any more is noticed at the next tick.
+        let _ = tokio::time::timeout(SWEEP, area.pressure.notified()).await;
+        if area.is_frozen() {
+            return;
+        }
+        while area.is_short() {
+            let Some(strong) = shared.upgrade() else {
+                return;
+            };
+            strong.files().iter().for_each(|f| f.sweep(IDLE_SHORT));
+            drop(strong);
+            tokio::time::sleep(IDLE_SHORT).await;
+        }
+        let Some(strong) = shared.upgrade() else {
+            return;
+        };
+        strong.files().iter().for_each(|f| f.sweep(IDLE));
+        area.shrink_when_idle(IDLE);
+    }
+}
+
+/// Replays the area under `path`, if there is one, and those kept by earlier starts.
+fn finish_earlier(config: &StagingConfig, path: &Path) -> Result<Replayed, IoError> {
+    let mut all = Replayed::default();
+    for kept in kept_areas(&config.dir, path)? {
+        all = all.and(finish_one(config, &kept, None)?);
+    }
+    let now = std::time::SystemTime::now();
+    let stamp = now
+        .duration_since(std::time::UNIX_EPOCH)
+        .unwrap_or_default()
+        .as_nanos();
+    let mut aside = path.as_os_str().to_owned();
+    aside.push(format!(".kept-{stamp:032}"));
+    all = all.and(finish_one(config, path, Some(Path::new(&aside)))?);
+    if all != Replayed::default() {
+        info!(area = %path.display(), files = all.files, segments = all.segments, bytes = all.bytes, gone = all.gone,
+            damaged = all.damaged, kept = all.kept, "finished the writes of an earlier process");
+    }
+    Ok(all)
+}
+
+/// Areas that earlier starts could not finish, oldest first.
+fn kept_areas(dir: &Path, path: &Path) -> Result<Vec<PathBuf>, IoError> {
+    let failed = |e: io::Error| IoError::from_std(IoOp::List, dir, &e);
+    let Some(prefix) = path
+        .file_name()
+        .and_then(|n| n.to_str())
+        .map(|n| format!("{n}.kept-"))
+    else {
+        return Ok(Vec::new());
+    };
+    let mut kept = Vec::new();
+    for entry in std::fs::read_dir(dir).map_err(failed)? {
+        let entry = entry.map_err(failed)?;
+        if entry
+            .file_name()
+            .to_str()
+            .is_some_and(|n| n.starts_with(&prefix))
+        {
+            kept.push(entry.path());
+        }
+    }
+    kept.sort();
+    while kept.len() > KEPT_MAX {
+        let oldest = kept.remove(0);
+        warn!(area = %oldest.display(), "too many staging areas of earlier starts could not be finished: the oldest is given up");
+        std::fs::remove_file(&oldest).map_err(|e| IoError::from_std(IoOp::Unlink, &oldest, &e))?;
+    }
+    Ok(kept)
+}
+
+/// Replays one area and removes it; what could not be written stays, in `aside` if given.
+fn finish_one(
+    config: &StagingConfig,
+    path: &Path,
+    aside: Option<&Path>,
+) -> Result<Replayed, IoError> {
+    let failed = |op, e: io::Error| IoError::from_std(op, path, &e);
+    let file = match OpenOptions::new()
+        .read(true)
+        .write(true)
+        .custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK)
+        .open(path)
+    {
+        Ok(file) => file,
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(Replayed::default()),
+        Err(e) => return Err(failed(IoOp::Open, e)),
+    };
+    check_ours(&file, path)?;
+    lock(&file, path)?;
+    let mut page = vec![0; PAGE];
+    let n = file
+        .read_at(&mut page, 0)
+        .map_err(|e| failed(IoOp::Read, e))?;
+    let replayed = match layout::examine_header(&page[..n]) {
+        Header::Unfinished => Replayed::default(),
+        Header::Ours => replay::replay(&file, path, &config.roots)?,
+        Header::Other(version) => {
+            let text = format!(
+                "the staging area has layout version {version}, this program writes {}: it may hold acknowledged data. Start \
+                 and cleanly stop the program that wrote it, or remove the file to give its data up",
+                layout::VERSION
+            );
+            return Err(IoError::new(IoErrorKind::Invalid, IoOp::Read, path, text));
+        }
+        Header::Foreign => {
+            let text = "not a staging area: remove the file, or choose another hayloft.staging.dir";
+            return Err(IoError::new(IoErrorKind::Invalid, IoOp::Read, path, text));
+        }
+    };
+    match aside {
+        Some(aside) if replayed.kept > 0 => {
+            std::fs::rename(path, aside).map_err(|e| failed(IoOp::Rename, e))?;
+        }
+        None if replayed.kept > 0 => {}
+        _ => std::fs::remove_file(path).map_err(|e| failed(IoOp::Unlink, e))?,
+    }
+    Ok(replayed)
+}
+
+/// Shared memory is a place where anybody can put a file of any name.
+fn check_ours(file: &File, path: &Path) -> Result<(), IoError> {
+    let meta = file
+        .metadata()
+        .map_err(|e| IoError::from_std(IoOp::Stat, path, &e))?;
+    let me = rustix::process::geteuid().as_raw();
+    if meta.is_file() && meta.uid() == me && meta.nlink() == 1 {
+        return Ok(());
+    }
+    let text = format!(
+        "not a file of this user (uid {me}) alone: it is not trusted. Remove it, or choose another hayloft.staging.dir"
+    );
+    Err(IoError::new(IoErrorKind::Denied, IoOp::Open, path, text))
+}
+
+fn lock(file: &File, path: &Path) -> Result<(), IoError> {
+    rustix::fs::flock(file, FlockOperation::NonBlockingLockExclusive).map_err(|errno| {
+        if errno == rustix::io::Errno::WOULDBLOCK {
+            let text = "another process uses this staging area";
+            return IoError::new(IoErrorKind::Locked, IoOp::Lock, path, text);
+        }
+        IoError::from_errno(IoOp::Lock, path, errno)
+    })
+}
+
+/// A new, empty area with its header.
+fn create(path: &Path) -> Result<File, IoError> {
+    let failed = |op, e: io::Error| IoError::from_std(op, path, &e);
+    let file = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(path)
+        .map_err(|e| failed(IoOp::Open, e))?;
+    lock(&file, path)?;
+    file.write_all_at(&layout::header(), 0)
+        .map_err(|e| failed(IoOp::Write, e))?;
+    Ok(file)
+}
