@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use hayloft_store::{
-    DirectoryScanConfig, Reserved, ScanConfig, StoreConfig, VolumeChoosing, VolumeConfig,
+    DirectoryScanConfig, Reserved, ScanConfig, StagingOptions, StoreConfig, VolumeChoosing,
+    VolumeConfig,
 };
 
 use crate::config::{ConfigError, Configuration, keys};
@@ -45,10 +46,20 @@ pub fn store_config(config: &Configuration) -> Result<StoreConfig, ConfigError> 
         delete_duplicates: config.get(&keys::DUPLICATE_REPLICA_DELETION),
         check_min_gap: config.get(&keys::DISK_CHECK_MIN_GAP),
         check_timeout: config.get(&keys::DISK_CHECK_TIMEOUT),
+        staging: staging(config),
         scan: scan(config),
         directory_scan: directory_scan(config),
         ..StoreConfig::default()
     })
+}
+
+fn staging(config: &Configuration) -> StagingOptions {
+    let dir = config.get(&keys::STAGING_DIR);
+    StagingOptions {
+        dir: (!dir.trim().is_empty()).then(|| dir.trim().into()),
+        enabled: config.get(&keys::STAGING_ENABLED),
+        budget: config.get(&keys::MEMORY_LIMIT),
+    }
 }
 
 fn scan(config: &Configuration) -> ScanConfig {

@@ -70,6 +70,28 @@ pub struct ScanConfig {
     pub bytes_per_second: u64,
 }
 
+/// Staging: acknowledged bytes wait in shared memory for their way to the disk.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StagingOptions {
+    /// Directory in shared memory (`hayloft.staging.dir`). What a killed process left there is finished at the start
+    /// whether or not anything is staged now. `None`: nothing is looked for, nothing is staged.
+    pub dir: Option<PathBuf>,
+    /// Whether replicas are staged (`hayloft.staging.enabled`), on engines that keep their data in files.
+    pub enabled: bool,
+    /// Bytes of memory for all replicas together (`hayloft.memory.limit`).
+    pub budget: u64,
+}
+
+impl Default for StagingOptions {
+    fn default() -> Self {
+        Self {
+            dir: None,
+            enabled: true,
+            budget: 256 << 20,
+        }
+    }
+}
+
 /// The directory scanner (compares directories with the replica map).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DirectoryScanConfig {
@@ -108,6 +130,8 @@ pub struct StoreConfig {
     pub space_interval: Duration,
     /// Space is reserved on the device for the expected length of a new replica.
     pub preallocate: bool,
+    /// Staging in shared memory.
+    pub staging: StagingOptions,
     /// The duplicate that loses at start is deleted (`dfs.datanode.duplicate.replica.deletion`).
     pub delete_duplicates: bool,
     /// Minimum time between two checks of the same volume (`dfs.datanode.disk.check.min.gap`). More
@@ -141,6 +165,7 @@ impl Default for StoreConfig {
             writer_stop_timeout: Duration::from_secs(60),
             space_interval: Duration::from_secs(2),
             preallocate: false,
+            staging: StagingOptions::default(),
             delete_duplicates: true,
             check_min_gap: Duration::from_secs(15 * 60),
             check_timeout: Duration::from_secs(10 * 60),

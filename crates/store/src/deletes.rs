@@ -25,7 +25,7 @@ use crate::layout::names;
 use crate::load::DELETING;
 use crate::pool::Pool;
 use crate::replica::{Place, Slot};
-use crate::seize::{Seized, seize};
+use crate::seize::{Seized, seize_to_delete};
 use crate::types::StoreEvent;
 use crate::volume::{Slice, Volume};
 
@@ -216,7 +216,7 @@ pub async fn discard(
     id: i64,
     tell: bool,
 ) -> Result<(), StoreError> {
-    let seized = match seize(inner, pool, id).await {
+    let seized = match seize_to_delete(inner, pool, id).await {
         // Its writer gave it up and removed it while we waited.
         Err(e) if e.kind() == StoreErrorKind::NotFound => return Ok(()),
         other => other?,
@@ -230,8 +230,21 @@ pub async fn discard(
     };
     let slot = pool.slot(id)?;
     let slice = pool.slice(slot.volume())?;
+    if let Seized::Live(live, _) = &seized
+        && tell
+        && crate::upgrade::trash_for(pool, &slice, place, id).is_some()
+        && let Err(error) = live.close_staging().await
+    {
+        // A rollback would bring it back shorter than it was; the NameNode wants it gone all the same.
+        warn!(block = %live.block(), %error, "cannot write staged bytes of a replica that goes to the trash");
+    }
     pool.map.remove(id);
-    discard_files(inner, pool, &slice, place, block_of(id, &slot), tell).await
+    let outcome = discard_files(inner, pool, &slice, place, block_of(id, &slot), tell).await;
+    if let Seized::Live(live, _) = &seized {
+        // After the files have left their names: a process killed before still has all that was acknowledged.
+        live.drop_staging();
+    }
+    outcome
 }
 
 /// Takes the files of a replica out of the way that is no longer in the map; to the trash while a

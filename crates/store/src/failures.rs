@@ -141,6 +141,8 @@ pub fn take_out(inner: &Inner, volume: &Arc<Volume>) -> Vec<ExtendedBlock> {
         for (id, slot) in &gone {
             if let Slot::Live(live) = slot {
                 live.status().cancel.cancel();
+                // The volume is lost or was left in order: nothing more goes to it.
+                live.drop_staging();
             }
             let reported = crate::report::reported(*id, slot);
             lost.extend(reported.map(|replica| pool.extended(replica.block)));

@@ -2,10 +2,11 @@
 
 use std::collections::HashMap;
 use std::future::Future;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use hayloft_io::Disks;
+use hayloft_io::staging::Staging;
 use hayloft_wire::ids::{PoolId, StorageType};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
@@ -43,6 +44,8 @@ pub struct Inner {
     pub delete_queues: RwLock<HashMap<u16, mpsc::Sender<crate::deletes::Delete>>>,
     /// Block scanners, by number of the volume.
     pub scanners: RwLock<HashMap<u16, mpsc::Sender<crate::scan::Suspect>>>,
+    /// The staging area, once there is a pool whose replicas can be staged.
+    pub staging: OnceLock<Arc<Staging>>,
     rounds: Mutex<Rounds>,
 }
 
@@ -82,6 +85,7 @@ impl Inner {
             disks,
             delete_queues: RwLock::default(),
             scanners: RwLock::default(),
+            staging: OnceLock::new(),
             rounds: Mutex::default(),
         }
     }

@@ -28,6 +28,7 @@ mod report;
 mod scan;
 mod seize;
 mod shutdown;
+mod staging;
 mod store;
 mod swap;
 #[cfg(test)]
@@ -38,14 +39,17 @@ mod volume;
 mod writer;
 
 pub use config::{
-    DirectoryScanConfig, Reserved, ScanConfig, StoreConfig, VolumeChoosing, VolumeConfig,
+    DirectoryScanConfig, Reserved, ScanConfig, StagingOptions, StoreConfig, VolumeChoosing,
+    VolumeConfig,
 };
 pub use error::{StoreError, StoreErrorKind};
 pub use reader::ReplicaReader;
 pub use store::Store;
 pub use types::{
-    FailureSummary, NodeStorageInfo, PacketData, PoolSpec, RecoveryInfo, ReplicaRef,
+    FailureSummary, NodeStorageInfo, PacketData, Pieces, PoolSpec, RecoveryInfo, ReplicaRef,
     ReportedReplica, StartOption, StorageInfo, StorageReport, StoreEvent, VolumeReport,
     WriteOptions,
 };
-pub use writer::{AckHandle, ReplicaWriter};
+pub use writer::{AckHandle, ReplicaWriter, Staged};
+
+pub use hayloft_io::staging::{Landing, Reserved as ReservedRoom};

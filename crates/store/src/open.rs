@@ -67,6 +67,8 @@ pub async fn open(
             .iter()
             .filter_map(|o| o.version.as_ref().map(|v| (o.config.path.as_path(), v))),
     )?;
+    let usable: Vec<&Path> = opened.iter().map(|o| o.config.path.as_path()).collect();
+    crate::staging::finish_earlier(&inner, &usable).await?;
     for o in opened {
         let path = o.config.clone();
         match admit(&inner, o).await {

@@ -8,7 +8,7 @@
 use bytes::Bytes;
 use hayloft_wire::checksum::{ChecksumKind, DataChecksum};
 
-use crate::types::PacketData;
+use crate::types::{PacketData, Pieces};
 
 /// The end of a replica: its length, and the CRC of its last chunk when that is partial (else 0).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -125,13 +125,13 @@ fn add(
         return Ok(()); // All of it is there already.
     }
     let known = usize::try_from(plan.tail.len - offset).expect("less than the packet's length");
-    let fresh = packet.data.slice(known..);
+    let fresh = packet.data.without(known);
     if disk.kind() != ChecksumKind::Null {
         let given = (disk == client).then_some(&packet.sums[..]);
         add_sums(plan, disk, offset, &fresh, given)?;
     }
     plan.tail.len = end;
-    plan.data.push(fresh);
+    plan.data.extend(fresh.iter().cloned());
     Ok(())
 }
 
@@ -157,7 +157,7 @@ fn add_sums(
     plan: &mut Plan,
     disk: DataChecksum,
     offset: u64,
-    fresh: &Bytes,
+    fresh: &Pieces,
     given: Option<&[u8]>,
 ) -> Result<(), PlanError> {
     let chunk = u64::from(disk.bytes_per_checksum());
@@ -172,11 +172,13 @@ fn add_sums(
         )
     };
     let in_chunk = usize::try_from(from % chunk).expect("less than a chunk");
-    let mut rest = &fresh[..];
+    let mut head_len = 0;
     if in_chunk > 0 {
-        let (head, after) = rest.split_at(rest.len().min(disk.chunk_size() - in_chunk));
-        rest = after;
-        let crc = disk.kind().crc_append(plan.tail.crc, head);
+        head_len = fresh.len().min(disk.chunk_size() - in_chunk);
+        let head = fresh.first(head_len);
+        let crc = head.iter().fold(plan.tail.crc, |crc, piece| {
+            disk.kind().crc_append(crc, piece)
+        });
         let chunk_start = from - from % chunk;
         if let Some(sums) = given
             && offset <= chunk_start
@@ -190,7 +192,7 @@ fn add_sums(
         plan.sums.extend_from_slice(&crc.to_be_bytes());
         plan.tail.crc = crc;
     }
-    if !rest.is_empty() {
+    if fresh.len() > head_len {
         match given {
             Some(sums) => {
                 let at = usize::try_from(from.div_ceil(chunk) - offset / chunk)
@@ -198,7 +200,7 @@ fn add_sums(
                     * size;
                 plan.sums.extend_from_slice(&sums[at..]);
             }
-            None => disk.compute(rest, &mut plan.sums),
+            None => compute(disk, &fresh.without(head_len), &mut plan.sums),
         }
         plan.tail.crc =
             u32::from_be_bytes(*plan.sums.last_chunk().expect("a checksum was just added"));
@@ -207,6 +209,28 @@ fn add_sums(
         plan.tail.crc = 0;
     }
     Ok(())
+}
+
+/// The checksums of data that begins with a chunk, whose pieces may end anywhere.
+fn compute(disk: DataChecksum, data: &Pieces, sums: &mut Vec<u8>) {
+    let chunk = disk.chunk_size();
+    let (mut crc, mut filled) = (0, 0);
+    for piece in data.iter() {
+        let mut rest = &piece[..];
+        while !rest.is_empty() {
+            let (now, later) = rest.split_at(rest.len().min(chunk - filled));
+            crc = disk.kind().crc_append(crc, now);
+            filled += now.len();
+            rest = later;
+            if filled == chunk {
+                sums.extend_from_slice(&crc.to_be_bytes());
+                (crc, filled) = (0, 0);
+            }
+        }
+    }
+    if filled > 0 {
+        sums.extend_from_slice(&crc.to_be_bytes());
+    }
 }
 
 #[cfg(test)]

@@ -56,6 +56,7 @@ pub async fn add_pool(
         }
     }
     open::check_tolerance(inner, inner.volumes().len())?;
+    crate::staging::start(inner).await;
     if pool.slices().is_empty() {
         return Err(StoreError::new(
             StoreErrorKind::VolumeFailed,
@@ -268,6 +269,7 @@ pub async fn forget_pool(inner: &Arc<Inner>, id: &PoolId) -> Option<Arc<Pool>> {
         .unwrap_or_else(PoisonError::into_inner)
         .remove(id)?;
     stop_writers(inner, &pool).await;
+    crate::staging::close_all(&live_replicas(&pool, None)).await;
     for slice in pool.slices() {
         slice
             .volume
@@ -294,7 +296,7 @@ pub async fn stop_writers_on(inner: &Inner, volume: &Volume) -> bool {
 }
 
 /// Replicas that are not finalized, all of them or those on one volume.
-fn live_replicas(pool: &Pool, volume: Option<u16>) -> Vec<Arc<LiveReplica>> {
+pub fn live_replicas(pool: &Pool, volume: Option<u16>) -> Vec<Arc<LiveReplica>> {
     let mut live = Vec::new();
     pool.map.for_each(|_, slot| {
         if let Slot::Live(replica) = slot

@@ -30,6 +30,7 @@ pub async fn shutdown(inner: &Arc<Inner>) {
     let mut quiet = true;
     for pool in &pools {
         quiet &= crate::pools::stop_writers(inner, pool).await;
+        quiet &= crate::staging::close_all(&crate::pools::live_replicas(pool, None)).await;
     }
     inner
         .delete_queues
@@ -48,6 +49,9 @@ pub async fn shutdown(inner: &Arc<Inner>) {
         }
     } else {
         warn!("some operations have not ended: the next start walks the directories");
+    }
+    if let Some(staging) = inner.staging.get() {
+        staging.end();
     }
     for volume in inner.volumes() {
         drop(

@@ -375,6 +375,9 @@ impl Store {
     #[cfg(test)]
     pub(crate) fn crash(&self) {
         self.0.stop.cancel();
+        if let Some(staging) = self.0.staging.get() {
+            staging.crash();
+        }
         for volume in self.0.volumes() {
             drop(volume.lock.lock().expect("not poisoned").take());
         }

@@ -111,6 +111,10 @@ async fn remove(inner: &Arc<Inner>, volume: &Arc<Volume>) -> Result<(), StoreErr
     }
     volume.set_failed();
     pools::stop_writers_on(inner, volume).await;
+    for pool in inner.pools() {
+        let live = pools::live_replicas(&pool, Some(volume.index));
+        crate::staging::close_all(&live).await;
+    }
     let lost = crate::failures::take_out(inner, volume);
     info!(volume = %volume.root.display(), replicas = lost.len(), "volume removed");
     let (inner, volume) = (Arc::clone(inner), Arc::clone(volume));

@@ -98,10 +98,91 @@ pub struct PacketData {
     /// Position of the first byte in the block.
     pub offset: u64,
     /// The data.
-    pub data: Bytes,
+    pub data: Pieces,
     /// One big-endian checksum per chunk of `data`, the chunk grid starting at block offset 0 (so
     /// the first chunk may be the rest of a chunk). Empty with NULL checksums.
     pub sums: Bytes,
+}
+
+/// Bytes in one or more pieces, in order: data that was received into segments may straddle two of them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Pieces {
+    first: Bytes,
+    more: Vec<Bytes>,
+}
+
+impl Pieces {
+    /// Bytes in all pieces.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.iter().map(Bytes::len).sum()
+    }
+
+    /// Whether there are no bytes.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.iter().all(Bytes::is_empty)
+    }
+
+    /// The pieces.
+    pub fn iter(&self) -> impl Iterator<Item = &Bytes> {
+        std::iter::once(&self.first).chain(&self.more)
+    }
+
+    /// Without the first `n` bytes; nothing when there are not more. No copy.
+    #[must_use]
+    pub fn without(&self, n: usize) -> Self {
+        let mut skip = n;
+        let rest = self.iter().filter_map(|piece| {
+            let now = skip.min(piece.len());
+            skip -= now;
+            (now < piece.len()).then(|| piece.slice(now..))
+        });
+        rest.collect()
+    }
+
+    /// The first `n` bytes, or all when there are fewer. No copy.
+    #[must_use]
+    pub fn first(&self, n: usize) -> Self {
+        let mut left = n;
+        let head = self.iter().filter_map(|piece| {
+            let now = left.min(piece.len());
+            left -= now;
+            (now > 0).then(|| piece.slice(..now))
+        });
+        head.collect()
+    }
+}
+
+impl FromIterator<Bytes> for Pieces {
+    fn from_iter<I: IntoIterator<Item = Bytes>>(pieces: I) -> Self {
+        let mut pieces = pieces.into_iter();
+        Self {
+            first: pieces.next().unwrap_or_default(),
+            more: pieces.collect(),
+        }
+    }
+}
+
+impl From<Bytes> for Pieces {
+    fn from(bytes: Bytes) -> Self {
+        Self {
+            first: bytes,
+            more: Vec::new(),
+        }
+    }
+}
+
+impl From<Vec<u8>> for Pieces {
+    fn from(bytes: Vec<u8>) -> Self {
+        Bytes::from(bytes).into()
+    }
+}
+
+impl From<Vec<Bytes>> for Pieces {
+    fn from(pieces: Vec<Bytes>) -> Self {
+        pieces.into_iter().collect()
+    }
 }
 
 /// What is known of a replica, without touching the disk.

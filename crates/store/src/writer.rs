@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use hayloft_io::staging::{Append, Landing, SEGMENT_BYTES, StagedFile};
 use hayloft_io::{Advice, EngineFile, IoClass, IoOp, OpenMode, SyncKind};
 use hayloft_wire::checksum::DataChecksum;
 use hayloft_wire::ids::{ExtendedBlock, ReplicaState};
@@ -22,6 +23,18 @@ use crate::seize::Right;
 use crate::types::{PacketData, ReplicaRef, StorageInfo};
 use crate::volume::footprint;
 
+/// What became of packets offered to [`ReplicaWriter::stage`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use = "packets that were not kept have to be written"]
+pub enum Staged {
+    /// Data and checksums outlive a killed process.
+    Kept,
+    /// Nothing was done: no segments are free. [`ReplicaWriter::write`] waits for them.
+    NoRoom,
+    /// Nothing was done: this replica is not staged. [`ReplicaWriter::write`] writes to its files.
+    Unstaged,
+}
+
 /// The exclusive right to write one replica.
 ///
 /// Dropping it without [`finalize`](Self::finalize) leaves an RBW replica as it is, for the
@@ -37,6 +50,8 @@ pub struct ReplicaWriter {
     class: IoClass,
     data: Arc<dyn EngineFile>,
     meta: Arc<dyn EngineFile>,
+    /// The two files behind staging; `None` when the replica is written without.
+    staged: Option<Arc<StagedFile>>,
     /// Checksum of the packets.
     client: Option<DataChecksum>,
     names_durable: bool,
@@ -79,7 +94,7 @@ impl ReplicaWriter {
             status.cancel = cancel.clone();
             (status.checksum, status.bytes_on_disk)
         };
-        Ok(Self {
+        let mut writer = Self {
             inner: Arc::clone(inner),
             pool: Arc::clone(pool),
             live,
@@ -88,6 +103,7 @@ impl ReplicaWriter {
             class,
             data,
             meta,
+            staged: None,
             client,
             names_durable: false,
             durable_finalize: false,
@@ -95,7 +111,22 @@ impl ReplicaWriter {
             synced_len,
             data_synced: false,
             done: false,
-        })
+        };
+        writer.begin_staging();
+        Ok(writer)
+    }
+
+    /// Stages from now on what is written, when the checksum is known and everything suits.
+    fn begin_staging(&mut self) {
+        let (checksum, len) = {
+            let status = self.live.status();
+            (status.checksum, status.bytes_on_disk)
+        };
+        let Some(checksum) = checksum else { return };
+        let files = (&self.data, &self.meta);
+        let volume = &self.live.slice.volume;
+        self.staged = crate::staging::stage(&self.inner, volume, files, checksum, len);
+        self.live.status().staged.clone_from(&self.staged);
     }
 
     /// Reserves room on the device for the length the replica is expected to reach, where the
@@ -159,28 +190,83 @@ impl ReplicaWriter {
             live.slice.used.add(footprint(0, Some(checksum)));
             Ok(())
         };
-        self.inner.complete(work).await.map_err(|e| self.examine(e))
+        let outcome = self.inner.complete(work).await;
+        outcome.map_err(|e| self.examine(e))?;
+        self.begin_staging();
+        Ok(())
     }
 
-    /// Accepts a run of verified packets, in order: data that is there already is skipped, a
-    /// partial last chunk that is sent again or appended to is completed. One gather write for the
-    /// run. When it returns, data and checksums outlive a killed process.
+    /// A handle to receive packets' data where it will be staged, to be used beside this writer. `None` when the
+    /// replica is not staged. Ask after [`set_checksum`](Self::set_checksum).
+    #[must_use]
+    pub fn landing(&self) -> Option<Landing> {
+        self.staged.as_ref().map(StagedFile::landing)
+    }
+
+    /// As [`write`](Self::write) without ever waiting: the packets are committed in staging, or nothing is done.
+    /// Cheap, in particular when the data lies where its [`Landing`] put it: to be called from the loop that
+    /// receives. What an acknowledgement after [`Staged::Kept`] rests on: data and checksums are in a segment whose
+    /// descriptor counts them, so that the next start writes them to the files if this process is killed.
     ///
     /// # Errors
-    /// `Illegal` for packets that leave a gap or that contradict what is on the disk, `Cancelled`,
-    /// `OutOfSpace`, `Io`. After an error nothing more can be written through this writer's files
-    /// with certainty: drop it, and let the pipeline recover.
-    pub async fn write(&mut self, packets: Vec<PacketData>) -> Result<(), StoreError> {
+    /// As for [`write`](Self::write).
+    pub fn stage(&mut self, packets: &[PacketData]) -> Result<Staged, StoreError> {
+        let Some(staged) = &self.staged else {
+            return Ok(Staged::Unstaged);
+        };
+        let (disk, tail, plan) = self.planned(packets)?;
+        if plan.data.is_empty() {
+            return Ok(Staged::Kept);
+        }
+        let outcome = staged.try_append(tail.len, &plan.data, &plan.sums);
+        let failed = |e| StoreError::io(format!("staging replica {}", self.live.block()), e);
+        match outcome.map_err(|e| self.examine(failed(e)))? {
+            Append::NoRoom => return Ok(Staged::NoRoom),
+            Append::Committed => {}
+        }
+        grow(&self.live, disk, tail, plan.tail);
+        self.data_synced = false;
+        Ok(Staged::Kept)
+    }
+
+    /// Stages packets, waiting for segments where there are none.
+    async fn stage_all(&mut self, packets: Vec<PacketData>) -> Result<(), StoreError> {
+        if self.stage(&packets)? != Staged::NoRoom {
+            return Ok(());
+        }
+        for packet in packets {
+            for part in in_parts(packet, self.client) {
+                self.stage_waiting(part).await?;
+            }
+        }
+        Ok(())
+    }
+
+    async fn stage_waiting(&mut self, packet: PacketData) -> Result<(), StoreError> {
+        let part = [packet];
+        while self.stage(&part)? == Staged::NoRoom {
+            let Some(staged) = &self.staged else {
+                return Ok(());
+            };
+            let room = staged.make_room(part[0].data.len());
+            let failed = |e| StoreError::io(format!("staging replica {}", self.live.block()), e);
+            tokio::select! {
+                room = room => room.map_err(|e| self.examine(failed(e)))?,
+                () = self.cancel.cancelled() => return Err(self.was_cancelled()),
+            }
+        }
+        Ok(())
+    }
+
+    /// Checks that packets can be written now, and plans it.
+    fn planned(&self, packets: &[PacketData]) -> Result<(DataChecksum, Tail, Plan), StoreError> {
         let (disk, tail, unsettled) = {
             let status = self.live.status();
-            (
-                status.checksum,
-                Tail {
-                    len: status.bytes_on_disk,
-                    crc: status.last_crc,
-                },
-                status.unsettled,
-            )
+            let tail = Tail {
+                len: status.bytes_on_disk,
+                crc: status.last_crc,
+            };
+            (status.checksum, tail, status.unsettled)
         };
         let (Some(disk), Some(client)) = (disk, self.client) else {
             return Err(StoreError::new(
@@ -195,12 +281,37 @@ impl ReplicaWriter {
             let text = format!("an earlier write of {} failed", self.live.block());
             return Err(StoreError::new(StoreErrorKind::Illegal, text));
         }
-        let plan = plan(tail, disk, client, &packets).map_err(|e| {
-            StoreError::new(
-                StoreErrorKind::Illegal,
-                format!("{}: {e}", self.live.block()),
-            )
+        let plan = plan(tail, disk, client, packets).map_err(|e| {
+            let text = format!("{}: {e}", self.live.block());
+            StoreError::new(StoreErrorKind::Illegal, text)
         })?;
+        Ok((disk, tail, plan))
+    }
+
+    /// Everything staged is in the files; nothing is staged any more.
+    async fn close_staging(&mut self) -> Result<(), StoreError> {
+        self.live
+            .close_staging()
+            .await
+            .map_err(|e| StoreError::io(format!("writing replica {}", self.live.block()), e))?;
+        self.staged = None;
+        Ok(())
+    }
+
+    /// Accepts a run of verified packets, in order: data that is there already is skipped, a
+    /// partial last chunk that is sent again or appended to is completed. Waits for room in staging, or for one
+    /// gather write of the run when the replica is not staged. When it returns, data and checksums outlive a killed
+    /// process.
+    ///
+    /// # Errors
+    /// `Illegal` for packets that leave a gap or that contradict what is on the disk, `Cancelled`,
+    /// `OutOfSpace`, `Io`. After an error nothing more can be written through this writer's files
+    /// with certainty: drop it, and let the pipeline recover.
+    pub async fn write(&mut self, packets: Vec<PacketData>) -> Result<(), StoreError> {
+        if self.staged.is_some() {
+            return self.stage_all(packets).await;
+        }
+        let (disk, tail, plan) = self.planned(&packets)?;
         if plan.data.is_empty() {
             return Ok(());
         }
@@ -231,6 +342,9 @@ impl ReplicaWriter {
     pub async fn sync(&mut self) -> Result<(), StoreError> {
         let failed = |e| StoreError::io(format!("syncing replica {}", self.live.block()), e);
         let len = self.bytes_on_disk();
+        if let Some(staged) = &self.staged {
+            staged.flush().await.map_err(|e| self.examine(failed(e)))?;
+        }
         let sync_data = async {
             if self.data_synced {
                 return Ok(());
@@ -242,6 +356,9 @@ impl ReplicaWriter {
         data.and(meta).map_err(|e| self.examine(failed(e)))?;
         self.data_synced = true;
         self.synced_len = len;
+        if let Some(staged) = &self.staged {
+            staged.note_synced(len);
+        }
         if !self.names_durable {
             let dir = pair_of(&self.live).dir;
             let meta = self.live.slice.volume.meta(self.class);
@@ -328,6 +445,7 @@ impl ReplicaWriter {
                 format!("an earlier write of {block} failed"),
             ));
         }
+        self.close_staging().await?;
         if self.preallocated {
             self.data
                 .truncate(status.bytes_on_disk)
@@ -386,6 +504,7 @@ impl ReplicaWriter {
                 format!("{block} is {next}, not TEMPORARY"),
             ));
         };
+        self.close_staging().await?;
         let from = pair_of(&self.live);
         let to = from.at(self.live.slice.paths.rbw());
         let path = from.data();
@@ -445,6 +564,7 @@ impl Drop for ReplicaWriter {
             {
                 warn!(%block, %error, "cannot delete an unfinished copy; it is removed at the next start");
             }
+            live.drop_staging();
         };
         self.inner.tasks.spawn_on(cleanup, &runtime);
     }
@@ -509,16 +629,21 @@ async fn carry_out(
         let (data, meta) = futures_util::future::join(write_data, write_sums).await;
         data.result.and(meta.result)
     };
-    let grown = footprint(tail.len, Some(disk)).saturating_sub(footprint(before.len, Some(disk)));
-    let mut status = live.status();
     if let Err(error) = outcome {
-        status.unsettled = true;
-        drop(status);
+        live.status().unsettled = true;
         return Err(StoreError::io(
             format!("writing replica {}", live.block()),
             error,
         ));
     }
+    grow(live, disk, before, tail);
+    Ok(())
+}
+
+/// Takes note that a replica has grown.
+fn grow(live: &LiveReplica, disk: DataChecksum, before: Tail, tail: Tail) {
+    let grown = footprint(tail.len, Some(disk)).saturating_sub(footprint(before.len, Some(disk)));
+    let mut status = live.status();
     status.bytes_on_disk = tail.len;
     status.last_crc = tail.crc;
     let used_up = grown.min(status.promised);
@@ -526,5 +651,38 @@ async fn carry_out(
     drop(status);
     live.slice.used.add(grown);
     live.slice.volume.release(used_up);
-    Ok(())
+}
+
+/// Cuts a packet where segments end, so that each part finds room in any area. The parts' checksums are those
+/// of the packet: chunks end there too.
+fn in_parts(packet: PacketData, client: Option<DataChecksum>) -> Vec<PacketData> {
+    let segment = SEGMENT_BYTES as u64;
+    let Some(client) = client.filter(|c| SEGMENT_BYTES.is_multiple_of(c.chunk_size())) else {
+        return vec![packet];
+    };
+    let chunk = u64::from(client.bytes_per_checksum());
+    let end = packet.offset.saturating_add(packet.data.len() as u64);
+    let mut parts = Vec::new();
+    let mut from = packet.offset;
+    while from < end {
+        let to = end.min(from - from % segment + segment);
+        let place = |at: u64| usize::try_from(at - packet.offset).unwrap_or(usize::MAX);
+        let sums = |chunks: u64| {
+            let first = packet.offset / chunk;
+            let at = usize::try_from(chunks - first).unwrap_or(usize::MAX);
+            at.saturating_mul(client.sum_size()).min(packet.sums.len())
+        };
+        parts.push(PacketData {
+            offset: from,
+            data: packet
+                .data
+                .without(place(from))
+                .first(place(to) - place(from)),
+            sums: packet
+                .sums
+                .slice(sums(from / chunk)..sums(to.div_ceil(chunk))),
+        });
+        from = to;
+    }
+    parts
 }

@@ -78,6 +78,12 @@ pub struct StagingConfig {
     pub roots: Vec<Root>,
 }
 
+impl StagingConfig {
+    fn path(&self) -> PathBuf {
+        self.dir.join(format!("hayloft-staging-{}", self.name))
+    }
+}
+
 /// What all parts share.
 #[derive(Debug)]
 pub(crate) struct Shared {
@@ -112,15 +118,25 @@ pub struct Staging {
 }
 
 impl Staging {
-    /// Writes what an earlier process left to its files, then makes a new area. Blocking, within a runtime.
+    /// Writes what an earlier process left in the area to its files and removes it. Blocking. Before anybody
+    /// looks at the files, and whether or not anything will be staged.
     ///
     /// # Errors
     /// `Locked` when another process uses the area; `Invalid` when its layout is of another version (nothing
-    /// is touched then); `Denied` when the file under its name is not this user's own; `NoSpace` when not even
-    /// the smallest area fits; else as reading and creating files.
-    pub fn open(config: &StagingConfig) -> Result<(Arc<Self>, Replayed), IoError> {
-        let path = config.dir.join(format!("hayloft-staging-{}", config.name));
-        let replayed = finish_earlier(config, &path)?;
+    /// is touched then); `Denied` when the file under its name is not this user's own; `NotFound` without the
+    /// directory; else as reading the area. What cannot be written to its files now is no error: it is kept for
+    /// the next time.
+    pub fn finish_earlier(config: &StagingConfig) -> Result<Replayed, IoError> {
+        finish_earlier(config, &config.path())
+    }
+
+    /// Makes a new area. Blocking, within a runtime. What was there before has to be
+    /// [finished](Self::finish_earlier).
+    ///
+    /// # Errors
+    /// `Exists`, `Denied`, `NotFound`; `NoSpace` when not even the smallest area fits.
+    pub fn create(config: &StagingConfig) -> Result<Arc<Self>, IoError> {
+        let path = config.path();
         let file = create(&path)?;
         let arenas = usize::try_from(config.budget / ARENA_BYTES as u64).unwrap_or(usize::MAX);
         // A number of segments has to fit into the semaphore.
@@ -136,7 +152,7 @@ impl Staging {
             active: AtomicUsize::new(0),
         });
         shared.runtime.spawn(maintain(Arc::downgrade(&shared)));
-        Ok((Arc::new(Self { shared }), replayed))
+        Ok(Arc::new(Self { shared }))
     }
 
     /// Stages a pair of files. `None` when they cannot be: side bytes that do not fit into segments, paths that

@@ -239,11 +239,6 @@ pub(super) struct Room {
 }
 
 impl Room {
-    /// Where the next byte goes.
-    pub(super) fn filled(&self) -> usize {
-        self.filled
-    }
-
     /// Bytes that fit.
     pub(super) fn len(&self) -> usize {
         SEGMENT_BYTES - self.filled

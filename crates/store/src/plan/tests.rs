@@ -24,7 +24,7 @@ fn packet(client: DataChecksum, block: &[u8], from: usize, to: usize) -> PacketD
     }
     PacketData {
         offset: from as u64,
-        data: Bytes::copy_from_slice(&block[from..to]),
+        data: Bytes::copy_from_slice(&block[from..to]).into(),
         sums: sums.into(),
     }
 }
@@ -102,7 +102,7 @@ fn a_gap_is_refused_and_so_are_wrong_checksum_counts() {
     ));
     let far = PacketData {
         offset: u64::MAX - 1,
-        data: Bytes::from_static(b"abc"),
+        data: Bytes::from_static(b"abc").into(),
         sums: Bytes::new(),
     };
     assert!(matches!(

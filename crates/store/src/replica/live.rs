@@ -2,6 +2,8 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use hayloft_io::IoError;
+use hayloft_io::staging::StagedFile;
 use hayloft_wire::checksum::DataChecksum;
 use hayloft_wire::ids::{Block, ReplicaState};
 use tokio_util::sync::CancellationToken;
@@ -29,7 +31,8 @@ pub struct Status {
     pub place: Place,
     /// Generation stamp, as in the name of the meta file.
     pub generation_stamp: u64,
-    /// Bytes of which data and checksums have both reached the operating system.
+    /// Bytes of which data and checksums both outlive a killed process: with the operating system, or committed
+    /// in staging.
     pub bytes_on_disk: u64,
     /// Bytes that readers may see.
     pub bytes_acked: u64,
@@ -48,6 +51,8 @@ pub struct Status {
     /// The files may hold more or other bytes than `bytes_on_disk` says (a write failed, or the
     /// replica comes from an earlier process): they must be cut and checked before more is written.
     pub unsettled: bool,
+    /// Where its newest bytes are until they are in its files.
+    pub staged: Option<Arc<StagedFile>>,
 }
 
 /// A replica that is not finalized, or that is under recovery.
@@ -94,6 +99,38 @@ impl LiveReplica {
         Block::new(self.id, status.generation_stamp, status.bytes_on_disk)
     }
 
+    /// Writes what is staged to the files, of which nothing is staged afterwards: before they are renamed or cut,
+    /// and before another writer gets them. The caller has the right to the replica.
+    ///
+    /// # Errors
+    /// Of the writes; everything stays staged then.
+    pub async fn close_staging(&self) -> Result<(), IoError> {
+        let staged = self.status().staged.clone();
+        let Some(staged) = staged else { return Ok(()) };
+        staged.close().await?;
+        self.forget_staging(&staged);
+        Ok(())
+    }
+
+    /// Gives up what is staged: the files are deleted, or their volume is lost.
+    pub fn drop_staging(&self) {
+        let staged = self.status().staged.take();
+        if let Some(staged) = staged {
+            staged.discard();
+        }
+    }
+
+    fn forget_staging(&self, staged: &Arc<StagedFile>) {
+        let mut status = self.status();
+        if status
+            .staged
+            .as_ref()
+            .is_some_and(|now| Arc::ptr_eq(now, staged))
+        {
+            status.staged = None;
+        }
+    }
+
     /// Gives back to the volume what was promised and not used.
     pub fn release_promise(&self) {
         let promised = std::mem::take(&mut self.status().promised);
@@ -118,6 +155,7 @@ impl Status {
             recovery: None,
             pinned: false,
             unsettled: false,
+            staged: None,
         }
     }
 

@@ -32,7 +32,7 @@ fn marked(node: &Node, volume: usize) -> bool {
 
 #[tokio::test]
 async fn synced_bytes_keep_their_checksum_until_what_completes_their_chunk_is_synced_too() {
-    let (node, faults) = start(1, |_| {}).await;
+    let (node, faults) = start(1, |config| config.staging.enabled = false).await;
     let meta = node.pool_dir().join("current/rbw/blk_5_1001.meta");
     let data_syncs = || {
         FaultRule::new(Effect::Errno(EIO))

@@ -89,6 +89,10 @@ fn config(dir: &Path, volumes: usize) -> StoreConfig {
             .collect(),
         writer_stop_timeout: Duration::from_millis(500),
         volume_choosing: VolumeChoosing::RoundRobin { additional: 0 },
+        staging: StagingOptions {
+            dir: Some(dir.to_owned()),
+            ..StagingOptions::default()
+        },
         scan: ScanConfig {
             period: Duration::ZERO,
             bytes_per_second: 0,
@@ -100,6 +104,14 @@ fn config(dir: &Path, volumes: usize) -> StoreConfig {
 impl Node {
     async fn new() -> Self {
         Self::with_volumes(1).await
+    }
+
+    /// Writes reach the files at once: for tests that change these behind the store's back.
+    async fn unstaged() -> Self {
+        let dir = tempfile::tempdir().expect("temporary directory");
+        let mut config = config(dir.path(), 1);
+        config.staging.enabled = false;
+        Self::start(dir, 1, config).await
     }
 
     async fn with_volumes(volumes: usize) -> Self {

@@ -13,6 +13,12 @@ keys! {
         "Permissions that the directories get.");
     IO_ENGINE: String = ("hayloft.io.engine", "posix",
         "I/O engine of every volume; `hayloft.io.engine.<directory>` for one of them.");
+    STAGING_ENABLED: bool = ("hayloft.staging.enabled", "true",
+        "Whether acknowledged bytes wait in shared memory and go to the disks in large ordered writes. The engine `memory` does without.");
+    STAGING_DIR: String = ("hayloft.staging.dir", "/dev/shm",
+        "Directory in shared memory (tmpfs) for the staging area. After a crash the node must find it where it was: change it only after a clean stop.");
+    MEMORY_LIMIT: u64 = ("hayloft.memory.limit", "256m",
+        "Memory for bytes on their way to the disks, all writers together. Writers wait when it is used up.").bytes().min(8 << 20);
     DU_RESERVED: u64 = ("dfs.datanode.du.reserved", "0",
         "Space kept free on each volume; `.<directory>` or `.<storage type, lower case>` appended for some of them.")
         .bytes();

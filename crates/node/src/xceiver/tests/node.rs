@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use hayloft_store::{
-    PoolSpec, StartOption, StorageInfo, Store, StoreConfig, StoreEvent, VolumeConfig,
+    PoolSpec, StagingOptions, StartOption, StorageInfo, Store, StoreConfig, StoreEvent,
+    VolumeConfig,
 };
 use hayloft_wire::ids::{ExtendedBlock, PoolId, StorageType};
 use hayloft_wire::proto::hdfs::{DatanodeId, DatanodeInfo};
@@ -107,6 +108,10 @@ impl Node {
         let (tell, events) = mpsc::channel(64);
         let config = StoreConfig {
             volumes,
+            staging: StagingOptions {
+                dir: Some(dir.path().to_owned()),
+                ..StagingOptions::default()
+            },
             ..StoreConfig::default()
         };
         let store = Store::open(config, tell).await.expect("a new store opens");

@@ -231,7 +231,7 @@ impl Task {
             group.end = group.end.max(offset + packet.data.len() as u64);
             group.packets.push(PacketData {
                 offset,
-                data: packet.data,
+                data: packet.data.into(),
                 sums,
             });
         }

@@ -1,0 +1,156 @@
+//! The staging area of the store: finished at the start, made with the first pool, emptied at the end.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use hayloft_io::staging::{Root, SideShape, StageSpec, StagedFile, Staging, StagingConfig};
+use hayloft_io::{EngineFile, IoError, IoErrorKind};
+use hayloft_wire::checksum::DataChecksum;
+use tracing::{info, warn};
+
+use crate::error::{StoreError, StoreErrorKind};
+use crate::inner::Inner;
+use crate::replica::LiveReplica;
+use crate::volume::Volume;
+
+/// How long staged bytes of stopping writers may take to reach their files.
+const CLOSE: Duration = Duration::from_secs(30);
+
+/// Bytes that go to the disk in one write while more is coming: on flash enough for full bandwidth, on rotating
+/// media enough to make the seek before it cheap.
+const QUANTUM_FLASH: usize = 4 << 20;
+const QUANTUM_ROTATING: usize = 32 << 20;
+
+/// Longest name of an area that is taken from a node's uuid.
+const NAME_MAX: usize = 64;
+
+/// Where the area of this node is. Its name is the node's uuid, which all volumes agree on and which outlives a
+/// change in their order. `None` without a directory.
+fn config(inner: &Inner, usable: &[&Path]) -> Option<StagingConfig> {
+    let options = &inner.config.staging;
+    let dir = options.dir.clone()?;
+    let uuid = inner.identity().datanode_uuid.clone();
+    let plain = |c: char| c.is_ascii_alphanumeric() || c == '-';
+    let name: String = uuid.chars().filter(|c| plain(*c)).take(NAME_MAX).collect();
+    let roots = inner.config.volumes.iter().map(|v| Root {
+        path: std::path::absolute(&v.path).unwrap_or_else(|_| v.path.clone()),
+        usable: usable.contains(&v.path.as_path()),
+    });
+    Some(StagingConfig {
+        dir,
+        name,
+        budget: options.budget,
+        roots: roots.collect(),
+    })
+}
+
+/// Writes what a killed process acknowledged and had not written yet to the files of its replicas. Before anything
+/// looks at them; the volumes are locked.
+///
+/// # Errors
+/// `Incompatible` when the area cannot be read or trusted: to go on could lose acknowledged data.
+pub async fn finish_earlier(inner: &Arc<Inner>, usable: &[&Path]) -> Result<(), StoreError> {
+    let Some(config) = config(inner, usable) else {
+        return Ok(());
+    };
+    let finished = tokio::task::spawn_blocking(move || Staging::finish_earlier(&config)).await;
+    let outcome = finished.unwrap_or_else(|e| {
+        let text = format!("the replay ended: {e}");
+        Err(IoError::new(
+            IoErrorKind::Other,
+            hayloft_io::IoOp::Other,
+            Path::new("staging"),
+            text,
+        ))
+    });
+    match outcome {
+        Ok(_) => Ok(()),
+        // Without the directory there is no area either.
+        Err(e) if e.kind() == IoErrorKind::NotFound => Ok(()),
+        // Whoever runs has closed the staging of volumes that left him: the locks on ours say that he has none of them.
+        Err(e) if e.kind() == IoErrorKind::Locked => {
+            warn!(error = %e, "another node with the uuid of this one is running");
+            Ok(())
+        }
+        Err(e) => Err(StoreError::new(
+            StoreErrorKind::Incompatible,
+            format!("finishing the writes of an earlier process: {e}"),
+        )),
+    }
+}
+
+/// Makes the area, once. Without one replicas are written without staging.
+pub async fn start(inner: &Arc<Inner>) {
+    let options = &inner.config.staging;
+    if !options.enabled || inner.staging.get().is_some() {
+        return;
+    }
+    let Some(config) = config(inner, &[]) else {
+        return;
+    };
+    let made = tokio::task::spawn_blocking(move || Staging::create(&config)).await;
+    match made {
+        Ok(Ok(staging)) => {
+            info!(area = %staging.path().display(), limit = options.budget, "staging");
+            // Pools are added one at a time.
+            let _ = inner.staging.set(staging);
+        }
+        Ok(Err(error)) => {
+            warn!(%error, "no staging area: replicas are written without; check hayloft.staging.dir and its free space");
+        }
+        Err(error) => warn!(%error, "no staging area: replicas are written without"),
+    }
+}
+
+/// Stages the files of a replica, when its engine keeps data in files (or nowhere) and its checksums fit.
+pub fn stage(
+    inner: &Inner,
+    volume: &Volume,
+    files: (&Arc<dyn EngineFile>, &Arc<dyn EngineFile>),
+    checksum: DataChecksum,
+    len: u64,
+) -> Option<Arc<StagedFile>> {
+    let capabilities = volume.engine.capabilities();
+    if capabilities.keeps_data && !capabilities.survives_kill {
+        return None; // Memory gains nothing.
+    }
+    let quantum = if volume.engine.disk().rotational() == Some(true) {
+        QUANTUM_ROTATING
+    } else {
+        QUANTUM_FLASH
+    };
+    inner.staging.get()?.stage(StageSpec {
+        main: Arc::clone(files.0),
+        side: Arc::clone(files.1),
+        shape: SideShape {
+            grain: checksum.bytes_per_checksum(),
+            unit: u32::try_from(checksum.sum_size()).ok()?,
+            base: checksum.meta_len(0),
+        },
+        len,
+        synced: len,
+        quantum,
+    })
+}
+
+/// Writes what is staged of replicas whose writers were told to stop; whether all of it was.
+pub async fn close_all(live: &[Arc<LiveReplica>]) -> bool {
+    let closes = live.iter().map(|live| async move {
+        match tokio::time::timeout(CLOSE, live.close_staging()).await {
+            Ok(Ok(())) => true,
+            Ok(Err(error)) => {
+                warn!(block = %live.block(), %error, "cannot write staged bytes");
+                false
+            }
+            Err(_) => {
+                warn!(block = %live.block(), "the disk does not take staged bytes in time");
+                false
+            }
+        }
+    });
+    futures_util::future::join_all(closes)
+        .await
+        .into_iter()
+        .all(|done| done)
+}
