@@ -4,15 +4,18 @@
 //! call and no timer. All methods take `&self` where they can: the loops of a pipeline share one
 //! connection, one of them reading and another one writing.
 
-use std::io::{self, IoSlice};
+use std::io::{self, IoSlice, IoSliceMut};
 use std::os::fd::BorrowedFd;
+use std::pin::Pin;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::{Buf, BufMut, BytesMut};
 use hayloft_wire::frame;
 use hayloft_wire::schema::WireMessage;
+use tokio::io::Interest;
 use tokio::net::TcpStream;
-use tokio::time::timeout;
+use tokio::time::{Instant, Sleep, sleep_until, timeout};
 
 use super::error::XferError;
 use super::settings::Settings;
@@ -81,6 +84,12 @@ impl Conn {
     #[must_use]
     pub fn peer_name(&self) -> &str {
         &self.name
+    }
+
+    /// How long a write may wait.
+    #[must_use]
+    pub fn write_limit(&self) -> Option<Duration> {
+        self.write_limit
     }
 
     /// How long a read may wait.
@@ -161,21 +170,56 @@ impl Conn {
         }
     }
 
-    /// Waits until [`read_ready`](Self::read_ready) has something, the end of the stream included.
+    /// As [`read_ready`](Self::read_ready), into several pieces. A call that fills less than all of them counts as the
+    /// last of what was there: the next one is refused without asking the kernel, until more has arrived.
     ///
     /// # Errors
-    /// The limit has passed.
-    pub async fn wait_readable(&self) -> io::Result<()> {
-        self.readable(self.read_limit).await
+    /// The connection broke.
+    pub fn read_ready_vectored(&self, into: &mut [IoSliceMut<'_>]) -> io::Result<Option<usize>> {
+        let room: usize = into.iter().map(|piece| piece.len()).sum();
+        let mut short = None;
+        // What makes the socket count as empty is a refusal within `try_io`, which knows the readiness from before
+        // the read: data that arrives meanwhile is not forgotten.
+        let outcome = self.stream.try_io(Interest::READABLE, || {
+            loop {
+                match rustix::io::readv(&self.stream, into) {
+                    Ok(n) if n > 0 && n < room => {
+                        short = Some(n);
+                        return Err(io::ErrorKind::WouldBlock.into());
+                    }
+                    Err(rustix::io::Errno::INTR) => {}
+                    other => return other.map_err(Into::into),
+                }
+            }
+        });
+        match outcome {
+            Ok(n) => Ok(Some(n)),
+            Err(e) if e.kind() == io::ErrorKind::WouldBlock => Ok(short),
+            Err(e) => Err(e),
+        }
     }
 
-    /// Drops whatever the peer sends until it closes or breaks the connection, however long that takes.
-    pub async fn ended(&self) {
-        // Waiting first lets other tasks run even while the peer keeps sending.
-        while self.readable(None).await.is_ok() {
-            let mut dropped = [0; INBOX_READ];
-            if matches!(self.read_ready(&mut dropped), Ok(Some(0)) | Err(_)) {
-                break;
+    /// Readiness for the task that reads; only one task may ask at a time.
+    pub fn poll_readable(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.stream.poll_read_ready(cx)
+    }
+
+    /// Readiness for the task that writes; only one task may ask at a time.
+    pub fn poll_writable(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.stream.poll_write_ready(cx)
+    }
+
+    /// Writes what fits at once; `None` when nothing does.
+    ///
+    /// # Errors
+    /// The connection broke.
+    pub fn write_ready_vectored(&self, slices: &[IoSlice<'_>]) -> io::Result<Option<usize>> {
+        loop {
+            match self.stream.try_write_vectored(slices) {
+                Ok(n) => return Ok(Some(n)),
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => return Ok(None),
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                Err(e) => return Err(e),
             }
         }
     }
@@ -335,9 +379,55 @@ async fn within(
     };
     match timeout(limit, wait).await {
         Ok(result) => result,
-        Err(_) => Err(io::Error::new(
-            io::ErrorKind::TimedOut,
-            format!("{doing}: nothing moved for {} ms", limit.as_millis()),
-        )),
+        Err(_) => Err(silence(doing, limit)),
+    }
+}
+
+/// Nothing moved for `limit`.
+pub(super) fn silence(doing: &'static str, limit: Duration) -> io::Error {
+    let text = format!("{doing}: nothing moved for {} ms", limit.as_millis());
+    io::Error::new(io::ErrorKind::TimedOut, text)
+}
+
+/// Watches that something moves within a limit, with one timer however often it does.
+#[derive(Debug)]
+pub struct Patience {
+    limit: Option<Duration>,
+    moved: Instant,
+    alarm: Option<Pin<Box<Sleep>>>,
+}
+
+impl Patience {
+    /// Counts from now; without a limit it never ends.
+    #[must_use]
+    pub fn new(limit: Option<Duration>) -> Self {
+        Self {
+            limit,
+            moved: Instant::now(),
+            alarm: None,
+        }
+    }
+
+    /// Something moved, or nothing is waited for.
+    pub fn touch(&mut self) {
+        self.moved = Instant::now();
+    }
+
+    /// Ready with the limit when nothing moved for so long.
+    pub fn poll_end(&mut self, cx: &mut Context<'_>) -> Poll<Duration> {
+        let Some(limit) = self.limit else {
+            return Poll::Pending;
+        };
+        let alarm = self
+            .alarm
+            .get_or_insert_with(|| Box::pin(sleep_until(self.moved + limit)));
+        while alarm.as_mut().poll(cx).is_ready() {
+            let due = self.moved + limit;
+            if due <= Instant::now() {
+                return Poll::Ready(limit);
+            }
+            alarm.as_mut().reset(due);
+        }
+        Poll::Pending
     }
 }

@@ -9,15 +9,19 @@
 //! runs still on their way waits for them; one without goes on with a small buffer of its own, so that no
 //! stream can starve.
 
-use std::sync::Arc;
+use std::future::poll_fn;
+use std::io::IoSliceMut;
+use std::sync::{Arc, Weak};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
+use futures_util::future::BoxFuture;
 use hayloft_io::{AlignedBuf, BufferPool};
 use hayloft_wire::packet::{Packet, PacketLayout};
 use tokio::time::Instant;
 
-use super::conn::Conn;
+use super::conn::{Conn, Patience, silence};
 use super::error::XferError;
 
 /// Buffers between these sizes, adapted to how fast packets come. The smaller one holds a packet of
@@ -39,8 +43,8 @@ pub struct Run {
     pub raw: Bytes,
     /// The packets.
     pub packets: Vec<Packet>,
-    /// Counts the runs of a stream that are still in use.
-    _token: Arc<()>,
+    /// Counts the runs of a stream that are still in use: to be kept as long as the data.
+    pub token: Arc<()>,
 }
 
 impl Run {
@@ -52,7 +56,6 @@ impl Run {
 }
 
 /// The receiving end of a stream of packets.
-#[derive(Debug)]
 pub struct Inflow {
     memory: BufferPool,
     max_packet: u32,
@@ -61,6 +64,9 @@ pub struct Inflow {
     filled: usize,
     size: usize,
     token: Arc<()>,
+    progress: bool,
+    /// The wait for a buffer.
+    waiting: Option<BoxFuture<'static, Result<AlignedBuf, XferError>>>,
 }
 
 impl Inflow {
@@ -74,6 +80,8 @@ impl Inflow {
             filled: 0,
             size: BUFFER_MIN,
             token: Arc::new(()),
+            progress: false,
+            waiting: None,
         };
         if !inbox.is_empty() {
             let mut buf = AlignedBuf::unpooled(inbox.len().max(BUFFER_MIN));
@@ -89,13 +97,40 @@ impl Inflow {
     /// # Errors
     /// `Socket` when the stream ends, breaks or falls silent; `Protocol` for bytes that are no packet.
     pub async fn next(&mut self, conn: &Conn) -> Result<Run, XferError> {
+        let mut patience = Patience::new(conn.read_limit());
+        poll_fn(|cx| {
+            if let Poll::Ready(run) = self.poll_next(conn, cx) {
+                return Poll::Ready(run);
+            }
+            if self.made_progress() || self.waits_for_memory() {
+                patience.touch();
+            }
+            let limit = ready!(patience.poll_end(cx));
+            Poll::Ready(Err(conn.socket_error(silence("reading", limit))))
+        })
+        .await
+    }
+
+    /// As [`next`](Self::next), but whoever polls watches for silence.
+    pub fn poll_next(&mut self, conn: &Conn, cx: &mut Context<'_>) -> Poll<Result<Run, XferError>> {
         loop {
             let needed = match self.complete(conn)? {
-                Complete::Run(run) => return Ok(run),
+                Complete::Run(run) => return Poll::Ready(Ok(run)),
                 Complete::Needs(bytes) => bytes,
             };
-            self.receive(conn, needed).await?;
+            ready!(self.poll_receive(conn, needed, cx))?;
         }
+    }
+
+    /// Whether bytes arrived since this was last asked.
+    pub fn made_progress(&mut self) -> bool {
+        std::mem::take(&mut self.progress)
+    }
+
+    /// The stream waits for this node, not for its peer.
+    #[must_use]
+    pub fn waits_for_memory(&self) -> bool {
+        self.waiting.is_some()
     }
 
     /// Cuts off the complete packets, or says how long the first one is as far as is known.
@@ -160,7 +195,7 @@ impl Inflow {
         Run {
             raw,
             packets,
-            _token: Arc::clone(&self.token),
+            token: Arc::clone(&self.token),
         }
     }
 
@@ -174,23 +209,22 @@ impl Inflow {
     }
 
     /// Reads what is there, at least one byte, with room for a packet of `needed` bytes.
-    async fn receive(&mut self, conn: &Conn, needed: usize) -> Result<(), XferError> {
+    fn poll_receive(
+        &mut self,
+        conn: &Conn,
+        needed: usize,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<(), XferError>> {
         if self.filled == 0 {
             self.buf = None;
-            conn.wait_readable()
-                .await
-                .map_err(|e| conn.socket_error(e))?;
+            ready!(conn.poll_readable(cx)).map_err(|e| conn.socket_error(e))?;
         }
         let too_small = self
             .buf
             .as_ref()
             .is_none_or(|buf| buf.capacity() <= self.filled || buf.capacity() < needed);
         if too_small {
-            let size = self
-                .size
-                .max(needed)
-                .max((self.filled + 1).next_power_of_two());
-            let mut buf = self.buffer(size, conn).await?;
+            let mut buf = ready!(self.poll_buffer(conn, needed, cx))?;
             if let Some(old) = self.buf.take() {
                 buf.extend_from_slice(old.as_slice());
             }
@@ -198,56 +232,104 @@ impl Inflow {
         }
         let buf = self.buf.as_mut().expect("made above");
         let room = &mut buf.as_mut_capacity()[self.filled..];
-        let n = if self.filled == 0 {
-            match conn.read_ready(room) {
-                Ok(None) => return Ok(()),
-                Ok(Some(n)) => n,
-                Err(e) => return Err(conn.socket_error(e)),
+        match conn.read_ready_vectored(&mut [IoSliceMut::new(room)]) {
+            Ok(Some(0)) => {
+                let ended = std::io::ErrorKind::UnexpectedEof.into();
+                Poll::Ready(Err(conn.socket_error(ended)))
             }
-        } else {
-            conn.read_some(room)
-                .await
-                .map_err(|e| conn.socket_error(e))?
-        };
-        if n == 0 {
-            return Err(conn.socket_error(std::io::ErrorKind::UnexpectedEof.into()));
+            Ok(Some(n)) => {
+                self.filled += n;
+                self.progress = true;
+                buf.set_len(self.filled);
+                Poll::Ready(Ok(()))
+            }
+            Ok(None) => {
+                if self.filled == 0 {
+                    self.buf = None; // A stream that waits holds no memory.
+                }
+                ready!(conn.poll_readable(cx)).map_err(|e| conn.socket_error(e))?;
+                Poll::Ready(Ok(()))
+            }
+            Err(e) => Poll::Ready(Err(conn.socket_error(e))),
         }
-        self.filled += n;
-        buf.set_len(self.filled);
-        Ok(())
     }
 
     /// A buffer from the pool; a small one of its own for a stream that has nothing else. One that is larger
     /// than those is waited for as long as for a silent peer: it may depend on other streams.
-    async fn buffer(&self, size: usize, conn: &Conn) -> Result<AlignedBuf, XferError> {
-        let impossible = |e| XferError::protocol(conn.peer_name(), e);
-        if size > self.memory.budget() {
-            // Only where the operator allows packets that large.
+    fn poll_buffer(
+        &mut self,
+        conn: &Conn,
+        needed: usize,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<AlignedBuf, XferError>> {
+        if self.waiting.is_none() {
+            let size = self
+                .size
+                .max(needed)
+                .max((self.filled + 1).next_power_of_two());
+            if size > self.memory.budget() {
+                // Only where the operator allows packets that large.
+                return Poll::Ready(Ok(AlignedBuf::unpooled(size)));
+            }
+            match self.memory.try_acquire(size) {
+                Ok(Some(buf)) => return Poll::Ready(Ok(buf)),
+                Ok(None) => {}
+                Err(e) => return Poll::Ready(Err(XferError::protocol(conn.peer_name(), e))),
+            }
+            self.waiting = Some(Box::pin(memory(Want {
+                pool: self.memory.clone(),
+                size,
+                filled: self.filled,
+                runs: Arc::downgrade(&self.token),
+                limit: conn.read_limit().unwrap_or(MEMORY_WAIT),
+                peer: conn.peer_name().to_owned(),
+            })));
+        }
+        let waiting = self.waiting.as_mut().expect("made above");
+        let outcome = ready!(waiting.as_mut().poll(cx));
+        self.waiting = None;
+        Poll::Ready(outcome)
+    }
+}
+
+impl std::fmt::Debug for Inflow {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Inflow")
+            .field("filled", &self.filled)
+            .field("size", &self.size)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A buffer that a stream waits for.
+struct Want {
+    pool: BufferPool,
+    size: usize,
+    filled: usize,
+    /// The stream's runs that are in use, besides the stream itself.
+    runs: Weak<()>,
+    limit: Duration,
+    peer: String,
+}
+
+async fn memory(want: Want) -> Result<AlignedBuf, XferError> {
+    let deadline = Instant::now() + want.limit;
+    let pooled = want.pool.acquire(want.size);
+    tokio::pin!(pooled);
+    loop {
+        if want.size <= BUFFER_MAX && want.runs.strong_count() <= 1 {
+            let size = want.size.min(BUFFER_MIN).max(want.filled + 1);
             return Ok(AlignedBuf::unpooled(size));
         }
-        if let Some(buf) = self.memory.try_acquire(size).map_err(impossible)? {
-            return Ok(buf);
+        if let Ok(result) = tokio::time::timeout(MEMORY_NAP, &mut pooled).await {
+            return result.map_err(|e| XferError::protocol(want.peer, e));
         }
-        let limit = conn.read_limit().unwrap_or(MEMORY_WAIT);
-        let deadline = Instant::now() + limit;
-        let pooled = self.memory.acquire(size);
-        tokio::pin!(pooled);
-        loop {
-            if size <= BUFFER_MAX && Arc::strong_count(&self.token) == 1 {
-                return Ok(AlignedBuf::unpooled(
-                    size.min(BUFFER_MIN).max(self.filled + 1),
-                ));
-            }
-            if let Ok(result) = tokio::time::timeout(MEMORY_NAP, &mut pooled).await {
-                return result.map_err(impossible);
-            }
-            if size > BUFFER_MAX && Instant::now() >= deadline {
-                return Err(XferError::NoMemory {
-                    peer: conn.peer_name().to_owned(),
-                    bytes: size,
-                    seconds: limit.as_secs(),
-                });
-            }
+        if want.size > BUFFER_MAX && Instant::now() >= deadline {
+            return Err(XferError::NoMemory {
+                peer: want.peer,
+                bytes: want.size,
+                seconds: want.limit.as_secs(),
+            });
         }
     }
 }

@@ -68,7 +68,6 @@ async fn a_large_packet_waits_for_memory_a_limited_time() {
     let node = Node::with(settings, &[StorageType::Disk]).await;
     let taken = node.x.memory().try_acquire(31 << 20).expect("fits");
     assert!(taken.is_some());
-    let mut large = Pipeline::create(1, 1001, &[&node]).await;
     let data = pattern(2 << 20);
     let header = PacketHeader {
         data_len: 2 << 20,
@@ -76,11 +75,16 @@ async fn a_large_packet_waits_for_memory_a_limited_time() {
     };
     let mut packet = BytesMut::new();
     encode_packet(&header, &vec![0; 4 << 12], &data, &mut packet);
+    let mut large = Pipeline::create(1, 1001, &[&node]).await;
     // All the time there is something to read, but no memory for the whole.
     let began = std::time::Instant::now();
     large.client.send(&packet[..64 << 10]).await;
     assert!(large.client.ack().await.is_none(), "given up");
-    assert!(began.elapsed() >= Duration::from_millis(300));
+    assert!(
+        began.elapsed() >= Duration::from_millis(300),
+        "{:?}",
+        began.elapsed()
+    );
     let mut small = Pipeline::create(2, 1001, &[&node]).await;
     small.write(&data[..65_024], 65_024, 1).await;
     drop(taken);

@@ -1,25 +1,29 @@
-//! The disk side of a block being received: one task that owns the replica's writer.
+//! The disk side of a block being received: the replica's writer, and what waits for it.
 //!
-//! Group commit: while one store write is in progress, further runs gather in the queue; the next write takes
-//! all of them. The task outlives its connection until the write in progress is over, so a replica's
-//! next taker never meets a write of the previous one.
+//! Group commit: while one store write is in progress, further runs gather; the next write takes all of them.
+//! Nothing here has a task of its own but the completion of a replica, which is carried out and reported
+//! whatever becomes of the connection. A write in progress holds the right to the replica until it is over (the
+//! store sees to that), so its next taker never meets a write of the previous one.
 
 use std::sync::Arc;
+use std::task::{Context, Poll};
 
 use bytes::{Bytes, BytesMut};
+use futures_util::future::BoxFuture;
 use hayloft_io::Advice;
 use hayloft_store::{PacketData, ReplicaRef, ReplicaWriter, StoreError, StoreErrorKind};
 use hayloft_wire::checksum::DataChecksum;
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::task::JoinHandle;
+use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 
 use super::super::context::Xceivers;
 use super::super::inflow::Run;
 
-/// Runs that may wait for the disk.
-const QUEUE_RUNS: usize = 8;
+/// Bytes that may wait for the disk, and that one store write takes at most, once it has a run.
+const WAITING_BYTES: u64 = 4 << 20;
 
-/// Bytes that one store write takes at most, once it has a run.
-const GROUP_BYTES: u64 = 4 << 20;
+/// Runs that may wait for the disk.
+const WAITING_RUNS: usize = 16;
 
 /// Data is dropped from the page cache this far behind the writer, in steps of this size
 /// (Apache's lag): dirty pages cannot be dropped, so they get time to be written.
@@ -39,13 +43,14 @@ pub enum Finish {
     ConvertToRbw,
 }
 
-/// How far the disk task is.
-#[derive(Clone, Debug)]
-pub struct Progress {
-    /// Packets whose data is as durable as they asked for, in order of arrival.
-    pub packets: u64,
-    /// How the block ended.
-    pub end: Option<End>,
+/// When a replica whose last packet is written is completed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum When {
+    /// At once: nobody behind has a say.
+    Written,
+    /// When [`Disk::allow`] says that every node behind has acknowledged the last packet. Until then the replica
+    /// is one being written, which a recovery of the pipeline or of the block may still change.
+    Allowed,
 }
 
 /// How writing a block ended.
@@ -66,88 +71,46 @@ pub struct WriteCache {
     pub drop_behind: bool,
 }
 
-/// When a replica whose last packet is written is completed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum When {
-    /// At once: nobody behind has a say.
-    Written,
-    /// When [`Disk::allow`] says that every node behind has acknowledged the last packet. Until then the replica
-    /// is one being written, which a recovery of the pipeline or of the block may still change.
-    Allowed,
-}
-
-/// The queue to the disk task and what it says.
-#[derive(Debug)]
+/// A block's writer with what waits for it. Polled by the task that receives.
 pub struct Disk {
-    /// Runs of packets, in order. Dropping it lets go of the writer.
-    pub queue: mpsc::Sender<Run>,
-    /// Lets the written replica be completed; `None` when that needs no leave. Dropping it unsent lets go of
-    /// the writer.
-    pub allow: Option<oneshot::Sender<()>>,
-    /// Progress.
-    pub progress: watch::Receiver<Progress>,
-}
-
-/// Starts the task. `checksum` is what the packets carry.
-pub fn start(
-    x: &Xceivers,
-    writer: ReplicaWriter,
-    checksum: DataChecksum,
-    finish: Finish,
-    when: When,
-    cache: WriteCache,
-) -> Disk {
-    let (allow, allowed) = match when {
-        When::Written => (None, None),
-        When::Allowed => {
-            let (allow, allowed) = oneshot::channel();
-            (Some(allow), Some(allowed))
-        }
-    };
-    let (queue, runs) = mpsc::channel(QUEUE_RUNS);
-    let (tell, progress) = watch::channel(Progress {
-        packets: 0,
-        end: None,
-    });
-    let task = Task {
-        x: x.clone(),
-        writer,
-        checksum,
-        finish,
-        allowed,
-        cache,
-        tell,
-        dropped: 0,
-        flushed: 0,
-    };
-    x.tasks().spawn(task.run(runs));
-    Disk {
-        queue,
-        allow,
-        progress,
-    }
-}
-
-struct Task {
     x: Xceivers,
-    writer: ReplicaWriter,
     checksum: DataChecksum,
     finish: Finish,
-    allowed: Option<oneshot::Receiver<()>>,
-    cache: WriteCache,
-    tell: watch::Sender<Progress>,
-    dropped: u64,
-    flushed: u64,
+    /// The replica may be completed once its last packet is written.
+    allowed: bool,
+    cancel: CancellationToken,
+    work: Work,
+    waiting: Group,
+    /// Packets whose data is as durable as they asked for, in order of arrival.
+    written: u64,
+    /// The last packet is among them.
+    all_written: bool,
+    end: Option<End>,
 }
 
-fn taken_over() -> StoreError {
-    StoreError::new(StoreErrorKind::Cancelled, super::TAKEN_OVER)
+enum Work {
+    /// Nothing in progress.
+    Idle(Box<Pen>),
+    /// A write in progress.
+    Writing(BoxFuture<'static, (Box<Pen>, Result<Written, StoreError>)>),
+    /// The completion in progress.
+    Completing(JoinHandle<End>),
+    /// The writer is gone; [`Disk::end`] says why.
+    Over,
 }
 
-/// Runs that are written together.
+/// What a write came to.
+struct Written {
+    packets: u64,
+    last: bool,
+}
+
+/// Packets that are written together.
 #[derive(Default)]
 struct Group {
     packets: Vec<PacketData>,
+    /// Of the runs that they came in.
+    tokens: Vec<Arc<()>>,
     count: u64,
     bytes: u64,
     end: u64,
@@ -155,65 +118,71 @@ struct Group {
     last: bool,
 }
 
-impl Task {
-    async fn run(mut self, mut runs: mpsc::Receiver<Run>) {
-        let outcome = match self.write_all(&mut runs).await {
-            Ok(true) => self.wait_until_allowed().await,
-            other => other,
-        };
-        match outcome {
-            Ok(true) => self.complete().await,
-            Ok(false) => {} // The connection ended first; the writer is dropped as it is.
-            Err(error) => {
-                self.blame(&error);
-                // The writer goes before anyone learns of it: the next taker waits for this.
-                let tell = self.into_tell();
-                tell.send_modify(|p| p.end = Some(End::Failed(Arc::new(error))));
-            }
+impl Disk {
+    /// Takes the writer over. `checksum` is what the packets carry.
+    #[must_use]
+    pub fn new(
+        x: &Xceivers,
+        writer: ReplicaWriter,
+        checksum: DataChecksum,
+        finish: Finish,
+        when: When,
+        cache: WriteCache,
+    ) -> Self {
+        Self {
+            x: x.clone(),
+            checksum,
+            finish,
+            allowed: when == When::Written,
+            cancel: writer.cancel_token(),
+            work: Work::Idle(Box::new(Pen {
+                x: x.clone(),
+                writer,
+                cache,
+                dropped: 0,
+                flushed: 0,
+            })),
+            waiting: Group::default(),
+            written: 0,
+            all_written: false,
+            end: None,
         }
     }
 
-    /// Lets go of the writer.
-    fn into_tell(self) -> watch::Sender<Progress> {
-        self.tell
+    /// Packets whose data is as durable as they asked for, in order of arrival.
+    #[must_use]
+    pub fn written(&self) -> u64 {
+        self.written
     }
 
-    /// Writes until the last packet (true) or the end of the queue (false).
-    async fn write_all(&mut self, runs: &mut mpsc::Receiver<Run>) -> Result<bool, StoreError> {
-        loop {
-            let run = tokio::select! {
-                biased;
-                () = self.writer.cancelled() => return Err(taken_over()),
-                run = runs.recv() => run,
-            };
-            let Some(run) = run else { return Ok(false) };
-            let mut group = Group::default();
-            self.gather(&mut group, run);
-            while group.bytes < GROUP_BYTES && !group.last {
-                let Ok(run) = runs.try_recv() else { break };
-                self.gather(&mut group, run);
-            }
-            let last = group.last;
-            self.write_group(group).await?;
-            if last {
-                return Ok(true);
-            }
+    /// How the block ended.
+    #[must_use]
+    pub fn end(&self) -> Option<&End> {
+        self.end.as_ref()
+    }
+
+    /// Resolves when another taker wants the replica.
+    pub fn cancelled(&self) -> WaitForCancellationFutureOwned {
+        self.cancel.clone().cancelled_owned()
+    }
+
+    /// Every node behind has acknowledged the last packet: the replica may be completed.
+    pub fn allow(&mut self) {
+        self.allowed = true;
+    }
+
+    /// Whether a run can be [pushed](Self::push) now.
+    #[must_use]
+    pub fn has_room(&self) -> bool {
+        self.waiting.bytes < WAITING_BYTES && self.waiting.tokens.len() < WAITING_RUNS
+    }
+
+    /// Takes a run, in order. [`poll`](Self::poll) writes it.
+    pub fn push(&mut self, run: Run) {
+        if self.end.is_some() {
+            return;
         }
-    }
-
-    /// Waits until every node behind has acknowledged the last packet (true) or never will (false).
-    async fn wait_until_allowed(&mut self) -> Result<bool, StoreError> {
-        let Some(allowed) = self.allowed.take() else {
-            return Ok(true);
-        };
-        tokio::select! {
-            biased;
-            () = self.writer.cancelled() => Err(taken_over()),
-            allowed = allowed => Ok(allowed.is_ok()),
-        }
-    }
-
-    fn gather(&self, group: &mut Group, run: Run) {
+        let group = &mut self.waiting;
         for packet in run.packets {
             group.count += 1;
             group.sync |= packet.header.sync_block;
@@ -223,7 +192,7 @@ impl Task {
             }
             let offset = packet.header.offset_in_block.unsigned_abs();
             let sums = if packet.sums.is_empty() {
-                self.computed_sums(&packet.data)
+                computed_sums(self.checksum, &packet.data)
             } else {
                 packet.sums
             };
@@ -235,38 +204,157 @@ impl Task {
                 sums,
             });
         }
+        group.tokens.push(run.token);
     }
 
-    /// Writers to memory may leave checksums out; on a disk there are always some.
-    fn computed_sums(&self, data: &[u8]) -> Bytes {
-        let mut sums = BytesMut::with_capacity(self.checksum.sums_len(data.len()));
-        self.checksum.compute(data, &mut sums);
-        sums.freeze()
-    }
-
-    async fn write_group(&mut self, group: Group) -> Result<(), StoreError> {
-        let began = tokio::time::Instant::now();
-        if !group.packets.is_empty() {
-            self.writer.write(group.packets).await?;
-            self.x.stats().add_written(group.bytes);
+    /// Goes on as far as possible; true when something ended.
+    pub fn poll(&mut self, cx: &mut Context<'_>) -> bool {
+        let mut moved = false;
+        while self.step(cx) {
+            moved = true;
         }
-        if group.sync {
+        moved
+    }
+
+    fn step(&mut self, cx: &mut Context<'_>) -> bool {
+        match &mut self.work {
+            Work::Over => false,
+            Work::Writing(writing) => {
+                let Poll::Ready((pen, outcome)) = writing.as_mut().poll(cx) else {
+                    return false;
+                };
+                self.work = Work::Idle(pen);
+                self.after_write(outcome);
+                true
+            }
+            Work::Completing(completing) => {
+                let Poll::Ready(outcome) = std::pin::Pin::new(completing).poll(cx) else {
+                    return false;
+                };
+                self.work = Work::Over;
+                self.end = Some(outcome.unwrap_or_else(|error| {
+                    let text = format!("the completion of a replica did not end: {error}");
+                    End::Failed(Arc::new(StoreError::new(StoreErrorKind::Closed, text)))
+                }));
+                true
+            }
+            Work::Idle(_) if self.waiting.count > 0 || self.all_written && self.allowed => {
+                self.begin();
+                true
+            }
+            Work::Idle(_) => false,
+        }
+    }
+
+    /// Begins what comes next.
+    fn begin(&mut self) {
+        let Work::Idle(mut pen) = std::mem::replace(&mut self.work, Work::Over) else {
+            return;
+        };
+        if self.waiting.count > 0 {
+            let group = std::mem::take(&mut self.waiting);
+            self.work = Work::Writing(Box::pin(async move {
+                let outcome = pen.write(group).await;
+                (pen, outcome)
+            }));
+        } else {
+            let completing = complete(self.x.clone(), pen.writer, self.finish.clone());
+            self.work = Work::Completing(self.x.tasks().spawn(completing));
+        }
+    }
+
+    fn after_write(&mut self, outcome: Result<Written, StoreError>) {
+        match outcome {
+            // Rests on: data and checksums outlive a killed process, or are on the device if asked for.
+            Ok(written) => {
+                self.written += written.packets;
+                self.all_written |= written.last;
+            }
+            Err(error) => {
+                if let Work::Idle(pen) = &self.work {
+                    pen.blame(&error);
+                }
+                // The writer goes before anyone learns of it: the next taker waits for this.
+                self.work = Work::Over;
+                self.waiting = Group::default();
+                self.end = Some(End::Failed(Arc::new(error)));
+            }
+        }
+    }
+
+    /// Nobody waits any more: writes what was received, for a recovery to find, and lets go of the writer.
+    pub fn abandon(mut self) {
+        let idle = matches!(self.work, Work::Over | Work::Completing(_))
+            || matches!(self.work, Work::Idle(_)) && self.waiting.count == 0;
+        if idle || self.cancel.is_cancelled() {
+            return;
+        }
+        let (tasks, cancel) = (self.x.tasks().clone(), self.cancel.clone());
+        tasks.spawn(async move {
+            let rest = std::future::poll_fn(|cx| {
+                self.poll(cx);
+                let busy = matches!(self.work, Work::Writing(_));
+                if busy { Poll::Pending } else { Poll::Ready(()) }
+            });
+            tokio::select! {
+                () = rest => {}
+                () = cancel.cancelled() => {}
+            }
+        });
+    }
+}
+
+/// Writers to memory may leave checksums out; on a disk there are always some.
+fn computed_sums(checksum: DataChecksum, data: &[u8]) -> Bytes {
+    let mut sums = BytesMut::with_capacity(checksum.sums_len(data.len()));
+    checksum.compute(data, &mut sums);
+    sums.freeze()
+}
+
+/// The writer, and how far the page cache was minded.
+struct Pen {
+    x: Xceivers,
+    writer: ReplicaWriter,
+    cache: WriteCache,
+    dropped: u64,
+    flushed: u64,
+}
+
+impl Pen {
+    async fn write(&mut self, group: Group) -> Result<Written, StoreError> {
+        let Group {
+            packets,
+            tokens,
+            count,
+            bytes,
+            end,
+            sync,
+            last,
+        } = group;
+        let began = tokio::time::Instant::now();
+        if !packets.is_empty() {
+            self.writer.write(packets).await?;
+            self.x.stats().add_written(bytes);
+        }
+        drop(tokens);
+        if sync {
             self.writer.sync().await?;
-            if group.last {
+            if last {
                 self.writer.finalize_durably();
             }
         }
         let took = began.elapsed();
         if took > self.x.settings().slow_io {
             tracing::warn!(
-                block = %self.writer.block(), storage = %self.writer.storage().id, bytes = group.bytes, sync = group.sync,
+                block = %self.writer.block(), storage = %self.writer.storage().id, bytes, sync,
                 millis = took.as_millis(), "slow write to disk"
             );
         }
-        // Rests on: data and checksums are with the kernel (survive kill -9), or on the device if asked for.
-        self.tell.send_modify(|p| p.packets += group.count);
-        self.mind_page_cache(group.end).await;
-        Ok(())
+        self.mind_page_cache(end).await;
+        Ok(Written {
+            packets: count,
+            last,
+        })
     }
 
     async fn mind_page_cache(&mut self, end: u64) {
@@ -289,41 +377,6 @@ impl Task {
         }
     }
 
-    /// Completes the block, tells the NameNode, and only then lets the last packet be acknowledged.
-    async fn complete(self) {
-        let Self {
-            x,
-            writer,
-            finish,
-            tell,
-            ..
-        } = self;
-        let block = writer.block();
-        let outcome = match &finish {
-            Finish::ConvertToRbw => x.store().convert_temporary_to_rbw(writer).await,
-            Finish::Report { .. } | Finish::Quietly => writer.finalize().await,
-        };
-        let end = match outcome {
-            Ok(replica) => {
-                if let Finish::Report { delete_hint } = &finish {
-                    x.link()
-                        .received(&replica.block, &replica.storage, delete_hint.as_deref());
-                }
-                tracing::info!(block = %replica.block, bytes = replica.block.block.num_bytes,
-                    storage = %replica.storage.id, "received");
-                End::Done(replica)
-            }
-            Err(error) => {
-                tracing::warn!(%block, "cannot complete a received block: {error}");
-                if error.kind() == StoreErrorKind::Io {
-                    x.check_volumes_soon();
-                }
-                End::Failed(Arc::new(error))
-            }
-        };
-        tell.send_modify(|p| p.end = Some(end));
-    }
-
     /// A failed write makes the volume suspect.
     fn blame(&self, error: &StoreError) {
         if matches!(
@@ -332,6 +385,33 @@ impl Task {
         ) {
             tracing::warn!(block = %self.writer.block(), storage = %self.writer.storage().id, "cannot write: {error}");
             self.x.check_volumes_soon();
+        }
+    }
+}
+
+/// Completes the block and tells the NameNode; only then is the last packet acknowledged.
+async fn complete(x: Xceivers, writer: ReplicaWriter, finish: Finish) -> End {
+    let block = writer.block();
+    let outcome = match &finish {
+        Finish::ConvertToRbw => x.store().convert_temporary_to_rbw(writer).await,
+        Finish::Report { .. } | Finish::Quietly => writer.finalize().await,
+    };
+    match outcome {
+        Ok(replica) => {
+            if let Finish::Report { delete_hint } = &finish {
+                x.link()
+                    .received(&replica.block, &replica.storage, delete_hint.as_deref());
+            }
+            tracing::info!(block = %replica.block, bytes = replica.block.block.num_bytes,
+                storage = %replica.storage.id, "received");
+            End::Done(replica)
+        }
+        Err(error) => {
+            tracing::warn!(%block, "cannot complete a received block: {error}");
+            if error.kind() == StoreErrorKind::Io {
+                x.check_volumes_soon();
+            }
+            End::Failed(Arc::new(error))
         }
     }
 }

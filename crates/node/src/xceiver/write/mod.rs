@@ -1,5 +1,6 @@
 //! WRITE_BLOCK: receiving a block, as any node of a pipeline and in every stage.
 
+mod behind;
 pub mod disk;
 mod mirror;
 mod pipeline;
@@ -20,7 +21,7 @@ use super::error::XferError;
 use super::server::{Next, wait_ready};
 use super::settings::Settings;
 use super::stats::Activity;
-use disk::{Finish, When, WriteCache};
+use disk::{Disk, Finish, When, WriteCache};
 use mirror::SetUp;
 
 pub use receive::{Incoming, keep_telling, receive_alone};
@@ -97,7 +98,7 @@ pub async fn write_block(
     } else {
         When::Written
     };
-    let disk = disk::start(
+    let disk = Disk::new(
         x,
         writer,
         request.checksum,

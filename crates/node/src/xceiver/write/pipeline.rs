@@ -1,43 +1,43 @@
-//! The data phase of a client's write: four loops that run side by side until the block is complete.
+//! The data phase of a client's write: one task that receives, verifies, writes, passes on and acknowledges.
 //!
 //! ```text
-//! client ──receive──> disk task (group commit)
-//!            │ └────> forward ──> next node
-//! client <──respond── hear <───── next node
+//! client ──packets──> Receiver ──> Disk (the replica's writer)
+//!                        └───────> Next ──> next node
+//! client <──acks── Responder <──── Next <── acknowledgements
 //! ```
 //!
-//! All of them live in the connection's task; only the disk task is one of its own. Whichever ends first
-//! ends the others.
+//! All parts are polled by the connection's task, in turns: what one turn received is on its way to the next node,
+//! verified, handed to the disk and, where that takes no waiting, acknowledged with one send before
+//! the socket is looked at again. Nobody wakes anybody.
 
-use std::convert::Infallible;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::future::{Future, poll_fn};
+use std::io::IoSlice;
+use std::pin::Pin;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
-use bytes::{Bytes, BytesMut};
+use bytes::Buf as _;
 use hayloft_store::AckHandle;
-use hayloft_wire::ack::PipelineAck;
-use tokio::sync::mpsc;
-use tokio::time::Instant;
-use tokio_util::sync::CancellationToken;
+use hayloft_wire::ack::UNKNOWN_SEQNO;
+use tokio::time::{Instant, Sleep};
+use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 
-use super::super::conn::Conn;
+use super::super::conn::{Conn, Patience, silence};
 use super::super::context::Xceivers;
 use super::super::error::XferError;
 use super::super::inflow::{Inflow, Run};
 use super::super::settings::Settings;
+use super::behind::Next;
 use super::disk::Disk;
 use super::receive::{BadPacket, Incoming, ends_block};
-use super::respond::{Behind, Pending, Responder, State, WINDOW};
-
-/// Runs that may wait for the next node.
-const FORWARD_RUNS: usize = 8;
-
-/// Bytes read at a time from the next node: acknowledgements are small.
-const ACK_READ: usize = 2 << 10;
+use super::respond::{Pending, Responder, Step};
 
 /// After its last packet a block has this long to be completed by all nodes when the writer is gone: nobody
 /// is left who would recover it soon.
 const ORPHAN_GRACE: Duration = Duration::from_secs(10);
+
+/// Turns after which other tasks get the thread.
+const TURNS: u32 = 8;
 
 /// What a pipeline is connected to.
 pub struct Ends<'a> {
@@ -49,34 +49,8 @@ pub struct Ends<'a> {
     pub acks: AckHandle,
     /// Another taker wants the replica.
     pub cancel: CancellationToken,
-    /// The disk task.
+    /// The replica's writer.
     pub disk: Disk,
-}
-
-/// When something was last sent to the next node.
-struct LastSent {
-    origin: Instant,
-    millis: AtomicU64,
-}
-
-impl LastSent {
-    fn now() -> Self {
-        Self {
-            origin: Instant::now(),
-            millis: AtomicU64::new(0),
-        }
-    }
-
-    fn touch(&self) {
-        let millis = u64::try_from(self.origin.elapsed().as_millis()).unwrap_or(u64::MAX);
-        self.millis.store(millis, Ordering::Relaxed);
-    }
-
-    fn ago(&self) -> Duration {
-        self.origin
-            .elapsed()
-            .saturating_sub(Duration::from_millis(self.millis.load(Ordering::Relaxed)))
-    }
 }
 
 /// Receives a block from a client.
@@ -98,137 +72,244 @@ pub async fn run(
     } = ends;
     let inbox = conn.take_inbox();
     let conn: &Conn = conn;
-    let inflow = Inflow::new(x.memory().clone(), settings.max_packet, &inbox);
-    drop(inbox);
     let pool = incoming.block.pool.clone();
-    let evict = x.evict_token();
-    let (tell_pending, pending) = mpsc::channel(WINDOW);
-    let (tell_forward, forward_queue) = mpsc::channel(FORWARD_RUNS);
-    let (tell_behind, behind) = mpsc::channel(WINDOW);
-    let last_sent = LastSent::now();
-    let mut mirror = mirror;
-    let mirror_inbox = mirror.as_mut().map(Conn::take_inbox).unwrap_or_default();
-    let mirror = mirror.as_ref();
-    let responder = Responder {
-        x,
-        settings,
-        conn,
-        pool: &pool,
-        pending,
-        behind_name: mirror.map_or("", Conn::peer_name),
-        behind: mirror.is_some().then_some(behind),
-        progress: disk.progress,
-        allow: disk.allow,
-        acks,
-        state: State::default(),
-    };
-    let receiver = Receiver {
+    let next = mirror.map(Next::new);
+    let behind = next.as_ref().map(Next::name);
+    let mut pipeline = Pipeline {
         x,
         conn,
-        inflow,
-        incoming,
-        pending: tell_pending,
-        disk: disk.queue,
-        forward: mirror.is_some().then_some(tell_forward),
-        packets: 0,
+        responder: Responder::new(x, settings, &pool, conn.peer_name(), behind, acks),
+        receiver: Receiver {
+            inflow: Inflow::new(x.memory().clone(), settings.max_packet, &inbox),
+            incoming,
+            packets: 0,
+            phase: Phase::Open,
+            patience: Patience::new(conn.read_limit()),
+        },
+        next,
+        disk,
+        signals: Signals::new(x, &cancel),
+        slow_io: settings.slow_io,
+        sending: Patience::new(conn.write_limit()),
+        untold_since: None,
+        outcome: None,
     };
-    tokio::select! {
-        outcome = responder.run() => outcome,
-        outcome = receiver.run() => outcome.map(|never| match never {}),
-        () = forward(mirror, forward_queue, &last_sent) => Ok(()),
-        () = hear(mirror, mirror_inbox, tell_behind, &last_sent) => Ok(()),
-        () = cancel.cancelled() => Err(XferError::Stopped(super::TAKEN_OVER)),
-        () = evict.cancelled() => Err(XferError::Stopped("writers were evicted")),
-        () = x.shutdown_token().cancelled() => Err(XferError::Stopped(super::SHUT_DOWN)),
-    }
+    drop(inbox);
+    let outcome = poll_fn(|cx| pipeline.poll(cx)).await;
+    pipeline.disk.abandon();
+    outcome
 }
 
-struct Receiver<'a> {
+struct Pipeline<'a> {
     x: &'a Xceivers,
     conn: &'a Conn,
-    inflow: Inflow,
-    incoming: Incoming,
-    pending: mpsc::Sender<Pending>,
-    disk: mpsc::Sender<Run>,
-    forward: Option<mpsc::Sender<Bytes>>,
-    packets: u64,
+    receiver: Receiver,
+    next: Option<Next>,
+    disk: Disk,
+    responder: Responder<'a>,
+    signals: Signals,
+    slow_io: Duration,
+    /// Acknowledgements are being taken.
+    sending: Patience,
+    /// Since when some wait for room.
+    untold_since: Option<Instant>,
+    /// How it ends, when the last acknowledgements are sent.
+    outcome: Option<Result<(), XferError>>,
 }
 
-impl Receiver<'_> {
-    /// Receives up to the last packet; then the responder decides when all is done, unless the writer leaves
-    /// before.
-    async fn run(mut self) -> Result<Infallible, XferError> {
-        loop {
-            let mut run = self.inflow.next(self.conn).await?;
-            if let Some(forward) = &self.forward {
-                // A mirror that is gone takes no more; the responder tells the client.
-                let _mirror_gone = forward.send(run.raw.clone()).await;
+struct Receiver {
+    inflow: Inflow,
+    incoming: Incoming,
+    packets: u64,
+    phase: Phase,
+    patience: Patience,
+}
+
+/// How far the receiving is.
+enum Phase {
+    /// Packets are expected.
+    Open,
+    /// The limit on bandwidth has to be waited for.
+    Throttled(Pin<Box<dyn Future<Output = ()> + Send>>, After),
+    /// Nothing more counts that the writer sends: drop it until he leaves.
+    Deaf(After),
+    /// The writer has left; the block can still become complete here and behind without him.
+    Orphan(Pin<Box<Sleep>>),
+}
+
+/// What follows.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum After {
+    /// More packets.
+    More,
+    /// The block had its last packet.
+    Last,
+    /// The data was corrupt.
+    Corrupt,
+}
+
+impl Pipeline<'_> {
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), XferError>> {
+        self.signals.poll(cx, &mut self.responder)?;
+        for _ in 0..TURNS {
+            let received = self.poll_receive(cx)?;
+            let heard = self.poll_hear(cx)?;
+            let sent = self.next.as_mut().is_some_and(|next| next.poll_send(cx));
+            let written = self.disk.poll(cx);
+            if self.outcome.is_none() {
+                match self.responder.advance(&mut self.disk) {
+                    Step::Wait => {}
+                    Step::Finished => self.outcome = Some(Ok(())),
+                    Step::GiveUp(error) => self.outcome = Some(Err(error)),
+                }
             }
-            let outcome = self.incoming.accept_run(&mut run);
-            let (last, bytes) = (ends_block(&run), run.data_len());
-            let arrived = Instant::now();
-            let pending: Vec<Pending> = run
-                .packets
-                .iter()
-                .enumerate()
-                .map(|(at, p)| self.pending(p, at, arrived))
-                .collect();
-            self.packets += pending.len() as u64;
-            // A disk task that is gone has said why to the responder, which ends the pipeline.
-            let _disk_gone = self.disk.send(run).await;
-            for packet in pending {
-                let _responder_gone = self.pending.send(packet).await;
+            let told = self.poll_tell(cx)?;
+            if self.responder.out.is_empty()
+                && let Some(outcome) = self.outcome.take()
+            {
+                return Poll::Ready(outcome);
             }
-            match outcome {
-                Ok(()) => {}
-                Err(BadPacket::Corrupt(reason)) => return self.on_corrupt(&reason).await,
-                Err(bad) => return Err(bad.into_error(self.conn)),
+            // The responder may have let the disk go on.
+            if !(received || heard || sent || written || told || self.disk.poll(cx)) {
+                return Poll::Pending;
             }
-            self.x.throttles().write.take(bytes).await;
-            if last {
-                self.conn.ended().await;
-                // The block can still become complete here and behind without its writer.
-                tokio::time::sleep(ORPHAN_GRACE).await;
-                return Err(self.writer_left());
+        }
+        cx.waker().wake_by_ref();
+        Poll::Pending
+    }
+
+    /// Whether there is room for more of the writer's packets everywhere they go.
+    fn has_room(&self) -> bool {
+        self.outcome.is_none()
+            && self.disk.has_room()
+            && self.responder.has_room()
+            && self.next.as_ref().is_none_or(Next::has_room)
+    }
+
+    /// Takes what has arrived; true when there was something.
+    fn poll_receive(&mut self, cx: &mut Context<'_>) -> Result<bool, XferError> {
+        let receiver = &mut self.receiver;
+        match &mut receiver.phase {
+            Phase::Open => {}
+            Phase::Throttled(wait, after) => {
+                if wait.as_mut().poll(cx).is_pending() {
+                    return Ok(false);
+                }
+                receiver.patience.touch();
+                receiver.phase = match *after {
+                    After::More => Phase::Open,
+                    after => Phase::Deaf(after),
+                };
+                return Ok(true);
+            }
+            Phase::Deaf(after) => {
+                let after = *after;
+                return self.poll_deaf(after, cx);
+            }
+            Phase::Orphan(grace) => {
+                return match grace.as_mut().poll(cx) {
+                    Poll::Ready(()) => Err(self.writer_left()),
+                    Poll::Pending => Ok(false),
+                };
+            }
+        }
+        if !self.has_room() {
+            self.receiver.patience.touch();
+            return Ok(false);
+        }
+        let receiver = &mut self.receiver;
+        match receiver.inflow.poll_next(self.conn, cx) {
+            Poll::Ready(run) => {
+                receiver.patience.touch();
+                self.on_run(run?)?;
+                Ok(true)
+            }
+            Poll::Pending => {
+                if receiver.inflow.made_progress() || receiver.inflow.waits_for_memory() {
+                    receiver.patience.touch();
+                }
+                match receiver.patience.poll_end(cx) {
+                    Poll::Ready(limit) => Err(self.conn.socket_error(silence("reading", limit))),
+                    Poll::Pending => Ok(false),
+                }
             }
         }
     }
 
-    fn pending(
-        &self,
-        packet: &hayloft_wire::packet::Packet,
-        at: usize,
-        arrived: Instant,
-    ) -> Pending {
-        Pending {
-            seqno: packet.header.seqno,
-            index: self.packets + at as u64,
-            end_offset: packet.end_offset(),
-            last: packet.header.last_packet_in_block,
-            arrived,
-            corrupt: false,
+    /// Passes a run on, checks it and hands it to the disk.
+    fn on_run(&mut self, mut run: Run) -> Result<(), XferError> {
+        if let Some(next) = &mut self.next {
+            next.push([run.raw.clone()]);
         }
+        let receiver = &mut self.receiver;
+        let checked = receiver.incoming.accept_run(&mut run);
+        let (last, bytes) = (ends_block(&run), run.data_len());
+        let arrived = Instant::now();
+        for packet in &run.packets {
+            self.responder.push(Pending {
+                seqno: packet.header.seqno,
+                index: receiver.packets,
+                end_offset: packet.end_offset(),
+                last: packet.header.last_packet_in_block,
+                arrived,
+                corrupt: false,
+            });
+            receiver.packets += 1;
+        }
+        self.disk.push(run);
+        let after = match checked {
+            Ok(()) if last => After::Last,
+            Ok(()) => After::More,
+            Err(BadPacket::Corrupt(reason)) => {
+                self.on_corrupt(&reason, arrived);
+                After::Corrupt
+            }
+            Err(bad) => return Err(bad.into_error(self.conn)),
+        };
+        let write = &self.x.throttles().write;
+        if write.rate() > 0 && after != After::Corrupt {
+            let x = self.x.clone();
+            let wait = Box::pin(async move { x.throttles().write.take(bytes).await });
+            self.receiver.phase = Phase::Throttled(wait, after);
+        } else if after != After::More {
+            self.receiver.phase = Phase::Deaf(after);
+        }
+        Ok(())
     }
 
     /// The packets before the corrupt one are written and acknowledged, then the writer is told.
-    async fn on_corrupt(&mut self, reason: &str) -> Result<Infallible, XferError> {
+    fn on_corrupt(&mut self, reason: &str, arrived: Instant) {
         tracing::warn!(
             peer = self.conn.peer_name(),
             "corrupt data in a write: {reason}"
         );
-        super::blame_source(self.x, self.incoming.source.as_ref(), &self.incoming.block);
-        let seqno = self.inflow_bad_seqno();
-        let corrupt = Pending {
-            seqno,
-            index: self.packets,
+        let incoming = &self.receiver.incoming;
+        super::blame_source(self.x, incoming.source.as_ref(), &incoming.block);
+        self.responder.push(Pending {
+            seqno: incoming.bad_seqno.unwrap_or(UNKNOWN_SEQNO),
+            index: self.receiver.packets,
             end_offset: 0,
             last: false,
-            arrived: Instant::now(),
+            arrived,
             corrupt: true,
-        };
-        let _responder_gone = self.pending.send(corrupt).await;
-        self.conn.ended().await;
-        Err(self.writer_left())
+        });
+    }
+
+    fn poll_deaf(&mut self, after: After, cx: &mut Context<'_>) -> Result<bool, XferError> {
+        let mut dropped = [0; 4 << 10];
+        match self.conn.read_ready(&mut dropped) {
+            Ok(Some(n)) if n > 0 => Ok(true),
+            Ok(None) => match self.conn.poll_readable(cx) {
+                Poll::Ready(_) => Ok(true),
+                Poll::Pending => Ok(false),
+            },
+            _ if after == After::Last => {
+                let grace = Box::pin(tokio::time::sleep(ORPHAN_GRACE));
+                self.receiver.phase = Phase::Orphan(grace);
+                Ok(true)
+            }
+            _ => Err(self.writer_left()),
+        }
     }
 
     fn writer_left(&self) -> XferError {
@@ -236,88 +317,88 @@ impl Receiver<'_> {
             .socket_error(std::io::ErrorKind::UnexpectedEof.into())
     }
 
-    fn inflow_bad_seqno(&self) -> i64 {
-        self.incoming
-            .bad_seqno
-            .unwrap_or(hayloft_wire::ack::UNKNOWN_SEQNO)
-    }
-}
-
-/// Sends run after run to the next node. When that fails the connection is shut down, so that [`hear`] comes to
-/// its end after everything the node had still said. Never returns.
-async fn forward(mirror: Option<&Conn>, mut queue: mpsc::Receiver<Bytes>, last_sent: &LastSent) {
-    if let Some(mirror) = mirror {
-        while let Some(raw) = queue.recv().await {
-            if let Err(error) = mirror.write_all(&raw).await {
-                tracing::info!(
-                    node = mirror.peer_name(),
-                    "cannot send to the next node: {error}"
-                );
-                mirror.shut_down();
+    fn poll_hear(&mut self, cx: &mut Context<'_>) -> Result<bool, XferError> {
+        let Some(next) = &mut self.next else {
+            return Ok(false);
+        };
+        let mut heard = false;
+        while self.outcome.is_none() && self.responder.listens() {
+            let Poll::Ready(said) = next.poll_hear(cx) else {
                 break;
-            }
-            last_sent.touch();
+            };
+            self.responder.on_behind(said)?;
+            heard = true;
         }
-        drop(queue);
+        Ok(heard)
     }
-    std::future::pending().await
-}
 
-/// Reads the acknowledgements of the next node until it is gone. Never returns.
-async fn hear(
-    mirror: Option<&Conn>,
-    inbox: BytesMut,
-    tell: mpsc::Sender<Behind>,
-    last_sent: &LastSent,
-) {
-    if let Some(mirror) = mirror {
-        let gone = hear_all(mirror, inbox, &tell, last_sent).await;
-        let _responder_gone = tell.send(gone).await;
-    }
-    std::future::pending().await
-}
-
-async fn hear_all(
-    mirror: &Conn,
-    mut inbox: BytesMut,
-    tell: &mpsc::Sender<Behind>,
-    last_sent: &LastSent,
-) -> Behind {
-    let mut bytes = [0; ACK_READ];
-    loop {
-        loop {
-            match PipelineAck::decode(&mut inbox) {
-                Ok(Some(ack)) => {
-                    if tell.send(Behind::Ack(ack, Instant::now())).await.is_err() {
-                        return std::future::pending().await;
-                    }
-                }
-                Ok(None) => break,
-                Err(error) => {
-                    return Behind::Gone {
-                        reason: error.to_string(),
-                        neglected: false,
-                    };
-                }
-            }
-        }
-        match mirror.read_some(&mut bytes).await {
-            Ok(0) => {
-                // Apache's rule: after 0.9 of the read timeout without a packet, the silence was ours.
-                let patience = mirror.read_limit().map(|limit| limit.mul_f32(0.9));
-                let neglected = patience.is_some_and(|patience| last_sent.ago() > patience);
-                return Behind::Gone {
-                    reason: "it closed the connection".to_owned(),
-                    neglected,
-                };
-            }
-            Ok(n) => inbox.extend_from_slice(&bytes[..n]),
-            Err(error) => {
-                return Behind::Gone {
-                    reason: error.to_string(),
-                    neglected: false,
+    /// Sends the acknowledgements that there are; true when some were taken.
+    fn poll_tell(&mut self, cx: &mut Context<'_>) -> Result<bool, XferError> {
+        let mut told = false;
+        while !self.responder.out.is_empty() {
+            let sent = self
+                .conn
+                .write_ready_vectored(&[IoSlice::new(&self.responder.out)])
+                .map_err(|e| self.conn.socket_error(e))?;
+            if let Some(n) = sent {
+                self.responder.out.advance(n);
+                told = true;
+            } else if let Poll::Ready(ready) = self.conn.poll_writable(cx) {
+                ready.map_err(|e| self.conn.socket_error(e))?;
+            } else {
+                self.untold_since.get_or_insert_with(Instant::now);
+                return match self.sending.poll_end(cx) {
+                    Poll::Ready(limit) => Err(self.conn.socket_error(silence("writing", limit))),
+                    Poll::Pending => Ok(told),
                 };
             }
         }
+        self.sending.touch();
+        if let Some(since) = self.untold_since.take()
+            && since.elapsed() > self.slow_io
+        {
+            let (peer, millis) = (self.conn.peer_name(), since.elapsed().as_millis());
+            tracing::warn!(peer, millis, "slow to take acknowledgements");
+        }
+        Ok(told)
+    }
+}
+
+/// What ends a pipeline, or interrupts it, from outside.
+struct Signals {
+    ends: [(Pin<Box<WaitForCancellationFutureOwned>>, &'static str); 3],
+    restart: Pin<Box<WaitForCancellationFutureOwned>>,
+    restarted: bool,
+}
+
+impl Signals {
+    fn new(x: &Xceivers, cancel: &CancellationToken) -> Self {
+        let wait = |token: &CancellationToken| Box::pin(token.clone().cancelled_owned());
+        Self {
+            ends: [
+                (wait(cancel), super::TAKEN_OVER),
+                (wait(&x.evict_token()), "writers were evicted"),
+                (wait(x.shutdown_token()), super::SHUT_DOWN),
+            ],
+            restart: wait(x.restart_token()),
+            restarted: false,
+        }
+    }
+
+    fn poll(
+        &mut self,
+        cx: &mut Context<'_>,
+        responder: &mut Responder<'_>,
+    ) -> Result<(), XferError> {
+        for (signal, why) in &mut self.ends {
+            if signal.as_mut().poll(cx).is_ready() {
+                return Err(XferError::Stopped(why));
+            }
+        }
+        if !self.restarted && self.restart.as_mut().poll(cx).is_ready() {
+            self.restarted = true;
+            responder.announce_restart();
+        }
+        Ok(())
     }
 }

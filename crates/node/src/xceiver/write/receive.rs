@@ -1,5 +1,7 @@
 //! What every packet of a block must satisfy, and receiving without acknowledgements.
 
+use std::future::poll_fn;
+use std::task::Poll;
 use std::time::Duration;
 
 use hayloft_store::ReplicaRef;
@@ -8,7 +10,6 @@ use hayloft_wire::ids::ExtendedBlock;
 use hayloft_wire::packet::Packet;
 use hayloft_wire::proto::hdfs::DatanodeInfo;
 use hayloft_wire::transfer::{BlockOpResponse, Status};
-use tokio::sync::watch;
 
 use super::super::conn::Conn;
 use super::super::context::Xceivers;
@@ -16,7 +17,7 @@ use super::super::error::XferError;
 use super::super::inflow::{Inflow, Run};
 use super::super::throttle::Throttle;
 use super::blame_source;
-use super::disk::{Disk, End, Progress};
+use super::disk::{Disk, End};
 
 /// A block being received: how far it came, and how its packets are checked.
 #[derive(Debug)]
@@ -149,19 +150,15 @@ pub async fn receive_alone(
     disk: Disk,
     throttle: &Throttle,
 ) -> Result<ReplicaRef, XferError> {
-    let Disk {
-        queue,
-        mut progress,
-        ..
-    } = disk;
     let inbox = conn.take_inbox();
     let mut inflow = Inflow::new(x.memory().clone(), x.settings().max_packet, &inbox);
     drop(inbox);
     let mut mirror = mirror;
+    let mut disk = disk;
     loop {
         let mut run = tokio::select! {
             biased;
-            error = failed(&mut progress) => return Err(error),
+            error = failed(&mut disk) => return Err(error),
             run = inflow.next(conn) => run?,
         };
         if let Some(next) = &mirror
@@ -177,35 +174,48 @@ pub async fn receive_alone(
             return Err(bad.into_error(conn));
         }
         let (last, bytes) = (ends_block(&run), run.data_len());
-        if queue.send(run).await.is_err() {
-            return Err(failed(&mut progress).await);
-        }
+        disk.push(run);
+        until(&mut disk, |disk| disk.has_room()).await?;
         throttle.take(bytes).await;
         if last {
             break;
         }
     }
-    drop(queue);
-    match progress
-        .wait_for(|p| p.end.is_some())
-        .await
-        .map(|p| p.end.clone())
-    {
-        Ok(Some(End::Done(replica))) => Ok(replica),
-        Ok(Some(End::Failed(error))) => Err(XferError::Store((*error).clone())),
-        Ok(None) | Err(_) => Err(XferError::Stopped("the disk task ended")),
+    until(&mut disk, |disk| disk.end().is_some()).await?;
+    match disk.end() {
+        Some(End::Done(replica)) => Ok(replica.clone()),
+        _ => Err(XferError::Stopped("the replica was given up")),
     }
 }
 
-/// Resolves when the disk gave up.
-pub async fn failed(progress: &mut watch::Receiver<Progress>) -> XferError {
-    match progress
-        .wait_for(|p| matches!(p.end, Some(End::Failed(_))))
-        .await
-        .map(|p| p.end.clone())
-    {
-        Ok(Some(End::Failed(error))) => XferError::Store((*error).clone()),
-        _ => XferError::Stopped("the disk task ended"),
+/// Lets the disk go on until `condition` holds.
+///
+/// # Errors
+/// The disk gave up, or another taker wants the replica.
+async fn until(disk: &mut Disk, condition: impl Fn(&Disk) -> bool) -> Result<(), XferError> {
+    let cancelled = disk.cancelled();
+    tokio::pin!(cancelled);
+    poll_fn(|cx| {
+        disk.poll(cx);
+        if let Some(End::Failed(error)) = disk.end() {
+            return Poll::Ready(Err(XferError::Store((**error).clone())));
+        }
+        if condition(disk) {
+            return Poll::Ready(Ok(()));
+        }
+        cancelled
+            .as_mut()
+            .poll(cx)
+            .map(|()| Err(XferError::Stopped(super::TAKEN_OVER)))
+    })
+    .await
+}
+
+/// Lets the disk go on; resolves when it gave up.
+async fn failed(disk: &mut Disk) -> XferError {
+    match until(disk, |_| false).await {
+        Err(error) => error,
+        Ok(()) => std::future::pending().await,
     }
 }
 

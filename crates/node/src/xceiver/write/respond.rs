@@ -1,21 +1,18 @@
 //! Acknowledgements of a pipeline: in order, each one only after this node's disk and every node behind.
 
 use std::collections::VecDeque;
-use std::time::Duration;
 
 use bytes::BytesMut;
 use hayloft_store::{AckHandle, StoreError};
 use hayloft_wire::ack::{Ecn, Hop, PipelineAck, Slow, UNKNOWN_SEQNO};
 use hayloft_wire::ids::PoolId;
 use hayloft_wire::transfer::Status;
-use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Instant;
 
-use super::super::conn::Conn;
 use super::super::context::Xceivers;
 use super::super::error::XferError;
 use super::super::settings::Settings;
-use super::disk::{End, Progress};
+use super::disk::{Disk, End};
 
 /// Packets that may wait for their acknowledgement here, and acknowledgements from behind that may wait for
 /// the disk. A stock client has 80 packets on their way at most.
@@ -52,42 +49,32 @@ pub enum Behind {
     },
 }
 
-/// The responder of one pipeline.
+/// Decides when which packet is acknowledged, and writes the acknowledgements. Does no I/O.
 pub struct Responder<'a> {
-    pub x: &'a Xceivers,
-    pub settings: &'a Settings,
-    pub conn: &'a Conn,
-    pub pool: &'a PoolId,
-    pub pending: mpsc::Receiver<Pending>,
-    /// The node behind, as text.
-    pub behind_name: &'a str,
-    /// `None` in the last node.
-    pub behind: Option<mpsc::Receiver<Behind>>,
-    pub progress: watch::Receiver<Progress>,
-    /// Lets the disk task complete the replica, once the nodes behind have all of it.
-    pub allow: Option<oneshot::Sender<()>>,
-    pub acks: AckHandle,
-    pub state: State,
-}
-
-/// What the responder has gathered.
-#[derive(Default)]
-pub struct State {
+    x: &'a Xceivers,
+    settings: &'a Settings,
+    pool: &'a PoolId,
+    /// The writer, as text.
+    peer: &'a str,
+    /// The node behind, as text; `None` in the last node, and when it is gone.
+    behind: Option<String>,
+    behind_name: String,
+    acks: AckHandle,
     queue: VecDeque<Pending>,
     from_behind: VecDeque<(PipelineAck, Instant)>,
     gone: Option<String>,
     /// The writer was told that the node behind is gone; nothing more is acknowledged.
     mourned: bool,
     restart_told: bool,
-    disk_over: bool,
     /// What the nodes behind said to the last packet, while this node completes the replica.
     last_hops: Option<(Vec<Hop>, u64)>,
     acked: u64,
-    out: BytesMut,
+    /// To be sent to the writer.
+    pub out: BytesMut,
 }
 
 /// What [`Responder::advance`] came to.
-enum Step {
+pub enum Step {
     /// Nothing more to acknowledge now.
     Wait,
     /// The last packet was acknowledged.
@@ -96,99 +83,86 @@ enum Step {
     GiveUp(XferError),
 }
 
-impl Responder<'_> {
-    /// Acknowledges until the block is complete.
+impl<'a> Responder<'a> {
+    /// For one block; `behind` is the next node's name.
+    pub fn new(
+        x: &'a Xceivers,
+        settings: &'a Settings,
+        pool: &'a PoolId,
+        peer: &'a str,
+        behind: Option<&str>,
+        acks: AckHandle,
+    ) -> Self {
+        Self {
+            x,
+            settings,
+            pool,
+            peer,
+            behind: behind.map(str::to_owned),
+            behind_name: behind.unwrap_or_default().to_owned(),
+            acks,
+            queue: VecDeque::new(),
+            from_behind: VecDeque::new(),
+            gone: None,
+            mourned: false,
+            restart_told: false,
+            last_hops: None,
+            acked: 0,
+            out: BytesMut::new(),
+        }
+    }
+
+    /// Whether more packets may wait for their acknowledgement.
+    #[must_use]
+    pub fn has_room(&self) -> bool {
+        self.queue.len() < WINDOW
+    }
+
+    /// Whether the node behind may be listened to.
+    #[must_use]
+    pub fn listens(&self) -> bool {
+        self.behind.is_some() && self.from_behind.len() < WINDOW
+    }
+
+    /// A packet arrived.
+    pub fn push(&mut self, packet: Pending) {
+        self.queue.push_back(packet);
+    }
+
+    /// Says once, out of band, that this node restarts.
+    pub fn announce_restart(&mut self) {
+        if !std::mem::replace(&mut self.restart_told, true) {
+            PipelineAck::new(UNKNOWN_SEQNO, vec![self.own_hop(Status::OobRestart)], 0)
+                .encode(&mut self.out);
+            tracing::info!(peer = self.peer, "told a writer that this node restarts");
+        }
+    }
+
+    /// Takes note of what the node behind said.
     ///
     /// # Errors
-    /// The pipeline is broken; the writer was told as far as the protocol lets it be.
-    pub async fn run(mut self) -> Result<(), XferError> {
-        loop {
-            let step = self.advance();
-            if !self.state.out.is_empty() {
-                let began = Instant::now();
-                self.conn
-                    .write_all(&self.state.out)
-                    .await
-                    .map_err(|e| self.conn.socket_error(e))?;
-                self.warn_if_slow(began.elapsed());
-                self.state.out.clear();
-            }
-            match step {
-                Step::Wait => self.wait().await?,
-                Step::Finished => return Ok(()),
-                Step::GiveUp(error) => return Err(error),
-            }
-        }
-    }
-
-    fn warn_if_slow(&self, took: Duration) {
-        if took > self.settings.slow_io {
-            tracing::warn!(
-                peer = self.conn.peer_name(),
-                millis = took.as_millis(),
-                "slow to take acknowledgements"
-            );
-        }
-    }
-
-    /// Waits for anything that may let the responder go on.
-    async fn wait(&mut self) -> Result<(), XferError> {
-        let state = &mut self.state;
-        let room = state.queue.len() < WINDOW;
-        let listen = self.behind.is_some() && state.from_behind.len() < WINDOW;
-        tokio::select! {
-            packet = self.pending.recv(), if room => match packet {
-                Some(packet) => {
-                    state.queue.push_back(packet);
-                    while state.queue.len() < WINDOW && let Ok(more) = self.pending.try_recv() {
-                        state.queue.push_back(more);
-                    }
-                }
-                None => return Err(XferError::Stopped("the receiving side ended")),
-            },
-            event = next_behind(&mut self.behind), if listen => self.on_behind(event)?,
-            changed = self.progress.changed(), if !state.disk_over => if changed.is_err() {
-                state.disk_over = true; // Its last word stays readable.
-                if self.progress.borrow().end.is_none() {
-                    return Err(XferError::Stopped("the disk task ended"));
-                }
-            },
-            () = self.x.restart_token().cancelled(), if !state.restart_told => {
-                state.restart_told = true;
-                PipelineAck::new(UNKNOWN_SEQNO, vec![self.own_hop(Status::OobRestart)], 0).encode(&mut self.state.out);
-                tracing::info!(peer = self.conn.peer_name(), "told a writer that this node restarts");
-            }
-        }
-        Ok(())
-    }
-
-    fn on_behind(&mut self, event: Option<Behind>) -> Result<(), XferError> {
+    /// This node has to leave the pipeline without a word.
+    pub fn on_behind(&mut self, event: Behind) -> Result<(), XferError> {
         match event {
-            Some(Behind::Ack(ack, at)) => {
+            Behind::Ack(ack, at) => {
                 if ack.oob_status().is_some() || ack.seqno == UNKNOWN_SEQNO {
                     self.pass_on(&ack)?;
                 } else {
-                    self.state.from_behind.push_back((ack, at));
+                    self.from_behind.push_back((ack, at));
                 }
             }
-            Some(Behind::Gone {
+            Behind::Gone {
                 neglected: true,
                 reason,
-            }) => {
+            } => {
                 // The node behind may have given up because this one sent nothing: do not blame it.
                 return Err(XferError::Refused(format!(
                     "the node behind closed after a silence: {reason}"
                 )));
             }
-            Some(Behind::Gone { reason, .. }) => {
+            Behind::Gone { reason, .. } => {
                 self.behind = None;
-                self.state.gone = Some(reason);
-            }
-            None => {
-                self.behind = None;
-                self.state
-                    .gone
-                    .get_or_insert_with(|| "no more acknowledgements".to_owned());
+                self.gone = Some(reason);
             }
         }
         Ok(())
@@ -198,7 +172,7 @@ impl Responder<'_> {
     fn pass_on(&mut self, ack: &PipelineAck) -> Result<(), XferError> {
         refuse_corrupt(ack)?;
         let hops = self.with_own_hop(ack);
-        PipelineAck::new(UNKNOWN_SEQNO, hops, 0).encode(&mut self.state.out);
+        PipelineAck::new(UNKNOWN_SEQNO, hops, 0).encode(&mut self.out);
         Ok(())
     }
 
@@ -210,31 +184,28 @@ impl Responder<'_> {
     }
 
     /// Acknowledges every packet at the front whose time has come.
-    fn advance(&mut self) -> Step {
-        let (written, end) = {
-            let progress = self.progress.borrow_and_update();
-            (progress.packets, progress.end.clone())
-        };
-        while let Some(&head) = self.state.queue.front() {
+    pub fn advance(&mut self, disk: &mut Disk) -> Step {
+        let written = disk.written();
+        while let Some(&head) = self.queue.front() {
             if head.corrupt && head.index <= written {
                 return self.on_corrupt(head);
             }
             if head.index >= written {
                 break;
             }
-            if self.state.mourned {
-                self.state.queue.pop_front();
+            if self.mourned {
+                self.queue.pop_front();
                 if head.last {
                     // Nothing more can come that would end this pipeline.
                     return Step::GiveUp(XferError::remote(
-                        self.behind_name,
+                        &self.behind_name,
                         "failed before it acknowledged the end of the block",
                     ));
                 }
                 continue;
             }
             if head.last {
-                match self.advance_last(head, end.as_ref()) {
+                match self.advance_last(head, disk) {
                     Step::Wait => break,
                     step => return step,
                 }
@@ -245,14 +216,14 @@ impl Responder<'_> {
                 Some(Err(error)) => return Step::GiveUp(error),
             };
             self.acknowledge(head, hops);
-            self.state.queue.pop_front();
+            self.queue.pop_front();
         }
-        if let Some(End::Failed(error)) = end {
-            return self.on_disk_failure(&error);
+        if let Some(End::Failed(error)) = disk.end() {
+            return self.on_disk_failure(error);
         }
         if self.mourn() {
             // What waited only for the node behind has its end now.
-            return self.advance();
+            return self.advance(disk);
         }
         Step::Wait
     }
@@ -260,8 +231,8 @@ impl Responder<'_> {
     /// The last packet: acknowledged when the replica is completed here, which waits for the nodes behind. When
     /// one of them failed, the replica stays one being written: whoever rebuilds the pipeline, or recovers the
     /// block, decides on its length.
-    fn advance_last(&mut self, head: Pending, end: Option<&End>) -> Step {
-        if self.state.last_hops.is_none() {
+    fn advance_last(&mut self, head: Pending, disk: &mut Disk) -> Step {
+        if self.last_hops.is_none() {
             let hops = match self.hops_for(head) {
                 None => return Step::Wait,
                 Some(Ok(hops)) => hops,
@@ -270,29 +241,27 @@ impl Responder<'_> {
             if hops.0.iter().any(|hop| hop.status() != Status::Success) {
                 self.acknowledge(head, hops);
                 return Step::GiveUp(XferError::remote(
-                    self.behind_name,
+                    &self.behind_name,
                     "did not take the end of the block",
                 ));
             }
-            self.state.last_hops = Some(hops);
-            if let Some(allow) = self.allow.take() {
-                let _disk_gone = allow.send(());
-            }
+            self.last_hops = Some(hops);
+            disk.allow();
         }
-        if !matches!(end, Some(End::Done(_))) {
+        if !matches!(disk.end(), Some(End::Done(_))) {
             return Step::Wait;
         }
-        let hops = self.state.last_hops.take().expect("set above");
+        let hops = self.last_hops.take().expect("set above");
         self.acknowledge(head, hops);
         Step::Finished
     }
 
     /// The states of all hops for the packet; `None` while the node behind has not acknowledged it.
     fn hops_for(&mut self, head: Pending) -> Option<Result<(Vec<Hop>, u64), XferError>> {
-        if self.behind.is_none() && self.state.gone.is_none() {
+        if self.behind.is_none() && self.gone.is_none() {
             return Some(Ok((vec![self.own_hop(Status::Success)], 0)));
         }
-        let (ack, at) = self.state.from_behind.pop_front()?;
+        let (ack, at) = self.from_behind.pop_front()?;
         if ack.seqno != head.seqno {
             return Some(Err(XferError::Refused(format!(
                 "the node behind acknowledged packet {} where {} was expected",
@@ -307,19 +276,19 @@ impl Responder<'_> {
         Some(Ok((self.with_own_hop(&ack), waited)))
     }
 
-    /// Rests on: the packet is written here ([`Progress::packets`]) and acknowledged by every node behind.
+    /// Rests on: the packet is written here ([`Disk::written`]) and acknowledged by every node behind.
     fn acknowledge(&mut self, head: Pending, (hops, waited): (Vec<Hop>, u64)) {
         let ack = PipelineAck::new(head.seqno, hops, waited);
-        if ack.is_success() && head.end_offset > self.state.acked {
-            self.state.acked = head.end_offset;
+        if ack.is_success() && head.end_offset > self.acked {
+            self.acked = head.end_offset;
             self.acks.set_bytes_acked(head.end_offset);
         }
-        ack.encode(&mut self.state.out);
+        ack.encode(&mut self.out);
     }
 
     fn on_corrupt(&mut self, head: Pending) -> Step {
         PipelineAck::new(head.seqno, vec![self.own_hop(Status::ErrorChecksum)], 0)
-            .encode(&mut self.state.out);
+            .encode(&mut self.out);
         Step::GiveUp(XferError::Checksum(format!(
             "packet {} does not match its checksums",
             head.seqno
@@ -328,8 +297,7 @@ impl Responder<'_> {
 
     /// The writer learns that it is this node that failed.
     fn on_disk_failure(&mut self, error: &StoreError) -> Step {
-        PipelineAck::new(UNKNOWN_SEQNO, vec![self.own_hop(Status::Error)], 0)
-            .encode(&mut self.state.out);
+        PipelineAck::new(UNKNOWN_SEQNO, vec![self.own_hop(Status::Error)], 0).encode(&mut self.out);
         Step::GiveUp(XferError::Store(error.clone()))
     }
 
@@ -337,22 +305,19 @@ impl Responder<'_> {
     /// when it was told now.
     fn mourn(&mut self) -> bool {
         // A node that leaves after it has acknowledged the last packet is no loss.
-        if self.state.mourned
-            || self.state.last_hops.is_some()
-            || !self.state.from_behind.is_empty()
-        {
+        if self.mourned || self.last_hops.is_some() || !self.from_behind.is_empty() {
             return false;
         }
-        let Some(reason) = &self.state.gone else {
+        let Some(reason) = &self.gone else {
             return false;
         };
         tracing::info!(
-            peer = self.conn.peer_name(),
+            peer = self.peer,
             "the node behind in a pipeline failed: {reason}"
         );
         let hops = vec![self.own_hop(Status::Success), Hop::of(Status::Error)];
-        PipelineAck::new(UNKNOWN_SEQNO, hops, 0).encode(&mut self.state.out);
-        self.state.mourned = true;
+        PipelineAck::new(UNKNOWN_SEQNO, hops, 0).encode(&mut self.out);
+        self.mourned = true;
         true
     }
 
@@ -371,14 +336,6 @@ impl Responder<'_> {
             (true, true) => Slow::Slow,
         };
         Hop::new(status, ecn, slow)
-    }
-}
-
-/// Resolves never without a node behind.
-async fn next_behind(behind: &mut Option<mpsc::Receiver<Behind>>) -> Option<Behind> {
-    match behind {
-        Some(behind) => behind.recv().await,
-        None => std::future::pending().await,
     }
 }
 

@@ -1,0 +1,197 @@
+//! The next node of a pipeline while data flows: packets go to it unchanged, acknowledgements come back.
+
+use std::collections::VecDeque;
+use std::io::IoSlice;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::{Buf as _, Bytes, BytesMut};
+use hayloft_wire::ack::PipelineAck;
+use tokio::time::Instant;
+
+use super::super::conn::{Conn, Patience, silence};
+use super::respond::Behind;
+
+/// Runs that may wait for the next node.
+const WAITING_RUNS: usize = 8;
+
+/// Pieces handed to the kernel at once.
+const GATHER: usize = 64;
+
+/// Bytes read at a time: acknowledgements are small.
+const ACK_READ: usize = 2 << 10;
+
+/// The connection with the next node.
+pub struct Next {
+    conn: Conn,
+    inbox: BytesMut,
+    /// What is to be sent, in order; runs have several pieces.
+    queue: VecDeque<Bytes>,
+    runs: VecDeque<usize>,
+    /// When something was last sent in full.
+    last_sent: Instant,
+    hearing: Patience,
+    sending: Patience,
+    /// Nothing can be sent any more.
+    deaf: bool,
+    /// [`Behind::Gone`] was said.
+    gone: bool,
+}
+
+impl Next {
+    /// Takes over a connection on which the pipeline was set up.
+    #[must_use]
+    pub fn new(mut conn: Conn) -> Self {
+        Self {
+            inbox: conn.take_inbox(),
+            hearing: Patience::new(conn.read_limit()),
+            sending: Patience::new(conn.write_limit()),
+            conn,
+            queue: VecDeque::new(),
+            runs: VecDeque::new(),
+            last_sent: Instant::now(),
+            deaf: false,
+            gone: false,
+        }
+    }
+
+    /// Its address.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        self.conn.peer_name()
+    }
+
+    /// Whether another run may be [pushed](Self::push).
+    #[must_use]
+    pub fn has_room(&self) -> bool {
+        self.runs.len() < WAITING_RUNS
+    }
+
+    /// Queues a run for sending. A node that is gone takes no more; the responder tells the client.
+    pub fn push(&mut self, pieces: impl IntoIterator<Item = Bytes>) {
+        if self.deaf {
+            return;
+        }
+        if self.queue.is_empty() {
+            self.sending.touch();
+        }
+        let before = self.queue.len();
+        self.queue
+            .extend(pieces.into_iter().filter(|piece| !piece.is_empty()));
+        self.runs.push_back(self.queue.len() - before);
+    }
+
+    /// Sends what fits; true when something was sent. When that fails the connection is shut down, so that
+    /// [`poll_hear`](Self::poll_hear) comes to its end after everything the node had still said.
+    pub fn poll_send(&mut self, cx: &mut Context<'_>) -> bool {
+        let mut moved = false;
+        while !self.queue.is_empty() {
+            let mut slices = [IoSlice::new(&[]); GATHER];
+            let count = self.queue.len().min(GATHER);
+            for (slice, piece) in slices.iter_mut().zip(&self.queue) {
+                *slice = IoSlice::new(piece);
+            }
+            match self.conn.write_ready_vectored(&slices[..count]) {
+                Ok(Some(n)) => {
+                    self.sent(n);
+                    moved = true;
+                }
+                Ok(None) => {
+                    let Poll::Ready(ready) = self.conn.poll_writable(cx) else {
+                        if let Poll::Ready(limit) = self.sending.poll_end(cx) {
+                            self.cannot_send(&silence("writing", limit));
+                        }
+                        return moved;
+                    };
+                    if let Err(error) = ready {
+                        self.cannot_send(&error);
+                    }
+                }
+                Err(error) => self.cannot_send(&error),
+            }
+        }
+        moved
+    }
+
+    fn sent(&mut self, mut bytes: usize) {
+        self.sending.touch();
+        while let Some(front) = self.queue.front_mut() {
+            if bytes < front.len() {
+                front.advance(bytes);
+                return;
+            }
+            bytes -= front.len();
+            self.queue.pop_front();
+            if let Some(pieces) = self.runs.front_mut() {
+                *pieces -= 1;
+                if *pieces == 0 {
+                    self.runs.pop_front();
+                    self.last_sent = Instant::now();
+                }
+            }
+        }
+    }
+
+    fn cannot_send(&mut self, error: &std::io::Error) {
+        tracing::info!(
+            node = self.conn.peer_name(),
+            "cannot send to the next node: {error}"
+        );
+        self.conn.shut_down();
+        self.deaf = true;
+        self.queue.clear();
+        self.runs.clear();
+    }
+
+    /// What the node says next; nothing any more after [`Behind::Gone`].
+    pub fn poll_hear(&mut self, cx: &mut Context<'_>) -> Poll<Behind> {
+        if self.gone {
+            return Poll::Pending;
+        }
+        loop {
+            match PipelineAck::decode(&mut self.inbox) {
+                Ok(Some(ack)) => return Poll::Ready(Behind::Ack(ack, Instant::now())),
+                Ok(None) => {}
+                Err(error) => return Poll::Ready(self.lost(error.to_string(), false)),
+            }
+            let mut bytes = [0; ACK_READ];
+            match self.conn.read_ready(&mut bytes) {
+                Ok(Some(0)) => {
+                    let neglected = self.was_neglected();
+                    return Poll::Ready(
+                        self.lost("it closed the connection".to_owned(), neglected),
+                    );
+                }
+                Ok(Some(n)) => {
+                    self.hearing.touch();
+                    self.inbox.extend_from_slice(&bytes[..n]);
+                }
+                Ok(None) => match self.conn.poll_readable(cx) {
+                    Poll::Ready(Ok(())) => {}
+                    Poll::Ready(Err(error)) => {
+                        return Poll::Ready(self.lost(error.to_string(), false));
+                    }
+                    Poll::Pending => {
+                        let Poll::Ready(limit) = self.hearing.poll_end(cx) else {
+                            return Poll::Pending;
+                        };
+                        let reason = silence("reading", limit).to_string();
+                        return Poll::Ready(self.lost(reason, false));
+                    }
+                },
+                Err(error) => return Poll::Ready(self.lost(error.to_string(), false)),
+            }
+        }
+    }
+
+    fn lost(&mut self, reason: String, neglected: bool) -> Behind {
+        self.gone = true;
+        Behind::Gone { reason, neglected }
+    }
+
+    /// Apache's rule: after 0.9 of the read timeout without a packet, the silence was ours.
+    fn was_neglected(&self) -> bool {
+        let patience = self.conn.read_limit().map(|limit| limit.mul_f32(0.9));
+        patience.is_some_and(|patience: Duration| self.last_sent.elapsed() > patience)
+    }
+}
