@@ -195,25 +195,30 @@ fn replay_file(area: &File, group: &[Entry], roots: &[Root]) -> io::Result<Vec<O
     let mut outcomes = Vec::with_capacity(group.len());
     let mut data = vec![0; SEGMENT_BYTES];
     for entry in group {
-        let outcome = match write_main(area, entry, &file, &mut data)? {
-            Ok(None) => match side_file(entry, roots) {
-                Ok(Some(side)) => {
-                    sides.push((outcomes.len(), entry, side));
-                    Outcome::Written
-                }
-                Ok(None) => Outcome::Gone("the side file is not there"),
-                Err(error) => {
-                    kept(&entry.target.side, &error);
-                    Outcome::Kept
-                }
-            },
+        // First: a side file of another name says that somebody has changed both since.
+        let side = match side_file(entry, roots) {
+            Ok(Some(side)) => side,
+            Ok(None) => {
+                outcomes.push(Outcome::Gone("the side file is not there"));
+                continue;
+            }
+            Err(error) => {
+                kept(&entry.target.side, &error);
+                outcomes.push(Outcome::Kept);
+                continue;
+            }
+        };
+        outcomes.push(match write_main(area, entry, &file, &mut data)? {
+            Ok(None) => {
+                sides.push((outcomes.len(), entry, side));
+                Outcome::Written
+            }
             Ok(Some(why)) => Outcome::Gone(why),
             Err(error) => {
                 kept(main, &error);
                 Outcome::Kept
             }
-        };
-        outcomes.push(outcome);
+        });
     }
     if let Err(error) = file.sync_data() {
         kept(main, &error);

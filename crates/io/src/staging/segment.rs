@@ -76,13 +76,28 @@ impl Segment {
         unsafe { AtomicU64::from_ptr(word.as_ptr()) }
     }
 
+    /// Changes a word of the descriptor: in one store, after everything that was written before.
+    fn set(&self, at: usize, value: u64) {
+        self.word(at).store(value, Ordering::Release);
+        #[cfg(test)]
+        steps::step();
+    }
+
     /// Copies to the descriptor or the side region; the caller holds `published`.
     fn put(&self, offset: usize, bytes: &[u8]) {
+        #[cfg(test)]
+        if let Some(half) = steps::half(bytes) {
+            // A process may be killed in the middle of it.
+            self.put(offset, &bytes[..half]);
+            return self.put(offset + half, &bytes[half..]);
+        }
         // SAFETY: within the descriptor or the side region (asserted by the callers); both are accessed only by
         // the holder of `published`, and `bytes` is other memory, as nobody gets references into them.
         unsafe {
             std::ptr::copy_nonoverlapping(bytes.as_ptr(), self.at(offset).as_ptr(), bytes.len());
         }
+        #[cfg(test)]
+        steps::step();
     }
 
     /// Says in the descriptor where the bytes go; nothing is committed yet. False when the paths do not fit.
@@ -95,13 +110,13 @@ impl Segment {
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
         let base = descriptor_at(self.slot);
-        self.word(OWNED_AT).store(0, Ordering::Release);
+        self.set(OWNED_AT, 0);
         *sequence = 0;
         self.put(base + target_at(), &bytes);
         self.put(base + record_at(0), &encode_record(Record::default(), 0));
-        self.word(SEQUENCE_AT).store(0, Ordering::Release);
+        self.set(SEQUENCE_AT, 0);
         // A process that is killed before this line has a free segment, after it an empty one.
-        self.word(OWNED_AT).store(1, Ordering::Release);
+        self.set(OWNED_AT, 1);
         if !self.owned.swap(true, Ordering::AcqRel) {
             self.area.count_owned(true);
         }
@@ -126,13 +141,13 @@ impl Segment {
         *sequence += 1;
         let bytes: [u8; RECORD_BYTES] = encode_record(record, *sequence);
         self.put(descriptor_at(self.slot) + record_at(*sequence), &bytes);
-        self.word(SEQUENCE_AT).store(*sequence, Ordering::Release);
+        self.set(SEQUENCE_AT, *sequence);
     }
 
     /// What was committed is in its files (or not wanted any more): the descriptor is free.
     pub(super) fn release(&self) {
         if !self.area.is_frozen() {
-            self.word(OWNED_AT).store(0, Ordering::Release);
+            self.set(OWNED_AT, 0);
             if self.owned.swap(false, Ordering::AcqRel) {
                 self.area.count_owned(false);
             }
@@ -276,5 +291,37 @@ impl Room {
 impl Drop for Room {
     fn drop(&mut self) {
         self.segment.lent.store(false, Ordering::Release);
+    }
+}
+
+/// For tests: stopping at every step that a killed process could have come to.
+#[cfg(test)]
+pub(super) mod steps {
+    use std::cell::RefCell;
+
+    type Hook = Box<dyn FnMut()>;
+
+    thread_local! {
+        static HOOK: RefCell<Option<Hook>> = const { RefCell::new(None) };
+    }
+
+    /// Calls `hook` after every change of mapped memory by this thread, until it is replaced.
+    pub fn hook(hook: Option<Hook>) {
+        HOOK.with(|h| *h.borrow_mut() = hook);
+    }
+
+    pub(super) fn step() {
+        HOOK.with(|h| {
+            if let Some(hook) = h.borrow_mut().as_mut() {
+                hook();
+            }
+        });
+    }
+
+    /// Where a copy is divided while somebody watches.
+    pub(super) fn half(bytes: &[u8]) -> Option<usize> {
+        let watched = HOOK.with(|h| h.borrow().is_some());
+        // Down to pieces of a few bytes.
+        (watched && bytes.len() > 6).then(|| bytes.len() / 2)
     }
 }
