@@ -5,6 +5,7 @@ use std::process::ExitCode;
 
 use clap::Args;
 use hayloft_lab::LabError;
+use hayloft_lab::testbed::domains;
 use hayloft_lab::testbed::experiments::{self, NAMES, Options};
 
 use super::{PlaceArgs, Steps};
@@ -13,7 +14,7 @@ use crate::error::CliError;
 /// `hayloft lab experiment`.
 #[derive(Debug, Args)]
 pub struct ExperimentArgs {
-    /// Which: pairs, layouts.
+    /// Which: pairs, layouts, domains.
     name: String,
     #[command(flatten)]
     place: PlaceArgs,
@@ -32,7 +33,12 @@ pub struct ExperimentArgs {
     /// Whose storage nodes.
     #[arg(long, default_value = "hayloft", value_parser = ["hayloft", "apache"])]
     kind: String,
+    /// Blocks of `domains`.
+    #[arg(long, value_name = "N", default_value_t = 2000, value_parser = clap::value_parser!(u64).range(8..=100_000))]
+    blocks: u64,
 }
+
+const DOMAINS: &str = "domains";
 
 pub fn run(args: &ExperimentArgs) -> Result<ExitCode, CliError> {
     let options = Options {
@@ -42,6 +48,9 @@ pub fn run(args: &ExperimentArgs) -> Result<ExitCode, CliError> {
         kind: args.kind.clone(),
         ..Options::default()
     };
+    if args.name == DOMAINS {
+        return domains(args);
+    }
     if !NAMES.iter().any(|(name, _)| *name == args.name) {
         let known = NAMES
             .map(|(name, about)| format!("\n  {name}: {about}"))
@@ -49,11 +58,12 @@ pub fn run(args: &ExperimentArgs) -> Result<ExitCode, CliError> {
         return Err(CliError::new(
             format!("there is no experiment {}", args.name),
             "hayloft lab experiment",
-            format!("choose one of:{known}"),
+            format!(
+                "choose one of:{known}\n  {DOMAINS}: three hosts of four nodes, replicas never twice in a host"
+            ),
         ));
     }
-    std::fs::create_dir_all(&args.out)
-        .map_err(|e| CliError::from(LabError::file("creating", &args.out)(e)))?;
+    make_out(args)?;
     let command = format!(
         "hayloft lab experiment {} --rounds {} --mib {} --largest {} --kind {}",
         args.name, args.rounds, args.mib, args.largest, args.kind
@@ -72,5 +82,24 @@ pub fn run(args: &ExperimentArgs) -> Result<ExitCode, CliError> {
         "{}",
         experiments::page(&args.name, &options, &command, &rows)
     );
+    Ok(ExitCode::SUCCESS)
+}
+
+fn make_out(args: &ExperimentArgs) -> Result<(), CliError> {
+    std::fs::create_dir_all(&args.out)
+        .map_err(|e| CliError::from(LabError::file("creating", &args.out)(e)))
+}
+
+fn domains(args: &ExperimentArgs) -> Result<ExitCode, CliError> {
+    make_out(args)?;
+    let command = format!("hayloft lab experiment {DOMAINS} --blocks {}", args.blocks);
+    let work = args.place.all().join(DOMAINS);
+    let mut steps = Steps::new();
+    let places = (work.as_path(), args.out.as_path());
+    let page = domains::run(args.blocks, "Hayloft", &command, places, &mut |what| {
+        steps.tell(what);
+    })?;
+    drop(steps);
+    println!("{page}");
     Ok(ExitCode::SUCCESS)
 }

@@ -11,6 +11,7 @@
 
 pub mod describe;
 pub mod disks;
+pub mod domains;
 pub mod experiments;
 pub mod net;
 pub mod report;

@@ -45,6 +45,8 @@ pub struct RunningNode {
     pid: u32,
     /// None when an earlier command started it.
     process: Option<Process>,
+    /// How it is started; none when an earlier command did.
+    spawn: Option<Spawn>,
 }
 
 impl RunningNode {
@@ -66,6 +68,7 @@ impl RunningNode {
             disks,
             pid,
             process: None,
+            spawn: None,
         }
     }
 
@@ -84,6 +87,23 @@ impl RunningNode {
             Some(process) => process.kill().map(drop),
             None => Ok(()),
         }
+    }
+
+    /// Starts it again after [`RunningNode::kill`].
+    ///
+    /// # Errors
+    /// When an earlier command started it, or it cannot be started.
+    pub fn restart(&mut self) -> Result<()> {
+        let Some(spawn) = &self.spawn else {
+            return Err(LabError::Talk(format!(
+                "{} was started by an earlier command: take the testbed down and up again",
+                self.name
+            )));
+        };
+        let process = spawn.clone().start()?;
+        self.pid = process.pid();
+        self.process = Some(process);
+        Ok(())
     }
 }
 
@@ -403,10 +423,11 @@ impl Testbed {
             detached: stays,
             ..spawn
         };
-        let process = spawn.start()?;
+        let process = spawn.clone().start()?;
         self.nodes.push(RunningNode {
             pid: process.pid(),
             process: Some(process),
+            spawn: Some(spawn),
             name,
             namespace,
             host: host.name.clone(),

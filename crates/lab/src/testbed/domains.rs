@@ -1,0 +1,323 @@
+//! Failure domains: a rack of three hosts with four storage nodes each. Blocks are written, a host
+//! is killed and comes back, the balancer runs; after each step fsck says where every replica is,
+//! and blocks with two replicas in one host are counted, under the stock policy and under ours.
+
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use serde::Serialize;
+use serde_json::json;
+
+use super::describe::{Description, Host, NameNode, Network, Node, Rack, Workload};
+use super::up::Testbed;
+use crate::driver::Driver;
+use crate::error::{LabError, Result};
+use crate::hadoop::class;
+
+const HOSTS: usize = 3;
+const NODES_PER_HOST: usize = 4;
+/// The host that is killed.
+const VICTIM: &str = "h2";
+const BLOCK_BYTES: u64 = 4096;
+const STREAMS: u64 = 8;
+/// Until every block has its replicas again.
+const HEAL_LIMIT: Duration = Duration::from_secs(300);
+
+/// Where the replicas of all blocks are, as fsck says.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Census {
+    /// Blocks.
+    pub blocks: usize,
+    /// Blocks with two replicas in one host although another host has none.
+    pub violations: usize,
+    /// Fewest replicas of a block.
+    pub fewest: usize,
+    /// What fsck calls it.
+    pub healthy: bool,
+}
+
+/// One policy and replication.
+#[derive(Clone, Debug, Serialize)]
+pub struct Finding {
+    /// `stock` or a layout of ours.
+    pub placement: String,
+    /// Replicas asked for.
+    pub replication: u16,
+    /// After writing.
+    pub written: Census,
+    /// After a host was killed and its blocks were copied.
+    pub killed: Census,
+    /// Seconds from the kill until every block had its replicas again.
+    pub healed_seconds: f64,
+    /// After the host came back and surplus replicas were removed.
+    pub returned: Census,
+    /// After the balancer.
+    pub balanced: Census,
+    /// The balancer's exit code (0: balanced).
+    pub balancer_code: i64,
+}
+
+fn described(placement: &str) -> Description {
+    let host = |at: usize| Host {
+        name: format!("h{at}"),
+        nodes: vec![Node::default(); NODES_PER_HOST],
+        ..Host::default()
+    };
+    let mut hosts: Vec<Host> = (0..HOSTS).map(host).collect();
+    hosts.push(Host {
+        name: "c0".into(),
+        client: true,
+        ..Host::default()
+    });
+    let conf = [
+        ("dfs.balancer.getBlocks.min-block-size", "1"),
+        ("dfs.namenode.replication.max-streams", "20"),
+        ("dfs.namenode.replication.max-streams-hard-limit", "40"),
+        ("dfs.namenode.reconstruction.pending.timeout-sec", "20"),
+    ];
+    Description {
+        name: "domains".into(),
+        network: Network {
+            link_mbit: 1000,
+            uplink_mbit: 0,
+        },
+        namenode: NameNode {
+            placement: placement.into(),
+            ..NameNode::default()
+        },
+        racks: vec![Rack {
+            name: "r1".into(),
+            hosts,
+        }],
+        conf: conf.map(|(k, v)| (k.to_owned(), v.to_owned())).into(),
+        workload: Workload::default(),
+    }
+}
+
+/// Carries it out for `placement` and `replication` with `blocks` blocks, files below `work`.
+///
+/// # Errors
+/// When the testbed does not come up, or blocks are not healed in time.
+pub fn find(
+    placement: &str,
+    replication: u16,
+    blocks: u64,
+    work: &Path,
+    tell: &mut dyn FnMut(&str),
+) -> Result<Finding> {
+    let described = described(placement);
+    super::up::down(&described.name, work)?;
+    let mut testbed = Testbed::up(described, work, false, tell)?;
+    let client = testbed.client("c0")?;
+    tell(&format!(
+        "{placement}, {replication} replicas: writing {blocks} blocks"
+    ));
+    client.call(
+        "writeStreams",
+        json!({
+            "path": "/blocks", "streams": STREAMS, "bytes": blocks / STREAMS * BLOCK_BYTES,
+            "replication": replication, "blockSize": BLOCK_BYTES,
+        }),
+    )?;
+    heal(&testbed, &client, replication, HOSTS)?;
+    let written = census(&client, HOSTS)?;
+    tell("killing a host");
+    let begun = Instant::now();
+    let victims = |testbed: &mut Testbed, act: fn(&mut super::up::RunningNode) -> Result<()>| {
+        let mut on_victim = testbed
+            .nodes_mut()
+            .iter_mut()
+            .filter(|n| n.host == VICTIM);
+        on_victim.try_for_each(act)
+    };
+    victims(&mut testbed, super::up::RunningNode::kill)?;
+    let (all, left) = (HOSTS * NODES_PER_HOST, (HOSTS - 1) * NODES_PER_HOST);
+    testbed.wait_live(left)?;
+    heal(&testbed, &client, replication, HOSTS - 1)?;
+    let healed_seconds = begun.elapsed().as_secs_f64();
+    let killed = census(&client, HOSTS - 1)?;
+    tell("bringing the host back");
+    victims(&mut testbed, super::up::RunningNode::restart)?;
+    testbed.wait_live(all)?;
+    heal(&testbed, &client, replication, HOSTS)?;
+    let returned = census(&client, HOSTS)?;
+    tell("running the balancer");
+    let run = client.tool(
+        class::BALANCER,
+        &["-threshold", "1", "-idleiterations", "1"],
+    )?;
+    heal(&testbed, &client, replication, HOSTS)?;
+    Ok(Finding {
+        placement: placement.into(),
+        replication,
+        written,
+        killed,
+        healed_seconds,
+        returned,
+        balanced: census(&client, HOSTS)?,
+        balancer_code: run.code,
+    })
+}
+
+/// Waits until the NameNode has nothing to copy and nothing surplus.
+fn heal(testbed: &Testbed, client: &Driver, replication: u16, hosts: usize) -> Result<()> {
+    let start = Instant::now();
+    let mut quiet = 0;
+    loop {
+        let bean = testbed.bean("FSNamesystem")?;
+        let count = |key: &str| bean[key].as_u64().unwrap_or(u64::MAX);
+        let work = count("UnderReplicatedBlocks")
+            .saturating_add(count("PendingReplicationBlocks"))
+            .saturating_add(count("ExcessBlocks"))
+            .saturating_add(count("PendingDeletionBlocks"));
+        quiet = if work == 0 { quiet + 1 } else { 0 };
+        // Looked at three times: work appears a moment after its cause.
+        if quiet >= 3 {
+            let seen = census(client, hosts)?;
+            if seen.fewest >= usize::from(replication) {
+                return Ok(());
+            }
+        }
+        if start.elapsed() > HEAL_LIMIT {
+            return Err(LabError::Timeout {
+                what: "every block to have its replicas".into(),
+                waited: HEAL_LIMIT,
+                last: bean.to_string(),
+            });
+        }
+        std::thread::sleep(Duration::from_secs(1));
+    }
+}
+
+fn census(client: &Driver, hosts: usize) -> Result<Census> {
+    let arguments = ["/blocks", "-files", "-blocks", "-locations"];
+    let run = client.tool(class::FSCK, &arguments)?;
+    Ok(count(&run.out, hosts))
+}
+
+/// Reads fsck's listing. With `hosts` alive, a block is placed wrongly when two of its replicas are
+/// in one host while a host has none.
+fn count(listing: &str, hosts: usize) -> Census {
+    let mut census = Census {
+        fewest: usize::MAX,
+        healthy: listing.contains("is HEALTHY"),
+        ..Census::default()
+    };
+    for line in listing.lines().filter(|line| line.contains("Live_repl=")) {
+        let addresses: Vec<&str> = line
+            .split("DatanodeInfoWithStorage[")
+            .skip(1)
+            .filter_map(|rest| rest.split(':').next())
+            .collect();
+        let apart = addresses.iter().collect::<BTreeSet<_>>().len();
+        census.blocks += 1;
+        census.fewest = census.fewest.min(addresses.len());
+        if apart < addresses.len().min(hosts) {
+            census.violations += 1;
+        }
+    }
+    if census.blocks == 0 {
+        census.fewest = 0;
+    }
+    census
+}
+
+/// Carries out every combination and writes table and raw data to `out`.
+///
+/// # Errors
+/// As [`find`].
+pub fn run(
+    blocks: u64,
+    kind: &str,
+    command: &str,
+    (work, out): (&Path, &Path),
+    tell: &mut dyn FnMut(&str),
+) -> Result<String> {
+    let mut findings = Vec::new();
+    let mut text = String::new();
+    for replication in [2, 3] {
+        for placement in ["stock", "split"] {
+            let dir = work.join(format!("{placement}-{replication}"));
+            findings.push(find(placement, replication, blocks, &dir, tell)?);
+            text = page(blocks, kind, command, &findings);
+            let raw = serde_json::to_string_pretty(&findings)
+                .map_err(|e| LabError::Talk(format!("writing findings as JSON: {e}")))?;
+            for (name, content) in [("README.md", &text), ("findings.json", &raw)] {
+                let path = out.join(name);
+                std::fs::write(&path, content).map_err(LabError::file("writing", path))?;
+            }
+        }
+    }
+    Ok(text)
+}
+
+fn page(blocks: u64, kind: &str, command: &str, findings: &[Finding]) -> String {
+    let mut text = format!(
+        "# Failure domains\n\nCommand: `{command}`\n\nOne rack of {HOSTS} hosts with {NODES_PER_HOST} {kind} nodes each, {blocks} blocks. \
+         Wrongly placed: two replicas in one host while a live host has none, counted from fsck's listing.\n\n\
+         | policy | replicas | wrongly placed after writing | host killed: fewest replicas, wrongly placed | all copied again after | \
+         host back: wrongly placed | after the balancer: wrongly placed | fsck |\n|---|---|---|---|---|---|---|---|\n"
+    );
+    for f in findings {
+        let _ = writeln!(
+            text,
+            "| {} | {} | {} of {} | {}, {} of {} | {:.0} s | {} | {} (exit {}) | {} |",
+            f.placement,
+            f.replication,
+            f.written.violations,
+            f.written.blocks,
+            f.killed.fewest,
+            f.killed.violations,
+            f.killed.blocks,
+            f.healed_seconds,
+            f.returned.violations,
+            f.balanced.violations,
+            f.balancer_code,
+            if f.balanced.healthy {
+                "healthy"
+            } else {
+                "NOT healthy"
+            },
+        );
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn replicas_in_one_host_are_counted() {
+        let block = |n: usize, places: &[&str]| {
+            let places: Vec<String> = places
+                .iter()
+                .map(|p| format!("DatanodeInfoWithStorage[{p},DS-1,DISK]"))
+                .collect();
+            format!(
+                "{n}. BP-1:blk_{n}_1 len=4096 Live_repl={}  [{}]\n",
+                places.len(),
+                places.join(", ")
+            )
+        };
+        let listing = format!(
+            "{}{}{} The filesystem under path '/' is HEALTHY",
+            block(0, &["10.77.0.1:9866", "10.77.0.2:9866"]),
+            block(1, &["10.77.0.1:9866", "10.77.0.1:9876"]),
+            block(2, &["10.77.0.1:9866", "10.77.0.1:9876", "10.77.0.2:9866"]),
+        );
+        let all = count(&listing, 3);
+        assert_eq!(
+            (all.blocks, all.violations, all.fewest, all.healthy),
+            (3, 2, 2, true)
+        );
+        assert_eq!(
+            count(&listing, 2).violations,
+            1,
+            "with two hosts left three replicas cannot be apart"
+        );
+        assert_eq!(count("", 3), Census::default());
+    }
+}
