@@ -126,10 +126,7 @@ pub fn find(
     tell("killing a host");
     let begun = Instant::now();
     let victims = |testbed: &mut Testbed, act: fn(&mut super::up::RunningNode) -> Result<()>| {
-        let mut on_victim = testbed
-            .nodes_mut()
-            .iter_mut()
-            .filter(|n| n.host == VICTIM);
+        let mut on_victim = testbed.nodes_mut().iter_mut().filter(|n| n.host == VICTIM);
         on_victim.try_for_each(act)
     };
     victims(&mut testbed, super::up::RunningNode::kill)?;
