@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{major, makedev, minor};
 
+use crate::calibrate::Media;
 use crate::error::{IoError, IoOp};
 use crate::mount;
 
@@ -91,6 +92,20 @@ impl DeviceId {
     pub(super) fn rotational(self) -> Option<bool> {
         let text = fs::read_to_string(self.sysfs()?.join("queue/rotational")).ok()?;
         Some(text.trim() == "1")
+    }
+
+    /// What the kernel says, without believing that a virtual disk rotates: hypervisors leave that
+    /// flag at its default. A hard disk behind one needs `hayloft calibrate` or the key.
+    pub(super) fn media(self) -> Media {
+        let virtual_disk = ["vd", "xvd", "nbd", "loop", "ram", "zram"];
+        let name = self.name();
+        let rotates = self.rotational() == Some(true)
+            && !virtual_disk.iter().any(|prefix| name.starts_with(prefix));
+        if rotates {
+            Media::Rotating
+        } else {
+            Media::Flash
+        }
     }
 
     /// The number as in `st_dev`.

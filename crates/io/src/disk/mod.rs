@@ -3,8 +3,11 @@
 //! Two volumes on partitions of one disk share one [`Disk`], hence one set of queues and workers.
 //! A [`Disks`] registry hands them out; one per process is right, tests make their own.
 
+mod data;
 mod device;
 pub(crate) mod ring;
+pub(crate) mod schedule;
+mod stats;
 mod workers;
 
 use std::collections::HashMap;
@@ -13,14 +16,21 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
+pub(crate) use data::Slot;
+use data::Work;
 pub use device::DeviceId;
+pub(crate) use schedule::{Request, Stream};
+pub use stats::{ClassStats, DiskStats, Histogram};
 pub use workers::together;
-pub(crate) use workers::{Lane, Place, Queue};
+pub(crate) use workers::{Lane, Place};
 
+use crate::calibrate::Media;
 use crate::class::IoClass;
 use crate::engine::IoFuture;
 use crate::error::{IoError, IoErrorKind, IoOp};
+use futures_util::future::Either;
 use ring::Ring;
+use schedule::Policy;
 use workers::Workers;
 
 /// Limits of one disk's queues and threads.
@@ -28,13 +38,25 @@ use workers::Workers;
 pub struct DiskConfig {
     /// Operations of one class that may be queued or running; the next one waits. Default 128.
     pub depth_per_class: usize,
-    /// Threads for reads and writes of clients and replication. Default 8.
+    /// Reads and writes at once that do not reach the device: copies into the page cache, and what
+    /// engines without a device do. Default 8.
     pub data_threads: usize,
+    /// Reads and writes on a flash device at once (`hayloft.io.depth`). Default 32.
+    pub depth: usize,
+    /// Bytes that rotating media serve to one stream before they turn to another
+    /// (`hayloft.io.quantum`). Default 32 MiB.
+    pub quantum: u64,
+    /// What the device is (`hayloft.io.media`); `None`: as the kernel says. Default `None`.
+    pub media: Option<Media>,
+    /// How long rotating media wait for more of the stream they serve. Default 8 ms, less than a
+    /// seek there and back.
+    pub anticipation: Duration,
     /// Threads for syncs of clients and replication. Default 4.
     pub sync_threads: usize,
     /// Threads for names, directories and opening of clients and replication. Default 4.
     pub meta_threads: usize,
-    /// Threads for everything of balancer, scan and delete. Default 3.
+    /// Threads for names and syncs of balancer, scan and delete, and reads and writes of these at
+    /// once while no client wants anything. Default 3.
     pub background_threads: usize,
     /// A thread without work ends after this. Default 10 s.
     pub thread_idle: Duration,
@@ -45,6 +67,10 @@ impl Default for DiskConfig {
         Self {
             depth_per_class: 128,
             data_threads: 8,
+            depth: 32,
+            quantum: 32 << 20,
+            media: None,
+            anticipation: Duration::from_millis(8),
             sync_threads: 4,
             meta_threads: 4,
             background_threads: 3,
@@ -55,8 +81,9 @@ impl Default for DiskConfig {
 
 /// One physical device: its identity and its bounded queues.
 ///
-/// Work of different lanes and of client and background classes never waits for each other's
-/// threads; within a lane, classes take turns. Threads start on demand and end when idle.
+/// Reads and writes are ordered by the scheduler: classes by weight and deadline, on rotating media
+/// one stream at a time for a quantum, on flash up to a depth. Names and syncs have places and
+/// threads of their own and never wait for them. Threads start on demand and end when idle.
 pub struct Disk {
     id: DeviceId,
     name: String,
@@ -78,12 +105,22 @@ impl Disk {
 
     fn new(id: DeviceId, config: &DiskConfig, path: &Path) -> Result<Arc<Self>, IoError> {
         let name = id.name();
-        let workers = Workers::new(&name, config).map_err(|e| {
+        let rotational = id.rotational();
+        let media = config.media.unwrap_or_else(|| id.media());
+        let policy = Policy {
+            media,
+            quantum: config.quantum.max(1),
+            depth: config.depth.max(1),
+            cached_max: config.data_threads.max(1),
+            background_max: config.background_threads.max(1),
+            anticipation: config.anticipation,
+        };
+        let workers = Workers::new(&name, config, policy).map_err(|e| {
             IoError::from_std(IoOp::Open, path, &e)
                 .with_context("starting the I/O threads of its disk")
         })?;
         Ok(Arc::new(Self {
-            rotational: id.rotational(),
+            rotational,
             workers,
             id,
             name,
@@ -128,13 +165,22 @@ impl Disk {
         F: FnOnce(&Path) -> Result<T, IoError> + Send + 'static,
     {
         let path = path.to_owned();
-        let lane = match op {
-            IoOp::Read | IoOp::Write => Lane::Data,
-            IoOp::Sync | IoOp::SyncDir | IoOp::Replace => Lane::Sync,
-            _ => Lane::Meta,
-        };
         let on_closed = path.clone();
-        let done = self.workers.submit(class, lane, move || work(&path));
+        let work = move || work(&path);
+        let done = match op {
+            IoOp::Read | IoOp::Write => {
+                let request = Request {
+                    class,
+                    stream: None,
+                    bytes: 0,
+                };
+                Either::Left(self.transfer(request, move || (work(), 0)))
+            }
+            IoOp::Sync | IoOp::SyncDir | IoOp::Replace => {
+                Either::Right(self.workers.submit(class, Lane::Sync, work))
+            }
+            _ => Either::Right(self.workers.submit(class, Lane::Meta, work)),
+        };
         Box::pin(async move {
             done.await.unwrap_or_else(|| {
                 Err(IoError::new(
@@ -147,21 +193,20 @@ impl Disk {
         })
     }
 
-    /// Hands `work` to a thread; see [`Workers::submit`].
-    pub(crate) fn submit<T, F>(
+    /// See [`Workers::transfer`].
+    pub(crate) fn transfer<T, F>(
         &self,
-        class: IoClass,
-        lane: Lane,
+        request: Request,
         work: F,
     ) -> impl Future<Output = Option<T>> + Send + use<T, F>
     where
         T: Send + 'static,
-        F: FnOnce() -> T + Send + 'static,
+        F: FnOnce() -> (T, u64) + Send + 'static,
     {
-        self.workers.submit(class, lane, work)
+        self.workers.transfer(request, work)
     }
 
-    /// See [`Workers::with_place`].
+    /// A place among the reads and writes of `class`; see [`Workers::with_place`].
     pub(crate) fn with_place<F>(
         &self,
         class: IoClass,
@@ -170,12 +215,12 @@ impl Disk {
     where
         F: FnOnce(Place) + Send + 'static,
     {
-        self.workers.with_place(class, queue)
+        self.workers.with_place(class, Lane::Data, queue)
     }
 
-    /// The queue of `class` in `lane`.
-    pub(crate) fn queue(&self, class: IoClass, lane: Lane) -> Queue {
-        self.workers.queue(class, lane)
+    /// Where reads and writes are queued by those who hold a place.
+    pub(crate) fn data_queue(&self) -> DataQueue {
+        DataQueue(Arc::clone(self.workers.data()))
     }
 
     /// The io_uring of this disk; `None` where the kernel does not give one.
@@ -196,17 +241,58 @@ impl Disk {
         self.workers.pending(class)
     }
 
+    /// What the disk has done so far.
+    #[must_use]
+    pub fn stats(&self) -> DiskStats {
+        self.workers.stats()
+    }
+
+    /// What kind of device it is taken for.
+    #[must_use]
+    pub fn media(&self) -> Media {
+        self.workers.data().policy().media
+    }
+
     /// Threads alive now.
     #[must_use]
     pub fn threads(&self) -> usize {
         self.workers.threads()
     }
 
-    /// How long the operation that has been running longest has been running; `None` when nothing
-    /// runs. A disk that hangs shows here first.
+    /// How long the read, write or sync that has been running longest has been running; `None` when
+    /// none runs. A disk that hangs shows here first.
+    #[must_use]
+    pub fn longest_transfer(&self) -> Option<Duration> {
+        self.workers.longest_transfer()
+    }
+
+    /// As [`longest_transfer`](Self::longest_transfer), but of all operations: walking a large tree
+    /// can rightly take long.
     #[must_use]
     pub fn longest_running(&self) -> Option<Duration> {
         self.workers.longest_running()
+    }
+}
+
+/// Where reads and writes of a disk are queued.
+#[derive(Clone)]
+pub(crate) struct DataQueue(Arc<data::Lane>);
+
+impl DataQueue {
+    /// Queues a transfer for a thread. The caller holds a [`Place`] for it.
+    pub(crate) fn push_blocking(&self, request: Request, job: data::Job) {
+        workers::push_blocking(&self.0, request, job);
+    }
+
+    /// Queues a transfer that is submitted without blocking. The caller holds a [`Place`] for it.
+    pub(crate) fn push_submit(&self, request: Request, submit: impl FnOnce(Slot) + Send + 'static) {
+        self.0.push(request, Work::Submit(Box::new(submit)));
+    }
+}
+
+impl fmt::Debug for DataQueue {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("DataQueue")
     }
 }
 

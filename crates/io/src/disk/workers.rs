@@ -1,8 +1,8 @@
-//! Threads that make blocking calls for one disk, behind bounded queues.
+//! Threads that make blocking calls for one disk, behind bounded queues. Reads and writes go
+//! through the scheduler of the [`data`](super::data) lane, everything else has lanes of its own.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
-use std::fmt;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -13,24 +13,27 @@ use futures_util::future::Either;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
 use super::DiskConfig;
+use super::data::{self, Work};
+use super::schedule::{Policy, Request};
+use super::stats::DiskStats;
 use crate::class::IoClass;
 
 /// Stack of a worker: its calls are shallow.
-const STACK_BYTES: usize = 256 * 1024;
+pub(super) const STACK_BYTES: usize = 256 * 1024;
 
-/// Kinds of work that have threads of their own, because one may block for long while another
-/// is quick. Background classes have a lane of theirs for all kinds.
+/// Kinds of work that have places and threads of their own, because one may block for long while
+/// another is quick: a name never waits behind data or a flush.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Lane {
-    /// Reads and writes.
+    /// Reads and writes, ordered by the scheduler.
     Data,
     /// Waiting for the device.
     Sync,
     /// Names, directories, opening.
     Meta,
-    /// Everything that no client waits for; chosen by the class.
-    Background,
 }
+
+const LANES: usize = 3;
 
 pub(crate) type Job = Box<dyn FnOnce() + Send>;
 
@@ -40,35 +43,27 @@ pub(crate) struct Place {
     _permit: OwnedSemaphorePermit,
 }
 
-/// One class's queue in one lane.
-#[derive(Clone)]
-pub(crate) struct Queue {
-    lane: Arc<LaneShared>,
-    class: IoClass,
-}
-
-impl Queue {
-    /// Queues work for the lane's threads. The caller holds a [`Place`] for it.
-    pub(crate) fn push(&self, job: Job) {
-        if let Some(job) = hold_back(self, job) {
-            self.lane.push(self.class, job);
-        }
-    }
+/// Work that was submitted within [`together`].
+enum Held {
+    /// For the threads of a lane.
+    Job(Arc<LaneShared>, IoClass, Job),
+    /// For the scheduler.
+    Data(Arc<data::Lane>, Request, data::Job),
 }
 
 thread_local! {
     /// What was submitted within [`together`] on this thread; `None` outside.
-    static HELD_BACK: RefCell<Option<Vec<(Queue, Job)>>> = const { RefCell::new(None) };
+    static HELD_BACK: RefCell<Option<Vec<Held>>> = const { RefCell::new(None) };
 }
 
-/// Keeps the job for the end of [`together`]; gives it back outside.
-fn hold_back(queue: &Queue, job: Job) -> Option<Job> {
+/// Keeps the work for the end of [`together`]; gives it back outside.
+fn hold_back(work: Held) -> Option<Held> {
     HELD_BACK.with_borrow_mut(|held| match held {
         Some(held) => {
-            held.push((queue.clone(), job));
+            held.push(work);
             None
         }
-        None => Some(job),
+        None => Some(work),
     })
 }
 
@@ -76,16 +71,19 @@ fn hold_back(queue: &Queue, job: Job) -> Option<Job> {
 /// threads are carried out by one of them, one after the other.
 ///
 /// For quick operations that belong together, such as a write of data and one of its checksums:
-/// waking a thread costs as much as copying a packet. `submit` only calls the methods and returns
-/// their futures; what finds no free place is submitted on its own when it is polled.
+/// waking a thread costs as much as copying a packet. Transfers that reach the device are not
+/// joined: the scheduler orders them. `submit` only calls the methods and returns their futures;
+/// what finds no free place is submitted on its own when it is polled.
 pub fn together<T>(submit: impl FnOnce() -> T) -> T {
     /// Hands over also when `submit` panics.
     struct HandOver;
     impl Drop for HandOver {
         fn drop(&mut self) {
-            for (queue, mut jobs) in in_groups(HELD_BACK.take().unwrap_or_default()) {
-                let job = if jobs.len() == 1 { jobs.pop() } else { None };
-                queue.push(job.unwrap_or_else(|| Box::new(move || jobs.into_iter().for_each(run))));
+            for work in joined(HELD_BACK.take().unwrap_or_default()) {
+                match work {
+                    Held::Job(lane, class, job) => lane.push(class, job),
+                    Held::Data(lane, request, job) => lane.push(request, Work::Blocking(job)),
+                }
             }
         }
     }
@@ -97,33 +95,67 @@ pub fn together<T>(submit: impl FnOnce() -> T) -> T {
     submit()
 }
 
-/// Jobs by lane and class, in order.
-fn in_groups(jobs: Vec<(Queue, Job)>) -> Vec<(Queue, Vec<Job>)> {
-    let mut groups: Vec<(Queue, Vec<Job>)> = Vec::new();
-    for (queue, job) in jobs {
-        let same = |(other, _): &&mut (Queue, Vec<Job>)| {
-            Arc::ptr_eq(&other.lane, &queue.lane) && other.class == queue.class
-        };
-        match groups.iter_mut().find(same) {
-            Some((_, group)) => group.push(job),
-            None => groups.push((queue, vec![job])),
+/// Joins what goes to the same lane in the same class, in order.
+fn joined(held: Vec<Held>) -> Vec<Held> {
+    let mut out: Vec<Held> = Vec::new();
+    for work in held {
+        match work {
+            Held::Job(lane, class, job) => {
+                let same = out.iter_mut().find_map(|other| match other {
+                    Held::Job(l, c, earlier) if Arc::ptr_eq(l, &lane) && *c == class => {
+                        Some(earlier)
+                    }
+                    _ => None,
+                });
+                match same {
+                    Some(earlier) => append(earlier, Box::new(|| ()), |first| {
+                        Box::new(move || {
+                            run(first);
+                            run(job);
+                        })
+                    }),
+                    None => out.push(Held::Job(lane, class, job)),
+                }
+            }
+            Held::Data(lane, request, job) => {
+                let same = out.iter_mut().find_map(|other| match other {
+                    Held::Data(l, r, earlier)
+                        if Arc::ptr_eq(l, &lane) && r.class == request.class =>
+                    {
+                        r.bytes = r.bytes.saturating_add(request.bytes);
+                        Some(earlier)
+                    }
+                    _ => None,
+                });
+                match same {
+                    Some(earlier) => append(earlier, Box::new(|| 0), |first| {
+                        Box::new(move || {
+                            let moved = guarded(first).unwrap_or(0);
+                            moved.saturating_add(guarded(job).unwrap_or(0))
+                        })
+                    }),
+                    None => out.push(Held::Data(lane, request, job)),
+                }
+            }
         }
     }
-    groups
+    out
+}
+
+/// Replaces `place` by what `joined` makes of it; `nothing` stands in meanwhile.
+fn append<J>(place: &mut J, nothing: J, joined: impl FnOnce(J) -> J) {
+    let first = std::mem::replace(place, nothing);
+    *place = joined(first);
 }
 
 /// Runs a job; the panic hook reports a panic, and the waiting caller sees a closed channel.
 fn run(job: Job) {
-    let _ = catch_unwind(AssertUnwindSafe(job));
+    let _ = guarded(job);
 }
 
-impl fmt::Debug for Queue {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Queue")
-            .field("lane", &self.lane.name)
-            .field("class", &self.class)
-            .finish()
-    }
+/// Runs work and gives its value, `None` when it panicked; see [`run`].
+pub(super) fn guarded<T>(work: Box<dyn FnOnce() -> T + Send>) -> Option<T> {
+    catch_unwind(AssertUnwindSafe(work)).ok()
 }
 
 #[derive(Clone, Copy)]
@@ -272,6 +304,16 @@ impl LaneShared {
         queues.threads[slot] = Thread::Gone;
     }
 
+    /// How long the oldest of the jobs that run has been running.
+    fn longest(&self) -> Option<Duration> {
+        let queues = self.lock();
+        let since = queues.threads.iter().filter_map(|t| match t {
+            Thread::Since(start) => Some(*start),
+            Thread::Gone | Thread::Idle => None,
+        });
+        since.min().map(|start| start.elapsed())
+    }
+
     fn close(&self) {
         self.lock().closed = true;
         self.work.notify_all();
@@ -280,40 +322,51 @@ impl LaneShared {
 
 /// All lanes of one disk. Dropping it lets queued work finish and then ends the threads.
 pub(super) struct Workers {
-    lanes: [Arc<LaneShared>; 4],
-    places: [Arc<Semaphore>; IoClass::COUNT],
+    data: Arc<data::Lane>,
+    sync: Arc<LaneShared>,
+    meta: Arc<LaneShared>,
+    /// Syncs and names of background classes.
+    background: Arc<LaneShared>,
+    /// By lane and class.
+    places: [[Arc<Semaphore>; IoClass::COUNT]; LANES],
     depth: usize,
 }
 
 impl Workers {
-    pub(super) fn new(disk: &str, config: &DiskConfig) -> io::Result<Self> {
+    pub(super) fn new(disk: &str, config: &DiskConfig, policy: Policy) -> io::Result<Self> {
         let lane = |label: &str, threads| {
             LaneShared::start(format!("{label}:{disk}"), threads, config.thread_idle)
         };
         let depth = config.depth_per_class.clamp(1, Semaphore::MAX_PERMITS);
         Ok(Self {
-            lanes: [
-                lane("data", config.data_threads)?,
-                lane("sync", config.sync_threads)?,
-                lane("meta", config.meta_threads)?,
-                lane("back", config.background_threads)?,
-            ],
-            places: std::array::from_fn(|_| Arc::new(Semaphore::new(depth))),
+            data: data::Lane::start(disk, policy, config.thread_idle)?,
+            sync: lane("sync", config.sync_threads)?,
+            meta: lane("meta", config.meta_threads)?,
+            background: lane("back", config.background_threads)?,
+            places: std::array::from_fn(|_| {
+                std::array::from_fn(|_| Arc::new(Semaphore::new(depth)))
+            }),
             depth,
         })
     }
 
-    /// Calls `queue` with a place in the queue of `class`: before this returns when one is free,
-    /// else when the future gets one. The work behind it holds the place until it is done.
+    /// The lane of reads and writes.
+    pub(super) fn data(&self) -> &Arc<data::Lane> {
+        &self.data
+    }
+
+    /// Calls `queue` with a place of `class` in `lane`: before this returns when one is free, else
+    /// when the future gets one. The work behind it holds the place until it is done.
     pub(super) fn with_place<F>(
         &self,
         class: IoClass,
+        lane: Lane,
         queue: F,
     ) -> impl Future<Output = ()> + Send + use<F>
     where
         F: FnOnce(Place) + Send + 'static,
     {
-        let places = Arc::clone(&self.places[class.index()]);
+        let places = Arc::clone(&self.places[lane as usize][class.index()]);
         match Arc::clone(&places).try_acquire_owned() {
             Ok(place) => {
                 queue(Place { _permit: place });
@@ -329,42 +382,65 @@ impl Workers {
         }
     }
 
-    /// The queue of `class` in `lane`.
-    pub(super) fn queue(&self, class: IoClass, lane: Lane) -> Queue {
-        let lane = if class.is_background() {
-            Lane::Background
-        } else {
-            lane
-        };
-        Queue {
-            lane: Arc::clone(&self.lanes[lane as usize]),
-            class,
-        }
-    }
-
-    /// Queues `work`; the future gives its value, or `None` when it panicked.
+    /// Queues `work`, which gives its value and the bytes it moved; the future gives the value, or
+    /// `None` when it panicked.
     ///
     /// With a free place the work is queued before this returns, else when the future gets one.
     /// Queued work runs to its end whatever happens to the future.
+    pub(super) fn transfer<T, F>(
+        &self,
+        request: Request,
+        work: F,
+    ) -> impl Future<Output = Option<T>> + Send + use<T, F>
+    where
+        T: Send + 'static,
+        F: FnOnce() -> (T, u64) + Send + 'static,
+    {
+        let (tell, done) = oneshot::channel();
+        let lane = Arc::clone(&self.data);
+        let waiting = self.with_place(request.class, Lane::Data, move |place| {
+            let job = Box::new(move || {
+                let (value, bytes) = work();
+                drop(place);
+                // The caller may have gone away; the value, buffers included, is dropped here then.
+                let _ = tell.send(value);
+                bytes
+            });
+            push_blocking(&lane, request, job);
+        });
+        async move {
+            waiting.await;
+            done.await.ok()
+        }
+    }
+
+    /// As [`transfer`](Self::transfer), for work that is not a read or a write.
     pub(super) fn submit<T, F>(
         &self,
         class: IoClass,
-        lane: Lane,
+        kind: Lane,
         work: F,
     ) -> impl Future<Output = Option<T>> + Send + use<T, F>
     where
         T: Send + 'static,
         F: FnOnce() -> T + Send + 'static,
     {
-        let queue = self.queue(class, lane);
+        let lane = match kind {
+            _ if class.is_background() => &self.background,
+            Lane::Sync => &self.sync,
+            Lane::Meta | Lane::Data => &self.meta,
+        };
+        let lane = Arc::clone(lane);
         let (tell, done) = oneshot::channel();
-        let waiting = self.with_place(class, move |place| {
-            queue.push(Box::new(move || {
+        let waiting = self.with_place(class, kind, move |place| {
+            let job = Box::new(move || {
                 let value = work();
                 drop(place);
-                // The caller may have gone away; the value, buffers included, is dropped here then.
-                let _ = tell.send(value);
-            }));
+                let _ = tell.send(value); // As above.
+            });
+            if let Some(Held::Job(lane, class, job)) = hold_back(Held::Job(lane, class, job)) {
+                lane.push(class, job);
+            }
         });
         async move {
             waiting.await;
@@ -373,33 +449,47 @@ impl Workers {
     }
 
     pub(super) fn pending(&self, class: IoClass) -> usize {
-        self.depth - self.places[class.index()].available_permits()
+        let free =
+            |lane: &[Arc<Semaphore>; IoClass::COUNT]| lane[class.index()].available_permits();
+        self.places.iter().map(|lane| self.depth - free(lane)).sum()
     }
 
     pub(super) fn threads(&self) -> usize {
-        self.lanes.iter().map(|lane| lane.lock().alive()).sum()
+        let others = [&self.sync, &self.meta, &self.background];
+        let others: usize = others.iter().map(|lane| lane.lock().alive()).sum();
+        self.data.threads() + others
     }
 
     pub(super) fn longest_running(&self) -> Option<Duration> {
-        let oldest = |lane: &Arc<LaneShared>| {
-            let queues = lane.lock();
-            let since = queues.threads.iter().filter_map(|t| match t {
-                Thread::Since(start) => Some(*start),
-                Thread::Gone | Thread::Idle => None,
-            });
-            since.min()
-        };
-        self.lanes
-            .iter()
-            .filter_map(oldest)
-            .min()
-            .map(|start| start.elapsed())
+        let names = [&self.meta, &self.background];
+        let names = names.iter().filter_map(|lane| lane.longest()).max();
+        names.max(self.longest_transfer())
+    }
+
+    pub(super) fn longest_transfer(&self) -> Option<Duration> {
+        self.data.longest().max(self.sync.longest())
+    }
+
+    pub(super) fn stats(&self) -> DiskStats {
+        self.data.stats()
+    }
+}
+
+/// Queues a transfer for a thread, or keeps it for the end of [`together`] when it is quick.
+pub(super) fn push_blocking(lane: &Arc<data::Lane>, request: Request, job: data::Job) {
+    if request.stream.is_some() {
+        return lane.push(request, Work::Blocking(job));
+    }
+    let held = Held::Data(Arc::clone(lane), request, job);
+    if let Some(Held::Data(lane, request, job)) = hold_back(held) {
+        lane.push(request, Work::Blocking(job));
     }
 }
 
 impl Drop for Workers {
     fn drop(&mut self) {
-        for lane in &self.lanes {
+        self.data.close();
+        for lane in [&self.sync, &self.meta, &self.background] {
             lane.close();
         }
     }

@@ -126,7 +126,7 @@ impl Engine for Memory {
             Arc::clone(&self.budget),
         );
         self.disk.run(class, IoOp::Open, path, move |path| {
-            let file = open_regular(path, mode)?;
+            let (file, _) = open_regular(path, mode)?;
             let key = InodeKey::of_file(&file, path)?;
             let contents = inodes.entry(key, mode == OpenMode::CreateNew, || Contents {
                 chunks: RwLock::default(),

@@ -69,7 +69,7 @@ impl Engine for Null {
     ) -> IoFuture<Result<Arc<dyn EngineFile>, IoError>> {
         let (disk, lengths) = (Arc::clone(&self.disk), Arc::clone(&self.lengths));
         self.disk.run(class, IoOp::Open, path, move |path| {
-            let file = open_regular(path, mode)?;
+            let (file, _) = open_regular(path, mode)?;
             let key = InodeKey::of_file(&file, path)?;
             let len = file
                 .metadata()

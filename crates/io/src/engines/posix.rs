@@ -11,7 +11,7 @@ use std::fs::{File, OpenOptions};
 use std::io::{IoSlice, IoSliceMut};
 use std::num::NonZeroU64;
 use std::os::fd::{AsFd as _, BorrowedFd};
-use std::os::unix::fs::OpenOptionsExt as _;
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -23,7 +23,7 @@ use rustix::io::{Errno, ReadWriteFlags, pread, preadv2, pwritev};
 use super::EngineConfig;
 use super::threaded::{Blocking, Threaded};
 use crate::class::IoClass;
-use crate::disk::Disk;
+use crate::disk::{Disk, Stream};
 use crate::engine::{Advice, Capabilities, Engine, EngineFile, IoFuture, OpenMode, SyncKind};
 use crate::error::{IoError, IoErrorKind, IoOp};
 use crate::meta::Meta;
@@ -91,8 +91,8 @@ impl Engine for Posix {
     }
 }
 
-/// Opens a regular file; never waits on a pipe, never follows into a device.
-pub(super) fn open_regular(path: &Path, mode: OpenMode) -> Result<File, IoError> {
+/// Opens a regular file, gives its inode with it; never waits on a pipe, never follows into a device.
+pub(super) fn open_regular(path: &Path, mode: OpenMode) -> Result<(File, u64), IoError> {
     let mut options = OpenOptions::new();
     options
         .read(true)
@@ -108,7 +108,8 @@ pub(super) fn open_regular(path: &Path, mode: OpenMode) -> Result<File, IoError>
     }
     let failed = |e: std::io::Error| IoError::from_std(IoOp::Open, path, &e);
     let file = options.open(path).map_err(failed)?;
-    if !file.metadata().map_err(failed)?.is_file() {
+    let meta = file.metadata().map_err(failed)?;
+    if !meta.is_file() {
         return Err(IoError::new(
             IoErrorKind::Invalid,
             IoOp::Open,
@@ -116,13 +117,14 @@ pub(super) fn open_regular(path: &Path, mode: OpenMode) -> Result<File, IoError>
             "not a regular file",
         ));
     }
-    Ok(file)
+    Ok((file, meta.ino()))
 }
 
 /// A file through the page cache.
 #[derive(Debug)]
 pub(super) struct PosixFile {
     pub(super) file: File,
+    pub(super) inode: u64,
     path: PathBuf,
     /// This file system refuses `RWF_NOWAIT`: do not ask again.
     nowait_refused: AtomicBool,
@@ -130,8 +132,10 @@ pub(super) struct PosixFile {
 
 impl PosixFile {
     pub(super) fn open(path: &Path, mode: OpenMode) -> Result<Self, IoError> {
+        let (file, inode) = open_regular(path, mode)?;
         Ok(Self {
-            file: open_regular(path, mode)?,
+            file,
+            inode,
             path: path.to_owned(),
             nowait_refused: AtomicBool::new(false),
         })
@@ -187,6 +191,14 @@ impl Blocking for PosixFile {
                 .with_context(format_args!("at {offset}, after {done} bytes"))
         };
         (done, result.map_err(at))
+    }
+
+    /// Reads get here when the page cache does not have them; writes stay in it.
+    fn stream(&self, op: IoOp, offset: u64, _len: usize) -> Option<Stream> {
+        (op == IoOp::Read).then_some(Stream {
+            id: self.inode,
+            offset,
+        })
     }
 
     fn allocate(&self, len: u64) -> Result<(), IoError> {

@@ -11,7 +11,7 @@ use tokio::sync::oneshot;
 
 use crate::buffer::AlignedBuf;
 use crate::class::IoClass;
-use crate::disk::{Disk, Lane, Place, Queue};
+use crate::disk::{DataQueue, Disk, Place, Request, Stream};
 use crate::engine::{Advice, Completion, EngineFile, IoFuture, SyncKind};
 use crate::error::{IoError, IoErrorKind, IoOp};
 
@@ -38,6 +38,11 @@ pub(super) trait Blocking: Send + Sync + fmt::Debug + 'static {
 
     /// Writes `bufs` from `offset` on; the count is what was written before the error, if any.
     fn write(&self, bufs: &[&Bytes], offset: u64) -> (usize, Result<(), IoError>);
+
+    /// The place on the device that a transfer goes to; `None` when it stays in memory.
+    fn stream(&self, _op: IoOp, _offset: u64, _len: usize) -> Option<Stream> {
+        None
+    }
 
     fn allocate(&self, len: u64) -> Result<(), IoError>;
     fn truncate(&self, len: u64) -> Result<(), IoError>;
@@ -91,7 +96,7 @@ impl Write {
     }
 
     fn end(&self) -> u64 {
-        self.offset + u64::try_from(self.len).expect("usize fits in u64 on Linux")
+        self.offset + bytes(self.len)
     }
 }
 
@@ -132,31 +137,56 @@ impl Drop for GiveUpOnPanic<'_> {
     }
 }
 
-/// Empties the queue of one handle, at most a turn's worth; then queues itself again.
-fn write_turn<B: Blocking>(file: &Arc<B>, writes: &Arc<Mutex<Writes>>, queue: &Queue) {
+/// Queues a turn of writing for the handle, whose next write goes to `offset`.
+fn queue_turn<B: Blocking>(
+    file: &Arc<B>,
+    writes: &Arc<Mutex<Writes>>,
+    queue: &DataQueue,
+    class: IoClass,
+    (offset, len): (u64, usize),
+) {
+    let request = Request {
+        class,
+        stream: file.stream(IoOp::Write, offset, len),
+        bytes: bytes(len),
+    };
+    let (file, writes, again) = (Arc::clone(file), Arc::clone(writes), queue.clone());
+    let turn = move || bytes(write_turn(&file, &writes, &again, class));
+    queue.push_blocking(request, Box::new(turn));
+}
+
+/// Empties the queue of one handle, at most a turn's worth, then queues itself again; gives the
+/// bytes it was asked to write.
+fn write_turn<B: Blocking>(
+    file: &Arc<B>,
+    writes: &Arc<Mutex<Writes>>,
+    queue: &DataQueue,
+    class: IoClass,
+) -> usize {
     let _guard = GiveUpOnPanic(writes);
     let mut turn = 0_usize;
-    loop {
+    let next = loop {
         let batch = {
             let mut writes = lock(writes);
             let batch = next_batch(&mut writes.waiting);
-            if batch.is_empty() {
+            let Some(first) = batch.first() else {
                 writes.active = false;
-                return;
-            }
+                return turn;
+            };
             if turn >= WRITE_TURN_BYTES {
+                let next = (first.offset, first.len);
                 for write in batch.into_iter().rev() {
                     writes.waiting.push_front(write);
                 }
-                break;
+                break next;
             }
             batch
         };
         turn = turn.saturating_add(batch.iter().map(|w| w.len).sum());
         write_batch(&**file, batch, writes);
-    }
-    let (file, writes, again) = (Arc::clone(file), Arc::clone(writes), queue.clone());
-    queue.push(Box::new(move || write_turn(&file, &writes, &again)));
+    };
+    queue_turn(file, writes, queue, class, next);
+    turn
 }
 
 /// The first waiting write and those that continue it.
@@ -251,13 +281,19 @@ impl<B: Blocking> EngineFile for Threaded<B> {
             }));
         }
         let file = Arc::clone(&self.file);
-        let done = self.disk.submit(self.class, Lane::Data, move || {
-            let from = offset + u64::try_from(there).expect("usize fits in u64 on Linux");
+        let request = Request {
+            class: self.class,
+            stream: file.stream(IoOp::Read, offset, len),
+            bytes: bytes(len),
+        };
+        let done = self.disk.transfer(request, move || {
+            let from = offset + bytes(there);
             let result = file
                 .read(&mut buf.as_mut_capacity()[there..], len - there, from)
                 .map(|n| there + n);
-            buf.set_len(*result.as_ref().unwrap_or(&0));
-            Completion { buf, result }
+            let moved = *result.as_ref().unwrap_or(&0);
+            buf.set_len(moved);
+            (Completion { buf, result }, bytes(moved))
         });
         let file = Arc::clone(&self.file);
         Box::pin(async move {
@@ -278,7 +314,7 @@ impl<B: Blocking> EngineFile for Threaded<B> {
         }
         let (tell, done) = oneshot::channel();
         let (file, writes) = (Arc::clone(&self.file), Arc::clone(&self.writes));
-        let queue = self.disk.queue(self.class, Lane::Data);
+        let (queue, class) = (self.disk.data_queue(), self.class);
         let waiting = self.disk.with_place(self.class, move |place| {
             let start = {
                 let mut writes = lock(&writes);
@@ -292,8 +328,7 @@ impl<B: Blocking> EngineFile for Threaded<B> {
                 !std::mem::replace(&mut writes.active, true)
             };
             if start {
-                let again = queue.clone();
-                queue.push(Box::new(move || write_turn(&file, &writes, &again)));
+                queue_turn(&file, &writes, &queue, class, (offset, len));
             }
         });
         let file = Arc::clone(&self.file);
@@ -333,6 +368,11 @@ impl<B: Blocking> EngineFile for Threaded<B> {
     fn fd(&self) -> Option<BorrowedFd<'_>> {
         self.file.fd()
     }
+}
+
+/// A length as the kernel counts.
+fn bytes(len: usize) -> u64 {
+    u64::try_from(len).expect("usize fits in u64 on Linux")
 }
 
 /// Checks that a transfer fits its buffer and stays within what file offsets can say.

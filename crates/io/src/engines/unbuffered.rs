@@ -21,6 +21,7 @@ use rustix::io::{Errno, pread};
 use super::posix::{PosixFile, write_fully};
 use super::threaded::Blocking;
 use crate::buffer::ALIGNMENT;
+use crate::disk::Stream;
 use crate::engine::{Advice, OpenMode, SyncKind};
 use crate::error::{IoError, IoOp};
 
@@ -338,6 +339,14 @@ impl Blocking for UnbufferedFile {
             error.with_context(format_args!("at {offset}, after {done} bytes"))
         };
         (done, result.map_err(said))
+    }
+
+    /// Small writes stay in the page cache.
+    fn stream(&self, op: IoOp, offset: u64, len: usize) -> Option<Stream> {
+        (op == IoOp::Read || len >= self.limits.write_min).then_some(Stream {
+            id: self.buffered.inode,
+            offset,
+        })
     }
 
     fn allocate(&self, len: u64) -> Result<(), IoError> {

@@ -19,7 +19,7 @@ use super::unbuffered::{Direct, DirectLimits, Parts, UnbufferedFile};
 use crate::buffer::AlignedBuf;
 use crate::class::IoClass;
 use crate::disk::ring::{Ended, Payload, Ring, Transfer};
-use crate::disk::{Disk, Lane, Place};
+use crate::disk::{Disk, Place, Request, Slot};
 use crate::engine::{
     Advice, Capabilities, Completion, Engine, EngineFile, IoFuture, OpenMode, SyncKind,
 };
@@ -118,12 +118,16 @@ struct Caller<B> {
     offset: u64,
     len: usize,
     place: Place,
+    /// The transfer counts as under way until this is dropped.
+    slot: Slot,
     tell: oneshot::Sender<Completion<B>>,
 }
 
 impl<B: Send + 'static> Caller<B> {
-    fn answer(self, buf: B, result: Result<usize, IoError>) {
-        drop(self.place);
+    fn answer(mut self, buf: B, result: Result<usize, IoError>) {
+        let moved = *result.as_ref().unwrap_or(&0);
+        self.slot.bytes = u64::try_from(moved).expect("usize fits in u64");
+        drop((self.slot, self.place));
         // The caller may have gone away; the buffer is dropped here then.
         let _ = self.tell.send(Completion { buf, result });
     }
@@ -133,10 +137,20 @@ impl<B: Send + 'static> Caller<B> {
             .with_context(format_args!("at {}+{}", self.offset, self.len))
     }
 
-    /// Carries `work` out on a thread of the disk: the ring would not, or not all of it.
+    /// Carries `work` out on a thread of the disk: the ring would not, or not all of it. It stays
+    /// the same request to the scheduler, which sees the thread as one that needs no device.
     fn on_a_thread(self, buf: B, work: impl FnOnce(Self, B) + Send + 'static) {
-        let queue = self.disk.queue(self.class, Lane::Data);
-        queue.push(Box::new(move || work(self, buf)));
+        let request = Request {
+            class: self.class,
+            stream: None,
+            bytes: 0,
+        };
+        let queue = self.disk.data_queue();
+        let job = move || {
+            work(self, buf);
+            0
+        };
+        queue.push_blocking(request, Box::new(job));
     }
 }
 
@@ -215,6 +229,21 @@ fn way_of(direct: &Direct) -> (Arc<std::fs::File>, usize) {
     (Arc::clone(&direct.file), direct.alignment.read)
 }
 
+/// Hands a transfer to the ring; without one, it ends as given up.
+fn hand_in(disk: &Disk, transfer: Transfer) {
+    let refused = match disk.ring() {
+        Some(ring) => ring.submit(transfer).err(),
+        None => Some(transfer),
+    };
+    if let Some(refused) = refused {
+        (refused.on_end)(Ended {
+            payload: refused.payload,
+            done: 0,
+            result: Err(Errno::CANCELED),
+        });
+    }
+}
+
 impl UringFile {
     /// Hands a transfer to the ring when there is a place for it, and waits for the answer.
     fn transfer<B: Send + 'static>(
@@ -227,39 +256,35 @@ impl UringFile {
         let (tell, told) = oneshot::channel();
         let (unbuffered, disk, class) =
             (Arc::clone(&self.file), Arc::clone(&self.disk), self.class);
+        let request = Request {
+            class,
+            stream: unbuffered.stream(op, offset, len),
+            bytes: u64::try_from(len).expect("usize fits in u64"),
+        };
         let waiting = self.disk.with_place(class, move |place| {
-            let ring_of = Arc::clone(&disk);
-            let caller = Caller {
-                file: unbuffered,
-                disk,
-                class,
-                offset,
-                len,
-                place,
-                tell,
-            };
-            let transfer = Transfer {
-                file,
-                payload,
-                offset,
-                len: ask,
-                unit,
-                on_end: Box::new(move |done| ended(caller, done)),
-            };
-            let refused = match ring_of.ring() {
-                Some(ring) => ring.submit(transfer).err(),
-                None => Some(transfer),
-            };
-            if let Some(Transfer {
-                payload, on_end, ..
-            }) = refused
-            {
-                on_end(Ended {
+            let queue = disk.data_queue();
+            queue.push_submit(request, move |slot| {
+                let ring_of = Arc::clone(&disk);
+                let caller = Caller {
+                    file: unbuffered,
+                    disk,
+                    class,
+                    offset,
+                    len,
+                    place,
+                    slot,
+                    tell,
+                };
+                let transfer = Transfer {
+                    file,
                     payload,
-                    done: 0,
-                    result: Err(Errno::CANCELED),
-                });
-            }
+                    offset,
+                    len: ask,
+                    unit,
+                    on_end: Box::new(move |done| ended(caller, done)),
+                };
+                hand_in(&ring_of, transfer);
+            });
         });
         let file = Arc::clone(&self.file);
         Box::pin(async move {

@@ -43,4 +43,6 @@ macro_rules! contract {
     };
 }
 
-contract!(posix direct uring direct_eager uring_eager memory null metered throttled faulty stacked);
+contract!(posix direct uring memory null metered throttled faulty stacked);
+// Around the page cache even when small; on a disk that is taken for a rotating one.
+contract!(direct_as_eager uring_as_eager posix_as_rotating direct_as_rotating uring_as_rotating);

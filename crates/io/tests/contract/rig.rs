@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use hayloft_io::calibrate::Media;
 use hayloft_io::decorators::{
     Effect, FaultRule, Faults, Faulty, IoMetrics, Metered, Throttle, Throttled,
 };
@@ -25,20 +26,20 @@ pub struct Rig {
 impl Rig {
     pub fn new(name: &str) -> Self {
         let dir = tempfile::tempdir().expect("a temporary directory");
-        let config = DiskConfig {
+        let (name, variant) = name.split_once("_as_").unwrap_or((name, ""));
+        let disk_config = DiskConfig {
             depth_per_class: DEPTH,
             data_threads: 2,
+            depth: 4,
             background_threads: 1,
+            media: (variant == "rotating").then_some(Media::Rotating),
+            quantum: 1 << 20,
             ..DiskConfig::default()
         };
-        let disk = Disk::for_path(dir.path(), &config).expect("the directory exists");
+        let disk = Disk::for_path(dir.path(), &disk_config).expect("the directory exists");
         let mut config = EngineConfig::new(Arc::clone(&disk));
-        // Around the page cache whenever alignment allows, however small.
-        let (name, eager) = match name.strip_suffix("_eager") {
-            Some(name) => (name, true),
-            None => (name, false),
-        };
-        if eager {
+        if !variant.is_empty() {
+            // Around the page cache whenever alignment allows, however small.
             config.direct = DirectLimits {
                 read_min: 1,
                 write_min: 1,

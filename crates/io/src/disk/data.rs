@@ -1,0 +1,247 @@
+//! The data lane of a disk: carries out what the scheduler chooses, on threads or by submitting.
+//!
+//! Whoever queues something or ends something asks the scheduler what may start now. Work that
+//! blocks goes to a thread; work that only submits is done at once by whoever asked. There are as
+//! many threads as requests may be under way, started on demand, so that what was chosen never
+//! waits for a thread.
+
+use std::collections::VecDeque;
+use std::io;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use super::schedule::{Next, Policy, Request, Scheduler, Ticket};
+use super::stats::DiskStats;
+use super::workers::{STACK_BYTES, guarded};
+
+/// Work that blocks; gives the bytes it moved.
+pub(crate) type Job = Box<dyn FnOnce() -> u64 + Send>;
+
+/// How a request is carried out.
+pub(crate) enum Work {
+    /// On a thread.
+    Blocking(Job),
+    /// By a call that does not block; the request is under way until the slot is dropped.
+    Submit(Box<dyn FnOnce(Slot) + Send>),
+}
+
+/// A request under way that no thread stands for.
+pub(crate) struct Slot {
+    lane: Arc<Lane>,
+    key: usize,
+    /// Bytes moved, to be set before the end.
+    pub bytes: u64,
+}
+
+impl Drop for Slot {
+    fn drop(&mut self) {
+        self.lane.end(self.key, self.bytes);
+    }
+}
+
+struct Core {
+    scheduler: Scheduler<Work>,
+    stats: DiskStats,
+    /// Requests under way, by key.
+    under_way: Vec<Option<Ticket>>,
+    /// Chosen, waiting for a thread to wake up.
+    ready: VecDeque<(usize, Job)>,
+    /// When to ask the scheduler again.
+    ask_at: Option<Instant>,
+    threads: usize,
+    idle: usize,
+    closed: bool,
+}
+
+impl Core {
+    fn start(&mut self, ticket: Ticket) -> usize {
+        self.stats.served(&ticket);
+        let key = self.under_way.iter().position(Option::is_none);
+        let key = key.unwrap_or_else(|| {
+            self.under_way.push(None);
+            self.under_way.len() - 1
+        });
+        self.under_way[key] = Some(ticket);
+        key
+    }
+
+    fn end(&mut self, now: Instant, key: usize, bytes: u64) {
+        let ticket = self.under_way[key].take();
+        let ticket = ticket.expect("a request ends once");
+        self.stats.finished(now, &ticket, bytes);
+        self.scheduler.finished(now, &ticket, bytes);
+    }
+}
+
+/// See the [module](self).
+pub(crate) struct Lane {
+    name: String,
+    threads_max: usize,
+    thread_idle: Duration,
+    core: Mutex<Core>,
+    work: Condvar,
+}
+
+impl Lane {
+    /// A lane with its first thread, which stays: work never depends on being able to start one.
+    pub(super) fn start(
+        disk: &str,
+        policy: Policy,
+        thread_idle: Duration,
+    ) -> io::Result<Arc<Self>> {
+        let lane = Arc::new(Self {
+            name: format!("data:{disk}"),
+            threads_max: policy.cached_max.saturating_add(policy.depth).max(1),
+            thread_idle,
+            core: Mutex::new(Core {
+                scheduler: Scheduler::new(policy),
+                stats: DiskStats::default(),
+                under_way: Vec::new(),
+                ready: VecDeque::new(),
+                ask_at: None,
+                threads: 1,
+                idle: 0,
+                closed: false,
+            }),
+            work: Condvar::new(),
+        });
+        lane.spawn()?;
+        Ok(lane)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Core> {
+        self.core.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Queues work. The caller holds a place for it.
+    pub(crate) fn push(self: &Arc<Self>, request: Request, work: Work) {
+        let now = Instant::now();
+        let mut core = self.lock();
+        core.scheduler.push(now, request, work);
+        self.serve(core, now, false);
+    }
+
+    /// Starts what may start now. `taking`: the caller is a thread that takes the next job itself.
+    fn serve(self: &Arc<Self>, mut core: MutexGuard<'_, Core>, now: Instant, taking: bool) {
+        let mut submits = Vec::new();
+        core.ask_at = loop {
+            match core.scheduler.next(now) {
+                Next::Serve(ticket, work) => {
+                    let key = core.start(ticket);
+                    match work {
+                        Work::Blocking(job) => core.ready.push_back((key, job)),
+                        Work::Submit(submit) => submits.push((key, submit)),
+                    }
+                }
+                Next::At(time) => break Some(time),
+                Next::Nothing => break None,
+            }
+        };
+        // Somebody must be awake for each job, and one to ask again in time.
+        let wanted = core.ready.len() + usize::from(core.ask_at.is_some());
+        let wanted = wanted.saturating_sub(usize::from(taking));
+        let wake = wanted.min(core.idle);
+        let mut start = 0;
+        while wake + start < wanted && core.threads < self.threads_max {
+            core.threads += 1;
+            start += 1;
+        }
+        drop(core);
+        for _ in 0..wake {
+            self.work.notify_one();
+        }
+        for _ in 0..start {
+            if let Err(error) = self.spawn() {
+                tracing::warn!(lane = self.name, %error, "cannot start another I/O thread; check the limit on threads");
+                self.lock().threads -= 1;
+            }
+        }
+        for (key, submit) in submits {
+            submit(Slot {
+                lane: Arc::clone(self),
+                key,
+                bytes: 0,
+            });
+        }
+    }
+
+    fn end(self: &Arc<Self>, key: usize, bytes: u64) {
+        let now = Instant::now();
+        let mut core = self.lock();
+        core.end(now, key, bytes);
+        self.serve(core, now, false);
+    }
+
+    fn spawn(self: &Arc<Self>) -> io::Result<()> {
+        let lane = Arc::clone(self);
+        thread::Builder::new()
+            .name(self.name.clone())
+            .stack_size(STACK_BYTES)
+            .spawn(move || lane.work())
+            .map(drop)
+    }
+
+    fn work(self: &Arc<Self>) {
+        let mut core = self.lock();
+        loop {
+            if let Some((key, job)) = core.ready.pop_front() {
+                drop(core);
+                let bytes = guarded(job).unwrap_or(0);
+                let now = Instant::now();
+                core = self.lock();
+                core.end(now, key, bytes);
+                self.serve(core, now, true);
+                core = self.lock();
+                continue;
+            }
+            if core.closed && core.scheduler.waiting() == 0 {
+                break;
+            }
+            let now = Instant::now();
+            if core.ask_at.is_some_and(|at| at <= now) {
+                self.serve(core, now, true);
+                core = self.lock();
+                continue;
+            }
+            let pause = core.ask_at.map_or(self.thread_idle, |at| at - now);
+            core.idle += 1;
+            let (guard, timeout) = self
+                .work
+                .wait_timeout(core, pause)
+                .unwrap_or_else(PoisonError::into_inner);
+            core = guard;
+            core.idle -= 1;
+            let unneeded = core.ready.is_empty() && core.ask_at.is_none() && core.threads > 1;
+            if timeout.timed_out() && pause == self.thread_idle && unneeded {
+                break;
+            }
+        }
+        core.threads -= 1;
+    }
+
+    /// Lets what is queued finish and then ends the threads.
+    pub(super) fn close(&self) {
+        self.lock().closed = true;
+        self.work.notify_all();
+    }
+
+    pub(super) fn threads(&self) -> usize {
+        self.lock().threads
+    }
+
+    pub(super) fn stats(&self) -> DiskStats {
+        self.lock().stats
+    }
+
+    pub(super) fn policy(&self) -> Policy {
+        *self.lock().scheduler.policy()
+    }
+
+    /// How long the request that has been under way longest has been so.
+    pub(super) fn longest(&self) -> Option<Duration> {
+        let core = self.lock();
+        let started = core.under_way.iter().flatten().map(|t| t.served).min();
+        started.map(|at| at.elapsed())
+    }
+}
