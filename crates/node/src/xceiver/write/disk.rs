@@ -11,7 +11,7 @@ use std::task::{Context, Poll};
 use bytes::{Bytes, BytesMut};
 use futures_util::future::BoxFuture;
 use hayloft_io::Advice;
-use hayloft_store::{PacketData, ReplicaRef, ReplicaWriter, StoreError, StoreErrorKind};
+use hayloft_store::{PacketData, ReplicaRef, ReplicaWriter, Staged, StoreError, StoreErrorKind};
 use hayloft_wire::checksum::DataChecksum;
 use tokio::task::JoinHandle;
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
@@ -205,6 +205,35 @@ impl Disk {
             });
         }
         group.tokens.push(run.token);
+        self.stage();
+    }
+
+    /// Commits what waits where that takes no waiting: in staging.
+    fn stage(&mut self) {
+        let Work::Idle(pen) = &mut self.work else {
+            return;
+        };
+        if pen.cache != WriteCache::default() {
+            return; // Its hints follow the bytes to the disk.
+        }
+        let waiting = &mut self.waiting;
+        if !waiting.packets.is_empty() {
+            match pen.writer.stage(&waiting.packets) {
+                Ok(Staged::Kept) => self.x.stats().add_written(waiting.bytes),
+                Ok(Staged::NoRoom | Staged::Unstaged) => return,
+                Err(error) => return self.after_write(Err(error)),
+            }
+            waiting.packets.clear();
+            waiting.tokens.clear();
+            waiting.bytes = 0;
+        }
+        if !waiting.sync {
+            let Group { count, last, .. } = std::mem::take(waiting);
+            self.after_write(Ok(Written {
+                packets: count,
+                last,
+            }));
+        }
     }
 
     /// Goes on as far as possible; true when something ended.
