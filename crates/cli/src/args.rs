@@ -28,6 +28,7 @@ pub enum Command {
     /// Stock `hadoop fs` on the running cluster: `hayloft fs -ls /`.
     Fs(FsArgs),
     /// Clusters of hosts, shaped links and modelled disks on this machine (root).
+    #[cfg(feature = "lab")]
     Lab(crate::lab::LabArgs),
 }
 

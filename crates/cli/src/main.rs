@@ -6,16 +6,20 @@
 //! | `error` | what users are told when something fails, and exit codes |
 //! | `node` | `hayloft node`: the daemon |
 //! | `cluster` | a cluster of real processes in one directory: `up`, `down`, `status`, `fs` |
-//! | `lab` | `hayloft lab`: clusters of hosts and shaped links, experiments |
+//! | `lab` | `hayloft lab`: clusters of hosts and shaped links, modelled disks, experiments |
+//! | `size` | sizes as typed and shown |
 //! | `progress` | what is shown while something takes time |
 
 mod args;
 mod cluster;
 mod error;
+#[cfg(feature = "lab")]
 mod lab;
 mod logging;
 mod node;
 mod progress;
+#[cfg(feature = "lab")]
+mod size;
 
 use std::process::ExitCode;
 
@@ -55,6 +59,7 @@ fn run(cli: Cli) -> Result<ExitCode, CliError> {
         Command::Down(args) => cluster::down::run(&args),
         Command::Status(args) => cluster::status::run(&args),
         Command::Fs(args) => cluster::fs::run(&args),
+        #[cfg(feature = "lab")]
         Command::Lab(args) => lab::run(&args),
     }
 }

@@ -12,6 +12,7 @@
 //! - [`cluster`], [`node`], [`namenode`]: the roles and what can be done to them;
 //! - [`driver`]: stock clients by request;
 //! - [`procfs`]: memory, descriptors and CPU time of a process;
+//! - `modelled` (feature of that name): hard disks with modelled service times;
 //! - [`mounts`]: small disks that can be filled and broken;
 //! - [`files`]: what tests do with files through the driver, in one line each;
 //! - [`suite`]: the test harness: one cluster, many cases, one printed line each.
@@ -28,6 +29,8 @@ pub mod files;
 pub mod hadoop;
 pub mod http;
 pub mod load;
+#[cfg(feature = "modelled")]
+pub mod modelled;
 pub mod mounts;
 pub mod namenode;
 pub mod node;

@@ -132,7 +132,8 @@ impl Drop for Mount {
     }
 }
 
-fn run(command: &mut Command) -> Result<()> {
+/// Runs a program to its end; its stderr is the error.
+pub(crate) fn run(command: &mut Command) -> Result<()> {
     let problem = match command.output() {
         Ok(output) if output.status.success() => return Ok(()),
         Ok(output) => String::from_utf8_lossy(&output.stderr).into_owned(),

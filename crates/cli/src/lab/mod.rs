@@ -1,5 +1,6 @@
 //! `hayloft lab`: clusters of hosts and links on one machine, and what they show.
 
+mod disk;
 mod experiment;
 mod run;
 
@@ -31,6 +32,10 @@ enum LabCommand {
     Down(run::DownArgs),
     /// Run a program on a host of a cluster that is up.
     Exec(run::ExecArgs),
+    /// Mount a modelled hard disk and keep it until Ctrl-C.
+    Disk(Box<disk::DiskArgs>),
+    /// Take down modelled disks whose process was killed.
+    Sweep,
     /// Repeat an experiment of the papers: `pairs` or `layouts`.
     Experiment(experiment::ExperimentArgs),
 }
@@ -67,6 +72,8 @@ pub fn run(args: &LabArgs) -> Result<ExitCode, CliError> {
         LabCommand::Run(args) => run::run(args),
         LabCommand::Down(args) => run::down(args),
         LabCommand::Exec(args) => run::exec(args),
+        LabCommand::Disk(args) => disk::run(args),
+        LabCommand::Sweep => disk::sweep(),
         LabCommand::Experiment(args) => experiment::run(args),
     }
 }

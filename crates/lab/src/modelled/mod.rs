@@ -1,0 +1,226 @@
+//! A modelled hard disk: seek-bound behaviour on a machine that has no hard disk.
+//!
+//! A FUSE file whose service time has seek, rotation and transfer ([`model`]), a loop device over
+//! it with the queue of a SATA disk, a file system on that. Everything above (page cache, file
+//! system, I/O scheduler, both kinds of storage node) is real; figures from it are figures of a
+//! modelled disk, and must be called that.
+//!
+//! - [`model`]: service times, a pure function; [`stats`]: what the disk did;
+//! - `drive`: queue and clock; `fuse`: the file; `record`: what is to be undone after a crash;
+//! - [`host`]: the process that carries a disk (`hayloft lab disk`);
+//! - [`ModelledDisk`]: such a process as a child of ours.
+//!
+//! Needs root, FUSE, loop devices and `mkfs`; [`missing`] says what is not there.
+
+mod drive;
+mod fuse;
+pub mod host;
+pub mod model;
+mod record;
+pub mod stats;
+
+use std::io::{BufRead as _, BufReader};
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+pub use host::{Carried, Disk, FileSystem, Place};
+pub use model::Params;
+pub use record::sweep;
+pub use stats::Stats;
+
+use crate::error::{LabError, Result};
+
+/// How long the process may take to go after it was asked to.
+const GOING: Duration = Duration::from_secs(60);
+
+/// What is missing here for a modelled disk with `file_system`, if anything.
+#[must_use]
+pub fn missing(file_system: FileSystem) -> Option<LabError> {
+    let missing = |what: &str, todo: &str| {
+        Some(LabError::Missing {
+            what: what.into(),
+            todo: todo.into(),
+        })
+    };
+    if !rustix::process::geteuid().is_root() {
+        return missing("root", "a modelled disk is mounted: run this as root");
+    }
+    if !Path::new("/dev/fuse").exists() {
+        return missing("/dev/fuse", "load the kernel module fuse");
+    }
+    if !Path::new("/dev/loop-control").exists() {
+        return missing("/dev/loop-control", "load the kernel module loop");
+    }
+    let (program, package) = match file_system {
+        FileSystem::Ext4 => ("mkfs.ext4", "install e2fsprogs"),
+        FileSystem::Xfs => ("mkfs.xfs", "install xfsprogs"),
+    };
+    for (program, package) in [
+        (program, package),
+        ("losetup", "install util-linux"),
+        ("mount", "install mount"),
+    ] {
+        let there = Command::new(program)
+            .arg("-V")
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .status();
+        if there.is_err() {
+            return missing(program, package);
+        }
+    }
+    None
+}
+
+/// A modelled disk carried by a process of its own, so that nothing that happens to ours can
+/// leave a thread waiting in the kernel for itself. Dropping it takes everything down; so does
+/// the end of this process, whatever the cause. Leftovers of a killed carrier are taken down by
+/// [`sweep`], which every start runs first.
+#[derive(Debug)]
+pub struct ModelledDisk {
+    child: Child,
+    log: PathBuf,
+    place: Place,
+}
+
+impl ModelledDisk {
+    /// Starts `program` (a `hayloft` binary) as the carrier of `disk` and waits until it is
+    /// mounted. What it says goes to `log`.
+    ///
+    /// # Errors
+    /// [`LabError::Missing`] when something that it needs is not there, [`LabError::Process`] with
+    /// what it said when it did not come up.
+    pub fn mount(program: &Path, disk: &Disk, log: &Path) -> Result<Self> {
+        if let Some(missing) = missing(disk.file_system) {
+            return Err(missing);
+        }
+        let file = std::fs::File::create(log).map_err(LabError::file("creating", log))?;
+        let params = serde_json::to_string(&disk.params)
+            .map_err(|e| LabError::Talk(format!("the parameters of the disk: {e}")))?;
+        let mut command = Command::new(program);
+        command
+            .args(["lab", "disk", "--json", "--while-stdin", "--size"])
+            .arg(disk.size.to_string())
+            .args(["--fs", disk.file_system.name(), "--params", &params]);
+        if let Some(backing) = &disk.backing {
+            command.arg("--backing").arg(backing);
+        }
+        // In a group of its own: Ctrl-C is for its users, who then let go of it.
+        let spawned = command
+            .arg(&disk.dir)
+            .process_group(0)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(file)
+            .spawn();
+        let mut child = spawned.map_err(LabError::file("running", program))?;
+        let mut line = String::new();
+        if let Some(stdout) = child.stdout.take() {
+            // An error here is an empty line, told below with the log.
+            let _ = BufReader::new(stdout).read_line(&mut line);
+        }
+        match serde_json::from_str(&line) {
+            Ok(place) => Ok(Self {
+                child,
+                log: log.to_owned(),
+                place,
+            }),
+            Err(_) => {
+                let _ = wait(&mut child);
+                Err(LabError::Process {
+                    name: "the modelled disk".into(),
+                    problem: "did not come up".into(),
+                    tail: crate::process::tail(log),
+                })
+            }
+        }
+    }
+
+    /// Where the file system is mounted.
+    #[must_use]
+    pub fn dir(&self) -> &Path {
+        &self.place.dir
+    }
+
+    /// Everything about where it is.
+    #[must_use]
+    pub fn place(&self) -> &Place {
+        &self.place
+    }
+
+    /// The process that carries it.
+    #[must_use]
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// What the disk did since it was mounted, or since the last reset.
+    ///
+    /// # Errors
+    /// When the carrier is gone.
+    pub fn stats(&self) -> Result<Stats> {
+        let path = &self.place.stats;
+        let text = std::fs::read(path).map_err(LabError::file("reading", path))?;
+        serde_json::from_slice(&text)
+            .map_err(|e| LabError::Talk(format!("reading {}: {e}", path.display())))
+    }
+
+    /// Begins the statistics anew.
+    ///
+    /// # Errors
+    /// When the carrier is gone.
+    pub fn reset_stats(&self) -> Result<()> {
+        let path = &self.place.stats;
+        std::fs::write(path, "reset").map_err(LabError::file("writing", path))
+    }
+
+    /// Takes it down and waits until it is.
+    ///
+    /// # Errors
+    /// [`LabError::Process`] when the carrier could not undo everything.
+    pub fn unmount(mut self) -> Result<()> {
+        self.let_go()
+    }
+
+    fn let_go(&mut self) -> Result<()> {
+        let gone = wait(&mut self.child);
+        if gone {
+            return Ok(());
+        }
+        let (_, stuck) = sweep()?;
+        Err(LabError::Process {
+            name: "the modelled disk".into(),
+            problem: stuck
+                .first()
+                .map_or("did not go by itself".into(), ToString::to_string),
+            tail: crate::process::tail(&self.log),
+        })
+    }
+}
+
+impl Drop for ModelledDisk {
+    fn drop(&mut self) {
+        let _ = self.let_go();
+    }
+}
+
+/// Closes the pipe that keeps the carrier and waits for its end; false when it failed, or had to
+/// be killed.
+fn wait(child: &mut Child) -> bool {
+    drop(child.stdin.take());
+    let start = Instant::now();
+    loop {
+        match child.try_wait() {
+            Ok(Some(status)) => return status.success(),
+            Ok(None) if start.elapsed() < GOING => std::thread::sleep(Duration::from_millis(10)),
+            _ => {
+                let _ = child.kill();
+                let _ = child.wait();
+                return false;
+            }
+        }
+    }
+}
