@@ -10,8 +10,9 @@
 //! - **Short forward gaps** pass under the head when that is sooner than positioning anew.
 //! - **The drive's buffer** hides pauses of the host within a sequential stream: while the host
 //!   thinks, the drive reads ahead or writes what it has accepted, up to its buffer's size.
-//! - **Command queueing**: of the oldest requests the one that can be reached first; one that has
-//!   waited for longer than the drive's patience goes first.
+//! - **Command queueing**: of the oldest requests the one that can be reached first, but of
+//!   requests that go on from each other the first; one that has waited for longer than the
+//!   drive's patience goes before all.
 //!
 //! Left out: zones (inner tracks are slower), defects, recalibration, and the early
 //! acknowledgement of writes: a write is answered when it is on the platter, so a flush is free.
@@ -221,16 +222,27 @@ impl Model {
     #[must_use]
     pub fn choose(&self, queue: impl IntoIterator<Item = Request>, now: u64) -> usize {
         let now = now.max(self.free_at);
-        let mut best = (u64::MAX, 0);
-        for (index, request) in queue.into_iter().take(self.params.queue_depth).enumerate() {
-            let waited = now.saturating_sub(request.arrived);
-            if index == 0 && waited > self.params.patience_us * 1_000 {
-                return 0;
-            }
-            let way = self.way(request.offset, now);
-            best = best.min((way.seek + way.rotation, index));
+        let window: Vec<Request> = queue.into_iter().take(self.params.queue_depth).collect();
+        let patience = self.params.patience_us * 1_000;
+        let impatient = window
+            .first()
+            .is_some_and(|oldest| now.saturating_sub(oldest.arrived) > patience);
+        if impatient {
+            return 0;
         }
-        best.1
+        let begins_a_chain = |request: &Request| {
+            let before = |other: &Request| other.end() == request.offset && other.length > 0;
+            request.offset == self.head || !window.iter().any(before)
+        };
+        let reachable = window.iter().enumerate();
+        let reachable = reachable.filter(|(_, request)| begins_a_chain(request));
+        let cost = |request: &Request| {
+            let way = self.way(request.offset, now);
+            way.seek + way.rotation
+        };
+        // Of equals the oldest. There is always a beginning: a chain has no cycle.
+        let nearest = reachable.min_by_key(|(_, request)| cost(request));
+        nearest.map_or(0, |(index, _)| index)
     }
 
     /// Serves `request` after everything served before it.

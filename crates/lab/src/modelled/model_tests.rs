@@ -199,6 +199,24 @@ fn the_queue_is_served_nearest_first_within_its_depth_and_patience() {
 }
 
 #[test]
+fn requests_that_go_on_from_each_other_are_served_in_order() {
+    let mut model = Model::new(round(), 1_000 * MB);
+    model.serve(&read(0, MB, 0));
+    // At 10 ms angle 0 is under the head; after the seek the place of the second comes by before
+    // that of the first does, and still the first is served first.
+    let first = read(100 * MB, 700_000, 10 * MS);
+    let second = read(100 * MB + 700_000, 700_000, 10 * MS);
+    let (to_first, to_second) = (
+        model.way(first.offset, 10 * MS),
+        model.way(second.offset, 10 * MS),
+    );
+    assert!(to_second.seek + to_second.rotation < to_first.seek + to_first.rotation);
+    assert_eq!(model.choose([second, first], 10 * MS), 1);
+    model.serve(&first);
+    assert_eq!(model.choose([read(0, 1, 10 * MS), second], 10 * MS), 1);
+}
+
+#[test]
 fn parameters_are_checked() {
     assert_eq!(Params::default().check(), Ok(()));
     assert_eq!(round().check(), Ok(()));
