@@ -28,11 +28,11 @@ pub struct DiskArgs {
     #[arg(long, value_name = "FILE")]
     backing: Option<PathBuf>,
     /// Sequential reading, MB/s [default: 105].
-    #[arg(long, value_name = "MB/S", value_parser = clap::value_parser!(u64).range(1..=100_000))]
-    read: Option<u64>,
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=100_000))]
+    read_mbs: Option<u64>,
     /// Sequential writing, MB/s [default: 95].
-    #[arg(long, value_name = "MB/S", value_parser = clap::value_parser!(u64).range(1..=100_000))]
-    write: Option<u64>,
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=100_000))]
+    write_mbs: Option<u64>,
     /// Average seek, microseconds [default: 8500].
     #[arg(long, value_name = "US")]
     seek: Option<u64>,
@@ -69,10 +69,10 @@ fn params(text: &str) -> Result<Params, String> {
 impl DiskArgs {
     fn disk(&self) -> Disk {
         let mut params = self.params.unwrap_or_default();
-        if let Some(read) = self.read {
+        if let Some(read) = self.read_mbs {
             params.read_bytes_s = read * 1_000_000;
         }
-        if let Some(write) = self.write {
+        if let Some(write) = self.write_mbs {
             params.write_bytes_s = write * 1_000_000;
         }
         if let Some(seek) = self.seek {
