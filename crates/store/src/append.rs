@@ -252,7 +252,10 @@ impl Promise {
     }
 
     fn hand_to(mut self, live: &LiveReplica) {
-        live.status().promised += std::mem::take(&mut self.bytes);
+        let mut status = live.status();
+        let bytes = std::mem::take(&mut self.bytes);
+        status.promised += bytes;
+        status.expected = status.bytes_on_disk.saturating_add(bytes);
     }
 }
 

@@ -128,7 +128,7 @@ pub struct StoreConfig {
     pub writer_stop_timeout: Duration,
     /// How often free space of the file systems is read.
     pub space_interval: Duration,
-    /// Space is reserved on the device for the expected length of a new replica.
+    /// Space is reserved on the device for the expected length of a new replica once it is larger than a megabyte.
     pub preallocate: bool,
     /// Staging in shared memory.
     pub staging: StagingOptions,
@@ -164,7 +164,7 @@ impl Default for StoreConfig {
             delete_lanes_per_volume: 4,
             writer_stop_timeout: Duration::from_secs(60),
             space_interval: Duration::from_secs(2),
-            preallocate: false,
+            preallocate: true,
             staging: StagingOptions::default(),
             delete_duplicates: true,
             check_min_gap: Duration::from_secs(15 * 60),

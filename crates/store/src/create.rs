@@ -102,6 +102,7 @@ async fn create(
     };
     let mut status = Status::new(state, place, block.generation_stamp);
     status.promised = bytes;
+    status.expected = bytes;
     status.pinned = options.pinned;
     let live = Arc::new(LiveReplica::new(block.id, Arc::clone(&slice), status));
     let right = Arc::new(Arc::clone(&live.writer).lock_owned().await);
@@ -129,7 +130,7 @@ async fn create(
         )
         .await;
     }
-    let mut writer = match opened {
+    let writer = match opened {
         Ok(writer) => writer,
         Err(e) => {
             live.release_promise();
@@ -137,7 +138,6 @@ async fn create(
         }
     };
     pool.map.insert(block.id, Slot::Live(live));
-    writer.preallocate(bytes).await;
     Ok(writer)
 }
 

@@ -127,6 +127,19 @@ pub fn sync_dir(dir: &Path) -> io::Result<()> {
         .map_err(|e| at(dir, e))
 }
 
+/// Gives back the blocks that were reserved behind the end of a data file, which is `len` bytes long.
+pub fn trim(data: &Path, len: u64) -> io::Result<()> {
+    let file = fs::OpenOptions::new()
+        .write(true)
+        .open(data)
+        .map_err(|e| at(data, e))?;
+    // To the length that it has: what is behind goes, nothing else.
+    if file.metadata()?.len() == len {
+        file.set_len(len).map_err(|e| at(data, e))?;
+    }
+    Ok(())
+}
+
 /// Sets the sticky bit of a data file, which says that the replica is pinned.
 pub fn pin(data: &Path) -> io::Result<()> {
     use std::os::unix::fs::PermissionsExt as _;

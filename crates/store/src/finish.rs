@@ -78,13 +78,17 @@ pub async fn finalize_live(
     if status.place != Place::Finalized {
         let from = pair_of(live);
         let to = from.at(live.slice.paths.finalized_dir(live.id));
-        let (path, pinned) = (from.data(), status.pinned);
+        let (path, pinned, trim) = (from.data(), status.pinned, status.trim);
+        let len = status.bytes_on_disk;
         files::on_disk(
             &live.slice,
             IoClass::ClientWrite,
             IoOp::Rename,
             &path,
             move || {
+                if trim {
+                    files::trim(&from.data(), len)?;
+                }
                 if pinned {
                     files::pin(&from.data())?;
                 }

@@ -383,6 +383,12 @@ impl Store {
         }
     }
 
+    /// The staging area.
+    #[cfg(test)]
+    pub(crate) fn staging(&self) -> Option<Arc<hayloft_io::staging::Staging>> {
+        self.0.staging.get().cloned()
+    }
+
     /// Deletes wait from now on.
     #[cfg(test)]
     pub(crate) fn stop_lanes(&self) {

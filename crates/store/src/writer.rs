@@ -7,6 +7,7 @@ use hayloft_io::staging::{Append, Landing, SEGMENT_BYTES, StagedFile};
 use hayloft_io::{Advice, EngineFile, IoClass, IoOp, OpenMode, SyncKind};
 use hayloft_wire::checksum::DataChecksum;
 use hayloft_wire::ids::{ExtendedBlock, ReplicaState};
+use tokio::task::JoinHandle;
 use tokio_util::sync::{CancellationToken, WaitForCancellationFuture};
 use tracing::warn;
 
@@ -22,6 +23,9 @@ use crate::replica::{LiveReplica, Place};
 use crate::seize::Right;
 use crate::types::{PacketData, ReplicaRef, StorageInfo};
 use crate::volume::footprint;
+
+/// Room is reserved for replicas that have this many bytes and expect as many more.
+const ALLOCATE_FROM: u64 = 1 << 20;
 
 /// What became of packets offered to [`ReplicaWriter::stage`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,7 +61,8 @@ pub struct ReplicaWriter {
     names_durable: bool,
     /// The names that finalizing gives outlive power loss.
     durable_finalize: bool,
-    preallocated: bool,
+    /// Room on the device for the length that the replica is expected to reach: asked for once it is worth it.
+    allocating: Option<JoinHandle<()>>,
     /// Bytes of the replica that may have been promised to outlive power loss: those of the last
     /// hsync, and those that were there before this writer.
     synced_len: u64,
@@ -107,7 +112,7 @@ impl ReplicaWriter {
             client,
             names_durable: false,
             durable_finalize: false,
-            preallocated: false,
+            allocating: None,
             synced_len,
             data_synced: false,
             done: false,
@@ -129,11 +134,39 @@ impl ReplicaWriter {
         self.live.status().staged.clone_from(&self.staged);
     }
 
-    /// Reserves room on the device for the length the replica is expected to reach, where the
-    /// engine can; only a hint.
-    pub(crate) async fn preallocate(&mut self, len: u64) {
-        if len > 0 && self.inner.config.preallocate {
-            self.preallocated = self.data.allocate(len).await.is_ok();
+    /// Has the file system reserve room for the length that the replica is expected to reach, in the background: its
+    /// extents become few and long. Small replicas are spared the trouble. The length of the file does not change, so
+    /// that a crash leaves none that is longer than its data; what is not used is given back when the replica
+    /// is finalized.
+    fn allocate_ahead(&mut self) {
+        if self.allocating.is_some() || !self.inner.config.preallocate {
+            return;
+        }
+        let whole = {
+            let status = self.live.status();
+            let ahead = status.expected.saturating_sub(status.bytes_on_disk);
+            if status.bytes_on_disk < ALLOCATE_FROM || ahead < ALLOCATE_FROM {
+                return;
+            }
+            status.expected
+        };
+        let (data, live) = (Arc::clone(&self.data), Arc::clone(&self.live));
+        // Whoever gets the replica next does not meet it.
+        let right = Arc::clone(&self.right);
+        self.allocating = Some(self.inner.tasks.spawn(async move {
+            let _right = right;
+            // Without it the file grows as it is written.
+            if data.allocate(whole).await.is_ok() {
+                live.note_allocated(whole);
+            }
+        }));
+    }
+
+    /// Nothing is being allocated any more.
+    async fn allocated(&mut self) {
+        if let Some(allocating) = self.allocating.take() {
+            // It only ends early when the process does.
+            let _ = allocating.await;
         }
     }
 
@@ -226,6 +259,7 @@ impl ReplicaWriter {
         }
         grow(&self.live, disk, tail, plan.tail);
         self.data_synced = false;
+        self.allocate_ahead();
         Ok(Staged::Kept)
     }
 
@@ -332,6 +366,7 @@ impl ReplicaWriter {
             .await
             .map_err(|e| self.examine(e))?;
         self.data_synced = guard;
+        self.allocate_ahead();
         Ok(())
     }
 
@@ -344,6 +379,7 @@ impl ReplicaWriter {
         let len = self.bytes_on_disk();
         if let Some(staged) = &self.staged {
             staged.flush().await.map_err(|e| self.examine(failed(e)))?;
+            self.data_synced |= staged.main_synced() >= len;
         }
         let sync_data = async {
             if self.data_synced {
@@ -446,12 +482,7 @@ impl ReplicaWriter {
             ));
         }
         self.close_staging().await?;
-        if self.preallocated {
-            self.data
-                .truncate(status.bytes_on_disk)
-                .await
-                .map_err(failed)?;
-        }
+        self.allocated().await;
         let on_disk = self.data.length().await.map_err(failed)?;
         if on_disk != status.bytes_on_disk {
             let text = format!(
@@ -648,9 +679,12 @@ fn grow(live: &LiveReplica, disk: DataChecksum, before: Tail, tail: Tail) {
     status.last_crc = tail.crc;
     let used_up = grown.min(status.promised);
     status.promised -= used_up;
+    let allocated = used_up.min(status.allocated_ahead);
+    status.allocated_ahead -= allocated;
     drop(status);
     live.slice.used.add(grown);
     live.slice.volume.release(used_up);
+    live.slice.volume.release_allocated(allocated);
 }
 
 /// Cuts a packet where segments end, so that each part finds room in any area. The parts' checksums are those

@@ -115,6 +115,8 @@ pub(super) struct State {
     pub(super) error: Option<IoError>,
     pub(super) closed: bool,
     pub(super) synced: u64,
+    /// Main bytes below were written and synced on the way.
+    pub(super) main_synced: u64,
     pub(super) last_commit: Instant,
 }
 
@@ -179,6 +181,7 @@ impl StagedFile {
                 error: None,
                 closed: false,
                 synced: spec.synced,
+                main_synced: 0,
                 last_commit: Instant::now(),
             }),
             progress: Notify::new(),

@@ -150,7 +150,12 @@ impl StagedFile {
             } else if replaces {
                 let mut written = main.await.result;
                 if guard && written.is_ok() {
+                    let covered = this.covered_by_sync(&ends);
                     written = this.main.sync(SyncKind::Data).await.and(written);
+                    if let (Some(covered), Ok(_)) = (covered, &written) {
+                        let mut state = this.lock();
+                        state.main_synced = state.main_synced.max(covered);
+                    }
                 }
                 match written {
                     Ok(_) => side(bytes).await.result,
@@ -215,6 +220,25 @@ impl StagedFile {
                 None => progress.await,
             }
         }
+    }
+
+    /// How far the main file is written when it is synced now, by the write that ends at `ends`: known when
+    /// that is the only one and nothing before it is missing.
+    fn covered_by_sync(&self, ends: &[(u64, usize)]) -> Option<u64> {
+        let state = self.lock();
+        let (first, last) = (ends.first()?, ends.last()?);
+        let complete = state
+            .segments
+            .iter()
+            .take_while(|s| s.base < first.0)
+            .all(|s| s.written == s.end);
+        (complete && state.jobs == 1).then(|| last.0 + last.1 as u64)
+    }
+
+    /// Main bytes below are on the device: a sync that was needed on the way covers them.
+    #[must_use]
+    pub fn main_synced(&self) -> u64 {
+        self.lock().main_synced
     }
 
     /// Everything below `len` was synced in both files.

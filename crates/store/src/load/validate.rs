@@ -108,7 +108,8 @@ fn longest_match(kind: ChecksumKind, tail: &[u8], stored: u32) -> Option<usize> 
 pub fn cut(data: &Path, meta: &Path, valid: &Valid) -> io::Result<()> {
     let open = |path: &Path| OpenOptions::new().write(true).open(path);
     let data = open(data)?;
-    if data.metadata()?.len() > valid.len {
+    // Also when it is as long as that already: blocks may have been reserved behind the end.
+    if data.metadata()?.len() >= valid.len {
         data.set_len(valid.len)?;
     }
     let Some(checksum) = valid.checksum else {

@@ -40,8 +40,14 @@ pub struct Status {
     pub checksum: Option<DataChecksum>,
     /// CRC of the last chunk when that is partial.
     pub last_crc: u32,
+    /// Length that it is expected to reach; 0 when not known.
+    pub expected: u64,
     /// Bytes promised to this replica on its volume and not yet written.
     pub promised: u64,
+    /// Bytes promised that the file system has reserved already.
+    pub allocated_ahead: u64,
+    /// The file may have blocks behind its end: they are given back when the replica is finalized.
+    pub trim: bool,
     /// Told when somebody else wants to write.
     pub cancel: CancellationToken,
     /// Recovery id and the state before recovery.
@@ -133,8 +139,28 @@ impl LiveReplica {
 
     /// Gives back to the volume what was promised and not used.
     pub fn release_promise(&self) {
-        let promised = std::mem::take(&mut self.status().promised);
+        let (promised, allocated) = {
+            let mut status = self.status();
+            (
+                std::mem::take(&mut status.promised),
+                std::mem::take(&mut status.allocated_ahead),
+            )
+        };
         self.slice.volume.release(promised);
+        self.slice.volume.release_allocated(allocated);
+    }
+
+    /// The file system has reserved room for the first `whole` bytes: what is promised of them is taken already.
+    pub fn note_allocated(&self, whole: u64) {
+        let mut status = self.status();
+        status.trim = true;
+        let ahead = whole
+            .saturating_sub(status.bytes_on_disk)
+            .min(status.promised);
+        let more = ahead.saturating_sub(status.allocated_ahead);
+        status.allocated_ahead += more;
+        drop(status);
+        self.slice.volume.note_allocated(more);
     }
 }
 
@@ -151,6 +177,9 @@ impl Status {
             checksum: None,
             last_crc: 0,
             promised: 0,
+            expected: 0,
+            allocated_ahead: 0,
+            trim: false,
             cancel: CancellationToken::new(),
             recovery: None,
             pinned: false,

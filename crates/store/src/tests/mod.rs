@@ -9,6 +9,7 @@ mod durability;
 mod lifecycle;
 mod recovery;
 mod scans;
+mod staging;
 mod startup;
 mod stress;
 mod upgrade;

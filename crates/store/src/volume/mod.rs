@@ -42,6 +42,8 @@ pub struct Volume {
     measured: Mutex<Measured>,
     /// Bytes promised to replicas being written.
     promised: AtomicU64,
+    /// Those of them that the file system has reserved already.
+    allocated: AtomicU64,
     failed: AtomicBool,
     /// Told when it fails or leaves: background work on it ends, even work that waits for the disk.
     pub gone: CancellationToken,
@@ -52,6 +54,7 @@ pub struct Volume {
 #[derive(Clone, Copy, Debug)]
 struct Measured {
     space: Space,
+    /// Used and reserved ahead by HDFS when it was read.
     used_then: u64,
 }
 
@@ -160,6 +163,7 @@ impl Volume {
                 used_then: 0,
             }),
             promised: AtomicU64::new(0),
+            allocated: AtomicU64::new(0),
             failed: AtomicBool::new(false),
             gone: CancellationToken::new(),
             checked: tokio::sync::Mutex::default(),
@@ -197,14 +201,14 @@ impl Volume {
 
     /// Takes note of the space of the file system, read just now.
     pub fn set_space(&self, space: Space) {
-        let used_then = self.used();
+        let used_then = self.taken();
         *self.measured.lock().unwrap_or_else(PoisonError::into_inner) =
             Measured { space, used_then };
     }
 
     /// Takes note that what is used now was on the disk already when its space was last read.
     pub fn settle_used(&self) {
-        let used = self.used();
+        let used = self.taken();
         self.measured
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
@@ -217,7 +221,38 @@ impl Volume {
         let Measured { space, used_then } =
             *self.measured.lock().unwrap_or_else(PoisonError::into_inner);
         let promised = self.promised.load(Ordering::Relaxed);
-        space::numbers(space, self.reserved, used_then, self.used(), promised)
+        let allocated = self.allocated.load(Ordering::Relaxed).min(promised);
+        let used = self.used();
+        space::numbers(
+            space,
+            self.reserved,
+            used_then,
+            used,
+            space::Promised {
+                all: promised,
+                allocated,
+            },
+        )
+    }
+
+    /// Bytes that the file system counts as taken by HDFS.
+    fn taken(&self) -> u64 {
+        self.used()
+            .saturating_add(self.allocated.load(Ordering::Relaxed))
+    }
+
+    /// Takes note that the file system has reserved bytes that were promised.
+    pub fn note_allocated(&self, bytes: u64) {
+        self.allocated.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// Bytes that had been reserved ahead are used, or were given back.
+    pub fn release_allocated(&self, bytes: u64) {
+        let _ = self
+            .allocated
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |v| {
+                Some(v.saturating_sub(bytes))
+            });
     }
 
     /// Promises `bytes` to a replica. The chooser does this under its lock, so that two writers

@@ -21,27 +21,40 @@ pub struct Numbers {
     pub promised: u64,
 }
 
-/// Computes the numbers. `space` was read when HDFS used `used_then`; now it uses `used`.
+/// Bytes promised to replicas being written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Promised {
+    /// All of them.
+    pub all: u64,
+    /// Those that the file system has reserved for their files: it counts them as taken.
+    pub allocated: u64,
+}
+
+/// Computes the numbers. `space` was read when HDFS had taken `taken_then`: used, or reserved ahead. Now it uses
+/// `used`, and has more reserved ahead for a part of what is `promised`.
 ///
 /// Others' files count against the reserved space first: only what is left of it is kept free.
 #[must_use]
 pub fn numbers(
     space: Space,
     reserved: Reserved,
-    used_then: u64,
+    taken_then: u64,
     used: u64,
-    promised: u64,
+    promised: Promised,
 ) -> Numbers {
     let reserved = reserved_bytes(space.capacity, reserved);
     let capacity = space.capacity.saturating_sub(reserved);
     let taken = space.capacity.saturating_sub(space.free);
-    let by_others = taken.saturating_sub(used_then);
+    let by_others = taken.saturating_sub(taken_then);
+    let taken_now = used.saturating_add(promised.allocated);
+    let not_taken = promised.all.saturating_sub(promised.allocated);
+    let promised = promised.all;
     let still_reserved = reserved.saturating_sub(by_others);
     let available = space
         .available
-        .saturating_sub(used.saturating_sub(used_then))
+        .saturating_sub(taken_now.saturating_sub(taken_then))
         .saturating_sub(still_reserved)
-        .saturating_sub(promised);
+        .saturating_sub(not_taken);
     let remaining = capacity
         .saturating_sub(used)
         .saturating_sub(promised)
@@ -84,13 +97,25 @@ mod tests {
             pct: 0,
         };
         // 100 GiB, 40 of HDFS, 4 of others: 6 of the 10 reserved are still to be kept free.
-        let n = numbers(space(100 * GIB, 56 * GIB), reserved, 40 * GIB, 40 * GIB, 0);
+        let n = numbers(
+            space(100 * GIB, 56 * GIB),
+            reserved,
+            40 * GIB,
+            40 * GIB,
+            Promised::default(),
+        );
         assert_eq!(
             (n.capacity, n.remaining, n.non_dfs_used),
             (90 * GIB, 50 * GIB, 0)
         );
         // 25 of others: 15 more than reserved.
-        let n = numbers(space(100 * GIB, 35 * GIB), reserved, 40 * GIB, 40 * GIB, 0);
+        let n = numbers(
+            space(100 * GIB, 35 * GIB),
+            reserved,
+            40 * GIB,
+            40 * GIB,
+            Promised::default(),
+        );
         assert_eq!((n.remaining, n.non_dfs_used), (35 * GIB, 15 * GIB));
     }
 
@@ -101,9 +126,47 @@ mod tests {
             Reserved::default(),
             40 * GIB,
             45 * GIB,
-            5 * GIB,
+            Promised {
+                all: 5 * GIB,
+                allocated: 0,
+            },
         );
         assert_eq!(n.remaining, 50 * GIB);
+    }
+
+    #[test]
+    fn what_is_reserved_ahead_is_not_taken_off_twice() {
+        // 100 GiB, 40 used; 5 promised, of which the file system reserved 4: before space was read, or since.
+        let promised = Promised {
+            all: 5 * GIB,
+            allocated: 4 * GIB,
+        };
+        let none = Reserved::default();
+        let before = numbers(
+            space(100 * GIB, 56 * GIB),
+            none,
+            44 * GIB,
+            40 * GIB,
+            promised,
+        );
+        let since = numbers(
+            space(100 * GIB, 60 * GIB),
+            none,
+            40 * GIB,
+            40 * GIB,
+            promised,
+        );
+        assert_eq!((before.remaining, before.non_dfs_used), (55 * GIB, 0));
+        assert_eq!(before, since);
+        // What was given back since is free again when space is read next.
+        let after = numbers(
+            space(100 * GIB, 56 * GIB),
+            none,
+            44 * GIB,
+            41 * GIB,
+            Promised::default(),
+        );
+        assert_eq!((after.remaining, after.non_dfs_used), (56 * GIB, 0));
     }
 
     #[test]
@@ -116,7 +179,7 @@ mod tests {
             },
             0,
             0,
-            0,
+            Promised::default(),
         );
         assert_eq!(
             (n.capacity, n.remaining, n.reserved),
@@ -127,9 +190,9 @@ mod tests {
     proptest! {
         #[test]
         fn nothing_goes_below_zero_or_beyond_the_disk(
-            capacity: u64, free: u64, available: u64, bytes: u64, pct: u8, then: u64, now: u64, promised: u64,
+            capacity: u64, free: u64, available: u64, bytes: u64, pct: u8, then: u64, now: u64, all: u64, allocated: u64,
         ) {
-            let n = numbers(Space { capacity, free, available }, Reserved { bytes, pct }, then, now, promised);
+            let n = numbers(Space { capacity, free, available }, Reserved { bytes, pct }, then, now, Promised { all, allocated: allocated.min(all) });
             prop_assert!(n.remaining <= n.capacity && n.capacity <= capacity && n.remaining <= available);
         }
     }

@@ -1,0 +1,541 @@
+//! Staged replicas: killed, cut off, full, taken over, read while they grow.
+
+use super::*;
+use std::io::BufRead as _;
+use std::sync::Arc;
+
+use hayloft_io::IoOp;
+use hayloft_io::decorators::{Effect, FaultRule, Faults};
+use hayloft_wire::ids::ReplicaState;
+use rand::rngs::StdRng;
+use rand::{Rng as _, SeedableRng as _};
+
+const EIO: i32 = 5;
+const ENOSPC: i32 = 28;
+const SEGMENT: usize = 256 << 10;
+
+async fn faulty(volumes: usize) -> (Node, Arc<Faults>) {
+    let dir = tempfile::tempdir().expect("temporary directory");
+    let faults = Faults::new(1);
+    let config = StoreConfig {
+        faults: Some((dir.path().join("data0"), Arc::clone(&faults))),
+        failed_volumes_tolerated: 1,
+        check_min_gap: Duration::ZERO,
+        ..config(dir.path(), volumes)
+    };
+    (Node::start(dir, volumes, config).await, faults)
+}
+
+fn on_data(errno: i32) -> FaultRule {
+    FaultRule::new(Effect::Errno(errno))
+        .on(&[IoOp::Write])
+        .at(|path| path.ends_with("blk_5"))
+}
+
+fn data_len(node: &Node) -> u64 {
+    let path = node.pool_dir().join("current/rbw/blk_5");
+    std::fs::metadata(path).expect("there").len()
+}
+
+fn areas(node: &Node) -> usize {
+    let entries = std::fs::read_dir(node.dir.path()).expect("there");
+    entries
+        .filter(|e| {
+            let name = e.as_ref().expect("reads").file_name();
+            name.to_string_lossy().starts_with("hayloft-staging")
+        })
+        .count()
+}
+
+#[tokio::test]
+async fn staged_bytes_survive_a_kill_and_a_clean_stop_leaves_no_area() {
+    let node = Node::new().await;
+    let mut writer = node.writer(5, 1001).await;
+    for at in 0..10 {
+        writer
+            .write(vec![packet(at * 64_512, (at + 1) * 64_512)])
+            .await
+            .expect("stages");
+    }
+    assert_eq!(
+        data_len(&node),
+        0,
+        "nothing is on its way before there is a quantum"
+    );
+    let node = node.kill_and_start().await;
+    drop(writer);
+    let replica = node.store.replica(&pool(), 5).expect("there");
+    assert_eq!(
+        (replica.state, replica.bytes_on_disk),
+        (ReplicaState::Rwr, 645_120)
+    );
+    let len = replica.bytes_on_disk;
+    let begun = node
+        .store
+        .init_replica_recovery(&block(5, 1001, 0), 1010)
+        .await;
+    begun.expect("begins");
+    node.store
+        .update_replica_under_recovery(&block(5, 1001, len), 1010, 0, len)
+        .await
+        .expect("ends");
+    node.check(5, 1010, 645_120).await;
+    // A replica that is being written when the node stops cleanly.
+    let mut writer = node.writer(6, 1001).await;
+    writer
+        .write(vec![packet(0, 300_000)])
+        .await
+        .expect("stages");
+    let stop = tokio::spawn({
+        let store = node.store.clone();
+        async move { store.shutdown().await }
+    });
+    writer.cancelled().await;
+    drop(writer);
+    stop.await.expect("stops");
+    assert_eq!(areas(&node), 0);
+    let node = node.restart().await;
+    let replica = node.store.replica(&pool(), 6).expect("there");
+    assert_eq!(replica.bytes_on_disk, 300_000);
+}
+
+/// As HBase's log is written: small packets, each of which sends the last chunk again from its beginning.
+#[tokio::test]
+async fn small_packets_that_send_their_chunk_again_are_kept_at_any_kill() {
+    let mut rng = StdRng::seed_from_u64(7);
+    for round in 0..6 {
+        let node = Node::new().await;
+        let mut writer = node.writer(5, 1001).await;
+        let mut len = 0;
+        for n in 0..300 {
+            let next = len + rng.random_range(1..900);
+            let from = len - len % 512;
+            assert_eq!(
+                writer.stage(&[packet(from, next)]).expect("stages"),
+                Staged::Kept
+            );
+            len = next;
+            if n % 97 == 96 {
+                writer.sync().await.expect("syncs");
+            }
+            if n % 10 == round {
+                let reader = node
+                    .store
+                    .open_reader(&block(5, 1001, 0))
+                    .await
+                    .expect("opens");
+                assert_eq!(reader.readable_len(), len as u64);
+                check_reader(&reader, len).await;
+            }
+        }
+        if round % 2 == 0 {
+            let node = node.kill_and_start().await;
+            let replica = node.store.replica(&pool(), 5).expect("there");
+            assert_eq!(replica.bytes_on_disk, len as u64);
+            drop(writer);
+        } else {
+            writer.finalize().await.expect("finalizes");
+            node.check(5, 1001, len).await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn synced_bytes_keep_their_checksum_until_their_successors_are_on_the_device() {
+    let (node, faults) = faulty(1).await;
+    let meta = node.pool_dir().join("current/rbw/blk_5_1001.meta");
+    let data_syncs = || {
+        FaultRule::new(Effect::Errno(EIO))
+            .on(&[IoOp::Sync])
+            .at(|path| path.ends_with("blk_5"))
+    };
+    let mut writer = node.writer(5, 1001).await;
+    writer.write(vec![packet(0, 700)]).await.expect("stages");
+    writer.sync().await.expect("syncs");
+    let before = std::fs::read(&meta).expect("there");
+    writer.write(vec![packet(512, 900)]).await.expect("stages");
+    let rule = faults.add(data_syncs());
+    writer.sync().await.expect_err("the data cannot be synced");
+    assert_eq!(faults.fired(rule), 1);
+    assert_eq!(std::fs::read(&meta).expect("there"), before);
+    faults.clear();
+    // The failure is not forgotten: what the device has is not known.
+    assert!(writer.stage(&[packet(900, 1000)]).is_err());
+}
+
+#[tokio::test]
+async fn a_sync_on_the_way_counts() {
+    let (node, faults) = faulty(1).await;
+    let mut writer = node.writer(5, 1001).await;
+    writer.write(vec![packet(0, 700)]).await.expect("stages");
+    writer.sync().await.expect("syncs");
+    for (from, to) in [(512, 800), (512, 900), (512, 1100), (1024, 1200)] {
+        writer.write(vec![packet(from, to)]).await.expect("stages");
+        let rule = faults.add(
+            FaultRule::new(Effect::Delay(Duration::ZERO))
+                .on(&[IoOp::Sync])
+                .at(|path| path.ends_with("blk_5")),
+        );
+        writer.sync().await.expect("syncs");
+        assert_eq!(faults.fired(rule), 1, "once for {from} to {to}");
+        faults.clear();
+    }
+}
+
+#[tokio::test]
+async fn a_full_disk_is_told_and_what_was_acknowledged_waits_for_room() {
+    let (node, faults) = faulty(1).await;
+    let mut writer = node.writer(5, 1001).await;
+    writer.write(vec![packet(0, 700)]).await.expect("stages");
+    writer.sync().await.expect("syncs");
+    faults.add(on_data(ENOSPC));
+    writer
+        .write(vec![packet(700, 100_000)])
+        .await
+        .expect("stages");
+    writer.sync().await.expect_err("does not fit");
+    assert!(writer.stage(&[packet(100_000, 100_001)]).is_err());
+    // What was acknowledged can still be read.
+    let reader = node
+        .store
+        .open_reader(&block(5, 1001, 0))
+        .await
+        .expect("opens");
+    assert_eq!(reader.readable_len(), 100_000);
+    check_reader(&reader, 100_000).await;
+    writer.finalize().await.expect_err("does not fit");
+    // Nor can another writer have it, until there is room.
+    let taken = node
+        .store
+        .recover_rbw(&block(5, 1001, 0), 1002, 0, u64::MAX)
+        .await;
+    taken.expect_err("does not fit");
+    faults.clear();
+    // Not acknowledged by the pipeline: a recovery drops it, and gets it sent again.
+    let mut writer = node
+        .store
+        .recover_rbw(&block(5, 1001, 0), 1002, 0, u64::MAX)
+        .await
+        .expect("there is room");
+    writer.set_checksum(crc32c()).await.expect("known");
+    assert_eq!(writer.bytes_on_disk(), 0);
+    writer
+        .write(vec![packet(0, 200_000)])
+        .await
+        .expect("stages");
+    writer.finalize().await.expect("finalizes");
+    node.check(5, 1002, 200_000).await;
+}
+
+#[tokio::test]
+async fn bytes_that_could_not_be_written_outlive_the_process() {
+    let (node, faults) = faulty(1).await;
+    let mut writer = node.writer(5, 1001).await;
+    writer
+        .write(vec![packet(0, 3 * SEGMENT)])
+        .await
+        .expect("stages");
+    faults.add(on_data(EIO).times(1));
+    writer.sync().await.expect_err("fails");
+    let node = node.kill_and_start().await;
+    drop(writer);
+    let replica = node.store.replica(&pool(), 5).expect("there");
+    assert_eq!(replica.bytes_on_disk, 3 * SEGMENT as u64);
+}
+
+/// Bytes that cannot be written stay in their segments: only giving the replica up frees these.
+#[tokio::test]
+async fn a_replica_that_is_deleted_or_lost_with_its_volume_gives_its_segments_back() {
+    let (node, faults) = faulty(2).await;
+    let staging = || node.store.staging().expect("is on");
+    faults.add(FaultRule::new(Effect::Errno(ENOSPC)).on(&[IoOp::Write]));
+    let first = node.store.volume_report()[0].storage.id.clone();
+    let mut ids = Vec::new();
+    for id in 0..8 {
+        let created = node
+            .store
+            .create_rbw(&block(id, 1001, 0), WriteOptions::default())
+            .await;
+        let mut writer = created.expect("creates");
+        if writer.storage().id != first {
+            continue;
+        }
+        // The header goes straight to the file.
+        faults.clear();
+        writer.set_checksum(crc32c()).await.expect("header");
+        faults.add(FaultRule::new(Effect::Errno(ENOSPC)).on(&[IoOp::Write]));
+        writer
+            .write(vec![packet(0, 700_000)])
+            .await
+            .expect("stages");
+        writer.sync().await.expect_err("does not fit");
+        ids.push(id);
+    }
+    assert_eq!((ids.len(), staging().segments_in_use()), (4, 4 * 3));
+    for id in &ids[..2] {
+        let block = Block::new(*id, 1001, 0);
+        node.store
+            .invalidate(&pool(), &[block])
+            .await
+            .expect("deletes");
+    }
+    assert_eq!(staging().segments_in_use(), 2 * 3);
+    let all = config(node.dir.path(), 2).volumes;
+    let results = node.store.reconfigure_volumes(all[1..].to_vec()).await;
+    assert!(results.iter().all(|(_, r)| r.is_ok()), "{results:?}");
+    assert_eq!(staging().segments_in_use(), 0);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn readers_follow_a_writer_through_staging_and_files() {
+    for engine in ["posix", "direct"] {
+        let dir = tempfile::tempdir().expect("temporary directory");
+        let mut config = config(dir.path(), 1);
+        config.volumes[0].engine = engine.to_owned();
+        let node = Node::start(dir, 1, config).await;
+        let mut writer = node.writer(5, 1001).await;
+        let len = 24 << 20;
+        let store = node.store.clone();
+        let readers: Vec<_> = (0..3_u64)
+            .map(|seed| {
+                let store = store.clone();
+                tokio::spawn(async move {
+                    let mut rng = StdRng::seed_from_u64(seed);
+                    loop {
+                        let reader = store.open_reader(&block(5, 1001, 0)).await.expect("opens");
+                        let there = usize::try_from(reader.readable_len()).expect("small");
+                        if there > 0 {
+                            check_range(&reader, &mut rng, there).await;
+                        }
+                        if there == len {
+                            return;
+                        }
+                    }
+                })
+            })
+            .collect();
+        let all = packet(0, len);
+        let mut at = 0;
+        while at < len {
+            let next = (at + 64_512).min(len);
+            let part = PacketData {
+                offset: at as u64,
+                data: all.data.without(at).first(next - at),
+                sums: all.sums.slice(at / 512 * 4..next.div_ceil(512) * 4),
+            };
+            writer.write(vec![part]).await.expect("stages");
+            writer.set_bytes_acked(next as u64);
+            at = next;
+            tokio::task::yield_now().await;
+        }
+        for reader in readers {
+            reader.await.expect("reads");
+        }
+        writer.finalize().await.expect("finalizes");
+        node.check(5, 1001, len).await;
+        let meta = std::fs::metadata(
+            node.pool_dir()
+                .join("current/finalized/subdir0/subdir0/blk_5"),
+        );
+        use std::os::unix::fs::MetadataExt as _;
+        assert!(
+            meta.expect("there").blocks() * 512 <= len as u64 + 65_536,
+            "trimmed"
+        );
+    }
+}
+
+/// A random range of whole chunks, data and checksums.
+async fn check_range(reader: &ReplicaReader, rng: &mut StdRng, there: usize) {
+    let from = rng.random_range(0..there) / 512 * 512;
+    let to = there
+        .min(from + rng.random_range(1..1_000_000))
+        .next_multiple_of(512)
+        .min(there);
+    let data = reader
+        .read_data(AlignedBuf::unpooled(to - from), from as u64, to - from)
+        .await
+        .expect("reads");
+    assert!(data.as_slice() == bytes(from, to));
+    let count = (to - from).div_ceil(512) as u64;
+    let sums = reader
+        .read_sums(from as u64 / 512, count)
+        .await
+        .expect("reads");
+    reader
+        .checksum()
+        .verify(data.as_slice(), &sums)
+        .expect("fit");
+}
+
+#[tokio::test]
+async fn room_is_reserved_ahead_counted_once_and_given_back() {
+    let node = Node::new().await;
+    let options = WriteOptions {
+        expected_len: Some(64 << 20),
+        ..WriteOptions::default()
+    };
+    let mut writer = node
+        .store
+        .create_rbw(&block(5, 1001, 0), options)
+        .await
+        .expect("creates");
+    writer.set_checksum(crc32c()).await.expect("header");
+    writer
+        .write(vec![packet(0, 3 << 20)])
+        .await
+        .expect("stages");
+    use std::os::unix::fs::MetadataExt as _;
+    let rbw = node.pool_dir().join("current/rbw/blk_5");
+    let blocks = |path: &Path| std::fs::metadata(path).expect("there").blocks() * 512;
+    for _ in 0..200 {
+        if blocks(&rbw) >= 64 << 20 {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    assert!(blocks(&rbw) >= 64 << 20, "the whole block");
+    assert_eq!(data_len(&node), 0, "its length is not touched");
+    // A killed process leaves nothing behind the data.
+    let node = node.kill_and_start().await;
+    drop(writer);
+    assert_eq!(data_len(&node), 3 << 20);
+    assert!(blocks(&rbw) < 4 << 20);
+}
+
+const CHILD_DIR: &str = "HAYLOFT_TEST_STAGING_DIR";
+const WRITERS: i64 = 4;
+
+/// Not a test of its own: the process that the next one kills. Writes until it dies, and prints what it would have
+/// acknowledged.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "a part of another test, which starts it"]
+async fn child_writes_until_it_is_killed() {
+    let Some(dir) = std::env::var_os(CHILD_DIR) else {
+        return;
+    };
+    let (sender, _events) = mpsc::channel(100);
+    let store = Store::open(config(Path::new(&dir), 1), sender)
+        .await
+        .expect("opens");
+    store
+        .add_pool(spec(), StartOption::Regular)
+        .await
+        .expect("loads");
+    let base = block_base(Path::new(&dir));
+    let tasks = (0..WRITERS).map(|n| {
+        let store = store.clone();
+        tokio::spawn(async move {
+            let id = base + n;
+            let created = store
+                .create_rbw(&block(id, 1001, 0), WriteOptions::default())
+                .await;
+            let mut writer = created.expect("creates");
+            writer.set_checksum(crc32c()).await.expect("header");
+            let mut rng = StdRng::seed_from_u64(id.unsigned_abs());
+            let mut len = 0;
+            while len < 100 << 20 {
+                let from = if n == 0 { len - len % 512 } else { len };
+                let size = if n == 0 {
+                    rng.random_range(1..2000)
+                } else {
+                    64_512
+                };
+                let next = from + size.max(len - from + 1);
+                writer
+                    .write(vec![packet(from, next)])
+                    .await
+                    .expect("writes");
+                len = next;
+                // What this acknowledgement rests on is the parent's to find.
+                println!("acked {id} {len}");
+                if n == 1 && rng.random_bool(0.02) {
+                    writer.sync().await.expect("syncs");
+                }
+            }
+        })
+    });
+    futures_util::future::join_all(tasks).await;
+}
+
+/// Block ids that no earlier round has used.
+fn block_base(dir: &Path) -> i64 {
+    let rbw = dir
+        .join("data0/current")
+        .join(pool().as_str())
+        .join("current/rbw");
+    i64::try_from(std::fs::read_dir(rbw).map_or(0, Iterator::count)).expect("small") * 10
+}
+
+#[test]
+fn what_a_killed_process_acknowledged_is_there_at_the_next_start() {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .expect("a runtime");
+    let dir = tempfile::tempdir().expect("temporary directory");
+    for round in 0..5_u64 {
+        let mut child = std::process::Command::new(std::env::current_exe().expect("this program"))
+            .args(["--exact", "tests::staging::child_writes_until_it_is_killed"])
+            .args(["--ignored", "--nocapture"])
+            .env(CHILD_DIR, dir.path())
+            .stdout(std::process::Stdio::piped())
+            .stderr(std::process::Stdio::null())
+            .spawn()
+            .expect("starts");
+        let out = child.stdout.take().expect("piped");
+        let lines = std::thread::spawn(move || {
+            let lines = std::io::BufReader::new(out).lines().map_while(Result::ok);
+            lines.collect::<Vec<_>>()
+        });
+        // From before the first flush to well after several.
+        std::thread::sleep(Duration::from_millis(400 + 700 * round));
+        child.kill().expect("kills");
+        child.wait().expect("is dead");
+        let mut acked = std::collections::HashMap::new();
+        for line in lines.join().expect("no panic") {
+            let mut words = line
+                .split_whitespace()
+                .skip_while(|w| *w != "acked")
+                .skip(1);
+            // The last line may be cut.
+            if let (Some(id), Some(len)) = (words.next(), words.next())
+                && let (Ok(id), Ok(len)) = (id.parse::<i64>(), len.parse::<u64>())
+            {
+                acked.insert(id, len);
+            }
+        }
+        println!("round {round}: {acked:?}");
+        runtime.block_on(async {
+            let (sender, _events) = mpsc::channel(100);
+            let store = Store::open(config(dir.path(), 1), sender)
+                .await
+                .expect("opens");
+            store
+                .add_pool(spec(), StartOption::Regular)
+                .await
+                .expect("loads");
+            for (id, len) in acked {
+                let replica = store.replica(&pool(), id).expect("there");
+                assert!(
+                    replica.bytes_on_disk >= len,
+                    "{id}: {} of {len}",
+                    replica.bytes_on_disk
+                );
+                let there = replica.bytes_on_disk;
+                let gs = 1010 + round;
+                store
+                    .init_replica_recovery(&block(id, 1001, 0), gs)
+                    .await
+                    .expect("begins");
+                store
+                    .update_replica_under_recovery(&block(id, 1001, there), gs, 0, there)
+                    .await
+                    .expect("ends");
+                let reader = store.open_reader(&block(id, gs, 0)).await.expect("opens");
+                check_reader(&reader, usize::try_from(there).expect("small")).await;
+            }
+            store.shutdown().await;
+        });
+    }
+}
