@@ -8,6 +8,7 @@ use crate::namenode::NameNode;
 use crate::node::{Kind, Node, NodeSpec};
 use crate::process;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 /// How long nodes may take to become live.
@@ -379,6 +380,22 @@ impl Cluster {
             .push(Node::new(&self.hadoop, index, spec, &self.dir)?);
         self.start_node(index)?;
         Ok(index)
+    }
+
+    /// Starts a further node that shall refuse to run: waits for its end, and gives back whether it
+    /// ended with an error, and its log. It is no part of the cluster.
+    ///
+    /// # Errors
+    /// When it still runs after a minute.
+    pub fn refused_node(&self, spec: NodeSpec) -> Result<(bool, String)> {
+        static COUNT: AtomicUsize = AtomicUsize::new(100);
+        let index = COUNT.fetch_add(1, Ordering::Relaxed);
+        let mut node = Node::new(&self.hadoop, index, spec, &self.dir)?;
+        node.start_without_waiting(&self.conf)?;
+        let status = node.process()?.wait(LIVE_LIMIT)?;
+        let log = node.log();
+        let text = std::fs::read_to_string(&log).map_err(LabError::file("reading", log))?;
+        Ok((!status.success(), text))
     }
 
     /// Index of the node that the NameNode calls `xfer` (`127.0.0.1:port`).

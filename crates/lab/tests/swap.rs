@@ -5,7 +5,7 @@ use hayloft_lab::files::merge;
 use hayloft_lab::node::Kind;
 use hayloft_lab::suite::{expect, expect_eq, passed, seconds};
 use hayloft_lab::wait::{self, Seen};
-use hayloft_lab::{Cluster, Driver, LabError, Outcome, Suite};
+use hayloft_lab::{Cluster, Driver, LabError, NodeSpec, Outcome, Suite, VolumeSpec};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -36,12 +36,18 @@ fn main() -> ExitCode {
         };
         suite.case("apache_writes", || lab.first_data());
         suite.case("ours_starts_on_apaches_directories", || lab.swap_in());
+        suite.case("apache_keeps_off_our_directories", || {
+            lab.locked_out(Kind::Apache)
+        });
         suite.case("ours_appends_extends_deletes", || lab.change("ours"));
         suite.case("ours_recovers_apaches_open_file", || {
             lab.recover("/open-apache")
         });
         suite.case("replicas_we_wrote_verify", || lab.verify());
         suite.case("apache_starts_on_our_directories", || lab.swap_out());
+        suite.case("ours_keeps_off_apaches_directories", || {
+            lab.locked_out(lab.ours)
+        });
         suite.case("apache_appends_extends_deletes", || lab.change("apache"));
         suite.case("apache_recovers_our_open_file", || {
             lab.recover("/open-ours")
@@ -213,6 +219,40 @@ impl Lab {
         self.check_all()?;
         expect_eq("VERSION files", self.versions()?, before)?;
         self.check_many()?;
+        passed()
+    }
+
+    /// While a node runs, another of `kind` on its directories refuses by the name of the
+    /// directory, and the first is none the worse for it.
+    fn locked_out(&mut self, kind: Kind) -> Result<Outcome> {
+        let node = self.cluster.node(0);
+        let dirs: Vec<PathBuf> = node.volumes().map(Path::to_path_buf).collect();
+        let pid = node.process()?.pid();
+        let lock = dirs[0].join("in_use.lock");
+        let note = std::fs::read_to_string(&lock).map_err(LabError::file("reading", &lock))?;
+        expect(note.starts_with(&format!("{pid}@")), || {
+            format!("in_use.lock says {note:?}, the holder is {pid}")
+        })?;
+        let volumes = dirs.iter().map(VolumeSpec::at).collect();
+        let spec = NodeSpec::new(kind).volumes(volumes);
+        let (failed, log) = self.cluster.refused_node(spec)?;
+        expect(failed, || format!("it ended without an error: {log}"))?;
+        let said = log.lines().any(|line| {
+            let named = line.contains(&dirs[0].display().to_string());
+            let why = match kind {
+                Kind::Apache => line.contains("already locked"),
+                Kind::Hayloft => {
+                    line.contains(note.trim()) && line.contains("another DataNode uses")
+                }
+            };
+            named && why
+        });
+        expect(said, || format!("no word of the lock: {log}"))?;
+        let after = std::fs::read_to_string(&lock).map_err(LabError::file("reading", &lock))?;
+        expect_eq("the holder's note", after, note)?;
+        self.cluster.node(0).process()?.check_alive()?;
+        self.put("/locked", 1000, 60, json!({}))?;
+        self.check_all()?;
         passed()
     }
 

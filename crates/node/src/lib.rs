@@ -16,6 +16,7 @@ pub mod daemon;
 pub mod identity;
 pub mod ipc;
 pub mod namenode;
+mod quiet;
 pub mod recovery;
 pub mod rpc;
 pub mod store_config;

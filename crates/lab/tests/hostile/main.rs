@@ -6,7 +6,7 @@ mod bytes;
 use bytes::{field, number, operation, rpc_call};
 use hayloft_lab::error::Result;
 use hayloft_lab::files::Block;
-use hayloft_lab::node::Kind;
+use hayloft_lab::node::{Kind, Node};
 use hayloft_lab::procfs::{self, Usage};
 use hayloft_lab::suite::{expect, passed, seconds};
 use hayloft_lab::wait::{self, Seen};
@@ -40,6 +40,9 @@ fn main() -> ExitCode {
             let name = format!("{port:?}").to_lowercase();
             suite.case(&format!("{name}_good_request_is_answered"), || {
                 lab.guarded(|lab| lab.good(port))
+            });
+            suite.case(&format!("{name}_senders_of_garbage_are_named"), || {
+                lab.guarded(|lab| lab.named_in_the_log(port))
             });
             suite.case(&format!("{name}_garbage"), || {
                 lab.guarded(|lab| lab.garbage(port))
@@ -218,6 +221,61 @@ impl Lab {
         }
         self.send(port, &vec![0; 100_000])?;
         self.send(port, &vec![0xFF; 100_000])?;
+        passed()
+    }
+
+    fn log(&self) -> Result<String> {
+        let log = self.cluster.nodes().next().map(Node::log);
+        let log = log.ok_or_else(|| LabError::Talk("no node".into()))?;
+        let text = std::fs::read(&log).map_err(LabError::file("reading", &log))?;
+        Ok(String::from_utf8_lossy(&text).into_owned())
+    }
+
+    /// Garbage and a wrong version get a line with the sender's address; a flood of them does not
+    /// get a flood of lines.
+    fn named_in_the_log(&self, port: Port) -> Result<Outcome> {
+        if !self.listens(port) || port == Port::Http {
+            return Ok(Outcome::Skipped("nothing of ours listens there".into()));
+        }
+        let wrong: &[u8] = if port == Port::Transfer {
+            &[0, 27, 81, 0]
+        } else {
+            b"hrpc\x08\x00\x00"
+        };
+        let mut garbage = vec![0; 300];
+        pattern::fill(7, 0, &mut garbage);
+        for bytes in [wrong, &garbage] {
+            let mut socket = self.connect(port)?;
+            let from = socket
+                .local_addr()
+                .map_err(|e| LabError::Talk(e.to_string()))?;
+            let _ = socket.write_all(bytes);
+            let _ = socket.shutdown(Shutdown::Write);
+            let _ = socket.read(&mut [0; 4096]);
+            wait::until(&format!("{from} in the log"), seconds(10), || {
+                let log = self.log()?;
+                let named = |line: &&str| {
+                    line.contains(&from.to_string())
+                        && ["WARN", "ERROR"].iter().any(|l| line.contains(l))
+                };
+                Ok(match log.lines().find(named) {
+                    Some(_) => Seen::Done(()),
+                    None => Seen::NotYet("no line with this address".into()),
+                })
+            })?;
+        }
+        let before = self.log()?.lines().count();
+        for _ in 0..300 {
+            let mut socket = self.connect(port)?;
+            let _ = socket.write_all(wrong);
+            let _ = socket.shutdown(Shutdown::Write);
+            let _ = socket.read(&mut [0; 4096]);
+        }
+        let lines = self.log()?.lines().count() - before;
+        // The stock node writes a line, or a stack trace, for each.
+        expect(Kind::under_test() == Kind::Apache || lines < 60, || {
+            format!("{lines} lines for 300 connections")
+        })?;
         passed()
     }
 
@@ -525,9 +583,7 @@ impl Lab {
 
     fn whole(&mut self) -> Result<Outcome> {
         self.fs.wait_healthy("/", seconds(30))?;
-        let log = self.cluster.node(0).log();
-        let text = std::fs::read(&log).map_err(LabError::file("reading", &log))?;
-        let text = String::from_utf8_lossy(&text);
+        let text = self.log()?;
         expect(!text.contains("panicked at"), || {
             "the node panicked, see its log".into()
         })?;

@@ -3,9 +3,11 @@
 use crate::{BLOCK, Lab};
 use hayloft_lab::error::Result;
 use hayloft_lab::files::{check_local, write_local};
+use hayloft_lab::hadoop::class;
 use hayloft_lab::suite::{expect, expect_eq, passed, seconds};
 use hayloft_lab::{LabError, Outcome, pattern};
 use serde_json::{Value, json};
+use std::path::PathBuf;
 
 impl Lab<'_> {
     /// Empty, one byte, around a chunk, a packet and a block, exactly a block, several blocks.
@@ -74,6 +76,89 @@ impl Lab<'_> {
             expect(self.fs.fs(&["-text", "/lines.txt.gz"])? == text, || {
                 "text of gzip differs".into()
             })?;
+        }
+        passed()
+    }
+
+    /// Keys and values as the stock shell prints them, from a compressed file too.
+    pub fn sequence_file(&self) -> Result<Outcome> {
+        for compression in ["NONE", "RECORD", "BLOCK"] {
+            let path = format!("/sequence-{compression}");
+            let request = json!({"path": path, "count": 3000, "compression": compression});
+            self.fs.call("sequenceFile", request)?;
+            let want: String = (0..3000).map(|i| format!("{i}\tvalue {i}\n")).collect();
+            let text = self.fs.fs(&["-text", &path])?;
+            expect(text == want, || {
+                format!("{compression}: {} bytes of text", text.len())
+            })?;
+        }
+        passed()
+    }
+
+    /// What is appended while `-tail -f` runs is shown; it ends when the file is gone.
+    pub fn tail_follow(&self) -> Result<Outcome> {
+        let first = "first line\n".repeat(200);
+        self.shell(&["-put", "-", "/followed"], json!({ "stdin": first }))?
+            .ok()?;
+        let args = ["-tail", "-f", "-s", "300", "/followed"];
+        let request = json!({"class": class::FS_SHELL, "args": args});
+        let following = self.fs.begin("tool", request)?;
+        std::thread::sleep(seconds(2));
+        for seed in 1..4 {
+            // Not by the shell: the driver runs one tool at a time.
+            self.fs
+                .put("/followed", 3000, seed, json!({"appendTo": true}))?;
+            std::thread::sleep(seconds(1));
+        }
+        self.fs.call("delete", json!({"path": "/followed"}))?;
+        let end = following.wait_at_most(seconds(60))?;
+        let out = end["out"].as_str().unwrap_or_default();
+        expect(out.starts_with(&first[first.len() - 1024..]), || {
+            "the end of the file was not shown first".into()
+        })?;
+        // The pattern is no text: bytes that are not UTF-8 are shown as one character.
+        expect(out.chars().count() > 1024 + 3 * 1500, || {
+            format!("only {} characters were shown", out.chars().count())
+        })?;
+        passed()
+    }
+
+    pub fn get_and_put_options(&self) -> Result<Outcome> {
+        let size = 2_500_001;
+        let (source, source_text) = self.local("options-in");
+        write_local(&source, size, 78)?;
+        let (back, back_text) = self.local("options-out");
+        self.fs.fs(&["-put", &source_text, "/options"])?;
+        self.fs.fs(&["-get", "-crc", "/options", &back_text])?;
+        check_local(&back, size, 78)?;
+        let crc = back.with_file_name(".options-out.crc");
+        let sums = std::fs::metadata(&crc).map_err(LabError::file("reading", &crc))?;
+        expect_eq(
+            "local checksum file",
+            sums.len(),
+            8 + size.div_ceil(512) as u64 * 4,
+        )?;
+        let (dir, dir_text) = self.local("options-dir");
+        std::fs::create_dir_all(&dir).map_err(LabError::file("creating", &dir))?;
+        for number in 0..12 {
+            write_local(
+                &dir.join(format!("f{number}")),
+                200_000 + number,
+                number as u64,
+            )?;
+        }
+        self.fs
+            .fs(&["-put", "-t", "4", "-q", "20", &dir_text, "/options-dir"])?;
+        for number in 0..12u64 {
+            self.fs
+                .check(&format!("/options-dir/f{number}"), 200_000 + number, number)?;
+        }
+        let (_, got_text) = self.local("options-got");
+        self.fs
+            .fs(&["-get", "-t", "4", "/options-dir", &got_text])?;
+        for number in 0..12 {
+            let got = PathBuf::from(&got_text).join(format!("f{number}"));
+            check_local(&got, 200_000 + number, number as u64)?;
         }
         passed()
     }
@@ -290,8 +375,9 @@ impl Lab<'_> {
         }
         self.fs.call(
             "concat",
-            json!({"path": "/concat-a", "sources": ["/concat-b", "/concat-c"]}),
+            json!({"path": "/concat-a", "sources": ["/concat-b"]}),
         )?;
+        self.fs.fs(&["-concat", "/concat-a", "/concat-c"])?;
         self.fs.check("/concat-a", 2 * BLOCK + 500, 71)?;
         passed()
     }

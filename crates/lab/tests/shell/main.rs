@@ -7,10 +7,12 @@ mod writes;
 use hayloft_lab::error::Result;
 use hayloft_lab::hadoop::class;
 use hayloft_lab::node::Kind;
-use hayloft_lab::{Cluster, Driver, LabError, Suite};
-use serde_json::Value;
+use hayloft_lab::suite::{expect, passed, seconds};
+use hayloft_lab::{Cluster, Driver, LabError, NodeSpec, Suite};
+use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::time::Instant;
 
 /// Block size of the cluster's clients, bytes.
 const BLOCK: u64 = 1 << 20;
@@ -34,6 +36,11 @@ fn main() -> ExitCode {
         };
         suite.case("put_and_get_of_every_size", || lab.put_and_get());
         suite.case("cat_tail_head_text", || lab.cat_tail_head_text());
+        suite.case("text_of_a_sequence_file", || lab.sequence_file());
+        suite.case("tail_follows_a_growing_file", || lab.tail_follow());
+        suite.case("get_with_crc_and_put_with_threads", || {
+            lab.get_and_put_options()
+        });
         suite.case("append_to_file", || lab.append_to_file());
         suite.case("copy_move_getmerge_rm_expunge", || lab.copies());
         suite.case("checksums_of_files", || lab.checksums());
@@ -49,6 +56,7 @@ fn main() -> ExitCode {
         suite.case("hflush_and_hsync_visibility", || lab.visibility());
         suite.case("read_while_being_written", || lab.read_while_written());
         suite.case("packet_sizes_and_caching_hints", || lab.client_settings());
+        suite.case("clients_set_for_protection", || lab.protected_clients());
         suite.case("concat", || lab.concat());
         suite.case("many_small_files", || lab.many_small_files());
         suite.case("eight_streams_at_once", || lab.streams());
@@ -63,8 +71,44 @@ fn main() -> ExitCode {
         } else {
             cluster.succeed();
         }
-        Ok(())
+        drop(driver);
+        told_to_encrypt(suite)
     })
+}
+
+/// A NameNode that tells clients to encrypt their data transfer, over a node that cannot: the
+/// client gets an error in time, and a client of another NameNode could go on.
+fn told_to_encrypt(suite: &mut Suite) -> Result<()> {
+    let node = NodeSpec::new(Kind::under_test()).conf("dfs.encrypt.data.transfer", false);
+    let cluster = Cluster::builder("encrypt")
+        .node(node)
+        .conf("dfs.replication", 1)
+        .conf("dfs.encrypt.data.transfer", true)
+        .conf("dfs.client.block.write.retries", 1)
+        .start()?;
+    let fs = cluster.driver()?;
+    suite.case("client_told_to_encrypt_is_refused_in_time", || {
+        let start = Instant::now();
+        let refused = fs.put("/secret", 1000, 1, json!({}));
+        let took = start.elapsed();
+        let Err(LabError::Client { class, .. }) = refused else {
+            return Err(LabError::Expectation(format!(
+                "written in the clear or failed otherwise: {refused:?}"
+            )));
+        };
+        expect(
+            class.ends_with("IOException") || class.ends_with("RemoteException"),
+            || class,
+        )?;
+        expect(took < seconds(60), || format!("it took {took:?}"))?;
+        passed()
+    });
+    if suite.has_failures() {
+        println!("{}", cluster.log_tails());
+    } else {
+        cluster.succeed();
+    }
+    Ok(())
 }
 
 struct Lab<'a> {

@@ -6,6 +6,7 @@ use hayloft_lab::node::Node;
 use hayloft_lab::suite::{expect, expect_eq, passed, seconds};
 use hayloft_lab::{Cluster, LabError, Outcome};
 use serde_json::{Value, json};
+use std::time::Instant;
 
 impl Lab<'_> {
     pub fn ranges(&self) -> Result<Outcome> {
@@ -212,6 +213,38 @@ impl Lab<'_> {
                 let more = json!({"conf": conf, "pread": pread});
                 self.fs.check_with(&path, bytes, 61, more).map_err(|e| label(&conf, &e))?;
             }
+        }
+        passed()
+    }
+
+    /// Without Kerberos, stock clients that are set for SASL or RPC protection talk in the clear to
+    /// a node that has neither; none of them may hang or fail.
+    pub fn protected_clients(&self) -> Result<Outcome> {
+        for (number, conf) in [
+            json!({"dfs.data.transfer.protection": "authentication"}),
+            json!({"dfs.data.transfer.protection": "privacy"}),
+            json!({"dfs.data.transfer.protection": "privacy,integrity", "hadoop.rpc.protection": "privacy"}),
+            json!({"dfs.encrypt.data.transfer": true, "dfs.encrypt.data.transfer.algorithm": "rc4"}),
+            json!({"dfs.encrypt.data.transfer": true, "dfs.encrypt.data.transfer.cipher.suites": "AES/CTR/NoPadding"}),
+            json!({"hadoop.rpc.protection": "privacy,authentication"}),
+            json!({"ipc.client.fallback-to-simple-auth-allowed": true}),
+        ]
+        .into_iter()
+        .enumerate()
+        {
+            let path = format!("/protected-{number}");
+            let start = Instant::now();
+            self.fs.put(&path, 70_001, 62, json!({"conf": conf})).map_err(|e| label(&conf, &e))?;
+            self.fs.check_with(&path, 70_001, 62, json!({"conf": conf})).map_err(|e| label(&conf, &e))?;
+            // The RPC port, too.
+            self.fs.create("p", &path, 62, json!({"conf": conf}))?;
+            self.fs.write("p", 1000)?;
+            self.fs.handle("hflush", "p")?;
+            self.fs.check_with(&path, 1000, 62, json!({"conf": conf})).map_err(|e| label(&conf, &e))?;
+            self.fs.handle("close", "p")?;
+            expect(start.elapsed() < seconds(30), || {
+                format!("with {conf}: took {:?}", start.elapsed())
+            })?;
         }
         passed()
     }

@@ -31,6 +31,7 @@ use tracing::{debug, info, warn};
 use super::connection;
 use super::fault::RpcFault;
 use super::session::{Call, Caller};
+use crate::quiet::Quiet;
 
 /// What the server runs.
 pub(super) trait Service: Send + Sync + 'static {
@@ -107,6 +108,7 @@ pub(super) struct Shared<S> {
     pub(super) budget: Arc<Semaphore>,
     pub(super) stop: CancellationToken,
     pub(super) tasks: TaskTracker,
+    pub(super) quiet: Quiet,
 }
 
 impl<S> Shared<S> {
@@ -122,6 +124,7 @@ impl<S> Shared<S> {
             limits,
             stop,
             tasks: TaskTracker::new(),
+            quiet: Quiet::default(),
         }
     }
 
@@ -183,11 +186,14 @@ pub(super) async fn serve<S: Service>(
 
 fn admit<S: Service>(shared: &Arc<Shared<S>>, stream: TcpStream, address: SocketAddr) {
     let Ok(permit) = Arc::clone(&shared.connections).try_acquire_owned() else {
-        warn!(
-            %address,
-            limit = shared.limits.connections,
-            "too many RPC connections; closing the new one (ipc.server.max.connections)"
-        );
+        if let Some(skipped) = shared.quiet.may_log() {
+            warn!(
+                %address,
+                skipped,
+                limit = shared.limits.connections,
+                "too many RPC connections; closing the new one (ipc.server.max.connections)"
+            );
+        }
         return;
     };
     if let Err(error) = stream.set_nodelay(true) {

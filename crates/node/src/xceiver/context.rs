@@ -1,7 +1,7 @@
 //! What all connections of the data transfer service share.
 
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use hayloft_io::BufferPool;
@@ -13,6 +13,7 @@ use super::link::NameNodeLink;
 use super::settings::Settings;
 use super::stats::XceiverStats;
 use super::throttle::Throttles;
+use crate::quiet::Quiet;
 
 /// Memory for block data on its way between sockets and disks, all connections together. When it
 /// is used up, senders wait; receivers go on with one small buffer each.
@@ -148,53 +149,5 @@ impl Xceivers {
 
     pub(super) fn quiet(&self) -> &Quiet {
         &self.0.quiet
-    }
-}
-
-/// Keeps peers that talk nonsense from filling the log.
-#[derive(Debug, Default)]
-pub struct Quiet(Mutex<QuietState>);
-
-#[derive(Debug, Default)]
-struct QuietState {
-    window: Option<Instant>,
-    said: u32,
-    skipped: u64,
-}
-
-/// Lines a window may hold.
-const LINES_PER_WINDOW: u32 = 10;
-const WINDOW: Duration = Duration::from_secs(10);
-
-impl Quiet {
-    /// Whether a line may be logged now; the number of lines that were left out before it.
-    pub fn may_log(&self) -> Option<u64> {
-        let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let now = Instant::now();
-        if state
-            .window
-            .is_none_or(|start| now.duration_since(start) >= WINDOW)
-        {
-            state.window = Some(now);
-            state.said = 0;
-        }
-        if state.said < LINES_PER_WINDOW {
-            state.said += 1;
-            return Some(std::mem::take(&mut state.skipped));
-        }
-        state.skipped += 1;
-        None
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_flood_of_lines_is_cut() {
-        let quiet = Quiet::default();
-        let said = (0..1000).filter(|_| quiet.may_log().is_some()).count();
-        assert_eq!(said, 10);
     }
 }

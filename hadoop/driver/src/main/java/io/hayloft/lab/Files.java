@@ -18,6 +18,9 @@ import org.apache.hadoop.hdfs.protocol.DatanodeInfoWithStorage;
 import org.apache.hadoop.hdfs.protocol.LocatedBlock;
 import org.apache.hadoop.hdfs.protocol.LocatedBlocks;
 import org.apache.hadoop.hdfs.protocol.LocatedStripedBlock;
+import org.apache.hadoop.io.IntWritable;
+import org.apache.hadoop.io.SequenceFile;
+import org.apache.hadoop.io.Text;
 
 /** Operations on files that are not being written by us. */
 final class Files {
@@ -35,6 +38,8 @@ final class Files {
     operations.put("blocks", this::blocks);
     operations.put("many", this::many);
     operations.put("readMany", this::readMany);
+    operations.put("delete", this::delete);
+    operations.put("sequenceFile", this::sequenceFile);
   }
 
   /**
@@ -216,6 +221,27 @@ final class Files {
             bad.add("f" + i);
           }
         }
+      }
+    }
+  }
+
+  private void delete(ObjectNode request, ObjectNode answer) throws IOException {
+    try (DistributedFileSystem fs = Request.open(request)) {
+      answer.put("done", fs.delete(Request.path(request), true));
+    }
+  }
+
+  /** Arguments: path, count, compression (NONE, RECORD, BLOCK). Keys are numbers, values texts. */
+  private void sequenceFile(ObjectNode request, ObjectNode answer) throws IOException {
+    try (DistributedFileSystem fs = Request.open(request);
+        SequenceFile.Writer out = SequenceFile.createWriter(fs.getConf(),
+            SequenceFile.Writer.file(fs.makeQualified(Request.path(request))),
+            SequenceFile.Writer.keyClass(IntWritable.class),
+            SequenceFile.Writer.valueClass(Text.class),
+            SequenceFile.Writer.compression(
+                SequenceFile.CompressionType.valueOf(Request.text(request, "compression"))))) {
+      for (int i = 0; i < Request.number(request, "count", 1); i++) {
+        out.append(new IntWritable(i), new Text("value " + i));
       }
     }
   }
