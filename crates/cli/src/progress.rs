@@ -10,7 +10,12 @@ pub struct Step {
     what: String,
     bar: ProgressBar,
     start: Instant,
+    /// Nothing is said of it before it has lasted this long.
+    hidden_for: Option<Duration>,
 }
+
+/// Steps that are usually short are mentioned once they last longer.
+const SHORT: Duration = Duration::from_secs(1);
 
 impl Step {
     /// Begins a step of unknown length.
@@ -21,6 +26,29 @@ impl Step {
     /// Begins a step over so many bytes.
     pub fn bytes(what: impl Into<String>, total: u64) -> Self {
         Self::begin(what.into(), Some(total))
+    }
+
+    /// Begins a step that is usually over at once: it is mentioned when it lasts for a second, for
+    /// which [`Step::tick`] has to be called now and then.
+    pub fn short(what: impl Into<String>) -> Self {
+        Self {
+            what: what.into(),
+            bar: ProgressBar::hidden(),
+            start: Instant::now(),
+            hidden_for: Some(SHORT),
+        }
+    }
+
+    /// Shows a short step that has become long.
+    pub fn tick(&mut self) {
+        if self
+            .hidden_for
+            .is_some_and(|limit| self.start.elapsed() >= limit)
+        {
+            let start = self.start;
+            *self = Self::begin(std::mem::take(&mut self.what), None);
+            self.start = start;
+        }
     }
 
     fn begin(what: String, total: Option<u64>) -> Self {
@@ -46,6 +74,7 @@ impl Step {
             what,
             bar,
             start: Instant::now(),
+            hidden_for: None,
         }
     }
 
@@ -58,6 +87,9 @@ impl Step {
     pub fn done(self, result: &str) -> Duration {
         let took = self.start.elapsed();
         self.bar.finish_and_clear();
+        if self.hidden_for.is_some() {
+            return took;
+        }
         let mark = if result.is_empty() {
             String::new()
         } else {
@@ -89,6 +121,17 @@ pub fn rate(bytes: u64, took: Duration) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn short_steps_show_up_when_they_last() {
+        let mut step = Step::short("something");
+        step.tick();
+        assert!(step.hidden_for.is_some(), "not a word in the first second");
+        step.start -= SHORT;
+        step.tick();
+        assert!(step.hidden_for.is_none());
+        assert!(step.done("") >= SHORT, "its time counts from the begin");
+    }
 
     #[test]
     fn numbers_for_people() {

@@ -26,6 +26,11 @@ impl Cluster {
     }
 
     fn hayloft(&self, command: &str, args: &[&str]) -> Output {
+        self.hayloft_with(command, args, None)
+    }
+
+    /// As [`Self::hayloft`], with an installed Hadoop in `HADOOP_HOME`.
+    fn hayloft_with(&self, command: &str, args: &[&str], home: Option<&Path>) -> Output {
         let built = || PathBuf::from(env!("CARGO_BIN_EXE_hayloft"));
         let binary = std::env::var_os("HAYLOFT_BIN").map_or_else(built, PathBuf::from);
         let mut program = Command::new(binary);
@@ -34,6 +39,9 @@ impl Cluster {
             .arg("--state")
             .arg(&self.state)
             .args(args);
+        if let Some(home) = home {
+            program.env("HADOOP_HOME", home);
+        }
         program.output().expect("the binary runs")
     }
 
@@ -139,4 +147,81 @@ fn a_cluster_comes_up_goes_down_loses_nothing_and_survives_a_crash() {
     let after = cluster.state_file();
     assert_eq!(before["namenode"]["process"], after["namenode"]["process"]);
     assert_ne!(before["nodes"][1]["process"], after["nodes"][1]["process"]);
+}
+
+/// Hadoop's jars laid out as an unpacked distribution has them.
+fn distribution(home: &Path) {
+    let share = home.join("share/hadoop");
+    for dir in ["common/lib", "hdfs", "mapreduce"] {
+        std::fs::create_dir_all(share.join(dir)).expect("created");
+    }
+    let hadoop = hayloft_lab::hadoop::Hadoop::locate().expect("scripts/fetch-hadoop has run");
+    for jar in hadoop.jars() {
+        let name = jar.file_name().and_then(|n| n.to_str()).expect("a name");
+        let dir = match name {
+            _ if name.starts_with("hadoop-common-") => "common",
+            _ if name.starts_with("hadoop-hdfs") => "hdfs",
+            _ if name.starts_with("hadoop-mapreduce") => "mapreduce",
+            _ => "common/lib",
+        };
+        std::os::unix::fs::symlink(jar, share.join(dir).join(name)).expect("linked");
+    }
+}
+
+#[test]
+fn the_default_tour_runs_on_an_installed_hadoop_and_says_where_everything_answers() {
+    let cluster = Cluster::new();
+    let home = tempfile::tempdir().expect("a temporary directory");
+    distribution(home.path());
+    let up = cluster.hayloft_with("up", &["--kind", cluster.kind], Some(home.path()));
+    let (out, err) = (
+        String::from_utf8_lossy(&up.stdout).into_owned(),
+        String::from_utf8_lossy(&up.stderr).into_owned(),
+    );
+    assert!(up.status.success(), "{out}\n{err}");
+    for said in [
+        "cluster is up: hdfs://127.0.0.1:",
+        " 3 live nodes",
+        "; every byte is equal",
+        "MapReduce   found '",
+        ", as counted here",
+        "HADOOP_CONF_DIR=",
+        "stop it:",
+    ] {
+        assert!(out.contains(said), "{said:?} is missing:\n{out}");
+    }
+    let copied = out
+        .lines()
+        .find(|l| l.starts_with("copied in"))
+        .expect("said");
+    let jars = home.path().join("share/hadoop/common");
+    assert!(
+        copied.contains(&jars.display().to_string()) && copied.contains("MB/s"),
+        "{copied}"
+    );
+    assert!(err.contains("checksumming"), "progress is silent:\n{err}");
+    let state = cluster.state_file();
+    let nodes = state["nodes"].as_array().expect("nodes");
+    assert_eq!(nodes.len(), 3);
+    for node in nodes {
+        let (data, rpc) = (&node["port"], &node["ipc_port"]);
+        let http = match cluster.kind {
+            "apache" => format!("HTTP http://127.0.0.1:{}/", node["http_port"]),
+            _ => "HTTP none yet".to_owned(),
+        };
+        let line = format!("data 127.0.0.1:{data}  RPC 127.0.0.1:{rpc}  {http}");
+        assert!(out.contains(&line), "{line:?} is missing:\n{out}");
+    }
+    let namenode = &state["namenode"];
+    let line = format!(
+        "RPC 127.0.0.1:{}  HTTP http://127.0.0.1:{}/",
+        namenode["port"], namenode["http_port"]
+    );
+    assert!(out.contains(&line), "{line:?} is missing:\n{out}");
+    let status = cluster.hayloft("status", &[]);
+    let text = String::from_utf8_lossy(&status.stdout).into_owned();
+    assert!(
+        status.status.success() && text.contains("cluster is up"),
+        "{text}"
+    );
 }

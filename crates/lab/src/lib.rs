@@ -38,6 +38,7 @@ pub mod pattern;
 pub mod ports;
 pub mod process;
 pub mod procfs;
+pub mod relay;
 pub mod suite;
 pub mod testbed;
 pub mod wait;

@@ -18,6 +18,10 @@ const BLOCK: u64 = 1 << 20;
 const DISK_MIB: u32 = 256;
 /// Nodes, each with two `DISK` volumes on small disks and an `ARCHIVE` one.
 const NODES: usize = 4;
+/// The node that sends its full block reports one storage at a time.
+const IN_PARTS: usize = 0;
+/// The node with a `RAM_DISK` volume, too.
+const ON_RAM: usize = 1;
 
 fn main() -> ExitCode {
     in_own_namespace();
@@ -61,8 +65,14 @@ fn main() -> ExitCode {
                 volumes.push(VolumeSpec::at(at.join("data")));
             }
             volumes.push(VolumeSpec::typed("ARCHIVE"));
-            let spec = NodeSpec::new(Kind::under_test()).volumes(volumes);
-            builder = builder.node(spec.conf("dfs.datanode.failed.volumes.tolerated", 1));
+            volumes.extend((node == ON_RAM).then(|| VolumeSpec::typed("RAM_DISK")));
+            let mut spec = NodeSpec::new(Kind::under_test())
+                .volumes(volumes)
+                .conf("dfs.datanode.failed.volumes.tolerated", 1);
+            if node == IN_PARTS {
+                spec = spec.conf("dfs.blockreport.split.threshold", 0);
+            }
+            builder = builder.node(spec);
         }
         let cluster = builder.start()?;
         let fs = cluster.driver()?;
@@ -73,11 +83,14 @@ fn main() -> ExitCode {
             failed: 0,
         };
         suite.case("all_volumes_of_a_type_are_used", || lab.volumes_used());
+        suite.case("full_report_in_parts", || lab.report_in_parts());
         suite.case("storage_policy_at_write", || lab.policy_at_write());
+        suite.case("lazy_persist_goes_to_disk", || lab.lazy_persist());
         suite.case("mover_follows_a_changed_policy", || lab.mover());
         suite.case("volume_added_and_removed_while_running", || lab.hot_swap());
         suite.case("balancer_fills_empty_nodes", || lab.balancer());
         suite.case("disk_full_mid_write", || lab.full());
+        suite.case("all_disks_full", || lab.all_full());
         suite.case("disk_turned_read_only", || lab.read_only());
         suite.case("disk_gives_eio", || lab.eio());
         suite.case("directory_vanished", || lab.vanished());
@@ -206,6 +219,77 @@ impl Lab {
         self.fs.put("/cold/f", 3 * BLOCK, 2, json!({}))?;
         self.wait_types("/cold/f", "ARCHIVE")?;
         self.fs.check("/cold/f", 3 * BLOCK, 2)?;
+        passed()
+    }
+
+    /// Files that may wait in memory are on DISK at once, also beside a RAM disk.
+    fn lazy_persist(&mut self) -> Result<Outcome> {
+        self.fs.fs(&["-mkdir", "/lazy"])?;
+        let args = [
+            "-setStoragePolicy",
+            "-path",
+            "/lazy",
+            "-policy",
+            "LAZY_PERSIST",
+        ];
+        self.fs.tool(class::STORAGE_POLICIES, &args)?.ok()?;
+        let more = json!({"replication": NODES});
+        self.fs.put("/lazy/f", 3 * BLOCK, 2, more)?;
+        self.fs.wait_replicas("/lazy/f", NODES, seconds(30))?;
+        self.wait_types("/lazy/f", "DISK")?;
+        self.fs.check("/lazy/f", 3 * BLOCK, 2)?;
+        if Kind::under_test() == Kind::Hayloft {
+            let log = self.cluster.node(ON_RAM).log();
+            let text = std::fs::read_to_string(&log).map_err(LabError::file("reading", &log))?;
+            let warned = |line: &str| line.contains("WARN") && line.contains("[RAM_DISK]");
+            expect(text.lines().any(warned), || "no warning".into())?;
+        }
+        passed()
+    }
+
+    /// Full block reports that the NameNode has taken; it counts every ten seconds.
+    fn reports(&mut self) -> Result<u64> {
+        let rpc = self.cluster.namenode(0).rpc();
+        let port = rpc.rsplit(':').next().unwrap_or_default();
+        let bean = format!("RpcDetailedActivityForPort{port}");
+        let count = &self.cluster.namenode_bean(0, &bean)?["BlockReportNumOps"];
+        Ok(count.as_u64().unwrap_or_default())
+    }
+
+    /// Past the threshold a full report is one RPC a storage; the NameNode misses nothing.
+    fn report_in_parts(&mut self) -> Result<Outcome> {
+        let mut before = self.reports()?;
+        loop {
+            std::thread::sleep(seconds(11));
+            let now = self.reports()?;
+            if now == before {
+                break;
+            }
+            before = now;
+        }
+        // Two disks, ARCHIVE, and what else it has.
+        for node in [IN_PARTS + 2, IN_PARTS] {
+            let node = self.cluster.node(node);
+            let (ipc, volumes) = (node.ipc(), node.volumes().count() as u64);
+            let parts = if node.name() == "node-0" { volumes } else { 1 };
+            self.fs.dfsadmin(&["-triggerBlockReport", &ipc])?;
+            let wanted = before + parts;
+            wait::until(&format!("{parts} report(s) of {ipc}"), seconds(30), || {
+                let now = self.reports()?;
+                Ok(if now >= wanted {
+                    Seen::Done(())
+                } else {
+                    Seen::NotYet(format!("{before} -> {now}"))
+                })
+            })?;
+            let now = self.reports()?;
+            expect(now == wanted, || {
+                format!("{now} reports instead of {wanted}")
+            })?;
+            before = now;
+        }
+        self.fs.wait_healthy("/", seconds(30))?;
+        self.fs.wait_replicas("/spread", 3, seconds(30))?;
         passed()
     }
 
@@ -353,6 +437,58 @@ impl Lab {
         self.fs.wait_replicas("/full", NODES, seconds(120))?;
         self.fs.check("/full", 12 * BLOCK, 6)?;
         self.fs.fs(&["-rm", "-skipTrash", "/full"])?;
+        passed()
+    }
+
+    /// Nowhere is room: a writer under way gets an exception in time, and so does a new one; what was
+    /// acknowledged is there, and once there is room again all goes on.
+    fn all_full(&mut self) -> Result<Outcome> {
+        let conf = json!({"dfs.client.block.write.locateFollowingBlock.retries": 2});
+        let more = json!({"replication": 2, "conf": conf});
+        self.fs.create("n", "/nowhere", 12, more.clone())?;
+        let request =
+            json!({"handle": "n", "bytes": 200 * BLOCK, "chunk": 65_536, "pauseMillis": 5});
+        let writing = self.fs.begin("loop", request)?;
+        let fillers: Result<Vec<PathBuf>> = self.disks.iter().map(Mount::fill).collect();
+        let fillers = fillers?;
+        let end = writing.wait_at_most(seconds(120));
+        let refused = self.fs.put("/no-room", BLOCK, 13, more);
+        for filler in fillers {
+            std::fs::remove_file(&filler).map_err(LabError::file("removing", filler))?;
+        }
+        let end = end?;
+        let failure = end["failure"].as_str().unwrap_or_default().to_owned();
+        println!("disks: under way: {failure}");
+        println!("disks: new: {refused:?}");
+        // What the client makes of nodes that refuse one after the other.
+        let known = ["could only be written to 0 of", "All datanodes"];
+        expect(known.iter().any(|text| failure.contains(text)), || {
+            format!("the writer under way got {failure:?}")
+        })?;
+        let Err(LabError::Client { class, message, .. }) = refused else {
+            return Err(LabError::Expectation(format!("a new file: {refused:?}")));
+        };
+        expect(
+            class == "org.apache.hadoop.ipc.RemoteException"
+                && message.contains("could only be written to 0 of"),
+            || format!("a new file got {class}: {message}"),
+        )?;
+        let _ = self.fs.handle("abandon", "n");
+        self.cluster.wait_all_live()?;
+        self.fs.recover_lease("/nowhere", seconds(90))?;
+        let (length, acked) = (self.fs.length("/nowhere")?, end["acked"].as_u64());
+        expect(length >= acked.unwrap_or_default(), || {
+            format!("{length} bytes left of {acked:?} acknowledged")
+        })?;
+        self.fs.check("/nowhere", length, 12)?;
+        wait::until("room again at the NameNode", seconds(60), || {
+            Ok(match self.fs.put("/room", BLOCK, 14, json!({})) {
+                Ok(()) => Seen::Done(()),
+                Err(error) => Seen::NotYet(error.to_string()),
+            })
+        })?;
+        self.fs.check("/room", BLOCK, 14)?;
+        self.fs.fs(&["-rm", "-skipTrash", "/nowhere", "/room"])?;
         passed()
     }
 

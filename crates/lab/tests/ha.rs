@@ -5,9 +5,10 @@ use hayloft_lab::error::Result;
 use hayloft_lab::hadoop::class;
 use hayloft_lab::node::Kind;
 use hayloft_lab::ports;
+use hayloft_lab::relay::Relay;
 use hayloft_lab::suite::{expect, passed, seconds};
 use hayloft_lab::wait::{self, Seen};
-use hayloft_lab::{Cluster, Driver, Outcome, Suite};
+use hayloft_lab::{Cluster, Driver, NodeSpec, Outcome, Suite};
 use serde_json::json;
 use std::process::ExitCode;
 
@@ -45,6 +46,7 @@ fn pair(suite: &mut Suite) -> Result<()> {
     suite.case("ha_node_restarted_while_one_namenode_is_down", || {
         lab.node_restarted()
     });
+    suite.case("ha_observer_has_every_block", || lab.observer());
     finish(suite, lab.cluster);
     Ok(())
 }
@@ -182,6 +184,37 @@ impl Pair {
     }
 }
 
+impl Pair {
+    /// An observer gets all reports, also of a node that starts meanwhile: it can be read from.
+    fn observer(&mut self) -> Result<Outcome> {
+        self.haadmin(&["-transitionToObserver", "nn2"])?;
+        let state = self.haadmin(&["-getServiceState", "nn2"])?;
+        expect(state.trim() == "observer", || state)?;
+        self.fs.put("/observed", 2 * BLOCK + 3, 6, json!({}))?;
+        self.cluster.node(0).kill()?;
+        self.cluster.start_node(0)?;
+        self.cluster.namenode(1).wait_live(NODES, seconds(60))?;
+        let there = format!("{}/observed", self.cluster.namenode(1).uri());
+        wait::until("all replicas at the observer", seconds(60), || {
+            let seen = self.fs.blocks(&there).map(|blocks| {
+                let counts: Vec<usize> = blocks.iter().map(|b| b.nodes.len()).collect();
+                (counts == [NODES; 3], format!("{counts:?}"))
+            });
+            Ok(match seen {
+                Ok((true, _)) => Seen::Done(()),
+                Ok((false, seen)) => Seen::NotYet(seen),
+                // The file, or its blocks, are not known there yet.
+                Err(error) => Seen::NotYet(error.to_string()),
+            })
+        })?;
+        self.fs.check(&there, 2 * BLOCK + 3, 6)?;
+        self.haadmin(&["-transitionToStandby", "nn2"])?;
+        self.switch("nn1", "nn2")?;
+        self.fs.check("/observed", 2 * BLOCK + 3, 6)?;
+        passed()
+    }
+}
+
 fn federation(suite: &mut Suite) -> Result<()> {
     let cluster = Cluster::builder("federation")
         .nameservices(2)
@@ -195,6 +228,7 @@ fn federation(suite: &mut Suite) -> Result<()> {
     suite.case("federation_two_namespaces", || lab.two());
     suite.case("federation_one_namenode_down", || lab.one_down());
     suite.case("federation_nodes_restarted", || lab.nodes_restarted());
+    suite.case("federation_block_pool_deleted", || lab.pool_deleted());
     suite.case("federation_one_namenode_formatted_again", || {
         lab.formatted()
     });
@@ -252,6 +286,64 @@ impl Federation {
         passed()
     }
 
+    /// `deleteBlockPool`: refused while the pool is served, then while it holds blocks; by force its
+    /// directories go, and the other pool's stay. Back in the configuration, it is filled again.
+    fn pool_deleted(&mut self) -> Result<Outcome> {
+        let path = self.path(1, "/same-name");
+        let pool = self.fs.blocks(&path)?.remove(0).pool;
+        let node = self.cluster.node(0);
+        let ipc = node.ipc();
+        let dirs: Vec<_> = node
+            .volumes()
+            .map(|v| v.join("current").join(&pool))
+            .collect();
+        let delete = |fs: &Driver, force: &[&str]| {
+            let args = [&["-deleteBlockPool", &ipc, &pool], force].concat();
+            fs.tool(class::DFSADMIN, &args)
+        };
+        let run = delete(&self.fs, &["force"])?;
+        expect(run.code != 0 && run.err.contains("still running"), || {
+            format!("a pool in service: {run:?}")
+        })?;
+        self.cluster
+            .node(0)
+            .conf_mut()
+            .set("dfs.nameservices", "ns1");
+        self.cluster.rewrite_node_conf(0)?;
+        self.fs.dfsadmin(&["-refreshNamenodes", &ipc])?;
+        let run = delete(&self.fs, &[])?;
+        expect(run.code != 0 && dirs.iter().all(|dir| dir.is_dir()), || {
+            format!("a pool with blocks: {run:?}")
+        })?;
+        println!("ha: {}", run.err);
+        delete(&self.fs, &["force"])?.ok()?;
+        expect(dirs.iter().all(|dir| !dir.exists()), || {
+            format!("{dirs:?} are still there")
+        })?;
+        let other = self.path(0, "/same-name");
+        self.fs.check(&other, 2 * BLOCK + 5, 0)?;
+        self.cluster
+            .node(0)
+            .conf_mut()
+            .set("dfs.nameservices", "ns1,ns2");
+        self.cluster.rewrite_node_conf(0)?;
+        self.fs.dfsadmin(&["-refreshNamenodes", &ipc])?;
+        self.cluster.wait_all_live()?;
+        wait::until("the replicas to be copied back", seconds(60), || {
+            let files = self.cluster.node(0).all_block_files();
+            let back = files
+                .iter()
+                .filter(|f| dirs.iter().any(|d| f.starts_with(d)));
+            Ok(match back.count() {
+                6.. => Seen::Done(()),
+                other => Seen::NotYet(format!("{other} files")),
+            })
+        })?;
+        self.fs.wait_replicas(&path, 2, seconds(60))?;
+        self.fs.check(&path, 2 * BLOCK + 5, 1)?;
+        passed()
+    }
+
     /// A new namespace in the same cluster: nodes take its new block pool, the other goes on.
     fn formatted(&mut self) -> Result<Outcome> {
         self.cluster.namenode(1).stop()?;
@@ -294,12 +386,16 @@ impl Federation {
     }
 }
 
-/// A NameNode with an RPC address for nodes only.
+/// A NameNode with an RPC address for nodes only, which the node reaches by a network that can
+/// stall, and one for lifelines.
 fn own_addresses(suite: &mut Suite) -> Result<()> {
     let service = ports::free()?;
     let lifeline = ports::free()?;
-    let cluster = Cluster::builder("addresses")
-        .nodes(1, Kind::under_test())
+    let relay = Relay::to(ports::local(service))?;
+    let node =
+        NodeSpec::new(Kind::under_test()).conf("dfs.namenode.servicerpc-address", relay.address());
+    let mut cluster = Cluster::builder("addresses")
+        .node(node)
         .conf("dfs.replication", 1)
         .conf(
             "dfs.namenode.servicerpc-address",
@@ -332,6 +428,28 @@ fn own_addresses(suite: &mut Suite) -> Result<()> {
         )?;
         passed()
     });
+    suite.case("lifelines_keep_a_node_alive", || {
+        relay.hold(true);
+        // Without a sign of life a node is dead to this NameNode after 12 s.
+        for _ in 0..25 {
+            std::thread::sleep(seconds(1));
+            let live = &cluster.namenode_bean(0, "FSNamesystemState")?["NumLiveDataNodes"];
+            expect(*live == 1, || "dead for want of lifelines".to_owned())?;
+        }
+        let bean = format!("RpcDetailedActivityForPort{lifeline}");
+        wait::until("lifelines counted", seconds(30), || {
+            let count = cluster.namenode_bean(0, &bean)?["SendLifelineNumOps"].as_u64();
+            Ok(match count {
+                Some(2..) => Seen::Done(()),
+                other => Seen::NotYet(format!("{other:?}")),
+            })
+        })?;
+        relay.hold(false);
+        fs.put("/again", BLOCK, 2, json!({}))?;
+        fs.check("/again", BLOCK, 2)?;
+        passed()
+    });
+    cluster.node(0).process()?.check_alive()?;
     finish(suite, cluster);
     Ok(())
 }

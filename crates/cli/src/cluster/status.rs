@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use serde::Serialize;
 
 use super::launch;
-use super::state::{Cluster, Role, StateDir};
+use super::state::{Cluster, Kind, Role, StateDir};
 use crate::args::StatusArgs;
 use crate::error::{CliError, FINDING};
 use crate::progress::megabytes;
@@ -17,7 +17,10 @@ pub struct Process {
     name: String,
     kind: &'static str,
     address: String,
-    http: String,
+    /// Where the RPC server of a storage node answers.
+    rpc: Option<String>,
+    /// `None` while the node has no HTTP server.
+    http: Option<String>,
     running: bool,
     pid: Option<i32>,
     log: String,
@@ -87,7 +90,9 @@ fn process(state: &StateDir, role: &Role) -> Process {
         name: role.name.clone(),
         kind: role.kind.map_or("Apache", |kind| kind.name()),
         address: format!("127.0.0.1:{}", role.port),
-        http: format!("http://127.0.0.1:{}/", role.http_port),
+        rpc: role.ipc_port.map(|port| format!("127.0.0.1:{port}")),
+        http: (role.kind != Some(Kind::Hayloft))
+            .then(|| format!("http://127.0.0.1:{}/", role.http_port)),
         running,
         pid: role
             .process
@@ -119,10 +124,15 @@ impl fmt::Display for Report {
             let pid = process
                 .pid
                 .map_or_else(|| "not running".to_owned(), |pid| format!("pid {pid}"));
+            let http = process.http.as_deref().unwrap_or("none yet");
+            let addresses = match &process.rpc {
+                Some(rpc) => format!("data {}  RPC {rpc}  HTTP {http}", process.address),
+                None => format!("RPC {}  HTTP {http}", process.address),
+            };
             writeln!(
                 f,
-                "  {:<10} {:<8} {:<16} {:<12} log {}",
-                process.name, process.kind, process.address, pid, process.log
+                "  {:<10} {:<8} {pid:<12} {addresses}\n{:22}log {}",
+                process.name, process.kind, "", process.log
             )?;
         }
         if let (Some(live), Some(files), Some(used), Some(missing)) = (
@@ -131,10 +141,9 @@ impl fmt::Display for Report {
             self.used_bytes,
             self.missing_blocks,
         ) {
-            let jmx = &self.processes[0].http;
             writeln!(
                 f,
-                "  NameNode at {jmx}jmx: {live} live nodes, {files} files and directories, {} used, {missing} missing blocks",
+                "  the NameNode counts {live} live nodes, {files} files and directories, {} used, {missing} missing blocks",
                 megabytes(used)
             )?;
         }

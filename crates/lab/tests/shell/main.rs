@@ -79,11 +79,15 @@ fn main() -> ExitCode {
 /// A NameNode that tells clients to encrypt their data transfer, over a node that cannot: the
 /// client gets an error in time, and a client of another NameNode could go on.
 fn told_to_encrypt(suite: &mut Suite) -> Result<()> {
-    let node = NodeSpec::new(Kind::under_test()).conf("dfs.encrypt.data.transfer", false);
+    let node = NodeSpec::new(Kind::under_test())
+        .conf("dfs.encrypt.data.transfer", false)
+        .conf("dfs.block.access.token.enable", false);
     let cluster = Cluster::builder("encrypt")
         .node(node)
         .conf("dfs.replication", 1)
         .conf("dfs.encrypt.data.transfer", true)
+        // The key to encrypt with is made by who makes block tokens.
+        .conf("dfs.block.access.token.enable", true)
         .conf("dfs.client.block.write.retries", 1)
         .start()?;
     let fs = cluster.driver()?;

@@ -143,6 +143,8 @@ fn copy_in(
     source: &Source,
 ) -> Result<(Copied, Transfer), CliError> {
     let bytes = source.files.iter().map(|(_, bytes)| bytes).sum();
+    let step = Step::bytes(format!("checksumming {}", source.path.display()), bytes);
+    let mut done = 0;
     let target = free_target(cluster, &source.name);
     let local = shell.scratch("FILES.txt");
     let mut files = Vec::with_capacity(source.files.len());
@@ -153,8 +155,11 @@ fn copy_in(
             "{} bytes {} checksum {:016x}\n",
             file.path, file.bytes, file.crc64
         ));
+        done += file.bytes;
+        step.at(done);
         files.push(file);
     }
+    step.done(&megabytes(bytes));
     std::fs::write(&local, listing).map_err(CliError::file("write", &local))?;
     shell.fs(&["-mkdir", "-p", ROOT], None)?;
     // What an interrupted run left there is not on record.

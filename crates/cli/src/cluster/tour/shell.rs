@@ -36,16 +36,18 @@ impl Shell<'_, '_> {
         // The log tells about this run only.
         let _ = std::fs::remove_file(&spawn.log);
         let mut process = spawn.start()?;
+        // A JVM takes a second to start: even a small command is worth a word.
+        let mut own = Step::short(format!("stock {name} {}", args.join(" ")));
         let status = loop {
             match process.wait(Duration::from_millis(200)) {
                 Ok(status) => break status,
-                Err(_) => {
-                    if let Some((step, position)) = progress {
-                        step.at(position());
-                    }
-                }
+                Err(_) => match progress {
+                    Some((step, position)) => step.at(position()),
+                    None => own.tick(),
+                },
             }
         };
+        own.done("");
         if status.success() {
             return Ok(());
         }

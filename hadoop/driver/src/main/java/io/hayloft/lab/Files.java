@@ -32,7 +32,6 @@ final class Files {
     operations.put("status", this::status);
     operations.put("checksum", this::checksum);
     operations.put("truncate", this::truncate);
-    operations.put("concat", this::concat);
     operations.put("recoverLease", this::recoverLease);
     operations.put("closed", this::closed);
     operations.put("blocks", this::blocks);
@@ -126,15 +125,6 @@ final class Files {
   private void truncate(ObjectNode request, ObjectNode answer) throws IOException {
     try (DistributedFileSystem fs = Request.open(request)) {
       answer.put("done", fs.truncate(Request.path(request), Request.number(request, "length", 0)));
-    }
-  }
-
-  /** Arguments: path, sources. */
-  private void concat(ObjectNode request, ObjectNode answer) throws IOException {
-    List<Path> sources = new ArrayList<>();
-    request.path("sources").forEach(source -> sources.add(new Path(source.asText())));
-    try (DistributedFileSystem fs = Request.open(request)) {
-      fs.concat(Request.path(request), sources.toArray(new Path[0]));
     }
   }
 
