@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
 /// Client libraries that are tested, from the Python package index.
-const PYTHON_PACKAGES: [&str; 2] = ["hdfs-native", "pyspark==4.0.1"];
+const PYTHON_PACKAGES: [&str; 2] = ["hdfs-native==0.14.7", "pyspark==4.0.1"];
 
 fn main() -> ExitCode {
     Suite::run("jobs", |suite| {
