@@ -1,10 +1,11 @@
 //! Pipelines that break, and what is left of them.
 
-use hayloft_wire::ids::ReplicaState;
+use hayloft_wire::ids::{ReplicaState, StorageType};
 use hayloft_wire::proto::hdfs::DatanodeInfo;
 use hayloft_wire::transfer::{Stage, Status};
 use tokio::net::TcpListener;
 
+use super::super::Settings;
 use super::client::{Pipeline, read, statuses, write_request};
 use super::node::{Node, Said};
 use super::{block, crc32c, pattern, pool};
@@ -211,4 +212,43 @@ async fn evicted_writers_are_closed() {
     assert!(pipeline.client.ack().await.is_none());
     let another = Pipeline::create(11, 1001, &[&node]).await;
     another.close(1).await;
+}
+
+/// Whoever meets an I/O error has the volumes looked at: the one that is gone is out of use soon,
+/// long before the periodic check, and the others go on.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_io_error_has_the_volumes_checked() {
+    let disks = [StorageType::Disk, StorageType::Disk];
+    let node = Node::with(Settings::default(), &disks).await;
+    let mut pipeline = Pipeline::create(31, 1001, &[&node]).await;
+    pipeline.write(&pattern(600), 600, 1).await;
+    let storage = node.store.replica(&pool(), 31).expect("written").storage.id;
+    let holder = (0..2)
+        .map(|i| node.dir.path().join(format!("v{i}")))
+        .find(|dir| {
+            let version = std::fs::read_to_string(dir.join("current/VERSION"));
+            version.expect("a volume").contains(&*storage)
+        })
+        .expect("one of the two");
+    std::fs::rename(&holder, holder.with_extension("gone")).expect("moved");
+    std::fs::write(&holder, b"").expect("a file in its place");
+    // Completing the replica needs its directories.
+    pipeline.send(&[], true).await;
+    while pipeline
+        .client
+        .ack()
+        .await
+        .is_some_and(|ack| ack.is_success())
+    {}
+    node.until("the volume to be taken out", |node| {
+        node.store.failure_summary().failed_locations == [holder.clone()]
+    })
+    .await;
+    let mut pipeline = Pipeline::create(32, 1001, &[&node]).await;
+    pipeline.write(&pattern(600), 600, 1).await;
+    pipeline.close(1).await;
+    assert_eq!(
+        read(&node, &block(32, 1001), 0, 600).await,
+        Ok(pattern(600))
+    );
 }
