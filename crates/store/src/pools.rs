@@ -325,14 +325,8 @@ async fn stop_all(inner: &Inner, live: Vec<Arc<LiveReplica>>) -> bool {
 
 /// See [`Store::remove_pool`](crate::Store::remove_pool).
 pub async fn remove_pool(inner: &Arc<Inner>, id: &PoolId, force: bool) -> Result<(), StoreError> {
-    let holds = inner.pool(id).map(|p| p.map.len()).unwrap_or(0);
-    if holds > 0 && !force {
-        return Err(StoreError::new(
-            StoreErrorKind::Illegal,
-            format!(
-                "Cannot delete block pool {id}: it contains {holds} replicas; use force to delete them"
-            ),
-        ));
+    if !force {
+        refuse_with_replicas(inner, id).await?;
     }
     let _ = forget_pool(inner, id).await;
     let mut first_error = None;
@@ -344,6 +338,32 @@ pub async fn remove_pool(inner: &Arc<Inner>, id: &PoolId, force: bool) -> Result
         }
     }
     first_error.map_or(Ok(()), Err)
+}
+
+/// Looks on the disks: a pool that is no longer served is not in memory, and its replicas are there.
+async fn refuse_with_replicas(inner: &Arc<Inner>, id: &PoolId) -> Result<(), StoreError> {
+    let doing = || format!("looking for replicas of block pool {id}");
+    for volume in inner.volumes() {
+        let root = volume.root.join(CURRENT).join(id.as_str());
+        let found = volume
+            .meta(IoClass::Delete)
+            .run(IoOp::List, &root, move |root| {
+                load::first_replica(root)
+                    .map_err(|e| IoError::from_std(IoOp::List, root, &e).with_context(e))
+            })
+            .await
+            .map_err(|e| StoreError::io(doing(), e))?;
+        if let Some(path) = found {
+            return Err(StoreError::new(
+                StoreErrorKind::Illegal,
+                format!(
+                    "Cannot delete block pool, it contains some block files: {} is there; use force to delete it with them",
+                    path.display()
+                ),
+            ));
+        }
+    }
+    Ok(())
 }
 
 async fn remove_tree(volume: &Volume, root: &Path) -> Result<(), IoError> {

@@ -18,3 +18,6 @@ pub mod version;
 
 /// The layout that is written and the only one that is read.
 pub const LAYOUT_VERSION: i32 = -57;
+
+#[cfg(test)]
+mod golden_tests;

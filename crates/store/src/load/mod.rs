@@ -109,6 +109,26 @@ pub fn load(paths: &PoolPaths, options: LoadOptions, progress: &Progress) -> io:
     })
 }
 
+/// The first file of a replica in a directory or below, in any state, trash and backups included.
+pub fn first_replica(dir: &Path) -> io::Result<Option<PathBuf>> {
+    let entries = match fs::read_dir(dir) {
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
+        entries => entries?,
+    };
+    for entry in entries {
+        let entry = entry?;
+        let path = entry.path();
+        if entry.file_type()?.is_dir() {
+            if let Some(found) = first_replica(&path)? {
+                return Ok(Some(found));
+            }
+        } else if entry.file_name().as_encoded_bytes().starts_with(b"blk_") {
+            return Ok(Some(path));
+        }
+    }
+    Ok(None)
+}
+
 /// Creates a directory and those above it.
 pub fn make_dir(path: &Path) -> io::Result<()> {
     use std::os::unix::fs::DirBuilderExt as _;

@@ -244,12 +244,22 @@ async fn pools_are_separate_and_removable() {
     assert_eq!(node.store.pools().len(), 2);
     let kind = Node::error_of(node.store.remove_pool(&pool(), false).await);
     assert_eq!(kind, StoreErrorKind::Illegal);
+    // Before an administrator can delete it, the pool is no longer served: it is not in memory.
+    node.store.forget_pool(&pool()).await;
+    let kind = Node::error_of(node.store.remove_pool(&pool(), false).await);
+    assert_eq!(kind, StoreErrorKind::Illegal);
+    let rbw = node.pool_dir().join("current/rbw");
+    assert!(rbw.is_dir() && node.pool_dir().join("current/finalized").is_dir());
     node.store
         .remove_pool(&pool(), true)
         .await
         .expect("removes");
     assert!(!node.pool_dir().exists());
-    assert_eq!(node.store.pools(), [second]);
+    assert_eq!(node.store.pools(), [second.clone()]);
+    node.store
+        .remove_pool(&second, false)
+        .await
+        .expect("an empty pool needs no force");
 }
 
 #[tokio::test]
