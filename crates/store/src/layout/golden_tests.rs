@@ -96,7 +96,6 @@ fn directories_have_the_names_that_we_give_them() {
         paths.current(),
         paths.finalized(),
         paths.rbw(),
-        paths.lazy_persist(),
         paths.tmp(),
     ] {
         assert!(list.lines().any(|line| line == of(dir.clone())), "{dir:?}");

@@ -255,7 +255,7 @@ async fn pools_are_separate_and_removable() {
         .await
         .expect("removes");
     assert!(!node.pool_dir().exists());
-    assert_eq!(node.store.pools(), [second.clone()]);
+    assert_eq!(node.store.pools(), std::slice::from_ref(&second));
     node.store
         .remove_pool(&second, false)
         .await
