@@ -42,7 +42,9 @@ fn make() -> Result<PathBuf> {
     // At SIGTERM the stock node just ends; asked like this it writes its list of replicas.
     let ipc = cluster.node(0).ipc();
     fs.dfsadmin(&["-shutdownDatanode", &ipc])?;
-    cluster.node(0).wait_ended(std::time::Duration::from_secs(60))?;
+    cluster
+        .node(0)
+        .wait_ended(std::time::Duration::from_secs(60))?;
     let to = repository_root().join("crates/store/src/layout/golden");
     if to.exists() {
         std::fs::remove_dir_all(&to).map_err(LabError::file("removing", &to))?;

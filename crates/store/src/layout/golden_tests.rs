@@ -92,12 +92,7 @@ fn directories_have_the_names_that_we_give_them() {
         format!("/{}/", below.display())
     };
     let paths = paths();
-    for dir in [
-        paths.current(),
-        paths.finalized(),
-        paths.rbw(),
-        paths.tmp(),
-    ] {
+    for dir in [paths.current(), paths.finalized(), paths.rbw(), paths.tmp()] {
         assert!(list.lines().any(|line| line == of(dir.clone())), "{dir:?}");
     }
     let ids: Vec<i64> = replicas().iter().map(|r| r.0).collect();
