@@ -79,13 +79,14 @@ impl VolumeVersion {
     /// The file's contents.
     #[must_use]
     pub fn encode(&self, now: SystemTime) -> Vec<u8> {
+        // In the order of the stock node, so that the same identity is the same bytes.
         let properties = [
-            ("storageID", self.storage_id.clone()),
-            ("clusterID", self.cluster_id.clone()),
-            ("cTime", self.ctime.to_string()),
             ("datanodeUuid", self.datanode_uuid.clone()),
             ("storageType", "DATA_NODE".to_owned()),
+            ("cTime", self.ctime.to_string()),
+            ("clusterID", self.cluster_id.clone()),
             ("layoutVersion", LAYOUT_VERSION.to_string()),
+            ("storageID", self.storage_id.clone()),
         ];
         properties::write(&properties, now)
     }
@@ -114,8 +115,8 @@ impl PoolVersion {
     pub fn encode(&self, now: SystemTime) -> Vec<u8> {
         let properties = [
             ("namespaceID", self.namespace_id.cast_signed().to_string()),
-            ("cTime", self.ctime.to_string()),
             ("blockpoolID", self.pool.to_string()),
+            ("cTime", self.ctime.to_string()),
             ("layoutVersion", LAYOUT_VERSION.to_string()),
         ];
         properties::write(&properties, now)
