@@ -4,6 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use hayloft_io::calibrate::Media;
 use hayloft_io::staging::{Root, SideShape, StageSpec, StagedFile, Staging, StagingConfig};
 use hayloft_io::{EngineFile, IoError, IoErrorKind};
 use hayloft_wire::checksum::DataChecksum;
@@ -17,10 +18,9 @@ use crate::volume::Volume;
 /// How long staged bytes of stopping writers may take to reach their files.
 const CLOSE: Duration = Duration::from_secs(30);
 
-/// Bytes that go to the disk in one write while more is coming: on flash enough for full bandwidth, on rotating
-/// media enough to make the seek before it cheap.
+/// Bytes that go to a flash device in one write while more is coming: enough for full bandwidth. Rotating media get
+/// what their scheduler serves to one stream.
 const QUANTUM_FLASH: usize = 4 << 20;
-const QUANTUM_ROTATING: usize = 32 << 20;
 
 /// Longest name of an area that is taken from a node's uuid.
 const NAME_MAX: usize = 64;
@@ -115,10 +115,10 @@ pub fn stage(
     if capabilities.keeps_data && !capabilities.survives_kill {
         return None; // Memory gains nothing.
     }
-    let quantum = if volume.engine.disk().rotational() == Some(true) {
-        QUANTUM_ROTATING
-    } else {
-        QUANTUM_FLASH
+    let disk = volume.engine.disk();
+    let quantum = match disk.media() {
+        Media::Rotating => usize::try_from(disk.quantum()).unwrap_or(QUANTUM_FLASH),
+        Media::Flash => QUANTUM_FLASH,
     };
     inner.staging.get()?.stage(StageSpec {
         main: Arc::clone(files.0),

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use rustix::fs::{FallocateFlags, fallocate};
 use rustix::io::Errno;
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
-use tracing::warn;
+use tracing::{error, warn};
 
 use super::layout::{ARENA_BYTES, ARENA_SEGMENTS, arena_offset};
 use super::segment::Segment;
@@ -103,6 +103,8 @@ pub(super) struct Area {
     waiting: AtomicUsize,
     /// Told when somebody begins to wait.
     pub(super) pressure: Notify,
+    /// Somebody removed the file: what is committed from now on would not be found.
+    lost: AtomicBool,
     /// Descriptors in use.
     owned: AtomicUsize,
     /// The process is taken to be dead: descriptors stay as they are (tests of crashes).
@@ -121,6 +123,7 @@ impl Area {
             permits: Arc::new(Semaphore::new(arenas_max * ARENA_SEGMENTS)),
             waiting: AtomicUsize::new(0),
             pressure: Notify::new(),
+            lost: AtomicBool::new(false),
             owned: AtomicUsize::new(0),
             frozen: AtomicBool::new(false),
         };
@@ -359,6 +362,21 @@ impl Area {
 
     pub(super) fn is_frozen(&self) -> bool {
         self.frozen.load(Ordering::Acquire)
+    }
+
+    /// Whether the file was removed under us.
+    pub(super) fn is_lost(&self) -> bool {
+        self.lost.load(Ordering::Relaxed)
+    }
+
+    /// Looks whether the file still has its name. A few microseconds: shared memory.
+    pub(super) fn watch_name(&self) {
+        let removed = rustix::fs::fstat(&self.file).is_ok_and(|stat| stat.st_nlink == 0);
+        let ended = self.permits.is_closed();
+        if removed && !ended && !self.lost.swap(true, Ordering::Relaxed) {
+            error!(area = %self.path.display(),
+                "the staging area was removed by somebody else: writers go on without staging until the node is restarted.                  systemd-logind does this when a user logs out who is no system user (RemoveIPC=): run the node as a system user");
+        }
     }
 
     /// Nobody gets segments any more.

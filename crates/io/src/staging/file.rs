@@ -215,6 +215,18 @@ impl StagedFile {
         self.lock().error.clone()
     }
 
+    /// Whether any segment is its own.
+    pub(super) fn holds_segments(&self) -> bool {
+        !self.lock().segments.is_empty()
+    }
+
+    /// Full segments that are not being written.
+    pub(super) fn full_segments(&self) -> usize {
+        let state = self.lock();
+        let full = |s: &&Held| !s.busy && s.end == SEGMENT_BYTES;
+        state.segments.iter().filter(full).count()
+    }
+
     /// How long nothing was committed.
     pub(super) fn idle_for(&self) -> Duration {
         self.lock().last_commit.elapsed()
@@ -234,6 +246,9 @@ impl StagedFile {
         self.alive(state)?;
         if state.closed {
             return Err(self.closed("the staged file is closed"));
+        }
+        if self.shared.area.is_lost() {
+            return Err(self.closed("the staging area was removed"));
         }
         Ok(())
     }
@@ -515,7 +530,6 @@ impl Drop for StagedFile {
         for held in state.segments.iter().filter(|s| s.written == s.end) {
             held.memory.release();
         }
-        self.shared.left();
     }
 }
 

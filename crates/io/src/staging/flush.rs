@@ -1,5 +1,6 @@
 //! From segments to files.
 
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -47,16 +48,22 @@ impl StagedFile {
         loop {
             let job = {
                 let mut state = self.lock();
-                let least = if self.shared.area.is_short() {
-                    SEGMENT_BYTES
-                } else {
-                    self.quantum_now()
-                };
+                let least = self.quantum_now();
                 self.take_job(&mut state, Take::Full(least))
             };
             let Some(job) = job else { return };
             self.start(job);
         }
+    }
+
+    /// Starts writing whatever segments are full; whether there was one.
+    pub(super) fn write_full(&self) -> bool {
+        let job = self.take_job(&mut self.lock(), Take::Full(SEGMENT_BYTES));
+        let any = job.is_some();
+        if let Some(job) = job {
+            self.start(job);
+        }
+        any
     }
 
     /// The next write that is not in progress yet, at most a quantum.
@@ -72,7 +79,10 @@ impl StagedFile {
         let mut count = 0;
         let mut next_base = state.segments[first].base;
         for held in state.segments.iter().skip(first) {
-            if !due(held) || held.base != next_base || count * SEGMENT_BYTES >= quantum {
+            // Only the first may be written in part: a unit on the disk is replaced in order.
+            let in_part = count > 0 && held.written != held.start;
+            let long = count * SEGMENT_BYTES >= quantum;
+            if !due(held) || held.base != next_base || in_part || long {
                 break;
             }
             count += 1;
@@ -125,6 +135,7 @@ impl StagedFile {
             held.busy = true;
         }
         state.jobs += 1;
+        self.shared.jobs.fetch_add(1, Ordering::Relaxed);
         job
     }
 
@@ -174,6 +185,7 @@ impl StagedFile {
         {
             let mut state = self.lock();
             state.jobs -= 1;
+            self.shared.jobs.fetch_sub(1, Ordering::Relaxed);
             for held in state.segments.iter_mut() {
                 let Some((_, end)) = ends.iter().find(|(base, _)| *base == held.base) else {
                     continue;

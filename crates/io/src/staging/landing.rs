@@ -2,6 +2,7 @@
 
 use std::io::IoSliceMut;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
 
@@ -46,6 +47,10 @@ impl Landing {
             return None;
         }
         let end = offset.checked_add(want as u64)?;
+        let spans = usize::try_from(end.div_ceil(SEGMENT) - offset / SEGMENT).ok()?;
+        if !self.file.shared.may_land(spans) {
+            return None;
+        }
         let covered = self.file.cover(&mut state, end);
         state.spare.clear();
         if !covered {
@@ -62,7 +67,10 @@ impl Landing {
             rooms.push(held.memory.room()?);
         }
         state.reserved = true;
+        let shared = &self.file.shared;
+        shared.landing.fetch_add(rooms.len(), Ordering::Relaxed);
         Some(Reserved {
+            spans: rooms.len(),
             file: Arc::clone(&self.file),
             rooms,
             at: 0,
@@ -75,7 +83,8 @@ impl Landing {
     /// As [`try_reserve`](Self::try_reserve), but waits for segments while the budget is used up: the back pressure
     /// of the staging area. `None` when the bytes cannot be received in place, also when bytes received in
     /// place before are not appended yet and no segment is free: append them first, for nobody may wait
-    /// with segments that only he can free.
+    /// with segments that only he can free; and while most of the budget is being received into, by
+    /// peers who may stop there.
     ///
     /// # Errors
     /// The error of an earlier write; `Closed`.
@@ -89,7 +98,9 @@ impl Landing {
                 if let Some(error) = &state.error {
                     return Err(error.clone());
                 }
-                let waits = !state.reserved
+                let spans = want.div_ceil(super::SEGMENT_BYTES) + 1;
+                let waits = self.file.shared.may_land(spans)
+                    && !state.reserved
                     && !state.closed
                     && state.frontier == state.committed
                     && offset == state.frontier
@@ -111,6 +122,8 @@ impl Landing {
 pub struct Reserved {
     file: Arc<StagedFile>,
     rooms: Vec<Room>,
+    /// Segments that it counts for.
+    spans: usize,
     /// The room that is being filled.
     at: usize,
     offset: u64,
@@ -183,6 +196,8 @@ impl Reserved {
 impl Drop for Reserved {
     fn drop(&mut self) {
         self.rooms.clear();
+        let shared = &self.file.shared;
+        shared.landing.fetch_sub(self.spans, Ordering::Relaxed);
         self.file.lock().reserved = false;
     }
 }

@@ -90,7 +90,12 @@ pub(crate) struct Shared {
     area: Arc<Area>,
     runtime: tokio::runtime::Handle,
     files: Mutex<Vec<Weak<StagedFile>>>,
+    /// Files that hold segments, counted every now and then, and those that came since.
     active: AtomicUsize,
+    /// Writes in progress, of all files.
+    jobs: AtomicUsize,
+    /// Segments that are being received into.
+    landing: AtomicUsize,
 }
 
 impl Shared {
@@ -100,9 +105,25 @@ impl Shared {
         self.area.segments_max() * SEGMENT_BYTES / files / 2
     }
 
-    /// A file has gone.
-    fn left(&self) {
-        self.active.fetch_sub(1, Ordering::Relaxed);
+    /// Whether `n` more segments may be received into. A share is kept for bytes that are complete, so that peers who
+    /// stop in the middle of a packet cannot keep everybody else from committing.
+    fn may_land(&self, n: usize) -> bool {
+        let most = self.area.segments_max() / 4 * 3;
+        self.landing.load(Ordering::Relaxed).saturating_add(n) <= most
+    }
+
+    /// Somebody waits for segments and nothing is under way that will free some.
+    fn is_stuck(&self) -> bool {
+        self.area.is_short() && self.jobs.load(Ordering::Relaxed) == 0
+    }
+
+    /// Has something written: of the file that has most of it, else all that lies in quiet files.
+    fn relieve(&self) {
+        let files = self.files();
+        let largest = files.iter().max_by_key(|f| f.full_segments());
+        if !largest.is_some_and(|f| f.write_full()) {
+            files.iter().for_each(|f| f.sweep(IDLE_SHORT));
+        }
     }
 
     fn files(&self) -> Vec<Arc<StagedFile>> {
@@ -150,6 +171,8 @@ impl Staging {
             runtime: tokio::runtime::Handle::current(),
             files: Mutex::default(),
             active: AtomicUsize::new(0),
+            jobs: AtomicUsize::new(0),
+            landing: AtomicUsize::new(0),
         });
         shared.runtime.spawn(maintain(Arc::downgrade(&shared)));
         Ok(Arc::new(Self { shared }))
@@ -159,11 +182,11 @@ impl Staging {
     /// are too long or relative.
     #[must_use]
     pub fn stage(&self, spec: StageSpec) -> Option<Arc<StagedFile>> {
-        self.shared.active.fetch_add(1, Ordering::Relaxed);
-        let Some(file) = StagedFile::new(&self.shared, spec) else {
-            self.shared.left();
+        if self.shared.area.is_lost() {
             return None;
-        };
+        }
+        let file = StagedFile::new(&self.shared, spec)?;
+        self.shared.active.fetch_add(1, Ordering::Relaxed);
         let mut files = self
             .shared
             .files
@@ -251,15 +274,21 @@ async fn maintain(shared: Weak<Shared>) {
             let Some(strong) = shared.upgrade() else {
                 return;
             };
-            strong.files().iter().for_each(|f| f.sweep(IDLE_SHORT));
+            if strong.is_stuck() {
+                strong.relieve();
+            }
             drop(strong);
             tokio::time::sleep(IDLE_SHORT).await;
         }
         let Some(strong) = shared.upgrade() else {
             return;
         };
-        strong.files().iter().for_each(|f| f.sweep(IDLE));
+        let files = strong.files();
+        files.iter().for_each(|f| f.sweep(IDLE));
+        let active = files.iter().filter(|f| f.holds_segments()).count();
+        strong.active.store(active, Ordering::Relaxed);
         area.shrink_when_idle(IDLE);
+        area.watch_name();
     }
 }
 

@@ -322,6 +322,6 @@ pub(super) mod steps {
     pub(super) fn half(bytes: &[u8]) -> Option<usize> {
         let watched = HOOK.with(|h| h.borrow().is_some());
         // Down to pieces of a few bytes.
-        (watched && bytes.len() > 6).then(|| bytes.len() / 2)
+        (watched && bytes.len() > 6).then_some(bytes.len() / 2)
     }
 }

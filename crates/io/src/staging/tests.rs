@@ -556,3 +556,52 @@ async fn bytes_received_in_place_are_not_overwritten_by_others() {
     assert_eq!(landing.next_offset(), 110);
     assert!(landing.try_reserve(110, ROOM_MAX + 1).is_none());
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn peers_who_stop_inside_a_packet_leave_room_for_the_others() {
+    let rig = Rig::new();
+    let staging = Staging::create(&rig.config(BUDGET_MIN)).expect("an area");
+    let mut held = Vec::new();
+    for n in 0..ARENA_SEGMENTS {
+        let file = rig.stage(&staging, n, 0).await;
+        held.extend(file.landing().reserve(0, 1000).await.expect("usable"));
+    }
+    assert_eq!(held.len(), ARENA_SEGMENTS / 4 * 3);
+    let file = rig.stage(&staging, 99, 0).await;
+    let mut at = 0;
+    while at < 8_000_000 {
+        let next = at + 64_512;
+        while append(&file, at, next) == Append::NoRoom {
+            file.make_room(next - at).await.expect("room comes");
+        }
+        at = next;
+    }
+    file.close().await.expect("closes");
+    rig.check(99, at);
+    drop(held);
+    assert!(
+        file.landing().try_reserve(at as u64, 10).is_none(),
+        "it is closed"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_area_that_somebody_removes_is_not_relied_on() {
+    let rig = Rig::new();
+    let staging = Staging::create(&rig.config(BUDGET_MIN)).expect("an area");
+    let file = rig.stage(&staging, 0, 0).await;
+    assert_eq!(append(&file, 0, 5000), Append::Committed);
+    fs::remove_file(staging.path()).expect("removes");
+    let noticed = async {
+        while file.try_append(5000, &[], &[]).is_ok() {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(10), noticed)
+        .await
+        .expect("is noticed");
+    file.close()
+        .await
+        .expect("what was committed is written all the same");
+    rig.check(0, 5000);
+}
