@@ -6,10 +6,10 @@ export PATH := $(HOME)/.cargo/bin:$(PATH)
 
 HAYLOFT := target/release/hayloft
 
-.PHONY: help check-deps build hadoop up down status test test-fast bench fmt doc clean
+.PHONY: help check-deps build hadoop up down status test test-fast bench bench-placement fmt doc clean
 
 help: ## Show this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 check-deps: ## Check for make, Rust, JDK and Maven; as root on Debian or Ubuntu, install what they package
 	@scripts/check-deps
@@ -39,6 +39,9 @@ test-fast: ## Unit and property tests, no JVM (< 3 min)
 
 bench: build hadoop ## Stock DataNode against Hayloft, on this machine; raw results under bench/runs/
 	@scripts/bench $(BENCH)
+
+bench-placement: ## What choosing targets costs, our policy and the stock one; raw results under bench/runs/
+	@scripts/bench-placement $(BENCH)
 
 fmt: ## Format the Rust code
 	cargo fmt --all

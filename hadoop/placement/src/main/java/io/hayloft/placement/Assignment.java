@@ -1,7 +1,6 @@
 package io.hayloft.placement;
 
 import io.hayloft.placement.ClusterIndex.Load;
-import java.util.concurrent.atomic.AtomicLong;
 import org.apache.hadoop.hdfs.server.blockmanagement.DatanodeDescriptor;
 
 /**
@@ -15,7 +14,7 @@ final class Assignment {
   /** Rack of the client; the sticky node is sought there first. Null if unknown. */
   final String clientRack;
   /** Position in the ring of domains, for the layouts that go in turn. */
-  final AtomicLong turn;
+  final Turn turn;
 
   private volatile DatanodeDescriptor node;
   private volatile long lastUseMs;
@@ -28,7 +27,7 @@ final class Assignment {
   Assignment(Writer writer, String clientRack, long turn, long nowMs) {
     this.writer = writer;
     this.clientRack = clientRack;
-    this.turn = new AtomicLong(turn);
+    this.turn = new Turn(turn);
     this.lastUseMs = nowMs;
   }
 

@@ -62,13 +62,25 @@ public final class FileTopologyMapping extends CachedDNSToSwitchMapping {
     }
     long interval = PlacementConfig.millis(conf, PlacementKeys.TOPOLOGY_INTERVAL, 5_000);
     defaultRack = rack;
-    file = new WatchedFile<>(Path.of(path), found -> read(found, rack));
+    file = new WatchedFile<>(Path.of(path), found -> sameDepth(found, read(found, rack)));
     Ticker.start(this, interval, FileTopologyMapping::check);
   }
 
   /** Looks at the file now; returns whether it said something new. */
   boolean check() {
     return file.check();
+  }
+
+  /** Registered nodes keep the depth of the first file, and the topology takes no other. */
+  private Table sameDepth(Path path, Table table) {
+    WatchedFile<Table> known = file;
+    if (known != null && known.get().levels != table.levels) {
+      throw new IllegalArgumentException(
+          String.format(
+              "The locations of %s have %d levels now and had %d: that takes a restart.",
+              path, table.levels, known.get().levels));
+    }
+    return table;
   }
 
   private static Table read(Path path, String defaultRack) {

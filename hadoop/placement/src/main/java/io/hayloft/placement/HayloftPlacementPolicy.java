@@ -112,7 +112,6 @@ public class HayloftPlacementPolicy extends OpenPlacementPolicy {
             DFSConfigKeys.DFS_NAMENODE_STALE_DATANODE_INTERVAL_DEFAULT);
     placer =
         new Placer(config, striped, metrics, this::nowMs, staleMs, this::overloadedByOthers);
-    placer.randomiseTurn();
     assignments = new Assignments(config.maxAssignments(), this::nowMs, metrics);
     if (stats != null) {
       // Only a NameNode has statistics; tools that load the policy choose nothing.
@@ -376,6 +375,13 @@ public class HayloftPlacementPolicy extends OpenPlacementPolicy {
     if (writer instanceof DatanodeDescriptor local && takeLocal(choice, call, local)) {
       return local;
     }
+    if (choice.replicas() > 0) {
+      // Favoured nodes have the first replicas already.
+      if (placer.next(choice, null, later, call.reasons) == null) {
+        throw tooFew(choice, call, 1);
+      }
+      return choice.results.get(0).getDatanodeDescriptor();
+    }
     boolean anyWriter =
         call.flags != null && call.flags.contains(AddBlockFlag.IGNORE_CLIENT_LOCALITY);
     if (!striped && !anyWriter && call.path != null) {
@@ -448,10 +454,14 @@ public class HayloftPlacementPolicy extends OpenPlacementPolicy {
     if (config.layout() == Layout.RANDOM) {
       return super.getMaxNodesPerRack(chosen, replicas);
     }
-    int nodes = clusterMap.getNumOfLeaves();
-    int wanted = Math.max(0, Math.min(replicas, nodes - chosen));
-    int total = chosen + wanted;
-    return new int[] {wanted, RackLimit.of(total, view.get().racksInService, striped)};
+    // The stock code forgets the favoured nodes that it has chosen when it asks for the rest.
+    Call call = calls.get();
+    int present = chosen + (call == null ? 0 : call.favored.size());
+    int wanted = Math.max(0, Math.min(replicas, clusterMap.getNumOfLeaves() - present));
+    int racks = view.get().racksInService;
+    return new int[] {
+      wanted, RackLimit.of(present + wanted, racks, striped, config.secondInSameRack())
+    };
   }
 
   @Override

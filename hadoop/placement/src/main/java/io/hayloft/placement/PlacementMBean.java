@@ -1,5 +1,7 @@
 package io.hayloft.placement;
 
+import com.fasterxml.jackson.core.JsonProcessingException;
+import com.fasterxml.jackson.databind.ObjectMapper;
 import java.lang.ref.WeakReference;
 import java.util.Comparator;
 import java.util.LinkedHashMap;
@@ -9,7 +11,6 @@ import java.util.TreeMap;
 import javax.management.JMException;
 import javax.management.ObjectName;
 import org.apache.hadoop.hdfs.server.blockmanagement.DatanodeDescriptor;
-import org.apache.hadoop.util.JsonSerialization;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
@@ -18,6 +19,7 @@ final class PlacementMBean implements PlacementMXBean {
   static final String NAME = "Hadoop:service=NameNode,name=HayloftPlacement";
   static final String EC_NAME = "Hadoop:service=NameNode,name=HayloftEcPlacement";
   private static final Logger LOG = LoggerFactory.getLogger(PlacementMBean.class);
+  private static final ObjectMapper JSON = new ObjectMapper();
   private static final int MAX_LISTED = 1_000;
 
   private final PlacementConfig config;
@@ -118,8 +120,8 @@ final class PlacementMBean implements PlacementMXBean {
             .map(PlacementMBean::row)
             .toList();
     try {
-      return JsonSerialization.writer().writeValueAsString(rows);
-    } catch (java.io.IOException e) {
+      return JSON.writeValueAsString(rows);
+    } catch (JsonProcessingException e) {
       return "[]";
     }
   }

@@ -8,7 +8,6 @@ import io.hayloft.placement.ClusterIndex.Rack;
 import io.hayloft.placement.PlacementMetrics.Left;
 import java.util.Set;
 import java.util.concurrent.ThreadLocalRandom;
-import java.util.concurrent.atomic.AtomicLong;
 import java.util.function.LongSupplier;
 import java.util.function.Predicate;
 import org.apache.hadoop.fs.StorageType;
@@ -29,7 +28,7 @@ final class Placer {
   /** Whether a node is too busy even without one writer's own share. */
   private final Predicate<DatanodeDescriptor> overloaded;
   /** Turn of blocks without a known writer. */
-  private final AtomicLong turn = new AtomicLong();
+  private final Turn turn = new Turn(ThreadLocalRandom.current().nextInt(1 << 20));
 
   Placer(
       PlacementConfig config,
@@ -150,8 +149,6 @@ final class Placer {
       if (second != null) {
         return second;
       }
-    } else if (config.layout() == Layout.SPLIT && needsRack(choice)) {
-      return spread(choice, later, reasons);
     }
     return config.layout() == Layout.SPLIT
         ? spread(choice, later, reasons)
@@ -236,22 +233,25 @@ final class Placer {
   private Entry ring(
       Choice choice, Assignment assignment, Where where, Level level, Reasons reasons) {
     Domain[] ring = choice.index.ring;
-    AtomicLong position = assignment == null ? turn : assignment.turn;
-    long from = position.get();
-    for (int i = 0; i < ring.length; i++) {
-      Domain domain = ring[(int) Math.floorMod(from + i, (long) ring.length)];
-      if (choice.inDomain(domain) > 0) {
-        continue;
-      }
-      int start = Math.floorMod(domain.turn.getAndIncrement(), domain.nodes.entries.length);
-      Entry entry = choice.search(domain.nodes, start, where, level, 1);
-      if (entry != null) {
-        position.set(from + i + 1);
-        reasons.chose(entry, "next domain in turn");
-        return entry;
-      }
+    Entry[] found = new Entry[1];
+    Turn order = assignment == null ? turn : assignment.turn;
+    order.next(
+        ring.length,
+        station -> {
+          Domain domain = ring[station];
+          if (choice.inDomain(domain) == 0) {
+            int start = Math.floorMod(domain.turn.get(), domain.nodes.entries.length);
+            found[0] = choice.search(domain.nodes, start, where, level, 1);
+            if (found[0] != null) {
+              domain.turn.incrementAndGet();
+            }
+          }
+          return found[0] != null;
+        });
+    if (found[0] != null) {
+      reasons.chose(found[0], "next domain in turn");
     }
-    return null;
+    return found[0];
   }
 
   /** Wherever there is a node, in a new domain if at all possible. */
@@ -295,10 +295,5 @@ final class Placer {
       }
     }
     return null;
-  }
-
-  /** A start for the ring that differs from NameNode to NameNode. */
-  void randomiseTurn() {
-    turn.set(ThreadLocalRandom.current().nextInt(1 << 20));
   }
 }

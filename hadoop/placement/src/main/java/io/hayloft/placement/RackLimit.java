@@ -11,9 +11,10 @@ final class RackLimit {
    * @param total replicas of the block
    * @param racks racks with a node in service
    * @param striped whether the block is a group, which is spread evenly
+   * @param secondInSameRack whether two replicas stay in one rack
    */
-  static int of(int total, int racks, boolean striped) {
-    if (racks <= 1 || total <= 1) {
+  static int of(int total, int racks, boolean striped, boolean secondInSameRack) {
+    if (racks <= 1 || total <= 1 || !striped && total == 2 && secondInSameRack) {
       return Math.max(1, total);
     }
     if (striped) {

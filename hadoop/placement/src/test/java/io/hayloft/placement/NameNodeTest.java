@@ -1,0 +1,258 @@
+package io.hayloft.placement;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertNotNull;
+import static org.junit.jupiter.api.Assertions.assertThrows;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import java.io.ByteArrayOutputStream;
+import java.io.PrintStream;
+import java.lang.management.ManagementFactory;
+import java.nio.charset.StandardCharsets;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.util.Arrays;
+import java.util.Collection;
+import java.util.Collections;
+import java.util.HashMap;
+import java.util.HashSet;
+import java.util.List;
+import java.util.Map;
+import java.util.Set;
+import javax.management.ObjectName;
+import org.apache.hadoop.conf.Configuration;
+import org.apache.hadoop.fs.CommonConfigurationKeysPublic;
+import org.apache.hadoop.fs.FSDataOutputStream;
+import org.apache.hadoop.fs.StorageType;
+import org.apache.hadoop.hdfs.DFSConfigKeys;
+import org.apache.hadoop.hdfs.DistributedFileSystem;
+import org.apache.hadoop.hdfs.MiniDFSCluster;
+import org.apache.hadoop.hdfs.protocol.DatanodeInfo;
+import org.apache.hadoop.hdfs.protocol.LocatedBlock;
+import org.apache.hadoop.hdfs.server.balancer.RunBalancer;
+import org.apache.hadoop.hdfs.tools.DFSck;
+import org.apache.hadoop.util.ToolRunner;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.Timeout;
+import org.junit.jupiter.api.io.TempDir;
+
+/** A real NameNode with the plug-in, and twelve DataNodes with little disks: three hosts with four each. */
+class NameNodeTest {
+  private static final int BLOCK = 4096;
+  private static final long CAPACITY = 100L * BLOCK;
+  @TempDir Path dir;
+
+  private Configuration conf() {
+    Configuration conf = new Configuration();
+    conf.set(DFSConfigKeys.DFS_BLOCK_REPLICATOR_CLASSNAME_KEY, HayloftPlacementPolicy.class.getName());
+    conf.set(DFSConfigKeys.DFS_BLOCK_PLACEMENT_EC_CLASSNAME_KEY, HayloftEcPlacementPolicy.class.getName());
+    conf.setLong(DFSConfigKeys.DFS_BLOCK_SIZE_KEY, BLOCK);
+    conf.setLong(DFSConfigKeys.DFS_NAMENODE_MIN_BLOCK_SIZE_KEY, 512);
+    conf.setInt(DFSConfigKeys.DFS_HEARTBEAT_INTERVAL_KEY, 1);
+    conf.setInt(DFSConfigKeys.DFS_NAMENODE_HEARTBEAT_RECHECK_INTERVAL_KEY, 500);
+    conf.setInt(DFSConfigKeys.DFS_NAMENODE_REDUNDANCY_INTERVAL_SECONDS_KEY, 1);
+    conf.setInt(DFSConfigKeys.DFS_NAMENODE_REPLICATION_WORK_MULTIPLIER_PER_ITERATION, 50);
+    conf.setInt(DFSConfigKeys.DFS_NAMENODE_REPLICATION_MAX_STREAMS_KEY, 50);
+    conf.setInt(DFSConfigKeys.DFS_NAMENODE_REPLICATION_STREAMS_HARD_LIMIT_KEY, 100);
+    // A replica of a block takes as much disk as it has bytes, so that small capacities will do.
+    conf.setLong(DFSConfigKeys.DFS_DATANODE_DU_RESERVED_KEY, 0);
+    return conf;
+  }
+
+  private MiniDFSCluster start(Configuration conf, long capacity) throws Exception {
+    String[] locations = new String[12];
+    for (int i = 0; i < 12; i++) {
+      locations[i] = "/r" + i / 8 + "/h" + i / 4;
+    }
+    return new MiniDFSCluster.Builder(conf, dir.toFile())
+        .numDataNodes(12)
+        .racks(locations)
+        .storagesPerDatanode(1)
+        .storageCapacities(new long[] {capacity})
+        .build();
+  }
+
+  private static void write(DistributedFileSystem fs, String name, int replicas, int blocks)
+      throws Exception {
+    try (FSDataOutputStream out =
+        fs.create(new org.apache.hadoop.fs.Path(name), true, 4096, (short) replicas, BLOCK)) {
+      out.write(new byte[blocks * BLOCK]);
+    }
+  }
+
+  /** Hosts of each block of a file. */
+  private static Map<LocatedBlock, Set<String>> hosts(DistributedFileSystem fs, String name)
+      throws Exception {
+    Map<LocatedBlock, Set<String>> hosts = new HashMap<>();
+    for (LocatedBlock block :
+        fs.getClient().getLocatedBlocks(name, 0, Long.MAX_VALUE).getLocatedBlocks()) {
+      Set<String> of = new HashSet<>();
+      Arrays.stream(block.getLocations()).map(DatanodeInfo::getNetworkLocation).forEach(of::add);
+      hosts.put(block, of);
+    }
+    return hosts;
+  }
+
+  private static String fsck(Configuration conf) throws Exception {
+    ByteArrayOutputStream bytes = new ByteArrayOutputStream();
+    ToolRunner.run(new DFSck(conf, new PrintStream(bytes, true, StandardCharsets.UTF_8)), new String[] {"/"});
+    return bytes.toString(StandardCharsets.UTF_8);
+  }
+
+  @Test
+  @Timeout(180)
+  void hostsAsDomainsFromWriteToLossOfAHost() throws Exception {
+    Configuration conf = conf();
+    try (MiniDFSCluster cluster = start(conf, 1L << 30)) {
+      DistributedFileSystem fs = cluster.getFileSystem();
+      for (int file = 0; file < 40; file++) {
+        write(fs, "/two-" + file, 2, 3);
+        write(fs, "/three-" + file, 3, 2);
+      }
+      for (int file = 0; file < 40; file++) {
+        hosts(fs, "/two-" + file).forEach((block, of) -> assertEquals(2, of.size(), block + ""));
+        hosts(fs, "/three-" + file).forEach((block, of) -> assertEquals(3, of.size(), block + ""));
+      }
+      assertTrue(fsck(conf).contains("Mis-replicated blocks:\t\t0 "), () -> "fsck agrees");
+
+      // Fewer replicas: what goes leaves two hosts.
+      fs.setReplication(new org.apache.hadoop.fs.Path("/three-0"), (short) 2);
+      until("excess replicas are deleted", () -> all(fs, "/three-0", 2, 2));
+
+      // A host is lost: the rest is copied, within the rule.
+      for (int node = 0; node < 4; node++) {
+        cluster.stopDataNode(0);
+      }
+      cluster.setDataNodesDead();
+      until(
+          "all blocks are on both other hosts",
+          () -> {
+            for (int file = 0; file < 40; file++) {
+              if (!all(fs, "/two-" + file, 2, 2)) {
+                return false;
+              }
+            }
+            return true;
+          });
+      var name = new ObjectName(PlacementMBean.NAME);
+      assertTrue((Long) ManagementFactory.getPlatformMBeanServer().getAttribute(name, "Choices") > 200);
+    }
+  }
+
+  private interface Condition {
+    boolean holds() throws Exception;
+  }
+
+  private static void until(String what, Condition condition) throws Exception {
+    long end = System.nanoTime() + 60_000_000_000L;
+    while (!condition.holds()) {
+      assertTrue(System.nanoTime() < end, "not within a minute: " + what);
+      Thread.sleep(200);
+    }
+  }
+
+  private static boolean all(DistributedFileSystem fs, String name, int replicas, int hosts)
+      throws Exception {
+    for (var entry : hosts(fs, name).entrySet()) {
+      if (entry.getKey().getLocations().length != replicas || entry.getValue().size() != hosts) {
+        return false;
+      }
+    }
+    return true;
+  }
+
+  @Test
+  @Timeout(120)
+  void theBalancerKeepsTheRule() throws Exception {
+    Configuration conf = conf();
+    conf.setLong(DFSConfigKeys.DFS_BALANCER_GETBLOCKS_MIN_BLOCK_SIZE_KEY, 1);
+    try (MiniDFSCluster cluster = start(conf, CAPACITY)) {
+      DistributedFileSystem fs = cluster.getFileSystem();
+      for (int file = 0; file < 20; file++) {
+        write(fs, "/f-" + file, 2, 10);
+      }
+      // An empty node on each host.
+      StorageType[][] types = {{StorageType.DISK}, {StorageType.DISK}, {StorageType.DISK}};
+      long[][] capacities = {{CAPACITY}, {CAPACITY}, {CAPACITY}};
+      String[] locations = {"/r0/h0", "/r0/h1", "/r1/h2"};
+      cluster.startDataNodes(
+          conf, 3, types, true, null, locations, null, capacities, null, false, false, false, null, null, null);
+      cluster.waitActive();
+      Collection<java.net.URI> nameNodes =
+          Collections.singletonList(java.net.URI.create("hdfs://localhost:" + cluster.getNameNodePort()));
+      int code = RunBalancer.run(nameNodes, conf);
+      assertTrue(code == 0 || code == -3 || code == -4, "balancer says " + code);
+      for (int file = 0; file < 20; file++) {
+        hosts(fs, "/f-" + file).forEach((block, of) -> assertEquals(2, of.size(), block + ""));
+      }
+      int moved = 0;
+      for (int node = 12; node < 15; node++) {
+        String address = cluster.getDataNodes().get(node).getDatanodeId().getXferAddr();
+        for (int file = 0; file < 20; file++) {
+          for (LocatedBlock block :
+              fs.getClient().getLocatedBlocks("/f-" + file, 0, Long.MAX_VALUE).getLocatedBlocks()) {
+            moved += (int) Arrays.stream(block.getLocations()).filter(n -> n.getXferAddr().equals(address)).count();
+          }
+        }
+      }
+      assertTrue(moved > 0, "the balancer moved nothing, so nothing was shown");
+      assertTrue(fsck(conf).contains("Mis-replicated blocks:\t\t0 "));
+    }
+  }
+
+  @Test
+  @Timeout(60)
+  void badConfigurationStopsTheNameNode() throws Exception {
+    Path missing = dir.resolve("missing");
+    for (String[] pair :
+        List.of(
+            new String[] {PlacementKeys.LAYOUT, "stripes", "hayloft.placement.layout is 'stripes'"},
+            new String[] {PlacementKeys.DOMAINS, "file", "needs the file's path"},
+            new String[] {PlacementKeys.TOPOLOGY_FILE, missing.toString(), "it does not exist"})) {
+      Configuration conf = conf();
+      conf.set(pair[0], pair[1]);
+      if (pair[0].equals(PlacementKeys.TOPOLOGY_FILE)) {
+        conf.set(
+            CommonConfigurationKeysPublic.NET_TOPOLOGY_NODE_SWITCH_MAPPING_IMPL_KEY,
+            FileTopologyMapping.class.getName());
+      }
+      Throwable error =
+          assertThrows(
+              Exception.class,
+              () ->
+                  new MiniDFSCluster.Builder(conf, dir.toFile())
+                      .numDataNodes(0)
+                      .useConfiguredTopologyMappingClass(true)
+                      .build()
+                      .close());
+      while (error.getCause() != null && !error.getMessage().contains(pair[2])) {
+        error = error.getCause();
+      }
+      assertTrue(error.getMessage().contains(pair[2]), error.toString());
+    }
+  }
+
+  @Test
+  @Timeout(60)
+  void theTopologyFilePlacesDataNodesAndClients() throws Exception {
+    Path file = dir.resolve("topology");
+    Files.writeString(file, "127.0.0.1 /r7/h3\n");
+    Configuration conf = conf();
+    conf.set(PlacementKeys.TOPOLOGY_FILE, file.toString());
+    conf.set(
+        CommonConfigurationKeysPublic.NET_TOPOLOGY_NODE_SWITCH_MAPPING_IMPL_KEY,
+        FileTopologyMapping.class.getName());
+    try (MiniDFSCluster cluster =
+        new MiniDFSCluster.Builder(conf, dir.toFile())
+            .numDataNodes(2)
+            .useConfiguredTopologyMappingClass(true)
+            .build()) {
+      cluster.waitActive();
+      for (DatanodeInfo node : cluster.getFileSystem().getDataNodeStats()) {
+        assertEquals("/r7/h3", node.getNetworkLocation());
+      }
+      write(cluster.getFileSystem(), "/f", 2, 1);
+      assertNotNull(cluster.getFileSystem().getFileStatus(new org.apache.hadoop.fs.Path("/f")));
+    }
+  }
+}
