@@ -100,16 +100,16 @@ class NameNodeTest {
   }
 
   @Test
-  @Timeout(180)
+  @Timeout(300)
   void hostsAsDomainsFromWriteToLossOfAHost() throws Exception {
     Configuration conf = conf();
     try (MiniDFSCluster cluster = start(conf, 1L << 30)) {
       DistributedFileSystem fs = cluster.getFileSystem();
-      for (int file = 0; file < 40; file++) {
+      for (int file = 0; file < 20; file++) {
         write(fs, "/two-" + file, 2, 3);
         write(fs, "/three-" + file, 3, 2);
       }
-      for (int file = 0; file < 40; file++) {
+      for (int file = 0; file < 20; file++) {
         hosts(fs, "/two-" + file).forEach((block, of) -> assertEquals(2, of.size(), block + ""));
         hosts(fs, "/three-" + file).forEach((block, of) -> assertEquals(3, of.size(), block + ""));
       }
@@ -127,7 +127,7 @@ class NameNodeTest {
       until(
           "all blocks are on both other hosts",
           () -> {
-            for (int file = 0; file < 40; file++) {
+            for (int file = 0; file < 20; file++) {
               if (!all(fs, "/two-" + file, 2, 2)) {
                 return false;
               }
@@ -135,7 +135,7 @@ class NameNodeTest {
             return true;
           });
       var name = new ObjectName(PlacementMBean.NAME);
-      assertTrue((Long) ManagementFactory.getPlatformMBeanServer().getAttribute(name, "Choices") > 200);
+      assertTrue((Long) ManagementFactory.getPlatformMBeanServer().getAttribute(name, "Choices") > 80);
     }
   }
 
@@ -162,10 +162,14 @@ class NameNodeTest {
   }
 
   @Test
-  @Timeout(120)
+  @Timeout(300)
   void theBalancerKeepsTheRule() throws Exception {
     Configuration conf = conf();
     conf.setLong(DFSConfigKeys.DFS_BALANCER_GETBLOCKS_MIN_BLOCK_SIZE_KEY, 1);
+    // What it cannot move it shall not wait for long.
+    conf.setInt(DFSConfigKeys.DFS_BALANCER_MAX_NO_MOVE_INTERVAL_KEY, 2_000);
+    conf.setLong(DFSConfigKeys.DFS_BALANCER_MAX_ITERATION_TIME_KEY, 8_000);
+    conf.setLong(DFSConfigKeys.DFS_BALANCER_MOVEDWINWIDTH_KEY, 1_000);
     try (MiniDFSCluster cluster = start(conf, CAPACITY)) {
       DistributedFileSystem fs = cluster.getFileSystem();
       for (int file = 0; file < 20; file++) {
@@ -201,7 +205,7 @@ class NameNodeTest {
   }
 
   @Test
-  @Timeout(60)
+  @Timeout(120)
   void badConfigurationStopsTheNameNode() throws Exception {
     Path missing = dir.resolve("missing");
     for (String[] pair :
@@ -233,7 +237,7 @@ class NameNodeTest {
   }
 
   @Test
-  @Timeout(60)
+  @Timeout(120)
   void theTopologyFilePlacesDataNodesAndClients() throws Exception {
     Path file = dir.resolve("topology");
     Files.writeString(file, "127.0.0.1 /r7/h3\n");
