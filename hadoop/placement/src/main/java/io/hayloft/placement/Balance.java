@@ -78,6 +78,9 @@ final class Balance {
     Rack home = index.racks.get(assignment.clientRack);
     Entry best = null;
     int bestCost = cost(from, home) - drift;
+    if (bestCost < 1) {
+      return null;
+    }
     for (Group group : new Group[] {home == null ? null : home.nodes, index.all}) {
       Entry entry = group == null ? null : idlest.of(group);
       if (entry != null && entry != from && cost(entry, home) + 1 <= bestCost) {
