@@ -181,6 +181,13 @@ impl Reserved {
     /// The filled bytes, immutable from now on, in one piece per segment.
     #[must_use]
     pub fn freeze(mut self) -> Vec<Bytes> {
+        self.take()
+    }
+
+    /// The bytes that were filled since the last call, immutable from now on, in one piece per segment. What
+    /// [`unfilled`](Self::unfilled) gives stays reserved, and keeps what was received there.
+    #[must_use]
+    pub fn take(&mut self) -> Vec<Bytes> {
         let mut pieces = Vec::with_capacity(self.rooms.len());
         for room in &mut self.rooms {
             let piece = room.freeze();

@@ -18,11 +18,14 @@ use std::time::Duration;
 use bytes::{Bytes, BytesMut};
 use futures_util::future::BoxFuture;
 use hayloft_io::{AlignedBuf, BufferPool};
-use hayloft_wire::packet::{Packet, PacketLayout};
+use hayloft_store::{Landing, Pieces};
+use hayloft_wire::checksum::DataChecksum;
+use hayloft_wire::packet::{PacketHeader, PacketLayout};
 use tokio::time::Instant;
 
 use super::conn::{Conn, Patience, silence};
 use super::error::XferError;
+use super::inplace::{Found, Guess, InPlace};
 
 /// Buffers between these sizes, adapted to how fast packets come. The smaller one holds a packet of
 /// the usual 64 KiB, the larger one is as much as a disk is given at a time.
@@ -36,13 +39,33 @@ const MEMORY_NAP: Duration = Duration::from_millis(5);
 /// for ever.
 const MEMORY_WAIT: Duration = Duration::from_secs(60);
 
+/// A packet as received.
+#[derive(Clone, Debug)]
+pub struct Parcel {
+    /// The header.
+    pub header: PacketHeader,
+    /// The checksums; may be empty when the sender computes none.
+    pub sums: Bytes,
+    /// The data; every piece but the last ends with a checksum chunk.
+    pub data: Pieces,
+}
+
+impl Parcel {
+    /// Offset in the block of the byte after the data.
+    #[must_use]
+    pub fn end_offset(&self) -> u64 {
+        let offset = self.header.offset_in_block.unsigned_abs();
+        offset.saturating_add(self.data.len() as u64)
+    }
+}
+
 /// Packets that arrived together.
 #[derive(Clone, Debug)]
 pub struct Run {
     /// The packets as they came, byte for byte: what the next node gets.
-    pub raw: Bytes,
+    pub raw: Vec<Bytes>,
     /// The packets.
-    pub packets: Vec<Packet>,
+    pub packets: Vec<Parcel>,
     /// Counts the runs of a stream that are still in use: to be kept as long as the data.
     pub token: Arc<()>,
 }
@@ -65,14 +88,25 @@ pub struct Inflow {
     size: usize,
     token: Arc<()>,
     progress: bool,
+    /// Where packets can be received in place.
+    landing: Option<Landing>,
+    guess: Guess,
+    place: Option<InPlace>,
     /// The wait for a buffer.
     waiting: Option<BoxFuture<'static, Result<AlignedBuf, XferError>>>,
 }
 
 impl Inflow {
-    /// Starts with `inbox`, which was received already.
+    /// Starts with `inbox`, which was received already. With a `landing` the data of a stream that runs is received
+    /// where it is staged.
     #[must_use]
-    pub fn new(memory: BufferPool, max_packet: u32, inbox: &BytesMut) -> Self {
+    pub fn new(
+        memory: BufferPool,
+        max_packet: u32,
+        checksum: DataChecksum,
+        landing: Option<Landing>,
+        inbox: &BytesMut,
+    ) -> Self {
         let mut this = Self {
             memory,
             max_packet,
@@ -81,6 +115,9 @@ impl Inflow {
             size: BUFFER_MIN,
             token: Arc::new(()),
             progress: false,
+            landing,
+            guess: Guess::new(checksum),
+            place: None,
             waiting: None,
         };
         if !inbox.is_empty() {
@@ -114,12 +151,89 @@ impl Inflow {
     /// As [`next`](Self::next), but whoever polls watches for silence.
     pub fn poll_next(&mut self, conn: &Conn, cx: &mut Context<'_>) -> Poll<Result<Run, XferError>> {
         loop {
+            if self.place.is_some() {
+                if let Some(run) = ready!(self.poll_place(conn, cx))? {
+                    return Poll::Ready(Ok(run));
+                }
+                continue;
+            }
             let needed = match self.complete(conn)? {
                 Complete::Run(run) => return Poll::Ready(Ok(run)),
                 Complete::Needs(bytes) => bytes,
             };
+            if self.guess.is_ready() && self.landing.is_some() {
+                if self.filled == 0 {
+                    self.buf = None; // A stream that waits holds no memory.
+                    ready!(conn.poll_readable(cx)).map_err(|e| conn.socket_error(e))?;
+                }
+                if self.begin_place() {
+                    continue;
+                }
+            }
             ready!(self.poll_receive(conn, needed, cx))?;
         }
+    }
+
+    /// Goes on in place, if there is room.
+    fn begin_place(&mut self) -> bool {
+        let seed = self.buf.as_ref().map_or(&[][..], AlignedBuf::as_slice);
+        let landing = self.landing.as_ref();
+        self.place = landing.and_then(|landing| InPlace::begin(landing, &self.guess, seed));
+        if self.place.is_some() {
+            self.buf = None;
+            self.filled = 0;
+        }
+        self.place.is_some()
+    }
+
+    /// Receives in place; nothing when that has come to its end.
+    fn poll_place(
+        &mut self,
+        conn: &Conn,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<Option<Run>, XferError>> {
+        while let Some(place) = &mut self.place {
+            let found = place.find(self.max_packet);
+            let Found { packets, raw, rest } =
+                found.map_err(|e| XferError::protocol(conn.peer_name(), e))?;
+            for packet in &packets {
+                let sums = packet.sums.len();
+                self.guess.learn(&packet.header, raw[0].len() - sums, sums);
+            }
+            if let Some(rest) = rest {
+                self.place = None;
+                self.guess.forget();
+                let mut buf = AlignedBuf::unpooled(rest.len().max(BUFFER_MIN));
+                buf.extend_from_slice(&rest);
+                self.filled = rest.len();
+                self.buf = Some(buf);
+            } else if place.is_over() {
+                self.place = None;
+            }
+            if !packets.is_empty() {
+                let token = Arc::clone(&self.token);
+                return Poll::Ready(Ok(Some(Run {
+                    raw,
+                    packets,
+                    token,
+                })));
+            }
+            let Some(place) = &mut self.place else { break };
+            match place.read(conn).map_err(|e| conn.socket_error(e))? {
+                Some(0) => {
+                    let ended = std::io::ErrorKind::UnexpectedEof.into();
+                    return Poll::Ready(Err(conn.socket_error(ended)));
+                }
+                Some(_) => self.progress = true,
+                None => {
+                    if place.is_clean() {
+                        self.place = None; // A stream that waits holds no room.
+                    }
+                    ready!(conn.poll_readable(cx)).map_err(|e| conn.socket_error(e))?;
+                }
+            }
+        }
+        Poll::Ready(Ok(None))
     }
 
     /// Whether bytes arrived since this was last asked.
@@ -184,16 +298,17 @@ impl Inflow {
             .map(|(at, layout)| {
                 let sums_at = at + layout.prefix_len;
                 let data_at = sums_at + layout.sums_len;
-                Packet {
+                let (prefix, sums) = (layout.prefix_len, layout.sums_len);
+                self.guess.learn(&layout.header, prefix, sums);
+                Parcel {
                     header: layout.header,
                     sums: raw.slice(sums_at..data_at),
-                    data: raw.slice(data_at..at + layout.total_len()),
-                    raw: raw.slice(at..at + layout.total_len()),
+                    data: raw.slice(data_at..at + layout.total_len()).into(),
                 }
             })
             .collect();
         Run {
-            raw,
+            raw: vec![raw],
             packets,
             token: Arc::clone(&self.token),
         }

@@ -21,6 +21,7 @@ mod context;
 mod error;
 mod group_checksum;
 mod inflow;
+mod inplace;
 mod link;
 mod outflow;
 mod peer;

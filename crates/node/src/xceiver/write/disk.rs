@@ -11,7 +11,9 @@ use std::task::{Context, Poll};
 use bytes::{Bytes, BytesMut};
 use futures_util::future::BoxFuture;
 use hayloft_io::Advice;
-use hayloft_store::{PacketData, ReplicaRef, ReplicaWriter, Staged, StoreError, StoreErrorKind};
+use hayloft_store::{
+    Landing, PacketData, Pieces, ReplicaRef, ReplicaWriter, Staged, StoreError, StoreErrorKind,
+};
 use hayloft_wire::checksum::DataChecksum;
 use tokio::task::JoinHandle;
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
@@ -161,6 +163,15 @@ impl Disk {
         self.end.as_ref()
     }
 
+    /// Where data can be received in place.
+    #[must_use]
+    pub fn landing(&self) -> Option<Landing> {
+        match &self.work {
+            Work::Idle(pen) => pen.writer.landing(),
+            _ => None,
+        }
+    }
+
     /// Resolves when another taker wants the replica.
     pub fn cancelled(&self) -> WaitForCancellationFutureOwned {
         self.cancel.clone().cancelled_owned()
@@ -200,7 +211,7 @@ impl Disk {
             group.end = group.end.max(offset + packet.data.len() as u64);
             group.packets.push(PacketData {
                 offset,
-                data: packet.data.into(),
+                data: packet.data,
                 sums,
             });
         }
@@ -334,9 +345,11 @@ impl Disk {
 }
 
 /// Writers to memory may leave checksums out; on a disk there are always some.
-fn computed_sums(checksum: DataChecksum, data: &[u8]) -> Bytes {
+fn computed_sums(checksum: DataChecksum, data: &Pieces) -> Bytes {
     let mut sums = BytesMut::with_capacity(checksum.sums_len(data.len()));
-    checksum.compute(data, &mut sums);
+    for piece in data.iter() {
+        checksum.compute(piece, &mut sums);
+    }
     sums.freeze()
 }
 

@@ -80,7 +80,13 @@ pub async fn run(
         conn,
         responder: Responder::new(x, settings, &pool, conn.peer_name(), behind, acks),
         receiver: Receiver {
-            inflow: Inflow::new(x.memory().clone(), settings.max_packet, &inbox),
+            inflow: Inflow::new(
+                x.memory().clone(),
+                settings.max_packet,
+                incoming.checksum,
+                disk.landing(),
+                &inbox,
+            ),
             incoming,
             packets: 0,
             phase: Phase::Open,
@@ -239,7 +245,7 @@ impl Pipeline<'_> {
     /// Passes a run on, checks it and hands it to the disk.
     fn on_run(&mut self, mut run: Run) -> Result<(), XferError> {
         if let Some(next) = &mut self.next {
-            next.push([run.raw.clone()]);
+            next.push(run.raw.iter().cloned());
         }
         let receiver = &mut self.receiver;
         let checked = receiver.incoming.accept_run(&mut run);

@@ -1,20 +1,20 @@
 //! What every packet of a block must satisfy, and receiving without acknowledgements.
 
 use std::future::poll_fn;
+use std::io::IoSlice;
 use std::task::Poll;
 use std::time::Duration;
 
-use hayloft_store::ReplicaRef;
-use hayloft_wire::checksum::DataChecksum;
+use hayloft_store::{Pieces, ReplicaRef};
+use hayloft_wire::checksum::{ChecksumMismatch, DataChecksum};
 use hayloft_wire::ids::ExtendedBlock;
-use hayloft_wire::packet::Packet;
 use hayloft_wire::proto::hdfs::DatanodeInfo;
 use hayloft_wire::transfer::{BlockOpResponse, Status};
 
 use super::super::conn::Conn;
 use super::super::context::Xceivers;
 use super::super::error::XferError;
-use super::super::inflow::{Inflow, Run};
+use super::super::inflow::{Inflow, Parcel, Run};
 use super::super::throttle::Throttle;
 use super::blame_source;
 use super::disk::{Disk, End};
@@ -50,7 +50,7 @@ impl Incoming {
     ///
     /// # Errors
     /// Nothing was counted then.
-    pub fn accept(&mut self, packet: &Packet) -> Result<(), BadPacket> {
+    pub fn accept(&mut self, packet: &Parcel) -> Result<(), BadPacket> {
         let header = &packet.header;
         let offset = header.offset_in_block.unsigned_abs();
         if offset > self.received {
@@ -64,21 +64,20 @@ impl Incoming {
         }
         self.check_shape(packet, offset)?;
         if self.verify && !packet.sums.is_empty() {
-            self.checksum
-                .verify(&packet.data, &packet.sums)
-                .map_err(|mismatch| {
-                    BadPacket::Corrupt(format!(
-                        "packet {} at {offset} of {}: {mismatch}",
-                        header.seqno, self.block
-                    ))
-                })?;
+            verify(self.checksum, &packet.data, &packet.sums).map_err(|mismatch| {
+                BadPacket::Corrupt(format!(
+                    "packet {} at {offset} of {}: {mismatch}",
+                    header.seqno, self.block
+                ))
+            })?;
         }
         self.received = self.received.max(packet.end_offset());
         Ok(())
     }
 
-    fn check_shape(&self, packet: &Packet, offset: u64) -> Result<(), BadPacket> {
-        if !packet.sums.is_empty() && !packet.has_all_sums(self.checksum) {
+    fn check_shape(&self, packet: &Parcel, offset: u64) -> Result<(), BadPacket> {
+        if !packet.sums.is_empty() && packet.sums.len() != self.checksum.sums_len(packet.data.len())
+        {
             return Err(BadPacket::Nonsense(format!(
                 "a packet of {} has {} bytes of checksums for {} bytes of data",
                 self.block,
@@ -120,6 +119,25 @@ impl Incoming {
     }
 }
 
+/// Compares data with checksums, piece by piece: a piece that is not the last one ends with a chunk.
+fn verify(checksum: DataChecksum, data: &Pieces, sums: &[u8]) -> Result<(), ChecksumMismatch> {
+    let mut sums = sums;
+    let mut at = 0;
+    for piece in data.iter().filter(|piece| !piece.is_empty()) {
+        let len = checksum.sums_len(piece.len()).min(sums.len());
+        let (now, behind) = sums.split_at(len);
+        checksum
+            .verify(piece, now)
+            .map_err(|mismatch| ChecksumMismatch {
+                offset: at + mismatch.offset,
+                ..mismatch
+            })?;
+        at += piece.len();
+        sums = behind;
+    }
+    Ok(())
+}
+
 /// Whether a run ends the block.
 pub fn ends_block(run: &Run) -> bool {
     run.packets
@@ -151,7 +169,13 @@ pub async fn receive_alone(
     throttle: &Throttle,
 ) -> Result<ReplicaRef, XferError> {
     let inbox = conn.take_inbox();
-    let mut inflow = Inflow::new(x.memory().clone(), x.settings().max_packet, &inbox);
+    let mut inflow = Inflow::new(
+        x.memory().clone(),
+        x.settings().max_packet,
+        incoming.checksum,
+        disk.landing(),
+        &inbox,
+    );
     drop(inbox);
     let mut mirror = mirror;
     let mut disk = disk;
@@ -162,7 +186,7 @@ pub async fn receive_alone(
             run = inflow.next(conn) => run?,
         };
         if let Some(next) = &mirror
-            && let Err(error) = next.write_all(&run.raw).await
+            && let Err(error) = send(next, &run).await
         {
             tracing::info!(block = %incoming.block, node = next.peer_name(), "copying on without the next node: {error}");
             mirror = None;
@@ -186,6 +210,12 @@ pub async fn receive_alone(
         Some(End::Done(replica)) => Ok(replica.clone()),
         _ => Err(XferError::Stopped("the replica was given up")),
     }
+}
+
+/// Passes a run on.
+async fn send(next: &Conn, run: &Run) -> std::io::Result<()> {
+    let mut slices: Vec<IoSlice<'_>> = run.raw.iter().map(|piece| IoSlice::new(piece)).collect();
+    next.write_all_vectored(&mut slices).await
 }
 
 /// Lets the disk go on until `condition` holds.
