@@ -66,6 +66,8 @@ pub struct Run {
     pub raw: Vec<Bytes>,
     /// The packets.
     pub packets: Vec<Parcel>,
+    /// The data was received to its place in staging.
+    pub in_place: bool,
     /// Counts the runs of a stream that are still in use: to be kept as long as the data.
     pub token: Arc<()>,
 }
@@ -215,6 +217,7 @@ impl Inflow {
                 return Poll::Ready(Ok(Some(Run {
                     raw,
                     packets,
+                    in_place: true,
                     token,
                 })));
             }
@@ -310,6 +313,7 @@ impl Inflow {
         Run {
             raw: vec![raw],
             packets,
+            in_place: false,
             token: Arc::clone(&self.token),
         }
     }

@@ -12,6 +12,7 @@ pub struct XceiverStats {
     xmits: AtomicUsize,
     bytes_read: AtomicU64,
     bytes_written: AtomicU64,
+    bytes_in_place: AtomicU64,
     rejected: AtomicU64,
     failed_ops: AtomicU64,
 }
@@ -93,6 +94,12 @@ impl XceiverStats {
         self.bytes_written.load(Ordering::Relaxed)
     }
 
+    /// Those of them that were received straight to their place in staging.
+    #[must_use]
+    pub fn bytes_in_place(&self) -> u64 {
+        self.bytes_in_place.load(Ordering::Relaxed)
+    }
+
     /// Connections closed because too many were open.
     #[must_use]
     pub fn rejected(&self) -> u64 {
@@ -111,6 +118,10 @@ impl XceiverStats {
 
     pub(super) fn add_written(&self, bytes: u64) {
         self.bytes_written.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    pub(super) fn add_in_place(&self, bytes: u64) {
+        self.bytes_in_place.fetch_add(bytes, Ordering::Relaxed);
     }
 
     pub(super) fn add_rejected(&self) {

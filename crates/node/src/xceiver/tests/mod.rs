@@ -5,6 +5,7 @@ mod bench;
 mod client;
 mod failures;
 mod garbage;
+mod inplace;
 mod mirrors;
 mod moves;
 mod node;

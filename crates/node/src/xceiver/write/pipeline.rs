@@ -262,6 +262,9 @@ impl Pipeline<'_> {
             });
             receiver.packets += 1;
         }
+        if run.in_place {
+            self.x.stats().add_in_place(bytes);
+        }
         self.disk.push(run);
         let after = match checked {
             Ok(()) if last => After::Last,
