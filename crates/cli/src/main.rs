@@ -5,12 +5,14 @@
 //! | `args` | the command line |
 //! | `error` | what users are told when something fails, and exit codes |
 //! | `node` | `hayloft node`: the daemon |
+//! | `calibrate` | `hayloft calibrate`: what a volume's device does |
 //! | `cluster` | a cluster of real processes in one directory: `up`, `down`, `status`, `fs` |
 //! | `lab` | `hayloft lab`: clusters of hosts and shaped links, modelled disks, experiments |
 //! | `size` | sizes as typed and shown |
 //! | `progress` | what is shown while something takes time |
 
 mod args;
+mod calibrate;
 mod cluster;
 mod error;
 #[cfg(feature = "lab")]
@@ -18,7 +20,6 @@ mod lab;
 mod logging;
 mod node;
 mod progress;
-#[cfg(feature = "lab")]
 mod size;
 
 use std::process::ExitCode;
@@ -59,6 +60,7 @@ fn run(cli: Cli) -> Result<ExitCode, CliError> {
         Command::Down(args) => cluster::down::run(&args),
         Command::Status(args) => cluster::status::run(&args),
         Command::Fs(args) => cluster::fs::run(&args),
+        Command::Calibrate(args) => calibrate::run(&args),
         #[cfg(feature = "lab")]
         Command::Lab(args) => lab::run(&args),
     }

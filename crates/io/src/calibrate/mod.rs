@@ -1,7 +1,18 @@
 //! Calibration: what a volume's device was measured to do, and what to do about it.
 //!
-//! - [`file`]: the result beside the data, `.hayloft-calibration.json`, read by the node.
+//! - [`file`]: the result beside the data, `.hayloft-calibration.json`, read by the node;
+//! - [`measure()`]: run lengths, queue depth, mixes, around the page cache and every engine;
+//! - [`compare`]: the engines side by side;
+//! - [`choose`]: from curves to settings, pure functions.
 
+pub mod choose;
+mod engines;
 pub mod file;
+mod measure;
+mod target;
 
+pub use choose::{Proposal, propose};
+pub use engines::{SPACE as ENGINE_SPACE, compare, device_name};
 pub use file::{Calibration, CalibrationError, DepthPoint, EnginePoint, Media, MixPoint, RunPoint};
+pub use measure::{Curves, MeasureError, Plan, SPACE_MIN, check_space, measure};
+pub use target::Scratch;

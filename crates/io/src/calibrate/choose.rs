@@ -1,0 +1,299 @@
+//! From measured curves to settings: pure functions, and the reasons in words.
+
+use super::file::{DepthPoint, EnginePoint, Media, QUANTUM_MAX, QUANTUM_MIN, RunPoint};
+
+/// A quantum must reach this share of the plateau.
+const ENOUGH: f64 = 0.95;
+/// Runs of up to this many bytes tell a hard disk from flash.
+const SHORT_RUN: u64 = 256 << 10;
+/// Below this share of the plateau at a short run, seeks must be what costs.
+const SEEK_BOUND: f64 = 0.4;
+/// More requests in flight are worth it while they bring at least this factor.
+const DEPTH_GAIN: f64 = 1.05;
+/// On flash a quantum below this only makes more requests.
+const FLASH_QUANTUM_MIN: u64 = 4 << 20;
+/// Engines within this share of the fastest count as equally fast.
+const AS_FAST: f64 = 0.9;
+
+/// The settings that follow from a measurement.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Proposal {
+    /// What kind of device it behaves like.
+    pub media: Media,
+    /// Bytes for one stream before the next.
+    pub quantum_bytes: u64,
+    /// Requests in flight.
+    pub depth: u32,
+    /// Name of the engine.
+    pub engine: String,
+    /// Why, in sentences.
+    pub reason: String,
+}
+
+/// What follows from the curves; defaults of the media for what was not measured.
+#[must_use]
+pub fn propose(runs: &[RunPoint], depths: &[DepthPoint], engines: &[EnginePoint]) -> Proposal {
+    let media = media(runs);
+    let read = quantum(&curve(runs, |p| p.read_bytes_s));
+    let write = quantum(&curve(runs, |p| p.write_bytes_s));
+    let measured = read.max(write);
+    let (kind, floor) = match media {
+        Media::Rotating => ("a hard disk", QUANTUM_MIN),
+        Media::Flash => ("flash", FLASH_QUANTUM_MIN),
+    };
+    let quantum_bytes = measured
+        .unwrap_or(FLASH_QUANTUM_MIN)
+        .clamp(floor, QUANTUM_MAX);
+    let mib = |bytes: u64| format!("{:.4} MiB", in_mib(bytes)).replace(".0000", "");
+    let mut reason = format!("It behaves like {kind}. ");
+    match measured {
+        Some(measured) if measured < floor => reason.push_str(&format!(
+            "Runs of {} already reach 95 % of the bandwidth of long ones; a quantum of {} keeps the number of requests low. ",
+            mib(measured),
+            mib(floor),
+        )),
+        Some(_) => reason.push_str(&format!(
+            "Runs of {} between seeks are the shortest that reach 95 % of the bandwidth of long ones. ",
+            mib(quantum_bytes),
+        )),
+        None => reason.push_str("Bandwidth against run length was not measured. "),
+    }
+    let depth = depth(depths);
+    reason.push_str(&match media {
+        Media::Rotating => {
+            format!("{depth} requests in flight: more bring less than 5 % at short random reads. ")
+        }
+        Media::Flash => format!("{depth} requests in flight fill the device. "),
+    });
+    let engine = engine(engines);
+    reason.push_str(&engine.1);
+    Proposal {
+        media,
+        quantum_bytes,
+        depth,
+        engine: engine.0,
+        reason,
+    }
+}
+
+fn curve(runs: &[RunPoint], rate: impl Fn(&RunPoint) -> Option<f64>) -> Vec<(u64, f64)> {
+    let points = runs.iter();
+    points
+        .filter_map(|p| Some((p.run_bytes, rate(p)?)))
+        .collect()
+}
+
+/// The bandwidth of long runs: the median of the three longest, so that one lucky or unlucky point
+/// does not decide.
+#[must_use]
+pub fn plateau(curve: &[(u64, f64)]) -> Option<f64> {
+    let mut curve = curve.to_vec();
+    curve.sort_by_key(|(run, _)| std::cmp::Reverse(*run));
+    let mut long: Vec<f64> = curve.iter().take(3).map(|(_, rate)| *rate).collect();
+    long.sort_by(f64::total_cmp);
+    long.get(long.len() / 2).copied().filter(|rate| *rate > 0.0)
+}
+
+/// The shortest run from which on the curve stays at 95 % of its plateau, allowing for one point
+/// below it among longer runs (noise); `None` without a curve.
+#[must_use]
+pub fn quantum(curve: &[(u64, f64)]) -> Option<u64> {
+    let enough = ENOUGH * plateau(curve)?;
+    let mut curve = curve.to_vec();
+    curve.sort_by_key(|(run, _)| *run);
+    let good = |from: usize| {
+        let longer = &curve[from..];
+        let below = longer.iter().filter(|(_, rate)| *rate < enough).count();
+        curve[from].1 >= enough && below * 4 <= longer.len()
+    };
+    (0..curve.len()).find(|&n| good(n)).map(|n| curve[n].0)
+}
+
+/// A hard disk loses most of its bandwidth at short runs, flash does not.
+#[must_use]
+pub fn media(runs: &[RunPoint]) -> Media {
+    let read = curve(runs, |p| p.read_bytes_s);
+    let curve = if read.is_empty() {
+        curve(runs, |p| p.write_bytes_s)
+    } else {
+        read
+    };
+    let Some(plateau) = plateau(&curve) else {
+        return Media::Flash;
+    };
+    let short = curve.iter().filter(|(run, _)| *run <= SHORT_RUN);
+    let short = short.map(|(_, rate)| *rate).max_by(f64::total_cmp);
+    match short {
+        Some(short) if short < SEEK_BOUND * plateau => Media::Rotating,
+        _ => Media::Flash,
+    }
+}
+
+/// The smallest depth after which doubling brings less than 5 %.
+#[must_use]
+pub fn depth(depths: &[DepthPoint]) -> u32 {
+    let mut chosen: Option<&DepthPoint> = None;
+    for point in depths {
+        match chosen {
+            Some(best) if point.bytes_s < best.bytes_s * DEPTH_GAIN => {}
+            _ => chosen = Some(point),
+        }
+    }
+    chosen.map_or(1, |point| point.depth)
+}
+
+/// Of the engines that are about as fast as the fastest, the one that costs least.
+fn engine(engines: &[EnginePoint]) -> (String, String) {
+    let rate = |p: &EnginePoint| p.read_bytes_s.min(p.write_bytes_s);
+    let Some(best) = engines.iter().map(rate).max_by(f64::total_cmp) else {
+        return (
+            "posix".into(),
+            "The engines were not compared: posix works everywhere.".into(),
+        );
+    };
+    let fast = engines.iter().filter(|p| rate(p) >= AS_FAST * best);
+    let cheapest = fast.min_by(|a, b| a.cpu_s_per_gib.total_cmp(&b.cpu_s_per_gib));
+    let Some(chosen) = cheapest else {
+        return ("posix".into(), String::new());
+    };
+    (
+        chosen.engine.clone(),
+        format!(
+            "Of the engines that move within 10 % of the fastest, {} costs least: {:.2} processor seconds a GiB.",
+            chosen.engine, chosen.cpu_s_per_gib
+        ),
+    )
+}
+
+#[expect(clippy::cast_precision_loss, reason = "a size to be shown")]
+fn in_mib(bytes: u64) -> f64 {
+    bytes as f64 / 1_048_576.0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const KIB: u64 = 1 << 10;
+    const MIB: u64 = 1 << 20;
+    const RUNS: [u64; 9] = [
+        64 * KIB,
+        256 * KIB,
+        MIB,
+        4 * MIB,
+        8 * MIB,
+        16 * MIB,
+        32 * MIB,
+        64 * MIB,
+        128 * MIB,
+    ];
+
+    #[expect(clippy::cast_precision_loss, reason = "a small size")]
+    fn synthetic(rate: f64, seek_s: f64, noise: &[f64]) -> Vec<RunPoint> {
+        let noise = noise.iter().cycle();
+        RUNS.iter()
+            .zip(noise)
+            .map(|(&run, noise)| {
+                let measured = run as f64 / (run as f64 / rate + seek_s) * noise;
+                RunPoint {
+                    run_bytes: run,
+                    read_bytes_s: Some(measured),
+                    write_bytes_s: None,
+                }
+            })
+            .collect()
+    }
+
+    fn chosen(points: &[RunPoint]) -> Option<u64> {
+        quantum(&curve(points, |p| p.read_bytes_s))
+    }
+
+    #[test]
+    fn a_hard_disk_is_flat_from_32_mib() {
+        let disk = synthetic(105e6, 0.0127, &[1.0]);
+        assert_eq!(media(&disk), Media::Rotating);
+        assert_eq!(chosen(&disk), Some(32 * MIB));
+    }
+
+    #[test]
+    fn a_disk_with_short_seeks_needs_half_of_it() {
+        let disk = synthetic(105e6, 0.006, &[1.0]);
+        assert_eq!(chosen(&disk), Some(16 * MIB));
+    }
+
+    #[test]
+    fn noise_moves_the_choice_by_a_step_at_most() {
+        for noise in [
+            &[1.0, 0.97, 1.03, 0.98][..],
+            &[1.02, 1.0, 0.96, 1.01, 1.0],
+            &[1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 0.8, 1.0],
+        ] {
+            let disk = synthetic(105e6, 0.0127, noise);
+            assert_eq!(media(&disk), Media::Rotating);
+            let chosen = chosen(&disk).expect("there is a curve");
+            assert!(
+                (16 * MIB..=64 * MIB).contains(&chosen),
+                "{noise:?}: {chosen}"
+            );
+        }
+    }
+
+    #[test]
+    fn flash_is_told_from_a_disk_and_gets_a_quantum_that_keeps_requests_few() {
+        let flash = synthetic(1e9, 0.000_08, &[1.0]);
+        assert_eq!(media(&flash), Media::Flash);
+        let proposal = propose(&flash, &[], &[]);
+        assert_eq!(proposal.quantum_bytes, FLASH_QUANTUM_MIN);
+        assert!(proposal.reason.contains("flash"), "{}", proposal.reason);
+    }
+
+    #[test]
+    fn a_lucky_point_is_not_the_plateau() {
+        let mut disk = synthetic(105e6, 0.0127, &[1.0]);
+        disk[4].read_bytes_s = Some(130e6);
+        assert!(chosen(&disk).expect("there is a curve") >= 8 * MIB);
+    }
+
+    #[test]
+    fn nothing_measured_gives_defaults() {
+        assert_eq!(quantum(&[]), None);
+        assert_eq!(quantum(&[(1, 0.0)]), None);
+        let proposal = propose(&[], &[], &[]);
+        assert_eq!((proposal.depth, proposal.engine.as_str()), (1, "posix"));
+    }
+
+    #[test]
+    fn depth_stops_where_it_brings_nothing() {
+        let point = |depth, bytes_s| DepthPoint {
+            depth,
+            bytes_s,
+            median_us: 1.0,
+            p99_us: 1.0,
+        };
+        let saturating = [
+            point(1, 1e8),
+            point(2, 1.9e8),
+            point(4, 3e8),
+            point(8, 3.1e8),
+            point(16, 3.1e8),
+        ];
+        assert_eq!(depth(&saturating), 4);
+        assert_eq!(depth(&[point(1, 5e6), point(2, 5.1e6), point(32, 9e6)]), 32);
+    }
+
+    #[test]
+    fn of_engines_as_fast_the_cheapest_is_taken() {
+        let point = |engine: &str, rate, cpu| EnginePoint {
+            engine: engine.into(),
+            read_bytes_s: rate,
+            write_bytes_s: rate,
+            cpu_s_per_gib: cpu,
+        };
+        let engines = [
+            point("posix", 9.5e7, 0.6),
+            point("direct", 1e8, 0.2),
+            point("uring", 5e7, 0.1),
+        ];
+        assert_eq!(engine(&engines).0, "direct");
+    }
+}
