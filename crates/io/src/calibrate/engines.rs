@@ -72,9 +72,8 @@ async fn one(
     stop: &AtomicBool,
 ) -> Result<Result<EnginePoint, IoError>, MeasureError> {
     let cpu = processor_time();
-    let block = noise().freeze();
-    let mib = u64::try_from(REQUEST).unwrap_or(1);
-    let bufs: Vec<Bytes> = (0..QUANTUM / mib).map(|_| block.clone()).collect();
+    let length = usize::try_from(QUANTUM).unwrap_or(REQUEST);
+    let bufs: Vec<Bytes> = vec![noise(length).freeze()];
     // Without space reserved beforehand every write would also be one of the file system's.
     let _ = file.allocate(space).await;
     let slice = Slice::of(stop, time / 2);
@@ -94,7 +93,6 @@ async fn one(
     let _ = file.advise(Advice::DontNeed, 0, 0).await;
     let slice = Slice::of(stop, time / 2);
     let (start, mut read) = (Instant::now(), 0);
-    let length = usize::try_from(QUANTUM).unwrap_or(REQUEST);
     let mut buffer = AlignedBuf::unpooled(length);
     while read < size && (read < 2 * QUANTUM || !slice.over()) {
         slice.check()?;

@@ -32,6 +32,8 @@ const DEPTHS: [u32; 6] = [1, 2, 4, 8, 16, 32];
 const MIXES: [u32; 3] = [25, 50, 75];
 /// Bytes of a random read.
 const RANDOM: usize = 64 << 10;
+/// Bytes of a read or write of the mixes.
+const MIXED: usize = 1 << 20;
 /// Places are multiples of this, bytes.
 const STEP: u64 = 64 << 10;
 /// Less than this, bytes, is not worth measuring on.
@@ -214,7 +216,7 @@ fn transferring(source: io::Error) -> MeasureError {
 fn fill(target: &mut Target, plan: &Plan, stop: &AtomicBool) -> Result<(), MeasureError> {
     let slice = Slice::of(stop, plan.time.mul_f64(0.2));
     target.reserve(plan.space);
-    let mut buffer = noise();
+    let mut buffer = noise(REQUEST);
     let step = u64::try_from(REQUEST).unwrap_or(u64::MAX);
     while target.size + step <= plan.space && (target.size < SPACE_MIN || !slice.over()) {
         slice.check()?;
@@ -234,7 +236,7 @@ fn run_rate(
     slice: &Slice<'_>,
 ) -> Result<f64, MeasureError> {
     let mut random = Random(length ^ 0x5851_F42D_4C95_7F2D);
-    let mut buffer = noise();
+    let mut buffer = noise(REQUEST);
     let request = length.min(u64::try_from(REQUEST).unwrap_or(u64::MAX));
     let bytes = usize::try_from(request).unwrap_or(REQUEST);
     let (start, mut runs) = (Instant::now(), 0_u64);
@@ -256,7 +258,7 @@ fn depth_point(target: &Target, depth: u32, slice: &Slice<'_>) -> Result<DepthPo
     let start = Instant::now();
     let mut times = in_threads(depth, |n| {
         let mut random = Random(u64::from(n) * 7_919 + u64::from(depth) + 1);
-        let mut buffer = noise();
+        let mut buffer = noise(RANDOM);
         let mut times = Vec::new();
         while !slice.over() {
             slice.check()?;
@@ -289,14 +291,14 @@ fn mix_rate(target: &Target, read_percent: u32, slice: &Slice<'_>) -> Result<f64
     let start = Instant::now();
     let counts = in_threads(4, |n| {
         let mut random = Random(u64::from(n) * 104_729 + u64::from(read_percent) + 1);
-        let mut buffer = noise();
+        let mut buffer = noise(MIXED);
         let mut done = Vec::new();
         while !slice.over() {
             slice.check()?;
             let write = random.next() % 100 >= u64::from(read_percent);
             let at = random.place(target.size, 1 << 20, STEP);
             target
-                .transfer(write, &mut buffer, at, REQUEST)
+                .transfer(write, &mut buffer, at, MIXED)
                 .map_err(transferring)?;
             done.push(());
         }

@@ -12,8 +12,9 @@ use crate::buffer::AlignedBuf;
 
 /// Begin of the name of the directory that everything is in.
 const PREFIX: &str = ".hayloft-calibrate-";
-/// Largest request, bytes.
-pub const REQUEST: usize = 1 << 20;
+/// Largest request, bytes. The kernel makes several of it, so that the device always has the next
+/// one while this process is told of the last.
+pub const REQUEST: usize = 4 << 20;
 
 /// A directory of ours in the measured one; removed with everything in it when dropped.
 #[derive(Debug)]
@@ -112,15 +113,15 @@ impl Target {
     }
 }
 
-/// A full buffer of noise: devices that compress must not be flattered.
-pub fn noise() -> AlignedBuf {
-    let mut buffer = AlignedBuf::unpooled(REQUEST);
+/// A buffer full of noise: devices that compress must not be flattered.
+pub fn noise(length: usize) -> AlignedBuf {
+    let mut buffer = AlignedBuf::unpooled(length);
     let mut random = Random(0x9E37_79B9_7F4A_7C15);
-    let mut bytes = Vec::with_capacity(REQUEST);
-    while bytes.len() < REQUEST {
+    let mut bytes = Vec::with_capacity(length + 8);
+    while bytes.len() < length {
         bytes.extend_from_slice(&random.next().to_le_bytes());
     }
-    buffer.extend_from_slice(&bytes);
+    buffer.extend_from_slice(&bytes[..length]);
     buffer
 }
 
