@@ -32,6 +32,9 @@ pub enum Command {
     /// Clusters of hosts, shaped links and modelled disks on this machine (root).
     #[cfg(feature = "lab")]
     Lab(crate::lab::LabArgs),
+    /// Measure the stock DataNode and Hayloft side by side on this machine.
+    #[cfg(feature = "lab")]
+    Bench(Box<hayloft_lab::bench::cli::BenchArgs>),
 }
 
 /// `hayloft node`.

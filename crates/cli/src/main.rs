@@ -9,9 +9,12 @@
 //! | `cluster` | a cluster of real processes in one directory: `up`, `down`, `status`, `fs` |
 //! | `lab` | `hayloft lab`: clusters of hosts and shaped links, modelled disks, experiments |
 //! | `size` | sizes as typed and shown |
+//! | `bench` | `hayloft bench`: the stock DataNode beside ours (cargo feature `lab`) |
 //! | `progress` | what is shown while something takes time |
 
 mod args;
+#[cfg(feature = "lab")]
+mod bench;
 mod calibrate;
 mod cluster;
 mod error;
@@ -63,5 +66,7 @@ fn run(cli: Cli) -> Result<ExitCode, CliError> {
         Command::Calibrate(args) => calibrate::run(&args),
         #[cfg(feature = "lab")]
         Command::Lab(args) => lab::run(&args),
+        #[cfg(feature = "lab")]
+        Command::Bench(args) => bench::run(*args),
     }
 }

@@ -25,6 +25,7 @@ pub mod disk;
 pub mod engine;
 pub mod engines;
 pub mod error;
+mod fiemap;
 mod lock;
 pub mod meta;
 mod mount;
@@ -39,6 +40,7 @@ pub use engine::{
 };
 pub use engines::{DirectLimits, ENGINE_NAMES, EngineConfig, engine_by_name, engine_for};
 pub use error::{IoError, IoErrorKind, IoOp};
+pub use fiemap::{Extent, extents};
 pub use lock::RecordLock;
 pub use meta::{DirEntry, FileInfo, FileKind, Meta, MetaHook, Space};
 pub use mount::{Mount, mount_of};

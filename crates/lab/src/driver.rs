@@ -189,6 +189,12 @@ impl Driver {
             .map_err(|e| LabError::Expectation(format!("dfsadmin {}: {e}", args.join(" "))))
     }
 
+    /// Process id of the JVM.
+    #[must_use]
+    pub fn pid(&self) -> u32 {
+        lock(&self.process).pid()
+    }
+
     /// Kills the JVM now: a client that died.
     ///
     /// # Errors

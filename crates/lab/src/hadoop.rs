@@ -219,15 +219,26 @@ impl Jvm {
     }
 }
 
-/// The Hayloft binary: `HAYLOFT_BIN`, else `target/release/hayloft`.
+/// Set by a program that is the Hayloft binary itself.
+static OWN_BINARY: std::sync::OnceLock<PathBuf> = std::sync::OnceLock::new();
+
+/// Makes this program the Hayloft binary of clusters to come, unless `HAYLOFT_BIN` names one.
+pub fn use_own_binary() {
+    if let Ok(path) = std::env::current_exe() {
+        let _ = OWN_BINARY.set(path);
+    }
+}
+
+/// The Hayloft binary: `HAYLOFT_BIN`, else the program that called [`use_own_binary`], else `target/release/hayloft`.
 ///
 /// # Errors
 /// [`LabError::Missing`] saying how to build it.
 pub fn hayloft_binary() -> Result<PathBuf> {
-    let path = std::env::var_os("HAYLOFT_BIN").map_or_else(
-        || repository_root().join("target/release/hayloft"),
-        PathBuf::from,
-    );
+    let built = || {
+        let own = OWN_BINARY.get().cloned();
+        own.unwrap_or_else(|| repository_root().join("target/release/hayloft"))
+    };
+    let path = std::env::var_os("HAYLOFT_BIN").map_or_else(built, PathBuf::from);
     if path.is_file() {
         return Ok(path);
     }

@@ -20,6 +20,7 @@
 //! - [`testbed`]: described clusters of hosts, shaped links and modelled disks;
 //! - [`mod@bench`]: the stock DataNode and Hayloft side by side.
 
+#[cfg(feature = "bench")]
 pub mod bench;
 pub mod cluster;
 pub mod conf;
@@ -28,6 +29,7 @@ pub mod error;
 pub mod files;
 pub mod hadoop;
 pub mod http;
+#[cfg(feature = "bench")]
 pub mod load;
 #[cfg(feature = "modelled")]
 pub mod modelled;

@@ -71,6 +71,8 @@ pub struct NodeSpec {
     pub volumes: Vec<VolumeSpec>,
     /// Configuration over the cluster's.
     pub conf: Conf,
+    /// Flags of a stock DataNode's JVM instead of the lab's small ones.
+    pub jvm_flags: Option<Vec<String>>,
 }
 
 impl NodeSpec {
@@ -81,6 +83,7 @@ impl NodeSpec {
             kind,
             volumes: vec![VolumeSpec::default()],
             conf: Conf::new(),
+            jvm_flags: None,
         }
     }
 
@@ -142,7 +145,7 @@ impl Node {
             xfer_port: ports::free()?,
             ipc_port: ports::free()?,
             http_port: ports::free()?,
-            jvm_flags: None,
+            jvm_flags: spec.jvm_flags,
             arguments: Vec::new(),
             process: None,
         })

@@ -3,7 +3,7 @@
 use crate::error::{LabError, Result};
 
 /// Resources of a process at one moment.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Usage {
     /// Resident memory, KiB.
     pub rss_kib: u64,

@@ -1,83 +1,243 @@
-//! The first benchmark: stock DataNode and Hayloft in turn, all else the same.
+//! `hayloft bench`: the stock DataNode and Hayloft side by side, on the same device, in the same run.
 //!
-//! One NameNode, one client JVM and one storage directory serve a whole run; only the node
-//! process changes. Each round measures both kinds, the order alternating, so that a machine that
-//! warms up or slows down favours neither. The node's costs are read from `/proc`, the client
-//! compares every byte it reads.
+//! All peers run at the same time under one NameNode, one of them works at a time: in every round
+//! and every stage they take turns, the first of one round being the last of the next, so that a
+//! machine that warms up or slows down favours nobody. Files are fresh, every byte that is read is
+//! compared, and a row counts until its client is done; what is left to write by then is measured
+//! beside it.
+//!
+//! - [`rows`], [`peers`], [`figures`]: what, who, which numbers;
+//! - `rig`, `work`: processes and rounds; [`names`]: the native client towards the NameNode;
+//! - `measure`, [`trace`], [`machine`], [`limits`]: how it is measured;
+//! - [`record`], [`bars`], [`page`], `plot`: what is left of it;
+//! - `start`: start-up with many blocks; [`cli`]: the command.
 
-mod many_blocks;
-mod report;
-mod throughput;
+pub mod bars;
+pub mod cli;
+pub mod figures;
+mod interrupt;
+pub mod limits;
+pub mod machine;
+mod measure;
+pub mod names;
+pub mod page;
+pub mod peers;
+mod plot;
+pub mod record;
+mod rig;
+pub mod rows;
+mod start;
+pub mod trace;
+mod work;
 
-pub use report::{Report, Sample, StartSample};
-
-use crate::cluster::Cluster;
-use crate::error::{LabError, Result};
-use crate::node::{Kind, NodeSpec};
+use crate::error::Result;
+use record::Record;
+use rig::Rig;
+use rows::{Client, Row, Workload};
 use std::path::PathBuf;
+use std::time::Instant;
+
+/// Where the nodes' directories are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Disk {
+    /// Below this directory.
+    Directory(PathBuf),
+    /// On a modelled hard disk.
+    Modelled,
+}
 
 /// What to measure.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Options {
-    /// Rounds; each measures every row once per kind.
+    /// Rounds; each measures every row once per peer.
     pub rounds: u32,
     /// MiB moved per row, over all streams.
     pub mib: u64,
-    /// Numbers of concurrent streams.
-    pub streams: Vec<u32>,
+    /// The rows, see [`rows::all`].
+    pub rows: Vec<Row>,
+    /// Names of the peers, see [`peers::names`].
+    pub peers: Vec<String>,
     /// Blocks of the start-up measurement; 0 leaves it out.
     pub blocks: u64,
     /// Flags of the stock DataNode's JVM; none means the JVM's own defaults.
     pub jvm_flags: Vec<String>,
+    /// Configuration of Hayloft's nodes.
+    pub define: Vec<(String, String)>,
+    /// Where the nodes' directories are.
+    pub disk: Disk,
     /// Where results go: `bench/runs/DATE-NAME`.
     pub out: PathBuf,
     /// The command, for the record.
     pub command: String,
+    /// Told a line after every measurement.
+    pub progress: std::sync::Arc<dyn Fn(&str) + Send + Sync>,
 }
 
-/// Block size of benchmark files, bytes.
-const BLOCK_BYTES: u64 = 128 << 20;
+impl Options {
+    /// Measurements of the whole run, nearly.
+    fn total(&self, rows: &[Row]) -> usize {
+        let count = |peer: &String| {
+            let takes_part = |row: &&Row| {
+                row.client != Client::None && (peer != peers::NULL || row.workload.writes_only())
+            };
+            rows.iter().filter(takes_part).count()
+        };
+        let limits = rows.iter().any(|row| row.workload == Workload::Limits);
+        let per_round = self.peers.iter().map(count).sum::<usize>() + usize::from(limits) * 7;
+        per_round * self.rounds as usize
+    }
+}
 
-/// Runs the benchmark and writes `results.json` and `README.md` into `options.out`.
+/// Runs the benchmark; what was measured is written into `options.out`, after an interruption or an
+/// error too.
 ///
 /// # Errors
-/// When a cluster does not come up, a byte differs, or results cannot be written.
-pub fn run(options: &Options) -> Result<Report> {
-    std::fs::create_dir_all(&options.out).map_err(LabError::file("creating", &options.out))?;
-    let mut report = Report::begin(options);
-    throughput::measure(options, &mut report)?;
-    report.write(&options.out)?;
-    if options.blocks > 0 {
-        many_blocks::measure(options, &mut report)?;
-        report.write(&options.out)?;
+/// When the cluster does not come up, or results cannot be written.
+pub fn run(options: &Options) -> Result<Record> {
+    interrupt::listen();
+    let mut record = begin(options);
+    let outcome = measure(options, &mut record);
+    record.interrupted = interrupt::asked();
+    if !record.samples.is_empty() {
+        record.write(&options.out)?;
     }
-    Ok(report)
+    outcome.map(|()| record)
 }
 
-/// A cluster of one node, and a client JVM with the flags a server-class machine would choose.
-fn one_node(name: &str, options: &Options) -> Result<(Cluster, crate::driver::Driver)> {
-    let mut cluster = Cluster::builder(name)
-        .node(NodeSpec::new(Kind::Apache))
-        .conf("dfs.blocksize", BLOCK_BYTES)
-        .conf("dfs.replication", 1)
-        .conf("dfs.namenode.fs-limits.max-blocks-per-file", 1_000_000)
-        .start()?;
-    cluster.node(0).set_jvm_flags(options.jvm_flags.clone());
-    let driver = cluster.driver_with_flags(vec!["-Xmx1g".into()])?;
-    Ok((cluster, driver))
+fn measure(options: &Options, record: &mut Record) -> Result<()> {
+    if !options.rows.is_empty() {
+        let (base, _disk) = disk(options)?;
+        let wants = |wanted: fn(&Row) -> bool| options.rows.iter().any(wanted);
+        let pipelines = wants(|row| row.workload == Workload::Replicated);
+        let java = wants(|row| row.client == Client::Java);
+        (options.progress)("starting the NameNode, the nodes and the clients");
+        let rig = Rig::start(options, &base, pipelines, java)?;
+        conditions(record, &rig);
+        let mut run = work::Run {
+            options,
+            rig,
+            record,
+            rows: options.rows.clone(),
+            done: 0,
+            began: Instant::now(),
+        };
+        (options.progress)("warming up");
+        run.warm_up()?;
+        for round in 0..options.rounds {
+            if interrupt::asked() {
+                break;
+            }
+            (options.progress)(&format!("round {} of {}", round + 1, options.rounds));
+            run.round(round)?;
+        }
+    }
+    if options.blocks > 0 && !interrupt::asked() {
+        start::measure(options, record)?;
+    }
+    Ok(())
 }
 
-/// The kinds in the order of a round: alternating, so that neither is always first.
-fn order(round: u32) -> [Kind; 2] {
-    if round.is_multiple_of(2) {
-        [Kind::Apache, Kind::Hayloft]
+/// Keeps what the directory rests on alive.
+type Ground = Option<std::convert::Infallible>;
+
+fn disk(options: &Options) -> Result<(PathBuf, Ground)> {
+    match &options.disk {
+        Disk::Directory(dir) => Ok((dir.clone(), None)),
+        Disk::Modelled => Err(crate::error::LabError::Missing {
+            what: "the modelled disk".into(),
+            todo: "give a directory with --disk DIR".into(),
+        }),
+    }
+}
+
+fn begin(options: &Options) -> Record {
+    let mut conditions = machine::describe();
+    let flags = if options.jvm_flags.is_empty() {
+        "none (the JVM's defaults)".to_owned()
     } else {
-        [Kind::Hayloft, Kind::Apache]
+        options.jvm_flags.join(" ")
+    };
+    conditions.insert("stock DataNode's JVM flags".into(), flags);
+    let define: Vec<String> = options
+        .define
+        .iter()
+        .map(|(k, v)| format!("{k}={v}"))
+        .collect();
+    if !define.is_empty() {
+        conditions.insert("Hayloft's settings".into(), define.join(" "));
+    }
+    let start = if options.blocks > 0 {
+        [peers::STOCK, "posix"].as_slice()
+    } else {
+        &[]
+    };
+    let mut peers = options.peers.clone();
+    for name in start {
+        if !peers.iter().any(|peer| peer == name) {
+            peers.push((*name).to_owned());
+        }
+    }
+    Record {
+        command: options.command.clone(),
+        conditions,
+        modelled: options.disk == Disk::Modelled,
+        mib: options.mib,
+        rounds: options.rounds,
+        memory_limit_mib: memory_limit_mib(&options.define),
+        peers,
+        ..Record::default()
     }
 }
 
-/// Writes out dirty pages and, as root, empties the page cache; whether that was possible.
-fn drop_caches() -> bool {
-    rustix::fs::sync();
-    std::fs::write("/proc/sys/vm/drop_caches", "3").is_ok()
+/// `hayloft.memory.limit` in MiB: as defined for the run, else its default.
+fn memory_limit_mib(define: &[(String, String)]) -> u64 {
+    const DEFAULT_MIB: u64 = 256;
+    let set = define
+        .iter()
+        .rev()
+        .find(|(key, _)| key == "hayloft.memory.limit");
+    let parsed = set.and_then(|(_, value)| {
+        let digits = value.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+        let number: u64 = digits.parse().ok()?;
+        let unit = value[digits.len()..]
+            .chars()
+            .next()
+            .map(|c| c.to_ascii_lowercase());
+        match unit {
+            Some('g') => number.checked_mul(1024),
+            Some('m') => Some(number),
+            Some('k') => Some(number / 1024),
+            _ => Some(number >> 20),
+        }
+    });
+    parsed.unwrap_or(DEFAULT_MIB)
+}
+
+fn conditions(record: &mut Record, rig: &Rig) {
+    let mut add = |name: &str, value: String| record.conditions.insert(name.to_owned(), value);
+    if let Some(kib) = rig.readahead_kib {
+        add("read-ahead of the device", format!("{kib} KiB"));
+    }
+    if let Some(settings) = rig::stock_settings(&rig.seats) {
+        add("stock DataNode's settings", settings);
+    }
+    if !rig.untraced.is_empty() {
+        add("device requests", format!("not traced: {}", rig.untraced));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_limits_as_hadoop_writes_sizes() {
+        let limit =
+            |value: &str| memory_limit_mib(&[("hayloft.memory.limit".into(), value.into())]);
+        assert_eq!(
+            (limit("512m"), limit("1g"), limit("134217728")),
+            (512, 1024, 128)
+        );
+        assert_eq!(memory_limit_mib(&[]), 256);
+    }
 }

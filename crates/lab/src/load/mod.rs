@@ -171,7 +171,7 @@ pub fn run_pread(data: &Data, preads: &Preads, blocks: &[Place]) -> Result<Outco
 }
 
 /// Runs `work` for every stream in a thread of its own; they begin together.
-fn each_stream<S: Sync>(
+pub(crate) fn each_stream<S: Sync>(
     streams: &[S],
     work: impl Fn(usize, &S, &mut Tally) -> Result<()> + Sync,
 ) -> Result<Outcome> {

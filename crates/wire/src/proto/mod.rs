@@ -11,6 +11,7 @@
 //! Hadoop's default. Enum fields are `i32` on the struct (as prost has it): the getter maps an unknown
 //! value to the default, `TryFrom<i32>` tells the truth.
 
+pub mod client;
 pub mod clientdatanode;
 pub mod datanode;
 pub mod datatransfer;
@@ -24,6 +25,7 @@ use crate::schema::{EnumDesc, MessageDesc};
 
 /// Every message of this crate, by module.
 pub(crate) const MESSAGES: &[&[&MessageDesc]] = &[
+    client::MESSAGES,
     clientdatanode::MESSAGES,
     datanode::MESSAGES,
     datatransfer::MESSAGES,

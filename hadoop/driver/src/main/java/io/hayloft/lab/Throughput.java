@@ -1,6 +1,7 @@
 package io.hayloft.lab;
 
 import com.fasterxml.jackson.databind.node.ObjectNode;
+import java.net.InetSocketAddress;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
@@ -11,7 +12,9 @@ import java.util.concurrent.Future;
 import org.apache.hadoop.fs.FSDataInputStream;
 import org.apache.hadoop.fs.FSDataOutputStream;
 import org.apache.hadoop.fs.Path;
+import org.apache.hadoop.fs.permission.FsPermission;
 import org.apache.hadoop.hdfs.DistributedFileSystem;
+import org.apache.hadoop.net.NetUtils;
 
 /** Concurrent streams with figures, for benchmarks. Stream i uses file {@code path/s<i>}. */
 final class Throughput {
@@ -22,7 +25,10 @@ final class Throughput {
     operations.put("readStreams", this::read);
   }
 
-  /** Arguments: path, streams, bytes (each), replication, blockSize. Results: bytes, nanos. */
+  /**
+   * Arguments: path, streams, bytes (each), replication, blockSize, favored ("host:port" of the nodes to prefer).
+   * Results: bytes, nanos.
+   */
   private void write(ObjectNode request, ObjectNode answer) throws Exception {
     long bytes = Request.number(request, "bytes", 1 << 20);
     short replication = (short) Request.number(request, "replication", 1);
@@ -31,9 +37,11 @@ final class Throughput {
     Pattern.fill(1, 0, data, data.length);
     try (DistributedFileSystem fs = Request.open(request)) {
       long blockSize = Request.number(request, "blockSize", fs.getDefaultBlockSize(Request.path(request)));
+      InetSocketAddress[] favored = favored(request);
       run(request, answer, stream -> {
         Path path = new Path(Request.path(request), "s" + stream);
-        try (FSDataOutputStream out = fs.create(path, true, 4096, replication, blockSize)) {
+        try (FSDataOutputStream out = fs.create(path, FsPermission.getFileDefault(), true, 4096, replication, blockSize,
+            null, favored)) {
           for (long left = bytes; left > 0; left -= data.length) {
             out.write(data, 0, (int) Math.min(left, data.length));
           }
@@ -41,6 +49,13 @@ final class Throughput {
         return bytes;
       });
     }
+  }
+
+  /** The nodes to prefer, or null. */
+  private static InetSocketAddress[] favored(ObjectNode request) {
+    List<InetSocketAddress> nodes = new ArrayList<>();
+    request.path("favored").forEach(node -> nodes.add(NetUtils.createSocketAddr(node.asText())));
+    return nodes.isEmpty() ? null : nodes.toArray(new InetSocketAddress[0]);
   }
 
   /** Arguments: path, streams. Results: bytes, nanos, equal (every byte as written). */

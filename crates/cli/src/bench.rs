@@ -1,0 +1,31 @@
+//! `hayloft bench`: the comparison of record, by the lab.
+
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use hayloft_lab::bench::cli::BenchArgs;
+
+use crate::error::{CliError, FINDING, INTERRUPTED};
+use crate::progress::say;
+
+/// Measures, prints the page on standard output and says where the rest is.
+pub fn run(args: BenchArgs) -> Result<ExitCode, CliError> {
+    hayloft_lab::hadoop::use_own_binary();
+    let words: Vec<String> = std::iter::once("hayloft".to_owned())
+        .chain(std::env::args().skip(1))
+        .collect();
+    let report = args.run(&words, Arc::new(say))?;
+    print!("{}", report.text);
+    if let Some(out) = &report.out {
+        say(&format!("results are in {}", out.display()));
+    }
+    if report.interrupted {
+        say("the run was interrupted: the results are those until then");
+        return Ok(ExitCode::from(INTERRUPTED));
+    }
+    if !report.whole {
+        say("some rows failed: see the end of the page");
+        return Ok(ExitCode::from(FINDING));
+    }
+    Ok(ExitCode::SUCCESS)
+}

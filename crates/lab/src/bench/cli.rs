@@ -1,0 +1,233 @@
+//! The command `hayloft bench`.
+
+use super::record::Record;
+use super::rows::{self, Row};
+use super::{Disk, Options, page, peers};
+use crate::error::{LabError, Result};
+use crate::hadoop::repository_root;
+use clap::Args;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// The stock DataNode and Hayloft side by side: same NameNode, clients, device and data.
+#[derive(Args, Clone, Debug)]
+pub struct BenchArgs {
+    /// List the rows and the peers, and stop.
+    #[arg(long)]
+    list: bool,
+    /// Two rounds of 256 MiB: a first look.
+    #[arg(long)]
+    quick: bool,
+    /// Only the rows that a bar of the project depends on.
+    #[arg(long)]
+    bars: bool,
+    /// Only rows whose name contains one of these, such as write-1,cold or write*java.
+    #[arg(long, value_name = "PATTERN")]
+    only: Option<String>,
+    /// Rounds [default: 5, quick 2].
+    #[arg(long)]
+    rounds: Option<u32>,
+    /// MiB moved per row, over all streams [default: 1024, quick 256].
+    #[arg(long)]
+    mib: Option<u64>,
+    /// Who takes part: names of --list, separated by commas; "all" for all of them.
+    #[arg(long, value_delimiter = ',', value_name = "NAMES")]
+    peers: Vec<String>,
+    /// Where the nodes keep their data: a directory, or "modelled" for a modelled hard disk
+    /// [default: below the repository's target directory].
+    #[arg(long, value_name = "DIR")]
+    disk: Option<String>,
+    /// Measure start-up with so many blocks too.
+    #[arg(long, default_value_t = 0)]
+    blocks: u64,
+    /// A flag for the stock DataNode's JVM, repeatable; none means the JVM's defaults.
+    #[arg(long = "jvm-flag", allow_hyphen_values = true)]
+    jvm_flags: Vec<String>,
+    /// A property of Hayloft's nodes, KEY=VALUE, repeatable.
+    #[arg(short = 'D', value_parser = key_value)]
+    define: Vec<(String, String)>,
+    /// Name of the run: results go to bench/runs/DATE-NAME.
+    #[arg(long, default_value = "local")]
+    name: String,
+    /// Where results go instead.
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+    /// Print every sample as JSON instead of the page.
+    #[arg(long)]
+    json: bool,
+    /// Show the page of results.json files written earlier, merged, instead of measuring.
+    #[arg(long, value_name = "FILE")]
+    show: Vec<PathBuf>,
+}
+
+fn key_value(text: &str) -> std::result::Result<(String, String), String> {
+    let pair = text.split_once('=').ok_or("want KEY=VALUE")?;
+    Ok((pair.0.to_owned(), pair.1.to_owned()))
+}
+
+/// What the command printed and how it went.
+#[derive(Debug)]
+pub struct Report {
+    /// For standard output.
+    pub text: String,
+    /// Where the results are; `None` when nothing was measured.
+    pub out: Option<PathBuf>,
+    /// Whether the run was ended before its time.
+    pub interrupted: bool,
+    /// Whether every row worked.
+    pub whole: bool,
+}
+
+impl BenchArgs {
+    /// Measures; `progress` is told a line now and then, `words` are the command's for the record.
+    ///
+    /// # Errors
+    /// What is wrong with the arguments, or what ended the run.
+    pub fn run(
+        self,
+        words: &[String],
+        progress: Arc<dyn Fn(&str) + Send + Sync>,
+    ) -> Result<Report> {
+        let said = |text| Report {
+            text,
+            out: None,
+            interrupted: false,
+            whole: true,
+        };
+        if self.list {
+            return Ok(said(list()));
+        }
+        if !self.show.is_empty() {
+            return Ok(said(page::markdown(&merged(&self.show)?, &[])));
+        }
+        let json = self.json;
+        let options = self.options(words, progress)?;
+        let record = super::run(&options)?;
+        let text = if json {
+            record.to_json()?
+        } else {
+            page::markdown(&record, &[])
+        };
+        Ok(Report {
+            text,
+            out: (!record.samples.is_empty()).then_some(options.out),
+            interrupted: record.interrupted,
+            whole: record.failures().next().is_none(),
+        })
+    }
+
+    fn options(
+        self,
+        words: &[String],
+        progress: Arc<dyn Fn(&str) + Send + Sync>,
+    ) -> Result<Options> {
+        let wanted = |row: &Row| {
+            let only = self.only.as_deref();
+            (!self.bars || rows::has_bar(*row))
+                && only.is_none_or(|pattern| rows::fits(pattern, &row.to_string()))
+        };
+        let rows: Vec<Row> = rows::all().into_iter().filter(wanted).collect();
+        if rows.is_empty() && self.blocks == 0 {
+            return Err(LabError::Talk("no row fits: see --list".into()));
+        }
+        let peers: Vec<String> = match self.peers.as_slice() {
+            [] => peers::usual(),
+            [all] if all == "all" => peers::names().into_iter().map(str::to_owned).collect(),
+            some => some.to_vec(),
+        };
+        for name in &peers {
+            peers::peer(name, &[])?;
+        }
+        let disk = match self.disk.as_deref() {
+            None => Disk::Directory(repository_root().join("target/lab")),
+            Some("modelled") => Disk::Modelled,
+            Some(dir) => Disk::Directory(dir.into()),
+        };
+        let date = civil_date(rustix::time::clock_gettime(rustix::time::ClockId::Realtime).tv_sec);
+        let runs = repository_root().join("bench/runs");
+        Ok(Options {
+            rounds: self.rounds.unwrap_or(if self.quick { 2 } else { 5 }).max(1),
+            mib: self
+                .mib
+                .unwrap_or(if self.quick { 256 } else { 1024 })
+                .max(4),
+            rows,
+            peers,
+            blocks: self.blocks,
+            jvm_flags: self.jvm_flags,
+            define: self.define,
+            disk,
+            out: self
+                .out
+                .unwrap_or_else(|| runs.join(format!("{date}-{}", self.name))),
+            command: words.join(" "),
+            progress,
+        })
+    }
+}
+
+fn list() -> String {
+    let mut text = String::from("rows (workload/client):\n");
+    for row in rows::all() {
+        let bar = if rows::has_bar(row) { " (bar)" } else { "" };
+        text.push_str(&format!(
+            "  {:22} {}{bar}\n",
+            row.to_string(),
+            row.workload.about()
+        ));
+    }
+    text.push_str(&format!("peers: {}\n", peers::names().join(", ")));
+    text
+}
+
+/// The samples of several runs as one; what they have in common is the first one's.
+fn merged(files: &[PathBuf]) -> Result<Record> {
+    let mut whole: Option<Record> = None;
+    for file in files {
+        let text = std::fs::read_to_string(file).map_err(LabError::file("reading", file))?;
+        let record = Record::from_json(&text)?;
+        let Some(first) = &mut whole else {
+            whole = Some(record);
+            continue;
+        };
+        for peer in record.peers {
+            if !first.peers.contains(&peer) {
+                first.peers.push(peer);
+            }
+        }
+        first.samples.extend(record.samples);
+        first.interrupted |= record.interrupted;
+    }
+    whole.ok_or_else(|| LabError::Talk("no file was given".into()))
+}
+
+/// `YYYY-MM-DD` of a Unix time (days to civil date by the 400-year cycle of the calendar).
+fn civil_date(seconds: i64) -> String {
+    let days = seconds.div_euclid(86_400) + 719_468;
+    let era = days.div_euclid(146_097);
+    let day_of_era = days.rem_euclid(146_097);
+    let year_of_era =
+        (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let shifted_month = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * shifted_month + 2) / 5 + 1;
+    let month = if shifted_month < 10 {
+        shifted_month + 3
+    } else {
+        shifted_month - 9
+    };
+    let year = year_of_era + era * 400 + i64::from(month <= 2);
+    format!("{year:04}-{month:02}-{day:02}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::civil_date;
+
+    #[test]
+    fn dates() {
+        assert_eq!(civil_date(0), "1970-01-01");
+        assert_eq!(civil_date(951_782_400), "2000-02-29");
+        assert_eq!(civil_date(1_767_225_600), "2026-01-01");
+    }
+}

@@ -1,0 +1,228 @@
+//! What the hardware gives without any HDFS: the device by O_DIRECT, loopback TCP.
+
+use super::measure::rate;
+use super::record::Sample;
+use super::rows::Client;
+use super::{figures::Figure, machine};
+use crate::error::{LabError, Result};
+use crate::load::{Latency, Offsets};
+use hayloft_io::AlignedBuf;
+use rustix::fs::{FallocateFlags, Mode, OFlags};
+use std::fs::File;
+use std::io::{Read as _, Write as _};
+use std::net::{TcpListener, TcpStream};
+use std::os::unix::fs::FileExt as _;
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+/// Transfers in flight.
+const DEPTH: u64 = 4;
+/// Bytes of a large transfer.
+const TRANSFER: usize = 4 << 20;
+/// Bytes of a small one.
+const SMALL: usize = 64 << 10;
+/// Small reads of each measurement and flight, enough for a 99.9th percentile of sorts.
+const SMALL_READS: u64 = 4000;
+/// Bytes handed to TCP at once.
+const SEND: usize = 512 << 10;
+
+/// Name of the column.
+pub const LIMIT: &str = "limit";
+
+/// Measures every limit once, on the file system under `dir`.
+///
+/// # Errors
+/// When the file system refuses O_DIRECT, or a socket fails.
+pub(super) fn measure(dir: &Path, mib: u64, round: u32) -> Result<Vec<Sample>> {
+    let mut samples = Vec::new();
+    let mut add = |name: String, figures: Vec<(Figure, f64)>| {
+        samples.push(Sample {
+            workload: name,
+            client: Client::None,
+            peer: LIMIT.to_owned(),
+            round,
+            figures: figures.into_iter().collect(),
+            failed: None,
+        });
+    };
+    let bytes = (mib << 20).next_multiple_of(TRANSFER as u64);
+    let path = dir.join("limit.raw");
+    let _remove = Remove(&path);
+    let file = open(&path, OFlags::CREATE | OFlags::WRONLY)?;
+    rustix::fs::fallocate(&file, FallocateFlags::empty(), 0, bytes)
+        .map_err(|e| LabError::file("allocating", &path)(e.into()))?;
+    machine::settle(dir)?;
+    let took = transfers(&path, bytes, OFlags::WRONLY)?;
+    add(
+        "device-write".into(),
+        vec![(Figure::Rate, rate(bytes, took))],
+    );
+    let took = transfers(&path, bytes, OFlags::RDONLY)?;
+    add(
+        "device-read".into(),
+        vec![(Figure::Rate, rate(bytes, took))],
+    );
+    for in_flight in [1, 16, 64] {
+        let (took, latencies) = small_reads(&path, bytes, in_flight)?;
+        let latency = Latency::of(latencies);
+        let us = super::measure::as_f64;
+        let ops = us(latency.count) / took.as_secs_f64();
+        add(
+            format!("device-pread-{in_flight}"),
+            vec![
+                (Figure::Ops, ops),
+                (Figure::P50, us(latency.p50_us)),
+                (Figure::P99, us(latency.p99_us)),
+                (Figure::P999, us(latency.p999_us)),
+            ],
+        );
+    }
+    for streams in [1, 4] {
+        let took = loopback(streams, bytes)?;
+        let name = format!("loopback-{streams}");
+        add(name, vec![(Figure::Rate, rate(bytes, took))]);
+    }
+    Ok(samples)
+}
+
+struct Remove<'a>(&'a Path);
+
+impl Drop for Remove<'_> {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(self.0);
+    }
+}
+
+fn open(path: &Path, flags: OFlags) -> Result<File> {
+    let mode = Mode::RUSR | Mode::WUSR;
+    let file = rustix::fs::open(path, flags | OFlags::DIRECT | OFlags::CLOEXEC, mode);
+    file.map(File::from)
+        .map_err(|e| LabError::file("opening with O_DIRECT", path)(e.into()))
+}
+
+/// Moves all of the file in large transfers, [`DEPTH`] in flight, in the order of their offsets; a
+/// write ends when the device has it.
+fn transfers(path: &Path, bytes: u64, flags: OFlags) -> Result<Duration> {
+    let file = open(path, flags)?;
+    let next = AtomicU64::new(0);
+    let worker = || -> std::io::Result<()> {
+        let mut buffer = AlignedBuf::unpooled(TRANSFER);
+        buffer.as_mut_capacity().fill(0x5A);
+        buffer.set_len(TRANSFER);
+        loop {
+            let offset = next.fetch_add(TRANSFER as u64, Ordering::Relaxed);
+            if offset >= bytes {
+                return Ok(());
+            }
+            if flags.contains(OFlags::WRONLY) {
+                file.write_all_at(buffer.as_slice(), offset)?;
+            } else {
+                file.read_exact_at(buffer.as_mut_slice(), offset)?;
+            }
+        }
+    };
+    let began = Instant::now();
+    in_parallel(DEPTH, &worker).map_err(LabError::file("transferring", path))?;
+    if flags.contains(OFlags::WRONLY) {
+        file.sync_data().map_err(LabError::file("syncing", path))?;
+    }
+    Ok(began.elapsed())
+}
+
+fn small_reads(path: &Path, bytes: u64, in_flight: u64) -> Result<(Duration, Vec<u32>)> {
+    let file = open(path, OFlags::RDONLY)?;
+    let latencies = std::sync::Mutex::new(Vec::new());
+    let seed = AtomicU64::new(1);
+    let places = bytes / 4096 - (SMALL as u64 / 4096) + 1;
+    let share = SMALL_READS / in_flight.max(4);
+    let worker = || -> std::io::Result<()> {
+        let mut buffer = AlignedBuf::unpooled(SMALL);
+        buffer.as_mut_capacity().fill(0);
+        buffer.set_len(SMALL);
+        let mut offsets = Offsets::new(seed.fetch_add(1, Ordering::Relaxed) << 32);
+        let mut own = Vec::new();
+        for _ in 0..share {
+            let began = Instant::now();
+            file.read_exact_at(buffer.as_mut_slice(), offsets.below(places) * 4096)?;
+            own.push(crate::load::tally::micros(began.elapsed()));
+        }
+        let mut all = latencies
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner);
+        all.extend(own);
+        Ok(())
+    };
+    let began = Instant::now();
+    in_parallel(in_flight, &worker).map_err(LabError::file("reading", path))?;
+    let took = began.elapsed();
+    let all = latencies
+        .into_inner()
+        .unwrap_or_else(std::sync::PoisonError::into_inner);
+    Ok((took, all))
+}
+
+fn in_parallel(
+    count: u64,
+    worker: &(impl Fn() -> std::io::Result<()> + Sync),
+) -> std::io::Result<()> {
+    std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..count).map(|_| scope.spawn(worker)).collect();
+        threads.into_iter().try_for_each(|thread| {
+            let outcome = thread.join();
+            outcome.unwrap_or_else(|_| Err(std::io::Error::other("a thread panicked")))
+        })
+    })
+}
+
+/// Sends `bytes` through TCP on the loopback, over so many connections.
+fn loopback(streams: u64, bytes: u64) -> Result<Duration> {
+    let failed = |error: std::io::Error| LabError::Talk(format!("loopback TCP: {error}"));
+    let listener = TcpListener::bind("127.0.0.1:0").map_err(failed)?;
+    let address = listener.local_addr().map_err(failed)?;
+    let share = bytes / streams;
+    let worker = || -> std::io::Result<()> {
+        let mut sender = TcpStream::connect(address)?;
+        let (mut receiver, _) = listener.accept()?;
+        let drain = std::thread::spawn(move || -> std::io::Result<()> {
+            let mut buffer = vec![0; SEND];
+            while receiver.read(&mut buffer)? > 0 {}
+            Ok(())
+        });
+        let data = vec![0x5A; SEND];
+        let mut left = share;
+        while left > 0 {
+            let piece = data.len().min(usize::try_from(left).unwrap_or(SEND));
+            sender.write_all(&data[..piece])?;
+            left -= piece as u64;
+        }
+        drop(sender);
+        let gone = |_| std::io::Error::other("a thread panicked");
+        drain.join().map_err(gone)?
+    };
+    let began = Instant::now();
+    in_parallel(streams, &worker).map_err(failed)?;
+    Ok(began.elapsed())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_limit_is_measured_and_nothing_is_left() {
+        let dir = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).expect("a directory");
+        let samples = match measure(dir.path(), 8, 0) {
+            Ok(samples) => samples,
+            Err(error) if error.to_string().contains("O_DIRECT") => {
+                eprintln!("skipped: {error}");
+                return;
+            }
+            Err(error) => panic!("{error}"),
+        };
+        assert_eq!(samples.len(), 7);
+        let positive = |s: &Sample| s.figures.values().all(|value| *value > 0.0);
+        assert!(samples.iter().all(positive), "{samples:?}");
+        assert_eq!(std::fs::read_dir(dir.path()).expect("listed").count(), 0);
+    }
+}

@@ -1,0 +1,201 @@
+//! What can be measured, by name.
+
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+/// A kind of load.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Workload {
+    /// So many files written at the same time.
+    Write(u32),
+    /// They are read at the same time, the page cache empty.
+    Cold(u32),
+    /// They are read at the same time, from the page cache where there is one.
+    Warm(u32),
+    /// Files that were written at the same time, read by one reader, the page cache empty.
+    ReadBack,
+    /// Random positional reads of 64 KiB, so many in flight, the page cache empty.
+    Pread(u32),
+    /// Two writers and two cold readers.
+    Mixed,
+    /// Files of 10 KB, created by four clients.
+    SmallFiles,
+    /// One writer through a pipeline of three nodes.
+    Replicated,
+    /// The device by itself, and loopback TCP.
+    Limits,
+    /// Start-up with many blocks.
+    Start,
+}
+
+/// Who does it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Client {
+    /// The stock Java client.
+    Java,
+    /// The load client of this crate; the NameNode is as real.
+    Native,
+    /// No HDFS client takes part.
+    None,
+}
+
+impl Client {
+    /// Its name in tables.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Java => "java",
+            Self::Native => "native",
+            Self::None => "-",
+        }
+    }
+}
+
+impl fmt::Display for Workload {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Write(streams) => write!(f, "write-{streams}"),
+            Self::Cold(streams) => write!(f, "cold-{streams}"),
+            Self::Warm(streams) => write!(f, "warm-{streams}"),
+            Self::ReadBack => f.write_str("read-back"),
+            Self::Pread(in_flight) => write!(f, "pread-{in_flight}"),
+            Self::Mixed => f.write_str("mixed"),
+            Self::SmallFiles => f.write_str("small-files"),
+            Self::Replicated => f.write_str("replicated-3"),
+            Self::Limits => f.write_str("limits"),
+            Self::Start => f.write_str("start"),
+        }
+    }
+}
+
+impl Workload {
+    /// What it is, in a line.
+    #[must_use]
+    pub fn about(self) -> String {
+        let count = |n: u32, one: &str, more: &str| match n {
+            1 => one.to_owned(),
+            n => format!("{n} {more}"),
+        };
+        match self {
+            Self::Write(n) => format!("{}, replication 1", count(n, "one writer", "writers")),
+            Self::Cold(n) => format!("{}, page cache empty", count(n, "one reader", "readers")),
+            Self::Warm(n) => format!("{}, page cache warm", count(n, "one reader", "readers")),
+            Self::ReadBack => "one cold reader of files that 4 writers wrote together".into(),
+            Self::Pread(n) => format!("random reads of 64 KiB, {n} in flight, page cache empty"),
+            Self::Mixed => "two writers and two cold readers".into(),
+            Self::SmallFiles => "files of 10 KB created by 4 clients".into(),
+            Self::Replicated => "one writer, replication 3".into(),
+            Self::Limits => "the device by O_DIRECT, loopback TCP".into(),
+            Self::Start => "start with many blocks (not in a run without --blocks)".into(),
+        }
+    }
+
+    /// Whether an engine that keeps no data can do it.
+    #[must_use]
+    pub const fn writes_only(self) -> bool {
+        matches!(self, Self::Write(_) | Self::SmallFiles | Self::Replicated)
+    }
+}
+
+/// A workload by a client: a row of the table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Row {
+    /// What is done.
+    pub workload: Workload,
+    /// By whom.
+    pub client: Client,
+}
+
+impl fmt::Display for Row {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.workload, self.client.name())
+    }
+}
+
+/// Every row, in the order of a round.
+#[must_use]
+pub fn all() -> Vec<Row> {
+    use Workload::{Cold, Limits, Mixed, Pread, ReadBack, Replicated, SmallFiles, Warm, Write};
+    let both = [
+        Write(1),
+        Cold(1),
+        Warm(1),
+        Write(4),
+        Cold(4),
+        Warm(4),
+        Replicated,
+    ];
+    let native = [
+        ReadBack,
+        Pread(1),
+        Pread(16),
+        Pread(64),
+        Write(16),
+        Cold(16),
+        Mixed,
+        SmallFiles,
+    ];
+    let row = |client| move |&workload: &Workload| Row { workload, client };
+    let mut rows = vec![Row {
+        workload: Limits,
+        client: Client::None,
+    }];
+    rows.extend(both.iter().map(row(Client::Native)));
+    rows.extend(native.iter().map(row(Client::Native)));
+    rows.extend(both.iter().map(row(Client::Java)));
+    rows
+}
+
+/// Whether a bar of the project depends on the row (besides the limits).
+#[must_use]
+pub fn has_bar(row: Row) -> bool {
+    use Workload::{Cold, Limits, Pread, Replicated, Warm, Write};
+    matches!(
+        row.workload,
+        Write(1 | 4) | Replicated | Cold(1 | 4) | Warm(1) | Pread(16) | Limits
+    )
+}
+
+/// Whether a name fits a pattern: one of its comma-separated parts occurs in it, `*` standing for
+/// anything. A part that ends in a digit does not stop inside a number: `write-1` is not `write-16`.
+#[must_use]
+pub fn fits(pattern: &str, name: &str) -> bool {
+    let digit = |text: &str| text.starts_with(|c: char| c.is_ascii_digit());
+    pattern.split(',').map(str::trim).any(|part| {
+        let mut rest = name;
+        !part.is_empty()
+            && part.split('*').all(|piece| match rest.find(piece) {
+                Some(at) => {
+                    rest = &rest[at + piece.len()..];
+                    let ends_in_digit = piece.ends_with(|c: char| c.is_ascii_digit());
+                    !(ends_in_digit && digit(rest))
+                }
+                None => false,
+            })
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn patterns() {
+        assert!(fits("write", "write-16/native"));
+        assert!(fits("cold, pread-16", "pread-16/native"));
+        assert!(fits("write*java", "write-4/java"));
+        assert!(!fits("write*java", "write-4/native"));
+        assert!(!fits("", "write-4/native"));
+        assert!(!fits("write-1", "write-16/native") && fits("write-1", "write-1/java"));
+    }
+
+    #[test]
+    fn names_are_unique() {
+        let mut names: Vec<String> = all().iter().map(Row::to_string).collect();
+        names.sort();
+        let count = names.len();
+        names.dedup();
+        assert_eq!(names.len(), count);
+    }
+}
