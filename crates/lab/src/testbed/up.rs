@@ -83,8 +83,8 @@ impl RunningNode {
     /// # Errors
     /// When the kernel refuses.
     pub fn kill(&mut self) -> Result<()> {
-        match &mut self.process {
-            Some(process) => process.kill().map(drop),
+        match self.process.take() {
+            Some(mut process) => process.kill().map(drop),
             None => Ok(()),
         }
     }
@@ -154,6 +154,7 @@ impl Testbed {
             nodes: Vec::new(),
             stays: false,
         };
+        testbed.add_plug_in()?;
         testbed.start(stays, tell)?;
         if stays {
             State::of(&testbed.described, &testbed.nodes).write(&testbed.dir)?;
@@ -178,14 +179,24 @@ impl Testbed {
                 described.name
             )));
         }
-        Ok(Self {
+        let mut testbed = Self {
             hadoop: Hadoop::locate()?,
             described,
             dir,
             namenode: None,
             nodes: state.nodes(),
             stays: true,
-        })
+        };
+        testbed.add_plug_in()?;
+        Ok(testbed)
+    }
+
+    /// The NameNode needs the policy's class, and so do fsck and the balancer.
+    fn add_plug_in(&mut self) -> Result<()> {
+        if self.is_ours() {
+            self.hadoop.add_jar(placement_jar()?);
+        }
+        Ok(())
     }
 
     fn start(&mut self, stays: bool, tell: &mut dyn FnMut(&str)) -> Result<()> {
@@ -316,10 +327,6 @@ impl Testbed {
         let namespace = net::namespace(&self.described.name, net::NAMENODE_HOST);
         let conf_dir = self.dir.join("conf");
         let jvm = Jvm::small(&conf_dir, &self.dir, self.described.namenode.heap_mib);
-        let mut hadoop = self.hadoop.clone();
-        if self.is_ours() {
-            hadoop.add_jar(placement_jar()?);
-        }
         let format = [
             "-format",
             "-force",
@@ -327,14 +334,14 @@ impl Testbed {
             "-clusterid",
             "CID-hayloft-testbed",
         ];
-        hadoop.run(
+        self.hadoop.run(
             "namenode-format",
             &jvm,
             class::NAMENODE,
             &format,
             START_LIMIT,
         )?;
-        let mut spawn = hadoop.java("namenode", &jvm, class::NAMENODE, &[]);
+        let mut spawn = self.hadoop.java("namenode", &jvm, class::NAMENODE, &[]);
         spawn.argv = net::inside(&namespace, spawn.argv);
         spawn.detached = stays;
         let mut process = spawn.start()?;
