@@ -164,7 +164,7 @@ final class Choice {
     return fewest;
   }
 
-  /** The smallest and the largest number of replicas that any used domain holds. */
+  /** The largest number of replicas in any domain. */
   int mostInDomain() {
     int most = 0;
     for (Domain domain : usedDomains) {
