@@ -238,6 +238,9 @@ pub async fn discard(
         // A rollback would bring it back shorter than it was; the NameNode wants it gone all the same.
         warn!(block = %live.block(), %error, "cannot write staged bytes of a replica that goes to the trash");
     }
+    if let Seized::Live(live, _) = &seized {
+        live.stop_staging().await;
+    }
     pool.map.remove(id);
     let outcome = discard_files(inner, pool, &slice, place, block_of(id, &slot), tell).await;
     if let Seized::Live(live, _) = &seized {

@@ -324,10 +324,12 @@ impl ReplicaWriter {
 
     /// Everything staged is in the files; nothing is staged any more.
     async fn close_staging(&mut self) -> Result<(), StoreError> {
-        self.live
-            .close_staging()
-            .await
-            .map_err(|e| StoreError::io(format!("writing replica {}", self.live.block()), e))?;
+        let failed = |e| StoreError::io(format!("writing replica {}", self.live.block()), e);
+        if let Some(staged) = &self.staged {
+            // Fails when they were given up, as with a volume that is lost.
+            staged.close().await.map_err(failed)?;
+        }
+        self.live.close_staging().await.map_err(failed)?;
         self.staged = None;
         Ok(())
     }
@@ -583,6 +585,7 @@ impl Drop for ReplicaWriter {
             }
             let block = live.block();
             pool.map.remove(live.id);
+            live.stop_staging().await;
             if let Err(error) = crate::deletes::discard_files(
                 &inner,
                 &pool,

@@ -114,6 +114,8 @@ pub(super) struct State {
     pub(super) jobs: usize,
     pub(super) error: Option<IoError>,
     pub(super) closed: bool,
+    /// Committed bytes were given up.
+    pub(super) discarded: bool,
     pub(super) synced: u64,
     /// Main bytes below were written and synced on the way.
     pub(super) main_synced: u64,
@@ -180,6 +182,7 @@ impl StagedFile {
                 jobs: 0,
                 error: None,
                 closed: false,
+                discarded: false,
                 synced: spec.synced,
                 main_synced: 0,
                 last_commit: Instant::now(),
@@ -207,6 +210,21 @@ impl StagedFile {
             .iter()
             .map(|s| (s.end - s.written) as u64)
             .sum()
+    }
+
+    /// Bytes of both files that are in segments only. Exact while no write is in progress.
+    #[must_use]
+    pub fn unwritten_of_both(&self) -> u64 {
+        let state = self.lock();
+        let units = |held: &Held, place: usize| {
+            let grains = (held.base + place as u64).div_ceil(self.shape.grain());
+            grains.saturating_mul(u64::from(self.shape.unit))
+        };
+        let missing = |s: &Held| {
+            let side = units(s, s.end).saturating_sub(units(s, s.written));
+            (s.end - s.written) as u64 + side
+        };
+        state.segments.iter().map(missing).sum()
     }
 
     /// The write that failed, if one did: nothing more is taken.
@@ -264,7 +282,7 @@ impl StagedFile {
         Ok(())
     }
 
-    fn closed(&self, text: &str) -> IoError {
+    pub(super) fn closed(&self, text: &str) -> IoError {
         IoError::new(IoErrorKind::Closed, IoOp::Write, self.main.path(), text)
     }
 
@@ -507,6 +525,7 @@ impl StagedFile {
     pub fn discard(&self) {
         let mut state = self.lock();
         state.closed = true;
+        state.discarded = true;
         state.spare.clear();
         for held in state.segments.drain(..) {
             held.memory.release();

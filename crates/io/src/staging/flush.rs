@@ -68,7 +68,11 @@ impl StagedFile {
 
     /// The next write that is not in progress yet, at most a quantum.
     fn take_job(&self, state: &mut State, take: Take) -> Option<Job> {
-        if state.jobs >= JOBS_MAX || state.error.is_some() || self.shared.area.is_frozen() {
+        if state.closed
+            || state.jobs >= JOBS_MAX
+            || state.error.is_some()
+            || self.shared.area.is_frozen()
+        {
             return None;
         }
         let due = |s: &super::file::Held| {
@@ -209,7 +213,7 @@ impl StagedFile {
     /// Writes everything that is committed now to the files and waits for it. The files are not synced.
     ///
     /// # Errors
-    /// Of a write, now or earlier; the bytes stay in segments.
+    /// Of a write, now or earlier; the bytes stay in segments. `Closed` when they were given up.
     pub async fn flush(&self) -> Result<(), IoError> {
         let target = self.committed();
         loop {
@@ -222,8 +226,14 @@ impl StagedFile {
                     let end = s.base + s.end as u64;
                     s.base + (s.written as u64) < end.min(target)
                 };
+                if state.discarded {
+                    return Err(self.closed("its bytes were given up"));
+                }
                 if !state.segments.iter().any(behind) {
                     return Ok(());
+                }
+                if state.closed {
+                    return Err(self.closed("the staged file is closed"));
                 }
                 self.take_job(&mut state, Take::All)
             };
@@ -266,7 +276,11 @@ impl StagedFile {
     /// Of a write; the bytes stay in segments, and this can be called again.
     pub async fn close(&self) -> Result<(), IoError> {
         self.settled().await;
-        self.lock().error = None;
+        {
+            let mut state = self.lock();
+            state.error = None;
+            state.closed = state.discarded;
+        }
         let flushed = self.flush().await;
         self.settled().await;
         flushed?;
@@ -279,6 +293,13 @@ impl StagedFile {
             held.memory.release();
         }
         Ok(())
+    }
+
+    /// Takes nothing any more, begins no more writes, and waits for those in progress. What is not in the files
+    /// stays in its segments, for [`discard`](Self::discard) or [`close`](Self::close).
+    pub async fn stop(&self) {
+        self.lock().closed = true;
+        self.settled().await;
     }
 
     /// Waits until no write is in progress.

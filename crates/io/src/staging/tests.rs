@@ -605,3 +605,22 @@ async fn an_area_that_somebody_removes_is_not_relied_on() {
         .expect("what was committed is written all the same");
     rig.check(0, 5000);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn bytes_that_were_given_up_are_never_said_to_be_written() {
+    let rig = Rig::new();
+    let staging = Staging::create(&rig.config(BUDGET_MIN)).expect("an area");
+    let file = rig.stage(&staging, 0, 0).await;
+    assert_eq!(append(&file, 0, 5000), Append::Committed);
+    file.stop().await;
+    file.flush()
+        .await
+        .expect_err("it takes and writes nothing any more");
+    assert_eq!(file.unwritten_of_both(), 5000 + 10 * 4);
+    file.discard();
+    file.flush().await.expect_err("they are gone");
+    file.close().await.expect_err("they are gone");
+    file.try_append(5000, &[Bytes::from_static(b"x")], &[0; 4])
+        .expect_err("it is closed");
+    assert_eq!(staging.segments_in_use(), 0);
+}

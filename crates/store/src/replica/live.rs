@@ -122,7 +122,18 @@ impl LiveReplica {
     pub fn drop_staging(&self) {
         let staged = self.status().staged.take();
         if let Some(staged) = staged {
+            // They were counted as used when they were committed; deleting the files gives back what these have.
+            self.slice.used.sub(staged.unwritten_of_both());
             staged.discard();
+        }
+    }
+
+    /// Begins no more writes of what is staged, and waits for those in progress: before the files are deleted, so that
+    /// they have from then on what they are counted for.
+    pub async fn stop_staging(&self) {
+        let staged = self.status().staged.clone();
+        if let Some(staged) = staged {
+            staged.stop().await;
         }
     }
 

@@ -286,6 +286,47 @@ async fn a_replica_that_is_deleted_or_lost_with_its_volume_gives_its_segments_ba
     assert_eq!(staging().segments_in_use(), 0);
 }
 
+#[tokio::test]
+async fn used_space_is_exact_after_staged_replicas_are_deleted_or_finalized() {
+    let node = Node::new().await;
+    let used = || node.store.storage_reports(&pool())[0].dfs_used;
+    let before = used();
+    for id in 0..6 {
+        let mut writer = node.writer(id, 1001).await;
+        writer
+            .write(vec![packet(0, 5_000_000)])
+            .await
+            .expect("stages");
+        if id % 2 == 0 {
+            writer
+                .write(vec![packet(5_000_000, 5_000_700)])
+                .await
+                .expect("stages");
+        }
+        assert_eq!(
+            used() - before,
+            crc32c().meta_len(writer.bytes_on_disk()) + writer.bytes_on_disk()
+        );
+        if id % 3 == 0 {
+            writer.finalize().await.expect("finalizes");
+        } else {
+            drop(writer);
+        }
+        let target = Block::new(id, 1001, 0);
+        node.store
+            .invalidate(&pool(), &[target])
+            .await
+            .expect("deletes");
+        for _ in 0..500 {
+            if used() == before {
+                break;
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        assert_eq!(used(), before, "after {id}");
+    }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn readers_follow_a_writer_through_staging_and_files() {
     for engine in ["posix", "direct"] {
