@@ -29,6 +29,7 @@ mod fiemap;
 mod lock;
 pub mod meta;
 mod mount;
+mod residency;
 pub mod staging;
 mod sys;
 
@@ -44,3 +45,4 @@ pub use fiemap::{Extent, extents};
 pub use lock::RecordLock;
 pub use meta::{DirEntry, FileInfo, FileKind, Meta, MetaHook, Space};
 pub use mount::{Mount, mount_of};
+pub use residency::is_resident;

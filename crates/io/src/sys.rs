@@ -1,5 +1,8 @@
-//! The one system call that the safe wrappers lack.
-#![expect(unsafe_code, reason = "sync_file_range(2) is not wrapped by rustix")]
+//! The system calls that the safe wrappers lack.
+#![expect(
+    unsafe_code,
+    reason = "sync_file_range(2) and cachestat(2) are not wrapped by rustix"
+)]
 
 use std::os::fd::{AsRawFd as _, BorrowedFd};
 
@@ -15,6 +18,51 @@ pub(crate) fn start_writeback(fd: BorrowedFd<'_>, offset: u64, len: u64) -> Resu
         unsafe { libc::sync_file_range(fd.as_raw_fd(), offset, len, libc::SYNC_FILE_RANGE_WRITE) };
     if rc == 0 {
         Ok(())
+    } else {
+        Err(Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::IO))
+    }
+}
+
+/// Number of cachestat(2), the same on all architectures.
+const SYS_CACHESTAT: libc::c_long = 451;
+
+/// `struct cachestat_range` of the kernel's interface.
+#[repr(C)]
+struct CachestatRange {
+    offset: u64,
+    len: u64,
+}
+
+/// `struct cachestat` of the kernel's interface: numbers of pages.
+#[repr(C)]
+#[derive(Default)]
+struct Cachestat {
+    cached: u64,
+    dirty: u64,
+    writeback: u64,
+    evicted: u64,
+    recently_evicted: u64,
+}
+
+/// Pages of the range that are in the page cache (cachestat(2), Linux 6.5), also those that are just being
+/// read. Does not block. `len` 0 means to the end of the file.
+pub(crate) fn cached_pages(fd: BorrowedFd<'_>, offset: u64, len: u64) -> Result<u64, Errno> {
+    let range = CachestatRange { offset, len };
+    let mut found = Cachestat::default();
+    // SAFETY: the descriptor is open for as long as the borrow lives. `range` is read and `found` written
+    // by the kernel during the call only; both are live locals with the kernel's layout and size (`repr(C)`,
+    // two and five 64-bit words), and any bit pattern is a valid `Cachestat`.
+    let rc = unsafe {
+        libc::syscall(
+            SYS_CACHESTAT,
+            fd.as_raw_fd(),
+            &raw const range,
+            &raw mut found,
+            0,
+        )
+    };
+    if rc == 0 {
+        Ok(found.cached)
     } else {
         Err(Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::IO))
     }

@@ -33,8 +33,8 @@ use crate::sys;
 const IOV_MAX: usize = 1024;
 
 /// Reads up to this many bytes may be copied out of the page cache on the caller's thread: about
-/// 30 microseconds of copying, less than handing over would cost twice.
-const INLINE_READ_MAX: usize = 128 * 1024;
+/// 60 microseconds of copying, less than handing over would cost twice.
+const INLINE_READ_MAX: usize = 256 * 1024;
 
 /// Page-cache I/O. See the [module](self).
 #[derive(Debug)]

@@ -7,12 +7,14 @@
 use std::io::{self, IoSlice, IoSliceMut};
 use std::os::fd::BorrowedFd;
 use std::pin::Pin;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::{Buf, BufMut, BytesMut};
 use hayloft_wire::frame;
 use hayloft_wire::schema::WireMessage;
+use rustix::io::Errno;
 use tokio::io::Interest;
 use tokio::net::TcpStream;
 use tokio::time::{Instant, Sleep, sleep_until, timeout};
@@ -37,6 +39,8 @@ pub struct Conn {
     /// `None`: wait for ever.
     read_limit: Option<Duration>,
     write_limit: Option<Duration>,
+    /// How often a write had to wait for the peer.
+    waits: AtomicU64,
 }
 
 fn some(limit: Duration) -> Option<Duration> {
@@ -71,6 +75,7 @@ impl Conn {
             inbox: BytesMut::new(),
             read_limit: some(settings.read_timeout),
             write_limit: some(settings.write_timeout),
+            waits: AtomicU64::new(0),
         })
     }
 
@@ -90,6 +95,11 @@ impl Conn {
     #[must_use]
     pub fn write_limit(&self) -> Option<Duration> {
         self.write_limit
+    }
+
+    /// How often a write had to wait because the peer took nothing, since the connection was opened.
+    pub fn waits(&self) -> u64 {
+        self.waits.load(Ordering::Relaxed)
     }
 
     /// How long a read may wait.
@@ -323,10 +333,72 @@ impl Conn {
         Ok(())
     }
 
+    /// As [`write_all_vectored`](Self::write_all_vectored), but says that more follows at once: the kernel
+    /// sends it together with that.
+    ///
+    /// # Errors
+    /// As [`write_all`](Self::write_all).
+    pub async fn write_all_corked(&self, slices: &mut [IoSlice<'_>]) -> io::Result<()> {
+        use rustix::net::{SendAncillaryBuffer, SendFlags, sendmsg};
+        let mut left = slices;
+        IoSlice::advance_slices(&mut left, 0);
+        while !left.is_empty() {
+            let sent = self.stream.try_io(Interest::WRITABLE, || {
+                let mut nothing = SendAncillaryBuffer::default();
+                let flags = SendFlags::MORE | SendFlags::NOSIGNAL;
+                Ok(sendmsg(
+                    socket_ref(&self.stream),
+                    left,
+                    &mut nothing,
+                    flags,
+                )?)
+            });
+            match sent {
+                Ok(n) => IoSlice::advance_slices(&mut left, n),
+                Err(e) => self.after_refused_write(e).await?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Sends `len` bytes of `file` from `offset` on, which the kernel takes from its page cache. Returns what
+    /// was sent: less when the file gives no more, because it ended or cannot be read.
+    ///
+    /// Blocks the thread while a page has to be read: for what is resident.
+    ///
+    /// # Errors
+    /// As [`write_all`](Self::write_all).
+    pub async fn send_file(
+        &self,
+        file: BorrowedFd<'_>,
+        offset: u64,
+        len: usize,
+    ) -> io::Result<usize> {
+        let (mut at, mut left) = (offset, len);
+        while left > 0 {
+            let sent = self.stream.try_io(Interest::WRITABLE, || {
+                Ok(rustix::fs::sendfile(
+                    socket_ref(&self.stream),
+                    file,
+                    Some(&mut at),
+                    left,
+                )?)
+            });
+            match sent {
+                Ok(0) => break,
+                Ok(n) => left -= n,
+                Err(e) if e.raw_os_error() == Some(Errno::IO.raw_os_error()) => break,
+                Err(e) => self.after_refused_write(e).await?,
+            }
+        }
+        Ok(len - left)
+    }
+
     /// Waits after a write that found no room; passes other errors on.
     pub(super) async fn after_refused_write(&self, error: io::Error) -> io::Result<()> {
         match error.kind() {
             io::ErrorKind::WouldBlock => {
+                self.waits.fetch_add(1, Ordering::Relaxed);
                 within(self.write_limit, "writing", self.stream.writable()).await
             }
             io::ErrorKind::Interrupted => Ok(()),

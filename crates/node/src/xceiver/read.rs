@@ -59,7 +59,10 @@ pub async fn read_block(
         throttles: &[&x.throttles().read],
     };
     match outflow.send(conn, head).await {
-        Ok(sent) => x.stats().add_read(sent),
+        Ok(sent) => {
+            x.stats().add_read(sent.bytes);
+            x.stats().add_read_by_descriptor(sent.by_descriptor);
+        }
         Err(error) => {
             after_read_error(x, &block, &error).await;
             return Err(error);

@@ -11,6 +11,7 @@ pub struct XceiverStats {
     writers: AtomicUsize,
     xmits: AtomicUsize,
     bytes_read: AtomicU64,
+    bytes_by_descriptor: AtomicU64,
     bytes_written: AtomicU64,
     bytes_in_place: AtomicU64,
     rejected: AtomicU64,
@@ -88,6 +89,12 @@ impl XceiverStats {
         self.bytes_read.load(Ordering::Relaxed)
     }
 
+    /// Of [`bytes_read`](Self::bytes_read), bytes that the kernel took from its page cache itself.
+    #[must_use]
+    pub fn bytes_read_by_descriptor(&self) -> u64 {
+        self.bytes_by_descriptor.load(Ordering::Relaxed)
+    }
+
     /// Block bytes received since the start.
     #[must_use]
     pub fn bytes_written(&self) -> u64 {
@@ -114,6 +121,10 @@ impl XceiverStats {
 
     pub(super) fn add_read(&self, bytes: u64) {
         self.bytes_read.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    pub(super) fn add_read_by_descriptor(&self, bytes: u64) {
+        self.bytes_by_descriptor.fetch_add(bytes, Ordering::Relaxed);
     }
 
     pub(super) fn add_written(&self, bytes: u64) {

@@ -185,7 +185,7 @@ async fn copy_to(
         throttles,
     };
     let sent = outflow.send(&conn, head.freeze()).await?;
-    tracing::info!(%block, bytes = sent, %node, "copied to another node");
+    tracing::info!(%block, bytes = sent.bytes, %node, "copied to another node");
     if !purpose.client_name.is_empty() {
         await_close_ack(&mut conn, &node).await?;
     }

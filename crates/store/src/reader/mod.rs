@@ -31,8 +31,19 @@ pub struct ReplicaReader {
     checksum: DataChecksum,
     /// CRC of the last chunk up to `readable_len`, when that is partial.
     last_crc: Option<u32>,
+    /// All of it is in its files, and stays as it is.
+    whole: bool,
     data: Arc<dyn EngineFile>,
     meta: Option<Arc<dyn EngineFile>>,
+}
+
+/// A range of the meta file.
+struct WantedSums {
+    meta: Arc<dyn EngineFile>,
+    offset: u64,
+    len: usize,
+    /// The last of them is that of the last chunk.
+    to_end: bool,
 }
 
 impl ReplicaReader {
@@ -69,48 +80,75 @@ impl ReplicaReader {
     }
 
     /// Reads `len` bytes at `offset` to the start of `buf`. `offset + len` must not go beyond
-    /// `readable_len`.
+    /// `readable_len`. The read is on its way when this returns, if the disk's queue has room.
     ///
     /// # Errors
     /// `Corrupt` when the data file is shorter than it should be, `Illegal`, `Io`.
-    pub async fn read_data(
+    pub fn read_data(
         &self,
         buf: AlignedBuf,
         offset: u64,
         len: usize,
-    ) -> Result<AlignedBuf, StoreError> {
+    ) -> impl Future<Output = Result<AlignedBuf, StoreError>> + Send + use<'_> {
         let end = u64::try_from(len)
             .ok()
             .and_then(|len| offset.checked_add(len));
-        if end.is_none_or(|end| end > self.readable_len) {
+        let read = if end.is_none_or(|end| end > self.readable_len) {
             let text = format!(
                 "{len} bytes at {offset} of {}, of which {} can be read",
                 self.block, self.readable_len
             );
-            return Err(StoreError::new(StoreErrorKind::Illegal, text));
+            Err(StoreError::new(StoreErrorKind::Illegal, text))
+        } else {
+            Ok(self.data.read_at(buf, offset, len))
+        };
+        async move {
+            let (buf, n) = read?.await.into_result().map_err(|e| self.failed(e))?;
+            if n < len {
+                return Err(self.too_short("data", offset, len, n));
+            }
+            Ok(buf)
         }
-        let (buf, n) = self
-            .data
-            .read_at(buf, offset, len)
-            .await
-            .into_result()
-            .map_err(|e| self.failed(e))?;
-        if n < len {
-            return Err(self.too_short("data", offset, len, n));
-        }
-        Ok(buf)
     }
 
     /// Reads the checksums of `count` chunks from chunk number `first` on. Empty with NULL
-    /// checksums.
+    /// checksums. The read is on its way when this returns, if the disk's queue has room.
     ///
     /// # Errors
     /// `Corrupt` when the meta file is missing or shorter than it should be, `Illegal`, `Io`.
-    pub async fn read_sums(&self, first: u64, count: u64) -> Result<Bytes, StoreError> {
+    pub fn read_sums(
+        &self,
+        first: u64,
+        count: u64,
+    ) -> impl Future<Output = Result<Bytes, StoreError>> + Send + use<'_> {
+        let read = self.sums_at(first, count).map(|wanted| {
+            wanted.map(|wanted| {
+                let buf = AlignedBuf::unpooled(wanted.len);
+                let read = wanted.meta.read_at(buf, wanted.offset, wanted.len);
+                (read, wanted)
+            })
+        });
+        async move {
+            let Some((read, wanted)) = read? else {
+                return Ok(Bytes::new());
+            };
+            let (mut buf, n) = read.await.into_result().map_err(|e| self.failed(e))?;
+            if n < wanted.len {
+                return Err(self.too_short("meta", wanted.offset, wanted.len, n));
+            }
+            if let Some(crc) = self.last_crc.filter(|_| wanted.to_end) {
+                let at = wanted.len - self.checksum.sum_size();
+                buf.as_mut_slice()[at..].copy_from_slice(&crc.to_be_bytes());
+            }
+            Ok(buf.freeze())
+        }
+    }
+
+    /// Where these checksums are; `None` when there are none to read.
+    fn sums_at(&self, first: u64, count: u64) -> Result<Option<WantedSums>, StoreError> {
         let size = self.checksum.sum_size();
-        let chunks = self
-            .readable_len
-            .div_ceil(u64::from(self.checksum.bytes_per_checksum()));
+        let chunk = u64::from(self.checksum.bytes_per_checksum());
+        let chunks = self.readable_len.div_ceil(chunk);
         let end = first.checked_add(count).filter(|end| *end <= chunks);
         let len = usize::try_from(count)
             .ok()
@@ -124,40 +162,28 @@ impl ReplicaReader {
             return Err(StoreError::new(StoreErrorKind::Illegal, text));
         };
         if len == 0 {
-            return Ok(Bytes::new());
+            return Ok(None);
         }
         let Some(meta) = &self.meta else {
             let text = format!("{}: the meta file is missing", self.block);
             return Err(StoreError::new(StoreErrorKind::Corrupt, text));
         };
-        let offset = self
-            .checksum
-            .meta_len(first * u64::from(self.checksum.bytes_per_checksum()));
-        let (mut buf, n) = meta
-            .read_at(AlignedBuf::unpooled(len), offset, len)
-            .await
-            .into_result()
-            .map_err(|e| self.failed(e))?;
-        if n < len {
-            return Err(self.too_short("meta", offset, len, n));
-        }
-        if let Some(crc) = self.last_crc.filter(|_| end == chunks) {
-            let at = len - size;
-            buf.as_mut_slice()[at..].copy_from_slice(&crc.to_be_bytes());
-        }
-        Ok(buf.freeze())
+        Ok(Some(WantedSums {
+            meta: Arc::clone(meta),
+            offset: self.checksum.meta_len(first * chunk),
+            len,
+            to_end: end == chunks,
+        }))
     }
 
-    /// The data file for sendfile, when the engine has one.
+    /// The data file, when all of the range is in the page cache: it can be sent from there without
+    /// waiting for the disk. `None` also when the engine has no descriptor, and for a replica that is
+    /// being written.
     #[must_use]
-    pub fn data_fd(&self) -> Option<BorrowedFd<'_>> {
-        self.data.fd()
-    }
-
-    /// The open data file, for sending from it while this reader is used elsewhere.
-    #[must_use]
-    pub fn data_file(&self) -> &Arc<dyn EngineFile> {
-        &self.data
+    pub fn resident(&self, offset: u64, len: u64) -> Option<BorrowedFd<'_>> {
+        let end = offset.checked_add(len)?;
+        let fd = self.data.fd().filter(|_| self.whole)?;
+        (end <= self.readable_len && hayloft_io::is_resident(fd, offset, len)).then_some(fd)
     }
 
     /// The meta file, for short-circuit reads, when the engine has one.

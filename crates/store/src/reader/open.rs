@@ -357,6 +357,7 @@ async fn open_whole(
         readable_len: block.num_bytes,
         checksum,
         last_crc,
+        whole: true,
         data,
         meta,
     })
@@ -410,6 +411,7 @@ async fn open_live(
         readable_len: status.bytes_on_disk,
         checksum,
         last_crc: (partial && checksum.sum_size() > 0).then_some(status.last_crc),
+        whole: false,
         data,
         meta,
     })

@@ -11,6 +11,7 @@ mod moves;
 mod node;
 mod pipelines;
 mod reads;
+mod residency;
 
 use hayloft_wire::checksum::{ChecksumKind, DataChecksum};
 use hayloft_wire::ids::{Block, ExtendedBlock, PoolId};

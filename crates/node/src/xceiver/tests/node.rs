@@ -96,12 +96,18 @@ impl Node {
     }
 
     pub async fn with(settings: Settings, volumes: &[StorageType]) -> Self {
+        Self::with_engine("posix", settings, volumes).await
+    }
+
+    /// A node whose volumes use the engine with this name.
+    pub async fn with_engine(engine: &str, settings: Settings, volumes: &[StorageType]) -> Self {
         let dir = TempDir::new().expect("a temporary directory");
         let volumes = volumes
             .iter()
             .enumerate()
             .map(|(i, &storage_type)| VolumeConfig {
                 storage_type,
+                engine: engine.to_owned(),
                 ..VolumeConfig::new(dir.path().join(format!("v{i}")))
             })
             .collect();

@@ -1,0 +1,314 @@
+//! Replica data into a socket, as packets: for readers, copies and transfers.
+//!
+//! Data goes out in pieces, the next ones being read while one is sent.
+//!
+//! - What is not in the page cache is read through the volume's engine in large pieces into pooled
+//!   buffers, and each goes out in one gathered write: packet prefixes and checksums beside the data.
+//! - What is in the page cache is copied out of it on this thread, in smaller pieces, while the peer keeps
+//!   up. It is sent from there by descriptor (sendfile) as long as the peer is behind.
+//!
+//! sendfile takes a quarter of the processor time here, but hands the peer pages that no cache of its
+//! processor has seen, in units that wake it one by one; a copy that was just made is cheap to take. So a
+//! peer that waits for data gets copies, and one that lets us wait does its part of the work itself. The
+//! figures are in docs/decisions.
+
+mod piece;
+
+use std::collections::VecDeque;
+use std::io::IoSlice;
+use std::os::fd::BorrowedFd;
+
+use bytes::{Bytes, BytesMut};
+use hayloft_io::{Advice, AlignedBuf, BufferPool};
+use hayloft_store::ReplicaReader;
+use hayloft_wire::packet::{MAX_PREFIX_BYTES, PacketHeader};
+
+use super::conn::Conn;
+use super::error::XferError;
+use super::range::Range;
+use super::throttle::Throttle;
+use piece::{Body, Loading, Piece};
+
+/// Data in a packet of a short read, rounded to whole chunks: Apache's size without other configuration.
+const PACKET_DATA: usize = 64 << 10;
+
+/// Data in a packet of a long read. Every packet costs its reader three or more system calls. Apache's sends as
+/// much where `io.file.buffer.size` is raised to it, and a stock client takes up to 16 MiB.
+const PACKET_DATA_LONG: usize = 256 << 10;
+
+/// A read longer than this is worth reading ahead and dropping behind without being asked to.
+const LONG_READ: u64 = 256 << 10;
+
+/// Pieces that are read while one is being sent.
+const AHEAD: usize = 2;
+
+/// What to do with the page cache.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CachePolicy {
+    /// Bytes to ask for ahead of the reader; 0 for none.
+    pub readahead: u64,
+    /// Ask also for short reads.
+    pub always_readahead: bool,
+    /// Drop what was sent.
+    pub drop_behind: bool,
+    /// Drop also after short reads.
+    pub always_drop: bool,
+}
+
+/// What was sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sent {
+    /// Data bytes.
+    pub bytes: u64,
+    /// Of these, bytes that the kernel took from its page cache.
+    pub by_descriptor: u64,
+}
+
+/// One replica on its way out.
+#[derive(Debug)]
+pub struct Outflow<'a> {
+    /// Where it is read.
+    pub reader: &'a ReplicaReader,
+    /// What is sent.
+    pub range: Range,
+    /// Page cache.
+    pub cache: CachePolicy,
+    /// Memory for the data.
+    pub memory: &'a BufferPool,
+    /// Limits that apply; each one is charged.
+    pub throttles: &'a [&'a Throttle],
+}
+
+impl Outflow<'_> {
+    /// Sends `head`, then the range in packets, then the empty last packet.
+    ///
+    /// # Errors
+    /// `Store` when reading failed, `Socket` when sending did; in both cases the stream is cut off
+    /// in the middle, and only closing the connection tells the peer.
+    pub async fn send(&self, conn: &Conn, head: Bytes) -> Result<Sent, XferError> {
+        let mut packets = Packets {
+            conn,
+            range: self.range,
+            packet: self.packet_data(),
+            offset: self.range.start,
+            seqno: 0,
+            head,
+            ended: false,
+        };
+        let mut pieces = VecDeque::with_capacity(AHEAD + 1);
+        let mut next = self.range.start;
+        let mut behind = false;
+        let mut by_descriptor = 0;
+        loop {
+            self.look_ahead(&mut pieces, &mut next, behind);
+            let Some(loading) = pieces.pop_front() else {
+                break;
+            };
+            let piece = loading.done().await?;
+            self.look_ahead(&mut pieces, &mut next, behind);
+            let waits = conn.waits();
+            self.send_piece(&mut packets, &piece).await?;
+            behind = conn.waits() > waits;
+            if matches!(piece.body, Body::Resident(_)) {
+                by_descriptor += piece.len as u64;
+            }
+            for throttle in self.throttles {
+                throttle.take(piece.len as u64).await;
+            }
+            if self.cache.drop_behind && (self.cache.always_drop || self.range.len() > LONG_READ) {
+                self.reader
+                    .advise(Advice::DontNeed, piece.offset, piece.len as u64)
+                    .await;
+            }
+            // A fast reader of cached data would otherwise have the thread to itself.
+            tokio::task::yield_now().await;
+        }
+        packets.end().await?;
+        self.hint_ahead().await;
+        Ok(Sent {
+            bytes: self.range.len(),
+            by_descriptor,
+        })
+    }
+
+    /// Begins to load pieces from `next` on, as far as they may be loaded now.
+    fn look_ahead<'a>(&'a self, pieces: &mut VecDeque<Loading<'a>>, next: &mut u64, behind: bool) {
+        // Behind what is resident there is nothing to wait for.
+        let ahead = if self.cache.readahead > 0 { AHEAD } else { 1 };
+        while pieces.len() < ahead
+            && pieces.back().is_none_or(Loading::is_from_disk)
+            && *next < self.range.end
+        {
+            let Some(piece) = self.load(*next, pieces.is_empty(), behind) else {
+                return;
+            };
+            *next += piece.len as u64;
+            pieces.push_back(piece);
+        }
+    }
+
+    /// Asks the system for what follows a short read, when the reader wants that. Long reads are read
+    /// ahead here: what the system reads ahead on request costs twice as much processor time.
+    async fn hint_ahead(&self) {
+        let CachePolicy {
+            readahead,
+            always_readahead,
+            ..
+        } = self.cache;
+        if always_readahead && readahead > self.range.len() && self.range.len() <= LONG_READ {
+            let (from, len) = (self.range.end, readahead - self.range.len());
+            self.reader.advise(Advice::WillNeed, from, len).await;
+        }
+    }
+
+    /// Data bytes of a full packet.
+    fn packet_data(&self) -> usize {
+        let chunk = self.range.checksum.chunk_size();
+        let packet = if self.range.len() > LONG_READ {
+            PACKET_DATA_LONG
+        } else {
+            PACKET_DATA
+        };
+        (packet / chunk).max(1) * chunk
+    }
+
+    /// Sends one piece.
+    async fn send_piece(
+        &self,
+        packets: &mut Packets<'_>,
+        piece: &Piece<'_>,
+    ) -> Result<(), XferError> {
+        let file = match &piece.body {
+            Body::Read(data) => return packets.send(data.as_slice(), &piece.sums).await,
+            Body::Resident(file) => *file,
+        };
+        let mut sums = &piece.sums[..];
+        let mut left = piece.len;
+        while left > 0 {
+            let len = left.min(packets.packet);
+            let (these, rest) = sums.split_at(self.range.checksum.sums_len(len));
+            let offset = packets.offset;
+            let sent = packets.send_from(file, len, these).await?;
+            if sent < len {
+                // The file is cut or broken: reading says what it is.
+                let from = offset + sent as u64;
+                let buf = AlignedBuf::unpooled(len - sent);
+                let data = self.reader.read_data(buf, from, len - sent).await?;
+                packets.send_raw(data.as_slice()).await?;
+            }
+            sums = rest;
+            left -= len;
+        }
+        Ok(())
+    }
+}
+
+/// The stream of packets.
+struct Packets<'a> {
+    conn: &'a Conn,
+    range: Range,
+    /// Data bytes of a full packet.
+    packet: usize,
+    /// Of the next packet.
+    offset: u64,
+    seqno: i64,
+    /// What precedes the next packet.
+    head: Bytes,
+    /// The empty last packet has been sent.
+    ended: bool,
+}
+
+impl Packets<'_> {
+    /// Sends `data` as packets in one gathered write, with the empty last packet if nothing follows.
+    async fn send(&mut self, data: &[u8], sums: &[u8]) -> Result<(), XferError> {
+        let count = data.len().div_ceil(self.packet) + 1;
+        let mut prefixes = BytesMut::with_capacity(count * MAX_PREFIX_BYTES);
+        let mut parts = Vec::with_capacity(count);
+        let mut sums = sums;
+        for data in data.chunks(self.packet) {
+            let (these, rest) = sums.split_at(self.range.checksum.sums_len(data.len()));
+            self.next(data.len(), these.len(), &mut prefixes);
+            parts.push((prefixes.split().freeze(), these, data));
+            sums = rest;
+        }
+        if self.offset == self.range.end {
+            self.last(&mut prefixes);
+            parts.push((prefixes.split().freeze(), &[], &[]));
+        }
+        let head = std::mem::take(&mut self.head);
+        let mut slices = Vec::with_capacity(3 * parts.len() + 1);
+        slices.push(IoSlice::new(&head));
+        for (prefix, sums, data) in &parts {
+            slices.extend([IoSlice::new(prefix), IoSlice::new(sums), IoSlice::new(data)]);
+        }
+        self.conn
+            .write_all_vectored(&mut slices)
+            .await
+            .map_err(|e| self.conn.socket_error(e))
+    }
+
+    /// Sends one packet whose data comes from `file`; returns how many of its bytes that gave.
+    async fn send_from(
+        &mut self,
+        file: BorrowedFd<'_>,
+        len: usize,
+        sums: &[u8],
+    ) -> Result<usize, XferError> {
+        let offset = self.offset;
+        let mut prefix = BytesMut::with_capacity(MAX_PREFIX_BYTES);
+        self.next(len, sums.len(), &mut prefix);
+        let head = std::mem::take(&mut self.head);
+        let mut slices = [
+            IoSlice::new(&head),
+            IoSlice::new(&prefix),
+            IoSlice::new(sums),
+        ];
+        let sent = async {
+            self.conn.write_all_corked(&mut slices).await?;
+            self.conn.send_file(file, offset, len).await
+        };
+        sent.await.map_err(|e| self.conn.socket_error(e))
+    }
+
+    /// Sends bytes of a packet whose prefix has been sent.
+    async fn send_raw(&mut self, data: &[u8]) -> Result<(), XferError> {
+        self.conn
+            .write_all(data)
+            .await
+            .map_err(|e| self.conn.socket_error(e))
+    }
+
+    /// Sends the empty last packet if that has not been done.
+    async fn end(mut self) -> Result<(), XferError> {
+        if self.ended {
+            return Ok(());
+        }
+        let mut out = BytesMut::with_capacity(self.head.len() + MAX_PREFIX_BYTES);
+        out.extend_from_slice(&self.head);
+        self.last(&mut out);
+        self.send_raw(&out).await
+    }
+
+    /// Adds the empty last packet to `out`.
+    fn last(&mut self, out: &mut BytesMut) {
+        self.header(0, true).encode_prefix(0, out);
+        self.ended = true;
+    }
+
+    /// Adds the prefix of the next packet, of `len` data bytes, to `out`.
+    fn next(&mut self, len: usize, sums_len: usize, out: &mut BytesMut) {
+        self.header(len, false).encode_prefix(sums_len, out);
+        self.offset += len as u64;
+        self.seqno += 1;
+    }
+
+    fn header(&self, data_len: usize, last: bool) -> PacketHeader {
+        PacketHeader {
+            offset_in_block: i64::try_from(self.offset).expect("block lengths fit 63 bits"),
+            seqno: self.seqno,
+            last_packet_in_block: last,
+            data_len: u32::try_from(data_len).expect("a packet is far smaller than 4 GiB"),
+            sync_block: false,
+        }
+    }
+}

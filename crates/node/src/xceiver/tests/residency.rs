@@ -1,0 +1,163 @@
+//! Reads of data that is in the page cache, partly, or not at all; also by peers that are slow.
+
+use std::fs::File;
+use std::num::NonZeroU64;
+use std::time::Duration;
+
+use hayloft_wire::ids::StorageType;
+use hayloft_wire::transfer::Status;
+
+use super::super::Settings;
+use super::client::{Client, Pipeline, read, read_request};
+use super::node::Node;
+use super::{block, crc32c, pattern, pool};
+
+/// Longer than what sockets and one piece hold; not a multiple of anything.
+const LEN: usize = 24_000_123;
+
+/// A node with one finalized block, and its data.
+async fn with_block(engine: &str, id: i64) -> (Node, Vec<u8>) {
+    let node = Node::with_engine(engine, Settings::default(), &[StorageType::Disk]).await;
+    let data = pattern(LEN);
+    let mut pipeline = Pipeline::create(id, 1001, &[&node]).await;
+    for piece in data.chunks(1 << 20) {
+        pipeline.write(piece, 1 << 20, 1).await;
+    }
+    pipeline.close(1).await;
+    (node, data)
+}
+
+/// Takes a range of the block's data out of the page cache, as far as the file system can do that.
+fn drop_pages(node: &Node, id: i64, offset: u64, len: u64) {
+    let file = File::open(node.file(&format!("blk_{id}"))).expect("the data file");
+    file.sync_all().expect("only clean pages can be dropped");
+    let len = NonZeroU64::new(len);
+    rustix::fs::fadvise(&file, offset, len, rustix::fs::Advice::DontNeed).expect("a hint");
+}
+
+/// Asks for the whole block and takes nothing of it yet.
+async fn slow_reader(node: &Node, id: i64) -> Client {
+    let mut client = Client::connect(node).await;
+    let request = read_request(&block(id, 1001), 0, LEN as u64, true);
+    client.request(&request).await;
+    let response = client.response().await.expect("answered");
+    assert_eq!(response.outcome(), Status::Success);
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    client
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_slow_reader_of_cached_data_is_served_by_descriptor() {
+    let (node, data) = with_block("posix", 1).await;
+    let file = File::open(node.file("blk_1")).expect("the data file");
+    let cached = hayloft_io::is_resident(std::os::fd::AsFd::as_fd(&file), 0, 1 << 20);
+    let mut client = slow_reader(&node, 1).await;
+    assert_eq!(client.packets(crc32c(), 0).await, Some(data));
+    if !cached {
+        eprintln!("skipped in part: this kernel does not say what is cached");
+        return;
+    }
+    node.until("counted", |node| node.x.stats().bytes_read() > 0)
+        .await;
+    assert!(node.x.stats().bytes_read_by_descriptor() > 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn cold_and_partly_cached_blocks_are_read_whole() {
+    for engine in ["posix", "direct"] {
+        let (node, data) = with_block(engine, 2).await;
+        for (offset, len) in [
+            (0, 0),
+            (3_000_000, 2_000_000),
+            (20_000_000, 0),
+            (0, 4096),
+            (LEN as u64 - 4096, 4096),
+        ] {
+            drop_pages(&node, 2, offset, len);
+            let got = read(&node, &block(2, 1001), 0, LEN as u64).await;
+            assert_eq!(
+                got.as_ref(),
+                Ok(&data),
+                "{engine}: {len} dropped at {offset}"
+            );
+            drop_pages(&node, 2, offset, len);
+            let mut client = slow_reader(&node, 2).await;
+            let got = client.packets(crc32c(), 0).await;
+            assert_eq!(
+                got.as_ref(),
+                Some(&data),
+                "{engine}, slow: {len} dropped at {offset}"
+            );
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn cold_ranges_begin_and_end_anywhere() {
+    for engine in ["posix", "direct"] {
+        let (node, data) = with_block(engine, 3).await;
+        for (offset, len) in [
+            (1, LEN - 1),
+            (LEN - 1, 1),
+            (LEN - 300_000, 300_000),
+            (4_000_001, 65_536),
+            (5_000_000, 262_145),
+            (6_291_456, 1_048_576),
+            (7_000_000, 3_333_333),
+        ] {
+            drop_pages(&node, 3, 0, 0);
+            let got = read(&node, &block(3, 1001), offset as u64, len as u64).await;
+            let wanted = &data[offset..offset + len];
+            assert_eq!(got.as_deref(), Ok(wanted), "{engine}: {len} at {offset}");
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_block_deleted_under_a_reader_is_read_to_its_end() {
+    let (node, data) = with_block("posix", 4).await;
+    let mut client = slow_reader(&node, 4).await;
+    let doomed = block(4, 1001).block;
+    node.store
+        .invalidate(&pool(), &[doomed])
+        .await
+        .expect("taken");
+    node.until("deleted", |node| node.store.replica(&pool(), 4).is_none())
+        .await;
+    assert_eq!(client.packets(crc32c(), 0).await, Some(data));
+    let refused = read(&node, &block(4, 1001), 0, 1).await;
+    assert!(refused.is_err(), "nobody else finds it");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_file_cut_under_a_slow_reader_breaks_the_read_and_not_the_node() {
+    let (node, data) = with_block("posix", 5).await;
+    let mut client = slow_reader(&node, 5).await;
+    let file = File::options()
+        .write(true)
+        .open(node.file("blk_5"))
+        .expect("the data file");
+    file.set_len(12_000_000).expect("cut");
+    assert_eq!(
+        client.packets(crc32c(), 0).await,
+        None,
+        "cut off in the middle"
+    );
+    let got = read(&node, &block(5, 1001), 0, 11_000_000).await;
+    assert_eq!(got.as_deref(), Ok(&data[..11_000_000]), "what is left");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn more_slow_readers_than_memory_for_them_are_all_served() {
+    let (node, data) = with_block("posix", 6).await;
+    let mut clients = Vec::new();
+    for _ in 0..16 {
+        drop_pages(&node, 6, 0, 0);
+        clients.push(slow_reader(&node, 6).await);
+    }
+    let memory = node.x.memory();
+    assert!(memory.in_use() <= memory.budget());
+    for mut client in clients {
+        assert!(client.packets(crc32c(), 0).await.as_ref() == Some(&data));
+    }
+}
