@@ -24,7 +24,7 @@ use crate::{
 
 /// Replicas on the volumes of one datanode. Cheap to clone; all clones are the same store.
 #[derive(Clone, Debug)]
-pub struct Store(Arc<Inner>);
+pub struct Store(pub(crate) Arc<Inner>);
 
 impl Store {
     /// Locks the volumes, reads or creates their VERSION files. A directory that cannot be used is

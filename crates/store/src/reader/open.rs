@@ -1,9 +1,10 @@
 //! Opening a replica for reading while others write, rename and remove its files.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use hayloft_io::{AlignedBuf, EngineFile, IoClass, IoError, IoErrorKind, OpenMode};
+use hayloft_io::{AlignedBuf, EngineFile, IoClass, IoError, IoErrorKind, OpenMode, together};
 use hayloft_wire::checksum::{ChecksumKind, DataChecksum, META_HEADER_LEN};
 use hayloft_wire::ids::{Block, ExtendedBlock};
 use tokio::sync::OwnedMutexGuard;
@@ -11,6 +12,7 @@ use tokio::time::{Instant, sleep, timeout};
 use tracing::warn;
 
 use super::ReplicaReader;
+use super::cache::OpenFiles;
 use crate::error::{StoreError, StoreErrorKind};
 use crate::failures::examine;
 use crate::files::Pair;
@@ -244,11 +246,9 @@ async fn open_pair(
     pair: &Pair,
 ) -> Result<(Arc<dyn EngineFile>, Option<Arc<dyn EngineFile>>), IoError> {
     let engine = &slice.volume.engine;
-    let (data, meta) = futures_util::future::join(
-        engine.open(&pair.data(), OpenMode::ReadOnly, IoClass::ClientRead),
-        engine.open(&pair.meta(), OpenMode::ReadOnly, IoClass::ClientRead),
-    )
-    .await;
+    let open = |path: PathBuf| engine.open(&path, OpenMode::ReadOnly, IoClass::ClientRead);
+    let (data, meta) = together(|| (open(pair.data()), open(pair.meta())));
+    let (data, meta) = futures_util::future::join(data, meta).await;
     let meta = match meta {
         Ok(meta) => Some(meta),
         Err(e) if e.kind() == IoErrorKind::NotFound => None,
@@ -316,24 +316,28 @@ async fn open_finalized(
     replica: FinalReplica,
 ) -> Result<ReplicaReader, StoreError> {
     let slice = pool.slice(replica.volume)?;
+    let block = Block::new(id, replica.generation_stamp, replica.len);
+    if let Some(files) = pool.map.open_files(id, &replica) {
+        return Ok(whole_reader(inner, pool, &slice, block, files));
+    }
     let pair = Pair {
         dir: slice.paths.finalized_dir(id),
         id,
         generation_stamp: replica.generation_stamp,
     };
-    let block = Block::new(id, replica.generation_stamp, replica.len);
-    open_whole(inner, pool, &slice, pair, block).await
+    let files = open_whole(inner, &slice, pair, block).await?;
+    pool.map.keep_open(id, replica, files.clone());
+    Ok(whole_reader(inner, pool, &slice, block, files))
 }
 
 /// Opens a replica all of whose bytes are on the disk. The checksum of a partial last chunk is
 /// read now: an append would change it under a reader.
 async fn open_whole(
     inner: &Arc<Inner>,
-    pool: &Arc<Pool>,
     slice: &Arc<Slice>,
     pair: Pair,
     block: Block,
-) -> Result<ReplicaReader, StoreError> {
+) -> Result<OpenFiles, StoreError> {
     let failed = |e| {
         let e = StoreError::io(format!("opening replica {block} for reading"), e);
         examine(inner, &slice.volume, e)
@@ -349,18 +353,34 @@ async fn open_whole(
         }
         _ => None,
     };
-    Ok(ReplicaReader {
+    Ok(OpenFiles {
+        data,
+        meta,
+        checksum,
+        last_crc,
+    })
+}
+
+/// A reader of a replica all of whose bytes are in these files.
+fn whole_reader(
+    inner: &Arc<Inner>,
+    pool: &Pool,
+    slice: &Arc<Slice>,
+    block: Block,
+    files: OpenFiles,
+) -> ReplicaReader {
+    ReplicaReader {
         inner: Arc::clone(inner),
         slice: Arc::clone(slice),
         block: pool.extended(block),
         visible_len: block.num_bytes,
         readable_len: block.num_bytes,
-        checksum,
-        last_crc,
+        checksum: files.checksum,
+        last_crc: files.last_crc,
         whole: true,
-        data,
-        meta,
-    })
+        data: files.data,
+        meta: files.meta,
+    }
 }
 
 async fn open_live(
@@ -380,7 +400,8 @@ async fn open_live(
     };
     let pair = crate::finish::pair_of(live);
     if status.place == Place::Finalized {
-        return open_whole(inner, pool, slice, pair, block).await;
+        let files = open_whole(inner, slice, pair, block).await?;
+        return Ok(whole_reader(inner, pool, slice, block, files));
     }
     let failed = |e| {
         let e = StoreError::io(format!("opening replica {block} for reading"), e);

@@ -5,6 +5,7 @@ use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::live::LiveReplica;
+use crate::reader::{OpenFiles, OpenReplicas};
 
 /// Number of shards: enough that writers on all cores seldom meet.
 const SHARDS: usize = 64;
@@ -69,6 +70,8 @@ type Shard = HashMap<i64, Slot, BuildHasherDefault<IdHasher>>;
 #[derive(Debug)]
 pub struct ReplicaMap {
     shards: Box<[Mutex<Shard>]>,
+    /// Files of finalized replicas. Whatever changes a block forgets them before its shard is unlocked.
+    open: OpenReplicas,
 }
 
 impl ReplicaMap {
@@ -77,6 +80,7 @@ impl ReplicaMap {
     pub fn new() -> Self {
         Self {
             shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
+            open: OpenReplicas::default(),
         }
     }
 
@@ -96,7 +100,9 @@ impl ReplicaMap {
 
     /// Sets what is known of a block; gives back what was.
     pub fn insert(&self, id: i64, slot: Slot) -> Option<Slot> {
-        self.shard(id).insert(id, slot)
+        let mut shard = self.shard(id);
+        self.open.forget(id);
+        shard.insert(id, slot)
     }
 
     /// Adds a block unless it is there, in which case that is given back.
@@ -112,7 +118,28 @@ impl ReplicaMap {
 
     /// Forgets a block.
     pub fn remove(&self, id: i64) -> Option<Slot> {
-        self.shard(id).remove(&id)
+        let mut shard = self.shard(id);
+        self.open.forget(id);
+        shard.remove(&id)
+    }
+
+    /// The files of this finalized replica, when they are open.
+    pub fn open_files(&self, id: i64, replica: &FinalReplica) -> Option<OpenFiles> {
+        self.open.find(id, replica)
+    }
+
+    /// Keeps the files of a finalized replica open for later readers, unless it has changed meanwhile.
+    pub fn keep_open(&self, id: i64, replica: FinalReplica, files: OpenFiles) {
+        let shard = self.shard(id);
+        if matches!(shard.get(&id), Some(Slot::Finalized(now)) if *now == replica) {
+            self.open.keep(id, replica, files);
+        }
+    }
+
+    /// How many replicas are kept open.
+    #[cfg(test)]
+    pub fn kept_open(&self) -> usize {
+        self.open.len()
     }
 
     /// Whether the block is `live` and nothing else by now.
@@ -126,7 +153,11 @@ impl ReplicaMap {
         let mut gone = Vec::new();
         for shard in &self.shards {
             let mut shard = shard.lock().unwrap_or_else(PoisonError::into_inner);
+            let before = gone.len();
             gone.extend(shard.extract_if(|id, slot| !keep(*id, slot)));
+            for (id, _) in &gone[before..] {
+                self.open.forget(*id);
+            }
         }
         gone
     }

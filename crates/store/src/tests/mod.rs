@@ -6,6 +6,7 @@ mod crash;
 mod deletes;
 mod disks;
 mod durability;
+mod kept_open;
 mod lifecycle;
 mod recovery;
 mod scans;

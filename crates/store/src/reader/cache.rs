@@ -1,0 +1,124 @@
+//! Files of finalized replicas that were read a moment ago, kept open: a small positional read costs
+//! less than opening its two files.
+//!
+//! An entry is dropped, and its files closed, with every change of what is known of its block: the
+//! replica map does both under one lock. Files that somebody else removed are noticed by their link
+//! count.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use hayloft_io::EngineFile;
+use hayloft_wire::checksum::DataChecksum;
+
+use crate::replica::FinalReplica;
+
+/// Replicas kept open in a pool, with two or three descriptors each.
+const ENTRIES_MAX: usize = 64;
+
+/// An entry that nobody used for so long is dropped by the next that is added.
+const IDLE: Duration = Duration::from_secs(30);
+
+/// What opening a whole replica found.
+#[derive(Clone, Debug)]
+pub(crate) struct OpenFiles {
+    pub data: Arc<dyn EngineFile>,
+    pub meta: Option<Arc<dyn EngineFile>>,
+    pub checksum: DataChecksum,
+    /// CRC of the last chunk, when that is partial.
+    pub last_crc: Option<u32>,
+}
+
+impl OpenFiles {
+    /// Both files are there, and can be looked at without waiting.
+    fn keepable(&self) -> bool {
+        self.meta.as_ref().is_some_and(linked) && linked(&self.data)
+    }
+}
+
+/// Whether the file still has a name.
+fn linked(file: &Arc<dyn EngineFile>) -> bool {
+    let stat = file.fd().map(rustix::fs::fstat);
+    stat.is_some_and(|stat| stat.is_ok_and(|stat| stat.st_nlink > 0))
+}
+
+#[derive(Debug)]
+struct Entry {
+    id: i64,
+    replica: FinalReplica,
+    files: OpenFiles,
+    used: Instant,
+}
+
+/// The files of the replicas read last, most recent at the end.
+#[derive(Debug, Default)]
+pub(crate) struct OpenReplicas(Mutex<Vec<Entry>>);
+
+impl OpenReplicas {
+    fn lock(&self) -> MutexGuard<'_, Vec<Entry>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The open files of exactly this replica.
+    pub fn find(&self, id: i64, replica: &FinalReplica) -> Option<OpenFiles> {
+        let files = {
+            let mut entries = self.lock();
+            let at = entries
+                .iter()
+                .rposition(|e| e.id == id && e.replica == *replica)?;
+            entries[at].used = Instant::now();
+            let files = entries[at].files.clone();
+            // A quarter from the end is recent enough: no shifting for every read.
+            if at + ENTRIES_MAX / 4 < entries.len() {
+                let entry = entries.remove(at);
+                entries.push(entry);
+            }
+            files
+        };
+        if files.keepable() {
+            return Some(files);
+        }
+        self.forget(id);
+        None
+    }
+
+    /// Keeps the files of a replica. Called by the map, under its lock, while the replica is as given.
+    pub fn keep(&self, id: i64, replica: FinalReplica, files: OpenFiles) {
+        if !files.keepable() {
+            return;
+        }
+        let now = Instant::now();
+        let mut gone: Vec<Entry> = Vec::new();
+        {
+            let mut entries = self.lock();
+            gone.extend(
+                entries.extract_if(.., |e| e.id == id || now.duration_since(e.used) > IDLE),
+            );
+            if entries.len() >= ENTRIES_MAX {
+                gone.push(entries.remove(0));
+            }
+            entries.push(Entry {
+                id,
+                replica,
+                files,
+                used: now,
+            });
+        }
+        drop(gone); // Closing is done outside the lock.
+    }
+
+    /// Closes the files of a block.
+    pub fn forget(&self, id: i64) {
+        let gone: Vec<Entry> = {
+            let mut entries = self.lock();
+            entries.extract_if(.., |e| e.id == id).collect()
+        };
+        drop(gone);
+    }
+
+    /// How many replicas are kept open.
+    #[cfg(test)]
+    pub fn len(&self) -> usize {
+        self.lock().len()
+    }
+}
