@@ -258,6 +258,7 @@ impl Lab {
 
     /// Past the threshold a full report is one RPC a storage; the NameNode misses nothing.
     fn report_in_parts(&mut self) -> Result<Outcome> {
+        self.fs.put("/parts", 6 * BLOCK, 15, json!({}))?;
         let mut before = self.reports()?;
         loop {
             std::thread::sleep(seconds(11));
@@ -289,7 +290,7 @@ impl Lab {
             before = now;
         }
         self.fs.wait_healthy("/", seconds(30))?;
-        self.fs.wait_replicas("/spread", 3, seconds(30))?;
+        self.fs.wait_replicas("/parts", 3, seconds(30))?;
         passed()
     }
 
@@ -458,8 +459,6 @@ impl Lab {
         }
         let end = end?;
         let failure = end["failure"].as_str().unwrap_or_default().to_owned();
-        println!("disks: under way: {failure}");
-        println!("disks: new: {refused:?}");
         // What the client makes of nodes that refuse one after the other.
         let known = ["could only be written to 0 of", "All datanodes"];
         expect(known.iter().any(|text| failure.contains(text)), || {

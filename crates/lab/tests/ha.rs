@@ -315,7 +315,6 @@ impl Federation {
         expect(run.code != 0 && dirs.iter().all(|dir| dir.is_dir()), || {
             format!("a pool with blocks: {run:?}")
         })?;
-        println!("ha: {}", run.err);
         delete(&self.fs, &["force"])?.ok()?;
         expect(dirs.iter().all(|dir| !dir.exists()), || {
             format!("{dirs:?} are still there")
