@@ -35,7 +35,7 @@ mod sys;
 
 pub use buffer::{ALIGNMENT, AlignedBuf, BUFFER_MAX, BufferPool};
 pub use class::IoClass;
-pub use disk::{DeviceId, Disk, DiskConfig, Disks, together};
+pub use disk::{DeviceId, Disk, DiskConfig, DiskSettings, DiskStats, Disks, together};
 pub use engine::{
     Advice, Capabilities, Completion, Engine, EngineFile, IoFuture, OpenMode, SyncKind,
 };

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use hayloft_io::DiskSettings;
+use hayloft_io::calibrate::Media;
 use hayloft_store::{
     DirectoryScanConfig, Reserved, ScanConfig, StagingOptions, StoreConfig, VolumeChoosing,
     VolumeConfig,
@@ -46,10 +48,34 @@ pub fn store_config(config: &Configuration) -> Result<StoreConfig, ConfigError> 
         delete_duplicates: config.get(&keys::DUPLICATE_REPLICA_DELETION),
         check_min_gap: config.get(&keys::DISK_CHECK_MIN_GAP),
         check_timeout: config.get(&keys::DISK_CHECK_TIMEOUT),
+        disk: disk(config)?,
         staging: staging(config),
         scan: scan(config),
         directory_scan: directory_scan(config),
         ..StoreConfig::default()
+    })
+}
+
+fn disk(config: &Configuration) -> Result<DiskSettings, ConfigError> {
+    let media = config.get(&keys::IO_MEDIA);
+    let media = match media.to_ascii_lowercase().as_str() {
+        "auto" => None,
+        "rotating" => Some(Media::Rotating),
+        "flash" => Some(Media::Flash),
+        _ => {
+            return Err(ConfigError::Conflict {
+                what: format!(
+                    "{} is {media}: it must be auto, rotating or flash",
+                    keys::IO_MEDIA.name()
+                ),
+            });
+        }
+    };
+    let depth = config.get(&keys::IO_DEPTH);
+    Ok(DiskSettings {
+        quantum: Some(config.get(&keys::IO_QUANTUM)).filter(|bytes| *bytes > 0),
+        depth: usize::try_from(depth).ok().filter(|depth| *depth > 0),
+        media,
     })
 }
 
@@ -184,6 +210,22 @@ mod tests {
                 pct: 0
             }
         );
+    }
+
+    #[test]
+    fn what_is_said_of_disks_is_checked() {
+        let said = [
+            ("hayloft.io.quantum", "16m"),
+            ("hayloft.io.depth", "8"),
+            ("hayloft.io.media", "rotating"),
+        ];
+        let disk = store_config(&with(&said)).expect("valid").disk;
+        assert_eq!((disk.quantum, disk.depth), (Some(16 << 20), Some(8)));
+        assert_eq!(disk.media, Some(Media::Rotating));
+        let silent = store_config(&with(&[])).expect("valid").disk;
+        assert_eq!(silent, DiskSettings::default());
+        let error = store_config(&with(&[("hayloft.io.media", "tape")])).expect_err("unknown");
+        assert!(error.to_string().contains("tape"), "{error}");
     }
 
     #[test]

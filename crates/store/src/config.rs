@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use hayloft_io::DiskSettings;
 use hayloft_wire::ids::StorageType;
 
 /// Space kept free on a volume for others than HDFS; the larger of the two counts.
@@ -21,7 +22,8 @@ pub struct VolumeConfig {
     pub storage_type: StorageType,
     /// The directory; created when it does not exist.
     pub path: PathBuf,
-    /// Name of the I/O engine (`hayloft.io.engine`).
+    /// Name of the I/O engine (`hayloft.io.engine`); `auto`: the one that the calibration of the
+    /// volume proposes, without one `posix`.
     pub engine: String,
     /// Space to leave to others.
     pub reserved: Reserved,
@@ -130,6 +132,8 @@ pub struct StoreConfig {
     pub space_interval: Duration,
     /// Space is reserved on the device for the expected length of a new replica once it is larger than a megabyte.
     pub preallocate: bool,
+    /// What the operator says about the disks under the volumes.
+    pub disk: DiskSettings,
     /// Staging in shared memory.
     pub staging: StagingOptions,
     /// The duplicate that loses at start is deleted (`dfs.datanode.duplicate.replica.deletion`).
@@ -165,6 +169,7 @@ impl Default for StoreConfig {
             writer_stop_timeout: Duration::from_secs(60),
             space_interval: Duration::from_secs(2),
             preallocate: true,
+            disk: DiskSettings::default(),
             staging: StagingOptions::default(),
             delete_duplicates: true,
             check_min_gap: Duration::from_secs(15 * 60),

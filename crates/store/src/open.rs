@@ -4,6 +4,7 @@ use std::path::Path;
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, SystemTime};
 
+use hayloft_io::calibrate::Calibration;
 use hayloft_io::{
     Disk, DiskConfig, Engine, EngineConfig, IoClass, IoError, IoErrorKind, IoOp, RecordLock,
     engine_for,
@@ -138,8 +139,15 @@ pub async fn open_volume(inner: &Inner, config: &VolumeConfig) -> Result<Opened,
     made.await
         .map_err(|e| StoreError::new(StoreErrorKind::Io, format!("{doing}: {e}")))?
         .map_err(|e| StoreError::new(StoreErrorKind::Io, format!("{doing}: {e}")))?;
-    let disk: Arc<Disk> = inner.disks.for_path(root).map_err(failed)?;
-    let engine = choose_engine(config, disk).await.map_err(failed)?;
+    let calibration = read_calibration(root).await;
+    let disk_config = inner.config.disk.config(calibration.as_ref());
+    let disk = inner
+        .disks
+        .for_path_with(root, &disk_config)
+        .map_err(failed)?;
+    let engine = choose_engine(config, calibration.as_ref(), disk)
+        .await
+        .map_err(failed)?;
     #[cfg(test)]
     let engine = with_faults(inner, root, engine);
     let meta = engine.meta(IoClass::ClientWrite);
@@ -172,9 +180,31 @@ pub async fn open_volume(inner: &Inner, config: &VolumeConfig) -> Result<Opened,
     })
 }
 
+/// What `hayloft calibrate` wrote for the volume; one that cannot be used is named in the log.
+async fn read_calibration(root: &Path) -> Option<Calibration> {
+    let dir = root.to_owned();
+    let read = tokio::task::spawn_blocking(move || Calibration::read(&dir)).await;
+    match read.ok()? {
+        Ok(calibration) => calibration,
+        Err(error) => {
+            warn!(volume = %root.display(), %error, "going on as if the volume were not calibrated");
+            None
+        }
+    }
+}
+
 /// The configured engine, or the next best that works in the volume's directory.
-async fn choose_engine(config: &VolumeConfig, disk: Arc<Disk>) -> Result<Arc<dyn Engine>, IoError> {
-    let (name, on) = (config.engine.clone(), Arc::clone(&disk));
+async fn choose_engine(
+    config: &VolumeConfig,
+    calibration: Option<&Calibration>,
+    disk: Arc<Disk>,
+) -> Result<Arc<dyn Engine>, IoError> {
+    let name = match (config.engine.as_str(), calibration) {
+        ("auto", Some(calibration)) => calibration.engine.clone(),
+        ("auto", None) => "posix".to_owned(),
+        (name, _) => name.to_owned(),
+    };
+    let on = Arc::clone(&disk);
     let probe = move |root: &Path| engine_for(&name, root, &EngineConfig::new(on));
     let choice = disk
         .run(IoClass::ClientWrite, IoOp::Open, &config.path, probe)
@@ -182,6 +212,15 @@ async fn choose_engine(config: &VolumeConfig, disk: Arc<Disk>) -> Result<Arc<dyn
     if let Some(remark) = choice.remark {
         warn!(volume = %config.path.display(), "{remark}");
     }
+    info!(
+        volume = %config.path.display(),
+        engine = choice.engine.name(),
+        disk = disk.name(),
+        media = ?disk.media(),
+        quantum = disk.quantum(),
+        calibrated = calibration.is_some(),
+        "volume's way to its disk"
+    );
     Ok(choice.engine)
 }
 
@@ -355,6 +394,15 @@ async fn watch_space(inner: Arc<Inner>, volume: Arc<Volume>) {
     let watch = async {
         loop {
             tokio::time::sleep(interval).await;
+            // Reading the space may be served from memory while every transfer hangs.
+            let disk = volume.engine.disk();
+            if let Some(hangs) = disk.longest_transfer().filter(|t| *t >= limit) {
+                let name = disk.name();
+                return format!(
+                    "a transfer of disk {name} has not ended for {} s",
+                    hangs.as_secs()
+                );
+            }
             let meta = volume.meta(IoClass::ClientRead);
             match tokio::time::timeout(limit, meta.space(&volume.root)).await {
                 Ok(Ok(space)) => volume.set_space(space),

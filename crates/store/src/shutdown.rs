@@ -19,6 +19,18 @@ use crate::volume::Slice;
 /// How long operations in flight may take to end.
 const DRAIN: Duration = Duration::from_secs(10);
 
+/// What each disk has done, for the record.
+fn log_disks(inner: &Inner) {
+    let mut seen = Vec::new();
+    for volume in inner.volumes() {
+        let disk = volume.engine.disk();
+        if !seen.contains(&disk.id()) {
+            seen.push(disk.id());
+            info!(disk = disk.name(), "{}", disk.stats());
+        }
+    }
+}
+
 /// See [`Store::shutdown`](crate::Store::shutdown).
 pub async fn shutdown(inner: &Arc<Inner>) {
     let _changing = inner.changing.lock().await;
@@ -53,6 +65,7 @@ pub async fn shutdown(inner: &Arc<Inner>) {
     if let Some(staging) = inner.staging.get() {
         staging.end();
     }
+    log_disks(inner);
     for volume in inner.volumes() {
         drop(
             volume

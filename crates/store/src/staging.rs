@@ -4,7 +4,6 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use hayloft_io::calibrate::Media;
 use hayloft_io::staging::{Root, SideShape, StageSpec, StagedFile, Staging, StagingConfig};
 use hayloft_io::{EngineFile, IoError, IoErrorKind};
 use hayloft_wire::checksum::DataChecksum;
@@ -17,10 +16,6 @@ use crate::volume::Volume;
 
 /// How long staged bytes of stopping writers may take to reach their files.
 const CLOSE: Duration = Duration::from_secs(30);
-
-/// Bytes that go to a flash device in one write while more is coming: enough for full bandwidth. Rotating media get
-/// what their scheduler serves to one stream.
-const QUANTUM_FLASH: usize = 4 << 20;
 
 /// Longest name of an area that is taken from a node's uuid.
 const NAME_MAX: usize = 64;
@@ -115,11 +110,7 @@ pub fn stage(
     if capabilities.keeps_data && !capabilities.survives_kill {
         return None; // Memory gains nothing.
     }
-    let disk = volume.engine.disk();
-    let quantum = match disk.media() {
-        Media::Rotating => usize::try_from(disk.quantum()).unwrap_or(QUANTUM_FLASH),
-        Media::Flash => QUANTUM_FLASH,
-    };
+    let quantum = usize::try_from(volume.engine.disk().quantum()).unwrap_or(usize::MAX);
     inner.staging.get()?.stage(StageSpec {
         main: Arc::clone(files.0),
         side: Arc::clone(files.1),

@@ -7,6 +7,7 @@ mod data;
 mod device;
 pub(crate) mod ring;
 pub(crate) mod schedule;
+mod settings;
 mod stats;
 mod workers;
 
@@ -20,6 +21,7 @@ pub(crate) use data::Slot;
 use data::Work;
 pub use device::DeviceId;
 pub(crate) use schedule::{Request, Stream};
+pub use settings::DiskSettings;
 pub use stats::{ClassStats, DiskStats, Histogram};
 pub use workers::together;
 pub(crate) use workers::{Lane, Place};
@@ -44,8 +46,8 @@ pub struct DiskConfig {
     /// Reads and writes on a flash device at once (`hayloft.io.depth`). Default 32.
     pub depth: usize,
     /// Bytes that rotating media serve to one stream before they turn to another
-    /// (`hayloft.io.quantum`). Default 32 MiB.
-    pub quantum: u64,
+    /// (`hayloft.io.quantum`), and writers hand in at once. `None`: 32 MiB, on flash 4 MiB.
+    pub quantum: Option<u64>,
     /// What the device is (`hayloft.io.media`); `None`: as the kernel says. Default `None`.
     pub media: Option<Media>,
     /// How long rotating media wait for more of the stream they serve. Default 8 ms, less than a
@@ -68,7 +70,7 @@ impl Default for DiskConfig {
             depth_per_class: 128,
             data_threads: 8,
             depth: 32,
-            quantum: 32 << 20,
+            quantum: None,
             media: None,
             anticipation: Duration::from_millis(8),
             sync_threads: 4,
@@ -107,9 +109,13 @@ impl Disk {
         let name = id.name();
         let rotational = id.rotational();
         let media = config.media.unwrap_or_else(|| id.media());
+        let by_media = match media {
+            Media::Rotating => settings::QUANTUM_ROTATING,
+            Media::Flash => settings::QUANTUM_FLASH,
+        };
         let policy = Policy {
             media,
-            quantum: config.quantum.max(1),
+            quantum: config.quantum.unwrap_or(by_media).max(1),
             depth: config.depth.max(1),
             cached_max: config.data_threads.max(1),
             background_max: config.background_threads.max(1),
@@ -259,6 +265,12 @@ impl Disk {
         self.workers.data().policy().media
     }
 
+    /// Bytes that a writer should hand in at once, and that rotating media serve to one stream.
+    #[must_use]
+    pub fn quantum(&self) -> u64 {
+        self.workers.data().policy().quantum
+    }
+
     /// Threads alive now.
     #[must_use]
     pub fn threads(&self) -> usize {
@@ -335,12 +347,21 @@ impl Disks {
     /// # Errors
     /// When `path` cannot be examined.
     pub fn for_path(&self, path: &Path) -> Result<Arc<Disk>, IoError> {
+        self.for_path_with(path, &self.config)
+    }
+
+    /// As [`for_path`](Self::for_path), with limits of its own; they are ignored when the disk is
+    /// known already: the first volume on a disk decides.
+    ///
+    /// # Errors
+    /// When `path` cannot be examined.
+    pub fn for_path_with(&self, path: &Path, config: &DiskConfig) -> Result<Arc<Disk>, IoError> {
         let id = DeviceId::of_path(path)?;
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(disk) = known.get(&id).and_then(Weak::upgrade) {
             return Ok(disk);
         }
-        let disk = Disk::new(id, &self.config, path)?;
+        let disk = Disk::new(id, config, path)?;
         known.retain(|_, disk| disk.strong_count() > 0);
         known.insert(id, Arc::downgrade(&disk));
         Ok(disk)

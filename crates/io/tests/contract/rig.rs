@@ -33,7 +33,7 @@ impl Rig {
             depth: 4,
             background_threads: 1,
             media: (variant == "rotating").then_some(Media::Rotating),
-            quantum: 1 << 20,
+            quantum: Some(1 << 20),
             ..DiskConfig::default()
         };
         let disk = Disk::for_path(dir.path(), &disk_config).expect("the directory exists");

@@ -12,7 +12,14 @@ keys! {
     DATA_DIR_PERM: Mode = ("dfs.datanode.data.dir.perm", "700",
         "Permissions that the directories get.");
     IO_ENGINE: String = ("hayloft.io.engine", "posix",
-        "I/O engine of every volume; `hayloft.io.engine.<directory>` for one of them.");
+        "I/O engine of every volume: posix, direct, uring, null, memory, or auto for the one that `hayloft calibrate` proposed; `hayloft.io.engine.<directory>` for one of them. One that does not work there is replaced, with a remark in the log.");
+    IO_QUANTUM: u64 = ("hayloft.io.quantum", "0",
+        "What a writer hands to the disk at once, and a rotating disk serves to one stream before it turns to another; 0 for what `hayloft calibrate` found, without it 32m for rotating disks and 4m for flash.")
+        .bytes().max(1 << 30);
+    IO_DEPTH: u32 = ("hayloft.io.depth", "0",
+        "Reads and writes on a flash device at once; 0 for what `hayloft calibrate` found, without it 32.").max(256);
+    IO_MEDIA: String = ("hayloft.io.media", "auto",
+        "What the devices are: rotating, flash, or auto for what `hayloft calibrate` found, without it what the kernel says. Virtual disks count as flash.");
     STAGING_ENABLED: bool = ("hayloft.staging.enabled", "true",
         "Whether acknowledged bytes wait in shared memory and go to the disks in large ordered writes. The engine `memory` does without.");
     STAGING_DIR: String = ("hayloft.staging.dir", "/dev/shm",
