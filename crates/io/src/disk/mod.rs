@@ -253,12 +253,6 @@ impl Disk {
         self.workers.stats()
     }
 
-    /// Bytes that rotating media serve to one stream before they turn to another.
-    #[must_use]
-    pub fn quantum(&self) -> u64 {
-        self.workers.data().policy().quantum
-    }
-
     /// What kind of device it is taken for.
     #[must_use]
     pub fn media(&self) -> Media {
