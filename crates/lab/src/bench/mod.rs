@@ -30,7 +30,8 @@ mod start;
 pub mod trace;
 mod work;
 
-use crate::error::Result;
+use crate::error::{LabError, Result};
+use crate::modelled::{self, ModelledDisk};
 use record::Record;
 use rig::Rig;
 use rows::{Client, Row, Workload};
@@ -106,7 +107,8 @@ pub fn run(options: &Options) -> Result<Record> {
 
 fn measure(options: &Options, record: &mut Record) -> Result<()> {
     if !options.rows.is_empty() {
-        let (base, _disk) = disk(options)?;
+        // Declared before the rig, so that it goes after it.
+        let (base, _carried) = disk(options)?;
         let wants = |wanted: fn(&Row) -> bool| options.rows.iter().any(wanted);
         let pipelines = wants(|row| row.workload == Workload::Replicated);
         let java = wants(|row| row.client == Client::Java);
@@ -137,17 +139,29 @@ fn measure(options: &Options, record: &mut Record) -> Result<()> {
     Ok(())
 }
 
-/// Keeps what the directory rests on alive.
-type Ground = Option<std::convert::Infallible>;
+/// Bytes of a modelled disk; the file behind it is sparse.
+const MODELLED_BYTES: u64 = 64 << 30;
 
-fn disk(options: &Options) -> Result<(PathBuf, Ground)> {
-    match &options.disk {
-        Disk::Directory(dir) => Ok((dir.clone(), None)),
-        Disk::Modelled => Err(crate::error::LabError::Missing {
-            what: "the modelled disk".into(),
-            todo: "give a directory with --disk DIR".into(),
-        }),
-    }
+/// Where the nodes' directories go, and the modelled disk that it is on, if it is one.
+fn disk(options: &Options) -> Result<(PathBuf, Option<ModelledDisk>)> {
+    let dir = match &options.disk {
+        Disk::Directory(dir) => return Ok((dir.clone(), None)),
+        Disk::Modelled => crate::hadoop::repository_root()
+            .join("target/lab")
+            .join(format!("modelled-{}", std::process::id())),
+    };
+    std::fs::create_dir_all(&dir).map_err(LabError::file("creating", &dir))?;
+    (options.progress)("mounting the modelled disk");
+    let wanted = modelled::Disk {
+        size: MODELLED_BYTES,
+        file_system: modelled::FileSystem::Ext4,
+        params: modelled::Params::default(),
+        dir: dir.join("mnt"),
+        backing: None,
+    };
+    let program = crate::hadoop::hayloft_binary()?;
+    let carried = ModelledDisk::mount(&program, &wanted, &dir.join("disk.log"))?;
+    Ok((carried.dir().to_owned(), Some(carried)))
 }
 
 fn begin(options: &Options) -> Record {
