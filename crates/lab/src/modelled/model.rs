@@ -41,7 +41,8 @@ pub struct Params {
     pub interface_bytes_s: u64,
     /// Requests among which the drive chooses. Default 32; 1 is a drive without queueing.
     pub queue_depth: usize,
-    /// A request older than this goes before nearer ones, microseconds. Default 100,000.
+    /// A request older than this goes before nearer ones, microseconds. Default 400,000: above
+    /// what a full queue of random requests takes.
     pub patience_us: u64,
 }
 
@@ -56,7 +57,7 @@ impl Default for Params {
             buffer_bytes: 8 << 20,
             interface_bytes_s: 300_000_000,
             queue_depth: 32,
-            patience_us: 100_000,
+            patience_us: 400_000,
         }
     }
 }
