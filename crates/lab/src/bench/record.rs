@@ -160,17 +160,19 @@ fn rounded(sample: &Sample) -> Sample {
 pub(super) mod tests {
     use super::*;
 
-    /// A record of one round: workload, client, peer, figures.
-    pub(in crate::bench) fn record(rows: &[(&str, Client, &str, &[(Figure, f64)])]) -> Record {
-        let sample =
-            |&(workload, client, peer, figures): &(&str, Client, &str, &[(Figure, f64)])| Sample {
-                workload: workload.to_owned(),
-                client,
-                peer: peer.to_owned(),
-                round: 0,
-                figures: figures.iter().copied().collect(),
-                failed: None,
-            };
+    /// Workload, client, peer, figures.
+    type Row<'a> = (&'a str, Client, &'a str, &'a [(Figure, f64)]);
+
+    /// A record of one round.
+    pub(in crate::bench) fn record(rows: &[Row<'_>]) -> Record {
+        let sample = |&(workload, client, peer, figures): &Row<'_>| Sample {
+            workload: workload.to_owned(),
+            client,
+            peer: peer.to_owned(),
+            round: 0,
+            figures: figures.iter().copied().collect(),
+            failed: None,
+        };
         let mut peers: Vec<String> = Vec::new();
         for row in rows {
             if !peers.iter().any(|peer| peer == row.2) {
