@@ -6,6 +6,7 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use hayloft_io::BufferPool;
 use hayloft_store::Store;
+use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -19,6 +20,10 @@ use crate::quiet::Quiet;
 /// is used up, senders wait; receivers go on with one small buffer each.
 pub const DATA_MEMORY: usize = 32 << 20;
 
+/// Streams that may hold room in staging for packets they have not sent in full. Each holds a megabyte at most:
+/// senders that stop in the middle of a packet must not use staging up. Further streams are received elsewhere and copied.
+const PLACES: usize = 32;
+
 /// The data transfer service of one node; clones are the same service.
 #[derive(Clone)]
 pub struct Xceivers(Arc<Inner>);
@@ -30,6 +35,7 @@ struct Inner {
     throttles: Arc<Throttles>,
     settings: ArcSwap<Settings>,
     memory: BufferPool,
+    places: Arc<Semaphore>,
     shutdown: CancellationToken,
     evict: Mutex<CancellationToken>,
     restarting: CancellationToken,
@@ -55,6 +61,7 @@ impl Xceivers {
             throttles,
             settings: ArcSwap::from_pointee(settings),
             memory: BufferPool::new(DATA_MEMORY),
+            places: Arc::new(Semaphore::new(PLACES)),
             shutdown,
             evict: Mutex::new(CancellationToken::new()),
             restarting: CancellationToken::new(),
@@ -105,6 +112,10 @@ impl Xceivers {
 
     pub(super) fn memory(&self) -> &BufferPool {
         &self.0.memory
+    }
+
+    pub(super) fn places(&self) -> &Arc<Semaphore> {
+        &self.0.places
     }
 
     pub(super) fn shutdown_token(&self) -> &CancellationToken {

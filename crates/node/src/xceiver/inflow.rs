@@ -21,9 +21,11 @@ use hayloft_io::{AlignedBuf, BufferPool};
 use hayloft_store::{Landing, Pieces};
 use hayloft_wire::checksum::DataChecksum;
 use hayloft_wire::packet::{PacketHeader, PacketLayout};
+use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
 use super::conn::{Conn, Patience, silence};
+use super::context::Xceivers;
 use super::error::XferError;
 use super::inplace::{Found, Guess, InPlace};
 
@@ -92,6 +94,7 @@ pub struct Inflow {
     progress: bool,
     /// Where packets can be received in place.
     landing: Option<Landing>,
+    places: Arc<Semaphore>,
     guess: Guess,
     place: Option<InPlace>,
     /// The wait for a buffer.
@@ -103,14 +106,14 @@ impl Inflow {
     /// where it is staged.
     #[must_use]
     pub fn new(
-        memory: BufferPool,
+        x: &Xceivers,
         max_packet: u32,
         checksum: DataChecksum,
         landing: Option<Landing>,
         inbox: &BytesMut,
     ) -> Self {
         let mut this = Self {
-            memory,
+            memory: x.memory().clone(),
             max_packet,
             buf: None,
             filled: 0,
@@ -118,6 +121,7 @@ impl Inflow {
             token: Arc::new(()),
             progress: false,
             landing,
+            places: Arc::clone(x.places()),
             guess: Guess::new(checksum),
             place: None,
             waiting: None,
@@ -180,7 +184,8 @@ impl Inflow {
     fn begin_place(&mut self) -> bool {
         let seed = self.buf.as_ref().map_or(&[][..], AlignedBuf::as_slice);
         let landing = self.landing.as_ref();
-        self.place = landing.and_then(|landing| InPlace::begin(landing, &self.guess, seed));
+        self.place =
+            landing.and_then(|landing| InPlace::begin(&self.places, landing, &self.guess, seed));
         if self.place.is_some() {
             self.buf = None;
             self.filled = 0;

@@ -7,11 +7,13 @@
 //! first byte on is put together again in the order of the stream, for the usual way of receiving.
 
 use std::io::{self, IoSliceMut};
+use std::sync::Arc;
 
 use bytes::Bytes;
 use hayloft_store::{Landing, Pieces, ReservedRoom};
 use hayloft_wire::checksum::DataChecksum;
 use hayloft_wire::packet::{PacketError, PacketHeader, PacketLayout};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::conn::Conn;
 use super::inflow::Parcel;
@@ -112,6 +114,7 @@ impl Guess {
 /// A read in place that is going on.
 #[derive(Debug)]
 pub struct InPlace {
+    _place: OwnedSemaphorePermit,
     reserved: ReservedRoom,
     shape: Shape,
     /// Offset in the block of the first packet's data.
@@ -141,13 +144,20 @@ pub struct Found {
 
 impl InPlace {
     /// Expects more packets like the last ones; `seed` are bytes of the first that were received already.
-    /// `None` when there is no room for them in place now.
+    /// `None` when there is no room for them in place now, or as many streams as there are `places` have some.
     #[must_use]
-    pub fn begin(landing: &Landing, guess: &Guess, seed: &[u8]) -> Option<Self> {
+    pub fn begin(
+        places: &Arc<Semaphore>,
+        landing: &Landing,
+        guess: &Guess,
+        seed: &[u8],
+    ) -> Option<Self> {
+        let place = Arc::clone(places).try_acquire_owned().ok()?;
         let shape = guess.shape.filter(|shape| shape.whole() > seed.len())?;
         let count = PACKETS_MAX.min(DATA_MAX / shape.data);
         let reserved = landing.try_reserve(guess.offset, count * shape.data)?;
-        let mut place = Self {
+        let mut this = Self {
+            _place: place,
             reserved,
             shape,
             offset: guess.offset,
@@ -157,7 +167,7 @@ impl InPlace {
             done: 0,
             checked: 0,
         };
-        place.with_room(|room| {
+        this.with_room(|room| {
             let mut seed = seed;
             for piece in room {
                 let now = seed.len().min(piece.len());
@@ -165,8 +175,8 @@ impl InPlace {
                 seed = &seed[now..];
             }
         });
-        place.got = seed.len();
-        Some(place)
+        this.got = seed.len();
+        Some(this)
     }
 
     /// Nothing of a packet was received that was not given out.

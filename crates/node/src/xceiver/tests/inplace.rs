@@ -279,3 +279,19 @@ async fn a_writer_in_the_middle_of_a_packet_can_be_taken_over() {
         Ok(data)
     );
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn without_a_place_of_its_own_a_stream_is_received_elsewhere() {
+    let node = Node::start().await;
+    let all = u32::try_from(node.x.places().available_permits()).expect("few");
+    let taken = node.x.places().acquire_many(all).await.expect("open");
+    whole(&[&node], 1, crc32c(), 64_512, 300_000).await;
+    assert_eq!(node.x.stats().bytes_in_place(), 0);
+    drop(taken);
+    whole(&[&node], 2, crc32c(), 64_512, 300_000).await;
+    assert!(node.x.stats().bytes_in_place() > 1 << 20, "in place");
+    node.until("all places are free", |node| {
+        node.x.places().available_permits() == usize::try_from(all).expect("few")
+    })
+    .await;
+}

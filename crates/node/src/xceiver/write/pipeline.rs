@@ -81,7 +81,7 @@ pub async fn run(
         responder: Responder::new(x, settings, &pool, conn.peer_name(), behind, acks),
         receiver: Receiver {
             inflow: Inflow::new(
-                x.memory().clone(),
+                x,
                 settings.max_packet,
                 incoming.checksum,
                 disk.landing(),

@@ -170,7 +170,7 @@ pub async fn receive_alone(
 ) -> Result<ReplicaRef, XferError> {
     let inbox = conn.take_inbox();
     let mut inflow = Inflow::new(
-        x.memory().clone(),
+        x,
         x.settings().max_packet,
         incoming.checksum,
         disk.landing(),
