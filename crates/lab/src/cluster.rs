@@ -125,6 +125,9 @@ fn base_conf(dir: &Path) -> Conf {
         .set("dfs.namenode.heartbeat.recheck-interval", 1000)
         .set("dfs.namenode.stale.datanode.interval", 6000)
         .set("dfs.namenode.redundancy.interval.seconds", 1)
+        // One stream at the moment of a heartbeat makes a node of three "too busy" for a second (twice
+        // the average of a third): pipelines would lack a node by chance.
+        .set("dfs.namenode.redundancy.considerLoad", false)
         .set("dfs.namenode.reconstruction.pending.timeout-sec", 10)
         .set("dfs.namenode.decommission.interval", 1)
         .set("dfs.namenode.safemode.extension", 0)
