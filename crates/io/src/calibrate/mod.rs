@@ -1,6 +1,6 @@
 //! Calibration: what a volume's device was measured to do, and what to do about it.
 //!
-//! - [`file`]: the result beside the data, `.hayloft-calibration.json`, read by the node;
+//! - [`mod@file`]: the result beside the data, `.hayloft-calibration.json`, read by the node;
 //! - [`measure()`]: run lengths, queue depth, mixes, around the page cache and every engine;
 //! - [`compare`]: the engines side by side;
 //! - [`choose`]: from curves to settings, pure functions.

@@ -1,5 +1,5 @@
 //! Threads that make blocking calls for one disk, behind bounded queues. Reads and writes go
-//! through the scheduler of the [`data`](super::data) lane, everything else has lanes of its own.
+//! through the scheduler of the [`data`] lane, everything else has lanes of its own.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;

@@ -7,7 +7,7 @@
 //!
 //! **Committed** ([`StagedFile::try_append`]) means: in a segment whose descriptor counts the bytes. A process
 //! killed at any instant leaves descriptors that are right (see `layout` and `segment`). The next
-//! [`Staging::open`] writes every committed byte to its files before anybody looks at them.
+//! [`Staging::finish_earlier`] writes every committed byte to its files before anybody looks at them.
 //! What is lost with the power is what the page cache would have lost too; a sync of the files after
 //! [`StagedFile::flush`] is what makes bytes outlive that.
 //!
