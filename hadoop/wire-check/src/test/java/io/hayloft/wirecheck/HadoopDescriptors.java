@@ -2,7 +2,9 @@ package io.hayloft.wirecheck;
 
 import java.util.HashMap;
 import java.util.Map;
+import org.apache.hadoop.hdfs.protocol.proto.AclProtos;
 import org.apache.hadoop.hdfs.protocol.proto.ClientDatanodeProtocolProtos;
+import org.apache.hadoop.hdfs.protocol.proto.ClientNamenodeProtocolProtos;
 import org.apache.hadoop.hdfs.protocol.proto.DataTransferProtos;
 import org.apache.hadoop.hdfs.protocol.proto.DatanodeLifelineProtocolProtos;
 import org.apache.hadoop.hdfs.protocol.proto.DatanodeProtocolProtos;
@@ -27,7 +29,9 @@ final class HadoopDescriptors {
   final Map<String, EnumDescriptor> enums = new HashMap<>();
 
   HadoopDescriptors() {
+    add(AclProtos.getDescriptor());
     add(ClientDatanodeProtocolProtos.getDescriptor());
+    add(ClientNamenodeProtocolProtos.getDescriptor());
     add(DataTransferProtos.getDescriptor());
     add(DatanodeLifelineProtocolProtos.getDescriptor());
     add(DatanodeProtocolProtos.getDescriptor());
