@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::Bytes;
 use rustix::fs::{FallocateFlags, fadvise, fallocate, fdatasync, fsync, ftruncate};
-use rustix::io::{Errno, ReadWriteFlags, pread, preadv2, pwritev};
+use rustix::io::{Errno, ReadWriteFlags, pread, preadv2, pwrite, pwritev};
 
 use super::EngineConfig;
 use super::threaded::{Blocking, Threaded};
@@ -31,6 +31,12 @@ use crate::sys;
 
 /// Buffers passed to the kernel in one call; Linux takes no more than 1024 (`IOV_MAX`).
 const IOV_MAX: usize = 1024;
+
+/// Bytes handed to the page cache in one call. The kernel allocates for what it is given in as few pieces of memory
+/// as it can; from 2 MiB on these are pieces that a virtual machine has given back to its host when they were
+/// freed (free page reporting), and touching them again costs ten times the copying. The call itself costs nothing
+/// beside either (docs/decisions/0008-small-calls-into-the-page-cache.md).
+pub(super) const CACHED_CALL_MAX: usize = 512 * 1024;
 
 /// Reads up to this many bytes may be copied out of the page cache on the caller's thread: about
 /// 60 microseconds of copying, less than handing over would cost twice.
@@ -185,7 +191,7 @@ impl Blocking for PosixFile {
 
     fn write(&self, bufs: &[&Bytes], offset: u64) -> (usize, Result<(), IoError>) {
         let mut slices = slices_of(bufs);
-        let (done, result) = write_fully(&self.file, &mut slices, offset);
+        let (done, result) = write_fully(&self.file, &mut slices, offset, CACHED_CALL_MAX);
         let at = |e| {
             self.failed(IoOp::Write, e)
                 .with_context(format_args!("at {offset}, after {done} bytes"))
@@ -276,16 +282,17 @@ fn slices_of<'a>(bufs: &[&'a Bytes]) -> Vec<IoSlice<'a>> {
         .collect()
 }
 
-/// Writes all of `rest`, or says how much was written before the error.
+/// Writes all of `rest`, at most `call_max` bytes in a call, or says how much was written before the error.
 pub(super) fn write_fully(
     file: &File,
     mut rest: &mut [IoSlice<'_>],
     offset: u64,
+    call_max: usize,
 ) -> (usize, Result<(), Errno>) {
     let mut done = 0_usize;
     while !rest.is_empty() {
         let at = offset + u64::try_from(done).expect("usize fits in u64 on Linux");
-        match pwritev(file, &rest[..rest.len().min(IOV_MAX)], at) {
+        match write_some(file, rest, at, call_max) {
             Ok(0) => return (done, Err(Errno::IO)), // Never on Linux for a length above 0; not to loop on.
             Ok(n) => {
                 done += n;
@@ -296,4 +303,17 @@ pub(super) fn write_fully(
         }
     }
     (done, Ok(()))
+}
+
+/// One call, for as many of the buffers as fit into `max` bytes.
+fn write_some(file: &File, rest: &[IoSlice<'_>], at: u64, max: usize) -> Result<usize, Errno> {
+    let mut bytes = 0;
+    let fit = rest.iter().take(IOV_MAX).take_while(|buf| {
+        bytes += buf.len();
+        bytes <= max
+    });
+    match fit.count() {
+        0 => pwrite(file, &rest[0][..max], at),
+        n => pwritev(file, &rest[..n], at),
+    }
 }

@@ -18,7 +18,7 @@ use bytes::Bytes;
 use rustix::fs::{AtFlags, StatxFlags, statx};
 use rustix::io::{Errno, pread};
 
-use super::posix::{PosixFile, write_fully};
+use super::posix::{CACHED_CALL_MAX, PosixFile, write_fully};
 use super::threaded::Blocking;
 use crate::buffer::ALIGNMENT;
 use crate::disk::Stream;
@@ -189,7 +189,7 @@ impl UnbufferedFile {
     }
 
     fn write_cached(&self, slices: &mut [IoSlice<'_>], offset: u64) -> (usize, Result<(), Errno>) {
-        write_fully(&self.buffered.file, slices, offset)
+        write_fully(&self.buffered.file, slices, offset, CACHED_CALL_MAX)
     }
 
     /// The middle of a write around the cache; what the kernel does not take that way, through it.
@@ -202,7 +202,7 @@ impl UnbufferedFile {
         let mut rest: &mut [IoSlice<'_>] = slices;
         let (done, result) = {
             let mut copy = rest.to_vec();
-            write_fully(&direct.file, &mut copy, offset)
+            write_fully(&direct.file, &mut copy, offset, usize::MAX)
         };
         if result != Err(Errno::INVAL) {
             return (done, result);
