@@ -3,16 +3,24 @@
 use hayloft_lab::error::Result;
 use hayloft_lab::hadoop::class;
 use hayloft_lab::node::Kind;
+use hayloft_lab::process::Signal;
 use hayloft_lab::suite::{expect, expect_eq, passed, seconds};
 use hayloft_lab::wait::{self, Seen};
 use hayloft_lab::{Cluster, Driver, LabError, Outcome, Suite};
 use serde_json::json;
 use std::process::ExitCode;
+use std::time::{Duration, Instant};
 
 /// A cell of the policy, bytes.
 const CELL: u64 = 1 << 20;
+/// Index of a data block in its group, and of a parity block.
+const DATA: u64 = 0;
+const PARITY: u64 = 3;
 /// Three data and two parity blocks, and one node to spare.
 const NODES: usize = 6;
+
+/// What a node says, to the client and in its log, when it is asked for the checksum of a group that lacks a block.
+const CANNOT: &str = "cannot reconstruct missing blocks for a checksum";
 
 fn main() -> ExitCode {
     Suite::run("erasure", |suite| {
@@ -37,14 +45,25 @@ fn main() -> ExitCode {
         };
         suite.case("write_and_read_every_shape", || lab.shapes());
         suite.case("checksum", || lab.checksum());
+        suite.case("composite_crc_is_that_of_a_replicated_file", || {
+            lab.composite()
+        });
         suite.case("appended_as_a_new_group", || lab.append());
         suite.case("writer_dead_then_recover_lease", || lab.dead_writer());
         suite.case("node_killed_mid_write", || lab.killed_mid_write());
         suite.case("nodes_restarted", || lab.restarted());
         suite.case("replicas_verify", || lab.verify());
         suite.case("degraded_read", || lab.degraded());
-        suite.case("degraded_checksum", || lab.degraded_checksum());
         suite.case("node_back_makes_it_whole", || lab.back());
+        suite.case("checksum_without_a_parity_block", || {
+            lab.checksum_without(PARITY)
+        });
+        suite.case("checksum_without_a_data_block", || {
+            lab.checksum_without(DATA)
+        });
+        suite.case("checksum_of_a_silent_data_block", || {
+            lab.checksum_of_silent()
+        });
         if suite.has_failures() {
             println!("{}", lab.cluster.log_tails());
         } else {
@@ -99,6 +118,28 @@ impl Lab {
             "different data, equal sum".into()
         })?;
         self.sum = Some(sum);
+        passed()
+    }
+
+    fn composite(&mut self) -> Result<Outcome> {
+        let crc = |path: &str, length: u64| -> Result<String> {
+            let mode = json!({"dfs.checksum.combine.mode": "COMPOSITE_CRC"});
+            let request = json!({"path": path, "length": length, "conf": mode});
+            let answer = self.fs.call("checksum", request)?;
+            Ok(format!("{}:{}", answer["algorithm"], answer["hex"]))
+        };
+        self.fs.fs(&["-mkdir", "-p", "/plain"])?;
+        for size in SIZES {
+            let plain = format!("/plain/{size}");
+            self.fs.put(&plain, size, size, json!({}))?;
+            // Whole, and up to a place within a cell.
+            for length in [size, size - size / 3] {
+                let striped = crc(&format!("/ec/{size}"), length)?;
+                expect(striped.contains("COMPOSITE"), || striped.clone())?;
+                let what = format!("COMPOSITE_CRC of {length} of {size} bytes");
+                expect_eq(&what, striped, crc(&plain, length)?)?;
+            }
+        }
         passed()
     }
 
@@ -180,23 +221,78 @@ impl Lab {
         passed()
     }
 
-    fn degraded_checksum(&mut self) -> Result<Outcome> {
+    /// The node that has block `index` of the first group of a file, and the file's checksum while all is well.
+    fn holder(&mut self, index: u64) -> Result<(usize, String, String)> {
         let path = format!("/ec/{}", SIZES[5]);
-        match (self.sum_of(&path), &self.sum) {
-            (Ok(now), Some(before)) => {
-                expect_eq("checksum with a node dead", now, before.clone())?;
-                passed()
-            }
-            (Err(error), _) if Kind::under_test() == Kind::Hayloft => {
-                Ok(Outcome::Skipped(format!(
-                    "reconstruction belongs to a later milestone; the client was told: {error}"
-                )))
-            }
-            (Err(error), _) => Err(error),
-            (_, None) => Err(LabError::Expectation(
-                "the healthy checksum is unknown".into(),
-            )),
+        let answer = self.fs.call("blocks", json!({ "path": path }))?;
+        let nodes = answer["blocks"][0]["nodes"].as_array().cloned();
+        let nodes = nodes.unwrap_or_default();
+        let with_index = nodes.iter().find(|node| node["index"] == index);
+        let xfer = with_index.and_then(|node| node["xfer"].as_str());
+        let node = xfer.and_then(|xfer| self.cluster.node_at(xfer));
+        let node = node.ok_or_else(|| {
+            LabError::Expectation(format!("nobody has block {index} of {path}: {answer}"))
+        })?;
+        let sum = self.sum_of(&path)?;
+        if let Some(before) = &self.sum {
+            expect_eq("checksum of a whole file", &sum, before)?;
         }
+        Ok((node, path, sum))
+    }
+
+    /// Of a group that lacks a data block the stock node makes up the checksum from the others; ours says that it
+    /// does not, to the client at once and in words. Parity blocks do not matter.
+    fn checksum_without(&mut self, index: u64) -> Result<Outcome> {
+        let (node, path, sum) = self.holder(index)?;
+        self.cluster.node(node).kill()?;
+        let honest = index == DATA && Kind::under_test() == Kind::Hayloft;
+        let outcome = if honest {
+            self.refused(&path, seconds(20))
+        } else {
+            self.sum_of(&path)
+                .and_then(|now| expect_eq("checksum with a node dead", now, sum))
+        };
+        self.cluster.start_node(node)?;
+        self.cluster.wait_all_live()?;
+        outcome?;
+        self.back()
+    }
+
+    /// A node that takes the question and does not answer: after `dfs.checksum.ec.socket-timeout` it is as if dead.
+    fn checksum_of_silent(&mut self) -> Result<Outcome> {
+        if Kind::under_test() == Kind::Apache {
+            return Ok(Outcome::Skipped(
+                "the stock node reconstructs instead".into(),
+            ));
+        }
+        let (node, path, _) = self.holder(DATA)?;
+        self.cluster.node(node).signal(Signal::STOP)?;
+        let outcome = self.refused(&path, seconds(60));
+        self.cluster.node(node).signal(Signal::CONT)?;
+        outcome?;
+        self.cluster.wait_all_live()?;
+        self.back()
+    }
+
+    /// The client's call fails, within `limit`, and nodes told it why.
+    fn refused(&self, path: &str, limit: Duration) -> Result<()> {
+        let start = Instant::now();
+        let error = match self.sum_of(path) {
+            Ok(sum) => return Err(LabError::Expectation(format!("a checksum: {sum}"))),
+            Err(error) => error.to_string(),
+        };
+        let took = start.elapsed();
+        expect(took < limit, || format!("refused after {took:?}: {error}"))?;
+        expect(error.contains("Fail to get block checksum"), || {
+            error.clone()
+        })?;
+        let told = self
+            .cluster
+            .nodes()
+            .any(|node| std::fs::read_to_string(node.log()).is_ok_and(|log| log.contains(CANNOT)));
+        expect(told, || format!("no node said «{CANNOT}»"))?;
+        println!("erasure:   refused after {took:?}: {error}");
+        Ok(())
     }
 
     fn back(&mut self) -> Result<Outcome> {

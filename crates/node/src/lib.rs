@@ -8,6 +8,7 @@
 //! | [`namenode`] | one service per block pool, one actor per NameNode |
 //! | [`xceiver`] | the data transfer port, both sides |
 //! | [`ipc`] | the RPC server: inter-datanode, client-datanode, reconfiguration |
+//! | [`outliers`] | slow peers and slow disks |
 //! | [`recovery`] | block recovery as the primary node |
 //! | [`daemon`] | start, run and stop of all of it |
 
@@ -16,6 +17,7 @@ pub mod daemon;
 pub mod identity;
 pub mod ipc;
 pub mod namenode;
+pub mod outliers;
 mod quiet;
 pub mod recovery;
 pub mod rpc;

@@ -2,10 +2,12 @@
 
 use std::collections::HashMap;
 use std::future::Future;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use hayloft_io::Disks;
+use hayloft_io::decorators::Sampling;
 use hayloft_io::staging::Staging;
 use hayloft_wire::ids::{PoolId, StorageType};
 use tokio::sync::mpsc;
@@ -46,6 +48,8 @@ pub struct Inner {
     pub scanners: RwLock<HashMap<u16, mpsc::Sender<crate::scan::Suspect>>>,
     /// The staging area, once there is a pool whose replicas can be staged.
     pub staging: OnceLock<Arc<Staging>>,
+    /// Which operations on the volumes are measured.
+    pub sampling: Arc<Sampling>,
     rounds: Mutex<Rounds>,
 }
 
@@ -86,6 +90,7 @@ impl Inner {
             delete_queues: RwLock::default(),
             scanners: RwLock::default(),
             staging: OnceLock::new(),
+            sampling: Arc::new(Sampling::new(0)),
             rounds: Mutex::default(),
         }
     }
@@ -185,6 +190,7 @@ impl Inner {
             .map(|s| Candidate {
                 remaining: s.volume.numbers().remaining,
                 preferred: storage_id.is_some_and(|id| *s.volume.info.id == *id),
+                avoid: s.volume.avoid.load(Ordering::Relaxed),
             })
             .collect();
         let chosen = choose(

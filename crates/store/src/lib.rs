@@ -50,6 +50,7 @@ pub use types::{
     ReportedReplica, StartOption, StorageInfo, StorageReport, StoreEvent, VolumeReport,
     WriteOptions,
 };
+pub use volume::times::VolumeTimes;
 pub use writer::{AckHandle, ReplicaWriter, Staged};
 
 pub use hayloft_io::staging::{Landing, Reserved as ReservedRoom};

@@ -5,6 +5,7 @@ use std::sync::{Arc, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use hayloft_io::calibrate::Calibration;
+use hayloft_io::decorators::{IoMetrics, Metered};
 use hayloft_io::{
     Disk, DiskConfig, Engine, EngineConfig, IoClass, IoError, IoErrorKind, IoOp, RecordLock,
     engine_for,
@@ -31,6 +32,7 @@ pub const FILE_MODE: u32 = 0o644;
 pub struct Opened {
     config: VolumeConfig,
     engine: Arc<dyn Engine>,
+    metrics: Arc<IoMetrics>,
     lock: RecordLock,
     version: Option<VolumeVersion>,
 }
@@ -150,6 +152,8 @@ pub async fn open_volume(inner: &Inner, config: &VolumeConfig) -> Result<Opened,
         .map_err(failed)?;
     #[cfg(test)]
     let engine = with_faults(inner, root, engine);
+    let metrics = Arc::new(IoMetrics::sampled(Arc::clone(&inner.sampling)));
+    let engine: Arc<dyn Engine> = Arc::new(Metered::new(engine, Arc::clone(&metrics)));
     let meta = engine.meta(IoClass::ClientWrite);
     let note = format!("{}@{}", std::process::id(), host_name());
     let lock = meta.lock(&root.join(IN_USE_LOCK), note).await.map_err(|e| match e.kind() {
@@ -175,6 +179,7 @@ pub async fn open_volume(inner: &Inner, config: &VolumeConfig) -> Result<Opened,
     Ok(Opened {
         config: config.clone(),
         engine,
+        metrics,
         lock,
         version,
     })
@@ -305,6 +310,7 @@ pub async fn admit(inner: &Arc<Inner>, opened: Opened) -> Result<Arc<Volume>, St
     let Opened {
         config,
         engine,
+        metrics,
         lock,
         version,
     } = opened;
@@ -349,6 +355,7 @@ pub async fn admit(inner: &Arc<Inner>, opened: Opened) -> Result<Arc<Volume>, St
             storage_type: config.storage_type,
         },
         engine,
+        metrics,
         reserved: config.reserved,
         mount,
         lock,

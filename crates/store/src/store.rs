@@ -1,6 +1,6 @@
 //! The store's front door.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use hayloft_wire::ids::{Block, ExtendedBlock, PoolId, StorageType};
@@ -16,6 +16,7 @@ use crate::types::{
     FailureSummary, NodeStorageInfo, PoolSpec, RecoveryInfo, ReplicaRef, ReportedReplica,
     StartOption, StorageInfo, StorageReport, StoreEvent, VolumeReport, WriteOptions,
 };
+use crate::volume::times::{self, VolumeTimes};
 use crate::writer::ReplicaWriter;
 use crate::{
     append, create, deletes, failures, moves, open, pools, reader, recovery, report, shutdown,
@@ -345,6 +346,21 @@ impl Store {
     /// Numbers of every healthy volume for an administrator. No disk I/O.
     pub fn volume_report(&self) -> Vec<VolumeReport> {
         report::volume_report(&self.0)
+    }
+
+    /// Measures `percent` of a hundred reads and writes on the volumes, and, above 0, all work on names.
+    pub fn sample_volumes(&self, percent: u32) {
+        self.0.sampling.set(percent);
+    }
+
+    /// What was measured on each healthy volume; nothing when nothing is [sampled](Self::sample_volumes).
+    pub fn volume_times(&self) -> Vec<VolumeTimes> {
+        times::volume_times(&self.0)
+    }
+
+    /// New replicas go to the volumes at `paths` only when no other has room; until the next call.
+    pub fn avoid_volumes(&self, paths: &[&Path]) {
+        times::avoid(&self.0, paths);
     }
 
     /// Checks all volumes after an I/O error; failed ones are taken out. Calls at the same time share one check.

@@ -335,6 +335,13 @@ impl hdfs::DatanodeId {
     pub fn xfer_addr(&self) -> String {
         format!("{}:{}", self.ip_addr, self.xfer_port)
     }
+
+    /// `ip:port` of its HTTPS service, or its HTTP service without one: how reports about peers name a node.
+    #[must_use]
+    pub fn info_addr(&self) -> String {
+        let secure = self.info_secure_port.filter(|port| *port != 0);
+        format!("{}:{}", self.ip_addr, secure.unwrap_or(self.info_port))
+    }
 }
 
 #[cfg(test)]

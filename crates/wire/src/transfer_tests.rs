@@ -142,3 +142,17 @@ proptest! {
         let _any_outcome = decode_request(&mut buf);
     }
 }
+
+#[test]
+fn a_node_is_reported_by_its_https_port_where_it_has_one() {
+    let mut id = hdfs::DatanodeId {
+        ip_addr: "10.0.0.1".to_owned(),
+        info_port: 9864,
+        ..hdfs::DatanodeId::default()
+    };
+    assert_eq!(id.info_addr(), "10.0.0.1:9864");
+    id.info_secure_port = Some(0);
+    assert_eq!(id.info_addr(), "10.0.0.1:9864");
+    id.info_secure_port = Some(9865);
+    assert_eq!(id.info_addr(), "10.0.0.1:9865");
+}

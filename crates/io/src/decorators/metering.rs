@@ -1,6 +1,7 @@
 //! Counts, bytes and latencies of every operation, by class and kind of operation.
 //!
-//! Costs two clock reads and a handful of relaxed atomic additions an operation.
+//! Costs two clock reads and a handful of relaxed atomic additions an operation; for those that a
+//! [`Sampling`] leaves out, one relaxed load.
 
 use std::os::fd::BorrowedFd;
 use std::path::Path;
@@ -10,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 
+use super::sampling::Sampling;
 use crate::buffer::AlignedBuf;
 use crate::class::IoClass;
 use crate::disk::Disk;
@@ -125,17 +127,39 @@ pub struct OpStats {
 #[derive(Debug)]
 pub struct IoMetrics {
     cells: Vec<Cell>,
+    sampling: Arc<Sampling>,
 }
 
+/// Counts every operation.
 impl Default for IoMetrics {
     fn default() -> Self {
-        Self {
-            cells: (0..OPS * IoClass::COUNT).map(|_| Cell::new()).collect(),
-        }
+        Self::sampled(Arc::new(Sampling::new(100)))
     }
 }
 
 impl IoMetrics {
+    /// Counts the operations that `sampling` takes.
+    #[must_use]
+    pub fn sampled(sampling: Arc<Sampling>) -> Self {
+        Self {
+            cells: (0..OPS * IoClass::COUNT).map(|_| Cell::new()).collect(),
+            sampling,
+        }
+    }
+
+    /// How many operations of the kinds `ops` have ended, in all classes, and how long they took together.
+    #[must_use]
+    pub fn total(&self, ops: &[IoOp]) -> (u64, Duration) {
+        let cells = IoClass::ALL
+            .iter()
+            .flat_map(|class| ops.iter().map(|op| self.cell(*class, *op)));
+        cells.fold((0, Duration::ZERO), |(count, time), cell| {
+            let ended: u64 = cell.latency.iter().map(|n| n.load(Ordering::Relaxed)).sum();
+            let nanos = cell.nanos.load(Ordering::Relaxed);
+            (count + ended, time + Duration::from_nanos(nanos))
+        })
+    }
+
     fn cell(&self, class: IoClass, op: IoOp) -> &Cell {
         &self.cells[class.index() * OPS + op as usize]
     }
@@ -246,11 +270,16 @@ impl Engine for Metered {
         class: IoClass,
     ) -> IoFuture<Result<Arc<dyn EngineFile>, IoError>> {
         let metrics = Arc::clone(&self.metrics);
-        let timer = Timer::start(&metrics, class, IoOp::Open);
+        let timer = metrics
+            .sampling
+            .is_on()
+            .then(|| Timer::start(&metrics, class, IoOp::Open));
         let opened = self.inner.open(path, mode, class);
         Box::pin(async move {
             let opened = opened.await;
-            timer.finish(0, &opened);
+            if let Some(timer) = timer {
+                timer.finish(0, &opened);
+            }
             Ok(Arc::new(MeteredFile {
                 inner: opened?,
                 metrics,
@@ -275,7 +304,9 @@ impl MetaHook for MetaMeter {
     }
 
     fn after(&self, class: IoClass, op: IoOp, took: Duration, failed: bool) {
-        self.0.cell(class, op).done(took, 0, failed);
+        if self.0.sampling.is_on() {
+            self.0.cell(class, op).done(took, 0, failed);
+        }
     }
 }
 
@@ -292,6 +323,9 @@ impl MeteredFile {
         op: IoOp,
         start: impl FnOnce(&dyn EngineFile) -> IoFuture<Result<T, IoError>>,
     ) -> IoFuture<Result<T, IoError>> {
+        if !self.metrics.sampling.takes() {
+            return start(&*self.inner);
+        }
         let timer = Timer::start(&self.metrics, self.class, op);
         let running = start(&*self.inner);
         Box::pin(async move {
@@ -306,6 +340,9 @@ impl MeteredFile {
         op: IoOp,
         start: impl FnOnce(&dyn EngineFile) -> IoFuture<Completion<B>>,
     ) -> IoFuture<Completion<B>> {
+        if !self.metrics.sampling.takes() {
+            return start(&*self.inner);
+        }
         let timer = Timer::start(&self.metrics, self.class, op);
         let running = start(&*self.inner);
         Box::pin(async move {
@@ -377,6 +414,23 @@ impl EngineFile for MeteredFile {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn totals_are_over_all_classes_and_the_kinds_asked_for() {
+        let metrics = IoMetrics::default();
+        let ms = Duration::from_millis;
+        for (class, op, took) in [
+            (IoClass::ClientRead, IoOp::Read, ms(2)),
+            (IoClass::Scan, IoOp::Read, ms(4)),
+            (IoClass::ClientWrite, IoOp::Write, ms(100)),
+            (IoClass::ClientWrite, IoOp::Rename, ms(7)),
+        ] {
+            metrics.cell(class, op).done(took, 0, false);
+        }
+        assert_eq!(metrics.total(&[IoOp::Read]), (2, ms(6)));
+        assert_eq!(metrics.total(&[IoOp::Rename, IoOp::Write]), (2, ms(107)));
+        assert_eq!(metrics.total(&[]), (0, Duration::ZERO));
+    }
 
     #[test]
     fn quantiles_are_upper_bounds_within_a_factor_of_two() {

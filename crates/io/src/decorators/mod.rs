@@ -7,9 +7,11 @@
 mod fault_rules;
 mod faults;
 mod metering;
+mod sampling;
 mod throttling;
 
 pub use fault_rules::{Effect, FaultId, FaultRule, Faults, When};
 pub use faults::Faulty;
 pub use metering::{IoMetrics, Latencies, Metered, OpStats};
+pub use sampling::Sampling;
 pub use throttling::{Throttle, Throttled};

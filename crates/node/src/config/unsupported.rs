@@ -57,8 +57,6 @@ const SASL: &str = "data transfer has no SASL here";
 const KERBEROS: &str =
     "there is no Kerberos here; the key matters only with hadoop.security.authentication=kerberos";
 const JAVA_CLASS: &str = "Java classes cannot be loaded into this process";
-const SLOW: &str =
-    "slow peers and slow disks are logged, but not detected and reported to the NameNode yet";
 const RECONNECT: &str = "the node tries to reach a NameNode again and again by itself";
 const LOCKS: &str = "locks are never held across I/O here, so there is nothing to tune";
 const TIERING: &str = "DISK and ARCHIVE volumes on one mount are counted as two disks";
@@ -296,23 +294,6 @@ static DATANODE: &[Unsupported] = &[
     key("dfs.datanode.https.address", "0.0.0.0:9865", HTTP),
     key("dfs.cluster.administrators", "", HTTP),
     always("dfs.disk.balancer.enabled", "true", "false", DISK_BALANCER),
-    key("dfs.datanode.peer.stats.enabled", "false", SLOW),
-    key("dfs.datanode.min.outlier.detection.nodes", "10", SLOW),
-    key("dfs.datanode.slowpeer.low.threshold.ms", "5", SLOW),
-    key(
-        "dfs.datanode.peer.metrics.min.outlier.detection.samples",
-        "1000",
-        SLOW,
-    ),
-    key(
-        "dfs.datanode.fileio.profiling.sampling.percentage",
-        "0",
-        SLOW,
-    ),
-    key("dfs.datanode.outliers.report.interval", "30m", SLOW),
-    key("dfs.datanode.min.outlier.detection.disks", "5", SLOW),
-    key("dfs.datanode.slowdisk.low.threshold.ms", "20", SLOW),
-    key("dfs.datanode.max.slowdisks.to.exclude", "0", SLOW),
     key("ipc.client.connect.max.retries", "10", RECONNECT),
     key("ipc.client.connect.retry.interval", "1000", RECONNECT),
     key(

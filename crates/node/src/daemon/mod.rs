@@ -24,6 +24,7 @@ use self::node::Node;
 use crate::config::{HostPort, Key, SharedConfig, keys};
 use crate::identity::Identity;
 use crate::namenode::{NameNodes, NameNodesParts};
+use crate::outliers::Outliers;
 use crate::recovery::BlockRecovery;
 use crate::store_config::store_config;
 use crate::xceiver::{Settings, XceiverStats, Xceivers};
@@ -119,12 +120,14 @@ impl Running {
             Settings::from_config(&current),
             stop.child_token(),
         );
+        Outliers::configure(&current, xceivers.peer_times(), &store);
         let node = Arc::new(Node {
             config,
             store,
             xceivers: xceivers.clone(),
             namenodes: OnceLock::from(namenodes.clone()),
             recovery: OnceLock::new(),
+            outliers: Outliers::default(),
             started: Instant::now(),
             stop: stop.clone(),
             stop_for_upgrade: CancellationToken::new(),

@@ -18,6 +18,7 @@ use crate::config::{Configuration, HostPort, SharedConfig, keys};
 use crate::identity::SOFTWARE_VERSION;
 use crate::ipc::Host;
 use crate::namenode::{Load, NameNodes, NodeWork, TransferOrder};
+use crate::outliers::{OutlierReports, Outliers};
 use crate::recovery::BlockRecovery;
 use crate::rpc::RpcError;
 use crate::xceiver::{Settings, Targets, Throttles, Xceivers, transfer_block};
@@ -31,6 +32,7 @@ pub(super) struct Node {
     pub(super) namenodes: OnceLock<NameNodes>,
     /// Likewise.
     pub(super) recovery: OnceLock<BlockRecovery>,
+    pub(super) outliers: Outliers,
     pub(super) started: Instant,
     /// Cancelled to stop the node.
     pub(super) stop: CancellationToken,
@@ -129,6 +131,7 @@ impl Host for Node {
         let config = self.config.current();
         self.xceivers.configure(Settings::from_config(&config));
         throttle(self.xceivers.throttles(), &config);
+        Outliers::configure(&config, self.xceivers.peer_times(), &self.store);
     }
 }
 
@@ -179,5 +182,12 @@ impl NodeWork for Node {
             xmits: number(stats.xmits()),
             xceivers: number(stats.xceivers()),
         }
+    }
+
+    fn outliers(&self) -> OutlierReports {
+        let peers = self.xceivers.peer_times();
+        let now = tokio::time::Instant::now();
+        self.outliers
+            .reports(&self.config.current(), peers, &self.store, now)
     }
 }

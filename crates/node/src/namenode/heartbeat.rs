@@ -31,13 +31,15 @@ const REFUSALS: [&str; 3] = [
 pub(super) async fn run(service: &Arc<PoolService>, actor: &Arc<Actor>) -> End {
     let mut trouble = Trouble::default();
     let mut next = Instant::now();
+    // Heartbeats name outliers only so often: a search takes its time, and what it finds changes slowly.
+    let mut outliers_due = next;
     loop {
         tokio::select! {
             () = tokio::time::sleep_until(next) => {}
             () = actor.heartbeat_wake.notified() => {}
         }
         next = Instant::now() + settings::heartbeat_interval(&actor.node.config);
-        match beat(service, actor).await {
+        match beat(service, actor, &mut outliers_due).await {
             Ok(Next::GoOn) => {
                 if let Some((failures, time)) = trouble.over(Instant::now()) {
                     tracing::info!(
@@ -93,14 +95,27 @@ enum Next {
     Register,
 }
 
-async fn beat(service: &Arc<PoolService>, actor: &Arc<Actor>) -> Result<Next, RpcError> {
+async fn beat(
+    service: &Arc<PoolService>,
+    actor: &Arc<Actor>,
+    outliers_due: &mut Instant,
+) -> Result<Next, RpcError> {
     let Some(registration) = actor.registration() else {
         return Ok(Next::Register);
     };
     let wants_lease = actor.schedule().wants_lease(Instant::now());
     let mut request = request(&actor.node, service, &registration);
     request.request_full_block_report_lease = Some(wants_lease);
+    let with_outliers = Instant::now() >= *outliers_due;
+    if with_outliers {
+        let outliers = actor.node.outliers();
+        request.slow_peers = outliers.slow_peers;
+        request.slow_disks = outliers.slow_disks;
+    }
     let answer: HeartbeatResponse = actor.client.call("sendHeartbeat", &request).await?;
+    if with_outliers {
+        *outliers_due = Instant::now() + settings::outliers_interval(&actor.node.config);
+    }
     Ok(take_answer(service, actor, answer))
 }
 

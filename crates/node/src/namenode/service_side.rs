@@ -10,6 +10,7 @@ use super::inventory::Inventory;
 use super::work::{Load, NodeWork};
 use crate::config::SharedConfig;
 use crate::identity::Identity;
+use crate::outliers::OutlierReports;
 
 /// The node, as its NameNode services see it.
 pub(super) struct NodeSide {
@@ -24,6 +25,13 @@ pub(super) struct NodeSide {
 }
 
 impl NodeSide {
+    pub(super) fn outliers(&self) -> OutlierReports {
+        self.work
+            .get()
+            .map(|work| work.outliers())
+            .unwrap_or_default()
+    }
+
     pub(super) fn load(&self) -> Load {
         self.work.get().map(|work| work.load()).unwrap_or_default()
     }

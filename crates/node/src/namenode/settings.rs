@@ -25,6 +25,11 @@ pub(super) fn heartbeat_interval(config: &SharedConfig) -> Duration {
     config.get(&keys::HEARTBEAT_INTERVAL)
 }
 
+/// Time between searches for slow peers and disks.
+pub(super) fn outliers_interval(config: &SharedConfig) -> Duration {
+    config.get(&keys::OUTLIERS_REPORT_INTERVAL)
+}
+
 /// Time between lifelines: as configured, else three heartbeat intervals.
 pub(super) fn lifeline_interval(config: &SharedConfig) -> Duration {
     config

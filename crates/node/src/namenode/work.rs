@@ -4,6 +4,8 @@ use futures_util::future::BoxFuture;
 use hayloft_wire::ids::{ExtendedBlock, PoolId};
 use hayloft_wire::proto::hdfs::{DatanodeInfo, RecoveringBlock};
 
+use crate::outliers::OutlierReports;
+
 /// Copy a replica of this node to others.
 #[derive(Clone, Debug)]
 pub struct TransferOrder {
@@ -40,4 +42,7 @@ pub trait NodeWork: Send + Sync + 'static {
 
     /// The load now.
     fn load(&self) -> Load;
+
+    /// Peers and disks that are far slower than the others; asked for once an interval.
+    fn outliers(&self) -> OutlierReports;
 }

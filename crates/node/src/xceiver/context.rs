@@ -14,6 +14,7 @@ use super::link::NameNodeLink;
 use super::settings::Settings;
 use super::stats::XceiverStats;
 use super::throttle::Throttles;
+use crate::outliers::PeerTimes;
 use crate::quiet::Quiet;
 
 /// Memory for block data on its way between sockets and disks, all connections together. When it
@@ -41,6 +42,7 @@ struct Inner {
     restarting: CancellationToken,
     tasks: TaskTracker,
     quiet: Quiet,
+    peer_times: PeerTimes,
 }
 
 impl Xceivers {
@@ -67,6 +69,7 @@ impl Xceivers {
             restarting: CancellationToken::new(),
             tasks: TaskTracker::new(),
             quiet: Quiet::default(),
+            peer_times: PeerTimes::default(),
         }))
     }
 
@@ -108,6 +111,12 @@ impl Xceivers {
     /// Replaces the settings for operations that begin from now on.
     pub fn configure(&self, settings: Settings) {
         self.0.settings.store(Arc::new(settings));
+    }
+
+    /// How long other nodes make this one wait.
+    #[must_use]
+    pub fn peer_times(&self) -> &PeerTimes {
+        &self.0.peer_times
     }
 
     pub(super) fn memory(&self) -> &BufferPool {

@@ -1,5 +1,7 @@
 //! BLOCK_GROUP_CHECKSUM: one checksum for a striped block group, from those of its data blocks.
 
+use std::time::Duration;
+
 use bytes::Bytes;
 use hayloft_wire::checksum::{ChecksumKind, CompositeCrc, Md5OfCrcs};
 use hayloft_wire::ids::ExtendedBlock;
@@ -208,9 +210,13 @@ async fn ask_node(
     request: &pb::OpBlockChecksum,
 ) -> Result<pb::OpBlockChecksumResponse, XferError> {
     let settings = x.settings();
-    let mut conn = peer::connect(&settings, node, 1).await?;
     let limit =
         (!settings.group_checksum_timeout.is_zero()).then_some(settings.group_checksum_timeout);
+    // A client waits for the whole group: a host that is gone must not take the time that a pipeline would have.
+    let connecting = peer::connect(&settings, node, 1);
+    let mut conn = tokio::time::timeout(limit.unwrap_or(Duration::MAX), connecting)
+        .await
+        .map_err(|_| XferError::remote(node.xfer_addr(), "does not take connections"))??;
     conn.set_limits(limit, settings.downstream_write_timeout(1));
     peer::request(&conn, request).await?;
     let response = peer::response(&mut conn).await?;

@@ -53,6 +53,8 @@ pub struct Settings {
     pub block_size_estimate: u64,
     /// Silence allowed to the nodes of a block group (`dfs.checksum.ec.socket-timeout`).
     pub group_checksum_timeout: Duration,
+    /// The last nodes of pipelines are measured (`dfs.datanode.peer.stats.enabled`).
+    pub peer_stats: bool,
     /// An operation slower than this is logged (`dfs.datanode.slow.io.warning.threshold.ms`).
     pub slow_io: Duration,
 }
@@ -85,6 +87,7 @@ impl Settings {
             pinning: config.get(&keys::BLOCK_PINNING),
             block_size_estimate: config.get(&keys::BLOCK_SIZE),
             group_checksum_timeout: config.get(&keys::CHECKSUM_EC_SOCKET_TIMEOUT),
+            peer_stats: config.get(&keys::PEER_STATS_ENABLED),
             slow_io: config.get(&keys::SLOW_IO_WARNING_THRESHOLD),
         }
     }
@@ -143,6 +146,7 @@ impl Default for Settings {
             pinning: false,
             block_size_estimate: 128 << 20,
             group_checksum_timeout: Duration::from_secs(3),
+            peer_stats: false,
             slow_io: Duration::from_millis(300),
         }
     }

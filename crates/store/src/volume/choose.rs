@@ -9,6 +9,8 @@ pub struct Candidate {
     pub remaining: u64,
     /// The caller named this volume.
     pub preferred: bool,
+    /// Taken only when no other has room.
+    pub avoid: bool,
 }
 
 /// Where the round of each kind of candidates stands.
@@ -34,21 +36,23 @@ pub fn choose(
         VolumeChoosing::RoundRobin { additional }
         | VolumeChoosing::AvailableSpace { additional, .. } => additional,
     };
-    // Room beyond the block first; a volume that is just large enough rather than failing the write.
-    [bytes.saturating_add(additional), bytes]
+    // Room beyond the block first; a volume that is just large enough, or to be avoided, rather than failing the write.
+    let ample = bytes.saturating_add(additional);
+    [(ample, false), (bytes, false), (ample, true), (bytes, true)]
         .into_iter()
-        .find_map(|needed| choose_with_room(policy, candidates, needed, rounds, dice))
+        .find_map(|(needed, any)| choose_with_room(policy, candidates, needed, any, rounds, dice))
 }
 
 fn choose_with_room(
     policy: VolumeChoosing,
     candidates: &[Candidate],
     needed: u64,
+    any: bool,
     rounds: &mut Rounds,
     dice: f32,
 ) -> Option<usize> {
     let fits: Vec<usize> = (0..candidates.len())
-        .filter(|i| candidates[*i].remaining >= needed)
+        .filter(|i| candidates[*i].remaining >= needed && (any || !candidates[*i].avoid))
         .collect();
     if let Some(preferred) = fits.iter().find(|i| candidates[**i].preferred) {
         return Some(*preferred);
@@ -98,6 +102,7 @@ mod tests {
             .map(|r| Candidate {
                 remaining: *r,
                 preferred: false,
+                avoid: false,
             })
             .collect()
     }
@@ -135,6 +140,17 @@ mod tests {
             choose(ROUND_ROBIN, &volumes, 51, &mut Rounds::default(), 0.0),
             Some(0)
         );
+    }
+
+    #[test]
+    fn volumes_to_avoid_are_taken_when_no_other_has_room() {
+        let mut volumes = free(&[100, 100, 50]);
+        (volumes[0].avoid, volumes[1].avoid) = (true, true);
+        let mut rounds = Rounds::default();
+        let mut pick = |bytes| choose(ROUND_ROBIN, &volumes, bytes, &mut rounds, 0.0);
+        assert_eq!((pick(50), pick(50)), (Some(2), Some(2)));
+        assert!(pick(51).is_some_and(|i| i < 2));
+        assert_eq!(pick(101), None);
     }
 
     #[test]

@@ -3,12 +3,14 @@
 pub mod choose;
 pub mod health;
 pub mod space;
+pub mod times;
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Instant;
 
+use hayloft_io::decorators::IoMetrics;
 use hayloft_io::{Engine, IoClass, Meta, RecordLock, Space};
 use hayloft_wire::checksum::DataChecksum;
 use hayloft_wire::ids::PoolId;
@@ -30,6 +32,10 @@ pub struct Volume {
     pub info: StorageInfo,
     /// How its files are read and written.
     pub engine: Arc<dyn Engine>,
+    /// What its engine did, as far as it is sampled.
+    pub metrics: Arc<IoMetrics>,
+    /// New replicas go elsewhere while there is room: it is one of the slowest.
+    pub avoid: AtomicBool,
     /// Space to leave to others.
     pub reserved: Reserved,
     /// Mount point.
@@ -125,6 +131,8 @@ pub struct VolumeParts {
     pub info: StorageInfo,
     /// Engine.
     pub engine: Arc<dyn Engine>,
+    /// What it counts in.
+    pub metrics: Arc<IoMetrics>,
     /// Space to leave to others.
     pub reserved: Reserved,
     /// Mount point.
@@ -144,6 +152,7 @@ impl Volume {
             root,
             info,
             engine,
+            metrics,
             reserved,
             mount,
             lock,
@@ -154,6 +163,8 @@ impl Volume {
             root,
             info,
             engine,
+            metrics,
+            avoid: AtomicBool::new(false),
             reserved,
             mount,
             lock: Mutex::new(Some(lock)),

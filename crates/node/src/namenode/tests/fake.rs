@@ -19,7 +19,7 @@ use hayloft_wire::proto::datanode::{
     BlockReceivedAndDeletedRequest, BlockReceivedAndDeletedResponse, BlockReportRequest,
     BlockReportResponse, DatanodeCommand, ErrorReportResponse, HeartbeatRequest, HeartbeatResponse,
     LifelineResponse, RegisterDatanodeRequest, RegisterDatanodeResponse, ReportBadBlocksRequest,
-    ReportBadBlocksResponse,
+    ReportBadBlocksResponse, SlowDiskReport, SlowPeerReport,
 };
 use hayloft_wire::proto::hdfs::{
     NamespaceInfo, NnHaState, NnHaStatusHeartbeat, RecoveringBlock, RollingUpgradeStatus,
@@ -40,6 +40,7 @@ use super::super::work::{Load, NodeWork, TransferOrder};
 use crate::config::{Configuration, SharedConfig};
 use crate::identity::Identity;
 use crate::namenode::NameNodes;
+use crate::outliers::OutlierReports;
 
 pub const POOL: &str = "BP-1-127.0.0.1-1";
 pub const UUID: &str = "00000000-0000-0000-0000-000000000001";
@@ -428,6 +429,7 @@ impl Inventory for FakeStore {
 pub struct FakeWork {
     pub transfers: Mutex<Vec<TransferOrder>>,
     pub bandwidth: Mutex<u64>,
+    pub searches: Mutex<u32>,
 }
 
 impl NodeWork for FakeWork {
@@ -448,6 +450,24 @@ impl NodeWork for FakeWork {
         Load {
             xmits: 1,
             xceivers: 2,
+        }
+    }
+
+    fn outliers(&self) -> OutlierReports {
+        *self.searches.lock().expect("no panic") += 1;
+        OutlierReports {
+            slow_peers: vec![SlowPeerReport {
+                data_node_id: Some("127.0.0.9:9864".to_owned()),
+                aggregate_latency: Some(50.0),
+                median: Some(1.0),
+                mad: Some(0.0),
+                upper_limit_latency: Some(5.0),
+            }],
+            slow_disks: vec![SlowDiskReport {
+                base_path: Some("/slow/".to_owned()),
+                mean_write_io_latency: Some(500.0),
+                ..SlowDiskReport::default()
+            }],
         }
     }
 }

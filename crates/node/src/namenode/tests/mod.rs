@@ -3,6 +3,7 @@
 mod commands;
 mod fake;
 mod observer;
+mod outliers;
 mod split_report;
 
 use std::time::Duration;

@@ -11,6 +11,7 @@ use tokio::time::Instant;
 
 use super::super::conn::{Conn, Patience, silence};
 use super::respond::Behind;
+use crate::outliers::PeerClock;
 
 /// Runs that may wait for the next node.
 const WAITING_RUNS: usize = 8;
@@ -21,17 +22,27 @@ const GATHER: usize = 64;
 /// Bytes read at a time: acknowledgements are small.
 const ACK_READ: usize = 2 << 10;
 
+/// A run that waits to be sent.
+struct Queued {
+    /// Of which so many pieces are left.
+    pieces: usize,
+    packets: u64,
+    since: Instant,
+}
+
 /// The connection with the next node.
 pub struct Next {
     conn: Conn,
     inbox: BytesMut,
     /// What is to be sent, in order; runs have several pieces.
     queue: VecDeque<Bytes>,
-    runs: VecDeque<usize>,
+    runs: VecDeque<Queued>,
     /// When something was last sent in full.
     last_sent: Instant,
     hearing: Patience,
     sending: Patience,
+    /// Takes down how long it is waited for.
+    clock: Option<PeerClock>,
     /// Nothing can be sent any more.
     deaf: bool,
     /// [`Behind::Gone`] was said.
@@ -39,9 +50,9 @@ pub struct Next {
 }
 
 impl Next {
-    /// Takes over a connection on which the pipeline was set up.
+    /// Takes over a connection on which the pipeline was set up; `clock` is for the last node of a pipeline.
     #[must_use]
-    pub fn new(mut conn: Conn) -> Self {
+    pub fn new(mut conn: Conn, clock: Option<PeerClock>) -> Self {
         Self {
             inbox: conn.take_inbox(),
             hearing: Patience::new(conn.read_limit()),
@@ -50,6 +61,7 @@ impl Next {
             queue: VecDeque::new(),
             runs: VecDeque::new(),
             last_sent: Instant::now(),
+            clock,
             deaf: false,
             gone: false,
         }
@@ -67,8 +79,8 @@ impl Next {
         self.runs.len() < WAITING_RUNS
     }
 
-    /// Queues a run for sending. A node that is gone takes no more; the responder tells the client.
-    pub fn push(&mut self, pieces: impl IntoIterator<Item = Bytes>) {
+    /// Queues a run of so many packets for sending. A node that is gone takes no more; the responder tells the client.
+    pub fn push(&mut self, pieces: impl IntoIterator<Item = Bytes>, packets: usize, now: Instant) {
         if self.deaf {
             return;
         }
@@ -78,7 +90,11 @@ impl Next {
         let before = self.queue.len();
         self.queue
             .extend(pieces.into_iter().filter(|piece| !piece.is_empty()));
-        self.runs.push_back(self.queue.len() - before);
+        self.runs.push_back(Queued {
+            pieces: self.queue.len() - before,
+            packets: u64::try_from(packets).unwrap_or(u64::MAX),
+            since: now,
+        });
     }
 
     /// Sends what fits; true when something was sent. When that fails the connection is shut down, so that
@@ -122,11 +138,14 @@ impl Next {
             }
             bytes -= front.len();
             self.queue.pop_front();
-            if let Some(pieces) = self.runs.front_mut() {
-                *pieces -= 1;
-                if *pieces == 0 {
-                    self.runs.pop_front();
+            if let Some(run) = self.runs.front_mut() {
+                run.pieces -= 1;
+                if run.pieces == 0 {
                     self.last_sent = Instant::now();
+                    if let Some(clock) = &mut self.clock {
+                        clock.sent(run.packets, run.since, self.last_sent);
+                    }
+                    self.runs.pop_front();
                 }
             }
         }

@@ -13,6 +13,7 @@ use hayloft_wire::checksum::DataChecksum;
 use hayloft_wire::ids::ExtendedBlock;
 use hayloft_wire::proto::hdfs::DatanodeInfo;
 use hayloft_wire::transfer::{BlockOpResponse, Stage, Status, WriteRequest};
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::conn::Conn;
@@ -21,6 +22,7 @@ use super::error::XferError;
 use super::server::{Next, wait_ready};
 use super::settings::Settings;
 use super::stats::Activity;
+use crate::outliers::PeerClock;
 use disk::{Disk, Finish, When, WriteCache};
 use mirror::SetUp;
 
@@ -111,6 +113,7 @@ pub async fn write_block(
             let ends = pipeline::Ends {
                 conn,
                 mirror,
+                clock: peer_clock(x, &settings, &request),
                 acks,
                 cancel,
                 disk,
@@ -330,6 +333,17 @@ async fn connect_mirror(
             Ok((None, SetUp::fine()))
         }
     }
+}
+
+/// Only the last node of a pipeline is measured, by the one before: how long any other one takes depends on those
+/// behind it too.
+fn peer_clock(x: &Xceivers, settings: &Settings, request: &WriteRequest) -> Option<PeerClock> {
+    let [last] = &request.message.targets[..] else {
+        return None;
+    };
+    settings
+        .peer_stats
+        .then(|| PeerClock::new(x.peer_times().clone(), &last.id.info_addr(), Instant::now()))
 }
 
 fn write_cache(request: &WriteRequest, settings: &Settings) -> WriteCache {

@@ -31,6 +31,7 @@ use super::behind::Next;
 use super::disk::Disk;
 use super::receive::{BadPacket, Incoming, ends_block};
 use super::respond::{Pending, Responder, Step};
+use crate::outliers::PeerClock;
 
 /// After its last packet a block has this long to be completed by all nodes when the writer is gone: nobody
 /// is left who would recover it soon.
@@ -45,6 +46,8 @@ pub struct Ends<'a> {
     pub conn: &'a mut Conn,
     /// The next node.
     pub mirror: Option<Conn>,
+    /// Measures it.
+    pub clock: Option<PeerClock>,
     /// Where acknowledged lengths go.
     pub acks: AckHandle,
     /// Another taker wants the replica.
@@ -66,6 +69,7 @@ pub async fn run(
     let Ends {
         conn,
         mirror,
+        clock,
         acks,
         cancel,
         disk,
@@ -73,7 +77,7 @@ pub async fn run(
     let inbox = conn.take_inbox();
     let conn: &Conn = conn;
     let pool = incoming.block.pool.clone();
-    let next = mirror.map(Next::new);
+    let next = mirror.map(|mirror| Next::new(mirror, clock));
     let behind = next.as_ref().map(Next::name);
     let mut pipeline = Pipeline {
         x,
@@ -244,13 +248,13 @@ impl Pipeline<'_> {
 
     /// Passes a run on, checks it and hands it to the disk.
     fn on_run(&mut self, mut run: Run) -> Result<(), XferError> {
+        let arrived = Instant::now();
         if let Some(next) = &mut self.next {
-            next.push(run.raw.iter().cloned());
+            next.push(run.raw.iter().cloned(), run.packets.len(), arrived);
         }
         let receiver = &mut self.receiver;
         let checked = receiver.incoming.accept_run(&mut run);
         let (last, bytes) = (ends_block(&run), run.data_len());
-        let arrived = Instant::now();
         for packet in &run.packets {
             self.responder.push(Pending {
                 seqno: packet.header.seqno,

@@ -1,0 +1,212 @@
+//! Slow peers and slow disks: what the NameNode learns of them.
+
+use hayloft_lab::error::Result;
+use hayloft_lab::hadoop::{hayloft_binary, repository_root};
+use hayloft_lab::modelled::{self, Disk, FileSystem, ModelledDisk, Params};
+use hayloft_lab::node::Kind;
+use hayloft_lab::suite::{expect, passed, seconds};
+use hayloft_lab::wait::{self, Seen};
+use hayloft_lab::{Cluster, Driver, LabError, NodeSpec, Outcome, Suite, VolumeSpec};
+use serde_json::{Value, json};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+const MIB: u64 = 1 << 20;
+/// One more than it takes to call one of the others slow.
+const NODES: usize = 4;
+/// Takes what clients write at 2 MiB a second.
+const SLOW_NODE: usize = 3;
+/// Has five volumes, the last of them on a slow disk.
+const WITH_SLOW_DISK: usize = 0;
+
+fn main() -> ExitCode {
+    Suite::run("outliers", |suite| {
+        if Kind::under_test() == Kind::Apache {
+            suite.case("everything", || {
+                Ok(Outcome::Skipped(
+                    "the stock node's averages appear after five minutes".into(),
+                ))
+            });
+            return Ok(());
+        }
+        let base = repository_root().join("target/lab");
+        std::fs::create_dir_all(&base).map_err(LabError::file("creating", &base))?;
+        let base = tempfile::Builder::new()
+            .prefix("slow-disk-")
+            .tempdir_in(&base);
+        let base = base.map_err(LabError::file("creating", "a directory for a slow disk"))?;
+        let missing = modelled::missing(FileSystem::Ext4);
+        let disk = match &missing {
+            None => Some(slow_disk(base.path().join("disk"))?),
+            Some(_) => None,
+        };
+        let mut builder = Cluster::builder("outliers")
+            .conf("dfs.blocksize", 4 * MIB)
+            .conf("dfs.replication", 2)
+            .conf("dfs.datanode.outliers.report.interval", "2s")
+            .conf("dfs.datanode.peer.stats.enabled", true)
+            .conf("dfs.datanode.min.outlier.detection.nodes", NODES - 1)
+            .conf(
+                "dfs.datanode.peer.metrics.min.outlier.detection.samples",
+                20,
+            )
+            // A sender shall feel at once that its peer is slow.
+            .conf("dfs.datanode.transfer.socket.send.buffer.size", 65_536)
+            .conf("dfs.datanode.transfer.socket.recv.buffer.size", 65_536)
+            .conf("dfs.datanode.fileio.profiling.sampling.percentage", 100);
+        for node in 0..NODES {
+            let mut spec = NodeSpec::new(Kind::Hayloft);
+            if node == SLOW_NODE {
+                spec = spec.conf("dfs.datanode.data.write.bandwidthPerSec", 2 * MIB);
+            }
+            if let (WITH_SLOW_DISK, Some(disk)) = (node, &disk) {
+                let mut volumes = vec![VolumeSpec::default(); 4];
+                volumes.push(VolumeSpec::at(disk.dir().join("data")));
+                spec = spec
+                    .volumes(volumes)
+                    .conf("dfs.datanode.max.slowdisks.to.exclude", 1)
+                    // Through the page cache every disk is fast for a while.
+                    .conf("hayloft.io.engine", "direct")
+                    .conf(
+                        "dfs.datanode.round-robin-volume-choosing-policy.additional-available-space",
+                        0,
+                    );
+            }
+            builder = builder.node(spec);
+        }
+        let cluster = builder.start()?;
+        let fs = cluster.driver()?;
+        let mut lab = Lab {
+            fs,
+            cluster,
+            disk,
+            files: 0,
+        };
+        suite.case("slow_peer_is_named", || lab.slow_peer());
+        suite.case("slow_disk_is_named_and_avoided", || match missing {
+            Some(missing) => Ok(Outcome::Skipped(missing.to_string())),
+            None => lab.slow_disk(),
+        });
+        if suite.has_failures() {
+            println!("{}", lab.cluster.log_tails());
+        } else {
+            lab.cluster.succeed();
+        }
+        Ok(())
+    })
+}
+
+/// 8 MB/s, when a write on the other disks takes a few milliseconds.
+fn slow_disk(dir: PathBuf) -> Result<ModelledDisk> {
+    let log = dir.with_extension("log");
+    let disk = Disk {
+        size: 1 << 30,
+        file_system: FileSystem::Ext4,
+        params: Params {
+            // Reading as fast as it goes, so that making the file system takes no time.
+            read_bytes_s: 2_000_000_000,
+            write_bytes_s: 8_000_000,
+            buffer_bytes: 0,
+            ..Params::default()
+        },
+        dir,
+        backing: None,
+    };
+    ModelledDisk::mount(&hayloft_binary()?, &disk, &log)
+}
+
+struct Lab {
+    // Dropped first to last: the nodes end before the disk goes.
+    fs: Driver,
+    cluster: Cluster,
+    disk: Option<ModelledDisk>,
+    files: u64,
+}
+
+impl Lab {
+    /// Writes a block, somewhere.
+    fn write(&mut self) -> Result<()> {
+        self.files += 1;
+        let path = format!("/f{}", self.files);
+        self.fs.put(&path, 4 * MIB, self.files, json!({}))
+    }
+
+    /// A report of the NameNode; empty without one.
+    fn report(&self, attribute: &str) -> Result<Vec<Value>> {
+        let status = self.cluster.namenode_bean(0, "NameNodeStatus")?;
+        let text = status[attribute].as_str().unwrap_or("[]");
+        serde_json::from_str(text).map_err(|e| LabError::Talk(format!("{attribute}: {e}: {text}")))
+    }
+
+    /// Writes until the NameNode reports something.
+    fn write_until_reported(&mut self, attribute: &str) -> Result<Vec<Value>> {
+        wait::until(attribute, seconds(150), || {
+            for _ in 0..4 {
+                self.write()?;
+            }
+            let report = self.report(attribute)?;
+            Ok(if report.is_empty() {
+                Seen::NotYet(format!("nothing after {} files", self.files))
+            } else {
+                Seen::Done(report)
+            })
+        })
+    }
+
+    fn slow_peer(&mut self) -> Result<Outcome> {
+        let report = self.write_until_reported("SlowPeersReport")?;
+        let slow = format!("127.0.0.1:{}", self.cluster.node(SLOW_NODE).http_port());
+        println!("outliers:   {}", Value::from(report.clone()));
+        expect(report.len() == 1, || {
+            format!("more than {slow}: {report:?}")
+        })?;
+        expect(report[0]["SlowNode"] == slow.as_str(), || {
+            format!("not {slow}: {report:?}")
+        })?;
+        let by = &report[0]["SlowPeerLatencyWithReportingNodes"][0];
+        let number = |key: &str| by[key].as_f64().unwrap_or(f64::NAN);
+        let (latency, limit) = (number("ReportedLatency"), number("UpperLimitLatency"));
+        // 64 KiB at 2 MiB a second take 31 ms; the socket buffers swallow some.
+        expect(latency > limit && limit >= 5.0 && latency < 100.0, || {
+            by.to_string()
+        })?;
+        let reporter = by["ReportingNode"].as_str().unwrap_or_default().to_owned();
+        let others = (0..NODES).filter(|node| *node != SLOW_NODE);
+        let known = others.map(|node| self.cluster.nodes().nth(node).map(|n| n.ipc()));
+        let known: Vec<_> = known.flatten().collect();
+        expect(known.contains(&reporter), || {
+            format!("{reporter}: {known:?}")
+        })?;
+        passed()
+    }
+
+    fn slow_disk(&mut self) -> Result<Outcome> {
+        let dir = self.disk.as_ref().map(|disk| disk.dir().join("data"));
+        let dir = dir.unwrap_or_default();
+        let report = self.write_until_reported("SlowDisksReport")?;
+        println!("outliers:   {}", Value::from(report.clone()));
+        let ipc = self.cluster.node(WITH_SLOW_DISK).ipc();
+        let id = format!("{ipc}:{}/", dir.display());
+        let found = report.iter().find(|disk| disk["SlowDiskID"] == id.as_str());
+        let latency = found.and_then(|disk| disk["Latencies"]["WRITE"].as_f64());
+        expect(latency.is_some_and(|ms| ms > 20.0), || {
+            format!("{id} has no slow writes: {report:?}")
+        })?;
+        // The node searched before it told: new replicas go elsewhere by now.
+        let before = self.replicas_below(&dir);
+        for _ in 0..12 {
+            self.write()?;
+        }
+        let after = self.replicas_below(&dir);
+        expect(before > 0 && after == before, || {
+            format!("{before} replicas on the slow disk, then {after}")
+        })?;
+        passed()
+    }
+
+    fn replicas_below(&self, dir: &std::path::Path) -> usize {
+        let nodes = self.cluster.nodes();
+        let files = nodes.flat_map(|node| node.all_block_files());
+        files.filter(|file| file.starts_with(dir)).count()
+    }
+}
