@@ -60,11 +60,12 @@ impl Segment {
         }
     }
 
-    /// An address in the arena.
+    /// An address in the arena, or its end: nothing of a full last segment lies there.
     fn at(&self, offset: usize) -> NonNull<u8> {
-        debug_assert!(offset < super::layout::ARENA_BYTES);
+        debug_assert!(offset <= super::layout::ARENA_BYTES);
         // SAFETY: all callers pass offsets of this segment's descriptor, side region or data, which the layout
-        // places inside the arena; the mapping is that long and lives as long as `self.map`.
+        // places inside the arena, or the end of the data, which may be the arena's; the mapping is that long and
+        // lives as long as `self.map`.
         unsafe { self.map.start().add(offset) }
     }
 
