@@ -21,6 +21,8 @@ pub mod class {
     pub const DEBUG: &str = "org.apache.hadoop.hdfs.tools.DebugAdmin";
     /// `hdfs storagepolicies`.
     pub const STORAGE_POLICIES: &str = "org.apache.hadoop.hdfs.tools.StoragePolicyAdmin";
+    /// `hdfs cacheadmin`.
+    pub const CACHE_ADMIN: &str = "org.apache.hadoop.hdfs.tools.CacheAdmin";
     /// `hdfs ec`.
     pub const EC: &str = "org.apache.hadoop.hdfs.tools.ECAdmin";
     /// `hdfs balancer`.

@@ -255,7 +255,8 @@ impl Lab {
         self.cluster.start_node(node)?;
         self.cluster.wait_all_live()?;
         outcome?;
-        self.back()
+        self.whole()?;
+        passed()
     }
 
     /// A node that takes the question and does not answer: after `dfs.checksum.ec.socket-timeout` it is as if dead.
@@ -271,7 +272,8 @@ impl Lab {
         self.cluster.node(node).signal(Signal::CONT)?;
         outcome?;
         self.cluster.wait_all_live()?;
-        self.back()
+        self.whole()?;
+        passed()
     }
 
     /// The client's call fails, within `limit`, and nodes told it why.
@@ -298,6 +300,12 @@ impl Lab {
     fn back(&mut self) -> Result<Outcome> {
         self.cluster.start_node(0)?;
         self.cluster.wait_all_live()?;
+        self.whole()?;
+        self.check_all()?;
+        passed()
+    }
+
+    fn whole(&self) -> Result<()> {
         wait::until("all groups whole", seconds(90), || {
             let out = self.fs.tool(class::FSCK, &["/ec"])?.out;
             Ok(if out.contains("is HEALTHY") {
@@ -305,8 +313,6 @@ impl Lab {
             } else {
                 Seen::NotYet(out)
             })
-        })?;
-        self.check_all()?;
-        passed()
+        })
     }
 }

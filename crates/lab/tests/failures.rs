@@ -66,6 +66,7 @@ fn main() -> ExitCode {
         suite.case("corrupt_meta_byte_is_noticed_and_replaced", || {
             lab.corrupt(true)
         });
+        suite.case("files_of_a_replica_vanished", || lab.files_vanished());
         suite.case("dead_node_is_replicated_elsewhere", || lab.re_replication());
         suite.case("decommission_and_recommission", || lab.decommission());
         suite.case("namenode_restarted_during_writes", || {
@@ -421,6 +422,38 @@ impl Lab {
         })?;
         self.fs.wait_replicas(&path, 3, seconds(60))?;
         self.fs.check(&path, 200_000, 20)?;
+        passed()
+    }
+
+    /// Somebody removes a replica's files behind the node: readers get the bytes elsewhere, the NameNode learns, and the
+    /// replica is made anew.
+    fn files_vanished(&mut self) -> Result<Outcome> {
+        self.heal()?;
+        self.fs.put("/vanished", 200_000, 25, json!({}))?;
+        let block = self.replicated("/vanished")?.remove(0);
+        let victim = self.index_of(&block.nodes[0])?;
+        let files = self.cluster.node(victim).block_files(block.id);
+        expect_eq("files of the replica", files.len(), 2)?;
+        for file in &files {
+            std::fs::remove_file(file).map_err(LabError::file("removing", file))?;
+        }
+        wait::until("three replicas that are there", seconds(90), || {
+            self.fs.check("/vanished", 200_000, 25)?;
+            let nodes = self.fs.blocks("/vanished")?.remove(0).nodes;
+            let mut missing = Vec::new();
+            for xfer in &nodes {
+                let index = self.index_of(xfer)?;
+                if self.cluster.node(index).block_files(block.id).len() != 2 {
+                    missing.push(xfer.clone());
+                }
+            }
+            Ok(if nodes.len() == 3 && missing.is_empty() {
+                Seen::Done(())
+            } else {
+                Seen::NotYet(format!("{nodes:?}, of them without files {missing:?}"))
+            })
+        })?;
+        self.fs.check("/vanished", 200_000, 25)?;
         passed()
     }
 

@@ -43,6 +43,9 @@ fn main() -> ExitCode {
         let mut builder = Cluster::builder("outliers")
             .conf("dfs.blocksize", 4 * MIB)
             .conf("dfs.replication", 2)
+            // Acknowledgements carry what nodes know of their load, and of being called slow.
+            .conf("dfs.pipeline.ecn", true)
+            .conf("dfs.pipeline.slownode", true)
             .conf("dfs.datanode.outliers.report.interval", "2s")
             .conf("dfs.datanode.peer.stats.enabled", true)
             .conf("dfs.datanode.min.outlier.detection.nodes", NODES - 1)

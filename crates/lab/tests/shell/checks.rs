@@ -41,6 +41,19 @@ impl Lab<'_> {
         passed()
     }
 
+    /// Nodes without memory for a cache are ordered nothing; files under a directive are read as any others.
+    pub fn cache_directives(&self) -> Result<Outcome> {
+        let admin = |args: &[&str]| self.fs.tool(class::CACHE_ADMIN, args)?.ok();
+        self.fs.put("/cached", 100_000, 42, json!({}))?;
+        admin(&["-addPool", "lab"])?;
+        admin(&["-addDirective", "-path", "/cached", "-pool", "lab"])?;
+        self.fs.check("/cached", 100_000, 42)?;
+        let list = admin(&["-listDirectives", "-stats"])?.out;
+        expect(list.contains("/cached"), || list)?;
+        admin(&["-removePool", "lab"])?;
+        passed()
+    }
+
     pub fn verify_metas(&self, cluster: &Cluster) -> Result<Outcome> {
         let counts: Result<Vec<usize>> = cluster
             .nodes()

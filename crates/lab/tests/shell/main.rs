@@ -55,12 +55,14 @@ fn main() -> ExitCode {
         });
         suite.case("hflush_and_hsync_visibility", || lab.visibility());
         suite.case("read_while_being_written", || lab.read_while_written());
+        suite.case("idle_writer_keeps_its_pipeline", || lab.idle_writer());
         suite.case("packet_sizes_and_caching_hints", || lab.client_settings());
         suite.case("clients_set_for_protection", || lab.protected_clients());
         suite.case("concat", || lab.concat());
         suite.case("many_small_files", || lab.many_small_files());
         suite.case("eight_streams_at_once", || lab.streams());
         suite.case("admin_queries", || lab.admin_queries(cluster.node(0)));
+        suite.case("cache_directives_do_no_harm", || lab.cache_directives());
         suite.case("verify_meta_of_all_replicas", || lab.verify_metas(&cluster));
         suite.case("verify_meta_notices_a_flipped_byte", || {
             lab.verify_meta_can_fail(&cluster)

@@ -190,6 +190,32 @@ impl Lab<'_> {
         passed()
     }
 
+    /// A client that has nothing to write sends heartbeats through its pipeline. It gives a node up that does not
+    /// acknowledge them for its socket timeout and 5 s, and the block gets a new generation stamp.
+    pub fn idle_writer(&self) -> Result<Outcome> {
+        let conf = json!({"dfs.client.socket-timeout": 3000});
+        let more = json!({"conf": conf, "replication": 1});
+        self.fs.create("idle", "/idle", 41, more)?;
+        self.fs.write("idle", 100_000)?;
+        self.fs.handle("hflush", "idle")?;
+        let before = self.fs.blocks("/idle")?;
+        std::thread::sleep(seconds(11));
+        self.fs.write("idle", 100_000)?;
+        self.fs.handle("hflush", "idle")?;
+        let after = self.fs.blocks("/idle")?;
+        self.fs.handle("close", "idle")?;
+        let stamps = |blocks: &[hayloft_lab::files::Block]| -> Vec<_> {
+            blocks.iter().map(|b| (b.id, b.generation)).collect()
+        };
+        expect_eq(
+            "block and generation stamp",
+            stamps(&after),
+            stamps(&before),
+        )?;
+        self.fs.check("/idle", 200_000, 41)?;
+        passed()
+    }
+
     pub fn client_settings(&self) -> Result<Outcome> {
         let bytes = 2 * BLOCK + 345;
         for (number, conf) in [
