@@ -5,8 +5,8 @@ use std::process::ExitCode;
 
 use clap::Args;
 use hayloft_lab::LabError;
-use hayloft_lab::testbed::domains;
 use hayloft_lab::testbed::experiments::{self, NAMES, Options};
+use hayloft_lab::testbed::{domains, pages};
 
 use super::{PlaceArgs, Steps};
 use crate::error::CliError;
@@ -33,21 +33,42 @@ pub struct ExperimentArgs {
     /// Whose storage nodes.
     #[arg(long, default_value = "hayloft", value_parser = ["hayloft", "apache"])]
     kind: String,
+    /// Rate of every host's link, Mbit/s [default: 200; of `layouts`: 100].
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    link_mbit: Option<u32>,
+    /// Hadoop properties of every process, over those of the experiment.
+    #[arg(short = 'D', value_name = "KEY=VALUE", value_parser = property)]
+    conf: Vec<(String, String)>,
     /// Blocks of `domains`.
     #[arg(long, value_name = "N", default_value_t = 2000, value_parser = clap::value_parser!(u64).range(8..=100_000))]
     blocks: u64,
 }
 
 const DOMAINS: &str = "domains";
+const LAYOUTS: &str = "layouts";
+/// Links slower than the disks: a copy in the client's own host is worth something, as in the paper.
+const LAYOUTS_LINK_MBIT: u32 = 100;
+
+fn property(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((key, value)) if !key.is_empty() => Ok((key.into(), value.into())),
+        _ => Err("write it as KEY=VALUE".into()),
+    }
+}
 
 pub fn run(args: &ExperimentArgs) -> Result<ExitCode, CliError> {
-    let options = Options {
+    let mut options = Options {
         rounds: usize::from(args.rounds),
         mib: args.mib,
         largest: usize::from(args.largest),
         kind: args.kind.clone(),
         ..Options::default()
     };
+    options.conf.extend(args.conf.iter().cloned());
+    if args.name == LAYOUTS {
+        options.link_mbit = LAYOUTS_LINK_MBIT;
+    }
+    options.link_mbit = args.link_mbit.unwrap_or(options.link_mbit);
     if args.name == DOMAINS {
         return domains(args);
     }
@@ -64,10 +85,13 @@ pub fn run(args: &ExperimentArgs) -> Result<ExitCode, CliError> {
         ));
     }
     make_out(args)?;
-    let command = format!(
-        "hayloft lab experiment {} --rounds {} --mib {} --largest {} --kind {}",
-        args.name, args.rounds, args.mib, args.largest, args.kind
+    let mut command = format!(
+        "hayloft lab experiment {} --rounds {} --mib {} --largest {} --kind {} --link-mbit {}",
+        args.name, args.rounds, args.mib, args.largest, args.kind, options.link_mbit
     );
+    for (key, value) in &args.conf {
+        command.push_str(&format!(" -D {key}={value}"));
+    }
     let work = args.place.all().join(&args.name);
     let mut steps = Steps::new();
     let rows = experiments::run(
@@ -78,10 +102,7 @@ pub fn run(args: &ExperimentArgs) -> Result<ExitCode, CliError> {
         &mut |what| steps.tell(what),
     )?;
     drop(steps);
-    println!(
-        "{}",
-        experiments::page(&args.name, &options, &command, &rows)
-    );
+    println!("{}", pages::page(&args.name, &options, &command, &rows));
     Ok(ExitCode::SUCCESS)
 }
 

@@ -228,7 +228,7 @@ pub struct Workload {
     /// Replicas.
     #[serde(default = "one_replica")]
     pub replication: u16,
-    /// Whose file a client reads: `own`, `other` (the next client's), or `none`.
+    /// Whose file a client reads: `own`, `other` (the next client's), `both` (one after the other), or `none`.
     #[serde(default = "own")]
     pub read: String,
     /// Times that it is done.
@@ -364,9 +364,9 @@ impl Description {
 
 impl Workload {
     fn check(&self) -> std::result::Result<(), String> {
-        if !["own", "other", "none"].contains(&self.read.as_str()) {
+        if !["own", "other", "both", "none"].contains(&self.read.as_str()) {
             return Err(format!(
-                "workload.read = \"{}\": choose own, other or none",
+                "workload.read = \"{}\": choose own, other, both or none",
                 self.read
             ));
         }
@@ -491,7 +491,7 @@ read = "other"
             ("\"split\"", "\"best\"", "choose one of"),
             ("link_mbit = 200", "link_mbit = 0", "between 1 and"),
             ("mib = 64", "mib = 64\nspeed = 3", "unknown field"),
-            ("\"other\"\n", "\"all\"\n", "own, other or none"),
+            ("\"other\"\n", "\"all\"\n", "own, other, both or none"),
             ("size_mib = 512", "size_mib = 5", "size_mib"),
         ] {
             let text = SMALL.replacen(wrong, right, 1);

@@ -4,12 +4,14 @@ use std::os::linux::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 use super::describe::Disk;
 use super::net;
 use crate::error::{LabError, Result};
 use crate::hadoop::hayloft_binary;
 use crate::process::{Process, Spawn};
-use crate::wait::{self, Seen};
+use crate::wait;
 
 /// Making a file system on a modelled disk takes seconds: its seeks are modelled too.
 const MOUNT_LIMIT: Duration = Duration::from_secs(60);
@@ -21,8 +23,25 @@ pub struct Mounted {
     pub dir: PathBuf,
     /// Name of the block device under it (`loop3`), when it is one of its own.
     pub device: Option<String>,
+    /// Where a modelled disk tells what it did.
+    pub stats: Option<PathBuf>,
     /// Who serves it.
     pub process: Option<Process>,
+}
+
+/// What a modelled disk did in a while, by its own account.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Seen {
+    /// Share of the time in which it served a request, 0 to 1.
+    pub utilisation: f64,
+    /// Requests answered more than 2 ms after their time: this machine was busy.
+    pub late: u64,
+    /// The latest of them, milliseconds.
+    pub late_worst_ms: f64,
+    /// Requests for which the head was positioned anew.
+    pub seeks: u64,
+    /// Mean bytes between two seeks.
+    pub run_mean_bytes: u64,
 }
 
 /// Starts the process of a modelled disk, in the switch's namespace so that it is found again, and
@@ -54,6 +73,7 @@ pub fn begin(disk: &Disk, dir: &Path, switch: &str, name: &str, detached: bool) 
     Ok(Mounted {
         dir: dir.to_owned(),
         device: None,
+        stats: None,
         process,
     })
 }
@@ -80,15 +100,50 @@ impl Mounted {
                         .map_err(LabError::file("looking at", path))
                 };
                 Ok(if device(&dir)? == device(&parent)? {
-                    Seen::NotYet("not mounted".into())
+                    wait::Seen::NotYet("not mounted".into())
                 } else {
-                    Seen::Done(())
+                    wait::Seen::Done(())
                 })
             },
         )?;
         self.device = device_name(&self.dir);
+        self.stats = self.device.as_deref().and_then(stats_file);
         Ok(())
     }
+
+    /// A disk that an earlier command made.
+    #[must_use]
+    pub(super) fn attached(dir: PathBuf, device: Option<String>) -> Self {
+        Self {
+            stats: device.as_deref().and_then(stats_file),
+            dir,
+            device,
+            process: None,
+        }
+    }
+
+    /// What a modelled disk did since [`Mounted::forget_seen`]; nothing for others.
+    #[must_use]
+    pub fn seen(&self) -> Option<Seen> {
+        let text = std::fs::read(self.stats.as_ref()?).ok()?;
+        serde_json::from_slice(&text).ok()
+    }
+
+    /// A modelled disk's account begins anew.
+    pub fn forget_seen(&self) {
+        if let Some(stats) = &self.stats {
+            // A disk that is gone is told by the node on it.
+            let _gone = std::fs::write(stats, "reset");
+        }
+    }
+}
+
+/// The account of the modelled disk under a loop device.
+fn stats_file(device: &str) -> Option<PathBuf> {
+    let sys = format!("/sys/block/{device}/loop/backing_file");
+    let file = PathBuf::from(std::fs::read_to_string(sys).ok()?.trim_end());
+    let stats = file.with_file_name("stats.json");
+    stats.is_file().then_some(stats)
 }
 
 /// The block device of the file system at `dir`, by its kernel name.

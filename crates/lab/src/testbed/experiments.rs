@@ -2,8 +2,8 @@
 //!
 //! `pairs`: the thesis' Tables 7.2 and 7.3 and Figures 7.3 and 7.4: as many clients as storage
 //! nodes, on the same hosts, apart under the stock policy, and apart under ours. `layouts`: the
-//! HDFS/PVFS paper's Figures 5 and 9: hosts that compute and store, three layouts, every client
-//! reading its own file or another's. Disks are modelled and slower than the links, so that disks
+//! HDFS/PVFS paper's Figures 5 and 9: hosts that compute and store, three layouts, three
+//! replicas, every client reading its own file and then another's. Disks are modelled and slower than the links, so that disks
 //! are the limit and two processors are not.
 
 use std::collections::BTreeMap;
@@ -12,6 +12,7 @@ use std::path::Path;
 use serde::Serialize;
 
 use super::describe::{Description, Disk, Host, NameNode, Network, Node, Rack, Workload};
+use super::pages;
 use super::report::{self, spread};
 use super::up::Testbed;
 use super::workload::{self, Outcome};
@@ -32,6 +33,8 @@ pub struct Options {
     pub disk_mbs: (u32, u32),
     /// Rate of the links, Mbit/s.
     pub link_mbit: u32,
+    /// Hadoop properties of every process.
+    pub conf: BTreeMap<String, String>,
 }
 
 impl Default for Options {
@@ -43,9 +46,14 @@ impl Default for Options {
             kind: "hayloft".into(),
             disk_mbs: (16, 15),
             link_mbit: 200,
+            conf: BTreeMap::from(ENGINE.map(|(key, value)| (key.into(), value.into()))),
         }
     }
 }
+
+/// A block is on the disk when it is acknowledged: the page cache of one machine would hide disks
+/// from a dozen nodes.
+const ENGINE: [(&str, &str); 1] = [("hayloft.io.engine", "direct")];
 
 /// One testbed of an experiment.
 #[derive(Clone, Debug)]
@@ -70,10 +78,12 @@ pub const NAMES: [(&str, &str); 2] = [
     ),
 ];
 
-/// Arrangements of `pairs`.
-const LOCAL: &str = "local";
-const SPLIT_STOCK: &str = "split, stock policy";
-const SPLIT_OURS: &str = "split, ours";
+/// Arrangement of `pairs`: the clients run on the nodes' hosts.
+pub const LOCAL: &str = "local";
+/// Arrangement of `pairs`: clients on hosts of their own, the stock placement policy.
+pub const SPLIT_STOCK: &str = "split, stock policy";
+/// Arrangement of `pairs`: clients on hosts of their own, our placement policy.
+pub const SPLIT_OURS: &str = "split, ours";
 
 /// The steps of an experiment.
 ///
@@ -115,20 +125,24 @@ fn pairs(options: &Options) -> Vec<Step> {
     steps
 }
 
+/// Hosts of `layouts`, each of them a client and a storage node.
+pub const LAYOUT_HOSTS: usize = 6;
+/// Replicas of `layouts`, as in the paper.
+pub const LAYOUT_REPLICAS: u16 = 3;
+
 fn layouts(options: &Options) -> Vec<Step> {
     let mut steps = Vec::new();
-    for clients in [1, 2, 4].into_iter().filter(|n| *n <= options.largest) {
-        for layout in ["random", "round-robin", "hybrid"] {
-            for read in ["own", "other"] {
-                let hosts = (0..4)
-                    .map(|at| storage_host(at, at < clients, options))
-                    .collect();
-                steps.push(Step {
-                    arrangement: format!("{layout}, {read} file"),
-                    clients,
-                    described: one_rack(options, layout, hosts, read),
-                });
-            }
+    for layout in ["random", "round-robin", "hybrid"] {
+        for clients in [1, 3, 6].into_iter().filter(|n| *n <= options.largest) {
+            let hosts = (0..LAYOUT_HOSTS).map(|at| storage_host(at, true, options));
+            let mut described = one_rack(options, layout, hosts.collect(), "both");
+            described.workload.clients = clients;
+            described.workload.replication = LAYOUT_REPLICAS;
+            steps.push(Step {
+                arrangement: layout.into(),
+                clients,
+                described,
+            });
         }
     }
     steps
@@ -176,7 +190,7 @@ fn one_rack(options: &Options, placement: &str, hosts: Vec<Host>, read: &str) ->
             name: "r1".into(),
             hosts,
         }],
-        conf: BTreeMap::new(),
+        conf: options.conf.clone(),
         workload: Workload {
             mib: options.mib,
             block_mib: 16,
@@ -196,12 +210,21 @@ pub struct Row {
     pub clients: usize,
     /// MB/s of all clients when writing: median, lowest, highest.
     pub write: (f64, f64, f64),
-    /// The same when reading.
+    /// The same when reading what the client wrote itself.
     pub read: (f64, f64, f64),
+    /// The same when reading what another client wrote, where that was done.
+    pub read_other: Option<(f64, f64, f64)>,
     /// Median share of the time with conflicts when writing and reading, 0 to 1.
     pub conflicts: (f64, f64),
     /// Median of the disks' mean utilisation when writing and reading, 0 to 1.
     pub busy: (f64, f64),
+    /// Median share of the processors in use when writing and reading, 0 to 1; work of a lower
+    /// priority left out.
+    pub cpu: (f64, f64),
+    /// Requests of the modelled disks, of all phases, answered more than 2 ms late.
+    pub late: u64,
+    /// What limited writing and reading.
+    pub limit: (String, String),
 }
 
 impl Row {
@@ -213,6 +236,13 @@ impl Row {
             let all = report::phases(outcome, what).flat_map(|p| p.disk_busy.iter().copied());
             spread(all.collect()).0
         };
+        let limit = |what: &str| {
+            let all: Vec<_> = report::phases(outcome, what).collect();
+            let middle = all.get(all.len() / 2);
+            middle.map_or_else(String::new, |p| {
+                p.limit(step.described.network.link_mbit).to_owned()
+            })
+        };
         Self {
             arrangement: step.arrangement.clone(),
             clients: step.clients,
@@ -223,6 +253,17 @@ impl Row {
                 of("read", &|p| p.conflicts).0,
             ),
             busy: (disks("write"), disks("read")),
+            read_other: report::phases(outcome, "read other")
+                .next()
+                .map(|_| of("read other", &|p| p.mbs)),
+            cpu: (of("write", &|p| p.cpu).0, of("read", &|p| p.cpu).0),
+            late: outcome
+                .phases
+                .iter()
+                .flat_map(|p| &p.model)
+                .map(|disk| disk.late)
+                .sum(),
+            limit: (limit("write"), limit("read")),
         }
     }
 }
@@ -241,6 +282,7 @@ pub fn run(
 ) -> Result<Vec<Row>> {
     let steps = steps(name, options)?;
     let mut rows = Vec::new();
+    let mut running: Option<Testbed> = None;
     for (at, step) in steps.iter().enumerate() {
         let label = format!("{} x {}", step.clients, step.arrangement);
         tell(&format!("step {} of {}: {label}", at + 1, steps.len()));
@@ -248,11 +290,19 @@ pub fn run(
             .chars()
             .map(|c| if c.is_ascii_alphanumeric() { c } else { '-' })
             .collect();
-        let dir = work.join(&slug);
-        super::up::down(&step.described.name, &dir)?;
-        let testbed = Testbed::up(step.described.clone(), &dir, false, tell)?;
+        let testbed = match running.take().filter(|up| differ_in_workload(up, step)) {
+            Some(mut testbed) => {
+                testbed.set_workload(step.described.workload.clone());
+                testbed
+            }
+            None => {
+                let dir = work.join(&slug);
+                super::up::down(&step.described.name, &dir)?;
+                Testbed::up(step.described.clone(), &dir, false, tell)?
+            }
+        };
         let outcome = workload::run(&testbed, tell)?;
-        drop(testbed);
+        running = Some(testbed);
         let row = Row::of(step, &outcome);
         tell(&format!(
             "{label}: write {:.1} MB/s, read {:.1} MB/s",
@@ -260,108 +310,29 @@ pub fn run(
         ));
         rows.push(row);
         report::write(&step.described, &outcome, command, &out.join(&slug))?;
-        write(name, options, command, &rows, out)?;
+        pages::write(name, options, command, &rows, out)?;
     }
     Ok(rows)
 }
 
-/// Writes the table of all steps so far.
-fn write(name: &str, options: &Options, command: &str, rows: &[Row], out: &Path) -> Result<()> {
-    let save = |file: &str, text: String| {
-        let path = out.join(file);
-        std::fs::write(&path, text).map_err(LabError::file("writing", path))
+/// Whether a step can go on with the testbed of the one before.
+fn differ_in_workload(testbed: &Testbed, step: &Step) -> bool {
+    let described = Description {
+        workload: step.described.workload.clone(),
+        ..testbed.described().clone()
     };
-    let raw = serde_json::to_string_pretty(rows)
-        .map_err(|e| LabError::Talk(format!("writing figures as JSON: {e}")))?;
-    save("rows.json", raw)?;
-    save("README.md", page(name, options, command, rows))?;
-    for (what, of) in [
-        ("write", (|row: &Row| row.write.0) as fn(&Row) -> f64),
-        ("read", |row: &Row| row.read.0),
-    ] {
-        let path = out.join(format!("{what}.svg"));
-        report::plot_scaling(&format!("{name}: {what}"), rows, of, &path)?;
-    }
-    Ok(())
-}
-
-/// The page of an experiment.
-#[must_use]
-pub fn page(name: &str, options: &Options, command: &str, rows: &[Row]) -> String {
-    let mut text = format!(
-        "# Experiment {name}\n\nCommand: `{command}`\n\n\
-         One machine, every host a network namespace, links of {} Mbit/s, modelled hard disks (not real ones) of {} MB/s \
-         reading and {} MB/s writing, storage nodes: {}, stock NameNode and clients, {} MiB for each client in blocks of 16 MiB, \
-         {} rounds; median (lowest to highest).\n\n\
-         | clients and nodes | arrangement | write MB/s | of linear | conflicts | disks busy | read MB/s | of linear | conflicts | disks busy |\n\
-         |---|---|---|---|---|---|---|---|---|---|\n",
-        options.link_mbit,
-        options.disk_mbs.0,
-        options.disk_mbs.1,
-        options.kind,
-        options.mib,
-        options.rounds
-    );
-    for row in rows {
-        let linear = |of: fn(&Row) -> f64| of_linear(rows, row, of);
-        let share =
-            |share: Option<f64>| share.map_or("-".into(), |s| format!("{:.0} %", s * 100.0));
-        text.push_str(&format!(
-            "| {} | {} | {} | {} | {:.0} % | {:.0} % | {} | {} | {:.0} % | {:.0} % |\n",
-            row.clients,
-            row.arrangement,
-            in_words(row.write),
-            share(linear(|r| r.write.0)),
-            row.conflicts.0 * 100.0,
-            row.busy.0 * 100.0,
-            in_words(row.read),
-            share(linear(|r| r.read.0)),
-            row.conflicts.1 * 100.0,
-            row.busy.1 * 100.0,
-        ));
-    }
-    text.push_str(
-        "\nOf linear: against the same arrangement with one client, times the clients. Conflicts: share of the time in \
-         which two streams were on one disk while another had none. A directory beside this page holds every step with \
-         its description, figures and each disk's utilisation over time.\n\n![writing](write.svg)\n![reading](read.svg)\n",
-    );
-    text
-}
-
-fn in_words((median, low, high): (f64, f64, f64)) -> String {
-    format!("{median:.1} ({low:.1} to {high:.1})")
-}
-
-/// A row's rate over what one client gave in the same arrangement, times the clients.
-fn of_linear(rows: &[Row], row: &Row, of: fn(&Row) -> f64) -> Option<f64> {
-    let one = rows
-        .iter()
-        .find(|other| other.clients == 1 && other.arrangement == row.arrangement)?;
-    #[expect(clippy::cast_precision_loss, reason = "a few clients")]
-    let linear = of(one) * row.clients as f64;
-    (linear > 0.0).then(|| of(row) / linear)
+    described == step.described
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn row(arrangement: &str, clients: usize, mbs: f64) -> Row {
-        Row {
-            arrangement: arrangement.into(),
-            clients,
-            write: (mbs, mbs, mbs),
-            read: (mbs, mbs, mbs),
-            conflicts: (0.0, 0.0),
-            busy: (0.0, 0.0),
-        }
-    }
-
     #[test]
     fn every_step_is_a_right_description() {
         for (name, _) in NAMES {
             let steps = steps(name, &Options::default()).expect("it is known");
-            assert!(steps.len() > 8, "{name}");
+            assert!(steps.len() >= 9, "{name}");
             for step in steps {
                 let text = step.described.to_toml();
                 let again = Description::parse(&text).expect("it is right");
@@ -369,14 +340,5 @@ mod tests {
             }
         }
         assert!(steps("nothing", &Options::default()).is_err());
-    }
-
-    #[test]
-    fn linear_is_measured_against_one_client_of_the_same_arrangement() {
-        let rows = [row("a", 1, 10.0), row("b", 1, 20.0), row("b", 4, 60.0)];
-        let share = of_linear(&rows, &rows[2], |r| r.write.0).expect("there is one client");
-        assert!((share - 0.75).abs() < 1e-9);
-        let page = page("pairs", &Options::default(), "cmd", &rows);
-        assert!(page.contains("75 %") && page.contains("modelled"), "{page}");
     }
 }

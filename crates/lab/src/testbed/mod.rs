@@ -3,8 +3,8 @@
 //!
 //! [`describe`] reads what shall be, [`net`] makes the hosts and links, [`disks`] the disks,
 //! [`up`] starts the processes and takes everything down again, [`sample`] watches disks, links and
-//! processors while [`workload`] lets clients write and read, [`report`] says what happened, and
-//! [`experiments`] are the clusters and workloads of the papers.
+//! processors while [`workload`] lets clients write and read, [`report`] says what happened,
+//! [`experiments`] are the clusters and workloads of the papers and [`pages`] what is said of them.
 //!
 //! Needs root, network namespaces, and for modelled disks FUSE and loop devices; [`missing`] says
 //! which of these a machine lacks.
@@ -14,6 +14,7 @@ pub mod disks;
 pub mod domains;
 pub mod experiments;
 pub mod net;
+pub mod pages;
 pub mod report;
 pub mod sample;
 mod state;

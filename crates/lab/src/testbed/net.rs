@@ -3,7 +3,6 @@
 //! All switches are bridges in one namespace, so that removing the testbed's namespaces removes
 //! everything; nothing is added to the machine's own network.
 
-use std::collections::BTreeSet;
 use std::process::Command;
 use std::time::Duration;
 
@@ -17,6 +16,8 @@ use crate::error::{LabError, Result};
 const BURST_MIN: u64 = 128 << 10;
 /// How long a packet may wait at a shaped link before it is dropped.
 const QUEUE_MS: u64 = 50;
+/// How often it is looked whether servers have ended, 50 ms apart: a minute.
+const END_LOOKS: usize = 1200;
 
 /// The prefix of every namespace of the testbed `name`.
 fn prefix(name: &str) -> String {
@@ -169,16 +170,13 @@ pub fn end_servers(name: &str) -> Result<()> {
     if !namespaces()?.contains(&switch) {
         return Ok(());
     }
-    let mut asked = BTreeSet::new();
-    for _ in 0..200 {
-        let pids = pids(&switch)?;
-        if pids.is_empty() {
+    // Asked once: what they start to clean up (umount, losetup) is to run to its end.
+    for pid in pids(&switch)? {
+        signal(pid, Signal::TERM);
+    }
+    for _ in 0..END_LOOKS {
+        if pids(&switch)?.is_empty() {
             break;
-        }
-        for pid in pids {
-            if asked.insert(pid) {
-                signal(pid, Signal::TERM);
-            }
         }
         std::thread::sleep(Duration::from_millis(50));
     }

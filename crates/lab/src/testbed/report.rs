@@ -6,7 +6,7 @@ use std::path::Path;
 use plotters::prelude::*;
 
 use super::describe::Description;
-use super::workload::{Outcome, Phase};
+use super::workload::{Outcome, Phase, WHATS};
 use crate::error::{LabError, Result};
 
 /// Middle of the values (the upper one of two), lowest and highest.
@@ -31,9 +31,9 @@ pub fn phases<'a>(outcome: &'a Outcome, what: &'a str) -> impl Iterator<Item = &
 #[must_use]
 pub fn table(described: &Description, outcome: &Outcome) -> String {
     let mut text = String::from(
-        "| | MB/s, all clients | a client | conflicts | disks busy | busiest link | processors | limited by |\n|---|---|---|---|---|---|---|---|\n",
+        "| | MB/s, all clients | a client | conflicts | disks busy | busiest link | processors (others) | limited by |\n|---|---|---|---|---|---|---|---|\n",
     );
-    for what in ["write", "read"] {
+    for what in WHATS {
         let all: Vec<&Phase> = phases(outcome, what).collect();
         if all.is_empty() {
             continue;
@@ -53,7 +53,7 @@ pub fn table(described: &Description, outcome: &Outcome) -> String {
         let percent = |share: f64| share * 100.0;
         let _ = writeln!(
             text,
-            "| {what} | {mbs:.1} ({low:.1} to {high:.1}) | {:.1} ({:.1} to {:.1}) | {:.0} % | {:.0} % ({:.0} to {:.0}) | {:.1} MB/s | {:.0} % | {} |",
+            "| {what} | {mbs:.1} ({low:.1} to {high:.1}) | {:.1} ({:.1} to {:.1}) | {:.0} % | {:.0} % ({:.0} to {:.0}) | {:.1} MB/s | {:.0} % ({:.0} %) | {} |",
             clients.0,
             clients.1,
             clients.2,
@@ -63,14 +63,27 @@ pub fn table(described: &Description, outcome: &Outcome) -> String {
             percent(busy.2),
             of(&|p| p.link_mbs).0,
             percent(of(&|p| p.cpu).0),
+            percent(of(&|p| p.cpu_low).0),
             all[all.len() / 2].limit(described.network.link_mbit),
         );
     }
     text.push_str("\nMedian (lowest to highest). Conflicts: share of the time in which two streams were on one disk while another had none.\n");
+    text.push_str(
+        "Processors: in use; in brackets what others' programs of a lower priority took besides.\n",
+    );
     if described.modelled() {
         text.push_str("Disks are modelled hard disks, not real ones.\n");
+        text.push_str(&late(outcome));
     }
     text
+}
+
+/// Whether the machine kept up with the model of its disks.
+fn late(outcome: &Outcome) -> String {
+    let seen = || outcome.phases.iter().flat_map(|phase| &phase.model);
+    let late: u64 = seen().map(|disk| disk.late).sum();
+    let worst = seen().map(|disk| disk.late_worst_ms).fold(0.0, f64::max);
+    format!("Answers of the modelled disks more than 2 ms late: {late}, by up to {worst:.0} ms.\n")
 }
 
 /// Draws utilisation and writers of every disk over time (SVG).

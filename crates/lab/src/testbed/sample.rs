@@ -29,7 +29,7 @@ pub struct DiskSample {
     pub write_mbs: f64,
     /// Replicas being written on it.
     pub writers: usize,
-    /// Streams being sent from its node.
+    /// Other streams to or from its node.
     pub readers: usize,
 }
 
@@ -50,8 +50,10 @@ pub struct Sample {
     pub disks: Vec<DiskSample>,
     /// The busier direction of every storage host's link, MB/s, in the order of the nodes.
     pub links_mbs: Vec<f64>,
-    /// Share of all processors in use, 0 to 1.
+    /// Share of all processors in use, 0 to 1, without what ran at a lower priority.
     pub cpu: f64,
+    /// Share of all processors that ran at a lower priority (nice): others' work on a shared machine.
+    pub cpu_low: f64,
 }
 
 impl Sample {
@@ -85,7 +87,18 @@ struct Target {
 struct Counters {
     disks: Vec<(u64, u64, u64)>,
     links: Vec<(u64, u64)>,
-    cpu: (u64, u64),
+    cpu: CpuTicks,
+}
+
+/// Time of all processors since the start of the machine.
+#[derive(Clone, Copy, Debug, Default)]
+struct CpuTicks {
+    /// Working, at ordinary or higher priority, and in the kernel.
+    busy: u64,
+    /// Working for programs of a lower priority.
+    low: u64,
+    /// Everything.
+    all: u64,
 }
 
 /// A thread that watches.
@@ -178,7 +191,7 @@ fn look_on(targets: &[Target], begun: Instant, stop: &AtomicBool, keep: &Mutex<V
         sample.at = (at - begun).as_secs_f64();
         for (target, disk) in targets.iter().zip(&mut sample.disks) {
             disk.writers = writers(&target.volume);
-            disk.readers = readers(target.pid, target.port);
+            disk.readers = streams(target.pid, target.port).saturating_sub(disk.writers);
         }
         let mut samples = keep.lock().unwrap_or_else(PoisonError::into_inner);
         if samples.len() < SAMPLES_MAX {
@@ -222,16 +235,14 @@ fn between(before: &Counters, now: &Counters, seconds: f64) -> Sample {
         });
     let links = before.links.iter().zip(&now.links);
     let links = links.map(|(a, b)| per_second(a.0, b.0).max(per_second(a.1, b.1)) / 1e6);
-    let (busy, all) = (now.cpu.0 - before.cpu.0, now.cpu.1 - before.cpu.1);
+    let all = now.cpu.all.saturating_sub(before.cpu.all).max(1) as f64;
+    let share = |a: u64, b: u64| b.saturating_sub(a) as f64 / all;
     Sample {
         at: 0.0,
         disks: disks.collect(),
         links_mbs: links.collect(),
-        cpu: if all == 0 {
-            0.0
-        } else {
-            busy as f64 / all as f64
-        },
+        cpu: share(before.cpu.busy, now.cpu.busy),
+        cpu_low: share(before.cpu.low, now.cpu.low),
     }
 }
 
@@ -258,8 +269,9 @@ fn link_counters(pid: u32) -> (u64, u64) {
     (field(0), field(8))
 }
 
-/// Time that processors worked, and all their time, in ticks.
-fn cpu_counters() -> (u64, u64) {
+/// Time of the processors, in ticks. The kernel's work for programs of a lower priority counts as
+/// ordinary: it is not told apart.
+fn cpu_counters() -> CpuTicks {
     let text = std::fs::read_to_string("/proc/stat").unwrap_or_default();
     let line = text.lines().next().unwrap_or_default();
     let ticks: Vec<u64> = line
@@ -267,9 +279,15 @@ fn cpu_counters() -> (u64, u64) {
         .skip(1)
         .filter_map(|n| n.parse().ok())
         .collect();
+    // user, nice, system, idle, iowait, irq, softirq, steal
     let all: u64 = ticks.iter().take(8).sum();
+    let low = ticks.get(1).copied().unwrap_or(0);
     let idle: u64 = ticks.iter().skip(3).take(2).sum();
-    (all - idle, all)
+    CpuTicks {
+        busy: all.saturating_sub(idle + low),
+        low,
+        all,
+    }
 }
 
 /// Replicas being written: data files in the `rbw` directories of a volume.
@@ -289,26 +307,23 @@ fn writers(current: &Path) -> usize {
     .count()
 }
 
-/// Connections of the node's data port that are sending: bytes wait in their send queue.
-fn readers(pid: u32, port: u16) -> usize {
+/// Streams to and from the node: established connections of its data port. Clients of a testbed keep
+/// none for later.
+fn streams(pid: u32, port: u16) -> usize {
     let text = std::fs::read_to_string(format!("/proc/{pid}/net/tcp")).unwrap_or_default();
-    text.lines().filter(|line| is_sending(line, port)).count()
+    text.lines().filter(|line| is_stream(line, port)).count()
 }
 
-/// A line of `/proc/net/tcp`: established, from `port`, with more than an answer's worth queued.
-fn is_sending(line: &str, port: u16) -> bool {
+/// A line of `/proc/net/tcp`: established, at `port`.
+fn is_stream(line: &str, port: u16) -> bool {
     const ESTABLISHED: &str = "01";
-    const ANSWER_BYTES: u64 = 4096;
     let fields: Vec<&str> = line.split_whitespace().collect();
-    let [_, local, _, state, queues, ..] = fields.as_slice() else {
+    let [_, local, _, state, ..] = fields.as_slice() else {
         return false;
     };
-    let hex = |text: &str| u64::from_str_radix(text, 16).ok();
-    let from = local.split_once(':').and_then(|(_, port)| hex(port));
-    let queued = queues.split_once(':').and_then(|(tx, _)| hex(tx));
-    *state == ESTABLISHED
-        && from == Some(u64::from(port))
-        && queued.is_some_and(|bytes| bytes > ANSWER_BYTES)
+    let own = local.split_once(':').map(|(_, port)| port);
+    let own = own.and_then(|port| u16::from_str_radix(port, 16).ok());
+    *state == ESTABLISHED && own == Some(port)
 }
 
 #[cfg(test)]
@@ -339,7 +354,11 @@ mod tests {
         let counters = |n: u64| Counters {
             disks: vec![(2000 * n, 4000 * n, 125 * n)],
             links: vec![(1_000_000 * n, 500_000 * n)],
-            cpu: (30 * n, 100 * n),
+            cpu: CpuTicks {
+                busy: 30 * n,
+                low: 10 * n,
+                all: 100 * n,
+            },
         };
         let sample = between(&counters(1), &counters(2), 0.25);
         assert!((sample.disks[0].busy - 0.5).abs() < 1e-9);
@@ -347,17 +366,21 @@ mod tests {
         assert!((sample.disks[0].write_mbs - 8.192).abs() < 1e-9);
         assert!((sample.links_mbs[0] - 4.0).abs() < 1e-9);
         assert!((sample.cpu - 0.3).abs() < 1e-9);
+        assert!((sample.cpu_low - 0.1).abs() < 1e-9);
     }
 
     #[test]
-    fn a_sending_connection_is_told_from_an_idle_one() {
-        let line = |state: &str, tx: &str| {
-            format!("   1: 0100007F:268A 0100007F:9C40 {state} {tx}:00000000 01:00000014 00000000")
+    fn a_connection_of_the_data_port_is_a_stream() {
+        let line = |state: &str, from: &str, to: &str| {
+            format!("   1: 0100007F:{from} 0100007F:{to} {state} 00000000:00000000 01:00000014")
         };
-        assert!(is_sending(&line("01", "0002A300"), 0x268A));
-        assert!(!is_sending(&line("01", "00000000"), 0x268A), "idle");
-        assert!(!is_sending(&line("0A", "0002A300"), 0x268A), "listening");
-        assert!(!is_sending(&line("01", "0002A300"), 1), "another port");
-        assert!(!is_sending("sl local_address", 1));
+        assert!(is_stream(&line("01", "268A", "9C40"), 0x268A));
+        assert!(!is_stream(&line("0A", "268A", "9C40"), 0x268A), "listening");
+        assert!(!is_stream(&line("06", "268A", "9C40"), 0x268A), "closed");
+        assert!(
+            !is_stream(&line("01", "9C40", "268A"), 0x268A),
+            "the client's end"
+        );
+        assert!(!is_stream("sl local_address", 1));
     }
 }

@@ -86,11 +86,8 @@ impl State {
 
     pub(super) fn nodes(self) -> Vec<RunningNode> {
         let node = |node: NodeState| {
-            let disks = node.disks.into_iter().map(|(dir, device)| Mounted {
-                dir,
-                device,
-                process: None,
-            });
+            let disks = node.disks.into_iter();
+            let disks = disks.map(|(dir, device)| Mounted::attached(dir, device));
             RunningNode::attached(
                 node.name,
                 node.namespace,

@@ -292,7 +292,9 @@ impl Testbed {
             .set("dfs.namenode.redundancy.interval.seconds", 1)
             .set("dfs.namenode.safemode.extension", 0)
             .set("dfs.datanode.du.reserved.pct", 0)
-            .set("dfs.client.socket-timeout", 120_000);
+            .set("dfs.client.socket-timeout", 120_000)
+            // An open connection is a stream then, which is how streams on a disk are counted.
+            .set("dfs.client.socketcache.capacity", 0);
         if self.is_ours() {
             conf.set("dfs.block.replicator.classname", POLICY)
                 .set(
@@ -538,6 +540,7 @@ pub fn down(name: &str, dir: &Path) -> Result<()> {
     net::end_servers(name)?;
     disks::unmount_below(dir)?;
     net::remove(name)?;
+    sweep()?;
     State::remove(dir);
     for part in ["disks", "name", "tmp"] {
         let path = dir.join(part);
@@ -548,6 +551,18 @@ pub fn down(name: &str, dir: &Path) -> Result<()> {
             _ => {}
         }
     }
+    Ok(())
+}
+
+/// What servers of disks that were killed left: mounts, loop devices.
+#[cfg(feature = "modelled")]
+fn sweep() -> Result<()> {
+    let (_, stuck) = crate::modelled::sweep()?;
+    stuck.into_iter().next().map_or(Ok(()), Err)
+}
+
+#[cfg(not(feature = "modelled"))]
+fn sweep() -> Result<()> {
     Ok(())
 }
 

@@ -5,6 +5,7 @@ use std::time::Duration;
 use serde::Serialize;
 use serde_json::json;
 
+use super::disks::{Mounted, Seen};
 use super::sample::{Sample, Watch};
 use super::up::Testbed;
 use crate::driver::{Driver, Pending};
@@ -16,7 +17,7 @@ const PHASE_LIMIT: Duration = Duration::from_secs(900);
 /// What one phase of one round gave.
 #[derive(Clone, Debug, Serialize)]
 pub struct Phase {
-    /// `write` or `read`.
+    /// One of [`WHATS`].
     pub what: &'static str,
     /// Counted from 0.
     pub round: usize,
@@ -30,11 +31,18 @@ pub struct Phase {
     pub conflicts: f64,
     /// Mean MB/s on the busiest storage link.
     pub link_mbs: f64,
-    /// Mean share of the processors in use, 0 to 1.
+    /// Mean share of the processors in use, 0 to 1, without what ran at a lower priority.
     pub cpu: f64,
+    /// Mean share of the processors that ran at a lower priority: others' work.
+    pub cpu_low: f64,
+    /// What each modelled disk says of itself.
+    pub model: Vec<Seen>,
     /// Seconds after watching began: begin and end.
     pub span: (f64, f64),
 }
+
+/// Kinds of phases: a client reads its own file, or the next client's.
+pub const WHATS: [&str; 3] = ["write", "read", "read other"];
 
 /// Everything that a run gave.
 #[derive(Clone, Debug, Serialize)]
@@ -75,10 +83,16 @@ pub fn run(testbed: &Testbed, tell: &mut dyn FnMut(&str)) -> Result<Outcome> {
     for round in 0..described.workload.rounds {
         tell(&format!("round {}: writing", round + 1));
         phases.push(write(testbed, &clients, &watch, round)?);
-        if described.workload.read != "none" {
+        let reads: &[(&'static str, usize)] = match described.workload.read.as_str() {
+            "none" => &[],
+            "other" => &[("read other", 1)],
+            "both" => &[("read", 0), ("read other", 1)],
+            _ => &[("read", 0)],
+        };
+        for (what, shift) in reads {
             drop_caches()?;
-            tell(&format!("round {}: reading", round + 1));
-            phases.push(read(testbed, &clients, &watch, round)?);
+            tell(&format!("round {}: {what}", round + 1));
+            phases.push(read(testbed, &clients, &watch, round, (what, *shift))?);
         }
         for (at, client) in clients.iter().enumerate() {
             client.fs(&["-rm", "-r", "-skipTrash", &path(round, at)])?;
@@ -137,14 +151,19 @@ fn write(testbed: &Testbed, clients: &[Driver], watch: &Watch, round: usize) -> 
         });
         client.begin("writeStreams", request)
     };
-    phase("write", round, watch, || {
+    phase(testbed, ("write", round), watch, || {
         clients.iter().enumerate().map(begin).collect()
     })
 }
 
-fn read(testbed: &Testbed, clients: &[Driver], watch: &Watch, round: usize) -> Result<Phase> {
+fn read(
+    testbed: &Testbed,
+    clients: &[Driver],
+    watch: &Watch,
+    round: usize,
+    (what, shift): (&'static str, usize),
+) -> Result<Phase> {
     let workload = &testbed.described().workload;
-    let shift = usize::from(workload.read == "other");
     let begin = |(at, client): (usize, &Driver)| {
         let whose = (at + shift) % clients.len();
         client.begin(
@@ -152,18 +171,20 @@ fn read(testbed: &Testbed, clients: &[Driver], watch: &Watch, round: usize) -> R
             json!({"path": path(round, whose), "streams": workload.streams}),
         )
     };
-    phase("read", round, watch, || {
+    phase(testbed, (what, round), watch, || {
         clients.iter().enumerate().map(begin).collect()
     })
 }
 
 #[expect(clippy::cast_precision_loss, reason = "rates for people")]
 fn phase(
-    what: &'static str,
-    round: usize,
+    testbed: &Testbed,
+    (what, round): (&'static str, usize),
     watch: &Watch,
     begin: impl FnOnce() -> Result<Vec<Pending>>,
 ) -> Result<Phase> {
+    let disks = || testbed.nodes().iter().flat_map(|node| &node.disks);
+    disks().for_each(Mounted::forget_seen);
     let from = watch.now();
     let mut client_mbs = Vec::new();
     let mut bytes = 0;
@@ -189,6 +210,8 @@ fn phase(
         conflicts: 0.0,
         link_mbs: 0.0,
         cpu: 0.0,
+        cpu_low: 0.0,
+        model: disks().filter_map(Mounted::seen).collect(),
         span: (from, to),
     })
 }
@@ -215,6 +238,7 @@ fn describe(phase: &mut Phase, samples: &[Sample]) {
         .map(|at| mean(&|s: &Sample| s.links_mbs[at]))
         .fold(0.0, f64::max);
     phase.cpu = mean(&|s: &Sample| s.cpu);
+    phase.cpu_low = mean(&|s: &Sample| s.cpu_low);
     let active = seen.iter().filter(|sample| sample.is_active()).count();
     let conflicts = seen.iter().filter(|sample| sample.is_conflict()).count();
     phase.conflicts = conflicts as f64 / active.max(1) as f64;

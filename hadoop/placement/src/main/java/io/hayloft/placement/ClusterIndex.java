@@ -1,6 +1,7 @@
 package io.hayloft.placement;
 
 import java.util.ArrayList;
+import java.util.Arrays;
 import java.util.HashMap;
 import java.util.LinkedHashMap;
 import java.util.List;
@@ -8,6 +9,7 @@ import java.util.Map;
 import java.util.Objects;
 import java.util.concurrent.atomic.AtomicInteger;
 import org.apache.hadoop.hdfs.server.blockmanagement.DatanodeDescriptor;
+import org.apache.hadoop.hdfs.server.blockmanagement.DatanodeStorageInfo;
 
 /**
  * The cluster's nodes by rack and failure domain, as arrays from which a random node costs no lock. Built
@@ -176,6 +178,27 @@ final class ClusterIndex {
   /** The entry of a node; null if the index does not know it. */
   Entry find(DatanodeDescriptor node) {
     return byUuid.get(node.getDatanodeUuid());
+  }
+
+  /** Nodes of a rack, for those who may go to another; none if the location is the rack, or few racks are left. */
+  List<DatanodeDescriptor> beyond(String location, String rackName) {
+    Rack rack = racks.get(rackName);
+    if (rack == null || rackName.equals(location) || racks.size() <= 2) {
+      return List.of();
+    }
+    return Arrays.stream(rack.nodes.entries).map(entry -> entry.node).toList();
+  }
+
+  /** Counters of the nodes that hold targets, without one of them. */
+  Load[] loads(DatanodeStorageInfo[] targets, DatanodeDescriptor without) {
+    List<Load> loads = new ArrayList<>(targets.length);
+    for (DatanodeStorageInfo target : targets) {
+      Entry entry = find(target.getDatanodeDescriptor());
+      if (entry != null && entry.node != without) {
+        loads.add(entry.load);
+      }
+    }
+    return loads.toArray(new Load[0]);
   }
 
   /** The rack of that name; one without nodes if the index does not know it. */

@@ -1,13 +1,10 @@
 package io.hayloft.placement;
 
 import java.util.ArrayList;
-import java.util.Arrays;
-import java.util.Collection;
 import java.util.EnumMap;
 import java.util.EnumSet;
 import java.util.HashSet;
 import java.util.List;
-import java.util.Map;
 import java.util.Set;
 import java.util.concurrent.TimeUnit;
 import org.apache.hadoop.conf.Configuration;
@@ -15,12 +12,9 @@ import org.apache.hadoop.fs.StorageType;
 import org.apache.hadoop.hdfs.AddBlockFlag;
 import org.apache.hadoop.hdfs.DFSConfigKeys;
 import org.apache.hadoop.hdfs.protocol.BlockStoragePolicy;
-import org.apache.hadoop.hdfs.protocol.DatanodeInfo;
-import org.apache.hadoop.hdfs.server.blockmanagement.BlockPlacementStatus;
 import org.apache.hadoop.hdfs.server.blockmanagement.DatanodeDescriptor;
 import org.apache.hadoop.hdfs.server.blockmanagement.DatanodeStorageInfo;
 import org.apache.hadoop.hdfs.server.blockmanagement.FSClusterStats;
-import org.apache.hadoop.hdfs.server.blockmanagement.OpenPlacementPolicy;
 import org.apache.hadoop.net.NetworkTopology;
 import org.apache.hadoop.net.Node;
 import org.slf4j.Logger;
@@ -33,21 +27,17 @@ import org.slf4j.LoggerFactory;
  * <p>The stock policy stays in charge of everything around the choice of the next node: placement flags,
  * storage policies and their fallbacks, the second attempt with stale nodes, the order of the pipeline. Its
  * step {@code chooseTargetInOrder} is replaced by {@link Placer}, which asks the stock rules about each
- * node. Checks and deletions go by {@link DomainRule}, so that stock tools keep what this policy did.
+ * node. Checks and deletions are {@link DomainKeepingPolicy}'s, so that stock tools keep what this policy did.
  *
  * <p>Safe for concurrent calls: the NameNode chooses targets without its lock.
  */
-public class HayloftPlacementPolicy extends OpenPlacementPolicy {
+public class HayloftPlacementPolicy extends DomainKeepingPolicy {
   private static final Logger REASONS = LoggerFactory.getLogger("io.hayloft.placement.reasons");
   /** Threads that one stream takes on a stock DataNode: the receiver and the responder. */
   private static final int OWN_XCEIVERS = 2;
 
-  private final boolean striped;
   private final ThreadLocal<Call> calls = new ThreadLocal<>();
   private final PlacementMetrics metrics = new PlacementMetrics();
-  private PlacementConfig config;
-  private Domains domains;
-  private ClusterView view;
   private Placer placer;
   private Assignments assignments;
   private FSClusterStats stats;
@@ -59,39 +49,15 @@ public class HayloftPlacementPolicy extends OpenPlacementPolicy {
   }
 
   HayloftPlacementPolicy(boolean striped) {
-    this.striped = striped;
-  }
-
-  /** What the stock code does not pass on to {@code chooseTargetInOrder}. */
-  private static final class Call {
-    final String path;
-    final EnumSet<AddBlockFlag> flags;
-    final BlockStoragePolicy policy;
-    final boolean shareAtOnce;
-    final List<DatanodeStorageInfo> favored;
-    final Reasons reasons = Reasons.collect(REASONS.isDebugEnabled());
-    Assignment assignment;
-    boolean heldBack;
-
-    Call(
-        String path,
-        EnumSet<AddBlockFlag> flags,
-        BlockStoragePolicy policy,
-        boolean shareAtOnce,
-        List<DatanodeStorageInfo> favored) {
-      this.path = path;
-      this.flags = flags;
-      this.policy = policy;
-      this.shareAtOnce = shareAtOnce;
-      this.favored = favored;
-    }
+    super(striped);
   }
 
   @Override
   protected void start(Configuration conf, FSClusterStats clusterStats, NetworkTopology map) {
-    config = PlacementConfig.read(conf);
+    PlacementConfig config = PlacementConfig.read(conf);
     stats = clusterStats;
     if (config.layout() == Layout.RANDOM) {
+      keep(config, null, null);
       if (striped) {
         throw new IllegalArgumentException(
             PlacementKeys.LAYOUT
@@ -103,8 +69,9 @@ public class HayloftPlacementPolicy extends OpenPlacementPolicy {
       }
       return;
     }
-    domains = new Domains(config);
-    view = new ClusterView(map, domains);
+    Domains domains = new Domains(config);
+    ClusterView view = new ClusterView(map, domains);
+    keep(config, domains, view);
     rules = new StockRules();
     long staleMs =
         conf.getLong(
@@ -127,20 +94,16 @@ public class HayloftPlacementPolicy extends OpenPlacementPolicy {
 
   /** What the thread does at each interval. */
   void tick() {
-    if (domains.check()) {
-      view.outdated();
+    if (domains().check()) {
+      view().outdated();
     }
-    assignments.sweep(config.activeWindowMs(), config.expiryMs());
-    new Balance(config.balanceDrift(), rules, metrics)
-        .run(assignments.list(), view.get());
+    assignments.sweep(config().activeWindowMs(), config().expiryMs());
+    new Balance(config().balanceDrift(), rules, metrics)
+        .run(assignments.list(), view().get());
   }
 
   Assignments assignments() {
     return assignments;
-  }
-
-  ClusterView view() {
-    return view;
   }
 
   PlacementMetrics metrics() {
@@ -212,7 +175,7 @@ public class HayloftPlacementPolicy extends OpenPlacementPolicy {
       BlockStoragePolicy policy,
       EnumSet<AddBlockFlag> flags,
       EnumMap<StorageType, Integer> types) {
-    if (config.layout() == Layout.RANDOM) {
+    if (isStock()) {
       return super.chooseTarget(
           path, replicas, writer, chosen, returnChosen, excluded, blockSize, policy, flags, types);
     }
@@ -220,7 +183,7 @@ public class HayloftPlacementPolicy extends OpenPlacementPolicy {
     List<DatanodeStorageInfo> favored = outer == null ? List.of() : outer.favored;
     DatanodeStorageInfo[] targets = null;
     for (boolean shareAtOnce : new boolean[] {false, true}) {
-      Call call = new Call(path, flags, policy, shareAtOnce, favored);
+      Call call = new Call(path, flags, policy, shareAtOnce, favored, REASONS.isDebugEnabled());
       calls.set(call);
       try {
         targets =
@@ -252,14 +215,8 @@ public class HayloftPlacementPolicy extends OpenPlacementPolicy {
     Set<Node> all = excluded == null ? new HashSet<>() : new HashSet<>(excluded);
     if (flags != null && flags.contains(AddBlockFlag.NO_LOCAL_RACK) && writer != null) {
       // The stock code excludes the writer's network location, which with /rack/host is its host only.
-      String rackName = domains.rackOf(writer.getNetworkLocation());
-      ClusterIndex index = view.get();
-      ClusterIndex.Rack rack = index.racks.get(rackName);
-      if (rack != null && !rackName.equals(writer.getNetworkLocation()) && index.racks.size() > 2) {
-        for (ClusterIndex.Entry entry : rack.nodes.entries) {
-          all.add(entry.node);
-        }
-      }
+      String location = writer.getNetworkLocation();
+      all.addAll(view().get().beyond(location, domains().rackOf(location)));
     }
     return all;
   }
@@ -270,16 +227,7 @@ public class HayloftPlacementPolicy extends OpenPlacementPolicy {
       metrics.tooFew.increment();
     }
     if (call.assignment != null) {
-      ClusterIndex index = view.get();
-      DatanodeDescriptor first = call.assignment.node();
-      List<ClusterIndex.Load> others = new ArrayList<>(targets.length);
-      for (DatanodeStorageInfo target : targets) {
-        ClusterIndex.Entry entry = index.find(target.getDatanodeDescriptor());
-        if (entry != null && entry.node != first) {
-          others.add(entry.load);
-        }
-      }
-      call.assignment.placed(others.toArray(new ClusterIndex.Load[0]));
+      call.assignment.placed(view().get().loads(targets, call.assignment.node()));
     }
     if (REASONS.isDebugEnabled()) {
       REASONS.debug("{}: {}", call.path, call.reasons);
@@ -288,10 +236,10 @@ public class HayloftPlacementPolicy extends OpenPlacementPolicy {
 
   @Override
   protected DatanodeStorageInfo[] withFavored(FavoredChoice choice) {
-    if (config.layout() == Layout.RANDOM) {
+    if (isStock()) {
       return choice.run();
     }
-    calls.set(new Call(null, null, null, false, new ArrayList<>()));
+    calls.set(new Call(null, null, null, false, new ArrayList<>(), false));
     try {
       return choice.run();
     } finally {
@@ -311,7 +259,7 @@ public class HayloftPlacementPolicy extends OpenPlacementPolicy {
       boolean avoidStale,
       EnumMap<StorageType, Integer> types)
       throws NotEnoughReplicasException {
-    if (config.layout() == Layout.RANDOM) {
+    if (isStock()) {
       super.chooseFavouredNodes(
           path, replicas, favored, excluded, blockSize, maxPerRack, results, avoidStale, types);
       return;
@@ -319,9 +267,9 @@ public class HayloftPlacementPolicy extends OpenPlacementPolicy {
     // A favoured node that would share a domain waits: it is taken if no other domain is left.
     List<DatanodeDescriptor> wanted = new ArrayList<>();
     Set<String> seen = new HashSet<>();
-    int domainsLeft = view.get().domainsInService;
+    int domainsLeft = view().get().domainsInService;
     for (DatanodeDescriptor node : favored) {
-      if (seen.add(domains.domain(node)) || domainsLeft < replicas) {
+      if (seen.add(domains().domain(node)) || domainsLeft < replicas) {
         wanted.add(node);
       }
     }
@@ -342,7 +290,7 @@ public class HayloftPlacementPolicy extends OpenPlacementPolicy {
       boolean newBlock,
       EnumMap<StorageType, Integer> types)
       throws NotEnoughReplicasException {
-    if (config.layout() == Layout.RANDOM) {
+    if (isStock()) {
       return super.chooseTargetInOrder(
           replicas, writer, excluded, blockSize, maxPerRack, results, avoidStale, newBlock, types);
     }
@@ -351,8 +299,8 @@ public class HayloftPlacementPolicy extends OpenPlacementPolicy {
     Call call = calls.get();
     Choice choice =
         new Choice(
-            view, rules, results, call.favored, excluded, types, blockSize, maxPerRack, avoidStale);
-    Set<StorageType> later = call.shareAtOnce ? types.keySet() : otherTypes(call.policy, types);
+            view(), rules, results, call.favored, excluded, types, blockSize, maxPerRack, avoidStale);
+    Set<StorageType> later = call.laterTypes(types);
     if (call.shareAtOnce) {
       choice.avoidStale = false;
     }
@@ -389,7 +337,7 @@ public class HayloftPlacementPolicy extends OpenPlacementPolicy {
           writer instanceof DatanodeDescriptor node
               ? node.getIpAddr()
               : writer == null ? "" : writer.getName();
-      String rack = writer == null ? null : domains.rackOf(writer.getNetworkLocation());
+      String rack = writer == null ? null : domains().rackOf(writer.getNetworkLocation());
       call.assignment = assignments.get(Writer.of(host, call.path), rack);
     }
     ClusterIndex.Entry entry = placer.first(choice, call.assignment, later, call.reasons);
@@ -402,7 +350,7 @@ public class HayloftPlacementPolicy extends OpenPlacementPolicy {
   /** The stock rule for the writer's own node, unless a favoured node has its domain already. */
   private boolean takeLocal(Choice choice, Call call, DatanodeDescriptor local)
       throws NotEnoughReplicasException {
-    if (config.layout() == Layout.ROUND_ROBIN && !striped) {
+    if (config().layout() == Layout.ROUND_ROBIN && !striped) {
       return false;
     }
     ClusterIndex.Entry entry = choice.index.find(local);
@@ -429,16 +377,6 @@ public class HayloftPlacementPolicy extends OpenPlacementPolicy {
     return true;
   }
 
-  /** The types that the stock code would turn to if this attempt fails. */
-  private static Set<StorageType> otherTypes(
-      BlockStoragePolicy policy, EnumMap<StorageType, Integer> types) {
-    Set<StorageType> all = EnumSet.noneOf(StorageType.class);
-    all.addAll(types.keySet());
-    all.addAll(Arrays.asList(policy.getCreationFallbacks()));
-    all.addAll(Arrays.asList(policy.getReplicationFallbacks()));
-    return all;
-  }
-
   private NotEnoughReplicasException tooFew(Choice choice, Call call, int left) {
     call.heldBack = !call.shareAtOnce;
     return notEnough(
@@ -451,126 +389,16 @@ public class HayloftPlacementPolicy extends OpenPlacementPolicy {
 
   @Override
   protected int[] getMaxNodesPerRack(int chosen, int replicas) {
-    if (config.layout() == Layout.RANDOM) {
+    if (isStock()) {
       return super.getMaxNodesPerRack(chosen, replicas);
     }
     // The stock code forgets the favoured nodes that it has chosen when it asks for the rest.
     Call call = calls.get();
     int present = chosen + (call == null ? 0 : call.favored.size());
     int wanted = Math.max(0, Math.min(replicas, clusterMap.getNumOfLeaves() - present));
-    int racks = view.get().racksInService;
+    int racks = view().get().racksInService;
     return new int[] {
-      wanted, RackLimit.of(present + wanted, racks, striped, config.secondInSameRack())
+      wanted, RackLimit.of(present + wanted, racks, striped, config().secondInSameRack())
     };
-  }
-
-  @Override
-  public BlockPlacementStatus verifyBlockPlacement(DatanodeInfo[] nodes, int replicas) {
-    if (config.layout() == Layout.RANDOM) {
-      return super.verifyBlockPlacement(nodes, replicas);
-    }
-    ClusterIndex index = view.get();
-    Set<String> usedRacks = new HashSet<>();
-    Set<String> usedDomains = new HashSet<>();
-    if (nodes != null) {
-      for (DatanodeInfo node : nodes) {
-        usedRacks.add(domains.rack(node));
-        usedDomains.add(domains.domain(node));
-      }
-    }
-    int racksWanted =
-        striped ? replicas : Placer.racksWanted(replicas, config.secondInSameRack());
-    int racksMissing =
-        index.racksInService < 2
-            ? 0
-            : DomainRule.missing(usedRacks.size(), racksWanted, index.racksInService);
-    int domainsMissing =
-        DomainRule.missing(usedDomains.size(), replicas, index.domainsInService);
-    return new PlacementVerdict(racksMissing, domainsMissing, index.domainsInService);
-  }
-
-  @Override
-  protected String getRack(DatanodeInfo node) {
-    return domains == null ? super.getRack(node) : domains.rack(node);
-  }
-
-  private String domainOf(DatanodeStorageInfo storage) {
-    return domains.domain(storage.getDatanodeDescriptor());
-  }
-
-  @Override
-  public boolean isMovable(
-      Collection<DatanodeInfo> nodes, DatanodeInfo source, DatanodeInfo target) {
-    if (config.layout() == Layout.RANDOM) {
-      return super.isMovable(nodes, source, target);
-    }
-    List<DatanodeInfo> before = new ArrayList<>(nodes);
-    before.remove(target);
-    return super.isMovable(nodes, source, target)
-        && DomainRule.movable(
-            DomainRule.counts(before, domains::domain),
-            domains.domain(source),
-            domains.domain(target));
-  }
-
-  @Override
-  public DatanodeStorageInfo chooseReplicaToDelete(
-      Collection<DatanodeStorageInfo> moreThanOne,
-      Collection<DatanodeStorageInfo> exactlyOne,
-      List<StorageType> excessTypes,
-      Map<String, List<DatanodeStorageInfo>> rackMap) {
-    if (config.layout() == Layout.RANDOM) {
-      return super.chooseReplicaToDelete(moreThanOne, exactlyOne, excessTypes, rackMap);
-    }
-    // Only what may go by its type is compared; else the best by domain could have the wrong type.
-    return super.chooseReplicaToDelete(
-        ofTypes(moreThanOne, excessTypes), ofTypes(exactlyOne, excessTypes), excessTypes, rackMap);
-  }
-
-  private static List<DatanodeStorageInfo> ofTypes(
-      Collection<DatanodeStorageInfo> storages, List<StorageType> types) {
-    List<DatanodeStorageInfo> kept = new ArrayList<>(storages);
-    kept.removeIf(storage -> !types.contains(storage.getStorageType()));
-    return kept;
-  }
-
-  @Override
-  protected Collection<DatanodeStorageInfo> pickupReplicaSet(
-      Collection<DatanodeStorageInfo> moreThanOne,
-      Collection<DatanodeStorageInfo> exactlyOne,
-      Map<String, List<DatanodeStorageInfo>> rackMap) {
-    if (config.layout() == Layout.RANDOM) {
-      return super.pickupReplicaSet(moreThanOne, exactlyOne, rackMap);
-    }
-    List<DatanodeStorageInfo> all = new ArrayList<>();
-    rackMap.values().forEach(all::addAll);
-    List<DatanodeStorageInfo> candidates = new ArrayList<>(moreThanOne);
-    candidates.addAll(exactlyOne);
-    Map<String, Integer> counts = DomainRule.counts(all, this::domainOf);
-    List<DatanodeStorageInfo> deletable =
-        DomainRule.deletable(counts, candidates, this::domainOf);
-    if (deletable.size() == candidates.size()) {
-      return striped
-          ? moreThanOne.isEmpty() ? exactlyOne : moreThanOne
-          : super.pickupReplicaSet(moreThanOne, exactlyOne, rackMap);
-    }
-    List<DatanodeStorageInfo> ofSharedRack = new ArrayList<>(deletable);
-    ofSharedRack.retainAll(moreThanOne);
-    return ofSharedRack.isEmpty() ? deletable : ofSharedRack;
-  }
-
-  @Override
-  protected boolean hintAllowed(
-      DatanodeStorageInfo hint,
-      DatanodeStorageInfo added,
-      Collection<DatanodeStorageInfo> moreThanOne,
-      Collection<DatanodeStorageInfo> exactlyOne) {
-    if (config.layout() == Layout.RANDOM) {
-      return true;
-    }
-    List<DatanodeStorageInfo> all = new ArrayList<>(moreThanOne);
-    all.addAll(exactlyOne);
-    return DomainRule.deletable(DomainRule.counts(all, this::domainOf), all, this::domainOf)
-        .contains(hint);
   }
 }

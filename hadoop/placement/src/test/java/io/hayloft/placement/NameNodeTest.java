@@ -5,24 +5,16 @@ import static org.junit.jupiter.api.Assertions.assertNotNull;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
-import java.io.ByteArrayOutputStream;
-import java.io.PrintStream;
 import java.lang.management.ManagementFactory;
-import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.Arrays;
 import java.util.Collection;
 import java.util.Collections;
-import java.util.HashMap;
-import java.util.HashSet;
-import java.util.List;
 import java.util.Map;
-import java.util.Set;
 import javax.management.ObjectName;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.fs.CommonConfigurationKeysPublic;
-import org.apache.hadoop.fs.FSDataOutputStream;
 import org.apache.hadoop.fs.StorageType;
 import org.apache.hadoop.hdfs.DFSConfigKeys;
 import org.apache.hadoop.hdfs.DistributedFileSystem;
@@ -30,34 +22,12 @@ import org.apache.hadoop.hdfs.MiniDFSCluster;
 import org.apache.hadoop.hdfs.protocol.DatanodeInfo;
 import org.apache.hadoop.hdfs.protocol.LocatedBlock;
 import org.apache.hadoop.hdfs.server.balancer.RunBalancer;
-import org.apache.hadoop.hdfs.tools.DFSck;
-import org.apache.hadoop.util.ToolRunner;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
-import org.junit.jupiter.api.io.TempDir;
 
 /** A real NameNode with the plug-in, and twelve DataNodes with little disks: three hosts with four each. */
-class NameNodeTest {
-  private static final int BLOCK = 4096;
+class NameNodeTest extends RealNameNode {
   private static final long CAPACITY = 100L * BLOCK;
-  @TempDir Path dir;
-
-  private Configuration conf() {
-    Configuration conf = new Configuration();
-    conf.set(DFSConfigKeys.DFS_BLOCK_REPLICATOR_CLASSNAME_KEY, HayloftPlacementPolicy.class.getName());
-    conf.set(DFSConfigKeys.DFS_BLOCK_PLACEMENT_EC_CLASSNAME_KEY, HayloftEcPlacementPolicy.class.getName());
-    conf.setLong(DFSConfigKeys.DFS_BLOCK_SIZE_KEY, BLOCK);
-    conf.setLong(DFSConfigKeys.DFS_NAMENODE_MIN_BLOCK_SIZE_KEY, 512);
-    conf.setInt(DFSConfigKeys.DFS_HEARTBEAT_INTERVAL_KEY, 1);
-    conf.setInt(DFSConfigKeys.DFS_NAMENODE_HEARTBEAT_RECHECK_INTERVAL_KEY, 500);
-    conf.setInt(DFSConfigKeys.DFS_NAMENODE_REDUNDANCY_INTERVAL_SECONDS_KEY, 1);
-    conf.setInt(DFSConfigKeys.DFS_NAMENODE_REPLICATION_WORK_MULTIPLIER_PER_ITERATION, 50);
-    conf.setInt(DFSConfigKeys.DFS_NAMENODE_REPLICATION_MAX_STREAMS_KEY, 50);
-    conf.setInt(DFSConfigKeys.DFS_NAMENODE_REPLICATION_STREAMS_HARD_LIMIT_KEY, 100);
-    // A replica of a block takes as much disk as it has bytes, so that small capacities will do.
-    conf.setLong(DFSConfigKeys.DFS_DATANODE_DU_RESERVED_KEY, 0);
-    return conf;
-  }
 
   private MiniDFSCluster start(Configuration conf, long capacity) throws Exception {
     String[] locations = new String[12];
@@ -70,33 +40,6 @@ class NameNodeTest {
         .storagesPerDatanode(1)
         .storageCapacities(new long[] {capacity})
         .build();
-  }
-
-  private static void write(DistributedFileSystem fs, String name, int replicas, int blocks)
-      throws Exception {
-    try (FSDataOutputStream out =
-        fs.create(new org.apache.hadoop.fs.Path(name), true, 4096, (short) replicas, BLOCK)) {
-      out.write(new byte[blocks * BLOCK]);
-    }
-  }
-
-  /** Hosts of each block of a file. */
-  private static Map<LocatedBlock, Set<String>> hosts(DistributedFileSystem fs, String name)
-      throws Exception {
-    Map<LocatedBlock, Set<String>> hosts = new HashMap<>();
-    for (LocatedBlock block :
-        fs.getClient().getLocatedBlocks(name, 0, Long.MAX_VALUE).getLocatedBlocks()) {
-      Set<String> of = new HashSet<>();
-      Arrays.stream(block.getLocations()).map(DatanodeInfo::getNetworkLocation).forEach(of::add);
-      hosts.put(block, of);
-    }
-    return hosts;
-  }
-
-  private static String fsck(Configuration conf) throws Exception {
-    ByteArrayOutputStream bytes = new ByteArrayOutputStream();
-    ToolRunner.run(new DFSck(conf, new PrintStream(bytes, true, StandardCharsets.UTF_8)), new String[] {"/"});
-    return bytes.toString(StandardCharsets.UTF_8);
   }
 
   @Test
@@ -137,28 +80,6 @@ class NameNodeTest {
       var name = new ObjectName(PlacementMBean.NAME);
       assertTrue((Long) ManagementFactory.getPlatformMBeanServer().getAttribute(name, "Choices") > 80);
     }
-  }
-
-  private interface Condition {
-    boolean holds() throws Exception;
-  }
-
-  private static void until(String what, Condition condition) throws Exception {
-    long end = System.nanoTime() + 60_000_000_000L;
-    while (!condition.holds()) {
-      assertTrue(System.nanoTime() < end, "not within a minute: " + what);
-      Thread.sleep(200);
-    }
-  }
-
-  private static boolean all(DistributedFileSystem fs, String name, int replicas, int hosts)
-      throws Exception {
-    for (var entry : hosts(fs, name).entrySet()) {
-      if (entry.getKey().getLocations().length != replicas || entry.getValue().size() != hosts) {
-        return false;
-      }
-    }
-    return true;
   }
 
   @Test
@@ -207,19 +128,25 @@ class NameNodeTest {
   @Test
   @Timeout(120)
   void badConfigurationStopsTheNameNode() throws Exception {
-    Path missing = dir.resolve("missing");
-    for (String[] pair :
-        List.of(
-            new String[] {PlacementKeys.LAYOUT, "stripes", "hayloft.placement.layout is 'stripes'"},
-            new String[] {PlacementKeys.DOMAINS, "file", "needs the file's path"},
-            new String[] {PlacementKeys.TOPOLOGY_FILE, missing.toString(), "it does not exist"})) {
+    String missing = dir.resolve("missing").toString();
+    String mapping = CommonConfigurationKeysPublic.NET_TOPOLOGY_NODE_SWITCH_MAPPING_IMPL_KEY;
+    Map<Map<String, String>, String> mistakes =
+        Map.of(
+            Map.of(PlacementKeys.LAYOUT, "stripes"),
+            "hayloft.placement.layout is 'stripes': use split, round-robin, hybrid or random.",
+            Map.of(PlacementKeys.DOMAINS, "file"),
+            "hayloft.placement.domains=file needs the file's path in hayloft.placement.domains.file.",
+            Map.of(PlacementKeys.DOMAINS, "file", PlacementKeys.DOMAINS_FILE, missing),
+            "Cannot read the file " + missing + " of hayloft.placement.domains.file: it does not exist.",
+            Map.of(PlacementKeys.DOMAINS, "host", PlacementKeys.DOMAINS_FILE, missing),
+            "hayloft.placement.domains.file is set, but hayloft.placement.domains is host, which does not use it: ",
+            Map.of(PlacementKeys.LAYOUT, "round-robin", PlacementKeys.SECOND_REPLICA, "same-rack"),
+            "hayloft.placement.second-replica is set together with hayloft.placement.layout=round-robin, ",
+            Map.of(PlacementKeys.TOPOLOGY_FILE, missing, mapping, FileTopologyMapping.class.getName()),
+            "Cannot read the file " + missing + " of hayloft.topology.file: it does not exist.");
+    for (var mistake : mistakes.entrySet()) {
       Configuration conf = conf();
-      conf.set(pair[0], pair[1]);
-      if (pair[0].equals(PlacementKeys.TOPOLOGY_FILE)) {
-        conf.set(
-            CommonConfigurationKeysPublic.NET_TOPOLOGY_NODE_SWITCH_MAPPING_IMPL_KEY,
-            FileTopologyMapping.class.getName());
-      }
+      mistake.getKey().forEach(conf::set);
       Throwable error =
           assertThrows(
               Exception.class,
@@ -228,11 +155,12 @@ class NameNodeTest {
                       .numDataNodes(0)
                       .useConfiguredTopologyMappingClass(true)
                       .build()
-                      .close());
-      while (error.getCause() != null && !error.getMessage().contains(pair[2])) {
+                      .close(),
+              () -> "started with " + mistake.getKey());
+      while (error.getCause() != null && !error.getMessage().contains(mistake.getValue())) {
         error = error.getCause();
       }
-      assertTrue(error.getMessage().contains(pair[2]), error.toString());
+      assertTrue(error.getMessage().contains(mistake.getValue()), error.toString());
     }
   }
 
