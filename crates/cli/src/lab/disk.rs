@@ -60,6 +60,8 @@ enum Fs {
     Ext4,
     /// XFS.
     Xfs,
+    /// None: it is not mounted, and others use its device.
+    Raw,
 }
 
 fn params(text: &str) -> Result<Params, String> {
@@ -86,6 +88,7 @@ impl DiskArgs {
             file_system: match self.fs {
                 Fs::Ext4 => FileSystem::Ext4,
                 Fs::Xfs => FileSystem::Xfs,
+                Fs::Raw => FileSystem::Raw,
             },
             params,
             dir: self.dir.clone(),

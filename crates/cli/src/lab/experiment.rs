@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use clap::Args;
 use hayloft_lab::LabError;
 use hayloft_lab::testbed::experiments::{self, NAMES, Options};
-use hayloft_lab::testbed::{domains, pages};
+use hayloft_lab::testbed::{domains, netblock, pages};
 
 use super::{PlaceArgs, Steps};
 use crate::error::CliError;
@@ -14,7 +14,7 @@ use crate::error::CliError;
 /// `hayloft lab experiment`.
 #[derive(Debug, Args)]
 pub struct ExperimentArgs {
-    /// Which: pairs, layouts, domains.
+    /// Which: pairs, layouts, domains, netblock.
     name: String,
     #[command(flatten)]
     place: PlaceArgs,
@@ -45,6 +45,7 @@ pub struct ExperimentArgs {
 }
 
 const DOMAINS: &str = "domains";
+const NETBLOCK: &str = "netblock";
 const LAYOUTS: &str = "layouts";
 /// Links slower than the disks: a copy in the client's own host is worth something, as in the paper.
 const LAYOUTS_LINK_MBIT: u32 = 100;
@@ -72,6 +73,9 @@ pub fn run(args: &ExperimentArgs) -> Result<ExitCode, CliError> {
     if args.name == DOMAINS {
         return domains(args);
     }
+    if args.name == NETBLOCK {
+        return netblock(args, &options);
+    }
     if !NAMES.iter().any(|(name, _)| *name == args.name) {
         let known = NAMES
             .map(|(name, about)| format!("\n  {name}: {about}"))
@@ -80,7 +84,7 @@ pub fn run(args: &ExperimentArgs) -> Result<ExitCode, CliError> {
             format!("there is no experiment {}", args.name),
             "hayloft lab experiment",
             format!(
-                "choose one of:{known}\n  {DOMAINS}: three hosts of four nodes, replicas never twice in a host"
+                "choose one of:{known}\n  {DOMAINS}: three hosts of four nodes, replicas never twice in a host\n  {NETBLOCK}: a disk over the network, by blocks or by HDFS' protocol"
             ),
         ));
     }
@@ -109,6 +113,21 @@ pub fn run(args: &ExperimentArgs) -> Result<ExitCode, CliError> {
 fn make_out(args: &ExperimentArgs) -> Result<(), CliError> {
     std::fs::create_dir_all(&args.out)
         .map_err(|e| CliError::from(LabError::file("creating", &args.out)(e)))
+}
+
+fn netblock(args: &ExperimentArgs, options: &Options) -> Result<ExitCode, CliError> {
+    make_out(args)?;
+    let command = format!(
+        "hayloft lab experiment {NETBLOCK} --rounds {} --mib {} --link-mbit {}",
+        args.rounds, args.mib, options.link_mbit
+    );
+    let work = args.place.all().join(NETBLOCK);
+    let mut steps = Steps::new();
+    let places = (work.as_path(), args.out.as_path());
+    let page = netblock::run(options, &command, places, &mut |what| steps.tell(what))?;
+    drop(steps);
+    println!("{page}");
+    Ok(ExitCode::SUCCESS)
 }
 
 fn domains(args: &ExperimentArgs) -> Result<ExitCode, CliError> {

@@ -35,6 +35,8 @@ pub enum FileSystem {
     Ext4,
     /// XFS, as `mkfs.xfs` makes it.
     Xfs,
+    /// None: the disk is not mounted, others use its device or its file.
+    Raw,
 }
 
 impl FileSystem {
@@ -44,12 +46,14 @@ impl FileSystem {
         match self {
             Self::Ext4 => "ext4",
             Self::Xfs => "xfs",
+            Self::Raw => "raw",
         }
     }
 
     fn make(self, device: &Path) -> Result<()> {
         let mut command = Command::new(format!("mkfs.{}", self.name()));
         match self {
+            Self::Raw => return Ok(()),
             // Nothing left to be written later, when somebody measures.
             Self::Ext4 => command.args([
                 "-q",
@@ -249,6 +253,9 @@ impl Carried {
     }
 
     fn mount(&mut self, file_system: FileSystem) -> Result<()> {
+        if file_system == FileSystem::Raw {
+            return Ok(());
+        }
         let dir = self.place.dir.clone();
         if !dir.exists() {
             std::fs::create_dir_all(&dir).map_err(LabError::file("creating", &dir))?;

@@ -56,6 +56,7 @@ pub fn missing(file_system: FileSystem) -> Option<LabError> {
     let (program, package) = match file_system {
         FileSystem::Ext4 => ("mkfs.ext4", "install e2fsprogs"),
         FileSystem::Xfs => ("mkfs.xfs", "install xfsprogs"),
+        FileSystem::Raw => ("losetup", "install util-linux"),
     };
     for (program, package) in [
         (program, package),

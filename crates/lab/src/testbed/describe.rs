@@ -184,6 +184,10 @@ pub struct Disk {
     /// Sequential write rate of a modelled disk, MB/s.
     #[serde(default = "write_default")]
     pub write_mbs: u32,
+    /// The host that has the modelled disk, when it is another than the node's: the disk is then
+    /// mapped to the node's host over the network, as a block device.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub on: Option<String>,
 }
 
 fn size_default() -> u32 {
@@ -205,6 +209,7 @@ impl Default for Disk {
             size_mib: size_default(),
             read_mbs: read_default(),
             write_mbs: write_default(),
+            on: None,
         }
     }
 }
@@ -313,6 +318,15 @@ impl Description {
             .any(|disk| disk.modelled)
     }
 
+    /// Whether any disk is mapped from another host.
+    #[must_use]
+    pub fn mapped(&self) -> bool {
+        self.hosts()
+            .flat_map(|(_, host)| &host.nodes)
+            .flat_map(|node| &node.disks)
+            .any(|disk| disk.on.is_some())
+    }
+
     /// Clients that the workload uses.
     #[must_use]
     pub fn clients(&self) -> usize {
@@ -346,6 +360,7 @@ impl Description {
             }
             check_host(host)?;
         }
+        self.check_mapped(&names)?;
         const PLACEMENTS: [&str; 5] = ["stock", "split", "round-robin", "hybrid", "random"];
         let placement = self.namenode.placement.as_str();
         if !PLACEMENTS.contains(&placement) {
@@ -359,6 +374,21 @@ impl Description {
             check_rate("network.uplink_mbit", self.network.uplink_mbit)?;
         }
         self.workload.check()
+    }
+
+    fn check_mapped(&self, names: &BTreeSet<&String>) -> std::result::Result<(), String> {
+        for (_, host) in self.hosts() {
+            for disk in host.nodes.iter().flat_map(|node| &node.disks) {
+                let Some(on) = &disk.on else { continue };
+                if !disk.modelled || on == &host.name || !names.contains(on) {
+                    return Err(format!(
+                        "a disk of host {} is on = \"{on}\": that must be another host of the testbed, and the disk a modelled one",
+                        host.name
+                    ));
+                }
+            }
+        }
+        Ok(())
     }
 }
 
@@ -493,6 +523,8 @@ read = "other"
             ("mib = 64", "mib = 64\nspeed = 3", "unknown field"),
             ("\"other\"\n", "\"all\"\n", "own, other, both or none"),
             ("size_mib = 512", "size_mib = 5", "size_mib"),
+            ("size_mib = 512", "on = \"s1\"", "another host"),
+            ("size_mib = 512", "on = \"s9\"", "another host"),
         ] {
             let text = SMALL.replacen(wrong, right, 1);
             let error = Description::parse(&text).expect_err(right).to_string();

@@ -7,6 +7,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::describe::Disk;
+use super::mapped::{self, Route};
 use super::net;
 use crate::error::{LabError, Result};
 use crate::hadoop::hayloft_binary;
@@ -27,6 +28,10 @@ pub struct Mounted {
     pub stats: Option<PathBuf>,
     /// Who serves it.
     pub process: Option<Process>,
+    /// From which host it is mapped.
+    route: Option<Route>,
+    /// Who maps it.
+    _mapping: Vec<Process>,
 }
 
 /// What a modelled disk did in a while, by its own account.
@@ -49,11 +54,17 @@ pub struct Seen {
 ///
 /// # Errors
 /// When the binary is missing or does not start.
-pub fn begin(disk: &Disk, dir: &Path, switch: &str, name: &str, detached: bool) -> Result<Mounted> {
+pub fn begin(
+    disk: &Disk,
+    dir: &Path,
+    switch: &str,
+    name: &str,
+    (detached, route): (bool, Option<Route>),
+) -> Result<Mounted> {
     std::fs::create_dir_all(dir).map_err(LabError::file("creating", dir))?;
     let mut process = None;
     if disk.modelled {
-        let argv = vec![
+        let mut argv = vec![
             hayloft_binary()?.display().to_string(),
             "lab".into(),
             "disk".into(),
@@ -65,6 +76,9 @@ pub fn begin(disk: &Disk, dir: &Path, switch: &str, name: &str, detached: bool) 
             disk.write_mbs.to_string(),
             dir.display().to_string(),
         ];
+        if route.is_some() {
+            argv.extend(["--fs", "raw", "--json"].map(String::from));
+        }
         let log = dir.with_extension("log");
         let mut spawn = Spawn::new(name, net::inside(switch, argv), log);
         spawn.detached = detached;
@@ -75,6 +89,8 @@ pub fn begin(disk: &Disk, dir: &Path, switch: &str, name: &str, detached: bool) 
         device: None,
         stats: None,
         process,
+        route,
+        _mapping: Vec::new(),
     })
 }
 
@@ -87,6 +103,14 @@ impl Mounted {
         let Some(process) = &mut self.process else {
             return Ok(());
         };
+        if let Some(route) = &self.route {
+            let log = self.dir.with_extension("log");
+            let (mapping, stats) = mapped::mount(process, &log, &self.dir, route)?;
+            self._mapping = mapping;
+            self.stats = Some(stats);
+            self.device = device_name(&self.dir);
+            return Ok(());
+        }
         let parent = self.dir.parent().unwrap_or(Path::new("/")).to_owned();
         let dir = self.dir.clone();
         wait::until(
@@ -119,6 +143,8 @@ impl Mounted {
             dir,
             device,
             process: None,
+            route: None,
+            _mapping: Vec::new(),
         }
     }
 

@@ -13,7 +13,9 @@ pub mod describe;
 pub mod disks;
 pub mod domains;
 pub mod experiments;
+mod mapped;
 pub mod net;
+pub mod netblock;
 pub mod pages;
 pub mod report;
 pub mod sample;
@@ -51,6 +53,15 @@ pub fn missing(modelled: bool) -> Option<String> {
     net::probe()
         .err()
         .map(|error| format!("shaped links between namespaces ({error})"))
+}
+
+/// What this machine lacks for disks that are mapped from host to host.
+#[must_use]
+pub fn missing_for_mapping() -> Option<String> {
+    [("nbdkit", "nbdkit"), ("nbdfuse", "libnbd-bin")]
+        .into_iter()
+        .find(|(tool, _)| !in_path(tool))
+        .map(|(tool, package)| format!("the program {tool} (Debian package {package})"))
 }
 
 fn in_path(tool: &str) -> bool {

@@ -1,5 +1,6 @@
 //! Watching a testbed while it works: disks, links, streams, processors, four times a second.
 
+use std::os::linux::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -8,8 +9,11 @@ use std::time::{Duration, Instant};
 
 use serde::Serialize;
 
+use super::describe::Description;
+use super::net;
 use super::up::Testbed;
 use crate::error::{LabError, Result};
+use crate::procfs;
 
 /// Between two looks.
 const EVERY: Duration = Duration::from_millis(250);
@@ -288,6 +292,32 @@ fn cpu_counters() -> CpuTicks {
         low,
         all,
     }
+}
+
+/// Processor seconds so far of every host's processes, in the order of the description. The
+/// kernel's own threads are nobody's.
+pub(super) fn cpu_by_host(described: &Description) -> Vec<f64> {
+    let spaces: Vec<Option<u64>> = described
+        .hosts()
+        .map(|(_, host)| {
+            let path = format!("/run/netns/{}", net::namespace(&described.name, &host.name));
+            std::fs::metadata(path).ok().map(|m| m.st_ino())
+        })
+        .collect();
+    let mut seconds = vec![0.0; spaces.len()];
+    let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+    let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+    for pid in pids {
+        let link = std::fs::read_link(format!("/proc/{pid}/ns/net")).unwrap_or_default();
+        let text = link.to_string_lossy();
+        let space = text.strip_prefix("net:[").and_then(|t| t.strip_suffix(']'));
+        let space: Option<u64> = space.and_then(|t| t.parse().ok());
+        let host = spaces.iter().position(|s| s.is_some() && *s == space);
+        if let (Some(host), Ok(usage)) = (host, procfs::usage(pid)) {
+            seconds[host] += usage.user_s + usage.system_s;
+        }
+    }
+    seconds
 }
 
 /// Replicas being written: data files in the `rbw` directories of a volume.

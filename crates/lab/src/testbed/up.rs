@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use super::describe::{Description, Host};
 use super::disks::{self, Mounted};
+use super::mapped::{self, Route};
 use super::net;
 use super::state::State;
 use crate::conf::Conf;
@@ -130,7 +131,9 @@ impl Testbed {
         stays: bool,
         tell: &mut dyn FnMut(&str),
     ) -> Result<Self> {
-        if let Some(what) = super::missing(described.modelled()) {
+        let lacks = super::missing(described.modelled())
+            .or_else(|| described.mapped().then(super::missing_for_mapping)?);
+        if let Some(what) = lacks {
             return Err(LabError::Missing {
                 what: "this machine cannot carry a testbed".into(),
                 todo: format!("it lacks {what}"),
@@ -225,6 +228,19 @@ impl Testbed {
         self.wait_live(self.nodes.len())
     }
 
+    /// How a disk that is `on` another host comes to `host`; `number` tells such disks apart.
+    fn route(&self, host: &str, on: &str, number: usize, detached: bool) -> Route {
+        let position = self.described.hosts().position(|(_, h)| h.name == on);
+        let number = u16::try_from(number).expect("few disks");
+        Route {
+            server: net::namespace(&self.described.name, on),
+            client: net::namespace(&self.described.name, host),
+            address: net::address(position),
+            port: mapped::FIRST_PORT + number,
+            detached,
+        }
+    }
+
     fn make_disks(&self, stays: bool) -> Result<Vec<Mounted>> {
         let switch = net::namespace(&self.described.name, net::SWITCH);
         let mut disks = Vec::new();
@@ -233,7 +249,9 @@ impl Testbed {
                 for (number, disk) in node.disks.iter().enumerate() {
                     let name = format!("{}-{index}-disk{number}", host.name);
                     let dir = self.dir.join("disks").join(&name);
-                    disks.push(disks::begin(disk, &dir, &switch, &name, stays)?);
+                    let route = disk.on.as_ref();
+                    let route = route.map(|on| self.route(&host.name, on, disks.len(), stays));
+                    disks.push(disks::begin(disk, &dir, &switch, &name, (stays, route))?);
                 }
             }
         }
@@ -413,7 +431,11 @@ impl Testbed {
         conf.write_dir(&dir.join("conf"))?;
         let spawn = match node.kind() {
             Kind::Apache => {
-                let jvm = Jvm::small(&dir.join("conf"), &dir, 256);
+                // Compilers and collector as they come: it is measured.
+                let jvm = Jvm {
+                    flags: vec!["-Xmx256m".into(), "-Djava.net.preferIPv4Stack=true".into()],
+                    ..Jvm::small(&dir.join("conf"), &dir, 256)
+                };
                 self.hadoop.java(&name, &jvm, class::DATANODE, &[])
             }
             Kind::Hayloft => {

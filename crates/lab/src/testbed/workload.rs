@@ -6,7 +6,7 @@ use serde::Serialize;
 use serde_json::json;
 
 use super::disks::{Mounted, Seen};
-use super::sample::{Sample, Watch};
+use super::sample::{self, Sample, Watch};
 use super::up::Testbed;
 use crate::driver::{Driver, Pending};
 use crate::error::{LabError, Result};
@@ -23,6 +23,8 @@ pub struct Phase {
     pub round: usize,
     /// MB/s of all clients together: all bytes over the time until the last one was done.
     pub mbs: f64,
+    /// Bytes of all clients.
+    pub bytes: u64,
     /// MB/s of each client.
     pub client_mbs: Vec<f64>,
     /// Mean utilisation of each disk, 0 to 1.
@@ -35,6 +37,8 @@ pub struct Phase {
     pub cpu: f64,
     /// Mean share of the processors that ran at a lower priority: others' work.
     pub cpu_low: f64,
+    /// Processor seconds of each host's processes, in the order of the description.
+    pub host_cpu_s: Vec<f64>,
     /// What each modelled disk says of itself.
     pub model: Vec<Seen>,
     /// Seconds after watching began: begin and end.
@@ -185,6 +189,7 @@ fn phase(
 ) -> Result<Phase> {
     let disks = || testbed.nodes().iter().flat_map(|node| &node.disks);
     disks().for_each(Mounted::forget_seen);
+    let cpu = sample::cpu_by_host(testbed.described());
     let from = watch.now();
     let mut client_mbs = Vec::new();
     let mut bytes = 0;
@@ -201,6 +206,7 @@ fn phase(
         bytes += moved;
     }
     let to = watch.now();
+    let cpu_after = sample::cpu_by_host(testbed.described());
     Ok(Phase {
         what,
         round,
@@ -211,6 +217,8 @@ fn phase(
         link_mbs: 0.0,
         cpu: 0.0,
         cpu_low: 0.0,
+        host_cpu_s: cpu.iter().zip(cpu_after).map(|(a, b)| b - a).collect(),
+        bytes,
         model: disks().filter_map(Mounted::seen).collect(),
         span: (from, to),
     })

@@ -60,17 +60,22 @@ final class Assignment {
     }
   }
 
-  /** Takes the node of a finished file of the same client; called before anybody else sees this. */
-  void inherit(Assignment before) {
+  /**
+   * Takes the node of a finished file of the same client, unless others write there by now; called before
+   * anybody else sees this, and after {@code before} was retired. Returns whether it did.
+   */
+  boolean inherit(Assignment before) {
     Load load;
     DatanodeDescriptor from;
     synchronized (before) {
       from = before.node;
       load = before.first;
     }
-    if (from != null) {
-      assign(from, load);
+    if (from == null || load == null || load.writers.get() > 0) {
+      return false;
     }
+    assign(from, load);
+    return true;
   }
 
   /**

@@ -2,6 +2,7 @@ package io.hayloft.placement;
 
 import io.hayloft.placement.Writer.Client;
 import java.util.ArrayList;
+import java.util.Comparator;
 import java.util.HashMap;
 import java.util.Iterator;
 import java.util.LinkedHashMap;
@@ -22,6 +23,8 @@ final class Assignments {
   private static final int TAKE_OVER_SCAN = 16;
   /** A file younger than this may not have its first block scheduled yet, so it is never called finished. */
   static final long TAKE_OVER_MIN_IDLE_MS = 5;
+  /** Between two blocks of a file none is under way; this is longer. */
+  static final long SETTLE_MIN_IDLE_MS = 1_000;
 
   private final Stripe[] stripes = new Stripe[STRIPES];
   private final int maxPerStripe;
@@ -53,7 +56,7 @@ final class Assignments {
 
   /**
    * The writer's assignment, a new one if there is none. A client that starts a file after it has finished
-   * another goes on with the other's node.
+   * another goes on with the other's node, unless another writer is there by now.
    */
   Assignment get(Writer writer, String clientRack) {
     long now = clockMs.getAsLong();
@@ -75,8 +78,9 @@ final class Assignments {
       if (before != null) {
         drop(stripe, before);
         stripe.byClient.putIfAbsent(writer.client(), process);
-        made.inherit(before);
-        metrics.takenOver.increment();
+        if (made.inherit(before)) {
+          metrics.takenOver.increment();
+        }
       }
       process.files.add(made);
       stripe.byWriter.put(writer, made);
@@ -149,6 +153,24 @@ final class Assignments {
             assignment.idle();
           }
         }
+      }
+    }
+  }
+
+  /**
+   * Stops counting writers whose files seem to be closed: those that were quiet longest at nodes with more
+   * writers than blocks under way. They would keep the place of a writer that is not there, and be moved
+   * instead of one that is. A wrong guess lasts until the file's next block.
+   */
+  void settle() {
+    long now = clockMs.getAsLong();
+    List<Assignment> quiet = list();
+    quiet.removeIf(assignment -> now - assignment.lastUseMs() < SETTLE_MIN_IDLE_MS);
+    quiet.sort(Comparator.comparingLong(Assignment::lastUseMs));
+    for (Assignment assignment : quiet) {
+      if (assignment.active() && assignment.looksFinished()) {
+        assignment.idle();
+        metrics.settled.increment();
       }
     }
   }

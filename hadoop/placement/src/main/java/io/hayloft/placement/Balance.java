@@ -4,6 +4,7 @@ import io.hayloft.placement.ClusterIndex.Entry;
 import io.hayloft.placement.ClusterIndex.Group;
 import io.hayloft.placement.ClusterIndex.Rack;
 import java.util.ArrayList;
+import java.util.Comparator;
 import java.util.HashMap;
 import java.util.LinkedHashMap;
 import java.util.List;
@@ -43,6 +44,8 @@ final class Balance {
       }
     }
     List<Entry> crowded = new ArrayList<>(byNode.keySet());
+    // Those that wrote last first: of the others some may have stopped.
+    byNode.values().forEach(of -> of.sort(Comparator.comparingLong(Assignment::lastUseMs).reversed()));
     crowded.sort((a, b) -> Integer.compare(writers(b), writers(a)));
     Idlest idlest = new Idlest();
     int moves = 0;

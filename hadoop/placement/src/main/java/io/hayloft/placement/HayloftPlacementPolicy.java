@@ -98,6 +98,7 @@ public class HayloftPlacementPolicy extends DomainKeepingPolicy {
       view().outdated();
     }
     assignments.sweep(config().activeWindowMs(), config().expiryMs());
+    assignments.settle();
     new Balance(config().balanceDrift(), rules, metrics)
         .run(assignments.list(), view().get());
   }

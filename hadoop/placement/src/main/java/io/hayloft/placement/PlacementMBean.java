@@ -175,6 +175,11 @@ final class PlacementMBean implements PlacementMXBean {
   }
 
   @Override
+  public long getSettled() {
+    return metrics.settled.sum();
+  }
+
+  @Override
   public long getExpired() {
     return metrics.expired.sum();
   }

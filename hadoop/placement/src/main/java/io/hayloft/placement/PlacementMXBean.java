@@ -52,6 +52,9 @@ public interface PlacementMXBean {
   /** Assignments moved by the balancing thread. */
   long getBalanced();
 
+  /** Assignments that counted no longer as writers because their files seemed to be closed. */
+  long getSettled();
+
   /** Assignments forgotten because they were not used for long. */
   long getExpired();
 

@@ -33,6 +33,7 @@ final class PlacementMetrics {
   final LongAdder sticky = new LongAdder();
   final LongAdder assigned = new LongAdder();
   final LongAdder takenOver = new LongAdder();
+  final LongAdder settled = new LongAdder();
   final LongAdder balanced = new LongAdder();
   final LongAdder expired = new LongAdder();
   final LongAdder clientGone = new LongAdder();

@@ -3,9 +3,14 @@ package io.hayloft.placement;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import java.lang.management.ManagementFactory;
+import java.nio.file.Files;
 import java.util.Arrays;
+import java.util.HashMap;
 import java.util.HashSet;
+import java.util.Map;
 import java.util.Set;
+import javax.management.ObjectName;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.fs.FSDataOutputStream;
 import org.apache.hadoop.fs.Path;
@@ -32,31 +37,47 @@ class MoverFailoverAndGroupsTest extends RealNameNode {
   void theMoverKeepsTheRule() throws Exception {
     Configuration conf = conf();
     conf.setLong(DFSConfigKeys.DFS_BALANCER_GETBLOCKS_MIN_BLOCK_SIZE_KEY, 1);
-    // Three hosts of one disk node each, and three of two archive nodes each: more nodes than hosts to choose from.
-    String[] locations = {"/r0/h0", "/r0/h1", "/r1/h2", "/r0/a0", "/r0/a0", "/r0/a1", "/r0/a1", "/r1/a2", "/r1/a2"};
-    StorageType[][] types = new StorageType[locations.length][];
-    for (int node = 0; node < locations.length; node++) {
+    // One rack, so that only the rule about domains is left; a domain is known by its nodes' ports.
+    java.nio.file.Path file = Files.writeString(dir.resolve("domains"), "");
+    conf.set(PlacementKeys.DOMAINS, "file");
+    conf.set(PlacementKeys.DOMAINS_FILE, file.toString());
+    conf.set(PlacementKeys.BALANCE_INTERVAL, "100ms");
+    // Three domains with a disk node each, and three with two archive nodes each.
+    StorageType[][] types = new StorageType[9][];
+    for (int node = 0; node < types.length; node++) {
       types[node] = new StorageType[] {node < 3 ? StorageType.DISK : StorageType.ARCHIVE};
     }
     try (MiniDFSCluster cluster =
         new MiniDFSCluster.Builder(conf, dir.toFile())
-            .numDataNodes(locations.length)
-            .racks(locations)
+            .numDataNodes(types.length)
             .storagesPerDatanode(1)
             .storageTypes(types)
             .build()) {
+      StringBuilder lines = new StringBuilder();
+      Map<String, String> domains = new HashMap<>();
+      for (int node = 0; node < types.length; node++) {
+        String address = cluster.getDataNodes().get(node).getDatanodeId().getXferAddr();
+        domains.put(address, node < 3 ? "disk" + node : "archive" + node % 3);
+        lines.append(address).append(' ').append(domains.get(address)).append('\n');
+      }
+      Files.writeString(file, lines);
+      var bean = new ObjectName(PlacementMBean.NAME);
+      var beans = ManagementFactory.getPlatformMBeanServer();
+      until("the domains are read", () -> beans.getAttribute(bean, "Domains").equals(6));
       DistributedFileSystem fs = cluster.getFileSystem();
-      for (int file = 0; file < 10; file++) {
-        write(fs, "/cold/" + file, 3, 3);
+      for (int i = 0; i < 10; i++) {
+        write(fs, "/cold/" + i, 3, 3);
       }
       fs.setStoragePolicy(new Path("/cold"), "COLD");
       assertEquals(0, ToolRunner.run(conf, new Mover.Cli(), new String[] {"-p", "/cold"}));
-      for (int file = 0; file < 10; file++) {
-        String name = "/cold/" + file;
+      for (int i = 0; i < 10; i++) {
+        String name = "/cold/" + i;
         until("all of " + name + " is archived", () -> archived(fs, name));
-        hosts(fs, name).forEach((block, of) -> assertEquals(3, of.size(), block + ""));
+        for (LocatedBlock block : hosts(fs, name).keySet()) {
+          var of = Arrays.stream(block.getLocations()).map(n -> domains.get(n.getXferAddr()));
+          assertEquals(3, of.distinct().count(), block + "");
+        }
       }
-      assertTrue(fsck(conf).contains("Mis-replicated blocks:\t\t0 "), () -> "fsck agrees");
     }
   }
 

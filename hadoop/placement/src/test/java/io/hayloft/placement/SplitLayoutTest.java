@@ -262,7 +262,7 @@ class SplitLayoutTest {
   void assignmentsExpire() {
     hosts(4);
     TestPolicy policy = TestPolicy.start(cluster);
-    policy.first("/file", client("/r1/c1", "10.9.0.1"));
+    cluster.schedule(policy.first("/file", client("/r1/c1", "10.9.0.1")), 1);
     policy.nowMs += 59_000;
     policy.tick();
     assertTrue(policy.assignments().list().get(0).active());
@@ -274,6 +274,45 @@ class SplitLayoutTest {
     policy.tick();
     assertEquals(0, policy.assignments().size());
     assertEquals(1, policy.metrics().expired.sum());
+  }
+
+  @Test
+  void aClosedFileKeepsNoPlace() {
+    hosts(4);
+    TestPolicy policy = TestPolicy.start(cluster);
+    Node client = client("/r1/c1", "10.9.0.1");
+    DatanodeDescriptor writing = policy.first("/writing", client);
+    cluster.schedule(writing, 1);
+    DatanodeDescriptor closed = policy.first("/closed", client);
+    policy.nowMs += Assignments.SETTLE_MIN_IDLE_MS - 1;
+    policy.tick();
+    assertEquals(2, writers(policy), "no block under way, but perhaps between two");
+    policy.nowMs += 1;
+    policy.tick();
+    assertEquals(1, writers(policy));
+    assertEquals(1, policy.metrics().settled.sum());
+    assertSame(closed, policy.first("/closed", client), "it was open after all: the node is the same");
+    assertEquals(2, writers(policy));
+  }
+
+  @Test
+  void aNodeWhereAnotherWritesIsNotTakenOver() {
+    cluster.add("/r1/h1", "10.1.0.1", 9866);
+    cluster.add("/r1/h2", "10.1.0.2", 9866);
+    TestPolicy policy = TestPolicy.start(cluster);
+    FakeCaller before = new FakeCaller(1);
+    FakeCaller other = new FakeCaller(2);
+    Node client = client("/r1/c1", "10.9.0.1");
+    DatanodeDescriptor node = before.call(() -> policy.first("/before", client));
+    DatanodeDescriptor free = cluster.nodes.get(node == cluster.nodes.get(0) ? 1 : 0);
+    policy.nowMs += Assignments.SETTLE_MIN_IDLE_MS;
+    policy.tick();
+    cluster.heartbeat(free, 0, 0);
+    assertSame(node, other.call(() -> policy.first("/other", client)));
+    cluster.schedule(node, 1);
+    cluster.idle(free);
+    assertSame(free, before.call(() -> policy.first("/after", client)));
+    assertEquals(0, policy.metrics().takenOver.sum());
   }
 
   @Test
