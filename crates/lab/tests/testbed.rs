@@ -4,7 +4,7 @@ use hayloft_lab::error::Result;
 use hayloft_lab::suite::{expect, passed};
 use hayloft_lab::testbed::describe::Description;
 use hayloft_lab::testbed::up::{self, Testbed};
-use hayloft_lab::testbed::{missing, net, report, workload};
+use hayloft_lab::testbed::{missing, missing_for_mapping, net, report, workload};
 use hayloft_lab::{LabError, Outcome, Suite};
 use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
@@ -50,6 +50,11 @@ fn main() -> ExitCode {
         });
         suite.case("what_a_killed_lab_left_is_removed", || on_network(sweep));
         suite.case("a_cluster_works_and_leaves_nothing", || on_network(cluster));
+        suite.case("a_disk_of_another_host_works_and_goes", mapped);
+        suite.case(
+            "a_wrong_policy_stops_the_namenode_with_one_sentence",
+            || on_network(wrong_policy),
+        );
         suite.case("a_mistake_is_said_before_anything_is_made", mistake);
         Ok(())
     })
@@ -206,6 +211,89 @@ fn cluster() -> Result<Outcome> {
         })?;
     }
     expect(!net::is_there(name)?, || "hosts are left".into())?;
+    passed()
+}
+
+/// A disk that is mapped from another host carries a node, and leaves nothing behind.
+fn mapped() -> Result<Outcome> {
+    if let Some(what) = missing(true).or_else(missing_for_mapping) {
+        return Ok(Outcome::Skipped(format!("this machine lacks {what}")));
+    }
+    let name = "tmapped";
+    let disk = r#"
+        [[rack.host.node]]
+        [[rack.host.node.disk]]
+        modelled = true
+        on = "c1"
+        size_mib = 512
+    "#;
+    let mut wanted = described(name, "");
+    let with_disk = described(name, disk);
+    wanted.racks[0].hosts[0] = with_disk.racks[0].hosts[0].clone();
+    wanted.network.link_mbit = 400;
+    let dir = tempfile::tempdir().map_err(LabError::file("making", "a directory"))?;
+    up::down(name, dir.path())?;
+    let testbed = Testbed::up(wanted, dir.path(), false, &mut |_| {})?;
+    let disk = &testbed.nodes()[0].disks[0];
+    let device = disk.device.clone().unwrap_or_default();
+    expect(device.starts_with("loop"), || format!("device {device:?}"))?;
+    let outcome = workload::run(&testbed, &mut |_| {})?;
+    for phase in &outcome.phases {
+        expect(phase.bytes == 16 << 20, || format!("{phase:?}"))?;
+        let seen = phase.model.first().cloned().unwrap_or_default();
+        expect(seen.utilisation > 0.0, || {
+            format!("disk untouched: {phase:?}")
+        })?;
+    }
+    drop(testbed);
+    let backing = std::fs::read_to_string(format!("/sys/block/{device}/loop/backing_file"));
+    let backing = backing.unwrap_or_default();
+    let left = dir.path().display().to_string();
+    expect(!backing.contains(&left), || format!("{backing} is left"))?;
+    let mounts = std::fs::read_to_string("/proc/self/mounts").unwrap_or_default();
+    expect(!mounts.contains(&left), || format!("left: {mounts}"))?;
+    passed()
+}
+
+/// What a NameNode says when the plug-in is configured wrongly, and that it ends.
+fn wrong_policy() -> Result<Outcome> {
+    let name = "tpolicy";
+    let dir = tempfile::tempdir().map_err(LabError::file("making", "a directory"))?;
+    for (mistakes, sentence) in [
+        (
+            &[("hayloft.placement.layout", "stripes")][..],
+            "hayloft.placement.layout is 'stripes': use split, round-robin, hybrid or random.",
+        ),
+        (
+            &[("hayloft.topology.file", "/no/such")],
+            "Cannot read the file /no/such of hayloft.topology.file: it does not exist.",
+        ),
+        (
+            &[
+                ("hayloft.placement.domains", "host"),
+                ("hayloft.placement.domains.file", "/x"),
+            ],
+            "hayloft.placement.domains.file is set, but hayloft.placement.domains is host, which does not use it: \
+             set hayloft.placement.domains=file or remove the path.",
+        ),
+    ] {
+        up::down(name, dir.path())?;
+        let mut wanted = described(name, "");
+        wanted.namenode.placement = "split".into();
+        for (key, value) in mistakes {
+            wanted.conf.insert((*key).into(), (*value).into());
+        }
+        let said = match Testbed::up(wanted, dir.path(), false, &mut |_| {}) {
+            Ok(_) => return Err(LabError::Expectation(format!("it runs with {mistakes:?}"))),
+            Err(error) => error.to_string(),
+        };
+        // The last of its log is the reason with which it ends.
+        let last = said
+            .lines()
+            .filter(|l| l.contains("Exiting with status 1"))
+            .last();
+        expect(last.is_some_and(|l| l.contains(sentence)), || said.clone())?;
+    }
     passed()
 }
 

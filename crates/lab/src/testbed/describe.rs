@@ -175,7 +175,10 @@ pub struct Disk {
     /// the machine's disk.
     #[serde(default)]
     pub modelled: bool,
-    /// Size of a modelled disk, MiB.
+    /// A file system in memory (tmpfs) instead.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub memory: bool,
+    /// Size of a modelled disk or of one in memory, MiB.
     #[serde(default = "size_default")]
     pub size_mib: u32,
     /// Sequential read rate of a modelled disk, MB/s.
@@ -206,6 +209,7 @@ impl Default for Disk {
     fn default() -> Self {
         Self {
             modelled: false,
+            memory: false,
             size_mib: size_default(),
             read_mbs: read_default(),
             write_mbs: write_default(),
@@ -460,6 +464,12 @@ fn check_host(host: &Host) -> std::result::Result<(), String> {
             ));
         }
         for disk in &node.disks {
+            if disk.modelled && disk.memory {
+                return Err(format!(
+                    "a disk of host {} is both modelled and memory: choose one",
+                    host.name
+                ));
+            }
             let rates = [disk.read_mbs, disk.write_mbs];
             if !(64..=1 << 20).contains(&disk.size_mib)
                 || rates.iter().any(|r| !(1..=10_000).contains(r))
@@ -523,6 +533,7 @@ read = "other"
             ("mib = 64", "mib = 64\nspeed = 3", "unknown field"),
             ("\"other\"\n", "\"all\"\n", "own, other, both or none"),
             ("size_mib = 512", "size_mib = 5", "size_mib"),
+            ("size_mib = 512", "memory = true", "choose one"),
             ("size_mib = 512", "on = \"s1\"", "another host"),
             ("size_mib = 512", "on = \"s9\"", "another host"),
         ] {

@@ -1,4 +1,5 @@
-//! Disks of a testbed: modelled ones, each served by a process of its own, or directories.
+//! Disks of a testbed: modelled ones, each served by a process of its own, file systems in memory,
+//! or directories.
 
 use std::os::linux::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
@@ -63,6 +64,14 @@ pub fn begin(
 ) -> Result<Mounted> {
     std::fs::create_dir_all(dir).map_err(LabError::file("creating", dir))?;
     let mut process = None;
+    if disk.memory {
+        let size = format!("size={}m,mode=700", disk.size_mib);
+        let point = dir.display().to_string();
+        net::command(
+            "mount",
+            &["-t", "tmpfs", "-o", &size, "hayloft-lab", &point],
+        )?;
+    }
     if disk.modelled {
         let mut argv = vec![
             hayloft_binary()?.display().to_string(),

@@ -1,8 +1,9 @@
 //! Failure domains: a rack of three hosts with four storage nodes each. Blocks are written, a host
-//! is killed and comes back, the balancer runs; after each step fsck says where every replica is,
-//! and blocks with two replicas in one host are counted, under the stock policy and under ours.
+//! is killed and comes back, every host gets an empty node and the balancer runs; after each step
+//! fsck says where every replica is, and blocks with two replicas in one host are counted, under the
+//! stock policy and under ours.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -10,8 +11,8 @@ use std::time::{Duration, Instant};
 use serde::Serialize;
 use serde_json::json;
 
-use super::describe::{Description, Host, NameNode, Network, Node, Rack, Workload};
-use super::up::Testbed;
+use super::describe::{Description, Disk, Host, NameNode, Network, Node, Rack, Workload};
+use super::up::{RunningNode, Testbed};
 use crate::driver::Driver;
 use crate::error::{LabError, Result};
 use crate::hadoop::class;
@@ -20,7 +21,9 @@ const HOSTS: usize = 3;
 const NODES_PER_HOST: usize = 4;
 /// The host that is killed.
 const VICTIM: &str = "h2";
-const BLOCK_BYTES: u64 = 4096;
+/// On disks of this size, so that the balancer sees what a node holds as a part of it.
+const BLOCK_BYTES: u64 = 16 << 10;
+const DISK_MIB: u32 = 64;
 const STREAMS: u64 = 8;
 /// Until every block has its replicas again.
 const HEAL_LIMIT: Duration = Duration::from_secs(300);
@@ -36,6 +39,20 @@ pub struct Census {
     pub fewest: usize,
     /// What fsck calls it.
     pub healthy: bool,
+    /// Replicas of every node that has some, by address.
+    pub nodes: BTreeMap<String, usize>,
+}
+
+impl Census {
+    /// Fewest and most replicas of `nodes` nodes.
+    fn evenness(&self, nodes: usize) -> (usize, usize) {
+        let fewest = if self.nodes.len() < nodes {
+            0
+        } else {
+            self.nodes.values().copied().min().unwrap_or(0)
+        };
+        (fewest, self.nodes.values().copied().max().unwrap_or(0))
+    }
 }
 
 /// One policy and replication.
@@ -47,22 +64,39 @@ pub struct Finding {
     pub replication: u16,
     /// After writing.
     pub written: Census,
+    /// Blocks of which no replica was left when the host was away: both had been there.
+    pub unreadable: usize,
     /// After a host was killed and its blocks were copied.
     pub killed: Census,
     /// Seconds from the kill until every block had its replicas again.
     pub healed_seconds: f64,
     /// After the host came back and surplus replicas were removed.
     pub returned: Census,
-    /// After the balancer.
+    /// After the balancer; every host has an empty node more.
     pub balanced: Census,
+    /// Replicas that the balancer moved to the empty nodes.
+    pub moved: usize,
     /// The balancer's exit code (0: balanced).
     pub balancer_code: i64,
 }
 
+/// Whether a node is one of the empty ones for the balancer.
+fn is_spare(node: &RunningNode) -> bool {
+    node.name.ends_with(&format!(".{NODES_PER_HOST}"))
+}
+
 fn described(placement: &str) -> Description {
+    let node = Node {
+        disks: vec![Disk {
+            memory: true,
+            size_mib: DISK_MIB,
+            ..Disk::default()
+        }],
+        ..Node::default()
+    };
     let host = |at: usize| Host {
         name: format!("h{at}"),
-        nodes: vec![Node::default(); NODES_PER_HOST],
+        nodes: vec![node.clone(); NODES_PER_HOST + 1],
         ..Host::default()
     };
     let mut hosts: Vec<Host> = (0..HOSTS).map(host).collect();
@@ -110,6 +144,9 @@ pub fn find(
     let described = described(placement);
     super::up::down(&described.name, work)?;
     let mut testbed = Testbed::up(described, work, false, tell)?;
+    let (all, left) = (HOSTS * NODES_PER_HOST, (HOSTS - 1) * NODES_PER_HOST);
+    on(&mut testbed, is_spare, RunningNode::kill)?;
+    testbed.wait_live(all)?;
     let client = testbed.client("c0")?;
     tell(&format!(
         "{placement}, {replication} replicas: writing {blocks} blocks"
@@ -125,37 +162,50 @@ pub fn find(
     let written = census(&client, HOSTS)?;
     tell("killing a host");
     let begun = Instant::now();
-    let victims = |testbed: &mut Testbed, act: fn(&mut super::up::RunningNode) -> Result<()>| {
-        let mut on_victim = testbed.nodes_mut().iter_mut().filter(|n| n.host == VICTIM);
-        on_victim.try_for_each(act)
-    };
-    victims(&mut testbed, super::up::RunningNode::kill)?;
-    let (all, left) = (HOSTS * NODES_PER_HOST, (HOSTS - 1) * NODES_PER_HOST);
+    let victim = |node: &RunningNode| node.host == VICTIM && !is_spare(node);
+    on(&mut testbed, victim, RunningNode::kill)?;
     testbed.wait_live(left)?;
     heal(&testbed, &client, replication, HOSTS - 1)?;
     let healed_seconds = begun.elapsed().as_secs_f64();
     let killed = census(&client, HOSTS - 1)?;
     tell("bringing the host back");
-    victims(&mut testbed, super::up::RunningNode::restart)?;
+    on(&mut testbed, victim, RunningNode::restart)?;
     testbed.wait_live(all)?;
     heal(&testbed, &client, replication, HOSTS)?;
     let returned = census(&client, HOSTS)?;
-    tell("running the balancer");
+    tell("running the balancer, with an empty node more on every host");
+    on(&mut testbed, is_spare, RunningNode::restart)?;
+    testbed.wait_live(all + HOSTS)?;
     let run = client.tool(
         class::BALANCER,
         &["-threshold", "1", "-idleiterations", "1"],
     )?;
     heal(&testbed, &client, replication, HOSTS)?;
+    let balanced = census(&client, HOSTS)?;
+    let spares = testbed.nodes().iter().filter(|node| is_spare(node));
+    let moved = spares.filter_map(|node| balanced.nodes.get(&node.address));
+    let moved = moved.sum();
     Ok(Finding {
         placement: placement.into(),
         replication,
+        unreadable: written.blocks.saturating_sub(killed.blocks),
         written,
         killed,
         healed_seconds,
         returned,
-        balanced: census(&client, HOSTS)?,
+        balanced,
+        moved,
         balancer_code: run.code,
     })
+}
+
+fn on(
+    testbed: &mut Testbed,
+    which: impl Fn(&RunningNode) -> bool,
+    act: fn(&mut RunningNode) -> Result<()>,
+) -> Result<()> {
+    let nodes = testbed.nodes_mut().iter_mut();
+    nodes.filter(|node| which(node)).try_for_each(act)
 }
 
 /// Waits until the NameNode has nothing to copy and nothing surplus.
@@ -165,7 +215,9 @@ fn heal(testbed: &Testbed, client: &Driver, replication: u16, hosts: usize) -> R
     loop {
         let bean = testbed.bean("FSNamesystem")?;
         let count = |key: &str| bean[key].as_u64().unwrap_or(u64::MAX);
+        // Of a block without replicas nothing can be copied.
         let work = count("UnderReplicatedBlocks")
+            .saturating_sub(count("MissingBlocks"))
             .saturating_add(count("PendingReplicationBlocks"))
             .saturating_add(count("ExcessBlocks"))
             .saturating_add(count("PendingDeletionBlocks"));
@@ -203,11 +255,12 @@ fn count(listing: &str, hosts: usize) -> Census {
         ..Census::default()
     };
     for line in listing.lines().filter(|line| line.contains("Live_repl=")) {
-        let addresses: Vec<&str> = line
-            .split("DatanodeInfoWithStorage[")
-            .skip(1)
-            .filter_map(|rest| rest.split(':').next())
-            .collect();
+        let places = line.split("DatanodeInfoWithStorage[").skip(1);
+        let mut addresses = Vec::new();
+        for node in places.filter_map(|rest| rest.split(',').next()) {
+            *census.nodes.entry(node.to_owned()).or_default() += 1;
+            addresses.extend(node.split(':').next());
+        }
         let apart = addresses.iter().collect::<BTreeSet<_>>().len();
         census.blocks += 1;
         census.fewest = census.fewest.min(addresses.len());
@@ -252,24 +305,34 @@ pub fn run(
 
 fn page(blocks: u64, kind: &str, command: &str, findings: &[Finding]) -> String {
     let mut text = format!(
-        "# Failure domains\n\nCommand: `{command}`\n\nOne rack of {HOSTS} hosts with {NODES_PER_HOST} {kind} nodes each, {blocks} blocks. \
-         Wrongly placed: two replicas in one host while a live host has none, counted from fsck's listing.\n\n\
-         | policy | replicas | wrongly placed after writing | host killed: fewest replicas, wrongly placed | all copied again after | \
-         host back: wrongly placed | after the balancer: wrongly placed | fsck |\n|---|---|---|---|---|---|---|---|\n"
+        "# Failure domains\n\nCommand: `{command}`\n\nOne rack of {HOSTS} hosts with {NODES_PER_HOST} {kind} nodes each, {blocks} blocks, \
+         stock NameNode. Wrongly placed: two replicas in one host while a live host has none, counted from fsck's listing. The host is \
+         killed with `kill -9` of its nodes. Before the balancer runs every host gets an empty node more.\n\n\
+         | policy | replicas | wrongly placed after writing | host killed: blocks without a replica | all others copied again after | \
+         fewest replicas, wrongly placed then | host back: wrongly placed | replicas that the balancer moved | replicas of a node, before and after | \
+         wrongly placed after it (exit) | fsck |\n|---|---|---|---|---|---|---|---|---|---|---|\n"
     );
     for f in findings {
+        let nodes = (NODES_PER_HOST + 1) * HOSTS;
+        let (before, after) = (f.returned.evenness(nodes), f.balanced.evenness(nodes));
         let _ = writeln!(
             text,
-            "| {} | {} | {} of {} | {}, {} of {} | {:.0} s | {} | {} (exit {}) | {} |",
+            "| {} | {} | {} of {} | {} | {:.0} s | {}, {} of {} | {} | {} | {} to {}, then {} to {} | {} ({}) | {} |",
             f.placement,
             f.replication,
             f.written.violations,
             f.written.blocks,
+            f.unreadable,
+            f.healed_seconds,
             f.killed.fewest,
             f.killed.violations,
             f.killed.blocks,
-            f.healed_seconds,
             f.returned.violations,
+            f.moved,
+            before.0,
+            before.1,
+            after.0,
+            after.1,
             f.balanced.violations,
             f.balancer_code,
             if f.balanced.healthy {
@@ -279,6 +342,10 @@ fn page(blocks: u64, kind: &str, command: &str, findings: &[Finding]) -> String 
             },
         );
     }
+    text.push_str(
+        "\nWith a host killed two are left, so three replicas cannot be apart: then two of a block in one host are right, and counted is \
+         only a block all of whose replicas are in one host. Balancer's exit code 0: balanced; -2 or -3: nothing left that it may move.\n",
+    );
     text
 }
 
@@ -315,6 +382,8 @@ mod tests {
             1,
             "with two hosts left three replicas cannot be apart"
         );
+        assert_eq!(all.nodes["10.77.0.1:9866"], 3);
+        assert_eq!((all.evenness(3), all.evenness(4)), ((1, 3), (0, 3)));
         assert_eq!(count("", 3), Census::default());
     }
 }

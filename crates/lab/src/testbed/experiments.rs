@@ -154,7 +154,7 @@ fn storage_host(at: usize, client: bool, options: &Options) -> Host {
         size_mib: 4096,
         read_mbs: options.disk_mbs.0,
         write_mbs: options.disk_mbs.1,
-        on: None,
+        ..Disk::default()
     };
     Host {
         name: format!("s{at}"),

@@ -205,6 +205,8 @@ impl Testbed {
     fn start(&mut self, stays: bool, tell: &mut dyn FnMut(&str)) -> Result<()> {
         tell("making hosts and links");
         net::make(&self.described)?;
+        let staging = staging(&self.described.name);
+        std::fs::create_dir_all(&staging).map_err(LabError::file("creating", staging))?;
         tell("making disks");
         let mut disks = self.make_disks(stays)?;
         tell("formatting and starting the NameNode");
@@ -423,7 +425,11 @@ impl Testbed {
             .set("dfs.datanode.address", port(0))
             .set("dfs.datanode.ipc.address", port(1))
             .set("dfs.datanode.http.address", port(2))
-            .set("dfs.datanode.hostname", &address);
+            .set("dfs.datanode.hostname", &address)
+            .set(
+                "hayloft.staging.dir",
+                staging(&self.described.name).display(),
+            );
         for (key, value) in &node.conf {
             conf.set(key, value);
         }
@@ -564,8 +570,8 @@ pub fn down(name: &str, dir: &Path) -> Result<()> {
     net::remove(name)?;
     sweep()?;
     State::remove(dir);
-    for part in ["disks", "name", "tmp"] {
-        let path = dir.join(part);
+    let parts = ["disks", "name", "tmp"].map(|part| dir.join(part));
+    for path in parts.into_iter().chain([staging(name)]) {
         match std::fs::remove_dir_all(&path) {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
                 return Err(LabError::file("removing", path)(error));
@@ -574,6 +580,11 @@ pub fn down(name: &str, dir: &Path) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// Where the nodes of a testbed stage what they receive: in memory, and gone with the testbed.
+fn staging(name: &str) -> PathBuf {
+    Path::new("/dev/shm").join(format!("hayloft-lab-{name}"))
 }
 
 /// What servers of disks that were killed left: mounts, loop devices.

@@ -106,7 +106,8 @@ class NameNodeTest extends RealNameNode {
       Collection<java.net.URI> nameNodes =
           Collections.singletonList(java.net.URI.create("hdfs://localhost:" + cluster.getNameNodePort()));
       int code = RunBalancer.run(nameNodes, conf);
-      assertTrue(code == 0 || code == -3 || code == -4, "balancer says " + code);
+      // Balanced, or nothing left that it may move.
+      assertTrue(code == 0 || code == -2 || code == -3, "balancer says " + code);
       for (int file = 0; file < 20; file++) {
         hosts(fs, "/f-" + file).forEach((block, of) -> assertEquals(2, of.size(), block + ""));
       }
