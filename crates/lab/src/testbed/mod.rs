@@ -9,6 +9,7 @@
 //! Needs root, network namespaces, and for modelled disks FUSE and loop devices; [`missing`] says
 //! which of these a machine lacks.
 
+mod counters;
 pub mod describe;
 pub mod disks;
 pub mod domains;
@@ -18,6 +19,7 @@ pub mod net;
 pub mod netblock;
 pub mod pages;
 pub mod report;
+mod running;
 pub mod sample;
 mod state;
 pub mod up;

@@ -7,6 +7,7 @@ use super::describe::{Description, Host};
 use super::disks::{self, Mounted};
 use super::mapped::{self, Route};
 use super::net;
+pub use super::running::RunningNode;
 use super::state::State;
 use crate::conf::Conf;
 use crate::driver::Driver;
@@ -27,86 +28,6 @@ const PORTS_PER_NODE: u16 = 10;
 /// The policy class of the placement plug-in, its counterpart for erasure coding, and its mapping.
 const POLICY: &str = "io.hayloft.placement.HayloftPlacementPolicy";
 const MAPPING: &str = "io.hayloft.placement.FileTopologyMapping";
-
-/// A storage node that runs.
-#[derive(Debug)]
-pub struct RunningNode {
-    /// `host.N`.
-    pub name: String,
-    /// Its host's namespace.
-    pub namespace: String,
-    /// Host name.
-    pub host: String,
-    /// Whose.
-    pub kind: Kind,
-    /// Where clients reach it.
-    pub address: String,
-    /// Its disks.
-    pub disks: Vec<Mounted>,
-    pid: u32,
-    /// None when an earlier command started it.
-    process: Option<Process>,
-    /// How it is started; none when an earlier command did.
-    spawn: Option<Spawn>,
-}
-
-impl RunningNode {
-    pub(super) fn attached(
-        name: String,
-        namespace: String,
-        host: String,
-        kind: Kind,
-        address: String,
-        disks: Vec<Mounted>,
-        pid: u32,
-    ) -> Self {
-        Self {
-            name,
-            namespace,
-            host,
-            kind,
-            address,
-            disks,
-            pid,
-            process: None,
-            spawn: None,
-        }
-    }
-
-    /// Its process id.
-    #[must_use]
-    pub fn pid(&self) -> u32 {
-        self.pid
-    }
-
-    /// SIGKILL. Nothing to do for a node that an earlier command started.
-    ///
-    /// # Errors
-    /// When the kernel refuses.
-    pub fn kill(&mut self) -> Result<()> {
-        match self.process.take() {
-            Some(mut process) => process.kill().map(drop),
-            None => Ok(()),
-        }
-    }
-
-    /// Starts it again after [`RunningNode::kill`].
-    ///
-    /// # Errors
-    /// When an earlier command started it, or it cannot be started.
-    pub fn restart(&mut self) -> Result<()> {
-        let Some(spawn) = &self.spawn else {
-            return Err(LabError::Talk(format!(
-                "{} was started by an earlier command: take the testbed down and up again",
-                self.name
-            )));
-        };
-        let process = spawn.clone().start()?;
-        self.pid = process.pid();
-        self.process = Some(process);
-        Ok(())
-    }
-}
 
 /// A testbed that is up. Dropping it takes it down, unless it was started to stay.
 #[derive(Debug)]
@@ -461,17 +382,10 @@ impl Testbed {
             ..spawn
         };
         let process = spawn.clone().start()?;
-        self.nodes.push(RunningNode {
-            pid: process.pid(),
-            process: Some(process),
-            spawn: Some(spawn),
-            name,
-            namespace,
-            host: host.name.clone(),
-            kind: node.kind(),
-            address: port(0),
-            disks,
-        });
+        let pid = process.pid();
+        let host = host.name.clone();
+        let node = RunningNode::attached(name, namespace, host, node.kind(), port(0), disks, pid);
+        self.nodes.push(node.started(process, spawn));
         Ok(())
     }
 
@@ -486,10 +400,7 @@ impl Testbed {
             if live == u64::try_from(count).ok() {
                 return Ok(());
             }
-            let processes = self
-                .nodes
-                .iter_mut()
-                .filter_map(|node| node.process.as_mut());
+            let processes = self.nodes.iter_mut().filter_map(RunningNode::process_mut);
             for process in processes {
                 process.check_alive()?;
             }

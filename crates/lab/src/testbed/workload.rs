@@ -5,8 +5,9 @@ use std::time::Duration;
 use serde::Serialize;
 use serde_json::json;
 
+use super::counters;
 use super::disks::{Mounted, Seen};
-use super::sample::{self, Sample, Watch};
+use super::sample::{Sample, Watch};
 use super::up::Testbed;
 use crate::driver::{Driver, Pending};
 use crate::error::{LabError, Result};
@@ -189,7 +190,7 @@ fn phase(
 ) -> Result<Phase> {
     let disks = || testbed.nodes().iter().flat_map(|node| &node.disks);
     disks().for_each(Mounted::forget_seen);
-    let cpu = sample::cpu_by_host(testbed.described());
+    let cpu = counters::cpu_by_host(testbed.described());
     let from = watch.now();
     let mut client_mbs = Vec::new();
     let mut bytes = 0;
@@ -206,7 +207,7 @@ fn phase(
         bytes += moved;
     }
     let to = watch.now();
-    let cpu_after = sample::cpu_by_host(testbed.described());
+    let cpu_after = counters::cpu_by_host(testbed.described());
     Ok(Phase {
         what,
         round,
