@@ -288,10 +288,7 @@ fn wrong_policy() -> Result<Outcome> {
             Err(error) => error.to_string(),
         };
         // The last of its log is the reason with which it ends.
-        let last = said
-            .lines()
-            .filter(|l| l.contains("Exiting with status 1"))
-            .last();
+        let last = said.lines().rfind(|l| l.contains("Exiting with status 1"));
         expect(last.is_some_and(|l| l.contains(sentence)), || said.clone())?;
     }
     passed()
