@@ -383,7 +383,7 @@ mod tests {
             "with two hosts left three replicas cannot be apart"
         );
         assert_eq!(all.nodes["10.77.0.1:9866"], 3);
-        assert_eq!((all.evenness(3), all.evenness(4)), ((1, 3), (0, 3)));
+        assert_eq!((all.evenness(3), all.evenness(4)), ((2, 3), (0, 3)));
         assert_eq!(count("", 3), Census::default());
     }
 }
