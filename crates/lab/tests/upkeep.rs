@@ -1,4 +1,4 @@
-//! Slow peers and slow disks: what the NameNode learns of them.
+//! What a node notices by itself: damage that nobody reads, slow peers, slow disks.
 
 use hayloft_lab::error::Result;
 use hayloft_lab::hadoop::{hayloft_binary, repository_root};
@@ -20,15 +20,8 @@ const SLOW_NODE: usize = 3;
 const WITH_SLOW_DISK: usize = 0;
 
 fn main() -> ExitCode {
-    Suite::run("outliers", |suite| {
-        if Kind::under_test() == Kind::Apache {
-            suite.case("everything", || {
-                Ok(Outcome::Skipped(
-                    "the stock node's averages appear after five minutes".into(),
-                ))
-            });
-            return Ok(());
-        }
+    Suite::run("upkeep", |suite| {
+        let stock = Kind::under_test() == Kind::Apache;
         let base = repository_root().join("target/lab");
         std::fs::create_dir_all(&base).map_err(LabError::file("creating", &base))?;
         let base = tempfile::Builder::new()
@@ -37,14 +30,18 @@ fn main() -> ExitCode {
         let base = base.map_err(LabError::file("creating", "a directory for a slow disk"))?;
         let missing = modelled::missing(FileSystem::Ext4);
         let disk = match &missing {
+            None if stock => None,
             None => Some(slow_disk(base.path().join("disk"))?),
             Some(_) => None,
         };
-        let mut builder = Cluster::builder("outliers")
+        let mut builder = Cluster::builder("upkeep")
+            .conf("dfs.datanode.directoryscan.interval", 3)
             .conf("dfs.blocksize", 4 * MIB)
             .conf("dfs.replication", 2)
             // Acknowledgements carry what nodes know of their load, and of being called slow.
             .conf("dfs.pipeline.ecn", true)
+            // But a client that hears of congestion sleeps for half a minute, and this machine may be busy.
+            .conf("dfs.pipeline.congestion.ratio", 1000)
             .conf("dfs.pipeline.slownode", true)
             .conf("dfs.datanode.outliers.report.interval", "2s")
             .conf("dfs.datanode.peer.stats.enabled", true)
@@ -58,7 +55,7 @@ fn main() -> ExitCode {
             .conf("dfs.datanode.transfer.socket.recv.buffer.size", 65_536)
             .conf("dfs.datanode.fileio.profiling.sampling.percentage", 100);
         for node in 0..NODES {
-            let mut spec = NodeSpec::new(Kind::Hayloft);
+            let mut spec = NodeSpec::new(Kind::under_test());
             if node == SLOW_NODE {
                 spec = spec.conf("dfs.datanode.data.write.bandwidthPerSec", 2 * MIB);
             }
@@ -87,9 +84,19 @@ fn main() -> ExitCode {
             disk,
             files: 0,
         };
-        suite.case("slow_peer_is_named", || lab.slow_peer());
+        suite.case("block_scanner_finds_a_flipped_byte", || lab.flipped());
+        suite.case("directory_scanner_finds_vanished_files", || lab.vanished());
+        let late = || {
+            Ok(Outcome::Skipped(
+                "the stock node's averages appear after five minutes".into(),
+            ))
+        };
+        suite.case("slow_peer_is_named", || {
+            if stock { late() } else { lab.slow_peer() }
+        });
         suite.case("slow_disk_is_named_and_avoided", || match missing {
             Some(missing) => Ok(Outcome::Skipped(missing.to_string())),
+            None if stock => late(),
             None => lab.slow_disk(),
         });
         if suite.has_failures() {
@@ -158,10 +165,85 @@ impl Lab {
         })
     }
 
+    /// A file of one block with two replicas, and the files of one of them with their node.
+    fn replica(&mut self, path: &str) -> Result<(i64, usize, Vec<PathBuf>)> {
+        self.fs.put(path, 100_000, 7, json!({}))?;
+        self.fs.wait_replicas(path, 2, seconds(30))?;
+        let block = self.fs.blocks(path)?.remove(0);
+        let node = self.cluster.node_at(&block.nodes[0]);
+        let node = node.ok_or_else(|| LabError::Expectation(format!("unknown: {block:?}")))?;
+        let files = self.cluster.node(node).block_files(block.id);
+        expect(files.len() == 2, || {
+            format!("files of a replica: {files:?}")
+        })?;
+        Ok((block.id, node, files))
+    }
+
+    /// Waits until two nodes have data files of the block, equal to `good`. Nobody reads through a node meanwhile.
+    fn wait_two_good(&self, block: i64, good: &[u8]) -> Result<()> {
+        wait::until("two good replicas", seconds(90), || {
+            let files = self
+                .cluster
+                .nodes()
+                .flat_map(|node| node.block_files(block));
+            let data = files.filter(|file| file.extension().is_none());
+            let seen: Vec<bool> = data
+                .map(|file| std::fs::read(file).is_ok_and(|bytes| bytes == good))
+                .collect();
+            Ok(match seen[..] {
+                [true, true] => Seen::Done(()),
+                _ => Seen::NotYet(format!("data files that are good: {seen:?}")),
+            })
+        })
+    }
+
+    /// Flipped while the node was down; its scanner begins anew, as it forgot how far it was.
+    fn flipped(&mut self) -> Result<Outcome> {
+        let (block, node, files) = self.replica("/unread")?;
+        self.cluster.node(node).stop()?;
+        let data = files.iter().find(|file| file.extension().is_none());
+        let data = data.ok_or_else(|| LabError::Expectation(format!("no data in {files:?}")))?;
+        let good = std::fs::read(data).map_err(LabError::file("reading", data))?;
+        hayloft_lab::files::flip_byte(data, 54_321)?;
+        let volumes: Vec<PathBuf> = self
+            .cluster
+            .node(node)
+            .volumes()
+            .map(PathBuf::from)
+            .collect();
+        for volume in volumes {
+            let pools = std::fs::read_dir(volume.join("current"))
+                .into_iter()
+                .flatten();
+            for pool in pools.flatten() {
+                // Not every volume has one yet.
+                let _ = std::fs::remove_file(pool.path().join("scanner.cursor"));
+            }
+        }
+        self.cluster.start_node(node)?;
+        self.cluster.wait_all_live()?;
+        self.wait_two_good(block, &good)?;
+        self.fs.check("/unread", 100_000, 7)?;
+        passed()
+    }
+
+    fn vanished(&mut self) -> Result<Outcome> {
+        let (block, _, files) = self.replica("/lost")?;
+        let data = files.iter().find(|file| file.extension().is_none());
+        let data = data.ok_or_else(|| LabError::Expectation(format!("no data in {files:?}")))?;
+        let good = std::fs::read(data).map_err(LabError::file("reading", data))?;
+        for file in &files {
+            std::fs::remove_file(file).map_err(LabError::file("removing", file))?;
+        }
+        self.wait_two_good(block, &good)?;
+        self.fs.check("/lost", 100_000, 7)?;
+        passed()
+    }
+
     fn slow_peer(&mut self) -> Result<Outcome> {
         let report = self.write_until_reported("SlowPeersReport")?;
         let slow = format!("127.0.0.1:{}", self.cluster.node(SLOW_NODE).http_port());
-        println!("outliers:   {}", Value::from(report.clone()));
+        println!("upkeep:   {}", Value::from(report.clone()));
         expect(report.len() == 1, || {
             format!("more than {slow}: {report:?}")
         })?;
@@ -191,7 +273,7 @@ impl Lab {
         // It would only make every second write slow.
         self.cluster.node(SLOW_NODE).stop()?;
         let report = self.write_until_reported("SlowDisksReport")?;
-        println!("outliers:   {}", Value::from(report.clone()));
+        println!("upkeep:   {}", Value::from(report.clone()));
         let ipc = self.cluster.node(WITH_SLOW_DISK).ipc();
         let id = format!("{ipc}:{}/", dir.display());
         let [slow] = &report[..] else {
@@ -203,7 +285,7 @@ impl Lab {
         })?;
         // The node searched before it told: new replicas go elsewhere by now.
         let before = self.replicas_below(&dir);
-        for _ in 0..12 {
+        for _ in 0..8 {
             self.write()?;
         }
         let after = self.replicas_below(&dir);
