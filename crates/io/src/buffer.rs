@@ -15,8 +15,12 @@ pub const ALIGNMENT: usize = 4096;
 /// Largest single buffer, in bytes; more is a mistake in arithmetic somewhere above.
 pub const BUFFER_MAX: usize = 1 << 30;
 
-/// Memory of one buffer: over-allocated by a page so that an aligned range of the wanted capacity
-/// lies inside it. The box never moves its contents, so the range stays aligned.
+/// Buffers of at least this many bytes are asked for in huge pages: a direct transfer pins each page, and hands
+/// the device each stretch of memory by itself.
+const HUGE_PAGE: usize = 2 << 20;
+
+/// Memory of one buffer: over-allocated so that an aligned range of the wanted capacity lies inside it; what is
+/// never touched costs nothing. The box never moves its contents, so the range stays aligned.
 struct Region {
     memory: Box<[u8]>,
     start: usize,
@@ -32,14 +36,23 @@ impl Region {
                 capacity: 0,
             };
         }
-        let memory = vec![0_u8; capacity + ALIGNMENT - 1].into_boxed_slice();
+        let alignment = if capacity >= HUGE_PAGE {
+            HUGE_PAGE
+        } else {
+            ALIGNMENT
+        };
+        let memory = vec![0_u8; capacity + alignment - 1].into_boxed_slice();
         let address = memory.as_ptr().addr();
-        let start = address.next_multiple_of(ALIGNMENT) - address;
-        Self {
+        let start = address.next_multiple_of(alignment) - address;
+        let region = Self {
             memory,
             start,
             capacity,
+        };
+        if alignment == HUGE_PAGE {
+            crate::sys::want_huge_pages(region.bytes(capacity));
         }
+        region
     }
 
     fn bytes(&self, len: usize) -> &[u8] {
@@ -354,6 +367,18 @@ impl fmt::Debug for BufferPool {
 mod tests {
     use super::*;
     use std::time::Duration;
+
+    #[test]
+    fn large_buffers_begin_at_huge_pages() {
+        for capacity in [HUGE_PAGE, 2 * HUGE_PAGE, 2 * HUGE_PAGE + ALIGNMENT] {
+            let mut buf = AlignedBuf::unpooled(capacity);
+            assert_eq!(buf.capacity(), capacity);
+            let memory = buf.as_mut_capacity();
+            assert_eq!(memory.as_ptr().addr() % HUGE_PAGE, 0);
+            assert!(memory.iter().all(|byte| *byte == 0));
+            memory.fill(7);
+        }
+    }
 
     #[tokio::test]
     async fn buffers_are_aligned_reused_and_bounded() {

@@ -11,6 +11,7 @@
 //! - [`calibrate`]: what a volume's device was measured to do, kept beside the data.
 //! - [`buffer`]: [`AlignedBuf`] and the [`BufferPool`] with a budget.
 //! - [`staging`]: bytes on their way to the disk, in shared memory that outlives a killed process.
+//! - [`raw`]: the device by itself, for measurements.
 //! - [`error`]: [`IoError`], whose kind says what to do.
 //!
 //! Limits: [`DiskConfig`] (operations per class, threads), the budget of each `BufferPool`,
@@ -29,6 +30,7 @@ mod fiemap;
 mod lock;
 pub mod meta;
 mod mount;
+pub mod raw;
 mod residency;
 pub mod staging;
 mod sys;

@@ -1,7 +1,7 @@
 //! The system calls that the safe wrappers lack.
 #![expect(
     unsafe_code,
-    reason = "sync_file_range(2) and cachestat(2) are not wrapped by rustix"
+    reason = "sync_file_range(2) and cachestat(2) are not wrapped by rustix, and madvise(2) is unsafe there"
 )]
 
 use std::os::fd::{AsRawFd as _, BorrowedFd};
@@ -21,6 +21,20 @@ pub(crate) fn start_writeback(fd: BorrowedFd<'_>, offset: u64, len: u64) -> Resu
     } else {
         Err(Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::IO))
     }
+}
+
+/// Asks for huge pages behind whole huge pages of `memory` (madvise(2) with `MADV_HUGEPAGE`). A wish: where the
+/// kernel has none, ordinary pages do.
+pub(crate) fn want_huge_pages(memory: &[u8]) {
+    // SAFETY: the range is memory that the caller has borrowed, so it is mapped throughout the call, and this advice
+    // changes neither its contents nor its protection, only the size of the pages that the kernel takes for it.
+    let _a_wish = unsafe {
+        libc::madvise(
+            memory.as_ptr().cast_mut().cast(),
+            memory.len(),
+            libc::MADV_HUGEPAGE,
+        )
+    };
 }
 
 /// Number of cachestat(2), the same on all architectures.

@@ -9,7 +9,7 @@
 //!
 //! **Rotating**: one stream at a time. It is served until it has had a quantum; while it has had
 //! less and nothing more of it is queued, the disk waits a moment for more rather than seek away
-//! (anticipation). Then the next stream of the chosen class in order of its number (an inode's
+//! (anticipation), unless it was one request alone, such as a reader's checksums. Then the next stream of the chosen class in order of its number (an inode's
 //! number follows its place on the device), wrapping round at the end.
 //!
 //! **Classes** share by weight, in bytes; one that was idle does not save up. A request that waited
@@ -29,6 +29,9 @@ const OVERHEAD: u64 = 64 * 1024;
 
 /// Requests of the one stream that a rotating disk has at once: the next is there when one ends.
 const STREAM_DEPTH: usize = 2;
+
+/// Streams whose ends are remembered.
+const LATELY: usize = 64;
 
 /// A background stream on rotating media gets this fraction of a quantum.
 const BACKGROUND_QUANTUM_DIVISOR: u64 = 4;
@@ -127,6 +130,8 @@ struct Current {
     class: IoClass,
     /// Bytes of this quantum.
     had: u64,
+    /// Whether a request went on where another one had ended: such a stream is worth waiting for.
+    continued: bool,
     in_flight: usize,
     /// Where the last request ended.
     position: u64,
@@ -151,6 +156,8 @@ pub(crate) struct Scheduler<T> {
     /// The last choice went by deadline.
     late_was_served: bool,
     current: Option<Current>,
+    /// Streams served lately and where they ended, the last one at the end.
+    lately: VecDeque<(u64, u64)>,
 }
 
 impl<T> Scheduler<T> {
@@ -166,6 +173,7 @@ impl<T> Scheduler<T> {
             floor: 0,
             late_was_served: false,
             current: None,
+            lately: VecDeque::with_capacity(LATELY),
         }
     }
 
@@ -246,7 +254,7 @@ impl<T> Scheduler<T> {
                     return Next::Nothing;
                 }
                 let until = current.idle_since + self.policy.anticipation;
-                if now < until {
+                if current.continued && now < until {
                     return Next::At(until);
                 }
             } else if current.in_flight > 0 {
@@ -348,6 +356,7 @@ impl<T> Scheduler<T> {
             id,
             class,
             had: 0,
+            continued: self.lately.contains(&(id, offset)),
             in_flight: 0,
             position: 0,
             idle_since: now,
@@ -358,10 +367,16 @@ impl<T> Scheduler<T> {
             .unwrap_or(fresh);
         if let Some(before) = self.current.filter(|c| c.id == id && c.class == class) {
             current.in_flight = before.in_flight; // A new quantum of the same stream.
+            current.continued = true;
         }
         current.had = current.had.saturating_add(bytes);
         current.position = offset.saturating_add(bytes);
         current.in_flight += 1;
+        self.lately.retain(|(stream, _)| *stream != id);
+        if self.lately.len() == LATELY {
+            self.lately.pop_front();
+        }
+        self.lately.push_back((id, current.position));
         self.current = Some(current);
         self.device_in_flight += 1;
         self.serve(now, queued)

@@ -1,5 +1,6 @@
 //! The engines, and their names.
 
+mod again;
 mod choose;
 mod direct;
 mod memory;

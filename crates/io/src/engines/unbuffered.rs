@@ -1,7 +1,7 @@
 //! A file with two descriptors: one through the page cache, one around it (`O_DIRECT`).
 //!
 //! Transfers go around the cache where file offset, length and memory allow it and the transfer is
-//! large enough to be worth it; everything else, and the unaligned edges of large writes, goes
+//! large enough to be worth it, reads only the first time; everything else, and the unaligned edges of large writes, goes
 //! through the cache. The kernel keeps the two coherent: a direct read or write first writes out
 //! dirty pages of its range, and a direct write drops the cached pages of its range. Writes are cut
 //! at page boundaries, so that the two never share a page within one write.
@@ -18,6 +18,7 @@ use bytes::Bytes;
 use rustix::fs::{AtFlags, StatxFlags, statx};
 use rustix::io::{Errno, pread};
 
+use super::again::ReadBefore;
 use super::posix::{CACHED_CALL_MAX, PosixFile, write_fully};
 use super::threaded::Blocking;
 use crate::buffer::ALIGNMENT;
@@ -88,6 +89,7 @@ pub(super) struct Direct {
     pub alignment: Alignment,
     /// The kernel refused a transfer that should have been allowed: do not try again.
     refused: AtomicBool,
+    read_before: ReadBefore,
 }
 
 impl Direct {
@@ -137,6 +139,7 @@ impl UnbufferedFile {
             alignment: Alignment::of(&file)?,
             file: Arc::new(file),
             refused: AtomicBool::new(false),
+            read_before: ReadBefore::default(),
         })
     }
 
@@ -150,7 +153,7 @@ impl UnbufferedFile {
         Err(Errno::STALE.into())
     }
 
-    /// The descriptor, when reading `len` bytes at `offset` to `target` may go around the cache.
+    /// The descriptor, when reading `len` bytes at `offset` to `target` may go around the cache: the first time.
     pub(super) fn direct_for_read(
         &self,
         target: *const u8,
@@ -162,7 +165,8 @@ impl UnbufferedFile {
         }
         let direct = self.direct()?;
         let Alignment { memory, read, .. } = direct.alignment;
-        (target.addr().is_multiple_of(memory) && within(offset, read) == 0).then_some(direct)
+        let fits = target.addr().is_multiple_of(memory) && within(offset, read) == 0;
+        (fits && !direct.read_before.again(offset, len)).then_some(direct)
     }
 
     /// The descriptor, and how a write is cut, when its middle may go around the cache.

@@ -143,6 +143,10 @@ impl BenchArgs {
             Some("modelled") => Disk::Modelled,
             Some(dir) => Disk::Directory(dir.into()),
         };
+        let mut define = self.define;
+        if disk == Disk::Modelled && !define.iter().any(|(key, _)| key == MEDIA.0) {
+            define.push((MEDIA.0.to_owned(), MEDIA.1.to_owned()));
+        }
         let date = civil_date(rustix::time::clock_gettime(rustix::time::ClockId::Realtime).tv_sec);
         let runs = repository_root().join("bench/runs");
         Ok(Options {
@@ -155,7 +159,7 @@ impl BenchArgs {
             peers,
             blocks: self.blocks,
             jvm_flags: self.jvm_flags,
-            define: self.define,
+            define,
             disk,
             out: self
                 .out
@@ -165,6 +169,9 @@ impl BenchArgs {
         })
     }
 }
+
+/// What an operator says of a modelled disk: the loop device that it is behind tells the kernel nothing true.
+const MEDIA: (&str, &str) = ("hayloft.io.media", "rotating");
 
 fn list() -> String {
     let mut text = String::from("rows (workload/client):\n");

@@ -1,4 +1,4 @@
-//! What the hardware gives without any HDFS: the device by O_DIRECT, loopback TCP.
+//! What the hardware gives without any HDFS: the device by O_DIRECT on an io_uring, loopback TCP.
 
 use super::measure::rate;
 use super::record::Sample;
@@ -6,24 +6,22 @@ use super::rows::Client;
 use super::{figures::Figure, machine};
 use crate::error::{LabError, Result};
 use crate::load::{Latency, Offsets};
-use hayloft_io::AlignedBuf;
+use hayloft_io::raw::{self, Direction};
 use rustix::fs::{FallocateFlags, Mode, OFlags};
 use std::fs::File;
 use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
-use std::os::unix::fs::FileExt as _;
 use std::path::Path;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 /// Transfers in flight.
-const DEPTH: u64 = 4;
+const DEPTH: usize = 4;
 /// Bytes of a large transfer.
 const TRANSFER: usize = 4 << 20;
 /// Bytes of a small one.
 const SMALL: usize = 64 << 10;
 /// Small reads of each measurement and flight, enough for a 99.9th percentile of sorts.
-const SMALL_READS: u64 = 4000;
+const SMALL_READS: usize = 4000;
 /// Bytes handed to TCP at once.
 const SEND: usize = 512 << 10;
 
@@ -53,12 +51,12 @@ pub(super) fn measure(dir: &Path, mib: u64, round: u32) -> Result<Vec<Sample>> {
     rustix::fs::fallocate(&file, FallocateFlags::empty(), 0, bytes)
         .map_err(|e| LabError::file("allocating", &path)(e.into()))?;
     machine::settle(dir)?;
-    let took = transfers(&path, bytes, OFlags::WRONLY)?;
+    let took = transfers(&path, bytes, Direction::Write)?;
     add(
         "device-write".into(),
         vec![(Figure::Rate, rate(bytes, took))],
     );
-    let took = transfers(&path, bytes, OFlags::RDONLY)?;
+    let took = transfers(&path, bytes, Direction::Read)?;
     add(
         "device-read".into(),
         vec![(Figure::Rate, rate(bytes, took))],
@@ -103,63 +101,48 @@ fn open(path: &Path, flags: OFlags) -> Result<File> {
 
 /// Moves all of the file in large transfers, [`DEPTH`] in flight, in the order of their offsets; a
 /// write ends when the device has it.
-fn transfers(path: &Path, bytes: u64, flags: OFlags) -> Result<Duration> {
-    let file = open(path, flags)?;
-    let next = AtomicU64::new(0);
-    let worker = || -> std::io::Result<()> {
-        let mut buffer = AlignedBuf::unpooled(TRANSFER);
-        buffer.as_mut_capacity().fill(0x5A);
-        buffer.set_len(TRANSFER);
-        loop {
-            let offset = next.fetch_add(TRANSFER as u64, Ordering::Relaxed);
-            if offset >= bytes {
-                return Ok(());
-            }
-            if flags.contains(OFlags::WRONLY) {
-                file.write_all_at(buffer.as_slice(), offset)?;
-            } else {
-                file.read_exact_at(buffer.as_mut_slice(), offset)?;
-            }
-        }
-    };
+fn transfers(path: &Path, bytes: u64, direction: Direction) -> Result<Duration> {
+    let file = open(path, flags(direction))?;
+    let offsets = (0..bytes).step_by(TRANSFER);
     let began = Instant::now();
-    in_parallel(DEPTH, &worker).map_err(LabError::file("transferring", path))?;
-    if flags.contains(OFlags::WRONLY) {
+    raw::transfers(&file, direction, (DEPTH, TRANSFER), offsets, |_| ())
+        .map_err(LabError::file("transferring by io_uring", path))?;
+    if direction == Direction::Write {
         file.sync_data().map_err(LabError::file("syncing", path))?;
     }
     Ok(began.elapsed())
 }
 
-fn small_reads(path: &Path, bytes: u64, in_flight: u64) -> Result<(Duration, Vec<u32>)> {
+fn flags(direction: Direction) -> OFlags {
+    match direction {
+        Direction::Read => OFlags::RDONLY,
+        Direction::Write => OFlags::WRONLY,
+    }
+}
+
+fn small_reads(path: &Path, bytes: u64, in_flight: usize) -> Result<(Duration, Vec<u32>)> {
     let file = open(path, OFlags::RDONLY)?;
-    let latencies = std::sync::Mutex::new(Vec::new());
-    let seed = AtomicU64::new(1);
     let places = bytes / 4096 - (SMALL as u64 / 4096) + 1;
-    let share = SMALL_READS / in_flight.max(4);
-    let worker = || -> std::io::Result<()> {
-        let mut buffer = AlignedBuf::unpooled(SMALL);
-        buffer.as_mut_capacity().fill(0);
-        buffer.set_len(SMALL);
-        let mut offsets = Offsets::new(seed.fetch_add(1, Ordering::Relaxed) << 32);
-        let mut own = Vec::new();
-        for _ in 0..share {
-            let began = Instant::now();
-            file.read_exact_at(buffer.as_mut_slice(), offsets.below(places) * 4096)?;
-            own.push(crate::load::tally::micros(began.elapsed()));
-        }
-        let mut all = latencies
-            .lock()
-            .unwrap_or_else(std::sync::PoisonError::into_inner);
-        all.extend(own);
-        Ok(())
+    let count = if in_flight == 1 {
+        SMALL_READS / 4
+    } else {
+        SMALL_READS
     };
+    let mut random = Offsets::new(in_flight as u64);
+    let offsets = (0..count).map(|_| random.below(places) * 4096);
+    let mut latencies = Vec::with_capacity(count);
     let began = Instant::now();
-    in_parallel(in_flight, &worker).map_err(LabError::file("reading", path))?;
-    let took = began.elapsed();
-    let all = latencies
-        .into_inner()
-        .unwrap_or_else(std::sync::PoisonError::into_inner);
-    Ok((took, all))
+    raw::transfers(
+        &file,
+        Direction::Read,
+        (in_flight, SMALL),
+        offsets,
+        |took| {
+            latencies.push(crate::load::tally::micros(took));
+        },
+    )
+    .map_err(LabError::file("reading by io_uring", path))?;
+    Ok((began.elapsed(), latencies))
 }
 
 fn in_parallel(
@@ -214,7 +197,11 @@ mod tests {
         let dir = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).expect("a directory");
         let samples = match measure(dir.path(), 8, 0) {
             Ok(samples) => samples,
-            Err(error) if error.to_string().contains("O_DIRECT") => {
+            Err(error)
+                if ["O_DIRECT", "io_uring"]
+                    .iter()
+                    .any(|what| error.to_string().contains(what)) =>
+            {
                 eprintln!("skipped: {error}");
                 return;
             }

@@ -10,7 +10,7 @@ pub enum Workload {
     Write(u32),
     /// They are read at the same time, the page cache empty.
     Cold(u32),
-    /// They are read at the same time, from the page cache where there is one.
+    /// They are read at the same time when they have been read twice, from the page cache where there is one.
     Warm(u32),
     /// Files that were written at the same time, read by one reader, the page cache empty.
     ReadBack,
@@ -80,7 +80,7 @@ impl Workload {
         match self {
             Self::Write(n) => format!("{}, replication 1", count(n, "one writer", "writers")),
             Self::Cold(n) => format!("{}, page cache empty", count(n, "one reader", "readers")),
-            Self::Warm(n) => format!("{}, page cache warm", count(n, "one reader", "readers")),
+            Self::Warm(n) => format!("{}, read twice before", count(n, "one reader", "readers")),
             Self::ReadBack => "one cold reader of files that 4 writers wrote together".into(),
             Self::Pread(n) => format!("random reads of 64 KiB, {n} in flight, page cache empty"),
             Self::Mixed => "two writers and two cold readers".into(),

@@ -97,6 +97,7 @@ pub async fn copy_block(
             ..CachePolicy::default()
         },
         memory: x.memory(),
+        stats: x.stats(),
         throttles: &[&x.throttles().balancer],
     };
     match outflow.send(conn, stream_head(&range)).await {

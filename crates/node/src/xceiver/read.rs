@@ -56,6 +56,7 @@ pub async fn read_block(
         range,
         cache: cache_policy(message.caching_strategy.as_ref(), &settings),
         memory: x.memory(),
+        stats: x.stats(),
         throttles: &[&x.throttles().read],
     };
     match outflow.send(conn, head).await {

@@ -182,6 +182,7 @@ async fn copy_to(
             ..CachePolicy::default()
         },
         memory: x.memory(),
+        stats: x.stats(),
         throttles,
     };
     let sent = outflow.send(&conn, head.freeze()).await?;

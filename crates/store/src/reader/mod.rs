@@ -7,6 +7,7 @@ use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use hayloft_io::calibrate::Media;
 use hayloft_io::{Advice, AlignedBuf, EngineFile, IoClass, IoError};
 use hayloft_wire::checksum::DataChecksum;
 use hayloft_wire::ids::ExtendedBlock;
@@ -123,9 +124,34 @@ impl ReplicaReader {
         first: u64,
         count: u64,
     ) -> impl Future<Output = Result<Bytes, StoreError>> + Send + use<'_> {
-        let read = self.sums_at(first, count).map(|wanted| {
+        let wanted = self.sums_at(first, count);
+        let buf = match &wanted {
+            Ok(Some(wanted)) => AlignedBuf::unpooled(wanted.len),
+            _ => AlignedBuf::empty(),
+        };
+        self.load_sums(wanted, buf)
+    }
+
+    /// As [`read_sums`](Self::read_sums), to the start of `buf`, which has room for them.
+    ///
+    /// # Errors
+    /// As `read_sums`.
+    pub fn read_sums_to(
+        &self,
+        buf: AlignedBuf,
+        first: u64,
+        count: u64,
+    ) -> impl Future<Output = Result<Bytes, StoreError>> + Send + use<'_> {
+        self.load_sums(self.sums_at(first, count), buf)
+    }
+
+    fn load_sums(
+        &self,
+        wanted: Result<Option<WantedSums>, StoreError>,
+        buf: AlignedBuf,
+    ) -> impl Future<Output = Result<Bytes, StoreError>> + Send + use<'_> {
+        let read = wanted.map(|wanted| {
             wanted.map(|wanted| {
-                let buf = AlignedBuf::unpooled(wanted.len);
                 let read = wanted.meta.read_at(buf, wanted.offset, wanted.len);
                 (read, wanted)
             })
@@ -186,6 +212,18 @@ impl ReplicaReader {
         let end = offset.checked_add(len)?;
         let fd = self.data.fd().filter(|_| self.whole)?;
         (end <= self.readable_len && hayloft_io::is_resident(fd, offset, len)).then_some(fd)
+    }
+
+    /// Whether large reads go around the page cache: into memory that is aligned, at no cost per page.
+    #[must_use]
+    pub fn goes_around_cache(&self) -> bool {
+        self.slice.volume.engine.capabilities().memory_alignment > 1
+    }
+
+    /// Whether the replica is on a disk whose head has to move.
+    #[must_use]
+    pub fn is_on_rotating_media(&self) -> bool {
+        self.slice.volume.engine.disk().media() == Media::Rotating
     }
 
     /// The meta file, for short-circuit reads, when the engine has one.

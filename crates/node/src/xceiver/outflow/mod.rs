@@ -13,8 +13,8 @@
 //! figures are in docs/decisions.
 
 mod piece;
+mod sums;
 
-use std::collections::VecDeque;
 use std::io::IoSlice;
 use std::os::fd::BorrowedFd;
 
@@ -26,8 +26,9 @@ use hayloft_wire::packet::{MAX_PREFIX_BYTES, PacketHeader};
 use super::conn::Conn;
 use super::error::XferError;
 use super::range::Range;
+use super::stats::XceiverStats;
 use super::throttle::Throttle;
-use piece::{Body, Loading, Piece};
+use piece::{Ahead, Body, Piece};
 
 /// Data in a packet of a short read, rounded to whole chunks: Apache's size without other configuration.
 const PACKET_DATA: usize = 64 << 10;
@@ -39,8 +40,8 @@ const PACKET_DATA_LONG: usize = 256 << 10;
 /// A read longer than this is worth reading ahead and dropping behind without being asked to.
 const LONG_READ: u64 = 256 << 10;
 
-/// Pieces that are read while one is being sent.
-const AHEAD: usize = 2;
+/// A reader that takes everything at once leaves its thread to others after so many bytes.
+const TURN: usize = 4 << 20;
 
 /// What to do with the page cache.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -75,6 +76,8 @@ pub struct Outflow<'a> {
     pub cache: CachePolicy,
     /// Memory for the data.
     pub memory: &'a BufferPool,
+    /// Tells how many share it.
+    pub stats: &'a XceiverStats,
     /// Limits that apply; each one is charged.
     pub throttles: &'a [&'a Throttle],
 }
@@ -95,17 +98,11 @@ impl Outflow<'_> {
             head,
             ended: false,
         };
-        let mut pieces = VecDeque::with_capacity(AHEAD + 1);
-        let mut next = self.range.start;
+        let mut ahead = Ahead::new(self);
         let mut behind = false;
         let mut by_descriptor = 0;
-        loop {
-            self.look_ahead(&mut pieces, &mut next, behind);
-            let Some(loading) = pieces.pop_front() else {
-                break;
-            };
-            let piece = loading.done().await?;
-            self.look_ahead(&mut pieces, &mut next, behind);
+        let mut turn = 0;
+        while let Some(piece) = ahead.next(behind).await? {
             let waits = conn.waits();
             self.send_piece(&mut packets, &piece).await?;
             behind = conn.waits() > waits;
@@ -120,8 +117,12 @@ impl Outflow<'_> {
                     .advise(Advice::DontNeed, piece.offset, piece.len as u64)
                     .await;
             }
-            // A fast reader of cached data would otherwise have the thread to itself.
-            tokio::task::yield_now().await;
+            // Giving up the thread wakes another one to look for work: not after every piece.
+            turn = if behind { 0 } else { turn + piece.len };
+            if turn >= TURN {
+                turn = 0;
+                tokio::task::yield_now().await;
+            }
         }
         packets.end().await?;
         self.hint_ahead().await;
@@ -129,22 +130,6 @@ impl Outflow<'_> {
             bytes: self.range.len(),
             by_descriptor,
         })
-    }
-
-    /// Begins to load pieces from `next` on, as far as they may be loaded now.
-    fn look_ahead<'a>(&'a self, pieces: &mut VecDeque<Loading<'a>>, next: &mut u64, behind: bool) {
-        // Behind what is resident there is nothing to wait for.
-        let ahead = if self.cache.readahead > 0 { AHEAD } else { 1 };
-        while pieces.len() < ahead
-            && pieces.back().is_none_or(Loading::is_from_disk)
-            && *next < self.range.end
-        {
-            let Some(piece) = self.load(*next, pieces.is_empty(), behind) else {
-                return;
-            };
-            *next += piece.len as u64;
-            pieces.push_back(piece);
-        }
     }
 
     /// Asks the system for what follows a short read, when the reader wants that. Long reads are read

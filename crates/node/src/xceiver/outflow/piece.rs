@@ -1,5 +1,6 @@
 //! Pieces of a replica on their way to a socket: where they come from, and how much at a time.
 
+use std::collections::VecDeque;
 use std::os::fd::BorrowedFd;
 
 use bytes::Bytes;
@@ -8,11 +9,18 @@ use hayloft_io::AlignedBuf;
 use hayloft_store::StoreError;
 
 use super::Outflow;
+use super::sums::Sums;
 
-/// Data read from the disk at a time.
-const PIECE: usize = 1 << 20;
+/// Data read from the disk first, so that the reader has something soon. Each further piece is twice as large.
+const PIECE_FIRST: usize = 1 << 20;
 
-/// Data taken from the page cache at a time: what was copied is still in the processor's cache when it is sent.
+/// Data read around the page cache at a time, at most. Every piece wakes a thread of the disk and then one of ours.
+const PIECE: usize = 4 << 20;
+
+/// Data read through the page cache at a time: what was copied is still in the processor's cache when it is sent.
+const PIECE_CACHED: usize = 1 << 20;
+
+/// Data taken from the page cache at a time, for the same reason.
 const PIECE_RESIDENT: usize = 256 << 10;
 
 /// Data read at a time when memory is short.
@@ -20,6 +28,12 @@ const PIECE_SHORT_OF_MEMORY: usize = 64 << 10;
 
 /// Shorter pieces are read without asking first where they are: the engine tries the page cache by itself.
 const NOT_ASKED: usize = 128 << 10;
+
+/// The page cache is asked for as much at a time.
+const ASKED: u64 = 1 << 20;
+
+/// Pieces that are read while one is being sent.
+pub(super) const AHEAD: usize = 2;
 
 /// A piece of data, ready to be sent.
 pub(super) struct Piece<'a> {
@@ -36,12 +50,12 @@ pub(super) enum Body<'a> {
 }
 
 /// A piece that is being read.
-pub(super) struct Loading<'a> {
-    pub offset: u64,
-    pub len: usize,
+struct Loading<'a> {
+    offset: u64,
+    len: usize,
+    /// Whether the disk is waited for.
     from_disk: bool,
     body: LoadingBody<'a>,
-    sums: BoxFuture<'a, Result<Bytes, StoreError>>,
 }
 
 enum LoadingBody<'a> {
@@ -49,90 +63,178 @@ enum LoadingBody<'a> {
     Resident(BorrowedFd<'a>),
 }
 
-impl<'a> Loading<'a> {
-    /// Whether the disk is waited for.
-    pub fn is_from_disk(&self) -> bool {
-        self.from_disk
+/// What is being read of a replica that is sent.
+pub(super) struct Ahead<'a> {
+    outflow: &'a Outflow<'a>,
+    pieces: VecDeque<Loading<'a>>,
+    sums: Sums<'a>,
+    /// Where the next piece begins.
+    next: u64,
+    /// Size of the next piece that comes from the disk.
+    piece: usize,
+    /// Up to where the page cache had everything when it was asked.
+    resident: Option<(BorrowedFd<'a>, u64)>,
+}
+
+impl<'a> Ahead<'a> {
+    pub(super) fn new(outflow: &'a Outflow<'a>) -> Self {
+        Self {
+            outflow,
+            pieces: VecDeque::with_capacity(AHEAD + 1),
+            sums: Sums::new(),
+            next: outflow.range.start,
+            piece: PIECE_FIRST,
+            resident: None,
+        }
     }
 
-    /// Waits until it is read.
+    /// The next piece when it is read; `None` after the last. `behind`: the peer is slower than we are.
     ///
     /// # Errors
     /// Those of reading.
-    pub async fn done(self) -> Result<Piece<'a>, StoreError> {
-        let body = match self.body {
+    pub(super) async fn next(&mut self, behind: bool) -> Result<Option<Piece<'a>>, StoreError> {
+        self.look(behind);
+        let Some(loading) = self.pieces.pop_front() else {
+            return Ok(None);
+        };
+        let Loading { offset, len, .. } = loading;
+        let body = match loading.body {
             LoadingBody::Read(data) => Body::Read(data.await?),
             LoadingBody::Resident(file) => Body::Resident(file),
         };
-        Ok(Piece {
-            offset: self.offset,
-            len: self.len,
+        let sums = self.sums.of(self.outflow, offset, len).await?;
+        self.look(behind);
+        Ok(Some(Piece {
+            offset,
+            len,
             body,
-            sums: self.sums.await?,
-        })
+            sums,
+        }))
     }
-}
 
-impl Outflow<'_> {
-    /// Begins to load the piece at `offset`. `None` when it has to wait for memory, which the `first` never has.
-    /// `behind`: the peer is slower than we are.
-    pub(super) fn load(&self, offset: u64, first: bool, behind: bool) -> Option<Loading<'_>> {
-        let left = usize::try_from(self.range.end - offset).unwrap_or(usize::MAX);
-        let cached = self.whole_packets(PIECE_RESIDENT).min(left);
-        let resident = (left > NOT_ASKED)
-            .then(|| self.reader.resident(offset, cached as u64))
-            .flatten();
-        let wanted = if resident.is_some() {
-            cached
+    /// Begins to load pieces, as far as they may be loaded now.
+    fn look(&mut self, behind: bool) {
+        // Behind what is resident there is nothing to wait for.
+        let ahead = if self.outflow.cache.readahead > 0 {
+            AHEAD
         } else {
-            self.whole_packets(PIECE).min(left)
+            1
         };
+        while self.pieces.len() < ahead
+            && self.pieces.back().is_none_or(|last| last.from_disk)
+            && self.next < self.outflow.range.end
+        {
+            let Some(piece) = self.load(behind) else {
+                return;
+            };
+            self.next += piece.len as u64;
+            self.pieces.push_back(piece);
+        }
+    }
+
+    /// Begins to load the next piece. `None` when it has to wait for memory, which the first never has.
+    fn load(&mut self, behind: bool) -> Option<Loading<'a>> {
+        let (outflow, offset) = (self.outflow, self.next);
+        let first = self.pieces.is_empty();
+        let resident = self.resident(offset);
+        // Checksums before the data: they are needed with its first piece.
+        let end = self.sums.ask(outflow, offset);
+        let left = usize::try_from(end - offset).unwrap_or(usize::MAX);
+        let wanted = if resident.is_some() {
+            PIECE_RESIDENT
+        } else {
+            self.piece.min(outflow.piece_max())
+        };
+        let wanted = outflow.whole_packets(wanted).min(left);
         let (len, body) = match resident {
             Some(file) if behind => (wanted, LoadingBody::Resident(file)),
             _ => {
-                let (buf, len) = self.buffer(wanted, first)?;
-                let data = self.reader.read_data(buf, offset, len);
+                let (buf, len) = outflow.buffer(wanted, first)?;
+                let data = outflow.reader.read_data(buf, offset, len);
                 (len, LoadingBody::Read(Box::pin(data)))
             }
         };
+        if resident.is_none() {
+            self.piece = (2 * self.piece).min(PIECE);
+        }
         Some(Loading {
             offset,
             len,
             from_disk: resident.is_none(),
             body,
-            sums: self.sums(offset, len),
         })
     }
 
+    /// The file, when the page cache has what follows `offset`.
+    fn resident(&mut self, offset: u64) -> Option<BorrowedFd<'a>> {
+        let range = self.outflow.range;
+        let left = range.end - offset;
+        if let Some((file, until)) = self.resident
+            && (offset + PIECE_RESIDENT as u64).min(range.end) <= until
+        {
+            return Some(file);
+        }
+        self.resident = (left > NOT_ASKED as u64)
+            .then(|| {
+                let len = ASKED.min(left);
+                Some((self.outflow.reader.resident(offset, len)?, offset + len))
+            })
+            .flatten();
+        self.resident.map(|(file, _)| file)
+    }
+}
+
+impl Outflow<'_> {
+    /// Data read from the disk at a time when all readers want as much.
+    fn piece_max(&self) -> usize {
+        if !self.reader.goes_around_cache() {
+            return PIECE_CACHED;
+        }
+        let streams = self.stats.readers().max(1);
+        let share = self.memory.budget() / 4 * 3 / (AHEAD + 1) / streams;
+        // Sizes that come back find memory that an earlier piece left.
+        let share = if share >= PIECE {
+            PIECE
+        } else if share >= PIECE / 2 {
+            PIECE / 2
+        } else {
+            PIECE_FIRST
+        };
+        share.min(PIECE)
+    }
+
     /// `bytes`, cut to whole packets.
-    fn whole_packets(&self, bytes: usize) -> usize {
+    pub(super) fn whole_packets(&self, bytes: usize) -> usize {
         let packet = self.packet_data();
         (bytes / packet).max(1) * packet
     }
 
-    /// Memory for `wanted` bytes or fewer, and how many.
-    fn buffer(&self, wanted: usize, first: bool) -> Option<(AlignedBuf, usize)> {
+    /// Memory for `bytes` that are not needed yet, if there is enough: that leaves a quarter to those who have nothing
+    /// yet.
+    pub(super) fn memory_ahead(&self, bytes: usize) -> Option<AlignedBuf> {
         let pool = self.memory;
-        // Looking ahead leaves a quarter to those who have nothing yet.
-        if (first || pool.in_use() + wanted <= pool.budget() / 4 * 3)
-            && let Ok(Some(buf)) = pool.try_acquire(wanted)
-        {
-            return Some((buf, wanted));
+        if pool.in_use() + bytes > pool.budget() / 4 * 3 {
+            return None;
         }
-        // Slow readers hold the memory. A small buffer of one's own keeps every reader going.
-        first.then(|| {
-            let len = self.whole_packets(PIECE_SHORT_OF_MEMORY).min(wanted);
-            (AlignedBuf::unpooled(len), len)
-        })
+        pool.try_acquire(bytes).ok().flatten()
     }
 
-    /// Checksums of the chunks of `len` bytes at `offset`.
-    fn sums(&self, offset: u64, len: usize) -> BoxFuture<'_, Result<Bytes, StoreError>> {
-        if self.range.checksum.sum_size() == 0 {
-            return Box::pin(std::future::ready(Ok(Bytes::new())));
+    /// Memory for `wanted` bytes or fewer, and how many.
+    fn buffer(&self, wanted: usize, first: bool) -> Option<(AlignedBuf, usize)> {
+        if let Some(buf) = self.memory_ahead(wanted) {
+            return Some((buf, wanted));
         }
-        let chunk = u64::from(self.range.checksum.bytes_per_checksum());
-        let count = (len as u64).div_ceil(chunk);
-        Box::pin(self.reader.read_sums(offset / chunk, count))
+        if !first {
+            return None;
+        }
+        let least = self.whole_packets(PIECE_RESIDENT).min(wanted);
+        for len in [wanted, least] {
+            if let Ok(Some(buf)) = self.memory.try_acquire(len) {
+                return Some((buf, len));
+            }
+        }
+        // Slow readers hold the memory. A small buffer of one's own keeps every reader going.
+        let len = self.whole_packets(PIECE_SHORT_OF_MEMORY).min(wanted);
+        Some((AlignedBuf::unpooled(len), len))
     }
 }

@@ -1,0 +1,138 @@
+//! Checksums of a replica on its way to a socket: read for many pieces at a time.
+//!
+//! Each read of the meta file is a system call, and on rotating media a move of the head away from the data
+//! and back.
+
+use std::collections::VecDeque;
+
+use bytes::Bytes;
+use futures_util::future::BoxFuture;
+use hayloft_io::AlignedBuf;
+use hayloft_store::StoreError;
+
+use super::Outflow;
+
+/// Checksums read first: with chunks of 512 bytes those of 8 MiB. Whoever reads to the end of the block asks for
+/// more; many stop before.
+const WINDOW_FIRST: usize = 64 << 10;
+
+/// Checksums read at a time after that, and at once on rotating media: with chunks of 512 bytes those of a block of
+/// 128 MiB.
+const WINDOW: usize = 1 << 20;
+
+/// The same with more readers than [`FEW`]: those of 32 MiB.
+const WINDOW_OF_MANY: usize = 256 << 10;
+const FEW: usize = 4;
+
+/// Checksums read when memory is short.
+const WINDOW_SHORT_OF_MEMORY: usize = 8 << 10;
+
+/// Less than this is not worth a place in the pool.
+const UNPOOLED: usize = 16 << 10;
+
+/// The checksums of some data.
+struct Window<'a> {
+    /// Of the data, in bytes.
+    start: u64,
+    end: u64,
+    state: State<'a>,
+}
+
+enum State<'a> {
+    Coming(BoxFuture<'a, Result<Bytes, StoreError>>),
+    Here(Bytes),
+}
+
+/// The checksums that were read or are being read, in order.
+pub(super) struct Sums<'a> {
+    windows: VecDeque<Window<'a>>,
+    first: bool,
+}
+
+impl<'a> Sums<'a> {
+    pub(super) fn new() -> Self {
+        Self {
+            windows: VecDeque::new(),
+            first: true,
+        }
+    }
+
+    /// Makes sure that those of the data at `offset` are here or on their way, and says up to where.
+    pub(super) fn ask(&mut self, outflow: &'a Outflow<'_>, offset: u64) -> u64 {
+        if outflow.range.checksum.sum_size() == 0 {
+            return outflow.range.end;
+        }
+        if let Some(last) = self.windows.back().filter(|last| offset < last.end) {
+            return last.end;
+        }
+        let window = begin(outflow, offset, self.first);
+        self.first = false;
+        let end = window.end;
+        self.windows.push_back(window);
+        end
+    }
+
+    /// Those of `len` bytes at `offset`, for which [`ask`](Self::ask) was called; offsets do not go back.
+    ///
+    /// # Errors
+    /// Those of reading.
+    pub(super) async fn of(
+        &mut self,
+        outflow: &Outflow<'_>,
+        offset: u64,
+        len: usize,
+    ) -> Result<Bytes, StoreError> {
+        while self.windows.front().is_some_and(|w| w.end <= offset) {
+            self.windows.pop_front();
+        }
+        let Some(window) = self.windows.front_mut() else {
+            return Ok(Bytes::new()); // There are none.
+        };
+        if let State::Coming(coming) = &mut window.state {
+            window.state = State::Here(coming.await?);
+        }
+        let State::Here(sums) = &window.state else {
+            return Ok(Bytes::new()); // It has just been replaced.
+        };
+        let before = usize::try_from(offset - window.start).expect("a window is far below 4 GiB");
+        let checksum = outflow.range.checksum;
+        let from = checksum.sums_len(before);
+        Ok(sums.slice(from..from + checksum.sums_len(len)))
+    }
+}
+
+/// Begins to read checksums from those of the data at `offset` on.
+fn begin<'a>(outflow: &'a Outflow<'_>, offset: u64, first: bool) -> Window<'a> {
+    let checksum = outflow.range.checksum;
+    let left = usize::try_from(outflow.range.end - offset).unwrap_or(usize::MAX);
+    let data = |sums: usize| {
+        let data = sums / checksum.sum_size() * checksum.chunk_size();
+        outflow.whole_packets(data).min(left)
+    };
+    let mut len = data(if first && !outflow.reader.is_on_rotating_media() {
+        WINDOW_FIRST
+    } else if outflow.stats.readers() > FEW {
+        WINDOW_OF_MANY
+    } else {
+        WINDOW
+    });
+    let bytes = checksum.sums_len(len);
+    let pooled = (bytes > UNPOOLED)
+        .then(|| outflow.memory_ahead(bytes))
+        .flatten();
+    let buf = pooled.unwrap_or_else(|| {
+        len = len.min(data(WINDOW_SHORT_OF_MEMORY));
+        AlignedBuf::unpooled(checksum.sums_len(len))
+    });
+    let chunk = u64::from(checksum.bytes_per_checksum());
+    let count = (len as u64).div_ceil(chunk);
+    Window {
+        start: offset,
+        end: offset + len as u64,
+        state: State::Coming(Box::pin(outflow.reader.read_sums_to(
+            buf,
+            offset / chunk,
+            count,
+        ))),
+    }
+}
