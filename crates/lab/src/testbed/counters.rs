@@ -62,9 +62,18 @@ pub(super) fn cpu_counters() -> CpuTicks {
     }
 }
 
-/// Processor seconds so far of every host's processes, in the order of the description. The
-/// kernel's own threads are nobody's.
-pub(super) fn cpu_by_host(described: &Description) -> Vec<f64> {
+/// Processor time of a host's processes so far, seconds.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct HostTime {
+    /// They had a processor.
+    pub used: f64,
+    /// They could have gone on, and waited for one.
+    pub waited: f64,
+}
+
+/// Processor time of every host's processes, in the order of the description. The kernel's own
+/// threads are nobody's.
+pub(super) fn time_by_host(described: &Description) -> Vec<HostTime> {
     let spaces: Vec<Option<u64>> = described
         .hosts()
         .map(|(_, host)| {
@@ -72,7 +81,7 @@ pub(super) fn cpu_by_host(described: &Description) -> Vec<f64> {
             std::fs::metadata(path).ok().map(|m| m.st_ino())
         })
         .collect();
-    let mut seconds = vec![0.0; spaces.len()];
+    let mut times = vec![HostTime::default(); spaces.len()];
     let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
     let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
     for pid in pids {
@@ -82,10 +91,23 @@ pub(super) fn cpu_by_host(described: &Description) -> Vec<f64> {
         let space: Option<u64> = space.and_then(|t| t.parse().ok());
         let host = spaces.iter().position(|s| s.is_some() && *s == space);
         if let (Some(host), Ok(usage)) = (host, procfs::usage(pid)) {
-            seconds[host] += usage.user_s + usage.system_s;
+            times[host].used += usage.user_s + usage.system_s;
+            times[host].waited += waited(pid);
         }
     }
-    seconds
+    times
+}
+
+/// Seconds that the threads of a process have waited for a processor; 0 where the kernel does not say.
+fn waited(pid: u32) -> f64 {
+    let tasks = std::fs::read_dir(format!("/proc/{pid}/task"));
+    let seconds = |task: std::fs::DirEntry| {
+        let text = std::fs::read_to_string(task.path().join("schedstat")).ok()?;
+        let nanos: f64 = text.split_whitespace().nth(1)?.parse().ok()?;
+        Some(nanos / 1e9)
+    };
+    let tasks = tasks.into_iter().flatten().flatten();
+    tasks.filter_map(seconds).sum()
 }
 
 /// Replicas being written: data files in the `rbw` directories of a volume.

@@ -100,8 +100,8 @@ pub struct Side {
     pub storage_s_gib: (f64, f64, f64),
     /// Share of the time in which the disk served a request, by its own account, 0 to 1.
     pub disk_busy: f64,
-    /// Share of the machine's processors in use, 0 to 1.
-    pub cpu: f64,
+    /// Share of the time in which client and node could have gone on and had no processor, 0 to 1.
+    pub waited: f64,
     /// Requests that the disk answered late.
     pub late: u64,
 }
@@ -120,7 +120,7 @@ impl Side {
             compute_s_gib: host(0),
             storage_s_gib: host(1),
             disk_busy: of(&busy).0,
-            cpu: of(&|p| p.cpu).0,
+            waited: of(&Phase::waited).0,
             late: all().flat_map(|p| &p.model).map(|disk| disk.late).sum(),
         }
     }
@@ -269,7 +269,7 @@ fn page(options: &Options, command: &str, findings: &[Finding]) -> String {
     ] {
         let _ = writeln!(
             text,
-            "## {what}\n\n| | MB/s | of local | CPU s/GiB, client's side | CPU s/GiB, disk's side | disk busy | processors | late |\n\
+            "## {what}\n\n| | MB/s | of local | CPU s/GiB, client's side | CPU s/GiB, disk's side | disk busy | waited for a processor | late |\n\
              |---|---|---|---|---|---|---|---|"
         );
         let local = findings.first().map_or(0.0, |f| of(f).mbs.0);
@@ -284,7 +284,7 @@ fn page(options: &Options, command: &str, findings: &[Finding]) -> String {
                 in_words(side.compute_s_gib),
                 in_words(side.storage_s_gib),
                 side.disk_busy * 100.0,
-                side.cpu * 100.0,
+                side.waited * 100.0,
                 side.late,
             );
         }

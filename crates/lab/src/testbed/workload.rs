@@ -15,6 +15,9 @@ use crate::error::{LabError, Result};
 /// No phase takes longer.
 const PHASE_LIMIT: Duration = Duration::from_secs(900);
 
+/// Who waits for a processor for a smaller part of the time that he wants one is not held up by it.
+const WAITED_LITTLE: f64 = 0.2;
+
 /// What one phase of one round gave.
 #[derive(Clone, Debug, Serialize)]
 pub struct Phase {
@@ -40,6 +43,8 @@ pub struct Phase {
     pub cpu_low: f64,
     /// Processor seconds of each host's processes, in the order of the description.
     pub host_cpu_s: Vec<f64>,
+    /// Seconds that they waited for a processor meanwhile, all threads together.
+    pub host_waited_s: Vec<f64>,
     /// What each modelled disk says of itself.
     pub model: Vec<Seen>,
     /// Seconds after watching began: begin and end.
@@ -190,7 +195,7 @@ fn phase(
 ) -> Result<Phase> {
     let disks = || testbed.nodes().iter().flat_map(|node| &node.disks);
     disks().for_each(Mounted::forget_seen);
-    let cpu = counters::cpu_by_host(testbed.described());
+    let before = counters::time_by_host(testbed.described());
     let from = watch.now();
     let mut client_mbs = Vec::new();
     let mut bytes = 0;
@@ -207,7 +212,8 @@ fn phase(
         bytes += moved;
     }
     let to = watch.now();
-    let cpu_after = counters::cpu_by_host(testbed.described());
+    let after = counters::time_by_host(testbed.described());
+    let times = || before.iter().zip(&after);
     Ok(Phase {
         what,
         round,
@@ -218,7 +224,8 @@ fn phase(
         link_mbs: 0.0,
         cpu: 0.0,
         cpu_low: 0.0,
-        host_cpu_s: cpu.iter().zip(cpu_after).map(|(a, b)| b - a).collect(),
+        host_cpu_s: times().map(|(a, b)| b.used - a.used).collect(),
+        host_waited_s: times().map(|(a, b)| b.waited - a.waited).collect(),
         bytes,
         model: disks().filter_map(Mounted::seen).collect(),
         span: (from, to),
@@ -261,16 +268,72 @@ fn drop_caches() -> Result<()> {
 }
 
 impl Phase {
-    /// What limited this phase, as far as the figures tell.
+    /// Share of the time in which clients and nodes wanted a processor and waited for one, 0 to 1: what
+    /// tells whether processors were the limit, whoever else used them.
+    #[must_use]
+    pub fn waited(&self) -> f64 {
+        let waited: f64 = self.host_waited_s.iter().sum();
+        let used: f64 = self.host_cpu_s.iter().sum();
+        if waited > 0.0 {
+            waited / (waited + used)
+        } else {
+            0.0
+        }
+    }
+
+    /// What limited this phase, as far as the figures tell. Processors that others kept busy were no
+    /// limit as long as clients and nodes got one nearly whenever they wanted.
     #[must_use]
     pub fn limit(&self, link_mbit: u32) -> &'static str {
         let link = self.link_mbs * 8.0 / f64::from(link_mbit);
         let disk = self.disk_busy.iter().copied().fold(0.0, f64::max);
-        let most = [("processors", self.cpu), ("a link", link), ("a disk", disk)];
+        let told = self.host_waited_s.iter().any(|waited| *waited > 0.0);
+        let processors = if told && self.waited() < WAITED_LITTLE {
+            0.0
+        } else {
+            self.cpu
+        };
+        let most = [
+            ("processors", processors),
+            ("a link", link),
+            ("a disk", disk),
+        ];
         let most = most.into_iter().max_by(|a, b| a.1.total_cmp(&b.1));
         match most {
             Some((what, share)) if share > 0.8 => what,
             _ => "none above 80 %",
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn phase(cpu: f64, used: f64, waited: f64) -> Phase {
+        Phase {
+            what: "write",
+            round: 0,
+            mbs: 1.0,
+            bytes: 1,
+            client_mbs: Vec::new(),
+            disk_busy: vec![0.85],
+            conflicts: 0.0,
+            link_mbs: 1.0,
+            cpu,
+            cpu_low: 0.0,
+            host_cpu_s: vec![used],
+            host_waited_s: vec![waited],
+            model: Vec::new(),
+            span: (0.0, 1.0),
+        }
+    }
+
+    #[test]
+    fn busy_processors_are_the_limit_only_for_those_who_wait() {
+        assert_eq!(phase(0.95, 1.0, 1.0).limit(100), "processors");
+        assert_eq!(phase(0.95, 1.0, 0.1).limit(100), "a disk", "others' work");
+        assert_eq!(phase(0.95, 1.0, 0.0).limit(100), "processors", "not told");
+        assert_eq!(phase(0.50, 1.0, 1.0).limit(100), "a disk");
     }
 }
