@@ -5,6 +5,8 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use hayloft_io::{
     AlignedBuf, Disk, DiskConfig, ENGINE_NAMES, EngineConfig, FileKind, IoClass, IoErrorKind, IoOp,
@@ -321,5 +323,51 @@ async fn the_memory_engine_has_a_budget_and_frees_it() {
             IoErrorKind::NoSpace
         );
         meta.unlink(&path).await.expect("there");
+    }
+}
+
+#[tokio::test]
+async fn names_wait_for_no_data_however_much_is_queued() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let disk = Disk::for_path(dir.path(), &DiskConfig::default()).expect("the directory exists");
+    let go_on = Arc::new(AtomicBool::new(false));
+    // Writes and reads that do not end, of clients and of the scanner, more than there are threads and places.
+    let stuck = |class, op| {
+        let go_on = Arc::clone(&go_on);
+        disk.run(class, op, dir.path(), move |_| {
+            while !go_on.load(Ordering::Relaxed) {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            Ok(())
+        })
+    };
+    let classes = [IoClass::ClientWrite, IoClass::ClientRead, IoClass::Scan];
+    let data: Vec<_> = classes
+        .into_iter()
+        .flat_map(|class| {
+            let stuck = &stuck;
+            (0..100).flat_map(move |_| [stuck(class, IoOp::Write), stuck(class, IoOp::Read)])
+        })
+        .collect();
+    let (file, renamed) = (dir.path().join("blk_1"), dir.path().join("blk_2"));
+    for class in [IoClass::ClientWrite, IoClass::Replication, IoClass::Delete] {
+        let meta = Meta::new(Arc::clone(&disk), class);
+        let names = async {
+            meta.replace(&file, "data".into(), 0o600).await?;
+            meta.rename(&file, &renamed).await?;
+            meta.stat(&renamed).await?;
+            meta.unlink(&renamed).await
+        };
+        let done = tokio::time::timeout(Duration::from_secs(20), names).await;
+        done.expect("no wait for data").expect("nothing is wrong");
+    }
+    let longest = disk.longest_transfer();
+    assert!(
+        longest.is_some_and(|longest| longest > Duration::ZERO),
+        "a disk that hangs is seen: {longest:?}"
+    );
+    go_on.store(true, Ordering::Relaxed);
+    for done in data {
+        done.await.expect("served at last");
     }
 }

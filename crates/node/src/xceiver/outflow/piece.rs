@@ -9,7 +9,7 @@ use hayloft_io::AlignedBuf;
 use hayloft_store::StoreError;
 
 use super::Outflow;
-use super::sums::Sums;
+use super::sums::{Sums, WINDOW_OF_MANY};
 
 /// Data read from the disk first, so that the reader has something soon. Each further piece is twice as large.
 const PIECE_FIRST: usize = 1 << 20;
@@ -185,22 +185,24 @@ impl<'a> Ahead<'a> {
 }
 
 impl Outflow<'_> {
-    /// Data read from the disk at a time when all readers want as much.
+    /// Data read from the disk at a time when all readers want as much: so that each has its pieces ahead. A reader of
+    /// rotating media that has none loses the disk to another one after every piece.
     fn piece_max(&self) -> usize {
-        if !self.reader.goes_around_cache() {
-            return PIECE_CACHED;
-        }
-        let streams = self.stats.readers().max(1);
-        let share = self.memory.budget() / 4 * 3 / (AHEAD + 1) / streams;
-        // Sizes that come back find memory that an earlier piece left.
-        let share = if share >= PIECE {
+        let most = if self.reader.goes_around_cache() {
             PIECE
-        } else if share >= PIECE / 2 {
-            PIECE / 2
         } else {
-            PIECE_FIRST
+            PIECE_CACHED
         };
-        share.min(PIECE)
+        let readers = self.stats.readers().max(1);
+        let share = (self.budget_ahead() / readers).saturating_sub(WINDOW_OF_MANY) / (AHEAD + 1);
+        // Powers of two: sizes that come back find memory that an earlier piece left.
+        let share = share.checked_ilog2().map_or(0, |power| 1 << power);
+        share.clamp(PIECE_RESIDENT, most)
+    }
+
+    /// What all readers may use ahead: the rest is for those who have nothing yet.
+    fn budget_ahead(&self) -> usize {
+        self.memory.budget() / 8 * 7
     }
 
     /// `bytes`, cut to whole packets.
@@ -209,11 +211,10 @@ impl Outflow<'_> {
         (bytes / packet).max(1) * packet
     }
 
-    /// Memory for `bytes` that are not needed yet, if there is enough: that leaves a quarter to those who have nothing
-    /// yet.
+    /// Memory for `bytes` that are not needed yet, if there is enough.
     pub(super) fn memory_ahead(&self, bytes: usize) -> Option<AlignedBuf> {
         let pool = self.memory;
-        if pool.in_use() + bytes > pool.budget() / 4 * 3 {
+        if pool.in_use() + bytes > self.budget_ahead() {
             return None;
         }
         pool.try_acquire(bytes).ok().flatten()

@@ -21,7 +21,7 @@ const WINDOW_FIRST: usize = 64 << 10;
 const WINDOW: usize = 1 << 20;
 
 /// The same with more readers than [`FEW`]: those of 32 MiB.
-const WINDOW_OF_MANY: usize = 256 << 10;
+pub(super) const WINDOW_OF_MANY: usize = 256 << 10;
 const FEW: usize = 4;
 
 /// Checksums read when memory is short.
