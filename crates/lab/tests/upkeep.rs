@@ -181,7 +181,7 @@ impl Lab {
 
     /// Waits until two nodes have data files of the block, equal to `good`. Nobody reads through a node meanwhile.
     fn wait_two_good(&self, block: i64, good: &[u8]) -> Result<()> {
-        wait::until("two good replicas", seconds(90), || {
+        wait::until("two good replicas", seconds(150), || {
             let files = self
                 .cluster
                 .nodes()
