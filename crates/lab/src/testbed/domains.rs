@@ -106,6 +106,8 @@ fn described(placement: &str) -> Description {
         ..Host::default()
     });
     let conf = [
+        // The balancer keeps a file of its own, which must fit on such a disk.
+        ("dfs.blocksize", "1048576"),
         ("dfs.balancer.getBlocks.min-block-size", "1"),
         ("dfs.namenode.replication.max-streams", "20"),
         ("dfs.namenode.replication.max-streams-hard-limit", "40"),
