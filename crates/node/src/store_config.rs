@@ -201,7 +201,7 @@ mod tests {
         let volumes = volumes(&config).expect("valid");
         assert_eq!(volumes.len(), 2);
         assert_eq!(volumes[0].storage_type.name(), "SSD");
-        assert_eq!(volumes[0].engine, "posix");
+        assert_eq!(volumes[0].engine, "auto");
         assert_eq!(volumes[1].engine, "memory");
         assert_eq!(
             volumes[1].reserved,

@@ -23,7 +23,7 @@ pub struct VolumeConfig {
     /// The directory; created when it does not exist.
     pub path: PathBuf,
     /// Name of the I/O engine (`hayloft.io.engine`); `auto`: the one that the calibration of the
-    /// volume proposes, without one `posix`.
+    /// volume proposes, without one `direct` where that works, else `posix`.
     pub engine: String,
     /// Space to leave to others.
     pub reserved: Reserved,

@@ -198,6 +198,10 @@ async fn read_calibration(root: &Path) -> Option<Calibration> {
     }
 }
 
+/// The engine of a volume of which nothing is said. Of those that keep data it writes with the least work of the
+/// processor, and it does not push what is read out of the page cache (docs/decisions/0009-direct-by-default.md).
+const UNCALIBRATED: &str = "direct";
+
 /// The configured engine, or the next best that works in the volume's directory.
 async fn choose_engine(
     config: &VolumeConfig,
@@ -206,7 +210,7 @@ async fn choose_engine(
 ) -> Result<Arc<dyn Engine>, IoError> {
     let name = match (config.engine.as_str(), calibration) {
         ("auto", Some(calibration)) => calibration.engine.clone(),
-        ("auto", None) => "posix".to_owned(),
+        ("auto", None) => UNCALIBRATED.to_owned(),
         (name, _) => name.to_owned(),
     };
     let on = Arc::clone(&disk);
@@ -214,7 +218,8 @@ async fn choose_engine(
     let choice = disk
         .run(IoClass::ClientWrite, IoOp::Open, &config.path, probe)
         .await?;
-    if let Some(remark) = choice.remark {
+    // Nobody asked for the engine that does not work there.
+    if let Some(remark) = choice.remark.filter(|_| config.engine != "auto") {
         warn!(volume = %config.path.display(), "{remark}");
     }
     info!(

@@ -341,7 +341,7 @@ fn per_volume_keys() {
         .collect();
     assert_eq!(reserved, [2048, 3072, 1024]);
     assert_eq!(config.reserved_for(&dirs[0]).percent, 7);
-    assert_eq!(config.engine_for(&dirs[0]), "posix");
+    assert_eq!(config.engine_for(&dirs[0]), "auto");
     assert_eq!(config.engine_for(&dirs[2]), "memory");
 }
 

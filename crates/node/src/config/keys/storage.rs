@@ -11,8 +11,8 @@ keys! {
         .reconfigurable().aliases(&["dfs.data.dir"]);
     DATA_DIR_PERM: Mode = ("dfs.datanode.data.dir.perm", "700",
         "Permissions that the directories get.");
-    IO_ENGINE: String = ("hayloft.io.engine", "posix",
-        "I/O engine of every volume: posix, direct, uring, null, memory, or auto for the one that `hayloft calibrate` proposed; `hayloft.io.engine.<directory>` for one of them. One that does not work there is replaced, with a remark in the log.");
+    IO_ENGINE: String = ("hayloft.io.engine", "auto",
+        "I/O engine of every volume: posix, direct, uring, null, memory, or auto for the one that `hayloft calibrate` proposed, without it direct, or posix where the file system does not take O_DIRECT; `hayloft.io.engine.<directory>` for one of them. One that does not work there is replaced, with a remark in the log.");
     IO_QUANTUM: u64 = ("hayloft.io.quantum", "0",
         "What a writer hands to the disk at once, and a rotating disk serves to one stream before it turns to another; 0 for what `hayloft calibrate` found, without it 32m for rotating disks and 4m for flash.")
         .bytes().max(1 << 30);
