@@ -39,6 +39,8 @@ pub struct Census {
     pub fewest: usize,
     /// What fsck calls it.
     pub healthy: bool,
+    /// Whether fsck finds no block that is placed against the NameNode's own policy.
+    pub agreed: bool,
     /// Replicas of every node that has some, by address.
     pub nodes: BTreeMap<String, usize>,
 }
@@ -217,17 +219,15 @@ fn heal(testbed: &Testbed, client: &Driver, replication: u16, hosts: usize) -> R
     loop {
         let bean = testbed.bean("FSNamesystem")?;
         let count = |key: &str| bean[key].as_u64().unwrap_or(u64::MAX);
-        // Of a block without replicas nothing can be copied.
-        let work = count("UnderReplicatedBlocks")
-            .saturating_sub(count("MissingBlocks"))
-            .saturating_add(count("PendingReplicationBlocks"))
+        // What the NameNode still has to copy says fsck: its own count keeps some blocks that it has copied.
+        let work = count("PendingReplicationBlocks")
             .saturating_add(count("ExcessBlocks"))
             .saturating_add(count("PendingDeletionBlocks"));
         quiet = if work == 0 { quiet + 1 } else { 0 };
         // Looked at three times: work appears a moment after its cause.
         if quiet >= 3 {
             let seen = census(client, hosts)?;
-            if seen.fewest >= usize::from(replication) {
+            if seen.fewest >= usize::from(replication) && seen.agreed {
                 return Ok(());
             }
         }
@@ -254,6 +254,10 @@ fn count(listing: &str, hosts: usize) -> Census {
     let mut census = Census {
         fewest: usize::MAX,
         healthy: listing.contains("is HEALTHY"),
+        agreed: listing.lines().any(|line| {
+            let mut words = line.split_whitespace();
+            line.contains("Mis-replicated blocks:") && words.nth(2) == Some("0")
+        }),
         ..Census::default()
     };
     for line in listing.lines().filter(|line| line.contains("Live_repl=")) {
@@ -369,14 +373,19 @@ mod tests {
             )
         };
         let listing = format!(
-            "{}{}{} The filesystem under path '/' is HEALTHY",
+            "{}{}{} Mis-replicated blocks:\t\t0 (0.0 %)\n The filesystem under path '/' is HEALTHY",
             block(0, &["10.77.0.1:9866", "10.77.0.2:9866"]),
             block(1, &["10.77.0.1:9866", "10.77.0.1:9876"]),
             block(2, &["10.77.0.1:9866", "10.77.0.1:9876", "10.77.0.2:9866"]),
         );
         let all = count(&listing, 3);
         assert_eq!(
-            (all.blocks, all.violations, all.fewest, all.healthy),
+            (
+                all.blocks,
+                all.violations,
+                all.fewest,
+                all.healthy && all.agreed
+            ),
             (3, 2, 2, true)
         );
         assert_eq!(
