@@ -162,20 +162,20 @@ pub fn find(
             "replication": replication, "blockSize": BLOCK_BYTES,
         }),
     )?;
-    heal(&testbed, &client, replication, HOSTS)?;
+    heal(&testbed, &client, (replication, HOSTS), None)?;
     let written = census(&client, HOSTS)?;
     tell("killing a host");
     let begun = Instant::now();
     let victim = |node: &RunningNode| node.host == VICTIM && !is_spare(node);
     on(&mut testbed, victim, RunningNode::kill)?;
     testbed.wait_live(left)?;
-    heal(&testbed, &client, replication, HOSTS - 1)?;
+    heal(&testbed, &client, (replication, HOSTS - 1), Some(VICTIM))?;
     let healed_seconds = begun.elapsed().as_secs_f64();
     let killed = census(&client, HOSTS - 1)?;
     tell("bringing the host back");
     on(&mut testbed, victim, RunningNode::restart)?;
     testbed.wait_live(all)?;
-    heal(&testbed, &client, replication, HOSTS)?;
+    heal(&testbed, &client, (replication, HOSTS), None)?;
     let returned = census(&client, HOSTS)?;
     tell("running the balancer, with an empty node more on every host");
     on(&mut testbed, is_spare, RunningNode::restart)?;
@@ -184,7 +184,7 @@ pub fn find(
         class::BALANCER,
         &["-threshold", "1", "-idleiterations", "1"],
     )?;
-    heal(&testbed, &client, replication, HOSTS)?;
+    heal(&testbed, &client, (replication, HOSTS), None)?;
     let balanced = census(&client, HOSTS)?;
     let spares = testbed.nodes().iter().filter(|node| is_spare(node));
     let moved = spares.filter_map(|node| balanced.nodes.get(&node.address));
@@ -212,8 +212,21 @@ fn on(
     nodes.filter(|node| which(node)).try_for_each(act)
 }
 
-/// Waits until the NameNode has nothing to copy and nothing surplus.
-fn heal(testbed: &Testbed, client: &Driver, replication: u16, hosts: usize) -> Result<()> {
+/// Waits until the NameNode has nothing to copy and nothing surplus, and until it counts on no
+/// replica of the host that is `away`.
+fn heal(
+    testbed: &Testbed,
+    client: &Driver,
+    (replication, hosts): (u16, usize),
+    away: Option<&str>,
+) -> Result<()> {
+    let gone = |seen: &Census| {
+        let mut nodes = testbed
+            .nodes()
+            .iter()
+            .filter(|n| Some(n.host.as_str()) == away);
+        !nodes.any(|node| seen.nodes.contains_key(&node.address))
+    };
     let start = Instant::now();
     let mut quiet = 0;
     loop {
@@ -227,7 +240,7 @@ fn heal(testbed: &Testbed, client: &Driver, replication: u16, hosts: usize) -> R
         // Looked at three times: work appears a moment after its cause.
         if quiet >= 3 {
             let seen = census(client, hosts)?;
-            if seen.fewest >= usize::from(replication) && seen.agreed {
+            if seen.fewest >= usize::from(replication) && seen.agreed && gone(&seen) {
                 return Ok(());
             }
         }
@@ -293,8 +306,8 @@ pub fn run(
 ) -> Result<String> {
     let mut findings = Vec::new();
     let mut text = String::new();
-    for replication in [2, 3] {
-        for placement in ["stock", "split"] {
+    for placement in ["split", "stock"] {
+        for replication in [2, 3] {
             let dir = work.join(format!("{placement}-{replication}"));
             findings.push(find(placement, replication, blocks, &dir, tell)?);
             text = page(blocks, kind, command, &findings);
