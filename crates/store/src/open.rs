@@ -218,8 +218,9 @@ async fn choose_engine(
     let choice = disk
         .run(IoClass::ClientWrite, IoOp::Open, &config.path, probe)
         .await?;
-    // Nobody asked for the engine that does not work there.
-    if let Some(remark) = choice.remark.filter(|_| config.engine != "auto") {
+    // Neither the operator nor a calibration named the engine that does not work there.
+    let named = config.engine != "auto" || calibration.is_some();
+    if let Some(remark) = choice.remark.filter(|_| named) {
         warn!(volume = %config.path.display(), "{remark}");
     }
     info!(
