@@ -25,30 +25,45 @@ pub struct PeerRules {
     pub low: Duration,
 }
 
+/// How often a full list is searched for peers that were not heard of for long: whoever writes would wait for each search.
+const SWEEP: Duration = Duration::from_secs(60);
+
 /// The times of all peers; clones are the same.
 #[derive(Clone, Debug, Default)]
-pub struct PeerTimes(Arc<Mutex<HashMap<Arc<str>, Rolling>>>);
+pub struct PeerTimes(Arc<Mutex<Peers>>);
+
+#[derive(Debug, Default)]
+struct Peers {
+    known: HashMap<Arc<str>, Rolling>,
+    swept: Option<Instant>,
+}
+
+impl Peers {
+    /// Whether one more may be kept in mind.
+    fn has_room(&mut self, now: Instant) -> bool {
+        let due = |swept: Instant| now.saturating_duration_since(swept) >= SWEEP;
+        if self.known.len() >= PEERS && self.swept.is_none_or(due) {
+            self.swept = Some(now);
+            self.known.retain(|_, rolling| !rolling.is_over(now));
+        }
+        self.known.len() < PEERS
+    }
+}
 
 impl PeerTimes {
-    fn peers(&self) -> MutexGuard<'_, HashMap<Arc<str>, Rolling>> {
+    fn peers(&self) -> MutexGuard<'_, Peers> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// `count` packets were sent to `peer` in `total`.
     pub fn add(&self, peer: &Arc<str>, now: Instant, count: u64, total: Duration) {
         let mut peers = self.peers();
-        if let Some(rolling) = peers.get_mut(peer) {
+        if let Some(rolling) = peers.known.get_mut(peer) {
             rolling.add(now, count, total);
-            return;
+        } else if peers.has_room(now) {
+            let rolling = peers.known.entry(Arc::clone(peer)).or_default();
+            rolling.add(now, count, total);
         }
-        if peers.len() >= PEERS {
-            peers.retain(|_, rolling| !rolling.is_over(now));
-            if peers.len() >= PEERS {
-                return;
-            }
-        }
-        let rolling = peers.entry(Arc::clone(peer)).or_default();
-        rolling.add(now, count, total);
     }
 
     /// Peers that are much slower than the rest, slowest first.
@@ -56,7 +71,7 @@ impl PeerTimes {
     pub fn slow(&self, rules: PeerRules, now: Instant) -> Vec<SlowPeerReport> {
         let known: Vec<(Arc<str>, f64)> = {
             let mut peers = self.peers();
-            let averages = peers.iter_mut().filter_map(|(peer, rolling)| {
+            let averages = peers.known.iter_mut().filter_map(|(peer, rolling)| {
                 let (count, mean) = rolling.average(now)?;
                 (count > rules.samples).then(|| (Arc::clone(peer), mean))
             });
@@ -84,7 +99,7 @@ impl PeerTimes {
 
     /// Forgets everything.
     pub fn clear(&self) {
-        self.peers().clear();
+        self.peers().known.clear();
     }
 }
 
@@ -176,6 +191,7 @@ mod tests {
         clock.sent(2, start + 100 * MS, start + 106 * MS);
         let average = times
             .peers()
+            .known
             .get_mut("x")
             .and_then(|r| r.average(start + 106 * MS));
         assert_eq!(average, Some((4, 9.0)));
@@ -187,11 +203,11 @@ mod tests {
         for n in 0..PEERS + 5 {
             times.add(&Arc::from(n.to_string()), now, 1, MS);
         }
-        assert_eq!(times.peers().len(), PEERS);
+        assert_eq!(times.peers().known.len(), PEERS);
         let later = now + Duration::from_secs(4 * 3600);
         times.add(&Arc::from("new"), later, 1, MS);
         assert_eq!(
-            times.peers().len(),
+            times.peers().known.len(),
             1,
             "the old ones had nothing to say any more"
         );
