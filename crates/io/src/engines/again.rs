@@ -32,8 +32,11 @@ impl ReadBefore {
 }
 
 fn place(unit: u64) -> (usize, u64) {
-    let word = usize::try_from(unit / 64 % 32).expect("below 32");
-    (word, 1 << (unit % 64))
+    let word = usize::try_from(unit / u64::from(u64::BITS) % WORDS as u64);
+    (
+        word.expect("below WORDS"),
+        1 << (unit % u64::from(u64::BITS)),
+    )
 }
 
 #[cfg(test)]
