@@ -12,6 +12,7 @@ use serde::Serialize;
 use serde_json::json;
 
 use super::describe::{Description, Disk, Host, NameNode, Network, Node, Rack, Workload};
+use super::report;
 use super::up::{RunningNode, Testbed};
 use crate::driver::Driver;
 use crate::error::{LabError, Result};
@@ -311,12 +312,7 @@ pub fn run(
             let dir = work.join(format!("{placement}-{replication}"));
             findings.push(find(placement, replication, blocks, &dir, tell)?);
             text = page(blocks, kind, command, &findings);
-            let raw = serde_json::to_string_pretty(&findings)
-                .map_err(|e| LabError::Talk(format!("writing findings as JSON: {e}")))?;
-            for (name, content) in [("README.md", &text), ("findings.json", &raw)] {
-                let path = out.join(name);
-                std::fs::write(&path, content).map_err(LabError::file("writing", path))?;
-            }
+            report::save_page(out, &text, "findings.json", &findings)?;
         }
     }
     Ok(text)

@@ -37,6 +37,18 @@ pub struct Options {
     pub conf: BTreeMap<String, String>,
 }
 
+impl Options {
+    /// The properties, for a page.
+    pub(super) fn listed_conf(&self) -> String {
+        let listed: Vec<String> = self
+            .conf
+            .iter()
+            .map(|(key, value)| format!("`{key}={value}`"))
+            .collect();
+        listed.join(", ")
+    }
+}
+
 impl Default for Options {
     fn default() -> Self {
         Self {

@@ -220,12 +220,7 @@ pub fn run(
         });
         report::write(&described, &outcome, command, &out.join(&slug))?;
         text = page(options, command, &findings);
-        let raw = serde_json::to_string_pretty(&findings)
-            .map_err(|e| LabError::Talk(format!("writing findings as JSON: {e}")))?;
-        for (name, content) in [("README.md", &text), ("findings.json", &raw)] {
-            let path = out.join(name);
-            std::fs::write(&path, content).map_err(LabError::file("writing", path))?;
-        }
+        report::save_page(out, &text, "findings.json", &findings)?;
     }
     Ok(text)
 }
@@ -240,11 +235,6 @@ fn read_ahead(testbed: &Testbed, kib: u32) -> Result<()> {
 }
 
 fn page(options: &Options, command: &str, findings: &[Finding]) -> String {
-    let conf: Vec<String> = options
-        .conf
-        .iter()
-        .map(|(k, v)| format!("`{k}={v}`"))
-        .collect();
     let mut text = format!(
         "# Network block device against Split\n\nCommand: `{command}`\n\n\
          One client, one modelled hard disk (not a real one) of {} MB/s reading and {} MB/s writing with ext4, links of {} Mbit/s, \
@@ -258,7 +248,7 @@ fn page(options: &Options, command: &str, findings: &[Finding]) -> String {
         options.link_mbit,
         options.mib,
         options.rounds,
-        conf.join(", "),
+        options.listed_conf(),
     );
     for (what, of) in [
         (

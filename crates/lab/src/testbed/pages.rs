@@ -7,7 +7,7 @@ use super::experiments::{
     LAYOUT_HOSTS, LAYOUT_REPLICAS, LOCAL, Options, Row, SPLIT_OURS, SPLIT_STOCK,
 };
 use super::report;
-use crate::error::{LabError, Result};
+use crate::error::Result;
 
 /// What doubling clients and nodes shall gain, and what share of linear growth shall stay.
 const BAR: f64 = 0.85;
@@ -24,14 +24,8 @@ const THESIS: [(&str, [f64; 4]); 3] = [
 /// # Errors
 /// When a file cannot be written.
 pub fn write(name: &str, options: &Options, command: &str, rows: &[Row], out: &Path) -> Result<()> {
-    let save = |file: &str, text: String| {
-        let path = out.join(file);
-        std::fs::write(&path, text).map_err(LabError::file("writing", path))
-    };
-    let raw = serde_json::to_string_pretty(rows)
-        .map_err(|e| LabError::Talk(format!("writing figures as JSON: {e}")))?;
-    save("rows.json", raw)?;
-    save("README.md", page(name, options, command, rows))?;
+    let page = page(name, options, command, rows);
+    report::save_page(out, &page, "rows.json", &rows)?;
     for (what, of) in plots(rows) {
         let path = out.join(format!("{what}.svg"));
         report::plot_scaling(
@@ -63,11 +57,6 @@ pub fn page(name: &str, options: &Options, command: &str, rows: &[Row]) -> Strin
     } else {
         1
     };
-    let conf: Vec<String> = options
-        .conf
-        .iter()
-        .map(|(k, v)| format!("`{k}={v}`"))
-        .collect();
     let mut text = format!(
         "# Experiment {name}\n\nCommand: `{command}`\n\n\
          One machine, every host a network namespace, links of {} Mbit/s, modelled hard disks (not real ones) of {} MB/s \
@@ -77,7 +66,7 @@ pub fn page(name: &str, options: &Options, command: &str, rows: &[Row]) -> Strin
         options.disk_mbs.0,
         options.disk_mbs.1,
         options.kind,
-        conf.join(", "),
+        options.listed_conf(),
         options.mib,
         options.rounds
     );

@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 use plotters::prelude::*;
+use serde::Serialize;
 
 use super::describe::Description;
 use super::workload::{Outcome, Phase, WHATS};
@@ -147,16 +148,29 @@ fn draw(
     Ok(())
 }
 
+/// Writes an experiment's page and, as JSON, what it is made of into `dir`.
+///
+/// # Errors
+/// When a file cannot be written.
+pub fn save_page(dir: &Path, page: &str, name: &str, data: &impl Serialize) -> Result<()> {
+    let raw = serde_json::to_string_pretty(data)
+        .map_err(|e| LabError::Talk(format!("writing {name} as JSON: {e}")))?;
+    save(dir, name, &raw)?;
+    save(dir, "README.md", page)
+}
+
+fn save(dir: &Path, name: &str, text: &str) -> Result<()> {
+    let path = dir.join(name);
+    std::fs::write(&path, text).map_err(LabError::file("writing", path))
+}
+
 /// Writes description, table, plot and raw data of a run into `dir`.
 ///
 /// # Errors
 /// When a file cannot be written.
 pub fn write(described: &Description, outcome: &Outcome, command: &str, dir: &Path) -> Result<()> {
     std::fs::create_dir_all(dir).map_err(LabError::file("creating", dir))?;
-    let save = |name: &str, text: &str| {
-        let path = dir.join(name);
-        std::fs::write(&path, text).map_err(LabError::file("writing", path))
-    };
+    let save = |name: &str, text: &str| save(dir, name, text);
     save("testbed.toml", &described.to_toml())?;
     let page = format!(
         "# Testbed {}\n\nCommand: `{command}`\n\n{}\n![disks over time](disks.svg)\n",
