@@ -1,9 +1,12 @@
 //! Writing one replica.
 
+mod carry;
+mod staged;
+
 use std::sync::Arc;
 
 use bytes::Bytes;
-use hayloft_io::staging::{Append, Landing, SEGMENT_BYTES, StagedFile};
+use hayloft_io::staging::StagedFile;
 use hayloft_io::{Advice, EngineFile, IoClass, IoOp, OpenMode, SyncKind};
 use hayloft_wire::checksum::DataChecksum;
 use hayloft_wire::ids::{ExtendedBlock, ReplicaState};
@@ -24,20 +27,13 @@ use crate::seize::Right;
 use crate::types::{PacketData, ReplicaRef, StorageInfo};
 use crate::volume::footprint;
 
+use self::carry::{acknowledge, carry_out};
+
+pub use self::carry::AckHandle;
+pub use self::staged::Staged;
+
 /// Room is reserved for replicas that have this many bytes and expect as many more.
 const ALLOCATE_FROM: u64 = 1 << 20;
-
-/// What became of packets offered to [`ReplicaWriter::stage`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[must_use = "packets that were not kept have to be written"]
-pub enum Staged {
-    /// Data and checksums outlive a killed process.
-    Kept,
-    /// Nothing was done: no segments are free. [`ReplicaWriter::write`] waits for them.
-    NoRoom,
-    /// Nothing was done: this replica is not staged. [`ReplicaWriter::write`] writes to its files.
-    Unstaged,
-}
 
 /// The exclusive right to write one replica.
 ///
@@ -119,19 +115,6 @@ impl ReplicaWriter {
         };
         writer.begin_staging();
         Ok(writer)
-    }
-
-    /// Stages from now on what is written, when the checksum is known and everything suits.
-    fn begin_staging(&mut self) {
-        let (checksum, len) = {
-            let status = self.live.status();
-            (status.checksum, status.bytes_on_disk)
-        };
-        let Some(checksum) = checksum else { return };
-        let files = (&self.data, &self.meta);
-        let volume = &self.live.slice.volume;
-        self.staged = crate::staging::stage(&self.inner, volume, files, checksum, len);
-        self.live.status().staged.clone_from(&self.staged);
     }
 
     /// Has the file system reserve room for the length that the replica is expected to reach, in the background: its
@@ -229,69 +212,6 @@ impl ReplicaWriter {
         Ok(())
     }
 
-    /// A handle to receive packets' data where it will be staged, to be used beside this writer. `None` when the
-    /// replica is not staged. Ask after [`set_checksum`](Self::set_checksum).
-    #[must_use]
-    pub fn landing(&self) -> Option<Landing> {
-        self.staged.as_ref().map(StagedFile::landing)
-    }
-
-    /// As [`write`](Self::write) without ever waiting: the packets are committed in staging, or nothing is done.
-    /// Cheap, in particular when the data lies where its [`Landing`] put it: to be called from the loop that
-    /// receives. What an acknowledgement after [`Staged::Kept`] rests on: data and checksums are in a segment whose
-    /// descriptor counts them, so that the next start writes them to the files if this process is killed.
-    ///
-    /// # Errors
-    /// As for [`write`](Self::write).
-    pub fn stage(&mut self, packets: &[PacketData]) -> Result<Staged, StoreError> {
-        let Some(staged) = &self.staged else {
-            return Ok(Staged::Unstaged);
-        };
-        let (disk, tail, plan) = self.planned(packets)?;
-        if plan.data.is_empty() {
-            return Ok(Staged::Kept);
-        }
-        let outcome = staged.try_append(tail.len, &plan.data, &plan.sums);
-        let failed = |e| StoreError::io(format!("staging replica {}", self.live.block()), e);
-        match outcome.map_err(|e| self.examine(failed(e)))? {
-            Append::NoRoom => return Ok(Staged::NoRoom),
-            Append::Committed => {}
-        }
-        grow(&self.live, disk, tail, plan.tail);
-        self.data_synced = false;
-        self.allocate_ahead();
-        Ok(Staged::Kept)
-    }
-
-    /// Stages packets, waiting for segments where there are none.
-    async fn stage_all(&mut self, packets: Vec<PacketData>) -> Result<(), StoreError> {
-        if self.stage(&packets)? != Staged::NoRoom {
-            return Ok(());
-        }
-        for packet in packets {
-            for part in in_parts(packet, self.client) {
-                self.stage_waiting(part).await?;
-            }
-        }
-        Ok(())
-    }
-
-    async fn stage_waiting(&mut self, packet: PacketData) -> Result<(), StoreError> {
-        let part = [packet];
-        while self.stage(&part)? == Staged::NoRoom {
-            let Some(staged) = &self.staged else {
-                return Ok(());
-            };
-            let room = staged.make_room(part[0].data.len());
-            let failed = |e| StoreError::io(format!("staging replica {}", self.live.block()), e);
-            tokio::select! {
-                room = room => room.map_err(|e| self.examine(failed(e)))?,
-                () = self.cancel.cancelled() => return Err(self.was_cancelled()),
-            }
-        }
-        Ok(())
-    }
-
     /// Checks that packets can be written now, and plans it.
     fn planned(&self, packets: &[PacketData]) -> Result<(DataChecksum, Tail, Plan), StoreError> {
         let (disk, tail, unsettled) = {
@@ -320,18 +240,6 @@ impl ReplicaWriter {
             StoreError::new(StoreErrorKind::Illegal, text)
         })?;
         Ok((disk, tail, plan))
-    }
-
-    /// Everything staged is in the files; nothing is staged any more.
-    async fn close_staging(&mut self) -> Result<(), StoreError> {
-        let failed = |e| StoreError::io(format!("writing replica {}", self.live.block()), e);
-        if let Some(staged) = &self.staged {
-            // Fails when they were given up, as with a volume that is lost.
-            staged.close().await.map_err(failed)?;
-        }
-        self.live.close_staging().await.map_err(failed)?;
-        self.staged = None;
-        Ok(())
     }
 
     /// Accepts a run of verified packets, in order: data that is there already is skipped, a
@@ -602,124 +510,4 @@ impl Drop for ReplicaWriter {
         };
         self.inner.tasks.spawn_on(cleanup, &runtime);
     }
-}
-
-/// Reports what the whole pipeline has acknowledged. Cheap to clone; of no effect once another
-/// writer took the replica over.
-#[derive(Clone, Debug)]
-pub struct AckHandle {
-    live: Arc<LiveReplica>,
-    cancel: CancellationToken,
-}
-
-impl AckHandle {
-    /// As [`ReplicaWriter::set_bytes_acked`].
-    pub fn set_bytes_acked(&self, bytes: u64) {
-        if !self.cancel.is_cancelled() {
-            acknowledge(&self.live, bytes);
-        }
-    }
-}
-
-fn acknowledge(live: &LiveReplica, bytes: u64) {
-    let mut status = live.status();
-    status.bytes_acked = status.bytes_acked.max(bytes.min(status.bytes_on_disk));
-}
-
-/// Writes what was planned and takes note of it. Data goes before checksums when a checksum of a
-/// partial chunk is replaced: a killed process then leaves the old checksum, which still tells
-/// where the acknowledged bytes end; the other way round they could not be told from damage. With `guard`, data
-/// reaches the device before, so that this is true of power loss too.
-async fn carry_out(
-    live: &LiveReplica,
-    disk: DataChecksum,
-    before: Tail,
-    plan: Plan,
-    guard: bool,
-    (data, meta): (Arc<dyn EngineFile>, Arc<dyn EngineFile>),
-) -> Result<(), StoreError> {
-    let Plan {
-        data: pieces,
-        sums,
-        first_chunk,
-        completes_chunk,
-        tail,
-    } = plan;
-    let sums_at = disk.meta_len(first_chunk.saturating_mul(u64::from(disk.bytes_per_checksum())));
-    let write_data = data.write_at(pieces, before.len);
-    let outcome = if sums.is_empty() {
-        write_data.await.result
-    } else if completes_chunk {
-        let mut written = write_data.await.result;
-        if guard && written.is_ok() {
-            written = data.sync(SyncKind::Data).await.and(written);
-        }
-        match written {
-            Ok(_) => meta.write_at(vec![sums.into()], sums_at).await.result,
-            Err(e) => Err(e),
-        }
-    } else {
-        let write_sums = meta.write_at(vec![sums.into()], sums_at);
-        let (data, meta) = futures_util::future::join(write_data, write_sums).await;
-        data.result.and(meta.result)
-    };
-    if let Err(error) = outcome {
-        live.status().unsettled = true;
-        return Err(StoreError::io(
-            format!("writing replica {}", live.block()),
-            error,
-        ));
-    }
-    grow(live, disk, before, tail);
-    Ok(())
-}
-
-/// Takes note that a replica has grown.
-fn grow(live: &LiveReplica, disk: DataChecksum, before: Tail, tail: Tail) {
-    let grown = footprint(tail.len, Some(disk)).saturating_sub(footprint(before.len, Some(disk)));
-    let mut status = live.status();
-    status.bytes_on_disk = tail.len;
-    status.last_crc = tail.crc;
-    let used_up = grown.min(status.promised);
-    status.promised -= used_up;
-    let allocated = used_up.min(status.allocated_ahead);
-    status.allocated_ahead -= allocated;
-    drop(status);
-    live.slice.used.add(grown);
-    live.slice.volume.release(used_up);
-    live.slice.volume.release_allocated(allocated);
-}
-
-/// Cuts a packet where segments end, so that each part finds room in any area. The parts' checksums are those
-/// of the packet: chunks end there too.
-fn in_parts(packet: PacketData, client: Option<DataChecksum>) -> Vec<PacketData> {
-    let segment = SEGMENT_BYTES as u64;
-    let Some(client) = client.filter(|c| SEGMENT_BYTES.is_multiple_of(c.chunk_size())) else {
-        return vec![packet];
-    };
-    let chunk = u64::from(client.bytes_per_checksum());
-    let end = packet.offset.saturating_add(packet.data.len() as u64);
-    let mut parts = Vec::new();
-    let mut from = packet.offset;
-    while from < end {
-        let to = end.min(from - from % segment + segment);
-        let place = |at: u64| usize::try_from(at - packet.offset).unwrap_or(usize::MAX);
-        let sums = |chunks: u64| {
-            let first = packet.offset / chunk;
-            let at = usize::try_from(chunks - first).unwrap_or(usize::MAX);
-            at.saturating_mul(client.sum_size()).min(packet.sums.len())
-        };
-        parts.push(PacketData {
-            offset: from,
-            data: packet
-                .data
-                .without(place(from))
-                .first(place(to) - place(from)),
-            sums: packet
-                .sums
-                .slice(sums(from / chunk)..sums(to.div_ceil(chunk))),
-        });
-        from = to;
-    }
-    parts
 }
