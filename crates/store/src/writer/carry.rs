@@ -20,7 +20,7 @@ pub struct AckHandle {
 }
 
 impl AckHandle {
-    /// As [`ReplicaWriter::set_bytes_acked`].
+    /// As [`super::ReplicaWriter::set_bytes_acked`].
     pub fn set_bytes_acked(&self, bytes: u64) {
         if !self.cancel.is_cancelled() {
             acknowledge(&self.live, bytes);
