@@ -8,6 +8,7 @@ use hayloft_lab::suite::{expect, expect_eq, passed, seconds};
 use hayloft_lab::wait::{self, Seen};
 use hayloft_lab::{Cluster, Driver, LabError, Outcome, Suite};
 use serde_json::json;
+use std::path::Path;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
@@ -21,6 +22,8 @@ const NODES: usize = 6;
 
 /// What a node says, to the client and in its log, when it is asked for the checksum of a group that lacks a block.
 const CANNOT: &str = "cannot reconstruct missing blocks for a checksum";
+/// What a node logs when the NameNode asks it to make up a lost internal block.
+const DECLINED: &str = "asked to reconstruct";
 
 fn main() -> ExitCode {
     Suite::run("erasure", |suite| {
@@ -54,6 +57,7 @@ fn main() -> ExitCode {
         suite.case("nodes_restarted", || lab.restarted());
         suite.case("replicas_verify", || lab.verify());
         suite.case("degraded_read", || lab.degraded());
+        suite.case("reconstruction_is_declined_in_the_log", || lab.declined());
         suite.case("node_back_makes_it_whole", || lab.back());
         suite.case("checksum_without_a_parity_block", || {
             lab.checksum_without(PARITY)
@@ -71,6 +75,14 @@ fn main() -> ExitCode {
         }
         Ok(())
     })
+}
+
+/// The first line of a log that says `what`.
+fn line_with(log: &Path, what: &str) -> Option<String> {
+    let text = std::fs::read_to_string(log).ok()?;
+    text.lines()
+        .find(|line| line.contains(what))
+        .map(String::from)
 }
 
 /// Sizes from less than a cell to more than a group of 12 MiB.
@@ -221,6 +233,25 @@ impl Lab {
         passed()
     }
 
+    /// With a node dead the NameNode asks others to make up what it had. Ours cannot yet, and say so.
+    fn declined(&mut self) -> Result<Outcome> {
+        if Kind::under_test() == Kind::Apache {
+            return Ok(Outcome::Skipped("the stock node reconstructs".into()));
+        }
+        let line = wait::until("an order to reconstruct, in a log", seconds(60), || {
+            let found = self
+                .cluster
+                .nodes()
+                .find_map(|node| line_with(&node.log(), DECLINED));
+            Ok(found.map_or_else(|| Seen::NotYet("no such line".into()), Seen::Done))
+        })?;
+        println!("erasure:   {}", line.trim());
+        expect(line.contains("only Apache nodes"), || line.clone())?;
+        // Whoever declined is still there, and so is the data.
+        self.check_all()?;
+        passed()
+    }
+
     /// The node that has block `index` of the first group of a file, and the file's checksum while all is well.
     fn holder(&mut self, index: u64) -> Result<(usize, String, String)> {
         let path = format!("/ec/{}", SIZES[5]);
@@ -291,7 +322,7 @@ impl Lab {
         let told = self
             .cluster
             .nodes()
-            .any(|node| std::fs::read_to_string(node.log()).is_ok_and(|log| log.contains(CANNOT)));
+            .any(|node| line_with(&node.log(), CANNOT).is_some());
         expect(told, || format!("no node said «{CANNOT}»"))?;
         println!("erasure:   refused after {took:?}: {error}");
         Ok(())
