@@ -22,6 +22,9 @@ const NODES: usize = 4;
 const IN_PARTS: usize = 0;
 /// The node with a `RAM_DISK` volume, too.
 const ON_RAM: usize = 1;
+/// The node that gives blocks to the volume with more space: to no other, if one has this much more.
+const BY_SPACE: usize = 2;
+const MORE_SPACE: u64 = 64 << 20;
 
 fn main() -> ExitCode {
     in_own_namespace();
@@ -72,6 +75,16 @@ fn main() -> ExitCode {
             if node == IN_PARTS {
                 spec = spec.conf("dfs.blockreport.split.threshold", 0);
             }
+            if node == BY_SPACE {
+                let policy = "dfs.datanode.available-space-volume-choosing-policy.";
+                spec = spec
+                    .conf(
+                        "dfs.datanode.fsdataset.volume.choosing.policy",
+                        "org.apache.hadoop.hdfs.server.datanode.fsdataset.AvailableSpaceVolumeChoosingPolicy",
+                    )
+                    .conf(&format!("{policy}balanced-space-threshold"), MORE_SPACE)
+                    .conf(&format!("{policy}balanced-space-preference-fraction"), 1.0);
+            }
             builder = builder.node(spec);
         }
         let cluster = builder.start()?;
@@ -83,6 +96,7 @@ fn main() -> ExitCode {
             failed: 0,
         };
         suite.case("all_volumes_of_a_type_are_used", || lab.volumes_used());
+        suite.case("volume_with_more_space_is_preferred", || lab.by_space());
         suite.case("full_report_in_parts", || lab.report_in_parts());
         suite.case("storage_policy_at_write", || lab.policy_at_write());
         suite.case("lazy_persist_goes_to_disk", || lab.lazy_persist());
@@ -209,6 +223,35 @@ impl Lab {
                 })?;
             }
         }
+        passed()
+    }
+
+    /// Something else fills a disk of the node that chooses by space: new blocks go to its other one, and to both
+    /// once it is gone.
+    fn by_space(&mut self) -> Result<Outcome> {
+        let ballast = self.disk(BY_SPACE, 0).path().join("ballast");
+        let bytes = vec![1; usize::try_from(MORE_SPACE * 3 / 2).expect("some MiB")];
+        std::fs::write(&ballast, bytes).map_err(LabError::file("writing", &ballast))?;
+        let more = json!({"replication": NODES});
+        let mut put = |path: &str| -> Result<[usize; 2]> {
+            let counts = || [self.count(BY_SPACE, 0), self.count(BY_SPACE, 1)];
+            let before = counts();
+            // A moment for nodes that look at their disks only now and then.
+            std::thread::sleep(seconds(2));
+            self.fs.put(path, 8 * BLOCK, 3, more.clone())?;
+            self.fs.check(path, 8 * BLOCK, 3)?;
+            let after = counts();
+            Ok([after[0] - before[0], after[1] - before[1]])
+        };
+        let lopsided = put("/by-space");
+        std::fs::remove_file(&ballast).map_err(LabError::file("removing", &ballast))?;
+        let even = put("/by-turns")?;
+        let lopsided = lopsided?;
+        // Of data and of checksums: two files a block.
+        expect(lopsided == [0, 16], || format!("{lopsided:?} files"))?;
+        expect(even == [8, 8], || format!("{even:?} files afterwards"))?;
+        self.fs
+            .fs(&["-rm", "-skipTrash", "/by-space", "/by-turns"])?;
         passed()
     }
 
