@@ -3,7 +3,7 @@
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
-use hayloft_io::IoClass;
+use hayloft_io::{DiskStats, IoClass};
 use hayloft_wire::ids::{Block, ReplicaState};
 use tracing::{info, warn};
 
@@ -19,15 +19,24 @@ use crate::volume::Slice;
 /// How long operations in flight may take to end.
 const DRAIN: Duration = Duration::from_secs(10);
 
-/// What each disk has done, for the record.
-fn log_disks(inner: &Inner) {
+/// See [`Store::disk_stats`](crate::Store::disk_stats).
+pub fn disk_stats(inner: &Inner) -> Vec<(String, DiskStats)> {
     let mut seen = Vec::new();
+    let mut stats = Vec::new();
     for volume in inner.volumes() {
         let disk = volume.engine.disk();
         if !seen.contains(&disk.id()) {
             seen.push(disk.id());
-            info!(disk = disk.name(), "{}", disk.stats());
+            stats.push((disk.name().to_owned(), disk.stats()));
         }
+    }
+    stats
+}
+
+/// What each disk has done, for the record.
+fn log_disks(inner: &Inner) {
+    for (disk, stats) in disk_stats(inner) {
+        info!(disk, "{stats}");
     }
 }
 

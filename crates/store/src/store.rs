@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use hayloft_io::DiskStats;
 use hayloft_wire::ids::{Block, ExtendedBlock, PoolId, StorageType};
 use tokio::sync::mpsc;
 
@@ -356,6 +357,11 @@ impl Store {
     /// What was measured on each healthy volume; nothing when nothing is [sampled](Self::sample_volumes).
     pub fn volume_times(&self) -> Vec<VolumeTimes> {
         times::volume_times(&self.0)
+    }
+
+    /// What the disks under the healthy volumes did since they were opened, by the kernel's names of the disks.
+    pub fn disk_stats(&self) -> Vec<(String, DiskStats)> {
+        shutdown::disk_stats(&self.0)
     }
 
     /// New replicas go to the volumes at `paths` only when no other has room; until the next call.

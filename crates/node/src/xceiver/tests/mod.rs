@@ -1,6 +1,7 @@
 //! The service end to end: real sockets, real stores in temporary directories, a client that speaks the
 //! protocol byte by byte, and a NameNode side that only takes notes.
 
+mod ahead;
 mod bench;
 mod client;
 mod failures;

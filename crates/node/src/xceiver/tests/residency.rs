@@ -29,7 +29,12 @@ async fn with_block(engine: &str, id: i64) -> (Node, Vec<u8>) {
 
 /// Takes a range of the block's data out of the page cache, as far as the file system can do that.
 fn drop_pages(node: &Node, id: i64, offset: u64, len: u64) {
-    let file = File::open(node.file(&format!("blk_{id}"))).expect("the data file");
+    drop_pages_of(node, &format!("blk_{id}"), offset, len);
+}
+
+/// The same of the file with this name.
+pub fn drop_pages_of(node: &Node, name: &str, offset: u64, len: u64) {
+    let file = File::open(node.file(name)).expect("a file of the node");
     file.sync_all().expect("only clean pages can be dropped");
     let len = NonZeroU64::new(len);
     rustix::fs::fadvise(&file, offset, len, rustix::fs::Advice::DontNeed).expect("a hint");
