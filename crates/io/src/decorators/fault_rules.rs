@@ -17,6 +17,9 @@ pub enum Effect {
     Errno(i32),
     /// Waits first, then goes on to the next rule.
     Delay(Duration),
+    /// As [`Delay`](Effect::Delay), but a read, write or sync keeps a thread of the disk meanwhile, as with a disk
+    /// that does not answer: the disk sees a transfer that goes on and on.
+    Stall(Duration),
     /// Transfers only the first `bytes`: a read ends there as if the file did; a write fails there
     /// with `errno`. Other operations are not touched.
     Short {
@@ -170,6 +173,7 @@ pub struct Faults {
 #[derive(Debug, Default)]
 pub(super) struct Verdict {
     pub(super) delay: Duration,
+    pub(super) stall: Duration,
     pub(super) errno: Option<i32>,
     pub(super) short: Option<(usize, i32)>,
     pub(super) flip: Option<usize>,
@@ -251,6 +255,7 @@ impl Faults {
                     break;
                 }
                 Effect::Delay(delay) => verdict.delay += delay,
+                Effect::Stall(stall) => verdict.stall += stall,
                 Effect::Short { bytes, errno } => verdict.short = Some((bytes, errno)),
                 Effect::Flip(at) => verdict.flip = Some(at),
             }

@@ -65,10 +65,11 @@ impl Engine for Faulty {
             path.to_owned(),
         );
         Box::pin(async move {
-            obey(&verdict, IoOp::Open, &path).await?;
-            let inner = inner.open(&path, mode, class).await?;
+            obey(&verdict, inner.disk(), (class, IoOp::Open), &path).await?;
+            let file = inner.open(&path, mode, class).await?;
             Ok(Arc::new(FaultyFile {
-                inner,
+                inner: file,
+                disk: Arc::clone(inner.disk()),
                 faults,
                 class,
             }) as Arc<dyn EngineFile>)
@@ -83,9 +84,22 @@ impl Engine for Faulty {
 }
 
 /// Delay and plain error.
-async fn obey(verdict: &Verdict, op: IoOp, path: &Path) -> Result<(), IoError> {
-    if !verdict.delay.is_zero() {
-        tokio::time::sleep(verdict.delay).await;
+async fn obey(
+    verdict: &Verdict,
+    disk: &Disk,
+    (class, op): (IoClass, IoOp),
+    path: &Path,
+) -> Result<(), IoError> {
+    let Verdict { delay, stall, .. } = *verdict;
+    if !delay.is_zero() {
+        tokio::time::sleep(delay).await;
+    }
+    if !stall.is_zero() {
+        let stalled = move |_: &Path| {
+            std::thread::sleep(stall);
+            Ok(())
+        };
+        disk.run(class, op, path, stalled).await?;
     }
     verdict
         .errno
@@ -98,9 +112,7 @@ struct MetaFaults(Arc<Faults>);
 impl MetaHook for MetaFaults {
     fn before(&self, class: IoClass, op: IoOp, path: &Path) -> Result<(), IoError> {
         let verdict = self.0.judge(class, op, path);
-        if !verdict.delay.is_zero() {
-            std::thread::sleep(verdict.delay); // A slow disk keeps its thread.
-        }
+        std::thread::sleep(verdict.delay + verdict.stall); // A slow disk keeps its thread.
         verdict
             .errno
             .map_or(Ok(()), |errno| Err(injected(op, path, errno)))
@@ -112,6 +124,7 @@ impl MetaHook for MetaFaults {
 #[derive(Debug)]
 struct FaultyFile {
     inner: Arc<dyn EngineFile>,
+    disk: Arc<Disk>,
     faults: Arc<Faults>,
     class: IoClass,
 }
@@ -123,9 +136,9 @@ impl FaultyFile {
         start: impl FnOnce(&dyn EngineFile) -> IoFuture<Result<T, IoError>> + Send + 'static,
     ) -> IoFuture<Result<T, IoError>> {
         let verdict = self.faults.judge(self.class, op, self.path());
-        let inner = Arc::clone(&self.inner);
+        let (inner, disk, class) = (Arc::clone(&self.inner), Arc::clone(&self.disk), self.class);
         Box::pin(async move {
-            obey(&verdict, op, inner.path()).await?;
+            obey(&verdict, &disk, (class, op), inner.path()).await?;
             start(&*inner).await
         })
     }
@@ -169,6 +182,7 @@ impl EngineFile for FaultyFile {
     fn with_class(&self, class: IoClass) -> Arc<dyn EngineFile> {
         Arc::new(Self {
             inner: self.inner.with_class(class),
+            disk: Arc::clone(&self.disk),
             faults: Arc::clone(&self.faults),
             class,
         })
@@ -181,10 +195,10 @@ impl EngineFile for FaultyFile {
         len: usize,
     ) -> IoFuture<Completion<AlignedBuf>> {
         let verdict = self.faults.judge(self.class, IoOp::Read, self.path());
-        let inner = Arc::clone(&self.inner);
+        let (inner, disk, class) = (Arc::clone(&self.inner), Arc::clone(&self.disk), self.class);
         buf.set_len(0);
         Box::pin(async move {
-            if let Err(error) = obey(&verdict, IoOp::Read, inner.path()).await {
+            if let Err(error) = obey(&verdict, &disk, (class, IoOp::Read), inner.path()).await {
                 return Completion {
                     buf,
                     result: Err(error),
@@ -204,9 +218,9 @@ impl EngineFile for FaultyFile {
 
     fn write_at(&self, bufs: Vec<Bytes>, offset: u64) -> IoFuture<Completion<Vec<Bytes>>> {
         let verdict = self.faults.judge(self.class, IoOp::Write, self.path());
-        let inner = Arc::clone(&self.inner);
+        let (inner, disk, class) = (Arc::clone(&self.inner), Arc::clone(&self.disk), self.class);
         Box::pin(async move {
-            if let Err(error) = obey(&verdict, IoOp::Write, inner.path()).await {
+            if let Err(error) = obey(&verdict, &disk, (class, IoOp::Write), inner.path()).await {
                 return Completion {
                     buf: bufs,
                     result: Err(error),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use hayloft_io::decorators::{Effect, FaultRule, Faults};
-use hayloft_io::{IoClass, IoOp};
+use hayloft_io::{AlignedBuf, IoClass, IoOp};
 
 const EIO: i32 = 5;
 const ENOSPC: i32 = 28;
@@ -30,6 +30,16 @@ async fn next(node: &mut Node) -> StoreEvent {
         .await
         .expect("in time")
         .expect("open")
+}
+
+/// The next failure of a volume; what its replicas come to is left out.
+async fn next_failure(node: &mut Node) -> StoreEvent {
+    loop {
+        let event = next(node).await;
+        if matches!(event, StoreEvent::VolumeFailed { .. }) {
+            return event;
+        }
+    }
 }
 
 /// Ids of the replicas on the first volume.
@@ -167,6 +177,57 @@ async fn a_disk_that_hangs_is_noticed_though_nobody_uses_it() {
     let ids = on_first(&node);
     faults.add(FaultRule::new(Effect::Delay(Duration::from_secs(1))).on(&[IoOp::Space]));
     expect_failure(&mut node, &ids).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_disk_whose_transfers_never_end_fails_though_its_names_can_be_read() {
+    for stuck in [IoOp::Read, IoOp::Write] {
+        let (mut node, faults) = start(|config| {
+            config.check_timeout = Duration::from_millis(500);
+            config.space_interval = Duration::from_millis(100);
+        })
+        .await;
+        for id in 0..6 {
+            node.put(id, 1001, 3000).await;
+        }
+        let ids = on_first(&node);
+        // Longer than the test: nobody is ever told how the transfer went.
+        let hour = Duration::from_secs(3600);
+        faults.add(FaultRule::new(Effect::Stall(hour)).on(&[stuck]));
+        let (store, id) = (node.store.clone(), ids[0]);
+        let user = tokio::spawn(async move {
+            match stuck {
+                IoOp::Read => {
+                    let reader = store.open_reader(&block(id, 1001, 0)).await?;
+                    reader
+                        .read_data(AlignedBuf::unpooled(3000), 0, 3000)
+                        .await
+                        .map(drop)
+                }
+                // One of two goes there.
+                _ => {
+                    for id in 20..22 {
+                        let mut writer = store
+                            .create_rbw(&block(id, 1001, 0), WriteOptions::default())
+                            .await?;
+                        writer.set_checksum(crc32c()).await?;
+                    }
+                    Ok(())
+                }
+            }
+        });
+        // Both directories are on the disk that hangs, as far as the node can see.
+        for _ in 0..2 {
+            let StoreEvent::VolumeFailed { reason, .. } = next_failure(&mut node).await else {
+                panic!("another event")
+            };
+            assert!(reason.contains("has not ended"), "{stuck:?}: {reason}");
+        }
+        let report = node.store.failure_summary();
+        assert_eq!(report.failed_locations.len(), 2, "{stuck:?}");
+        assert!(!user.is_finished(), "{stuck:?}: the disk gave no answer");
+        user.abort();
+    }
 }
 
 #[tokio::test]
