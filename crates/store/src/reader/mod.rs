@@ -238,6 +238,14 @@ impl ReplicaReader {
         let _ = self.data.advise(advice, offset, len).await;
     }
 
+    /// Asks the system to have all checksums in the page cache soon: one move of the head instead of several. Errors
+    /// are of no consequence and dropped.
+    pub async fn read_sums_ahead(&self) {
+        if let Some(meta) = &self.meta {
+            let _ = meta.advise(Advice::WillNeed, 0, 0).await;
+        }
+    }
+
     /// On whose behalf later reads run; `ClientRead` at first.
     #[must_use]
     pub fn with_class(mut self, class: IoClass) -> Self {

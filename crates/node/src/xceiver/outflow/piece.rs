@@ -8,8 +8,8 @@ use futures_util::future::BoxFuture;
 use hayloft_io::AlignedBuf;
 use hayloft_store::StoreError;
 
-use super::Outflow;
 use super::sums::{Sums, WINDOW_OF_MANY};
+use super::{LONG_READ, Outflow};
 
 /// Data read from the disk first, so that the reader has something soon. Each further piece is twice as large.
 const PIECE_FIRST: usize = 1 << 20;
@@ -74,6 +74,8 @@ pub(super) struct Ahead<'a> {
     piece: usize,
     /// Up to where the page cache had everything when it was asked.
     resident: Option<(BorrowedFd<'a>, u64)>,
+    /// Nothing is read before its checksums are here.
+    sums_first: bool,
 }
 
 impl<'a> Ahead<'a> {
@@ -85,6 +87,7 @@ impl<'a> Ahead<'a> {
             next: outflow.range.start,
             piece: PIECE_FIRST,
             resident: None,
+            sums_first: outflow.reader.is_on_rotating_media() && outflow.range.len() > LONG_READ,
         }
     }
 
@@ -93,6 +96,9 @@ impl<'a> Ahead<'a> {
     /// # Errors
     /// Those of reading.
     pub(super) async fn next(&mut self, behind: bool) -> Result<Option<Piece<'a>>, StoreError> {
+        if std::mem::take(&mut self.sums_first) {
+            self.sums.before_data(self.outflow, self.next).await?;
+        }
         self.look(behind);
         let Some(loading) = self.pieces.pop_front() else {
             return Ok(None);

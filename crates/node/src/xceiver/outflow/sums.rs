@@ -43,6 +43,18 @@ enum State<'a> {
     Here(Bytes),
 }
 
+impl Window<'_> {
+    /// Waits until they are here.
+    async fn arrive(&mut self) -> Result<Bytes, StoreError> {
+        let sums = match &mut self.state {
+            State::Here(sums) => return Ok(sums.clone()),
+            State::Coming(coming) => coming.await?,
+        };
+        self.state = State::Here(sums.clone());
+        Ok(sums)
+    }
+}
+
 /// The checksums that were read or are being read, in order.
 pub(super) struct Sums<'a> {
     windows: VecDeque<Window<'a>>,
@@ -72,6 +84,27 @@ impl<'a> Sums<'a> {
         end
     }
 
+    /// Waits for those of the data at `offset` before anybody asks for that data. A head that is at the data when
+    /// they come to be read leaves it for them, while the data cannot be sent without them.
+    ///
+    /// # Errors
+    /// Those of reading.
+    pub(super) async fn before_data(
+        &mut self,
+        outflow: &'a Outflow<'_>,
+        offset: u64,
+    ) -> Result<(), StoreError> {
+        self.ask(outflow, offset);
+        let Some(window) = self.windows.back_mut() else {
+            return Ok(());
+        };
+        if window.end < outflow.range.end {
+            // Those of the next windows too, as long as the head is there.
+            outflow.reader.read_sums_ahead().await;
+        }
+        window.arrive().await.map(drop)
+    }
+
     /// Those of `len` bytes at `offset`, for which [`ask`](Self::ask) was called; offsets do not go back.
     ///
     /// # Errors
@@ -88,12 +121,7 @@ impl<'a> Sums<'a> {
         let Some(window) = self.windows.front_mut() else {
             return Ok(Bytes::new()); // There are none.
         };
-        if let State::Coming(coming) = &mut window.state {
-            window.state = State::Here(coming.await?);
-        }
-        let State::Here(sums) = &window.state else {
-            return Ok(Bytes::new()); // It has just been replaced.
-        };
+        let sums = window.arrive().await?;
         let before = usize::try_from(offset - window.start).expect("a window is far below 4 GiB");
         let checksum = outflow.range.checksum;
         let from = checksum.sums_len(before);
