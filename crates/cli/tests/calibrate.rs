@@ -139,3 +139,61 @@ fn a_read_only_volume_is_refused() {
     assert_eq!(output.status.code(), Some(2), "{said}");
     assert!(said.contains("read-only"), "{said}");
 }
+
+#[test]
+fn a_hard_disk_is_told_by_its_curve_and_gets_a_large_quantum() {
+    use hayloft_io::calibrate::{Media, RunPoint};
+    use hayloft_lab::modelled::{Disk, FileSystem, ModelledDisk, Params, missing};
+
+    if let Some(missing) = missing(FileSystem::Ext4) {
+        println!("skipped: {missing}");
+        return;
+    }
+    let dir = disk();
+    let modelled = Disk {
+        size: 8 << 30,
+        file_system: FileSystem::Ext4,
+        params: Params::default(),
+        dir: dir.path().join("mounted"),
+        backing: None,
+    };
+    let program = Path::new(env!("CARGO_BIN_EXE_hayloft"));
+    let modelled = ModelledDisk::mount(program, &modelled, &dir.path().join("log"));
+    let modelled = modelled.expect("mounts");
+    let output = calibrate(
+        &["--seconds=20", "--space=512MiB", "--json"],
+        modelled.dir(),
+    );
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{said}");
+    let read = Calibration::read(modelled.dir());
+    let read = read.expect("valid").expect("there");
+    assert_eq!(
+        names(modelled.dir()),
+        [".hayloft-calibration.json", "lost+found"]
+    );
+
+    assert_eq!(read.media, Media::Rotating, "{}", read.reason);
+    // A seek there and half a turn are 1 MiB of this disk: shorter quanta are mostly seeking.
+    assert!(read.quantum_bytes >= 4 << 20, "{}", read.reason);
+    assert!(["posix", "direct", "uring"].contains(&&*read.engine));
+    assert!(read.reason.contains(&read.engine), "{}", read.reason);
+    // A busy machine lowers single points, most of all those of long runs; it does not turn the curve round.
+    let curve = |rate: fn(&RunPoint) -> Option<f64>| -> Vec<(u64, f64)> {
+        let points = read.runs.iter();
+        points
+            .filter_map(|p| Some((p.run_bytes, rate(p)?)))
+            .collect()
+    };
+    for curve in [curve(|p| p.read_bytes_s), curve(|p| p.write_bytes_s)] {
+        assert!(curve.len() >= 5, "{curve:?}");
+        for four in curve.windows(4) {
+            let longer = four[1..].iter().map(|(_, rate)| *rate).fold(0.0, f64::max);
+            assert!(longer > 0.9 * four[0].1, "it falls: {curve:?}");
+        }
+        let short = curve[0].1;
+        let best = curve.iter().map(|(_, rate)| *rate).fold(0.0, f64::max);
+        assert!(curve[0].0 == 64 << 10 && best > 4.0 * short, "{curve:?}");
+    }
+    modelled.unmount().expect("taken down");
+}

@@ -1,4 +1,4 @@
-//! What a node notices by itself: damage that nobody reads, slow peers, slow disks.
+//! What a node notices by itself: damage that nobody reads, slow peers, slow disks, disks that do not answer.
 
 use hayloft_lab::error::Result;
 use hayloft_lab::hadoop::{hayloft_binary, repository_root};
@@ -7,7 +7,9 @@ use hayloft_lab::node::Kind;
 use hayloft_lab::suite::{expect, passed, seconds};
 use hayloft_lab::wait::{self, Seen};
 use hayloft_lab::{Cluster, Driver, LabError, NodeSpec, Outcome, Suite, VolumeSpec};
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -18,6 +20,8 @@ const NODES: usize = 4;
 const SLOW_NODE: usize = 3;
 /// Has five volumes, the last of them on a slow disk.
 const WITH_SLOW_DISK: usize = 0;
+/// Has two volumes, the last of them on a disk that stops to answer.
+const WITH_HUNG_DISK: usize = 1;
 
 fn main() -> ExitCode {
     Suite::run("upkeep", |suite| {
@@ -29,11 +33,14 @@ fn main() -> ExitCode {
             .tempdir_in(&base);
         let base = base.map_err(LabError::file("creating", "a directory for a slow disk"))?;
         let missing = modelled::missing(FileSystem::Ext4);
-        let disk = match &missing {
-            None if stock => None,
-            None => Some(slow_disk(base.path().join("disk"))?),
-            Some(_) => None,
+        let modelled = |name, write_bytes_s| match &missing {
+            None if stock => Ok(None),
+            None => modelled_disk(base.path().join(name), write_bytes_s).map(Some),
+            Some(_) => Ok(None),
         };
+        // 8 MB/s, when a write on the other disks takes a few milliseconds.
+        let disk = modelled("disk", 8_000_000)?;
+        let hung = modelled("hung", FAST)?;
         let mut builder = Cluster::builder("upkeep")
             .conf("dfs.datanode.directoryscan.interval", 3)
             .conf("dfs.blocksize", 4 * MIB)
@@ -74,6 +81,20 @@ fn main() -> ExitCode {
                         0,
                     );
             }
+            if let (WITH_HUNG_DISK, Some(disk)) = (node, &hung) {
+                spec = spec
+                    .volumes(vec![
+                        VolumeSpec::default(),
+                        VolumeSpec::at(disk.dir().join("data")),
+                    ])
+                    .conf("dfs.datanode.failed.volumes.tolerated", 1)
+                    .conf("dfs.datanode.disk.check.timeout", "5s")
+                    .conf("hayloft.io.engine", "direct")
+                    .conf(
+                        "dfs.datanode.round-robin-volume-choosing-policy.additional-available-space",
+                        0,
+                    );
+            }
             builder = builder.node(spec);
         }
         let cluster = builder.start()?;
@@ -82,6 +103,7 @@ fn main() -> ExitCode {
             fs,
             cluster,
             disk,
+            hung,
             files: 0,
         };
         suite.case("block_scanner_finds_a_flipped_byte", || lab.flipped());
@@ -94,8 +116,16 @@ fn main() -> ExitCode {
         suite.case("slow_peer_is_named", || {
             if stock { late() } else { lab.slow_peer() }
         });
-        suite.case("slow_disk_is_named_and_avoided", || match missing {
-            Some(missing) => Ok(Outcome::Skipped(missing.to_string())),
+        let lacks = || missing.as_ref().map(ToString::to_string);
+        suite.case("hung_disk_costs_its_volume_and_no_more", || match lacks() {
+            Some(what) => Ok(Outcome::Skipped(what)),
+            None if stock => Ok(Outcome::Skipped(
+                "the stock node looks at a volume only after an error".into(),
+            )),
+            None => lab.hung_disk(),
+        });
+        suite.case("slow_disk_is_named_and_avoided", || match lacks() {
+            Some(what) => Ok(Outcome::Skipped(what)),
             None if stock => late(),
             None => lab.slow_disk(),
         });
@@ -108,16 +138,18 @@ fn main() -> ExitCode {
     })
 }
 
-/// 8 MB/s, when a write on the other disks takes a few milliseconds.
-fn slow_disk(dir: PathBuf) -> Result<ModelledDisk> {
+/// As fast as it goes, bytes a second.
+const FAST: u64 = 2_000_000_000;
+
+fn modelled_disk(dir: PathBuf, write_bytes_s: u64) -> Result<ModelledDisk> {
     let log = dir.with_extension("log");
     let disk = Disk {
         size: 1 << 30,
         file_system: FileSystem::Ext4,
         params: Params {
-            // Reading as fast as it goes, so that making the file system takes no time.
-            read_bytes_s: 2_000_000_000,
-            write_bytes_s: 8_000_000,
+            // Reading is fast, so that making the file system takes no time.
+            read_bytes_s: FAST,
+            write_bytes_s,
             buffer_bytes: 0,
             ..Params::default()
         },
@@ -127,11 +159,31 @@ fn slow_disk(dir: PathBuf) -> Result<ModelledDisk> {
     ModelledDisk::mount(&hayloft_binary()?, &disk, &log)
 }
 
+/// A process that stands still until this is dropped.
+struct Stopped(Pid);
+
+impl Stopped {
+    fn new(pid: u32) -> Result<Self> {
+        let pid = i32::try_from(pid).ok().and_then(Pid::from_raw);
+        let pid = pid.ok_or_else(|| LabError::Talk("no such process".into()))?;
+        kill_process(pid, Signal::STOP).map_err(|e| LabError::Talk(e.to_string()))?;
+        Ok(Self(pid))
+    }
+}
+
+impl Drop for Stopped {
+    fn drop(&mut self) {
+        // It can only be gone.
+        let _ = kill_process(self.0, Signal::CONT);
+    }
+}
+
 struct Lab {
-    // Dropped first to last: the nodes end before the disk goes.
+    // Dropped first to last: the nodes end before the disks go.
     fs: Driver,
     cluster: Cluster,
     disk: Option<ModelledDisk>,
+    hung: Option<ModelledDisk>,
     files: u64,
 }
 
@@ -292,6 +344,50 @@ impl Lab {
         expect(before > 0 && after == before, || {
             format!("{before} replicas on the slow disk, then {after}")
         })?;
+        passed()
+    }
+
+    /// The process behind the disk stands still, so that what is asked of the device waits in the kernel. The node
+    /// cannot be told so; it sees a transfer that does not end, gives the volume up, and serves what it has elsewhere.
+    fn hung_disk(&mut self) -> Result<Outcome> {
+        let hung = self
+            .hung
+            .as_ref()
+            .map(|disk| (disk.dir().join("data"), disk.pid()));
+        let (dir, pid) = hung.ok_or_else(|| LabError::Expectation("no such disk".into()))?;
+        wait::until("a replica on the disk", seconds(60), || {
+            self.write()?;
+            Ok(match self.replicas_below(&dir) {
+                0 => Seen::NotYet(format!("{} files are elsewhere", self.files)),
+                _ => Seen::Done(()),
+            })
+        })?;
+        let stopped = Stopped::new(pid)?;
+        let failed = |lab: &Self| {
+            let bean = lab.cluster.namenode_bean(0, "FSNamesystemState")?;
+            Ok::<_, LabError>(bean["VolumeFailuresTotal"].as_u64().unwrap_or(0))
+        };
+        wait::until("the volume to be given up", seconds(120), || {
+            self.write()?;
+            Ok(match failed(self)? {
+                0 => Seen::NotYet(format!("{} files", self.files)),
+                n => Seen::Done(n),
+            })
+        })?;
+        // The disk still gives no answer; what waits for it keeps nothing else of the node.
+        for _ in 0..8 {
+            self.write()?;
+        }
+        let bean = self.cluster.namenode_bean(0, "NameNodeInfo")?;
+        let nodes: BTreeMap<String, Value> =
+            serde_json::from_str(bean["LiveNodes"].as_str().unwrap_or("{}"))
+                .map_err(|e| LabError::Talk(format!("LiveNodes: {e}")))?;
+        let silent = |node: &Value| node["lastContact"].as_u64().is_none_or(|s| s > 15);
+        expect(nodes.len() == NODES && !nodes.values().any(silent), || {
+            format!("heartbeats stay away: {nodes:?}")
+        })?;
+        expect(failed(self)? == 1, || "other volumes failed too".into())?;
+        drop(stopped);
         passed()
     }
 
