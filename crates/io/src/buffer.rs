@@ -2,11 +2,13 @@
 
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, TryAcquireError};
 
 use crate::error::{IoError, IoErrorKind, IoOp};
+use crate::mapping::Mapping;
 
 /// Alignment, in bytes, of the start of every [`AlignedBuf`] and of its capacity: what direct I/O
 /// needs on every device that is sold.
@@ -19,34 +21,38 @@ pub const BUFFER_MAX: usize = 1 << 30;
 /// the device each stretch of memory by itself.
 const HUGE_PAGE: usize = 2 << 20;
 
-/// Memory of one buffer: over-allocated so that an aligned range of the wanted capacity lies inside it; what is
-/// never touched costs nothing. The box never moves its contents, so the range stays aligned.
+/// Buffers of at least this many bytes are mapped by themselves: the system has their memory back when they go.
+const MAPPED_MIN: usize = 256 << 10;
+
+/// Memory of one buffer. The range of the wanted capacity in it is aligned and never moves.
 struct Region {
-    memory: Box<[u8]>,
+    memory: Memory,
     start: usize,
     capacity: usize,
 }
 
+enum Memory {
+    /// Over-allocated, so that an aligned range lies inside it.
+    Allocated(Box<[u8]>),
+    Mapped(Mapping),
+}
+
 impl Region {
     fn new(capacity: usize) -> Self {
-        if capacity == 0 {
-            return Self {
-                memory: Box::default(),
-                start: 0,
-                capacity: 0,
-            };
-        }
         let alignment = if capacity >= HUGE_PAGE {
             HUGE_PAGE
         } else {
             ALIGNMENT
         };
-        let memory = vec![0_u8; capacity + alignment - 1].into_boxed_slice();
-        let address = memory.as_ptr().addr();
-        let start = address.next_multiple_of(alignment) - address;
+        let mapped = (capacity >= MAPPED_MIN)
+            .then(|| Mapping::new(capacity, alignment))
+            .flatten();
+        let Some(mapping) = mapped else {
+            return Self::allocated(capacity);
+        };
         let region = Self {
-            memory,
-            start,
+            memory: Memory::Mapped(mapping),
+            start: 0,
             capacity,
         };
         if alignment == HUGE_PAGE {
@@ -55,12 +61,36 @@ impl Region {
         region
     }
 
+    fn allocated(capacity: usize) -> Self {
+        let extra = if capacity > 0 { ALIGNMENT - 1 } else { 0 };
+        let memory = vec![0_u8; capacity + extra].into_boxed_slice();
+        let address = memory.as_ptr().addr();
+        let start = if capacity > 0 {
+            address.next_multiple_of(ALIGNMENT) - address
+        } else {
+            0
+        };
+        Self {
+            memory: Memory::Allocated(memory),
+            start,
+            capacity,
+        }
+    }
+
     fn bytes(&self, len: usize) -> &[u8] {
-        &self.memory[self.start..self.start + len]
+        let memory = match &self.memory {
+            Memory::Allocated(memory) => &memory[..],
+            Memory::Mapped(mapping) => &mapping[..],
+        };
+        &memory[self.start..self.start + len]
     }
 
     fn bytes_mut(&mut self, len: usize) -> &mut [u8] {
-        &mut self.memory[self.start..self.start + len]
+        let memory = match &mut self.memory {
+            Memory::Allocated(memory) => &mut memory[..],
+            Memory::Mapped(mapping) => &mut mapping[..],
+        };
+        &mut memory[self.start..self.start + len]
     }
 }
 
@@ -211,8 +241,15 @@ impl Drop for AlignedBuf {
     }
 }
 
+/// A region that waits for its next use.
+struct Rested {
+    region: Region,
+    since: Instant,
+}
+
 struct Idle {
-    regions: Vec<Region>,
+    /// Those that were used last at the end.
+    regions: Vec<Rested>,
     bytes: usize,
     in_use: usize,
 }
@@ -227,36 +264,57 @@ impl PoolShared {
         let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
         idle.in_use -= region.capacity;
         idle.bytes += region.capacity;
-        idle.regions.push(region);
+        idle.regions.push(Rested {
+            region,
+            since: Instant::now(),
+        });
     }
 
-    /// Takes an idle region of exactly `capacity`, else drops idle ones until a new one fits.
+    /// Takes the idle region of exactly `capacity` that was used last, else drops those that were not used for
+    /// longest until a new one fits.
     fn take(&self, capacity: usize) -> Region {
         let mut dropped = Vec::new();
         {
             let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
             idle.in_use += capacity;
-            if let Some(at) = idle.regions.iter().rposition(|r| r.capacity == capacity) {
+            if let Some(at) = idle
+                .regions
+                .iter()
+                .rposition(|r| r.region.capacity == capacity)
+            {
                 idle.bytes -= capacity;
-                return idle.regions.swap_remove(at);
+                return idle.regions.remove(at).region;
             }
-            while idle.in_use + idle.bytes > self.budget {
-                let Some(region) = idle.regions.pop() else {
-                    break;
-                };
-                idle.bytes -= region.capacity;
-                dropped.push(region);
+            let mut count = 0;
+            while idle.in_use + idle.bytes > self.budget && count < idle.regions.len() {
+                idle.bytes -= idle.regions[count].region.capacity;
+                count += 1;
             }
+            dropped.extend(idle.regions.drain(..count));
         }
         drop(dropped); // Returning memory to the system is done outside the lock, before asking for more.
         Region::new(capacity)
+    }
+
+    /// Drops regions that have waited for `idle`.
+    fn trim(&self, idle: Duration) {
+        let dropped: Vec<Rested> = {
+            let mut state = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
+            let count = state
+                .regions
+                .partition_point(|rested| rested.since.elapsed() >= idle);
+            let dropped: Vec<Rested> = state.regions.drain(..count).collect();
+            state.bytes -= dropped.iter().map(|r| r.region.capacity).sum::<usize>();
+            dropped
+        };
+        drop(dropped); // Outside the lock.
     }
 }
 
 /// A source of [`AlignedBuf`]s with a budget in bytes.
 ///
 /// Buffers in use and idle ones kept for reuse together never exceed the budget; when it is used
-/// up, [`acquire`](BufferPool::acquire) waits, first come first served. Each buffer costs up to
+/// up, [`acquire`](BufferPool::acquire) waits, first come first served. Each small buffer costs up to
 /// one page more than its capacity outside the budget (alignment).
 #[derive(Clone)]
 pub struct BufferPool {
@@ -296,6 +354,22 @@ impl BufferPool {
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .in_use
+    }
+
+    /// Bytes in buffers that are kept for reuse.
+    #[must_use]
+    pub fn idle(&self) -> usize {
+        self.shared
+            .idle
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .bytes
+    }
+
+    /// Gives the memory of buffers that were not used for `idle` back to the system. To be called every now and then
+    /// by the pool's owner.
+    pub fn trim(&self, idle: Duration) {
+        self.shared.trim(idle);
     }
 
     /// A buffer of at least `capacity` bytes with `len` 0; waits until the budget has room.
@@ -366,7 +440,6 @@ impl fmt::Debug for BufferPool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::time::Duration;
 
     #[test]
     fn large_buffers_begin_at_huge_pages() {
@@ -407,5 +480,25 @@ mod tests {
             .await
             .expect("idle regions make room");
         assert_eq!(whole.capacity(), 64 * 1024);
+    }
+
+    #[tokio::test]
+    async fn buffers_that_are_not_used_go_back_to_the_system() {
+        let pool = BufferPool::new(8 << 20);
+        let take = |bytes| pool.try_acquire(bytes).expect("fits").expect("is free");
+        drop((take(2 << 20), take(2 << 20), take(4096)));
+        assert_eq!((pool.in_use(), pool.idle()), (0, (4 << 20) + 4096));
+        pool.trim(Duration::from_secs(60));
+        assert_eq!(pool.idle(), (4 << 20) + 4096, "they have just been used");
+        tokio::time::sleep(Duration::from_millis(30)).await;
+        let used = take(2 << 20);
+        drop(take(4096));
+        pool.trim(Duration::from_millis(30));
+        assert_eq!(pool.idle(), 4096, "what was used last stays");
+        drop(used);
+        assert_eq!(pool.idle(), (2 << 20) + 4096);
+        // Those that have waited longest make room.
+        drop(take(8 << 20));
+        assert_eq!((pool.in_use(), pool.idle()), (0, 8 << 20));
     }
 }

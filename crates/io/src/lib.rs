@@ -28,6 +28,7 @@ pub mod engines;
 pub mod error;
 mod fiemap;
 mod lock;
+mod mapping;
 pub mod meta;
 mod mount;
 pub mod raw;

@@ -4,6 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use hayloft_io::calibrate::Media;
 use hayloft_io::staging::{Root, SideShape, StageSpec, StagedFile, Staging, StagingConfig};
 use hayloft_io::{EngineFile, IoError, IoErrorKind};
 use hayloft_wire::checksum::DataChecksum;
@@ -16,6 +17,9 @@ use crate::volume::Volume;
 
 /// How long staged bytes of stopping writers may take to reach their files.
 const CLOSE: Duration = Duration::from_secs(30);
+
+/// On flash nothing waits for a whole quantum while the disk has none of the replica: it would be idle.
+const EAGER_FLASH: usize = 1 << 20;
 
 /// Longest name of an area that is taken from a node's uuid.
 const NAME_MAX: usize = 64;
@@ -122,6 +126,10 @@ pub fn stage(
         len,
         synced: len,
         quantum,
+        eager: match volume.engine.disk().media() {
+            Media::Flash => EAGER_FLASH.min(quantum),
+            Media::Rotating => quantum,
+        },
     })
 }
 

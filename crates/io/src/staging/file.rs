@@ -17,6 +17,9 @@ use crate::error::{IoError, IoErrorKind, IoOp};
 /// Bytes of a segment, as offsets are counted.
 pub(super) const SEGMENT: u64 = SEGMENT_BYTES as u64;
 
+/// Quanta that a file may gather: one is on its way to the disk while the other fills.
+pub const QUANTA: usize = 2;
+
 /// How side bytes follow from main bytes: every `grain` bytes of the main file, the last ones fewer, have `unit`
 /// bytes in the side file, from `base` on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,8 +74,11 @@ pub struct StageSpec {
     /// Bytes that were promised to outlive power loss, at most: a unit that covers one of them is replaced on the
     /// device only after the bytes that its successor covers.
     pub synced: u64,
-    /// Bytes written to the disk in one go while more is coming.
+    /// Bytes written to the disk in one go while more is coming. The file gathers [`QUANTA`] of them at most.
     pub quantum: usize,
+    /// Bytes that are worth a write when none of the file is in progress: less than the quantum where a write
+    /// costs no seek.
+    pub eager: usize,
 }
 
 /// A segment of a file. Places are relative to `base`, a multiple of the segment size.
@@ -137,6 +143,7 @@ pub struct StagedFile {
     pub(super) shape: SideShape,
     inode: u64,
     quantum: usize,
+    eager: usize,
     pub(super) me: Weak<Self>,
     state: Mutex<State>,
     /// Told whenever a write ends.
@@ -172,6 +179,9 @@ impl StagedFile {
             shape: spec.shape,
             inode,
             quantum: spec.quantum.max(SEGMENT_BYTES),
+            eager: spec
+                .eager
+                .clamp(SEGMENT_BYTES, spec.quantum.max(SEGMENT_BYTES)),
             me: me.clone(),
             state: Mutex::new(State {
                 segments: VecDeque::new(),
@@ -254,6 +264,36 @@ impl StagedFile {
     pub(super) fn quantum_now(&self) -> usize {
         let share = self.shared.fair_share();
         self.quantum.min(share).max(SEGMENT_BYTES)
+    }
+
+    /// Full segments that are worth a write now, in bytes.
+    pub(super) fn worth_writing(&self, state: &State) -> usize {
+        let quantum = self.quantum_now();
+        if state.jobs == 0 {
+            self.eager.min(quantum)
+        } else {
+            quantum
+        }
+    }
+
+    /// The file has gathered what it may, and some of that is on its way to the disk: whoever brings more waits for
+    /// it. Without a write in progress this is never so, hence nobody waits for what nobody does.
+    pub(super) fn is_full(&self, state: &State) -> bool {
+        let may = QUANTA * self.quantum_now();
+        let usable = state.error.is_none() && !state.closed;
+        usable && state.jobs > 0 && state.segments.len() * SEGMENT_BYTES >= may
+    }
+
+    /// Waits while the file [is full](Self::is_full).
+    pub(super) async fn not_full(&self) {
+        loop {
+            let mut progress = std::pin::pin!(self.progress.notified());
+            progress.as_mut().enable();
+            if !self.is_full(&self.lock()) {
+                return;
+            }
+            progress.await;
+        }
     }
 
     pub(super) fn invalid(&self, text: String) -> IoError {
@@ -360,6 +400,9 @@ impl StagedFile {
         }
         let count = usize::try_from(end.div_ceil(SEGMENT) - next / SEGMENT).unwrap_or(usize::MAX);
         if state.spare.len() < count {
+            if self.is_full(state) {
+                return false;
+            }
             let Some(more) = self.shared.area.try_take(count - state.spare.len()) else {
                 return false;
             };
@@ -476,6 +519,7 @@ impl StagedFile {
         self.usable(&self.lock())?;
         // One more for bytes that begin inside a segment.
         let count = bytes.div_ceil(SEGMENT_BYTES) + 1;
+        self.not_full().await;
         let segments = self.shared.area.take(count).await?;
         let mut state = self.lock();
         self.usable(&state)?;

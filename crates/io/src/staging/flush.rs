@@ -48,7 +48,7 @@ impl StagedFile {
         loop {
             let job = {
                 let mut state = self.lock();
-                let least = self.quantum_now();
+                let least = self.worth_writing(&state);
                 self.take_job(&mut state, Take::Full(least))
             };
             let Some(job) = job else { return };

@@ -35,6 +35,18 @@ impl Landing {
         self.file.lock().frontier
     }
 
+    /// Whether the file has gathered as much as it may; [`room`](Self::room) then waits until some of it is written.
+    #[must_use]
+    pub fn is_full(&self) -> bool {
+        self.file.is_full(&self.file.lock())
+    }
+
+    /// Waits while the file has gathered as much as it may: for writes in progress and nothing else. To be called
+    /// before more is received, so that the socket pushes back instead of memory filling.
+    pub async fn room(&self) {
+        self.file.not_full().await;
+    }
+
     /// Room for `want` bytes from `offset` on, at once. `None` when there is none now, or when the bytes cannot be
     /// received in place: `offset` is not [`next_offset`](Self::next_offset), another reservation exists,
     /// `want` is 0 or above [`ROOM_MAX`], or the file takes nothing any more. Receive elsewhere then;

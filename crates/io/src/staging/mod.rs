@@ -11,7 +11,10 @@
 //! What is lost with the power is what the page cache would have lost too; a sync of the files after
 //! [`StagedFile::flush`] is what makes bytes outlive that.
 //!
-//! **Back pressure.** Segments are bounded by the budget. When none is free, [`StagedFile::make_room`] and
+//! **Back pressure.** A file gathers two quanta: one is on its way to the disk while the other fills. Whoever brings
+//! more waits ([`Landing::room`]) for a write in progress. So a stream that is faster than its disk uses few
+//! megabytes again and again, which stay in the processor's cache, and leaves little to wait for at its end.
+//! Segments of all files together are bounded by the budget. When none is free, [`StagedFile::make_room`] and
 //! [`Landing::reserve`] wait, and everything that waits to become a quantum is written at once. Nobody waits
 //! with bytes that are received but not committed, so whatever is held is written and freed without him.
 //!
@@ -45,7 +48,7 @@ use crate::error::{IoError, IoErrorKind, IoOp};
 use area::Area;
 use layout::{ARENA_BYTES, Header, PAGE};
 
-pub use file::{Append, SideShape, StageSpec, StagedFile};
+pub use file::{Append, QUANTA, SideShape, StageSpec, StagedFile};
 pub use landing::{Landing, Reserved};
 pub use layout::SEGMENT_BYTES;
 pub use replay::{Replayed, Root};

@@ -99,6 +99,8 @@ pub struct Inflow {
     place: Option<InPlace>,
     /// The wait for a buffer.
     waiting: Option<BoxFuture<'static, Result<AlignedBuf, XferError>>>,
+    /// The wait for the disk.
+    full: Option<BoxFuture<'static, ()>>,
 }
 
 impl Inflow {
@@ -125,6 +127,7 @@ impl Inflow {
             guess: Guess::new(checksum),
             place: None,
             waiting: None,
+            full: None,
         };
         if !inbox.is_empty() {
             let mut buf = AlignedBuf::unpooled(inbox.len().max(BUFFER_MIN));
@@ -172,12 +175,29 @@ impl Inflow {
                     self.buf = None; // A stream that waits holds no memory.
                     ready!(conn.poll_readable(cx)).map_err(|e| conn.socket_error(e))?;
                 }
+                ready!(self.poll_room(cx));
                 if self.begin_place() {
                     continue;
                 }
             }
             ready!(self.poll_receive(conn, needed, cx))?;
         }
+    }
+
+    /// Waits while the disk has fallen behind by as much as the stream may stage: the socket pushes back.
+    fn poll_room(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        if self.full.is_none() {
+            let Some(landing) = self.landing.as_ref().filter(|l| l.is_full()) else {
+                return Poll::Ready(());
+            };
+            let landing = landing.clone();
+            self.full = Some(Box::pin(async move { landing.room().await }));
+        }
+        if let Some(full) = &mut self.full {
+            ready!(full.as_mut().poll(cx));
+            self.full = None;
+        }
+        Poll::Ready(())
     }
 
     /// Goes on in place, if there is room.
@@ -252,7 +272,7 @@ impl Inflow {
     /// The stream waits for this node, not for its peer.
     #[must_use]
     pub fn waits_for_memory(&self) -> bool {
-        self.waiting.is_some()
+        self.waiting.is_some() || self.full.is_some()
     }
 
     /// Cuts off the complete packets, or says how long the first one is as far as is known.

@@ -7,7 +7,7 @@ use hayloft_wire::ids::PoolId;
 use hayloft_wire::proto::datatransfer as pb;
 use hayloft_wire::transfer::{self, BlockOpResponse, Op, OpError, OpRequest, Status};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::time::Instant;
+use tokio::time::{Instant, MissedTickBehavior};
 
 use super::conn::Conn;
 use super::context::Xceivers;
@@ -22,6 +22,9 @@ const BACKOFF_MAX: Duration = Duration::from_secs(5);
 
 /// Operations in progress get this long to end by themselves at shutdown.
 const DRAIN: Duration = Duration::from_secs(2);
+
+/// Buffers that were not used for so long go back to the system.
+const IDLE_MEMORY: Duration = Duration::from_millis(500);
 
 /// Version of short-circuit access that this node would speak.
 const SHORT_CIRCUIT_VERSION: u32 = 1;
@@ -38,9 +41,15 @@ pub enum Next {
 /// Serves connections until shutdown, then waits for those that are busy, a moment.
 pub async fn serve(x: Xceivers, listener: TcpListener) {
     let mut backoff = BACKOFF_MIN;
+    let mut look = tokio::time::interval(IDLE_MEMORY);
+    look.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         let accepted = tokio::select! {
             () = x.shutdown_token().cancelled() => break,
+            _ = look.tick() => {
+                x.memory().trim(IDLE_MEMORY);
+                continue;
+            }
             accepted = listener.accept() => accepted,
         };
         match accepted {

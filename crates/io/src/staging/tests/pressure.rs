@@ -1,0 +1,145 @@
+//! Files that gather no more than they may, on disks that are too slow for what comes.
+
+use super::*;
+use crate::decorators::{Throttle, Throttled};
+
+/// What a file may hold at the moment when one more piece of it is received.
+fn segments_at_most(quantum: usize) -> usize {
+    QUANTA * quantum / SEGMENT_BYTES + ROOM_MAX / SEGMENT_BYTES + 1
+}
+
+/// A disk that writes so many bytes a second; none: as it can.
+fn engine(rig: &Rig, bytes_per_second: u64) -> (Throttled, Arc<Throttle>) {
+    let throttle = Arc::new(Throttle::default());
+    throttle.set_rate(IoClass::ClientWrite, bytes_per_second);
+    let engine = Throttled::new(Arc::clone(&rig.engine), Arc::clone(&throttle));
+    (engine, throttle)
+}
+
+/// Receives up to `len` bytes, in place or as copies; `look` is called after each packet.
+async fn stream(file: &Arc<StagedFile>, len: usize, in_place: bool, mut look: impl FnMut()) {
+    let mut at = usize::try_from(file.committed()).expect("small");
+    while at < len {
+        let next = (at + 300_000).min(len);
+        if in_place {
+            file.landing().room().await;
+            land(file, at, next).await;
+        } else {
+            while append(file, at, next) == Append::NoRoom {
+                file.make_room(next - at).await.expect("room comes");
+            }
+        }
+        look();
+        at = next;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stream_that_is_faster_than_its_disk_gathers_two_quanta() {
+    for in_place in [true, false] {
+        let rig = Rig::new();
+        let staging = Staging::create(&rig.config(16 * BUDGET_MIN)).expect("an area");
+        let (slow, throttle) = engine(&rig, 4 << 20);
+        let file = rig.stage_on(&slow, &staging, 0, 0).await;
+        let most = std::sync::atomic::AtomicUsize::new(0);
+        let look = || {
+            most.fetch_max(staging.segments_in_use(), Ordering::Relaxed);
+        };
+        stream(&file, 6 << 20, in_place, look).await;
+        let most = most.into_inner();
+        assert!(most > QUANTUM / SEGMENT_BYTES, "it was used: {most}");
+        assert!(most <= segments_at_most(QUANTUM), "it holds: {most}");
+        throttle.set_rate(IoClass::ClientWrite, 0);
+        file.close().await.expect("closes");
+        rig.check(0, 6 << 20);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_slow_disk_leaves_room_for_the_streams_of_others() {
+    let rig = Rig::new();
+    // Two quanta each for four of them.
+    let staging = Staging::create(&rig.config(2 * BUDGET_MIN)).expect("an area");
+    let (slow, throttle) = engine(&rig, 1);
+    let stuck = rig.stage_on(&slow, &staging, 0, 0).await;
+    let behind = tokio::spawn({
+        let stuck = Arc::clone(&stuck);
+        async move { stream(&stuck, 6 << 20, true, || ()).await }
+    });
+    let full = async {
+        while !stuck.landing().is_full() {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    };
+    let limit = Duration::from_secs(60);
+    tokio::time::timeout(limit, full).await.expect("fills up");
+    for n in 1..4 {
+        let file = rig.stage(&staging, n, 0).await;
+        let whole = stream(&file, 6 << 20, n % 2 == 0, || ());
+        tokio::time::timeout(limit, whole)
+            .await
+            .expect("others go on");
+        file.close().await.expect("closes");
+        rig.check(n, 6 << 20);
+    }
+    assert!(stuck.landing().is_full() && !behind.is_finished());
+    throttle.set_rate(IoClass::ClientWrite, 0);
+    tokio::time::timeout(limit, behind)
+        .await
+        .expect("the disk goes on")
+        .expect("no panic");
+    stuck.close().await.expect("closes");
+    rig.check(0, 6 << 20);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_waits_for_a_file_hears_that_it_was_given_up() {
+    let rig = Rig::new();
+    let staging = Staging::create(&rig.config(4 * BUDGET_MIN)).expect("an area");
+    let (slow, throttle) = engine(&rig, 1);
+    let file = rig.stage_on(&slow, &staging, 0, 0).await;
+    let mut at = 0;
+    while append(&file, at, at + 300_000) == Append::Committed {
+        at += 300_000;
+    }
+    assert!(file.landing().is_full());
+    let waits = tokio::spawn({
+        let file = Arc::clone(&file);
+        async move { file.make_room(300_000).await }
+    });
+    tokio::time::sleep(Duration::from_millis(20)).await;
+    assert!(!waits.is_finished());
+    file.discard();
+    waits
+        .await
+        .expect("no panic")
+        .expect_err("nothing is taken any more");
+    file.landing().room().await;
+    throttle.set_rate(IoClass::ClientWrite, 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn where_a_write_costs_no_seek_less_than_a_quantum_is_written_at_once() {
+    let rig = Rig::new();
+    let staging = Staging::create(&rig.config(4 * BUDGET_MIN)).expect("an area");
+    let patient = rig.stage(&staging, 0, 0).await;
+    assert_eq!(append(&patient, 0, QUANTUM - 1), Append::Committed);
+    let spec = rig.spec(&*rig.engine, 1, 0, SEGMENT_BYTES).await;
+    let eager = staging.stage(spec).expect("can be staged");
+    assert_eq!(append(&eager, 0, SEGMENT_BYTES - 1), Append::Committed);
+    assert_eq!(eager.unwritten(), SEGMENT_BYTES as u64 - 1);
+    assert_eq!(
+        append(&eager, SEGMENT_BYTES - 1, SEGMENT_BYTES),
+        Append::Committed
+    );
+    let written = async {
+        while eager.unwritten() > 0 {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    };
+    // Sooner than idle bytes are written.
+    tokio::time::timeout(IDLE / 2, written)
+        .await
+        .expect("is written");
+    assert_eq!(patient.unwritten(), QUANTUM as u64 - 1);
+}
