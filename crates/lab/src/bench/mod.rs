@@ -108,7 +108,7 @@ pub fn run(options: &Options) -> Result<Record> {
 fn measure(options: &Options, record: &mut Record) -> Result<()> {
     if !options.rows.is_empty() {
         // Declared before the rig, so that it goes after it.
-        let (base, _carried) = disk(options)?;
+        let (base, carried) = disk(options)?;
         let wants = |wanted: fn(&Row) -> bool| options.rows.iter().any(wanted);
         let pipelines = wants(|row| row.workload == Workload::Replicated);
         let java = wants(|row| row.client == Client::Java);
@@ -131,6 +131,13 @@ fn measure(options: &Options, record: &mut Record) -> Result<()> {
             }
             (options.progress)(&format!("round {} of {}", round + 1, options.rounds));
             run.round(round)?;
+        }
+        drop(run);
+        if let Some(disk) = &carried {
+            let answers = answers(&disk.stats()?);
+            record
+                .conditions
+                .insert("answers of the modelled disk".into(), answers);
         }
     }
     if options.blocks > 0 && !interrupt::asked() {
@@ -162,6 +169,16 @@ fn disk(options: &Options) -> Result<(PathBuf, Option<ModelledDisk>)> {
     let program = crate::hadoop::hayloft_binary()?;
     let carried = ModelledDisk::mount(&program, &wanted, &dir.join("disk.log"))?;
     Ok((carried.dir().to_owned(), Some(carried)))
+}
+
+/// Whether the machine let a modelled disk keep its times, in words.
+fn answers(stats: &modelled::Stats) -> String {
+    format!(
+        "{} of {} more than 2 ms later than the model says, the worst by {:.0} ms",
+        stats.late,
+        stats.read.requests + stats.write.requests,
+        stats.late_worst_ms,
+    )
 }
 
 fn begin(options: &Options) -> Record {
