@@ -28,6 +28,7 @@ use super::conn::{Conn, Patience, silence};
 use super::context::Xceivers;
 use super::error::XferError;
 use super::inplace::{Found, Guess, InPlace};
+use super::moderation::Moderation;
 
 /// Buffers between these sizes, adapted to how fast packets come. The smaller one holds a packet of
 /// the usual 64 KiB, the larger one is as much as a disk is given at a time.
@@ -97,6 +98,7 @@ pub struct Inflow {
     places: Arc<Semaphore>,
     guess: Guess,
     place: Option<InPlace>,
+    moderation: Moderation,
     /// The wait for a buffer.
     waiting: Option<BoxFuture<'static, Result<AlignedBuf, XferError>>>,
     /// The wait for the disk.
@@ -126,6 +128,7 @@ impl Inflow {
             places: Arc::clone(x.places()),
             guess: Guess::new(checksum),
             place: None,
+            moderation: Moderation::new(),
             waiting: None,
             full: None,
         };
@@ -173,7 +176,8 @@ impl Inflow {
             if self.guess.is_ready() && self.landing.is_some() {
                 if self.filled == 0 {
                     self.buf = None; // A stream that waits holds no memory.
-                    ready!(conn.poll_readable(cx)).map_err(|e| conn.socket_error(e))?;
+                    let readable = self.moderation.poll_readable(conn, cx);
+                    ready!(readable).map_err(|e| conn.socket_error(e))?;
                 }
                 ready!(self.poll_room(cx));
                 if self.begin_place() {
@@ -252,12 +256,16 @@ impl Inflow {
                     let ended = std::io::ErrorKind::UnexpectedEof.into();
                     return Poll::Ready(Err(conn.socket_error(ended)));
                 }
-                Some(_) => self.progress = true,
+                Some(n) => {
+                    self.progress = true;
+                    self.moderation.received(n);
+                }
                 None => {
                     if place.is_clean() {
                         self.place = None; // A stream that waits holds no room.
                     }
-                    ready!(conn.poll_readable(cx)).map_err(|e| conn.socket_error(e))?;
+                    let readable = self.moderation.poll_readable(conn, cx);
+                    ready!(readable).map_err(|e| conn.socket_error(e))?;
                 }
             }
         }

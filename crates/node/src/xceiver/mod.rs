@@ -23,6 +23,7 @@ mod group_checksum;
 mod inflow;
 mod inplace;
 mod link;
+mod moderation;
 mod outflow;
 mod peer;
 mod range;
