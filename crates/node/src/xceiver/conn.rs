@@ -233,6 +233,22 @@ impl Conn {
         }
     }
 
+    /// Lets the peer send up to `bytes` ahead of what was read, from now on: the kernel's own way there takes as long as
+    /// many windows do.
+    pub fn widen(&self, bytes: u32) {
+        // The buffer grows with the low water mark and does not shrink with it. Unlike with SO_RCVBUF the kernel
+        // goes on to adapt it, and the limit is that of net.ipv4.tcp_rmem, not the low one of net.core.rmem_max. Where
+        // the operator has set a size, it stays.
+        self.wake_up_at(bytes);
+        self.wake_up_at(1);
+    }
+
+    /// The socket.
+    #[cfg(test)]
+    pub fn socket(&self) -> BorrowedFd<'_> {
+        socket_ref(&self.stream)
+    }
+
     /// Readiness for the task that writes; only one task may ask at a time.
     pub fn poll_writable(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         self.stream.poll_write_ready(cx)

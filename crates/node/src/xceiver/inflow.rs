@@ -128,7 +128,7 @@ impl Inflow {
             places: Arc::clone(x.places()),
             guess: Guess::new(checksum),
             place: None,
-            moderation: Moderation::new(),
+            moderation: Moderation::new(x.wide_windows()),
             waiting: None,
             full: None,
         };
@@ -176,7 +176,9 @@ impl Inflow {
             if self.guess.is_ready() && self.landing.is_some() {
                 if self.filled == 0 {
                     self.buf = None; // A stream that waits holds no memory.
-                    let readable = self.moderation.poll_readable(conn, cx);
+                    let readable =
+                        self.moderation
+                            .poll_readable(conn, self.guess.next_offset(), cx);
                     ready!(readable).map_err(|e| conn.socket_error(e))?;
                 }
                 ready!(self.poll_room(cx));
@@ -264,7 +266,9 @@ impl Inflow {
                     if place.is_clean() {
                         self.place = None; // A stream that waits holds no room.
                     }
-                    let readable = self.moderation.poll_readable(conn, cx);
+                    let readable =
+                        self.moderation
+                            .poll_readable(conn, self.guess.next_offset(), cx);
                     ready!(readable).map_err(|e| conn.socket_error(e))?;
                 }
             }
