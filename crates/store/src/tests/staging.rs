@@ -60,7 +60,7 @@ async fn staged_bytes_survive_a_kill_and_a_clean_stop_leaves_no_area() {
     assert_eq!(
         data_len(&node),
         0,
-        "nothing is on its way before there is a quantum"
+        "nothing is on its way before it is worth a write"
     );
     let node = node.kill_and_start().await;
     drop(writer);
@@ -436,7 +436,7 @@ async fn room_is_reserved_ahead_counted_once_and_given_back() {
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
     assert!(blocks(&rbw) >= 64 << 20, "the whole block");
-    assert_eq!(data_len(&node), 0, "its length is not touched");
+    assert!(data_len(&node) <= 3 << 20, "its length is that of data");
     // A killed process leaves nothing behind the data.
     let node = node.kill_and_start().await;
     drop(writer);
