@@ -3,7 +3,6 @@
 use std::fs::File;
 use std::os::fd::AsFd as _;
 use std::path::{Path, PathBuf};
-use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -14,62 +13,9 @@ use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 use tracing::{error, warn};
 
 use super::layout::{ARENA_BYTES, ARENA_SEGMENTS, arena_offset};
+use super::mapping::Mapping;
 use super::segment::Segment;
 use crate::error::{IoError, IoErrorKind, IoOp};
-
-/// One arena in memory. Unmapped when the last segment and the area have let go of it.
-#[derive(Debug)]
-pub(super) struct Mapping {
-    start: NonNull<u8>,
-}
-
-#[expect(
-    unsafe_code,
-    reason = "a mapping is memory that outlives no one: see each block"
-)]
-mod mapping {
-    use super::{ARENA_BYTES, Errno, File, Mapping, NonNull};
-    use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
-
-    // SAFETY: the mapping is plain memory at a fixed address; who may touch which bytes of it when is decided by
-    // `Segment`, with atomics and locks that are valid across threads.
-    unsafe impl Send for Mapping {}
-    // SAFETY: as above; `Mapping` itself only hands out its address.
-    unsafe impl Sync for Mapping {}
-
-    impl Mapping {
-        /// Maps an arena of `file`, whose bytes at `offset` are allocated.
-        pub(crate) fn new(file: &File, offset: u64) -> Result<Self, Errno> {
-            // SAFETY: a new mapping at an address of the kernel's choosing touches no memory that exists.
-            let start = unsafe {
-                mmap(
-                    std::ptr::null_mut(),
-                    ARENA_BYTES,
-                    ProtFlags::READ | ProtFlags::WRITE,
-                    MapFlags::SHARED,
-                    file,
-                    offset,
-                )
-            }?;
-            NonNull::new(start.cast())
-                .map(|start| Self { start })
-                .ok_or(Errno::NOMEM)
-        }
-
-        /// The first byte; valid for `ARENA_BYTES`, page-aligned.
-        pub(crate) fn start(&self) -> NonNull<u8> {
-            self.start
-        }
-    }
-
-    impl Drop for Mapping {
-        fn drop(&mut self) {
-            // SAFETY: the range is the one that `new` mapped. Whoever reads or writes it holds an `Arc` of this.
-            // Failure would leave it mapped, which harms nobody.
-            let _ = unsafe { munmap(self.start.as_ptr().cast(), ARENA_BYTES) };
-        }
-    }
-}
 
 #[derive(Debug)]
 struct Arena {
@@ -82,6 +28,9 @@ struct Arena {
     used: Instant,
 }
 
+/// How long small pages do after there were no huge ones.
+const SMALL_FOR: Duration = Duration::from_secs(60);
+
 const ALL_FREE: u16 = u16::MAX;
 const _: () = assert!(ARENA_SEGMENTS == 16, "a bit of u16 for each segment");
 
@@ -90,6 +39,19 @@ struct Arenas {
     list: Vec<Arena>,
     /// Growing failed: said once.
     said: bool,
+    /// There were no huge pages: not asked for until then.
+    small_until: Option<Instant>,
+}
+
+impl Arenas {
+    /// Huge pages for an arena whose bytes were just allocated. Looking for some takes long where memory is in pieces: who
+    /// got none does not ask again for a while.
+    fn make_huge(&mut self, map: &Mapping) {
+        if self.small_until.is_some_and(|until| Instant::now() < until) {
+            return;
+        }
+        self.small_until = (!map.make_huge()).then(|| Instant::now() + SMALL_FOR);
+    }
 }
 
 /// The file and its segments.
@@ -153,6 +115,7 @@ impl Area {
         let offset = arena_offset(arenas.list.len());
         self.back(offset)?;
         let map = Arc::new(Mapping::new(&self.file, offset)?);
+        arenas.make_huge(&map);
         arenas.list.push(Arena {
             map,
             free: ALL_FREE,
@@ -276,6 +239,8 @@ impl Area {
         if !arenas.list[at].backed {
             self.back(arena_offset(at))?;
             arenas.list[at].backed = true;
+            let map = Arc::clone(&arenas.list[at].map);
+            arenas.make_huge(&map);
         }
         let arena = &mut arenas.list[at];
         let slot = arena.free.trailing_zeros();
@@ -399,5 +364,57 @@ impl<'a> Waiting<'a> {
 impl Drop for Waiting<'_> {
     fn drop(&mut self) {
         self.0.waiting.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::layout::{HUGE_PAGE, SEGMENT_BYTES, data_at};
+    use super::*;
+
+    /// Kilobytes of huge pages in the mapping that begins at `start`.
+    fn huge_kb(start: usize) -> u64 {
+        let maps = std::fs::read_to_string("/proc/self/smaps").expect("reads");
+        let lines = maps.lines();
+        let mut of_mapping = lines.skip_while(|line| !line.starts_with(&format!("{start:x}-")));
+        let line = of_mapping.find_map(|line| line.strip_prefix("ShmemPmdMapped:"));
+        let kb = line.and_then(|line| line.trim().split(' ').next());
+        kb.and_then(|kb| kb.parse().ok()).unwrap_or(0)
+    }
+
+    #[test]
+    fn data_lies_in_huge_pages_also_after_memory_was_given_back() {
+        let shm = Path::new("/dev/shm");
+        if !shm.is_dir() {
+            println!("skipped: there is no {}", shm.display());
+            return;
+        }
+        let file = tempfile::NamedTempFile::new_in(shm).expect("a file");
+        let path = file.path().to_owned();
+        let area = Area::new(file.reopen().expect("opens"), path, 3).expect("an area");
+        let area = Arc::new(area);
+        let all = 3 * ARENA_SEGMENTS;
+        for _ in 0..2 {
+            let segments = area.try_take(all).expect("as many as there are");
+            let starts: Vec<usize> = {
+                let arenas = area.lock();
+                let starts = arenas.list.iter().map(|a| a.map.start().addr().get());
+                starts.collect()
+            };
+            for start in &starts {
+                assert!((start + data_at(0)).is_multiple_of(HUGE_PAGE));
+            }
+            if area.lock().small_until.is_some() {
+                println!("skipped: the kernel gave no huge pages (madvise(MADV_COLLAPSE))");
+                return;
+            }
+            for start in starts {
+                let whole = ARENA_SEGMENTS * SEGMENT_BYTES / 1024;
+                assert_eq!(huge_kb(start), whole as u64);
+            }
+            drop(segments);
+            area.shrink_when_idle(Duration::ZERO);
+            assert_eq!(area.backed_bytes(), ARENA_BYTES);
+        }
     }
 }

@@ -17,9 +17,6 @@ use crate::error::{IoError, IoErrorKind, IoOp};
 /// Bytes of a segment, as offsets are counted.
 pub(super) const SEGMENT: u64 = SEGMENT_BYTES as u64;
 
-/// Quanta that a file may gather: one is on its way to the disk while the other fills.
-pub const QUANTA: usize = 2;
-
 /// How side bytes follow from main bytes: every `grain` bytes of the main file, the last ones fewer, have `unit`
 /// bytes in the side file, from `base` on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,7 +71,7 @@ pub struct StageSpec {
     /// Bytes that were promised to outlive power loss, at most: a unit that covers one of them is replaced on the
     /// device only after the bytes that its successor covers.
     pub synced: u64,
-    /// Bytes written to the disk in one go while more is coming. The file gathers [`QUANTA`] of them at most.
+    /// Bytes written to the disk in one go while more is coming. The file gathers [`QUANTA`](super::QUANTA) of them at most.
     pub quantum: usize,
     /// Bytes that are worth a write when none of the file is in progress: less than the quantum where a write
     /// costs no seek.
@@ -142,8 +139,8 @@ pub struct StagedFile {
     pub(super) side: Arc<dyn EngineFile>,
     pub(super) shape: SideShape,
     inode: u64,
-    quantum: usize,
-    eager: usize,
+    pub(super) quantum: usize,
+    pub(super) eager: usize,
     pub(super) me: Weak<Self>,
     state: Mutex<State>,
     /// Told whenever a write ends.
@@ -258,42 +255,6 @@ impl StagedFile {
     /// How long nothing was committed.
     pub(super) fn idle_for(&self) -> Duration {
         self.lock().last_commit.elapsed()
-    }
-
-    /// Bytes to write in one go: less than the quantum when the budget is shared by many.
-    pub(super) fn quantum_now(&self) -> usize {
-        let share = self.shared.fair_share();
-        self.quantum.min(share).max(SEGMENT_BYTES)
-    }
-
-    /// Full segments that are worth a write now, in bytes.
-    pub(super) fn worth_writing(&self, state: &State) -> usize {
-        let quantum = self.quantum_now();
-        if state.jobs == 0 {
-            self.eager.min(quantum)
-        } else {
-            quantum
-        }
-    }
-
-    /// The file has gathered what it may, and some of that is on its way to the disk: whoever brings more waits for
-    /// it. Without a write in progress this is never so, hence nobody waits for what nobody does.
-    pub(super) fn is_full(&self, state: &State) -> bool {
-        let may = QUANTA * self.quantum_now();
-        let usable = state.error.is_none() && !state.closed;
-        usable && state.jobs > 0 && state.segments.len() * SEGMENT_BYTES >= may
-    }
-
-    /// Waits while the file [is full](Self::is_full).
-    pub(super) async fn not_full(&self) {
-        loop {
-            let mut progress = std::pin::pin!(self.progress.notified());
-            progress.as_mut().enable();
-            if !self.is_full(&self.lock()) {
-                return;
-            }
-            progress.await;
-        }
     }
 
     pub(super) fn invalid(&self, text: String) -> IoError {

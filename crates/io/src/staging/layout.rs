@@ -2,11 +2,12 @@
 //!
 //! ```text
 //! page 0                     header: magic, version, sizes
-//! arena 0, arena 1, ...      each: 16 descriptors (a page each),
+//! arena 0, arena 1, ...      every 6 MiB, each: a hole, then
+//!                                  16 descriptors (a page each),
 //!                                  16 side regions (a page each),
-//!                                  16 x 256 KiB of data
+//!                                  16 x 256 KiB of data, from a multiple of 2 MiB on
 //! ```
-//! All numbers are little-endian. A descriptor is recoverable alone:
+//! The holes let data lie in huge pages; they take no memory. All numbers are little-endian. A descriptor is recoverable alone:
 //!
 //! ```text
 //!   0  u64  owned: 0 free, 1 in use; written last when taken, first when given back
@@ -28,7 +29,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
 /// Version of this layout. Another one is never guessed at.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 /// First bytes of the file.
 pub const MAGIC: [u8; 8] = *b"hayStage";
 
@@ -42,6 +43,19 @@ pub const SIDE_BYTES: usize = PAGE;
 pub const ARENA_SEGMENTS: usize = 16;
 /// Bytes of an arena.
 pub const ARENA_BYTES: usize = ARENA_SEGMENTS * (PAGE + SIDE_BYTES + SEGMENT_BYTES);
+/// Huge pages, of which data is made where the kernel has some: a direct write pins each page, and hands the device each
+/// stretch of memory by itself.
+pub const HUGE_PAGE: usize = 2 << 20;
+/// From the beginning of one arena to that of the next.
+const ARENA_STRIDE: u64 = 6 << 20;
+/// Where the first arena begins: its data begins at a huge page, and so does that of the others.
+const ARENA_FIRST: u64 = (HUGE_PAGE - ARENA_SEGMENTS * (PAGE + SIDE_BYTES)) as u64;
+const _: () = assert!(
+    ARENA_STRIDE.is_multiple_of(HUGE_PAGE as u64)
+        && ARENA_STRIDE >= ARENA_BYTES as u64
+        && ARENA_FIRST >= PAGE as u64,
+    "arenas touch neither each other nor the header"
+);
 /// Bytes of both paths together that a descriptor has room for.
 pub const PATHS_MAX: usize = PAGE - PATHS_AT;
 
@@ -62,7 +76,14 @@ const PATHS_AT: usize = 124;
 /// Where an arena begins in the file.
 #[must_use]
 pub fn arena_offset(arena: usize) -> u64 {
-    (PAGE as u64).saturating_add((arena as u64).saturating_mul(ARENA_BYTES as u64))
+    ARENA_FIRST.saturating_add((arena as u64).saturating_mul(ARENA_STRIDE))
+}
+
+/// Arenas that begin in a file of `len` bytes.
+#[must_use]
+pub fn arenas_in(len: u64) -> usize {
+    let arenas = len.saturating_sub(ARENA_FIRST).div_ceil(ARENA_STRIDE);
+    usize::try_from(arenas).unwrap_or(usize::MAX)
 }
 
 /// Where a descriptor begins in its arena.

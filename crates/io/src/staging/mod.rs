@@ -26,9 +26,11 @@ mod file;
 mod flush;
 mod landing;
 mod layout;
+mod mapping;
 mod overlay;
 mod replay;
 mod segment;
+mod share;
 #[cfg(test)]
 mod tests;
 
@@ -48,10 +50,11 @@ use crate::error::{IoError, IoErrorKind, IoOp};
 use area::Area;
 use layout::{ARENA_BYTES, Header, PAGE};
 
-pub use file::{Append, QUANTA, SideShape, StageSpec, StagedFile};
+pub use file::{Append, SideShape, StageSpec, StagedFile};
 pub use landing::{Landing, Reserved};
 pub use layout::SEGMENT_BYTES;
 pub use replay::{Replayed, Root};
+pub use share::QUANTA;
 
 /// Bytes that can be reserved or waited for at once.
 pub const ROOM_MAX: usize = 1 << 20;
@@ -63,6 +66,8 @@ pub const BUDGET_MIN: u64 = ARENA_BYTES as u64;
 const IDLE: Duration = Duration::from_secs(1);
 /// The same while somebody waits for segments.
 const IDLE_SHORT: Duration = Duration::from_millis(10);
+/// Arenas that nobody used for this long are given back.
+const SHRINK: Duration = Duration::from_millis(250);
 /// How often files are looked at.
 const SWEEP: Duration = Duration::from_millis(250);
 /// Areas with bytes that could not be written yet, at most; of more the oldest is given up.
@@ -290,7 +295,7 @@ async fn maintain(shared: Weak<Shared>) {
         files.iter().for_each(|f| f.sweep(IDLE));
         let active = files.iter().filter(|f| f.holds_segments()).count();
         strong.active.store(active, Ordering::Relaxed);
-        area.shrink_when_idle(IDLE);
+        area.shrink_when_idle(SHRINK);
         area.watch_name();
     }
 }

@@ -11,8 +11,8 @@ use std::path::{Path, PathBuf};
 use tracing::{info, warn};
 
 use super::layout::{
-    ARENA_BYTES, ARENA_SEGMENTS, Descriptor, OWNED_AT, PAGE, Record, SEGMENT_BYTES, SIDE_BYTES,
-    Target, arena_offset, data_at, decode, descriptor_at, side_at,
+    ARENA_SEGMENTS, Descriptor, OWNED_AT, PAGE, Record, SEGMENT_BYTES, SIDE_BYTES, Target,
+    arena_offset, arenas_in, data_at, decode, descriptor_at, side_at,
 };
 use crate::error::{IoError, IoOp};
 
@@ -121,14 +121,10 @@ pub(super) fn replay(area: &File, path: &Path, roots: &[Root]) -> Result<Replaye
 
 /// The descriptors in use.
 fn entries(area: &File, path: &Path, done: &mut Replayed) -> io::Result<Vec<Entry>> {
-    let arenas = area
-        .metadata()?
-        .len()
-        .saturating_sub(PAGE as u64)
-        .div_ceil(ARENA_BYTES as u64);
+    let arenas = arenas_in(area.metadata()?.len());
     let mut entries = Vec::new();
     let mut page = [0; PAGE];
-    for arena in 0..usize::try_from(arenas).unwrap_or(usize::MAX) {
+    for arena in 0..arenas {
         for slot in 0..ARENA_SEGMENTS {
             let at = arena_offset(arena) + descriptor_at(slot) as u64;
             if !read_there(area, &mut page, at)? {

@@ -15,11 +15,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use bytes::Bytes;
 use tokio::sync::OwnedSemaphorePermit;
 
-use super::area::{Area, Mapping};
+use super::area::Area;
 use super::layout::{
     OWNED_AT, RECORD_BYTES, Record, SEGMENT_BYTES, SEQUENCE_AT, SIDE_BYTES, Target, data_at,
     descriptor_at, encode_record, encode_target, record_at, side_at, target_at,
 };
+use super::mapping::Mapping;
 
 /// A segment of the area, until nobody uses its bytes any more.
 #[derive(Debug)]

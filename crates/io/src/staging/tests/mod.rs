@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use tempfile::TempDir;
 
 use super::layout::{
-    ARENA_BYTES, ARENA_SEGMENTS, Descriptor, OWNED_AT, arena_offset, data_at, decode,
+    ARENA_BYTES, ARENA_SEGMENTS, Descriptor, OWNED_AT, arena_offset, arenas_in, data_at, decode,
     descriptor_at, side_at,
 };
 use super::*;

@@ -15,7 +15,7 @@ fn snapshot(area: &Path, to: &Path) {
         buf
     };
     copy(0, PAGE);
-    for arena in 0..usize::try_from(len).expect("small") / ARENA_BYTES {
+    for arena in 0..arenas_in(len) {
         for slot in 0..ARENA_SEGMENTS {
             let at = |place: usize| arena_offset(arena) + place as u64;
             let page = copy(at(descriptor_at(slot)), PAGE);

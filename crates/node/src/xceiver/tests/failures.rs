@@ -252,3 +252,39 @@ async fn an_io_error_has_the_volumes_checked() {
         Ok(pattern(600))
     );
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_outdated_replica_that_is_in_the_way_of_a_copy_is_reported() {
+    let node = Node::start().await;
+    let copy = |id, generation_stamp| {
+        let block = block(id, generation_stamp);
+        let mut request = write_request(&block, &[&node], Stage::PipelineSetupCreate, crc32c());
+        request.header.client_name = String::new();
+        request
+    };
+    for id in [8, 9] {
+        let mut pipeline = Pipeline::create(id, 1001, &[&node]).await;
+        pipeline.write(&pattern(1024), 512, 1).await;
+    }
+    // A recovery that ends elsewhere, with another replica.
+    node.store
+        .init_replica_recovery(&block(8, 1001), 1010)
+        .await
+        .expect("begins");
+    let before = node.said();
+    let refused = Pipeline::set_up(&node, &copy(8, 1010)).await;
+    refused.expect_err("as Apache's does");
+    let mut there = block(8, 1001);
+    there.block.num_bytes = 1024;
+    assert_eq!(
+        node.said()[before.len()..],
+        [Said::Receiving(there)],
+        "the NameNode compares generation stamps, and has it deleted"
+    );
+    let before = node.said();
+    for request in [copy(8, 1001), copy(9, 1001)] {
+        let refused = Pipeline::set_up(&node, &request).await;
+        refused.expect_err("the replica is there");
+    }
+    assert_eq!(node.said(), before, "these are not out of date");
+}

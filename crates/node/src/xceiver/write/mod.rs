@@ -10,7 +10,7 @@ mod respond;
 use hayloft_io::IoClass;
 use hayloft_store::{ReplicaWriter, StorageInfo, StoreError, StoreErrorKind, WriteOptions};
 use hayloft_wire::checksum::DataChecksum;
-use hayloft_wire::ids::ExtendedBlock;
+use hayloft_wire::ids::{ExtendedBlock, ReplicaState};
 use hayloft_wire::proto::hdfs::DatanodeInfo;
 use hayloft_wire::transfer::{BlockOpResponse, Stage, Status, WriteRequest};
 use tokio::time::Instant;
@@ -197,6 +197,9 @@ async fn open_replica(
             if error.kind() == StoreErrorKind::Io {
                 x.check_volumes_soon();
             }
+            if kind == WriterKind::Datanode && error.kind() == StoreErrorKind::AlreadyExists {
+                report_stale(x, &request.block);
+            }
             return Err(error.into());
         }
     };
@@ -207,6 +210,21 @@ async fn open_replica(
         announce(x, &writer.block(), writer.storage());
     }
     Ok((writer, translate))
+}
+
+/// A copy that the NameNode ordered was refused for what a block recovery left of the replica here. It does not know of that
+/// one, and would order the copy again and again until the next full report, hours later: told of it now, it
+/// has it deleted.
+fn report_stale(x: &Xceivers, wanted: &ExtendedBlock) {
+    let Some(there) = x.store().replica(&wanted.pool, wanted.block.id) else {
+        return;
+    };
+    let left_over = matches!(there.state, ReplicaState::Rwr | ReplicaState::Rur);
+    if left_over && there.block.block.generation_stamp < wanted.block.generation_stamp {
+        tracing::info!(block = %there.block, state = %there.state, wanted = wanted.block.generation_stamp,
+            "a copy was refused for an outdated replica: reporting it");
+        announce(x, &there.block, &there.storage);
+    }
 }
 
 /// Sums of another type can be made anew, but a block keeps its chunk size for life: Apache refuses an
