@@ -9,8 +9,8 @@
 //!
 //! **Rotating**: one stream at a time. It is served until it has had a quantum; while it has had
 //! less and nothing more of it is queued, the disk waits a moment for more rather than seek away
-//! (anticipation), unless it was one request alone, such as a reader's checksums. Then the next stream of the chosen class in order of its number (an inode's
-//! number follows its place on the device), wrapping round at the end.
+//! (anticipation), unless it was one short request alone, such as a reader's checksums. Then the next stream of the
+//! chosen class in order of its number (an inode's number follows its place on the device), wrapping round at the end.
 //!
 //! **Classes** share by weight, in bytes; one that was idle does not save up. A request that waited
 //! longer than the deadline of its class goes first, but every second choice stays with the
@@ -32,6 +32,10 @@ const STREAM_DEPTH: usize = 2;
 
 /// Streams whose ends are remembered.
 const LATELY: usize = 64;
+
+/// A request of as many bytes is one of a stream, even the first of a file: what staging hands over while more is
+/// coming, for up to 32 writers. They wait for room that its end gives them.
+const LONG: u64 = 4 << 20;
 
 /// A background stream on rotating media gets this fraction of a quantum.
 const BACKGROUND_QUANTUM_DIVISOR: u64 = 4;
@@ -130,7 +134,7 @@ struct Current {
     class: IoClass,
     /// Bytes of this quantum.
     had: u64,
-    /// Whether a request went on where another one had ended: such a stream is worth waiting for.
+    /// Whether a request went on where another one had ended, or was long: such a stream is worth waiting for.
     continued: bool,
     in_flight: usize,
     /// Where the last request ended.
@@ -356,7 +360,7 @@ impl<T> Scheduler<T> {
             id,
             class,
             had: 0,
-            continued: self.lately.contains(&(id, offset)),
+            continued: bytes >= LONG || self.lately.contains(&(id, offset)),
             in_flight: 0,
             position: 0,
             idle_since: now,
@@ -451,6 +455,13 @@ impl<T> Scheduler<T> {
             current.in_flight = current.in_flight.saturating_sub(1);
             current.had = current.had.saturating_add(more);
             current.idle_since = now;
+            current.position = current.position.max(stream.offset.saturating_add(bytes));
+        }
+        // It may have been joined with others that wait where it ended.
+        if more > 0
+            && let Some((_, end)) = self.lately.iter_mut().find(|(id, _)| *id == stream.id)
+        {
+            *end = (*end).max(stream.offset.saturating_add(bytes));
         }
     }
 }

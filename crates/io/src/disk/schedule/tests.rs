@@ -384,3 +384,36 @@ fn a_stream_is_waited_for_only_when_it_goes_on_where_it_ended() {
     let later = now + Duration::from_millis(9);
     assert!(served(&mut scheduler, later).is_some(), "but not for ever");
 }
+
+#[test]
+fn a_writer_of_long_requests_is_waited_for_at_once_and_wherever_it_ended() {
+    let mut scheduler = Scheduler::new(policy(Media::Rotating));
+    let now = Instant::now();
+    let push = |scheduler: &mut Scheduler<u64>, stream, offset, bytes| {
+        let wanted = request(IoClass::ClientWrite, stream, offset, bytes);
+        scheduler.push(now, wanted, stream);
+    };
+    push(&mut scheduler, 5, 0, 8 * MIB);
+    let first = served(&mut scheduler, now).expect("the only one");
+    push(&mut scheduler, 6, 0, MIB);
+    // What was written while it ran was more than was asked for when it was queued.
+    scheduler.finished(now, &first, 15 * MIB);
+    assert!(
+        served(&mut scheduler, now).is_none(),
+        "its end gives the writer room, and more of 5 comes"
+    );
+    let later = now + Duration::from_millis(9);
+    let other = served(&mut scheduler, later).expect("not for ever");
+    assert_eq!(stream_id(&other.request), 6);
+    // Short, but where 5 really ended.
+    push(&mut scheduler, 5, 15 * MIB, MIB);
+    scheduler.finished(later, &other, MIB);
+    let more = served(&mut scheduler, later).expect("nothing is waited for");
+    assert_eq!(stream_id(&more.request), 5);
+    push(&mut scheduler, 6, MIB, MIB);
+    scheduler.finished(later, &more, MIB);
+    assert!(
+        served(&mut scheduler, later).is_none(),
+        "more of 5 may come"
+    );
+}
