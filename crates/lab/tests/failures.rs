@@ -8,6 +8,7 @@ use hayloft_lab::suite::{expect, expect_eq, passed, seconds};
 use hayloft_lab::wait::{self, Seen};
 use hayloft_lab::{Cluster, Driver, LabError, Outcome, Suite};
 use serde_json::{Value, json};
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::thread::sleep;
 use std::time::Duration;
@@ -50,6 +51,7 @@ fn main() -> ExitCode {
         suite.case("dead_writer_of_a_short_pipeline", || {
             lab.dead_writer_and_dead_node()
         });
+        suite.case("outdated_replicas_give_way_to_copies", || lab.outdated());
         suite.case("truncate_with_block_recovery", || lab.truncate());
         suite.case("truncate_of_a_snapshotted_file", || {
             lab.truncate_snapshotted()
@@ -291,6 +293,52 @@ impl Lab {
         self.check_between("/dead-both", 16, 500_500, 500_500)?;
         self.heal()?;
         self.fs.wait_replicas("/dead-both", 3, seconds(60))?;
+        passed()
+    }
+
+    /// A block recovery that finds a finalized replica leaves the others as they are. These must not refuse the copies
+    /// that the NameNode orders then until it hears of them in the next full report, hours later.
+    fn outdated(&mut self) -> Result<Outcome> {
+        if Kind::under_test() == Kind::Apache {
+            return Ok(Outcome::Skipped(
+                "stock nodes refuse them until then".into(),
+            ));
+        }
+        self.heal()?;
+        self.fs.create("o", "/outdated", 30, json!({}))?;
+        self.fs.write("o", 500_500)?;
+        self.fs.handle("hflush", "o")?;
+        let block = self.fs.blocks("/outdated")?.remove(0);
+        self.fs.handle("abandon", "o")?;
+        let holders = block.nodes.iter().map(|xfer| self.index_of(xfer));
+        let holders = holders.collect::<Result<Vec<_>>>()?;
+        let [first, ref others @ ..] = holders[..] else {
+            return Err(LabError::Expectation(format!("no holders of {block:?}")));
+        };
+        // Nowhere else to go.
+        for index in 0..self.cluster.node_count() {
+            self.cluster.node(index).kill()?;
+        }
+        // What was staged is in the files when a node has started.
+        self.cluster.start_node(first)?;
+        self.cluster.node(first).kill()?;
+        finalize(&self.cluster.node(first).block_files(block.id))?;
+        for index in holders.iter() {
+            self.cluster.start_node(*index)?;
+        }
+        self.cluster
+            .namenode(0)
+            .wait_live(holders.len(), seconds(60))?;
+        self.fs.recover_lease("/outdated", seconds(120))?;
+        self.check_between("/outdated", 30, 500_500, 500_500)?;
+        self.fs.wait_replicas("/outdated", 3, seconds(90))?;
+        for index in others {
+            let files = self.cluster.node(*index).block_files(block.id);
+            expect(files.len() == 2, || {
+                format!("replicas of two generations: {files:?}")
+            })?;
+        }
+        self.heal()?;
         passed()
     }
 
@@ -562,10 +610,12 @@ impl Lab {
     /// After all of the above: files healthy, every replica on disk matches its checksums.
     fn whole(&mut self) -> Result<Outcome> {
         self.heal()?;
-        // A recovery that found one replica finalized leaves the others as they are (with stock nodes too): they refuse a
-        // copy of the recovered block until a full report tells the NameNode that they are out of date.
-        for node in self.cluster.nodes() {
-            self.fs.dfsadmin(&["-triggerBlockReport", &node.ipc()])?;
+        // A recovery that found one replica finalized leaves the others as they are: stock nodes refuse a copy of the
+        // recovered block until a full report tells the NameNode that they are out of date. See `outdated`.
+        if Kind::under_test() == Kind::Apache {
+            for node in self.cluster.nodes() {
+                self.fs.dfsadmin(&["-triggerBlockReport", &node.ipc()])?;
+            }
         }
         self.fs.wait_healthy("/", seconds(120))?;
         for index in 0..self.cluster.node_count() {
@@ -585,4 +635,29 @@ impl Lab {
         )?;
         passed()
     }
+}
+
+/// Moves the files of a replica that is being written to where finalized ones are.
+fn finalize(files: &[PathBuf]) -> Result<()> {
+    for file in files {
+        let id: i64 = file
+            .file_name()
+            .and_then(|name| name.to_str())
+            .and_then(|name| name.split('_').nth(1))
+            .and_then(|id| id.parse().ok())
+            .ok_or_else(|| LabError::Expectation(format!("{} is no replica", file.display())))?;
+        let to = file
+            .parent()
+            .and_then(Path::parent)
+            .ok_or_else(|| LabError::Expectation(format!("{} is nowhere", file.display())))?
+            .join(format!(
+                "finalized/subdir{}/subdir{}",
+                id >> 16 & 0x1f,
+                id >> 8 & 0x1f
+            ));
+        std::fs::create_dir_all(&to).map_err(LabError::file("creating", &to))?;
+        let to = to.join(file.file_name().unwrap_or_default());
+        std::fs::rename(file, &to).map_err(LabError::file("moving", file))?;
+    }
+    Ok(())
 }
