@@ -148,7 +148,10 @@ impl StagedFile {
         let Some(this) = self.me.upgrade() else {
             return;
         };
-        self.shared.runtime.spawn(async move {
+        // On the thread of whoever commits, where there is a runtime: he looks at what it frees.
+        let here = tokio::runtime::Handle::try_current();
+        let runtime = here.as_ref().unwrap_or(&self.shared.runtime);
+        runtime.spawn(async move {
             let Job {
                 offset,
                 pieces,

@@ -1,6 +1,6 @@
 //! What all connections of the data transfer service share.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
@@ -13,6 +13,7 @@ use tokio_util::task::TaskTracker;
 use super::link::NameNodeLink;
 use super::settings::Settings;
 use super::stats::XceiverStats;
+use super::threads::Threads;
 use super::throttle::Throttles;
 use crate::outliers::PeerTimes;
 use crate::quiet::Quiet;
@@ -47,6 +48,8 @@ struct Inner {
     tasks: TaskTracker,
     quiet: Quiet,
     peer_times: PeerTimes,
+    /// What connections run on, once they are served.
+    threads: OnceLock<Threads>,
 }
 
 impl Xceivers {
@@ -75,6 +78,7 @@ impl Xceivers {
             tasks: TaskTracker::new(),
             quiet: Quiet::default(),
             peer_times: PeerTimes::default(),
+            threads: OnceLock::new(),
         }))
     }
 
@@ -126,6 +130,17 @@ impl Xceivers {
 
     pub(super) fn memory(&self) -> &BufferPool {
         &self.0.memory
+    }
+
+    /// What connections run on. Started with the first call, ended with the last clone of this service.
+    pub(super) fn threads(&self) -> &Threads {
+        self.0.threads.get_or_init(|| {
+            Threads::start().unwrap_or_else(|error| {
+                tracing::warn!(%error, "cannot start the threads of the data transfer service, which shares those of the \
+                    node: raise the limits on processes and open files (ulimit -u, -n)");
+                Threads::shared()
+            })
+        })
     }
 
     /// Permits for a large receive window.

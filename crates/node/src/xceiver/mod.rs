@@ -33,6 +33,7 @@ mod settings;
 mod stats;
 #[cfg(test)]
 mod tests;
+mod threads;
 mod throttle;
 mod transfer;
 mod write;

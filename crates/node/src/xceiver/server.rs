@@ -14,6 +14,7 @@ use super::context::Xceivers;
 use super::error::XferError;
 use super::settings::Settings;
 use super::stats::Activity;
+use super::threads::{Place, Threads};
 use super::{balance, checksum, group_checksum, read, transfer as transfers, write};
 
 /// Pause after a failed accept (no descriptors left, mostly), doubled up to the longest.
@@ -40,6 +41,7 @@ pub enum Next {
 
 /// Serves connections until shutdown, then waits for those that are busy, a moment.
 pub async fn serve(x: Xceivers, listener: TcpListener) {
+    let threads = x.threads();
     let mut backoff = BACKOFF_MIN;
     let mut look = tokio::time::interval(IDLE_MEMORY);
     look.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -55,7 +57,7 @@ pub async fn serve(x: Xceivers, listener: TcpListener) {
         match accepted {
             Ok((stream, _)) => {
                 backoff = BACKOFF_MIN;
-                admit(&x, stream);
+                admit(&x, threads, stream);
             }
             Err(error) => {
                 tracing::warn!(%error, "cannot accept a data transfer connection; trying again in {backoff:?}");
@@ -76,7 +78,7 @@ pub async fn serve(x: Xceivers, listener: TcpListener) {
 
 /// Starts a connection's task, unless too many are open: then it is closed without a word, which
 /// stock clients take for a busy node.
-fn admit(x: &Xceivers, stream: TcpStream) {
+fn admit(x: &Xceivers, threads: &Threads, stream: TcpStream) {
     let settings = x.settings();
     if x.stats().xceivers() >= settings.max_connections {
         x.stats().add_rejected();
@@ -91,18 +93,22 @@ fn admit(x: &Xceivers, stream: TcpStream) {
     }
     let gauge = x.stats().enter(Activity::Connection);
     let (x, tasks) = (x.clone(), x.tasks().clone());
-    let task = async move {
+    let Ok(stream) = stream.into_std() else {
+        return; // Only if it was not registered.
+    };
+    threads.spawn(&tasks, |place| async move {
         let _gauge = gauge;
-        match Conn::new(stream, &settings) {
-            Ok(conn) => run(&x, conn, settings).await,
+        // From now on this thread looks after it.
+        let opened = TcpStream::from_std(stream).and_then(|stream| Conn::new(stream, &settings));
+        match opened {
+            Ok(conn) => run(&x, conn, settings, &place).await,
             Err(error) => tracing::debug!(%error, "a data transfer connection was gone at once"),
         }
-    };
-    tasks.spawn(task);
+    });
 }
 
 /// Runs the operations of one connection.
-async fn run(x: &Xceivers, mut conn: Conn, settings: Arc<Settings>) {
+async fn run(x: &Xceivers, mut conn: Conn, settings: Arc<Settings>, place: &Place) {
     let mut first = true;
     loop {
         let limit = if first {
@@ -122,6 +128,7 @@ async fn run(x: &Xceivers, mut conn: Conn, settings: Arc<Settings>) {
         first = false;
         let op = request.op();
         let began = Instant::now();
+        let _busy = place.busy();
         let outcome = Box::pin(perform(x, &mut conn, request)).await;
         let millis = began.elapsed().as_millis();
         match outcome {
