@@ -107,10 +107,12 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    /// Bytes that one of the files may gather without crowding the others out.
+    /// A quantum of each file if all gather as much as they may. An eighth of the area is left for what they are
+    /// receiving: a stream that finds no segment free receives elsewhere, and copies.
     fn fair_share(&self) -> usize {
         let files = self.active.load(Ordering::Relaxed).max(1);
-        self.area.segments_max() * SEGMENT_BYTES / files / 2
+        let segments = self.area.segments_max();
+        (segments - segments / 8) * SEGMENT_BYTES / files / QUANTA
     }
 
     /// Whether `n` more segments may be received into. A share is kept for bytes that are complete, so that peers who
