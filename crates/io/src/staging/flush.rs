@@ -1,5 +1,6 @@
 //! From segments to files.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -32,6 +33,32 @@ pub(super) struct Job {
     guard: bool,
     /// Segments and how far they are written afterwards.
     ends: Vec<(u64, usize)>,
+}
+
+/// A write in progress. Whoever waits for it is told when the runtime that looks after it ends before it does.
+struct InProgress {
+    file: Arc<StagedFile>,
+    /// As in [`Job`]; none once the end was told.
+    ends: Option<Vec<(u64, usize)>>,
+}
+
+impl InProgress {
+    fn end(mut self, error: Option<IoError>) {
+        if let Some(ends) = self.ends.take() {
+            self.file.finish(&ends, error);
+        }
+    }
+}
+
+impl Drop for InProgress {
+    fn drop(&mut self) {
+        if let Some(ends) = self.ends.take() {
+            let error = self
+                .file
+                .closed("whoever looked after a write has ended before it did");
+            self.file.finish(&ends, Some(error));
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -144,9 +171,13 @@ impl StagedFile {
     }
 
     /// Runs a write to its end, whoever waits for it.
-    fn start(&self, job: Job) {
+    fn start(&self, mut job: Job) {
         let Some(this) = self.me.upgrade() else {
             return;
+        };
+        let in_progress = InProgress {
+            file: Arc::clone(&this),
+            ends: Some(std::mem::take(&mut job.ends)),
         };
         // On the thread of whoever commits, where there is a runtime: he looks at what it frees.
         let here = tokio::runtime::Handle::try_current();
@@ -159,7 +190,7 @@ impl StagedFile {
                 side: bytes,
                 replaces,
                 guard,
-                ends,
+                ends: _,
             } = job;
             let main = this.main.write_at(pieces, offset);
             let side = |bytes: Vec<u8>| this.side.write_at(vec![bytes.into()], side_offset);
@@ -168,7 +199,10 @@ impl StagedFile {
             } else if replaces {
                 let mut written = main.await.result;
                 if guard && written.is_ok() {
-                    let covered = this.covered_by_sync(&ends);
+                    let covered = in_progress
+                        .ends
+                        .as_deref()
+                        .and_then(|ends| this.covered_by_sync(ends));
                     written = this.main.sync(SyncKind::Data).await.and(written);
                     if let (Some(covered), Ok(_)) = (covered, &written) {
                         let mut state = this.lock();
@@ -183,7 +217,7 @@ impl StagedFile {
                 let (main, side) = join(main, side(bytes)).await;
                 main.result.and(side.result)
             };
-            this.finish(&ends, written.err());
+            in_progress.end(written.err());
         });
     }
 

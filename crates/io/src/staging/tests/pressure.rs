@@ -143,3 +143,25 @@ async fn where_a_write_costs_no_seek_less_than_a_quantum_is_written_at_once() {
         .expect("is written");
     assert_eq!(patient.unwritten(), QUANTUM as u64 - 1);
 }
+
+/// Writes are looked after by the runtime of whoever brought their bytes, which may end before that of whoever waits.
+#[tokio::test(flavor = "multi_thread")]
+async fn who_waits_for_a_write_hears_that_nobody_looks_after_it() {
+    let rig = Rig::new();
+    let staging = Staging::create(&rig.config(4 * BUDGET_MIN)).expect("an area");
+    let file = rig.stage(&staging, 0, 0).await;
+    let brought = Arc::clone(&file);
+    let thread = std::thread::spawn(move || {
+        let short = tokio::runtime::Builder::new_current_thread()
+            .build()
+            .expect("a runtime");
+        // It ends before it comes to the write that this begins.
+        short.block_on(async { append(&brought, 0, QUANTUM) })
+    });
+    assert_eq!(thread.join().expect("no panic"), Append::Committed);
+    let flushed = tokio::time::timeout(Duration::from_secs(20), file.flush()).await;
+    let error = flushed
+        .expect("an answer")
+        .expect_err("nothing was written");
+    assert_eq!(error.kind(), IoErrorKind::Closed);
+}
