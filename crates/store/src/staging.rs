@@ -21,6 +21,10 @@ const CLOSE: Duration = Duration::from_secs(30);
 /// On flash nothing waits for a whole quantum while the disk has none of the replica: it would be idle.
 const EAGER_FLASH: usize = 1 << 20;
 
+/// Nor on rotating media while nobody else wants the disk, as at the beginning of a lone writer's block. As long as
+/// the scheduler takes to be one of a stream, so that it waits for what follows.
+const EAGER_ROTATING: usize = 4 << 20;
+
 /// Longest name of an area that is taken from a node's uuid.
 const NAME_MAX: usize = 64;
 
@@ -114,7 +118,12 @@ pub fn stage(
     if capabilities.keeps_data && !capabilities.survives_kill {
         return None; // Memory gains nothing.
     }
-    let quantum = usize::try_from(volume.engine.disk().quantum()).unwrap_or(usize::MAX);
+    let disk = volume.engine.disk();
+    let quantum = usize::try_from(disk.quantum()).unwrap_or(usize::MAX);
+    let (eager, while_idle) = match disk.media() {
+        Media::Flash => (EAGER_FLASH, None),
+        Media::Rotating => (EAGER_ROTATING, Some(Arc::clone(disk))),
+    };
     inner.staging.get()?.stage(StageSpec {
         main: Arc::clone(files.0),
         side: Arc::clone(files.1),
@@ -126,10 +135,8 @@ pub fn stage(
         len,
         synced: len,
         quantum,
-        eager: match volume.engine.disk().media() {
-            Media::Flash => EAGER_FLASH.min(quantum),
-            Media::Rotating => quantum,
-        },
+        eager: eager.min(quantum),
+        while_idle,
     })
 }
 

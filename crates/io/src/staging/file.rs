@@ -11,6 +11,7 @@ use tokio::sync::Notify;
 use super::Shared;
 use super::layout::{Record, SEGMENT_BYTES, SIDE_BYTES, Target, UNIT_MAX, paths_fit};
 use super::segment::{Room, Segment};
+use crate::disk::Disk;
 use crate::engine::EngineFile;
 use crate::error::{IoError, IoErrorKind, IoOp};
 
@@ -76,6 +77,8 @@ pub struct StageSpec {
     /// Bytes that are worth a write when none of the file is in progress: less than the quantum where a write
     /// costs no seek.
     pub eager: usize,
+    /// `eager` counts only while this disk is idle, else the quantum; `None`: always.
+    pub while_idle: Option<Arc<Disk>>,
 }
 
 /// A segment of a file. Places are relative to `base`, a multiple of the segment size.
@@ -141,6 +144,7 @@ pub struct StagedFile {
     inode: u64,
     pub(super) quantum: usize,
     pub(super) eager: usize,
+    pub(super) while_idle: Option<Arc<Disk>>,
     pub(super) me: Weak<Self>,
     state: Mutex<State>,
     /// Told whenever a write ends.
@@ -176,6 +180,7 @@ impl StagedFile {
             shape: spec.shape,
             inode,
             quantum: spec.quantum.max(SEGMENT_BYTES),
+            while_idle: spec.while_idle,
             eager: spec
                 .eager
                 .clamp(SEGMENT_BYTES, spec.quantum.max(SEGMENT_BYTES)),

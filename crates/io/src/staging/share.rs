@@ -16,7 +16,8 @@ impl StagedFile {
     /// Full segments that are worth a write now, in bytes.
     pub(super) fn worth_writing(&self, state: &State) -> usize {
         let quantum = self.quantum_now();
-        if state.jobs == 0 {
+        let free = || self.while_idle.as_ref().is_none_or(|disk| disk.is_idle());
+        if state.jobs == 0 && free() {
             self.eager.min(quantum)
         } else {
             quantum

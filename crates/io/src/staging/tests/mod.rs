@@ -128,6 +128,7 @@ impl Rig {
             synced: 0,
             quantum: QUANTUM,
             eager,
+            while_idle: None,
         }
     }
 

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::decorators::{Throttle, Throttled};
+use crate::disk::{Request, Stream};
 
 /// What a file may hold at the moment when one more piece of it is received.
 fn segments_at_most(quantum: usize) -> usize {
@@ -164,4 +165,45 @@ async fn who_waits_for_a_write_hears_that_nobody_looks_after_it() {
         .expect("an answer")
         .expect_err("nothing was written");
     assert_eq!(error.kind(), IoErrorKind::Closed);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn where_a_write_costs_a_seek_less_than_a_quantum_waits_while_others_want_the_disk() {
+    let rig = Rig::new();
+    let staging = Staging::create(&rig.config(4 * BUDGET_MIN)).expect("an area");
+    let disk = Disk::for_path(rig.dir.path(), &DiskConfig::default()).expect("a directory");
+    let (go, wait) = std::sync::mpsc::channel::<()>();
+    // Somebody else's transfer, of a file on the device.
+    let request = Request {
+        class: IoClass::ClientRead,
+        stream: Some(Stream { id: 7, offset: 0 }),
+        bytes: 1 << 20,
+    };
+    let other = tokio::spawn(disk.transfer(request, move || (wait.recv().is_ok(), 0)));
+    while disk.is_idle() {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    let mut spec = rig.spec(&*rig.engine, 0, 0, SEGMENT_BYTES).await;
+    spec.while_idle = Some(Arc::clone(&disk));
+    let file = staging.stage(spec).expect("can be staged");
+    assert_eq!(append(&file, 0, SEGMENT_BYTES), Append::Committed);
+    tokio::time::sleep(IDLE / 10).await;
+    assert_eq!(file.unwritten(), SEGMENT_BYTES as u64);
+    go.send(()).expect("somebody waits");
+    let _ended = other.await.expect("no panic");
+    while !disk.is_idle() {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    assert_eq!(
+        append(&file, SEGMENT_BYTES, SEGMENT_BYTES + 1),
+        Append::Committed
+    );
+    let written = async {
+        while file.unwritten() > 1 {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    };
+    tokio::time::timeout(IDLE / 2, written)
+        .await
+        .expect("is written");
 }
