@@ -367,7 +367,7 @@ impl Lab {
             let bean = lab.cluster.namenode_bean(0, "FSNamesystemState")?;
             Ok::<_, LabError>(bean["VolumeFailuresTotal"].as_u64().unwrap_or(0))
         };
-        wait::until("the volume to be given up", seconds(120), || {
+        wait::until("the volume to be given up", seconds(240), || {
             self.write()?;
             Ok(match failed(self)? {
                 0 => Seen::NotYet(format!("{} files", self.files)),
