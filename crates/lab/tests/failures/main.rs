@@ -1,4 +1,8 @@
 //! Nodes, clients and the NameNode dying at bad moments. Named for the failure.
+//! [`recovery`]: writers that never come back. [`replicas`]: replicas that are lost or damaged.
+
+mod recovery;
+mod replicas;
 
 use hayloft_lab::error::Result;
 use hayloft_lab::files::Block;
@@ -8,7 +12,6 @@ use hayloft_lab::suite::{expect, expect_eq, passed, seconds};
 use hayloft_lab::wait::{self, Seen};
 use hayloft_lab::{Cluster, Driver, LabError, Outcome, Suite};
 use serde_json::{Value, json};
-use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::thread::sleep;
 use std::time::Duration;
@@ -235,30 +238,6 @@ impl Lab {
         passed()
     }
 
-    fn dead_writer(&mut self) -> Result<Outcome> {
-        self.heal()?;
-        for (name, flushed, more) in [
-            ("none", 0, 0),
-            ("unflushed", 0, 70_000),
-            ("flushed", 100_001, 0),
-            ("mixed", BLOCK + 777, 300_000),
-            ("edge", BLOCK, 0),
-        ] {
-            let path = format!("/dead-{name}");
-            self.fs.create("d", &path, 14, json!({}))?;
-            if flushed > 0 {
-                self.fs.write("d", flushed)?;
-                self.fs.handle("hflush", "d")?;
-            }
-            self.fs.write("d", more)?;
-            self.fs.handle("abandon", "d")?;
-            self.fs.recover_lease(&path, seconds(60))?;
-            self.check_between(&path, 14, flushed, flushed + more)?;
-            self.fs.put(&path, 1000, 14, json!({"appendTo": true}))?;
-        }
-        passed()
-    }
-
     /// The file is a prefix of the pattern, at least `low` and at most `high` long.
     fn check_between(&self, path: &str, seed: u64, low: u64, high: u64) -> Result<u64> {
         let length = self.fs.length(path)?;
@@ -267,121 +246,6 @@ impl Lab {
         })?;
         self.fs.check(path, length, seed)?;
         Ok(length)
-    }
-
-    fn dead_client_process(&mut self) -> Result<Outcome> {
-        let victim = self.cluster.driver()?;
-        victim.create("v", "/dead-process", 15, json!({}))?;
-        victim.write("v", 2 * BLOCK + 5000)?;
-        victim.handle("hflush", "v")?;
-        victim.write("v", 1_000_000)?;
-        victim.kill()?;
-        self.fs.recover_lease("/dead-process", seconds(60))?;
-        self.check_between("/dead-process", 15, 2 * BLOCK + 5000, 2 * BLOCK + 1_005_000)?;
-        passed()
-    }
-
-    /// The writer and one of its nodes die together: recovery goes on with the other two.
-    fn dead_writer_and_dead_node(&mut self) -> Result<Outcome> {
-        self.fs.create("d", "/dead-both", 16, json!({}))?;
-        self.fs.write("d", 500_500)?;
-        self.fs.handle("hflush", "d")?;
-        let victim = self.index_of(&self.fs.blocks("/dead-both")?[0].nodes[0])?;
-        self.cluster.node(victim).kill()?;
-        self.fs.handle("abandon", "d")?;
-        self.fs.recover_lease("/dead-both", seconds(120))?;
-        self.check_between("/dead-both", 16, 500_500, 500_500)?;
-        self.heal()?;
-        self.fs.wait_replicas("/dead-both", 3, seconds(60))?;
-        passed()
-    }
-
-    /// A block recovery that finds a finalized replica leaves the others as they are. These must not refuse the copies
-    /// that the NameNode orders then until it hears of them in the next full report, hours later.
-    fn outdated(&mut self) -> Result<Outcome> {
-        if Kind::under_test() == Kind::Apache {
-            return Ok(Outcome::Skipped(
-                "stock nodes refuse them until then".into(),
-            ));
-        }
-        self.heal()?;
-        self.fs.create("o", "/outdated", 30, json!({}))?;
-        self.fs.write("o", 500_500)?;
-        self.fs.handle("hflush", "o")?;
-        let block = self.fs.blocks("/outdated")?.remove(0);
-        self.fs.handle("abandon", "o")?;
-        let holders = block.nodes.iter().map(|xfer| self.index_of(xfer));
-        let holders = holders.collect::<Result<Vec<_>>>()?;
-        let [first, ref others @ ..] = holders[..] else {
-            return Err(LabError::Expectation(format!("no holders of {block:?}")));
-        };
-        // Nowhere else to go.
-        for index in 0..self.cluster.node_count() {
-            self.cluster.node(index).kill()?;
-        }
-        // What was staged is in the files when a node has started.
-        self.cluster.start_node(first)?;
-        self.cluster.node(first).kill()?;
-        finalize(&self.cluster.node(first).block_files(block.id))?;
-        for index in holders.iter() {
-            self.cluster.start_node(*index)?;
-        }
-        self.cluster
-            .namenode(0)
-            .wait_live(holders.len(), seconds(60))?;
-        self.fs.recover_lease("/outdated", seconds(120))?;
-        self.check_between("/outdated", 30, 500_500, 500_500)?;
-        self.fs.wait_replicas("/outdated", 3, seconds(90))?;
-        for index in others {
-            let files = self.cluster.node(*index).block_files(block.id);
-            expect(files.len() == 2, || {
-                format!("replicas of two generations: {files:?}")
-            })?;
-        }
-        self.heal()?;
-        passed()
-    }
-
-    fn truncate(&mut self) -> Result<Outcome> {
-        self.fs.put("/truncate", BLOCK + 5000, 17, json!({}))?;
-        for length in [BLOCK + 4999, BLOCK + 513, BLOCK + 512, BLOCK, 1_000_003, 7] {
-            self.fs
-                .fs(&["-truncate", "-w", &length.to_string(), "/truncate"])?;
-            self.fs.check("/truncate", length, 17)?;
-        }
-        self.fs
-            .put("/truncate", 999_993, 17, json!({"appendTo": true}))?;
-        let victim = self.index_of(&self.replicated("/truncate")?[0].nodes[2])?;
-        self.cluster.node(victim).kill()?;
-        // The NameNode may have given the recovery to the dead node: asking again moves it.
-        self.fs
-            .call("truncate", json!({"path": "/truncate", "length": 500_001}))?;
-        self.fs.recover_lease("/truncate", seconds(120))?;
-        self.fs.check("/truncate", 500_001, 17)?;
-        self.heal()?;
-        self.fs.wait_replicas("/truncate", 3, seconds(60))?;
-        self.fs.check("/truncate", 500_001, 17)?;
-        passed()
-    }
-
-    /// A snapshot keeps the old length: nodes copy the block instead of cutting it.
-    fn truncate_snapshotted(&mut self) -> Result<Outcome> {
-        self.fs.fs(&["-mkdir", "/snap"])?;
-        self.fs.put("/snap/f", 300_300, 18, json!({}))?;
-        self.fs.dfsadmin(&["-allowSnapshot", "/snap"])?;
-        self.fs.fs(&["-createSnapshot", "/snap", "s"])?;
-        // "-w" waits for the length only, which the NameNode shows before any node has cut anything;
-        // until then a reader finds no replica of the new block.
-        self.fs.fs(&["-truncate", "-w", "100100", "/snap/f"])?;
-        self.fs.wait_closed("/snap/f", seconds(60))?;
-        self.fs.check("/snap/f", 100_100, 18)?;
-        self.fs.check("/snap/.snapshot/s/f", 300_300, 18)?;
-        self.fs
-            .put("/snap/f", 55_555, 18, json!({"appendTo": true}))?;
-        self.fs.check("/snap/f", 155_655, 18)?;
-        self.fs.check("/snap/.snapshot/s/f", 300_300, 18)?;
-        self.fs.wait_replicas("/snap/f", 3, seconds(60))?;
-        passed()
     }
 
     /// Every hflushed byte survives `kill -9` of all nodes that had it.
@@ -442,116 +306,6 @@ impl Lab {
             .unwrap_or_default();
         expect(!nodes.is_empty(), || format!("{path} has no located block"))?;
         nodes.iter().map(|xfer| self.index_of(xfer)).collect()
-    }
-
-    fn corrupt(&mut self, meta: bool) -> Result<Outcome> {
-        self.heal()?;
-        let path = format!("/corrupt-{meta}");
-        self.fs.put(&path, 200_000, 20, json!({}))?;
-        let block = self.replicated(&path)?.remove(0);
-        let victim = self.index_of(&block.nodes[1])?;
-        let files = self.cluster.node(victim).block_files(block.id);
-        let wanted = files.iter().find(|f| f.extension().is_some() == meta);
-        let file = wanted
-            .ok_or_else(|| LabError::Expectation(format!("no replica file in {files:?}")))?
-            .clone();
-        let good = std::fs::read(&file).map_err(LabError::file("reading", &file))?;
-        hayloft_lab::files::flip_byte(&file, if meta { 7 + 4 * 100 } else { 123_456 })?;
-        // Clients choose a replica by chance; each must get good bytes, one will meet the bad.
-        wait::until("the corrupt replica to be gone", seconds(90), || {
-            self.fs.check(&path, 200_000, 20)?;
-            let now = std::fs::read(&file);
-            Ok(match now {
-                Ok(bytes) if bytes != good => {
-                    Seen::NotYet("the flipped byte is still there".into())
-                }
-                _ => Seen::Done(()),
-            })
-        })?;
-        self.fs.wait_replicas(&path, 3, seconds(60))?;
-        self.fs.check(&path, 200_000, 20)?;
-        passed()
-    }
-
-    /// Somebody removes a replica's files behind the node: readers get the bytes elsewhere, the NameNode learns, and the
-    /// replica is made anew.
-    fn files_vanished(&mut self) -> Result<Outcome> {
-        self.heal()?;
-        self.fs.put("/vanished", 200_000, 25, json!({}))?;
-        let block = self.replicated("/vanished")?.remove(0);
-        let victim = self.index_of(&block.nodes[0])?;
-        let files = self.cluster.node(victim).block_files(block.id);
-        expect_eq("files of the replica", files.len(), 2)?;
-        for file in &files {
-            std::fs::remove_file(file).map_err(LabError::file("removing", file))?;
-        }
-        wait::until("three replicas that are there", seconds(90), || {
-            self.fs.check("/vanished", 200_000, 25)?;
-            let nodes = self.fs.blocks("/vanished")?.remove(0).nodes;
-            let mut missing = Vec::new();
-            for xfer in &nodes {
-                let index = self.index_of(xfer)?;
-                if self.cluster.node(index).block_files(block.id).len() != 2 {
-                    missing.push(xfer.clone());
-                }
-            }
-            Ok(if nodes.len() == 3 && missing.is_empty() {
-                Seen::Done(())
-            } else {
-                Seen::NotYet(format!("{nodes:?}, of them without files {missing:?}"))
-            })
-        })?;
-        self.fs.check("/vanished", 200_000, 25)?;
-        passed()
-    }
-
-    fn re_replication(&mut self) -> Result<Outcome> {
-        self.heal()?;
-        self.fs.put("/again", 2 * BLOCK + 9, 21, json!({}))?;
-        let victim = self.index_of(&self.replicated("/again")?[0].nodes[0])?;
-        self.cluster.node(victim).kill()?;
-        let count = self.cluster.node_count() - 1;
-        self.cluster.namenode(0).wait_live(count, seconds(60))?;
-        self.fs.wait_replicas("/again", 3, seconds(60))?;
-        self.fs.check("/again", 2 * BLOCK + 9, 21)?;
-        // The node comes back with replicas that are now too many: one of each goes.
-        self.cluster.start_node(victim)?;
-        self.cluster.wait_all_live()?;
-        sleep(Duration::from_secs(3));
-        self.fs.wait_replicas("/again", 3, seconds(60))?;
-        self.fs.check("/again", 2 * BLOCK + 9, 21)?;
-        passed()
-    }
-
-    fn decommission(&mut self) -> Result<Outcome> {
-        self.heal()?;
-        self.fs.put("/leaving", 2 * BLOCK, 22, json!({}))?;
-        let victim = self.index_of(&self.replicated("/leaving")?[0].nodes[0])?;
-        let xfer = self.cluster.node(victim).xfer();
-        self.cluster.exclude(&[victim])?;
-        self.fs.dfsadmin(&["-refreshNodes"])?;
-        self.cluster.namenode(0).wait_bean(
-            "a decommissioned node",
-            "FSNamesystemState",
-            seconds(90),
-            |bean| {
-                (
-                    bean["NumDecomLiveDataNodes"] == 1,
-                    bean["NumDecommissioningDataNodes"].to_string(),
-                )
-            },
-        )?;
-        for block in self.fs.blocks("/leaving")? {
-            let elsewhere = block.nodes.iter().filter(|node| **node != xfer).count();
-            expect(elsewhere >= 3, || format!("{block:?}"))?;
-        }
-        self.cluster.node(victim).stop()?;
-        self.fs.check("/leaving", 2 * BLOCK, 22)?;
-        self.cluster.exclude(&[])?;
-        self.fs.dfsadmin(&["-refreshNodes"])?;
-        self.heal()?;
-        self.fs.wait_replicas("/leaving", 3, seconds(60))?;
-        passed()
     }
 
     fn namenode_restarted(&mut self) -> Result<Outcome> {
@@ -635,29 +389,4 @@ impl Lab {
         )?;
         passed()
     }
-}
-
-/// Moves the files of a replica that is being written to where finalized ones are.
-fn finalize(files: &[PathBuf]) -> Result<()> {
-    for file in files {
-        let id: i64 = file
-            .file_name()
-            .and_then(|name| name.to_str())
-            .and_then(|name| name.split('_').nth(1))
-            .and_then(|id| id.parse().ok())
-            .ok_or_else(|| LabError::Expectation(format!("{} is no replica", file.display())))?;
-        let to = file
-            .parent()
-            .and_then(Path::parent)
-            .ok_or_else(|| LabError::Expectation(format!("{} is nowhere", file.display())))?
-            .join(format!(
-                "finalized/subdir{}/subdir{}",
-                id >> 16 & 0x1f,
-                id >> 8 & 0x1f
-            ));
-        std::fs::create_dir_all(&to).map_err(LabError::file("creating", &to))?;
-        let to = to.join(file.file_name().unwrap_or_default());
-        std::fs::rename(file, &to).map_err(LabError::file("moving", file))?;
-    }
-    Ok(())
 }
