@@ -5,6 +5,7 @@ use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
 use hayloft_wire::ids::ExtendedBlock;
+use tokio::sync::oneshot;
 use tracing::{error, warn};
 
 use crate::error::{StoreError, StoreErrorKind};
@@ -25,6 +26,9 @@ pub fn suspect(inner: &Arc<Inner>, volume: &Arc<Volume>, reason: &str) {
     let tracker = inner.tasks.clone();
     tracker.spawn(async move { check(&inner, &volume).await });
 }
+
+/// How long the report of a failure waits for the list of replicas that left with the volume.
+const SOON: Duration = Duration::from_secs(1);
 
 /// A volume that passed a check is taken to be good for this long: errors come in swarms.
 const GOOD_FOR: Duration = Duration::from_secs(1);
@@ -70,7 +74,17 @@ pub async fn fail(inner: &Arc<Inner>, volume: &Arc<Volume>, reason: &str) {
         return;
     }
     error!(volume = %volume.root.display(), storage = %volume.info.id, reason, "volume has failed");
-    let lost = take_out(inner, volume);
+    // A task of its own: what noticed the failure may be among what ends with the volume.
+    let retired = retire(Arc::clone(inner), Arc::clone(volume), reason.to_owned());
+    let _ended = inner.tasks.spawn(retired).await;
+}
+
+/// Does and tells what follows from the failure of a volume.
+async fn retire(inner: Arc<Inner>, volume: Arc<Volume>, reason: String) {
+    let (inner, volume) = (&inner, &volume);
+    unlist(inner, volume);
+    let mut leaving = leave(inner, volume);
+    let soon = tokio::time::timeout(SOON, &mut leaving).await;
     let (healthy, failed) = {
         let mut volumes = inner
             .volumes
@@ -85,18 +99,44 @@ pub async fn fail(inner: &Arc<Inner>, volume: &Arc<Volume>, reason: &str) {
         (volumes.healthy.len(), volumes.failed.len())
     };
     let fatal = !tolerated(inner.config.failed_volumes_tolerated, healthy, failed);
-    warn!(volume = %volume.root.display(), replicas = lost.len(), healthy, failed, fatal, "replicas of the failed volume are no longer served");
+    warn!(volume = %volume.root.display(), healthy, failed, fatal, "replicas of the failed volume are no longer served");
     inner
         .tell(StoreEvent::VolumeFailed {
             path: volume.root.clone(),
             storage: volume.info.clone(),
-            reason: reason.to_owned(),
+            reason,
             fatal,
         })
         .await;
-    if !fatal {
-        tell_lost(inner, volume, lost).await;
+    if fatal {
+        return;
     }
+    let lost = match soon {
+        Ok(lost) => lost,
+        Err(_) => tokio::select! {
+            () = inner.stop.cancelled() => return,
+            lost = leaving => lost,
+        },
+    };
+    tell_lost(inner, volume, lost.unwrap_or_default()).await;
+}
+
+/// Lets go of what a failed volume had, on a thread of its own: closing a file of a disk that gives no answer may take
+/// as long as it gives none. What is reported comes through the channel.
+fn leave(inner: &Arc<Inner>, volume: &Arc<Volume>) -> oneshot::Receiver<Vec<ExtendedBlock>> {
+    let (send, leaving) = oneshot::channel();
+    let (out_of, failed) = (Arc::clone(inner), Arc::clone(volume));
+    // Whoever hears that he has lost his volume may begin something.
+    let runtime = tokio::runtime::Handle::current();
+    let leave = move || {
+        let _inside = runtime.enter();
+        drop(send.send(let_go(&out_of, &failed)));
+    };
+    let thread = std::thread::Builder::new().name("hayloft-failed".to_owned());
+    if let Err(error) = thread.spawn(leave) {
+        warn!(%error, "no thread is left to let go of a failed volume's files: raise the limit on processes (ulimit -u)");
+    }
+    leaving
 }
 
 /// Tells of every replica that left with a volume, as Apache's DataNode does: the NameNode keeps a
@@ -112,9 +152,15 @@ pub async fn tell_lost(inner: &Inner, volume: &Volume, lost: Vec<ExtendedBlock>)
     }
 }
 
-/// Removes the volume from the tables and its replicas from the maps; gives those that NameNodes
-/// know of.
+/// Removes the volume from the tables and its replicas from the maps, and closes what is open of it; gives the
+/// replicas that NameNodes know of.
 pub fn take_out(inner: &Inner, volume: &Arc<Volume>) -> Vec<ExtendedBlock> {
+    unlist(inner, volume);
+    let_go(inner, volume)
+}
+
+/// Nothing more is placed on the volume, deleted from it or scanned.
+fn unlist(inner: &Inner, volume: &Volume) {
     inner
         .volumes
         .write()
@@ -131,6 +177,10 @@ pub fn take_out(inner: &Inner, volume: &Arc<Volume>) -> Vec<ExtendedBlock> {
         .write()
         .unwrap_or_else(PoisonError::into_inner)
         .remove(&volume.index);
+}
+
+/// The second half of [`take_out`].
+fn let_go(inner: &Inner, volume: &Volume) -> Vec<ExtendedBlock> {
     let mut lost = Vec::new();
     for pool in inner.pools() {
         pool.slices
