@@ -8,7 +8,7 @@ use bytes::Bytes;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, TryAcquireError};
 
 use crate::error::{IoError, IoErrorKind, IoOp};
-use crate::mapping::Mapping;
+use crate::mapping::{HUGE_PAGE, Mapping};
 
 /// Alignment, in bytes, of the start of every [`AlignedBuf`] and of its capacity: what direct I/O
 /// needs on every device that is sold.
@@ -16,10 +16,6 @@ pub const ALIGNMENT: usize = 4096;
 
 /// Largest single buffer, in bytes; more is a mistake in arithmetic somewhere above.
 pub const BUFFER_MAX: usize = 1 << 30;
-
-/// Buffers of at least this many bytes are asked for in huge pages: a direct transfer pins each page, and hands
-/// the device each stretch of memory by itself.
-const HUGE_PAGE: usize = 2 << 20;
 
 /// Buffers of at least this many bytes are mapped by themselves: the system has their memory back when they go.
 const MAPPED_MIN: usize = 256 << 10;

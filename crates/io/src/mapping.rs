@@ -1,4 +1,4 @@
-//! Anonymous memory by itself: what is dropped goes back to the system at once and whole.
+//! Memory that is mapped by itself: what is dropped goes back to the system at once and whole.
 //!
 //! An allocator keeps large pieces that were freed, touches all of what it hands out as zeroes a second time, and
 //! cannot align without taking more. Buffers that come and go by the megabyte are better off without one.
@@ -7,59 +7,117 @@
     reason = "a mapping is memory that its owner vouches for: see each block"
 )]
 
+use std::fs::File;
 use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
 
-use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
+use rustix::io::Errno;
+use rustix::mm::{MapFlags, ProtFlags, mmap, mmap_anonymous, munmap};
 
-/// Zeroed memory of its own, aligned as wanted. Pages that were never touched cost nothing.
+/// Bytes of a huge page, in which the kernel maps memory where it has some: a direct transfer pins each page, and hands
+/// the device each stretch of memory by itself.
+pub(crate) const HUGE_PAGE: usize = 2 << 20;
+
+/// Mapped pages, until this is dropped. Who may touch which of their bytes is up to the owner.
 #[derive(Debug)]
-pub(crate) struct Mapping {
+pub(crate) struct Pages {
     start: NonNull<u8>,
     len: usize,
 }
 
-// SAFETY: plain memory that nobody else knows of; it is only reached through this value's borrows.
-unsafe impl Send for Mapping {}
-// SAFETY: shared borrows only read.
-unsafe impl Sync for Mapping {}
+// SAFETY: plain memory at a fixed address. `Pages` itself only hands out that address; whoever reads or writes through
+// it has to see to it that threads do not get into each other's way.
+unsafe impl Send for Pages {}
+// SAFETY: as above.
+unsafe impl Sync for Pages {}
+
+impl Pages {
+    /// Maps `len` bytes of `file`, shared, from `offset` on, all of which are allocated. The byte at `aligned` is at a
+    /// multiple of `alignment`. All are multiples of the page size.
+    pub(crate) fn of_file(
+        file: &File,
+        offset: u64,
+        len: usize,
+        alignment: usize,
+        aligned: usize,
+    ) -> Result<Self, Errno> {
+        let unused = ProtFlags::empty();
+        let pages = Self::anonymous(len, alignment, aligned, unused, MapFlags::NORESERVE)?;
+        // SAFETY: replaces all of the mapping that was just made, which nobody else knows of.
+        let _same = unsafe {
+            mmap(
+                pages.start.as_ptr().cast(),
+                len,
+                ProtFlags::READ | ProtFlags::WRITE,
+                MapFlags::SHARED | MapFlags::FIXED,
+                file,
+                offset,
+            )
+        }?;
+        Ok(pages)
+    }
+
+    fn anonymous(
+        len: usize,
+        alignment: usize,
+        aligned: usize,
+        access: ProtFlags,
+        flags: MapFlags,
+    ) -> Result<Self, Errno> {
+        let page = rustix::param::page_size();
+        let whole_pages = len.is_multiple_of(page) && aligned.is_multiple_of(page);
+        assert!(
+            len > 0 && whole_pages && alignment.is_power_of_two() && alignment >= page,
+            "{len} bytes at {alignment}: whole pages are mapped"
+        );
+        // Mappings begin at pages; what is too much before and behind is given back.
+        let whole = len.checked_add(alignment - page).ok_or(Errno::NOMEM)?;
+        let flags = MapFlags::PRIVATE | flags;
+        // SAFETY: a new private mapping at an address of the kernel's choosing touches no memory that exists.
+        let first = unsafe { mmap_anonymous(std::ptr::null_mut(), whole, access, flags) }?;
+        let first = NonNull::new(first.cast::<u8>()).ok_or(Errno::NOMEM)?;
+        let at = first.addr().get() + aligned;
+        let before = at.next_multiple_of(alignment) - at;
+        // SAFETY: `before` is a multiple of the page size below `alignment`, so `before + len <= whole`.
+        let (start, end) = unsafe { (first.add(before), first.add(before + len)) };
+        unmap(first, before);
+        unmap(end, whole - before - len);
+        Ok(Self { start, len })
+    }
+
+    /// The first byte.
+    pub(crate) fn start(&self) -> NonNull<u8> {
+        self.start
+    }
+}
+
+impl Drop for Pages {
+    fn drop(&mut self) {
+        unmap(self.start, self.len);
+    }
+}
+
+/// Only for pages of a mapping made here that nobody reads or writes any more.
+fn unmap(start: NonNull<u8>, len: usize) {
+    if len > 0 {
+        // SAFETY: as the callers promise: the rims of a new mapping, and the pages of one whose owner, and with him
+        // every borrow, has gone. Failure would leave them mapped, which harms nobody.
+        let _ = unsafe { munmap(start.as_ptr().cast(), len) };
+    }
+}
+
+/// Zeroed memory of its own, aligned as wanted. Pages that were never touched cost nothing.
+#[derive(Debug)]
+pub(crate) struct Mapping(Pages);
 
 impl Mapping {
     /// `len` bytes at a multiple of `alignment`; `None` when the system has no memory. Both are multiples of the page
     /// size, and not 0.
     pub(crate) fn new(len: usize, alignment: usize) -> Option<Self> {
-        let page = rustix::param::page_size();
-        assert!(
-            len > 0 && len.is_multiple_of(page) && alignment.is_power_of_two() && alignment >= page,
-            "{len} bytes at {alignment}: whole pages are mapped"
-        );
-        // Mappings begin at pages; what is too much before and behind is given back.
-        let whole = len.checked_add(alignment - page)?;
-        // SAFETY: a new private mapping at an address of the kernel's choosing touches no memory that exists.
-        let first = unsafe {
-            mmap_anonymous(
-                std::ptr::null_mut(),
-                whole,
-                ProtFlags::READ | ProtFlags::WRITE,
-                MapFlags::PRIVATE,
-            )
-        }
-        .ok()?
-        .cast::<u8>();
-        let before = first.addr().next_multiple_of(alignment) - first.addr();
-        let behind = whole - before - len;
-        // SAFETY: `before + len <= whole`: `before` is less than `alignment` and a multiple of the page size.
-        let start = unsafe { first.add(before) };
-        if before > 0 {
-            // SAFETY: whole pages of the new mapping, which nobody has a reference to. Failure would leave them mapped
-            // and untouched, which harms nobody.
-            let _ = unsafe { munmap(first.cast(), before) };
-        }
-        if behind > 0 {
-            // SAFETY: as above; they begin where the kept ones end.
-            let _ = unsafe { munmap(start.add(len).cast(), behind) };
-        }
-        NonNull::new(start).map(|start| Self { start, len })
+        let access = ProtFlags::READ | ProtFlags::WRITE;
+        Pages::anonymous(len, alignment, 0, access, MapFlags::empty())
+            .map(Self)
+            .ok()
     }
 }
 
@@ -67,24 +125,16 @@ impl Deref for Mapping {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        // SAFETY: `len` bytes from `start` on are mapped, readable and initialised (zeroes at first) as long as
-        // `self` lives, and only change through `&mut self`.
-        unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.len) }
+        // SAFETY: the pages are private to this value, readable and initialised (zeroes at first) as long as it lives,
+        // and only change through `&mut self`.
+        unsafe { std::slice::from_raw_parts(self.0.start.as_ptr(), self.0.len) }
     }
 }
 
 impl DerefMut for Mapping {
     fn deref_mut(&mut self) -> &mut [u8] {
         // SAFETY: as in `deref`; the mutable borrow of `self` makes this the only reference.
-        unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr(), self.len) }
-    }
-}
-
-impl Drop for Mapping {
-    fn drop(&mut self) {
-        // SAFETY: exactly the pages that `new` kept; all borrows of them have ended with those of `self`. Failure
-        // would leave them mapped, which harms nobody.
-        let _ = unsafe { munmap(self.start.as_ptr().cast(), self.len) };
+        unsafe { std::slice::from_raw_parts_mut(self.0.start.as_ptr(), self.0.len) }
     }
 }
 

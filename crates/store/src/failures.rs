@@ -122,7 +122,7 @@ async fn retire(inner: Arc<Inner>, volume: Arc<Volume>, reason: String) {
 }
 
 /// Lets go of what a failed volume had, on a thread of its own: closing a file of a disk that gives no answer may take
-/// as long as it gives none. What is reported comes through the channel.
+/// as long as it gives none. What is to be reported comes through the channel.
 fn leave(inner: &Arc<Inner>, volume: &Arc<Volume>) -> oneshot::Receiver<Vec<ExtendedBlock>> {
     let (send, leaving) = oneshot::channel();
     let (out_of, failed) = (Arc::clone(inner), Arc::clone(volume));
@@ -130,11 +130,16 @@ fn leave(inner: &Arc<Inner>, volume: &Arc<Volume>) -> oneshot::Receiver<Vec<Exte
     let runtime = tokio::runtime::Handle::current();
     let leave = move || {
         let _inside = runtime.enter();
-        drop(send.send(let_go(&out_of, &failed)));
+        let_go(&out_of, &failed)
     };
+    let aside = leave.clone();
     let thread = std::thread::Builder::new().name("hayloft-failed".to_owned());
-    if let Err(error) = thread.spawn(leave) {
-        warn!(%error, "no thread is left to let go of a failed volume's files: raise the limit on processes (ulimit -u)");
+    if let Err(error) = thread.spawn(move || drop(send.send(aside()))) {
+        warn!(%error, "no thread is left to let go of a failed volume's files, which may take as long as its disk gives no \
+            answer: raise the limit on processes (ulimit -u)");
+        let (send, here) = oneshot::channel();
+        drop(send.send(leave()));
+        return here;
     }
     leaving
 }

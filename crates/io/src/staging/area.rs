@@ -369,8 +369,9 @@ impl Drop for Waiting<'_> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::layout::{HUGE_PAGE, SEGMENT_BYTES, data_at};
+    use super::super::layout::{SEGMENT_BYTES, data_at};
     use super::*;
+    use crate::mapping::HUGE_PAGE;
 
     /// Kilobytes of huge pages in the mapping that begins at `start`.
     fn huge_kb(start: usize) -> u64 {

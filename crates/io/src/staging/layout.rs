@@ -28,6 +28,8 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
+use crate::mapping::HUGE_PAGE;
+
 /// Version of this layout. Another one is never guessed at.
 pub const VERSION: u32 = 2;
 /// First bytes of the file.
@@ -43,12 +45,9 @@ pub const SIDE_BYTES: usize = PAGE;
 pub const ARENA_SEGMENTS: usize = 16;
 /// Bytes of an arena.
 pub const ARENA_BYTES: usize = ARENA_SEGMENTS * (PAGE + SIDE_BYTES + SEGMENT_BYTES);
-/// Huge pages, of which data is made where the kernel has some: a direct write pins each page, and hands the device each
-/// stretch of memory by itself.
-pub const HUGE_PAGE: usize = 2 << 20;
 /// From the beginning of one arena to that of the next.
 const ARENA_STRIDE: u64 = 6 << 20;
-/// Where the first arena begins: its data begins at a huge page, and so does that of the others.
+/// Where the first arena begins: its data begins at a multiple of a huge page, and so does that of the others.
 const ARENA_FIRST: u64 = (HUGE_PAGE - ARENA_SEGMENTS * (PAGE + SIDE_BYTES)) as u64;
 const _: () = assert!(
     ARENA_STRIDE.is_multiple_of(HUGE_PAGE as u64)
