@@ -249,6 +249,24 @@ impl Cluster {
         self.wait_all_live()
     }
 
+    /// Starts what does not run, whatever an earlier case did, and waits until all is live.
+    ///
+    /// # Errors
+    /// What does not start, [`LabError::Timeout`].
+    pub fn heal(&mut self) -> Result<()> {
+        for namenode in &mut self.namenodes {
+            if namenode.process().is_err() {
+                namenode.start(&[])?;
+            }
+        }
+        for index in 0..self.node_count() {
+            if !self.node(index).is_started() {
+                self.start_node(index)?;
+            }
+        }
+        self.wait_all_live()
+    }
+
     /// Waits until every NameNode sees every started node live and is out of safe mode.
     ///
     /// # Errors

@@ -1,5 +1,6 @@
 //! The harness of the cluster tests: one cluster a file, many cases, a printed line for each.
 
+use crate::Cluster;
 use crate::error::{LabError, Result};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::ExitCode;
@@ -85,6 +86,16 @@ impl Suite {
     #[must_use]
     pub fn has_failures(&self) -> bool {
         !self.failed.is_empty()
+    }
+
+    /// Ends a cluster whose cases have all been run: prints the ends of its logs if any has failed, and else leaves
+    /// nothing of it.
+    pub fn conclude(&self, cluster: Cluster) {
+        if self.has_failures() {
+            println!("{}", cluster.log_tails());
+        } else {
+            cluster.succeed();
+        }
     }
 
     /// Prints the summary; failure when a case failed or none ran.

@@ -37,11 +37,7 @@ fn main() -> ExitCode {
         suite.case("a_volume_that_cannot_be_added", || lab.bad_volume());
         suite.case("shutdown_by_command", || lab.shutdown(&[]));
         suite.case("shutdown_for_upgrade", || lab.shutdown(&["upgrade"]));
-        if suite.has_failures() {
-            println!("{}", cluster.log_tails());
-        } else {
-            cluster.succeed();
-        }
+        suite.conclude(cluster);
         Ok(())
     })
 }

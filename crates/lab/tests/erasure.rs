@@ -68,11 +68,7 @@ fn main() -> ExitCode {
         suite.case("checksum_of_a_silent_data_block", || {
             lab.checksum_of_silent()
         });
-        if suite.has_failures() {
-            println!("{}", lab.cluster.log_tails());
-        } else {
-            lab.cluster.succeed();
-        }
+        suite.conclude(lab.cluster);
         Ok(())
     })
 }

@@ -52,11 +52,7 @@ fn pair(suite: &mut Suite) -> Result<()> {
 }
 
 fn finish(suite: &Suite, cluster: Cluster) {
-    if suite.has_failures() {
-        println!("{}", cluster.log_tails());
-    } else {
-        cluster.succeed();
-    }
+    suite.conclude(cluster);
 }
 
 struct Pair {

@@ -38,11 +38,7 @@ fn main() -> ExitCode {
             driver.expect_healthy("/")?;
             passed()
         });
-        if suite.has_failures() {
-            println!("{}", cluster.log_tails());
-        } else {
-            cluster.succeed();
-        }
+        suite.conclude(cluster);
         Ok(())
     })
 }

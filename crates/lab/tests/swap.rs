@@ -63,11 +63,7 @@ fn main() -> ExitCode {
         suite.case("replication_between_kinds", || lab.mixed_replication());
         suite.case("rolling_upgrade", || lab.rolling_upgrade());
         suite.case("everything_is_whole_at_the_end", || lab.whole());
-        if suite.has_failures() {
-            println!("{}", lab.cluster.log_tails());
-        } else {
-            lab.cluster.succeed();
-        }
+        suite.conclude(lab.cluster);
         Ok(())
     })
 }

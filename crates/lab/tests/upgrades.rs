@@ -36,11 +36,7 @@ fn main() -> ExitCode {
         suite.case("upgraded_directories_change_hands", || lab.change_hands());
         suite.case("nodes_roll_back", || lab.roll_back());
         suite.case("a_finalized_upgrade_leaves_nothing", || lab.finalize());
-        if suite.has_failures() {
-            println!("{}", lab.cluster.log_tails());
-        } else {
-            lab.cluster.succeed();
-        }
+        suite.conclude(lab.cluster);
         Ok(())
     })
 }

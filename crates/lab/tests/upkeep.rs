@@ -129,11 +129,7 @@ fn main() -> ExitCode {
             None if stock => late(),
             None => lab.slow_disk(),
         });
-        if suite.has_failures() {
-            println!("{}", lab.cluster.log_tails());
-        } else {
-            lab.cluster.succeed();
-        }
+        suite.conclude(lab.cluster);
         Ok(())
     })
 }

@@ -51,18 +51,8 @@ impl Lab {
         Ok(self.cluster.namenode_bean(0, "FSNamesystemState")?["VolumeFailuresTotal"].as_u64())
     }
 
-    /// Starts again what an earlier case left stopped.
-    fn heal(&mut self) -> Result<()> {
-        for node in 0..NODES {
-            if !self.cluster.node(node).is_started() {
-                self.cluster.start_node(node)?;
-            }
-        }
-        self.cluster.wait_all_live()
-    }
-
     pub fn full(&mut self) -> Result<Outcome> {
-        self.heal()?;
+        self.cluster.heal()?;
         self.fs
             .create("f", "/full", 6, json!({"replication": NODES}))?;
         let request =

@@ -81,10 +81,8 @@ fn main() -> ExitCode {
                 df.map(|df| String::from_utf8_lossy(&df.stdout).into_owned())
                     .unwrap_or_default()
             );
-            println!("{}", lab.cluster.log_tails());
-        } else {
-            lab.cluster.succeed();
         }
+        suite.conclude(lab.cluster);
         Ok(())
     })
 }

@@ -81,11 +81,7 @@ fn main() -> ExitCode {
             lab.everything_restarted()
         });
         suite.case("everything_is_whole_at_the_end", || lab.whole());
-        if suite.has_failures() {
-            println!("{}", lab.cluster.log_tails());
-        } else {
-            lab.cluster.succeed();
-        }
+        suite.conclude(lab.cluster);
         Ok(())
     })
 }
@@ -96,19 +92,6 @@ struct Lab {
 }
 
 impl Lab {
-    /// Brings every node back, whatever an earlier case did.
-    fn heal(&mut self) -> Result<()> {
-        if self.cluster.namenode(0).process().is_err() {
-            self.cluster.namenode(0).start(&[])?;
-        }
-        for index in 0..self.cluster.node_count() {
-            if !self.cluster.node(index).is_started() {
-                self.cluster.start_node(index)?;
-            }
-        }
-        self.cluster.wait_all_live()
-    }
-
     fn index_of(&self, xfer: &str) -> Result<usize> {
         self.cluster
             .node_at(xfer)
@@ -146,7 +129,7 @@ impl Lab {
         place: usize,
         hurt: impl FnOnce(&mut Self, usize) -> Result<()>,
     ) -> Result<usize> {
-        self.heal()?;
+        self.cluster.heal()?;
         let total = 3 * BLOCK;
         self.fs.create("w", path, 11, json!({}))?;
         let request = json!({"handle": "w", "bytes": total, "chunk": 65_536, "pauseMillis": 10});
@@ -200,7 +183,7 @@ impl Lab {
     }
 
     fn killed_in_append(&mut self) -> Result<Outcome> {
-        self.heal()?;
+        self.cluster.heal()?;
         self.fs.put("/append", 100_001, 12, json!({}))?;
         self.fs.append("a", "/append", 12, json!({}))?;
         self.fs.write("a", 50_000)?;
@@ -210,7 +193,7 @@ impl Lab {
         self.fs.write("a", 50_000)?;
         self.fs.handle("close", "a")?;
         self.fs.check("/append", 200_001, 12)?;
-        self.heal()?;
+        self.cluster.heal()?;
         self.fs.wait_replicas("/append", 3, seconds(60))?;
         self.fs.put("/append", 10, 12, json!({"appendTo": true}))?;
         self.fs.check("/append", 200_011, 12)?;
@@ -218,7 +201,7 @@ impl Lab {
     }
 
     fn killed_mid_read(&mut self) -> Result<Outcome> {
-        self.heal()?;
+        self.cluster.heal()?;
         let total = 4 * BLOCK;
         self.fs.put("/read", total, 13, json!({}))?;
         let request = json!({"path": "/read", "seed": 13, "buffer": 65_536, "pauseMillis": 20});
@@ -234,7 +217,7 @@ impl Lab {
         expect(read["bytes"] == total && read["mismatch"] == -1, || {
             read.to_string()
         })?;
-        self.heal()?;
+        self.cluster.heal()?;
         passed()
     }
 
@@ -262,7 +245,7 @@ impl Lab {
             0
         };
         for round in 0..4u64 {
-            self.heal()?;
+            self.cluster.heal()?;
             let path = format!("/random-{replication}-{round}");
             let conf = json!({
                 "dfs.client.block.write.replace-datanode-on-failure.enable": false,
@@ -287,7 +270,7 @@ impl Lab {
             let acked = end["acked"].as_u64().unwrap_or_default();
             let position = end["position"].as_u64().unwrap_or_default();
             let _ = self.fs.handle("abandon", &handle);
-            self.heal()?;
+            self.cluster.heal()?;
             self.fs.recover_lease(&path, seconds(120))?;
             let length = self.check_between(&path, 19, acked.saturating_sub(slack), position)?;
             println!(
@@ -309,7 +292,7 @@ impl Lab {
     }
 
     fn namenode_restarted(&mut self) -> Result<Outcome> {
-        self.heal()?;
+        self.cluster.heal()?;
         self.fs.create(
             "n",
             "/namenode",
@@ -332,7 +315,7 @@ impl Lab {
     }
 
     fn everything_restarted(&mut self) -> Result<Outcome> {
-        self.heal()?;
+        self.cluster.heal()?;
         let retry = json!({"conf": {"ipc.client.connect.max.retries": 2, "dfs.client.retry.max.attempts": 2}});
         self.fs.create("e", "/everything", 24, retry)?;
         let writing = self.fs.begin(
@@ -349,7 +332,7 @@ impl Lab {
             "the writer did not notice".into()
         })?;
         let _ = self.fs.handle("abandon", "e");
-        self.heal()?;
+        self.cluster.heal()?;
         self.fs.recover_lease("/everything", seconds(120))?;
         let acked = end["acked"].as_u64().unwrap_or_default();
         self.check_between(
@@ -363,7 +346,7 @@ impl Lab {
 
     /// After all of the above: files healthy, every replica on disk matches its checksums.
     fn whole(&mut self) -> Result<Outcome> {
-        self.heal()?;
+        self.cluster.heal()?;
         // A recovery that found one replica finalized leaves the others as they are: stock nodes refuse a copy of the
         // recovered block until a full report tells the NameNode that they are out of date. See `outdated`.
         if Kind::under_test() == Kind::Apache {
@@ -380,7 +363,7 @@ impl Lab {
                 format!("{} has no replicas", node.name())
             })?;
         }
-        self.heal()?;
+        self.cluster.heal()?;
         self.fs.wait_healthy("/", seconds(60))?;
         expect_eq(
             "files readable",

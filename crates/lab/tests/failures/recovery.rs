@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 impl Lab {
     pub fn dead_writer(&mut self) -> Result<Outcome> {
-        self.heal()?;
+        self.cluster.heal()?;
         for (name, flushed, more) in [
             ("none", 0, 0),
             ("unflushed", 0, 70_000),
@@ -55,7 +55,7 @@ impl Lab {
         self.fs.handle("abandon", "d")?;
         self.fs.recover_lease("/dead-both", seconds(120))?;
         self.check_between("/dead-both", 16, 500_500, 500_500)?;
-        self.heal()?;
+        self.cluster.heal()?;
         self.fs.wait_replicas("/dead-both", 3, seconds(60))?;
         passed()
     }
@@ -68,7 +68,7 @@ impl Lab {
                 "stock nodes refuse them until then".into(),
             ));
         }
-        self.heal()?;
+        self.cluster.heal()?;
         self.fs.create("o", "/outdated", 30, json!({}))?;
         self.fs.write("o", 500_500)?;
         self.fs.handle("hflush", "o")?;
@@ -102,7 +102,7 @@ impl Lab {
                 format!("replicas of two generations: {files:?}")
             })?;
         }
-        self.heal()?;
+        self.cluster.heal()?;
         passed()
     }
 
@@ -122,7 +122,7 @@ impl Lab {
             .call("truncate", json!({"path": "/truncate", "length": 500_001}))?;
         self.fs.recover_lease("/truncate", seconds(120))?;
         self.fs.check("/truncate", 500_001, 17)?;
-        self.heal()?;
+        self.cluster.heal()?;
         self.fs.wait_replicas("/truncate", 3, seconds(60))?;
         self.fs.check("/truncate", 500_001, 17)?;
         passed()

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 impl Lab {
     pub fn corrupt(&mut self, meta: bool) -> Result<Outcome> {
-        self.heal()?;
+        self.cluster.heal()?;
         let path = format!("/corrupt-{meta}");
         self.fs.put(&path, 200_000, 20, json!({}))?;
         let block = self.replicated(&path)?.remove(0);
@@ -42,7 +42,7 @@ impl Lab {
     /// Somebody removes a replica's files behind the node: readers get the bytes elsewhere, the NameNode learns, and the
     /// replica is made anew.
     pub fn files_vanished(&mut self) -> Result<Outcome> {
-        self.heal()?;
+        self.cluster.heal()?;
         self.fs.put("/vanished", 200_000, 25, json!({}))?;
         let block = self.replicated("/vanished")?.remove(0);
         let victim = self.index_of(&block.nodes[0])?;
@@ -72,7 +72,7 @@ impl Lab {
     }
 
     pub fn re_replication(&mut self) -> Result<Outcome> {
-        self.heal()?;
+        self.cluster.heal()?;
         self.fs.put("/again", 2 * BLOCK + 9, 21, json!({}))?;
         let victim = self.index_of(&self.replicated("/again")?[0].nodes[0])?;
         self.cluster.node(victim).kill()?;
@@ -90,7 +90,7 @@ impl Lab {
     }
 
     pub fn decommission(&mut self) -> Result<Outcome> {
-        self.heal()?;
+        self.cluster.heal()?;
         self.fs.put("/leaving", 2 * BLOCK, 22, json!({}))?;
         let victim = self.index_of(&self.replicated("/leaving")?[0].nodes[0])?;
         let xfer = self.cluster.node(victim).xfer();
@@ -115,7 +115,7 @@ impl Lab {
         self.fs.check("/leaving", 2 * BLOCK, 22)?;
         self.cluster.exclude(&[])?;
         self.fs.dfsadmin(&["-refreshNodes"])?;
-        self.heal()?;
+        self.cluster.heal()?;
         self.fs.wait_replicas("/leaving", 3, seconds(60))?;
         passed()
     }

@@ -71,11 +71,7 @@ fn main() -> ExitCode {
             lab.guarded(Lab::wild_ranges)
         });
         suite.case("no_trace_in_the_namespace", || lab.whole());
-        if suite.has_failures() {
-            println!("{}", lab.cluster.log_tails());
-        } else {
-            lab.cluster.succeed();
-        }
+        suite.conclude(lab.cluster);
         Ok(())
     })
 }

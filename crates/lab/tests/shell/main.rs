@@ -68,11 +68,7 @@ fn main() -> ExitCode {
             lab.verify_meta_can_fail(&cluster)
         });
         suite.case("fsck_healthy", || lab.fsck());
-        if suite.has_failures() {
-            println!("{}", cluster.log_tails());
-        } else {
-            cluster.succeed();
-        }
+        suite.conclude(cluster);
         drop(driver);
         told_to_encrypt(suite)
     })
@@ -109,11 +105,7 @@ fn told_to_encrypt(suite: &mut Suite) -> Result<()> {
         expect(took < seconds(60), || format!("it took {took:?}"))?;
         passed()
     });
-    if suite.has_failures() {
-        println!("{}", cluster.log_tails());
-    } else {
-        cluster.succeed();
-    }
+    suite.conclude(cluster);
     Ok(())
 }
 
