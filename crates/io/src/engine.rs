@@ -23,8 +23,9 @@
 //! `durable_sync`. The *name* of a new file outlives power loss only after the directory was
 //! synced ([`Meta::sync_dir`](crate::Meta::sync_dir)).
 //!
-//! **Drop** of a file closes it. It does not sync, does not wait for submitted operations (they
-//! keep the descriptor open until they end), and reports no errors.
+//! **Drop** of a file has it closed by a thread of its disk, soon: closing waits for the device at times, whoever drops
+//! never does. It does not sync, does not wait for submitted operations (they keep the descriptor open until they end),
+//! and reports no errors.
 
 use std::fmt;
 use std::os::fd::BorrowedFd;

@@ -27,6 +27,7 @@ pub mod engine;
 pub mod engines;
 pub mod error;
 mod fiemap;
+mod known;
 mod lock;
 mod mapping;
 pub mod meta;
@@ -45,6 +46,7 @@ pub use engine::{
 pub use engines::{DirectLimits, ENGINE_NAMES, EngineConfig, engine_by_name, engine_for};
 pub use error::{IoError, IoErrorKind, IoOp};
 pub use fiemap::{Extent, extents};
+pub use known::{Known, known};
 pub use lock::RecordLock;
 pub use meta::{DirEntry, FileInfo, FileKind, Meta, MetaHook, Space};
 pub use mount::{Mount, mount_of};

@@ -227,7 +227,8 @@ impl TinyFs {
 
 impl Drop for TinyFs {
     fn drop(&mut self) {
-        let _ = Command::new("umount").arg(self.0.path()).status();
+        // Lazily: the disk closes files a moment after they were dropped.
+        let _ = Command::new("umount").arg("-l").arg(self.0.path()).status();
     }
 }
 
@@ -370,4 +371,47 @@ async fn names_wait_for_no_data_however_much_is_queued() {
     for done in data {
         done.await.expect("served at last");
     }
+}
+
+#[tokio::test]
+async fn one_name_that_hangs_is_seen_and_a_long_walk_is_not() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let disk = Disk::for_path(dir.path(), &DiskConfig::default()).expect("the directory exists");
+    for class in [IoClass::ClientWrite, IoClass::Delete] {
+        let stuck = |op| {
+            let (go_on, wait) = std::sync::mpsc::channel::<()>();
+            let meta = Meta::new(Arc::clone(&disk), class);
+            let done = meta.run(op, dir.path(), move |_| {
+                let _over = wait.recv();
+                Ok(())
+            });
+            (go_on, done)
+        };
+        let (walked, walk) = stuck(IoOp::List);
+        while disk.longest_running() < Some(Duration::from_millis(20)) {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        assert_eq!(disk.longest_other(dir.path()), None, "a walk may take long");
+        for op in [IoOp::Open, IoOp::Rename, IoOp::Unlink, IoOp::Sync] {
+            let (renamed, rename) = stuck(op);
+            loop {
+                if let Some((time, what)) = disk.longest_other(dir.path()) {
+                    assert_eq!(what, op.name());
+                    assert_eq!(disk.longest_other(Path::new("/elsewhere")), None);
+                    if time > Duration::from_millis(20) {
+                        break;
+                    }
+                }
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+            drop(renamed);
+            rename.await.expect("goes on");
+            while disk.longest_other(dir.path()).is_some() {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+        }
+        drop(walked);
+        walk.await.expect("goes on");
+    }
+    assert_eq!(disk.longest_transfer(), None);
 }

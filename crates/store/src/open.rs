@@ -409,12 +409,14 @@ async fn watch_space(inner: Arc<Inner>, volume: Arc<Volume>) {
             tokio::time::sleep(interval).await;
             // Reading the space may be served from memory while every transfer hangs.
             let disk = volume.engine.disk();
-            if let Some(hangs) = disk.longest_transfer().filter(|t| *t >= limit) {
-                let name = disk.name();
-                return format!(
-                    "a transfer of disk {name} has not ended for {} s",
-                    hangs.as_secs()
-                );
+            let transfer = disk.longest_transfer().map(|time| (time, "transfer"));
+            let longest = transfer
+                .into_iter()
+                .chain(disk.longest_other(&volume.root))
+                .max();
+            if let Some((hangs, what)) = longest.filter(|(time, _)| *time >= limit) {
+                let (name, s) = (disk.name(), hangs.as_secs());
+                return format!("one {what} on disk {name} has not ended for {s} s");
             }
             let meta = volume.meta(IoClass::ClientRead);
             match tokio::time::timeout(limit, meta.space(&volume.root)).await {

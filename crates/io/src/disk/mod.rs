@@ -3,8 +3,10 @@
 //! Two volumes on partitions of one disk share one [`Disk`], hence one set of queues and workers.
 //! A [`Disks`] registry hands them out; one per process is right, tests make their own.
 
+mod closing;
 mod data;
 mod device;
+mod lane;
 pub(crate) mod ring;
 pub(crate) mod schedule;
 mod settings;
@@ -17,9 +19,11 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
+pub(crate) use closing::Aside;
 pub(crate) use data::Slot;
 use data::Work;
 pub use device::DeviceId;
+use lane::Doing;
 pub(crate) use schedule::{Request, Stream};
 pub use settings::DiskSettings;
 pub use stats::{ClassStats, DiskStats, Histogram};
@@ -170,8 +174,13 @@ impl Disk {
         T: Send + 'static,
         F: FnOnce(&Path) -> Result<T, IoError> + Send + 'static,
     {
-        let path = path.to_owned();
-        let on_closed = path.clone();
+        let path: Arc<Path> = path.into();
+        let on_closed = Arc::clone(&path);
+        let doing = Doing {
+            what: op.name(),
+            path: Arc::clone(&path),
+        };
+        let watched = op.ends_soon().then_some(doing);
         let work = move || work(&path);
         let done = match op {
             IoOp::Read | IoOp::Write => {
@@ -183,9 +192,9 @@ impl Disk {
                 Either::Left(self.transfer(request, move || (work(), 0)))
             }
             IoOp::Sync | IoOp::SyncDir | IoOp::Replace => {
-                Either::Right(self.workers.submit(class, Lane::Sync, work))
+                Either::Right(self.workers.submit(class, (Lane::Sync, watched), work))
             }
-            _ => Either::Right(self.workers.submit(class, Lane::Meta, work)),
+            _ => Either::Right(self.workers.submit(class, (Lane::Meta, watched), work)),
         };
         Box::pin(async move {
             done.await.unwrap_or_else(|| {
@@ -277,15 +286,33 @@ impl Disk {
         self.workers.threads()
     }
 
-    /// How long the read, write or sync that has been running longest has been running; `None` when
-    /// none runs. A disk that hangs shows here first.
+    /// How long the read or write that has been running longest has been running; `None` when none runs. A disk
+    /// that hangs shows here first.
     #[must_use]
     pub fn longest_transfer(&self) -> Option<Duration> {
         self.workers.longest_transfer()
     }
 
-    /// As [`longest_transfer`](Self::longest_transfer), but of all operations: walking a large tree
-    /// can rightly take long.
+    /// As [`longest_transfer`](Self::longest_transfer), of what is neither read nor write, and the verb for it: syncs,
+    /// names, closing of files. Only of what is below `root`: one file system of a disk may hang alone. Work that can
+    /// rightly take long, such as walking a tree, is left out.
+    #[must_use]
+    pub fn longest_other(&self, root: &Path) -> Option<(Duration, &'static str)> {
+        self.workers.longest_other(root)
+    }
+
+    /// Drops `what`, which holds the file `path` of this disk open, on a thread of the disk: closing a file may take as
+    /// long as the disk gives no answer. Never waits. Files of the engines do this by themselves.
+    pub fn close_aside<T: Send + 'static>(&self, path: &Path, what: T) {
+        self.workers.closer().close(path.into(), what);
+    }
+
+    /// `value`, which will be closed so when it is dropped.
+    pub(crate) fn aside<T: Send + 'static>(&self, path: &Path, value: T) -> Aside<T> {
+        self.workers.closer().guard(path, value)
+    }
+
+    /// How long the oldest of all operations has been running, also of those that can rightly take long.
     #[must_use]
     pub fn longest_running(&self) -> Option<Duration> {
         self.workers.longest_running()
@@ -393,7 +420,7 @@ mod tests {
             ..DiskConfig::default()
         };
         let disk = Disk::for_path(Path::new("/"), &config).expect("the root exists");
-        assert_eq!(disk.threads(), 4, "one for each lane");
+        assert_eq!(disk.threads(), 5, "one for each lane");
         let (go, wait) = std::sync::mpsc::channel::<()>();
         let wait = Arc::new(Mutex::new(wait));
         let held: Vec<_> = (0..10)
@@ -405,14 +432,14 @@ mod tests {
                 })
             })
             .collect();
-        assert_eq!(disk.threads(), 6, "at most three for names");
+        assert_eq!(disk.threads(), 7, "at most three for names");
         assert_eq!(disk.pending(IoClass::ClientRead), 10);
         drop(go);
         for done in held {
             done.await.expect("all are served");
         }
         for _ in 0..500 {
-            if disk.threads() == 4 && disk.longest_running().is_none() {
+            if disk.threads() == 5 && disk.longest_running().is_none() {
                 return;
             }
             tokio::time::sleep(Duration::from_millis(10)).await;
@@ -460,7 +487,7 @@ mod tests {
             thread,
             "other lanes have other threads"
         );
-        assert_eq!(disk.threads(), 4, "no thread was started");
+        assert_eq!(disk.threads(), 5, "no thread was started");
         let outside = write(5);
         assert_eq!(outside.await.expect("served at once").0, 5);
     }

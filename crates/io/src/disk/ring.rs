@@ -165,6 +165,8 @@ impl InKernel {
 
     fn end(self, result: Result<(), Errno>) {
         let Self { transfer, done, .. } = self;
+        // The caller has the file too: it is never this thread that closes it.
+        drop(transfer.file);
         (transfer.on_end)(Ended {
             payload: transfer.payload,
             done,

@@ -2,18 +2,19 @@
 //! through the scheduler of the [`data`] lane, everything else has lanes of its own.
 
 use std::cell::RefCell;
-use std::collections::VecDeque;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::thread;
-use std::time::{Duration, Instant};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
 
 use futures_util::future::Either;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
 use super::DiskConfig;
+use super::closing::Closer;
 use super::data::{self, Work};
+use super::lane::{Doing, Task, TaskLane};
 use super::schedule::{Policy, Request};
 use super::stats::DiskStats;
 use crate::class::IoClass;
@@ -35,8 +36,6 @@ pub(crate) enum Lane {
 
 const LANES: usize = 3;
 
-pub(crate) type Job = Box<dyn FnOnce() + Send>;
-
 /// A place in the queue of a class; held until the operation is done.
 #[derive(Debug)]
 pub(crate) struct Place {
@@ -46,7 +45,7 @@ pub(crate) struct Place {
 /// Work that was submitted within [`together`].
 enum Held {
     /// For the threads of a lane.
-    Job(Arc<LaneShared>, IoClass, Job),
+    Task(Arc<TaskLane>, IoClass, Task),
     /// For the scheduler.
     Data(Arc<data::Lane>, Request, data::Job),
 }
@@ -81,7 +80,7 @@ pub fn together<T>(submit: impl FnOnce() -> T) -> T {
         fn drop(&mut self) {
             for work in joined(HELD_BACK.take().unwrap_or_default()) {
                 match work {
-                    Held::Job(lane, class, job) => lane.push(class, job),
+                    Held::Task(lane, class, task) => drop(lane.push(class, task)),
                     Held::Data(lane, request, job) => lane.push(request, Work::Blocking(job)),
                 }
             }
@@ -100,21 +99,16 @@ fn joined(held: Vec<Held>) -> Vec<Held> {
     let mut out: Vec<Held> = Vec::new();
     for work in held {
         match work {
-            Held::Job(lane, class, job) => {
+            Held::Task(lane, class, task) => {
                 let same = out.iter_mut().find_map(|other| match other {
-                    Held::Job(l, c, earlier) if Arc::ptr_eq(l, &lane) && *c == class => {
+                    Held::Task(l, c, earlier) if Arc::ptr_eq(l, &lane) && *c == class => {
                         Some(earlier)
                     }
                     _ => None,
                 });
                 match same {
-                    Some(earlier) => append(earlier, Box::new(|| ()), |first| {
-                        Box::new(move || {
-                            run(first);
-                            run(job);
-                        })
-                    }),
-                    None => out.push(Held::Job(lane, class, job)),
+                    Some(earlier) => append(earlier, Task::nothing(), |first| first.then(task)),
+                    None => out.push(Held::Task(lane, class, task)),
                 }
             }
             Held::Data(lane, request, job) => {
@@ -148,185 +142,19 @@ fn append<J>(place: &mut J, nothing: J, joined: impl FnOnce(J) -> J) {
     *place = joined(first);
 }
 
-/// Runs a job; the panic hook reports a panic, and the waiting caller sees a closed channel.
-fn run(job: Job) {
-    let _ = guarded(job);
-}
-
-/// Runs work and gives its value, `None` when it panicked; see [`run`].
+/// Runs work and gives its value, `None` when it panicked; the panic hook reports that.
 pub(super) fn guarded<T>(work: Box<dyn FnOnce() -> T + Send>) -> Option<T> {
     catch_unwind(AssertUnwindSafe(work)).ok()
-}
-
-#[derive(Clone, Copy)]
-enum Thread {
-    Gone,
-    Idle,
-    Since(Instant),
-}
-
-#[derive(Default)]
-struct Queues {
-    by_class: [VecDeque<Job>; IoClass::COUNT],
-    /// Where the next turn starts looking.
-    turn: usize,
-    queued: usize,
-    idle: usize,
-    threads: Vec<Thread>,
-    closed: bool,
-}
-
-impl Queues {
-    /// The next job; classes with work take turns.
-    fn pop(&mut self) -> Option<Job> {
-        if self.queued == 0 {
-            return None;
-        }
-        for step in 0..IoClass::COUNT {
-            let class = (self.turn + step) % IoClass::COUNT;
-            if let Some(job) = self.by_class[class].pop_front() {
-                self.turn = class + 1;
-                self.queued -= 1;
-                return Some(job);
-            }
-        }
-        None
-    }
-
-    fn alive(&self) -> usize {
-        self.threads
-            .iter()
-            .filter(|t| !matches!(t, Thread::Gone))
-            .count()
-    }
-
-    /// A place for one more thread, when fewer than `max` live.
-    fn slot(&mut self, max: usize) -> Option<usize> {
-        if self.alive() >= max {
-            return None;
-        }
-        let slot = self
-            .threads
-            .iter()
-            .position(|t| matches!(t, Thread::Gone))
-            .unwrap_or_else(|| {
-                self.threads.push(Thread::Gone);
-                self.threads.len() - 1
-            });
-        self.threads[slot] = Thread::Since(Instant::now());
-        Some(slot)
-    }
-}
-
-struct LaneShared {
-    name: String,
-    threads_max: usize,
-    thread_idle: Duration,
-    queues: Mutex<Queues>,
-    work: Condvar,
-}
-
-impl LaneShared {
-    /// A lane with its first thread, which stays as long as the lane: work never depends on being
-    /// able to start a thread later.
-    fn start(name: String, threads_max: usize, thread_idle: Duration) -> io::Result<Arc<Self>> {
-        let lane = Arc::new(Self {
-            name,
-            threads_max: threads_max.max(1),
-            thread_idle,
-            queues: Mutex::default(),
-            work: Condvar::new(),
-        });
-        let first = lane.lock().slot(1).expect("a new lane has no thread");
-        lane.spawn(first)?;
-        Ok(lane)
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Queues> {
-        self.queues.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn push(self: &Arc<Self>, class: IoClass, job: Job) {
-        let mut queues = self.lock();
-        queues.by_class[class.index()].push_back(job);
-        queues.queued += 1;
-        if queues.idle >= queues.queued {
-            drop(queues);
-            self.work.notify_one();
-            return;
-        }
-        let Some(slot) = queues.slot(self.threads_max) else {
-            return; // A busy thread takes it when it is done.
-        };
-        drop(queues);
-        if let Err(error) = self.spawn(slot) {
-            tracing::warn!(lane = self.name, %error, "cannot start another I/O thread; check the limit on threads");
-        }
-    }
-
-    fn spawn(self: &Arc<Self>, slot: usize) -> io::Result<()> {
-        let lane = Arc::clone(self);
-        let spawned = thread::Builder::new()
-            .name(self.name.clone())
-            .stack_size(STACK_BYTES)
-            .spawn(move || lane.work(slot));
-        if spawned.is_err() {
-            self.lock().threads[slot] = Thread::Gone;
-        }
-        spawned.map(drop)
-    }
-
-    fn work(&self, slot: usize) {
-        let mut queues = self.lock();
-        loop {
-            if let Some(job) = queues.pop() {
-                queues.threads[slot] = Thread::Since(Instant::now());
-                drop(queues);
-                run(job);
-                queues = self.lock();
-                continue;
-            }
-            if queues.closed {
-                break;
-            }
-            queues.threads[slot] = Thread::Idle;
-            queues.idle += 1;
-            let (guard, timeout) = self
-                .work
-                .wait_timeout(queues, self.thread_idle)
-                .unwrap_or_else(PoisonError::into_inner);
-            queues = guard;
-            queues.idle -= 1;
-            if timeout.timed_out() && queues.queued == 0 && queues.alive() > 1 {
-                break;
-            }
-        }
-        queues.threads[slot] = Thread::Gone;
-    }
-
-    /// How long the oldest of the jobs that run has been running.
-    fn longest(&self) -> Option<Duration> {
-        let queues = self.lock();
-        let since = queues.threads.iter().filter_map(|t| match t {
-            Thread::Since(start) => Some(*start),
-            Thread::Gone | Thread::Idle => None,
-        });
-        since.min().map(|start| start.elapsed())
-    }
-
-    fn close(&self) {
-        self.lock().closed = true;
-        self.work.notify_all();
-    }
 }
 
 /// All lanes of one disk. Dropping it lets queued work finish and then ends the threads.
 pub(super) struct Workers {
     data: Arc<data::Lane>,
-    sync: Arc<LaneShared>,
-    meta: Arc<LaneShared>,
+    sync: Arc<TaskLane>,
+    meta: Arc<TaskLane>,
     /// Syncs and names of background classes.
-    background: Arc<LaneShared>,
+    background: Arc<TaskLane>,
+    closing: Arc<TaskLane>,
     /// By lane and class.
     places: [[Arc<Semaphore>; IoClass::COUNT]; LANES],
     depth: usize,
@@ -335,7 +163,7 @@ pub(super) struct Workers {
 impl Workers {
     pub(super) fn new(disk: &str, config: &DiskConfig, policy: Policy) -> io::Result<Self> {
         let lane = |label: &str, threads| {
-            LaneShared::start(format!("{label}:{disk}"), threads, config.thread_idle)
+            TaskLane::start(format!("{label}:{disk}"), threads, config.thread_idle)
         };
         let depth = config.depth_per_class.clamp(1, Semaphore::MAX_PERMITS);
         Ok(Self {
@@ -343,6 +171,8 @@ impl Workers {
             sync: lane("sync", config.sync_threads)?,
             meta: lane("meta", config.meta_threads)?,
             background: lane("back", config.background_threads)?,
+            // One: many closes at once would be no use to anybody, and who closes does not wait.
+            closing: lane("close", 1)?,
             places: std::array::from_fn(|_| {
                 std::array::from_fn(|_| Arc::new(Semaphore::new(depth)))
             }),
@@ -418,7 +248,7 @@ impl Workers {
     pub(super) fn submit<T, F>(
         &self,
         class: IoClass,
-        kind: Lane,
+        (kind, watched): (Lane, Option<Doing>),
         work: F,
     ) -> impl Future<Output = Option<T>> + Send + use<T, F>
     where
@@ -438,14 +268,24 @@ impl Workers {
                 drop(place);
                 let _ = tell.send(value); // As above.
             });
-            if let Some(Held::Job(lane, class, job)) = hold_back(Held::Job(lane, class, job)) {
-                lane.push(class, job);
+            let task = Task { job, watched };
+            if let Some(Held::Task(lane, class, task)) = hold_back(Held::Task(lane, class, task)) {
+                lane.push(class, task);
             }
         });
         async move {
             waiting.await;
             done.await.ok()
         }
+    }
+
+    /// Where files are closed.
+    pub(super) fn closer(&self) -> Closer {
+        Closer::new(Arc::clone(&self.closing))
+    }
+
+    fn task_lanes(&self) -> [&Arc<TaskLane>; 4] {
+        [&self.sync, &self.meta, &self.background, &self.closing]
     }
 
     pub(super) fn pending(&self, class: IoClass) -> usize {
@@ -455,19 +295,22 @@ impl Workers {
     }
 
     pub(super) fn threads(&self) -> usize {
-        let others = [&self.sync, &self.meta, &self.background];
-        let others: usize = others.iter().map(|lane| lane.lock().alive()).sum();
+        let others: usize = self.task_lanes().iter().map(|lane| lane.threads()).sum();
         self.data.threads() + others
     }
 
     pub(super) fn longest_running(&self) -> Option<Duration> {
-        let names = [&self.meta, &self.background];
-        let names = names.iter().filter_map(|lane| lane.longest()).max();
-        names.max(self.longest_transfer())
+        let others = self.task_lanes().into_iter().filter_map(|l| l.longest());
+        others.max().max(self.data.longest())
     }
 
     pub(super) fn longest_transfer(&self) -> Option<Duration> {
-        self.data.longest().max(self.sync.longest())
+        self.data.longest()
+    }
+
+    pub(super) fn longest_other(&self, root: &Path) -> Option<(Duration, &'static str)> {
+        let lanes = self.task_lanes().into_iter();
+        lanes.filter_map(|lane| lane.longest_watched(root)).max()
     }
 
     pub(super) fn stats(&self) -> DiskStats {
@@ -489,7 +332,7 @@ pub(super) fn push_blocking(lane: &Arc<data::Lane>, request: Request, job: data:
 impl Drop for Workers {
     fn drop(&mut self) {
         self.data.close();
-        for lane in [&self.sync, &self.meta, &self.background] {
+        for lane in self.task_lanes() {
             lane.close();
         }
     }

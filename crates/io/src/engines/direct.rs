@@ -72,7 +72,8 @@ impl Engine for DirectIo {
         let (disk, limits) = (Arc::clone(&self.disk), self.limits);
         self.disk.run(class, IoOp::Open, path, move |path| {
             let file = UnbufferedFile::open(path, mode, limits)?;
-            Ok(Arc::new(Threaded::new(Arc::new(file), disk, class)) as Arc<dyn EngineFile>)
+            let file = Arc::new(disk.aside(path, file));
+            Ok(Arc::new(Threaded::new(file, disk, class)) as Arc<dyn EngineFile>)
         })
     }
 

@@ -139,7 +139,8 @@ impl Engine for Memory {
                 writable,
                 contents,
             };
-            Ok(Arc::new(Threaded::new(Arc::new(file), disk, class)) as Arc<dyn EngineFile>)
+            let file = Arc::new(disk.aside(path, file));
+            Ok(Arc::new(Threaded::new(file, disk, class)) as Arc<dyn EngineFile>)
         })
     }
 

@@ -84,7 +84,8 @@ impl Engine for Null {
                 writable,
                 length,
             };
-            Ok(Arc::new(Threaded::new(Arc::new(file), disk, class)) as Arc<dyn EngineFile>)
+            let file = Arc::new(disk.aside(path, file));
+            Ok(Arc::new(Threaded::new(file, disk, class)) as Arc<dyn EngineFile>)
         })
     }
 

@@ -26,6 +26,7 @@ use crate::class::IoClass;
 use crate::disk::{Disk, Stream};
 use crate::engine::{Advice, Capabilities, Engine, EngineFile, IoFuture, OpenMode, SyncKind};
 use crate::error::{IoError, IoErrorKind, IoOp};
+use crate::known::known;
 use crate::meta::Meta;
 use crate::sys;
 
@@ -88,7 +89,8 @@ impl Engine for Posix {
         let disk = Arc::clone(&self.disk);
         self.disk.run(class, IoOp::Open, path, move |path| {
             let file = PosixFile::open(path, mode)?;
-            Ok(Arc::new(Threaded::new(Arc::new(file), disk, class)) as Arc<dyn EngineFile>)
+            let file = Arc::new(disk.aside(path, file));
+            Ok(Arc::new(Threaded::new(file, disk, class)) as Arc<dyn EngineFile>)
         })
     }
 
@@ -178,7 +180,7 @@ impl Blocking for PosixFile {
             Ok(n) if n == len => (n, true),
             Ok(n) => {
                 let end = offset + u64::try_from(n).expect("usize fits in u64 on Linux");
-                let at_end = self.file.metadata().is_ok_and(|m| end >= m.len());
+                let at_end = known(self.file.as_fd()).is_some_and(|facts| end >= facts.len);
                 (n, at_end)
             }
             Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL) => {

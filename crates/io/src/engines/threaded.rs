@@ -11,7 +11,7 @@ use tokio::sync::oneshot;
 
 use crate::buffer::AlignedBuf;
 use crate::class::IoClass;
-use crate::disk::{DataQueue, Disk, Place, Request, Stream};
+use crate::disk::{Aside, DataQueue, Disk, Place, Request, Stream};
 use crate::engine::{Advice, Completion, EngineFile, IoFuture, SyncKind};
 use crate::error::{IoError, IoErrorKind, IoOp};
 
@@ -62,8 +62,8 @@ pub(super) trait Blocking: Send + Sync + fmt::Debug + 'static {
 /// joined where they are adjacent: the kernel would let only one write to a file at a time anyway,
 /// and a stream of small writes pays for one hand-over as long as the thread is behind.
 #[derive(Debug)]
-pub(super) struct Threaded<B> {
-    file: Arc<B>,
+pub(super) struct Threaded<B: Blocking> {
+    file: Arc<Aside<B>>,
     writes: Arc<Mutex<Writes>>,
     disk: Arc<Disk>,
     class: IoClass,
@@ -105,7 +105,7 @@ fn lock(writes: &Mutex<Writes>) -> MutexGuard<'_, Writes> {
 }
 
 impl<B: Blocking> Threaded<B> {
-    pub(super) fn new(file: Arc<B>, disk: Arc<Disk>, class: IoClass) -> Self {
+    pub(super) fn new(file: Arc<Aside<B>>, disk: Arc<Disk>, class: IoClass) -> Self {
         Self {
             file,
             writes: Arc::default(),
@@ -139,7 +139,7 @@ impl Drop for GiveUpOnPanic<'_> {
 
 /// Queues a turn of writing for the handle, whose next write goes to `offset`.
 fn queue_turn<B: Blocking>(
-    file: &Arc<B>,
+    file: &Arc<Aside<B>>,
     writes: &Arc<Mutex<Writes>>,
     queue: &DataQueue,
     class: IoClass,
@@ -158,7 +158,7 @@ fn queue_turn<B: Blocking>(
 /// Empties the queue of one handle, at most a turn's worth, then queues itself again; gives the
 /// bytes it was asked to write.
 fn write_turn<B: Blocking>(
-    file: &Arc<B>,
+    file: &Arc<Aside<B>>,
     writes: &Arc<Mutex<Writes>>,
     queue: &DataQueue,
     class: IoClass,
@@ -183,7 +183,7 @@ fn write_turn<B: Blocking>(
             batch
         };
         turn = turn.saturating_add(batch.iter().map(|w| w.len).sum());
-        write_batch(&**file, batch, writes);
+        write_batch(&***file, batch, writes);
     };
     queue_turn(file, writes, queue, class, next);
     turn

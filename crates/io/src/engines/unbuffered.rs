@@ -126,6 +126,11 @@ impl UnbufferedFile {
             .filter(|d| !d.refused.load(Ordering::Relaxed))
     }
 
+    /// Whether that was found out already: asking is no matter of the disk any more.
+    pub(super) fn direct_is_known(&self) -> bool {
+        self.direct.get().is_some()
+    }
+
     fn open_direct(&self) -> Option<Direct> {
         let mut options = OpenOptions::new();
         options

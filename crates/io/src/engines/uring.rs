@@ -19,7 +19,7 @@ use super::unbuffered::{Direct, DirectLimits, Parts, UnbufferedFile};
 use crate::buffer::AlignedBuf;
 use crate::class::IoClass;
 use crate::disk::ring::{Ended, Payload, Ring, Transfer};
-use crate::disk::{Disk, Place, Request, Slot};
+use crate::disk::{Aside, Disk, Place, Request, Slot};
 use crate::engine::{
     Advice, Capabilities, Completion, Engine, EngineFile, IoFuture, OpenMode, SyncKind,
 };
@@ -85,7 +85,7 @@ impl Engine for Uring {
     ) -> IoFuture<Result<Arc<dyn EngineFile>, IoError>> {
         let (disk, limits) = (Arc::clone(&self.disk), self.limits);
         self.disk.run(class, IoOp::Open, path, move |path| {
-            let file = Arc::new(UnbufferedFile::open(path, mode, limits)?);
+            let file = Arc::new(disk.aside(path, UnbufferedFile::open(path, mode, limits)?));
             let threaded = Threaded::new(Arc::clone(&file), Arc::clone(&disk), class);
             Ok(Arc::new(UringFile {
                 file,
@@ -103,7 +103,7 @@ impl Engine for Uring {
 
 #[derive(Debug)]
 struct UringFile {
-    file: Arc<UnbufferedFile>,
+    file: Arc<Aside<UnbufferedFile>>,
     /// For everything that the ring is not for.
     threaded: Threaded<UnbufferedFile>,
     disk: Arc<Disk>,
@@ -112,7 +112,7 @@ struct UringFile {
 
 /// Who waits for a transfer.
 struct Caller<B> {
-    file: Arc<UnbufferedFile>,
+    file: Arc<Aside<UnbufferedFile>>,
     disk: Arc<Disk>,
     class: IoClass,
     offset: u64,
@@ -236,6 +236,7 @@ fn hand_in(disk: &Disk, transfer: Transfer) {
         None => Some(transfer),
     };
     if let Some(refused) = refused {
+        drop(refused.file); // As where the ring ends a transfer: not the last use of it.
         (refused.on_end)(Ended {
             payload: refused.payload,
             done: 0,
@@ -319,9 +320,12 @@ impl EngineFile for UringFile {
         len: usize,
     ) -> IoFuture<Completion<AlignedBuf>> {
         let fits = check_range(IoOp::Read, self.path(), offset, len, buf.capacity()).is_ok();
+        if !fits || !self.file.direct_is_known() {
+            // A thread of the disk opens the descriptor, which may wait for the disk.
+            return self.threaded.read_at(buf, offset, len);
+        }
         let target = buf.as_mut_capacity().as_ptr();
-        let direct = self.file.direct_for_read(target, len, offset);
-        let Some(direct) = direct.filter(|_| fits) else {
+        let Some(direct) = self.file.direct_for_read(target, len, offset) else {
             return self.threaded.read_at(buf, offset, len);
         };
         buf.set_len(0);
@@ -347,7 +351,7 @@ impl EngineFile for UringFile {
         let fits = check_range(IoOp::Write, self.path(), offset, len, len).is_ok();
         let way = {
             let slices: Vec<&Bytes> = bufs.iter().collect();
-            let direct = if fits {
+            let direct = if fits && self.file.direct_is_known() {
                 self.file.direct_for_write(&slices, offset)
             } else {
                 None

@@ -14,6 +14,7 @@ use super::segment::{Room, Segment};
 use crate::disk::Disk;
 use crate::engine::EngineFile;
 use crate::error::{IoError, IoErrorKind, IoOp};
+use crate::known::known;
 
 /// Bytes of a segment, as offsets are counted.
 pub(super) const SEGMENT: u64 = SEGMENT_BYTES as u64;
@@ -171,8 +172,8 @@ impl StagedFile {
         let inode = spec
             .main
             .fd()
-            .and_then(|fd| rustix::fs::fstat(fd).ok())
-            .map_or(0, |stat| stat.st_ino);
+            .and_then(known)
+            .map_or(0, |facts| facts.inode);
         Some(Arc::new_cyclic(|me| Self {
             shared: Arc::clone(shared),
             main: spec.main,

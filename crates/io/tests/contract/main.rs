@@ -27,6 +27,7 @@ macro_rules! contract {
                 open_files::names_work_under_open_files
                 open_files::a_new_file_under_an_old_name_is_empty
                 open_files::a_descriptor_is_given_as_declared
+                open_files::dropping_a_file_waits_for_no_disk
                 limits::a_dropped_caller_does_not_stop_a_submitted_write
                 limits::a_dropped_caller_gives_pool_memory_back
                 limits::a_full_queue_makes_writers_wait

@@ -2,10 +2,13 @@
 
 use std::fs::File;
 use std::os::unix::fs::FileExt as _;
+use std::path::Path;
+use std::sync::mpsc;
+use std::time::Duration;
 
 use hayloft_io::{Advice, IoClass, IoErrorKind, OpenMode, SyncKind};
 
-use crate::rig::{Rig, pattern, read, write};
+use crate::rig::{Rig, eventually, pattern, read, write};
 
 pub async fn opening_says_what_is_wrong(rig: Rig) {
     for mode in [OpenMode::ReadOnly, OpenMode::ReadWrite] {
@@ -201,4 +204,42 @@ pub async fn a_descriptor_is_given_as_declared(rig: Rig) {
             b"through the kernel"
         );
     }
+}
+
+/// Closing it takes until the sender is dropped, as on a disk that gives no answer.
+struct Hangs(mpsc::Receiver<()>);
+
+impl Drop for Hangs {
+    fn drop(&mut self) {
+        let _over = self.0.recv();
+    }
+}
+
+/// Descriptors of this process that are open on `path`.
+fn open_on(path: &Path) -> usize {
+    let all = std::fs::read_dir("/proc/self/fd").expect("Linux has it");
+    let links = all.filter_map(|fd| std::fs::read_link(fd.ok()?.path()).ok());
+    links.filter(|link| link == path).count()
+}
+
+pub async fn dropping_a_file_waits_for_no_disk(rig: Rig) {
+    let file = rig.create("f").await;
+    let path = file.path().to_owned();
+    // Large enough for a descriptor around the page cache.
+    write(&file, &pattern(600_000, 7), 0).await;
+    let open = open_on(&path);
+    let (hung, over) = mpsc::channel();
+    rig.disk.close_aside(&path, Hangs(over));
+    let dropped = tokio::task::spawn_blocking(move || drop(file));
+    let dropped = tokio::time::timeout(Duration::from_secs(20), dropped).await;
+    dropped.expect("no wait for the disk").expect("no panic");
+    assert_eq!(open_on(&path), open, "closed by whoever dropped it");
+    eventually("the close that takes long is seen", async || {
+        let longest = rig.disk.longest_other(rig.dir.path());
+        longest.is_some_and(|(time, what)| what == "close" && time >= Duration::from_millis(20))
+    })
+    .await;
+    rig.create("g").await;
+    drop(hung);
+    eventually("the file is closed", async || open_on(&path) == 0).await;
 }

@@ -38,8 +38,8 @@ impl OpenFiles {
 
 /// Whether the file still has a name.
 fn linked(file: &Arc<dyn EngineFile>) -> bool {
-    let stat = file.fd().map(rustix::fs::fstat);
-    stat.is_some_and(|stat| stat.is_ok_and(|stat| stat.st_nlink > 0))
+    let facts = file.fd().and_then(hayloft_io::known);
+    facts.is_some_and(|facts| facts.links > 0)
 }
 
 #[derive(Debug)]

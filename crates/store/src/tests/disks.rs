@@ -180,8 +180,8 @@ async fn a_disk_that_hangs_is_noticed_though_nobody_uses_it() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_disk_whose_transfers_never_end_fails_though_its_names_can_be_read() {
-    for stuck in [IoOp::Read, IoOp::Write] {
+async fn a_disk_fails_of_which_one_operation_never_ends_though_others_do() {
+    for stuck in [IoOp::Read, IoOp::Write, IoOp::Open, IoOp::Rename] {
         let (mut node, faults) = start(|config| {
             config.check_timeout = Duration::from_millis(500);
             config.space_interval = Duration::from_millis(100);
@@ -199,11 +199,11 @@ async fn a_disk_whose_transfers_never_end_fails_though_its_names_can_be_read() {
             match stuck {
                 IoOp::Read => {
                     let reader = store.open_reader(&block(id, 1001, 0)).await?;
-                    reader
-                        .read_data(AlignedBuf::unpooled(3000), 0, 3000)
-                        .await
-                        .map(drop)
+                    let buf = AlignedBuf::unpooled(3000);
+                    reader.read_data(buf, 0, 3000).await.map(drop)
                 }
+                // A name, and only one of them: the others find threads.
+                IoOp::Rename => store.invalidate(&pool(), &[block(id, 1001, 0).block]).await,
                 // One of two goes there.
                 _ => {
                     for id in 20..22 {
@@ -216,15 +216,19 @@ async fn a_disk_whose_transfers_never_end_fails_though_its_names_can_be_read() {
                 }
             }
         });
-        // Both directories are on the disk that hangs, as far as the node can see.
-        for _ in 0..2 {
+        // Both directories are on the disk that hangs, as far as the node can see; a name says which of them.
+        let failing = match stuck {
+            IoOp::Read | IoOp::Write => 2,
+            _ => 1,
+        };
+        for _ in 0..failing {
             let StoreEvent::VolumeFailed { reason, .. } = next_failure(&mut node).await else {
                 panic!("another event")
             };
             assert!(reason.contains("has not ended"), "{stuck:?}: {reason}");
         }
         let report = node.store.failure_summary();
-        assert_eq!(report.failed_locations.len(), 2, "{stuck:?}");
+        assert_eq!(report.failed_locations.len(), failing, "{stuck:?}");
         assert!(!user.is_finished(), "{stuck:?}: the disk gave no answer");
         user.abort();
     }
