@@ -19,6 +19,9 @@ pub fn run(args: BenchArgs) -> Result<ExitCode, CliError> {
     if let Some(out) = &report.out {
         say(&format!("results are in {}", out.display()));
     }
+    if let Some(note) = &report.note {
+        say(note);
+    }
     if report.interrupted {
         say("the run was interrupted: the results are those until then");
         return Ok(ExitCode::from(INTERRUPTED));

@@ -21,16 +21,25 @@ pub fn in_own_namespace() {
     if !may_mount() || std::env::var_os(MARK).is_some() {
         return;
     }
-    let Ok(program) = std::env::current_exe() else {
-        return;
+    let error = run_again_inside(&["--mount", "--propagation", "private"], (MARK, "1"));
+    println!("no mount namespace ({error}); mounts of this test are undone at its end only");
+}
+
+/// Replaces this process by the same program with the same arguments inside the new namespaces that
+/// these flags of `unshare` ask for; `mark` is a variable by which it will know. It comes back only with the reason
+/// why that is impossible.
+pub(crate) fn run_again_inside(flags: &[&str], mark: (&str, &str)) -> std::io::Error {
+    let program = match std::env::current_exe() {
+        Ok(program) => program,
+        Err(error) => return error,
     };
-    let error = Command::new("unshare")
-        .args(["--mount", "--propagation", "private", "--"])
+    Command::new("unshare")
+        .args(flags)
+        .arg("--")
         .arg(program)
         .args(std::env::args_os().skip(1))
-        .env(MARK, "1")
-        .exec();
-    println!("no mount namespace ({error}); mounts of this test are undone at its end only");
+        .env(mark.0, mark.1)
+        .exec()
 }
 
 /// A mounted file system; dropping it unmounts.
@@ -136,7 +145,7 @@ impl Drop for Mount {
 pub(crate) fn run(command: &mut Command) -> Result<()> {
     let problem = match command.output() {
         Ok(output) if output.status.success() => return Ok(()),
-        Ok(output) => String::from_utf8_lossy(&output.stderr).into_owned(),
+        Ok(output) => String::from_utf8_lossy(&output.stderr).trim().to_owned(),
         Err(error) => error.to_string(),
     };
     Err(LabError::Talk(format!("{command:?}: {problem}")))

@@ -183,6 +183,8 @@ pub struct Verdict {
     pub value: f64,
     /// Whether the bar is met.
     pub met: bool,
+    /// What the hardware has to say about it, see [`nearest_limit`].
+    pub beside: Option<String>,
 }
 
 /// Every bar that a run says something about, for each engine.
@@ -229,6 +231,10 @@ fn verdict(record: &Record, bar: &Bar, client: Client, peer: &str) -> Option<Ver
             (limit.median, format!(" of {row}"))
         }
     };
+    let beside = match bar.against {
+        Null => nearest_limit(record, own, base),
+        _ => None,
+    };
     let value = own / base;
     let (met, wanted) = match bar.want {
         AtLeast(least) => (value >= least, format!("at least {least}")),
@@ -241,7 +247,22 @@ fn verdict(record: &Record, bar: &Bar, client: Client, peer: &str) -> Option<Ver
         wanted: format!("{}: {wanted}{of}", bar.figure.heading()),
         value,
         met: met && value.is_finite(),
+        beside,
     })
+}
+
+/// What an engine that writes through to the device can reach at all beside null's rate, and how much of that it
+/// does: the close of a block is acknowledged when the device has the block, so the slower one of null
+/// and the raw device is its limit. `None` when the raw device was not measured.
+fn nearest_limit(record: &Record, own: f64, null: f64) -> Option<String> {
+    let device = record.spread("device-write", Client::None, LIMIT, Rate)?;
+    let device = device.median;
+    let nearest = if device < null { "raw device" } else { "null" };
+    Some(format!(
+        "the raw device gives {:.2} of null's; this is {:.2} of the nearest limit ({nearest})",
+        device / null,
+        own / device.min(null)
+    ))
 }
 
 /// The bar on memory: the largest value of all rows.
@@ -261,6 +282,7 @@ fn memory(record: &Record, peer: &str) -> Option<Verdict> {
         ),
         value,
         met: value <= limit,
+        beside: None,
     })
 }
 
@@ -308,6 +330,33 @@ mod tests {
         assert!(
             !all.iter().any(|v| v.workload == "write-4"),
             "what was not measured has no verdict"
+        );
+    }
+
+    #[test]
+    fn what_the_device_leaves_of_nulls_rate_is_said_beside_the_bar() {
+        let native = Client::Native;
+        let of = |device: f64| {
+            let record = record(&[
+                ("device-write", Client::None, LIMIT, &[(Rate, device)]),
+                ("write-1", native, "uring", &[(Rate, 900.0)]),
+                ("write-1", native, "null", &[(Rate, 2000.0)]),
+            ]);
+            let all = verdicts(&record);
+            let verdict = verdict_of(&all, "write-1", "uring", "null's").clone();
+            assert!(!verdict.met, "the bar itself stays: {verdict:?}");
+            verdict.beside.expect("said")
+        };
+        let slow = of(1000.0);
+        assert!(slow.contains("gives 0.50 of null's"), "{slow}");
+        assert!(
+            slow.contains("0.90 of the nearest limit (raw device)"),
+            "{slow}"
+        );
+        let fast = of(4000.0);
+        assert!(
+            fast.contains("gives 2.00") && fast.contains("0.45 of the nearest limit (null)"),
+            "{fast}"
         );
     }
 

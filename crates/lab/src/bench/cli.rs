@@ -2,7 +2,7 @@
 
 use super::record::Record;
 use super::rows::{self, Row};
-use super::{Disk, Options, page, peers};
+use super::{Disk, Options, congestion, page, peers};
 use crate::error::{LabError, Result};
 use crate::hadoop::repository_root;
 use clap::Args;
@@ -46,6 +46,10 @@ pub struct BenchArgs {
     /// A property of Hayloft's nodes, KEY=VALUE, repeatable.
     #[arg(short = 'D', value_parser = key_value)]
     define: Vec<(String, String)>,
+    /// Run everything in a network namespace of its own with this TCP congestion control, such as cubic, reno
+    /// or bbr; nothing on the machine changes. Needs root.
+    #[arg(long, value_name = "NAME")]
+    congestion: Option<String>,
     /// Name of the run: results go to bench/runs/DATE-NAME.
     #[arg(long, default_value = "local")]
     name: String,
@@ -76,6 +80,8 @@ pub struct Report {
     pub interrupted: bool,
     /// Whether every row worked.
     pub whole: bool,
+    /// What the reader has to know about the figures, if anything.
+    pub note: Option<String>,
 }
 
 impl BenchArgs {
@@ -93,6 +99,7 @@ impl BenchArgs {
             out: None,
             interrupted: false,
             whole: true,
+            note: None,
         };
         if self.list {
             return Ok(said(list()));
@@ -101,7 +108,13 @@ impl BenchArgs {
             return Ok(said(page::markdown(&merged(&self.show)?, &[])));
         }
         let json = self.json;
-        let options = self.options(words, progress)?;
+        // Before anything is started: what is started belongs to the network that it is started in.
+        let network = self.congestion.as_deref().map(congestion::enter);
+        let network = network.transpose()?;
+        let options = Options {
+            network,
+            ..self.options(words, progress)?
+        };
         let record = super::run(&options)?;
         let text = if json {
             record.to_json()?
@@ -113,6 +126,7 @@ impl BenchArgs {
             out: (!record.samples.is_empty()).then_some(options.out),
             interrupted: record.interrupted,
             whole: record.failures().next().is_none(),
+            note: congestion::note(&record),
         })
     }
 
@@ -161,6 +175,7 @@ impl BenchArgs {
             jvm_flags: self.jvm_flags,
             define,
             disk,
+            network: None,
             out: self
                 .out
                 .unwrap_or_else(|| runs.join(format!("{date}-{}", self.name))),
@@ -197,6 +212,7 @@ fn merged(files: &[PathBuf]) -> Result<Record> {
             whole = Some(record);
             continue;
         };
+        same_congestion(first, &record)?;
         for peer in record.peers {
             if !first.peers.contains(&peer) {
                 first.peers.push(peer);
@@ -206,6 +222,17 @@ fn merged(files: &[PathBuf]) -> Result<Record> {
         first.interrupted |= record.interrupted;
     }
     whole.ok_or_else(|| LabError::Talk("no file was given".into()))
+}
+
+/// Refuses one page of two runs whose connections cost something else. What a record does not name may be anything.
+fn same_congestion(first: &Record, other: &Record) -> Result<()> {
+    let of = |record: &Record| record.conditions.get(congestion::CONDITION).cloned();
+    match (of(first), of(other)) {
+        (Some(one), Some(another)) if one != another => Err(LabError::Talk(format!(
+            "these runs cannot share a page, one has the TCP congestion control {one} and another {another}: show them one by one"
+        ))),
+        _ => Ok(()),
+    }
 }
 
 /// `YYYY-MM-DD` of a Unix time (days to civil date by the 400-year cycle of the calendar).
@@ -229,7 +256,57 @@ fn civil_date(seconds: i64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::civil_date;
+    use super::*;
+
+    #[test]
+    fn every_published_run_can_be_shown() {
+        let runs = repository_root().join("bench/runs");
+        let mut shown = 0;
+        for run in std::fs::read_dir(runs).expect("the published runs") {
+            let dir = run.expect("listed").path();
+            let file = dir.join("results.json");
+            let Ok(text) = std::fs::read_to_string(&file) else {
+                continue;
+            };
+            let json: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+            let command = json["command"].as_str().unwrap_or_default();
+            if !command.starts_with("hayloft bench") {
+                continue; // another program's, before this one
+            }
+            let record = merged(&[file]).expect("it can be read");
+            let page = page::markdown(&record, &[]);
+            // Until then nobody knew that it matters.
+            let named = record.conditions.contains_key(congestion::CONDITION);
+            assert_eq!(
+                page.contains(congestion::CONDITION),
+                named,
+                "{}",
+                dir.display()
+            );
+            shown += 1;
+        }
+        assert!(shown > 0, "there are published runs");
+    }
+
+    #[test]
+    fn runs_over_other_tcp_do_not_share_a_page() {
+        let of = |name: Option<&str>| {
+            let mut record = Record::default();
+            let pair = name.map(|name| (congestion::CONDITION.to_owned(), name.to_owned()));
+            record.conditions.extend(pair);
+            record
+        };
+        let error = same_congestion(&of(Some("bbr")), &of(Some("cubic")));
+        let error = error.expect_err("they differ").to_string();
+        assert!(error.contains("bbr") && error.contains("cubic"), "{error}");
+        for (one, another) in [
+            (Some("bbr"), Some("bbr")),
+            (None, Some("bbr")),
+            (None, None),
+        ] {
+            same_congestion(&of(one), &of(another)).expect("nothing is known against it");
+        }
+    }
 
     #[test]
     fn dates() {

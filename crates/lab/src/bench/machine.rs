@@ -142,10 +142,15 @@ pub fn describe() -> BTreeMap<String, String> {
         .unwrap_or(0);
     let kernel = read("/proc/sys/kernel/osrelease");
     let version = kernel.trim().split('-').next().unwrap_or_default();
+    let congestion = super::congestion::present();
     [
         ("cores", cores.to_string()),
         ("memory", format!("{} GiB", kib >> 20)),
         ("kernel", format!("Linux {version}")),
+        (
+            super::congestion::CONDITION,
+            congestion.unwrap_or_else(|| "unknown".into()),
+        ),
     ]
     .map(|(name, value)| (name.to_owned(), value))
     .into()

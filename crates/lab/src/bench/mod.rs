@@ -8,12 +8,13 @@
 //!
 //! - [`rows`], [`peers`], [`figures`]: what, who, which numbers;
 //! - `rig`, `work`: processes and rounds; [`names`]: the native client towards the NameNode;
-//! - `measure`, [`trace`], [`machine`], [`limits`]: how it is measured;
+//! - `measure`, [`trace`], [`machine`], [`limits`]: how it is measured; [`congestion`]: over which TCP;
 //! - [`record`], [`bars`], [`page`], `plot`: what is left of it;
 //! - `start`: start-up with many blocks; [`cli`]: the command.
 
 pub mod bars;
 pub mod cli;
+pub mod congestion;
 pub mod figures;
 mod interrupt;
 pub mod limits;
@@ -66,6 +67,8 @@ pub struct Options {
     pub define: Vec<(String, String)>,
     /// Where the nodes' directories are.
     pub disk: Disk,
+    /// What is special about the network that everything runs in, see [`congestion::enter`].
+    pub network: Option<String>,
     /// Where results go: `bench/runs/DATE-NAME`.
     pub out: PathBuf,
     /// The command, for the record.
@@ -189,6 +192,9 @@ fn begin(options: &Options) -> Record {
         options.jvm_flags.join(" ")
     };
     conditions.insert("stock DataNode's JVM flags".into(), flags);
+    if let Some(network) = &options.network {
+        conditions.insert("network".into(), network.clone());
+    }
     let define: Vec<String> = options
         .define
         .iter()

@@ -1,6 +1,7 @@
 //! The page of a run for people.
 
 use super::bars::{self, Verdict};
+use super::congestion;
 use super::figures::Figure;
 use super::limits::LIMIT;
 use super::peers::STOCK;
@@ -65,6 +66,9 @@ pub fn markdown(record: &Record, plots: &[String]) -> String {
         "- {} MiB per row, up to {} rounds, peers in turn within each; every byte that was read was compared\n",
         record.mib, record.rounds
     );
+    if let Some(note) = congestion::note(record) {
+        let _ = writeln!(page, "{note}\n");
+    }
     bars_table(&mut page, &bars::verdicts(record));
     for plot in plots {
         let _ = writeln!(page, "![{plot}]({plot})\n");
@@ -104,9 +108,11 @@ fn bars_table(page: &mut String, verdicts: &[Verdict]) {
     );
     for verdict in verdicts {
         let met = if verdict.met { "met" } else { "**not met**" };
+        let beside = verdict.beside.as_ref();
+        let beside = beside.map_or_else(String::new, |text| format!("; {text}"));
         let _ = writeln!(
             page,
-            "| {} | {} | {} | {} | {:.2} | {met} |",
+            "| {} | {} | {} | {} | {:.2} | {met}{beside} |",
             verdict.workload,
             verdict.client.name(),
             verdict.peer,
@@ -115,6 +121,12 @@ fn bars_table(page: &mut String, verdicts: &[Verdict]) {
         );
     }
     page.push('\n');
+    if verdicts.iter().any(|verdict| verdict.beside.is_some()) {
+        page.push_str(
+            "Null acknowledges what it drops; an engine that writes to the device acknowledges the close of a block when the \
+             device has it. Where the raw device gives less of null's rate than a bar asks, no such engine can meet that bar.\n\n",
+        );
+    }
 }
 
 /// A table of one figure: rows by peers. Nothing when nobody has the figure.
