@@ -65,7 +65,7 @@ pub(super) struct Area {
     waiting: AtomicUsize,
     /// Told when somebody begins to wait.
     pub(super) pressure: Notify,
-    /// Somebody removed the file: what is committed from now on would not be found.
+    /// Somebody removed or renamed the file: what is committed from now on would not be found.
     lost: AtomicBool,
     /// Descriptors in use.
     owned: AtomicUsize,
@@ -112,6 +112,7 @@ impl Area {
     }
 
     fn grow(&self, arenas: &mut Arenas) -> Result<(), Errno> {
+        self.watch_name();
         let offset = arena_offset(arenas.list.len());
         self.back(offset)?;
         let map = Arc::new(Mapping::new(&self.file, offset)?);
@@ -329,18 +330,36 @@ impl Area {
         self.frozen.load(Ordering::Acquire)
     }
 
-    /// Whether the file was removed under us.
+    /// Whether the file was removed or renamed under us.
     pub(super) fn is_lost(&self) -> bool {
         self.lost.load(Ordering::Relaxed)
     }
 
-    /// Looks whether the file still has its name. A few microseconds: shared memory.
+    /// Looks whether the file still has its name: the next process finds it by that only. A few microseconds: shared
+    /// memory.
     pub(super) fn watch_name(&self) {
-        let removed = rustix::fs::fstat(&self.file).is_ok_and(|stat| stat.st_nlink == 0);
-        let ended = self.permits.is_closed();
-        if removed && !ended && !self.lost.swap(true, Ordering::Relaxed) {
+        if self.is_lost() || self.permits.is_closed() || self.has_its_name() {
+            return;
+        }
+        if !self.lost.swap(true, Ordering::Relaxed) {
             error!(area = %self.path.display(),
-                "the staging area was removed by somebody else: writers go on without staging until the node is restarted.                  systemd-logind does this when a user logs out who is no system user (RemoveIPC=): run the node as a system user");
+                "somebody removed or renamed the staging area, which is in use: what it holds is written to the disks now, and staging \
+                 goes on in a fresh area. Nothing acknowledged is lost unless the node is killed before that is done. \
+                 Keep cleaners of temporary files away from it; systemd-logind removes it when a user logs out who is no system \
+                 user (RemoveIPC=): run the node as a system user");
+            // A fresh area is wanted.
+            self.pressure.notify_one();
+        }
+    }
+
+    /// Also when the system does not say.
+    fn has_its_name(&self) -> bool {
+        let Ok(ours) = rustix::fs::fstat(&self.file) else {
+            return true;
+        };
+        match rustix::fs::lstat(&self.path) {
+            Ok(named) => (named.st_dev, named.st_ino) == (ours.st_dev, ours.st_ino),
+            Err(errno) => !matches!(errno, Errno::NOENT | Errno::NOTDIR),
         }
     }
 

@@ -240,6 +240,13 @@ impl StagedFile {
         state.segments.iter().map(missing).sum()
     }
 
+    /// Whether somebody has removed the area: what is committed from now on outlives a killed process only after the
+    /// next [`flush`](Self::flush) or [`close`](Self::close). To be left as soon as possible.
+    #[must_use]
+    pub fn is_lost(&self) -> bool {
+        self.shared.area.is_lost()
+    }
+
     /// The write that failed, if one did: nothing more is taken.
     #[must_use]
     pub fn error(&self) -> Option<IoError> {
@@ -271,9 +278,6 @@ impl StagedFile {
         self.alive(state)?;
         if state.closed {
             return Err(self.closed("the staged file is closed"));
-        }
-        if self.shared.area.is_lost() {
-            return Err(self.closed("the staging area was removed"));
         }
         Ok(())
     }

@@ -24,6 +24,7 @@
 mod area;
 mod file;
 mod flush;
+mod home;
 mod landing;
 mod layout;
 mod mapping;
@@ -48,6 +49,7 @@ use tracing::{info, warn};
 
 use crate::error::{IoError, IoErrorKind, IoOp};
 use area::Area;
+use home::Home;
 use layout::{ARENA_BYTES, Header, PAGE};
 
 pub use file::{Append, SideShape, StageSpec, StagedFile};
@@ -107,6 +109,22 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
+    /// Within a runtime.
+    fn new(area: Area) -> Self {
+        Self {
+            area: Arc::new(area),
+            runtime: tokio::runtime::Handle::current(),
+            files: Mutex::default(),
+            active: AtomicUsize::new(0),
+            jobs: AtomicUsize::new(0),
+            landing: AtomicUsize::new(0),
+        }
+    }
+
+    fn set_active(&self, files: usize) {
+        self.active.store(files, Ordering::Relaxed);
+    }
+
     /// A quantum of each file if all gather as much as they may. An eighth of the area is left for what they are
     /// receiving: a stream that finds no segment free receives elsewhere, and copies.
     fn fair_share(&self) -> usize {
@@ -145,7 +163,8 @@ impl Shared {
 
 /// The staging area of a process. See the [module](self).
 pub struct Staging {
-    shared: Arc<Shared>,
+    path: PathBuf,
+    home: Arc<Home>,
 }
 
 impl Staging {
@@ -167,94 +186,66 @@ impl Staging {
     /// # Errors
     /// `Exists`, `Denied`, `NotFound`; `NoSpace` when not even the smallest area fits.
     pub fn create(config: &StagingConfig) -> Result<Arc<Self>, IoError> {
-        let path = config.path();
-        let file = create(&path)?;
-        let arenas = usize::try_from(config.budget / ARENA_BYTES as u64).unwrap_or(usize::MAX);
-        // A number of segments has to fit into the semaphore.
-        let arenas = arenas.clamp(1, 1 << 20);
-        let area = Area::new(file, path.clone(), arenas).inspect_err(|_| {
-            // Nothing is in it; the error that counts is the one that is returned.
-            let _ = std::fs::remove_file(&path);
-        })?;
-        let shared = Arc::new(Shared {
-            area: Arc::new(area),
-            runtime: tokio::runtime::Handle::current(),
-            files: Mutex::default(),
-            active: AtomicUsize::new(0),
-            jobs: AtomicUsize::new(0),
-            landing: AtomicUsize::new(0),
-        });
-        shared.runtime.spawn(maintain(Arc::downgrade(&shared)));
-        Ok(Arc::new(Self { shared }))
+        let home = Home::new(config)?;
+        Ok(Arc::new(Self {
+            path: config.path(),
+            home,
+        }))
     }
 
     /// Stages a pair of files. `None` when they cannot be: side bytes that do not fit into segments, paths that
-    /// are too long or relative.
+    /// are too long or relative; and as long as there is no area because somebody removed it.
     #[must_use]
     pub fn stage(&self, spec: StageSpec) -> Option<Arc<StagedFile>> {
-        if self.shared.area.is_lost() {
+        let shared = self.home.shared();
+        if shared.area.is_lost() {
             return None;
         }
-        let file = StagedFile::new(&self.shared, spec)?;
-        self.shared.active.fetch_add(1, Ordering::Relaxed);
-        let mut files = self
-            .shared
-            .files
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let file = StagedFile::new(&shared, spec)?;
+        shared.active.fetch_add(1, Ordering::Relaxed);
+        let mut files = shared.files.lock().unwrap_or_else(PoisonError::into_inner);
         if files.len() >= 64 && files.len().is_power_of_two() {
             files.retain(|f| f.strong_count() > 0);
         }
         files.push(Arc::downgrade(&file));
+        drop(files);
         Some(file)
     }
 
     /// The file of the area.
     #[must_use]
     pub fn path(&self) -> &Path {
-        self.shared.area.path()
+        &self.path
     }
 
     /// Memory that the area takes now, in bytes.
     #[must_use]
     pub fn backed_bytes(&self) -> usize {
-        self.shared.area.backed_bytes()
+        self.home.shared().area.backed_bytes()
     }
 
     /// Segments that hold something.
     #[must_use]
     pub fn segments_in_use(&self) -> usize {
-        self.shared.area.segments_in_use()
+        self.home.shared().area.segments_in_use()
     }
 
     /// Segments that could be taken now.
     #[must_use]
     pub fn segments_free(&self) -> usize {
-        self.shared.area.free_segments()
+        self.home.shared().area.free_segments()
     }
 
     /// A clean end: the area is removed, unless bytes are in it that could not be written. Close or discard all
     /// files before; from now on nothing is staged.
     pub fn end(&self) {
-        let area = &self.shared.area;
-        area.close();
-        if area.is_frozen() {
-            return;
-        }
-        let owned = area.owned();
-        if owned > 0 {
-            warn!(area = %area.path().display(), segments = owned, "bytes that could not be written stay in the staging area; the next start tries again");
-            return;
-        }
-        if let Err(error) = std::fs::remove_file(area.path()) {
-            warn!(area = %area.path().display(), %error, "cannot remove the staging area, which is empty");
-        }
+        self.home.end();
     }
 
     /// From now on the area stays as it is, as if the process had been killed, and another can take it. For tests
     /// of crashes.
     pub fn crash(&self) {
-        self.shared.area.freeze();
+        self.home.crash();
     }
 }
 
@@ -264,41 +255,6 @@ impl fmt::Debug for Staging {
             .field("path", &self.path())
             .field("in_use", &self.segments_in_use())
             .finish_non_exhaustive()
-    }
-}
-
-/// Looks at all files every now and then, more often while somebody waits for segments.
-async fn maintain(shared: Weak<Shared>) {
-    loop {
-        let Some(strong) = shared.upgrade() else {
-            return;
-        };
-        let area = Arc::clone(&strong.area);
-        drop(strong);
-        // An area that nobody uses any more is noticed at the next tick.
-        let _ = tokio::time::timeout(SWEEP, area.pressure.notified()).await;
-        if area.is_frozen() {
-            return;
-        }
-        while area.is_short() {
-            let Some(strong) = shared.upgrade() else {
-                return;
-            };
-            if strong.is_stuck() {
-                strong.relieve();
-            }
-            drop(strong);
-            tokio::time::sleep(IDLE_SHORT).await;
-        }
-        let Some(strong) = shared.upgrade() else {
-            return;
-        };
-        let files = strong.files();
-        files.iter().for_each(|f| f.sweep(IDLE));
-        let active = files.iter().filter(|f| f.holds_segments()).count();
-        strong.active.store(active, Ordering::Relaxed);
-        area.shrink_when_idle(SHRINK);
-        area.watch_name();
     }
 }
 

@@ -8,6 +8,7 @@ mod disks;
 mod durability;
 mod kept_open;
 mod lifecycle;
+mod lost_area;
 mod recovery;
 mod scans;
 mod staging;

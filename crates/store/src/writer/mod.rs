@@ -252,8 +252,10 @@ impl ReplicaWriter {
     /// `OutOfSpace`, `Io`. After an error nothing more can be written through this writer's files
     /// with certainty: drop it, and let the pipeline recover.
     pub async fn write(&mut self, packets: Vec<PacketData>) -> Result<(), StoreError> {
+        self.leave_lost_area().await?;
         if self.staged.is_some() {
-            return self.stage_all(packets).await;
+            self.stage_all(packets).await?;
+            return self.leave_lost_area().await;
         }
         let (disk, tail, plan) = self.planned(&packets)?;
         if plan.data.is_empty() {

@@ -49,6 +49,13 @@ impl ReplicaWriter {
     /// # Errors
     /// As for [`write`](Self::write).
     pub fn stage(&mut self, packets: &[PacketData]) -> Result<Staged, StoreError> {
+        if self.staged.as_ref().is_some_and(|staged| staged.is_lost()) {
+            return Ok(Staged::Unstaged); // Writing moves it to another area first.
+        }
+        self.commit(packets)
+    }
+
+    fn commit(&mut self, packets: &[PacketData]) -> Result<Staged, StoreError> {
         let Some(staged) = &self.staged else {
             return Ok(Staged::Unstaged);
         };
@@ -70,7 +77,7 @@ impl ReplicaWriter {
 
     /// Stages packets, waiting for segments where there are none.
     pub(super) async fn stage_all(&mut self, packets: Vec<PacketData>) -> Result<(), StoreError> {
-        if self.stage(&packets)? != Staged::NoRoom {
+        if self.commit(&packets)? != Staged::NoRoom {
             return Ok(());
         }
         for packet in packets {
@@ -83,7 +90,7 @@ impl ReplicaWriter {
 
     async fn stage_waiting(&mut self, packet: PacketData) -> Result<(), StoreError> {
         let part = [packet];
-        while self.stage(&part)? == Staged::NoRoom {
+        while self.commit(&part)? == Staged::NoRoom {
             let Some(staged) = &self.staged else {
                 return Ok(());
             };
@@ -93,6 +100,16 @@ impl ReplicaWriter {
                 room = room => room.map_err(|e| self.examine(failed(e)))?,
                 () = self.cancel.cancelled() => return Err(self.was_cancelled()),
             }
+        }
+        Ok(())
+    }
+
+    /// When somebody has removed the staging area: what is in it goes to the files, and the replica is staged in the
+    /// fresh area, if there is one. Afterwards everything that was taken outlives a killed process again.
+    pub(super) async fn leave_lost_area(&mut self) -> Result<(), StoreError> {
+        if self.staged.as_ref().is_some_and(|staged| staged.is_lost()) {
+            self.close_staging().await.map_err(|e| self.examine(e))?;
+            self.begin_staging();
         }
         Ok(())
     }

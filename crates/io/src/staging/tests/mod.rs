@@ -18,6 +18,7 @@ use crate::disk::{Disk, DiskConfig};
 use crate::engine::{Engine, EngineFile, OpenMode};
 use crate::engines::{EngineConfig, Posix};
 
+mod lost;
 mod pressure;
 mod restart;
 
@@ -353,27 +354,6 @@ async fn peers_who_stop_inside_a_packet_leave_room_for_the_others() {
         file.landing().try_reserve(at as u64, 10).is_none(),
         "it is closed"
     );
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn an_area_that_somebody_removes_is_not_relied_on() {
-    let rig = Rig::new();
-    let staging = Staging::create(&rig.config(BUDGET_MIN)).expect("an area");
-    let file = rig.stage(&staging, 0, 0).await;
-    assert_eq!(append(&file, 0, 5000), Append::Committed);
-    fs::remove_file(staging.path()).expect("removes");
-    let noticed = async {
-        while file.try_append(5000, &[], &[]).is_ok() {
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
-    };
-    tokio::time::timeout(Duration::from_secs(10), noticed)
-        .await
-        .expect("is noticed");
-    file.close()
-        .await
-        .expect("what was committed is written all the same");
-    rig.check(0, 5000);
 }
 
 #[tokio::test(flavor = "multi_thread")]
