@@ -82,6 +82,17 @@ impl Conn {
         })
     }
 
+    /// The same connection, to be looked after by the runtime that this is called in from now on.
+    ///
+    /// # Errors
+    /// Out of memory or descriptors.
+    pub fn moved_here(self) -> io::Result<Self> {
+        Ok(Self {
+            stream: TcpStream::from_std(self.stream.into_std()?)?,
+            ..self
+        })
+    }
+
     /// Replaces both limits; `None` waits for ever.
     pub fn set_limits(&mut self, read: Option<Duration>, write: Option<Duration>) {
         self.read_limit = read;

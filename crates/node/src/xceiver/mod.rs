@@ -28,6 +28,7 @@ mod outflow;
 mod peer;
 mod range;
 mod read;
+mod relief;
 mod server;
 mod settings;
 mod stats;

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::future::BoxFuture;
 use hayloft_wire::ids::PoolId;
 use hayloft_wire::proto::datatransfer as pb;
 use hayloft_wire::transfer::{self, BlockOpResponse, Op, OpError, OpRequest, Status};
@@ -13,7 +14,7 @@ use super::conn::Conn;
 use super::context::Xceivers;
 use super::error::XferError;
 use super::settings::Settings;
-use super::stats::Activity;
+use super::stats::{Activity, Gauge};
 use super::threads::{Place, Threads};
 use super::{balance, checksum, group_checksum, read, transfer as transfers, write};
 
@@ -24,7 +25,7 @@ const BACKOFF_MAX: Duration = Duration::from_secs(5);
 /// Operations in progress get this long to end by themselves at shutdown.
 const DRAIN: Duration = Duration::from_secs(2);
 
-/// Buffers that were not used for so long go back to the system.
+/// Buffers that were not used for so long go back to the system; and how often the threads are looked at.
 const IDLE_MEMORY: Duration = Duration::from_millis(500);
 
 /// Version of short-circuit access that this node would speak.
@@ -50,6 +51,7 @@ pub async fn serve(x: Xceivers, listener: TcpListener) {
             () = x.shutdown_token().cancelled() => break,
             _ = look.tick() => {
                 x.memory().trim(IDLE_MEMORY);
+                threads.look();
                 continue;
             }
             accepted = listener.accept() => accepted,
@@ -97,50 +99,120 @@ fn admit(x: &Xceivers, threads: &Threads, stream: TcpStream) {
         return; // Only if it was not registered.
     };
     threads.spawn(&tasks, |place| async move {
-        let _gauge = gauge;
         // From now on this thread looks after it.
         let opened = TcpStream::from_std(stream).and_then(|stream| Conn::new(stream, &settings));
-        match opened {
-            Ok(conn) => run(&x, conn, settings, &place).await,
-            Err(error) => tracing::debug!(%error, "a data transfer connection was gone at once"),
-        }
+        let conn = match opened {
+            Ok(conn) => conn,
+            Err(error) => {
+                tracing::debug!(%error, "a data transfer connection was gone at once");
+                return;
+            }
+        };
+        let session = Session {
+            x,
+            conn,
+            settings,
+            _gauge: gauge,
+        };
+        session.run(place, None).await;
     });
 }
 
-/// Runs the operations of one connection.
-async fn run(x: &Xceivers, mut conn: Conn, settings: Arc<Settings>, place: &Place) {
-    let mut first = true;
-    loop {
-        let limit = if first {
-            settings.read_timeout
-        } else {
-            settings.keepalive
+/// An open connection and what it needs, on whichever thread.
+struct Session {
+    x: Xceivers,
+    conn: Conn,
+    settings: Arc<Settings>,
+    _gauge: Gauge,
+}
+
+/// A connection that goes on on another thread, with the request that it has just taken.
+struct Moving {
+    thread: usize,
+    session: Session,
+    request: OpRequest,
+}
+
+impl Session {
+    /// Runs the operations of the connection, beginning with `taken`, if that was taken already: to the end, or until the
+    /// connection moves.
+    fn run(self, place: Place, taken: Option<OpRequest>) -> BoxFuture<'static, ()> {
+        Box::pin(async move {
+            let Some(moving) = self.serve(&place, taken).await else {
+                return;
+            };
+            drop(place);
+            let Moving {
+                thread,
+                session,
+                request,
+            } = moving;
+            let x = session.x.clone();
+            x.threads()
+                .spawn_on(thread, x.tasks(), |place| session.arrive(place, request));
+        })
+    }
+
+    /// Goes on, on the thread that the connection has moved to.
+    async fn arrive(self, place: Place, request: OpRequest) {
+        match self.conn.moved_here() {
+            Ok(conn) => Self { conn, ..self }.run(place, Some(request)).await,
+            Err(error) => {
+                tracing::warn!(%error, "a data transfer connection was lost on its way to another thread")
+            }
+        }
+    }
+
+    async fn serve(mut self, place: &Place, taken: Option<OpRequest>) -> Option<Moving> {
+        let mut request = match taken {
+            Some(request) => request,
+            None => self.next(self.settings.read_timeout).await?,
         };
+        loop {
+            if !self.perform(place, request).await {
+                return None;
+            }
+            self.conn.shrink();
+            request = self.next(self.settings.keepalive).await?;
+            if let Some(thread) = place.shall_move() {
+                return Some(Moving {
+                    thread,
+                    session: self,
+                    request,
+                });
+            }
+        }
+    }
+
+    /// The next request; `None` when there will be none.
+    async fn next(&mut self, limit: Duration) -> Option<OpRequest> {
         let request = tokio::select! {
-            () = x.shutdown_token().cancelled() => return,
-            request = next_request(&mut conn, limit) => request,
+            () = self.x.shutdown_token().cancelled() => return None,
+            request = next_request(&mut self.conn, limit) => request,
         };
-        let request = match request {
-            Ok(Some(request)) => request,
-            Ok(None) => return,
-            Err(error) => return complain(x, &conn, &error),
-        };
-        first = false;
+        request.unwrap_or_else(|error| {
+            complain(&self.x, &self.conn, &error);
+            None
+        })
+    }
+
+    /// Carries a request out; whether the peer may send another one.
+    async fn perform(&mut self, place: &Place, request: OpRequest) -> bool {
         let op = request.op();
         let began = Instant::now();
         let _busy = place.busy();
-        let outcome = Box::pin(perform(x, &mut conn, request)).await;
+        let outcome = Box::pin(perform(&self.x, &mut self.conn, request)).await;
         let millis = began.elapsed().as_millis();
         match outcome {
             Ok(next) => {
-                tracing::debug!(op = op.name(), peer = conn.peer_name(), millis, "done");
-                if next == Next::Close || settings.keepalive.is_zero() {
-                    return;
-                }
+                tracing::debug!(op = op.name(), peer = self.conn.peer_name(), millis, "done");
+                next == Next::KeepAlive && !self.settings.keepalive.is_zero()
             }
-            Err(error) => return report(x, op, &conn, &error),
+            Err(error) => {
+                report(&self.x, op, &self.conn, &error);
+                false
+            }
         }
-        conn.shrink();
     }
 }
 

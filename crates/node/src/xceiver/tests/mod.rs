@@ -4,6 +4,7 @@
 mod ahead;
 mod bench;
 mod client;
+mod crowds;
 mod failures;
 mod garbage;
 mod inplace;
