@@ -3,7 +3,8 @@
 //! A test may panic, be interrupted or be killed with `kill -9`; its children must not stay.
 //! Each supervised child is started under `setpriv --pdeathsig KILL` (util-linux), by which the
 //! kernel kills it when its parent goes. The kernel's notion of parent is the *thread* that
-//! forked, so every child is started by one thread that lives as long as this process.
+//! forked, so every child is started by one thread that lives as long as this process. Should we go
+//! before the child has asked for the signal, it finds that its parent is another one, and does not begin.
 
 use crate::error::{LabError, Result};
 use std::fs::File;
@@ -19,6 +20,9 @@ pub use rustix::process::Signal;
 
 /// How much of a log's end is shown with an error, bytes.
 const TAIL_BYTES: u64 = 6 * 1024;
+
+/// Becomes the program unless the parent, the first argument, went before the kernel was asked for a signal at its end.
+const IF_PARENT_LIVES: &str = r#"[ "$PPID" = "$1" ] || exit 1; shift; exec "$@""#;
 
 /// A process to start: what, with which environment, logging where.
 #[derive(Clone, Debug)]
@@ -88,7 +92,10 @@ impl Spawn {
             return command;
         }
         let mut command = Command::new("setpriv");
-        command.args(["--pdeathsig", "KILL", "--"]).args(&self.argv);
+        command
+            .args(["--pdeathsig", "KILL", "--", "sh", "-c", IF_PARENT_LIVES])
+            .args(["sh", &std::process::id().to_string()])
+            .args(&self.argv);
         command
     }
 }
@@ -261,6 +268,28 @@ mod tests {
         Spawn::new("shell", argv, dir.join("log"))
             .start()
             .expect("sh starts")
+    }
+
+    #[test]
+    fn a_child_whose_parent_went_too_early_does_not_begin() {
+        let asked = |parent: u32| {
+            let words = [
+                "-c",
+                IF_PARENT_LIVES,
+                "sh",
+                &parent.to_string(),
+                "echo",
+                "a  b",
+            ];
+            Command::new("sh").args(words).output().expect("sh runs")
+        };
+        let ours = asked(std::process::id());
+        assert_eq!(ours.stdout, b"a  b\n", "the words as they are: {ours:?}");
+        let orphan = asked(1);
+        assert!(
+            orphan.stdout.is_empty() && !orphan.status.success(),
+            "{orphan:?}"
+        );
     }
 
     #[test]

@@ -121,26 +121,21 @@ fn command(peer: &str, congestion: &str, dir: &Path) -> Result<Process> {
     Spawn::new("hayloft-bench", argv, dir.join("log")).start()
 }
 
-/// The machine's default, and another one that every kernel has.
-fn other_congestion() -> Option<(String, &'static str)> {
-    let default = congestion::present()?;
+/// The machine's default, and another one that every kernel has and a run can have of its own here; else why not.
+fn other_congestion() -> std::result::Result<(String, &'static str), Outcome> {
+    let untold = || Outcome::Skipped("the kernel does not tell its congestion control".into());
+    let default = congestion::present().ok_or_else(untold)?;
     let other = if default == "reno" { "cubic" } else { "reno" };
-    Some((default, other))
-}
-
-fn needs_root() -> Option<Outcome> {
-    let root = rustix::process::geteuid().is_root();
-    (!root).then(|| Outcome::Skipped("a network namespace needs root".into()))
+    match congestion::check(other) {
+        Ok(()) => Ok((default, other)),
+        Err(error) => Err(Outcome::Skipped(error.to_string())),
+    }
 }
 
 fn congestion(dir: &Path) -> Result<Outcome> {
-    if let Some(skipped) = needs_root() {
-        return Ok(skipped);
-    }
-    let Some((default, other)) = other_congestion() else {
-        return Ok(Outcome::Skipped(
-            "the kernel does not tell its congestion control".into(),
-        ));
+    let (default, other) = match other_congestion() {
+        Ok(both) => both,
+        Err(skipped) => return Ok(skipped),
     };
     let mut process = command("posix", other, dir)?;
     let status = process.wait(RUN_LIMIT)?;
@@ -181,13 +176,9 @@ fn unknown_congestion(dir: &Path) -> Result<Outcome> {
 }
 
 fn killed(dir: &Path) -> Result<Outcome> {
-    if let Some(skipped) = needs_root() {
-        return Ok(skipped);
-    }
-    let Some((_, other)) = other_congestion() else {
-        return Ok(Outcome::Skipped(
-            "the kernel does not tell its congestion control".into(),
-        ));
+    let (_, other) = match other_congestion() {
+        Ok(both) => both,
+        Err(skipped) => return Ok(skipped),
     };
     let outside = network_of("self");
     // The stock node: nothing of it stays in shared memory.

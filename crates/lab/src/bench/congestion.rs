@@ -95,39 +95,43 @@ pub fn enter(name: &str) -> Result<String> {
 
 /// Runs this program again in a namespace; it comes back only with the reason why that is impossible.
 fn run_inside(name: &str, here: &Machine) -> LabError {
-    let allowed = match std::fs::read_to_string(ALLOWED) {
-        Ok(allowed) => allowed,
-        Err(error) => return LabError::file("reading", ALLOWED)(error),
-    };
-    if let Err(error) = check(name, &allowed) {
+    if let Err(error) = check(name) {
         return error;
     }
-    let cannot = |why: &dyn std::fmt::Display| {
-        LabError::Talk(format!(
-            "--congestion {name} has no network namespace to run in ({why}): it needs root, and the commands unshare and ip"
-        ))
-    };
-    if !rustix::process::geteuid().is_root() {
-        return cannot(&"this is not root");
-    }
-    // Tried first: after the exec below a refusal would be util-linux's own words only.
-    let try_out = ["--", "ip", "link", "set", "lo", "up"];
-    if let Err(error) = mounts::run(Command::new("unshare").args(UNSHARE).args(try_out)) {
-        return cannot(&error);
-    }
     match serde_json::to_string(here) {
-        Ok(mark) => cannot(&mounts::run_again_inside(&UNSHARE, (MARK, &mark))),
-        Err(error) => cannot(&error),
+        Ok(mark) => no_namespace(name, &mounts::run_again_inside(&UNSHARE, (MARK, &mark))),
+        Err(error) => no_namespace(name, &error),
     }
 }
 
+/// Whether [`enter`] can do its work here.
+///
+/// # Errors
+/// One sentence why not.
+pub fn check(name: &str) -> Result<()> {
+    let allowed = std::fs::read_to_string(ALLOWED).map_err(LabError::file("reading", ALLOWED))?;
+    is_among(name, &allowed)?;
+    if !rustix::process::geteuid().is_root() {
+        return Err(no_namespace(name, &"this is not root"));
+    }
+    // Tried first: once this process has become `unshare`, a refusal would be that one's own words only.
+    let try_out = ["--", "ip", "link", "set", "lo", "up"];
+    let tried = mounts::run(Command::new("unshare").args(UNSHARE).args(try_out));
+    tried.map_err(|error| no_namespace(name, &error))
+}
+
+fn no_namespace(name: &str, why: &dyn std::fmt::Display) -> LabError {
+    LabError::Talk(format!(
+        "--congestion {name} has no network namespace to run in ({why}): it needs root, and the commands unshare and ip"
+    ))
+}
+
 /// Whether a namespace may have this default.
-fn check(name: &str, allowed: &str) -> Result<()> {
-    let mut allowed = allowed.split_whitespace();
-    if allowed.clone().any(|known| known == name) {
+fn is_among(name: &str, allowed: &str) -> Result<()> {
+    let known: Vec<&str> = allowed.split_whitespace().collect();
+    if known.contains(&name) {
         return Ok(());
     }
-    let known: Vec<&str> = allowed.by_ref().collect();
     Err(LabError::Talk(format!(
         "--congestion {name:?} is not available here: choose one of {} (net.ipv4.tcp_allowed_congestion_control), or load the \
          kernel module tcp_{name} first if there is one",
@@ -265,15 +269,15 @@ mod tests {
 
     #[test]
     fn an_unknown_name_is_told_the_known_ones() {
-        assert!(check("cubic", "reno bbr cubic\n").is_ok());
-        let error = check("vegas", "reno cubic\n")
+        assert!(is_among("cubic", "reno bbr cubic\n").is_ok());
+        let error = is_among("vegas", "reno cubic\n")
             .expect_err("unknown")
             .to_string();
         assert!(
             error.contains("vegas") && error.contains("reno, cubic"),
             "{error}"
         );
-        check("", "reno cubic\n").expect_err("no name is none");
+        is_among("", "reno cubic\n").expect_err("no name is none");
     }
 
     #[test]
