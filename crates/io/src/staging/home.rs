@@ -13,8 +13,9 @@ use super::area::Area;
 use super::{IDLE, IDLE_SHORT, SHRINK, SWEEP, Shared, StagingConfig, create};
 use crate::error::IoError;
 
-/// How long to wait after a fresh area could not be made.
+/// How long to wait after a fresh area could not be made; twice as long each time, up to the longest.
 const RENEW: Duration = Duration::from_secs(if cfg!(test) { 1 } else { 5 });
+const RENEW_LONGEST: Duration = Duration::from_secs(300);
 
 /// Where the area in use is found.
 #[derive(Debug)]
@@ -103,7 +104,7 @@ impl Home {
     }
 
     /// Puts a fresh area in the place of one that was lost.
-    async fn renew(self: &Arc<Self>, lost: &Arc<Shared>) {
+    async fn renew(self: &Arc<Self>, lost: &Arc<Shared>, again: Duration) {
         let wanted = |now: &Now| !now.ended && Arc::ptr_eq(&now.shared, lost);
         if !wanted(&self.lock()) {
             return;
@@ -113,7 +114,7 @@ impl Home {
         let area = match made {
             Ok(Ok(area)) => area,
             Ok(Err(error)) => {
-                warn!(%error, "no fresh staging area, replicas are written without; trying again every {} s", RENEW.as_secs());
+                warn!(%error, "no fresh staging area, replicas are written without; trying again in {} s", again.as_secs());
                 return;
             }
             Err(_) => return, // The process ends.
@@ -151,7 +152,7 @@ fn new_area(config: &StagingConfig) -> Result<Area, IoError> {
 
 /// Looks at all files every now and then, more often while somebody waits for segments.
 async fn maintain(shared: Weak<Shared>, home: Weak<Home>) {
-    let mut renewed = None::<Instant>;
+    let (mut renew_at, mut pause) = (Instant::now(), RENEW);
     loop {
         let Some(strong) = shared.upgrade() else {
             return;
@@ -184,11 +185,12 @@ async fn maintain(shared: Weak<Shared>, home: Weak<Home>) {
         strong.set_active(active);
         area.shrink_when_idle(SHRINK);
         if area.is_lost()
-            && renewed.is_none_or(|at| at.elapsed() >= RENEW)
+            && Instant::now() >= renew_at
             && let Some(home) = home.upgrade()
         {
-            home.renew(&strong).await;
-            renewed = Some(Instant::now());
+            home.renew(&strong, pause).await;
+            renew_at = Instant::now() + pause;
+            pause = (pause * 2).min(RENEW_LONGEST);
         }
     }
 }
