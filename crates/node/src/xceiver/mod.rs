@@ -25,6 +25,7 @@ mod inplace;
 mod link;
 mod moderation;
 mod outflow;
+mod pacing;
 mod peer;
 mod range;
 mod read;

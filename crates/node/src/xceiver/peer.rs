@@ -6,11 +6,11 @@ use bytes::BytesMut;
 use hayloft_wire::limits::MAX_OP_RESPONSE_BYTES;
 use hayloft_wire::proto::hdfs::DatanodeId;
 use hayloft_wire::transfer::{self, BlockOpResponse, OpMessage, Status};
-use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 use super::conn::Conn;
 use super::error::XferError;
+use super::pacing;
 use super::settings::Settings;
 
 /// Connects to a node, with the timeouts of a pipeline of `hops` nodes from there on.
@@ -31,7 +31,7 @@ pub async fn connect(
         &node.ip_addr
     };
     let read_limit = settings.downstream_read_timeout(hops);
-    let connecting = TcpStream::connect((host.as_str(), port));
+    let connecting = pacing::connect(host, port, settings.unpaced_local);
     let stream = timeout(read_limit.unwrap_or(Duration::MAX), connecting)
         .await
         .unwrap_or_else(|_| Err(std::io::ErrorKind::TimedOut.into()))

@@ -13,6 +13,7 @@ use tokio::time::{Instant, MissedTickBehavior};
 use super::conn::Conn;
 use super::context::Xceivers;
 use super::error::XferError;
+use super::pacing::Pacing;
 use super::settings::Settings;
 use super::stats::{Activity, Gauge};
 use super::threads::{Place, Threads};
@@ -43,6 +44,7 @@ pub enum Next {
 /// Serves connections until shutdown, then waits for those that are busy, a moment.
 pub async fn serve(x: Xceivers, listener: TcpListener) {
     let threads = x.threads();
+    let pacing = Pacing::of_listener(&listener, x.settings().unpaced_local);
     let mut backoff = BACKOFF_MIN;
     let mut look = tokio::time::interval(IDLE_MEMORY);
     look.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -59,6 +61,7 @@ pub async fn serve(x: Xceivers, listener: TcpListener) {
         match accepted {
             Ok((stream, _)) => {
                 backoff = BACKOFF_MIN;
+                pacing.settle(&stream);
                 admit(&x, threads, stream);
             }
             Err(error) => {

@@ -23,6 +23,8 @@ pub struct Settings {
     pub keepalive: Duration,
     /// TCP_NODELAY (`dfs.data.transfer.server.tcpnodelay`).
     pub tcp_nodelay: bool,
+    /// Connections within this host are not paced (`hayloft.transfer.local.unpaced`).
+    pub unpaced_local: bool,
     /// Socket send buffer, bytes; 0 leaves it to the system.
     pub send_buffer: u32,
     /// Socket receive buffer, bytes; 0 leaves it to the system.
@@ -72,6 +74,7 @@ impl Settings {
             write_timeout: config.get(&keys::SOCKET_WRITE_TIMEOUT),
             keepalive: config.get(&keys::SOCKET_KEEPALIVE),
             tcp_nodelay: config.get(&keys::TRANSFER_TCP_NODELAY),
+            unpaced_local: config.get(&keys::LOCAL_UNPACED),
             send_buffer: config.get(&keys::TRANSFER_SEND_BUFFER),
             recv_buffer: config.get(&keys::TRANSFER_RECV_BUFFER),
             use_hostname: config.get(&keys::USE_DATANODE_HOSTNAME),
@@ -131,6 +134,7 @@ impl Default for Settings {
             write_timeout: Duration::from_secs(480),
             keepalive: Duration::from_secs(4),
             tcp_nodelay: true,
+            unpaced_local: true,
             send_buffer: 0,
             recv_buffer: 0,
             use_hostname: false,

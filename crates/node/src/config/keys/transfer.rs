@@ -23,6 +23,8 @@ keys! {
         "Socket receive buffer; 0 leaves it to the system.").bytes().max(1 << 30);
     TRANSFER_TCP_NODELAY: bool = ("dfs.data.transfer.server.tcpnodelay", "true",
         "TCP_NODELAY on data connections.");
+    LOCAL_UNPACED: bool = ("hayloft.transfer.local.unpaced", "true",
+        "Whether data connections within this host use a congestion control without pacing (Reno) where the system's paces (BBR). Connections to other hosts keep the system's.");
     MAX_PACKET_SIZE: u32 = ("dfs.data.transfer.max.packet.size", "16777216",
         "Largest packet accepted.").bytes().min(4096).max(1 << 30);
     READAHEAD_BYTES: u64 = ("dfs.datanode.readahead.bytes", "4194304",
