@@ -4,13 +4,10 @@
 //!
 //! - What is not in the page cache is read through the volume's engine in large pieces into pooled
 //!   buffers, and each goes out in one gathered write: packet prefixes and checksums beside the data.
-//! - What is in the page cache is copied out of it on this thread, in smaller pieces, while the peer keeps
-//!   up. It is sent from there by descriptor (sendfile) as long as the peer is behind.
+//! - What is in the page cache is sent from there by descriptor (sendfile), without a copy on this side. Short
+//!   reads are copied: they are over before asking where the data are has paid.
 //!
-//! sendfile takes a quarter of the processor time here, but hands the peer pages that no cache of its
-//! processor has seen, in units that wake it one by one; a copy that was just made is cheap to take. So a
-//! peer that waits for data gets copies, and one that lets us wait does its part of the work itself. The
-//! figures are in docs/decisions.
+//! The figures are in docs/decisions (6 and 12).
 
 mod piece;
 mod sums;
@@ -99,13 +96,12 @@ impl Outflow<'_> {
             ended: false,
         };
         let mut ahead = Ahead::new(self);
-        let mut behind = false;
         let mut by_descriptor = 0;
         let mut turn = 0;
-        while let Some(piece) = ahead.next(behind).await? {
+        while let Some(piece) = ahead.next().await? {
             let waits = conn.waits();
             self.send_piece(&mut packets, &piece).await?;
-            behind = conn.waits() > waits;
+            let waited = conn.waits() > waits;
             if matches!(piece.body, Body::Resident(_)) {
                 by_descriptor += piece.len as u64;
             }
@@ -118,7 +114,7 @@ impl Outflow<'_> {
                     .await;
             }
             // Giving up the thread wakes another one to look for work: not after every piece.
-            turn = if behind { 0 } else { turn + piece.len };
+            turn = if waited { 0 } else { turn + piece.len };
             if turn >= TURN {
                 turn = 0;
                 tokio::task::yield_now().await;

@@ -20,17 +20,17 @@ const PIECE: usize = 4 << 20;
 /// Data read through the page cache at a time: what was copied is still in the processor's cache when it is sent.
 const PIECE_CACHED: usize = 1 << 20;
 
-/// Data taken from the page cache at a time, for the same reason.
-const PIECE_RESIDENT: usize = 256 << 10;
+/// Data sent from the page cache at a time, and asked for at a time.
+const PIECE_RESIDENT: usize = 1 << 20;
+
+/// Data read from the disk at a time when many readers share the memory.
+const PIECE_LEAST: usize = 256 << 10;
 
 /// Data read at a time when memory is short.
 const PIECE_SHORT_OF_MEMORY: usize = 64 << 10;
 
 /// Shorter pieces are read without asking first where they are: the engine tries the page cache by itself.
 const NOT_ASKED: usize = 128 << 10;
-
-/// The page cache is asked for as much at a time.
-const ASKED: u64 = 1 << 20;
 
 /// Pieces that are read while one is being sent.
 pub(super) const AHEAD: usize = 2;
@@ -91,15 +91,15 @@ impl<'a> Ahead<'a> {
         }
     }
 
-    /// The next piece when it is read; `None` after the last. `behind`: the peer is slower than we are.
+    /// The next piece when it is read; `None` after the last.
     ///
     /// # Errors
     /// Those of reading.
-    pub(super) async fn next(&mut self, behind: bool) -> Result<Option<Piece<'a>>, StoreError> {
+    pub(super) async fn next(&mut self) -> Result<Option<Piece<'a>>, StoreError> {
         if std::mem::take(&mut self.sums_first) {
             self.sums.before_data(self.outflow, self.next).await?;
         }
-        self.look(behind);
+        self.look();
         let Some(loading) = self.pieces.pop_front() else {
             return Ok(None);
         };
@@ -109,7 +109,7 @@ impl<'a> Ahead<'a> {
             LoadingBody::Resident(file) => Body::Resident(file),
         };
         let sums = self.sums.of(self.outflow, offset, len).await?;
-        self.look(behind);
+        self.look();
         Ok(Some(Piece {
             offset,
             len,
@@ -119,7 +119,7 @@ impl<'a> Ahead<'a> {
     }
 
     /// Begins to load pieces, as far as they may be loaded now.
-    fn look(&mut self, behind: bool) {
+    fn look(&mut self) {
         // Behind what is resident there is nothing to wait for.
         let ahead = if self.outflow.cache.readahead > 0 {
             AHEAD
@@ -130,7 +130,7 @@ impl<'a> Ahead<'a> {
             && self.pieces.back().is_none_or(|last| last.from_disk)
             && self.next < self.outflow.range.end
         {
-            let Some(piece) = self.load(behind) else {
+            let Some(piece) = self.load() else {
                 return;
             };
             self.next += piece.len as u64;
@@ -139,7 +139,7 @@ impl<'a> Ahead<'a> {
     }
 
     /// Begins to load the next piece. `None` when it has to wait for memory, which the first never has.
-    fn load(&mut self, behind: bool) -> Option<Loading<'a>> {
+    fn load(&mut self) -> Option<Loading<'a>> {
         let (outflow, offset) = (self.outflow, self.next);
         let first = self.pieces.is_empty();
         let resident = self.resident(offset);
@@ -153,8 +153,8 @@ impl<'a> Ahead<'a> {
         };
         let wanted = outflow.whole_packets(wanted).min(left);
         let (len, body) = match resident {
-            Some(file) if behind => (wanted, LoadingBody::Resident(file)),
-            _ => {
+            Some(file) => (wanted, LoadingBody::Resident(file)),
+            None => {
                 let (buf, len) = outflow.buffer(wanted, first)?;
                 let data = outflow.reader.read_data(buf, offset, len);
                 (len, LoadingBody::Read(Box::pin(data)))
@@ -182,7 +182,7 @@ impl<'a> Ahead<'a> {
         }
         self.resident = (left > NOT_ASKED as u64)
             .then(|| {
-                let len = ASKED.min(left);
+                let len = (PIECE_RESIDENT as u64).min(left);
                 Some((self.outflow.reader.resident(offset, len)?, offset + len))
             })
             .flatten();
@@ -203,7 +203,7 @@ impl Outflow<'_> {
         let share = (self.budget_ahead() / readers).saturating_sub(WINDOW_OF_MANY) / (AHEAD + 1);
         // Powers of two: sizes that come back find memory that an earlier piece left.
         let share = share.checked_ilog2().map_or(0, |power| 1 << power);
-        share.clamp(PIECE_RESIDENT, most)
+        share.clamp(PIECE_LEAST, most)
     }
 
     /// What all readers may use ahead: the rest is for those who have nothing yet.
@@ -234,7 +234,7 @@ impl Outflow<'_> {
         if !first {
             return None;
         }
-        let least = self.whole_packets(PIECE_RESIDENT).min(wanted);
+        let least = self.whole_packets(PIECE_LEAST).min(wanted);
         for len in [wanted, least] {
             if let Ok(Some(buf)) = self.memory.try_acquire(len) {
                 return Some((buf, len));
