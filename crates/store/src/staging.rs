@@ -18,6 +18,9 @@ use crate::volume::Volume;
 /// How long staged bytes of stopping writers may take to reach their files.
 const CLOSE: Duration = Duration::from_secs(30);
 
+/// On flash half quanta are written, three at a time: with two whole ones the disk is idle for a moment after each.
+const CUTS_FLASH: usize = 2;
+
 /// On flash nothing waits for a whole quantum while the disk has none of the replica: it would be idle.
 const EAGER_FLASH: usize = 1 << 20;
 
@@ -120,9 +123,9 @@ pub fn stage(
     }
     let disk = volume.engine.disk();
     let quantum = usize::try_from(disk.quantum()).unwrap_or(usize::MAX);
-    let (eager, while_idle) = match disk.media() {
-        Media::Flash => (EAGER_FLASH, None),
-        Media::Rotating => (EAGER_ROTATING, Some(Arc::clone(disk))),
+    let (cuts, eager, while_idle) = match disk.media() {
+        Media::Flash => (CUTS_FLASH, EAGER_FLASH, None),
+        Media::Rotating => (1, EAGER_ROTATING, Some(Arc::clone(disk))),
     };
     inner.staging.get()?.stage(StageSpec {
         main: Arc::clone(files.0),
@@ -135,6 +138,7 @@ pub fn stage(
         len,
         synced: len,
         quantum,
+        cuts,
         eager: eager.min(quantum),
         while_idle,
     })

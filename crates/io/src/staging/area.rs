@@ -31,6 +31,9 @@ struct Arena {
 /// How long small pages do after there were no huge ones.
 const SMALL_FOR: Duration = Duration::from_secs(60);
 
+/// The first arenas, whose memory is kept longer: two quanta of a stream on flash and what is being received.
+pub(super) const ARENAS_WARM: usize = 4;
+
 const ALL_FREE: u16 = u16::MAX;
 const _: () = assert!(ARENA_SEGMENTS == 16, "a bit of u16 for each segment");
 
@@ -257,10 +260,12 @@ impl Area {
         arena.used = Instant::now();
     }
 
-    /// Gives the memory of arenas that were not used for a while back to the system, but for the first.
-    pub(super) fn shrink_when_idle(&self, idle: Duration) {
+    /// Gives the memory of arenas that were not used for a while back to the system: of the first ones,
+    /// which every stream uses, after `warm` only.
+    pub(super) fn shrink_when_idle(&self, idle: Duration, warm: Duration) {
         let mut arenas = self.lock();
         for (at, arena) in arenas.list.iter_mut().enumerate().skip(1) {
+            let idle = if at < ARENAS_WARM { warm } else { idle };
             if arena.free != ALL_FREE || !arena.backed || arena.used.elapsed() < idle {
                 continue;
             }
@@ -433,7 +438,7 @@ mod tests {
                 assert_eq!(huge_kb(start), whole as u64);
             }
             drop(segments);
-            area.shrink_when_idle(Duration::ZERO);
+            area.shrink_when_idle(Duration::ZERO, Duration::ZERO);
             assert_eq!(area.backed_bytes(), ARENA_BYTES);
         }
     }

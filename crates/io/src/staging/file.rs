@@ -75,6 +75,8 @@ pub struct StageSpec {
     pub synced: u64,
     /// Bytes written to the disk in one go while more is coming. The file gathers [`QUANTA`](super::QUANTA) of them at most.
     pub quantum: usize,
+    /// Writes that a quantum is cut into, at least 1: several under way keep a disk busy that does not seek between them.
+    pub cuts: usize,
     /// Bytes that are worth a write when none of the file is in progress: less than the quantum where a write
     /// costs no seek.
     pub eager: usize,
@@ -144,6 +146,7 @@ pub struct StagedFile {
     pub(super) shape: SideShape,
     inode: u64,
     pub(super) quantum: usize,
+    pub(super) cuts: usize,
     pub(super) eager: usize,
     pub(super) while_idle: Option<Arc<Disk>>,
     pub(super) me: Weak<Self>,
@@ -181,6 +184,7 @@ impl StagedFile {
             shape: spec.shape,
             inode,
             quantum: spec.quantum.max(SEGMENT_BYTES),
+            cuts: spec.cuts.max(1),
             while_idle: spec.while_idle,
             eager: spec
                 .eager

@@ -12,10 +12,6 @@ use super::layout::SEGMENT_BYTES;
 use crate::engine::SyncKind;
 use crate::error::IoError;
 
-/// Writes of one file in progress at the same time. Their order does not matter: until both have returned, what
-/// they write is in segments too.
-const JOBS_MAX: usize = 2;
-
 /// Writes begin on a multiple of this where bytes before are still in the segment: what was written before is
 /// written again rather than read and merged by the engine.
 const ALIGN: usize = 4096;
@@ -93,10 +89,10 @@ impl StagedFile {
         any
     }
 
-    /// The next write that is not in progress yet, at most a quantum.
+    /// The next write that is not in progress yet, at most of [`write_now`](Self::write_now).
     fn take_job(&self, state: &mut State, take: Take) -> Option<Job> {
         if state.closed
-            || state.jobs >= JOBS_MAX
+            || state.jobs >= self.jobs_max()
             || state.error.is_some()
             || self.shared.area.is_frozen()
         {
@@ -106,13 +102,13 @@ impl StagedFile {
             !s.busy && s.written < s.end && (take == Take::All || s.end == SEGMENT_BYTES)
         };
         let first = state.segments.iter().position(due)?;
-        let quantum = self.quantum_now();
+        let write = self.write_now();
         let mut count = 0;
         let mut next_base = state.segments[first].base;
         for held in state.segments.iter().skip(first) {
             // Only the first may be written in part: a unit on the disk is replaced in order.
             let in_part = count > 0 && held.written != held.start;
-            let long = count * SEGMENT_BYTES >= quantum;
+            let long = count * SEGMENT_BYTES >= write;
             if !due(held) || held.base != next_base || in_part || long {
                 break;
             }

@@ -70,6 +70,9 @@ const IDLE: Duration = Duration::from_secs(1);
 const IDLE_SHORT: Duration = Duration::from_millis(10);
 /// Arenas that nobody used for this long are given back.
 const SHRINK: Duration = Duration::from_millis(250);
+/// The same of the first ones: what a stream or two need. Finding huge pages for an arena takes 5 to 12 ms, during which the
+/// sender waits.
+const SHRINK_WARM: Duration = Duration::from_secs(60);
 /// How often files are looked at.
 const SWEEP: Duration = Duration::from_millis(250);
 /// Areas with bytes that could not be written yet, at most; of more the oldest is given up.

@@ -7,20 +7,31 @@ use super::layout::SEGMENT_BYTES;
 pub const QUANTA: usize = 2;
 
 impl StagedFile {
-    /// Bytes to write in one go: less than the quantum when the budget is shared by many.
-    pub(super) fn quantum_now(&self) -> usize {
+    /// The quantum: less when the budget is shared by many.
+    fn quantum_now(&self) -> usize {
         let share = self.shared.fair_share();
         self.quantum.min(share).max(SEGMENT_BYTES)
     }
 
+    /// Bytes to write in one go.
+    pub(super) fn write_now(&self) -> usize {
+        (self.quantum_now() / self.cuts).max(SEGMENT_BYTES)
+    }
+
+    /// Writes of the file in progress at the same time: one more than a quantum has, for the next to be there when
+    /// one ends. Their order does not matter: until all have returned, what they write is in segments too.
+    pub(super) fn jobs_max(&self) -> usize {
+        self.cuts + 1
+    }
+
     /// Full segments that are worth a write now, in bytes.
     pub(super) fn worth_writing(&self, state: &State) -> usize {
-        let quantum = self.quantum_now();
+        let write = self.write_now();
         let free = || self.while_idle.as_ref().is_none_or(|disk| disk.is_idle());
         if state.jobs == 0 && free() {
-            self.eager.min(quantum)
+            self.eager.min(write)
         } else {
-            quantum
+            write
         }
     }
 

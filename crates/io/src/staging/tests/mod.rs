@@ -7,6 +7,7 @@ use bytes::Bytes;
 use proptest::prelude::*;
 use tempfile::TempDir;
 
+use super::area::ARENAS_WARM;
 use super::layout::{
     ARENA_BYTES, ARENA_SEGMENTS, Descriptor, OWNED_AT, arena_offset, arenas_in, data_at, decode,
     descriptor_at, side_at,
@@ -128,6 +129,7 @@ impl Rig {
             len: len as u64,
             synced: 0,
             quantum: QUANTUM,
+            cuts: 1 + n % 2,
             eager,
             while_idle: None,
         }
@@ -270,14 +272,14 @@ async fn idle_bytes_reach_the_files_and_memory_goes_back() {
     let rig = Rig::new();
     let staging = Staging::create(&rig.config(8 * BUDGET_MIN)).expect("an area");
     let mut files = Vec::new();
-    for n in 0..3 * ARENA_SEGMENTS {
+    for n in 0..6 * ARENA_SEGMENTS {
         let file = rig.stage(&staging, n, 0).await;
         assert_eq!(append(&file, 0, 700), Append::Committed);
         files.push(file);
     }
-    assert_eq!(staging.backed_bytes(), 3 * ARENA_BYTES);
+    assert_eq!(staging.backed_bytes(), 6 * ARENA_BYTES);
     let idle = async {
-        while staging.segments_in_use() > 0 || staging.backed_bytes() > ARENA_BYTES {
+        while staging.segments_in_use() > 0 || staging.backed_bytes() > ARENAS_WARM * ARENA_BYTES {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     };
