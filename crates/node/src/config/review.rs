@@ -166,10 +166,7 @@ mod tests {
 
     #[test]
     fn switched_off_is_what_it_is_anyway() {
-        let off = config(&[
-            ("dfs.disk.balancer.enabled", "false"),
-            ("dfs.datanode.transferTo.allowed", "false"),
-        ]);
+        let off = config(&[("dfs.disk.balancer.enabled", "false")]);
         assert_eq!(off.warnings(), Vec::<String>::new());
     }
 

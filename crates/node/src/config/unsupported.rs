@@ -82,12 +82,6 @@ impl Unsupported {
 
 /// Keys that only nodes read, and others of `hdfs-site.xml`.
 static DATANODE: &[Unsupported] = &[
-    always(
-        "dfs.datanode.transferTo.allowed",
-        "true",
-        "false",
-        "data is always sent without sendfile, which was slower here",
-    ),
     key("dfs.domain.socket.path", "", SHORT_CIRCUIT),
     key(
         "dfs.datanode.shared.file.descriptor.paths",

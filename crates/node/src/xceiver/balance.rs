@@ -92,6 +92,7 @@ pub async fn copy_block(
         range,
         cache: CachePolicy {
             readahead: x.settings().readahead,
+            send_file: x.settings().send_file,
             drop_behind: true,
             always_drop: true,
             ..CachePolicy::default()

@@ -161,6 +161,7 @@ fn cache_policy(hints: Option<&pb::CachingStrategy>, settings: &Settings) -> Cac
         always_readahead: readahead.is_some(),
         drop_behind: drop_behind.unwrap_or(settings.drop_behind_reads),
         always_drop: drop_behind.is_some(),
+        send_file: settings.send_file,
     }
 }
 

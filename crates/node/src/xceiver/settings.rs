@@ -37,6 +37,8 @@ pub struct Settings {
     pub pool_ready_timeout: Duration,
     /// Bytes to ask the system to read ahead (`dfs.datanode.readahead.bytes`).
     pub readahead: u64,
+    /// Cached data is sent from the page cache (`dfs.datanode.transferTo.allowed`).
+    pub send_file: bool,
     /// `dfs.datanode.drop.cache.behind.reads`.
     pub drop_behind_reads: bool,
     /// `dfs.datanode.drop.cache.behind.writes`.
@@ -81,6 +83,7 @@ impl Settings {
             max_packet: config.get(&keys::MAX_PACKET_SIZE),
             pool_ready_timeout: config.get(&keys::BP_READY_TIMEOUT),
             readahead: config.get(&keys::READAHEAD_BYTES),
+            send_file: config.get(&keys::TRANSFER_TO_ALLOWED),
             drop_behind_reads: config.get(&keys::DROP_CACHE_BEHIND_READS),
             drop_behind_writes: config.get(&keys::DROP_CACHE_BEHIND_WRITES),
             sync_behind_writes: config.get(&keys::SYNC_BEHIND_WRITES),
@@ -141,6 +144,7 @@ impl Default for Settings {
             max_packet: 16 << 20,
             pool_ready_timeout: Duration::from_secs(20),
             readahead: 4 << 20,
+            send_file: true,
             drop_behind_reads: false,
             drop_behind_writes: false,
             sync_behind_writes: false,

@@ -179,6 +179,7 @@ async fn copy_to(
         range,
         cache: CachePolicy {
             readahead: settings.readahead,
+            send_file: settings.send_file,
             ..CachePolicy::default()
         },
         memory: x.memory(),

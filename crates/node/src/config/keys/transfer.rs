@@ -29,6 +29,8 @@ keys! {
         "Largest packet accepted.").bytes().min(4096).max(1 << 30);
     READAHEAD_BYTES: u64 = ("dfs.datanode.readahead.bytes", "4194304",
         "How far ahead of a reader a replica is fetched; 0 for not at all.").bytes();
+    TRANSFER_TO_ALLOWED: bool = ("dfs.datanode.transferTo.allowed", "true",
+        "Whether what the page cache has is sent from there (sendfile), without a copy.");
     DROP_CACHE_BEHIND_READS: bool = ("dfs.datanode.drop.cache.behind.reads", "false",
         "Drop what was read from the page cache, unless the client says otherwise.");
     DROP_CACHE_BEHIND_WRITES: bool = ("dfs.datanode.drop.cache.behind.writes", "false",

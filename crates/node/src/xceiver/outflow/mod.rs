@@ -42,6 +42,10 @@ const TURN: usize = 4 << 20;
 
 /// What to do with the page cache.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "independent switches, one key or hint each"
+)]
 pub struct CachePolicy {
     /// Bytes to ask for ahead of the reader; 0 for none.
     pub readahead: u64,
@@ -51,6 +55,8 @@ pub struct CachePolicy {
     pub drop_behind: bool,
     /// Drop also after short reads.
     pub always_drop: bool,
+    /// Send what it has from there.
+    pub send_file: bool,
 }
 
 /// What was sent.

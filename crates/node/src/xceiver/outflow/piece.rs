@@ -180,7 +180,7 @@ impl<'a> Ahead<'a> {
         {
             return Some(file);
         }
-        self.resident = (left > NOT_ASKED as u64)
+        self.resident = (self.outflow.cache.send_file && left > NOT_ASKED as u64)
             .then(|| {
                 let len = (PIECE_RESIDENT as u64).min(left);
                 Some((self.outflow.reader.resident(offset, len)?, offset + len))

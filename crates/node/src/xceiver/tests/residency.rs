@@ -17,7 +17,11 @@ const LEN: usize = 24_000_123;
 
 /// A node with one finalized block, and its data.
 async fn with_block(engine: &str, id: i64) -> (Node, Vec<u8>) {
-    let node = Node::with_engine(engine, Settings::default(), &[StorageType::Disk]).await;
+    with_settings(engine, Settings::default(), id).await
+}
+
+async fn with_settings(engine: &str, settings: Settings, id: i64) -> (Node, Vec<u8>) {
+    let node = Node::with_engine(engine, settings, &[StorageType::Disk]).await;
     let data = pattern(LEN);
     let mut pipeline = Pipeline::create(id, 1001, &[&node]).await;
     for piece in data.chunks(1 << 20) {
@@ -69,6 +73,18 @@ async fn readers_of_cached_data_are_served_by_descriptor() {
         .await;
     // Not a piece less, unless this machine is so short of memory that it dropped some meanwhile.
     assert!(node.x.stats().bytes_read_by_descriptor() > both / 4 * 3);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn without_sendfile_cached_data_is_copied() {
+    let settings = Settings {
+        send_file: false,
+        ..Settings::default()
+    };
+    let (node, data) = with_settings("posix", settings, 1).await;
+    let got = read(&node, &block(1, 1001), 0, LEN as u64).await;
+    assert_eq!(got, Ok(data));
+    assert_eq!(node.x.stats().bytes_read_by_descriptor(), 0);
 }
 
 #[tokio::test(flavor = "multi_thread")]
