@@ -7,7 +7,6 @@ use hayloft_lab::node::Kind;
 use hayloft_lab::suite::{expect, passed, seconds};
 use hayloft_lab::wait::{self, Seen};
 use hayloft_lab::{Cluster, Driver, LabError, NodeSpec, Outcome, Suite, VolumeSpec};
-use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -153,25 +152,6 @@ fn modelled_disk(dir: PathBuf, write_bytes_s: u64) -> Result<ModelledDisk> {
         backing: None,
     };
     ModelledDisk::mount(&hayloft_binary()?, &disk, &log)
-}
-
-/// A process that stands still until this is dropped.
-struct Stopped(Pid);
-
-impl Stopped {
-    fn new(pid: u32) -> Result<Self> {
-        let pid = i32::try_from(pid).ok().and_then(Pid::from_raw);
-        let pid = pid.ok_or_else(|| LabError::Talk("no such process".into()))?;
-        kill_process(pid, Signal::STOP).map_err(|e| LabError::Talk(e.to_string()))?;
-        Ok(Self(pid))
-    }
-}
-
-impl Drop for Stopped {
-    fn drop(&mut self) {
-        // It can only be gone.
-        let _ = kill_process(self.0, Signal::CONT);
-    }
 }
 
 struct Lab {
@@ -346,11 +326,9 @@ impl Lab {
     /// The process behind the disk stands still, so that what is asked of the device waits in the kernel. The node
     /// cannot be told so; it sees a transfer that does not end, gives the volume up, and serves what it has elsewhere.
     fn hung_disk(&mut self) -> Result<Outcome> {
-        let hung = self
-            .hung
-            .as_ref()
-            .map(|disk| (disk.dir().join("data"), disk.pid()));
-        let (dir, pid) = hung.ok_or_else(|| LabError::Expectation("no such disk".into()))?;
+        let disk = self.hung.take();
+        let disk = disk.ok_or_else(|| LabError::Expectation("no such disk".into()))?;
+        let dir = disk.dir().join("data");
         wait::until("a replica on the disk", seconds(60), || {
             self.write()?;
             Ok(match self.replicas_below(&dir) {
@@ -358,7 +336,7 @@ impl Lab {
                 _ => Seen::Done(()),
             })
         })?;
-        let stopped = Stopped::new(pid)?;
+        let hung = disk.hang()?;
         let failed = |lab: &Self| {
             let bean = lab.cluster.namenode_bean(0, "FSNamesystemState")?;
             Ok::<_, LabError>(bean["VolumeFailuresTotal"].as_u64().unwrap_or(0))
@@ -383,7 +361,8 @@ impl Lab {
             format!("heartbeats stay away: {nodes:?}")
         })?;
         expect(failed(self)? == 1, || "other volumes failed too".into())?;
-        drop(stopped);
+        drop(hung);
+        self.hung = Some(disk);
         passed()
     }
 

@@ -25,6 +25,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use rustix::process::{Pid, Signal, kill_process};
+
 pub use host::{Carried, Disk, FileSystem, Place};
 pub use model::Params;
 pub use record::sweep;
@@ -74,6 +76,17 @@ pub fn missing(file_system: FileSystem) -> Option<LabError> {
         }
     }
     None
+}
+
+/// A disk that answers nothing until this is dropped.
+#[derive(Debug)]
+pub struct Hung(Pid);
+
+impl Drop for Hung {
+    fn drop(&mut self) {
+        // It can only be gone.
+        let _ = kill_process(self.0, Signal::CONT);
+    }
 }
 
 /// A modelled disk carried by a process of its own, so that nothing that happens to ours can
@@ -150,6 +163,17 @@ impl ModelledDisk {
     #[must_use]
     pub fn place(&self) -> &Place {
         &self.place
+    }
+
+    /// From now on the disk answers nothing, until what is returned is dropped: what is asked of it waits in the kernel.
+    ///
+    /// # Errors
+    /// Its process is gone.
+    pub fn hang(&self) -> Result<Hung> {
+        let pid = i32::try_from(self.pid()).ok().and_then(Pid::from_raw);
+        let pid = pid.ok_or_else(|| LabError::Talk("no such process".into()))?;
+        kill_process(pid, Signal::STOP).map_err(|e| LabError::Talk(e.to_string()))?;
+        Ok(Hung(pid))
     }
 
     /// The process that carries it.
