@@ -416,7 +416,7 @@ async fn watch_space(inner: Arc<Inner>, volume: Arc<Volume>) {
                 .max();
             if let Some((hangs, what)) = longest.filter(|(time, _)| *time >= limit) {
                 let (name, s) = (disk.name(), hangs.as_secs());
-                return format!("one {what} on disk {name} has not ended for {s} s");
+                return format!("one operation of disk {name} has not ended for {s} s: {what}");
             }
             let meta = volume.meta(IoClass::ClientRead);
             match tokio::time::timeout(limit, meta.space(&volume.root)).await {
