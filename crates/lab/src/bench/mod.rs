@@ -142,6 +142,14 @@ fn measure(options: &Options, record: &mut Record) -> Result<()> {
                 .conditions
                 .insert("answers of the modelled disk".into(), answers);
         }
+        if let Some(disk) = carried {
+            drop(disk);
+            // What failed keeps its log.
+            if let Some(dir) = base.parent() {
+                let _ = std::fs::remove_file(dir.join(DISK_LOG));
+                let _ = std::fs::remove_dir(dir);
+            }
+        }
     }
     if options.blocks > 0 && !interrupt::asked() {
         start::measure(options, record)?;
@@ -151,6 +159,9 @@ fn measure(options: &Options, record: &mut Record) -> Result<()> {
 
 /// Bytes of a modelled disk; the file behind it is sparse.
 const MODELLED_BYTES: u64 = 64 << 30;
+
+/// What the server of a modelled disk says, beside where it is mounted.
+const DISK_LOG: &str = "disk.log";
 
 /// Where the nodes' directories go, and the modelled disk that it is on, if it is one.
 fn disk(options: &Options) -> Result<(PathBuf, Option<ModelledDisk>)> {
@@ -170,7 +181,7 @@ fn disk(options: &Options) -> Result<(PathBuf, Option<ModelledDisk>)> {
         backing: None,
     };
     let program = crate::hadoop::hayloft_binary()?;
-    let carried = ModelledDisk::mount(&program, &wanted, &dir.join("disk.log"))?;
+    let carried = ModelledDisk::mount(&program, &wanted, &dir.join(DISK_LOG))?;
     Ok((carried.dir().to_owned(), Some(carried)))
 }
 
