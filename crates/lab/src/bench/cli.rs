@@ -6,7 +6,7 @@ use super::{Disk, Options, congestion, page, peers};
 use crate::error::{LabError, Result};
 use crate::hadoop::repository_root;
 use clap::Args;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// The stock DataNode and Hayloft side by side: same NameNode, clients, device and data.
@@ -179,10 +179,23 @@ impl BenchArgs {
             out: self
                 .out
                 .unwrap_or_else(|| runs.join(format!("{date}-{}", self.name))),
-            command: words.join(" "),
+            command: recorded(words),
             progress,
         })
     }
+}
+
+/// The command for the record. Where this machine keeps things is no part of a published run: of a directory the last
+/// name is kept.
+fn recorded(words: &[String]) -> String {
+    let shortened = words.iter().map(|word| {
+        let (option, value) = word.split_at(word.find('=').map_or(0, |at| at + 1));
+        match Path::new(value).file_name() {
+            Some(name) if value.starts_with('/') => format!("{option}{}", name.display()),
+            _ => word.clone(),
+        }
+    });
+    shortened.collect::<Vec<_>>().join(" ")
 }
 
 /// What an operator says of a modelled disk: the loop device that it is behind tells the kernel nothing true.
@@ -257,6 +270,16 @@ fn civil_date(seconds: i64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_record_names_no_place_of_this_machine() {
+        let words = "hayloft bench --only write*,cold --out /some/where/mine --disk=/data/1/ -D a.b=/c/d --mib 4";
+        let words: Vec<String> = words.split(' ').map(str::to_owned).collect();
+        assert_eq!(
+            recorded(&words),
+            "hayloft bench --only write*,cold --out mine --disk=1 -D a.b=d --mib 4"
+        );
+    }
 
     #[test]
     fn every_published_run_can_be_shown() {
