@@ -62,11 +62,13 @@ struct Pair {
 
 impl Pair {
     fn haadmin(&self, args: &[&str]) -> Result<String> {
-        Ok(self
-            .fs
-            .tool(class::HAADMIN, &[&["-ns", "ns1"], args].concat())?
-            .ok()?
-            .out)
+        let args = [&["-ns", "ns1"], args].concat();
+        let mut run = self.fs.tool(class::HAADMIN, &args)?;
+        if run.err.contains("EOFException") {
+            // Over a connection that the client had kept to a NameNode that was restarted since.
+            run = self.fs.tool(class::HAADMIN, &args)?;
+        }
+        Ok(run.ok()?.out)
     }
 
     fn make_active(&self, id: &str, flags: &[&str]) -> Result<()> {

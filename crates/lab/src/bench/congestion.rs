@@ -218,8 +218,8 @@ pub fn note(record: &Record) -> Option<String> {
     let meaning = match name.as_str() {
         USUAL | "reno" => return None,
         "bbr" => {
-            "It paces with timers what a connection sends, on the loopback too, which every peer and client here pays for \
-             with rate and processor time"
+            "It paces with timers what a connection sends, on the loopback too, which the peers and the clients here pay for \
+             with rate and processor time (but for what Hayloft's nodes send: hayloft.transfer.local.unpaced)"
         }
         _ => {
             "It is not the kernel's own default: if it paces what a connection sends, every peer and client here pays for \
