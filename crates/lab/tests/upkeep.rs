@@ -37,8 +37,8 @@ fn main() -> ExitCode {
             None => modelled_disk(base.path().join(name), write_bytes_s).map(Some),
             Some(_) => Ok(None),
         };
-        // 8 MB/s, when a write on the other disks takes a few milliseconds.
-        let disk = modelled("disk", 8_000_000)?;
+        // 4 MB/s, when a write on the other disks takes a few milliseconds.
+        let disk = modelled("disk", 4_000_000)?;
         let hung = modelled("hung", FAST)?;
         let mut builder = Cluster::builder("upkeep")
             .conf("dfs.datanode.directoryscan.interval", 3)
@@ -71,7 +71,7 @@ fn main() -> ExitCode {
                 spec = spec
                     .volumes(volumes)
                     .conf("dfs.datanode.max.slowdisks.to.exclude", 1)
-                    // Five busy volumes of one real disk are uneven at times; a block on the slow one takes 500 ms.
+                    // Five busy volumes of one real disk are uneven at times; half a quantum on the slow one takes 500 ms.
                     .conf("dfs.datanode.slowdisk.low.threshold.ms", 200)
                     // Through the page cache every disk is fast for a while.
                     .conf("hayloft.io.engine", "direct")
