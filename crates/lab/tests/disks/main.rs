@@ -394,22 +394,23 @@ impl Lab {
             self.cluster.start_node(node)?;
         }
         self.cluster.wait_all_live()?;
-        let run = self.fs.tool(class::BALANCER, &["-threshold", "5"])?;
-        expect(run.code == 0, || {
-            format!("balancer: {} {}{}", run.code, run.out, run.err)
+        // As long as the NameNode has not heard how much room the nodes have, everything is balanced.
+        wait::until("blocks on three nodes", seconds(90), || {
+            let run = self.fs.tool(class::BALANCER, &["-threshold", "5"])?;
+            expect(run.code == 0, || {
+                format!("balancer: {} {}{}", run.code, run.out, run.err)
+            })?;
+            let blocks = self.fs.blocks("/lopsided")?;
+            let mut holders: Vec<String> = blocks.into_iter().flat_map(|b| b.nodes).collect();
+            holders.sort();
+            holders.dedup();
+            Ok(if holders.len() >= 3 {
+                Seen::Done(())
+            } else {
+                Seen::NotYet(format!("only on {holders:?}: {}", run.out))
+            })
         })?;
         self.fs.check("/lopsided", 90 * BLOCK, 5)?;
-        let mut holders: Vec<String> = self
-            .fs
-            .blocks("/lopsided")?
-            .into_iter()
-            .flat_map(|b| b.nodes)
-            .collect();
-        holders.sort();
-        holders.dedup();
-        expect(holders.len() >= 3, || {
-            format!("only on {holders:?}: {}", run.out)
-        })?;
         self.fs.fs(&["-rm", "-skipTrash", "/lopsided"])?;
         passed()
     }
