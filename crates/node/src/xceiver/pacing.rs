@@ -7,6 +7,7 @@
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
+use std::sync::LazyLock;
 
 use rustix::net::sockopt;
 use tokio::net::{TcpListener, TcpSocket, TcpStream, lookup_host};
@@ -32,8 +33,10 @@ fn within_host(local: IpAddr, peer: IpAddr) -> bool {
 pub struct Pacing {
     /// The system's choice where it paces.
     default: Option<String>,
-    quiet: Quiet,
 }
+
+/// Refusals are said now and then, whichever connection they are of: each one that we open has a [`Pacing`] of its own.
+static REFUSALS: LazyLock<Quiet> = LazyLock::new(Quiet::default);
 
 impl Pacing {
     /// Has accepted connections begin unpaced, when the system paces and `wanted`. It has to be the listening socket: one that
@@ -47,14 +50,14 @@ impl Pacing {
                  what the system uses paces also where there is no network (hayloft.transfer.local.unpaced)"
             );
         }
-        Self {
-            default,
-            quiet: Quiet::default(),
-        }
+        Self { default }
     }
 
     /// Gives a connection with another host the system's congestion control. To be called before data is sent.
     pub fn settle(&self, stream: &TcpStream) {
+        if self.default.is_none() {
+            return; // Most systems: not a system call for it.
+        }
         let (Ok(local), Ok(peer)) = (stream.local_addr(), stream.peer_addr()) else {
             return; // Gone already.
         };
@@ -66,7 +69,7 @@ impl Pacing {
     fn give_back(&self, stream: &TcpStream) {
         let Some(default) = &self.default else { return };
         if let Err(error) = sockopt::set_tcp_congestion(stream, default)
-            && let Some(skipped) = self.quiet.may_log()
+            && let Some(skipped) = REFUSALS.may_log()
         {
             tracing::warn!(
                 %error,
@@ -108,7 +111,6 @@ async fn connect_to(address: SocketAddr, unpaced: bool) -> io::Result<TcpStream>
     // Before it is known where the address is: the other way round comes too late.
     let pacing = Pacing {
         default: unpaced.then(|| begin_unpaced(&socket)).flatten(),
-        quiet: Quiet::default(),
     };
     let stream = socket.connect(address).await?;
     pacing.settle(&stream);
@@ -129,43 +131,38 @@ mod tests {
         Some(listener)
     }
 
-    async fn accepted(listener: &TcpListener) -> (TcpStream, TcpStream) {
+    /// An accepted connection, and what the listener was made to say of it; `None` where nothing paces.
+    async fn accepted(wanted: bool) -> Option<(Pacing, TcpStream)> {
+        let listener = paced_listener().await?;
+        let pacing = Pacing::of_listener(&listener, wanted);
         let address = listener.local_addr().expect("bound");
         let (peer, accepted) = tokio::join!(TcpStream::connect(address), listener.accept());
-        (peer.expect("connected"), accepted.expect("accepted").0)
+        peer.expect("connected");
+        Some((pacing, accepted.expect("accepted").0))
+    }
+
+    fn congestion(stream: &TcpStream) -> String {
+        sockopt::tcp_congestion(stream).expect("a socket")
     }
 
     #[tokio::test]
-    async fn connections_within_the_host_begin_unpaced() {
-        let Some(listener) = paced_listener().await else {
-            return;
-        };
-        let pacing = Pacing::of_listener(&listener, true);
-        let (_peer, stream) = accepted(&listener).await;
-        pacing.settle(&stream);
-        assert_eq!(sockopt::tcp_congestion(&stream).expect("a socket"), UNPACED);
+    async fn accepted_connections_within_the_host_are_unpaced_where_that_is_wanted() {
+        for (wanted, congestion_then) in [(true, UNPACED), (false, "bbr")] {
+            let Some((pacing, stream)) = accepted(wanted).await else {
+                return;
+            };
+            pacing.settle(&stream);
+            assert_eq!(congestion(&stream), congestion_then);
+        }
     }
 
     #[tokio::test]
     async fn connections_with_other_hosts_get_the_systems_choice_back() {
-        let Some(listener) = paced_listener().await else {
+        let Some((pacing, stream)) = accepted(true).await else {
             return;
         };
-        let pacing = Pacing::of_listener(&listener, true);
-        let (_peer, stream) = accepted(&listener).await;
         pacing.give_back(&stream);
-        assert_eq!(sockopt::tcp_congestion(&stream).expect("a socket"), "bbr");
-    }
-
-    #[tokio::test]
-    async fn who_does_not_want_it_keeps_the_systems_choice() {
-        let Some(listener) = paced_listener().await else {
-            return;
-        };
-        let pacing = Pacing::of_listener(&listener, false);
-        let (_peer, stream) = accepted(&listener).await;
-        pacing.settle(&stream);
-        assert_eq!(sockopt::tcp_congestion(&stream).expect("a socket"), "bbr");
+        assert_eq!(congestion(&stream), "bbr");
     }
 
     #[tokio::test]
@@ -173,7 +170,7 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
         let port = listener.local_addr().expect("bound").port();
         let stream = connect("localhost", port, true).await.expect("connected");
-        let name = sockopt::tcp_congestion(&stream).expect("a socket");
+        let name = congestion(&stream);
         assert!(!paces(&name), "{name}");
     }
 
