@@ -84,6 +84,7 @@ fn staging(config: &Configuration) -> StagingOptions {
     StagingOptions {
         dir: (!dir.trim().is_empty()).then(|| dir.trim().into()),
         enabled: config.get(&keys::STAGING_ENABLED),
+        close: config.get(&keys::STAGING_CLOSE),
         budget: config.get(&keys::MEMORY_LIMIT),
     }
 }

@@ -6,6 +6,7 @@ use hayloft_io::{IoClass, IoError, IoErrorKind, IoOp, OpenMode};
 use hayloft_wire::ids::{Block, ExtendedBlock, ReplicaState};
 use tracing::info;
 
+use crate::drain::settled_slot;
 use crate::error::{StoreError, StoreErrorKind};
 use crate::failures::examine;
 use crate::files::{self, Pair};
@@ -35,7 +36,7 @@ pub async fn append(
     }
     let pool = inner.pool(&block.pool)?;
     let _latch = pool.latches.acquire(block.block.id).await;
-    let replica = match pool.slot(block.block.id)? {
+    let replica = match settled_slot(inner, &pool, block.block.id).await? {
         Slot::Finalized(replica) => replica,
         Slot::Live(live) => {
             let state = live.status().state;

@@ -82,6 +82,8 @@ pub struct StagingOptions {
     pub enabled: bool,
     /// Bytes of memory for all replicas together (`hayloft.memory.limit`).
     pub budget: u64,
+    /// A block's close may be acknowledged while bytes of it are staged (`hayloft.staging.close`).
+    pub close: bool,
 }
 
 impl Default for StagingOptions {
@@ -90,6 +92,7 @@ impl Default for StagingOptions {
             dir: None,
             enabled: true,
             budget: 256 << 20,
+            close: true,
         }
     }
 }

@@ -10,7 +10,7 @@ use crate::files::{self, Pair};
 use crate::inner::Inner;
 use crate::pool::Pool;
 use crate::replica::state::{Move, after};
-use crate::replica::{FinalReplica, LiveReplica, Place, Slot};
+use crate::replica::{FinalReplica, LiveReplica, Place, Slot, Status};
 use crate::types::ReplicaRef;
 
 /// The files of a live replica.
@@ -51,23 +51,9 @@ pub async fn finalize_live(
 ) -> Result<ReplicaRef, StoreError> {
     let status = live.snapshot();
     let block = live.block();
-    let illegal = |text: String| StoreError::new(StoreErrorKind::Illegal, text);
-    let step = if status.state == ReplicaState::Rur {
-        Move::EndRecovery
-    } else {
-        Move::Finalize
-    };
-    if after(status.state, step) != Some(ReplicaState::Finalized) {
-        return Err(illegal(format!(
-            "{block} is {} and cannot be finalized",
-            status.state
-        )));
-    }
-    if inner.stop.is_cancelled() {
-        return Err(StoreError::new(
-            StoreErrorKind::Closed,
-            "the store is shut down",
-        ));
+    let draining = status.draining.is_some();
+    if !draining {
+        may_finalize(inner, &status, block)?;
     }
     if !pool.map.is_live(live) {
         return Err(StoreError::new(
@@ -78,8 +64,9 @@ pub async fn finalize_live(
     if status.place != Place::Finalized {
         let from = pair_of(live);
         let to = from.at(live.slice.paths.finalized_dir(live.id));
-        let (path, pinned, trim) = (from.data(), status.pinned, status.trim);
+        let (path, pinned, trim) = (from.data(), status.pinned, status.reserved > 0);
         let len = status.bytes_on_disk;
+        let marker = draining.then(|| live.slice.paths.closed_marker(live.id));
         files::on_disk(
             &live.slice,
             IoClass::ClientWrite,
@@ -92,7 +79,12 @@ pub async fn finalize_live(
                 if pinned {
                     files::pin(&from.data())?;
                 }
-                files::move_pair(&from, &to, durable)
+                files::move_pair(&from, &to, durable)?;
+                if let Some(marker) = marker {
+                    // One that stays is removed at the next start.
+                    let _ = std::fs::remove_file(marker);
+                }
+                Ok(())
             },
         )
         .await
@@ -124,4 +116,26 @@ pub async fn finalize_live(
         live.id,
         &Slot::Finalized(done),
     ))
+}
+
+/// Whether a replica that nobody was told is finalized may become so now.
+fn may_finalize(inner: &Inner, status: &Status, block: Block) -> Result<(), StoreError> {
+    let step = if status.state == ReplicaState::Rur {
+        Move::EndRecovery
+    } else {
+        Move::Finalize
+    };
+    if after(status.state, step) != Some(ReplicaState::Finalized) {
+        return Err(StoreError::new(
+            StoreErrorKind::Illegal,
+            format!("{block} is {} and cannot be finalized", status.state),
+        ));
+    }
+    if inner.stop.is_cancelled() {
+        return Err(StoreError::new(
+            StoreErrorKind::Closed,
+            "the store is shut down",
+        ));
+    }
+    Ok(())
 }

@@ -9,6 +9,7 @@ mod config;
 mod create;
 mod deletes;
 mod dirscan;
+mod drain;
 mod error;
 mod failures;
 mod files;

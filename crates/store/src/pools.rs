@@ -309,6 +309,7 @@ pub fn live_replicas(pool: &Pool, volume: Option<u16>) -> Vec<Arc<LiveReplica>> 
 }
 
 async fn stop_all(inner: &Inner, live: Vec<Arc<LiveReplica>>) -> bool {
+    let drained = crate::drain::all_drained(&live).await;
     for replica in &live {
         replica.status().cancel.cancel();
     }
@@ -320,7 +321,7 @@ async fn stop_all(inner: &Inner, live: Vec<Arc<LiveReplica>>) -> bool {
     if !stopped {
         warn!("some writers have not stopped in time");
     }
-    stopped
+    stopped && drained
 }
 
 /// See [`Store::remove_pool`](crate::Store::remove_pool).

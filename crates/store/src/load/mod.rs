@@ -22,7 +22,7 @@ use crate::layout::used_cache::{DFS_USED_BYTES_MAX, UsedCache};
 use crate::open::DIR_MODE;
 use crate::replica::state::{Move, after};
 
-pub use validate::{Valid, recompute_tail, validate};
+pub use validate::{Valid, cut, recompute_tail, validate, whole};
 pub use walk::{Found, Orphans, walk};
 
 /// Directory inside `tmp` for what is being deleted. Apache empties `tmp` when it starts.
@@ -94,7 +94,7 @@ pub fn load(paths: &PoolPaths, options: LoadOptions, progress: &Progress) -> io:
     let (lazy, _) = walk(&paths.lazy_persist(), 1, progress)?;
     finalized.extend(lazy);
     put_in_place(paths, &mut finalized);
-    let rbw = load_rbw(paths, &mut orphans)?;
+    let rbw = load_rbw(paths, &mut orphans, &mut finalized)?;
     reunite(paths, &mut finalized, &orphans);
     progress
         .replicas
@@ -247,8 +247,13 @@ fn move_pair(from: &Path, to: &Path, block: Block) -> io::Result<()> {
     fs::remove_file(from.join(&meta))
 }
 
-/// The replicas in `rbw`, cut to what is intact. Parts without their counterpart go to `orphans`.
-fn load_rbw(paths: &PoolPaths, orphans: &mut Orphans) -> io::Result<Vec<FoundRbw>> {
+/// The replicas in `rbw`, cut to what is intact; those that were closed and are complete go to `finalized`. Parts
+/// without their counterpart go to `orphans`.
+fn load_rbw(
+    paths: &PoolPaths,
+    orphans: &mut Orphans,
+    finalized: &mut Vec<Found>,
+) -> io::Result<Vec<FoundRbw>> {
     let rbw = paths.rbw();
     let (mut found, strays) = walk(&rbw, 1, &Progress::default())?;
     // Data here whose meta file got as far as `finalized` (a stop in the middle of finalizing).
@@ -269,9 +274,17 @@ fn load_rbw(paths: &PoolPaths, orphans: &mut Orphans) -> io::Result<Vec<FoundRbw
     }
     orphans.meta.extend(strays.meta);
     let mut replicas = Vec::with_capacity(found.len());
-    for Found { block, .. } in found {
-        replicas.push(load_one_rbw(paths, block));
+    for found in found {
+        match crate::drain::finish_closed(paths, found.block, found.pinned) {
+            Some(block) => finalized.push(Found {
+                block,
+                dir: None,
+                ..found
+            }),
+            None => replicas.push(load_one_rbw(paths, found.block)),
+        }
     }
+    crate::drain::remove_markers(paths)?;
     Ok(replicas)
 }
 
@@ -281,7 +294,7 @@ fn load_one_rbw(paths: &PoolPaths, block: Block) -> FoundRbw {
         .rbw()
         .join(names::meta_name(block.id, block.generation_stamp));
     let valid = validate(&data, &meta).and_then(|valid| {
-        validate::cut(&data, &meta, &valid)?;
+        cut(&data, &meta, &valid)?;
         Ok(valid)
     });
     let valid = valid.unwrap_or_else(|error| {

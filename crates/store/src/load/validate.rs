@@ -104,6 +104,50 @@ fn longest_match(kind: ChecksumKind, tail: &[u8], stored: u32) -> Option<usize> 
     longest
 }
 
+/// Bytes read at a time, at most: a chunk may be larger, as [`DataChecksum`] allows.
+const PIECE: usize = 1 << 20;
+
+/// Whether the first `len` bytes are there and all of their checksums are right. Reads all of them. `None` when not.
+pub fn whole(data: &Path, meta: &Path, len: u64) -> io::Result<Option<Valid>> {
+    let (data, meta) = (File::open(data)?, File::open(meta)?);
+    let (data_len, meta_len) = (data.metadata()?.len(), meta.metadata()?.len());
+    let mut header = [0; META_HEADER_LEN];
+    if data_len < len || meta_len < header.len() as u64 {
+        return Ok(None);
+    }
+    meta.read_exact_at(&mut header, 0)?;
+    let Ok(checksum) = DataChecksum::decode_meta_header(&header) else {
+        return Ok(None);
+    };
+    let valid = Valid {
+        len,
+        checksum: Some(checksum),
+        last_crc: 0,
+    };
+    if checksum.kind() == ChecksumKind::Null {
+        return Ok(Some(valid));
+    }
+    if meta_len < checksum.meta_len(len) {
+        return Ok(None);
+    }
+    let chunk = checksum.chunk_size();
+    let piece = PIECE.next_multiple_of(chunk);
+    let mut bytes = vec![0; piece];
+    let mut sums = vec![0; piece / chunk * checksum.sum_size()];
+    let mut at = 0;
+    while at < len {
+        let n = usize::try_from(len - at).map_or(piece, |left| left.min(piece));
+        let sums = &mut sums[..n.div_ceil(chunk) * checksum.sum_size()];
+        data.read_exact_at(&mut bytes[..n], at)?;
+        meta.read_exact_at(sums, checksum.meta_len(at))?;
+        if checksum.verify(&bytes[..n], sums).is_err() {
+            return Ok(None);
+        }
+        at += n as u64;
+    }
+    Ok(Some(valid))
+}
+
 /// Cuts both files to what is intact.
 pub fn cut(data: &Path, meta: &Path, valid: &Valid) -> io::Result<()> {
     let open = |path: &Path| OpenOptions::new().write(true).open(path);

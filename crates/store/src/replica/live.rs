@@ -46,8 +46,9 @@ pub struct Status {
     pub promised: u64,
     /// Bytes promised that the file system has reserved already.
     pub allocated_ahead: u64,
-    /// The file may have blocks behind its end: they are given back when the replica is finalized.
-    pub trim: bool,
+    /// The file system has reserved room for the first bytes of the file, so many; what is behind its end is given
+    /// back when the replica is finalized.
+    pub reserved: u64,
     /// Told when somebody else wants to write.
     pub cancel: CancellationToken,
     /// Recovery id and the state before recovery.
@@ -59,6 +60,9 @@ pub struct Status {
     pub unsettled: bool,
     /// Where its newest bytes are until they are in its files.
     pub staged: Option<Arc<StagedFile>>,
+    /// Its close was acknowledged, its files are not complete yet; cancelled when that has ended. See
+    /// [`drain`](crate::drain).
+    pub draining: Option<CancellationToken>,
 }
 
 /// A replica that is not finalized, or that is under recovery.
@@ -164,7 +168,7 @@ impl LiveReplica {
     /// The file system has reserved room for the first `whole` bytes: what is promised of them is taken already.
     pub fn note_allocated(&self, whole: u64) {
         let mut status = self.status();
-        status.trim = true;
+        status.reserved = status.reserved.max(whole);
         let ahead = whole
             .saturating_sub(status.bytes_on_disk)
             .min(status.promised);
@@ -190,12 +194,13 @@ impl Status {
             promised: 0,
             expected: 0,
             allocated_ahead: 0,
-            trim: false,
+            reserved: 0,
             cancel: CancellationToken::new(),
             recovery: None,
             pinned: false,
             unsettled: false,
             staged: None,
+            draining: None,
         }
     }
 

@@ -5,6 +5,7 @@ mod checksums;
 mod crash;
 mod deletes;
 mod disks;
+mod drain;
 mod durability;
 mod kept_open;
 mod lifecycle;

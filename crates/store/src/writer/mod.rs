@@ -1,6 +1,7 @@
 //! Writing one replica.
 
 mod carry;
+mod close;
 mod staged;
 
 use std::sync::Arc;
@@ -17,7 +18,7 @@ use tracing::warn;
 use crate::error::{StoreError, StoreErrorKind};
 use crate::failures::examine;
 use crate::files;
-use crate::finish::{finalize_live, pair_of, reference};
+use crate::finish::{pair_of, reference};
 use crate::inner::Inner;
 use crate::plan::{Plan, Tail, plan};
 use crate::pool::Pool;
@@ -361,58 +362,6 @@ impl ReplicaWriter {
     /// are of no consequence and dropped.
     pub async fn advise(&self, advice: Advice, offset: u64, len: u64) {
         let _ = self.data.advise(advice, offset, len).await;
-    }
-
-    /// Completes the replica at the length it has: afterwards it is finalized whatever happens;
-    /// when this fails or the process dies on the way, it is still RBW or already finalized, never
-    /// in between.
-    ///
-    /// # Errors
-    /// `Cancelled`, `Corrupt` (the files do not have the lengths they should), `Io`.
-    pub async fn finalize(self) -> Result<ReplicaRef, StoreError> {
-        if self.cancel.is_cancelled() {
-            return Err(self.was_cancelled());
-        }
-        let inner = Arc::clone(&self.inner);
-        inner.complete(self.finalize_owned()).await
-    }
-
-    async fn finalize_owned(mut self) -> Result<ReplicaRef, StoreError> {
-        let result = self.finalize_files().await.map_err(|e| self.examine(e));
-        self.done = result.is_ok();
-        result
-    }
-
-    async fn finalize_files(&mut self) -> Result<ReplicaRef, StoreError> {
-        let status = self.live.snapshot();
-        let block = self.live.block();
-        let failed = |e| StoreError::io(format!("finalizing replica {block}"), e);
-        if status.unsettled {
-            return Err(StoreError::new(
-                StoreErrorKind::Illegal,
-                format!("an earlier write of {block} failed"),
-            ));
-        }
-        self.close_staging().await?;
-        self.allocated().await;
-        let on_disk = self.data.length().await.map_err(failed)?;
-        if on_disk != status.bytes_on_disk {
-            let text = format!(
-                "{block}: the data file has {on_disk} bytes instead of {}",
-                status.bytes_on_disk
-            );
-            return Err(StoreError::new(StoreErrorKind::Corrupt, text));
-        }
-        if self.inner.config.sync_on_close {
-            let (data, meta) = futures_util::future::join(
-                self.data.sync(SyncKind::All),
-                self.meta.sync(SyncKind::All),
-            )
-            .await;
-            data.and(meta).map_err(failed)?;
-        }
-        let durable = self.inner.config.sync_on_close || self.durable_finalize;
-        finalize_live(&self.inner, &self.pool, &self.live, durable).await
     }
 
     fn was_cancelled(&self) -> StoreError {
