@@ -32,8 +32,8 @@ unsafe impl Send for Pages {}
 unsafe impl Sync for Pages {}
 
 impl Pages {
-    /// Maps `len` bytes of `file`, shared, from `offset` on, all of which are allocated. The byte at `aligned` is at a
-    /// multiple of `alignment`. All are multiples of the page size.
+    /// Maps `len` bytes of `file`, shared, from `offset` on; only what is allocated may be touched. The byte at `aligned` is
+    /// at a multiple of `alignment`. All are multiples of the page size.
     pub(crate) fn of_file(
         file: &File,
         offset: u64,

@@ -1,61 +1,18 @@
 //! The staging area's memory: a file in shared memory, mapped arena by arena, and its free segments.
 
 use std::fs::File;
-use std::os::fd::AsFd as _;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
-use rustix::fs::{FallocateFlags, fallocate};
 use rustix::io::Errno;
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
-use tracing::{error, warn};
+use tracing::error;
 
-use super::layout::{ARENA_BYTES, ARENA_SEGMENTS, arena_offset};
-use super::mapping::Mapping;
+use super::arenas::Arenas;
+use super::layout::{ARENA_BYTES, ARENA_SEGMENTS};
 use super::segment::Segment;
 use crate::error::{IoError, IoErrorKind, IoOp};
-
-#[derive(Debug)]
-struct Arena {
-    map: Arc<Mapping>,
-    /// A bit for each free segment.
-    free: u16,
-    /// Its bytes are allocated: touching them cannot fail.
-    backed: bool,
-    /// When a segment was given back last.
-    used: Instant,
-}
-
-/// How long small pages do after there were no huge ones.
-const SMALL_FOR: Duration = Duration::from_secs(60);
-
-/// The first arenas, whose memory is kept longer: two quanta of a stream on flash and what is being received.
-pub(super) const ARENAS_WARM: usize = 4;
-
-const ALL_FREE: u16 = u16::MAX;
-const _: () = assert!(ARENA_SEGMENTS == 16, "a bit of u16 for each segment");
-
-#[derive(Debug, Default)]
-struct Arenas {
-    list: Vec<Arena>,
-    /// Growing failed: said once.
-    said: bool,
-    /// There were no huge pages: not asked for until then.
-    small_until: Option<Instant>,
-}
-
-impl Arenas {
-    /// Huge pages for an arena whose bytes were just allocated. Looking for some takes long where memory is in pieces: who
-    /// got none does not ask again for a while.
-    fn make_huge(&mut self, map: &Mapping) {
-        if self.small_until.is_some_and(|until| Instant::now() < until) {
-            return;
-        }
-        self.small_until = (!map.make_huge()).then(|| Instant::now() + SMALL_FOR);
-    }
-}
 
 /// The file and its segments.
 #[derive(Debug)]
@@ -63,6 +20,10 @@ pub(super) struct Area {
     file: File,
     path: PathBuf,
     arenas: Mutex<Arenas>,
+    /// Told whoever finds memory that somebody waits for it.
+    pub(super) wanted: Condvar,
+    /// Told when memory was found or refused, and when segments are free again.
+    pub(super) changed: Notify,
     arenas_max: usize,
     permits: Arc<Semaphore>,
     waiting: AtomicUsize,
@@ -74,6 +35,17 @@ pub(super) struct Area {
     owned: AtomicUsize,
     /// The process is taken to be dead: descriptors stay as they are (tests of crashes).
     frozen: AtomicBool,
+    /// Growing failed: said once.
+    said: AtomicBool,
+}
+
+/// What came of looking for segments.
+enum Picked {
+    All(Vec<Arc<Segment>>),
+    /// There are as many, but not in memory yet: `changed` is told.
+    Later(OwnedSemaphorePermit),
+    /// Some of them do not exist.
+    Refused,
 }
 
 impl Area {
@@ -83,7 +55,9 @@ impl Area {
         let area = Self {
             file,
             path,
-            arenas: Mutex::default(),
+            arenas: Mutex::new(Arenas::new(arenas_max)),
+            wanted: Condvar::new(),
+            changed: Notify::new(),
             arenas_max,
             permits: Arc::new(Semaphore::new(arenas_max * ARENA_SEGMENTS)),
             waiting: AtomicUsize::new(0),
@@ -91,8 +65,9 @@ impl Area {
             lost: AtomicBool::new(false),
             owned: AtomicUsize::new(0),
             frozen: AtomicBool::new(false),
+            said: AtomicBool::new(false),
         };
-        area.grow(&mut area.lock())
+        area.begin()
             .map_err(|errno| area.failed(IoOp::Allocate, errno))?;
         Ok(area)
     }
@@ -110,36 +85,27 @@ impl Area {
         IoError::from_errno(op, &self.path, errno)
     }
 
-    fn lock(&self) -> MutexGuard<'_, Arenas> {
+    pub(super) fn lock(&self) -> MutexGuard<'_, Arenas> {
         self.arenas.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn grow(&self, arenas: &mut Arenas) -> Result<(), Errno> {
-        self.watch_name();
-        let offset = arena_offset(arenas.list.len());
-        self.back(offset)?;
-        let map = Arc::new(Mapping::new(&self.file, offset)?);
-        arenas.make_huge(&map);
-        arenas.list.push(Arena {
-            map,
-            free: ALL_FREE,
-            backed: true,
-            used: Instant::now(),
-        });
+    pub(super) fn file(&self) -> &File {
+        &self.file
+    }
+
+    /// Finds memory for the first arena.
+    fn begin(&self) -> Result<(), Errno> {
+        let mut arenas = self.lock();
+        arenas.ask(1);
+        while let Some((at, map)) = arenas.begin() {
+            let (map, huge) = self.back(at, map, arenas.wants_huge())?;
+            arenas.backed(at, map, huge);
+        }
         Ok(())
     }
 
-    /// Allocates an arena's bytes, so that touching them never fails.
-    fn back(&self, offset: u64) -> Result<(), Errno> {
-        fallocate(
-            self.file.as_fd(),
-            FallocateFlags::empty(),
-            offset,
-            ARENA_BYTES as u64,
-        )
-    }
-
-    /// `n` segments at once, or `None` when the budget or the file system under the area has not as many.
+    /// `n` segments at once, or `None` when the budget has not as many, or memory for them has to be found first: that
+    /// is begun.
     pub(super) fn try_take(self: &Arc<Self>, n: usize) -> Option<Vec<Arc<Segment>>> {
         if n == 0 {
             return Some(Vec::new());
@@ -148,7 +114,10 @@ impl Area {
         let permit = Arc::clone(&self.permits)
             .try_acquire_many_owned(permits)
             .ok()?;
-        self.pick(n, permit)
+        match self.pick(n, permit) {
+            Picked::All(segments) => Some(segments),
+            Picked::Later(_) | Picked::Refused => None,
+        }
     }
 
     /// As [`try_take`](Self::try_take), but waits, first come first served. Whoever waits must hold nothing that
@@ -161,13 +130,25 @@ impl Area {
         if n > self.segments_max() {
             return Err(too_many());
         }
+        let count = u32::try_from(n).map_err(|_| too_many())?;
         loop {
-            let count = u32::try_from(n).map_err(|_| too_many())?;
-            let _waiting = Waiting::new(self);
-            let permit = Arc::clone(&self.permits).acquire_many_owned(count).await;
-            let permit = permit.map_err(|_| self.closed())?;
-            if let Some(segments) = self.pick(n, permit) {
-                return Ok(segments);
+            let permit = {
+                let _waiting = Waiting::new(self);
+                Arc::clone(&self.permits).acquire_many_owned(count).await
+            };
+            let mut permit = permit.map_err(|_| self.closed())?;
+            loop {
+                let mut changed = std::pin::pin!(self.changed.notified());
+                changed.as_mut().enable();
+                if self.is_closed() {
+                    return Err(self.closed());
+                }
+                match self.pick(n, permit) {
+                    Picked::All(segments) => return Ok(segments),
+                    Picked::Later(same) => permit = same,
+                    Picked::Refused => break,
+                }
+                changed.await;
             }
         }
     }
@@ -181,107 +162,66 @@ impl Area {
         )
     }
 
-    /// Takes segments for `permit`. When the file system has no room for them, the budget shrinks to what there is.
-    fn pick(
-        self: &Arc<Self>,
-        n: usize,
-        mut permit: OwnedSemaphorePermit,
-    ) -> Option<Vec<Arc<Segment>>> {
-        let mut picked = Vec::with_capacity(n);
-        {
-            let mut arenas = self.lock();
-            while picked.len() < n {
-                match self.pick_one(&mut arenas) {
-                    Ok(place) => picked.push(place),
-                    Err(errno) => {
-                        if !std::mem::replace(&mut arenas.said, true) {
-                            warn!(area = %self.path.display(), arenas = arenas.list.len(), error = %errno,
-                                "the staging area cannot grow to hayloft.memory.limit; going on with what it has: \
-                                 enlarge the file system or lower the limit");
-                        }
-                        break;
-                    }
+    /// Takes segments for `permit`. When the file system has no memory for them, the budget shrinks to what there is.
+    fn pick(self: &Arc<Self>, n: usize, mut permit: OwnedSemaphorePermit) -> Picked {
+        let mut arenas = self.lock();
+        let places = arenas.take(n);
+        if places.is_none() {
+            if arenas.is_refused() {
+                let missing = n - arenas.free();
+                drop(arenas);
+                // These segments do not exist.
+                if let Some(missing) = permit.split(missing) {
+                    missing.forget();
                 }
+                return Picked::Refused;
             }
+            arenas.ask(n);
         }
-        let missing = n - picked.len();
-        let one = |permit: &mut OwnedSemaphorePermit| {
-            permit
-                .split(1)
-                .expect("a permit for each segment was acquired")
+        self.see_to_memory(arenas);
+        let Some(places) = places else {
+            return Picked::Later(permit);
         };
-        let segments = picked
-            .into_iter()
-            .map(|(arena, slot, map)| {
-                Arc::new(Segment::new(
-                    Arc::clone(self),
-                    arena,
-                    slot,
-                    map,
-                    one(&mut permit),
-                ))
-            })
-            .collect();
-        if missing == 0 {
-            return Some(segments);
-        }
-        // These segments do not exist.
-        permit.forget();
-        None
+        let segments = places.into_iter().map(|place| {
+            let permit = permit
+                .split(1)
+                .expect("a permit for each segment was acquired");
+            Arc::new(Segment::new(Arc::clone(self), place, permit))
+        });
+        Picked::All(segments.collect())
     }
 
-    /// The lowest free segment: what was used last is warm, and a single stream touches few.
-    fn pick_one(&self, arenas: &mut Arenas) -> Result<(usize, usize, Arc<Mapping>), Errno> {
-        let at = match arenas.list.iter().position(|a| a.free != 0) {
-            Some(at) => at,
-            None if arenas.list.len() < self.arenas_max => {
-                self.grow(arenas)?;
-                arenas.list.len() - 1
-            }
-            None => return Err(Errno::NOSPC),
-        };
-        if !arenas.list[at].backed {
-            self.back(arena_offset(at))?;
-            arenas.list[at].backed = true;
-            let map = Arc::clone(&arenas.list[at].map);
-            arenas.make_huge(&map);
+    /// Has memory found if some is wanted.
+    fn see_to_memory(self: &Arc<Self>, mut arenas: MutexGuard<'_, Arenas>) {
+        let start = arenas.must_grow();
+        if arenas.is_asked() {
+            self.wanted.notify_one();
         }
-        let arena = &mut arenas.list[at];
-        let slot = arena.free.trailing_zeros();
-        arena.free &= !(1 << slot);
-        Ok((at, slot as usize, Arc::clone(&arena.map)))
+        drop(arenas);
+        if start {
+            self.start_growing();
+        }
+    }
+
+    /// Whether the budget has `n` segments, but memory for them has to be found first.
+    pub(super) fn lacks_memory(&self, n: usize) -> bool {
+        self.free_segments() >= n && {
+            let arenas = self.lock();
+            arenas.free() < n && arenas.can_grow()
+        }
+    }
+
+    /// Has memory found for `n` segments, or refused; `changed` is told.
+    pub(super) fn ask(self: &Arc<Self>, n: usize) {
+        let mut arenas = self.lock();
+        arenas.ask(n);
+        self.see_to_memory(arenas);
     }
 
     /// Takes a segment's place back. Called when the last user of its bytes has gone.
     pub(super) fn give_back(&self, arena: usize, slot: usize) {
-        let mut arenas = self.lock();
-        let arena = &mut arenas.list[arena];
-        arena.free |= 1 << slot;
-        arena.used = Instant::now();
-    }
-
-    /// Gives the memory of arenas that were not used for a while back to the system: of the first ones,
-    /// which every stream uses, after `warm` only.
-    pub(super) fn shrink_when_idle(&self, idle: Duration, warm: Duration) {
-        let mut arenas = self.lock();
-        for (at, arena) in arenas.list.iter_mut().enumerate().skip(1) {
-            let idle = if at < ARENAS_WARM { warm } else { idle };
-            if arena.free != ALL_FREE || !arena.backed || arena.used.elapsed() < idle {
-                continue;
-            }
-            let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-            // A hole reads as zeros: free descriptors. What cannot be given back is kept.
-            if fallocate(
-                self.file.as_fd(),
-                flags,
-                arena_offset(at),
-                ARENA_BYTES as u64,
-            )
-            .is_ok()
-            {
-                arena.backed = false;
-            }
-        }
+        self.lock().give_back(arena, slot);
+        self.changed.notify_waiters();
     }
 
     /// Whether somebody waits for segments.
@@ -296,24 +236,18 @@ impl Area {
 
     /// Segments whose descriptors are in use, or whose bytes somebody still looks at.
     pub(super) fn segments_in_use(&self) -> usize {
-        let arenas = self.lock();
-        let free: usize = arenas
-            .list
-            .iter()
-            .map(|a| a.free.count_ones() as usize)
-            .sum();
-        arenas.list.len() * ARENA_SEGMENTS - free
+        self.lock().in_use()
     }
 
     /// Bytes of memory that the area takes now.
     pub(super) fn backed_bytes(&self) -> usize {
-        self.lock().list.iter().filter(|a| a.backed).count() * ARENA_BYTES
+        self.lock().backed_count() * ARENA_BYTES
     }
 
     /// From now on descriptors stay as they are, as if the process had been killed.
     pub(super) fn freeze(&self) {
         self.frozen.store(true, Ordering::Release);
-        self.permits.close();
+        self.close();
         // Else the next owner waits for the last mapping to go; an error shows when it takes the lock.
         let _ = rustix::fs::flock(&self.file, rustix::fs::FlockOperation::Unlock);
     }
@@ -343,7 +277,7 @@ impl Area {
     /// Looks whether the file still has its name: the next process finds it by that only. A few microseconds: shared
     /// memory.
     pub(super) fn watch_name(&self) {
-        if self.is_lost() || self.permits.is_closed() || self.has_its_name() {
+        if self.is_lost() || self.is_closed() || self.has_its_name() {
             return;
         }
         if !self.lost.swap(true, Ordering::Relaxed) {
@@ -371,6 +305,19 @@ impl Area {
     /// Nobody gets segments any more.
     pub(super) fn close(&self) {
         self.permits.close();
+        self.changed.notify_waiters();
+        // With the lock: who finds memory has looked before, or waits.
+        let _arenas = self.lock();
+        self.wanted.notify_all();
+    }
+
+    pub(super) fn is_closed(&self) -> bool {
+        self.permits.is_closed()
+    }
+
+    /// Whether growing fails for the first time.
+    pub(super) fn first_refusal(&self) -> bool {
+        !self.said.swap(true, Ordering::Relaxed)
     }
 }
 
@@ -388,58 +335,5 @@ impl<'a> Waiting<'a> {
 impl Drop for Waiting<'_> {
     fn drop(&mut self) {
         self.0.waiting.fetch_sub(1, Ordering::Relaxed);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::super::layout::{SEGMENT_BYTES, data_at};
-    use super::*;
-    use crate::mapping::HUGE_PAGE;
-
-    /// Kilobytes of huge pages in the mapping that begins at `start`.
-    fn huge_kb(start: usize) -> u64 {
-        let maps = std::fs::read_to_string("/proc/self/smaps").expect("reads");
-        let lines = maps.lines();
-        let mut of_mapping = lines.skip_while(|line| !line.starts_with(&format!("{start:x}-")));
-        let line = of_mapping.find_map(|line| line.strip_prefix("ShmemPmdMapped:"));
-        let kb = line.and_then(|line| line.trim().split(' ').next());
-        kb.and_then(|kb| kb.parse().ok()).unwrap_or(0)
-    }
-
-    #[test]
-    fn data_lies_in_huge_pages_also_after_memory_was_given_back() {
-        let shm = Path::new("/dev/shm");
-        if !shm.is_dir() {
-            println!("skipped: there is no {}", shm.display());
-            return;
-        }
-        let file = tempfile::NamedTempFile::new_in(shm).expect("a file");
-        let path = file.path().to_owned();
-        let area = Area::new(file.reopen().expect("opens"), path, 3).expect("an area");
-        let area = Arc::new(area);
-        let all = 3 * ARENA_SEGMENTS;
-        for _ in 0..2 {
-            let segments = area.try_take(all).expect("as many as there are");
-            let starts: Vec<usize> = {
-                let arenas = area.lock();
-                let starts = arenas.list.iter().map(|a| a.map.start().addr().get());
-                starts.collect()
-            };
-            for start in &starts {
-                assert!((start + data_at(0)).is_multiple_of(HUGE_PAGE));
-            }
-            if area.lock().small_until.is_some() {
-                println!("skipped: the kernel gave no huge pages (madvise(MADV_COLLAPSE))");
-                return;
-            }
-            for start in starts {
-                let whole = ARENA_SEGMENTS * SEGMENT_BYTES / 1024;
-                assert_eq!(huge_kb(start), whole as u64);
-            }
-            drop(segments);
-            area.shrink_when_idle(Duration::ZERO, Duration::ZERO);
-            assert_eq!(area.backed_bytes(), ARENA_BYTES);
-        }
     }
 }

@@ -362,20 +362,28 @@ impl StagedFile {
         Ok(Append::Committed)
     }
 
+    /// Where the segments that it has end.
+    fn covered(state: &State) -> u64 {
+        let last = state.segments.back().map(|s| s.base + SEGMENT);
+        // A last segment that was written and given back leaves a frontier in the middle of its range.
+        last.map_or(state.frontier, |end| end.max(state.frontier))
+    }
+
+    /// Segments that [`ROOM_MAX`](super::ROOM_MAX) more bytes need.
+    pub(super) fn needs(&self, state: &State) -> usize {
+        let end = state.frontier.saturating_add(super::ROOM_MAX as u64);
+        segments_between(Self::covered(state), end).saturating_sub(state.spare.len())
+    }
+
     /// Gets the segments for bytes up to `end`; all of them or none.
     pub(super) fn cover(&self, state: &mut State, end: u64) -> bool {
-        let covered = state
-            .segments
-            .back()
-            .map_or(state.frontier, |s| s.base + SEGMENT);
-        // A last segment that was written and given back leaves a frontier in the middle of its range.
-        let mut next = covered.max(state.frontier);
+        let mut next = Self::covered(state);
         if next >= end {
             return true;
         }
-        let count = usize::try_from(end.div_ceil(SEGMENT) - next / SEGMENT).unwrap_or(usize::MAX);
+        let count = segments_between(next, end);
         if state.spare.len() < count {
-            if self.is_full(state) {
+            if self.is_full(state, 0) {
                 return false;
             }
             let Some(more) = self.shared.area.try_take(count - state.spare.len()) else {
@@ -494,7 +502,7 @@ impl StagedFile {
         self.usable(&self.lock())?;
         // One more for bytes that begin inside a segment.
         let count = bytes.div_ceil(SEGMENT_BYTES) + 1;
-        self.not_full().await;
+        self.not_full(|_| count).await;
         let segments = self.shared.area.take(count).await?;
         let mut state = self.lock();
         self.usable(&state)?;
@@ -552,6 +560,14 @@ impl StagedFile {
         drop(state);
         self.progress.notify_waiters();
     }
+}
+
+/// Segments that the bytes from `from` to `end` touch.
+fn segments_between(from: u64, end: u64) -> usize {
+    if end <= from {
+        return 0;
+    }
+    usize::try_from(end.div_ceil(SEGMENT) - from / SEGMENT).unwrap_or(usize::MAX)
 }
 
 /// The segment that covers `at`.

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use tracing::{error, info, warn};
 
 use super::area::Area;
-use super::{IDLE, IDLE_SHORT, SHRINK, SHRINK_WARM, SWEEP, Shared, StagingConfig, create};
+use super::{IDLE, IDLE_SHORT, SHRINK, SWEEP, Shared, StagingConfig, create};
 use crate::error::IoError;
 
 /// How long to wait after a fresh area could not be made; twice as long each time, up to the longest.
@@ -183,7 +183,7 @@ async fn maintain(shared: Weak<Shared>, home: Weak<Home>) {
         files.iter().for_each(|f| f.sweep(idle));
         let active = files.iter().filter(|f| f.holds_segments()).count();
         strong.set_active(active);
-        area.shrink_when_idle(SHRINK, SHRINK_WARM);
+        area.shrink_when_idle(SHRINK);
         if area.is_lost()
             && Instant::now() >= renew_at
             && let Some(home) = home.upgrade()

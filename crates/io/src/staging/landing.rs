@@ -35,16 +35,18 @@ impl Landing {
         self.file.lock().frontier
     }
 
-    /// Whether the file has gathered as much as it may; [`room`](Self::room) then waits until some of it is written.
+    /// Whether the file has gathered as much as it may, or memory for more has to be found first: [`room`](Self::room) then
+    /// waits.
     #[must_use]
     pub fn is_full(&self) -> bool {
-        self.file.is_full(&self.file.lock())
+        let state = self.file.lock();
+        self.file.is_full(&state, self.file.needs(&state))
     }
 
-    /// Waits while the file has gathered as much as it may: for writes in progress and nothing else. To be called
-    /// before more is received, so that the socket pushes back instead of memory filling.
+    /// Waits while the file has gathered as much as it may: for writes in progress, or until memory was found or refused,
+    /// and nothing else. To be called before more is received, so that the socket pushes back instead of memory filling.
     pub async fn room(&self) {
-        self.file.not_full().await;
+        self.file.not_full(|state| self.file.needs(state)).await;
     }
 
     /// Room for `want` bytes from `offset` on, at once. `None` when there is none now, or when the bytes cannot be

@@ -21,12 +21,12 @@ const MADV_COLLAPSE: libc::c_int = 25;
 pub(super) struct Mapping(Pages);
 
 impl Mapping {
-    /// Maps an arena of `file`, whose bytes at `offset` are allocated. Its data begins at a huge page's address.
+    /// Maps an arena of `file`, at `offset`; only what is allocated may be touched. Its data begins at a huge page's address.
     pub(super) fn new(file: &File, offset: u64) -> Result<Self, Errno> {
         Pages::of_file(file, offset, ARENA_BYTES, HUGE_PAGE, data_at(0)).map(Self)
     }
 
-    /// Puts huge pages behind the data, which is allocated, now; whether there are some.
+    /// Puts huge pages behind the data now; whether there are some. Each of them has to have a small one already.
     pub(super) fn make_huge(&self) -> bool {
         // SAFETY: the data's range lies in the mapping and begins and ends at multiples of a huge page.
         // The advice changes neither contents nor protection; the kernel lets others use the memory meanwhile.

@@ -17,13 +17,16 @@
 //! Segments of all files together are bounded by the budget. When none is free, [`StagedFile::make_room`] and
 //! [`Landing::reserve`] wait, and everything that waits to become a quantum is written at once. Nobody waits
 //! with bytes that are received but not committed, so whatever is held is written and freed without him.
+//! Memory for more segments is found on a thread of its own; who needs them waits for it, without a thread and without a lock.
 //!
 //! **Names.** A descriptor holds the names of its files. Whoever renames or cuts them closes the [`StagedFile`]
 //! first ([`StagedFile::close`]).
 
 mod area;
+mod arenas;
 mod file;
 mod flush;
+mod grow;
 mod home;
 mod landing;
 mod layout;
@@ -68,11 +71,8 @@ pub const BUDGET_MIN: u64 = ARENA_BYTES as u64;
 const IDLE: Duration = Duration::from_secs(1);
 /// The same while somebody waits for segments.
 const IDLE_SHORT: Duration = Duration::from_millis(10);
-/// Arenas that nobody used for this long are given back.
-const SHRINK: Duration = Duration::from_millis(250);
-/// The same of the first ones: what a stream or two need. Finding huge pages for an arena takes 5 to 12 ms, during which the
-/// sender waits.
-const SHRINK_WARM: Duration = Duration::from_secs(60);
+/// Arenas that nobody used for this long are given back: memory that has to be found again is slow.
+const SHRINK: Duration = Duration::from_secs(if cfg!(test) { 1 } else { 60 });
 /// How often files are looked at.
 const SWEEP: Duration = Duration::from_millis(250);
 /// Areas with bytes that could not be written yet, at most; of more the oldest is given up.

@@ -16,6 +16,7 @@ use bytes::Bytes;
 use tokio::sync::OwnedSemaphorePermit;
 
 use super::area::Area;
+use super::arenas::Place;
 use super::layout::{
     OWNED_AT, RECORD_BYTES, Record, SEGMENT_BYTES, SEQUENCE_AT, SIDE_BYTES, Target, data_at,
     descriptor_at, encode_record, encode_target, record_at, side_at, target_at,
@@ -41,18 +42,12 @@ pub(super) struct Segment {
 }
 
 impl Segment {
-    pub(super) fn new(
-        area: Arc<Area>,
-        arena: usize,
-        slot: usize,
-        map: Arc<Mapping>,
-        permit: OwnedSemaphorePermit,
-    ) -> Self {
+    pub(super) fn new(area: Arc<Area>, place: Place, permit: OwnedSemaphorePermit) -> Self {
         Self {
             area,
-            arena,
-            slot,
-            map,
+            arena: place.arena,
+            slot: place.slot,
+            map: place.map,
             frozen: AtomicUsize::new(0),
             lent: AtomicBool::new(false),
             owned: AtomicBool::new(false),

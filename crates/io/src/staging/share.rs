@@ -1,10 +1,20 @@
 //! How much of a file is written at a time, and how much of it may wait.
 
+use futures_util::future::select;
+
 use super::file::{StagedFile, State};
 use super::layout::SEGMENT_BYTES;
 
 /// Quanta that a file may gather: one is on its way to the disk while the other fills.
 pub const QUANTA: usize = 2;
+
+/// What has to be waited for.
+enum Wait {
+    /// A write in progress.
+    Write,
+    /// Memory for so many segments.
+    Memory(usize),
+}
 
 impl StagedFile {
     /// The quantum: less when the budget is shared by many.
@@ -35,23 +45,45 @@ impl StagedFile {
         }
     }
 
-    /// The file has gathered what it may, and some of that is on its way to the disk: whoever brings more waits for
-    /// it. Without a write in progress this is never so, hence nobody waits for what nobody does.
-    pub(super) fn is_full(&self, state: &State) -> bool {
+    /// What whoever brings bytes that need `n` more segments waits for. For a write in progress, when the file has
+    /// gathered what it may, or when more would take memory that has to be found first and is not needed. For that memory,
+    /// when it is: somebody finds it, or says that there is none, whatever the file does. Hence nobody waits for what
+    /// nobody does.
+    fn wait_for(&self, state: &State, n: usize) -> Option<Wait> {
+        if state.error.is_some() || state.closed {
+            return None;
+        }
         let may = QUANTA * self.quantum_now();
-        let usable = state.error.is_none() && !state.closed;
-        usable && state.jobs > 0 && state.segments.len() * SEGMENT_BYTES >= may
+        if state.jobs > 0 && state.segments.len() * SEGMENT_BYTES >= may {
+            return Some(Wait::Write);
+        }
+        (n > 0 && self.shared.area.lacks_memory(n)).then_some(Wait::Memory(n))
     }
 
-    /// Waits while the file [is full](Self::is_full).
-    pub(super) async fn not_full(&self) {
+    /// Whether whoever brings bytes that need `n` more segments waits.
+    pub(super) fn is_full(&self, state: &State, n: usize) -> bool {
+        self.wait_for(state, n).is_some()
+    }
+
+    /// Waits while the file [is full](Self::is_full); `needs` says how many segments are needed.
+    pub(super) async fn not_full(&self, needs: impl Fn(&State) -> usize) {
         loop {
             let mut progress = std::pin::pin!(self.progress.notified());
             progress.as_mut().enable();
-            if !self.is_full(&self.lock()) {
-                return;
+            let mut changed = std::pin::pin!(self.shared.area.changed.notified());
+            changed.as_mut().enable();
+            let wait = {
+                let state = self.lock();
+                self.wait_for(&state, needs(&state))
+            };
+            match wait {
+                None => return,
+                Some(Wait::Write) => progress.await,
+                Some(Wait::Memory(n)) => {
+                    self.shared.area.ask(n);
+                    select(progress, changed).await;
+                }
             }
-            progress.await;
         }
     }
 }

@@ -7,7 +7,6 @@ use bytes::Bytes;
 use proptest::prelude::*;
 use tempfile::TempDir;
 
-use super::area::ARENAS_WARM;
 use super::layout::{
     ARENA_BYTES, ARENA_SEGMENTS, Descriptor, OWNED_AT, arena_offset, arenas_in, data_at, decode,
     descriptor_at, side_at,
@@ -20,6 +19,7 @@ use crate::engine::{Engine, EngineFile, OpenMode};
 use crate::engines::{EngineConfig, Posix};
 
 mod lost;
+mod memory;
 mod pressure;
 mod restart;
 
@@ -157,6 +157,12 @@ fn append(file: &StagedFile, from: usize, to: usize) -> Append {
         .expect("is taken")
 }
 
+async fn append_when_there_is_room(file: &StagedFile, from: usize, to: usize) {
+    while append(file, from, to) == Append::NoRoom {
+        file.make_room(to - from).await.expect("room comes");
+    }
+}
+
 /// Receives a range in place and commits it.
 async fn land(file: &Arc<StagedFile>, from: usize, to: usize) {
     let landing = file.landing();
@@ -274,12 +280,12 @@ async fn idle_bytes_reach_the_files_and_memory_goes_back() {
     let mut files = Vec::new();
     for n in 0..6 * ARENA_SEGMENTS {
         let file = rig.stage(&staging, n, 0).await;
-        assert_eq!(append(&file, 0, 700), Append::Committed);
+        append_when_there_is_room(&file, 0, 700).await;
         files.push(file);
     }
-    assert_eq!(staging.backed_bytes(), 6 * ARENA_BYTES);
+    assert!(staging.backed_bytes() >= 6 * ARENA_BYTES);
     let idle = async {
-        while staging.segments_in_use() > 0 || staging.backed_bytes() > ARENAS_WARM * ARENA_BYTES {
+        while staging.segments_in_use() > 0 || staging.backed_bytes() > ARENA_BYTES {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     };
@@ -289,7 +295,7 @@ async fn idle_bytes_reach_the_files_and_memory_goes_back() {
     for (n, file) in files.iter().enumerate() {
         rig.check(n, 700);
         // In the middle of a grain, whose side bytes are replaced.
-        assert_eq!(append(file, 700, 1500), Append::Committed);
+        append_when_there_is_room(file, 700, 1500).await;
         file.flush().await.expect("writes");
         rig.check(n, 1500);
     }

@@ -1,0 +1,257 @@
+//! Which arenas have memory and which of their segments are free: bookkeeping, under the area's lock.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use super::layout::ARENA_SEGMENTS;
+use super::mapping::Mapping;
+
+/// How long small pages do after there were no huge ones.
+const SMALL_FOR: Duration = Duration::from_secs(60);
+
+/// How long memory is not asked for after the file system had none.
+const REFUSED_FOR: Duration = Duration::from_secs(1);
+
+/// With fewer free segments in memory than this, memory is found before somebody waits for it.
+const LOW: usize = ARENA_SEGMENTS / 2;
+
+const ALL_FREE: u16 = u16::MAX;
+const _: () = assert!(ARENA_SEGMENTS == 16, "a bit of u16 for each segment");
+
+/// What an arena's bytes lie in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Memory {
+    /// Nothing: touching them may fail.
+    Cold,
+    /// Somebody finds memory for them or gives it back: they are his.
+    Changing,
+    /// Allocated memory.
+    Backed,
+}
+
+#[derive(Debug)]
+struct Arena {
+    map: Option<Arc<Mapping>>,
+    /// A bit for each free segment.
+    free: u16,
+    memory: Memory,
+    /// When a segment was given back last.
+    used: Instant,
+}
+
+/// Where a segment is.
+#[derive(Debug)]
+pub(super) struct Place {
+    pub(super) arena: usize,
+    pub(super) slot: usize,
+    pub(super) map: Arc<Mapping>,
+}
+
+/// All arenas, and what memory is wanted.
+#[derive(Debug)]
+pub(super) struct Arenas {
+    list: Vec<Arena>,
+    max: usize,
+    /// Free segments in memory.
+    free: usize,
+    /// So many of them are waited for.
+    asked: usize,
+    /// More of them would be used.
+    ahead: bool,
+    /// Somebody finds memory as long as it is wanted.
+    growing: bool,
+    /// There was no memory: not asked for until then.
+    refused_until: Option<Instant>,
+    /// There were no huge pages: not asked for until then.
+    small_until: Option<Instant>,
+}
+
+impl Arenas {
+    pub(super) fn new(max: usize) -> Self {
+        Self {
+            list: Vec::new(),
+            max,
+            free: 0,
+            asked: 0,
+            ahead: false,
+            growing: false,
+            refused_until: None,
+            small_until: None,
+        }
+    }
+
+    /// Free segments in memory.
+    pub(super) fn free(&self) -> usize {
+        self.free
+    }
+
+    /// `n` segments, or none: the lowest free ones, since what was used last is warm, and a single stream touches few.
+    pub(super) fn take(&mut self, n: usize) -> Option<Vec<Place>> {
+        if self.free < n {
+            return None;
+        }
+        let mut places = Vec::with_capacity(n);
+        for (at, arena) in self.list.iter_mut().enumerate() {
+            let (Memory::Backed, Some(map)) = (arena.memory, &arena.map) else {
+                continue;
+            };
+            while arena.free != 0 && places.len() < n {
+                let slot = arena.free.trailing_zeros();
+                arena.free &= !(1 << slot);
+                places.push(Place {
+                    arena: at,
+                    slot: slot as usize,
+                    map: Arc::clone(map),
+                });
+            }
+            if places.len() == n {
+                break;
+            }
+        }
+        self.free -= places.len();
+        self.ahead |= self.free < LOW;
+        Some(places)
+    }
+
+    /// A segment is free again.
+    pub(super) fn give_back(&mut self, arena: usize, slot: usize) {
+        let arena = &mut self.list[arena];
+        arena.free |= 1 << slot;
+        arena.used = Instant::now();
+        self.free += 1;
+    }
+
+    /// Asks for `n` free segments in memory.
+    pub(super) fn ask(&mut self, n: usize) {
+        self.asked = self.asked.max(n);
+    }
+
+    /// Whether somebody waits for memory.
+    pub(super) fn is_asked(&self) -> bool {
+        self.asked > self.free
+    }
+
+    /// Whether the caller has to see to it that memory is found: it is wanted, and nobody does.
+    pub(super) fn must_grow(&mut self) -> bool {
+        let wanted = (self.is_asked() || self.ahead) && self.can_grow();
+        wanted && !std::mem::replace(&mut self.growing, true)
+    }
+
+    /// Whether memory may still be found, or is being given back and may be found then.
+    pub(super) fn can_grow(&self) -> bool {
+        let changes = self.list.len() < self.max
+            || self.list.iter().any(|arena| arena.memory != Memory::Backed);
+        changes && !self.is_refused()
+    }
+
+    /// The file system had no memory a moment ago.
+    pub(super) fn is_refused(&self) -> bool {
+        self.refused_until
+            .is_some_and(|until| Instant::now() < until)
+    }
+
+    /// Whether huge pages are worth a try. Looking for some takes long where memory is in pieces: who got none does
+    /// not ask again for a while.
+    pub(super) fn wants_huge(&self) -> bool {
+        self.small_until.is_none_or(|until| Instant::now() >= until)
+    }
+
+    /// Takes the arena that is to get memory next, if that is wanted; else nobody grows any more.
+    pub(super) fn begin(&mut self) -> Option<(usize, Option<Arc<Mapping>>)> {
+        let wanted = self.is_asked() || self.ahead;
+        let next = if wanted && !self.is_refused() {
+            self.next_cold()
+        } else {
+            None
+        };
+        if !self.is_asked() || next.is_none() {
+            self.asked = 0;
+            self.ahead = false;
+        }
+        let Some(at) = next else {
+            self.growing = false;
+            return None;
+        };
+        self.list[at].memory = Memory::Changing;
+        Some((at, self.list[at].map.clone()))
+    }
+
+    fn next_cold(&mut self) -> Option<usize> {
+        let cold = |arena: &Arena| arena.memory == Memory::Cold;
+        let at = self.list.iter().position(cold);
+        if at.is_none() && self.list.len() < self.max {
+            self.list.push(Arena {
+                map: None,
+                free: ALL_FREE,
+                memory: Memory::Cold,
+                used: Instant::now(),
+            });
+            return Some(self.list.len() - 1);
+        }
+        at
+    }
+
+    /// The arena has memory, in huge pages unless there were none.
+    pub(super) fn backed(&mut self, at: usize, map: Arc<Mapping>, huge: bool) {
+        let arena = &mut self.list[at];
+        arena.map = Some(map);
+        arena.memory = Memory::Backed;
+        arena.used = Instant::now();
+        self.free += ARENA_SEGMENTS;
+        if !huge && self.wants_huge() {
+            self.small_until = Some(Instant::now() + SMALL_FOR);
+        }
+    }
+
+    /// There is no memory for it.
+    pub(super) fn refused(&mut self, at: usize) {
+        self.list[at].memory = Memory::Cold;
+        self.refused_until = Some(Instant::now() + REFUSED_FOR);
+    }
+
+    /// Nobody finds memory any more: whoever did has ended.
+    pub(super) fn stopped(&mut self) {
+        self.growing = false;
+    }
+
+    /// Takes an arena other than the first that was not used for `idle`, to give its memory back.
+    pub(super) fn begin_giving(&mut self, idle: Duration) -> Option<usize> {
+        let unused = |arena: &Arena| {
+            let whole = arena.memory == Memory::Backed && arena.free == ALL_FREE;
+            whole && arena.used.elapsed() >= idle
+        };
+        let at = 1 + self.list.iter().skip(1).position(unused)?;
+        self.list[at].memory = Memory::Changing;
+        self.free -= ARENA_SEGMENTS;
+        Some(at)
+    }
+
+    /// Its memory was given back, or could not be.
+    pub(super) fn given(&mut self, at: usize, given: bool) {
+        let arena = &mut self.list[at];
+        if given {
+            arena.memory = Memory::Cold;
+        } else {
+            arena.memory = Memory::Backed;
+            arena.used = Instant::now();
+            self.free += ARENA_SEGMENTS;
+        }
+    }
+
+    /// Arenas that have memory.
+    pub(super) fn backed_count(&self) -> usize {
+        let backed = |arena: &&Arena| arena.memory == Memory::Backed;
+        self.list.iter().filter(backed).count()
+    }
+
+    /// Segments that are not free.
+    pub(super) fn in_use(&self) -> usize {
+        let used = |arena: &Arena| arena.free.count_zeros() as usize;
+        self.list.iter().map(used).sum()
+    }
+
+    #[cfg(test)]
+    pub(super) fn maps(&self) -> Vec<Arc<Mapping>> {
+        self.list.iter().filter_map(|a| a.map.clone()).collect()
+    }
+}
