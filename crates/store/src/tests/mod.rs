@@ -2,6 +2,7 @@
 
 mod append;
 mod checksums;
+mod closed_and_killed;
 mod crash;
 mod deletes;
 mod disks;
