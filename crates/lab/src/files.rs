@@ -32,7 +32,7 @@ pub struct Block {
 
 impl Driver {
     /// Creates (or overwrites) `path` with `bytes` of the pattern; `more` may hold `conf`,
-    /// `replication`, `blockSize`, `chunk`.
+    /// `replication`, `blockSize`, `syncBlock`, `chunk`.
     ///
     /// # Errors
     /// What the stock client throws.

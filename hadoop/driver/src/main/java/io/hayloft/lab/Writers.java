@@ -52,7 +52,7 @@ final class Writers {
   }
 
   /**
-   * Arguments: handle, path, seed, conf; for create also replication, blockSize; for append also
+   * Arguments: handle, path, seed, conf; for create also replication, blockSize, syncBlock; for append also
    * newBlock. The pattern goes on from the file's length.
    */
   private void open(ObjectNode request, ObjectNode answer, boolean append) throws IOException {
@@ -79,6 +79,9 @@ final class Writers {
       short replication = (short) Request.number(request, "replication", writer.fs.getDefaultReplication(path));
       long blockSize = Request.number(request, "blockSize", writer.fs.getDefaultBlockSize(path));
       EnumSet<CreateFlag> flags = EnumSet.of(CreateFlag.CREATE, CreateFlag.OVERWRITE);
+      if (request.path("syncBlock").asBoolean(false)) {
+        flags.add(CreateFlag.SYNC_BLOCK);
+      }
       writer.out = writer.fs.create(path, FsPermission.getFileDefault(), flags, 4096, replication, blockSize, null);
     }
     writer.acked = writer.position;
@@ -182,7 +185,7 @@ final class Writers {
     answer.put("acked", writer.acked);
   }
 
-  /** create, write and close in one: path, bytes, seed, chunk, replication, blockSize, conf. */
+  /** create, write and close in one: path, bytes, seed, chunk, replication, blockSize, syncBlock, conf. */
   private void put(ObjectNode request, ObjectNode answer) throws IOException {
     Writer writer = start(request, request.path("appendTo").asBoolean(false));
     try {
