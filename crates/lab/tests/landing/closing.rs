@@ -1,6 +1,7 @@
 //! What clients and the NameNode see of a block that is closed and still on its way to the disk.
 
 use crate::{BLOCK, Files, LANDED, Lab, MIB, NODE};
+use hayloft_lab::driver::Pending;
 use hayloft_lab::error::Result;
 use hayloft_lab::files::Block;
 use hayloft_lab::load::{Check, Data, Place, Reader, Tally};
@@ -10,7 +11,7 @@ use hayloft_lab::wait::{self, Seen};
 use hayloft_lab::{LabError, NodeSpec, Outcome};
 use hayloft_wire::ids::{self, ExtendedBlock, PoolId};
 use hayloft_wire::proto::hdfs::{DatanodeId, DatanodeInfo};
-use serde_json::json;
+use serde_json::{Value, json};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -51,48 +52,56 @@ impl Lab {
         passed()
     }
 
+    /// All kinds of readers at the same time, so that none of them finds the block landed.
     pub fn readers(&mut self) -> Result<Outcome> {
-        let bytes = 3 * BLOCK;
+        let bytes = 4 * BLOCK;
         let blocks = self.put_landing("/read", bytes, 2)?;
-        let last = &blocks[2..];
-        let sums = |lab: &Self| {
-            let modes = ["MD5MD5CRC", "COMPOSITE_CRC"].map(|mode| {
-                let conf = json!({"dfs.checksum.combine.mode": mode});
-                let request = json!({"path": "/read", "conf": conf});
-                Ok(lab.fs.call("checksum", request)?["hex"].clone())
-            });
-            modes.into_iter().collect::<Result<Vec<_>>>()
+        let begin = |operation: &str, mut request: Value| {
+            request["path"] = "/read".into();
+            request["seed"] = 2.into();
+            self.fs.begin(operation, request)
         };
-        self.fs.check("/read", bytes, 2)?;
-        self.expect_landing(last)?;
-        let meanwhile = sums(self)?;
-        self.expect_landing(last)?;
+        let socket = self.cluster.dir().join("no-such-socket");
+        let whole = [
+            json!({}),
+            json!({"conf": {
+                "dfs.client.read.shortcircuit": true, "dfs.domain.socket.path": socket.display().to_string(),
+            }}),
+        ];
+        let whole: Vec<_> = whole.map(|more| begin("read", more)).into();
         // Around chunks, segments, quanta and blocks; the end is the last to reach the disk.
         let ranges: Vec<[u64; 2]> = [0, 512, 256 << 10, 4 * MIB, BLOCK, 2 * BLOCK, bytes - 1]
             .iter()
             .flat_map(|&at| [[at, 1], [at.saturating_sub(300), 70_000]])
             .map(|[at, length]| [at, length.min(bytes - at)])
             .collect();
-        let request = json!({"path": "/read", "seed": 2, "ranges": ranges});
-        let answer = self.fs.call("ranges", request)?;
-        let read = answer["ranges"].as_array().cloned().unwrap_or_default();
-        expect(
-            read.len() == 2 * ranges.len() && read.iter().all(|range| range["mismatch"] == -1),
-            || format!("{ranges:?}: {read:?}"),
-        )?;
-        for block in &blocks {
-            read_natively(block)?;
+        let parts = begin("ranges", json!({"ranges": ranges}))?;
+        let sums = || CHECKSUMS.map(|mode| begin("checksum", sums_as(mode)));
+        let meanwhile = sums();
+        read_natively(&blocks[3])?;
+        self.expect_landing(&blocks)?;
+        // What the disk has of the others is read behind all that it has to write.
+        blocks[..3].iter().try_for_each(read_natively)?;
+        for read in whole {
+            let read = read?.wait()?;
+            expect(read["bytes"] == bytes && read["mismatch"] == -1, || {
+                read.to_string()
+            })?;
         }
-        self.expect_landing(last)?;
-        let short = self.cluster.dir().join("no-such-socket");
-        let conf = json!({
-            "dfs.client.read.shortcircuit": true, "dfs.domain.socket.path": short.display().to_string(),
-        });
-        self.fs
-            .check_with("/read", bytes, 2, json!({"conf": conf}))?;
+        let parts = parts.wait()?["ranges"].as_array().cloned();
+        let parts = parts.unwrap_or_default();
+        expect(
+            parts.len() == 2 * ranges.len() && parts.iter().all(|part| part["mismatch"] == -1),
+            || format!("{ranges:?}: {parts:?}"),
+        )?;
+        let hex = |sums: [Result<Pending>; 2]| -> Result<Vec<Value>> {
+            let hex = sums.into_iter().map(|sum| Ok(sum?.wait()?["hex"].clone()));
+            hex.collect()
+        };
+        let meanwhile = hex(meanwhile)?;
         self.wait_landed(&blocks)?;
         self.expect_whole("/read", bytes, 2, &blocks)?;
-        expect_eq("checksums after and before", sums(self)?, meanwhile)?;
+        expect_eq("checksums after and before", hex(sums())?, meanwhile)?;
         self.remove("/read", &blocks)?;
         passed()
     }
@@ -152,8 +161,8 @@ impl Lab {
     }
 
     /// A file whose blocks are below `finalized` when they are closed, and never have a marker.
-    fn closes_late(&mut self, path: &str, more: serde_json::Value) -> Result<()> {
-        let bytes = BLOCK * 2 / 3;
+    fn closes_late(&mut self, path: &str, more: Value) -> Result<()> {
+        let bytes = BLOCK * 3 / 4;
         let rbw = self.rbw_dirs();
         let over = AtomicBool::new(false);
         let (put, seen) = std::thread::scope(|scope| {
@@ -216,7 +225,7 @@ impl Lab {
 
     /// A second node comes, and the first sends it what it has only in staging.
     pub fn setrep(&mut self) -> Result<Outcome> {
-        let bytes = 3 * BLOCK;
+        let bytes = 4 * BLOCK;
         let blocks = self.put_landing("/copied", bytes, 8)?;
         self.fs.fs(&["-setrep", "2", "/copied"])?;
         let second = self.cluster.add_node(NodeSpec::new(Kind::under_test()))?;
@@ -246,6 +255,13 @@ impl Lab {
         }
         passed()
     }
+}
+
+/// What `hdfs dfs -checksum` is made of: of checksums' digests, or of the checksums.
+const CHECKSUMS: [&str; 2] = ["MD5MD5CRC", "COMPOSITE_CRC"];
+
+fn sums_as(mode: &str) -> Value {
+    json!({"conf": {"dfs.checksum.combine.mode": mode}})
 }
 
 /// Names of markers that were there at some time before `over`.
