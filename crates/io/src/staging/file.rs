@@ -123,6 +123,8 @@ pub(super) struct State {
     pub(super) jobs: usize,
     pub(super) error: Option<IoError>,
     pub(super) closed: bool,
+    /// Nothing is written because a quantum is there.
+    pub(super) held: bool,
     /// Committed bytes were given up.
     pub(super) discarded: bool,
     pub(super) synced: u64,
@@ -199,6 +201,7 @@ impl StagedFile {
                 jobs: 0,
                 error: None,
                 closed: false,
+                held: false,
                 discarded: false,
                 synced: spec.synced,
                 main_synced: 0,

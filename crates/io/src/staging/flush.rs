@@ -66,11 +66,27 @@ enum Take {
 }
 
 impl StagedFile {
+    /// Begins no write because a quantum has come together until [`let_go`](Self::let_go): something is to happen
+    /// to the file first that waits for writes in progress, such as the reservation of room. Everything else writes
+    /// all the same: a flush, a file that is idle, somebody who waits for segments.
+    pub fn hold(&self) {
+        self.lock().held = true;
+    }
+
+    /// Ends [`hold`](Self::hold).
+    pub fn let_go(&self) {
+        self.lock().held = false;
+        self.write_behind();
+    }
+
     /// Starts writing what has become a quantum. Called after every commit; cheap when nothing is due.
     pub(super) fn write_behind(&self) {
         loop {
             let job = {
                 let mut state = self.lock();
+                if state.held {
+                    return;
+                }
                 let least = self.worth_writing(&state);
                 self.take_job(&mut state, Take::Full(least))
             };

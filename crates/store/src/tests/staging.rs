@@ -444,6 +444,67 @@ async fn room_is_reserved_ahead_counted_once_and_given_back() {
     assert!(blocks(&rbw) < 4 << 20);
 }
 
+/// Reserving room and writing around the page cache wait for each other (ext4): the first writes come after it.
+#[tokio::test]
+async fn the_first_writes_wait_for_the_reservation_of_room_and_only_for_that() {
+    let (node, faults) = faulty(1).await;
+    let is_data = |path: &Path| path.ends_with("blk_5");
+    faults.add(
+        FaultRule::new(Effect::Delay(Duration::from_millis(400)))
+            .on(&[IoOp::Allocate])
+            .at(is_data),
+    );
+    let rule = FaultRule::new(Effect::Delay(Duration::ZERO)).on(&[IoOp::Write]);
+    let writes = faults.add(rule.at(is_data));
+    let options = |expected| WriteOptions {
+        expected_len: Some(expected),
+        ..WriteOptions::default()
+    };
+    let begin = |expected| {
+        let store = node.store.clone();
+        async move {
+            let target = block(5, 1001, 0);
+            let created = store.create_rbw(&target, options(expected));
+            let mut writer = created.await.expect("creates");
+            writer.set_checksum(crc32c()).await.expect("header");
+            writer
+        }
+    };
+    let settled = async |count: u64| {
+        for _ in 0..500 {
+            if faults.fired(writes) >= count {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        panic!("{} writes", faults.fired(writes));
+    };
+    let mut writer = begin(64 << 20).await;
+    let packets = vec![packet(0, 3 << 20)];
+    writer.write(packets).await.expect("stages");
+    tokio::time::sleep(Duration::from_millis(150)).await;
+    assert_eq!(faults.fired(writes), 0, "room is being reserved");
+    settled(1).await;
+    // A flush waits for nothing.
+    drop(writer);
+    let target = [Block::new(5, 1001, 0)];
+    node.store.invalidate(&pool(), &target).await.expect("goes");
+    let before = faults.fired(writes);
+    let mut writer = begin(64 << 20).await;
+    let packets = vec![packet(0, 700_000)];
+    writer.write(packets).await.expect("stages");
+    writer.sync().await.expect("syncs");
+    assert!(faults.fired(writes) > before);
+    drop(writer);
+    // Nor does a replica that grows beyond what it was expected to be, for which no room is reserved.
+    node.store.invalidate(&pool(), &target).await.expect("goes");
+    let before = faults.fired(writes);
+    let mut writer = begin(3 << 19).await;
+    let packets = vec![packet(0, 1_200_000), packet(1_200_000, 3 << 20)];
+    writer.write(packets).await.expect("stages");
+    settled(before + 1).await;
+}
+
 const CHILD_DIR: &str = "HAYLOFT_TEST_STAGING_DIR";
 const WRITERS: i64 = 4;
 

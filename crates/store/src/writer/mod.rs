@@ -23,7 +23,7 @@ use crate::inner::Inner;
 use crate::plan::{Plan, Tail, plan};
 use crate::pool::Pool;
 use crate::replica::state::{Move, after};
-use crate::replica::{LiveReplica, Place};
+use crate::replica::{LiveReplica, Place, Status};
 use crate::seize::Right;
 use crate::types::{PacketData, ReplicaRef, StorageInfo};
 use crate::volume::footprint;
@@ -35,6 +35,12 @@ pub use self::staged::Staged;
 
 /// Room is reserved for replicas that have this many bytes and expect as many more.
 const ALLOCATE_FROM: u64 = 1 << 20;
+
+/// The length to reserve room for, when the replica is expected to grow enough.
+fn worth_allocating(status: &Status) -> Option<u64> {
+    let ahead = status.expected.saturating_sub(status.bytes_on_disk);
+    (ahead >= ALLOCATE_FROM).then_some(status.expected)
+}
 
 /// The exclusive right to write one replica.
 ///
@@ -58,7 +64,9 @@ pub struct ReplicaWriter {
     names_durable: bool,
     /// The names that finalizing gives outlive power loss.
     durable_finalize: bool,
-    /// Room on the device for the length that the replica is expected to reach: asked for once it is worth it.
+    /// Room is to be asked for on the device for the length that the replica is expected to reach, once it is worth it.
+    to_allocate: bool,
+    /// That is being done.
     allocating: Option<JoinHandle<()>>,
     /// Bytes of the replica that may have been promised to outlive power loss: those of the last
     /// hsync, and those that were there before this writer.
@@ -91,10 +99,11 @@ impl ReplicaWriter {
         };
         let (data, meta) = (data.map_err(failed)?, meta.map_err(failed)?);
         let cancel = CancellationToken::new();
-        let (client, synced_len) = {
+        let (client, synced_len, to_allocate) = {
             let mut status = live.status();
             status.cancel = cancel.clone();
-            (status.checksum, status.bytes_on_disk)
+            let to_allocate = inner.config.preallocate && worth_allocating(&status).is_some();
+            (status.checksum, status.bytes_on_disk, to_allocate)
         };
         let mut writer = Self {
             inner: Arc::clone(inner),
@@ -109,6 +118,7 @@ impl ReplicaWriter {
             client,
             names_durable: false,
             durable_finalize: false,
+            to_allocate,
             allocating: None,
             synced_len,
             data_synced: false,
@@ -123,16 +133,18 @@ impl ReplicaWriter {
     /// that a crash leaves none that is longer than its data; what is not used is given back when the replica
     /// is finalized.
     fn allocate_ahead(&mut self) {
-        if self.allocating.is_some() || !self.inner.config.preallocate {
+        if !self.to_allocate || self.bytes_on_disk() < ALLOCATE_FROM {
             return;
         }
-        let whole = {
-            let status = self.live.status();
-            let ahead = status.expected.saturating_sub(status.bytes_on_disk);
-            if status.bytes_on_disk < ALLOCATE_FROM || ahead < ALLOCATE_FROM {
-                return;
+        self.to_allocate = false;
+        let staged = self.staged.clone();
+        let go_on = move || {
+            if let Some(staged) = staged {
+                staged.let_go();
             }
-            status.expected
+        };
+        let Some(whole) = worth_allocating(&self.live.status()) else {
+            return go_on();
         };
         let (data, live) = (Arc::clone(&self.data), Arc::clone(&self.live));
         // Whoever gets the replica next does not meet it.
@@ -143,6 +155,7 @@ impl ReplicaWriter {
             if data.allocate(whole).await.is_ok() {
                 live.note_allocated(whole);
             }
+            go_on();
         }));
     }
 
