@@ -123,9 +123,11 @@ pub fn stage(
     }
     let disk = volume.engine.disk();
     let quantum = usize::try_from(disk.quantum()).unwrap_or(usize::MAX);
-    let (cuts, eager, while_idle) = match disk.media() {
-        Media::Flash => (CUTS_FLASH, EAGER_FLASH, None),
-        Media::Rotating => (1, EAGER_ROTATING, Some(Arc::clone(disk))),
+    let flash = disk.media() == Media::Flash;
+    let (cuts, eager, while_idle) = if flash {
+        (CUTS_FLASH, EAGER_FLASH, None)
+    } else {
+        (1, EAGER_ROTATING, Some(Arc::clone(disk)))
     };
     inner.staging.get()?.stage(StageSpec {
         main: Arc::clone(files.0),
@@ -138,6 +140,8 @@ pub fn stage(
         len,
         synced: len,
         quantum,
+        // Two quanta of rotating media are a burst already.
+        burst: flash,
         cuts,
         eager: eager.min(quantum),
         while_idle,

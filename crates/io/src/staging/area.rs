@@ -218,6 +218,18 @@ impl Area {
         self.see_to_memory(arenas);
     }
 
+    /// Has memory found for more segments when there is time; `changed` is told.
+    pub(super) fn ask_ahead(self: &Arc<Self>) {
+        let mut arenas = self.lock();
+        arenas.ask_ahead();
+        self.see_to_memory(arenas);
+    }
+
+    /// Whether `n` segments are in memory and some are left for those who need them more.
+    pub(super) fn has_spare_memory(&self, n: usize) -> bool {
+        self.lock().has_spare(n)
+    }
+
     /// Takes a segment's place back. Called when the last user of its bytes has gone.
     pub(super) fn give_back(&self, arena: usize, slot: usize) {
         self.lock().give_back(arena, slot);

@@ -12,7 +12,7 @@ const SMALL_FOR: Duration = Duration::from_secs(60);
 /// How long memory is not asked for after the file system had none.
 const REFUSED_FOR: Duration = Duration::from_secs(1);
 
-/// With fewer free segments in memory than this, memory is found before somebody waits for it.
+/// With fewer free segments in memory than this, more is found before somebody waits for it.
 const LOW: usize = ARENA_SEGMENTS / 2;
 
 const ALL_FREE: u16 = u16::MAX;
@@ -52,6 +52,8 @@ pub(super) struct Place {
 pub(super) struct Arenas {
     list: Vec<Arena>,
     max: usize,
+    /// Arenas that have memory.
+    backed: usize,
     /// Free segments in memory.
     free: usize,
     /// So many of them are waited for.
@@ -71,6 +73,7 @@ impl Arenas {
         Self {
             list: Vec::new(),
             max,
+            backed: 0,
             free: 0,
             asked: 0,
             ahead: false,
@@ -126,6 +129,11 @@ impl Arenas {
         self.asked = self.asked.max(n);
     }
 
+    /// Asks for more of them, when there is time.
+    pub(super) fn ask_ahead(&mut self) {
+        self.ahead = true;
+    }
+
     /// Whether somebody waits for memory.
     pub(super) fn is_asked(&self) -> bool {
         self.asked > self.free
@@ -139,9 +147,19 @@ impl Arenas {
 
     /// Whether memory may still be found, or is being given back and may be found then.
     pub(super) fn can_grow(&self) -> bool {
-        let changes = self.list.len() < self.max
-            || self.list.iter().any(|arena| arena.memory != Memory::Backed);
-        changes && !self.is_refused()
+        !self.is_whole() && !self.is_refused()
+    }
+
+    /// Whether all that the budget allows has memory.
+    fn is_whole(&self) -> bool {
+        self.list.len() == self.max && self.backed_count() == self.max
+    }
+
+    /// Whether `n` segments in memory can be taken by somebody who does not need them: some are left for those who do, unless
+    /// memory for these cannot be found any more, and the budget sees to it.
+    pub(super) fn has_spare(&self, n: usize) -> bool {
+        let spare = if self.is_whole() { 0 } else { LOW };
+        self.free >= n + spare
     }
 
     /// The file system had no memory a moment ago.
@@ -198,6 +216,7 @@ impl Arenas {
         arena.memory = Memory::Backed;
         arena.used = Instant::now();
         self.free += ARENA_SEGMENTS;
+        self.backed += 1;
         if !huge && self.wants_huge() {
             self.small_until = Some(Instant::now() + SMALL_FOR);
         }
@@ -223,6 +242,7 @@ impl Arenas {
         let at = 1 + self.list.iter().skip(1).position(unused)?;
         self.list[at].memory = Memory::Changing;
         self.free -= ARENA_SEGMENTS;
+        self.backed -= 1;
         Some(at)
     }
 
@@ -235,13 +255,13 @@ impl Arenas {
             arena.memory = Memory::Backed;
             arena.used = Instant::now();
             self.free += ARENA_SEGMENTS;
+            self.backed += 1;
         }
     }
 
     /// Arenas that have memory.
     pub(super) fn backed_count(&self) -> usize {
-        let backed = |arena: &&Arena| arena.memory == Memory::Backed;
-        self.list.iter().filter(backed).count()
+        self.backed
     }
 
     /// Segments that are not free.
@@ -253,5 +273,104 @@ impl Arenas {
     #[cfg(test)]
     pub(super) fn maps(&self) -> Vec<Arc<Mapping>> {
         self.list.iter().filter_map(|a| a.map.clone()).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::layout::{ARENA_BYTES, arena_offset};
+    use super::*;
+
+    /// Arenas over nothing that is ever touched, and what memory for one looks like.
+    fn arenas(max: usize) -> (Arenas, Arc<Mapping>) {
+        let file = tempfile::tempfile().expect("a file");
+        file.set_len(arena_offset(0) + ARENA_BYTES as u64)
+            .expect("is resized");
+        let map = Mapping::new(&file, arena_offset(0)).expect("is mapped");
+        (Arenas::new(max), Arc::new(map))
+    }
+
+    /// Finds memory until no more is wanted; how often.
+    fn grow(arenas: &mut Arenas, map: &Arc<Mapping>) -> usize {
+        let mut times = 0;
+        while let Some((at, _)) = arenas.begin() {
+            arenas.backed(at, Arc::clone(map), true);
+            times += 1;
+        }
+        times
+    }
+
+    #[test]
+    fn as_much_memory_is_found_as_somebody_waits_for() {
+        let (mut arenas, map) = arenas(4);
+        assert!(!arenas.must_grow(), "nobody wants any");
+        arenas.ask(ARENA_SEGMENTS + 1);
+        assert!(arenas.must_grow());
+        assert!(!arenas.must_grow(), "somebody does");
+        assert_eq!(grow(&mut arenas, &map), 2);
+        assert!(arenas.take(2 * ARENA_SEGMENTS + 1).is_none());
+        let taken = arenas.take(2 * ARENA_SEGMENTS).expect("all of it");
+        // Nothing is free: some more before somebody waits for it.
+        assert!(arenas.must_grow());
+        assert_eq!(grow(&mut arenas, &map), 1);
+        arenas.ask(100);
+        assert!(arenas.must_grow());
+        assert_eq!(grow(&mut arenas, &map), 1, "there are four");
+        arenas.ask(100);
+        assert!(!arenas.must_grow());
+        assert_eq!(arenas.in_use(), taken.len());
+    }
+
+    #[test]
+    fn growing_ahead_finds_one_arena_each_time_it_is_asked_for() {
+        let (mut arenas, map) = arenas(4);
+        for backed in 1..=4 {
+            arenas.ask_ahead();
+            assert!(arenas.must_grow());
+            assert_eq!(grow(&mut arenas, &map), 1);
+            assert_eq!(arenas.backed_count(), backed);
+            assert!(!arenas.must_grow());
+        }
+        arenas.ask_ahead();
+        assert!(!arenas.must_grow());
+    }
+
+    #[test]
+    fn memory_is_not_asked_for_again_at_once_where_there_was_none() {
+        let (mut arenas, map) = arenas(4);
+        arenas.ask(1);
+        assert_eq!(grow(&mut arenas, &map), 1);
+        arenas.ask(ARENA_SEGMENTS + 1);
+        assert!(arenas.must_grow());
+        let (at, _) = arenas.begin().expect("is wanted");
+        arenas.refused(at);
+        assert!(arenas.begin().is_none());
+        assert!(arenas.is_refused() && !arenas.can_grow());
+        arenas.ask(ARENA_SEGMENTS + 1);
+        assert!(!arenas.must_grow());
+        assert_eq!(arenas.free(), ARENA_SEGMENTS);
+    }
+
+    #[test]
+    fn memory_that_is_given_back_can_be_found_again() {
+        let (mut arenas, map) = arenas(2);
+        arenas.ask(2 * ARENA_SEGMENTS);
+        assert_eq!(grow(&mut arenas, &map), 2);
+        let taken = arenas.take(ARENA_SEGMENTS).expect("the first arena");
+        assert!(taken.iter().all(|place| place.arena == 0));
+        let at = arenas.begin_giving(Duration::ZERO).expect("the other one");
+        assert_eq!((at, arenas.free()), (1, 0));
+        arenas.ask(1);
+        assert!(arenas.begin().is_none(), "it is being given back");
+        assert!(arenas.can_grow(), "and can be found again then");
+        arenas.given(at, true);
+        arenas.ask(1);
+        assert_eq!(grow(&mut arenas, &map), 1);
+        assert_eq!(arenas.free(), ARENA_SEGMENTS);
+        for place in taken {
+            arenas.give_back(place.arena, place.slot);
+        }
+        assert!(arenas.begin_giving(Duration::from_secs(60)).is_none());
+        assert_eq!(arenas.in_use(), 0);
     }
 }

@@ -73,8 +73,12 @@ pub struct StageSpec {
     /// Bytes that were promised to outlive power loss, at most: a unit that covers one of them is replaced on the
     /// device only after the bytes that its successor covers.
     pub synced: u64,
-    /// Bytes written to the disk in one go while more is coming. The file gathers [`QUANTA`](super::QUANTA) of them at most.
+    /// Bytes written to the disk in one go while more is coming. The file gathers [`QUANTA`](super::QUANTA) of them at most, unless it
+    /// may `burst`.
     pub quantum: usize,
+    /// The file may gather more than its quanta while they are written, up to its fair share of the area, as long as there is
+    /// memory that need not be found first: a burst is taken as fast as it comes, also where the disk is slower.
+    pub burst: bool,
     /// Writes that a quantum is cut into, at least 1: several under way keep a disk busy that does not seek between them.
     pub cuts: usize,
     /// Bytes that are worth a write when none of the file is in progress: less than the quantum where a write
@@ -148,6 +152,7 @@ pub struct StagedFile {
     pub(super) shape: SideShape,
     inode: u64,
     pub(super) quantum: usize,
+    pub(super) burst: bool,
     pub(super) cuts: usize,
     pub(super) eager: usize,
     pub(super) while_idle: Option<Arc<Disk>>,
@@ -186,6 +191,7 @@ impl StagedFile {
             shape: spec.shape,
             inode,
             quantum: spec.quantum.max(SEGMENT_BYTES),
+            burst: spec.burst,
             cuts: spec.cuts.max(1),
             while_idle: spec.while_idle,
             eager: spec
@@ -386,7 +392,7 @@ impl StagedFile {
         }
         let count = segments_between(next, end);
         if state.spare.len() < count {
-            if self.is_full(state, 0) {
+            if self.is_full(state, count) {
                 return false;
             }
             let Some(more) = self.shared.area.try_take(count - state.spare.len()) else {

@@ -2,7 +2,7 @@
 //!
 //! New memory is slow: pages are cleared, in a virtual machine by the host too, and huge ones have to be looked for. So
 //! it is found one arena after the other, as long as somebody [waits](Area::take) for it, and ahead of that when little is
-//! free; for the latter with pauses, since nobody needs it yet.
+//! free, or somebody [would use](Area::ask_ahead) more; then with pauses, since nobody needs it yet.
 
 use std::os::fd::AsFd as _;
 use std::sync::Arc;
@@ -17,8 +17,8 @@ use super::layout::{ARENA_BYTES, ARENA_SEGMENTS, PAGE, SEGMENT_BYTES, arena_offs
 use super::mapping::Mapping;
 use crate::mapping::HUGE_PAGE;
 
-/// Growing ahead pauses for so many times as long as it took to find memory: the processor has other work.
-const PAUSES: u32 = 3;
+/// Growing ahead pauses for so many times as long as it took to find memory: the processors have other work.
+const PAUSES: u32 = 1;
 
 /// Arenas whose memory is given back at a time.
 const GIVEN_AT_ONCE: usize = 16;

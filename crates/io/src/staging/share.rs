@@ -5,13 +5,15 @@ use futures_util::future::select;
 use super::file::{StagedFile, State};
 use super::layout::SEGMENT_BYTES;
 
-/// Quanta that a file may gather: one is on its way to the disk while the other fills.
+/// Quanta that a file may always gather: one is on its way to the disk while the other fills.
 pub const QUANTA: usize = 2;
 
 /// What has to be waited for.
 enum Wait {
     /// A write in progress.
     Write,
+    /// The same, or more memory than is needed, which somebody finds when there is time.
+    WriteOrMore,
     /// Memory for so many segments.
     Memory(usize),
 }
@@ -46,18 +48,34 @@ impl StagedFile {
     }
 
     /// What whoever brings bytes that need `n` more segments waits for. For a write in progress, when the file has
-    /// gathered what it may, or when more would take memory that has to be found first and is not needed. For that memory,
-    /// when it is: somebody finds it, or says that there is none, whatever the file does. Hence nobody waits for what
-    /// nobody does.
+    /// gathered what it may, or has two quanta and more would take memory that has to be found first. For that memory, when
+    /// the file needs it: somebody finds it, or says that there is none, whatever the file does. Hence nobody waits for
+    /// what nobody does.
     fn wait_for(&self, state: &State, n: usize) -> Option<Wait> {
         if state.error.is_some() || state.closed {
             return None;
         }
-        let may = QUANTA * self.quantum_now();
-        if state.jobs > 0 && state.segments.len() * SEGMENT_BYTES >= may {
-            return Some(Wait::Write);
+        let area = &self.shared.area;
+        let held = state.segments.len() * SEGMENT_BYTES;
+        if state.jobs > 0 && held >= QUANTA * self.quantum_now() {
+            if held >= self.may_gather() {
+                return Some(Wait::Write);
+            }
+            if n > 0 && !area.has_spare_memory(n) {
+                return Some(Wait::WriteOrMore);
+            }
         }
-        (n > 0 && self.shared.area.lacks_memory(n)).then_some(Wait::Memory(n))
+        (n > 0 && area.lacks_memory(n)).then_some(Wait::Memory(n))
+    }
+
+    /// Bytes that the file may gather while they are written.
+    fn may_gather(&self) -> usize {
+        let share = if self.burst {
+            self.shared.fair_share()
+        } else {
+            0
+        };
+        QUANTA * share.max(self.quantum_now())
     }
 
     /// Whether whoever brings bytes that need `n` more segments waits.
@@ -79,6 +97,10 @@ impl StagedFile {
             match wait {
                 None => return,
                 Some(Wait::Write) => progress.await,
+                Some(Wait::WriteOrMore) => {
+                    self.shared.area.ask_ahead();
+                    select(progress, changed).await;
+                }
                 Some(Wait::Memory(n)) => {
                     self.shared.area.ask(n);
                     select(progress, changed).await;

@@ -129,6 +129,7 @@ impl Rig {
             len: len as u64,
             synced: 0,
             quantum: QUANTUM,
+            burst: false,
             cuts: 1 + n % 2,
             eager,
             while_idle: None,

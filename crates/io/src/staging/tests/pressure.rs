@@ -94,6 +94,97 @@ async fn a_slow_disk_leaves_room_for_the_streams_of_others() {
     rig.check(0, 6 << 20);
 }
 
+/// A file that may gather its share, in writes of half a quantum, on a disk of a speed.
+async fn bursting(rig: &Rig, disk: &Throttled, staging: &Staging, n: usize) -> Arc<StagedFile> {
+    let mut spec = rig.spec(disk, n, 0, QUANTUM).await;
+    spec.burst = true;
+    spec.quantum = QUANTUM / 2;
+    staging.stage(spec).expect("can be staged")
+}
+
+/// Waits until `done`.
+async fn until(what: &str, mut done: impl FnMut() -> bool) {
+    let done = async {
+        while !done() {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    };
+    let limit = Duration::from_secs(60);
+    tokio::time::timeout(limit, done).await.expect(what);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_burst_is_taken_while_the_disk_stands_still() {
+    const SHARE: usize = 4 * ARENA_SEGMENTS / 8 * 7;
+    for in_place in [true, false] {
+        let rig = Rig::new();
+        let staging = Staging::create(&rig.config(4 * BUDGET_MIN)).expect("an area");
+        let (slow, throttle) = engine(&rig, 1);
+        let file = bursting(&rig, &slow, &staging, 0).await;
+        let len = 20 << 20;
+        let stream = tokio::spawn({
+            let file = Arc::clone(&file);
+            async move { stream(&file, len, in_place, || ()).await }
+        });
+        // Memory for it is found on the way.
+        let room = ROOM_MAX / SEGMENT_BYTES + 1;
+        until("its share is used", || {
+            staging.segments_in_use() >= SHARE && file.landing().is_full()
+        })
+        .await;
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        assert!(staging.segments_in_use() <= SHARE + room);
+        assert!(!stream.is_finished());
+        throttle.set_rate(IoClass::ClientWrite, 0);
+        until("the disk goes on", || stream.is_finished()).await;
+        stream.await.expect("no panic");
+        file.close().await.expect("closes");
+        rig.check(0, len);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_comes_later_gets_two_quanta_and_his_share_while_a_burst_is_written() {
+    const QUANTA_BYTES: usize = QUANTA * QUANTUM / 2;
+    let rig = Rig::new();
+    let staging = Staging::create(&rig.config(4 * BUDGET_MIN)).expect("an area");
+    let (slow, throttle) = engine(&rig, 1);
+    let first = bursting(&rig, &slow, &staging, 0).await;
+    let len = 24 << 20;
+    let feed = |file: &Arc<StagedFile>| {
+        let file = Arc::clone(file);
+        tokio::spawn(async move { stream(&file, len, true, || ()).await })
+    };
+    let one = feed(&first);
+    until("the first one has all", || {
+        first.unwritten() > (13 << 20) && first.landing().is_full()
+    })
+    .await;
+    // Nothing has to be written for this: an eighth of the area is left.
+    let second = bursting(&rig, &slow, &staging, 1).await;
+    let two = feed(&second);
+    // But for what is received at a time.
+    let two_quanta = QUANTA_BYTES as u64 - 300_000;
+    until("two quanta", || second.committed() >= two_quanta).await;
+    assert!(first.unwritten() > (13 << 20), "that was soon");
+    // Both go on at the disk's speed: each has about half in the end.
+    throttle.set_rate(IoClass::ClientWrite, 4 << 20);
+    until("half of it each", || {
+        let (one, two) = (first.unwritten(), second.unwritten());
+        one.max(two) <= (8 << 20) && one.min(two) >= (4 << 20)
+    })
+    .await;
+    throttle.set_rate(IoClass::ClientWrite, 0);
+    until("the disk goes on", || {
+        one.is_finished() && two.is_finished()
+    })
+    .await;
+    for (n, file) in [first, second].iter().enumerate() {
+        file.close().await.expect("closes");
+        rig.check(n, len);
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn who_waits_for_a_file_hears_that_it_was_given_up() {
     let rig = Rig::new();
