@@ -11,6 +11,7 @@ use tokio::sync::Notify;
 use super::Shared;
 use super::layout::{Record, SEGMENT_BYTES, SIDE_BYTES, Target, UNIT_MAX, paths_fit};
 use super::segment::{Room, Segment};
+use super::share::segments_between;
 use crate::disk::Disk;
 use crate::engine::EngineFile;
 use crate::error::{IoError, IoErrorKind, IoOp};
@@ -287,7 +288,7 @@ impl StagedFile {
         IoError::new(IoErrorKind::Invalid, IoOp::Write, self.main.path(), text)
     }
 
-    fn usable(&self, state: &State) -> Result<(), IoError> {
+    pub(super) fn usable(&self, state: &State) -> Result<(), IoError> {
         self.alive(state)?;
         if state.closed {
             return Err(self.closed("the staged file is closed"));
@@ -369,19 +370,6 @@ impl StagedFile {
         self.place(state, at, pieces)?;
         self.commit(state, at, end, side);
         Ok(Append::Committed)
-    }
-
-    /// Where the segments that it has end.
-    fn covered(state: &State) -> u64 {
-        let last = state.segments.back().map(|s| s.base + SEGMENT);
-        // A last segment that was written and given back leaves a frontier in the middle of its range.
-        last.map_or(state.frontier, |end| end.max(state.frontier))
-    }
-
-    /// Segments that [`ROOM_MAX`](super::ROOM_MAX) more bytes need.
-    pub(super) fn needs(&self, state: &State) -> usize {
-        let end = state.frontier.saturating_add(super::ROOM_MAX as u64);
-        segments_between(Self::covered(state), end).saturating_sub(state.spare.len())
     }
 
     /// Gets the segments for bytes up to `end`; all of them or none.
@@ -498,27 +486,6 @@ impl StagedFile {
         state.last_commit = Instant::now();
     }
 
-    /// Waits until there are segments for `bytes` more, which the next [`try_append`](Self::try_append) uses. Bytes
-    /// that were received in place must have been appended before: nobody may wait with segments that only
-    /// he can free.
-    ///
-    /// # Errors
-    /// The error of an earlier write; `Closed`; `Invalid` above [`ROOM_MAX`](super::ROOM_MAX).
-    pub async fn make_room(&self, bytes: usize) -> Result<(), IoError> {
-        if bytes > super::ROOM_MAX {
-            return Err(self.invalid(format!("room for {bytes} bytes at once")));
-        }
-        self.usable(&self.lock())?;
-        // One more for bytes that begin inside a segment.
-        let count = bytes.div_ceil(SEGMENT_BYTES) + 1;
-        self.not_full(|_| count).await;
-        let segments = self.shared.area.take(count).await?;
-        let mut state = self.lock();
-        self.usable(&state)?;
-        state.spare = segments;
-        Ok(())
-    }
-
     /// Committed bytes of a range that are in segments, with their offsets, in order. What is not among them is
     /// in the file.
     pub(super) fn in_segments(&self, offset: u64, len: usize) -> Vec<(u64, Bytes)> {
@@ -569,14 +536,6 @@ impl StagedFile {
         drop(state);
         self.progress.notify_waiters();
     }
-}
-
-/// Segments that the bytes from `from` to `end` touch.
-fn segments_between(from: u64, end: u64) -> usize {
-    if end <= from {
-        return 0;
-    }
-    usize::try_from(end.div_ceil(SEGMENT) - from / SEGMENT).unwrap_or(usize::MAX)
 }
 
 /// The segment that covers `at`.

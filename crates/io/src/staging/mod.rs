@@ -12,12 +12,13 @@
 //! [`StagedFile::flush`] is what makes bytes outlive that.
 //!
 //! **Back pressure.** A file gathers two quanta: one is on its way to the disk while the other fills. Whoever brings
-//! more waits ([`Landing::room`]) for a write in progress. So a stream that is faster than its disk uses few
-//! megabytes again and again, which stay in the processor's cache, and leaves little to wait for at its end.
+//! more waits ([`Landing::room`]) for a write in progress. A file that may [`burst`](StageSpec::burst) gathers its fair share
+//! of the budget, as long as there is memory for it that need not be found first: a burst is taken as it comes, and a stream
+//! that keeps being faster than its disk waits. Memory for more segments is found on a thread of its own; who needs
+//! them waits for it, without a thread and without a lock.
 //! Segments of all files together are bounded by the budget. When none is free, [`StagedFile::make_room`] and
 //! [`Landing::reserve`] wait, and everything that waits to become a quantum is written at once. Nobody waits
 //! with bytes that are received but not committed, so whatever is held is written and freed without him.
-//! Memory for more segments is found on a thread of its own; who needs them waits for it, without a thread and without a lock.
 //!
 //! **Names.** A descriptor holds the names of its files. Whoever renames or cuts them closes the [`StagedFile`]
 //! first ([`StagedFile::close`]).

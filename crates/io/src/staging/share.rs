@@ -2,8 +2,9 @@
 
 use futures_util::future::select;
 
-use super::file::{StagedFile, State};
+use super::file::{SEGMENT, StagedFile, State};
 use super::layout::SEGMENT_BYTES;
+use crate::error::IoError;
 
 /// Quanta that a file may always gather: one is on its way to the disk while the other fills.
 pub const QUANTA: usize = 2;
@@ -108,4 +109,46 @@ impl StagedFile {
             }
         }
     }
+
+    /// Where the segments that it has end.
+    pub(super) fn covered(state: &State) -> u64 {
+        let last = state.segments.back().map(|s| s.base + SEGMENT);
+        // A last segment that was written and given back leaves a frontier in the middle of its range.
+        last.map_or(state.frontier, |end| end.max(state.frontier))
+    }
+
+    /// Segments that [`ROOM_MAX`](super::ROOM_MAX) more bytes need.
+    pub(super) fn needs(&self, state: &State) -> usize {
+        let end = state.frontier.saturating_add(super::ROOM_MAX as u64);
+        segments_between(Self::covered(state), end).saturating_sub(state.spare.len())
+    }
+
+    /// Waits until there are segments for `bytes` more, which the next [`try_append`](Self::try_append) uses. Bytes
+    /// that were received in place must have been appended before: nobody may wait with segments that only
+    /// he can free.
+    ///
+    /// # Errors
+    /// The error of an earlier write; `Closed`; `Invalid` above [`ROOM_MAX`](super::ROOM_MAX).
+    pub async fn make_room(&self, bytes: usize) -> Result<(), IoError> {
+        if bytes > super::ROOM_MAX {
+            return Err(self.invalid(format!("room for {bytes} bytes at once")));
+        }
+        self.usable(&self.lock())?;
+        // One more for bytes that begin inside a segment.
+        let count = bytes.div_ceil(SEGMENT_BYTES) + 1;
+        self.not_full(|_| count).await;
+        let segments = self.shared.area.take(count).await?;
+        let mut state = self.lock();
+        self.usable(&state)?;
+        state.spare = segments;
+        Ok(())
+    }
+}
+
+/// Segments that the bytes from `from` to `end` touch.
+pub(super) fn segments_between(from: u64, end: u64) -> usize {
+    if end <= from {
+        return 0;
+    }
+    usize::try_from(end.div_ceil(SEGMENT) - from / SEGMENT).unwrap_or(usize::MAX)
 }
