@@ -40,7 +40,7 @@ async fn a_stream_that_is_faster_than_its_disk_gathers_two_quanta() {
     for (n, in_place) in [(0, true), (0, false), (1, true)] {
         let rig = Rig::new();
         let staging = Staging::create(&rig.config(16 * BUDGET_MIN)).expect("an area");
-        let (slow, throttle) = engine(&rig, 4 << 20);
+        let (slow, throttle) = engine(&rig, 2 << 20);
         // The second one's quanta are written in halves.
         let file = rig.stage_on(&slow, &staging, n, 0).await;
         let most = std::sync::atomic::AtomicUsize::new(0);
