@@ -20,6 +20,11 @@ fn staged_config(dir: &Path, faults: &Arc<Faults>) -> StoreConfig {
         failed_volumes_tolerated: 1,
         check_min_gap: Duration::ZERO,
         writer_stop_timeout: Duration::from_secs(20),
+        disk: hayloft_io::DiskSettings {
+            media: Some(hayloft_io::calibrate::Media::Flash),
+            quantum: Some(4 << 20),
+            ..hayloft_io::DiskSettings::default()
+        },
         ..config(dir, 2)
     }
 }
@@ -449,6 +454,57 @@ async fn it_is_lost_with_its_volume() {
     assert!(node.events.try_recv().is_err(), "told once");
     let staging = node.store.staging().expect("is on");
     assert_eq!(staging.segments_in_use(), 0);
+}
+
+/// A disk that is behind makes closes wait again, before whoever comes next waits too long for it.
+#[tokio::test]
+async fn closes_wait_while_the_disk_is_too_far_behind() {
+    const BLOCK: usize = 6 << 20;
+    let (node, faults) = slow().await;
+    faults.clear();
+    // Made before: that takes longer than closing.
+    let steps = (0..BLOCK).step_by(1 << 20);
+    let packets: Vec<_> = steps.map(|at| packet(at, at + (1 << 20))).collect();
+    let slow_writes = FaultRule::new(Effect::Delay(SLOW))
+        .on(&[IoOp::Write])
+        .at(|path| path.extension().is_none());
+    let closed = async |id: i64| {
+        let created = node
+            .store
+            .create_rbw(&block(id, 1001, 0), options(&node))
+            .await;
+        let mut writer = created.expect("creates");
+        writer.set_checksum(crc32c()).await.expect("header");
+        for packet in &packets {
+            let packets = vec![packet.clone()];
+            writer.write(packets).await.expect("stages");
+        }
+        writer.finalize().await.expect("closes");
+        let marker = rbw(&node).join(format!("blk_{id}.closed"));
+        marker.exists()
+    };
+    let rule = faults.add(slow_writes);
+    // As much as is always let in.
+    assert_eq!((closed(5).await, closed(6).await), (true, true));
+    assert!(!closed(7).await, "16 MiB is the floor");
+    let volume = node.store.0.volumes()[0].clone();
+    faults.remove(rule);
+    for id in [5, 6, 7] {
+        for _ in 0..1000 {
+            if !rbw(&node).join(format!("blk_{id}.closed")).exists() {
+                break;
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        node.check(id, 1001, BLOCK).await;
+    }
+    for _ in 0..100 {
+        if volume.backlog.is_empty() {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    panic!("what has drained is counted still");
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! Volumes: configured directories, their space, and the part of each pool that lies on them.
 
+pub mod backlog;
 pub mod choose;
 pub mod health;
 pub mod space;
@@ -19,6 +20,7 @@ use tokio_util::sync::CancellationToken;
 use crate::config::Reserved;
 use crate::layout::names::PoolPaths;
 use crate::types::StorageInfo;
+use backlog::Backlog;
 use space::Numbers;
 
 /// One configured directory.
@@ -51,6 +53,8 @@ pub struct Volume {
     /// Those of them that the file system has reserved already.
     allocated: AtomicU64,
     failed: AtomicBool,
+    /// Closed replicas that are on their way to the disk.
+    pub backlog: Backlog,
     /// Told when it fails or leaves: background work on it ends, even work that waits for the disk.
     pub gone: CancellationToken,
     /// Held by a running check; when the last good one ended.
@@ -176,6 +180,7 @@ impl Volume {
             promised: AtomicU64::new(0),
             allocated: AtomicU64::new(0),
             failed: AtomicBool::new(false),
+            backlog: Backlog::default(),
             gone: CancellationToken::new(),
             checked: tokio::sync::Mutex::default(),
         }

@@ -1,7 +1,7 @@
 //! Completing a replica: in one step, or in two when much of it is still staged.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use hayloft_io::{IoClass, IoOp, SyncKind};
 use hayloft_wire::ids::ReplicaState;
@@ -14,6 +14,7 @@ use crate::error::{StoreError, StoreErrorKind};
 use crate::files;
 use crate::finish::{finalize_live, reference};
 use crate::types::{ReplicaRef, StoreEvent};
+use crate::volume::backlog::Draining;
 
 /// A close waits for the disk when no more than this is staged: the second step costs more names than it saves time.
 const DRAIN_FROM: u64 = 1 << 20;
@@ -43,8 +44,11 @@ impl ReplicaWriter {
     }
 
     async fn finalize_owned(mut self) -> Result<ReplicaRef, StoreError> {
-        if self.may_drain().await && self.mark_closed().await {
-            return Ok(self.drain());
+        if self.may_drain().await
+            && let Some(counted) = self.admitted()
+            && self.mark_closed().await
+        {
+            return Ok(self.drain(counted));
         }
         let result = self.finalize_files().await.map_err(|e| self.examine(e));
         self.done = result.is_ok();
@@ -61,7 +65,13 @@ impl ReplicaWriter {
                 format!("an earlier write of {block} failed"),
             ));
         }
+        let staged = self.staged.as_ref().map_or(0, |staged| staged.unwritten());
+        let began = Instant::now();
         self.close_staging().await?;
+        if staged > DRAIN_FROM {
+            let backlog = &self.live.slice.volume.backlog;
+            backlog.learn(staged, began.elapsed());
+        }
         self.allocated().await;
         let on_disk = self.data.length().await.map_err(failed)?;
         if on_disk != status.bytes_on_disk {
@@ -108,6 +118,12 @@ impl ReplicaWriter {
             && staged.committed() == len
     }
 
+    /// Whether the disk is not too far behind already: then the close waits for it, and so does the client.
+    fn admitted(&self) -> Option<Draining> {
+        let staged = self.staged.as_ref()?;
+        self.live.slice.volume.admit(staged.unwritten())
+    }
+
     /// Writes down that the replica is closed, for the next start.
     async fn mark_closed(&self) -> bool {
         let block = self.live.block();
@@ -136,7 +152,7 @@ impl ReplicaWriter {
     }
 
     /// From here on the replica is finalized for everybody who asks; its files follow.
-    fn drain(self) -> ReplicaRef {
+    fn drain(self, counted: Draining) -> ReplicaRef {
         let drained = CancellationToken::new();
         {
             let mut status = self.live.status();
@@ -146,13 +162,13 @@ impl ReplicaWriter {
         }
         let replica = reference(&self.pool, &self.live);
         let tasks = self.inner.tasks.clone();
-        tasks.spawn(self.complete_files(drained.drop_guard()));
+        tasks.spawn(self.complete_files(counted, drained.drop_guard()));
         replica
     }
 
     /// The second step: until the files are complete and in their place, or that is given up. The replica is its own
     /// meanwhile: whoever wants to change it waits for the right to.
-    async fn complete_files(mut self, _drained: DropGuard) {
+    async fn complete_files(mut self, _counted: Draining, _drained: DropGuard) {
         self.done = true;
         let block = self.live.block();
         let mut attempt = 1;
