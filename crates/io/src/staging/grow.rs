@@ -18,7 +18,7 @@ use super::mapping::Mapping;
 use crate::mapping::HUGE_PAGE;
 
 /// Growing ahead pauses for so many times as long as it took to find memory: the processors have other work.
-const PAUSES: u32 = 1;
+const PAUSES: u32 = 3;
 
 /// Arenas whose memory is given back at a time.
 const GIVEN_AT_ONCE: usize = 16;
