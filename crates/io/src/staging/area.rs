@@ -193,7 +193,8 @@ impl Area {
 
     /// Has memory found if some is wanted.
     fn see_to_memory(self: &Arc<Self>, mut arenas: MutexGuard<'_, Arenas>) {
-        let start = arenas.must_grow();
+        // Who waits for it hears of the end elsewhere.
+        let start = !self.is_closed() && arenas.must_grow();
         if arenas.is_asked() {
             self.wanted.notify_one();
         }
@@ -205,7 +206,7 @@ impl Area {
 
     /// Whether the budget has `n` segments, but memory for them has to be found first.
     pub(super) fn lacks_memory(&self, n: usize) -> bool {
-        self.free_segments() >= n && {
+        !self.is_closed() && self.free_segments() >= n && {
             let arenas = self.lock();
             arenas.free() < n && arenas.can_grow()
         }

@@ -132,5 +132,6 @@ async fn who_waits_for_memory_hears_of_the_end() {
     area.close();
     let end = tokio::time::timeout(LIMIT, waits).await.expect("an answer");
     end.expect("no panic").expect_err("nobody gets any more");
+    assert!(!area.lacks_memory(1), "nobody finds any more");
     drop(first);
 }
