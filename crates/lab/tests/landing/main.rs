@@ -19,15 +19,15 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 const MIB: u64 = 1 << 20;
-/// Block size of the cluster's clients, bytes: three seconds of the disk.
+/// Block size of the cluster's clients, bytes: two seconds of the disk.
 const BLOCK: u64 = 8 * MIB;
 /// What the disk writes, bytes a second.
-const SLOW: u64 = 3_000_000;
+const SLOW: u64 = 4_000_000;
 /// The node on the slow disk; until [`Lab::setrep`] it is the only one.
 const NODE: usize = 0;
 /// How often a file is written until its close comes before the disk.
 const ATTEMPTS: u32 = 3;
-/// For all that waits for the disk; the longest file is written in 10 s.
+/// For all that waits for the disk; the longest file is written in 9 s.
 const LANDED: Duration = Duration::from_secs(60);
 
 fn main() -> ExitCode {
