@@ -177,7 +177,7 @@ pub async fn all_drained(live: &[Arc<LiveReplica>]) -> bool {
     let drained = tokio::time::timeout(STOP, all).await.is_ok();
     if !drained {
         warn!(
-            "the disks have not taken all of the closed replicas in time: the next start finishes them"
+            "the disks have not taken all of the closed replicas yet: what is left of them when the node ends is finished by its next start"
         );
     }
     drained
