@@ -85,6 +85,7 @@ fn staging(config: &Configuration) -> StagingOptions {
         dir: (!dir.trim().is_empty()).then(|| dir.trim().into()),
         enabled: config.get(&keys::STAGING_ENABLED),
         close: config.get(&keys::STAGING_CLOSE),
+        burst: config.get(&keys::STAGING_BURST),
         budget: config.get(&keys::MEMORY_LIMIT),
     }
 }

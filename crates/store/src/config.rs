@@ -84,6 +84,8 @@ pub struct StagingOptions {
     pub budget: u64,
     /// A block's close may be acknowledged while bytes of it are staged (`hayloft.staging.close`).
     pub close: bool,
+    /// A replica on flash may gather its fair share of the budget rather than two quanta (`hayloft.staging.burst`).
+    pub burst: bool,
 }
 
 impl Default for StagingOptions {
@@ -93,6 +95,7 @@ impl Default for StagingOptions {
             enabled: true,
             budget: 256 << 20,
             close: true,
+            burst: false,
         }
     }
 }

@@ -141,7 +141,7 @@ pub fn stage(
         synced: len,
         quantum,
         // Two quanta of rotating media are a burst already.
-        burst: flash,
+        burst: flash && inner.config.staging.burst,
         cuts,
         eager: eager.min(quantum),
         while_idle,
