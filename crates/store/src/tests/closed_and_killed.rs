@@ -2,7 +2,6 @@
 
 use super::*;
 use std::collections::HashMap;
-use std::io::BufRead as _;
 use std::sync::Arc;
 
 use hayloft_io::IoOp;
@@ -80,23 +79,13 @@ async fn child_closes_until_it_is_killed() {
 /// Runs the child for a while, kills it, and says which blocks it had closed.
 fn closed_before_the_kill(dir: &Path, round: i64) -> Vec<i64> {
     let name = "tests::closed_and_killed::child_closes_until_it_is_killed";
-    let mut child = std::process::Command::new(std::env::current_exe().expect("this program"))
-        .args(["--exact", name, "--ignored", "--nocapture"])
-        .env(CHILD_DIR, dir)
-        .env(CHILD_ROUND, round.to_string())
-        .stdout(std::process::Stdio::piped())
-        .stderr(std::process::Stdio::null())
-        .spawn()
-        .expect("starts");
-    let out = child.stdout.take().expect("piped");
-    let lines = std::thread::spawn(move || {
-        let lines = std::io::BufReader::new(out).lines().map_while(Result::ok);
-        lines.collect::<Vec<_>>()
-    });
-    std::thread::sleep(Duration::from_millis(1100 + 370 * round.unsigned_abs()));
-    child.kill().expect("kills");
-    child.wait().expect("is dead");
-    let lines = lines.join().expect("no panic");
+    let number = round.to_string();
+    let env = [
+        (CHILD_DIR, dir.as_os_str()),
+        (CHILD_ROUND, OsStr::new(&number)),
+    ];
+    let after = Duration::from_millis(1100 + 370 * round.unsigned_abs());
+    let lines = run_and_kill(name, &env, after);
     let ids = lines.iter().filter_map(|line| {
         // The last line may be cut.
         let id = line.split("closed ").nth(1)?.strip_suffix(" whole")?;

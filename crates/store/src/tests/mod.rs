@@ -20,7 +20,10 @@ mod upgrade;
 mod volumes;
 mod write;
 
+use std::ffi::OsStr;
+use std::io::BufRead as _;
 use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -214,4 +217,24 @@ async fn check_reader(reader: &ReplicaReader, len: usize) {
         .checksum()
         .verify(data.as_slice(), &sums)
         .expect("data and checksums fit");
+}
+
+/// Runs an ignored test of this program in a process of its own, kills that after a while, and gives what it printed.
+fn run_and_kill(test: &str, env: &[(&str, &OsStr)], after: Duration) -> Vec<String> {
+    let mut child = Command::new(std::env::current_exe().expect("this program"))
+        .args(["--exact", test, "--ignored", "--nocapture"])
+        .envs(env.iter().copied())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("starts");
+    let out = child.stdout.take().expect("piped");
+    let lines = std::thread::spawn(move || {
+        let lines = std::io::BufReader::new(out).lines().map_while(Result::ok);
+        lines.collect()
+    });
+    std::thread::sleep(after);
+    child.kill().expect("kills");
+    child.wait().expect("is dead");
+    lines.join().expect("no panic")
 }

@@ -1,7 +1,6 @@
 //! Staged replicas: killed, cut off, full, taken over, read while they grow.
 
 use super::*;
-use std::io::BufRead as _;
 use std::sync::Arc;
 
 use hayloft_io::IoOp;
@@ -577,25 +576,12 @@ fn what_a_killed_process_acknowledged_is_there_at_the_next_start() {
         .expect("a runtime");
     let dir = tempfile::tempdir().expect("temporary directory");
     for round in 0..5_u64 {
-        let mut child = std::process::Command::new(std::env::current_exe().expect("this program"))
-            .args(["--exact", "tests::staging::child_writes_until_it_is_killed"])
-            .args(["--ignored", "--nocapture"])
-            .env(CHILD_DIR, dir.path())
-            .stdout(std::process::Stdio::piped())
-            .stderr(std::process::Stdio::null())
-            .spawn()
-            .expect("starts");
-        let out = child.stdout.take().expect("piped");
-        let lines = std::thread::spawn(move || {
-            let lines = std::io::BufReader::new(out).lines().map_while(Result::ok);
-            lines.collect::<Vec<_>>()
-        });
+        let name = "tests::staging::child_writes_until_it_is_killed";
         // From before the first flush to well after several.
-        std::thread::sleep(Duration::from_millis(400 + 700 * round));
-        child.kill().expect("kills");
-        child.wait().expect("is dead");
+        let after = Duration::from_millis(400 + 700 * round);
+        let lines = run_and_kill(name, &[(CHILD_DIR, dir.path().as_os_str())], after);
         let mut acked = std::collections::HashMap::new();
-        for line in lines.join().expect("no panic") {
+        for line in lines {
             let mut words = line
                 .split_whitespace()
                 .skip_while(|w| *w != "acked")
