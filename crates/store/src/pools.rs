@@ -309,10 +309,10 @@ pub fn live_replicas(pool: &Pool, volume: Option<u16>) -> Vec<Arc<LiveReplica>> 
 }
 
 async fn stop_all(inner: &Inner, live: Vec<Arc<LiveReplica>>) -> bool {
-    let drained = crate::drain::all_drained(&live).await;
     for replica in &live {
         replica.status().cancel.cancel();
     }
+    let drained = crate::drain::all_drained(&live).await;
     let waits = live.iter().map(|replica| replica.writer.lock());
     let limit = inner.config.writer_stop_timeout.min(Duration::from_secs(5));
     let stopped = tokio::time::timeout(limit, futures_util::future::join_all(waits))
