@@ -261,6 +261,14 @@ impl StagedFile {
         self.shared.area.is_lost()
     }
 
+    /// As [`is_lost`](Self::is_lost), and looks before it answers, not every now and then: for what must not rest on an area
+    /// that is gone. A few microseconds.
+    #[must_use]
+    pub fn is_lost_now(&self) -> bool {
+        self.shared.area.watch_name();
+        self.is_lost()
+    }
+
     /// The write that failed, if one did: nothing more is taken.
     #[must_use]
     pub fn error(&self) -> Option<IoError> {

@@ -173,6 +173,18 @@ async fn without_its_staging_area_it_is_a_replica_that_was_being_written() {
     assert!(!marker(&node).exists() && !finalized(&node).exists());
 }
 
+/// An area that somebody has just removed is nothing to rest a close on.
+#[tokio::test]
+async fn a_close_does_not_rest_on_an_area_that_is_gone() {
+    let (node, _faults) = slow().await;
+    let writer = written(&node, LEN).await;
+    let area = node.store.staging().expect("is on").path().to_owned();
+    std::fs::remove_file(area).expect("there");
+    writer.finalize().await.expect("closes");
+    assert!(finalized(&node).exists() && !marker(&node).exists());
+    node.check(5, 1001, LEN).await;
+}
+
 /// What a marker says is believed only if all of the replica is there and right.
 #[tokio::test]
 async fn a_marker_does_not_make_a_replica_whole() {

@@ -101,7 +101,7 @@ impl ReplicaWriter {
         let Some(staged) = self.staged.clone().filter(|_| allowed) else {
             return false;
         };
-        let worth = staged.unwritten() > DRAIN_FROM && !staged.is_lost();
+        let worth = staged.unwritten() > DRAIN_FROM && !staged.is_lost_now();
         if !worth || staged.error().is_some() || self.inner.stop.is_cancelled() {
             return false;
         }
@@ -134,7 +134,12 @@ impl ReplicaWriter {
         let path = self.live.slice.paths.closed_marker(self.live.id);
         let name = path.clone();
         // Not synced: what is staged does not outlive power loss either.
-        let write = move || std::fs::write(name, marker.encode());
+        let write = move || {
+            std::fs::write(&name, marker.encode()).inspect_err(|_| {
+                // Half of one would stay until the next start; that it was there says enough.
+                let _ = std::fs::remove_file(&name);
+            })
+        };
         let written = files::on_disk(
             &self.live.slice,
             IoClass::ClientWrite,
