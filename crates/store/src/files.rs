@@ -58,20 +58,30 @@ impl Pair {
 }
 
 /// Moves a pair; with `durable`, the new names outlive power loss when it returns. Never replaces
-/// a data file.
+/// a data file. A move that failed after it had renamed the data is gone on with.
 pub fn move_pair(from: &Pair, to: &Pair, durable: bool) -> io::Result<()> {
-    make_dir(&to.dir)?;
-    if to.data().try_exists()? {
-        return Err(at(&to.data(), io::ErrorKind::AlreadyExists.into()));
+    if !is_moved(from, to)? {
+        make_dir(&to.dir)?;
+        if to.data().try_exists()? {
+            return Err(at(&to.data(), io::ErrorKind::AlreadyExists.into()));
+        }
+        link_meta(&from.meta(), &to.meta())?;
+        fs::rename(from.data(), to.data()).map_err(|e| at(&from.data(), e))?;
     }
-    link_meta(&from.meta(), &to.meta())?;
-    fs::rename(from.data(), to.data()).map_err(|e| at(&from.data(), e))?;
-    fs::remove_file(from.meta()).map_err(|e| at(&from.meta(), e))?;
+    match fs::remove_file(from.meta()) {
+        Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(at(&from.meta(), e)),
+        _ => {}
+    }
     if durable {
         sync_dir(&to.dir)?;
         sync_dir(&from.dir)?;
     }
     Ok(())
+}
+
+/// Whether the data file and this generation's meta file are in their new directory, and the data file nowhere else.
+pub fn is_moved(from: &Pair, to: &Pair) -> io::Result<bool> {
+    Ok(!from.data().try_exists()? && to.data().try_exists()? && to.meta().try_exists()?)
 }
 
 /// Gives the meta file a second name. A file in the way has no data file beside it (the caller
@@ -176,4 +186,68 @@ where
             work().map_err(|e| IoError::from_std(op, path, &e))
         })
         .await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A pair in `rbw` of a new directory, and where it is to go.
+    fn pairs() -> (tempfile::TempDir, Pair, Pair) {
+        let dir = tempfile::tempdir().expect("temporary directory");
+        let from = Pair {
+            dir: dir.path().join("rbw"),
+            id: 7,
+            generation_stamp: 1001,
+        };
+        let to = from.at(dir.path().join("finalized"));
+        make_dir(&from.dir).expect("creates");
+        fs::write(from.data(), "data").expect("writes");
+        fs::write(from.meta(), "meta").expect("writes");
+        (dir, from, to)
+    }
+
+    fn is_whole(pair: &Pair) -> bool {
+        let is = |path: &Path, text: &str| fs::read_to_string(path).is_ok_and(|t| t == text);
+        is(&pair.data(), "data") && is(&pair.meta(), "meta")
+    }
+
+    /// After each of its steps a move may fail, and is tried again.
+    #[test]
+    fn a_move_that_failed_half_way_is_gone_on_with() {
+        for steps in 0..=4 {
+            let (_dir, from, to) = pairs();
+            if steps > 0 {
+                make_dir(&to.dir).expect("creates");
+            }
+            if steps > 1 {
+                link_meta(&from.meta(), &to.meta()).expect("links");
+            }
+            if steps > 2 {
+                fs::rename(from.data(), to.data()).expect("renames");
+            }
+            if steps > 3 {
+                fs::remove_file(from.meta()).expect("removes");
+            }
+            assert_eq!(is_moved(&from, &to).expect("looks"), steps > 2);
+            move_pair(&from, &to, true).expect("moves");
+            assert!(is_whole(&to), "after {steps} steps");
+            assert_eq!(fs::read_dir(&from.dir).expect("there").count(), 0);
+        }
+    }
+
+    #[test]
+    fn a_move_replaces_no_data() {
+        let (_dir, from, to) = pairs();
+        make_dir(&to.dir).expect("creates");
+        fs::write(to.data(), "other").expect("writes");
+        let refused = move_pair(&from, &to, false).expect_err("is in the way");
+        assert_eq!(refused.kind(), io::ErrorKind::AlreadyExists);
+        assert!(is_whole(&from));
+        // Nor what is there when there is nothing to move, but another generation.
+        fs::remove_file(from.data()).expect("removes");
+        fs::write(to.with_gs(1000).meta(), "older").expect("writes");
+        let refused = move_pair(&from, &to, false).expect_err("is in the way");
+        assert_eq!(refused.kind(), io::ErrorKind::AlreadyExists);
+    }
 }

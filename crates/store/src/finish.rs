@@ -73,11 +73,14 @@ pub async fn finalize_live(
             IoOp::Rename,
             &path,
             move || {
-                if trim {
-                    files::trim(&from.data(), len)?;
-                }
-                if pinned {
-                    files::pin(&from.data())?;
+                // An earlier attempt may have failed after it.
+                if !files::is_moved(&from, &to)? {
+                    if trim {
+                        files::trim(&from.data(), len)?;
+                    }
+                    if pinned {
+                        files::pin(&from.data())?;
+                    }
                 }
                 files::move_pair(&from, &to, durable)?;
                 if let Some(marker) = marker {
