@@ -1,6 +1,6 @@
-//! Landings that are cut off: `kill -9`, a machine that starts again, a clean stop, a disk that gives no answer.
+//! Drains that are cut off: `kill -9`, a machine that starts again, a clean stop, a disk that gives no answer.
 
-use crate::{BLOCK, LANDED, Lab, MIB, NODE};
+use crate::{BLOCK, DRAINED, Lab, MIB, NODE};
 use hayloft_lab::error::Result;
 use hayloft_lab::files::Block;
 use hayloft_lab::hadoop::class;
@@ -15,8 +15,8 @@ use std::time::{Duration, UNIX_EPOCH};
 impl Lab {
     pub fn killed(&mut self) -> Result<Outcome> {
         let bytes = 2 * BLOCK - 77;
-        let blocks = self.put_landing("/killed", bytes, 11)?;
-        self.kill_landing(&blocks)?;
+        let blocks = self.put_draining("/killed", bytes, 11)?;
+        self.kill_draining(&blocks)?;
         self.restart()?;
         self.finished_after_kill("/killed", bytes, 11, &blocks)?;
         passed()
@@ -25,8 +25,8 @@ impl Lab {
     /// Killed while the next start writes what was staged, or verifies it.
     pub fn killed_twice(&mut self) -> Result<Outcome> {
         let bytes = 2 * BLOCK;
-        let blocks = self.put_landing("/killed-twice", bytes, 12)?;
-        self.kill_landing(&blocks)?;
+        let blocks = self.put_draining("/killed-twice", bytes, 12)?;
+        self.kill_draining(&blocks)?;
         for millis in [150, 700, 1800] {
             self.cluster.start_node_without_waiting(NODE)?;
             sleep(Duration::from_millis(millis));
@@ -44,9 +44,9 @@ impl Lab {
         seed: u64,
         blocks: &[Block],
     ) -> Result<()> {
-        self.fs.wait_replicas(path, 1, LANDED)?;
+        self.fs.wait_replicas(path, 1, DRAINED)?;
         self.fs.check(path, bytes, seed)?;
-        self.wait_landed(blocks)?;
+        self.wait_drained(blocks)?;
         self.expect_whole(path, bytes, seed, blocks)?;
         self.expect_never_corrupt(blocks)?;
         self.remove(path, blocks)
@@ -57,13 +57,13 @@ impl Lab {
         let seed = UNIX_EPOCH
             .elapsed()
             .map_or(1, |t| u64::from(t.subsec_nanos()));
-        println!("landing: killed_at_random_moments: seed {seed}");
+        println!("draining: killed_at_random_moments: seed {seed}");
         let mut all = 0;
         for round in 0..2 {
             let after = 1000 + 10 * u64::from(pattern::byte_at(seed, round));
             let Self { fs, cluster, .. } = self;
             let closed = closed_until_killed(fs, cluster, round, Duration::from_millis(after))?;
-            println!("landing:   round {round}: {closed} files were closed in {after} ms");
+            println!("draining:   round {round}: {closed} files were closed in {after} ms");
             self.restart()?;
             let mut blocks = Vec::new();
             for file in 0..closed {
@@ -71,7 +71,7 @@ impl Lab {
                 self.fs.check(&path, bytes_of(file), file)?;
                 blocks.extend(self.fs.blocks(&path)?);
             }
-            self.wait_landed(&blocks)?;
+            self.wait_drained(&blocks)?;
             self.expect_never_corrupt(&blocks)?;
             self.remove(&format!("/random-{round}"), &blocks)?;
             all += closed;
@@ -83,8 +83,8 @@ impl Lab {
     /// As after a reboot: what was only in memory is gone. Nothing may be given out for it.
     pub fn staging_lost(&mut self) -> Result<Outcome> {
         let bytes = 2 * BLOCK;
-        let blocks = self.put_landing("/lost", bytes, 13)?;
-        self.kill_landing(&blocks)?;
+        let blocks = self.put_draining("/lost", bytes, 13)?;
+        self.kill_draining(&blocks)?;
         let area = self.area()?;
         std::fs::remove_file(&area).map_err(LabError::file("removing", &area))?;
         self.restart()?;
@@ -95,7 +95,7 @@ impl Lab {
             expect(read["mismatch"] == -1, || format!("wrong bytes: {read}"))?;
             expect(read["bytes"] != bytes, || format!("out of nowhere: {read}"))?;
         }
-        wait::until("the NameNode to know of the loss", LANDED, || {
+        wait::until("the NameNode to know of the loss", DRAINED, || {
             let said = self.fs.tool(class::FSCK, &["/lost"])?.out;
             Ok(if said.contains("is CORRUPT") {
                 Seen::Done(())
@@ -116,11 +116,11 @@ impl Lab {
     /// The stock node finds everything, without a start of ours in between.
     pub fn stopped(&mut self) -> Result<Outcome> {
         let bytes = 2 * BLOCK + 1;
-        let blocks = self.put_landing("/stopped", bytes, 14)?;
+        let blocks = self.put_draining("/stopped", bytes, 14)?;
         self.node().stop()?;
         for block in &blocks {
             let files = self.files(block);
-            expect(files.is_landed(), || {
+            expect(files.is_drained(), || {
                 format!("after a clean stop: {files:?}")
             })?;
         }
@@ -128,7 +128,7 @@ impl Lab {
         expect(!area.exists(), || format!("{} is left", area.display()))?;
         self.node().become_kind(Kind::Apache)?;
         self.restart()?;
-        self.fs.wait_healthy("/stopped", LANDED)?;
+        self.fs.wait_healthy("/stopped", DRAINED)?;
         self.expect_whole("/stopped", bytes, 14, &blocks)?;
         self.cluster.swap_node(NODE, Kind::Hayloft)?;
         self.cluster.wait_all_live()?;
@@ -154,7 +154,7 @@ impl Lab {
         let bytes = BLOCK;
         let more = || json!({"replication": 2});
         let mut found = None;
-        // The volumes take turns; the other one's blocks land at once, or nearly.
+        // The volumes take turns; the other one's blocks drain at once, or nearly.
         for file in 0..4 {
             let path = format!("/hung-{file}");
             self.fs.put(&path, bytes, 15, more())?;
@@ -170,7 +170,7 @@ impl Lab {
             }
         }
         let (path, blocks) =
-            found.ok_or_else(|| LabError::Expectation("no block lands on the disk".into()))?;
+            found.ok_or_else(|| LabError::Expectation("no block drains to the disk".into()))?;
         let hung = self.disk.hang()?;
         // From here on nobody of ours may look at it either.
         let data = self.disk.dir().join("data");
@@ -191,14 +191,14 @@ impl Lab {
         // The copy is made from the other node, onto the volume that is left.
         wait::until("two replicas that can be read", seconds(60), || {
             let files = self.files(&blocks[0]);
-            Ok(if files.is_landed() {
+            Ok(if files.is_drained() {
                 Seen::Done(())
             } else {
                 Seen::NotYet(format!("on the other volume of {here}: {files:?}"))
             })
         })?;
         self.fs.check(&path, bytes, 15)?;
-        self.fs.wait_healthy(&path, LANDED)?;
+        self.fs.wait_healthy(&path, DRAINED)?;
         drop(hung);
         passed()
     }
@@ -208,7 +208,7 @@ fn path_of(round: u64, file: u64) -> String {
     format!("/random-{round}/{file}")
 }
 
-/// Some are large enough to land, some are not.
+/// Some are large enough to drain, some are not.
 fn bytes_of(file: u64) -> u64 {
     [3 * MIB, 700_000, 5 * MIB + 1][usize::try_from(file % 3).expect("below 3")]
 }

@@ -1,6 +1,6 @@
-//! Blocks that are closed before their disk has them: acknowledged from staging, and landing in their files afterwards. The
+//! Blocks that are closed before their disk has them: acknowledged from staging, and draining to their files afterwards. The
 //! disk is a modelled one that takes seconds for a block, so that there is time to look, to kill and to ask for the block.
-//! [`closing`]: what clients see meanwhile. [`crashes`]: what ends a landing early.
+//! [`closing`]: what clients see meanwhile. [`crashes`]: what cuts that off.
 
 mod closing;
 mod crashes;
@@ -28,10 +28,10 @@ const NODE: usize = 0;
 /// How often a file is written until its close comes before the disk.
 const ATTEMPTS: u32 = 3;
 /// For all that waits for the disk; the longest file is written in 9 s.
-const LANDED: Duration = Duration::from_secs(60);
+const DRAINED: Duration = Duration::from_secs(60);
 
 fn main() -> ExitCode {
-    Suite::run("landing", |suite| {
+    Suite::run("draining", |suite| {
         let reason = if Kind::under_test() == Kind::Apache {
             Some("the stock node closes into the page cache".to_owned())
         } else {
@@ -44,7 +44,7 @@ fn main() -> ExitCode {
         let base = repository_root().join("target/lab");
         std::fs::create_dir_all(&base).map_err(LabError::file("creating", &base))?;
         let base = tempfile::Builder::new()
-            .prefix("landing-disk-")
+            .prefix("draining-disk-")
             .tempdir_in(&base);
         let base = base.map_err(LabError::file("creating", "a directory for a slow disk"))?;
         let mut lab = start(base.path())?;
@@ -59,7 +59,7 @@ fn main() -> ExitCode {
         suite.case("killed_again_in_the_next_start", || lab.killed_twice());
         suite.case("killed_at_random_moments", || lab.killed_at_random());
         suite.case("killed_and_staging_lost", || lab.staging_lost());
-        suite.case("a_clean_stop_lands_first", || lab.stopped());
+        suite.case("a_clean_stop_drains_first", || lab.stopped());
         suite.case("copied_meanwhile", || lab.setrep());
         suite.case("disk_hangs_meanwhile", || lab.hung());
         suite.conclude(lab.cluster);
@@ -94,7 +94,7 @@ fn start(base: &Path) -> Result<Lab> {
             "dfs.datanode.round-robin-volume-choosing-policy.additional-available-space",
             0,
         );
-    let cluster = Cluster::builder("landing")
+    let cluster = Cluster::builder("draining")
         .conf("dfs.blocksize", BLOCK)
         .conf("dfs.replication", 1)
         .node(node)
@@ -124,7 +124,7 @@ struct Files {
 }
 
 impl Files {
-    fn is_landed(&self) -> bool {
+    fn is_drained(&self) -> bool {
         self.finalized.len() == 2
             && self.markers.is_empty()
             && self.rbw.is_empty()
@@ -172,39 +172,39 @@ impl Lab {
         files
     }
 
-    /// Writes and closes a file of the pattern of `seed`, and fails unless its last whole block still lands then.
+    /// Writes and closes a file of the pattern of `seed`, and fails unless its last whole block still drains then.
     /// A file system that is busy may hold up a close until there is nothing left to wait for: that is allowed, now and then.
-    fn put_landing(&self, path: &str, bytes: u64, seed: u64) -> Result<Vec<Block>> {
+    fn put_draining(&self, path: &str, bytes: u64, seed: u64) -> Result<Vec<Block>> {
         for attempt in 1.. {
             self.fs.put(path, bytes, seed, json!({}))?;
             let blocks = self.fs.blocks(path)?;
-            match self.expect_landing(&blocks) {
+            match self.expect_draining(&blocks) {
                 Err(_) if attempt < ATTEMPTS => {
-                    println!("landing:   the close of {path} waited for the disk; once more");
-                    self.wait_landed(&blocks)?;
+                    println!("draining:   the close of {path} waited for the disk; once more");
+                    self.wait_drained(&blocks)?;
                     self.remove(path, &blocks)?;
                 }
-                landing => return landing.map(|()| blocks),
+                draining => return draining.map(|()| blocks),
             }
         }
         unreachable!("the last attempt returns");
     }
 
     /// Fails unless the last block that is large enough is closed and not yet in its files.
-    fn expect_landing(&self, blocks: &[Block]) -> Result<()> {
+    fn expect_draining(&self, blocks: &[Block]) -> Result<()> {
         let last = blocks.iter().rfind(|block| block.length > 2 * MIB);
         let last = last.ok_or_else(|| LabError::Expectation("no block".into()))?;
         let files = self.files(last);
         expect(!files.markers.is_empty(), || {
-            format!("block {} does not land: {files:?}", last.id)
+            format!("block {} does not drain: {files:?}", last.id)
         })
     }
 
-    /// Waits until every block is in its files, under their final names, and nothing else is left of its landing.
-    fn wait_landed(&self, blocks: &[Block]) -> Result<()> {
-        wait::until("the blocks to land", LANDED, || {
+    /// Waits until every block is in its files, under their final names, and nothing else is left of the close.
+    fn wait_drained(&self, blocks: &[Block]) -> Result<()> {
+        wait::until("the blocks to drain", DRAINED, || {
             let seen: Vec<Files> = blocks.iter().map(|block| self.files(block)).collect();
-            Ok(if seen.iter().all(Files::is_landed) {
+            Ok(if seen.iter().all(Files::is_drained) {
                 Seen::Done(())
             } else {
                 Seen::NotYet(format!("{seen:?}"))
@@ -216,7 +216,7 @@ impl Lab {
     fn expect_whole(&self, path: &str, bytes: u64, seed: u64, blocks: &[Block]) -> Result<()> {
         for block in blocks {
             let files = self.files(block);
-            expect(files.is_landed(), || format!("{path}: {files:?}"))?;
+            expect(files.is_drained(), || format!("{path}: {files:?}"))?;
             for file in &files.finalized {
                 if file.extension().is_some() {
                     self.fs.verify_meta(file)?;
@@ -247,10 +247,10 @@ impl Lab {
         Ok(())
     }
 
-    /// Kills the node and sees that a landing was cut off.
-    fn kill_landing(&mut self, blocks: &[Block]) -> Result<()> {
+    /// Kills the node and sees that a drain was cut off.
+    fn kill_draining(&mut self, blocks: &[Block]) -> Result<()> {
         self.node().kill()?;
-        self.expect_landing(blocks)?;
+        self.expect_draining(blocks)?;
         let area = self.area()?;
         expect(area.exists(), || {
             format!("{} is gone already", area.display())
@@ -280,7 +280,7 @@ impl Lab {
     /// Deletes files, and waits until the node has none of them.
     fn remove(&self, path: &str, blocks: &[Block]) -> Result<()> {
         self.fs.call("delete", json!({ "path": path }))?;
-        wait::until("deleted blocks to go", LANDED, || {
+        wait::until("deleted blocks to go", DRAINED, || {
             let left: Vec<Files> = blocks.iter().map(|block| self.files(block)).collect();
             Ok(if left.iter().all(Files::is_nothing) {
                 Seen::Done(())

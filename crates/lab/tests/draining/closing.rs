@@ -1,6 +1,6 @@
 //! What clients and the NameNode see of a block that is closed and still on its way to the disk.
 
-use crate::{BLOCK, Files, LANDED, Lab, MIB, NODE};
+use crate::{BLOCK, DRAINED, Files, Lab, MIB, NODE};
 use hayloft_lab::driver::Pending;
 use hayloft_lab::error::Result;
 use hayloft_lab::files::Block;
@@ -21,7 +21,7 @@ impl Lab {
     /// While the marker is there nothing is below `finalized`, and the NameNode has no doubt of the block, nor after that.
     pub fn closes_early(&mut self) -> Result<Outcome> {
         let bytes = 2 * BLOCK;
-        let blocks = self.put_landing("/closed", bytes, 1)?;
+        let blocks = self.put_draining("/closed", bytes, 1)?;
         let last = &blocks[1];
         let files = self.files(last);
         expect(files.finalized.is_empty() && files.rbw.len() == 2, || {
@@ -42,8 +42,8 @@ impl Lab {
         let ipc = self.node().ipc();
         self.fs.dfsadmin(&["-triggerBlockReport", &ipc])?;
         self.fs.expect_healthy("/closed")?;
-        self.expect_landing(&blocks)?;
-        self.wait_landed(&blocks)?;
+        self.expect_draining(&blocks)?;
+        self.wait_drained(&blocks)?;
         self.fs.dfsadmin(&["-triggerBlockReport", &ipc])?;
         self.expect_whole("/closed", bytes, 1, &blocks)?;
         self.expect_never_corrupt(&blocks)?;
@@ -52,10 +52,10 @@ impl Lab {
         passed()
     }
 
-    /// All kinds of readers at the same time, so that none of them finds the block landed.
+    /// All kinds of readers at the same time, so that none of them finds the block drained.
     pub fn readers(&mut self) -> Result<Outcome> {
         let bytes = 2 * BLOCK;
-        let blocks = self.put_landing("/read", bytes, 2)?;
+        let blocks = self.put_draining("/read", bytes, 2)?;
         let begin = |operation: &str, mut request: Value| {
             request["path"] = "/read".into();
             request["seed"] = 2.into();
@@ -80,8 +80,8 @@ impl Lab {
         let meanwhile = sums();
         read_natively(&blocks[1])?;
         // A machine that is busy may read more slowly than the disk writes: the tests of the store hold the disk.
-        if self.expect_landing(&blocks).is_err() {
-            println!("landing:   the block had landed before all of it was read");
+        if self.expect_draining(&blocks).is_err() {
+            println!("draining:   the block had drained before all of it was read");
         }
         // What the disk has of the other is read behind all that it has to write.
         read_natively(&blocks[0])?;
@@ -102,7 +102,7 @@ impl Lab {
             hex.collect()
         };
         let meanwhile = hex(meanwhile)?;
-        self.wait_landed(&blocks)?;
+        self.wait_drained(&blocks)?;
         self.expect_whole("/read", bytes, 2, &blocks)?;
         expect_eq("checksums after and before", hex(sums())?, meanwhile)?;
         self.remove("/read", &blocks)?;
@@ -112,7 +112,7 @@ impl Lab {
     /// Not at a chunk's end, so that the appended bytes go on in the middle of one.
     pub fn append(&mut self) -> Result<Outcome> {
         let (bytes, more) = (BLOCK - 100_001, 250_000);
-        let before = self.put_landing("/append", bytes, 3)?;
+        let before = self.put_draining("/append", bytes, 3)?;
         self.fs.put("/append", more, 3, json!({"appendTo": true}))?;
         self.fs.check("/append", bytes + more, 3)?;
         let blocks = self.fs.blocks("/append")?;
@@ -120,7 +120,7 @@ impl Lab {
             blocks[0].id == before[0].id && blocks[0].generation > before[0].generation,
             || format!("{before:?}, then {blocks:?}"),
         )?;
-        self.wait_landed(&blocks)?;
+        self.wait_drained(&blocks)?;
         self.expect_whole("/append", bytes + more, 3, &blocks)?;
         self.expect_never_corrupt(&blocks)?;
         self.remove("/append", &blocks)?;
@@ -129,9 +129,9 @@ impl Lab {
 
     pub fn delete(&mut self) -> Result<Outcome> {
         let free = self.free()?;
-        let blocks = self.put_landing("/deleted", 2 * BLOCK, 4)?;
+        let blocks = self.put_draining("/deleted", 2 * BLOCK, 4)?;
         self.remove("/deleted", &blocks)?;
-        wait::until("the room of deleted blocks", LANDED, || {
+        wait::until("the room of deleted blocks", DRAINED, || {
             let now = self.free()?;
             // Directories and the node's own small files.
             Ok(if now + MIB / 2 >= free {
@@ -141,8 +141,8 @@ impl Lab {
             })
         })?;
         // The node goes on.
-        let blocks = self.put_landing("/deleted", BLOCK, 5)?;
-        self.wait_landed(&blocks)?;
+        let blocks = self.put_draining("/deleted", BLOCK, 5)?;
+        self.wait_drained(&blocks)?;
         self.expect_whole("/deleted", BLOCK, 5, &blocks)?;
         self.remove("/deleted", &blocks)?;
         passed()
@@ -177,7 +177,7 @@ impl Lab {
         put?;
         let blocks = self.fs.blocks(path)?;
         let files: Vec<Files> = blocks.iter().map(|block| self.files(block)).collect();
-        expect(files.iter().all(Files::is_landed), || {
+        expect(files.iter().all(Files::is_drained), || {
             format!("{path} is closed before {files:?}")
         })?;
         expect(seen.is_empty(), || format!("{path}: {seen:?}"))?;
@@ -199,7 +199,7 @@ impl Lab {
         Ok(stat.f_bfree * stat.f_frsize)
     }
 
-    /// Writers at the same time, of more than the node may keep in memory: they wait for landings, not for ever, and not for
+    /// Writers at the same time, of more than the node may keep in memory: they wait for the disk, not for ever, and not for
     /// each other.
     pub fn beyond_the_limit(&mut self) -> Result<Outcome> {
         self.restart_with(&[("hayloft.memory.limit", "16m")])?;
@@ -218,7 +218,7 @@ impl Lab {
         }
         for (path, seed) in &files {
             let blocks = self.fs.blocks(path)?;
-            self.wait_landed(&blocks)?;
+            self.wait_drained(&blocks)?;
             self.expect_whole(path, bytes, *seed, &blocks)?;
             self.remove(path, &blocks)?;
         }
@@ -229,12 +229,12 @@ impl Lab {
     /// A second node comes, and the first sends it what it has only in staging.
     pub fn setrep(&mut self) -> Result<Outcome> {
         let bytes = 2 * BLOCK;
-        let blocks = self.put_landing("/copied", bytes, 8)?;
+        let blocks = self.put_draining("/copied", bytes, 8)?;
         self.fs.fs(&["-setrep", "2", "/copied"])?;
         let second = self.cluster.add_node(NodeSpec::new(Kind::under_test()))?;
-        self.expect_landing(&blocks)?;
-        self.fs.wait_replicas("/copied", 2, LANDED)?;
-        self.wait_landed(&blocks)?;
+        self.expect_draining(&blocks)?;
+        self.fs.wait_replicas("/copied", 2, DRAINED)?;
+        self.wait_drained(&blocks)?;
         self.expect_whole("/copied", bytes, 8, &blocks)?;
         let nodes: Vec<_> = self.cluster.nodes().collect();
         for block in &blocks {
@@ -304,7 +304,7 @@ fn read_natively(block: &Block) -> Result<()> {
             ..DatanodeInfo::default()
         }],
         storage_ids: Vec::new(),
-        client: "landing".to_owned(),
+        client: "draining".to_owned(),
     };
     let data = Data::new();
     let mut reader = Reader::new(&data, Check::Sums, 256 << 10);
