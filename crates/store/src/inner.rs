@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::future::Future;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -48,6 +48,8 @@ pub struct Inner {
     pub scanners: RwLock<HashMap<u16, mpsc::Sender<crate::scan::Suspect>>>,
     /// The staging area, once there is a pool whose replicas can be staged.
     pub staging: OnceLock<Arc<Staging>>,
+    /// Bytes in it of replicas that were given up, kept for the next start.
+    given_up: AtomicU64,
     /// Which operations on the volumes are measured.
     pub sampling: Arc<Sampling>,
     rounds: Mutex<Rounds>,
@@ -90,9 +92,20 @@ impl Inner {
             delete_queues: RwLock::default(),
             scanners: RwLock::default(),
             staging: OnceLock::new(),
+            given_up: AtomicU64::new(0),
             sampling: Arc::new(Sampling::new(0)),
             rounds: Mutex::default(),
         }
+    }
+
+    /// Whether `bytes` of a replica that is given up may stay in staging for the next start; if so they are counted. All of
+    /// them together take a quarter of the memory limit at most: the rest is for those who write.
+    pub fn may_keep(&self, bytes: u64) -> bool {
+        let limit = self.config.staging.budget / 4;
+        let more = |kept: u64| kept.checked_add(bytes).filter(|sum| *sum <= limit);
+        self.given_up
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, more)
+            .is_ok()
     }
 
     /// The identity, to look at or change.

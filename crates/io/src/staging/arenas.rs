@@ -15,6 +15,9 @@ const REFUSED_FOR: Duration = Duration::from_secs(1);
 /// With fewer free segments in memory than this, more is found before somebody waits for it.
 const LOW: usize = ARENA_SEGMENTS / 2;
 
+/// Arenas that are found, one after the other, once a burst had to wait: as many as a gigabit takes.
+const BURST: usize = 8;
+
 const ALL_FREE: u16 = u16::MAX;
 const _: () = assert!(ARENA_SEGMENTS == 16, "a bit of u16 for each segment");
 
@@ -58,8 +61,8 @@ pub(super) struct Arenas {
     free: usize,
     /// So many of them are waited for.
     asked: usize,
-    /// More of them would be used.
-    ahead: bool,
+    /// Arenas to be found before somebody waits for them.
+    ahead: usize,
     /// Somebody finds memory as long as it is wanted.
     growing: bool,
     /// There was no memory: not asked for until then.
@@ -76,7 +79,7 @@ impl Arenas {
             backed: 0,
             free: 0,
             asked: 0,
-            ahead: false,
+            ahead: 0,
             growing: false,
             refused_until: None,
             small_until: None,
@@ -112,7 +115,9 @@ impl Arenas {
             }
         }
         self.free -= places.len();
-        self.ahead |= self.free < LOW;
+        if self.free < LOW {
+            self.ahead = self.ahead.max(1);
+        }
         Some(places)
     }
 
@@ -131,7 +136,7 @@ impl Arenas {
 
     /// Asks for more of them, when there is time.
     pub(super) fn ask_ahead(&mut self) {
-        self.ahead = true;
+        self.ahead = BURST;
     }
 
     /// Whether somebody waits for memory.
@@ -141,7 +146,7 @@ impl Arenas {
 
     /// Whether the caller has to see to it that memory is found: it is wanted, and nobody does.
     pub(super) fn must_grow(&mut self) -> bool {
-        let wanted = (self.is_asked() || self.ahead) && self.can_grow();
+        let wanted = (self.is_asked() || self.ahead > 0) && self.can_grow();
         wanted && !std::mem::replace(&mut self.growing, true)
     }
 
@@ -176,15 +181,18 @@ impl Arenas {
 
     /// Takes the arena that is to get memory next, if that is wanted; else nobody grows any more.
     pub(super) fn begin(&mut self) -> Option<(usize, Option<Arc<Mapping>>)> {
-        let wanted = self.is_asked() || self.ahead;
+        let wanted = self.is_asked() || self.ahead > 0;
         let next = if wanted && !self.is_refused() {
             self.next_cold()
         } else {
             None
         };
-        if !self.is_asked() || next.is_none() {
+        if next.is_none() {
             self.asked = 0;
-            self.ahead = false;
+            self.ahead = 0;
+        } else if !self.is_asked() {
+            self.asked = 0;
+            self.ahead -= 1;
         }
         let Some(at) = next else {
             self.growing = false;

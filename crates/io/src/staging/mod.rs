@@ -73,7 +73,7 @@ const IDLE: Duration = Duration::from_secs(1);
 /// The same while somebody waits for segments.
 const IDLE_SHORT: Duration = Duration::from_millis(10);
 /// Arenas that nobody used for this long are given back: memory that has to be found again is slow.
-const SHRINK: Duration = Duration::from_secs(if cfg!(test) { 1 } else { 60 });
+const SHRINK: Duration = Duration::from_secs(if cfg!(test) { 1 } else { 600 });
 /// How often files are looked at.
 const SWEEP: Duration = Duration::from_millis(250);
 /// Areas with bytes that could not be written yet, at most; of more the oldest is given up.

@@ -431,6 +431,25 @@ async fn files_that_cannot_be_completed_are_reported_lost_and_looked_at_again_by
     node.check(5, 1001, LEN).await;
 }
 
+/// What is kept of such replicas leaves memory to those who write.
+#[tokio::test]
+async fn little_is_kept_of_replicas_that_are_given_up() {
+    let (mut node, faults) = with(|c| c.staging.budget = 8 << 20).await;
+    let writer = written(&node, LEN).await;
+    faults.clear();
+    faults.add(on_data(Effect::Errno(EIO)));
+    writer.finalize().await.expect("closes");
+    let StoreEvent::Lost { .. } = event(&mut node).await else {
+        panic!("it is lost");
+    };
+    let staging = node.store.staging().expect("is on");
+    assert_eq!(staging.segments_in_use(), 0);
+    let node = node.kill_and_start().await;
+    let replica = node.store.replica(&pool(), 5).expect("there");
+    assert_eq!(replica.state, ReplicaState::Rwr);
+    assert!(!marker(&node).exists() && !finalized(&node).exists());
+}
+
 #[tokio::test]
 async fn an_error_that_passes_is_got_over() {
     let (node, faults) = slow().await;

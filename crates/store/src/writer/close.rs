@@ -196,9 +196,14 @@ impl ReplicaWriter {
             attempt += 1;
             tokio::time::sleep(PAUSE).await;
         };
-        error!(%block, volume = %self.live.slice.volume.root.display(), %error,
-            "the files of a closed replica cannot be completed: it is reported lost, and looked at again at the next start. Check \
-             the disk and its free space");
+        let staged = self.staged.as_ref().map_or(0, |s| s.unwritten());
+        let kept = self.inner.may_keep(staged);
+        if !kept {
+            self.live.drop_staging();
+        }
+        error!(%block, volume = %self.live.slice.volume.root.display(), %error, staged, kept,
+            "the files of a closed replica cannot be completed: it is reported lost, and looked at again at the next start, which \
+             writes what was kept of it. Check the disk and its free space");
         self.live.release_promise();
         self.pool.map.remove(self.live.id);
         let lost = StoreEvent::Lost {
