@@ -95,7 +95,7 @@ impl Default for StagingOptions {
             enabled: true,
             budget: 256 << 20,
             close: true,
-            burst: false,
+            burst: true,
         }
     }
 }

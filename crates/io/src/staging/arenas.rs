@@ -15,9 +15,6 @@ const REFUSED_FOR: Duration = Duration::from_secs(1);
 /// With fewer free segments in memory than this, more is found before somebody waits for it.
 const LOW: usize = ARENA_SEGMENTS / 2;
 
-/// Arenas that are found, one after the other, once a burst had to wait: as many as a gigabit takes.
-const BURST: usize = 8;
-
 const ALL_FREE: u16 = u16::MAX;
 const _: () = assert!(ARENA_SEGMENTS == 16, "a bit of u16 for each segment");
 
@@ -134,9 +131,9 @@ impl Arenas {
         self.asked = self.asked.max(n);
     }
 
-    /// Asks for more of them, when there is time.
+    /// Asks for all that the budget allows, when there is time.
     pub(super) fn ask_ahead(&mut self) {
-        self.ahead = BURST;
+        self.ahead = self.max;
     }
 
     /// Whether somebody waits for memory.
@@ -330,17 +327,21 @@ mod tests {
     }
 
     #[test]
-    fn growing_ahead_finds_one_arena_each_time_it_is_asked_for() {
-        let (mut arenas, map) = arenas(4);
-        for backed in 1..=4 {
-            arenas.ask_ahead();
-            assert!(arenas.must_grow());
-            assert_eq!(grow(&mut arenas, &map), 1);
-            assert_eq!(arenas.backed_count(), backed);
-            assert!(!arenas.must_grow());
-        }
-        arenas.ask_ahead();
+    fn growing_ahead_finds_one_arena_when_little_is_free_and_all_for_a_burst() {
+        let (mut arenas, map) = arenas(6);
+        arenas.ask(ARENA_SEGMENTS);
+        assert_eq!(grow(&mut arenas, &map), 1);
+        arenas.take(ARENA_SEGMENTS - LOW + 1).expect("is there");
+        assert!(arenas.must_grow());
+        assert_eq!(grow(&mut arenas, &map), 1);
         assert!(!arenas.must_grow());
+        arenas.ask_ahead();
+        assert!(arenas.must_grow());
+        // Whoever waits does not make it less.
+        arenas.ask(2 * ARENA_SEGMENTS);
+        assert_eq!(grow(&mut arenas, &map), 4);
+        arenas.ask_ahead();
+        assert!(!arenas.must_grow(), "there are six");
     }
 
     #[test]

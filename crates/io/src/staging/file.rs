@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::fmt;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
@@ -132,6 +133,10 @@ pub(super) struct State {
     pub(super) held: bool,
     /// Committed bytes were given up.
     pub(super) discarded: bool,
+    /// Nothing more comes: see [`StagedFile::seal`].
+    pub(super) sealed: bool,
+    /// It is one of those that the area is shared by.
+    counted: bool,
     pub(super) synced: u64,
     /// Main bytes below were written and synced on the way.
     pub(super) main_synced: u64,
@@ -210,6 +215,8 @@ impl StagedFile {
                 closed: false,
                 held: false,
                 discarded: false,
+                sealed: false,
+                counted: true,
                 synced: spec.synced,
                 main_synced: 0,
                 last_commit: Instant::now(),
@@ -275,9 +282,44 @@ impl StagedFile {
         self.lock().error.clone()
     }
 
-    /// Whether any segment is its own.
-    pub(super) fn holds_segments(&self) -> bool {
-        !self.lock().segments.is_empty()
+    /// Whether any segment is its own and more may be; one that does not is left out of account from now on.
+    pub(super) fn is_growing(&self) -> bool {
+        let mut state = self.lock();
+        state.counted = !state.segments.is_empty() && !state.sealed && !state.closed;
+        state.counted
+    }
+
+    /// Takes nothing from now on: what is left is only on its way to the files, and leaves all of the rest of the area to
+    /// those that grow.
+    pub fn seal(&self) {
+        let mut state = self.lock();
+        if !std::mem::replace(&mut state.sealed, true) {
+            let n = state.segments.len();
+            self.shared.sealed.fetch_add(n, Ordering::Relaxed);
+        }
+        self.grows_no_more(&mut state);
+    }
+
+    pub(super) fn grows_no_more(&self, state: &mut State) {
+        if std::mem::take(&mut state.counted) {
+            self.shared.one_less();
+        }
+    }
+
+    /// Frees the segments of which `done` is true.
+    pub(super) fn release(&self, state: &mut State, done: impl Fn(&Held) -> bool) {
+        let before = state.segments.len();
+        state.segments.retain(|held| {
+            let done = done(held);
+            if done {
+                held.memory.release();
+            }
+            !done
+        });
+        if state.sealed {
+            let freed = before - state.segments.len();
+            self.shared.sealed.fetch_sub(freed, Ordering::Relaxed);
+        }
     }
 
     /// Full segments that are not being written.
@@ -298,7 +340,7 @@ impl StagedFile {
 
     pub(super) fn usable(&self, state: &State) -> Result<(), IoError> {
         self.alive(state)?;
-        if state.closed {
+        if state.closed || state.sealed {
             return Err(self.closed("the staged file is closed"));
         }
         Ok(())
@@ -538,9 +580,8 @@ impl StagedFile {
         state.closed = true;
         state.discarded = true;
         state.spare.clear();
-        for held in state.segments.drain(..) {
-            held.memory.release();
-        }
+        self.release(&mut state, |_| true);
+        self.grows_no_more(&mut state);
         drop(state);
         self.progress.notify_waiters();
     }
@@ -556,10 +597,9 @@ pub(super) fn find(segments: &VecDeque<Held>, at: u64) -> Option<&Held> {
 
 impl Drop for StagedFile {
     fn drop(&mut self) {
-        let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
-        for held in state.segments.iter().filter(|s| s.written == s.end) {
-            held.memory.release();
-        }
+        let mut state = self.lock();
+        self.release(&mut state, |held| held.written == held.end);
+        self.grows_no_more(&mut state);
     }
 }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures_util::future::join;
 
-use super::file::{SEGMENT, StagedFile, State};
+use super::file::{Held, SEGMENT, StagedFile, State};
 use super::layout::SEGMENT_BYTES;
 use crate::engine::SyncKind;
 use crate::error::IoError;
@@ -114,7 +114,7 @@ impl StagedFile {
         {
             return None;
         }
-        let due = |s: &super::file::Held| {
+        let due = |s: &Held| {
             !s.busy && s.written < s.end && (take == Take::All || s.end == SEGMENT_BYTES)
         };
         let first = state.segments.iter().position(due)?;
@@ -252,7 +252,7 @@ impl StagedFile {
                 state.error.get_or_insert(error);
             } else {
                 let short = self.shared.area.is_short();
-                release_written(&mut state, short);
+                self.release_written(&mut state, short);
             }
         }
         self.progress.notify_waiters();
@@ -271,7 +271,7 @@ impl StagedFile {
             let job = {
                 let mut state = self.lock();
                 self.alive(&state)?;
-                let behind = |s: &super::file::Held| {
+                let behind = |s: &Held| {
                     let end = s.base + s.end as u64;
                     s.base + (s.written as u64) < end.min(target)
                 };
@@ -337,10 +337,10 @@ impl StagedFile {
         self.alive(&state)?;
         state.closed = true;
         state.spare.clear();
-        for held in state.segments.drain(..) {
-            debug_assert_eq!(held.written, held.end, "everything was written");
-            held.memory.release();
-        }
+        let written = |held: &Held| held.written == held.end;
+        debug_assert!(state.segments.iter().all(written));
+        self.release(&mut state, |_| true);
+        self.grows_no_more(&mut state);
         Ok(())
     }
 
@@ -372,25 +372,21 @@ impl StagedFile {
         let job = {
             let mut state = self.lock();
             state.spare.clear();
-            release_written(&mut state, true);
+            self.release_written(&mut state, true);
             self.take_job(&mut state, Take::All)
         };
         if let Some(job) = job {
             self.start(job);
         }
     }
-}
 
-/// Frees segments whose bytes are in the file: full ones, and the others too when `all`, as far as nothing is
-/// being received into them.
-fn release_written(state: &mut State, all: bool) {
-    let quiet = all && !state.reserved && state.frontier == state.committed;
-    state.segments.retain(|held| {
-        let done = !held.busy && held.written == held.end;
-        let keep = !(done && (held.end == SEGMENT_BYTES || quiet));
-        if !keep {
-            held.memory.release();
-        }
-        keep
-    });
+    /// Frees segments whose bytes are in the file: full ones, and the others too when `all`, as far as nothing is
+    /// being received into them.
+    fn release_written(&self, state: &mut State, all: bool) {
+        let quiet = all && !state.reserved && state.frontier == state.committed;
+        self.release(state, |held| {
+            let done = !held.busy && held.written == held.end;
+            done && (held.end == SEGMENT_BYTES || quiet)
+        });
+    }
 }

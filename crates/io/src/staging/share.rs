@@ -71,12 +71,12 @@ impl StagedFile {
 
     /// Bytes that the file may gather while they are written.
     fn may_gather(&self) -> usize {
-        let share = if self.burst {
-            self.shared.fair_share()
+        let quanta = QUANTA * self.quantum_now();
+        if self.burst {
+            quanta.max(self.shared.burst_share())
         } else {
-            0
-        };
-        QUANTA * share.max(self.quantum_now())
+            quanta
+        }
     }
 
     /// Whether whoever brings bytes that need `n` more segments waits.

@@ -165,6 +165,9 @@ impl ReplicaWriter {
             status.bytes_acked = status.bytes_on_disk;
             status.draining = Some(drained.clone());
         }
+        if let Some(staged) = &self.staged {
+            staged.seal();
+        }
         let replica = reference(&self.pool, &self.live);
         let tasks = self.inner.tasks.clone();
         tasks.spawn(self.complete_files(counted, drained.drop_guard()));

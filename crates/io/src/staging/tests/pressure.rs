@@ -185,6 +185,47 @@ async fn who_comes_later_gets_two_quanta_and_his_share_while_a_burst_is_written(
     }
 }
 
+/// A closed file that drains shares nothing with those that grow but what it holds.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_sealed_leaves_the_rest_to_those_that_grow() {
+    const SHARE: usize = 4 * ARENA_SEGMENTS / 8 * 7;
+    const SEALED: usize = (6 << 20) / SEGMENT_BYTES;
+    let rig = Rig::new();
+    let staging = Staging::create(&rig.config(4 * BUDGET_MIN)).expect("an area");
+    let (slow, throttle) = engine(&rig, 1);
+    let first = bursting(&rig, &slow, &staging, 0).await;
+    stream(&first, 6 << 20, true, || ()).await;
+    first.seal();
+    first.seal();
+    let more = first.try_append(6 << 20, &[], &[]);
+    more.expect_err("nothing is taken any more");
+
+    let (other, other_throttle) = engine(&rig, 1);
+    let second = bursting(&rig, &other, &staging, 1).await;
+    let len = 20 << 20;
+    let feeding = tokio::spawn({
+        let second = Arc::clone(&second);
+        async move { stream(&second, len, true, || ()).await }
+    });
+    let held = || staging.segments_in_use() - SEALED;
+    let full = || second.landing().is_full();
+    until("all that is left", || held() >= SHARE - SEALED && full()).await;
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    assert!(held() <= SHARE - SEALED + ROOM_MAX / SEGMENT_BYTES + 1);
+
+    throttle.set_rate(IoClass::ClientWrite, 0);
+    first.close().await.expect("closes");
+    rig.check(0, 6 << 20);
+    // Seen when a write of its own ends.
+    other_throttle.set_rate(IoClass::ClientWrite, 2 << 20);
+    until("the rest", || staging.segments_in_use() >= SHARE && full()).await;
+    other_throttle.set_rate(IoClass::ClientWrite, 0);
+    feeding.await.expect("no panic");
+    second.close().await.expect("closes");
+    rig.check(1, len);
+    assert_eq!(staging.segments_in_use(), 0);
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn who_waits_for_a_file_hears_that_it_was_given_up() {
     let rig = Rig::new();
