@@ -123,8 +123,8 @@ fn bars_table(page: &mut String, verdicts: &[Verdict]) {
     page.push('\n');
     if verdicts.iter().any(|verdict| verdict.beside.is_some()) {
         page.push_str(
-            "Null acknowledges what it drops; an engine that writes to the device acknowledges the close of a block when the \
-             device has it. Where the raw device gives less of null's rate than a bar asks, no such engine can meet that bar.\n\n",
+            "Null acknowledges what it drops. An engine that writes to the device may be ahead of it by what staging holds \
+             (hayloft.memory.limit); beyond that the raw device is its limit.\n\n",
         );
     }
 }
