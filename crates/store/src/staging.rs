@@ -140,8 +140,8 @@ pub fn stage(
         len,
         synced: len,
         quantum,
-        // Two quanta of rotating media are a burst already.
-        burst: flash && inner.config.staging.burst,
+        // Two quanta of rotating media are a burst already, and the page cache takes them by itself.
+        burst: flash && inner.config.staging.burst && capabilities.preferred_alignment > 1,
         cuts,
         eager: eager.min(quantum),
         while_idle,
