@@ -136,7 +136,7 @@ pub(super) struct State {
     /// Nothing more comes: see [`StagedFile::seal`].
     pub(super) sealed: bool,
     /// It is one of those that the area is shared by.
-    counted: bool,
+    pub(super) counted: bool,
     pub(super) synced: u64,
     /// Main bytes below were written and synced on the way.
     pub(super) main_synced: u64,
@@ -280,30 +280,6 @@ impl StagedFile {
     #[must_use]
     pub fn error(&self) -> Option<IoError> {
         self.lock().error.clone()
-    }
-
-    /// Whether any segment is its own and more may be; one that does not is left out of account from now on.
-    pub(super) fn is_growing(&self) -> bool {
-        let mut state = self.lock();
-        state.counted = !state.segments.is_empty() && !state.sealed && !state.closed;
-        state.counted
-    }
-
-    /// Takes nothing from now on: what is left is only on its way to the files, and leaves all of the rest of the area to
-    /// those that grow.
-    pub fn seal(&self) {
-        let mut state = self.lock();
-        if !std::mem::replace(&mut state.sealed, true) {
-            let n = state.segments.len();
-            self.shared.sealed.fetch_add(n, Ordering::Relaxed);
-        }
-        self.grows_no_more(&mut state);
-    }
-
-    pub(super) fn grows_no_more(&self, state: &mut State) {
-        if std::mem::take(&mut state.counted) {
-            self.shared.one_less();
-        }
     }
 
     /// Frees the segments of which `done` is true.
@@ -581,7 +557,7 @@ impl StagedFile {
         state.discarded = true;
         state.spare.clear();
         self.release(&mut state, |_| true);
-        self.grows_no_more(&mut state);
+        self.uncount(&mut state);
         drop(state);
         self.progress.notify_waiters();
     }
@@ -599,7 +575,7 @@ impl Drop for StagedFile {
     fn drop(&mut self) {
         let mut state = self.lock();
         self.release(&mut state, |held| held.written == held.end);
-        self.grows_no_more(&mut state);
+        self.uncount(&mut state);
     }
 }
 

@@ -340,7 +340,7 @@ impl StagedFile {
         let written = |held: &Held| held.written == held.end;
         debug_assert!(state.segments.iter().all(written));
         self.release(&mut state, |_| true);
-        self.grows_no_more(&mut state);
+        self.uncount(&mut state);
         Ok(())
     }
 

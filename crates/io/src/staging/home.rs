@@ -181,8 +181,7 @@ async fn maintain(shared: Weak<Shared>, home: Weak<Home>) {
         let idle = if area.is_lost() { Duration::ZERO } else { IDLE };
         let files = strong.files();
         files.iter().for_each(|f| f.sweep(idle));
-        let active = files.iter().filter(|f| f.is_growing()).count();
-        strong.set_active(active);
+        strong.count(&files);
         area.shrink_when_idle(SHRINK);
         if area.is_lost()
             && Instant::now() >= renew_at

@@ -104,13 +104,15 @@ pub(crate) struct Shared {
     area: Arc<Area>,
     runtime: tokio::runtime::Handle,
     files: Mutex<Vec<Weak<StagedFile>>>,
-    /// Files that hold segments and may get more, counted every now and then, and those that came since.
+    /// Files that hold segments, counted every now and then, and those that came since.
     active: AtomicUsize,
     /// Writes in progress, of all files.
     jobs: AtomicUsize,
     /// Segments that are being received into.
     landing: AtomicUsize,
-    /// Segments of files that take nothing more.
+    /// So many of the active files take nothing more.
+    sealed_files: AtomicUsize,
+    /// Segments that these hold.
     sealed: AtomicUsize,
 }
 
@@ -124,41 +126,9 @@ impl Shared {
             active: AtomicUsize::new(0),
             jobs: AtomicUsize::new(0),
             landing: AtomicUsize::new(0),
+            sealed_files: AtomicUsize::new(0),
             sealed: AtomicUsize::new(0),
         }
-    }
-
-    fn set_active(&self, files: usize) {
-        self.active.store(files, Ordering::Relaxed);
-    }
-
-    /// A quantum of each file if all gather as much as they may. An eighth of the area is left for what they are
-    /// receiving: a stream that finds no segment free receives elsewhere, and copies.
-    fn fair_share(&self) -> usize {
-        self.shared_by_all() * SEGMENT_BYTES / self.growing() / QUANTA
-    }
-
-    /// Bytes of each file that grows if all gather as much as is left beside those that are on their way only.
-    fn burst_share(&self) -> usize {
-        let sealed = self.sealed.load(Ordering::Relaxed);
-        self.shared_by_all().saturating_sub(sealed) * SEGMENT_BYTES / self.growing()
-    }
-
-    fn growing(&self) -> usize {
-        self.active.load(Ordering::Relaxed).max(1)
-    }
-
-    fn shared_by_all(&self) -> usize {
-        let segments = self.area.segments_max();
-        segments - segments / 8
-    }
-
-    /// A file that was counted grows no more.
-    fn one_less(&self) {
-        let less = |n: usize| Some(n.saturating_sub(1));
-        let _ = self
-            .active
-            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
     }
 
     /// Whether `n` more segments may be received into. A share is kept for bytes that are complete, so that peers who

@@ -1,7 +1,11 @@
-//! How much of a file is written at a time, and how much of it may wait.
+//! Who shares the area, how much of a file is written at a time, and how much of it may wait.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use futures_util::future::select;
 
+use super::Shared;
 use super::file::{SEGMENT, StagedFile, State};
 use super::layout::SEGMENT_BYTES;
 use crate::error::IoError;
@@ -19,7 +23,80 @@ enum Wait {
     Memory(usize),
 }
 
+impl Shared {
+    /// Counts the files anew.
+    pub(super) fn count(&self, files: &[Arc<StagedFile>]) {
+        let (mut active, mut sealed) = (0, 0);
+        for file in files {
+            let (is_active, is_sealed) = file.count();
+            active += usize::from(is_active);
+            sealed += usize::from(is_active && is_sealed);
+        }
+        self.active.store(active, Ordering::Relaxed);
+        self.sealed_files.store(sealed, Ordering::Relaxed);
+    }
+
+    /// A quantum of each file if all gather as much as they may. An eighth of the area is left for what they are
+    /// receiving: a stream that finds no segment free receives elsewhere, and copies.
+    pub(super) fn fair_share(&self) -> usize {
+        let files = self.active.load(Ordering::Relaxed).max(1);
+        self.shared_by_all() * SEGMENT_BYTES / files / QUANTA
+    }
+
+    /// Bytes of each file that grows if all gather as much as is left beside those that are on their way only.
+    pub(super) fn burst_share(&self) -> usize {
+        let [active, ended, sealed] =
+            [&self.active, &self.sealed_files, &self.sealed].map(|n| n.load(Ordering::Relaxed));
+        let files = active.saturating_sub(ended).max(1);
+        self.shared_by_all().saturating_sub(sealed) * SEGMENT_BYTES / files
+    }
+
+    fn shared_by_all(&self) -> usize {
+        let segments = self.area.segments_max();
+        segments - segments / 8
+    }
+
+    /// A file that was counted has ended.
+    pub(super) fn one_less(&self, sealed: bool) {
+        let less = |counter: &AtomicUsize| {
+            let less = |n: usize| Some(n.saturating_sub(1));
+            let _ = counter.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
+        };
+        less(&self.active);
+        if sealed {
+            less(&self.sealed_files);
+        }
+    }
+}
+
 impl StagedFile {
+    /// Whether any segment is its own, and whether it takes no more; one that has none is left out of account from now on.
+    pub(super) fn count(&self) -> (bool, bool) {
+        let mut state = self.lock();
+        state.counted = !state.segments.is_empty();
+        (state.counted, state.sealed)
+    }
+
+    /// Takes nothing from now on: what is left is only on its way to the files, and leaves all of the rest of the area to
+    /// those that grow.
+    pub fn seal(&self) {
+        let mut state = self.lock();
+        if !std::mem::replace(&mut state.sealed, true) {
+            let n = state.segments.len();
+            self.shared.sealed.fetch_add(n, Ordering::Relaxed);
+            if state.counted {
+                self.shared.sealed_files.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+    }
+
+    /// Leaves the file out of account: it has ended.
+    pub(super) fn uncount(&self, state: &mut State) {
+        if std::mem::take(&mut state.counted) {
+            self.shared.one_less(state.sealed);
+        }
+    }
+
     /// The quantum: less when the budget is shared by many.
     fn quantum_now(&self) -> usize {
         let share = self.shared.fair_share();
