@@ -66,14 +66,7 @@ impl ClusterBuilder {
     /// When Hadoop or the binary is missing, or a process does not come up; with its log.
     pub fn start(self) -> Result<Cluster> {
         let hadoop = Hadoop::locate()?;
-        let base = crate::hadoop::repository_root().join("target/lab");
-        std::fs::create_dir_all(&base).map_err(LabError::file("creating", &base))?;
-        let dir = tempfile::Builder::new()
-            .prefix(&format!("{}-", self.name))
-            .tempdir_in(&base);
-        let dir = dir
-            .map_err(LabError::file("creating a directory in", &base))?
-            .keep();
+        let dir = crate::hadoop::scratch(&format!("{}-", self.name))?.keep();
         let shared = dir.join("shared-edits");
         std::fs::create_dir_all(&shared).map_err(LabError::file("creating", &shared))?;
         let mut namenodes = Vec::new();

@@ -263,6 +263,19 @@ pub fn repository_root() -> PathBuf {
         .unwrap_or_else(|| PathBuf::from("."))
 }
 
+/// A new directory for what a run needs, under `target/lab` of the repository; removed when it is dropped.
+///
+/// # Errors
+/// [`LabError::File`] when it cannot be made.
+pub fn scratch(prefix: &str) -> Result<tempfile::TempDir> {
+    let base = repository_root().join("target/lab");
+    std::fs::create_dir_all(&base).map_err(LabError::file("creating", &base))?;
+    tempfile::Builder::new()
+        .prefix(prefix)
+        .tempdir_in(&base)
+        .map_err(LabError::file("creating a directory in", &base))
+}
+
 fn jars_in(dir: &Path) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(dir).into_iter().flatten().flatten();
     let mut jars: Vec<PathBuf> = entries

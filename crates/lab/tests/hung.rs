@@ -1,7 +1,7 @@
 //! A node without a NameNode, on a disk that gives no answer any more: what waits for the disk holds up nobody else.
 
 use hayloft_lab::error::Result;
-use hayloft_lab::hadoop::{hayloft_binary, repository_root};
+use hayloft_lab::hadoop::{hayloft_binary, scratch};
 use hayloft_lab::load::{Check, Data, Place, Reader, Settings, Tally, run_write};
 use hayloft_lab::modelled::{self, Disk, FileSystem, ModelledDisk, Params};
 use hayloft_lab::suite::{expect, passed, seconds};
@@ -117,10 +117,7 @@ fn warm_block(node: SocketAddr) -> Place {
 
 /// Writers and readers wait for the disk, and their clients die. Those who want nothing of it are answered all the time.
 fn others_go_on(engine: &str, file_system: FileSystem) -> Result<Outcome> {
-    let base = repository_root().join("target/lab");
-    std::fs::create_dir_all(&base).map_err(LabError::file("creating", &base))?;
-    let base = tempfile::Builder::new().prefix("hung-").tempdir_in(&base);
-    let base = base.map_err(LabError::file("creating", "a directory for a disk"))?;
+    let base = scratch("hung-")?;
     let disk = disk(base.path(), file_system)?;
     let port = base.path().join("port");
     let node = serve(engine, &disk.dir().join("data"), &port, base.path())?;

@@ -1,7 +1,7 @@
 //! What a node notices by itself: damage that nobody reads, slow peers, slow disks, disks that do not answer.
 
 use hayloft_lab::error::Result;
-use hayloft_lab::hadoop::{hayloft_binary, repository_root};
+use hayloft_lab::hadoop::{hayloft_binary, scratch};
 use hayloft_lab::modelled::{self, Disk, FileSystem, ModelledDisk, Params};
 use hayloft_lab::node::Kind;
 use hayloft_lab::suite::{expect, passed, seconds};
@@ -25,12 +25,7 @@ const WITH_HUNG_DISK: usize = 1;
 fn main() -> ExitCode {
     Suite::run("upkeep", |suite| {
         let stock = Kind::under_test() == Kind::Apache;
-        let base = repository_root().join("target/lab");
-        std::fs::create_dir_all(&base).map_err(LabError::file("creating", &base))?;
-        let base = tempfile::Builder::new()
-            .prefix("slow-disk-")
-            .tempdir_in(&base);
-        let base = base.map_err(LabError::file("creating", "a directory for a slow disk"))?;
+        let base = scratch("slow-disk-")?;
         let missing = modelled::missing(FileSystem::Ext4);
         let modelled = |name, write_bytes_s| match &missing {
             None if stock => Ok(None),

@@ -40,12 +40,7 @@ fn main() -> ExitCode {
             return Ok(());
         }
         // Base directory: the mounts must be there before the cluster is.
-        let base = hayloft_lab::hadoop::repository_root().join("target/lab");
-        std::fs::create_dir_all(&base).map_err(LabError::file("creating", &base))?;
-        let base = tempfile::Builder::new()
-            .prefix("small-disks-")
-            .tempdir_in(&base);
-        let base = base.map_err(LabError::file("creating", "a directory for small disks"))?;
+        let base = hayloft_lab::hadoop::scratch("small-disks-")?;
         let (disks, cluster) = on_small_disks(base.path())?;
         let fs = cluster.driver()?;
         let mut lab = Lab {

@@ -7,7 +7,7 @@ mod crashes;
 
 use hayloft_lab::error::Result;
 use hayloft_lab::files::Block;
-use hayloft_lab::hadoop::{hayloft_binary, repository_root};
+use hayloft_lab::hadoop::{hayloft_binary, scratch};
 use hayloft_lab::modelled::{self, Disk, FileSystem, ModelledDisk, Params};
 use hayloft_lab::node::Kind;
 use hayloft_lab::suite::expect;
@@ -41,12 +41,7 @@ fn main() -> ExitCode {
             suite.case("everything", || Ok(Outcome::Skipped(reason)));
             return Ok(());
         }
-        let base = repository_root().join("target/lab");
-        std::fs::create_dir_all(&base).map_err(LabError::file("creating", &base))?;
-        let base = tempfile::Builder::new()
-            .prefix("draining-disk-")
-            .tempdir_in(&base);
-        let base = base.map_err(LabError::file("creating", "a directory for a slow disk"))?;
+        let base = scratch("draining-disk-")?;
         let mut lab = start(base.path())?;
         suite.case("close_comes_before_the_disk", || lab.closes_early());
         suite.case("readers_meanwhile", || lab.readers());
@@ -202,9 +197,13 @@ impl Lab {
 
     /// Waits until every block is in its files, under their final names, and nothing else is left of the close.
     fn wait_drained(&self, blocks: &[Block]) -> Result<()> {
-        wait::until("the blocks to drain", DRAINED, || {
+        self.wait_files("the blocks to drain", blocks, Files::is_drained)
+    }
+
+    fn wait_files(&self, what: &str, blocks: &[Block], are: fn(&Files) -> bool) -> Result<()> {
+        wait::until(what, DRAINED, || {
             let seen: Vec<Files> = blocks.iter().map(|block| self.files(block)).collect();
-            Ok(if seen.iter().all(Files::is_drained) {
+            Ok(if seen.iter().all(are) {
                 Seen::Done(())
             } else {
                 Seen::NotYet(format!("{seen:?}"))
@@ -280,13 +279,6 @@ impl Lab {
     /// Deletes files, and waits until the node has none of them.
     fn remove(&self, path: &str, blocks: &[Block]) -> Result<()> {
         self.fs.call("delete", json!({ "path": path }))?;
-        wait::until("deleted blocks to go", DRAINED, || {
-            let left: Vec<Files> = blocks.iter().map(|block| self.files(block)).collect();
-            Ok(if left.iter().all(Files::is_nothing) {
-                Seen::Done(())
-            } else {
-                Seen::NotYet(format!("{left:?}"))
-            })
-        })
+        self.wait_files("deleted blocks to go", blocks, Files::is_nothing)
     }
 }
