@@ -110,6 +110,8 @@ pub struct Capabilities {
     /// Multiples of this (bytes) in offset and length avoid copying or read-modify-write; 1 when
     /// it makes no difference.
     pub preferred_alignment: usize,
+    /// Writes complete in the page cache: as fast as memory until that is full of them, whatever the device takes.
+    pub page_cache: bool,
     /// Alignment (bytes) of memory that avoids copying; 1 when it makes no difference.
     pub memory_alignment: usize,
     /// [`EngineFile::fd`] gives a descriptor from which the kernel can send and that can be passed

@@ -141,7 +141,7 @@ pub fn stage(
         synced: len,
         quantum,
         // Two quanta of rotating media are a burst already, and the page cache takes them by itself.
-        burst: flash && inner.config.staging.burst && capabilities.preferred_alignment > 1,
+        burst: flash && inner.config.staging.burst && !capabilities.page_cache,
         cuts,
         eager: eager.min(quantum),
         while_idle,

@@ -24,6 +24,7 @@ use crate::meta::Meta;
 /// What both engines around the page cache declare.
 pub(super) const CAPABILITIES: Capabilities = Capabilities {
     preferred_alignment: ALIGNMENT,
+    page_cache: false,
     memory_alignment: ALIGNMENT,
     descriptor: true,
     kernel_visible: true,

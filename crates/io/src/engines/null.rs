@@ -48,6 +48,7 @@ impl Engine for Null {
     fn capabilities(&self) -> Capabilities {
         Capabilities {
             preferred_alignment: 1,
+            page_cache: false,
             memory_alignment: 1,
             descriptor: false,
             kernel_visible: false,

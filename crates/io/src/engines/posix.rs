@@ -67,6 +67,7 @@ impl Engine for Posix {
     fn capabilities(&self) -> Capabilities {
         Capabilities {
             preferred_alignment: 1,
+            page_cache: true,
             memory_alignment: 1,
             descriptor: true,
             kernel_visible: true,
