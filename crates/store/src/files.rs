@@ -60,11 +60,12 @@ impl Pair {
 /// Moves a pair; with `durable`, the new names outlive power loss when it returns. Never replaces
 /// a data file. A move that failed after it had renamed the data is gone on with.
 pub fn move_pair(from: &Pair, to: &Pair, durable: bool) -> io::Result<()> {
-    if !is_moved(from, to)? {
-        make_dir(&to.dir)?;
-        if to.data().try_exists()? {
+    make_dir(&to.dir)?;
+    if to.data().try_exists()? {
+        if !is_moved(from, to)? {
             return Err(at(&to.data(), io::ErrorKind::AlreadyExists.into()));
         }
+    } else {
         link_meta(&from.meta(), &to.meta())?;
         fs::rename(from.data(), to.data()).map_err(|e| at(&from.data(), e))?;
     }
@@ -146,6 +147,17 @@ pub fn trim(data: &Path, len: u64) -> io::Result<()> {
     // To the length that it has: what is behind goes, nothing else.
     if file.metadata()?.len() == len {
         file.set_len(len).map_err(|e| at(data, e))?;
+    }
+    Ok(())
+}
+
+/// Makes a data file ready to be finalized: gives back the room behind `len`, if that is given, and pins it if it is to be.
+pub fn trim_and_pin(data: &Path, len: Option<u64>, pinned: bool) -> io::Result<()> {
+    if let Some(len) = len {
+        trim(data, len)?;
+    }
+    if pinned {
+        pin(data)?;
     }
     Ok(())
 }

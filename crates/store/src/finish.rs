@@ -73,14 +73,10 @@ pub async fn finalize_live(
             IoOp::Rename,
             &path,
             move || {
-                // An earlier attempt may have failed after it.
-                if !files::is_moved(&from, &to)? {
-                    if trim {
-                        files::trim(&from.data(), len)?;
-                    }
-                    if pinned {
-                        files::pin(&from.data())?;
-                    }
+                match files::trim_and_pin(&from.data(), trim.then_some(len), pinned) {
+                    // An earlier attempt came further.
+                    Err(_) if files::is_moved(&from, &to)? => {}
+                    other => other?,
                 }
                 files::move_pair(&from, &to, durable)?;
                 if let Some(marker) = marker {
