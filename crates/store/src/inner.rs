@@ -99,9 +99,9 @@ impl Inner {
     }
 
     /// Whether `bytes` of a replica that is given up may stay in staging for the next start; if so they are counted. All of
-    /// them together take a quarter of the memory limit at most: the rest is for those who write.
+    /// them together take a quarter of the area at most: the rest is for those who write.
     pub fn may_keep(&self, bytes: u64) -> bool {
-        let limit = self.config.staging.budget / 4;
+        let limit = self.staging.get().map_or(0, |s| s.capacity_bytes() / 4);
         let more = |kept: u64| kept.checked_add(bytes).filter(|sum| *sum <= limit);
         self.given_up
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, more)

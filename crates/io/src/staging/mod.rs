@@ -228,6 +228,12 @@ impl Staging {
         self.home.shared().area.segments_in_use()
     }
 
+    /// Bytes that segments can hold in all: less than the budget where the file system has less memory.
+    #[must_use]
+    pub fn capacity_bytes(&self) -> u64 {
+        ((self.segments_in_use() + self.segments_free()) * SEGMENT_BYTES) as u64
+    }
+
     /// Segments that could be taken now.
     #[must_use]
     pub fn segments_free(&self) -> usize {
