@@ -84,7 +84,7 @@ fn closed_before_the_kill(dir: &Path, round: i64) -> Vec<i64> {
         (CHILD_DIR, dir.as_os_str()),
         (CHILD_ROUND, OsStr::new(&number)),
     ];
-    let after = Duration::from_millis(1100 + 370 * round.unsigned_abs());
+    let after = Duration::from_millis(1100 + 370 * (round.unsigned_abs() % 4));
     let lines = run_and_kill(name, &env, after);
     let ids = lines.iter().filter_map(|line| {
         // The last line may be cut.
@@ -108,7 +108,11 @@ fn what_a_killed_process_had_closed_is_finalized_at_the_next_start() {
         .join("current");
     let mut all: HashMap<i64, usize> = HashMap::new();
     let mut on_their_way = 0;
-    for round in 0..4 {
+    for round in 0..20 {
+        // How many are on their way at the moment of a kill is chance.
+        if round >= 4 && on_their_way > 5 {
+            break;
+        }
         let closed = closed_before_the_kill(dir.path(), round);
         let markers = std::fs::read_dir(current.join("rbw")).map_or(0, |entries| {
             let names = entries.filter_map(|e| e.ok()?.file_name().into_string().ok());
@@ -146,9 +150,8 @@ fn what_a_killed_process_had_closed_is_finalized_at_the_next_start() {
         let left = left.filter_map(|e| e.ok()?.file_name().into_string().ok());
         assert!(left.into_iter().all(|name| !name.ends_with(".closed")));
     }
-    // How many there are at the moments of the kills is chance.
     assert!(
-        all.len() > 10 && on_their_way > 0,
+        all.len() > 10 && on_their_way > 5,
         "the test looks at something"
     );
 }
