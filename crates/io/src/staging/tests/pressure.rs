@@ -64,10 +64,7 @@ async fn a_slow_disk_leaves_room_for_the_streams_of_others() {
     let staging = Staging::create(&rig.config(2 * BUDGET_MIN)).expect("an area");
     let (slow, throttle) = engine(&rig, 1);
     let stuck = rig.stage_on(&slow, &staging, 0, 0).await;
-    let behind = tokio::spawn({
-        let stuck = Arc::clone(&stuck);
-        async move { stream(&stuck, 6 << 20, true, || ()).await }
-    });
+    let behind = feed(&stuck, 6 << 20, true);
     let full = async {
         while !stuck.landing().is_full() {
             tokio::time::sleep(Duration::from_millis(1)).await;
@@ -102,6 +99,12 @@ async fn bursting(rig: &Rig, disk: &Throttled, staging: &Staging, n: usize) -> A
     staging.stage(spec).expect("can be staged")
 }
 
+/// A stream of `len` bytes beside whatever else happens.
+fn feed(file: &Arc<StagedFile>, len: usize, in_place: bool) -> tokio::task::JoinHandle<()> {
+    let file = Arc::clone(file);
+    tokio::spawn(async move { stream(&file, len, in_place, || ()).await })
+}
+
 /// Waits until `done`.
 async fn until(what: &str, mut done: impl FnMut() -> bool) {
     let done = async {
@@ -122,10 +125,7 @@ async fn a_burst_is_taken_while_the_disk_stands_still() {
         let (slow, throttle) = engine(&rig, 1);
         let file = bursting(&rig, &slow, &staging, 0).await;
         let len = 20 << 20;
-        let stream = tokio::spawn({
-            let file = Arc::clone(&file);
-            async move { stream(&file, len, in_place, || ()).await }
-        });
+        let stream = feed(&file, len, in_place);
         // Memory for it is found on the way.
         let room = ROOM_MAX / SEGMENT_BYTES + 1;
         until("its share is used", || {
@@ -151,18 +151,14 @@ async fn who_comes_later_gets_two_quanta_and_his_share_while_a_burst_is_written(
     let (slow, throttle) = engine(&rig, 1);
     let first = bursting(&rig, &slow, &staging, 0).await;
     let len = 24 << 20;
-    let feed = |file: &Arc<StagedFile>| {
-        let file = Arc::clone(file);
-        tokio::spawn(async move { stream(&file, len, true, || ()).await })
-    };
-    let one = feed(&first);
+    let one = feed(&first, len, true);
     until("the first one has all", || {
         first.unwritten() > (13 << 20) && first.landing().is_full()
     })
     .await;
     // Nothing has to be written for this: an eighth of the area is left.
     let second = bursting(&rig, &slow, &staging, 1).await;
-    let two = feed(&second);
+    let two = feed(&second, len, true);
     // But for what is received at a time.
     let two_quanta = QUANTA_BYTES as u64 - 300_000;
     until("two quanta", || second.committed() >= two_quanta).await;
@@ -203,10 +199,7 @@ async fn what_is_sealed_leaves_the_rest_to_those_that_grow() {
     let (other, other_throttle) = engine(&rig, 1);
     let second = bursting(&rig, &other, &staging, 1).await;
     let len = 20 << 20;
-    let feeding = tokio::spawn({
-        let second = Arc::clone(&second);
-        async move { stream(&second, len, true, || ()).await }
-    });
+    let feeding = feed(&second, len, true);
     let held = || staging.segments_in_use() - SEALED;
     let full = || second.landing().is_full();
     until("all that is left", || held() >= SHARE - SEALED && full()).await;
