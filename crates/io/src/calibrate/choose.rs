@@ -4,7 +4,7 @@ use super::file::{DepthPoint, EnginePoint, Media, QUANTUM_MAX, QUANTUM_MIN, RunP
 
 /// A quantum must reach this share of the plateau.
 const ENOUGH: f64 = 0.95;
-/// Runs of up to this many bytes tell a hard disk from flash.
+/// Runs of this many bytes tell a hard disk from flash.
 const SHORT_RUN: u64 = 256 << 10;
 /// Below this share of the plateau at a short run, seeks must be what costs.
 const SEEK_BOUND: f64 = 0.4;
@@ -83,48 +83,79 @@ fn curve(runs: &[RunPoint], rate: impl Fn(&RunPoint) -> Option<f64>) -> Vec<(u64
         .collect()
 }
 
-/// The bandwidth of long runs: the median of the three longest, so that one lucky or unlucky point
-/// does not decide.
-#[must_use]
-pub fn plateau(curve: &[(u64, f64)]) -> Option<f64> {
-    let mut curve = curve.to_vec();
-    curve.sort_by_key(|(run, _)| std::cmp::Reverse(*run));
-    let mut long: Vec<f64> = curve.iter().take(3).map(|(_, rate)| *rate).collect();
-    long.sort_by(f64::total_cmp);
-    long.get(long.len() / 2).copied().filter(|rate| *rate > 0.0)
+/// What a curve says of its device: so long until a run begins, so many bytes a second from there.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Fit {
+    /// Seconds before a run's first byte: a seek and half a turn, or a request's own cost.
+    pub begin_s: f64,
+    /// Bytes a second within a run: the plateau of the curve.
+    pub bytes_s: f64,
 }
 
-/// The shortest run from which on the curve stays at 95 % of its plateau, allowing for one point
-/// below it among longer runs (noise); `None` without a curve.
+impl Fit {
+    /// The share of the plateau that runs of `bytes` reach, 0 to 1.
+    #[must_use]
+    pub fn share(&self, bytes: u64) -> f64 {
+        let transfer = size(bytes) / self.bytes_s;
+        transfer / (transfer + self.begin_s)
+    }
+
+    /// How far a curve is from this one: the sum of the points' deviations, as logarithms, so
+    /// that a point counts by its ratio and a bad one no more than that.
+    fn distance(&self, curve: &[(u64, f64)]) -> f64 {
+        let off = |(run, rate): &(u64, f64)| (self.share(*run) * self.bytes_s / rate).ln().abs();
+        curve.iter().map(off).sum()
+    }
+}
+
+/// The device that a curve comes closest to; `None` without a point above 0.
+///
+/// Of the devices through every two points (and those without any cost of beginning, through
+/// every one) the closest to all of them: a machine that was busy while some points were taken
+/// does not move it, and one that was busy all the time lowers the plateau but leaves the time
+/// that a seek takes, which is what the quantum follows from.
+#[must_use]
+pub fn fit(curve: &[(u64, f64)]) -> Option<Fit> {
+    let usable = |(run, rate): &&(u64, f64)| *run > 0 && *rate > 0.0 && rate.is_finite();
+    let curve: Vec<(u64, f64)> = curve.iter().filter(usable).copied().collect();
+    let flat = curve.iter().map(|(_, rate)| Fit {
+        begin_s: 0.0,
+        bytes_s: *rate,
+    });
+    let pairs = curve.iter().enumerate();
+    let pairs = pairs.flat_map(|(n, short)| curve[n + 1..].iter().map(move |long| (short, long)));
+    let through = pairs.filter_map(|((a, a_rate), (b, b_rate))| {
+        let (a, b) = (size(*a), size(*b));
+        let bytes_s = (b - a) / (b / b_rate - a / a_rate);
+        let begin_s = a / a_rate - a / bytes_s;
+        let possible = bytes_s > 0.0 && bytes_s.is_finite() && begin_s >= 0.0;
+        possible.then_some(Fit { begin_s, bytes_s })
+    });
+    let all = flat.chain(through);
+    all.min_by(|a, b| a.distance(&curve).total_cmp(&b.distance(&curve)))
+}
+
+/// The shortest run, a power of two, that reaches 95 % of the fitted plateau; from the shortest that
+/// was measured to twice the longest, and at most [`QUANTUM_MAX`]. `None` without a curve.
 #[must_use]
 pub fn quantum(curve: &[(u64, f64)]) -> Option<u64> {
-    let enough = ENOUGH * plateau(curve)?;
-    let mut curve = curve.to_vec();
-    curve.sort_by_key(|(run, _)| *run);
-    let good = |from: usize| {
-        let longer = &curve[from..];
-        let below = longer.iter().filter(|(_, rate)| *rate < enough).count();
-        curve[from].1 >= enough && below * 4 <= longer.len()
-    };
-    (0..curve.len()).find(|&n| good(n)).map(|n| curve[n].0)
+    let fit = fit(curve)?;
+    let runs = || curve.iter().map(|(run, _)| *run);
+    let longest = runs().max()?.saturating_mul(2).min(QUANTUM_MAX);
+    let mut run = runs().min()?.next_power_of_two();
+    while run < longest && fit.share(run) < ENOUGH {
+        run *= 2;
+    }
+    Some(run)
 }
 
 /// A hard disk loses most of its bandwidth at short runs, flash does not.
 #[must_use]
 pub fn media(runs: &[RunPoint]) -> Media {
     let read = curve(runs, |p| p.read_bytes_s);
-    let curve = if read.is_empty() {
-        curve(runs, |p| p.write_bytes_s)
-    } else {
-        read
-    };
-    let Some(plateau) = plateau(&curve) else {
-        return Media::Flash;
-    };
-    let short = curve.iter().filter(|(run, _)| *run <= SHORT_RUN);
-    let short = short.map(|(_, rate)| *rate).max_by(f64::total_cmp);
-    match short {
-        Some(short) if short < SEEK_BOUND * plateau => Media::Rotating,
+    let fitted = fit(&read).or_else(|| fit(&curve(runs, |p| p.write_bytes_s)));
+    match fitted {
+        Some(fit) if fit.share(SHORT_RUN) < SEEK_BOUND => Media::Rotating,
         _ => Media::Flash,
     }
 }
@@ -165,9 +196,16 @@ fn engine(engines: &[EnginePoint]) -> (String, String) {
     )
 }
 
-#[expect(clippy::cast_precision_loss, reason = "a size to be shown")]
+#[expect(
+    clippy::cast_precision_loss,
+    reason = "a run of at most a few gigabytes"
+)]
+fn size(bytes: u64) -> f64 {
+    bytes as f64
+}
+
 fn in_mib(bytes: u64) -> f64 {
-    bytes as f64 / 1_048_576.0
+    size(bytes) / 1_048_576.0
 }
 
 #[cfg(test)]
@@ -245,6 +283,27 @@ mod tests {
         let proposal = propose(&flash, &[], &[]);
         assert_eq!(proposal.quantum_bytes, FLASH_QUANTUM_MIN);
         assert!(proposal.reason.contains("flash"), "{}", proposal.reason);
+    }
+
+    #[test]
+    fn a_machine_that_was_busy_while_long_runs_were_taken_does_not_shrink_the_quantum() {
+        // At 1 MiB the rate is 95 % of what long runs got, as seen once.
+        let busy = [1.0, 1.0, 1.0, 0.6, 0.55, 0.5, 0.48, 0.46, 0.45];
+        let disk = synthetic(105e6, 0.0127, &busy);
+        assert_eq!(media(&disk), Media::Rotating);
+        assert!(chosen(&disk).expect("there is a curve") >= 8 * MIB);
+        let always = synthetic(50e6, 0.0127, &[1.0]);
+        assert_eq!(chosen(&always), Some(16 * MIB));
+    }
+
+    #[test]
+    fn a_fit_gives_back_the_device_it_was_made_of() {
+        for (rate, seek) in [(105e6, 0.0127), (2e9, 0.000_05), (5e8, 0.0)] {
+            let points = synthetic(rate, seek, &[1.0]);
+            let fit = fit(&curve(&points, |p| p.read_bytes_s)).expect("there is a curve");
+            assert!((fit.bytes_s / rate - 1.0).abs() < 1e-6, "{fit:?}");
+            assert!((fit.begin_s - seek).abs() < 1e-9, "{fit:?}");
+        }
     }
 
     #[test]
