@@ -21,6 +21,14 @@ use super::relief::{Relief, Use, relief};
 /// Threads at most, however many processors there are.
 const THREADS_MAX: usize = 64;
 
+/// Polls of tasks after which a thread looks for tasks that other threads have woken. A stream that is received without a
+/// pause takes half a millisecond a poll and wakes itself up again; the ends of its own disk writes come from other threads.
+/// With the runtime's default of 31 the disk stood idle while tens of megabytes were received.
+const LOOK_FOR_WOKEN: u32 = 1;
+
+/// Polls of tasks after which it asks the kernel for sockets and timers: a small read beside such a stream waits as long.
+const LOOK_FOR_EVENTS: u32 = 4;
+
 /// One thread.
 #[derive(Debug)]
 struct Worker {
@@ -85,7 +93,11 @@ impl Threads {
         let guard = stop.clone().drop_guard();
         let mut workers = Vec::new();
         for number in 0..processors.min(THREADS_MAX) {
-            let runtime = Builder::new_current_thread().enable_all().build()?;
+            let runtime = Builder::new_current_thread()
+                .enable_all()
+                .global_queue_interval(LOOK_FOR_WOKEN)
+                .event_interval(LOOK_FOR_EVENTS)
+                .build()?;
             workers.push(Worker {
                 runtime: runtime.handle().clone(),
                 load: Arc::default(),
@@ -263,116 +275,4 @@ impl Drop for Busy<'_> {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::collections::HashSet;
-    use std::sync::Mutex;
-
-    use tokio::sync::Semaphore;
-
-    use super::*;
-
-    fn two() -> Threads {
-        let mut threads = Threads::start().expect("threads");
-        let more = Threads::start().expect("threads");
-        threads.workers.truncate(1);
-        let Threads {
-            mut workers, _stop, ..
-        } = more;
-        threads.workers.extend(workers.drain(..1));
-        // Its threads go on for as long as the test.
-        let _never = _stop.disarm();
-        threads
-    }
-
-    #[tokio::test]
-    async fn a_connection_goes_where_the_least_is_to_do() {
-        let threads = two();
-        let tasks = TaskTracker::new();
-        let go_on = Arc::new(Semaphore::new(0));
-        let seen = Arc::new(Mutex::new(Vec::new()));
-        let mut handles = Vec::new();
-        for idle in [false, true, true, false] {
-            let (go_on, seen) = (Arc::clone(&go_on), Arc::clone(&seen));
-            let (ready, started) = tokio::sync::oneshot::channel();
-            handles.push(threads.spawn(&tasks, |place| async move {
-                let _busy = (!idle).then(|| place.busy());
-                let me = std::thread::current().id();
-                seen.lock().expect("no panic holds it").push(me);
-                let _heard = ready.send(());
-                let _permit = go_on.acquire().await.expect("open");
-                assert_eq!(me, std::thread::current().id());
-            }));
-            started.await.expect("it runs");
-        }
-        let seen = seen.lock().expect("no panic holds it").clone();
-        assert_eq!(seen.iter().collect::<HashSet<_>>().len(), 2);
-        // The second and third avoid the busy first, and so does the fourth.
-        assert_eq!(seen[1..], [seen[1]; 3]);
-        go_on.add_permits(4);
-        for handle in handles {
-            handle.await.expect("no panic");
-        }
-        let left = |worker: &Worker| worker.load.now() == (0, 0);
-        assert!(threads.workers.iter().all(left));
-    }
-
-    #[tokio::test]
-    async fn threads_can_be_shared() {
-        let me = std::thread::current().id();
-        let connection = |_place| async move { assert_eq!(std::thread::current().id(), me) };
-        let shared = Threads::shared();
-        let done = shared.spawn(&TaskTracker::new(), connection);
-        done.await.expect("no panic");
-    }
-
-    #[tokio::test]
-    async fn the_threads_end_with_their_owner() {
-        let threads = Threads::start().expect("threads");
-        let never = threads.spawn(&TaskTracker::new(), |_place| std::future::pending());
-        drop(threads);
-        assert!(never.await.expect_err("cut off").is_cancelled());
-    }
-
-    #[tokio::test]
-    async fn busy_connections_leave_a_thread_that_is_short_of_time() {
-        let threads = two();
-        let tasks = TaskTracker::new();
-        let told = Arc::new(Mutex::new(Vec::new()));
-        let stop = CancellationToken::new();
-        for _ in 0..4 {
-            let (told, stop) = (Arc::clone(&told), stop.clone());
-            let _detached = threads.spawn_on(0, &tasks, |place| async move {
-                while !stop.is_cancelled() {
-                    {
-                        let _busy = place.busy();
-                        std::thread::sleep(Duration::from_millis(1));
-                    }
-                    if let Some(to) = place.shall_move() {
-                        told.lock().expect("no panic holds it").push(to);
-                        return;
-                    }
-                    tokio::task::yield_now().await;
-                }
-            });
-        }
-        // It would not be better off elsewhere.
-        let alone = threads.spawn_on(1, &tasks, |place| async move {
-            let _busy = place.busy();
-            assert_eq!(place.shall_move(), None);
-        });
-        alone.await.expect("no panic");
-        let moved = async {
-            while told.lock().expect("no panic holds it").len() < 2 {
-                threads.look();
-                tokio::time::sleep(Duration::from_millis(50)).await;
-            }
-        };
-        let moved = tokio::time::timeout(Duration::from_secs(30), moved).await;
-        moved.expect("two of four move");
-        stop.cancel();
-        tasks.close();
-        tasks.wait().await;
-        let told = told.lock().expect("no panic holds it");
-        assert!(told.iter().all(|to| *to == 1), "{told:?}");
-    }
-}
+mod tests;
