@@ -44,6 +44,7 @@ pub use config::{
     VolumeConfig,
 };
 pub use error::{StoreError, StoreErrorKind};
+pub use layout::names::CLOSED;
 pub use reader::ReplicaReader;
 pub use store::Store;
 pub use types::{

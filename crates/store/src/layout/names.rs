@@ -29,7 +29,7 @@ pub const PREVIOUS: &str = "previous";
 /// Marks a pool in rolling upgrade.
 pub const ROLLING_UPGRADE_MARKER: &str = "RollingUpgradeInProgress";
 
-/// End of the name of a [marker](PoolPaths::closed_marker).
+/// End of the name of a file in `rbw` that marks a replica as closed, acknowledged and not all in its files yet.
 pub const CLOSED: &str = ".closed";
 
 /// Hadoop gives no block a name longer than `blk_-9223372036854775808_9223372036854775807.meta`.
