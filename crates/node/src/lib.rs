@@ -16,6 +16,7 @@ pub mod config;
 pub mod daemon;
 pub mod identity;
 pub mod ipc;
+pub mod memory;
 pub mod namenode;
 pub mod outliers;
 mod quiet;

@@ -11,6 +11,9 @@ use hayloft_store::{
 
 use crate::config::{ConfigError, Configuration, keys};
 
+/// Bytes of staging that are worth having: two arenas.
+const BUDGET_MIN: u64 = 8 << 20;
+
 /// The volumes of `dfs.datanode.data.dir`, each with its engine and reserved space.
 ///
 /// # Errors
@@ -49,7 +52,7 @@ pub fn store_config(config: &Configuration) -> Result<StoreConfig, ConfigError> 
         check_min_gap: config.get(&keys::DISK_CHECK_MIN_GAP),
         check_timeout: config.get(&keys::DISK_CHECK_TIMEOUT),
         disk: disk(config)?,
-        staging: staging(config),
+        staging: staging(config)?,
         scan: scan(config),
         directory_scan: directory_scan(config),
         ..StoreConfig::default()
@@ -79,15 +82,27 @@ fn disk(config: &Configuration) -> Result<DiskSettings, ConfigError> {
     })
 }
 
-fn staging(config: &Configuration) -> StagingOptions {
+fn staging(config: &Configuration) -> Result<StagingOptions, ConfigError> {
     let dir = config.get(&keys::STAGING_DIR);
-    StagingOptions {
+    let budget = match config.get(&keys::MEMORY_LIMIT) {
+        0 => crate::memory::staging_default(),
+        bytes if bytes >= BUDGET_MIN => bytes,
+        bytes => {
+            return Err(ConfigError::Conflict {
+                what: format!(
+                    "{} is {bytes} bytes: it must be at least {BUDGET_MIN} (8m), or 0 for a share of the machine's memory",
+                    keys::MEMORY_LIMIT.name()
+                ),
+            });
+        }
+    };
+    Ok(StagingOptions {
         dir: (!dir.trim().is_empty()).then(|| dir.trim().into()),
         enabled: config.get(&keys::STAGING_ENABLED),
         close: config.get(&keys::STAGING_CLOSE),
         burst: config.get(&keys::STAGING_BURST),
-        budget: config.get(&keys::MEMORY_LIMIT),
-    }
+        budget,
+    })
 }
 
 fn scan(config: &Configuration) -> ScanConfig {

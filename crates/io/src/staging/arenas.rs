@@ -15,6 +15,9 @@ const REFUSED_FOR: Duration = Duration::from_secs(1);
 /// With fewer free segments in memory than this, more is found before somebody waits for it.
 const LOW: usize = ARENA_SEGMENTS / 2;
 
+/// Arenas that are found at least when a burst would use more.
+const BURST_ARENAS: usize = 16;
+
 const ALL_FREE: u16 = u16::MAX;
 const _: () = assert!(ARENA_SEGMENTS == 16, "a bit of u16 for each segment");
 
@@ -131,9 +134,11 @@ impl Arenas {
         self.asked = self.asked.max(n);
     }
 
-    /// Asks for all that the budget allows, when there is time.
+    /// Asks for as much again as there is, when there is time: whoever still wants more then asks again. So a burst soon
+    /// has all that the budget allows, and a short one does not take what only others would need.
     pub(super) fn ask_ahead(&mut self) {
-        self.ahead = self.max;
+        let more = self.backed.max(BURST_ARENAS).min(self.max);
+        self.ahead = self.ahead.max(more);
     }
 
     /// Whether somebody waits for memory.
@@ -327,8 +332,8 @@ mod tests {
     }
 
     #[test]
-    fn growing_ahead_finds_one_arena_when_little_is_free_and_all_for_a_burst() {
-        let (mut arenas, map) = arenas(6);
+    fn growing_ahead_finds_one_arena_when_little_is_free_and_as_much_again_for_a_burst() {
+        let (mut arenas, map) = arenas(50);
         arenas.ask(ARENA_SEGMENTS);
         assert_eq!(grow(&mut arenas, &map), 1);
         arenas.take(ARENA_SEGMENTS - LOW + 1).expect("is there");
@@ -337,11 +342,17 @@ mod tests {
         assert!(!arenas.must_grow());
         arenas.ask_ahead();
         assert!(arenas.must_grow());
-        // Whoever waits does not make it less.
+        // Whoever waits does not make it less: his comes on top.
         arenas.ask(2 * ARENA_SEGMENTS);
-        assert_eq!(grow(&mut arenas, &map), 4);
+        assert_eq!(grow(&mut arenas, &map), 17);
         arenas.ask_ahead();
-        assert!(!arenas.must_grow(), "there are six");
+        assert!(arenas.must_grow());
+        assert_eq!(grow(&mut arenas, &map), 19, "as many again");
+        arenas.ask_ahead();
+        assert!(arenas.must_grow());
+        assert_eq!(grow(&mut arenas, &map), 12);
+        arenas.ask_ahead();
+        assert!(!arenas.must_grow(), "there are fifty");
     }
 
     #[test]

@@ -239,7 +239,6 @@ fn begin(options: &Options) -> Record {
 
 /// `hayloft.memory.limit` in MiB: as defined for the run, else its default.
 fn memory_limit_mib(define: &[(String, String)]) -> u64 {
-    const DEFAULT_MIB: u64 = 256;
     let set = define
         .iter()
         .rev()
@@ -258,7 +257,8 @@ fn memory_limit_mib(define: &[(String, String)]) -> u64 {
             _ => Some(number >> 20),
         }
     });
-    parsed.unwrap_or(DEFAULT_MIB)
+    let set = parsed.filter(|mib| *mib > 0);
+    set.unwrap_or_else(|| hayloft_node::memory::staging_default() >> 20)
 }
 
 fn conditions(record: &mut Record, rig: &Rig) {
@@ -286,6 +286,7 @@ mod tests {
             (limit("512m"), limit("1g"), limit("134217728")),
             (512, 1024, 128)
         );
-        assert_eq!(memory_limit_mib(&[]), 256);
+        let default = hayloft_node::memory::staging_default() >> 20;
+        assert_eq!((memory_limit_mib(&[]), limit("0")), (default, default));
     }
 }
