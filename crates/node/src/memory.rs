@@ -18,7 +18,7 @@ const MOST: u64 = 1024 * MIB;
 pub fn staging_default() -> u64 {
     let all = rustix::system::sysinfo();
     let unit = u64::from(all.mem_unit.max(1));
-    let physical = u64::try_from(all.totalram).unwrap_or(u64::MAX);
+    let physical: u64 = all.totalram;
     let groups = std::fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
     let limit = lowest_limit(Path::new("/sys/fs/cgroup"), &groups);
     share_of(physical.saturating_mul(unit).min(limit.unwrap_or(u64::MAX)))

@@ -12,6 +12,7 @@ use std::fs::File;
 use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
 use std::path::Path;
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Transfers in flight.
@@ -76,10 +77,12 @@ pub(super) fn measure(dir: &Path, mib: u64, round: u32) -> Result<Vec<Sample>> {
             ],
         );
     }
-    for streams in [1, 4] {
-        let took = loopback(streams, bytes)?;
-        let name = format!("loopback-{streams}");
-        add(name, vec![(Figure::Rate, rate(bytes, took))]);
+    for (what, keeps) in [("loopback", false), ("loopback-kept", true)] {
+        for streams in [1, 4] {
+            let took = loopback(streams, bytes, keeps)?;
+            let name = format!("{what}-{streams}");
+            add(name, vec![(Figure::Rate, rate(bytes, took))]);
+        }
     }
     Ok(samples)
 }
@@ -158,19 +161,33 @@ fn in_parallel(
     })
 }
 
-/// Sends `bytes` through TCP on the loopback, over so many connections.
-fn loopback(streams: u64, bytes: u64) -> Result<Duration> {
+/// Sends `bytes` through TCP on the loopback, over so many connections. Who receives drops them, or keeps them: in memory
+/// that was touched before, as whoever stages data must, while what is dropped always goes into the same few pages, which stay in
+/// the processor's cache.
+fn loopback(streams: u64, bytes: u64, keeps: bool) -> Result<Duration> {
     let failed = |error: std::io::Error| LabError::Talk(format!("loopback TCP: {error}"));
     let listener = TcpListener::bind("127.0.0.1:0").map_err(failed)?;
     let address = listener.local_addr().map_err(failed)?;
     let share = bytes / streams;
+    let kept = usize::try_from(if keeps { share } else { 0 }).unwrap_or(0);
+    let memory: Vec<Vec<u8>> = (0..streams).map(|_| vec![1; kept.max(SEND)]).collect();
+    let memory = Mutex::new(memory);
     let worker = || -> std::io::Result<()> {
         let mut sender = TcpStream::connect(address)?;
         let (mut receiver, _) = listener.accept()?;
+        let of_all = memory.lock().unwrap_or_else(PoisonError::into_inner).pop();
         let drain = std::thread::spawn(move || -> std::io::Result<()> {
-            let mut buffer = vec![0; SEND];
-            while receiver.read(&mut buffer)? > 0 {}
-            Ok(())
+            let mut buffer = of_all.unwrap_or_else(|| vec![0; SEND]);
+            let mut at = 0;
+            loop {
+                let end = buffer.len().min(at + SEND);
+                match receiver.read(&mut buffer[at..end])? {
+                    0 => return Ok(()),
+                    n if at + n == buffer.len() => at = 0,
+                    n if buffer.len() > SEND => at += n,
+                    _ => {}
+                }
+            }
         });
         let data = vec![0x5A; SEND];
         let mut left = share;
@@ -207,7 +224,7 @@ mod tests {
             }
             Err(error) => panic!("{error}"),
         };
-        assert_eq!(samples.len(), 7);
+        assert_eq!(samples.len(), 9);
         let positive = |s: &Sample| s.figures.values().all(|value| *value > 0.0);
         assert!(samples.iter().all(positive), "{samples:?}");
         assert_eq!(std::fs::read_dir(dir.path()).expect("listed").count(), 0);
