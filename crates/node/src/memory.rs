@@ -9,7 +9,7 @@ const MIB: u64 = 1 << 20;
 const SHARE: u64 = 32;
 /// At least this, bytes: eight quanta of a rotating disk.
 const LEAST: u64 = 256 * MIB;
-/// At most this, bytes: more shortens no burst that clients of one node make, and takes long to write at the end.
+/// At most this, bytes: a clean stop waits until all of it is written.
 const MOST: u64 = 1024 * MIB;
 
 /// What `hayloft.memory.limit` is when it is 0, in bytes: a thirty-second of the memory that this process may use, from

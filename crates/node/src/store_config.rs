@@ -230,6 +230,23 @@ mod tests {
     }
 
     #[test]
+    fn a_memory_limit_is_a_share_or_enough_to_be_useful() {
+        let budget = |limit: &str| {
+            let config = with(&[("hayloft.memory.limit", limit)]);
+            store_config(&config).map(|store| store.staging.budget)
+        };
+        let share = crate::memory::staging_default();
+        let default = store_config(&with(&[])).expect("valid").staging.budget;
+        assert_eq!((default, budget("0").expect("valid")), (share, share));
+        assert_eq!(budget("8m").expect("valid"), 8 << 20);
+        let error = budget("4m").expect_err("too little");
+        assert!(
+            error.to_string().contains("hayloft.memory.limit"),
+            "{error}"
+        );
+    }
+
+    #[test]
     fn what_is_said_of_disks_is_checked() {
         let said = [
             ("hayloft.io.quantum", "16m"),
