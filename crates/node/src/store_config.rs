@@ -82,26 +82,31 @@ fn disk(config: &Configuration) -> Result<DiskSettings, ConfigError> {
     })
 }
 
+/// Bytes of memory for staging: `hayloft.memory.limit`, or where it is 0 a [share](crate::memory) of the machine's.
+///
+/// # Errors
+/// [`ConfigError::Conflict`] for a limit that is too small to be of use.
+pub fn staging_budget(config: &Configuration) -> Result<u64, ConfigError> {
+    match config.get(&keys::MEMORY_LIMIT) {
+        0 => Ok(crate::memory::staging_default()),
+        bytes if bytes >= BUDGET_MIN => Ok(bytes),
+        bytes => Err(ConfigError::Conflict {
+            what: format!(
+                "{} is {bytes} bytes: it must be at least {BUDGET_MIN} (8m), or 0 for a share of the machine's memory",
+                keys::MEMORY_LIMIT.name()
+            ),
+        }),
+    }
+}
+
 fn staging(config: &Configuration) -> Result<StagingOptions, ConfigError> {
     let dir = config.get(&keys::STAGING_DIR);
-    let budget = match config.get(&keys::MEMORY_LIMIT) {
-        0 => crate::memory::staging_default(),
-        bytes if bytes >= BUDGET_MIN => bytes,
-        bytes => {
-            return Err(ConfigError::Conflict {
-                what: format!(
-                    "{} is {bytes} bytes: it must be at least {BUDGET_MIN} (8m), or 0 for a share of the machine's memory",
-                    keys::MEMORY_LIMIT.name()
-                ),
-            });
-        }
-    };
     Ok(StagingOptions {
         dir: (!dir.trim().is_empty()).then(|| dir.trim().into()),
         enabled: config.get(&keys::STAGING_ENABLED),
         close: config.get(&keys::STAGING_CLOSE),
         burst: config.get(&keys::STAGING_BURST),
-        budget,
+        budget: staging_budget(config)?,
     })
 }
 

@@ -33,6 +33,8 @@ mod work;
 
 use crate::error::{LabError, Result};
 use crate::modelled::{self, ModelledDisk};
+use hayloft_node::config::Configuration;
+use hayloft_node::store_config::staging_budget;
 use record::Record;
 use rig::Rig;
 use rows::{Client, Row, Workload};
@@ -237,28 +239,13 @@ fn begin(options: &Options) -> Record {
     }
 }
 
-/// `hayloft.memory.limit` in MiB: as defined for the run, else its default.
+/// What a node takes for `hayloft.memory.limit` in MiB: as defined for the run, else its default.
 fn memory_limit_mib(define: &[(String, String)]) -> u64 {
-    let set = define
-        .iter()
-        .rev()
-        .find(|(key, _)| key == "hayloft.memory.limit");
-    let parsed = set.and_then(|(_, value)| {
-        let digits = value.trim_end_matches(|c: char| c.is_ascii_alphabetic());
-        let number: u64 = digits.parse().ok()?;
-        let unit = value[digits.len()..]
-            .chars()
-            .next()
-            .map(|c| c.to_ascii_lowercase());
-        match unit {
-            Some('g') => number.checked_mul(1024),
-            Some('m') => Some(number),
-            Some('k') => Some(number / 1024),
-            _ => Some(number >> 20),
-        }
-    });
-    let set = parsed.filter(|mib| *mib > 0);
-    set.unwrap_or_else(|| hayloft_node::memory::staging_default() >> 20)
+    let limit = |(key, _): &&(String, String)| key == "hayloft.memory.limit";
+    let config = Configuration::from_properties(define.iter().filter(limit).cloned());
+    let budget = config.and_then(|config| staging_budget(&config));
+    // With one that means nothing no node starts, and nothing is recorded.
+    budget.unwrap_or_default() >> 20
 }
 
 fn conditions(record: &mut Record, rig: &Rig) {
