@@ -175,16 +175,16 @@ fn loopback(streams: u64, bytes: u64, keeps: bool) -> Result<Duration> {
     let worker = || -> std::io::Result<()> {
         let mut sender = TcpStream::connect(address)?;
         let (mut receiver, _) = listener.accept()?;
-        let of_all = memory.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        let mut of_all = memory.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut buffer = of_all.pop().expect("there is one for each connection");
+        drop(of_all);
         let drain = std::thread::spawn(move || -> std::io::Result<()> {
-            let mut buffer = of_all.unwrap_or_else(|| vec![0; SEND]);
             let mut at = 0;
             loop {
                 let end = buffer.len().min(at + SEND);
                 match receiver.read(&mut buffer[at..end])? {
                     0 => return Ok(()),
-                    n if at + n == buffer.len() => at = 0,
-                    n if buffer.len() > SEND => at += n,
+                    n if keeps => at = (at + n) % buffer.len(),
                     _ => {}
                 }
             }
