@@ -40,6 +40,10 @@ const ORPHAN_GRACE: Duration = Duration::from_secs(10);
 /// Turns after which other tasks get the thread.
 const TURNS: u32 = 8;
 
+/// While more is there to be received, acknowledgements wait until those of so many bytes go with one send: a fifth of what the
+/// usual client has on its way. Each send wakes up the writer, which costs both sides more than the rest of it.
+const TELL_AFTER: u64 = 1 << 20;
+
 /// What a pipeline is connected to.
 pub struct Ends<'a> {
     /// The client or the node before.
@@ -101,6 +105,7 @@ pub async fn run(
         signals: Signals::new(x, &cancel),
         slow_io: settings.slow_io,
         sending: Patience::new(conn.write_limit()),
+        untold_bytes: 0,
         untold_since: None,
         outcome: None,
     };
@@ -121,6 +126,8 @@ struct Pipeline<'a> {
     slow_io: Duration,
     /// Acknowledgements are being taken.
     sending: Patience,
+    /// Bytes received since acknowledgements were last sent.
+    untold_bytes: u64,
     /// Since when some wait for room.
     untold_since: Option<Instant>,
     /// How it ends, when the last acknowledgements are sent.
@@ -161,7 +168,7 @@ enum After {
 impl Pipeline<'_> {
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), XferError>> {
         self.signals.poll(cx, &mut self.responder)?;
-        for _ in 0..TURNS {
+        for turn in 1..=TURNS {
             let received = self.poll_receive(cx)?;
             let heard = self.poll_hear(cx)?;
             let sent = self.next.as_mut().is_some_and(|next| next.poll_send(cx));
@@ -173,7 +180,11 @@ impl Pipeline<'_> {
                     Step::GiveUp(error) => self.outcome = Some(Err(error)),
                 }
             }
-            let told = self.poll_tell(cx)?;
+            let told = if received && turn < TURNS && self.may_tell_later() {
+                false
+            } else {
+                self.poll_tell(cx)?
+            };
             if self.responder.out.is_empty()
                 && let Some(outcome) = self.outcome.take()
             {
@@ -270,6 +281,7 @@ impl Pipeline<'_> {
             self.x.stats().add_in_place(bytes);
         }
         self.disk.push(run);
+        self.untold_bytes += bytes;
         let after = match checked {
             Ok(()) if last => After::Last,
             Ok(()) => After::More,
@@ -345,9 +357,17 @@ impl Pipeline<'_> {
         Ok(heard)
     }
 
+    /// Whether acknowledgements may wait for those of what is received next.
+    fn may_tell_later(&self) -> bool {
+        self.outcome.is_none()
+            && self.untold_bytes < TELL_AFTER
+            && matches!(self.receiver.phase, Phase::Open)
+    }
+
     /// Sends the acknowledgements that there are; true when some were taken.
     fn poll_tell(&mut self, cx: &mut Context<'_>) -> Result<bool, XferError> {
         let mut told = false;
+        self.untold_bytes = 0;
         while !self.responder.out.is_empty() {
             let sent = self
                 .conn
