@@ -1,6 +1,7 @@
 //! The machine below a benchmark: its processors, its page cache, the device under a directory.
 
 use crate::error::{LabError, Result};
+use hayloft_io::{ALIGNMENT, AlignedBuf};
 use hayloft_store::CLOSED;
 use std::collections::BTreeMap;
 use std::fs::DirEntry;
@@ -90,16 +91,25 @@ pub fn drop_caches() -> bool {
     std::fs::write("/proc/sys/vm/drop_caches", "3").is_ok()
 }
 
+/// Bytes of a piece of memory that is warmed.
+const WARM_PIECE: usize = 64 << 20;
+
 /// Takes memory from the system, touches it and gives it back. A virtual machine may have returned
 /// free pages to its host, and getting one back costs more than anything measured here; whoever is
-/// measured next shall not pay for that.
+/// measured next shall not pay for that. Huge pages are taken: it is the large free pieces that are returned, page caches and
+/// shared memory are made of them, and small pages would come from what is left of others.
 pub fn warm_memory(bytes: usize) {
-    let mut memory: Vec<u8> = Vec::new();
-    if memory.try_reserve_exact(bytes).is_err() {
-        return;
-    }
-    memory.resize(bytes, 1);
-    std::hint::black_box(&memory);
+    let pieces = bytes.div_ceil(WARM_PIECE);
+    let touched: Vec<AlignedBuf> = (0..pieces)
+        .map(|_| {
+            let mut piece = AlignedBuf::unpooled(WARM_PIECE);
+            for page in piece.as_mut_capacity().chunks_mut(ALIGNMENT) {
+                page[0] = 1;
+            }
+            piece
+        })
+        .collect();
+    std::hint::black_box(&touched);
 }
 
 /// The whole block device under a directory.

@@ -22,6 +22,10 @@ const SMALL_BYTES: u64 = 10_000;
 /// Bytes of a positional read.
 const PREAD_BYTES: u64 = 64 << 10;
 
+/// Memory that is warmed before a row, bytes: the upper one takes ten seconds where the host has to find all of it.
+const WARM_MIN: u64 = 768 << 20;
+const WARM_MAX: u64 = 4 << 30;
+
 /// Files of one kind, and the rows that they are good for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
@@ -221,7 +225,7 @@ impl Run<'_> {
                 let share = (streams.into(), bytes / u64::from(streams));
                 let ready = self.ready(row.client, seat, dir, share, files)?;
                 if matches!(row.workload, Workload::Cold(_)) {
-                    cold()?;
+                    cold(bytes)?;
                 } else {
                     // Twice in all: a node may keep out of the page cache what is read only once.
                     let cold_before = Row {
@@ -244,7 +248,7 @@ impl Run<'_> {
             }
             Workload::ReadBack => {
                 let ready = self.ready(row.client, seat, dir, (4, bytes / 4), files)?;
-                cold()?;
+                cold(bytes)?;
                 let one: Vec<Place> = ready.places.iter().flatten().cloned().collect();
                 let one = Files {
                     dir: ready.dir.clone(),
@@ -257,7 +261,7 @@ impl Run<'_> {
             }
             Workload::Pread(in_flight) => {
                 let ready = self.ready(row.client, seat, dir, (4, bytes / 4), files)?;
-                cold()?;
+                cold(bytes)?;
                 let blocks: Vec<Place> = ready.places.iter().flatten().cloned().collect();
                 let preads = Preads {
                     in_flight: in_flight as usize,
@@ -317,7 +321,7 @@ impl Run<'_> {
         bytes: u64,
     ) -> Result<super::figures::Figures> {
         let (old, _) = self.write(row.client, seat, format!("{dir}/old"), (2, bytes), 1)?;
-        cold()?;
+        cold(2 * bytes)?;
         let nodes = self.rig.addresses(seat, 1);
         let new = format!("{dir}/new");
         let watched = self.watching(row.client, seat, 1)?;
@@ -525,16 +529,18 @@ fn as_index(count: u64) -> usize {
     usize::try_from(count).expect("a few streams")
 }
 
-/// Empties the page cache; memory for what will be read is there.
-fn cold() -> Result<()> {
+/// Empties the page cache; memory for the `bytes` that will be read is there.
+fn cold(bytes: u64) -> Result<()> {
     if !machine::drop_caches() {
         let problem = "the page cache cannot be emptied: run as root to measure cold reads";
         return Err(LabError::Talk(problem.into()));
     }
-    warm_memory(1 << 30);
+    warm_memory(bytes);
     Ok(())
 }
 
+/// Memory for `bytes` of data, and half as much again for what carries them: sockets, buffers, pages that are read ahead.
 fn warm_memory(bytes: u64) {
-    machine::warm_memory(usize::try_from(bytes.min(4 << 30)).unwrap_or(0));
+    let bytes = (bytes + bytes / 2).clamp(WARM_MIN, WARM_MAX);
+    machine::warm_memory(usize::try_from(bytes).unwrap_or(0));
 }

@@ -26,8 +26,11 @@ const BACKOFF_MAX: Duration = Duration::from_secs(5);
 /// Operations in progress get this long to end by themselves at shutdown.
 const DRAIN: Duration = Duration::from_secs(2);
 
-/// Buffers that were not used for so long go back to the system; and how often the threads are looked at.
-const IDLE_MEMORY: Duration = Duration::from_millis(500);
+/// How often idle memory and the threads are looked at.
+const LOOK: Duration = Duration::from_millis(500);
+
+/// Buffers that were not used for so long go back to the system: readers come in bursts, and new memory has to be cleared.
+const IDLE_MEMORY: Duration = Duration::from_secs(60);
 
 /// Version of short-circuit access that this node would speak.
 const SHORT_CIRCUIT_VERSION: u32 = 1;
@@ -46,7 +49,7 @@ pub async fn serve(x: Xceivers, listener: TcpListener) {
     let threads = x.threads();
     let pacing = Pacing::of_listener(&listener, x.settings().unpaced_local);
     let mut backoff = BACKOFF_MIN;
-    let mut look = tokio::time::interval(IDLE_MEMORY);
+    let mut look = tokio::time::interval(LOOK);
     look.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         let accepted = tokio::select! {
