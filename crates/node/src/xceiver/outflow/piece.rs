@@ -33,7 +33,14 @@ const PIECE_SHORT_OF_MEMORY: usize = 64 << 10;
 const NOT_ASKED: usize = 128 << 10;
 
 /// Pieces that are read while one is being sent.
-pub(super) const AHEAD: usize = 2;
+const AHEAD: usize = 2;
+
+/// The same for a few readers of flash around the page cache (in there the system reads ahead): with two pieces a lone reader had 0.7 of
+/// what the device gives, which has nobody else to be busy with.
+const AHEAD_OF_FEW: usize = 4;
+
+/// Readers that are a few.
+const FEW: usize = 2;
 
 /// A piece of data, ready to be sent.
 pub(super) struct Piece<'a> {
@@ -82,7 +89,7 @@ impl<'a> Ahead<'a> {
     pub(super) fn new(outflow: &'a Outflow<'a>) -> Self {
         Self {
             outflow,
-            pieces: VecDeque::with_capacity(AHEAD + 1),
+            pieces: VecDeque::with_capacity(AHEAD_OF_FEW + 1),
             sums: Sums::new(),
             next: outflow.range.start,
             piece: PIECE_FIRST,
@@ -122,7 +129,7 @@ impl<'a> Ahead<'a> {
     fn look(&mut self) {
         // Behind what is resident there is nothing to wait for.
         let ahead = if self.outflow.cache.readahead > 0 {
-            AHEAD
+            self.outflow.pieces_ahead()
         } else {
             1
         };
@@ -200,10 +207,22 @@ impl Outflow<'_> {
             PIECE_CACHED
         };
         let readers = self.stats.readers().max(1);
-        let share = (self.budget_ahead() / readers).saturating_sub(WINDOW_OF_MANY) / (AHEAD + 1);
+        let pieces = self.pieces_ahead() + 1;
+        let share = (self.budget_ahead() / readers).saturating_sub(WINDOW_OF_MANY) / pieces;
         // Powers of two: sizes that come back find memory that an earlier piece left.
         let share = share.checked_ilog2().map_or(0, |power| 1 << power);
         share.clamp(PIECE_LEAST, most)
+    }
+
+    /// Pieces that are read while one is being sent.
+    fn pieces_ahead(&self) -> usize {
+        let reader = self.reader;
+        let alone = self.stats.readers() <= FEW && !reader.is_on_rotating_media();
+        if alone && reader.goes_around_cache() {
+            AHEAD_OF_FEW
+        } else {
+            AHEAD
+        }
     }
 
     /// What all readers may use ahead: the rest is for those who have nothing yet.
