@@ -97,8 +97,11 @@ const WARM_PIECE: usize = 64 << 20;
 /// Takes memory from the system, touches it and gives it back. A virtual machine may have returned
 /// free pages to its host, and getting one back costs more than anything measured here; whoever is
 /// measured next shall not pay for that. Huge pages are taken: it is the large free pieces that are returned, page caches and
-/// shared memory are made of them, and small pages would come from what is left of others.
+/// shared memory are made of them, and small pages would come from what is left of others. At most half of what is free is taken.
 pub fn warm_memory(bytes: usize) {
+    let system = rustix::system::sysinfo();
+    let free = system.freeram.saturating_mul(system.mem_unit.into());
+    let bytes = bytes.min(usize::try_from(free / 2).unwrap_or(0));
     let pieces = bytes.div_ceil(WARM_PIECE);
     let touched: Vec<AlignedBuf> = (0..pieces)
         .map(|_| {
