@@ -31,7 +31,7 @@ status: ## Say what runs and where
 	@[ -x $(HAYLOFT) ] || { echo "hayloft: error: not built yet: run 'make up'" >&2; exit 2; }
 	@$(HAYLOFT) status
 
-test: ## Everything: format, lints, unit tests, docs, Java, clusters of real processes (< 30 min)
+test: ## Everything: format, lints, unit tests, docs, Java, clusters of real processes (< 50 min)
 	@scripts/test
 
 test-fast: ## Unit and property tests, no JVM (< 3 min)
