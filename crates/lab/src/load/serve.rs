@@ -39,6 +39,13 @@ struct Alone(DatanodeId);
 impl NameNodeLink for Alone {
     fn receiving(&self, _: &ExtendedBlock, _: &StorageInfo) {}
     fn received(&self, _: &ExtendedBlock, _: &StorageInfo, _: Option<&str>) {}
+    fn wait_told<'a>(
+        &'a self,
+        _: &'a ExtendedBlock,
+        _: Duration,
+    ) -> Pin<Box<dyn Future<Output = ()> + Send + 'a>> {
+        Box::pin(std::future::ready(()))
+    }
     fn bad_block(&self, block: &ExtendedBlock, _: &StorageInfo) {
         eprintln!("hayloft-load: warning: block {} is corrupt", block.block.id);
     }

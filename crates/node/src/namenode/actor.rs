@@ -12,7 +12,7 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::ibr::{Added, IbrQueue, News};
+use super::ibr::{Added, Batch, IbrQueue, News};
 use super::notices::{Notice, Notices};
 use super::pool::PoolService;
 use super::registration::Namespace;
@@ -106,6 +106,8 @@ pub(super) struct Actor {
     pub(super) lifeline_client: Option<RpcClient>,
     ibr: Mutex<IbrQueue>,
     pub(super) ibr_wake: Notify,
+    /// The NameNode has taken a batch of news.
+    ibr_taken: Notify,
     /// Incremental and full reports exclude each other: from the moment a full report's content is
     /// taken until the NameNode has it, no newer news may overtake it there, or the report would
     /// undo them.
@@ -147,6 +149,7 @@ impl Actor {
                 usize::try_from(pending).unwrap_or(usize::MAX),
             )),
             ibr_wake: Notify::new(),
+            ibr_taken: Notify::new(),
             report_gate: tokio::sync::Mutex::new(()),
             schedule: Mutex::new(ReportSchedule::new(Instant::now())),
             report_wake: Notify::new(),
@@ -192,6 +195,24 @@ impl Actor {
             Added::Stale | Added::Waits => {}
             Added::Urgent => self.ibr_wake.notify_one(),
             Added::Overflow => self.reports_overflowed(),
+        }
+    }
+
+    /// The NameNode has taken the batch.
+    pub(super) fn news_taken(&self, batch: Batch) {
+        self.ibr().done(batch);
+        self.ibr_taken.notify_waiters();
+    }
+
+    /// Waits until no news of the block is left to be told.
+    pub(super) async fn told(&self, block_id: i64) {
+        loop {
+            // Counts from here on, so that nothing taken after the look is missed.
+            let taken = self.ibr_taken.notified();
+            if !self.ibr().holds(block_id) {
+                return;
+            }
+            taken.await;
         }
     }
 

@@ -249,6 +249,18 @@ impl NameNodes {
         );
     }
 
+    /// Waits until the pool's active NameNode has taken what there is to report of the block, at most
+    /// `limit`. At once when there is nothing, or no NameNode is known to be active.
+    pub async fn wait_told(&self, block: &ExtendedBlock, limit: Duration) {
+        let active = self
+            .service(&block.pool)
+            .and_then(|service| service.active());
+        if let Some(active) = active {
+            // Past the limit the report is on its way, or waits for a NameNode that is away.
+            let _ = tokio::time::timeout(limit, active.told(block.block.id)).await;
+        }
+    }
+
     /// A replica is gone: reported with the next report. The store's own deletions come as events.
     pub fn notify_deleted(&self, block: &ExtendedBlock, storage: &StorageInfo) {
         self.notify(block, storage, BlockStatus::Deleted, None);

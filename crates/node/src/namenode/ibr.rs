@@ -172,6 +172,11 @@ impl IbrQueue {
         self.pending.len()
     }
 
+    /// Whether news of the block waits, or is on its way.
+    pub(super) fn holds(&self, block_id: i64) -> bool {
+        self.pending.contains_key(&block_id) || self.in_flight.contains_key(&block_id)
+    }
+
     /// Takes the oldest entries, at most `max`. One batch at a time.
     pub(super) fn take(&mut self, max: usize) -> Batch {
         debug_assert!(self.in_flight.is_empty(), "one batch at a time");

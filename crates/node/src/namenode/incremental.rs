@@ -116,7 +116,7 @@ impl Sending<'_> {
             "incremental block report sent"
         );
         if let Some(batch) = self.batch.take() {
-            self.actor.ibr().done(batch);
+            self.actor.news_taken(batch);
         }
         Ok(())
     }

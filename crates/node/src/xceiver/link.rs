@@ -10,13 +10,16 @@ use hayloft_wire::proto::hdfs::{DatanodeId, DatanodeInfo};
 use crate::namenode::NameNodes;
 
 /// The NameNode side, as far as data transfer needs it. Nothing here waits for a NameNode, except
-/// [`wait_ready`](NameNodeLink::wait_ready).
+/// [`wait_ready`](NameNodeLink::wait_ready) and [`wait_told`](NameNodeLink::wait_told).
 pub trait NameNodeLink: Send + Sync + 'static {
     /// A block is being received (incremental report RECEIVING).
     fn receiving(&self, block: &ExtendedBlock, storage: &StorageInfo);
 
     /// A block was received in full (RECEIVED). `delete_hint`: uuid of the node whose replica may go.
     fn received(&self, block: &ExtendedBlock, storage: &StorageInfo, delete_hint: Option<&str>);
+
+    /// Waits until the active NameNode has taken the news of the block, at most `limit`.
+    fn wait_told<'a>(&'a self, block: &'a ExtendedBlock, limit: Duration) -> BoxFuture<'a, ()>;
 
     /// A replica of this node is corrupt.
     fn bad_block(&self, block: &ExtendedBlock, storage: &StorageInfo);
@@ -41,6 +44,10 @@ impl NameNodeLink for NameNodes {
 
     fn received(&self, block: &ExtendedBlock, storage: &StorageInfo, delete_hint: Option<&str>) {
         self.notify_received(block, storage, delete_hint);
+    }
+
+    fn wait_told<'a>(&'a self, block: &'a ExtendedBlock, limit: Duration) -> BoxFuture<'a, ()> {
+        Box::pin(self.wait_told(block, limit))
     }
 
     fn bad_block(&self, block: &ExtendedBlock, storage: &StorageInfo) {

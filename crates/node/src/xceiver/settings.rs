@@ -33,6 +33,9 @@ pub struct Settings {
     pub use_hostname: bool,
     /// Largest packet accepted (`dfs.data.transfer.max.packet.size`), bytes.
     pub max_packet: u32,
+    /// How long the last acknowledgement of a client's block waits for the NameNode to hear of the block
+    /// (`hayloft.blockreport.incremental.before-ack`); zero where reports are collected.
+    pub report_before_ack: Duration,
     /// How long an operation waits for its block pool (`dfs.datanode.bp-ready.timeout`).
     pub pool_ready_timeout: Duration,
     /// Bytes to ask the system to read ahead (`dfs.datanode.readahead.bytes`).
@@ -81,6 +84,7 @@ impl Settings {
             recv_buffer: config.get(&keys::TRANSFER_RECV_BUFFER),
             use_hostname: config.get(&keys::USE_DATANODE_HOSTNAME),
             max_packet: config.get(&keys::MAX_PACKET_SIZE),
+            report_before_ack: report_before_ack(config),
             pool_ready_timeout: config.get(&keys::BP_READY_TIMEOUT),
             readahead: config.get(&keys::READAHEAD_BYTES),
             send_file: config.get(&keys::TRANSFER_TO_ALLOWED),
@@ -123,6 +127,15 @@ impl Settings {
     }
 }
 
+/// Whoever has reports collected does not want every block to wait for its own.
+fn report_before_ack(config: &Configuration) -> Duration {
+    if config.get(&keys::INCREMENTAL_REPORT_INTERVAL).is_zero() {
+        config.get(&keys::REPORT_BEFORE_ACK)
+    } else {
+        Duration::ZERO
+    }
+}
+
 /// Zero means "no limit" to Hadoop, and stays so whatever the pipeline's length.
 fn extended(base: Duration, hops: usize) -> Option<Duration> {
     let hops = u32::try_from(hops).unwrap_or(u32::MAX);
@@ -142,6 +155,7 @@ impl Default for Settings {
             recv_buffer: 0,
             use_hostname: false,
             max_packet: 16 << 20,
+            report_before_ack: Duration::from_millis(50),
             pool_ready_timeout: Duration::from_secs(20),
             readahead: 4 << 20,
             send_file: true,

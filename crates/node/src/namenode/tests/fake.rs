@@ -69,6 +69,8 @@ pub struct Script {
     pub report_takes: Duration,
     /// The full report's message with this number fails, once.
     pub fail_report_rpc: Option<i32>,
+    /// How long the NameNode thinks over an incremental report.
+    pub incremental_takes: Duration,
     /// Incremental reports that fail before one is taken.
     pub incremental_failures: usize,
     /// Exception class for heartbeats.
@@ -99,6 +101,7 @@ impl FakeNameNode {
                 lease: 99,
                 report_takes: Duration::ZERO,
                 fail_report_rpc: None,
+                incremental_takes: Duration::ZERO,
                 incremental_failures: 0,
                 refuse: None,
                 hang: false,
@@ -252,6 +255,8 @@ async fn serve_call(call: &rpc::Call, script: &Mutex<Script>) -> Bytes {
             rpc::encode_success(header, &answer)
         }
         "blockReceivedAndDeleted" => {
+            let takes = script.lock().expect("no panic").incremental_takes;
+            tokio::time::sleep(takes).await;
             {
                 let mut script = script.lock().expect("no panic");
                 if script.incremental_failures > 0 {

@@ -160,6 +160,62 @@ async fn received_leaves_at_once_and_takes_the_rest_along() {
 }
 
 #[tokio::test]
+async fn who_waits_for_the_report_of_a_block_goes_on_when_the_namenode_has_taken_it() {
+    let namenode = FakeNameNode::start().await;
+    let node = Node::start(&[&namenode], "60s", &[]);
+    ready(&node, &[&namenode]).await;
+    eventually("active", || node.services.actors()[0].active).await;
+    namenode.script().incremental_takes = Duration::from_millis(300);
+    node.services
+        .notify_received(&block(7, 1001), &storage(), None);
+    let began = Instant::now();
+    let long = Duration::from_secs(30);
+    tokio::time::timeout(long / 3, node.services.wait_told(&block(7, 1001), long))
+        .await
+        .expect("goes on when the report is taken");
+    assert!(began.elapsed() >= Duration::from_millis(300));
+    assert_eq!(namenode.news(), [(7, 1001, RECEIVED)]);
+    // There is nothing to tell of another block.
+    tokio::time::timeout(long / 3, node.services.wait_told(&block(8, 1001), long))
+        .await
+        .expect("nothing to wait for");
+}
+
+#[tokio::test]
+async fn who_waits_for_the_report_of_a_block_waits_no_longer_than_allowed() {
+    let namenode = FakeNameNode::start().await;
+    let node = Node::start(&[&namenode], "60s", &[]);
+    ready(&node, &[&namenode]).await;
+    eventually("active", || node.services.actors()[0].active).await;
+    namenode.script().incremental_takes = Duration::from_secs(3600);
+    node.services
+        .notify_received(&block(7, 1001), &storage(), None);
+    let limit = Duration::from_millis(100);
+    let began = Instant::now();
+    node.services.wait_told(&block(7, 1001), limit).await;
+    assert!(began.elapsed() >= limit);
+    assert_eq!(namenode.news(), []);
+}
+
+#[tokio::test]
+async fn nobody_waits_for_a_namenode_that_is_not_active() {
+    let namenode = FakeNameNode::start().await;
+    namenode.script().ha = NnHaState::Standby;
+    namenode.script().incremental_takes = Duration::from_secs(3600);
+    let node = Node::start(&[&namenode], "60s", &[]);
+    ready(&node, &[&namenode]).await;
+    node.services
+        .notify_received(&block(7, 1001), &storage(), None);
+    let long = Duration::from_secs(3600);
+    tokio::time::timeout(
+        Duration::from_secs(10),
+        node.services.wait_told(&block(7, 1001), long),
+    )
+    .await
+    .expect("no active NameNode");
+}
+
+#[tokio::test]
 async fn deletions_go_with_the_heartbeats() {
     let namenode = FakeNameNode::start().await;
     let node = Node::start(&[&namenode], "100ms", &[]);

@@ -13,7 +13,7 @@ use hayloft_wire::ids::{ExtendedBlock, PoolId, StorageType};
 use hayloft_wire::proto::hdfs::{DatanodeId, DatanodeInfo};
 use tempfile::TempDir;
 use tokio::net::TcpListener;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
 use super::super::{NameNodeLink, Settings, Throttles, XceiverStats, Xceivers, serve};
@@ -27,6 +27,8 @@ pub enum Said {
         block: ExtendedBlock,
         hint: Option<String>,
     },
+    /// Asked to wait until the block is reported.
+    Waits(ExtendedBlock),
     Bad(ExtendedBlock),
     RemoteBad {
         source: String,
@@ -40,6 +42,8 @@ pub struct Notes {
     said: Mutex<Vec<Said>>,
     /// What [`NameNodeLink::is_slow`] says.
     pub slow: AtomicBool,
+    /// Closed: the NameNode takes no report.
+    pub hears: watch::Sender<bool>,
 }
 
 impl Notes {
@@ -57,6 +61,14 @@ impl NameNodeLink for Notes {
             block: block.clone(),
             hint: hint.map(str::to_owned),
         });
+    }
+    fn wait_told<'a>(&'a self, block: &'a ExtendedBlock, limit: Duration) -> BoxFuture<'a, ()> {
+        let mut hears = self.hears.subscribe();
+        self.note(Said::Waits(block.clone()));
+        Box::pin(async move {
+            let heard = hears.wait_for(|hears| *hears);
+            let _ = tokio::time::timeout(limit, heard).await;
+        })
     }
     fn bad_block(&self, block: &ExtendedBlock, _: &StorageInfo) {
         self.note(Said::Bad(block.clone()));
@@ -144,6 +156,7 @@ impl Node {
             id: id.clone(),
             said: Mutex::default(),
             slow: AtomicBool::new(false),
+            hears: watch::Sender::new(true),
         });
         let shutdown = CancellationToken::new();
         let x = Xceivers::new(

@@ -1,5 +1,7 @@
 //! Pipelines that work, in every stage.
 
+use std::time::Duration;
+
 use hayloft_wire::ack::{Ecn, Slow};
 use hayloft_wire::checksum::{ChecksumKind, DataChecksum};
 use hayloft_wire::ids::{ReplicaState, StorageType};
@@ -29,6 +31,55 @@ async fn three_nodes_take_a_block_and_give_it_back() {
             Ok(data.clone())
         );
     }
+}
+
+/// A pipeline of one node whose NameNode takes no report, and the last packet on its way.
+async fn closing(settings: Settings) -> (Node, Pipeline) {
+    let node = Node::with(settings, &[StorageType::Disk]).await;
+    node.notes.hears.send_replace(false);
+    let mut pipeline = Pipeline::create(7, 1001, &[&node]).await;
+    pipeline.write(&pattern(1000), 65_024, 1).await;
+    let at = pipeline.offset;
+    pipeline.send_raw(at, &[], &[], false, true).await;
+    (node, pipeline)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_last_packet_is_acknowledged_when_the_namenode_has_heard_of_the_block() {
+    let (node, mut pipeline) = closing(Settings {
+        report_before_ack: Duration::from_secs(3600),
+        ..Settings::default()
+    })
+    .await;
+    node.until_received(7, 1000).await;
+    let early = tokio::time::timeout(Duration::from_millis(200), pipeline.client.ack()).await;
+    assert!(early.is_err(), "acknowledged before the report: {early:?}");
+    node.notes.hears.send_replace(true);
+    pipeline.acked(pipeline.seqno - 1, 1).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_namenode_that_takes_no_report_delays_the_last_acknowledgement_no_longer_than_allowed() {
+    let (node, mut pipeline) = closing(Settings {
+        report_before_ack: Duration::from_millis(50),
+        ..Settings::default()
+    })
+    .await;
+    pipeline.acked(pipeline.seqno - 1, 1).await;
+    assert!(matches!(node.said().last(), Some(Said::Waits(b)) if b.block.id == 7));
+    let (node, mut pipeline) = closing(Settings {
+        report_before_ack: Duration::ZERO,
+        ..Settings::default()
+    })
+    .await;
+    pipeline.acked(pipeline.seqno - 1, 1).await;
+    assert!(
+        !node
+            .said()
+            .iter()
+            .any(|said| matches!(said, Said::Waits(_))),
+        "zero waits for nobody"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]

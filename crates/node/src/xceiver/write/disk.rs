@@ -7,6 +7,7 @@
 
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use futures_util::future::BoxFuture;
@@ -34,6 +35,8 @@ const CACHE_LAG: u64 = 8 << 20;
 /// What to do when the block is complete.
 #[derive(Clone, Debug)]
 pub enum Finish {
+    /// Finalize and tell the NameNode; done when it has heard, or after so long.
+    ReportAndWait(Duration),
     /// Finalize and tell the NameNode, with a hint which replica may go.
     Report {
         /// Uuid of the node whose replica may be deleted.
@@ -431,19 +434,34 @@ impl Pen {
     }
 }
 
+/// Tells the NameNode of a block that was received. A client asks it to complete the file as soon as it has
+/// the last acknowledgement; when that comes before the report, a stock client sleeps for 400 ms and longer
+/// (`dfs.client.block.write.locateFollowingBlock.initial.delay.ms`) before it asks again.
+async fn tell(x: &Xceivers, replica: &ReplicaRef, finish: &Finish) {
+    let (hint, wait) = match finish {
+        Finish::ReportAndWait(wait) => (None, *wait),
+        Finish::Report { delete_hint } => (delete_hint.as_deref(), Duration::ZERO),
+        Finish::Quietly | Finish::ConvertToRbw => return,
+    };
+    let (block, link) = (&replica.block, x.link());
+    link.received(block, &replica.storage, hint);
+    if !wait.is_zero() {
+        link.wait_told(block, wait).await;
+    }
+}
+
 /// Completes the block and tells the NameNode; only then is the last packet acknowledged.
 async fn complete(x: Xceivers, writer: ReplicaWriter, finish: Finish) -> End {
     let block = writer.block();
     let outcome = match &finish {
         Finish::ConvertToRbw => x.store().convert_temporary_to_rbw(writer).await,
-        Finish::Report { .. } | Finish::Quietly => writer.finalize().await,
+        Finish::ReportAndWait(_) | Finish::Report { .. } | Finish::Quietly => {
+            writer.finalize().await
+        }
     };
     match outcome {
         Ok(replica) => {
-            if let Finish::Report { delete_hint } = &finish {
-                x.link()
-                    .received(&replica.block, &replica.storage, delete_hint.as_deref());
-            }
+            tell(&x, &replica, &finish).await;
             tracing::info!(block = %replica.block, bytes = replica.block.block.num_bytes,
                 storage = %replica.storage.id, "received");
             End::Done(replica)

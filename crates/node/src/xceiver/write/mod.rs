@@ -104,7 +104,7 @@ pub async fn write_block(
         x,
         writer,
         request.checksum,
-        finish_of(kind, request.stage),
+        finish_of(kind, request.stage, &settings),
         when,
         write_cache(&request, &settings),
     );
@@ -151,9 +151,10 @@ async fn unless_taken_over<T>(
     }
 }
 
-fn finish_of(kind: WriterKind, stage: Stage) -> Finish {
+fn finish_of(kind: WriterKind, stage: Stage, settings: &Settings) -> Finish {
     match kind {
-        WriterKind::Client | WriterKind::Datanode => Finish::Report { delete_hint: None },
+        WriterKind::Client => Finish::ReportAndWait(settings.report_before_ack),
+        WriterKind::Datanode => Finish::Report { delete_hint: None },
         WriterKind::Transfer if stage == Stage::TransferRbw => Finish::ConvertToRbw,
         WriterKind::Transfer => Finish::Quietly,
     }
