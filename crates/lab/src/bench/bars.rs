@@ -232,7 +232,8 @@ fn verdict(record: &Record, bar: &Bar, client: Client, peer: &str) -> Option<Ver
         }
     };
     let beside = match bar.against {
-        Null => nearest_limit(record, own, base),
+        Null => nearest_limit(record, (bar.workload, client), own, base),
+        Stock if bar.figure == Rate => device_limit(record, (bar.workload, client), own, base),
         _ => None,
     };
     let value = own / base;
@@ -251,12 +252,27 @@ fn verdict(record: &Record, bar: &Bar, client: Client, peer: &str) -> Option<Ver
     })
 }
 
-/// What an engine that writes through to the device can reach at all beside null's rate, and how much of that it
-/// does: the close of a block is acknowledged when the device has the block, so the slower one of null
-/// and the raw device is its limit. `None` when the raw device was not measured.
-fn nearest_limit(record: &Record, own: f64, null: f64) -> Option<String> {
-    let device = record.spread("device-write", Client::None, LIMIT, Rate)?;
-    let device = device.median;
+/// What the raw device gives beside the row, where that was measured.
+fn device(record: &Record, (workload, client): (&str, Client)) -> Option<f64> {
+    let spread = record.spread(workload, client, LIMIT, Rate)?;
+    Some(spread.median)
+}
+
+/// How far the device would let anybody be ahead of the stock DataNode, and how much of the device this is.
+fn device_limit(record: &Record, row: (&str, Client), own: f64, stock: f64) -> Option<String> {
+    let device = device(record, row)?;
+    Some(format!(
+        "the raw device beside it gives {:.2} of stock's; this is {:.2} of the raw device",
+        device / stock,
+        own / device
+    ))
+}
+
+/// What an engine that keeps what it writes can reach beside null's rate, and how much of that it does: the slower one of
+/// null and the raw device is its limit, but for what staging holds when the client is done. `None` when the raw device was
+/// not measured.
+fn nearest_limit(record: &Record, row: (&str, Client), own: f64, null: f64) -> Option<String> {
+    let device = device(record, row)?;
     let nearest = if device < null { "raw device" } else { "null" };
     Some(format!(
         "the raw device gives {:.2} of null's; this is {:.2} of the nearest limit ({nearest})",
@@ -338,7 +354,7 @@ mod tests {
         let native = Client::Native;
         let of = |device: f64| {
             let record = record(&[
-                ("device-write", Client::None, LIMIT, &[(Rate, device)]),
+                ("write-1", native, LIMIT, &[(Rate, device)]),
                 ("write-1", native, "uring", &[(Rate, 900.0)]),
                 ("write-1", native, "null", &[(Rate, 2000.0)]),
             ]);
@@ -357,6 +373,24 @@ mod tests {
         assert!(
             fast.contains("gives 2.00") && fast.contains("0.45 of the nearest limit (null)"),
             "{fast}"
+        );
+    }
+
+    #[test]
+    fn what_the_device_leaves_of_stocks_rate_is_said_beside_the_bar() {
+        let native = Client::Native;
+        let record = record(&[
+            ("cold-4", native, "stock", &[(Rate, 1000.0)]),
+            ("cold-4", native, "direct", &[(Rate, 1200.0)]),
+            ("cold-4", native, LIMIT, &[(Rate, 1250.0)]),
+        ]);
+        let all = verdicts(&record);
+        let verdict = verdict_of(&all, "cold-4", "direct", "stock's");
+        assert!(!verdict.met, "the bar itself stays: {verdict:?}");
+        let beside = verdict.beside.as_deref().expect("said");
+        assert!(
+            beside.contains("gives 1.25 of stock's") && beside.contains("0.96 of the raw device"),
+            "{beside}"
         );
     }
 

@@ -11,7 +11,7 @@ use rustix::fs::{FallocateFlags, Mode, OFlags};
 use std::fs::File;
 use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -46,24 +46,16 @@ pub(super) fn measure(dir: &Path, mib: u64, round: u32) -> Result<Vec<Sample>> {
         });
     };
     let bytes = (mib << 20).next_multiple_of(TRANSFER as u64);
-    let path = dir.join("limit.raw");
-    let _remove = Remove(&path);
-    let file = open(&path, OFlags::CREATE | OFlags::WRONLY)?;
-    rustix::fs::fallocate(&file, FallocateFlags::empty(), 0, bytes)
-        .map_err(|e| LabError::file("allocating", &path)(e.into()))?;
-    machine::settle(dir)?;
-    let took = transfers(&path, bytes, Direction::Write)?;
-    add(
-        "device-write".into(),
-        vec![(Figure::Rate, rate(bytes, took))],
-    );
-    let took = transfers(&path, bytes, Direction::Read)?;
-    add(
-        "device-read".into(),
-        vec![(Figure::Rate, rate(bytes, took))],
-    );
+    let mut device = Device::new(dir, mib)?;
+    for (name, direction) in [
+        ("device-write", Direction::Write),
+        ("device-read", Direction::Read),
+    ] {
+        let rate = device.rate(direction)?;
+        add(name.into(), vec![(Figure::Rate, rate)]);
+    }
     for in_flight in [1, 16, 64] {
-        let (took, latencies) = small_reads(&path, bytes, in_flight)?;
+        let (took, latencies) = small_reads(&device.path, bytes, in_flight)?;
         let latency = Latency::of(latencies);
         let us = super::measure::as_f64;
         let ops = us(latency.count) / took.as_secs_f64();
@@ -87,11 +79,48 @@ pub(super) fn measure(dir: &Path, mib: u64, round: u32) -> Result<Vec<Sample>> {
     Ok(samples)
 }
 
-struct Remove<'a>(&'a Path);
+/// A file that is written and read without any HDFS; it is removed in the end.
+pub(super) struct Device {
+    path: PathBuf,
+    bytes: u64,
+    written: bool,
+}
 
-impl Drop for Remove<'_> {
+impl Device {
+    /// A file of `mib` MiB in `dir`, allocated and not written.
+    ///
+    /// # Errors
+    /// When the file system refuses O_DIRECT, or has no room.
+    pub(super) fn new(dir: &Path, mib: u64) -> Result<Self> {
+        let device = Self {
+            path: dir.join("limit.raw"),
+            bytes: (mib << 20).next_multiple_of(TRANSFER as u64),
+            written: false,
+        };
+        let file = open(&device.path, OFlags::CREATE | OFlags::WRONLY)?;
+        rustix::fs::fallocate(&file, FallocateFlags::empty(), 0, device.bytes)
+            .map_err(|e| LabError::file("allocating", &device.path)(e.into()))?;
+        machine::settle(dir)?;
+        Ok(device)
+    }
+
+    /// Writes or reads all of it, MB/s; what was not written before is written first.
+    ///
+    /// # Errors
+    /// When a transfer fails.
+    pub(super) fn rate(&mut self, direction: Direction) -> Result<f64> {
+        if direction == Direction::Read && !self.written {
+            transfers(&self.path, self.bytes, Direction::Write)?;
+        }
+        self.written = true;
+        let took = transfers(&self.path, self.bytes, direction)?;
+        Ok(rate(self.bytes, took))
+    }
+}
+
+impl Drop for Device {
     fn drop(&mut self) {
-        let _ = std::fs::remove_file(self.0);
+        let _ = std::fs::remove_file(&self.path);
     }
 }
 

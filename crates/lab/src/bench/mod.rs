@@ -7,13 +7,14 @@
 //! beside it.
 //!
 //! - [`rows`], [`peers`], [`figures`]: what, who, which numbers;
-//! - `rig`, `work`: processes and rounds; [`names`]: the native client towards the NameNode;
+//! - `rig`, `work`: processes and rounds; `clients`: what is done; [`names`]: the native client towards the NameNode;
 //! - `measure`, [`trace`], [`machine`], [`limits`]: how it is measured; [`congestion`]: over which TCP;
 //! - [`record`], [`bars`], [`page`], `plot`: what is left of it;
 //! - `start`: start-up with many blocks; [`cli`]: the command.
 
 pub mod bars;
 pub mod cli;
+mod clients;
 pub mod congestion;
 pub mod figures;
 mod interrupt;
@@ -89,7 +90,20 @@ impl Options {
             rows.iter().filter(takes_part).count()
         };
         let limits = rows.iter().any(|row| row.workload == Workload::Limits);
-        let per_round = self.peers.iter().map(count).sum::<usize>() + usize::from(limits) * 7;
+        // The raw device is measured beside each row of a peer that uses it.
+        let beside = |row: &&Row| {
+            limits
+                && self.disk != Disk::Modelled
+                && matches!(row.workload, Workload::Write(_) | Workload::Cold(_))
+        };
+        let beside = rows.iter().filter(beside).count();
+        let keep = self
+            .peers
+            .iter()
+            .filter(|peer| *peer != peers::NULL)
+            .count();
+        let per_round =
+            self.peers.iter().map(count).sum::<usize>() + usize::from(limits) * 9 + beside * keep;
         per_round * self.rounds as usize
     }
 }

@@ -125,6 +125,7 @@ pub fn all() -> Vec<Row> {
         Cold(4),
         Warm(4),
         Replicated,
+        SmallFiles,
     ];
     let native = [
         ReadBack,
@@ -134,7 +135,6 @@ pub fn all() -> Vec<Row> {
         Write(16),
         Cold(16),
         Mixed,
-        SmallFiles,
     ];
     let row = |client| move |&workload: &Workload| Row { workload, client };
     let mut rows = vec![Row {
@@ -145,6 +145,65 @@ pub fn all() -> Vec<Row> {
     rows.extend(native.iter().map(row(Client::Native)));
     rows.extend(both.iter().map(row(Client::Java)));
     rows
+}
+
+/// Files of one kind, and the rows that they are good for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Stage {
+    /// Written by so many writers of a client.
+    Files(Client, u32),
+    Mixed,
+    SmallFiles(Client),
+    Replicated(Client),
+}
+
+/// In the order of a round.
+pub(super) const STAGES: [Stage; 10] = [
+    Stage::Files(Client::Native, 1),
+    Stage::Files(Client::Native, 4),
+    Stage::Files(Client::Native, 16),
+    Stage::Replicated(Client::Native),
+    Stage::Mixed,
+    Stage::SmallFiles(Client::Native),
+    Stage::Files(Client::Java, 1),
+    Stage::Files(Client::Java, 4),
+    Stage::Replicated(Client::Java),
+    Stage::SmallFiles(Client::Java),
+];
+
+impl Stage {
+    /// Its rows in the order in which they can be measured.
+    pub(super) fn rows(self) -> Vec<Row> {
+        use Workload::{Cold, Pread, ReadBack, Warm, Write};
+        let (client, workloads) = match self {
+            Self::Files(client, 4) if client == Client::Native => (
+                client,
+                vec![
+                    Write(4),
+                    Cold(4),
+                    Warm(4),
+                    ReadBack,
+                    Pread(1),
+                    Pread(16),
+                    Pread(64),
+                ],
+            ),
+            Self::Files(client, n) => (client, vec![Write(n), Cold(n), Warm(n)]),
+            Self::Mixed => (Client::Native, vec![Workload::Mixed]),
+            Self::SmallFiles(client) => (client, vec![Workload::SmallFiles]),
+            Self::Replicated(client) => (client, vec![Workload::Replicated]),
+        };
+        let row = |workload| Row { workload, client };
+        workloads.into_iter().map(row).collect()
+    }
+
+    /// How many of a peer's nodes take part.
+    pub(super) const fn nodes(self) -> usize {
+        match self {
+            Self::Replicated(_) => 3,
+            _ => 1,
+        }
+    }
 }
 
 /// Whether a bar of the project depends on the row (besides the limits).

@@ -1,93 +1,24 @@
 //! The rounds of a run: stages of files, and the rows that are measured on them.
 
+use super::clients::{Files, file};
 use super::figures::Figure;
+use super::limits::{Device, LIMIT};
 use super::measure::Watch;
-use super::names::FileSpec;
 use super::record::{Record, Sample};
-use super::rig::{BLOCK_BYTES, Rig};
-use super::rows::{Client, Row, Workload};
+use super::rig::Rig;
+use super::rows::{Client, Row, STAGES, Stage, Workload};
 use super::{Options, interrupt, limits, machine};
 use crate::error::{LabError, Result};
-use crate::load::{
-    self, Check, Outcome, Place, Preads, Settings, each_stream, run_pread, run_read,
-};
-use serde_json::json;
-use std::time::{Duration, Instant};
+use crate::load::{Check, Outcome, Place, Preads, Settings, each_stream, run_pread, run_read};
+use hayloft_io::raw::Direction;
+use std::time::Instant;
 
-/// Clients that create small files.
-const SMALL_CLIENTS: usize = 4;
-/// Files each of them creates.
-const SMALL_FILES: usize = 150;
-const SMALL_BYTES: u64 = 10_000;
 /// Bytes of a positional read.
 const PREAD_BYTES: u64 = 64 << 10;
 
 /// Memory that is warmed before a row, bytes: the upper one takes ten seconds where the host has to find all of it.
 const WARM_MIN: u64 = 768 << 20;
 const WARM_MAX: u64 = 4 << 30;
-
-/// Files of one kind, and the rows that they are good for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Stage {
-    /// Written by so many writers of a client.
-    Files(Client, u32),
-    Mixed,
-    SmallFiles,
-    Replicated(Client),
-}
-
-const STAGES: [Stage; 9] = [
-    Stage::Files(Client::Native, 1),
-    Stage::Files(Client::Native, 4),
-    Stage::Files(Client::Native, 16),
-    Stage::Replicated(Client::Native),
-    Stage::Mixed,
-    Stage::SmallFiles,
-    Stage::Files(Client::Java, 1),
-    Stage::Files(Client::Java, 4),
-    Stage::Replicated(Client::Java),
-];
-
-impl Stage {
-    /// Its rows in the order in which they can be measured.
-    fn rows(self) -> Vec<Row> {
-        use Workload::{Cold, Pread, ReadBack, Warm, Write};
-        let (client, workloads) = match self {
-            Self::Files(client, 4) if client == Client::Native => (
-                client,
-                vec![
-                    Write(4),
-                    Cold(4),
-                    Warm(4),
-                    ReadBack,
-                    Pread(1),
-                    Pread(16),
-                    Pread(64),
-                ],
-            ),
-            Self::Files(client, n) => (client, vec![Write(n), Cold(n), Warm(n)]),
-            Self::Mixed => (Client::Native, vec![Workload::Mixed]),
-            Self::SmallFiles => (Client::Native, vec![Workload::SmallFiles]),
-            Self::Replicated(client) => (client, vec![Workload::Replicated]),
-        };
-        let row = |workload| Row { workload, client };
-        workloads.into_iter().map(row).collect()
-    }
-
-    /// How many of a peer's nodes take part.
-    const fn nodes(self) -> usize {
-        match self {
-            Self::Replicated(_) => 3,
-            _ => 1,
-        }
-    }
-}
-
-/// The file of each stream, by its blocks; a Java client keeps no list of them.
-struct Files {
-    dir: String,
-    places: Vec<Vec<Place>>,
-}
 
 /// A run under way.
 pub(super) struct Run<'a> {
@@ -173,6 +104,7 @@ impl Run<'_> {
         let dir = format!("/bench/{:?}/{}", rows[0], peer.name)
             .replace([' ', ':', '{', '}', '(', ')', ','], "");
         let mut files = None;
+        let mut device = None;
         for row in rows {
             if interrupt::asked() {
                 break;
@@ -196,8 +128,37 @@ impl Run<'_> {
             };
             self.tell(&sample);
             self.record.samples.push(sample);
+            self.device_beside(row, round, &mut device)?;
         }
         Ok(true)
+    }
+
+    /// What the raw device gives right after a row that it may bound: on a machine that shares its device, the
+    /// next minute's rate is another one. Not on a modelled disk, whose rate stays.
+    fn device_beside(&mut self, row: Row, round: u32, device: &mut Option<Device>) -> Result<()> {
+        let direction = match row.workload {
+            Workload::Write(_) => Direction::Write,
+            Workload::Cold(_) => Direction::Read,
+            _ => return Ok(()),
+        };
+        if self.record.modelled || !self.wants(Workload::Limits) || interrupt::asked() {
+            return Ok(());
+        }
+        let device = match device {
+            Some(device) => device,
+            None => device.insert(Device::new(&self.rig.disk(), self.options.mib)?),
+        };
+        let sample = Sample {
+            workload: row.workload.to_string(),
+            client: row.client,
+            peer: LIMIT.to_owned(),
+            round,
+            figures: [(Figure::Rate, device.rate(direction)?)].into(),
+            failed: None,
+        };
+        self.tell(&sample);
+        self.record.samples.push(sample);
+        Ok(())
     }
 
     /// Why a row failed, with the log of a node that has ended (which is started again).
@@ -280,7 +241,9 @@ impl Run<'_> {
                 let nodes = self.rig.addresses(seat, 1);
                 let dir = dir.to_owned();
                 let watched = self.watching(row.client, seat, 1)?;
-                watched.run(self, row.workload, |run| run.small_files(&nodes, &dir))
+                watched.run(self, row.workload, |run| {
+                    run.small_files(row.client, &nodes, &dir)
+                })
             }
             Workload::Limits | Workload::Start => {
                 Err(LabError::Talk(format!("{row} is not measured here")))
@@ -339,111 +302,6 @@ impl Run<'_> {
                 Ok(())
             })
         })
-    }
-
-    fn small_files(&self, nodes: &[String], dir: &str) -> Result<Outcome> {
-        let (data, names) = (&self.rig.data, &self.rig.names);
-        each_stream(&[(); SMALL_CLIENTS], |client, (), tally| {
-            for number in 0..SMALL_FILES {
-                let spec = file(&format!("{dir}/c{client}"), number, SMALL_BYTES, nodes);
-                let began = Instant::now();
-                let mut blocks = load::Tally::default();
-                names.write(&spec, &Settings::default(), data, &mut blocks)?;
-                tally.op(SMALL_BYTES, began.elapsed());
-            }
-            Ok(())
-        })
-    }
-
-    /// The files of the stage, written now if no row has written them.
-    fn ready<'f>(
-        &mut self,
-        client: Client,
-        seat: usize,
-        dir: &str,
-        share: (u64, u64),
-        files: &'f mut Option<Files>,
-    ) -> Result<&'f Files> {
-        if files.is_none() {
-            let (written, _) = self.write(client, seat, dir.to_owned(), share, 1)?;
-            *files = Some(written);
-        }
-        files
-            .as_ref()
-            .ok_or_else(|| LabError::Talk("the files of the stage are missing".into()))
-    }
-
-    /// Writes `share.0` files of `share.1` bytes at the same time, each to `copies` nodes.
-    fn write(
-        &mut self,
-        client: Client,
-        seat: usize,
-        dir: String,
-        share: (u64, u64),
-        copies: usize,
-    ) -> Result<(Files, Outcome)> {
-        let nodes = self.rig.addresses(seat, copies);
-        let (streams, bytes) = share;
-        if client == Client::Java {
-            let request = json!({
-                "path": dir, "streams": streams, "bytes": bytes, "replication": copies,
-                "blockSize": BLOCK_BYTES, "favored": nodes,
-            });
-            let outcome = self.java("writeStreams", request)?;
-            return Ok((
-                Files {
-                    dir,
-                    places: vec![Vec::new(); as_index(streams)],
-                },
-                outcome,
-            ));
-        }
-        let (data, names) = (&self.rig.data, &self.rig.names);
-        let places: Vec<_> = (0..streams)
-            .map(|_| std::sync::Mutex::new(Vec::new()))
-            .collect();
-        let outcome = each_stream(&places, |stream, slot, tally| {
-            let spec = file(&dir, stream, bytes, &nodes);
-            let written = names.write(&spec, &Settings::default(), data, tally)?;
-            *slot
-                .lock()
-                .unwrap_or_else(std::sync::PoisonError::into_inner) = written;
-            Ok(())
-        })?;
-        let places = places
-            .into_iter()
-            .map(|slot| {
-                slot.into_inner()
-                    .unwrap_or_else(std::sync::PoisonError::into_inner)
-            })
-            .collect();
-        Ok((Files { dir, places }, outcome))
-    }
-
-    fn read(&self, client: Client, files: &Files, check: Check) -> Result<Outcome> {
-        if client == Client::Java {
-            let request = json!({"path": files.dir, "streams": files.places.len()});
-            return self.java("readStreams", request);
-        }
-        run_read(&self.rig.data, check, &files.places)
-    }
-
-    fn java(&self, operation: &str, request: serde_json::Value) -> Result<Outcome> {
-        let missing = || LabError::Talk("the Java client does not run".into());
-        let answer = self
-            .rig
-            .driver
-            .as_ref()
-            .ok_or_else(missing)?
-            .call(operation, request)?;
-        if answer["equal"] == false {
-            let problem = format!("{operation}: bytes differ from what was written");
-            return Err(LabError::Expectation(problem));
-        }
-        let mut outcome = Outcome::default();
-        outcome.tally.bytes = answer["bytes"].as_u64().unwrap_or(0);
-        outcome.took = Duration::from_nanos(answer["nanos"].as_u64().unwrap_or(u64::MAX));
-        Ok(outcome)
     }
 
     fn watching(&mut self, client: Client, seat: usize, nodes: usize) -> Result<Watching> {
@@ -514,19 +372,6 @@ impl Watching {
         run.rig.tracer = tracer;
         figures
     }
-}
-
-fn file(dir: &str, number: usize, len: u64, nodes: &[String]) -> FileSpec {
-    FileSpec {
-        path: format!("{dir}/s{number}"),
-        len,
-        block_bytes: BLOCK_BYTES,
-        nodes: nodes.to_vec(),
-    }
-}
-
-fn as_index(count: u64) -> usize {
-    usize::try_from(count).expect("a few streams")
 }
 
 /// Empties the page cache; memory for the `bytes` that will be read is there.

@@ -1,5 +1,6 @@
 package io.hayloft.lab;
 
+import com.fasterxml.jackson.databind.node.ArrayNode;
 import com.fasterxml.jackson.databind.node.ObjectNode;
 import java.net.InetSocketAddress;
 import java.util.ArrayList;
@@ -23,6 +24,7 @@ final class Throughput {
   void register(Map<String, LabDriver.Operation> operations) {
     operations.put("writeStreams", this::write);
     operations.put("readStreams", this::read);
+    operations.put("createFiles", this::create);
   }
 
   /**
@@ -47,6 +49,35 @@ final class Throughput {
           }
         }
         return bytes;
+      });
+    }
+  }
+
+  /**
+   * Creates small files, one after the other in each stream. Arguments: path, streams, files (of each), bytes, favored.
+   * Results: bytes, nanos, micros (from create to the end of close, of each file).
+   */
+  private void create(ObjectNode request, ObjectNode answer) throws Exception {
+    byte[] data = new byte[(int) Request.number(request, "bytes", 10_000)];
+    Pattern.fill(1, 0, data, data.length);
+    long files = Request.number(request, "files", 1);
+    ArrayNode micros = answer.putArray("micros");
+    try (DistributedFileSystem fs = Request.open(request)) {
+      InetSocketAddress[] favored = favored(request);
+      run(request, answer, stream -> {
+        for (long file = 0; file < files; file++) {
+          Path path = new Path(Request.path(request), "c" + stream + "/s" + file);
+          long began = System.nanoTime();
+          try (FSDataOutputStream out = fs.create(path, FsPermission.getFileDefault(), true, 4096, (short) 1,
+              fs.getDefaultBlockSize(path), null, favored)) {
+            out.write(data);
+          }
+          long took = (System.nanoTime() - began) / 1000;
+          synchronized (micros) {
+            micros.add(took);
+          }
+        }
+        return files * data.length;
       });
     }
   }
