@@ -35,7 +35,7 @@ mod work;
 use crate::error::{LabError, Result};
 use crate::modelled::{self, ModelledDisk};
 use hayloft_node::config::Configuration;
-use hayloft_node::store_config::staging_budget;
+use hayloft_node::store_config::memory_limit;
 use record::Record;
 use rig::Rig;
 use rows::{Client, Row, Workload};
@@ -257,7 +257,7 @@ fn begin(options: &Options) -> Record {
 fn memory_limit_mib(define: &[(String, String)]) -> u64 {
     let limit = |(key, _): &&(String, String)| key == "hayloft.memory.limit";
     let config = Configuration::from_properties(define.iter().filter(limit).cloned());
-    let budget = config.and_then(|config| staging_budget(&config));
+    let budget = config.and_then(|config| memory_limit(&config));
     // With one that means nothing no node starts, and nothing is recorded.
     budget.unwrap_or_default() >> 20
 }

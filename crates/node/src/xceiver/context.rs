@@ -18,8 +18,8 @@ use super::throttle::Throttles;
 use crate::outliers::PeerTimes;
 use crate::quiet::Quiet;
 
-/// Memory for block data on its way between sockets and disks, all connections together. When it
-/// is used up, senders wait; receivers go on with one small buffer each.
+/// Memory for block data on its way between sockets and disks, all connections together, besides
+/// [`Settings::reading_memory`]. When it is used up, senders wait; receivers go on with one small buffer each.
 pub const DATA_MEMORY: usize = 32 << 20;
 
 /// Streams that may hold room in staging for packets they have not sent in full. Each holds a megabyte at most:
@@ -63,13 +63,14 @@ impl Xceivers {
         settings: Settings,
         shutdown: CancellationToken,
     ) -> Self {
+        let memory = DATA_MEMORY.saturating_add(settings.reading_memory);
         Self(Arc::new(Inner {
             store,
             link,
             stats,
             throttles,
             settings: ArcSwap::from_pointee(settings),
-            memory: BufferPool::new(DATA_MEMORY),
+            memory: BufferPool::new(memory),
             places: Arc::new(Semaphore::new(PLACES)),
             wide_windows: Arc::new(Semaphore::new(WIDE_WINDOWS)),
             shutdown,

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::throttle::Throttles;
 use crate::config::{Configuration, keys};
+use crate::store_config::{memory_limit, reading_share};
 
 /// Values of the keys named with each field. `default()` holds Apache's defaults.
 #[derive(Clone, Debug, PartialEq)]
@@ -38,6 +39,8 @@ pub struct Settings {
     pub report_before_ack: Duration,
     /// How long an operation waits for its block pool (`dfs.datanode.bp-ready.timeout`).
     pub pool_ready_timeout: Duration,
+    /// Bytes of `hayloft.memory.limit` that are for reading ahead ([`reading_share`]); fixed when the service starts.
+    pub reading_memory: usize,
     /// Bytes to ask the system to read ahead (`dfs.datanode.readahead.bytes`).
     pub readahead: u64,
     /// Cached data is sent from the page cache (`dfs.datanode.transferTo.allowed`).
@@ -86,6 +89,10 @@ impl Settings {
             max_packet: config.get(&keys::MAX_PACKET_SIZE),
             report_before_ack: report_before_ack(config),
             pool_ready_timeout: config.get(&keys::BP_READY_TIMEOUT),
+            reading_memory: memory_limit(config)
+                .ok()
+                .and_then(|limit| usize::try_from(reading_share(limit)).ok())
+                .unwrap_or(0),
             readahead: config.get(&keys::READAHEAD_BYTES),
             send_file: config.get(&keys::TRANSFER_TO_ALLOWED),
             drop_behind_reads: config.get(&keys::DROP_CACHE_BEHIND_READS),
@@ -157,6 +164,7 @@ impl Default for Settings {
             max_packet: 16 << 20,
             report_before_ack: Duration::from_millis(50),
             pool_ready_timeout: Duration::from_secs(20),
+            reading_memory: 0,
             readahead: 4 << 20,
             send_file: true,
             drop_behind_reads: false,

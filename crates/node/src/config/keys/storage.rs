@@ -29,7 +29,7 @@ keys! {
     STAGING_DIR: String = ("hayloft.staging.dir", "/dev/shm",
         "Directory in shared memory (tmpfs) for the staging area. After a crash the node must find it where it was: change it only after a clean stop.");
     MEMORY_LIMIT: u64 = ("hayloft.memory.limit", "0",
-        "Memory for bytes on their way to the disks, all writers together. Writers wait when it is used up. At least 8m; 0 for a thirty-second of the memory of the machine or of its control group, from 256m to 1g.").bytes();
+        "Memory for bytes between clients and disks: an eighth (nothing of less than 64m) for what is read ahead of readers, the rest for all writers together, who wait when it is used up. At least 8m; 0 for a thirty-second of the memory of the machine or of its control group, from 256m to 1g.").bytes();
     DU_RESERVED: u64 = ("dfs.datanode.du.reserved", "0",
         "Space kept free on each volume; `.<directory>` or `.<storage type, lower case>` appended for some of them.")
         .bytes();
