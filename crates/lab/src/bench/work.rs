@@ -13,6 +13,11 @@ use crate::load::{Check, Outcome, Place, Preads, Settings, each_stream, run_prea
 use hayloft_io::raw::Direction;
 use std::time::Instant;
 
+/// How often everybody warms up, and with how many writers: the stock node's code is compiled while it runs, staging finds
+/// its memory while it is wanted, a little more with each burst.
+const WARM_UP_TURNS: u32 = 4;
+const WARM_UP_STREAMS: u64 = 4;
+
 /// Bytes of a positional read.
 const PREAD_BYTES: u64 = 64 << 10;
 
@@ -66,15 +71,17 @@ impl Run<'_> {
     /// # Errors
     /// When a peer does not work at all.
     pub(super) fn warm_up(&mut self) -> Result<()> {
-        let streams = 2;
+        let streams = WARM_UP_STREAMS;
         let bytes = (self.options.mib << 20).min(512 << 20) / streams;
-        for seat in 0..self.rig.seats.len() {
+        let seats = (0..WARM_UP_TURNS)
+            .flat_map(|turn| (0..self.rig.seats.len()).map(move |seat| (turn, seat)));
+        for (turn, seat) in seats.collect::<Vec<_>>() {
             for client in [Client::Native, Client::Java] {
                 if !self.rows.iter().any(|row| row.client == client) || interrupt::asked() {
                     continue;
                 }
                 let dir = format!(
-                    "/bench/warm-up-{}/{}",
+                    "/bench/warm-up-{turn}-{}/{}",
                     client.name(),
                     self.rig.seats[seat].peer.name
                 );
