@@ -83,27 +83,19 @@ pub struct Options {
 impl Options {
     /// Measurements of the whole run, nearly.
     fn total(&self, rows: &[Row]) -> usize {
-        let count = |peer: &String| {
+        let limits = rows.iter().any(|row| row.workload == Workload::Limits);
+        // The raw device is measured beside each row that it may bound.
+        let measurements = |row: &Row| {
+            let bounded = matches!(row.workload, Workload::Write(_) | Workload::Cold(_));
+            1 + usize::from(limits && bounded && self.disk != Disk::Modelled)
+        };
+        let count = |peer: &String| -> usize {
             let takes_part = |row: &&Row| {
                 row.client != Client::None && (peer != peers::NULL || row.workload.writes_only())
             };
-            rows.iter().filter(takes_part).count()
+            rows.iter().filter(takes_part).map(measurements).sum()
         };
-        let limits = rows.iter().any(|row| row.workload == Workload::Limits);
-        // The raw device is measured beside each row of a peer that uses it.
-        let beside = |row: &&Row| {
-            limits
-                && self.disk != Disk::Modelled
-                && matches!(row.workload, Workload::Write(_) | Workload::Cold(_))
-        };
-        let beside = rows.iter().filter(beside).count();
-        let keep = self
-            .peers
-            .iter()
-            .filter(|peer| *peer != peers::NULL)
-            .count();
-        let per_round =
-            self.peers.iter().map(count).sum::<usize>() + usize::from(limits) * 9 + beside * keep;
+        let per_round = self.peers.iter().map(count).sum::<usize>() + usize::from(limits) * 9;
         per_round * self.rounds as usize
     }
 }
