@@ -152,15 +152,18 @@ pub fn all() -> Vec<Row> {
 pub(super) enum Stage {
     /// Written by so many writers of a client.
     Files(Client, u32),
+    /// Written by four writers together, and read for the first time by one.
+    ReadBack,
     Mixed,
     SmallFiles(Client),
     Replicated(Client),
 }
 
 /// In the order of a round.
-pub(super) const STAGES: [Stage; 10] = [
+pub(super) const STAGES: [Stage; 11] = [
     Stage::Files(Client::Native, 1),
     Stage::Files(Client::Native, 4),
+    Stage::ReadBack,
     Stage::Files(Client::Native, 16),
     Stage::Replicated(Client::Native),
     Stage::Mixed,
@@ -174,21 +177,14 @@ pub(super) const STAGES: [Stage; 10] = [
 impl Stage {
     /// Its rows in the order in which they can be measured.
     pub(super) fn rows(self) -> Vec<Row> {
-        use Workload::{Cold, Pread, ReadBack, Warm, Write};
+        use Workload::{Cold, Pread, Warm, Write};
         let (client, workloads) = match self {
             Self::Files(client, 4) if client == Client::Native => (
                 client,
-                vec![
-                    Write(4),
-                    Cold(4),
-                    Warm(4),
-                    ReadBack,
-                    Pread(1),
-                    Pread(16),
-                    Pread(64),
-                ],
+                vec![Write(4), Cold(4), Warm(4), Pread(1), Pread(16), Pread(64)],
             ),
             Self::Files(client, n) => (client, vec![Write(n), Cold(n), Warm(n)]),
+            Self::ReadBack => (Client::Native, vec![Workload::ReadBack]),
             Self::Mixed => (Client::Native, vec![Workload::Mixed]),
             Self::SmallFiles(client) => (client, vec![Workload::SmallFiles]),
             Self::Replicated(client) => (client, vec![Workload::Replicated]),

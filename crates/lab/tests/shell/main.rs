@@ -60,6 +60,8 @@ fn main() -> ExitCode {
         suite.case("clients_set_for_protection", || lab.protected_clients());
         suite.case("concat", || lab.concat());
         suite.case("many_small_files", || lab.many_small_files());
+        let log = cluster.namenode(0).log();
+        suite.case("closes_find_their_block_reported", || lab.closes(&log));
         suite.case("eight_streams_at_once", || lab.streams());
         suite.case("admin_queries", || lab.admin_queries(cluster.node(0)));
         suite.case("cache_directives_do_no_harm", || lab.cache_directives());

@@ -83,6 +83,8 @@ pub(super) struct Ahead<'a> {
     resident: Option<(BorrowedFd<'a>, u64)>,
     /// Nothing is read before its checksums are here.
     sums_first: bool,
+    /// Whether what is read stays in the page cache, once that is known.
+    fills_cache: Option<bool>,
 }
 
 impl<'a> Ahead<'a> {
@@ -95,6 +97,7 @@ impl<'a> Ahead<'a> {
             piece: PIECE_FIRST,
             resident: None,
             sums_first: outflow.reader.is_on_rotating_media() && outflow.range.len() > LONG_READ,
+            fills_cache: None,
         }
     }
 
@@ -112,7 +115,11 @@ impl<'a> Ahead<'a> {
         };
         let Loading { offset, len, .. } = loading;
         let body = match loading.body {
-            LoadingBody::Read(data) => Body::Read(data.await?),
+            LoadingBody::Read(data) => {
+                let data = data.await?;
+                self.learn(offset, len);
+                Body::Read(data)
+            }
             LoadingBody::Resident(file) => Body::Resident(file),
         };
         let sums = self.sums.of(self.outflow, offset, len).await?;
@@ -128,10 +135,12 @@ impl<'a> Ahead<'a> {
     /// Begins to load pieces, as far as they may be loaded now.
     fn look(&mut self) {
         // Behind what is resident there is nothing to wait for.
-        let ahead = if self.outflow.cache.readahead > 0 {
-            self.outflow.pieces_ahead()
-        } else {
+        let ahead = if self.outflow.cache.readahead == 0 {
             1
+        } else if self.fills_cache == Some(true) {
+            AHEAD
+        } else {
+            self.outflow.pieces_ahead()
         };
         while self.pieces.len() < ahead
             && self.pieces.back().is_none_or(|last| last.from_disk)
@@ -156,7 +165,7 @@ impl<'a> Ahead<'a> {
         let wanted = if resident.is_some() {
             PIECE_RESIDENT
         } else {
-            self.piece.min(outflow.piece_max())
+            self.piece.min(outflow.piece_max()).min(self.piece_most())
         };
         let wanted = outflow.whole_packets(wanted).min(left);
         let (len, body) = match resident {
@@ -176,6 +185,24 @@ impl<'a> Ahead<'a> {
             from_disk: resident.is_none(),
             body,
         })
+    }
+
+    /// An engine that goes around the page cache reads through it what was read before. The kernel reads ahead by itself then, in
+    /// large pages where it is asked in order: small ones, which it takes for pieces asked for at random, cost every later reader more.
+    fn learn(&mut self, offset: u64, len: usize) {
+        if self.fills_cache.is_none() && self.next < self.outflow.range.end {
+            let cached = self.outflow.reader.resident(offset, len as u64);
+            self.fills_cache = Some(cached.is_some());
+        }
+    }
+
+    /// Data read from the disk at a time, at most, by where it stays.
+    fn piece_most(&self) -> usize {
+        if self.fills_cache == Some(true) {
+            PIECE_CACHED
+        } else {
+            PIECE
+        }
     }
 
     /// The file, when the page cache has what follows `offset`.
