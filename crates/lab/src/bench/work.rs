@@ -11,6 +11,7 @@ use super::{Options, interrupt, limits, machine};
 use crate::error::{LabError, Result};
 use crate::load::{Check, Outcome, Place, Preads, Settings, each_stream, run_pread, run_read};
 use hayloft_io::raw::Direction;
+use std::path::Path;
 use std::time::Instant;
 
 /// How often everybody warms up, and with how many writers: the stock node's code is compiled while it runs, staging finds
@@ -90,8 +91,9 @@ impl Run<'_> {
                     self.read(client, &files, Check::Bytes)?;
                 }
             }
+            self.rig.clean()?;
         }
-        self.rig.clean()
+        Ok(())
     }
 
     fn wants(&self, workload: Workload) -> bool {
@@ -193,7 +195,7 @@ impl Run<'_> {
                 let share = (streams.into(), bytes / u64::from(streams));
                 let ready = self.ready(row.client, seat, dir, share, files)?;
                 if matches!(row.workload, Workload::Cold(_)) {
-                    cold(bytes)?;
+                    cold(&self.rig.disk(), bytes)?;
                 } else {
                     // Twice in all: a node may keep out of the page cache what is read only once.
                     let cold_before = Row {
@@ -216,7 +218,7 @@ impl Run<'_> {
             }
             Workload::ReadBack => {
                 let ready = self.ready(row.client, seat, dir, (4, bytes / 4), files)?;
-                cold(bytes)?;
+                cold(&self.rig.disk(), bytes)?;
                 let one: Vec<Place> = ready.places.iter().flatten().cloned().collect();
                 let one = Files {
                     dir: ready.dir.clone(),
@@ -229,7 +231,7 @@ impl Run<'_> {
             }
             Workload::Pread(in_flight) => {
                 let ready = self.ready(row.client, seat, dir, (4, bytes / 4), files)?;
-                cold(bytes)?;
+                cold(&self.rig.disk(), bytes)?;
                 let blocks: Vec<Place> = ready.places.iter().flatten().cloned().collect();
                 let preads = Preads {
                     in_flight: in_flight as usize,
@@ -291,7 +293,7 @@ impl Run<'_> {
         bytes: u64,
     ) -> Result<super::figures::Figures> {
         let (old, _) = self.write(row.client, seat, format!("{dir}/old"), (2, bytes), 1)?;
-        cold(2 * bytes)?;
+        cold(&self.rig.disk(), 2 * bytes)?;
         let nodes = self.rig.addresses(seat, 1);
         let new = format!("{dir}/new");
         let watched = self.watching(row.client, seat, 1)?;
@@ -381,8 +383,10 @@ impl Watching {
     }
 }
 
-/// Empties the page cache; memory for the `bytes` that will be read is there.
-fn cold(bytes: u64) -> Result<()> {
+/// What was written is on the device and in no memory: neither staged nor in the page cache. Memory for the `bytes` that will be
+/// read is there.
+fn cold(disk: &Path, bytes: u64) -> Result<()> {
+    machine::settle(disk)?;
     if !machine::drop_caches() {
         let problem = "the page cache cannot be emptied: run as root to measure cold reads";
         return Err(LabError::Talk(problem.into()));

@@ -31,7 +31,7 @@ keys! {
         "Incremental reports are collected this long before they are sent; 0 sends at once.").millis();
     REPORT_BEFORE_ACK: Duration = ("hayloft.blockreport.incremental.before-ack", "50ms",
         "How long the last acknowledgement of a block may wait until the active NameNode has taken the report of it: a client whose close comes first sleeps for 400 ms. 0 for not at all, as where reports are collected (dfs.blockreport.incremental.intervalMsec).")
-        .millis().max(10_000);
+        .millis().max(1_000);
     INCREMENTAL_REPORT_PENDING_MAX: u64 = ("hayloft.blockreport.incremental.pending.max", "1000000",
         "Incremental report entries kept per name service while no NameNode answers; past it they are replaced by a full report.")
         .min(1);

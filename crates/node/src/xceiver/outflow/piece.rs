@@ -190,9 +190,11 @@ impl<'a> Ahead<'a> {
     /// An engine that goes around the page cache reads through it what was read before. The kernel reads ahead by itself then, in
     /// large pages where it is asked in order: small ones, which it takes for pieces asked for at random, cost every later reader more.
     fn learn(&mut self, offset: u64, len: usize) {
-        if self.fills_cache.is_none() && self.next < self.outflow.range.end {
-            let cached = self.outflow.reader.resident(offset, len as u64);
-            self.fills_cache = Some(cached.is_some());
+        let reader = self.outflow.reader;
+        // A head that moves for every piece had better be given large ones.
+        let may = !reader.is_on_rotating_media() && self.next < self.outflow.range.end;
+        if self.fills_cache.is_none() && may {
+            self.fills_cache = Some(reader.resident(offset, len as u64).is_some());
         }
     }
 
