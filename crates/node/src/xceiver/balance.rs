@@ -228,6 +228,7 @@ async fn fetch(
     };
     let finish = Finish::Report {
         delete_hint: Some(message.del_hint.clone()),
+        wait: Duration::ZERO,
     };
     let cache = WriteCache {
         sync_behind: false,

@@ -181,3 +181,32 @@ impl Default for Settings {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn with(properties: &[(&str, &str)]) -> Settings {
+        let own = |&(key, value): &(&str, &str)| (key.to_owned(), value.to_owned());
+        let config = Configuration::from_properties(properties.iter().map(own));
+        Settings::from_config(&config.expect("valid"))
+    }
+
+    #[test]
+    fn nobody_waits_for_reports_that_are_collected() {
+        const BEFORE_ACK: &str = "hayloft.blockreport.incremental.before-ack";
+        let wait = |properties| with(properties).report_before_ack.as_millis();
+        assert_eq!(wait(&[]), 50);
+        assert_eq!(wait(&[(BEFORE_ACK, "7ms")]), 7);
+        assert_eq!(wait(&[(BEFORE_ACK, "0")]), 0);
+        let collected = ("dfs.blockreport.incremental.intervalMsec", "100");
+        assert_eq!(wait(&[(BEFORE_ACK, "7ms"), collected]), 0);
+    }
+
+    #[test]
+    fn readers_have_an_eighth_of_the_limit() {
+        let reading = |limit| with(&[("hayloft.memory.limit", limit)]).reading_memory;
+        assert_eq!(reading("64m"), 8 << 20);
+        assert_eq!(reading("63m"), 0);
+    }
+}

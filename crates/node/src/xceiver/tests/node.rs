@@ -27,8 +27,8 @@ pub enum Said {
         block: ExtendedBlock,
         hint: Option<String>,
     },
-    /// Asked to wait until the block is reported.
-    Waits(ExtendedBlock),
+    /// Asked to wait until the block is reported, at most so long.
+    Waits(ExtendedBlock, Duration),
     Bad(ExtendedBlock),
     RemoteBad {
         source: String,
@@ -64,7 +64,7 @@ impl NameNodeLink for Notes {
     }
     fn wait_told<'a>(&'a self, block: &'a ExtendedBlock, limit: Duration) -> BoxFuture<'a, ()> {
         let mut hears = self.hears.subscribe();
-        self.note(Said::Waits(block.clone()));
+        self.note(Said::Waits(block.clone(), limit));
         Box::pin(async move {
             let heard = hears.wait_for(|hears| *hears);
             let _ = tokio::time::timeout(limit, heard).await;

@@ -34,7 +34,11 @@ async fn three_nodes_take_a_block_and_give_it_back() {
 }
 
 /// A pipeline of one node whose NameNode takes no report, and the last packet on its way.
-async fn closing(settings: Settings) -> (Node, Pipeline) {
+async fn closing(report_before_ack: Duration) -> (Node, Pipeline) {
+    let settings = Settings {
+        report_before_ack,
+        ..Settings::default()
+    };
     let node = Node::with(settings, &[StorageType::Disk]).await;
     node.notes.hears.send_replace(false);
     let mut pipeline = Pipeline::create(7, 1001, &[&node]).await;
@@ -46,11 +50,7 @@ async fn closing(settings: Settings) -> (Node, Pipeline) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_last_packet_is_acknowledged_when_the_namenode_has_heard_of_the_block() {
-    let (node, mut pipeline) = closing(Settings {
-        report_before_ack: Duration::from_secs(3600),
-        ..Settings::default()
-    })
-    .await;
+    let (node, mut pipeline) = closing(Duration::from_secs(3600)).await;
     node.until_received(7, 1000).await;
     let early = tokio::time::timeout(Duration::from_millis(200), pipeline.client.ack()).await;
     assert!(early.is_err(), "acknowledged before the report: {early:?}");
@@ -60,24 +60,17 @@ async fn the_last_packet_is_acknowledged_when_the_namenode_has_heard_of_the_bloc
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_namenode_that_takes_no_report_delays_the_last_acknowledgement_no_longer_than_allowed() {
-    let (node, mut pipeline) = closing(Settings {
-        report_before_ack: Duration::from_millis(50),
-        ..Settings::default()
-    })
-    .await;
+    let (node, mut pipeline) = closing(Duration::from_millis(50)).await;
     pipeline.acked(pipeline.seqno - 1, 1).await;
-    assert!(matches!(node.said().last(), Some(Said::Waits(b)) if b.block.id == 7));
-    let (node, mut pipeline) = closing(Settings {
-        report_before_ack: Duration::ZERO,
-        ..Settings::default()
-    })
-    .await;
+    assert!(matches!(node.said().last(), Some(Said::Waits(b, limit))
+        if b.block.id == 7 && *limit == Duration::from_millis(50)));
+    let (node, mut pipeline) = closing(Duration::ZERO).await;
     pipeline.acked(pipeline.seqno - 1, 1).await;
     assert!(
         !node
             .said()
             .iter()
-            .any(|said| matches!(said, Said::Waits(_))),
+            .any(|said| matches!(said, Said::Waits(..))),
         "zero waits for nobody"
     );
 }

@@ -35,12 +35,12 @@ const CACHE_LAG: u64 = 8 << 20;
 /// What to do when the block is complete.
 #[derive(Clone, Debug)]
 pub enum Finish {
-    /// Finalize and tell the NameNode; done when it has heard, or after so long.
-    ReportAndWait(Duration),
     /// Finalize and tell the NameNode, with a hint which replica may go.
     Report {
         /// Uuid of the node whose replica may be deleted.
         delete_hint: Option<String>,
+        /// Done when the NameNode has heard, or after so long; zero waits for nobody.
+        wait: Duration,
     },
     /// Finalize without telling: the client goes on with a new generation stamp.
     Quietly,
@@ -438,15 +438,13 @@ impl Pen {
 /// the last acknowledgement; when that comes before the report, a stock client sleeps for 400 ms and longer
 /// (`dfs.client.block.write.locateFollowingBlock.initial.delay.ms`) before it asks again.
 async fn tell(x: &Xceivers, replica: &ReplicaRef, finish: &Finish) {
-    let (hint, wait) = match finish {
-        Finish::ReportAndWait(wait) => (None, *wait),
-        Finish::Report { delete_hint } => (delete_hint.as_deref(), Duration::ZERO),
-        Finish::Quietly | Finish::ConvertToRbw => return,
+    let Finish::Report { delete_hint, wait } = finish else {
+        return;
     };
     let (block, link) = (&replica.block, x.link());
-    link.received(block, &replica.storage, hint);
+    link.received(block, &replica.storage, delete_hint.as_deref());
     if !wait.is_zero() {
-        link.wait_told(block, wait).await;
+        link.wait_told(block, *wait).await;
     }
 }
 
@@ -455,9 +453,7 @@ async fn complete(x: Xceivers, writer: ReplicaWriter, finish: Finish) -> End {
     let block = writer.block();
     let outcome = match &finish {
         Finish::ConvertToRbw => x.store().convert_temporary_to_rbw(writer).await,
-        Finish::ReportAndWait(_) | Finish::Report { .. } | Finish::Quietly => {
-            writer.finalize().await
-        }
+        Finish::Report { .. } | Finish::Quietly => writer.finalize().await,
     };
     match outcome {
         Ok(replica) => {

@@ -7,6 +7,8 @@ mod pipeline;
 mod receive;
 mod respond;
 
+use std::time::Duration;
+
 use hayloft_io::IoClass;
 use hayloft_store::{ReplicaWriter, StorageInfo, StoreError, StoreErrorKind, WriteOptions};
 use hayloft_wire::checksum::DataChecksum;
@@ -152,9 +154,13 @@ async fn unless_taken_over<T>(
 }
 
 fn finish_of(kind: WriterKind, stage: Stage, settings: &Settings) -> Finish {
+    let report = |wait| Finish::Report {
+        delete_hint: None,
+        wait,
+    };
     match kind {
-        WriterKind::Client => Finish::ReportAndWait(settings.report_before_ack),
-        WriterKind::Datanode => Finish::Report { delete_hint: None },
+        WriterKind::Client => report(settings.report_before_ack),
+        WriterKind::Datanode => report(Duration::ZERO),
         WriterKind::Transfer if stage == Stage::TransferRbw => Finish::ConvertToRbw,
         WriterKind::Transfer => Finish::Quietly,
     }
