@@ -85,10 +85,8 @@ impl Options {
     fn total(&self, rows: &[Row]) -> usize {
         let limits = rows.iter().any(|row| row.workload == Workload::Limits);
         // The raw device is measured beside each row that it may bound.
-        let measurements = |row: &Row| {
-            let bounded = matches!(row.workload, Workload::Write(_) | Workload::Cold(_));
-            1 + usize::from(limits && bounded && self.disk != Disk::Modelled)
-        };
+        let beside = limits && self.disk != Disk::Modelled;
+        let measurements = |row: &Row| 1 + usize::from(beside && row.workload.bound_by().is_some());
         let count = |peer: &String| -> usize {
             let takes_part = |row: &&Row| {
                 row.client != Client::None && (peer != peers::NULL || row.workload.writes_only())

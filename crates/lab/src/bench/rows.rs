@@ -1,5 +1,6 @@
 //! What can be measured, by name.
 
+use hayloft_io::raw::Direction;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
@@ -95,6 +96,16 @@ impl Workload {
     #[must_use]
     pub const fn writes_only(self) -> bool {
         matches!(self, Self::Write(_) | Self::SmallFiles | Self::Replicated)
+    }
+
+    /// What of the raw device may bound it.
+    #[must_use]
+    pub const fn bound_by(self) -> Option<Direction> {
+        match self {
+            Self::Write(_) => Some(Direction::Write),
+            Self::Cold(_) => Some(Direction::Read),
+            _ => None,
+        }
     }
 }
 

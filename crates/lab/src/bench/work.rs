@@ -10,7 +10,6 @@ use super::rows::{Client, Row, STAGES, Stage, Workload};
 use super::{Options, interrupt, limits, machine};
 use crate::error::{LabError, Result};
 use crate::load::{Check, Outcome, Place, Preads, Settings, each_stream, run_pread, run_read};
-use hayloft_io::raw::Direction;
 use std::path::Path;
 use std::time::Instant;
 
@@ -145,10 +144,8 @@ impl Run<'_> {
     /// What the raw device gives right after a row that it may bound: on a machine that shares its device, the
     /// next minute's rate is another one. Not on a modelled disk, whose rate stays.
     fn device_beside(&mut self, row: Row, round: u32, device: &mut Option<Device>) -> Result<()> {
-        let direction = match row.workload {
-            Workload::Write(_) => Direction::Write,
-            Workload::Cold(_) => Direction::Read,
-            _ => return Ok(()),
+        let Some(direction) = row.workload.bound_by() else {
+            return Ok(());
         };
         if self.record.modelled || !self.wants(Workload::Limits) || interrupt::asked() {
             return Ok(());
