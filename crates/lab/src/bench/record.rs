@@ -38,7 +38,7 @@ pub struct Record {
     pub mib: u64,
     /// Rounds asked for.
     pub rounds: u32,
-    /// memory for data (`hayloft.memory.limit`) besides the 64 MiB of a node, MiB.
+    /// Memory for data (`hayloft.memory.limit`) besides the 64 MiB of a node, MiB.
     pub memory_limit_mib: u64,
     /// The peers in the order of the tables.
     pub peers: Vec<String>,
