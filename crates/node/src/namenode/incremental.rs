@@ -67,24 +67,23 @@ pub(super) async fn run(service: &Arc<PoolService>, actor: &Arc<Actor>) {
     }
 }
 
-/// Sends everything that is waiting. The caller holds the report gate.
+/// Sends what is waiting now. The caller holds the report gate: what comes meanwhile has to wait for the next time, so that a
+/// node that never rests cannot hold up its full report.
 pub(super) async fn flush(service: &PoolService, actor: &Actor) -> Result<(), RpcError> {
     let (Some(registration), Some(pool)) = (actor.registration(), service.pool()) else {
         return Ok(());
     };
-    loop {
-        let sending = {
-            let mut queue = actor.ibr();
-            if queue.len() == 0 {
-                return Ok(());
-            }
-            Sending {
-                actor,
-                batch: Some(queue.take(ENTRIES_PER_MESSAGE)),
-            }
-        };
-        sending.send(&registration, &pool).await?;
+    let mut left = actor.ibr().len();
+    while left > 0 {
+        let batch = actor.ibr().take(left.min(ENTRIES_PER_MESSAGE));
+        if batch.len() == 0 {
+            break;
+        }
+        left -= batch.len();
+        let batch = Some(batch);
+        Sending { actor, batch }.send(&registration, &pool).await?;
     }
+    Ok(())
 }
 
 /// A batch on its way; it goes back to the queue unless it arrived, also when the sender is dropped.

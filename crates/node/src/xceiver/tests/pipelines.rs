@@ -242,11 +242,16 @@ async fn streaming_recovery_takes_over_from_a_writer_that_still_lives() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn close_recovery_finalizes_without_data() {
-    let node = Node::start().await;
+    let settings = Settings {
+        report_before_ack: Duration::from_secs(3600),
+        ..Settings::default()
+    };
+    let node = Node::with(settings, &[StorageType::Disk]).await;
     let data = pattern(1000);
     let mut pipeline = Pipeline::create(6, 1001, &[&node]).await;
     pipeline.write(&data, 512, 1).await;
     drop(pipeline);
+    node.notes.hears.send_replace(false);
     let mut request = write_request(
         &block(6, 1001),
         &[&node],
@@ -256,9 +261,14 @@ async fn close_recovery_finalizes_without_data() {
     request.latest_generation_stamp = 1002;
     request.min_bytes_rcvd = 1000;
     request.max_bytes_rcvd = 1000;
-    let mut pipeline = Pipeline::set_up(&node, &request).await.expect("recovered");
-    assert!(pipeline.client.rest().await.is_empty());
+    let answer = Pipeline::set_up(&node, &request);
+    let mut answer = std::pin::pin!(answer);
+    let early = tokio::time::timeout(Duration::from_millis(200), answer.as_mut()).await;
+    assert!(early.is_err(), "answered before the report");
     node.until_received(6, 1000).await;
+    node.notes.hears.send_replace(true);
+    let mut pipeline = answer.await.expect("recovered");
+    assert!(pipeline.client.rest().await.is_empty());
     let replica = node.store.replica(&pool(), 6).expect("there");
     assert_eq!(
         (replica.state, replica.block.block.generation_stamp),

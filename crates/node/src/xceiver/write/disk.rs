@@ -437,7 +437,7 @@ impl Pen {
 /// Tells the NameNode of a block that was received. A client asks it to complete the file as soon as it has
 /// the last acknowledgement; when that comes before the report, a stock client sleeps for 400 ms and longer
 /// (`dfs.client.block.write.locateFollowingBlock.initial.delay.ms`) before it asks again.
-async fn tell(x: &Xceivers, replica: &ReplicaRef, finish: &Finish) {
+pub(super) async fn tell(x: &Xceivers, replica: &ReplicaRef, finish: &Finish) {
     let Finish::Report { delete_hint, wait } = finish else {
         return;
     };

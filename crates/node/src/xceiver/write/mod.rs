@@ -184,8 +184,10 @@ async fn close_recovery(
         )
         .await?;
     let (_mirror, set_up) = connect_mirror(conn, settings, request, WriterKind::Client).await?;
+    // The answer ends the block for the client, as the last acknowledgement does elsewhere.
+    let finish = finish_of(WriterKind::Client, request.stage, settings);
+    disk::tell(x, &replica, &finish).await;
     conn.write_message(&set_up.response()).await?;
-    x.link().received(&replica.block, &replica.storage, None);
     Ok(Next::Close)
 }
 
