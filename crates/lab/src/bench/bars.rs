@@ -69,7 +69,7 @@ const fn only(peer: &'static str, bar: Bar) -> Bar {
 }
 
 use Against::{Hardware, Null, Own, Stock, Value};
-use Figure::{Extents, MemoryPeak, NodeCpu, Ops, P99, Rate, SettledRate};
+use Figure::{Extents, MemoryPeak, NodeCpu, Ops, P99, Rate, SentRate, SettledRate};
 use Want::{AtLeast, AtMost};
 
 /// On a real disk.
@@ -234,6 +234,7 @@ fn verdict(record: &Record, bar: &Bar, client: Client, peer: &str) -> Option<Ver
     let beside = match bar.against {
         Null => nearest_limit(record, (bar.workload, client), own, base),
         Stock if bar.figure == Rate => device_limit(record, (bar.workload, client), own, base),
+        Stock if bar.figure == NodeCpu => bare_limit(record, (bar.workload, client), own, base),
         _ => None,
     };
     let value = own / base;
@@ -252,19 +253,39 @@ fn verdict(record: &Record, bar: &Bar, client: Client, peer: &str) -> Option<Ver
     })
 }
 
-/// What the raw device gives beside the row, where that was measured.
-fn device(record: &Record, (workload, client): (&str, Client)) -> Option<f64> {
-    let spread = record.spread(workload, client, LIMIT, Rate)?;
+/// What was measured beside the row without any node, where it was.
+fn without_node(record: &Record, row: (&str, Client), figure: Figure) -> Option<f64> {
+    let spread = record.spread(row.0, row.1, LIMIT, figure)?;
     Some(spread.median)
+}
+
+/// What the raw device gives beside the row, where that was measured.
+fn device(record: &Record, row: (&str, Client)) -> Option<f64> {
+    without_node(record, row, Rate)
+}
+
+/// How much of the stock `DataNode`'s processor time goes into reading and sending alone, and how much more this takes.
+fn bare_limit(record: &Record, row: (&str, Client), own: f64, stock: f64) -> Option<String> {
+    let bare = without_node(record, row, NodeCpu)?;
+    Some(format!(
+        "a program that only reads and sends takes {:.2} of stock's; this is {:.2} of that",
+        bare / stock,
+        own / bare
+    ))
 }
 
 /// How far the device would let anybody be ahead of the stock DataNode, and how much of the device this is.
 fn device_limit(record: &Record, row: (&str, Client), own: f64, stock: f64) -> Option<String> {
     let device = device(record, row)?;
+    let sent = without_node(record, row, SentRate).map(|sent| {
+        let (of_stock, of_bare) = (sent / stock, own / sent);
+        format!("; read and sent by a program that does nothing else, {of_stock:.2}, of which this is {of_bare:.2}")
+    });
     Some(format!(
-        "the raw device beside it gives {:.2} of stock's; this is {:.2} of the raw device",
+        "the raw device beside it gives {:.2} of stock's; this is {:.2} of the raw device{}",
         device / stock,
-        own / device
+        own / device,
+        sent.unwrap_or_default()
     ))
 }
 
@@ -380,16 +401,34 @@ mod tests {
     fn what_the_device_leaves_of_stocks_rate_is_said_beside_the_bar() {
         let native = Client::Native;
         let record = record(&[
-            ("cold-4", native, "stock", &[(Rate, 1000.0)]),
-            ("cold-4", native, "direct", &[(Rate, 1200.0)]),
-            ("cold-4", native, LIMIT, &[(Rate, 1250.0)]),
+            ("cold-4", native, "stock", &[(Rate, 1000.0), (NodeCpu, 0.4)]),
+            (
+                "cold-4",
+                native,
+                "direct",
+                &[(Rate, 1200.0), (NodeCpu, 0.3)],
+            ),
+            (
+                "cold-4",
+                native,
+                LIMIT,
+                &[(Rate, 1250.0), (SentRate, 1600.0), (NodeCpu, 0.26)],
+            ),
         ]);
         let all = verdicts(&record);
+        let cpu = verdict_of(&all, "cold-4", "direct", "CPU");
+        let beside = cpu.beside.as_deref().expect("said");
+        assert!(
+            !cpu.met && beside.contains("takes 0.65 of stock's; this is 1.15 of that"),
+            "{beside}"
+        );
         let verdict = verdict_of(&all, "cold-4", "direct", "stock's");
         assert!(!verdict.met, "the bar itself stays: {verdict:?}");
         let beside = verdict.beside.as_deref().expect("said");
         assert!(
-            beside.contains("gives 1.25 of stock's") && beside.contains("0.96 of the raw device"),
+            beside.contains("gives 1.25 of stock's")
+                && beside.contains("0.96 of the raw device")
+                && beside.contains("1.60, of which this is 0.75"),
             "{beside}"
         );
     }

@@ -11,6 +11,8 @@ pub enum Figure {
     Rate,
     /// MB a second until the bytes were on the device.
     SettledRate,
+    /// MB a second by a program that only reads from the device and sends.
+    SentRate,
     /// Operations a second.
     Ops,
     /// Median latency of an operation, microseconds.
@@ -56,6 +58,7 @@ impl Figure {
         match self {
             Self::Rate => "MB/s",
             Self::SettledRate => "MB/s until on the device",
+            Self::SentRate => "MB/s, read and sent bare",
             Self::Ops => "operations/s",
             Self::P50 => "p50, us",
             Self::P99 => "p99, us",
@@ -82,7 +85,12 @@ impl Figure {
     pub const fn more_is_better(self) -> bool {
         matches!(
             self,
-            Self::Rate | Self::SettledRate | Self::Ops | Self::RequestSize | Self::RunLength
+            Self::Rate
+                | Self::SettledRate
+                | Self::SentRate
+                | Self::Ops
+                | Self::RequestSize
+                | Self::RunLength
         )
     }
 }

@@ -1,5 +1,6 @@
-//! What the hardware gives without any HDFS: the device by O_DIRECT on an io_uring, loopback TCP.
+//! What the hardware gives without any HDFS: the device by O_DIRECT on an io_uring, loopback TCP, one sent by the other.
 
+use super::bare::{self, Bare};
 use super::measure::rate;
 use super::record::Sample;
 use super::rows::Client;
@@ -104,13 +105,31 @@ impl Device {
         Ok(device)
     }
 
+    /// Reads all of it and sends it, by a program that does nothing else; what was not written before is written first.
+    ///
+    /// # Errors
+    /// When a transfer or a socket fails.
+    pub(super) fn read_and_send(&mut self, streams: u32) -> Result<Bare> {
+        self.fill()?;
+        bare::read_and_send(&self.path, self.bytes, streams)
+    }
+
+    /// What is only allocated, the device does not read.
+    fn fill(&mut self) -> Result<()> {
+        if !self.written {
+            transfers(&self.path, self.bytes, Direction::Write)?;
+        }
+        self.written = true;
+        Ok(())
+    }
+
     /// Writes or reads all of it, MB/s; what was not written before is written first.
     ///
     /// # Errors
     /// When a transfer fails.
     pub(super) fn rate(&mut self, direction: Direction) -> Result<f64> {
-        if direction == Direction::Read && !self.written {
-            transfers(&self.path, self.bytes, Direction::Write)?;
+        if direction == Direction::Read {
+            self.fill()?;
         }
         self.written = true;
         let took = transfers(&self.path, self.bytes, direction)?;
@@ -124,7 +143,7 @@ impl Drop for Device {
     }
 }
 
-fn open(path: &Path, flags: OFlags) -> Result<File> {
+pub(super) fn open(path: &Path, flags: OFlags) -> Result<File> {
     let mode = Mode::RUSR | Mode::WUSR;
     let file = rustix::fs::open(path, flags | OFlags::DIRECT | OFlags::CLOEXEC, mode);
     file.map(File::from)

@@ -12,6 +12,7 @@
 //! - [`record`], [`bars`], [`page`], `plot`: what is left of it;
 //! - `start`: start-up with many blocks; [`cli`]: the command.
 
+mod bare;
 pub mod bars;
 pub mod cli;
 mod clients;

@@ -11,7 +11,10 @@ use std::fmt::Write as _;
 
 /// Figures with a table of their own, in order.
 const TABLES: [(&str, &[Figure]); 5] = [
-    ("Throughput", &[Figure::Rate, Figure::SettledRate]),
+    (
+        "Throughput",
+        &[Figure::Rate, Figure::SettledRate, Figure::SentRate],
+    ),
     (
         "Processor time",
         &[

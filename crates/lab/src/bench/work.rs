@@ -1,7 +1,7 @@
 //! The rounds of a run: stages of files, and the rows that are measured on them.
 
 use super::clients::{Files, file};
-use super::figures::Figure;
+use super::figures::{Figure, Figures};
 use super::limits::{Device, LIMIT};
 use super::measure::Watch;
 use super::record::{Record, Sample};
@@ -121,10 +121,7 @@ impl Run<'_> {
             let (figures, failed) = match outcome {
                 Ok(figures) => (figures, None),
                 Err(_) if interrupt::asked() => break,
-                Err(error) => (
-                    super::figures::Figures::new(),
-                    Some(self.explain(seat, &error)?),
-                ),
+                Err(error) => (Figures::new(), Some(self.explain(seat, &error)?)),
             };
             let sample = Sample {
                 workload: row.workload.to_string(),
@@ -141,8 +138,8 @@ impl Run<'_> {
         Ok(true)
     }
 
-    /// What the raw device gives right after a row that it may bound: on a machine that shares its device, the
-    /// next minute's rate is another one. Not on a modelled disk, whose rate stays.
+    /// What the raw device gives right after a row that it may bound, and what it takes to send that: on a machine that shares its
+    /// device, the next minute's rate is another one. Not on a modelled disk, whose rate stays.
     fn device_beside(&mut self, row: Row, round: u32, device: &mut Option<Device>) -> Result<()> {
         let Some(direction) = row.workload.bound_by() else {
             return Ok(());
@@ -154,12 +151,17 @@ impl Run<'_> {
             Some(device) => device,
             None => device.insert(Device::new(&self.rig.disk(), self.options.mib)?),
         };
+        let mut figures = Figures::from([(Figure::Rate, device.rate(direction)?)]);
+        if let Workload::Cold(streams) = row.workload {
+            let bare = device.read_and_send(streams)?;
+            figures.extend([(Figure::SentRate, bare.rate), (Figure::NodeCpu, bare.cpu)]);
+        }
         let sample = Sample {
             workload: row.workload.to_string(),
             client: row.client,
             peer: LIMIT.to_owned(),
             round,
-            figures: [(Figure::Rate, device.rate(direction)?)].into(),
+            figures,
             failed: None,
         };
         self.tell(&sample);
@@ -180,7 +182,7 @@ impl Run<'_> {
         seat: usize,
         dir: &str,
         files: &mut Option<Files>,
-    ) -> Result<super::figures::Figures> {
+    ) -> Result<Figures> {
         let bytes = self.options.mib << 20;
         match row.workload {
             Workload::Write(streams) => {
@@ -265,7 +267,7 @@ impl Run<'_> {
         share: (u64, u64),
         stage: Stage,
         files: &mut Option<Files>,
-    ) -> Result<super::figures::Figures> {
+    ) -> Result<Figures> {
         machine::settle(&self.rig.disk())?;
         warm_memory(share.0 * share.1 * stage.nodes() as u64);
         let watched = self.watching(row.client, seat, stage.nodes())?;
@@ -282,13 +284,7 @@ impl Run<'_> {
     }
 
     /// Two writers and two readers of files that were written before.
-    fn mixed(
-        &mut self,
-        row: Row,
-        seat: usize,
-        dir: &str,
-        bytes: u64,
-    ) -> Result<super::figures::Figures> {
+    fn mixed(&mut self, row: Row, seat: usize, dir: &str, bytes: u64) -> Result<Figures> {
         let (old, _) = self.write(row.client, seat, format!("{dir}/old"), (2, bytes), 1)?;
         cold(&self.rig.disk(), 2 * bytes)?;
         let nodes = self.rig.addresses(seat, 1);
@@ -365,7 +361,7 @@ impl Watching {
         run: &mut Run<'a>,
         workload: Workload,
         load: impl FnOnce(&mut Run<'a>) -> Result<Outcome>,
-    ) -> Result<super::figures::Figures> {
+    ) -> Result<Figures> {
         let tracer = run.rig.tracer.take();
         let disk = run.rig.disk();
         let watch = Watch {
