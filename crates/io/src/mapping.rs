@@ -119,6 +119,11 @@ impl Mapping {
             .map(Self)
             .ok()
     }
+
+    /// The first byte, for who divides the memory among others: it stays where it is until this is dropped.
+    pub(crate) fn start(&self) -> NonNull<u8> {
+        self.0.start()
+    }
 }
 
 impl Deref for Mapping {

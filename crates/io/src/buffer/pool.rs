@@ -1,239 +1,26 @@
-//! Owned, page-aligned buffers and the pool that bounds them.
+//! The pool that bounds buffers.
 
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
-use bytes::Bytes;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, TryAcquireError};
 
+use super::slab::{Slab, part_size};
+use super::{ALIGNMENT, AlignedBuf, BUFFER_MAX, Memory, Region};
 use crate::error::{IoError, IoErrorKind, IoOp};
-use crate::mapping::{HUGE_PAGE, Mapping};
+use crate::mapping::HUGE_PAGE;
 
-/// Alignment, in bytes, of the start of every [`AlignedBuf`] and of its capacity: what direct I/O
-/// needs on every device that is sold.
-pub const ALIGNMENT: usize = 4096;
-
-/// Largest single buffer, in bytes; more is a mistake in arithmetic somewhere above.
-pub const BUFFER_MAX: usize = 1 << 30;
-
-/// Buffers of at least this many bytes are mapped by themselves: the system has their memory back when they go.
-const MAPPED_MIN: usize = 256 << 10;
-
-/// Memory of one buffer. The range of the wanted capacity in it is aligned and never moves.
-struct Region {
-    memory: Memory,
-    start: usize,
-    capacity: usize,
-}
-
-enum Memory {
-    /// Over-allocated, so that an aligned range lies inside it.
-    Allocated(Box<[u8]>),
-    Mapped(Mapping),
-}
-
-impl Region {
-    fn new(capacity: usize) -> Self {
-        let alignment = if capacity >= HUGE_PAGE {
-            HUGE_PAGE
-        } else {
-            ALIGNMENT
-        };
-        let mapped = (capacity >= MAPPED_MIN)
-            .then(|| Mapping::new(capacity, alignment))
-            .flatten();
-        let Some(mapping) = mapped else {
-            return Self::allocated(capacity);
-        };
-        let region = Self {
-            memory: Memory::Mapped(mapping),
-            start: 0,
-            capacity,
-        };
-        if alignment == HUGE_PAGE {
-            crate::sys::want_huge_pages(region.bytes(capacity));
-        }
-        region
-    }
-
-    fn allocated(capacity: usize) -> Self {
-        let extra = if capacity > 0 { ALIGNMENT - 1 } else { 0 };
-        let memory = vec![0_u8; capacity + extra].into_boxed_slice();
-        let address = memory.as_ptr().addr();
-        let start = if capacity > 0 {
-            address.next_multiple_of(ALIGNMENT) - address
-        } else {
-            0
-        };
-        Self {
-            memory: Memory::Allocated(memory),
-            start,
-            capacity,
-        }
-    }
-
-    fn bytes(&self, len: usize) -> &[u8] {
-        let memory = match &self.memory {
-            Memory::Allocated(memory) => &memory[..],
-            Memory::Mapped(mapping) => &mapping[..],
-        };
-        &memory[self.start..self.start + len]
-    }
-
-    fn bytes_mut(&mut self, len: usize) -> &mut [u8] {
-        let memory = match &mut self.memory {
-            Memory::Allocated(memory) => &mut memory[..],
-            Memory::Mapped(mapping) => &mut mapping[..],
-        };
-        &mut memory[self.start..self.start + len]
-    }
-}
-
-/// An owned buffer whose start and capacity are multiples of [`ALIGNMENT`].
-///
-/// It holds `len` valid bytes out of `capacity`. A buffer from a [`BufferPool`] gives its share of
-/// the budget back when it (or the [`Bytes`] made of it) is dropped. Its memory is never
-/// uninitialised, but may hold bytes of an earlier use beyond `len`.
-pub struct AlignedBuf {
-    region: Region,
-    len: usize,
-    home: Option<Home>,
-}
-
-struct Home {
+/// Where a buffer's memory goes when the buffer does.
+pub(super) struct Home {
     pool: Arc<PoolShared>,
     _permit: OwnedSemaphorePermit,
 }
 
-impl AlignedBuf {
-    /// A buffer outside any pool, of at least `capacity` bytes, zeroed, with `len` 0. For tests and
-    /// for rare small uses; the data path takes its buffers from a pool.
-    ///
-    /// # Panics
-    /// When `capacity` is above [`BUFFER_MAX`].
-    #[must_use]
-    pub fn unpooled(capacity: usize) -> Self {
-        assert!(
-            capacity <= BUFFER_MAX,
-            "buffer of {capacity} bytes is above the limit of {BUFFER_MAX}"
-        );
-        Self {
-            region: Region::new(capacity.next_multiple_of(ALIGNMENT)),
-            len: 0,
-            home: None,
-        }
-    }
-
-    /// A buffer without memory, for places that must give a buffer back and have none.
-    #[must_use]
-    pub fn empty() -> Self {
-        Self {
-            region: Region::new(0),
-            len: 0,
-            home: None,
-        }
-    }
-
-    /// Valid bytes.
-    #[must_use]
-    pub fn len(&self) -> usize {
-        self.len
-    }
-
-    /// Whether there are no valid bytes.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.len == 0
-    }
-
-    /// Bytes that fit.
-    #[must_use]
-    pub fn capacity(&self) -> usize {
-        self.region.capacity
-    }
-
-    /// The valid bytes.
-    #[must_use]
-    pub fn as_slice(&self) -> &[u8] {
-        self.region.bytes(self.len)
-    }
-
-    /// The valid bytes, to change.
-    pub fn as_mut_slice(&mut self) -> &mut [u8] {
-        self.region.bytes_mut(self.len)
-    }
-
-    /// All `capacity` bytes, valid or not: to fill from a socket or a device, then [`set_len`].
-    ///
-    /// [`set_len`]: AlignedBuf::set_len
-    pub fn as_mut_capacity(&mut self) -> &mut [u8] {
-        self.region.bytes_mut(self.region.capacity)
-    }
-
-    /// Declares the first `len` bytes valid.
-    ///
-    /// # Panics
-    /// When `len` is above the capacity.
-    pub fn set_len(&mut self, len: usize) {
-        assert!(
-            len <= self.region.capacity,
-            "len {len} is above the capacity {}",
-            self.region.capacity
-        );
-        self.len = len;
-    }
-
-    /// Appends `bytes`.
-    ///
-    /// # Panics
-    /// When they do not fit; check `capacity() - len()` first.
-    pub fn extend_from_slice(&mut self, bytes: &[u8]) {
-        let end = self
-            .len
-            .checked_add(bytes.len())
-            .expect("two slices in memory cannot overflow usize");
-        assert!(
-            end <= self.region.capacity,
-            "{end} bytes do not fit in {}",
-            self.region.capacity
-        );
-        let start = self.len;
-        self.region.bytes_mut(end)[start..].copy_from_slice(bytes);
-        self.len = end;
-    }
-
-    /// Turns the valid bytes into shared, immutable [`Bytes`] without copying; the memory returns
-    /// to its pool when the last clone is dropped.
-    #[must_use]
-    pub fn freeze(self) -> Bytes {
-        Bytes::from_owner(self)
-    }
-}
-
-impl AsRef<[u8]> for AlignedBuf {
-    fn as_ref(&self) -> &[u8] {
-        self.as_slice()
-    }
-}
-
-impl fmt::Debug for AlignedBuf {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("AlignedBuf")
-            .field("len", &self.len)
-            .field("capacity", &self.region.capacity)
-            .field("pooled", &self.home.is_some())
-            .finish()
-    }
-}
-
-impl Drop for AlignedBuf {
-    fn drop(&mut self) {
-        if let Some(home) = self.home.take() {
-            let region = std::mem::replace(&mut self.region, Region::new(0));
-            home.pool.put_back(region);
-            // The permit is released after the region is idle, so idle + in use stays bounded.
-        }
+impl Home {
+    pub(super) fn take_back(self, region: Region) {
+        self.pool.put_back(region);
+        // The permit is released after the region is idle, so idle + in use stays bounded.
     }
 }
 
@@ -253,6 +40,8 @@ struct Idle {
 struct PoolShared {
     budget: usize,
     idle: Mutex<Idle>,
+    /// Those that somebody has a part of.
+    slabs: Mutex<Vec<Weak<Slab>>>,
 }
 
 impl PoolShared {
@@ -311,7 +100,8 @@ impl PoolShared {
 ///
 /// Buffers in use and idle ones kept for reuse together never exceed the budget; when it is used
 /// up, [`acquire`](BufferPool::acquire) waits, first come first served. Each small buffer costs up to
-/// one page more than its capacity outside the budget (alignment).
+/// one page more than its capacity outside the budget (alignment). From 256 KiB on a buffer lies in one stretch of memory
+/// where the system has huge pages; up to 1 MiB it shares one with others, which is in use as a whole then.
 #[derive(Clone)]
 pub struct BufferPool {
     shared: Arc<PoolShared>,
@@ -331,6 +121,7 @@ impl BufferPool {
                     bytes: 0,
                     in_use: 0,
                 }),
+                slabs: Mutex::default(),
             }),
             pages: Arc::new(Semaphore::new(pages)),
         }
@@ -342,7 +133,7 @@ impl BufferPool {
         self.shared.budget
     }
 
-    /// Bytes in buffers that are out now.
+    /// Bytes in buffers that are out now, and in huge pages that these have parts of.
     #[must_use]
     pub fn in_use(&self) -> usize {
         self.shared
@@ -376,6 +167,9 @@ impl BufferPool {
     /// `Invalid` when `capacity` is above the budget or [`BUFFER_MAX`]: it could never be served.
     pub async fn acquire(&self, capacity: usize) -> Result<AlignedBuf, IoError> {
         let (capacity, pages) = self.size(capacity)?;
+        if let Some(part) = self.part(capacity) {
+            return Ok(part);
+        }
         let permit = Arc::clone(&self.pages)
             .acquire_many_owned(pages)
             .await
@@ -389,6 +183,9 @@ impl BufferPool {
     /// As `acquire`.
     pub fn try_acquire(&self, capacity: usize) -> Result<Option<AlignedBuf>, IoError> {
         let (capacity, pages) = self.size(capacity)?;
+        if let Some(part) = self.part(capacity) {
+            return Ok(Some(part));
+        }
         match Arc::clone(&self.pages).try_acquire_many_owned(pages) {
             Ok(permit) => Ok(Some(self.buffer(capacity, permit))),
             Err(TryAcquireError::NoPermits) => Ok(None),
@@ -409,6 +206,42 @@ impl BufferPool {
         let pages =
             u32::try_from(capacity / ALIGNMENT).expect("BUFFER_MAX is far below 2^32 pages");
         Ok((capacity, pages))
+    }
+
+    /// Part of a huge page, if `capacity` is worth it and there is room for one.
+    fn part(&self, capacity: usize) -> Option<AlignedBuf> {
+        let size = part_size(capacity)?;
+        let of_another = {
+            let mut slabs = self.slabs();
+            slabs.retain(|slab| slab.strong_count() > 0);
+            let mut live = slabs.iter().filter_map(Weak::upgrade);
+            live.find_map(|slab| slab.take(size))
+        };
+        let part = match of_another {
+            Some(part) => part,
+            None => {
+                let pages = u32::try_from(HUGE_PAGE / ALIGNMENT).expect("a few hundred");
+                let permit = Arc::clone(&self.pages).try_acquire_many_owned(pages).ok()?;
+                let slab = Arc::new(Slab::new(self.buffer(HUGE_PAGE, permit), size)?);
+                let part = slab.take(size)?;
+                self.slabs().push(Arc::downgrade(&slab));
+                part
+            }
+        };
+        Some(AlignedBuf {
+            region: Region {
+                memory: Memory::Part(part),
+                start: 0,
+                capacity,
+            },
+            len: 0,
+            home: None,
+        })
+    }
+
+    fn slabs(&self) -> std::sync::MutexGuard<'_, Vec<Weak<Slab>>> {
+        let slabs = self.shared.slabs.lock();
+        slabs.unwrap_or_else(PoisonError::into_inner)
     }
 
     fn buffer(&self, capacity: usize, permit: OwnedSemaphorePermit) -> AlignedBuf {
@@ -436,18 +269,6 @@ impl fmt::Debug for BufferPool {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn large_buffers_begin_at_huge_pages() {
-        for capacity in [HUGE_PAGE, 2 * HUGE_PAGE, 2 * HUGE_PAGE + ALIGNMENT] {
-            let mut buf = AlignedBuf::unpooled(capacity);
-            assert_eq!(buf.capacity(), capacity);
-            let memory = buf.as_mut_capacity();
-            assert_eq!(memory.as_ptr().addr() % HUGE_PAGE, 0);
-            assert!(memory.iter().all(|byte| *byte == 0));
-            memory.fill(7);
-        }
-    }
 
     #[tokio::test]
     async fn buffers_are_aligned_reused_and_bounded() {
@@ -496,5 +317,53 @@ mod tests {
         // Those that have waited longest make room.
         drop(take(8 << 20));
         assert_eq!((pool.in_use(), pool.idle()), (0, 8 << 20));
+    }
+
+    #[tokio::test]
+    async fn middling_buffers_share_huge_pages() {
+        const PART: usize = 512 << 10;
+        let pool = BufferPool::new(4 << 20);
+        let take = |bytes| pool.try_acquire(bytes).expect("fits").expect("is free");
+        let mut buffers: Vec<AlignedBuf> = (0..4).map(|_| take(PART - ALIGNMENT)).collect();
+        assert_eq!((pool.in_use(), pool.idle()), (HUGE_PAGE, 0));
+        for (at, buffer) in buffers.iter_mut().enumerate() {
+            assert_eq!(buffer.capacity(), PART - ALIGNMENT);
+            let memory = buffer.as_mut_capacity();
+            assert_eq!(memory.as_ptr().addr() % PART, 0, "in one stretch");
+            memory.fill(u8::try_from(at).expect("small"));
+        }
+        for (at, buffer) in buffers.iter_mut().enumerate() {
+            let memory = buffer.as_mut_capacity();
+            assert!(memory.iter().all(|&byte| usize::from(byte) == at));
+        }
+        // What one gives back, the next one has; other sizes are in other pages.
+        let first = buffers.swap_remove(0);
+        let place = first.as_slice().as_ptr();
+        drop(first.freeze());
+        let mut again = pool.acquire(PART).await.expect("fits");
+        assert_eq!(again.as_mut_capacity().as_ptr(), place);
+        let large = take(2 * PART);
+        assert_eq!(pool.in_use(), 2 * HUGE_PAGE);
+        // No room for a third one, and none of the second in so many parts.
+        assert!(pool.try_acquire(PART).expect("fits").is_none());
+        drop(large);
+        let half = take(2 * PART);
+        assert_eq!((pool.in_use(), pool.idle()), (2 * HUGE_PAGE, 0));
+        drop((buffers, half, again));
+        assert_eq!((pool.in_use(), pool.idle()), (0, 2 * HUGE_PAGE));
+        drop(take(4 << 20));
+        assert_eq!((pool.in_use(), pool.idle()), (0, 4 << 20));
+    }
+
+    #[test]
+    fn middling_buffers_are_there_without_room_for_a_huge_page() {
+        let pool = BufferPool::new(3 << 20);
+        let take = |bytes| pool.try_acquire(bytes).expect("fits");
+        let large = take((3 << 19) + ALIGNMENT).expect("is free");
+        let buffers = [take(512 << 10), take(512 << 10)];
+        assert!(buffers.iter().all(Option::is_some) && take(512 << 10).is_none());
+        assert_eq!(pool.in_use(), (5 << 19) + ALIGNMENT);
+        drop((large, buffers));
+        assert_eq!(pool.in_use(), 0);
     }
 }
