@@ -91,6 +91,29 @@ pub fn drop_caches() -> bool {
     std::fs::write("/proc/sys/vm/drop_caches", "3").is_ok()
 }
 
+/// The machine is at rest when it was busy for less than this share of a processor, for so long.
+const REST: (f64, Duration) = (0.1, Duration::from_millis(300));
+/// How long rest is waited for: where others never rest, this would say nothing about the nodes.
+const REST_LIMIT: Duration = Duration::from_secs(5);
+
+/// Waits until nobody is busy, at most five seconds: what a node does for itself after a load (staging that finds memory for the
+/// next burst, compilers and collectors of a Java runtime) is not part of the next one.
+///
+/// # Errors
+/// When the machine does not tell.
+pub fn await_rest() -> Result<()> {
+    let began = Instant::now();
+    let (share, window) = REST;
+    while began.elapsed() < REST_LIMIT {
+        let before = busy_seconds()?;
+        std::thread::sleep(window);
+        if busy_seconds()? - before < share * window.as_secs_f64() {
+            break;
+        }
+    }
+    Ok(())
+}
+
 /// Bytes of a piece of memory that is warmed.
 const WARM_PIECE: usize = 64 << 20;
 

@@ -269,6 +269,7 @@ impl Run<'_> {
         files: &mut Option<Files>,
     ) -> Result<Figures> {
         machine::settle(&self.rig.disk())?;
+        machine::await_rest()?;
         warm_memory(share.0 * share.1 * stage.nodes() as u64);
         let watched = self.watching(row.client, seat, stage.nodes())?;
         let mut figures = watched.run(self, row.workload, |run| {
@@ -376,7 +377,7 @@ impl Watching {
     }
 }
 
-/// What was written is on the device and in no memory: neither staged nor in the page cache. Memory for the `bytes` that will be
+/// What was written is on the device and in no memory: neither staged nor in the page cache, and nobody is busy with it. Memory for the `bytes` that will be
 /// read is there.
 fn cold(disk: &Path, bytes: u64) -> Result<()> {
     machine::settle(disk)?;
@@ -384,6 +385,7 @@ fn cold(disk: &Path, bytes: u64) -> Result<()> {
         let problem = "the page cache cannot be emptied: run as root to measure cold reads";
         return Err(LabError::Talk(problem.into()));
     }
+    machine::await_rest()?;
     warm_memory(bytes);
     Ok(())
 }
