@@ -1,6 +1,7 @@
 //! The pool that bounds buffers.
 
 use std::fmt;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
@@ -42,6 +43,8 @@ struct PoolShared {
     idle: Mutex<Idle>,
     /// Those that somebody has a part of.
     slabs: Mutex<Vec<Weak<Slab>>>,
+    /// Who waits in [`BufferPool::acquire`].
+    waiting: AtomicUsize,
 }
 
 impl PoolShared {
@@ -100,8 +103,8 @@ impl PoolShared {
 ///
 /// Buffers in use and idle ones kept for reuse together never exceed the budget; when it is used
 /// up, [`acquire`](BufferPool::acquire) waits, first come first served. Each small buffer costs up to
-/// one page more than its capacity outside the budget (alignment). From 256 KiB on a buffer lies in one stretch of memory
-/// where the system has huge pages; up to 1 MiB it shares one with others, which is in use as a whole then.
+/// one page more than its capacity outside the budget (alignment). From 2 MiB on a buffer lies in huge pages where the system has some; smaller
+/// ones may [share](BufferPool::try_acquire_below) them.
 #[derive(Clone)]
 pub struct BufferPool {
     shared: Arc<PoolShared>,
@@ -122,6 +125,7 @@ impl BufferPool {
                     in_use: 0,
                 }),
                 slabs: Mutex::default(),
+                waiting: AtomicUsize::new(0),
             }),
             pages: Arc::new(Semaphore::new(pages)),
         }
@@ -167,9 +171,7 @@ impl BufferPool {
     /// `Invalid` when `capacity` is above the budget or [`BUFFER_MAX`]: it could never be served.
     pub async fn acquire(&self, capacity: usize) -> Result<AlignedBuf, IoError> {
         let (capacity, pages) = self.size(capacity)?;
-        if let Some(part) = self.part(capacity) {
-            return Ok(part);
-        }
+        let _in_line = Waiting::new(&self.shared.waiting);
         let permit = Arc::clone(&self.pages)
             .acquire_many_owned(pages)
             .await
@@ -183,9 +185,6 @@ impl BufferPool {
     /// As `acquire`.
     pub fn try_acquire(&self, capacity: usize) -> Result<Option<AlignedBuf>, IoError> {
         let (capacity, pages) = self.size(capacity)?;
-        if let Some(part) = self.part(capacity) {
-            return Ok(Some(part));
-        }
         match Arc::clone(&self.pages).try_acquire_many_owned(pages) {
             Ok(permit) => Ok(Some(self.buffer(capacity, permit))),
             Err(TryAcquireError::NoPermits) => Ok(None),
@@ -208,9 +207,34 @@ impl BufferPool {
         Ok((capacity, pages))
     }
 
-    /// Part of a huge page, if `capacity` is worth it and there is room for one.
-    fn part(&self, capacity: usize) -> Option<AlignedBuf> {
+    /// As [`try_acquire`](BufferPool::try_acquire), for what a device transfers and for less than all of the budget: `None`, too, where more than
+    /// `limit` bytes would be in use. A buffer from 256 KiB to 1 MiB is part of a huge page that others have parts of, as long as nobody
+    /// waits for memory, and a quarter of `limit` is left for others.
+    ///
+    /// # Errors
+    /// As `acquire`.
+    pub fn try_acquire_below(
+        &self,
+        capacity: usize,
+        limit: usize,
+    ) -> Result<Option<AlignedBuf>, IoError> {
+        let (rounded, _) = self.size(capacity)?;
+        if let Some(part) = self.part(rounded, limit) {
+            return Ok(Some(part));
+        }
+        if self.in_use() + rounded > limit {
+            return Ok(None);
+        }
+        self.try_acquire(capacity)
+    }
+
+    /// Part of a huge page, if `capacity` is worth it and there is room for one. A page is in use until all of its parts are free:
+    /// whoever waits must not see it handed on for ever.
+    fn part(&self, capacity: usize, limit: usize) -> Option<AlignedBuf> {
         let size = part_size(capacity)?;
+        if self.shared.waiting.load(Ordering::Relaxed) > 0 {
+            return None;
+        }
         let of_another = {
             let mut slabs = self.slabs();
             slabs.retain(|slab| slab.strong_count() > 0);
@@ -219,6 +243,7 @@ impl BufferPool {
         };
         let part = match of_another {
             Some(part) => part,
+            None if self.in_use() + HUGE_PAGE > limit / 4 * 3 => return None,
             None => {
                 let pages = u32::try_from(HUGE_PAGE / ALIGNMENT).expect("a few hundred");
                 let permit = Arc::clone(&self.pages).try_acquire_many_owned(pages).ok()?;
@@ -254,6 +279,22 @@ impl BufferPool {
                 _permit: permit,
             }),
         }
+    }
+}
+
+/// Somebody waits, until this is dropped.
+struct Waiting<'a>(&'a AtomicUsize);
+
+impl<'a> Waiting<'a> {
+    fn new(count: &'a AtomicUsize) -> Self {
+        count.fetch_add(1, Ordering::Relaxed);
+        Self(count)
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -319,12 +360,20 @@ mod tests {
         assert_eq!((pool.in_use(), pool.idle()), (0, 8 << 20));
     }
 
-    #[tokio::test]
-    async fn middling_buffers_share_huge_pages() {
+    /// A pool, and buffers of it for a device.
+    fn sharing(budget: usize, limit: usize) -> (BufferPool, impl Fn(usize) -> Option<AlignedBuf>) {
+        let pool = BufferPool::new(budget);
+        let same = pool.clone();
+        let take = move |bytes| same.try_acquire_below(bytes, limit).expect("fits");
+        (pool, take)
+    }
+
+    #[test]
+    fn middling_buffers_share_huge_pages() {
         const PART: usize = 512 << 10;
-        let pool = BufferPool::new(4 << 20);
-        let take = |bytes| pool.try_acquire(bytes).expect("fits").expect("is free");
-        let mut buffers: Vec<AlignedBuf> = (0..4).map(|_| take(PART - ALIGNMENT)).collect();
+        let (pool, take) = sharing(6 << 20, 6 << 20);
+        let free = |bytes| take(bytes).expect("is free");
+        let mut buffers: Vec<AlignedBuf> = (0..4).map(|_| free(PART - ALIGNMENT)).collect();
         assert_eq!((pool.in_use(), pool.idle()), (HUGE_PAGE, 0));
         for (at, buffer) in buffers.iter_mut().enumerate() {
             assert_eq!(buffer.capacity(), PART - ALIGNMENT);
@@ -340,30 +389,47 @@ mod tests {
         let first = buffers.swap_remove(0);
         let place = first.as_slice().as_ptr();
         drop(first.freeze());
-        let mut again = pool.acquire(PART).await.expect("fits");
+        let mut again = free(PART);
         assert_eq!(again.as_mut_capacity().as_ptr(), place);
-        let large = take(2 * PART);
+        let other = free(2 * PART);
         assert_eq!(pool.in_use(), 2 * HUGE_PAGE);
-        // No room for a third one, and none of the second in so many parts.
-        assert!(pool.try_acquire(PART).expect("fits").is_none());
-        drop(large);
-        let half = take(2 * PART);
-        assert_eq!((pool.in_use(), pool.idle()), (2 * HUGE_PAGE, 0));
-        drop((buffers, half, again));
-        assert_eq!((pool.in_use(), pool.idle()), (0, 2 * HUGE_PAGE));
-        drop(take(4 << 20));
-        assert_eq!((pool.in_use(), pool.idle()), (0, 4 << 20));
+        // Beyond three quarters a buffer has memory of its own.
+        let own = free(PART);
+        assert_eq!(pool.in_use(), 2 * HUGE_PAGE + PART);
+        drop((buffers, other, again, own));
+        assert_eq!((pool.in_use(), pool.idle()), (0, 2 * HUGE_PAGE + PART));
+        drop(free(6 << 20));
+        assert_eq!((pool.in_use(), pool.idle()), (0, 6 << 20));
     }
 
     #[test]
-    fn middling_buffers_are_there_without_room_for_a_huge_page() {
-        let pool = BufferPool::new(3 << 20);
-        let take = |bytes| pool.try_acquire(bytes).expect("fits");
-        let large = take((3 << 19) + ALIGNMENT).expect("is free");
-        let buffers = [take(512 << 10), take(512 << 10)];
-        assert!(buffers.iter().all(Option::is_some) && take(512 << 10).is_none());
-        assert_eq!(pool.in_use(), (5 << 19) + ALIGNMENT);
-        drop((large, buffers));
-        assert_eq!(pool.in_use(), 0);
+    fn a_limit_below_the_budget_leaves_the_rest_to_others() {
+        let (pool, take) = sharing(4 << 20, 2 << 20);
+        let buffers: Vec<_> = std::iter::from_fn(|| take(512 << 10)).collect();
+        assert_eq!((buffers.len(), pool.in_use()), (4, 2 << 20));
+        assert!(pool.try_acquire(2 << 20).expect("fits").is_some());
+        // Where there is no room for a huge page at all.
+        let (pool, take) = sharing(1 << 20, 1 << 20);
+        let buffers: Vec<_> = std::iter::from_fn(|| take(256 << 10)).collect();
+        assert_eq!((buffers.len(), pool.in_use()), (4, 1 << 20));
+    }
+
+    #[tokio::test]
+    async fn who_waits_gets_the_pages_that_others_share() {
+        let (pool, take) = sharing(4 << 20, 4 << 20);
+        let mut parts = vec![take(512 << 10), take(512 << 10)];
+        let large = take(2 << 20);
+        let waiting = pool.acquire(2 << 20);
+        let mut waiting = std::pin::pin!(waiting);
+        let soon = Duration::from_millis(20);
+        assert!(tokio::time::timeout(soon, waiting.as_mut()).await.is_err());
+        // A part would be free, and with it the page would stay in use for ever.
+        parts.pop();
+        assert!(take(512 << 10).is_none());
+        parts.clear();
+        let waited = tokio::time::timeout(Duration::from_secs(5), waiting).await;
+        assert!(waited.expect("the page is free").is_ok());
+        assert!(take(512 << 10).is_some(), "nobody waits any more");
+        drop(large);
     }
 }

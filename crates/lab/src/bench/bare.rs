@@ -31,15 +31,17 @@ pub(super) struct Bare {
 }
 
 /// Reads the first `bytes` of the file by O_DIRECT and sends them over loopback TCP, in as many parts at the same time as
-/// there are `streams`, each read by [`PIECES`] threads and sent by another one.
+/// there are `streams` (as far as there are pieces), each read by [`PIECES`] threads and sent by another one.
 ///
 /// # Errors
 /// When the file is shorter, a transfer or a socket fails.
 pub(super) fn read_and_send(path: &Path, bytes: u64, streams: u32) -> Result<Bare> {
     let failed = |error: Error| LabError::Talk(format!("reading and sending: {error}"));
     let file = open(path, OFlags::RDONLY)?;
-    let pieces = bytes / PIECE as u64 / u64::from(streams.max(1));
-    let parts: Vec<Part<'_>> = (0..u64::from(streams.max(1)))
+    let all = bytes / PIECE as u64;
+    let streams = u64::from(streams).clamp(1, all.max(1)); // At least a piece for each.
+    let pieces = all / streams;
+    let parts: Vec<Part<'_>> = (0..streams)
         .map(|part| Part::new(&file, part * pieces, pieces))
         .collect::<std::io::Result<_>>()
         .map_err(failed)?;
@@ -194,7 +196,7 @@ mod tests {
         let dir = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).expect("a directory");
         let path = dir.path().join("file");
         std::fs::write(&path, vec![7; 9 * PIECE]).expect("is written");
-        for streams in [1, 2, 4] {
+        for streams in [1, 2, 4, 16] {
             match read_and_send(&path, 9 * PIECE as u64, streams) {
                 Ok(bare) => assert!(bare.rate > 0.0 && bare.cpu > 0.0, "{streams}: {bare:?}"),
                 Err(error) if error.to_string().contains("O_DIRECT") => {

@@ -276,7 +276,8 @@ impl Outflow<'_> {
 
     /// Memory for `wanted` bytes or fewer, and how many.
     fn buffer(&self, wanted: usize, first: bool) -> Option<(AlignedBuf, usize)> {
-        if let Some(buf) = self.memory_ahead(wanted) {
+        let ahead = self.memory.try_acquire_below(wanted, self.budget_ahead());
+        if let Ok(Some(buf)) = ahead {
             return Some((buf, wanted));
         }
         if !first {
