@@ -99,13 +99,17 @@ impl Mount {
     pub fn abort(&self) -> Result<()> {
         run(Command::new("mount")
             .args(["-o", "remount,abort"])
-            .arg(&self.at))
+            .arg(&self.at))?;
+        Ok(())
     }
 
-    /// Cuts the disk under an ext4 down to 1 MiB: what is beyond gives EIO, once out of the cache.
+    /// Cuts the disk under an ext4 down to 1 MiB: writes beyond give EIO at once, reads once out of the cache.
+    ///
+    /// The loop device is told, too: otherwise the next write would lengthen its file again, and from then on
+    /// everything beyond would be zeros instead of errors.
     ///
     /// # Errors
-    /// When it is not an ext4, or the caches cannot be dropped.
+    /// When it is not an ext4, or the device or the caches do not follow.
     pub fn break_disk(&self) -> Result<()> {
         let image = self
             .image
@@ -115,6 +119,12 @@ impl Mount {
         let file = std::fs::File::options().write(true).open(image);
         file.and_then(|f| f.set_len(1 << 20))
             .map_err(LabError::file("cutting", image))?;
+        let device = run(Command::new("losetup")
+            .args(["--noheadings", "--output", "NAME", "--associated"])
+            .arg(image))?;
+        run(Command::new("losetup")
+            .arg("--set-capacity")
+            .arg(device.trim()))?;
         std::fs::write("/proc/sys/vm/drop_caches", "3")
             .map_err(LabError::file("writing", "/proc/sys/vm/drop_caches"))
     }
@@ -141,12 +151,29 @@ impl Drop for Mount {
     }
 }
 
-/// Runs a program to its end; its stderr is the error.
-pub(crate) fn run(command: &mut Command) -> Result<()> {
+/// Runs a program to its end and returns what it printed; its stderr is the error.
+pub(crate) fn run(command: &mut Command) -> Result<String> {
     let problem = match command.output() {
-        Ok(output) if output.status.success() => return Ok(()),
+        Ok(output) if output.status.success() => {
+            return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
+        }
         Ok(output) => String::from_utf8_lossy(&output.stderr).trim().to_owned(),
         Err(error) => error.to_string(),
     };
     Err(LabError::Talk(format!("{command:?}: {problem}")))
+}
+
+/// A new loop device over `file`, which it reads and writes past the page cache.
+pub(crate) fn loop_device(file: &Path) -> Result<PathBuf> {
+    let said = run(Command::new("losetup")
+        .args(["--find", "--show", "--direct-io=on"])
+        .arg(file))?;
+    let device = PathBuf::from(said.trim());
+    if device.starts_with("/dev") {
+        return Ok(device);
+    }
+    Err(LabError::Talk(format!(
+        "losetup named no device for {}: {said}",
+        file.display()
+    )))
 }

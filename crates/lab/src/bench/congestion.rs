@@ -117,7 +117,8 @@ pub fn check(name: &str) -> Result<()> {
     // Tried first: once this process has become `unshare`, a refusal would be that one's own words only.
     let try_out = ["--", "ip", "link", "set", "lo", "up"];
     let tried = mounts::run(Command::new("unshare").args(UNSHARE).args(try_out));
-    tried.map_err(|error| no_namespace(name, &error))
+    tried.map_err(|error| no_namespace(name, &error))?;
+    Ok(())
 }
 
 fn no_namespace(name: &str, why: &dyn std::fmt::Display) -> LabError {

@@ -20,7 +20,7 @@ use super::model::Params;
 use super::record::{Owned, is_mounted, queue};
 use super::stats::Stats;
 use crate::error::{LabError, Result};
-use crate::mounts::run;
+use crate::mounts::{loop_device, run};
 
 /// Smallest disk, bytes: an ext4 with a journal of useful size, and XFS's own limit.
 pub const SIZE_MIN: u64 = 512 << 20;
@@ -63,7 +63,8 @@ impl FileSystem {
             ]),
             Self::Xfs => command.args(["-q", "-f", "-K"]),
         };
-        run(command.arg(device))
+        run(command.arg(device))?;
+        Ok(())
     }
 }
 
@@ -220,16 +221,7 @@ impl Carried {
     /// A loop device over the FUSE file, with the queue of a SATA disk.
     fn attach(&mut self) -> Result<()> {
         let disk = self.fuse()?.join(DISK);
-        let output = Command::new("losetup")
-            .args(["--find", "--show", "--direct-io=on"])
-            .arg(&disk)
-            .output()
-            .map_err(LabError::file("running losetup for", &disk))?;
-        let device = PathBuf::from(String::from_utf8_lossy(&output.stdout).trim());
-        if !output.status.success() || !device.starts_with("/dev") {
-            let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
-            return Err(LabError::Talk(format!("losetup: {said}")));
-        }
+        let device = loop_device(&disk)?;
         self.place.device.clone_from(&device);
         let queue = queue(&device);
         let before = std::fs::read_to_string(queue.join("scheduler")).unwrap_or_default();
@@ -267,7 +259,8 @@ impl Carried {
         run(Command::new("mount")
             .args(["-t", file_system.name(), "-o", "noatime"])
             .arg(&self.place.device)
-            .arg(dir))
+            .arg(dir))?;
+        Ok(())
     }
 
     fn take_down(&mut self) -> Result<()> {

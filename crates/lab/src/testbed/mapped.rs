@@ -14,7 +14,7 @@ use serde::Deserialize;
 
 use super::net;
 use crate::error::{LabError, Result};
-use crate::mounts::run;
+use crate::mounts::{loop_device, run};
 use crate::process::{Process, Spawn};
 use crate::wait::{self, Seen};
 
@@ -53,16 +53,7 @@ pub(super) fn mount(
     let disk = place.stats.with_file_name("disk");
     let server = serve(&disk, dir, route)?;
     let (client, file) = attach(dir, route)?;
-    let output = Command::new("losetup")
-        .args(["--find", "--show", "--direct-io=on"])
-        .arg(&file)
-        .output()
-        .map_err(LabError::file("running losetup for", &file))?;
-    let device = String::from_utf8_lossy(&output.stdout).trim().to_owned();
-    if !output.status.success() || !device.starts_with("/dev") {
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        return Err(LabError::Talk(format!("losetup: {said}")));
-    }
+    let device = loop_device(&file)?;
     let made = run(Command::new("mkfs.ext4")
         .args([
             "-q",
@@ -71,13 +62,13 @@ pub(super) fn mount(
             "lazy_itable_init=0,lazy_journal_init=0,nodiscard",
         ])
         .arg(&device))
-    .and_then(|()| {
+    .and_then(|_| {
         run(Command::new("mount")
-            .args(["-t", "ext4", "-o", "noatime", &device])
-            .arg(dir))
+            .args(["-t", "ext4", "-o", "noatime"])
+            .args([&device, dir]))
     });
     // While it is mounted this means: when nobody uses it any more.
-    let detached = run(Command::new("losetup").args(["--detach", &device]));
+    let detached = run(Command::new("losetup").arg("--detach").arg(&device));
     made.and(detached)?;
     Ok((vec![server, client], place.stats))
 }
