@@ -29,8 +29,7 @@ pub fn run(args: &NodeArgs) -> Result<ExitCode, CliError> {
         return print_config(&config, args.json);
     }
     // Refused here already, before anything is logged or locked.
-    config.refuse_unprotected()?;
-    config::namenodes(&config)?;
+    usable(&config)?;
     logging::start();
     let conf = config.directory().unwrap_or(Path::new("")).display();
     info!(version = env!("CARGO_PKG_VERSION"), %conf, "hayloft node");
@@ -57,6 +56,14 @@ fn conf_dir(given: Option<&Path>) -> Result<PathBuf, CliError> {
         })
 }
 
+/// Whether a node would start with it, as far as that can be said without looking at disks or the network.
+fn usable(config: &Configuration) -> Result<(), CliError> {
+    config.refuse_unprotected()?;
+    config::namenodes(config)?;
+    Ok(())
+}
+
+/// Prints the configuration, what is remarkable about it and, as an error, what a node would refuse in it.
 fn print_config(config: &Configuration, json: bool) -> Result<ExitCode, CliError> {
     if json {
         let text = serde_json::to_string_pretty(&config.settings())
@@ -68,6 +75,7 @@ fn print_config(config: &Configuration, json: bool) -> Result<ExitCode, CliError
     for warning in config.warnings() {
         eprintln!("hayloft: warning: {warning}");
     }
+    usable(config)?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -98,7 +106,7 @@ fn raise_descriptor_limit() {
     {
         warn!(
             files,
-            "few open files are allowed, each operation needs up to three: raise LimitNOFILE"
+            "few open files are allowed, each operation needs up to four: raise LimitNOFILE"
         );
     }
 }

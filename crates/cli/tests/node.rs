@@ -51,6 +51,7 @@ fn every_key_is_reported_with_its_origin() {
     let dir = conf(&[
         ("dfs.heartbeat.interval", "7"),
         ("dfs.domain.socket.path", "/run/x"),
+        ("fs.defaultFS", "hdfs://127.0.0.1:1"),
     ]);
     let path = dir.path().display().to_string();
     let args = [
@@ -92,6 +93,17 @@ fn every_key_is_reported_with_its_origin() {
 }
 
 #[test]
+fn a_report_says_what_a_node_would_refuse() {
+    let path = conf(&[("dfs.heartbeat.interval", "7")]);
+    let path = path.path().display().to_string();
+    let output = hayloft(&["node", "--conf", &path, "--print-config"]);
+    assert_eq!(output.status.code(), Some(2), "{:?}", output.status);
+    assert!(text(&output.stdout).contains("dfs.heartbeat.interval = 7  ["));
+    let said = text(&output.stderr);
+    assert!(said.contains("no NameNode address"), "{said}");
+}
+
+#[test]
 fn unusable_configurations_are_refused_with_their_place() {
     let missing = refused(Path::new("/nonexistent"), &[]);
     assert!(missing.contains("HADOOP_CONF_DIR"), "{missing}");
@@ -99,6 +111,11 @@ fn unusable_configurations_are_refused_with_their_place() {
     assert!(
         bad.contains("hdfs-site.xml:3") && bad.contains("soon"),
         "{bad}"
+    );
+    let engine = refused(conf(&[("hayloft.io.engine./data/1", "drect")]).path(), &[]);
+    assert!(
+        engine.contains("hdfs-site.xml:3") && engine.contains("direct"),
+        "{engine}"
     );
     let nameless = refused(conf(&[]).path(), &[]);
     assert!(nameless.contains("no NameNode address"), "{nameless}");

@@ -3,45 +3,39 @@
 use std::time::Duration;
 
 use hayloft_io::DiskSettings;
-use hayloft_io::calibrate::Media;
 use hayloft_store::{
     DirectoryScanConfig, Reserved, ScanConfig, StagingOptions, StoreConfig, VolumeChoosing,
     VolumeConfig,
 };
 
-use crate::config::{ConfigError, Configuration, keys};
+use crate::config::{Calculator, ChoosingPolicy, Configuration, keys};
 
 /// Bytes of staging that are worth having: two arenas.
 const BUDGET_MIN: u64 = 8 << 20;
 
 /// The volumes of `dfs.datanode.data.dir`, each with its engine and reserved space.
-///
-/// # Errors
-/// [`ConfigError::Conflict`] when an unknown reserved-space calculator is named.
-pub fn volumes(config: &Configuration) -> Result<Vec<VolumeConfig>, ConfigError> {
-    let calculator = Calculator::from(&config.get(&keys::DU_RESERVED_CALCULATOR))?;
+#[must_use]
+pub fn volumes(config: &Configuration) -> Vec<VolumeConfig> {
+    let calculator = config.get(&keys::DU_RESERVED_CALCULATOR);
     let dirs = config.get(&keys::DATA_DIRS);
-    Ok(dirs
-        .iter()
+    dirs.iter()
         .map(|dir| VolumeConfig {
             storage_type: dir.storage_type,
             path: dir.path.clone(),
             engine: config.engine_for(dir),
-            reserved: calculator.reserved(&config.reserved_for(dir)),
+            reserved: reserved(calculator, &config.reserved_for(dir)),
         })
-        .collect())
+        .collect()
 }
 
 /// Everything the store is told at start.
-///
-/// # Errors
-/// [`ConfigError::Conflict`] when a policy is named that does not exist here.
-pub fn store_config(config: &Configuration) -> Result<StoreConfig, ConfigError> {
-    Ok(StoreConfig {
-        volumes: volumes(config)?,
+#[must_use]
+pub fn store_config(config: &Configuration) -> StoreConfig {
+    StoreConfig {
+        volumes: volumes(config),
         perm: config.get(&keys::DATA_DIR_PERM).0,
         failed_volumes_tolerated: config.get(&keys::FAILED_VOLUMES_TOLERATED),
-        volume_choosing: volume_choosing(config)?,
+        volume_choosing: volume_choosing(config),
         sync_on_close: config.get(&keys::SYNC_ON_CLOSE),
         replica_cache_expiry: config.get(&keys::REPLICA_CACHE_EXPIRY),
         dfs_used_cache_expiry: config.get(&keys::CACHED_DFS_USED_INTERVAL),
@@ -51,53 +45,29 @@ pub fn store_config(config: &Configuration) -> Result<StoreConfig, ConfigError> 
         delete_duplicates: config.get(&keys::DUPLICATE_REPLICA_DELETION),
         check_min_gap: config.get(&keys::DISK_CHECK_MIN_GAP),
         check_timeout: config.get(&keys::DISK_CHECK_TIMEOUT),
-        disk: disk(config)?,
-        staging: staging(config)?,
+        disk: disk(config),
+        staging: staging(config),
         scan: scan(config),
         directory_scan: directory_scan(config),
         ..StoreConfig::default()
-    })
+    }
 }
 
-fn disk(config: &Configuration) -> Result<DiskSettings, ConfigError> {
-    let media = config.get(&keys::IO_MEDIA);
-    let media = match media.to_ascii_lowercase().as_str() {
-        "auto" => None,
-        "rotating" => Some(Media::Rotating),
-        "flash" => Some(Media::Flash),
-        _ => {
-            return Err(ConfigError::Conflict {
-                what: format!(
-                    "{} is {media}: it must be auto, rotating or flash",
-                    keys::IO_MEDIA.name()
-                ),
-            });
-        }
-    };
+fn disk(config: &Configuration) -> DiskSettings {
     let depth = config.get(&keys::IO_DEPTH);
-    Ok(DiskSettings {
+    DiskSettings {
         quantum: Some(config.get(&keys::IO_QUANTUM)).filter(|bytes| *bytes > 0),
         depth: usize::try_from(depth).ok().filter(|depth| *depth > 0),
-        media,
-    })
+        media: config.get(&keys::IO_MEDIA),
+    }
 }
 
 /// Bytes of memory for data between sockets and disks: `hayloft.memory.limit`, or where it is 0 a [share](crate::memory)
 /// of the machine's.
-///
-/// # Errors
-/// [`ConfigError::Conflict`] for a limit that is too small to be of use.
-pub fn memory_limit(config: &Configuration) -> Result<u64, ConfigError> {
-    match config.get(&keys::MEMORY_LIMIT) {
-        0 => Ok(crate::memory::staging_default()),
-        bytes if bytes >= BUDGET_MIN => Ok(bytes),
-        bytes => Err(ConfigError::Conflict {
-            what: format!(
-                "{} is {bytes} bytes: it must be at least {BUDGET_MIN} (8m), or 0 for a share of the machine's memory",
-                keys::MEMORY_LIMIT.name()
-            ),
-        }),
-    }
+#[must_use]
+pub fn memory_limit(config: &Configuration) -> u64 {
+    let limit = config.get(&keys::MEMORY_LIMIT);
+    limit.0.unwrap_or_else(crate::memory::staging_default)
 }
 
 /// How many of the `limit` bytes readers have for what is read ahead, besides what they have in any case; the rest is
@@ -108,16 +78,16 @@ pub fn reading_share(limit: u64) -> u64 {
     if limit < 8 * BUDGET_MIN { 0 } else { limit / 8 }
 }
 
-fn staging(config: &Configuration) -> Result<StagingOptions, ConfigError> {
+fn staging(config: &Configuration) -> StagingOptions {
     let dir = config.get(&keys::STAGING_DIR);
-    let limit = memory_limit(config)?;
-    Ok(StagingOptions {
+    let limit = memory_limit(config);
+    StagingOptions {
         dir: (!dir.trim().is_empty()).then(|| dir.trim().into()),
         enabled: config.get(&keys::STAGING_ENABLED),
         close: config.get(&keys::STAGING_CLOSE),
         burst: config.get(&keys::STAGING_BURST),
         budget: limit - reading_share(limit),
-    })
+    }
 }
 
 fn scan(config: &Configuration) -> ScanConfig {
@@ -150,73 +120,35 @@ fn directory_scan(config: &Configuration) -> DirectoryScanConfig {
     }
 }
 
-fn volume_choosing(config: &Configuration) -> Result<VolumeChoosing, ConfigError> {
-    let policy = config.get(&keys::VOLUME_CHOOSING_POLICY);
+fn volume_choosing(config: &Configuration) -> VolumeChoosing {
     let additional = config.get(&keys::ROUND_ROBIN_ADDITIONAL_SPACE);
-    match simple_name(&policy) {
-        "RoundRobinVolumeChoosingPolicy" => Ok(VolumeChoosing::RoundRobin { additional }),
-        "AvailableSpaceVolumeChoosingPolicy" => Ok(VolumeChoosing::AvailableSpace {
+    match config.get(&keys::VOLUME_CHOOSING_POLICY) {
+        ChoosingPolicy::RoundRobin => VolumeChoosing::RoundRobin { additional },
+        ChoosingPolicy::AvailableSpace => VolumeChoosing::AvailableSpace {
             threshold: config.get(&keys::AVAILABLE_SPACE_THRESHOLD),
             #[expect(clippy::cast_possible_truncation, reason = "a share between 0 and 1")]
             fraction: config.get(&keys::AVAILABLE_SPACE_FRACTION) as f32,
             additional,
-        }),
-        _ => Err(ConfigError::Conflict {
-            what: format!(
-                "{} is {policy}, which is not available here: use RoundRobinVolumeChoosingPolicy or AvailableSpaceVolumeChoosingPolicy",
-                keys::VOLUME_CHOOSING_POLICY.name()
-            ),
-        }),
+        },
     }
 }
 
-/// How bytes and per cent of reserved space combine.
-#[derive(Clone, Copy)]
-enum Calculator {
-    Absolute,
-    Percentage,
-    /// The larger of the two.
-    Conservative,
-}
-
-impl Calculator {
-    fn from(class: &str) -> Result<Self, ConfigError> {
-        match simple_name(class) {
-            "ReservedSpaceCalculatorAbsolute" => Ok(Self::Absolute),
-            "ReservedSpaceCalculatorPercentage" => Ok(Self::Percentage),
-            "ReservedSpaceCalculatorConservative" => Ok(Self::Conservative),
-            _ => Err(ConfigError::Conflict {
-                what: format!(
-                    "{} is {class}, which is not available here: use ReservedSpaceCalculatorAbsolute, ...Percentage or ...Conservative",
-                    keys::DU_RESERVED_CALCULATOR.name()
-                ),
-            }),
-        }
+/// What is kept free, as `calculator` combines what was set.
+fn reserved(calculator: Calculator, set: &crate::config::Reserved) -> Reserved {
+    let pct = u8::try_from(set.percent.min(100)).unwrap_or(100);
+    let bytes = set.bytes;
+    match calculator {
+        Calculator::Absolute => Reserved::larger(bytes, 0),
+        Calculator::Percentage => Reserved::larger(0, pct),
+        Calculator::Conservative => Reserved::larger(bytes, pct),
+        Calculator::Aggressive => Reserved::smaller(bytes, pct),
     }
-
-    fn reserved(self, set: &crate::config::Reserved) -> Reserved {
-        let pct = u8::try_from(set.percent.min(100)).unwrap_or(100);
-        match self {
-            Self::Absolute => Reserved {
-                bytes: set.bytes,
-                pct: 0,
-            },
-            Self::Percentage => Reserved { bytes: 0, pct },
-            Self::Conservative => Reserved {
-                bytes: set.bytes,
-                pct,
-            },
-        }
-    }
-}
-
-/// The class name without package and enclosing class.
-fn simple_name(class: &str) -> &str {
-    class.rsplit(['.', '$']).next().unwrap_or(class)
 }
 
 #[cfg(test)]
 mod tests {
+    use hayloft_io::calibrate::Media;
+
     use super::*;
 
     fn with(pairs: &[(&str, &str)]) -> Configuration {
@@ -230,63 +162,93 @@ mod tests {
             ("hayloft.io.engine./b", "memory"),
             ("dfs.datanode.du.reserved", "1k"),
         ]);
-        let volumes = volumes(&config).expect("valid");
+        let volumes = volumes(&config);
         assert_eq!(volumes.len(), 2);
         assert_eq!(volumes[0].storage_type.name(), "SSD");
         assert_eq!(volumes[0].engine, "auto");
         assert_eq!(volumes[1].engine, "memory");
-        assert_eq!(
-            volumes[1].reserved,
-            Reserved {
-                bytes: 1024,
-                pct: 0
-            }
-        );
+        assert_eq!(volumes[1].reserved, Reserved::larger(1024, 0));
+    }
+
+    #[test]
+    fn calculators_combine_bytes_and_per_cent() {
+        let reserve = |name: &str| {
+            let class = format!("org.apache.hadoop.ReservedSpaceCalculator${name}");
+            let config = with(&[
+                ("dfs.datanode.du.reserved", "1k"),
+                ("dfs.datanode.du.reserved.pct", "5"),
+                ("dfs.datanode.du.reserved.calculator", &class),
+            ]);
+            volumes(&config)[0].reserved
+        };
+        for (name, wanted) in [
+            ("ReservedSpaceCalculatorAbsolute", Reserved::larger(1024, 0)),
+            ("ReservedSpaceCalculatorPercentage", Reserved::larger(0, 5)),
+            (
+                "ReservedSpaceCalculatorConservative",
+                Reserved::larger(1024, 5),
+            ),
+            (
+                "ReservedSpaceCalculatorAggressive",
+                Reserved::smaller(1024, 5),
+            ),
+        ] {
+            assert_eq!(reserve(name), wanted, "{name}");
+        }
     }
 
     #[test]
     fn a_memory_limit_is_a_share_or_enough_to_be_useful() {
         let budget = |limit: &str| {
-            let config = with(&[("hayloft.memory.limit", limit)]);
-            store_config(&config).map(|store| store.staging.budget)
+            store_config(&with(&[("hayloft.memory.limit", limit)]))
+                .staging
+                .budget
         };
         let share = crate::memory::staging_default() / 8 * 7;
-        let default = store_config(&with(&[])).expect("valid").staging.budget;
+        let default = store_config(&with(&[])).staging.budget;
         let about = |budget: u64| budget.abs_diff(share) < 8;
-        assert!(
-            about(default) && about(budget("0").expect("valid")),
-            "{default}"
-        );
-        assert_eq!(budget("64m").expect("valid"), 56 << 20);
-        assert_eq!(budget("8m").expect("valid"), 8 << 20);
-        let error = budget("4m").expect_err("too little");
-        assert!(
-            error.to_string().contains("hayloft.memory.limit"),
-            "{error}"
-        );
+        assert!(about(default) && about(budget("0")), "{default}");
+        assert_eq!(budget("64m"), 56 << 20);
+        assert_eq!(budget("8m"), 8 << 20);
     }
 
     #[test]
-    fn what_is_said_of_disks_is_checked() {
+    fn what_is_said_of_disks_reaches_the_store() {
         let said = [
             ("hayloft.io.quantum", "16m"),
             ("hayloft.io.depth", "8"),
             ("hayloft.io.media", "rotating"),
         ];
-        let disk = store_config(&with(&said)).expect("valid").disk;
+        let disk = store_config(&with(&said)).disk;
         assert_eq!((disk.quantum, disk.depth), (Some(16 << 20), Some(8)));
         assert_eq!(disk.media, Some(Media::Rotating));
-        let silent = store_config(&with(&[])).expect("valid").disk;
+        let silent = store_config(&with(&[])).disk;
         assert_eq!(silent, DiskSettings::default());
-        let error = store_config(&with(&[("hayloft.io.media", "tape")])).expect_err("unknown");
-        assert!(error.to_string().contains("tape"), "{error}");
     }
 
     #[test]
-    fn an_unknown_policy_is_refused_by_name() {
-        let key = "dfs.datanode.fsdataset.volume.choosing.policy";
-        let error = store_config(&with(&[(key, "com.example.Mine")])).expect_err("unknown");
-        assert!(error.to_string().contains("com.example.Mine"), "{error}");
+    fn what_means_nothing_is_refused_with_its_key_and_place() {
+        for (key, value, allowed) in [
+            ("hayloft.io.engine", "iouring", "uring"),
+            ("hayloft.io.engine./data/1", "drect", "direct"),
+            ("hayloft.io.media", "tape", "rotating"),
+            ("hayloft.memory.limit", "4m", "at least 8388608"),
+            (
+                "dfs.datanode.fsdataset.volume.choosing.policy",
+                "com.example.Mine",
+                "RoundRobin",
+            ),
+            (
+                "dfs.datanode.du.reserved.calculator",
+                "com.example.Mine",
+                "Conservative",
+            ),
+        ] {
+            let error = Configuration::from_properties([(key, value)]).expect_err(key);
+            let said = error.to_string();
+            let parts = [key, value, "command line", allowed];
+            assert!(parts.iter().all(|part| said.contains(part)), "{said}");
+        }
     }
 
     #[test]
@@ -295,7 +257,7 @@ mod tests {
             ("dfs.datanode.scan.period.hours", "-1"),
             ("dfs.datanode.directoryscan.interval", "-1"),
         ]);
-        let store = store_config(&config).expect("valid");
+        let store = store_config(&config);
         assert_eq!(store.scan.period, Duration::ZERO);
         assert_eq!(store.directory_scan.interval, Duration::ZERO);
     }

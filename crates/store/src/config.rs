@@ -6,13 +6,37 @@ use std::time::Duration;
 use hayloft_io::DiskSettings;
 use hayloft_wire::ids::StorageType;
 
-/// Space kept free on a volume for others than HDFS; the larger of the two counts.
+/// Space kept free on a volume for others than HDFS: bytes, or a share of the file system.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Reserved {
     /// Bytes (`dfs.datanode.du.reserved`).
     pub bytes: u64,
     /// Per cent of the file system's size, 0 to 100 (`dfs.datanode.du.reserved.pct`).
     pub pct: u8,
+    /// Whether the smaller of the two counts (`ReservedSpaceCalculatorAggressive`), not the larger.
+    pub smaller: bool,
+}
+
+impl Reserved {
+    /// The larger of `bytes` and `pct` per cent.
+    #[must_use]
+    pub fn larger(bytes: u64, pct: u8) -> Self {
+        Self {
+            bytes,
+            pct,
+            smaller: false,
+        }
+    }
+
+    /// The smaller of `bytes` and `pct` per cent.
+    #[must_use]
+    pub fn smaller(bytes: u64, pct: u8) -> Self {
+        Self {
+            bytes,
+            pct,
+            smaller: true,
+        }
+    }
 }
 
 /// One entry of `dfs.datanode.data.dir`.

@@ -248,9 +248,8 @@ fn begin(options: &Options) -> Record {
 fn memory_limit_mib(define: &[(String, String)]) -> u64 {
     let limit = |(key, _): &&(String, String)| key == "hayloft.memory.limit";
     let config = Configuration::from_properties(define.iter().filter(limit).cloned());
-    let budget = config.and_then(|config| memory_limit(&config));
     // With one that means nothing no node starts, and nothing is recorded.
-    budget.unwrap_or_default() >> 20
+    config.map_or(0, |config| memory_limit(&config) >> 20)
 }
 
 fn conditions(record: &mut Record, rig: &Rig) {

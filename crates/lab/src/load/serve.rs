@@ -94,7 +94,7 @@ async fn run_until_signalled(options: Options) -> Result<()> {
     properties.extend(options.define);
     let config = Configuration::from_properties(properties)
         .map_err(|error| talk("configuration")(&error))?;
-    let wanted = store_config(&config).map_err(|error| talk("configuration")(&error))?;
+    let wanted = store_config(&config);
     let (events, mut news) = mpsc::channel(64);
     let store = Store::open(wanted, events)
         .await

@@ -6,6 +6,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use super::choice::EngineName;
 use super::error::ConfigError;
 use super::key::{AnyKey, Key};
 use super::keys;
@@ -15,6 +16,12 @@ use super::xml;
 
 /// Files read from the configuration directory, later ones over earlier ones.
 const FILES: [&str; 3] = ["core-site.xml", "hdfs-site.xml", "hayloft-site.xml"];
+
+/// Keys with the engine of one volume begin with this; its directory follows.
+pub(super) const ENGINE_OF_ONE: &str = "hayloft.io.engine.";
+
+/// Keys with the space to keep free on some volumes begin with this; their directory or storage type follows.
+pub(super) const RESERVED_OF_SOME: &str = "dfs.datanode.du.reserved.";
 
 /// Where a value came from.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -191,11 +198,14 @@ impl Configuration {
             self.values.insert(key.name(), value);
         }
         for name in self.entries.keys() {
-            let per_volume = name.strip_prefix(concat!("dfs.datanode.du.reserved", "."));
+            let per_volume = name.strip_prefix(RESERVED_OF_SOME);
             if per_volume.is_some_and(|rest| rest != "calculator" && rest != "pct") {
                 let percent = per_volume.is_some_and(|rest| rest.starts_with("pct."));
                 let unit = if percent { Unit::None } else { Unit::Bytes };
                 self.parse_as(name, |text| u64::parse(text, unit))?;
+            }
+            if name.starts_with(ENGINE_OF_ONE) {
+                self.parse_as(name, |text| EngineName::parse(text, Unit::None))?;
             }
         }
         Ok(())
@@ -353,9 +363,8 @@ impl Configuration {
     /// I/O engine of one volume: `hayloft.io.engine.<directory>`, else `hayloft.io.engine`.
     #[must_use]
     pub fn engine_for(&self, dir: &DataDir) -> String {
-        let own = format!("{}.{}", keys::IO_ENGINE.name(), dir.path.display());
-        self.text(&own)
-            .unwrap_or_else(|| self.get(&keys::IO_ENGINE))
+        self.text(&format!("{ENGINE_OF_ONE}{}", dir.path.display()))
+            .unwrap_or_else(|| self.get(&keys::IO_ENGINE).0)
     }
 
     /// The same sources read anew: files as they are now, the same `-D`. Values are not looked at:

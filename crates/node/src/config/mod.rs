@@ -8,13 +8,14 @@
 //! | module | what it is |
 //! |---|---|
 //! | [`keys`] | the table of keys |
-//! | `key`, `value` | what a key and its types are |
+//! | `key`, `value`, `choice` | what a key and its types are |
 //! | `xml`, `substitute` | files to properties, `${...}` |
 //! | `configuration`, `shared` | a snapshot, and the running one |
 //! | `namenodes` | name services and NameNode addresses |
 //! | `review`, `unsupported` | what is asked for and not done here |
 //! | `print` | reports |
 
+mod choice;
 mod configuration;
 mod error;
 mod key;
@@ -30,6 +31,7 @@ mod unsupported;
 mod value;
 mod xml;
 
+pub use choice::{Calculator, ChoosingPolicy, ENGINE_AUTO, EngineName, LimitOrAuto};
 pub use configuration::{Configuration, Origin, Reserved};
 pub use error::ConfigError;
 pub use key::{AnyKey, Key};

@@ -91,7 +91,10 @@ impl Configuration {
 #[must_use]
 pub fn to_markdown() -> String {
     let mut out = String::from("| Key | Default | Type | Meaning |\n|---|---|---|---|\n");
-    for key in keys::all() {
+    // Some are known to the table so that they can be reconfigured or reported, and have no effect all the same.
+    let without_effect =
+        |key: &&dyn AnyKey| unsupported::all().any(|entry| entry.name == key.name());
+    for key in keys::all().filter(|key| !without_effect(key)) {
         let mut kind = key.kind().to_owned();
         if !key.unit().name().is_empty() {
             let _ = write!(kind, ", {}", key.unit().name());
@@ -104,7 +107,7 @@ pub fn to_markdown() -> String {
         } else {
             format!("`{}`", short(key.default()))
         };
-        let doc = key.doc().replace('<', "\\<");
+        let doc = escaped(key.doc());
         let _ = writeln!(out, "| `{}` | {default} | {kind} | {doc} |", key.name());
     }
     out.push_str("\nKeys of Apache's DataNode without effect here; setting one is answered with a warning at start:\n\n");
@@ -113,6 +116,16 @@ pub fn to_markdown() -> String {
         let _ = writeln!(out, "| `{}` | {} |", shown(entry.name), entry.ignored);
     }
     out
+}
+
+/// Text for a table: what could be a tag is escaped, but in code, where a backslash would show.
+fn escaped(doc: &str) -> String {
+    let part = |(at, part): (usize, &str)| match at % 2 {
+        0 => part.replace('<', "\\<"),
+        _ => part.to_owned(),
+    };
+    let parts: Vec<String> = doc.split('`').enumerate().map(part).collect();
+    parts.join("`")
 }
 
 /// A name that stands for many ends in `*`.

@@ -1,6 +1,6 @@
 //! What a loaded configuration asks for that this version does not do.
 
-use super::configuration::Configuration;
+use super::configuration::{Configuration, ENGINE_OF_ONE, RESERVED_OF_SOME};
 use super::error::ConfigError;
 use super::keys;
 use super::unsupported::{self, Unsupported};
@@ -27,6 +27,7 @@ impl Configuration {
     pub fn warnings(&self) -> Vec<String> {
         let mut lines = self.notes().to_vec();
         lines.extend(self.ram_disks());
+        lines.extend(self.of_no_volume());
         lines.extend(self.unsupported_keys().map(|(name, entry)| {
             format!(
                 "{name} ({}) has no effect: {}",
@@ -62,6 +63,30 @@ impl Configuration {
                 transient.join(", ")
             )
         })
+    }
+
+    /// A line for each key that ends in a directory which is none of the volumes: a slash too many, or a volume gone.
+    fn of_no_volume(&self) -> Vec<String> {
+        let dirs = self.get(&keys::DATA_DIRS);
+        let strange = |name: &str| {
+            let rest = [ENGINE_OF_ONE, RESERVED_OF_SOME]
+                .iter()
+                .find_map(|base| name.strip_prefix(base))?;
+            let rest = rest.strip_prefix("pct.").unwrap_or(rest);
+            let known = dirs.iter().any(|dir| {
+                let kind = dir.storage_type.name().to_ascii_lowercase();
+                let path = dir.path.display().to_string();
+                rest == path || rest.strip_suffix(&format!(".{kind}")) == Some(path.as_str())
+            });
+            (!known && (rest.contains('/') || name.starts_with(ENGINE_OF_ONE))).then(|| {
+                format!(
+                    "{name} ({}) has no effect: {rest} is no directory of {}",
+                    self.origin(name),
+                    keys::DATA_DIRS.name()
+                )
+            })
+        };
+        self.names().filter_map(strange).collect()
     }
 
     /// Refuses configurations that demand protection which is not there: a node that served such
@@ -108,7 +133,7 @@ impl Configuration {
 /// A key that only nodes read, and this one does not know: most likely misspelt.
 fn is_unknown(name: &str) -> bool {
     let ours = name.starts_with("dfs.datanode.") || name.starts_with("hayloft.");
-    let per_volume = ["dfs.datanode.du.reserved.", "hayloft.io.engine."]
+    let per_volume = [RESERVED_OF_SOME, ENGINE_OF_ONE]
         .iter()
         .any(|base| name.starts_with(base));
     ours && !per_volume
@@ -200,6 +225,27 @@ mod tests {
         assert_eq!(lines.len(), 2, "{lines:?}");
         assert!(lines[0].contains("group.mapping.ldap.url") && lines[0].contains("system's users"));
         assert!(lines[1].contains("ipc.9999.callqueue.impl"));
+    }
+
+    #[test]
+    fn keys_of_no_volume_are_answered_by_name() {
+        let lines = config(&[
+            ("dfs.datanode.data.dir", "[SSD]file:///data/1,/data/2"),
+            ("hayloft.io.engine./data/1", "posix"),
+            ("hayloft.io.engine./data/1/", "posix"),
+            ("dfs.datanode.du.reserved./data/2", "1g"),
+            ("dfs.datanode.du.reserved./data/1.ssd", "1g"),
+            ("dfs.datanode.du.reserved.pct./data/1", "1"),
+            ("dfs.datanode.du.reserved./data/3", "1g"),
+        ])
+        .warnings();
+        assert_eq!(lines.len(), 2, "{lines:?}");
+        assert!(lines[0].contains("du.reserved./data/3"), "{}", lines[0]);
+        assert!(
+            lines[1].contains("/data/1/ is no directory"),
+            "{}",
+            lines[1]
+        );
     }
 
     #[test]

@@ -58,7 +58,7 @@ pub async fn run(
         warn!("{line}");
     }
     let (events, news) = mpsc::channel(EVENTS);
-    let store = Store::open(store_config(&current)?, events).await?;
+    let store = Store::open(store_config(&current), events).await?;
     drop(current);
     let running = match Running::start(config, start, store.clone(), news, &shutdown).await {
         Ok(running) => running,

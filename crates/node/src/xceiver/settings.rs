@@ -89,10 +89,8 @@ impl Settings {
             max_packet: config.get(&keys::MAX_PACKET_SIZE),
             report_before_ack: report_before_ack(config),
             pool_ready_timeout: config.get(&keys::BP_READY_TIMEOUT),
-            reading_memory: memory_limit(config)
-                .ok()
-                .and_then(|limit| usize::try_from(reading_share(limit)).ok())
-                .unwrap_or(0),
+            reading_memory: usize::try_from(reading_share(memory_limit(config)))
+                .unwrap_or(usize::MAX),
             readahead: config.get(&keys::READAHEAD_BYTES),
             send_file: config.get(&keys::TRANSFER_TO_ALLOWED),
             drop_behind_reads: config.get(&keys::DROP_CACHE_BEHIND_READS),

@@ -72,7 +72,11 @@ pub fn numbers(
 fn reserved_bytes(capacity: u64, reserved: Reserved) -> u64 {
     let pct = u128::from(reserved.pct.min(100));
     let share = u64::try_from(u128::from(capacity) * pct / 100).expect("a share of a u64 fits");
-    reserved.bytes.max(share)
+    if reserved.smaller {
+        reserved.bytes.min(share)
+    } else {
+        reserved.bytes.max(share)
+    }
 }
 
 #[cfg(test)]
@@ -92,10 +96,7 @@ mod tests {
 
     #[test]
     fn others_use_up_the_reserved_space_first() {
-        let reserved = Reserved {
-            bytes: 10 * GIB,
-            pct: 0,
-        };
+        let reserved = Reserved::larger(10 * GIB, 0);
         // 100 GiB, 40 of HDFS, 4 of others: 6 of the 10 reserved are still to be kept free.
         let n = numbers(
             space(100 * GIB, 56 * GIB),
@@ -170,29 +171,25 @@ mod tests {
     }
 
     #[test]
-    fn the_larger_reservation_counts() {
-        let n = numbers(
-            space(100 * GIB, 100 * GIB),
-            Reserved {
-                bytes: GIB,
-                pct: 20,
-            },
-            0,
-            0,
-            Promised::default(),
-        );
-        assert_eq!(
-            (n.capacity, n.remaining, n.reserved),
-            (80 * GIB, 80 * GIB, 20 * GIB)
-        );
+    fn the_larger_or_the_smaller_reservation_counts() {
+        for (reserved, kept) in [
+            (Reserved::larger(GIB, 20), 20 * GIB),
+            (Reserved::smaller(GIB, 20), GIB),
+            (Reserved::smaller(GIB, 0), 0),
+        ] {
+            let empty = space(100 * GIB, 100 * GIB);
+            let n = numbers(empty, reserved, 0, 0, Promised::default());
+            let left = 100 * GIB - kept;
+            assert_eq!((n.capacity, n.remaining, n.reserved), (left, left, kept));
+        }
     }
 
     proptest! {
         #[test]
         fn nothing_goes_below_zero_or_beyond_the_disk(
-            capacity: u64, free: u64, available: u64, bytes: u64, pct: u8, then: u64, now: u64, all: u64, allocated: u64,
+            capacity: u64, free: u64, available: u64, bytes: u64, pct: u8, smaller: bool, then: u64, now: u64, all: u64, allocated: u64,
         ) {
-            let n = numbers(Space { capacity, free, available }, Reserved { bytes, pct }, then, now, Promised { all, allocated: allocated.min(all) });
+            let n = numbers(Space { capacity, free, available }, Reserved { bytes, pct, smaller }, then, now, Promised { all, allocated: allocated.min(all) });
             prop_assert!(n.remaining <= n.capacity && n.capacity <= capacity && n.remaining <= available);
         }
     }

@@ -3,6 +3,9 @@
 use std::time::Duration;
 
 use super::keys;
+use hayloft_io::calibrate::Media;
+
+use crate::config::choice::{Calculator, ChoosingPolicy, EngineName, LimitOrAuto};
 use crate::config::value::{DataDir, Mode, Unit};
 
 keys! {
@@ -11,15 +14,15 @@ keys! {
         .reconfigurable().aliases(&["dfs.data.dir"]);
     DATA_DIR_PERM: Mode = ("dfs.datanode.data.dir.perm", "700",
         "Permissions that the directories get.");
-    IO_ENGINE: String = ("hayloft.io.engine", "auto",
+    IO_ENGINE: EngineName = ("hayloft.io.engine", "auto",
         "I/O engine of every volume: posix, direct, uring, null, memory, or auto for the one that `hayloft calibrate` proposed, without it direct, or posix where the file system does not take O_DIRECT; `hayloft.io.engine.<directory>` for one of them. One that does not work there is replaced, with a remark in the log.");
     IO_QUANTUM: u64 = ("hayloft.io.quantum", "0",
         "What a writer hands to the disk at once, and a rotating disk serves to one stream before it turns to another; 0 for what `hayloft calibrate` found, without it 32m for rotating disks and 4m for flash.")
         .bytes().max(1 << 30);
     IO_DEPTH: u32 = ("hayloft.io.depth", "0",
         "Reads and writes on a flash device at once; 0 for what `hayloft calibrate` found, without it 32.").max(256);
-    IO_MEDIA: String = ("hayloft.io.media", "auto",
-        "What the devices are: rotating, flash, or auto for what `hayloft calibrate` found, without it what the kernel says. Virtual disks count as flash.");
+    IO_MEDIA: Option<Media> = ("hayloft.io.media", "auto",
+        "What the devices are: rotating, flash, or auto for what `hayloft calibrate` found, without it what the kernel says. Disks called vd, xvd, nbd, loop, ram or zram count as flash: nobody knows what is behind them.");
     STAGING_ENABLED: bool = ("hayloft.staging.enabled", "true",
         "Whether acknowledged bytes wait in shared memory and go to the disks in large ordered writes. The engine `memory` does without.");
     STAGING_CLOSE: bool = ("hayloft.staging.close", "true",
@@ -28,17 +31,17 @@ keys! {
         "Whether a stream to a flash device may gather its fair share of hayloft.memory.limit rather than two quanta: bursts are taken faster than the device. Off: less memory is used, and streams are as fast as their device.");
     STAGING_DIR: String = ("hayloft.staging.dir", "/dev/shm",
         "Directory in shared memory (tmpfs) for the staging area. After a crash the node must find it where it was: change it only after a clean stop.");
-    MEMORY_LIMIT: u64 = ("hayloft.memory.limit", "0",
+    MEMORY_LIMIT: LimitOrAuto<{ 8 << 20 }> = ("hayloft.memory.limit", "0",
         "Memory for bytes between clients and disks: an eighth (nothing of less than 64m) for what is read ahead of readers, the rest for all writers together, who wait when it is used up. At least 8m; 0 for a thirty-second of the memory of the machine or of its control group, from 256m to 1g.").bytes();
     DU_RESERVED: u64 = ("dfs.datanode.du.reserved", "0",
         "Space kept free on each volume; `.<directory>` or `.<storage type, lower case>` appended for some of them.")
         .bytes();
     DU_RESERVED_PERCENT: u64 = ("dfs.datanode.du.reserved.pct", "0",
         "The same as a percentage of the volume; which counts is up to the calculator.").max(100);
-    DU_RESERVED_CALCULATOR: String = ("dfs.datanode.du.reserved.calculator",
+    DU_RESERVED_CALCULATOR: Calculator = ("dfs.datanode.du.reserved.calculator",
         "org.apache.hadoop.hdfs.server.datanode.fsdataset.impl.ReservedSpaceCalculator$ReservedSpaceCalculatorAbsolute",
         "How du.reserved and du.reserved.pct combine: ...Absolute, ...Percentage, ...Conservative (larger) or ...Aggressive (smaller).");
-    VOLUME_CHOOSING_POLICY: String = ("dfs.datanode.fsdataset.volume.choosing.policy",
+    VOLUME_CHOOSING_POLICY: ChoosingPolicy = ("dfs.datanode.fsdataset.volume.choosing.policy",
         "org.apache.hadoop.hdfs.server.datanode.fsdataset.RoundRobinVolumeChoosingPolicy",
         "How the volume of a new replica is chosen: RoundRobinVolumeChoosingPolicy or AvailableSpaceVolumeChoosingPolicy.");
     AVAILABLE_SPACE_THRESHOLD: u64 = (
@@ -53,7 +56,7 @@ keys! {
     FAILED_VOLUMES_TOLERATED: i32 = ("dfs.datanode.failed.volumes.tolerated", "0",
         "Volumes that may fail before the node stops; -1 goes on while one lives.").min(-1);
     DISK_CHECK_MIN_GAP: Duration = ("dfs.datanode.disk.check.min.gap", "15m",
-        "Least time between two checks of one volume.").millis();
+        "Least time between two checks of one volume after errors, which come in swarms; no more than a second of it counts.").millis();
     DISK_CHECK_TIMEOUT: Duration = ("dfs.datanode.disk.check.timeout", "10m",
         "A volume whose check takes longer has failed.").millis().min(1);
     DIRECTORY_SCAN_INTERVAL: Option<Duration> = ("dfs.datanode.directoryscan.interval", "21600",

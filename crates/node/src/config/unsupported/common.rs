@@ -201,7 +201,7 @@ pub(super) static COMMON: &[Unsupported] = &[
     key(
         "hadoop.service.shutdown.timeout",
         "30s",
-        "the node ends within 30 s of SIGTERM",
+        "a stop takes as long as the disks need for what is staged, 85 s at most with one name service",
     ),
     key(
         "jvm.pause.",

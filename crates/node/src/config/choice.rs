@@ -1,0 +1,140 @@
+//! Values that are one of a few names: whoever misspells one is told of it at start, with the file and line.
+
+use hayloft_io::ENGINE_NAMES;
+use hayloft_io::calibrate::Media;
+
+use super::value::{Unit, Value};
+
+/// Name of the engine that the volume's calibration proposes, or what works there without one.
+pub const ENGINE_AUTO: &str = "auto";
+
+/// An I/O engine by name: one of [`ENGINE_NAMES`], or [`ENGINE_AUTO`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EngineName(pub String);
+
+impl Value for EngineName {
+    const KIND: &'static str = "engine";
+    fn parse(text: &str, _: Unit) -> Result<Self, String> {
+        if text == ENGINE_AUTO || ENGINE_NAMES.contains(&text) {
+            return Ok(Self(text.to_owned()));
+        }
+        Err(format!("{ENGINE_AUTO} or {}", ENGINE_NAMES.join(", ")))
+    }
+}
+
+/// `None`: what the volume's calibration or the kernel says.
+impl Value for Option<Media> {
+    const KIND: &'static str = "auto, rotating or flash";
+    fn parse(text: &str, _: Unit) -> Result<Self, String> {
+        match text.to_ascii_lowercase().as_str() {
+            "auto" => Ok(None),
+            "rotating" => Ok(Some(Media::Rotating)),
+            "flash" => Ok(Some(Media::Flash)),
+            _ => Err("auto, rotating or flash".into()),
+        }
+    }
+}
+
+/// A policy for the volume of a new replica, by the name of Apache's class.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ChoosingPolicy {
+    /// One volume after the other.
+    RoundRobin,
+    /// Rather those with more free space.
+    AvailableSpace,
+}
+
+impl Value for ChoosingPolicy {
+    const KIND: &'static str = "class";
+    fn parse(text: &str, _: Unit) -> Result<Self, String> {
+        match simple_name(text) {
+            "RoundRobinVolumeChoosingPolicy" => Ok(Self::RoundRobin),
+            "AvailableSpaceVolumeChoosingPolicy" => Ok(Self::AvailableSpace),
+            _ => Err("RoundRobinVolumeChoosingPolicy or AvailableSpaceVolumeChoosingPolicy".into()),
+        }
+    }
+}
+
+/// How bytes and per cent of reserved space combine, by the name of Apache's class.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Calculator {
+    /// Bytes only.
+    Absolute,
+    /// Per cent only.
+    Percentage,
+    /// The larger of the two.
+    Conservative,
+    /// The smaller of the two.
+    Aggressive,
+}
+
+impl Value for Calculator {
+    const KIND: &'static str = "class";
+    fn parse(text: &str, _: Unit) -> Result<Self, String> {
+        match simple_name(text).strip_prefix("ReservedSpaceCalculator") {
+            Some("Absolute") => Ok(Self::Absolute),
+            Some("Percentage") => Ok(Self::Percentage),
+            Some("Conservative") => Ok(Self::Conservative),
+            Some("Aggressive") => Ok(Self::Aggressive),
+            _ => Err(
+                "ReservedSpaceCalculatorAbsolute, ...Percentage, ...Conservative or ...Aggressive"
+                    .into(),
+            ),
+        }
+    }
+}
+
+/// A limit in bytes that 0 leaves to the node; anything else is at least `MIN` bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LimitOrAuto<const MIN: u64>(pub Option<u64>);
+
+impl<const MIN: u64> Value for LimitOrAuto<MIN> {
+    const KIND: &'static str = "number";
+    fn parse(text: &str, unit: Unit) -> Result<Self, String> {
+        match u64::parse(text, unit)? {
+            0 => Ok(Self(None)),
+            bytes if bytes >= MIN => Ok(Self(Some(bytes))),
+            _ => Err(format!("0, or at least {MIN}")),
+        }
+    }
+}
+
+/// The class name without package and enclosing class.
+fn simple_name(class: &str) -> &str {
+    class.rsplit(['.', '$']).next().unwrap_or(class)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_engine_is_a_choice_and_others_are_named() {
+        for name in ENGINE_NAMES.iter().chain([&ENGINE_AUTO]) {
+            let engine = EngineName::parse(name, Unit::None);
+            assert_eq!(engine, Ok(EngineName((*name).to_owned())));
+        }
+        let error = EngineName::parse("iouring", Unit::None).expect_err("unknown");
+        assert!(error.contains("uring") && error.contains("auto"), "{error}");
+    }
+
+    #[test]
+    fn classes_are_known_by_their_simple_names() {
+        let package = "org.apache.hadoop.hdfs.server.datanode.fsdataset";
+        let calculator = format!("{package}.impl.ReservedSpaceCalculator$ReservedSpaceCalculator");
+        for (name, wanted) in [
+            ("Absolute", Calculator::Absolute),
+            ("Percentage", Calculator::Percentage),
+            ("Conservative", Calculator::Conservative),
+            ("Aggressive", Calculator::Aggressive),
+        ] {
+            let text = format!("{calculator}{name}");
+            assert_eq!(Calculator::parse(&text, Unit::None), Ok(wanted));
+        }
+        assert!(Calculator::parse("com.example.Mine", Unit::None).is_err());
+        let policy = format!("{package}.AvailableSpaceVolumeChoosingPolicy");
+        let policy = ChoosingPolicy::parse(&policy, Unit::None);
+        assert_eq!(policy, Ok(ChoosingPolicy::AvailableSpace));
+        assert!(ChoosingPolicy::parse("com.example.Mine", Unit::None).is_err());
+    }
+}
