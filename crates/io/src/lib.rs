@@ -18,6 +18,7 @@
 //! [`BUFFER_MAX`] per buffer, the caller's limit on small files and directory listings. A full
 //! queue or pool makes its caller wait; nothing grows.
 
+mod behind;
 pub mod buffer;
 pub mod calibrate;
 mod class;
@@ -37,6 +38,7 @@ mod residency;
 pub mod staging;
 mod sys;
 
+pub use behind::{CacheHints, WriteBehind};
 pub use buffer::{ALIGNMENT, AlignedBuf, BUFFER_MAX, BufferPool};
 pub use class::IoClass;
 pub use disk::{DeviceId, Disk, DiskConfig, DiskSettings, DiskStats, Disks, together};

@@ -10,7 +10,7 @@ use crate::drain::settled_slot;
 use crate::error::{StoreError, StoreErrorKind};
 use crate::failures::examine;
 use crate::files::{self, Pair};
-use crate::finish::{finalize_live, pair_of};
+use crate::finish::{finalize_recovered, pair_of};
 use crate::inner::Inner;
 use crate::load::{Valid, recompute_tail, validate};
 use crate::plan::Tail;
@@ -105,9 +105,7 @@ pub async fn recover_close(
         Seized::Live(live, _right) => {
             bump_live(inner, &live, new_gs).await?;
             settle(inner, &live, expected_len).await?;
-            finalize_live(inner, &pool, &live, inner.config.sync_on_close)
-                .await
-                .map_err(|e| examine(inner, &live.slice.volume, e))
+            finalize_recovered(inner, &pool, &live).await
         }
     }
 }
@@ -317,6 +315,8 @@ pub async fn settle(
     let mut now = live.status();
     now.bytes_on_disk = len;
     now.bytes_acked = now.bytes_acked.min(len);
+    // Cutting a file gives back what was reserved behind its end.
+    now.reserved = now.reserved.min(len);
     now.last_crc = crc;
     now.unsettled = false;
     drop(now);

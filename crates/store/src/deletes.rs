@@ -149,7 +149,7 @@ pub async fn invalidate(
 ) -> Result<(), StoreError> {
     let pool = inner.pool(pool_id)?;
     let outcomes = futures_util::stream::iter(blocks.to_vec())
-        .map(|block| invalidate_one(inner, &pool, block))
+        .map(|block| unless_gone(inner, &pool, block))
         .buffer_unordered(AT_ONCE)
         .collect::<Vec<_>>()
         .await;
@@ -170,6 +170,23 @@ pub async fn invalidate(
             blocks.len()
         ),
     ))
+}
+
+/// [`invalidate_one`], which is left when the block's volume fails: renaming on a disk that gives no answer ends when
+/// that does, and others wait for the block.
+async fn unless_gone(inner: &Arc<Inner>, pool: &Arc<Pool>, block: Block) -> Result<(), StoreError> {
+    let slice = pool.map.get(block.id);
+    let slice = slice.and_then(|slot| pool.slice(slot.volume()).ok());
+    let Some(slice) = slice else {
+        return invalidate_one(inner, pool, block).await;
+    };
+    tokio::select! {
+        outcome = invalidate_one(inner, pool, block) => outcome,
+        () = slice.volume.gone.cancelled() => Err(StoreError::new(
+            StoreErrorKind::VolumeFailed,
+            format!("Failed to delete replica {block}: its volume has failed"),
+        )),
+    }
 }
 
 /// Generation stamp that the NameNode uses for "any" (blocks from before generation stamps).

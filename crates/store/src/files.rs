@@ -117,7 +117,11 @@ pub fn reopen(from: &Pair, to: &Pair, scratch: &Path) -> io::Result<()> {
     let copy = scratch.join(format!("{}.unshared", data_name(from.id)));
     fs::copy(from.data(), &copy).map_err(|e| at(&copy, e))?;
     fs::copy(from.meta(), to.meta()).map_err(|e| at(&to.meta(), e))?;
+    // The originals were on the device for long: the copies are before those go.
+    sync_file(&copy)?;
+    sync_file(&to.meta())?;
     fs::rename(&copy, to.data()).map_err(|e| at(&copy, e))?;
+    sync_dir(&to.dir)?;
     fs::remove_file(from.data()).map_err(|e| at(&from.data(), e))?;
     fs::remove_file(from.meta()).map_err(|e| at(&from.meta(), e))
 }
@@ -129,6 +133,13 @@ pub fn bump(pair: &Pair, generation_stamp: u64) -> io::Result<()> {
     }
     let to = pair.with_gs(generation_stamp).meta();
     fs::rename(pair.meta(), &to).map_err(|e| at(&pair.meta(), e))
+}
+
+/// Makes a file durable, whoever has written it.
+pub fn sync_file(path: &Path) -> io::Result<()> {
+    File::open(path)
+        .and_then(|f| f.sync_all())
+        .map_err(|e| at(path, e))
 }
 
 /// Makes the names in a directory durable.

@@ -6,6 +6,7 @@ use hayloft_io::{IoClass, IoOp};
 use hayloft_wire::ids::{Block, ReplicaState};
 
 use crate::error::{StoreError, StoreErrorKind};
+use crate::failures::examine;
 use crate::files::{self, Pair};
 use crate::inner::Inner;
 use crate::pool::Pool;
@@ -38,6 +39,34 @@ pub fn reference(pool: &Pool, live: &LiveReplica) -> ReplicaRef {
         storage: live.slice.volume.info.clone(),
         pinned: status.pinned,
     }
+}
+
+/// As [`finalize_live`] for a replica that a recovery has settled. Where closes are synced its bytes are, too: they came
+/// from a writer who did not get so far.
+pub async fn finalize_recovered(
+    inner: &Arc<Inner>,
+    pool: &Arc<Pool>,
+    live: &Arc<LiveReplica>,
+) -> Result<ReplicaRef, StoreError> {
+    let durable = inner.config.sync_on_close;
+    let finalize = async {
+        if durable {
+            let pair = pair_of(live);
+            let path = pair.data();
+            let sync = move || {
+                files::sync_file(&pair.data())?;
+                files::sync_file(&pair.meta())
+            };
+            let class = IoClass::ClientWrite;
+            files::on_disk(&live.slice, class, IoOp::Sync, &path, sync)
+                .await
+                .map_err(|e| StoreError::io(format!("syncing replica {}", live.block()), e))?;
+        }
+        finalize_live(inner, pool, live, durable).await
+    };
+    finalize
+        .await
+        .map_err(|e| examine(inner, &live.slice.volume, e))
 }
 
 /// Moves the files of a live replica to `finalized` and the replica in the map. The caller has

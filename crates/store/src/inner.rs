@@ -14,6 +14,7 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use crate::abandoned::Abandoned;
 use crate::config::StoreConfig;
 use crate::error::{StoreError, StoreErrorKind};
 use crate::pool::Pool;
@@ -50,6 +51,8 @@ pub struct Inner {
     pub staging: OnceLock<Arc<Staging>>,
     /// Bytes in it of replicas that were given up, kept for the next start.
     given_up: AtomicU64,
+    /// Replicas that their writers left while bytes of them were staged only.
+    pub abandoned: Abandoned,
     /// Which operations on the volumes are measured.
     pub sampling: Arc<Sampling>,
     rounds: Mutex<Rounds>,
@@ -93,6 +96,7 @@ impl Inner {
             scanners: RwLock::default(),
             staging: OnceLock::new(),
             given_up: AtomicU64::new(0),
+            abandoned: Abandoned::default(),
             sampling: Arc::new(Sampling::new(0)),
             rounds: Mutex::default(),
         }
@@ -106,6 +110,11 @@ impl Inner {
         self.given_up
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, more)
             .is_ok()
+    }
+
+    /// What is left of `limit` bytes beside those that are [kept](Self::may_keep).
+    pub fn left_to_keep(&self, limit: u64) -> u64 {
+        limit.saturating_sub(self.given_up.load(Ordering::Relaxed))
     }
 
     /// The identity, to look at or change.

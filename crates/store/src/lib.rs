@@ -4,6 +4,7 @@
 //! [`ReplicaReader`] for each one being read, takes the NameNode's orders (invalidate, recover,
 //! move), and reports from memory. News goes up as [`StoreEvent`]s through one bounded channel.
 
+mod abandoned;
 mod append;
 mod config;
 mod create;

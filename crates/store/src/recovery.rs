@@ -11,7 +11,7 @@ use crate::append::{bump_finalized, bump_live, reopen, settle};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::failures::examine;
 use crate::files::{self, Pair};
-use crate::finish::{finalize_live, pair_of};
+use crate::finish::{finalize_recovered, pair_of};
 use crate::inner::Inner;
 use crate::load::recompute_tail;
 use crate::pool::Pool;
@@ -187,9 +187,7 @@ pub async fn update(
     }
     settle(inner, &live, new_len).await?;
     bump_live(inner, &live, recovery_id).await?;
-    finalize_live(inner, &pool, &live, inner.config.sync_on_close)
-        .await
-        .map_err(|e| examine(inner, &live.slice.volume, e))
+    finalize_recovered(inner, &pool, &live).await
 }
 
 fn final_of(live: &LiveReplica) -> FinalReplica {
@@ -223,9 +221,7 @@ async fn update_finalized(
         status.recovery = Some((recovery_id, ReplicaState::Finalized));
     }
     settle(inner, &reopened, new_len).await?;
-    finalize_live(inner, pool, &reopened, inner.config.sync_on_close)
-        .await
-        .map_err(|e| examine(inner, &reopened.slice.volume, e))
+    finalize_recovered(inner, pool, &reopened).await
 }
 
 /// Ends the recovery of a replica that stays as it is.
@@ -234,9 +230,7 @@ async fn give_back(
     pool: &Arc<Pool>,
     live: &Arc<LiveReplica>,
 ) -> Result<ReplicaRef, StoreError> {
-    finalize_live(inner, pool, live, inner.config.sync_on_close)
-        .await
-        .map_err(|e| examine(inner, &live.slice.volume, e))
+    finalize_recovered(inner, pool, live).await
 }
 
 /// Makes the first `len` bytes of a replica a finalized replica of another block on the same volume (truncate
@@ -277,6 +271,10 @@ async fn copy_shortened(
                 .checksum
                 .ok_or_else(|| std::io::Error::other("the meta file has no header"))?;
             recompute_tail(&scratch.data(), &scratch.meta(), checksum, len, None)?;
+            if durable {
+                files::sync_file(&scratch.data())?;
+                files::sync_file(&scratch.meta())?;
+            }
             files::move_pair(&scratch, &to, durable)?;
             Ok(checksum)
         },

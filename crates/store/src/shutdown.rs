@@ -51,7 +51,8 @@ pub async fn shutdown(inner: &Arc<Inner>) {
     let mut quiet = true;
     for pool in &pools {
         quiet &= crate::pools::stop_writers(inner, pool).await;
-        quiet &= crate::staging::close_all(&crate::pools::live_replicas(pool, None)).await;
+        quiet &= crate::staging::close_all(&crate::pools::live_replicas(pool, None)).await
+            == crate::staging::Closed::Written;
     }
     inner
         .delete_queues

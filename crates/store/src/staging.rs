@@ -100,7 +100,10 @@ pub async fn start(inner: &Arc<Inner>) {
         Ok(Ok(staging)) => {
             info!(area = %staging.path().display(), limit = options.budget, "staging");
             // Pools are added one at a time.
-            let _ = inner.staging.set(staging);
+            if inner.staging.set(staging).is_ok() {
+                let work = crate::abandoned::look_after(Arc::clone(inner));
+                inner.tasks.spawn(work);
+            }
         }
         Ok(Err(error)) => {
             warn!(%error, "no staging area: replicas are written without; check hayloft.staging.dir and its free space");
@@ -148,23 +151,32 @@ pub fn stage(
     })
 }
 
-/// Writes what is staged of replicas whose writers were told to stop; whether all of it was.
-pub async fn close_all(live: &[Arc<LiveReplica>]) -> bool {
+/// What became of bytes that were to be written; the worst that happened to any counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Closed {
+    /// They are in their files.
+    Written,
+    /// The disk has not taken them in time.
+    Late,
+    /// A write has failed.
+    Failed,
+}
+
+/// Writes what is staged of replicas whose writers were told to stop.
+pub async fn close_all(live: &[Arc<LiveReplica>]) -> Closed {
     let closes = live.iter().map(|live| async move {
         match tokio::time::timeout(CLOSE, live.close_staging()).await {
-            Ok(Ok(())) => true,
+            Ok(Ok(())) => Closed::Written,
             Ok(Err(error)) => {
                 warn!(block = %live.block(), %error, "cannot write staged bytes");
-                false
+                Closed::Failed
             }
             Err(_) => {
                 warn!(block = %live.block(), "the disk does not take staged bytes in time");
-                false
+                Closed::Late
             }
         }
     });
-    futures_util::future::join_all(closes)
-        .await
-        .into_iter()
-        .all(|done| done)
+    let all = futures_util::future::join_all(closes).await;
+    all.into_iter().max().unwrap_or(Closed::Written)
 }

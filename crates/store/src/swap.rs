@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
+use std::time::{Duration, Instant};
 
 use tracing::{info, warn};
 
@@ -12,6 +13,7 @@ use crate::inner::Inner;
 use crate::load::Progress;
 use crate::open::{admit, adopt_identity, open_volume};
 use crate::pools;
+use crate::staging::{Closed, close_all};
 use crate::types::StartOption;
 use crate::volume::Volume;
 
@@ -110,20 +112,47 @@ async fn remove(inner: &Arc<Inner>, volume: &Arc<Volume>) -> Result<(), StoreErr
         return Err(StoreError::new(StoreErrorKind::Illegal, text));
     }
     volume.set_failed();
-    pools::stop_writers_on(inner, volume).await;
-    for pool in inner.pools() {
-        let live = pools::live_replicas(&pool, Some(volume.index));
-        crate::staging::close_all(&live).await;
-    }
+    let written = write_all(inner, volume).await;
     let lost = crate::failures::take_out(inner, volume);
     info!(volume = %volume.root.display(), replicas = lost.len(), "volume removed");
-    let (inner, volume) = (Arc::clone(inner), Arc::clone(volume));
+    let (inner, left) = (Arc::clone(inner), Arc::clone(volume));
     // The events channel may be full for a while; the answer does not wait for that.
     inner.tasks.clone().spawn(async move {
         tokio::select! {
             () = inner.stop.cancelled() => {}
-            () = crate::failures::tell_lost(&inner, &volume, lost) => {}
+            () = crate::failures::tell_lost(&inner, &left, lost) => {}
         }
     });
-    Ok(())
+    if written {
+        return Ok(());
+    }
+    let text = format!(
+        "{} was taken out, but acknowledged bytes of replicas that were being written to it could not be written to its \
+         disk: these are lost on this node; see its log",
+        volume.root.display()
+    );
+    Err(StoreError::new(StoreErrorKind::Io, text))
+}
+
+/// Stops the writers of a volume that leaves, and writes what is staged of its replicas; whether that came to its end. A
+/// slow disk gets the time that a check of it may take.
+async fn write_all(inner: &Arc<Inner>, volume: &Arc<Volume>) -> bool {
+    let until = Instant::now() + inner.config.check_timeout;
+    loop {
+        let mut came_to = if pools::stop_writers_on(inner, volume).await {
+            Closed::Written
+        } else {
+            Closed::Late
+        };
+        for pool in inner.pools() {
+            let live = pools::live_replicas(&pool, Some(volume.index));
+            came_to = came_to.max(close_all(&live).await);
+        }
+        let over = Instant::now() >= until || inner.stop.is_cancelled();
+        if over || came_to != Closed::Late {
+            return came_to == Closed::Written;
+        }
+        warn!(volume = %volume.root.display(), "a volume that is to be taken out has not taken what is staged for it yet; it gets more time");
+        tokio::time::sleep(Duration::from_secs(1)).await;
+    }
 }

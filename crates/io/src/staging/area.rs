@@ -37,6 +37,10 @@ pub(super) struct Area {
     frozen: AtomicBool,
     /// Growing failed: said once.
     said: AtomicBool,
+    /// Segments that the file system has memory for, as far as is known.
+    there: AtomicUsize,
+    /// Permits for segments that did not exist when they were asked for.
+    forgotten: AtomicUsize,
 }
 
 /// What came of looking for segments.
@@ -66,6 +70,8 @@ impl Area {
             owned: AtomicUsize::new(0),
             frozen: AtomicBool::new(false),
             said: AtomicBool::new(false),
+            there: AtomicUsize::new(arenas_max * ARENA_SEGMENTS),
+            forgotten: AtomicUsize::new(0),
         };
         area.begin()
             .map_err(|errno| area.failed(IoOp::Allocate, errno))?;
@@ -79,6 +85,35 @@ impl Area {
     /// Segments that the budget allows.
     pub(super) fn segments_max(&self) -> usize {
         self.arenas_max * ARENA_SEGMENTS
+    }
+
+    /// Segments that files share: what the budget allows, or what the file system had memory for when it was asked last.
+    pub(super) fn segments_there(&self) -> usize {
+        self.there.load(Ordering::Relaxed)
+    }
+
+    /// Memory was found for an arena, of `arenas` now, or refused.
+    pub(super) fn note_memory(&self, arenas: usize, found: bool) {
+        let segments = arenas.max(1) * ARENA_SEGMENTS;
+        if found {
+            self.there.fetch_max(segments, Ordering::Relaxed);
+        } else {
+            self.there.store(segments, Ordering::Relaxed);
+        }
+    }
+
+    /// Segments that there was no memory for may be asked for again, some time after that: others may have given theirs
+    /// back to the file system.
+    pub(super) fn try_again(&self) {
+        let arenas = self.lock();
+        if arenas.is_refused() || self.is_closed() {
+            return;
+        }
+        drop(arenas);
+        let forgotten = self.forgotten.swap(0, Ordering::Relaxed);
+        if forgotten > 0 {
+            self.permits.add_permits(forgotten);
+        }
     }
 
     fn failed(&self, op: IoOp, errno: Errno) -> IoError {
@@ -171,8 +206,9 @@ impl Area {
                 let missing = n - arenas.free();
                 drop(arenas);
                 // These segments do not exist.
-                if let Some(missing) = permit.split(missing) {
-                    missing.forget();
+                if let Some(permits) = permit.split(missing) {
+                    permits.forget();
+                    self.forgotten.fetch_add(missing, Ordering::Relaxed);
                 }
                 return Picked::Refused;
             }

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::fmt;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -13,6 +13,7 @@ use super::Shared;
 use super::layout::{Record, SEGMENT_BYTES, SIDE_BYTES, Target, UNIT_MAX, paths_fit};
 use super::segment::{Room, Segment};
 use super::share::segments_between;
+use crate::behind::WriteBehind;
 use crate::disk::Disk;
 use crate::engine::EngineFile;
 use crate::error::{IoError, IoErrorKind, IoOp};
@@ -128,6 +129,10 @@ pub(super) struct State {
     /// Writes in progress.
     pub(super) jobs: usize,
     pub(super) error: Option<IoError>,
+    /// A sync on the way failed: whatever a later one says, bytes that were written before may not be on the device.
+    pub(super) sync_failed: bool,
+    /// When a failed write is tried again of a file that nobody appends to any more.
+    pub(super) retry_at: Instant,
     pub(super) closed: bool,
     /// Nothing is written because a quantum is there.
     pub(super) held: bool,
@@ -163,6 +168,8 @@ pub struct StagedFile {
     pub(super) eager: usize,
     pub(super) while_idle: Option<Arc<Disk>>,
     pub(super) me: Weak<Self>,
+    /// What happens to the page cache behind what is written; nothing while it is not set.
+    pub(super) behind: OnceLock<Arc<WriteBehind>>,
     state: Mutex<State>,
     /// Told whenever a write ends.
     pub(super) progress: Notify,
@@ -204,6 +211,7 @@ impl StagedFile {
                 .eager
                 .clamp(SEGMENT_BYTES, spec.quantum.max(SEGMENT_BYTES)),
             me: me.clone(),
+            behind: OnceLock::new(),
             state: Mutex::new(State {
                 segments: VecDeque::new(),
                 committed: spec.len,
@@ -212,6 +220,8 @@ impl StagedFile {
                 reserved: false,
                 jobs: 0,
                 error: None,
+                sync_failed: false,
+                retry_at: Instant::now(),
                 closed: false,
                 held: false,
                 discarded: false,
@@ -223,6 +233,11 @@ impl StagedFile {
             }),
             progress: Notify::new(),
         }))
+    }
+
+    /// Has the page cache minded behind what is written from now on. Only the first call counts.
+    pub fn mind_page_cache(&self, behind: &Arc<WriteBehind>) {
+        let _ = self.behind.set(Arc::clone(behind));
     }
 
     pub(super) fn lock(&self) -> MutexGuard<'_, State> {
@@ -280,6 +295,13 @@ impl StagedFile {
     #[must_use]
     pub fn error(&self) -> Option<IoError> {
         self.lock().error.clone()
+    }
+
+    /// Whether a sync that was needed on the way failed: bytes that were written before may be lost with the power, also
+    /// when a later sync succeeds (the kernel tells of a failure once).
+    #[must_use]
+    pub fn sync_failed(&self) -> bool {
+        self.lock().sync_failed
     }
 
     /// Frees the segments of which `done` is true.

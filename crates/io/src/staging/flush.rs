@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use futures_util::future::join;
@@ -10,11 +10,14 @@ use futures_util::future::join;
 use super::file::{Held, SEGMENT, StagedFile, State};
 use super::layout::SEGMENT_BYTES;
 use crate::engine::SyncKind;
-use crate::error::IoError;
+use crate::error::{IoError, IoOp};
 
 /// Writes begin on a multiple of this where bytes before are still in the segment: what was written before is
 /// written again rather than read and merged by the engine.
 const ALIGN: usize = 4096;
+
+/// How often a failed write is tried again when the writer has gone: a full disk may have room later.
+const RETRY: Duration = Duration::from_millis(if cfg!(test) { 50 } else { 5000 });
 
 /// One write: whole segments, or all that there is.
 #[derive(Debug)]
@@ -204,6 +207,7 @@ impl StagedFile {
                 guard,
                 ends: _,
             } = job;
+            let len: usize = pieces.iter().map(Bytes::len).sum();
             let main = this.main.write_at(pieces, offset);
             let side = |bytes: Vec<u8>| this.side.write_at(vec![bytes.into()], side_offset);
             let written = if this.shape.unit == 0 {
@@ -229,7 +233,12 @@ impl StagedFile {
                 let (main, side) = join(main, side(bytes)).await;
                 main.result.and(side.result)
             };
-            in_progress.end(written.err());
+            let error = written.err();
+            let behind = this.behind.get().filter(|_| error.is_none());
+            in_progress.end(error);
+            if let Some(behind) = behind {
+                behind.written(&*this.main, offset + len as u64).await;
+            }
         });
     }
 
@@ -249,6 +258,8 @@ impl StagedFile {
                 }
             }
             if let Some(error) = error {
+                state.sync_failed |= error.op() == IoOp::Sync;
+                state.retry_at = Instant::now() + RETRY;
                 state.error.get_or_insert(error);
             } else {
                 let short = self.shared.area.is_short();
@@ -372,6 +383,10 @@ impl StagedFile {
         let job = {
             let mut state = self.lock();
             state.spare.clear();
+            // A writer who is still there learns of the error; without one nobody else would free these segments.
+            if state.sealed && state.jobs == 0 && Instant::now() >= state.retry_at {
+                state.error = None;
+            }
             self.release_written(&mut state, true);
             self.take_job(&mut state, Take::All)
         };
@@ -381,9 +396,10 @@ impl StagedFile {
     }
 
     /// Frees segments whose bytes are in the file: full ones, and the others too when `all`, as far as nothing is
-    /// being received into them.
+    /// being received into them, or was and may still be committed.
     fn release_written(&self, state: &mut State, all: bool) {
-        let quiet = all && !state.reserved && state.frontier == state.committed;
+        let over = state.sealed || state.frontier == state.committed;
+        let quiet = all && !state.reserved && over;
         self.release(state, |held| {
             let done = !held.busy && held.written == held.end;
             done && (held.end == SEGMENT_BYTES || quiet)

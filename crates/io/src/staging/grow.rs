@@ -62,10 +62,14 @@ impl Area {
         let backed = self.back(at, map, huge);
         let mut arenas = self.lock();
         match backed {
-            Ok((map, huge)) => arenas.backed(at, map, huge),
+            Ok((map, huge)) => {
+                arenas.backed(at, map, huge);
+                self.note_memory(arenas.backed_count(), true);
+            }
             Err(errno) => {
                 arenas.refused(at);
                 let has = arenas.backed_count();
+                self.note_memory(has, false);
                 drop(arenas);
                 self.say_refused(has, errno);
             }

@@ -10,7 +10,8 @@ use std::time::{Duration, Instant};
 use tracing::{error, info, warn};
 
 use super::area::Area;
-use super::{IDLE, IDLE_SHORT, SHRINK, SWEEP, Shared, StagingConfig, create};
+use super::earlier::create;
+use super::{IDLE, IDLE_SHORT, SHRINK, SWEEP, Shared, StagingConfig};
 use crate::error::IoError;
 
 /// How long to wait after a fresh area could not be made; twice as long each time, up to the longest.
@@ -183,6 +184,7 @@ async fn maintain(shared: Weak<Shared>, home: Weak<Home>) {
         files.iter().for_each(|f| f.sweep(idle));
         strong.count(&files);
         area.shrink_when_idle(SHRINK);
+        area.try_again();
         if area.is_lost()
             && Instant::now() >= renew_at
             && let Some(home) = home.upgrade()

@@ -109,9 +109,24 @@ pub fn record_at(sequence: u64) -> usize {
     RECORDS_AT + usize::from(sequence & 1 == 1) * RECORD_BYTES
 }
 
+/// Where the header has the boot that the area is of.
+const BOOT_AT: usize = 28;
+
+/// A boot of a machine; zeros where that is not known.
+pub type BootId = [u8; 16];
+
+/// The present one. An area in memory ends with it; one on a disk is there afterwards, and what it holds then is whatever
+/// the kernel had written.
+#[must_use]
+pub fn boot_id() -> BootId {
+    let text = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+    let digits: String = text.chars().filter(char::is_ascii_hexdigit).collect();
+    u128::from_str_radix(&digits, 16).map_or([0; 16], u128::to_be_bytes)
+}
+
 /// The first page of the file.
 #[must_use]
-pub fn header() -> [u8; PAGE] {
+pub fn header(boot: BootId) -> [u8; PAGE] {
     let mut page = [0; PAGE];
     page[..8].copy_from_slice(&MAGIC);
     page[8..12].copy_from_slice(&VERSION.to_le_bytes());
@@ -120,6 +135,7 @@ pub fn header() -> [u8; PAGE] {
         let size = u32::try_from(size).expect("the sizes are small constants");
         page[at..at + 4].copy_from_slice(&size.to_le_bytes());
     }
+    page[BOOT_AT..BOOT_AT + boot.len()].copy_from_slice(&boot);
     page
 }
 
@@ -128,6 +144,8 @@ pub fn header() -> [u8; PAGE] {
 pub enum Header {
     /// An area of this layout.
     Ours,
+    /// The same, of another boot.
+    OtherBoot,
     /// An area of another version or other sizes.
     Other(u32),
     /// Never finished: nothing can be in it.
@@ -136,17 +154,24 @@ pub enum Header {
     Foreign,
 }
 
-/// Looks at the first page of a file; `page` is shorter when the file is.
+/// Looks at the first page of a file; `page` is shorter when the file is. `now`: the present boot.
 #[must_use]
-pub fn examine_header(page: &[u8]) -> Header {
+pub fn examine_header(page: &[u8], now: BootId) -> Header {
     if page.iter().all(|b| *b == 0) {
         return Header::Unfinished;
     }
     if page.len() < 12 || page[..8] != MAGIC {
         return Header::Foreign;
     }
-    if page.len() == PAGE && page == header() {
-        return Header::Ours;
+    let boot = page.get(BOOT_AT..BOOT_AT + now.len());
+    let boot = boot.and_then(|boot| BootId::try_from(boot).ok());
+    if let Some(boot) = boot.filter(|boot| page == header(*boot)) {
+        let unknown = [boot, now].contains(&[0; 16]);
+        return if unknown || boot == now {
+            Header::Ours
+        } else {
+            Header::OtherBoot
+        };
     }
     Header::Other(u32::from_le_bytes([page[8], page[9], page[10], page[11]]))
 }

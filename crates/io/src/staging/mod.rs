@@ -25,6 +25,7 @@
 
 mod area;
 mod arenas;
+mod earlier;
 mod file;
 mod flush;
 mod grow;
@@ -40,21 +41,15 @@ mod share;
 mod tests;
 
 use std::fmt;
-use std::fs::{File, OpenOptions};
-use std::io;
-use std::os::unix::fs::{FileExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
-use rustix::fs::FlockOperation;
-use tracing::{info, warn};
-
-use crate::error::{IoError, IoErrorKind, IoOp};
+use crate::error::IoError;
 use area::Area;
 use home::Home;
-use layout::{ARENA_BYTES, Header, PAGE};
+use layout::ARENA_BYTES;
 
 pub use file::{Append, SideShape, StageSpec, StagedFile};
 pub use landing::{Landing, Reserved};
@@ -76,8 +71,6 @@ const IDLE_SHORT: Duration = Duration::from_millis(10);
 const SHRINK: Duration = Duration::from_secs(if cfg!(test) { 1 } else { 600 });
 /// How often files are looked at.
 const SWEEP: Duration = Duration::from_millis(250);
-/// Areas with bytes that could not be written yet, at most; of more the oldest is given up.
-const KEPT_MAX: usize = 4;
 
 /// Where the area is and how large it may be.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -134,7 +127,7 @@ impl Shared {
     /// Whether `n` more segments may be received into. A share is kept for bytes that are complete, so that peers who
     /// stop in the middle of a packet cannot keep everybody else from committing.
     fn may_land(&self, n: usize) -> bool {
-        let most = self.area.segments_max() / 4 * 3;
+        let most = self.area.segments_there() / 4 * 3;
         self.landing.load(Ordering::Relaxed).saturating_add(n) <= most
     }
 
@@ -170,12 +163,12 @@ impl Staging {
     /// looks at the files, and whether or not anything will be staged.
     ///
     /// # Errors
-    /// `Locked` when another process uses the area; `Invalid` when its layout is of another version (nothing
-    /// is touched then); `Denied` when the file under its name is not this user's own; `NotFound` without the
+    /// `Locked` when another process uses the area for other directories; `Invalid` when it has bytes for these, or when
+    /// its layout is of another version (nothing is touched then); `Denied` when the file under its name is not this user's own; `NotFound` without the
     /// directory; else as reading the area. What cannot be written to its files now is no error: it is kept for
     /// the next time.
     pub fn finish_earlier(config: &StagingConfig) -> Result<Replayed, IoError> {
-        finish_earlier(config, &config.path())
+        earlier::finish(config, &config.path())
     }
 
     /// Makes a new area. Blocking, within a runtime. What was there before has to be
@@ -260,145 +253,4 @@ impl fmt::Debug for Staging {
             .field("in_use", &self.segments_in_use())
             .finish_non_exhaustive()
     }
-}
-
-/// Replays the area under `path`, if there is one, and those kept by earlier starts.
-fn finish_earlier(config: &StagingConfig, path: &Path) -> Result<Replayed, IoError> {
-    let mut all = Replayed::default();
-    for kept in kept_areas(&config.dir, path)? {
-        all = all.and(finish_one(config, &kept, None)?);
-    }
-    let now = std::time::SystemTime::now();
-    let stamp = now
-        .duration_since(std::time::UNIX_EPOCH)
-        .unwrap_or_default()
-        .as_nanos();
-    let mut aside = path.as_os_str().to_owned();
-    aside.push(format!(".kept-{stamp:032}"));
-    all = all.and(finish_one(config, path, Some(Path::new(&aside)))?);
-    if all != Replayed::default() {
-        info!(area = %path.display(), files = all.files, segments = all.segments, bytes = all.bytes, gone = all.gone,
-            damaged = all.damaged, kept = all.kept, "finished the writes of an earlier process");
-    }
-    Ok(all)
-}
-
-/// Areas that earlier starts could not finish, oldest first.
-fn kept_areas(dir: &Path, path: &Path) -> Result<Vec<PathBuf>, IoError> {
-    let failed = |e: io::Error| IoError::from_std(IoOp::List, dir, &e);
-    let Some(prefix) = path
-        .file_name()
-        .and_then(|n| n.to_str())
-        .map(|n| format!("{n}.kept-"))
-    else {
-        return Ok(Vec::new());
-    };
-    let mut kept = Vec::new();
-    for entry in std::fs::read_dir(dir).map_err(failed)? {
-        let entry = entry.map_err(failed)?;
-        if entry
-            .file_name()
-            .to_str()
-            .is_some_and(|n| n.starts_with(&prefix))
-        {
-            kept.push(entry.path());
-        }
-    }
-    kept.sort();
-    while kept.len() > KEPT_MAX {
-        let oldest = kept.remove(0);
-        warn!(area = %oldest.display(), "too many staging areas of earlier starts could not be finished: the oldest is given up");
-        std::fs::remove_file(&oldest).map_err(|e| IoError::from_std(IoOp::Unlink, &oldest, &e))?;
-    }
-    Ok(kept)
-}
-
-/// Replays one area and removes it; what could not be written stays, in `aside` if given.
-fn finish_one(
-    config: &StagingConfig,
-    path: &Path,
-    aside: Option<&Path>,
-) -> Result<Replayed, IoError> {
-    let failed = |op, e: io::Error| IoError::from_std(op, path, &e);
-    let file = match OpenOptions::new()
-        .read(true)
-        .write(true)
-        .custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK)
-        .open(path)
-    {
-        Ok(file) => file,
-        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(Replayed::default()),
-        Err(e) => return Err(failed(IoOp::Open, e)),
-    };
-    check_ours(&file, path)?;
-    lock(&file, path)?;
-    let mut page = vec![0; PAGE];
-    let n = file
-        .read_at(&mut page, 0)
-        .map_err(|e| failed(IoOp::Read, e))?;
-    let replayed = match layout::examine_header(&page[..n]) {
-        Header::Unfinished => Replayed::default(),
-        Header::Ours => replay::replay(&file, path, &config.roots)?,
-        Header::Other(version) => {
-            let text = format!(
-                "the staging area has layout version {version}, this program writes {}: it may hold acknowledged data. Start \
-                 and cleanly stop the program that wrote it, or remove the file to give its data up",
-                layout::VERSION
-            );
-            return Err(IoError::new(IoErrorKind::Invalid, IoOp::Read, path, text));
-        }
-        Header::Foreign => {
-            let text = "not a staging area: remove the file, or choose another hayloft.staging.dir";
-            return Err(IoError::new(IoErrorKind::Invalid, IoOp::Read, path, text));
-        }
-    };
-    match aside {
-        Some(aside) if replayed.kept > 0 => {
-            std::fs::rename(path, aside).map_err(|e| failed(IoOp::Rename, e))?;
-        }
-        None if replayed.kept > 0 => {}
-        _ => std::fs::remove_file(path).map_err(|e| failed(IoOp::Unlink, e))?,
-    }
-    Ok(replayed)
-}
-
-/// Shared memory is a place where anybody can put a file of any name.
-fn check_ours(file: &File, path: &Path) -> Result<(), IoError> {
-    let meta = file
-        .metadata()
-        .map_err(|e| IoError::from_std(IoOp::Stat, path, &e))?;
-    let me = rustix::process::geteuid().as_raw();
-    if meta.is_file() && meta.uid() == me && meta.nlink() == 1 {
-        return Ok(());
-    }
-    let text = format!(
-        "not a file of this user (uid {me}) alone: it is not trusted. Remove it, or choose another hayloft.staging.dir"
-    );
-    Err(IoError::new(IoErrorKind::Denied, IoOp::Open, path, text))
-}
-
-fn lock(file: &File, path: &Path) -> Result<(), IoError> {
-    rustix::fs::flock(file, FlockOperation::NonBlockingLockExclusive).map_err(|errno| {
-        if errno == rustix::io::Errno::WOULDBLOCK {
-            let text = "another process uses this staging area";
-            return IoError::new(IoErrorKind::Locked, IoOp::Lock, path, text);
-        }
-        IoError::from_errno(IoOp::Lock, path, errno)
-    })
-}
-
-/// A new, empty area with its header.
-fn create(path: &Path) -> Result<File, IoError> {
-    let failed = |op, e: io::Error| IoError::from_std(op, path, &e);
-    let file = OpenOptions::new()
-        .read(true)
-        .write(true)
-        .create_new(true)
-        .mode(0o600)
-        .open(path)
-        .map_err(|e| failed(IoOp::Open, e))?;
-    lock(&file, path)?;
-    file.write_all_at(&layout::header(), 0)
-        .map_err(|e| failed(IoOp::Write, e))?;
-    Ok(file)
 }

@@ -155,6 +155,27 @@ fn entries(area: &File, path: &Path, done: &mut Replayed) -> io::Result<Vec<Entr
     Ok(entries)
 }
 
+/// A file in one of the usable `roots` that the area, which somebody may be using, has bytes for.
+pub(super) fn wanted_by(area: &File, roots: &[Root]) -> io::Result<Option<PathBuf>> {
+    let mut page = [0; PAGE];
+    for arena in 0..arenas_in(area.metadata()?.len()) {
+        for slot in 0..ARENA_SEGMENTS {
+            let at = arena_offset(arena) + descriptor_at(slot) as u64;
+            if !read_there(area, &mut page, at)? {
+                return Ok(None);
+            }
+            if let Descriptor::Used(target, _) = decode(&page)
+                && roots
+                    .iter()
+                    .any(|root| root.usable && is_inside(&target.main, &root.path))
+            {
+                return Ok(Some(target.main));
+            }
+        }
+    }
+    Ok(None)
+}
+
 /// Fills `buf`; false when the file ends before.
 fn read_there(file: &File, buf: &mut [u8], at: u64) -> io::Result<bool> {
     match file.read_exact_at(buf, at) {
@@ -190,7 +211,14 @@ fn replay_file(area: &File, group: &[Entry], roots: &[Root]) -> io::Result<Vec<O
     let mut sides = Vec::with_capacity(group.len());
     let mut outcomes = Vec::with_capacity(group.len());
     let mut data = vec![0; SEGMENT_BYTES];
+    let mut stuck = false;
     for entry in group {
+        // Behind bytes that could not be written now: they would look as if the file had been cut before them, or leave
+        // a hole.
+        if stuck {
+            outcomes.push(Outcome::Kept);
+            continue;
+        }
         // First: a side file of another name says that somebody has changed both since.
         let side = match side_file(entry, roots) {
             Ok(Some(side)) => side,
@@ -201,6 +229,7 @@ fn replay_file(area: &File, group: &[Entry], roots: &[Root]) -> io::Result<Vec<O
             Err(error) => {
                 kept(&entry.target.side, &error);
                 outcomes.push(Outcome::Kept);
+                stuck = true;
                 continue;
             }
         };
@@ -212,6 +241,7 @@ fn replay_file(area: &File, group: &[Entry], roots: &[Root]) -> io::Result<Vec<O
             Ok(Some(why)) => Outcome::Gone(why),
             Err(error) => {
                 kept(main, &error);
+                stuck = true;
                 Outcome::Kept
             }
         });

@@ -52,7 +52,7 @@ impl Shared {
     }
 
     fn shared_by_all(&self) -> usize {
-        let segments = self.area.segments_max();
+        let segments = self.area.segments_there();
         segments - segments / 8
     }
 

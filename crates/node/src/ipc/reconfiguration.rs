@@ -139,7 +139,7 @@ async fn swap_volumes(host: &dyn Host, change: &Change) -> Result<(), String> {
         .with(&change.name, change.new.as_deref())
         .map_err(|error| error.to_string())?;
     let dirs: Vec<DataDir> = wanted.get(&keys::DATA_DIRS);
-    let asked = volumes(&wanted).map_err(|error| error.to_string())?;
+    let asked = volumes(&wanted);
     let results = host.store().reconfigure_volumes(asked).await;
     let failed: Vec<_> = results
         .into_iter()
@@ -169,7 +169,12 @@ async fn swap_volumes(host: &dyn Host, change: &Change) -> Result<(), String> {
     }
     let failed: Vec<_> = failed
         .into_iter()
-        .map(|(path, error)| format!("FAILED TO ADD: {}: {error}", path.display()))
+        .map(
+            |(path, error)| match dirs.iter().any(|dir| dir.path == path) {
+                true => format!("FAILED TO ADD: {}: {error}", path.display()),
+                false => error.to_string(),
+            },
+        )
         .collect();
     Err(failed.join("\n"))
 }

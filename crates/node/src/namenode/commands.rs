@@ -3,13 +3,14 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use hayloft_wire::ids::{Block, ExtendedBlock, PoolId, ReplicaState};
 use hayloft_wire::proto::datanode::{
     BlockCommand, BlockCommandAction, BlockIdCommandAction, DatanodeCommand, DatanodeCommandType,
     ErrorReportCode,
 };
-use tokio::sync::{Semaphore, mpsc};
+use tokio::sync::{Semaphore, mpsc, oneshot};
 use tokio::time::Instant;
 
 use super::notices::Notice;
@@ -23,6 +24,11 @@ pub(super) const QUEUE: usize = 1024;
 const TRANSFERS_MAX: usize = 128;
 /// Block recoveries in progress, per pool, in commands.
 const RECOVERIES_MAX: usize = 64;
+
+/// Orders to delete in progress, per pool.
+const DELETIONS_MAX: usize = 64;
+/// How long the next command waits for one.
+const DELETIONS_WAIT: Duration = Duration::from_secs(5);
 
 /// Something for the command task.
 #[derive(Debug)]
@@ -49,6 +55,7 @@ pub(super) struct Commander {
     work: Arc<dyn NodeWork>,
     transfers: Arc<Semaphore>,
     recoveries: Arc<Semaphore>,
+    deletions: Arc<Semaphore>,
     said_no_cache: AtomicBool,
 }
 
@@ -59,6 +66,7 @@ impl Commander {
             work,
             transfers: Arc::new(Semaphore::new(TRANSFERS_MAX)),
             recoveries: Arc::new(Semaphore::new(RECOVERIES_MAX)),
+            deletions: Arc::new(Semaphore::new(DELETIONS_MAX)),
             said_no_cache: AtomicBool::new(false),
         }
     }
@@ -222,9 +230,19 @@ impl Commander {
             .filter_map(|block| Block::try_from(block).ok())
             .collect();
         tracing::debug!(%pool, "deleting {} replica(s)", blocks.len());
-        if let Err(error) = self.service.node.store.invalidate(pool, &blocks).await {
-            tracing::warn!(%pool, "the NameNode's order to delete {} replica(s): {error}", blocks.len());
-        }
+        let Ok(permit) = Arc::clone(&self.deletions).acquire_owned().await else {
+            return;
+        };
+        let (node, pool) = (Arc::clone(&self.service.node), pool.clone());
+        let (over, ended) = oneshot::channel::<()>();
+        self.spawn(async move {
+            if let Err(error) = node.store.invalidate(&pool, &blocks).await {
+                tracing::warn!(%pool, "the NameNode's order to delete {} replica(s): {error}", blocks.len());
+            }
+            drop((over, permit));
+        });
+        // In order, unless a disk gives no answer: then other commands do not wait for it.
+        let _ = tokio::time::timeout(DELETIONS_WAIT, ended).await;
     }
 
     async fn finalize(&self, pool: &PoolId, address: &str, named: &str) {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use hayloft_io::IoClass;
+use hayloft_io::{CacheHints, IoClass};
 use hayloft_store::WriteOptions;
 use hayloft_wire::checksum::DataChecksum;
 use hayloft_wire::ids::{ExtendedBlock, StorageType};
@@ -20,7 +20,7 @@ use super::read::{self, after_read_error, java_text, stream_head};
 use super::server::{Next, wait_ready};
 use super::stats::Activity;
 use super::throttle::MovePermit;
-use super::write::disk::{Disk, Finish, When, WriteCache};
+use super::write::disk::{Disk, Finish, When};
 use super::write::{Incoming, keep_telling, receive_alone};
 
 /// Two bytes that the source of a move sends after the data, for the target to know that it is done with it
@@ -230,7 +230,7 @@ async fn fetch(
         delete_hint: Some(message.del_hint.clone()),
         wait: Duration::ZERO,
     };
-    let cache = WriteCache {
+    let cache = CacheHints {
         sync_behind: false,
         drop_behind: true,
     };

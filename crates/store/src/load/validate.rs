@@ -209,6 +209,9 @@ pub fn recompute_tail(
         last_crc = checksum.kind().crc(&tail[..keep]);
         meta.set_len(checksum.meta_len(len))?;
         meta.write_all_at(&last_crc.to_be_bytes(), checksum.meta_len(start))?;
+        // Before the data is cut: should that be on the device first when power is lost, the bytes that stay would
+        // have a checksum of more than them, and an hsynced tail would count as damaged.
+        meta.sync_data()?;
     }
     data.set_len(len)?;
     Ok(last_crc)

@@ -58,6 +58,8 @@ pub struct Status {
     /// The files may hold more or other bytes than `bytes_on_disk` says (a write failed, or the
     /// replica comes from an earlier process): they must be cut and checked before more is written.
     pub unsettled: bool,
+    /// A sync of its files failed: bytes that were written before may not be on the device, whatever a later one says.
+    pub sync_failed: bool,
     /// Where its newest bytes are until they are in its files.
     pub staged: Option<Arc<StagedFile>>,
     /// Its close was acknowledged, its files are not complete yet; cancelled when that has ended. See
@@ -117,7 +119,9 @@ impl LiveReplica {
     pub async fn close_staging(&self) -> Result<(), IoError> {
         let staged = self.status().staged.clone();
         let Some(staged) = staged else { return Ok(()) };
-        staged.close().await?;
+        let closed = staged.close().await;
+        self.status().sync_failed |= staged.sync_failed();
+        closed?;
         self.forget_staging(&staged);
         Ok(())
     }
@@ -199,6 +203,7 @@ impl Status {
             recovery: None,
             pinned: false,
             unsettled: false,
+            sync_failed: false,
             staged: None,
             draining: None,
         }

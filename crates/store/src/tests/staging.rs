@@ -14,13 +14,19 @@ const ENOSPC: i32 = 28;
 const SEGMENT: usize = 256 << 10;
 
 async fn faulty(volumes: usize) -> (Node, Arc<Faults>) {
+    faulty_with(volumes, StagingOptions::default().budget).await
+}
+
+async fn faulty_with(volumes: usize, budget: u64) -> (Node, Arc<Faults>) {
     let dir = tempfile::tempdir().expect("temporary directory");
     let faults = Faults::new(1);
+    let mut config = config(dir.path(), volumes);
+    config.staging.budget = budget;
     let config = StoreConfig {
         faults: Some((dir.path().join("data0"), Arc::clone(&faults))),
         failed_volumes_tolerated: 1,
         check_min_gap: Duration::ZERO,
-        ..config(dir.path(), volumes)
+        ..config
     };
     (Node::start(dir, volumes, config).await, faults)
 }
@@ -242,6 +248,93 @@ async fn bytes_that_could_not_be_written_outlive_the_process() {
     assert_eq!(replica.bytes_on_disk, 3 * SEGMENT as u64);
 }
 
+/// Of replicas whose writers have gone, on a disk that stays full, a quarter of the area is kept: other volumes need it.
+#[tokio::test]
+async fn left_replicas_on_a_full_disk_do_not_keep_all_of_staging() {
+    let (mut node, faults) = faulty_with(2, 16 << 20).await;
+    let staging = node.store.staging().expect("is on");
+    let quarter = staging.capacity_bytes() / 4;
+    let first = node.store.volume_report()[0].storage.id.clone();
+    let (mut left, mut bytes) = (0, 0);
+    for id in 0..400 {
+        let created = node
+            .store
+            .create_rbw(&block(id, 1001, 0), WriteOptions::default())
+            .await;
+        let mut writer = created.expect("creates");
+        if writer.storage().id != first {
+            continue;
+        }
+        faults.clear();
+        writer.set_checksum(crc32c()).await.expect("header");
+        faults.add(FaultRule::new(Effect::Errno(ENOSPC)).on(&[IoOp::Write]));
+        let written = writer.write(vec![packet(0, SEGMENT)]).await;
+        written.expect("stages");
+        writer.sync().await.expect_err("does not fit");
+        left += 1;
+        bytes += SEGMENT as u64;
+        if bytes > quarter + SEGMENT as u64 {
+            break;
+        }
+    }
+    let lost = tokio::time::timeout(Duration::from_secs(10), node.events.recv()).await;
+    let Ok(Some(StoreEvent::Lost { block, .. })) = lost else {
+        panic!("{lost:?}");
+    };
+    assert!(node.store.replica(&pool(), block.block.id).is_none());
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let kept = staging.segments_in_use() as u64 * SEGMENT as u64;
+    assert!(kept <= quarter, "{kept} of {quarter}");
+    assert!(
+        kept + 2 * SEGMENT as u64 > quarter,
+        "no more than needed: {kept} of {bytes}"
+    );
+    // What was kept is written when there is room.
+    faults.clear();
+    for _ in 0..1000 {
+        if staging.segments_in_use() == 0 {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    assert_eq!(staging.segments_in_use(), 0);
+    let whole = (0..400).filter(|id| {
+        let replica = node.store.replica(&pool(), *id);
+        replica.is_some_and(|replica| replica.bytes_on_disk == SEGMENT as u64)
+    });
+    assert_eq!(whole.count() as u64, kept / SEGMENT as u64, "of {left}");
+}
+
+#[tokio::test]
+async fn after_a_failed_sync_nothing_of_the_replica_is_said_to_be_synced() {
+    let (node, faults) = faulty(1).await;
+    let mut writer = node.writer(5, 1001).await;
+    writer.write(vec![packet(0, 5000)]).await.expect("stages");
+    faults.add(
+        FaultRule::new(Effect::Errno(EIO))
+            .on(&[IoOp::Sync])
+            .times(1),
+    );
+    writer.sync().await.expect_err("fails");
+    writer
+        .sync()
+        .await
+        .expect_err("the kernel tells of it once");
+    drop(writer);
+    let taken = node
+        .store
+        .recover_rbw(&block(5, 1001, 0), 1002, 0, u64::MAX)
+        .await;
+    let mut writer = taken.expect("recovers");
+    writer.set_checksum(crc32c()).await.expect("known");
+    let at = usize::try_from(writer.bytes_on_disk()).expect("small");
+    writer.write(vec![packet(at, 9000)]).await.expect("stages");
+    let error = writer.sync().await.expect_err("of an earlier writer");
+    assert!(error.to_string().contains("earlier sync"), "{error}");
+    writer.finalize().await.expect("a close promises less");
+    node.check(5, 1002, 9000).await;
+}
+
 /// Bytes that cannot be written stay in their segments: only giving the replica up frees these.
 #[tokio::test]
 async fn a_replica_that_is_deleted_or_lost_with_its_volume_gives_its_segments_back() {
@@ -281,7 +374,15 @@ async fn a_replica_that_is_deleted_or_lost_with_its_volume_gives_its_segments_ba
     assert_eq!(staging().segments_in_use(), 2 * 3);
     let all = config(node.dir.path(), 2).volumes;
     let results = node.store.reconfigure_volumes(all[1..].to_vec()).await;
-    assert!(results.iter().all(|(_, r)| r.is_ok()), "{results:?}");
+    // Whoever takes it out hears what he lost.
+    let [(path, Err(error))] = &results[..] else {
+        panic!("{results:?}");
+    };
+    assert_eq!(path, &all[0].path);
+    assert!(
+        error.to_string().contains("are lost on this node"),
+        "{error}"
+    );
     assert_eq!(staging().segments_in_use(), 0);
 }
 

@@ -48,7 +48,10 @@ impl ReplicaWriter {
             && let Some(counted) = self.admitted()
             && self.mark_closed().await
         {
-            return Ok(self.drain(counted));
+            self = match self.drain(counted) {
+                Ok(replica) => return Ok(replica),
+                Err(this) => *this,
+            };
         }
         let result = self.finalize_files().await.map_err(|e| self.examine(e));
         self.done = result.is_ok();
@@ -156,11 +159,17 @@ impl ReplicaWriter {
         }
     }
 
-    /// From here on the replica is finalized for everybody who asks; its files follow.
-    fn drain(self, counted: Draining) -> ReplicaRef {
+    /// From here on the replica is finalized for everybody who asks; its files follow. Not when its volume failed while
+    /// the marker was written: what was staged has been given up then.
+    fn drain(self, counted: Draining) -> Result<ReplicaRef, Box<Self>> {
         let drained = CancellationToken::new();
         {
             let mut status = self.live.status();
+            // Whoever takes it out of the map cancels its writer under the same lock, before he gives up what is staged.
+            if status.cancel.is_cancelled() || self.live.slice.volume.is_failed() {
+                drop(status);
+                return Err(Box::new(self));
+            }
             status.state = ReplicaState::Finalized;
             status.bytes_acked = status.bytes_on_disk;
             status.draining = Some(drained.clone());
@@ -171,7 +180,7 @@ impl ReplicaWriter {
         let replica = reference(&self.pool, &self.live);
         let tasks = self.inner.tasks.clone();
         tasks.spawn(self.complete_files(counted, drained.drop_guard()));
-        replica
+        Ok(replica)
     }
 
     /// The second step: until the files are complete and in their place, or that is given up. The replica is its own

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use hayloft_io::staging::StagedFile;
-use hayloft_io::{Advice, EngineFile, IoClass, IoOp, OpenMode, SyncKind};
+use hayloft_io::{CacheHints, EngineFile, IoClass, IoOp, OpenMode, SyncKind, WriteBehind};
 use hayloft_wire::checksum::DataChecksum;
 use hayloft_wire::ids::{ExtendedBlock, ReplicaState};
 use tokio::task::JoinHandle;
@@ -36,10 +36,15 @@ pub use self::staged::Staged;
 /// Room is reserved for replicas that have this many bytes and expect as many more.
 const ALLOCATE_FROM: u64 = 1 << 20;
 
+/// No more room than this is reserved ahead: how long a replica will be is the word of a client, who may send less
+/// than it said. Longer ones grow beyond it as they are written.
+const ALLOCATE_MAX: u64 = 1 << 30;
+
 /// The length to reserve room for, when the replica is expected to grow enough.
 fn worth_allocating(status: &Status) -> Option<u64> {
     let ahead = status.expected.saturating_sub(status.bytes_on_disk);
-    (ahead >= ALLOCATE_FROM).then_some(status.expected)
+    let most = status.bytes_on_disk.saturating_add(ALLOCATE_MAX);
+    (ahead >= ALLOCATE_FROM).then_some(status.expected.min(most))
 }
 
 /// The exclusive right to write one replica.
@@ -57,6 +62,8 @@ pub struct ReplicaWriter {
     class: IoClass,
     data: Arc<dyn EngineFile>,
     meta: Arc<dyn EngineFile>,
+    /// Minds the page cache behind what is written, where files go through it and somebody wants it.
+    behind: Option<Arc<WriteBehind>>,
     /// The two files behind staging; `None` when the replica is written without.
     staged: Option<Arc<StagedFile>>,
     /// Checksum of the packets.
@@ -114,6 +121,7 @@ impl ReplicaWriter {
             class,
             data,
             meta,
+            behind: None,
             staged: None,
             client,
             names_durable: false,
@@ -293,14 +301,35 @@ impl ReplicaWriter {
             .map_err(|e| self.examine(e))?;
         self.data_synced = guard;
         self.allocate_ahead();
+        if let Some(behind) = &self.behind {
+            behind.written(&*self.data, self.bytes_on_disk()).await;
+        }
         Ok(())
     }
 
     /// hsync: everything written is durable; the first time, the directory entries too.
     ///
     /// # Errors
-    /// `Io`: what was written since the last sync may not be durable, whatever a later sync says.
+    /// `Io`: what was written since the last sync may not be durable, whatever a later sync says: each one after it fails,
+    /// of later writers, too.
     pub async fn sync(&mut self) -> Result<(), StoreError> {
+        if self.live.status().sync_failed {
+            let text = format!(
+                "an earlier sync of replica {} failed: what was written before it may not be on the disk",
+                self.live.block()
+            );
+            return Err(StoreError::new(StoreErrorKind::Io, text));
+        }
+        let synced = self.sync_files().await;
+        if let Err(error) = &synced
+            && error.io_error().is_some_and(|e| e.op() == IoOp::Sync)
+        {
+            self.live.status().sync_failed = true;
+        }
+        synced
+    }
+
+    async fn sync_files(&mut self) -> Result<(), StoreError> {
         let failed = |e| StoreError::io(format!("syncing replica {}", self.live.block()), e);
         let len = self.bytes_on_disk();
         if let Some(staged) = &self.staged {
@@ -365,16 +394,16 @@ impl ReplicaWriter {
         self.cancel.clone()
     }
 
-    /// Starts writing a range of the data to the device (`dfs.datanode.sync.behind.writes`);
-    /// nothing becomes durable by it. Errors are of no consequence and dropped.
-    pub async fn start_writeback(&self, offset: u64, len: u64) {
-        let _ = self.data.start_writeback(offset, len).await;
-    }
-
-    /// A caching hint about a range of the data (`dfs.datanode.drop.cache.behind.writes`). Errors
-    /// are of no consequence and dropped.
-    pub async fn advise(&self, advice: Advice, offset: u64, len: u64) {
-        let _ = self.data.advise(advice, offset, len).await;
+    /// Has the page cache minded behind what is written from now on. Nothing where the engine goes around it.
+    pub fn mind_page_cache(&mut self, hints: CacheHints) {
+        let wanted = hints != CacheHints::default();
+        if wanted && self.live.slice.volume.engine.capabilities().page_cache {
+            let behind = Arc::new(WriteBehind::new(hints, self.bytes_on_disk()));
+            if let Some(staged) = &self.staged {
+                staged.mind_page_cache(&behind);
+            }
+            self.behind = Some(behind);
+        }
     }
 
     fn was_cancelled(&self) -> StoreError {
@@ -439,6 +468,10 @@ impl Drop for ReplicaWriter {
         }
         self.live.release_promise();
         if self.live.status().state != ReplicaState::Temporary {
+            if let Some(staged) = &self.staged {
+                staged.seal();
+                self.inner.abandoned.note(&self.pool, &self.live);
+            }
             return;
         }
         let (inner, pool, live) = (

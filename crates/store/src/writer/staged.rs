@@ -31,6 +31,9 @@ impl ReplicaWriter {
         let files = (&self.data, &self.meta);
         let volume = &self.live.slice.volume;
         self.staged = crate::staging::stage(&self.inner, volume, files, checksum, len);
+        if let (Some(staged), Some(behind)) = (&self.staged, &self.behind) {
+            staged.mind_page_cache(behind);
+        }
         // Reserving room waits for the direct writes of the file that are in progress (ext4), and new ones for it: first
         // the one, then the others.
         if let Some(staged) = self.staged.as_ref().filter(|_| self.to_allocate) {

@@ -1,6 +1,6 @@
 //! Segments, records, replays and back pressure.
 
-use std::fs;
+use std::fs::{self, File, OpenOptions};
 use std::os::unix::fs::FileExt as _;
 
 use bytes::Bytes;
@@ -8,8 +8,8 @@ use proptest::prelude::*;
 use tempfile::TempDir;
 
 use super::layout::{
-    ARENA_BYTES, ARENA_SEGMENTS, Descriptor, OWNED_AT, arena_offset, arenas_in, data_at, decode,
-    descriptor_at, side_at,
+    ARENA_BYTES, ARENA_SEGMENTS, Descriptor, OWNED_AT, PAGE, arena_offset, arenas_in, data_at,
+    decode, descriptor_at, side_at,
 };
 use super::*;
 use crate::buffer::AlignedBuf;
@@ -17,7 +17,9 @@ use crate::class::IoClass;
 use crate::disk::{Disk, DiskConfig};
 use crate::engine::{Engine, EngineFile, OpenMode};
 use crate::engines::{EngineConfig, Posix};
+use crate::error::IoErrorKind;
 
+mod left;
 mod lost;
 mod memory;
 mod pressure;

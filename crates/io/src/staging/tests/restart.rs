@@ -182,7 +182,7 @@ async fn what_cannot_be_written_now_is_kept_for_later_starts() {
 async fn another_layout_or_another_file_is_refused_and_not_touched() {
     let rig = Rig::new();
     let path = rig.config(0).path();
-    let mut other = layout::header();
+    let mut other = layout::header(layout::boot_id());
     other[8] = 77;
     for (contents, says) in [
         (&other[..], "version 77"),
@@ -199,7 +199,7 @@ async fn another_layout_or_another_file_is_refused_and_not_touched() {
     assert_eq!(rig.finish(), Replayed::default());
     assert!(!path.exists());
     // A link to somebody's file is not followed, and a file with a second name is not trusted.
-    fs::write(rig.dir.path().join("victim"), layout::header()).expect("writes");
+    fs::write(rig.dir.path().join("victim"), layout::header([0; 16])).expect("writes");
     std::os::unix::fs::symlink(rig.dir.path().join("victim"), &path).expect("links");
     Staging::finish_earlier(&rig.config(0)).expect_err("is refused");
     fs::remove_file(&path).expect("removes");
@@ -214,8 +214,51 @@ async fn an_area_in_use_is_not_taken() {
     let staging = Staging::create(&rig.config(BUDGET_MIN)).expect("an area");
     let error = Staging::finish_earlier(&rig.config(0)).expect_err("is in use");
     assert_eq!(error.kind(), IoErrorKind::Locked);
+    // Its bytes are for a directory that we were given: whoever has them ought to have ended.
+    let file = rig.stage(&staging, 0, 0).await;
+    assert_eq!(append(&file, 0, 5000), Append::Committed);
+    let error = Staging::finish_earlier(&rig.config(0)).expect_err("has bytes of ours");
+    assert_eq!(error.kind(), IoErrorKind::Invalid);
+    assert!(error.to_string().contains("main0"), "{error}");
+    let mut others = rig.config(0);
+    others.roots[0].usable = false;
+    let error = Staging::finish_earlier(&others).expect_err("is in use");
+    assert_eq!(error.kind(), IoErrorKind::Locked);
+    file.close().await.expect("is written");
     staging.end();
     assert!(!staging.path().exists());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_area_that_is_given_up_late_is_waited_for() {
+    let rig = Rig::new();
+    let staging = Staging::create(&rig.config(BUDGET_MIN)).expect("an area");
+    let file = rig.stage(&staging, 0, 0).await;
+    assert_eq!(append(&file, 0, 5000), Append::Committed);
+    let config = rig.config(0);
+    let start = std::thread::spawn(move || Staging::finish_earlier(&config));
+    std::thread::sleep(Duration::from_millis(50));
+    staging.crash();
+    let done = start.join().expect("ends").expect("takes the area");
+    assert_eq!(done.segments, 1);
+    rig.check(0, 5000);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nothing_is_written_from_an_area_of_another_boot() {
+    let rig = Rig::new();
+    for (boot, segments) in [([7; 16], 0), ([0; 16], 1)] {
+        let staging = Staging::create(&rig.config(BUDGET_MIN)).expect("an area");
+        let file = rig.stage(&staging, 0, 0).await;
+        assert_eq!(append(&file, 0, 5000), Append::Committed);
+        staging.crash();
+        let area = OpenOptions::new().write(true).open(staging.path());
+        area.and_then(|area| area.write_all_at(&layout::header(boot), 0))
+            .expect("writes");
+        assert_eq!(rig.finish().segments, segments);
+        assert!(!staging.path().exists());
+    }
+    rig.check(0, 5000);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use futures_util::future::BoxFuture;
-use hayloft_io::Advice;
+use hayloft_io::CacheHints;
 use hayloft_store::{
     Landing, PacketData, Pieces, ReplicaRef, ReplicaWriter, Staged, StoreError, StoreErrorKind,
 };
@@ -27,10 +27,6 @@ const WAITING_BYTES: u64 = 4 << 20;
 
 /// Runs that may wait for the disk.
 const WAITING_RUNS: usize = 16;
-
-/// Data is dropped from the page cache this far behind the writer, in steps of this size
-/// (Apache's lag): dirty pages cannot be dropped, so they get time to be written.
-const CACHE_LAG: u64 = 8 << 20;
 
 /// What to do when the block is complete.
 #[derive(Clone, Debug)]
@@ -65,15 +61,6 @@ pub enum End {
     Done(ReplicaRef),
     /// Cannot go on.
     Failed(Arc<StoreError>),
-}
-
-/// Page cache hints of a write.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct WriteCache {
-    /// Start write-back at once.
-    pub sync_behind: bool,
-    /// Drop what was written.
-    pub drop_behind: bool,
 }
 
 /// A block's writer with what waits for it. Polled by the task that receives.
@@ -118,7 +105,6 @@ struct Group {
     tokens: Vec<Arc<()>>,
     count: u64,
     bytes: u64,
-    end: u64,
     sync: bool,
     last: bool,
 }
@@ -128,12 +114,13 @@ impl Disk {
     #[must_use]
     pub fn new(
         x: &Xceivers,
-        writer: ReplicaWriter,
+        mut writer: ReplicaWriter,
         checksum: DataChecksum,
         finish: Finish,
         when: When,
-        cache: WriteCache,
+        cache: CacheHints,
     ) -> Self {
+        writer.mind_page_cache(cache);
         Self {
             x: x.clone(),
             checksum,
@@ -143,9 +130,6 @@ impl Disk {
             work: Work::Idle(Box::new(Pen {
                 x: x.clone(),
                 writer,
-                cache,
-                dropped: 0,
-                flushed: 0,
             })),
             waiting: Group::default(),
             written: 0,
@@ -211,7 +195,6 @@ impl Disk {
                 packet.sums
             };
             group.bytes += packet.data.len() as u64;
-            group.end = group.end.max(offset + packet.data.len() as u64);
             group.packets.push(PacketData {
                 offset,
                 data: packet.data,
@@ -227,9 +210,6 @@ impl Disk {
         let Work::Idle(pen) = &mut self.work else {
             return;
         };
-        if pen.cache != WriteCache::default() {
-            return; // Its hints follow the bytes to the disk.
-        }
         let waiting = &mut self.waiting;
         if !waiting.packets.is_empty() {
             match pen.writer.stage(&waiting.packets) {
@@ -356,13 +336,10 @@ fn computed_sums(checksum: DataChecksum, data: &Pieces) -> Bytes {
     sums.freeze()
 }
 
-/// The writer, and how far the page cache was minded.
+/// The writer.
 struct Pen {
     x: Xceivers,
     writer: ReplicaWriter,
-    cache: WriteCache,
-    dropped: u64,
-    flushed: u64,
 }
 
 impl Pen {
@@ -372,7 +349,6 @@ impl Pen {
             tokens,
             count,
             bytes,
-            end,
             sync,
             last,
         } = group;
@@ -395,31 +371,10 @@ impl Pen {
                 millis = took.as_millis(), "slow write to disk"
             );
         }
-        self.mind_page_cache(end).await;
         Ok(Written {
             packets: count,
             last,
         })
-    }
-
-    async fn mind_page_cache(&mut self, end: u64) {
-        if !(self.cache.sync_behind || self.cache.drop_behind) {
-            return;
-        }
-        let step = if self.cache.sync_behind { 1 } else { CACHE_LAG };
-        if end.saturating_sub(self.flushed) >= step {
-            self.writer
-                .start_writeback(self.flushed, end - self.flushed)
-                .await;
-            self.flushed = end;
-        }
-        let behind = end.saturating_sub(CACHE_LAG);
-        if self.cache.drop_behind && behind.saturating_sub(self.dropped) >= CACHE_LAG {
-            self.writer
-                .advise(Advice::DontNeed, self.dropped, behind - self.dropped)
-                .await;
-            self.dropped = behind;
-        }
     }
 
     /// A failed write makes the volume suspect.

@@ -9,7 +9,7 @@ mod respond;
 
 use std::time::Duration;
 
-use hayloft_io::IoClass;
+use hayloft_io::{CacheHints, IoClass};
 use hayloft_store::{ReplicaWriter, StorageInfo, StoreError, StoreErrorKind, WriteOptions};
 use hayloft_wire::checksum::DataChecksum;
 use hayloft_wire::ids::{ExtendedBlock, ReplicaState};
@@ -25,7 +25,7 @@ use super::server::{Next, wait_ready};
 use super::settings::Settings;
 use super::stats::Activity;
 use crate::outliers::PeerClock;
-use disk::{Disk, Finish, When, WriteCache};
+use disk::{Disk, Finish, When};
 use mirror::SetUp;
 
 pub use receive::{Incoming, keep_telling, receive_alone};
@@ -373,13 +373,13 @@ fn peer_clock(x: &Xceivers, settings: &Settings, request: &WriteRequest) -> Opti
         .then(|| PeerClock::new(x.peer_times().clone(), &last.id.info_addr(), Instant::now()))
 }
 
-fn write_cache(request: &WriteRequest, settings: &Settings) -> WriteCache {
+fn write_cache(request: &WriteRequest, settings: &Settings) -> CacheHints {
     let drop_behind = request
         .message
         .caching_strategy
         .as_ref()
         .and_then(|hints| hints.drop_behind);
-    WriteCache {
+    CacheHints {
         sync_behind: settings.sync_behind_writes,
         drop_behind: drop_behind.unwrap_or(settings.drop_behind_writes),
     }
