@@ -139,11 +139,8 @@ async fn remove(inner: &Arc<Inner>, volume: &Arc<Volume>) -> Result<(), StoreErr
 async fn write_all(inner: &Arc<Inner>, volume: &Arc<Volume>) -> bool {
     let until = Instant::now() + inner.config.check_timeout;
     loop {
-        let mut came_to = if pools::stop_writers_on(inner, volume).await {
-            Closed::Written
-        } else {
-            Closed::Late
-        };
+        pools::stop_writers_on(inner, volume).await;
+        let mut came_to = Closed::Written;
         for pool in inner.pools() {
             let live = pools::live_replicas(&pool, Some(volume.index));
             came_to = came_to.max(close_all(&live).await);
