@@ -31,6 +31,25 @@ async fn faulty_with(volumes: usize, budget: u64) -> (Node, Arc<Faults>) {
     (Node::start(dir, volumes, config).await, faults)
 }
 
+/// Writes a replica whose bytes do not fit onto the disk with the faults, and leaves it there; whether it was on that one.
+async fn left_on_full_disk(node: &Node, faults: &Faults, id: i64, len: usize) -> bool {
+    let first = node.pool_dir();
+    let options = WriteOptions::default();
+    let created = node.store.create_rbw(&block(id, 1001, 0), options).await;
+    let mut writer = created.expect("creates");
+    if !first.join(format!("current/rbw/blk_{id}")).exists() {
+        return false;
+    }
+    // The header goes straight to the file.
+    faults.clear();
+    writer.set_checksum(crc32c()).await.expect("header");
+    faults.add(FaultRule::new(Effect::Errno(ENOSPC)).on(&[IoOp::Write]));
+    let written = writer.write(vec![packet(0, len)]).await;
+    written.expect("stages");
+    writer.sync().await.expect_err("does not fit");
+    true
+}
+
 fn on_data(errno: i32) -> FaultRule {
     FaultRule::new(Effect::Errno(errno))
         .on(&[IoOp::Write])
@@ -254,23 +273,11 @@ async fn left_replicas_on_a_full_disk_do_not_keep_all_of_staging() {
     let (mut node, faults) = faulty_with(2, 16 << 20).await;
     let staging = node.store.staging().expect("is on");
     let quarter = staging.capacity_bytes() / 4;
-    let first = node.store.volume_report()[0].storage.id.clone();
     let (mut left, mut bytes) = (0, 0);
     for id in 0..400 {
-        let created = node
-            .store
-            .create_rbw(&block(id, 1001, 0), WriteOptions::default())
-            .await;
-        let mut writer = created.expect("creates");
-        if writer.storage().id != first {
+        if !left_on_full_disk(&node, &faults, id, SEGMENT).await {
             continue;
         }
-        faults.clear();
-        writer.set_checksum(crc32c()).await.expect("header");
-        faults.add(FaultRule::new(Effect::Errno(ENOSPC)).on(&[IoOp::Write]));
-        let written = writer.write(vec![packet(0, SEGMENT)]).await;
-        written.expect("stages");
-        writer.sync().await.expect_err("does not fit");
         left += 1;
         bytes += SEGMENT as u64;
         if bytes > quarter + SEGMENT as u64 {
@@ -340,28 +347,11 @@ async fn after_a_failed_sync_nothing_of_the_replica_is_said_to_be_synced() {
 async fn a_replica_that_is_deleted_or_lost_with_its_volume_gives_its_segments_back() {
     let (node, faults) = faulty(2).await;
     let staging = || node.store.staging().expect("is on");
-    faults.add(FaultRule::new(Effect::Errno(ENOSPC)).on(&[IoOp::Write]));
-    let first = node.store.volume_report()[0].storage.id.clone();
     let mut ids = Vec::new();
     for id in 0..8 {
-        let created = node
-            .store
-            .create_rbw(&block(id, 1001, 0), WriteOptions::default())
-            .await;
-        let mut writer = created.expect("creates");
-        if writer.storage().id != first {
-            continue;
+        if left_on_full_disk(&node, &faults, id, 700_000).await {
+            ids.push(id);
         }
-        // The header goes straight to the file.
-        faults.clear();
-        writer.set_checksum(crc32c()).await.expect("header");
-        faults.add(FaultRule::new(Effect::Errno(ENOSPC)).on(&[IoOp::Write]));
-        writer
-            .write(vec![packet(0, 700_000)])
-            .await
-            .expect("stages");
-        writer.sync().await.expect_err("does not fit");
-        ids.push(id);
     }
     assert_eq!((ids.len(), staging().segments_in_use()), (4, 4 * 3));
     for id in &ids[..2] {
