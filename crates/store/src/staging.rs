@@ -5,7 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hayloft_io::calibrate::Media;
-use hayloft_io::staging::{Root, SideShape, StageSpec, StagedFile, Staging, StagingConfig};
+use hayloft_io::staging::{
+    Replayed, Root, SideShape, StageSpec, StagedFile, Staging, StagingConfig,
+};
 use hayloft_io::{EngineFile, IoError, IoErrorKind};
 use hayloft_wire::checksum::DataChecksum;
 use tracing::{info, warn};
@@ -60,16 +62,7 @@ pub async fn finish_earlier(inner: &Arc<Inner>, usable: &[&Path]) -> Result<(), 
     let Some(config) = config(inner, usable) else {
         return Ok(());
     };
-    let finished = tokio::task::spawn_blocking(move || Staging::finish_earlier(&config)).await;
-    let outcome = finished.unwrap_or_else(|e| {
-        let text = format!("the replay ended: {e}");
-        Err(IoError::new(
-            IoErrorKind::Other,
-            hayloft_io::IoOp::Other,
-            Path::new("staging"),
-            text,
-        ))
-    });
+    let outcome = replay(move || Staging::finish_earlier(&config)).await;
     match outcome {
         Ok(_) => Ok(()),
         // Without the directory there is no area either.
@@ -84,6 +77,45 @@ pub async fn finish_earlier(inner: &Arc<Inner>, usable: &[&Path]) -> Result<(), 
             format!("finishing the writes of an earlier process: {e}"),
         )),
     }
+}
+
+/// The same of what earlier starts kept of a volume that was not usable then and is put into use now.
+///
+/// # Errors
+/// As of [`finish_earlier`].
+pub async fn finish_kept(inner: &Arc<Inner>, root: &Path) -> Result<(), StoreError> {
+    let Some(mut config) = config(inner, &[root]) else {
+        return Ok(());
+    };
+    if config.roots.iter().all(|known| known.path != root) {
+        config.roots.push(Root {
+            path: root.to_owned(),
+            usable: true,
+        });
+    }
+    match replay(move || Staging::finish_kept(&config)).await {
+        Err(e) if e.kind() != IoErrorKind::NotFound => Err(StoreError::new(
+            StoreErrorKind::Incompatible,
+            format!("finishing the writes of an earlier process: {e}"),
+        )),
+        _ => Ok(()),
+    }
+}
+
+async fn replay(
+    work: impl FnOnce() -> Result<Replayed, IoError> + Send + 'static,
+) -> Result<Replayed, IoError> {
+    let finished = tokio::task::spawn_blocking(work).await;
+    finished.unwrap_or_else(|e| {
+        let text = format!("the replay ended: {e}");
+        let place = Path::new("staging");
+        Err(IoError::new(
+            IoErrorKind::Other,
+            hayloft_io::IoOp::Other,
+            place,
+            text,
+        ))
+    })
 }
 
 /// Makes the area, once. Without one replicas are written without staging.

@@ -77,6 +77,7 @@ fn forget_failures(inner: &Inner, wanted: &[VolumeConfig]) {
 async fn add(inner: &Arc<Inner>, config: &VolumeConfig) -> Result<(), StoreError> {
     let opened = open_volume(inner, config).await?;
     adopt_identity(inner, opened.identity().into_iter())?;
+    crate::staging::finish_kept(inner, &config.path).await?;
     let volume = admit(inner, opened).await?;
     crate::deletes::start_lanes(inner);
     crate::scan::start(inner);

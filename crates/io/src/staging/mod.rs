@@ -171,6 +171,15 @@ impl Staging {
         earlier::finish(config, &config.path())
     }
 
+    /// Writes what earlier starts had to [keep](Replayed::kept) to its files, as far as its directory is usable now, while
+    /// the process has an area of its own. Blocking. Before anybody looks at the files.
+    ///
+    /// # Errors
+    /// As of [`finish_earlier`](Self::finish_earlier).
+    pub fn finish_kept(config: &StagingConfig) -> Result<Replayed, IoError> {
+        earlier::finish_kept(config, &config.path())
+    }
+
     /// Makes a new area. Blocking, within a runtime. What was there before has to be
     /// [finished](Self::finish_earlier).
     ///

@@ -267,6 +267,40 @@ async fn bytes_that_could_not_be_written_outlive_the_process() {
     assert_eq!(replica.bytes_on_disk, 3 * SEGMENT as u64);
 }
 
+/// A volume that is not there at the start, and is put into use later: what was staged for it is waiting.
+#[tokio::test]
+async fn what_was_kept_of_a_volume_is_written_when_it_comes_back() {
+    let node = Node::with_volumes(2).await;
+    let mut writers = Vec::new();
+    for id in 0..2 {
+        let mut writer = node.writer(id, 1001).await;
+        let written = writer.write(vec![packet(0, 2 * SEGMENT)]).await;
+        written.expect("stages");
+        writers.push(writer);
+    }
+    let of_first = i64::from(!node.pool_dir().join("current/rbw/blk_0").exists());
+    node.store.crash();
+    drop(writers);
+    let (data, away) = (node.dir.path().join("data0"), node.dir.path().join("away"));
+    std::fs::rename(&data, &away).expect("moves");
+    std::fs::write(&data, "").expect("in its place");
+    let mut tolerant = config(node.dir.path(), 2);
+    tolerant.failed_volumes_tolerated = 1;
+    let all = tolerant.volumes.clone();
+    let node = Node::start(node.dir, 2, tolerant).await;
+    assert!(node.store.replica(&pool(), of_first).is_none());
+    assert_eq!(areas(&node), 2, "one in use, one kept");
+    std::fs::remove_file(&data).expect("removes");
+    std::fs::rename(&away, &data).expect("moves");
+    let results = node.store.reconfigure_volumes(all).await;
+    assert!(results.iter().all(|(_, r)| r.is_ok()), "{results:?}");
+    for id in 0..2 {
+        let replica = node.store.replica(&pool(), id).expect("there");
+        assert_eq!(replica.bytes_on_disk, 2 * SEGMENT as u64, "{id}");
+    }
+    assert_eq!(areas(&node), 1, "nothing is kept any more");
+}
+
 /// Of replicas whose writers have gone, on a disk that stays full, a quarter of the area is kept: other volumes need it.
 #[tokio::test]
 async fn left_replicas_on_a_full_disk_do_not_keep_all_of_staging() {
