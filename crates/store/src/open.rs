@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, SystemTime};
 
-use hayloft_io::calibrate::Calibration;
+use hayloft_io::calibrate::{Calibration, CalibrationError};
 use hayloft_io::decorators::{IoMetrics, Metered};
 use hayloft_io::{
     Disk, DiskConfig, Engine, EngineConfig, IoClass, IoError, IoErrorKind, IoOp, RecordLock,
@@ -188,8 +188,22 @@ pub async fn open_volume(inner: &Inner, config: &VolumeConfig) -> Result<Opened,
 /// What `hayloft calibrate` wrote for the volume; one that cannot be used is named in the log.
 async fn read_calibration(root: &Path) -> Option<Calibration> {
     let dir = root.to_owned();
-    let read = tokio::task::spawn_blocking(move || Calibration::read(&dir)).await;
-    match read.ok()? {
+    let read = move || {
+        let calibration = Calibration::read(&dir)?;
+        if let Some(why) = calibration
+            .as_ref()
+            .and_then(|c| c.measured_elsewhere(&dir))
+        {
+            warn!(volume = %dir.display(), why, "the calibration seems to be another disk's: if the directory was copied, \
+                run 'hayloft calibrate' here");
+        }
+        Ok(calibration)
+    };
+    let read: Result<_, CalibrationError> = match tokio::task::spawn_blocking(read).await {
+        Ok(read) => read,
+        Err(_) => return None,
+    };
+    match read {
         Ok(calibration) => calibration,
         Err(error) => {
             warn!(volume = %root.display(), %error, "going on as if the volume were not calibrated");

@@ -181,6 +181,25 @@ impl Calibration {
             .map_err(|what| CalibrationError::Invalid { path, what })
     }
 
+    /// Why the file system in `dir` looks like another one than the one that was measured: of another type, or an eighth
+    /// larger or smaller. (Some change their size a little as they are used.) `None` when it does not, or cannot be
+    /// asked. Blocking.
+    #[must_use]
+    pub fn measured_elsewhere(&self, dir: &Path) -> Option<String> {
+        let kind = crate::mount_of(dir).ok()?.fs_type;
+        let stat = rustix::fs::statvfs(dir).ok()?;
+        let bytes = stat.f_blocks.saturating_mul(stat.f_frsize);
+        let same = bytes.abs_diff(self.file_system_bytes) <= self.file_system_bytes / 8;
+        (kind != self.file_system || !same).then(|| {
+            format!(
+                "measured on {} of {} MiB, this is {kind} of {} MiB",
+                self.file_system,
+                self.file_system_bytes >> 20,
+                bytes >> 20
+            )
+        })
+    }
+
     fn parse(text: &[u8]) -> Result<Self, String> {
         /// The version alone, so that another one is named as such and not as a wrong form.
         #[derive(Deserialize)]

@@ -112,3 +112,28 @@ fn what_would_be_refused_is_not_written() {
     assert!(bad.write(dir.path()).is_err());
     assert!(!Calibration::path(dir.path()).exists());
 }
+
+#[test]
+fn a_directory_on_another_file_system_shows() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let stat = rustix::fs::statvfs(dir.path()).expect("is there");
+    let here = Calibration {
+        file_system: crate::mount_of(dir.path()).expect("is mounted").fs_type,
+        file_system_bytes: stat.f_blocks * stat.f_frsize,
+        ..sample()
+    };
+    assert_eq!(here.measured_elsewhere(dir.path()), None);
+    let larger = Calibration {
+        file_system_bytes: here.file_system_bytes * 2,
+        ..here.clone()
+    };
+    let other = Calibration {
+        file_system: "betterfs".into(),
+        ..here
+    };
+    for calibration in [larger, other] {
+        let why = calibration.measured_elsewhere(dir.path());
+        let why = why.expect("it is another one");
+        assert!(why.contains(&calibration.file_system), "{why}");
+    }
+}
