@@ -234,8 +234,10 @@ async fn choose_engine(
         .await?;
     // Neither the operator nor a calibration named the engine that does not work there.
     let named = config.engine != "auto" || calibration.is_some();
-    if let Some(remark) = choice.remark.filter(|_| named) {
-        warn!(volume = %config.path.display(), "{remark}");
+    match choice.remark {
+        Some(remark) if named => warn!(volume = %config.path.display(), "{remark}"),
+        Some(remark) => info!(volume = %config.path.display(), "{remark}"),
+        None => {}
     }
     info!(
         volume = %config.path.display(),
