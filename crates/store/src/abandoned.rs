@@ -5,9 +5,10 @@
 //! acknowledged. But segments are for all volumes, so that all of them together keep a quarter of the area at most.
 //! Beyond that the largest is given up: it is told to the NameNode as lost, and what its files have stays for the next start.
 
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
+use hayloft_io::staging::StagedFile;
 use tracing::error;
 
 use crate::inner::Inner;
@@ -18,11 +19,18 @@ use crate::types::StoreEvent;
 /// How often they are looked at.
 const LOOK: Duration = Duration::from_millis(if cfg!(test) { 100 } else { 5000 });
 
+/// So often in a row they are too many before one is given up: room may come back any moment.
+const LOOKS: u32 = 3;
+
 #[derive(Debug)]
 struct Entry {
     pool: Arc<Pool>,
     live: Weak<LiveReplica>,
-    /// A write of it has failed since its writer went.
+    /// That of the writer who has gone: a successor has another one.
+    staged: Weak<StagedFile>,
+    /// Bytes of it that were not in its files when it was looked at last.
+    bytes: u64,
+    /// A write of it has failed since these became fewer.
     failed: bool,
 }
 
@@ -31,89 +39,114 @@ struct Entry {
 pub struct Abandoned(Mutex<Vec<Entry>>);
 
 impl Abandoned {
-    /// The writer of a replica goes. Nothing to do when nothing of it is staged.
-    pub fn note(&self, pool: &Arc<Pool>, live: &Arc<LiveReplica>) {
-        if staged_of(live) == 0 {
+    /// The writer of a replica goes, who had it staged in `staged`.
+    pub fn note(&self, pool: &Arc<Pool>, live: &Arc<LiveReplica>, staged: &Arc<StagedFile>) {
+        let bytes = staged.unwritten();
+        if bytes == 0 {
             return;
         }
         self.entries().push(Entry {
             pool: Arc::clone(pool),
             live: Arc::downgrade(live),
+            staged: Arc::downgrade(staged),
+            bytes,
             failed: false,
         });
     }
 
-    fn entries(&self) -> std::sync::MutexGuard<'_, Vec<Entry>> {
+    fn entries(&self) -> MutexGuard<'_, Vec<Entry>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Those that hold more than `limit` bytes together, the largest first.
-    fn too_many(&self, limit: u64) -> Vec<(Arc<Pool>, Arc<LiveReplica>)> {
-        let mut entries = self.entries();
+    fn too_many(&self, limit: u64) -> Vec<Stuck> {
         let mut stuck = Vec::new();
-        entries.retain_mut(|entry| {
-            let Some(live) = entry.live.upgrade() else {
+        self.entries().retain_mut(|entry| {
+            let (Some(live), Some(staged)) = (entry.live.upgrade(), entry.staged.upgrade()) else {
                 return false;
             };
-            let bytes = staged_of(&live);
-            let failed = |status: &crate::replica::Status| {
-                let staged = status.staged.as_ref();
-                staged.is_some_and(|staged| staged.error().is_some())
-            };
-            entry.failed |= failed(&live.status());
+            let bytes = staged.unwritten();
+            if bytes < entry.bytes {
+                entry.failed = false; // The disk takes them.
+            }
+            entry.bytes = bytes;
+            entry.failed |= staged.error().is_some();
             if entry.failed && bytes > 0 {
-                stuck.push((bytes, Arc::clone(&entry.pool), live));
+                stuck.push(Stuck {
+                    pool: Arc::clone(&entry.pool),
+                    live,
+                    staged,
+                    bytes,
+                });
             }
             bytes > 0
         });
-        drop(entries);
-        stuck.sort_by_key(|(bytes, ..)| std::cmp::Reverse(*bytes));
-        let mut left: u64 = stuck.iter().map(|(bytes, ..)| bytes).sum();
-        let beyond = stuck.into_iter().take_while(|(bytes, ..)| {
+        stuck.sort_by_key(|stuck| std::cmp::Reverse(stuck.bytes));
+        let mut left: u64 = stuck.iter().map(|stuck| stuck.bytes).sum();
+        let beyond = stuck.into_iter().take_while(|stuck| {
             let beyond = left > limit;
-            left -= bytes;
+            left -= stuck.bytes;
             beyond
         });
-        beyond.map(|(_, pool, live)| (pool, live)).collect()
+        beyond.collect()
     }
 }
 
-/// Bytes that are staged of it, and not in its files.
-fn staged_of(live: &LiveReplica) -> u64 {
-    let staged = live.status().staged.clone();
-    staged.map_or(0, |staged| staged.unwritten())
+/// A replica whose disk does not take what is staged of it.
+struct Stuck {
+    pool: Arc<Pool>,
+    live: Arc<LiveReplica>,
+    staged: Arc<StagedFile>,
+    bytes: u64,
 }
 
 /// Looks at them until the store stops.
 pub async fn look_after(inner: Arc<Inner>) {
+    let mut in_a_row = 0;
     loop {
         tokio::select! {
             () = inner.stop.cancelled() => return,
             () = tokio::time::sleep(LOOK) => {}
         }
         let quarter = inner.staging.get().map_or(0, |s| s.capacity_bytes() / 4);
-        for (pool, live) in inner.abandoned.too_many(inner.left_to_keep(quarter)) {
+        let beyond = inner.abandoned.too_many(inner.left_to_keep(quarter));
+        in_a_row = if beyond.is_empty() { 0 } else { in_a_row + 1 };
+        if in_a_row < LOOKS {
+            continue;
+        }
+        for stuck in beyond {
             // Writes of a disk that hangs end when its volume fails: nobody else waits for them.
-            let work = give_up(Arc::clone(&inner), pool, live);
-            inner.tasks.spawn(work);
+            inner.tasks.spawn(give_up(Arc::clone(&inner), stuck));
         }
     }
 }
 
-async fn give_up(inner: Arc<Inner>, pool: Arc<Pool>, live: Arc<LiveReplica>) {
+async fn give_up(inner: Arc<Inner>, stuck: Stuck) {
+    let Stuck {
+        pool, live, staged, ..
+    } = stuck;
     // Whoever has the right to it works on it: a recovery, a deletion.
     let Ok(_right) = Arc::clone(&live.writer).try_lock_owned() else {
         return;
     };
-    if !pool.map.is_live(&live) {
+    let ours = live
+        .status()
+        .staged
+        .as_ref()
+        .is_some_and(|now| Arc::ptr_eq(now, &staged));
+    if !ours || !pool.map.is_live(&live) {
         return;
     }
-    let (block, staged) = (pool.extended(live.block()), staged_of(&live));
-    error!(%block, volume = %live.slice.volume.root.display(), staged,
+    live.stop_staging().await;
+    let bytes = staged.unwritten();
+    if bytes == 0 {
+        return; // The last attempt has succeeded.
+    }
+    let block = pool.extended(live.block());
+    error!(%block, volume = %live.slice.volume.root.display(), staged = bytes,
         "a replica was left by its writer, and its disk does not take what is staged of it: it is given up, since other \
          volumes need the memory. Check the disk and its free space");
     pool.map.remove(live.id);
-    live.stop_staging().await;
     live.drop_staging();
     live.release_promise();
     let storage = live.slice.volume.info.clone();

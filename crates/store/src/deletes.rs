@@ -24,7 +24,7 @@ use crate::inner::Inner;
 use crate::layout::names;
 use crate::load::DELETING;
 use crate::pool::Pool;
-use crate::replica::{Place, Slot};
+use crate::replica::{LiveReplica, Place, Slot};
 use crate::seize::{Seized, seize_to_delete};
 use crate::types::StoreEvent;
 use crate::volume::{Slice, Volume};
@@ -181,11 +181,12 @@ async fn unless_gone(inner: &Arc<Inner>, pool: &Arc<Pool>, block: Block) -> Resu
         return invalidate_one(inner, pool, block).await;
     };
     tokio::select! {
-        outcome = invalidate_one(inner, pool, block) => outcome,
+        biased;
         () = slice.volume.gone.cancelled() => Err(StoreError::new(
             StoreErrorKind::VolumeFailed,
             format!("Failed to delete replica {block}: its volume has failed"),
         )),
+        outcome = invalidate_one(inner, pool, block) => outcome,
     }
 }
 
@@ -258,13 +259,23 @@ pub async fn discard(
     if let Seized::Live(live, _) = &seized {
         live.stop_staging().await;
     }
+    // After the files have left their names: a process killed before still has all that was acknowledged. Also when nobody
+    // waits for that any more, because the volume has failed: nobody else finds the replica then.
+    let _given_up = match &seized {
+        Seized::Live(live, _) => Some(GivenUp(live)),
+        Seized::Finalized(_) => None,
+    };
     pool.map.remove(id);
-    let outcome = discard_files(inner, pool, &slice, place, block_of(id, &slot), tell).await;
-    if let Seized::Live(live, _) = &seized {
-        // After the files have left their names: a process killed before still has all that was acknowledged.
-        live.drop_staging();
+    discard_files(inner, pool, &slice, place, block_of(id, &slot), tell).await
+}
+
+/// A replica that has left the map; dropping this gives up what is staged of it.
+struct GivenUp<'a>(&'a LiveReplica);
+
+impl Drop for GivenUp<'_> {
+    fn drop(&mut self) {
+        self.0.drop_staging();
     }
-    outcome
 }
 
 /// Takes the files of a replica out of the way that is no longer in the map; to the trash while a

@@ -37,6 +37,8 @@ pub struct Inner {
     pub changing: tokio::sync::Mutex<()>,
     /// News for the node.
     pub events: mpsc::Sender<StoreEvent>,
+    /// Is to stop: what may take long is to be left now.
+    pub ending: CancellationToken,
     /// Told to stop.
     pub stop: CancellationToken,
     /// Background work.
@@ -89,6 +91,7 @@ impl Inner {
             pools: RwLock::default(),
             changing: tokio::sync::Mutex::default(),
             events,
+            ending: CancellationToken::new(),
             stop: CancellationToken::new(),
             tasks: TaskTracker::new(),
             disks,

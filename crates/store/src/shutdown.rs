@@ -42,6 +42,7 @@ fn log_disks(inner: &Inner) {
 
 /// See [`Store::shutdown`](crate::Store::shutdown).
 pub async fn shutdown(inner: &Arc<Inner>) {
+    inner.ending.cancel();
     let _changing = inner.changing.lock().await;
     if inner.stop.is_cancelled() {
         return;
@@ -51,8 +52,8 @@ pub async fn shutdown(inner: &Arc<Inner>) {
     let mut quiet = true;
     for pool in &pools {
         quiet &= crate::pools::stop_writers(inner, pool).await;
-        quiet &= crate::staging::close_all(&crate::pools::live_replicas(pool, None)).await
-            == crate::staging::Closed::Written;
+        let unwritten = crate::staging::close_all(&crate::pools::live_replicas(pool, None)).await;
+        quiet &= unwritten == crate::staging::Unwritten::default();
     }
     inner
         .delete_queues

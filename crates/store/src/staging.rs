@@ -183,32 +183,43 @@ pub fn stage(
     })
 }
 
-/// What became of bytes that were to be written; the worst that happened to any counts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Closed {
-    /// They are in their files.
-    Written,
-    /// The disk has not taken them in time.
-    Late,
-    /// A write has failed.
-    Failed,
+/// Whether bytes that were to be written are not in their files.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Unwritten {
+    /// The disk has not taken some in time.
+    pub late: bool,
+    /// A write of some has failed.
+    pub failed: bool,
 }
 
-/// Writes what is staged of replicas whose writers were told to stop.
-pub async fn close_all(live: &[Arc<LiveReplica>]) -> Closed {
+impl Unwritten {
+    /// Both together.
+    #[must_use]
+    pub fn and(self, other: Self) -> Self {
+        Self {
+            late: self.late || other.late,
+            failed: self.failed || other.failed,
+        }
+    }
+}
+
+/// Writes what is staged of replicas whose writers were told to stop; says what could not be.
+pub async fn close_all(live: &[Arc<LiveReplica>]) -> Unwritten {
     let closes = live.iter().map(|live| async move {
+        let mut unwritten = Unwritten::default();
         match tokio::time::timeout(CLOSE, live.close_staging()).await {
-            Ok(Ok(())) => Closed::Written,
+            Ok(Ok(())) => {}
             Ok(Err(error)) => {
                 warn!(block = %live.block(), %error, "cannot write staged bytes");
-                Closed::Failed
+                unwritten.failed = true;
             }
             Err(_) => {
                 warn!(block = %live.block(), "the disk does not take staged bytes in time");
-                Closed::Late
+                unwritten.late = true;
             }
         }
+        unwritten
     });
     let all = futures_util::future::join_all(closes).await;
-    all.into_iter().max().unwrap_or(Closed::Written)
+    all.into_iter().fold(Unwritten::default(), Unwritten::and)
 }

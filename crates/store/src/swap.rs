@@ -13,7 +13,7 @@ use crate::inner::Inner;
 use crate::load::Progress;
 use crate::open::{admit, adopt_identity, open_volume};
 use crate::pools;
-use crate::staging::{Closed, close_all};
+use crate::staging::{Unwritten, close_all};
 use crate::types::StartOption;
 use crate::volume::Volume;
 
@@ -113,7 +113,15 @@ async fn remove(inner: &Arc<Inner>, volume: &Arc<Volume>) -> Result<(), StoreErr
         return Err(StoreError::new(StoreErrorKind::Illegal, text));
     }
     volume.set_failed();
-    let written = write_all(inner, volume).await;
+    let written = tokio::select! {
+        biased;
+        // It stays: the stop writes what is staged of all volumes, or keeps it for the next start.
+        () = inner.ending.cancelled() => {
+            let text = format!("{} is not taken out: the node stops", volume.root.display());
+            return Err(StoreError::new(StoreErrorKind::Closed, text));
+        }
+        written = write_all(inner, volume) => written,
+    };
     let lost = crate::failures::take_out(inner, volume);
     info!(volume = %volume.root.display(), replicas = lost.len(), "volume removed");
     let (inner, left) = (Arc::clone(inner), Arc::clone(volume));
@@ -141,14 +149,13 @@ async fn write_all(inner: &Arc<Inner>, volume: &Arc<Volume>) -> bool {
     let until = Instant::now() + inner.config.check_timeout;
     loop {
         pools::stop_writers_on(inner, volume).await;
-        let mut came_to = Closed::Written;
+        let mut unwritten = Unwritten::default();
         for pool in inner.pools() {
             let live = pools::live_replicas(&pool, Some(volume.index));
-            came_to = came_to.max(close_all(&live).await);
+            unwritten = unwritten.and(close_all(&live).await);
         }
-        let over = Instant::now() >= until || inner.stop.is_cancelled();
-        if over || came_to != Closed::Late {
-            return came_to == Closed::Written;
+        if !unwritten.late || Instant::now() >= until {
+            return unwritten == Unwritten::default();
         }
         warn!(volume = %volume.root.display(), "a volume that is to be taken out has not taken what is staged for it yet; it gets more time");
         tokio::time::sleep(Duration::from_secs(1)).await;

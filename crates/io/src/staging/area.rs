@@ -4,6 +4,7 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use rustix::io::Errno;
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
@@ -42,6 +43,9 @@ pub(super) struct Area {
     /// Permits for segments that did not exist when they were asked for.
     forgotten: AtomicUsize,
 }
+
+/// So long after memory was refused last, files share what the budget allows again: they ask for it then.
+const LATELY: Duration = Duration::from_secs(if cfg!(test) { 2 } else { 60 });
 
 /// What came of looking for segments.
 enum Picked {
@@ -105,11 +109,16 @@ impl Area {
     /// Segments that there was no memory for may be asked for again, some time after that: others may have given theirs
     /// back to the file system.
     pub(super) fn try_again(&self) {
-        let arenas = self.lock();
-        if arenas.is_refused() || self.is_closed() {
+        let (refused, lately) = {
+            let arenas = self.lock();
+            (arenas.is_refused(), arenas.was_refused_within(LATELY))
+        };
+        if refused || self.is_closed() {
             return;
         }
-        drop(arenas);
+        if !lately {
+            self.there.store(self.segments_max(), Ordering::Relaxed);
+        }
         let forgotten = self.forgotten.swap(0, Ordering::Relaxed);
         if forgotten > 0 {
             self.permits.add_permits(forgotten);

@@ -175,6 +175,12 @@ impl Arenas {
             .is_some_and(|until| Instant::now() < until)
     }
 
+    /// The file system had no memory at some time in the last `time`.
+    pub(super) fn was_refused_within(&self, time: Duration) -> bool {
+        self.refused_until
+            .is_some_and(|until| Instant::now() < until + time)
+    }
+
     /// Whether huge pages are worth a try. Looking for some takes long where memory is in pieces: who got none does
     /// not ask again for a while.
     pub(super) fn wants_huge(&self) -> bool {

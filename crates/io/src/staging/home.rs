@@ -173,6 +173,7 @@ async fn maintain(shared: Weak<Shared>, home: Weak<Home>) {
                 strong.relieve();
             }
             drop(strong);
+            area.try_again();
             tokio::time::sleep(IDLE_SHORT).await;
         }
         let Some(strong) = shared.upgrade() else {

@@ -56,7 +56,8 @@ impl Landing {
     #[must_use]
     pub fn try_reserve(&self, offset: u64, want: usize) -> Option<Reserved> {
         let mut state = self.file.lock();
-        let usable = state.error.is_none() && !state.closed && !state.reserved;
+        let open = !(state.closed || state.sealed);
+        let usable = state.error.is_none() && open && !state.reserved;
         if !usable || offset != state.frontier || want == 0 || want > ROOM_MAX {
             return None;
         }

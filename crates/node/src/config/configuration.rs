@@ -205,7 +205,11 @@ impl Configuration {
                 self.parse_as(name, |text| u64::parse(text, unit))?;
             }
             if name.starts_with(ENGINE_OF_ONE) {
-                self.parse_as(name, |text| EngineName::parse(text, Unit::None))?;
+                // Empty, it says nothing, as the key for all volumes.
+                self.parse_as(name, |text| match text {
+                    "" => Ok(None),
+                    name => EngineName::parse(name, Unit::None).map(Some),
+                })?;
             }
         }
         Ok(())

@@ -90,7 +90,11 @@ impl ReplicaWriter {
                 self.meta.sync(SyncKind::All),
             )
             .await;
-            data.and(meta).map_err(failed)?;
+            if let Err(error) = data.and(meta) {
+                self.live.status().sync_failed = true;
+                return Err(failed(error));
+            }
+            self.refuse_after_failed_sync()?;
         }
         let durable = self.inner.config.sync_on_close || self.durable_finalize;
         finalize_live(&self.inner, &self.pool, &self.live, durable).await

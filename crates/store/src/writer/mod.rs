@@ -411,7 +411,7 @@ impl Drop for ReplicaWriter {
         if self.live.status().state != ReplicaState::Temporary {
             if let Some(staged) = &self.staged {
                 staged.seal();
-                self.inner.abandoned.note(&self.pool, &self.live);
+                self.inner.abandoned.note(&self.pool, &self.live, staged);
             }
             return;
         }

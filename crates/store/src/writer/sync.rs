@@ -13,13 +13,7 @@ impl ReplicaWriter {
     /// `Io`: what was written since the last sync may not be durable, whatever a later sync says: each one after it fails,
     /// of later writers, too.
     pub async fn sync(&mut self) -> Result<(), StoreError> {
-        if self.live.status().sync_failed {
-            let text = format!(
-                "an earlier sync of replica {} failed: what was written before it may not be on the disk",
-                self.live.block()
-            );
-            return Err(StoreError::new(StoreErrorKind::Io, text));
-        }
+        self.refuse_after_failed_sync()?;
         let synced = self.sync_files().await;
         if let Err(error) = &synced
             && error.io_error().is_some_and(|e| e.op() == IoOp::Sync)
@@ -27,6 +21,18 @@ impl ReplicaWriter {
             self.live.status().sync_failed = true;
         }
         synced
+    }
+
+    /// The kernel tells of bytes that did not reach the device once.
+    pub(super) fn refuse_after_failed_sync(&self) -> Result<(), StoreError> {
+        if !self.live.status().sync_failed {
+            return Ok(());
+        }
+        let text = format!(
+            "an earlier sync of replica {} failed: what was written before it may not be on the disk",
+            self.live.block()
+        );
+        Err(StoreError::new(StoreErrorKind::Io, text))
     }
 
     async fn sync_files(&mut self) -> Result<(), StoreError> {
