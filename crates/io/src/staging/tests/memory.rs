@@ -118,6 +118,17 @@ async fn without_memory_for_the_budget_what_there_is_goes_round() {
     );
     let all = area.take(THERE * ARENA_SEGMENTS).await.expect("all");
     assert_eq!(all.len(), THERE * ARENA_SEGMENTS);
+    drop(all);
+    // Files share what is there, until it is worth asking again; then the budget is whole, and who asks hears.
+    assert_eq!(area.segments_there(), THERE * ARENA_SEGMENTS);
+    area.try_again();
+    assert_eq!(area.segments_there(), THERE * ARENA_SEGMENTS, "just now");
+    tokio::time::sleep(Duration::from_millis(3500)).await;
+    area.try_again();
+    let whole = 8 * ARENA_SEGMENTS;
+    assert_eq!((area.segments_there(), area.free_segments()), (whole, whole));
+    area.try_again();
+    assert_eq!(area.free_segments(), whole, "given back once");
 }
 
 #[tokio::test]
