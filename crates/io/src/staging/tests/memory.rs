@@ -126,7 +126,10 @@ async fn without_memory_for_the_budget_what_there_is_goes_round() {
     tokio::time::sleep(Duration::from_millis(3500)).await;
     area.try_again();
     let whole = 8 * ARENA_SEGMENTS;
-    assert_eq!((area.segments_there(), area.free_segments()), (whole, whole));
+    assert_eq!(
+        (area.segments_there(), area.free_segments()),
+        (whole, whole)
+    );
     area.try_again();
     assert_eq!(area.free_segments(), whole, "given back once");
 }
