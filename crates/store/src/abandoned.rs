@@ -34,7 +34,7 @@ struct Entry {
     failed: bool,
 }
 
-/// Those of a store.
+/// Those of a store. No more than segments: each holds one, or is forgotten at the next look.
 #[derive(Debug, Default)]
 pub struct Abandoned(Mutex<Vec<Entry>>);
 
@@ -134,7 +134,8 @@ async fn give_up(inner: Arc<Inner>, stuck: Stuck) {
         .staged
         .as_ref()
         .is_some_and(|now| Arc::ptr_eq(now, &staged));
-    if !ours || !pool.map.is_live(&live) {
+    // Without an error it is being tried right now, and may have begun to go.
+    if !ours || !pool.map.is_live(&live) || staged.error().is_none() {
         return;
     }
     live.stop_staging().await;
@@ -148,7 +149,6 @@ async fn give_up(inner: Arc<Inner>, stuck: Stuck) {
          volumes need the memory. Check the disk and its free space");
     pool.map.remove(live.id);
     live.drop_staging();
-    live.release_promise();
     let storage = live.slice.volume.info.clone();
     inner.tell(StoreEvent::Lost { block, storage }).await;
 }

@@ -42,7 +42,7 @@ pub fn reference(pool: &Pool, live: &LiveReplica) -> ReplicaRef {
 }
 
 /// As [`finalize_live`] for a replica that a recovery has settled. Where closes are synced its bytes are, too: they came
-/// from a writer who did not get so far.
+/// from a writer who did not get so far. After a failed sync this one would promise what nobody knows: then it fails.
 pub async fn finalize_recovered(
     inner: &Arc<Inner>,
     pool: &Arc<Pool>,
@@ -58,9 +58,12 @@ pub async fn finalize_recovered(
                 files::sync_file(&pair.meta())
             };
             let class = IoClass::ClientWrite;
-            files::on_disk(&live.slice, class, IoOp::Sync, &path, sync)
-                .await
-                .map_err(|e| StoreError::io(format!("syncing replica {}", live.block()), e))?;
+            let synced = files::on_disk(&live.slice, class, IoOp::Sync, &path, sync).await;
+            synced.map_err(|e| {
+                live.note_failure(&e);
+                StoreError::io(format!("syncing replica {}", live.block()), e)
+            })?;
+            live.refuse_after_failed_sync()?;
         }
         finalize_live(inner, pool, live, durable).await
     };

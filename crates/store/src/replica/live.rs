@@ -2,12 +2,13 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use hayloft_io::IoError;
 use hayloft_io::staging::StagedFile;
+use hayloft_io::{IoError, IoOp};
 use hayloft_wire::checksum::DataChecksum;
 use hayloft_wire::ids::{Block, ReplicaState};
 use tokio_util::sync::CancellationToken;
 
+use crate::error::{StoreError, StoreErrorKind};
 use crate::volume::Slice;
 
 /// The directory that a replica's files are in.
@@ -143,6 +144,29 @@ impl LiveReplica {
         if let Some(staged) = staged {
             staged.stop().await;
         }
+    }
+
+    /// Takes note of a failed operation on its files: after a failed sync nothing of it counts as synced any more.
+    pub fn note_failure(&self, error: &IoError) {
+        if error.op() == IoOp::Sync {
+            self.status().sync_failed = true;
+        }
+    }
+
+    /// Refuses to call anything of it synced after a sync has failed: the kernel tells of bytes that did not reach the
+    /// device once.
+    ///
+    /// # Errors
+    /// `Io`.
+    pub fn refuse_after_failed_sync(&self) -> Result<(), StoreError> {
+        if !self.status().sync_failed {
+            return Ok(());
+        }
+        let text = format!(
+            "an earlier sync of replica {} failed: what was written before it may not be on the disk",
+            self.block()
+        );
+        Err(StoreError::new(StoreErrorKind::Io, text))
     }
 
     fn forget_staging(&self, staged: &Arc<StagedFile>) {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use hayloft_io::{EngineFile, IoOp, SyncKind};
+use hayloft_io::{EngineFile, SyncKind};
 use hayloft_wire::checksum::DataChecksum;
 use tokio_util::sync::CancellationToken;
 
@@ -71,10 +71,8 @@ pub(super) async fn carry_out(
         data.result.and(meta.result)
     };
     if let Err(error) = outcome {
-        let mut status = live.status();
-        status.unsettled = true;
-        status.sync_failed |= error.op() == IoOp::Sync;
-        drop(status);
+        live.status().unsettled = true;
+        live.note_failure(&error);
         return Err(StoreError::io(
             format!("writing replica {}", live.block()),
             error,

@@ -90,11 +90,11 @@ impl ReplicaWriter {
                 self.meta.sync(SyncKind::All),
             )
             .await;
-            if let Err(error) = data.and(meta) {
-                self.live.status().sync_failed = true;
-                return Err(failed(error));
-            }
-            self.refuse_after_failed_sync()?;
+            data.and(meta).map_err(|e| {
+                self.live.note_failure(&e);
+                failed(e)
+            })?;
+            self.live.refuse_after_failed_sync()?;
         }
         let durable = self.inner.config.sync_on_close || self.durable_finalize;
         finalize_live(&self.inner, &self.pool, &self.live, durable).await

@@ -1,9 +1,9 @@
 //! What outlives power loss.
 
-use hayloft_io::{IoOp, SyncKind};
+use hayloft_io::SyncKind;
 
 use super::ReplicaWriter;
-use crate::error::{StoreError, StoreErrorKind};
+use crate::error::StoreError;
 use crate::finish::pair_of;
 
 impl ReplicaWriter {
@@ -13,30 +13,11 @@ impl ReplicaWriter {
     /// `Io`: what was written since the last sync may not be durable, whatever a later sync says: each one after it fails,
     /// of later writers, too.
     pub async fn sync(&mut self) -> Result<(), StoreError> {
-        self.refuse_after_failed_sync()?;
-        let synced = self.sync_files().await;
-        if let Err(error) = &synced
-            && error.io_error().is_some_and(|e| e.op() == IoOp::Sync)
-        {
-            self.live.status().sync_failed = true;
-        }
-        synced
-    }
-
-    /// The kernel tells of bytes that did not reach the device once.
-    pub(super) fn refuse_after_failed_sync(&self) -> Result<(), StoreError> {
-        if !self.live.status().sync_failed {
-            return Ok(());
-        }
-        let text = format!(
-            "an earlier sync of replica {} failed: what was written before it may not be on the disk",
-            self.live.block()
-        );
-        Err(StoreError::new(StoreErrorKind::Io, text))
-    }
-
-    async fn sync_files(&mut self) -> Result<(), StoreError> {
-        let failed = |e| StoreError::io(format!("syncing replica {}", self.live.block()), e);
+        self.live.refuse_after_failed_sync()?;
+        let failed = |e| {
+            self.live.note_failure(&e);
+            StoreError::io(format!("syncing replica {}", self.live.block()), e)
+        };
         let len = self.bytes_on_disk();
         if let Some(staged) = &self.staged {
             staged.flush().await.map_err(|e| self.examine(failed(e)))?;
