@@ -10,9 +10,6 @@ use hayloft_store::{
 
 use crate::config::{Calculator, ChoosingPolicy, Configuration, keys};
 
-/// Bytes of staging that are worth having: two arenas.
-const BUDGET_MIN: u64 = 8 << 20;
-
 /// The volumes of `dfs.datanode.data.dir`, each with its engine and reserved space.
 #[must_use]
 pub fn volumes(config: &Configuration) -> Vec<VolumeConfig> {
@@ -75,7 +72,11 @@ pub fn memory_limit(config: &Configuration) -> u64 {
 /// twice as much of that); nothing of a small limit.
 #[must_use]
 pub fn reading_share(limit: u64) -> u64 {
-    if limit < 8 * BUDGET_MIN { 0 } else { limit / 8 }
+    if limit < 8 * keys::MEMORY_LIMIT_MIN {
+        0
+    } else {
+        limit / 8
+    }
 }
 
 fn staging(config: &Configuration) -> StagingOptions {

@@ -41,8 +41,8 @@ mod volume;
 mod writer;
 
 pub use config::{
-    DirectoryScanConfig, Reserved, ScanConfig, StagingOptions, StoreConfig, VolumeChoosing,
-    VolumeConfig,
+    DirectoryScanConfig, ENGINE_AUTO, Reserved, ScanConfig, StagingOptions, StoreConfig,
+    VolumeChoosing, VolumeConfig,
 };
 pub use error::{StoreError, StoreErrorKind};
 pub use layout::names::CLOSED;

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, SystemTime};
 
-use hayloft_io::calibrate::{Calibration, CalibrationError};
+use hayloft_io::calibrate::Calibration;
 use hayloft_io::decorators::{IoMetrics, Metered};
 use hayloft_io::{
     Disk, DiskConfig, Engine, EngineConfig, IoClass, IoError, IoErrorKind, IoOp, RecordLock,
@@ -14,7 +14,7 @@ use tokio::sync::mpsc;
 use tracing::{info, warn};
 use uuid::Uuid;
 
-use crate::config::{StoreConfig, VolumeConfig};
+use crate::config::{ENGINE_AUTO, StoreConfig, VolumeConfig};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::inner::Inner;
 use crate::layout::names::{CURRENT, IN_USE_LOCK, VERSION};
@@ -188,22 +188,18 @@ pub async fn open_volume(inner: &Inner, config: &VolumeConfig) -> Result<Opened,
 /// What `hayloft calibrate` wrote for the volume; one that cannot be used is named in the log.
 async fn read_calibration(root: &Path) -> Option<Calibration> {
     let dir = root.to_owned();
-    let read = move || {
-        let calibration = Calibration::read(&dir)?;
-        if let Some(why) = calibration
-            .as_ref()
-            .and_then(|c| c.measured_elsewhere(&dir))
-        {
-            warn!(volume = %dir.display(), why, "the calibration seems to be another disk's: if the directory was copied, \
-                run 'hayloft calibrate' here");
-        }
-        Ok(calibration)
-    };
-    let read: Result<_, CalibrationError> = match tokio::task::spawn_blocking(read).await {
-        Ok(read) => read,
-        Err(_) => return None,
-    };
-    match read {
+    let read = tokio::task::spawn_blocking(move || {
+        let calibration = Calibration::read(&dir);
+        let found = calibration.as_ref().ok().and_then(Option::as_ref);
+        let elsewhere = found.and_then(|found| found.measured_elsewhere(&dir));
+        (calibration, elsewhere)
+    });
+    let (calibration, elsewhere) = read.await.ok()?;
+    if let Some(why) = elsewhere {
+        warn!(volume = %root.display(), why, "the calibration seems to be another disk's: if the directory was copied, run \
+            'hayloft calibrate' here");
+    }
+    match calibration {
         Ok(calibration) => calibration,
         Err(error) => {
             warn!(volume = %root.display(), %error, "going on as if the volume were not calibrated");
@@ -223,8 +219,8 @@ async fn choose_engine(
     disk: Arc<Disk>,
 ) -> Result<Arc<dyn Engine>, IoError> {
     let name = match (config.engine.as_str(), calibration) {
-        ("auto", Some(calibration)) => calibration.engine.clone(),
-        ("auto", None) => UNCALIBRATED.to_owned(),
+        (ENGINE_AUTO, Some(calibration)) => calibration.engine.clone(),
+        (ENGINE_AUTO, None) => UNCALIBRATED.to_owned(),
         (name, _) => name.to_owned(),
     };
     let on = Arc::clone(&disk);
@@ -233,7 +229,7 @@ async fn choose_engine(
         .run(IoClass::ClientWrite, IoOp::Open, &config.path, probe)
         .await?;
     // Neither the operator nor a calibration named the engine that does not work there.
-    let named = config.engine != "auto" || calibration.is_some();
+    let named = config.engine != ENGINE_AUTO || calibration.is_some();
     match choice.remark {
         Some(remark) if named => warn!(volume = %config.path.display(), "{remark}"),
         Some(remark) => info!(volume = %config.path.display(), "{remark}"),

@@ -2,11 +2,9 @@
 
 use hayloft_io::ENGINE_NAMES;
 use hayloft_io::calibrate::Media;
+use hayloft_store::ENGINE_AUTO;
 
 use super::value::{Unit, Value};
-
-/// Name of the engine that the volume's calibration proposes, or what works there without one.
-pub const ENGINE_AUTO: &str = "auto";
 
 /// An I/O engine by name: one of [`ENGINE_NAMES`], or [`ENGINE_AUTO`].
 #[derive(Clone, Debug, PartialEq, Eq)]

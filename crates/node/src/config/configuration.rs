@@ -17,12 +17,6 @@ use super::xml;
 /// Files read from the configuration directory, later ones over earlier ones.
 const FILES: [&str; 3] = ["core-site.xml", "hdfs-site.xml", "hayloft-site.xml"];
 
-/// Keys with the engine of one volume begin with this; its directory follows.
-pub(super) const ENGINE_OF_ONE: &str = "hayloft.io.engine.";
-
-/// Keys with the space to keep free on some volumes begin with this; their directory or storage type follows.
-pub(super) const RESERVED_OF_SOME: &str = "dfs.datanode.du.reserved.";
-
 /// Where a value came from.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Origin {
@@ -198,18 +192,18 @@ impl Configuration {
             self.values.insert(key.name(), value);
         }
         for name in self.entries.keys() {
-            let per_volume = name.strip_prefix(RESERVED_OF_SOME);
-            if per_volume.is_some_and(|rest| rest != "calculator" && rest != "pct") {
-                let percent = per_volume.is_some_and(|rest| rest.starts_with("pct."));
-                let unit = if percent { Unit::None } else { Unit::Bytes };
-                self.parse_as(name, |text| u64::parse(text, unit))?;
-            }
-            if name.starts_with(ENGINE_OF_ONE) {
+            match OfVolumes::of(name) {
+                Some(OfVolumes::ReservedPercent) => {
+                    self.parse_as(name, |text| u64::parse(text, Unit::None))?;
+                }
+                Some(OfVolumes::Reserved) => {
+                    self.parse_as(name, |text| u64::parse(text, Unit::Bytes))?;
+                }
                 // Empty, it says nothing, as the key for all volumes.
-                self.parse_as(name, |text| match text {
-                    "" => Ok(None),
-                    name => EngineName::parse(name, Unit::None).map(Some),
-                })?;
+                Some(OfVolumes::Engine) if self.text(name).is_some() => {
+                    self.parse_as(name, |text| EngineName::parse(text, Unit::None))?;
+                }
+                Some(OfVolumes::Engine) | None => {}
             }
         }
         Ok(())
@@ -351,23 +345,17 @@ impl Configuration {
     }
 
     fn per_volume(&self, key: &Key<u64>, dir: &DataDir, unit: Unit) -> u64 {
-        let path = dir.path.display();
-        let kind = dir.storage_type.name().to_ascii_lowercase();
-        let base = key.name();
-        [
-            format!("{base}.{path}.{kind}"),
-            format!("{base}.{path}"),
-            format!("{base}.{kind}"),
-        ]
-        .iter()
-        .find_map(|name| u64::parse(&self.text(name)?, unit).ok())
-        .unwrap_or_else(|| self.get(key))
+        names_for(key.name(), dir)
+            .iter()
+            .find_map(|name| u64::parse(&self.text(name)?, unit).ok())
+            .unwrap_or_else(|| self.get(key))
     }
 
     /// I/O engine of one volume: `hayloft.io.engine.<directory>`, else `hayloft.io.engine`.
     #[must_use]
     pub fn engine_for(&self, dir: &DataDir) -> String {
-        self.text(&format!("{ENGINE_OF_ONE}{}", dir.path.display()))
+        let [_, of_directory, _] = names_for(keys::IO_ENGINE.name(), dir);
+        self.text(&of_directory)
             .unwrap_or_else(|| self.get(&keys::IO_ENGINE).0)
     }
 
@@ -410,6 +398,49 @@ impl Configuration {
             .get(canonical(name))
             .map(|entry| entry.raw.as_str())
     }
+}
+
+/// What a key is about that ends in a directory or a storage type, and so is not in the table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum OfVolumes {
+    /// Bytes to keep free.
+    Reserved,
+    /// The same in per cent.
+    ReservedPercent,
+    /// The engine; for a directory only.
+    Engine,
+}
+
+impl OfVolumes {
+    /// `None` for keys of the table, and for all others.
+    pub(super) fn of(name: &str) -> Option<Self> {
+        let below = |base: &str| {
+            name.strip_prefix(base)
+                .is_some_and(|rest| rest.starts_with('.'))
+        };
+        if keys::find(name).is_some() {
+            return None;
+        }
+        // The first is below the second.
+        if below(keys::DU_RESERVED_PERCENT.name()) {
+            Some(Self::ReservedPercent)
+        } else if below(keys::DU_RESERVED.name()) {
+            Some(Self::Reserved)
+        } else {
+            below(keys::IO_ENGINE.name()).then_some(Self::Engine)
+        }
+    }
+}
+
+/// Names of a key for one volume, the first that is set counts: for its directory and type, its directory, its type.
+pub(super) fn names_for(base: &str, dir: &DataDir) -> [String; 3] {
+    let path = dir.path.display();
+    let kind = dir.storage_type.name().to_ascii_lowercase();
+    [
+        format!("{base}.{path}.{kind}"),
+        format!("{base}.{path}"),
+        format!("{base}.{kind}"),
+    ]
 }
 
 /// The present name of a key that may be written by a deprecated one.

@@ -31,7 +31,7 @@ mod unsupported;
 mod value;
 mod xml;
 
-pub use choice::{Calculator, ChoosingPolicy, ENGINE_AUTO, EngineName, LimitOrAuto};
+pub use choice::{Calculator, ChoosingPolicy, EngineName, LimitOrAuto};
 pub use configuration::{Configuration, Origin, Reserved};
 pub use error::ConfigError;
 pub use key::{AnyKey, Key};

@@ -1,6 +1,6 @@
 //! What a loaded configuration asks for that this version does not do.
 
-use super::configuration::{Configuration, ENGINE_OF_ONE, RESERVED_OF_SOME};
+use super::configuration::{Configuration, OfVolumes, names_for};
 use super::error::ConfigError;
 use super::keys;
 use super::unsupported::{self, Unsupported};
@@ -68,25 +68,30 @@ impl Configuration {
     /// A line for each key that ends in a directory which is none of the volumes: a slash too many, or a volume gone.
     fn of_no_volume(&self) -> Vec<String> {
         let dirs = self.get(&keys::DATA_DIRS);
-        let strange = |name: &str| {
-            let rest = [ENGINE_OF_ONE, RESERVED_OF_SOME]
-                .iter()
-                .find_map(|base| name.strip_prefix(base))?;
-            let rest = rest.strip_prefix("pct.").unwrap_or(rest);
-            let known = dirs.iter().any(|dir| {
-                let kind = dir.storage_type.name().to_ascii_lowercase();
-                let path = dir.path.display().to_string();
-                rest == path || rest.strip_suffix(&format!(".{kind}")) == Some(path.as_str())
-            });
-            (!known && (rest.contains('/') || name.starts_with(ENGINE_OF_ONE))).then(|| {
-                format!(
-                    "{name} ({}) has no effect: {rest} is no directory of {}",
-                    self.origin(name),
-                    keys::DATA_DIRS.name()
-                )
-            })
+        let read_as = |base: &'static str| dirs.iter().map(move |dir| names_for(base, dir));
+        let is_reserve = |name: &str| {
+            let bases = [keys::DU_RESERVED.name(), keys::DU_RESERVED_PERCENT.name()];
+            let mut names = bases.into_iter().flat_map(read_as).flatten();
+            names.any(|read| read == name)
         };
-        self.names().filter_map(strange).collect()
+        let is_engine = |name: &str| {
+            let mut names = read_as(keys::IO_ENGINE.name());
+            names.any(|[_, of_directory, _]| of_directory == name)
+        };
+        let strange = |name: &&str| match OfVolumes::of(name) {
+            Some(OfVolumes::Engine) => !is_engine(name),
+            // Types of volumes that others have may be in a file for all nodes.
+            Some(_) => name.contains('/') && !is_reserve(name),
+            None => false,
+        };
+        let line = |name| {
+            format!(
+                "{name} ({}) has no effect: it ends in no directory of {}",
+                self.origin(name),
+                keys::DATA_DIRS.name()
+            )
+        };
+        self.names().filter(strange).map(line).collect()
     }
 
     /// Refuses configurations that demand protection which is not there: a node that served such
@@ -133,10 +138,7 @@ impl Configuration {
 /// A key that only nodes read, and this one does not know: most likely misspelt.
 fn is_unknown(name: &str) -> bool {
     let ours = name.starts_with("dfs.datanode.") || name.starts_with("hayloft.");
-    let per_volume = [RESERVED_OF_SOME, ENGINE_OF_ONE]
-        .iter()
-        .any(|base| name.starts_with(base));
-    ours && !per_volume
+    ours && OfVolumes::of(name).is_none()
         && keys::find(name).is_none()
         && !unsupported::all().any(|entry| entry.name == name)
 }
@@ -232,6 +234,7 @@ mod tests {
         let lines = config(&[
             ("dfs.datanode.data.dir", "[SSD]file:///data/1,/data/2"),
             ("hayloft.io.engine./data/1", "posix"),
+            ("hayloft.io.engine./data/1.ssd", "posix"),
             ("hayloft.io.engine./data/1/", "posix"),
             ("dfs.datanode.du.reserved./data/2", "1g"),
             ("dfs.datanode.du.reserved./data/1.ssd", "1g"),
@@ -239,12 +242,17 @@ mod tests {
             ("dfs.datanode.du.reserved./data/3", "1g"),
         ])
         .warnings();
-        assert_eq!(lines.len(), 2, "{lines:?}");
+        assert_eq!(lines.len(), 3, "{lines:?}");
         assert!(lines[0].contains("du.reserved./data/3"), "{}", lines[0]);
         assert!(
-            lines[1].contains("/data/1/ is no directory"),
+            lines[1].contains("engine./data/1.ssd (command line) has no effect"),
             "{}",
             lines[1]
+        );
+        assert!(
+            lines[2].contains("engine./data/1/ (command line) has no effect"),
+            "{}",
+            lines[2]
         );
     }
 

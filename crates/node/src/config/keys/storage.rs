@@ -8,6 +8,9 @@ use hayloft_io::calibrate::Media;
 use crate::config::choice::{Calculator, ChoosingPolicy, EngineName, LimitOrAuto};
 use crate::config::value::{DataDir, Mode, Unit};
 
+/// Least `hayloft.memory.limit`, bytes: two arenas of staging.
+pub const MEMORY_LIMIT_MIN: u64 = 8 << 20;
+
 keys! {
     DATA_DIRS: Vec<DataDir> = ("dfs.datanode.data.dir", "file://${hadoop.tmp.dir}/dfs/data",
         "Directories that hold replicas, with `[SSD]`, `[DISK]`, `[ARCHIVE]`, `[RAM_DISK]` or `[NVDIMM]` before them.")
@@ -31,7 +34,7 @@ keys! {
         "Whether a stream to a flash device may gather its fair share of hayloft.memory.limit rather than two quanta: bursts are taken faster than the device. Off: less memory is used, and streams are as fast as their device.");
     STAGING_DIR: String = ("hayloft.staging.dir", "/dev/shm",
         "Directory in shared memory (tmpfs) for the staging area. After a crash the node must find it where it was: change it only after a clean stop.");
-    MEMORY_LIMIT: LimitOrAuto<{ 8 << 20 }> = ("hayloft.memory.limit", "0",
+    MEMORY_LIMIT: LimitOrAuto<MEMORY_LIMIT_MIN> = ("hayloft.memory.limit", "0",
         "Memory for bytes between clients and disks: an eighth (nothing of less than 64m) for what is read ahead of readers, the rest for all writers together, who wait when it is used up. At least 8m; 0 for a thirty-second of the memory of the machine or of its control group, from 256m to 1g.").bytes();
     DU_RESERVED: u64 = ("dfs.datanode.du.reserved", "0",
         "Space kept free on each volume; `.<directory>` or `.<storage type, lower case>` appended for some of them.")
