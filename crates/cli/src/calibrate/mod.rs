@@ -14,7 +14,6 @@ use hayloft_io::calibrate::{
     Calibration, CalibrationError, Curves, ENGINE_SPACE, EnginePoint, MeasureError, Plan,
     SPACE_MIN, Scratch, check_space, compare, device_name, file, measure, propose,
 };
-use hayloft_io::mount_of;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -151,15 +150,14 @@ fn conclude(
             "",
         )
     };
-    let stat =
-        rustix::fs::statvfs(dir).map_err(|e| CliError::file("ask for space", dir)(e.into()))?;
+    let (file_system, file_system_bytes) = file::file_system(dir).map_err(asking)?;
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
     Ok(Calibration {
         version: file::VERSION,
         measured_at_s: now.map_or(0, |d| d.as_secs()),
         device: device_name(dir).map_err(asking)?,
-        file_system: mount_of(dir).map_err(asking)?.fs_type,
-        file_system_bytes: stat.f_blocks.saturating_mul(stat.f_frsize),
+        file_system,
+        file_system_bytes,
         media: proposal.media,
         quantum_bytes: proposal.quantum_bytes,
         depth: proposal.depth,

@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use crate::engines::ENGINE_NAMES;
+use crate::error::{IoError, IoOp};
 
 /// Name of the file in the volume's directory.
 pub const FILE_NAME: &str = ".hayloft-calibration.json";
@@ -148,6 +149,16 @@ pub enum CalibrationError {
     },
 }
 
+/// Type and size in bytes of the file system that `dir` lies on. Blocking.
+///
+/// # Errors
+/// When `dir` does not exist, or its file system or the table of mounts cannot be asked.
+pub fn file_system(dir: &Path) -> Result<(String, u64), IoError> {
+    let kind = crate::mount_of(dir)?.fs_type;
+    let stat = rustix::fs::statvfs(dir).map_err(|e| IoError::from_errno(IoOp::Stat, dir, e))?;
+    Ok((kind, stat.f_blocks.saturating_mul(stat.f_frsize)))
+}
+
 impl Calibration {
     /// Where the calibration of the volume in `dir` is.
     #[must_use]
@@ -186,9 +197,7 @@ impl Calibration {
     /// asked. Blocking.
     #[must_use]
     pub fn measured_elsewhere(&self, dir: &Path) -> Option<String> {
-        let kind = crate::mount_of(dir).ok()?.fs_type;
-        let stat = rustix::fs::statvfs(dir).ok()?;
-        let bytes = stat.f_blocks.saturating_mul(stat.f_frsize);
+        let (kind, bytes) = file_system(dir).ok()?;
         let same = bytes.abs_diff(self.file_system_bytes) <= self.file_system_bytes / 8;
         (kind != self.file_system || !same).then(|| {
             format!(

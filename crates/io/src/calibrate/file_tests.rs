@@ -116,10 +116,10 @@ fn what_would_be_refused_is_not_written() {
 #[test]
 fn a_directory_on_another_file_system_shows() {
     let dir = tempfile::tempdir().expect("a temporary directory");
-    let stat = rustix::fs::statvfs(dir.path()).expect("is there");
+    let (file_system, file_system_bytes) = file_system(dir.path()).expect("is there");
     let here = Calibration {
-        file_system: crate::mount_of(dir.path()).expect("is mounted").fs_type,
-        file_system_bytes: stat.f_blocks * stat.f_frsize,
+        file_system,
+        file_system_bytes,
         ..sample()
     };
     assert_eq!(here.measured_elsewhere(dir.path()), None);

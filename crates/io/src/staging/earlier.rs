@@ -22,7 +22,7 @@ const PATIENCE: Duration = Duration::from_millis(if cfg!(test) { 200 } else { 10
 
 /// Replays the area under `path`, if there is one, and those kept by earlier starts.
 pub(super) fn finish(config: &StagingConfig, path: &Path) -> Result<Replayed, IoError> {
-    let mut all = finish_kept(config, path)?;
+    let mut all = replay_kept(config, path)?;
     let now = std::time::SystemTime::now();
     let stamp = now
         .duration_since(std::time::UNIX_EPOCH)
@@ -31,15 +31,25 @@ pub(super) fn finish(config: &StagingConfig, path: &Path) -> Result<Replayed, Io
     let mut aside = path.as_os_str().to_owned();
     aside.push(format!(".kept-{stamp:032}"));
     all = all.and(finish_one(config, path, Some(Path::new(&aside)))?);
-    if all != Replayed::default() {
-        info!(area = %path.display(), files = all.files, segments = all.segments, bytes = all.bytes, gone = all.gone,
-            damaged = all.damaged, kept = all.kept, "finished the writes of an earlier process");
-    }
+    tell(path, &all);
     Ok(all)
 }
 
 /// Replays those that earlier starts kept of the area under `path`.
 pub(super) fn finish_kept(config: &StagingConfig, path: &Path) -> Result<Replayed, IoError> {
+    let all = replay_kept(config, path)?;
+    tell(path, &all);
+    Ok(all)
+}
+
+fn tell(path: &Path, all: &Replayed) {
+    if *all != Replayed::default() {
+        info!(area = %path.display(), files = all.files, segments = all.segments, bytes = all.bytes, gone = all.gone,
+            damaged = all.damaged, kept = all.kept, "finished the writes of an earlier process");
+    }
+}
+
+fn replay_kept(config: &StagingConfig, path: &Path) -> Result<Replayed, IoError> {
     let mut all = Replayed::default();
     for kept in kept_areas(&config.dir, path)? {
         all = all.and(finish_one(config, &kept, None)?);
