@@ -376,6 +376,40 @@ async fn after_a_failed_sync_nothing_of_the_replica_is_said_to_be_synced() {
     node.check(5, 1002, 9000).await;
 }
 
+/// Where closes are synced, a recovery fails rather than promise that after a failed sync.
+#[tokio::test]
+async fn no_recovery_calls_a_replica_synced_after_a_failed_sync() {
+    for failing in [false, true] {
+        let dir = tempfile::tempdir().expect("temporary directory");
+        let faults = Faults::new(1);
+        let config = StoreConfig {
+            faults: Some((dir.path().join("data0"), Arc::clone(&faults))),
+            sync_on_close: true,
+            check_min_gap: Duration::ZERO,
+            ..config(dir.path(), 1)
+        };
+        let node = Node::start(dir, 1, config).await;
+        let mut writer = node.writer(5, 1001).await;
+        writer.write(vec![packet(0, 5000)]).await.expect("stages");
+        if failing {
+            let once = FaultRule::new(Effect::Errno(EIO)).times(1);
+            faults.add(once.on(&[IoOp::Sync]));
+        }
+        assert_eq!(writer.sync().await.is_err(), failing);
+        writer.set_bytes_acked(5000);
+        drop(writer);
+        let left = block(5, 1001, 0);
+        let closed = node.store.recover_close(&left, 1002, 5000).await;
+        if failing {
+            let error = closed.expect_err("the kernel tells of it once");
+            assert!(error.to_string().contains("earlier sync"), "{error}");
+        } else {
+            closed.expect("is synced and closed");
+            node.check(5, 1002, 5000).await;
+        }
+    }
+}
+
 /// Bytes that cannot be written stay in their segments: only giving the replica up frees these.
 #[tokio::test]
 async fn a_replica_that_is_deleted_or_lost_with_its_volume_gives_its_segments_back() {
