@@ -23,6 +23,7 @@
 //! **Names.** A descriptor holds the names of its files. Whoever renames or cuts them closes the [`StagedFile`]
 //! first ([`StagedFile::close`]).
 
+mod append;
 mod area;
 mod arenas;
 mod earlier;
