@@ -2,94 +2,60 @@
 //!
 //! A replica has a checksum for every 512 bytes. A library computes one CRC at a time: within 512 bytes it either waits for
 //! each step of the processor's CRC instruction before the next one, or splits the chunk into parts and spends more on putting
-//! them together than on the parts. The chunks of a packet do not depend on each other, so here [`LANES`] of them take
-//! turns, and nothing has to be put together (docs/decisions/0018).
+//! them together than on the parts. The chunks of a packet do not depend on each other, so here several of them take
+//! turns: by carry-less multiplication in wide registers where the processor has them (docs/decisions/0022), else
+//! by its CRC instruction (docs/decisions/0018).
 //!
-//! It stands alone because it has the only unsafe code outside `hayloft-io`: the call of a function for processors that
-//! have the instruction, and a hint to the caches.
+//! It stands alone because it has the only unsafe code outside `hayloft-io`: calls of functions for processors that
+//! have what they use, loads of registers, and a hint to the caches.
 
-/// Chunks that are computed at once. The instruction gives its result after three cycles and can begin one in each, on the
-/// x86-64 processors of the last decade.
-pub const LANES: usize = 3;
+#[cfg(target_arch = "x86_64")]
+mod lanes;
+#[cfg(target_arch = "x86_64")]
+mod wide;
 
-/// The CRC-32C (Castagnoli, as in iSCSI) of each third of `data`; `None` when this processor has no instruction for it, or when
-/// the length of `data` is no multiple of [`LANES`].
-#[must_use]
+/// Most chunks that one call takes: a packet of the default size, 126 chunks of 512 bytes, is seven calls.
+pub const MOST_CHUNKS: usize = 18;
+
+/// Puts the CRC-32C (Castagnoli, as in iSCSI) of the first chunks of `data`, of `chunk` bytes each, into `crcs`, and returns
+/// of how many: as many as this processor has a quick way for, at most [`MOST_CHUNKS`] and the whole ones of `data`. 0 when one
+/// chunk at a time by a library is quicker or all there is: for a processor without such instructions, for the last one or two chunks of some, and
+/// for chunks of more than 2 KiB on processors with wide registers.
 #[inline]
-pub fn crc32c_lanes(data: &[u8]) -> Option<[u32; LANES]> {
-    let chunk = data.len() / LANES;
-    if !data.len().is_multiple_of(LANES) {
-        return None;
+pub fn crc32c_chunks(data: &[u8], chunk: usize, crcs: &mut [u32; MOST_CHUNKS]) -> usize {
+    if chunk == 0 {
+        return 0;
     }
-    let (first, rest) = data.split_at(chunk);
-    let (second, third) = rest.split_at(chunk);
-    by_instruction([first, second, third])
+    by_processor(data, chunk, crcs)
 }
 
 #[cfg(target_arch = "x86_64")]
 #[inline]
-fn by_instruction(chunks: [&[u8]; LANES]) -> Option<[u32; LANES]> {
-    if !std::arch::is_x86_feature_detected!("sse4.2") {
-        return None;
+fn by_processor(data: &[u8], chunk: usize, crcs: &mut [u32; MOST_CHUNKS]) -> usize {
+    if chunk.is_multiple_of(wide::REGISTER) && wide::is_there() {
+        if chunk > wide::LONGEST_CHUNK {
+            return 0;
+        }
+        return wide::crc32c(data, chunk, crcs);
     }
-    #[expect(unsafe_code, reason = "a call of a function for some processors only")]
-    // SAFETY: `x86::crc32c` needs SSE 4.2 and nothing else, and this processor has just said that it has it.
-    Some(unsafe { x86::crc32c(chunks) })
+    lanes::crc32c(data, chunk, crcs)
 }
 
 #[cfg(not(target_arch = "x86_64"))]
 #[inline]
-fn by_instruction(_: [&[u8]; LANES]) -> Option<[u32; LANES]> {
-    None
+fn by_processor(_: &[u8], _: usize, _: &mut [u32; MOST_CHUNKS]) -> usize {
+    0
 }
 
+/// Has the line of the caches at `place` brought into them, if it is memory of ours.
 #[cfg(target_arch = "x86_64")]
-mod x86 {
-    use std::arch::x86_64::{_MM_HINT_T0, _mm_crc32_u8, _mm_crc32_u64, _mm_prefetch};
-
-    use super::LANES;
-
-    /// Bytes of a line of the caches.
-    const LINE: usize = 64;
-
-    /// The chunks have one length.
-    #[target_feature(enable = "sse4.2")]
-    pub fn crc32c(chunks: [&[u8]; LANES]) -> [u32; LANES] {
-        // What comes next is usually the next chunks: three short stretches, of which the processor does not guess the next.
-        let ahead = chunks[0].len() * LANES;
-        let [(a, a_rest), (b, b_rest), (c, c_rest)] = chunks.map(<[u8]>::as_chunks::<8>);
-        let mut crcs = [u64::from(!0u32); LANES];
-        for (word, ((a, b), c)) in a.iter().zip(b).zip(c).enumerate() {
-            if word.is_multiple_of(LINE / 8) {
-                for lane in [a, b, c] {
-                    ask_for(lane.as_ptr().wrapping_add(ahead));
-                }
-            }
-            crcs[0] = _mm_crc32_u64(crcs[0], u64::from_le_bytes(*a));
-            crcs[1] = _mm_crc32_u64(crcs[1], u64::from_le_bytes(*b));
-            crcs[2] = _mm_crc32_u64(crcs[2], u64::from_le_bytes(*c));
-        }
-        let rests = [a_rest, b_rest, c_rest];
-        let mut ends = [0; LANES];
-        for ((end, crc), rest) in ends.iter_mut().zip(crcs).zip(rests) {
-            let [b0, b1, b2, b3, ..] = crc.to_le_bytes();
-            let mut crc = u32::from_le_bytes([b0, b1, b2, b3]);
-            for byte in rest {
-                crc = _mm_crc32_u8(crc, *byte);
-            }
-            *end = !crc;
-        }
-        ends
-    }
-
-    /// Has the line at `place` brought into the caches, if it is memory of ours.
-    #[inline]
-    fn ask_for(place: *const u8) {
-        #[expect(unsafe_code, reason = "takes a pointer, which it does not follow")]
-        // SAFETY: a prefetch is a hint: at any address whatever it reads nothing, changes nothing and cannot fault.
-        unsafe {
-            _mm_prefetch::<_MM_HINT_T0>(place.cast());
-        }
+#[inline]
+fn ask_for(place: *const u8) {
+    use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+    #[expect(unsafe_code, reason = "takes a pointer, which it does not follow")]
+    // SAFETY: a prefetch is a hint: at any address whatever it reads nothing, changes nothing and cannot fault.
+    unsafe {
+        _mm_prefetch::<_MM_HINT_T0>(place.cast());
     }
 }
 
@@ -99,32 +65,96 @@ mod tests {
 
     use super::*;
 
-    #[test]
-    fn published_check_value() {
-        let sums = crc32c_lanes(b"123456789123456789123456789");
-        if sums.is_none() {
-            println!("skipped: this processor has no instruction for CRC-32C");
-            return;
+    type Way = fn(&[u8], usize, &mut [u32; MOST_CHUNKS]) -> usize;
+
+    /// Every way that this processor has, of which a call takes only the quickest.
+    fn ways() -> Vec<(&'static str, Way)> {
+        let mut ways: Vec<(&str, Way)> = vec![("the quickest", crc32c_chunks)];
+        #[cfg(target_arch = "x86_64")]
+        {
+            ways.push(("instruction", lanes::crc32c));
+            if wide::is_there() {
+                ways.push(("wide", wide::crc32c));
+            } else {
+                println!("skipped: this processor has no wide carry-less multiplication");
+            }
         }
-        assert_eq!(sums, Some([0xE306_9283; LANES]));
+        ways
+    }
+
+    /// The whole chunks of `data`, call after call until one takes none.
+    fn all(way: Way, data: &[u8], chunk: usize) -> Vec<u32> {
+        let mut sums = Vec::new();
+        loop {
+            let mut crcs = [0; MOST_CHUNKS];
+            let taken = way(&data[sums.len() * chunk..], chunk, &mut crcs);
+            if taken == 0 {
+                return sums;
+            }
+            sums.extend_from_slice(&crcs[..taken]);
+        }
+    }
+
+    fn by_library(data: &[u8], chunk: usize) -> Vec<u32> {
+        data.chunks_exact(chunk)
+            .map(crc_fast::crc32_iscsi)
+            .collect()
     }
 
     #[test]
-    fn chunks_of_different_lengths_are_refused() {
-        assert_eq!(crc32c_lanes(&[0; 3 * 512 + 1]), None);
-        assert_eq!(crc32c_lanes(&[0; 3 * 512 + 2]), None);
+    fn published_check_value() {
+        for (name, way) in ways() {
+            let sums = all(way, &b"123456789".repeat(3), 9);
+            assert!(
+                sums.iter().all(|sum| *sum == 0xE306_9283),
+                "{name}: {sums:08x?}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_packet_of_the_default_size_is_taken_whole() {
+        let packet: Vec<u8> = (0..126 * 512u32)
+            .map(|at| at.wrapping_mul(0x9E37_79B9).to_be_bytes()[0])
+            .collect();
+        for (name, way) in ways() {
+            let sums = all(way, &packet, 512);
+            if sums.is_empty() {
+                println!("skipped: this processor has no instruction for CRC-32C");
+                continue;
+            }
+            assert_eq!(sums, by_library(&packet, 512), "{name}");
+        }
+    }
+
+    #[test]
+    fn what_has_no_chunk_is_not_taken() {
+        for (name, way) in ways() {
+            assert_eq!(all(way, &[], 512), [], "{name}");
+            assert_eq!(all(way, &[0; 511], 512), [], "{name}");
+        }
+        assert_eq!(crc32c_chunks(&[0; 512], 0, &mut [0; MOST_CHUNKS]), 0);
     }
 
     proptest! {
-        /// Each lane is what a library says of its chunk, whatever its length and place in memory.
+        /// Each chunk has what a library says of it, whatever its length and place in memory, and none is left out between.
         #[test]
-        fn lanes_are_what_a_library_computes(data in prop::collection::vec(any::<u8>(), 0..4096), skip in 0usize..16) {
+        fn chunks_have_what_a_library_computes(
+            data in prop::collection::vec(any::<u8>(), 0..8192),
+            skip in 0usize..70,
+            chunk in prop_oneof![1usize..700, (1usize..40).prop_map(|registers| registers * 64)],
+        ) {
             let data = data.get(skip..).unwrap_or_default();
-            let chunk = data.len() / LANES;
-            let data = &data[..chunk * LANES];
-            if let Some(sums) = crc32c_lanes(data) {
-                for (lane, sum) in sums.into_iter().enumerate() {
-                    prop_assert_eq!(sum, crc_fast::crc32_iscsi(&data[lane * chunk..][..chunk]));
+            let wanted = by_library(data, chunk);
+            for (name, way) in ways() {
+                if name == "wide" && chunk % 64 != 0 {
+                    continue;
+                }
+                let sums = all(way, data, chunk);
+                prop_assert!(sums.len() <= wanted.len(), "{}", name);
+                prop_assert_eq!(&sums[..], &wanted[..sums.len()], "{}", name);
+                if name == "wide" {
+                    prop_assert_eq!(sums.len(), wanted.len());
                 }
             }
         }

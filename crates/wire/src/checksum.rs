@@ -1,7 +1,7 @@
 //! Chunk checksums: CRC-32 and CRC-32C per chunk of a block, as on the wire and in meta files.
 //!
 //! Chunks are usually only 512 bytes long, so what counts is the cost of a short one. The chunks of CRC-32C, the default of
-//! HDFS, are computed some at a time by `hayloft-crc` where the processor has an instruction for it. The others come from
+//! HDFS, are computed some at a time by `hayloft-crc` where the processor has instructions for it. The others come from
 //! crc-fast, which picks the widest carry-less multiplication the processor has, for both polynomials.
 //! `cargo run --release -p hayloft-wire --example crc_speed` shows what they cost.
 
@@ -293,12 +293,15 @@ impl DataChecksum {
     ) -> Result<(), E> {
         let mut offset = 0;
         if self.kind == ChecksumKind::Crc32c {
-            for chunks in data.chunks_exact(hayloft_crc::LANES * self.chunk_size()) {
-                let Some(crcs) = hayloft_crc::crc32c_lanes(chunks) else {
+            let mut crcs = [0; hayloft_crc::MOST_CHUNKS];
+            loop {
+                let taken =
+                    hayloft_crc::crc32c_chunks(&data[offset..], self.chunk_size(), &mut crcs);
+                if taken == 0 {
                     break;
-                };
-                for crc in crcs {
-                    take(offset, crc)?;
+                }
+                for crc in &crcs[..taken] {
+                    take(offset, *crc)?;
                     offset += self.chunk_size();
                 }
             }
