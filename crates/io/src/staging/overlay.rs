@@ -133,6 +133,15 @@ impl EngineFile for Overlay {
         })
     }
 
+    /// Nobody sends from here: some of it is elsewhere.
+    fn caches(&self, _offset: u64) -> bool {
+        false
+    }
+
+    fn load(&self, offset: u64, len: usize) -> IoFuture<Result<usize, IoError>> {
+        self.file.load(offset, len)
+    }
+
     fn write_at(&self, bufs: Vec<Bytes>, _offset: u64) -> IoFuture<Completion<Vec<Bytes>>> {
         let refused = self.refused(IoOp::Write);
         Box::pin(async move {

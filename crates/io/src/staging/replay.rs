@@ -8,6 +8,7 @@ use std::io;
 use std::os::unix::fs::{FileExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
+use rustix::fs::{FallocateFlags, fallocate};
 use tracing::{info, warn};
 
 use super::layout::{
@@ -86,7 +87,7 @@ pub(super) fn replay(area: &File, path: &Path, roots: &[Root]) -> Result<Replaye
         IoError::from_std(IoOp::Read, path, &e).with_context("reading a staging area")
     };
     let mut done = Replayed::default();
-    let mut entries = entries(area, path, &mut done).map_err(failed)?;
+    let (mut entries, free) = entries(area, path, &mut done).map_err(failed)?;
     entries
         .sort_by(|a, b| (&a.target.main, a.target.offset).cmp(&(&b.target.main, b.target.offset)));
     for group in entries.chunk_by(|a, b| a.target.main == b.target.main) {
@@ -116,22 +117,39 @@ pub(super) fn replay(area: &File, path: &Path, roots: &[Root]) -> Result<Replaye
         }
         done.files += usize::from(wrote);
     }
+    if done.kept > 0 {
+        give_back(area, &free);
+    }
     Ok(done)
 }
 
-/// The descriptors in use.
-fn entries(area: &File, path: &Path, done: &mut Replayed) -> io::Result<Vec<Entry>> {
+/// Gives the memory of these segments back: what is kept beside them may stay for long. They were free when this began: of others the
+/// kernel may still be writing what the earlier process had asked it to; the next start finds them free.
+fn give_back(area: &File, free: &[Place]) {
+    let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+    for (arena, slot) in free {
+        let at = arena_offset(*arena) + data_at(*slot) as u64;
+        // Where that cannot be done it stays.
+        let _ = fallocate(area, flags, at, SEGMENT_BYTES as u64);
+    }
+}
+
+/// Arena and slot of a segment.
+type Place = (usize, usize);
+
+/// The descriptors in use, and the places of those that are free.
+fn entries(area: &File, path: &Path, done: &mut Replayed) -> io::Result<(Vec<Entry>, Vec<Place>)> {
     let arenas = arenas_in(area.metadata()?.len());
-    let mut entries = Vec::new();
+    let (mut entries, mut free) = (Vec::new(), Vec::new());
     let mut page = [0; PAGE];
     for arena in 0..arenas {
         for slot in 0..ARENA_SEGMENTS {
             let at = arena_offset(arena) + descriptor_at(slot) as u64;
             if !read_there(area, &mut page, at)? {
-                return Ok(entries);
+                return Ok((entries, free));
             }
             match decode(&page) {
-                Descriptor::Free => {}
+                Descriptor::Free => free.push((arena, slot)),
                 Descriptor::Used(target, record) => {
                     // Nothing was committed in an empty one.
                     if record.len > 0 {
@@ -152,7 +170,7 @@ fn entries(area: &File, path: &Path, done: &mut Replayed) -> io::Result<Vec<Entr
             }
         }
     }
-    Ok(entries)
+    Ok((entries, free))
 }
 
 /// A file in one of the usable `roots` that the area, which somebody may be using, has bytes for.
@@ -190,7 +208,12 @@ fn replay_file(area: &File, group: &[Entry], roots: &[Root]) -> io::Result<Vec<O
     let all = |make: fn() -> Outcome| group.iter().map(|_| make()).collect();
     let main = &group[0].target.main;
     match roots.iter().find(|root| is_inside(main, &root.path)) {
-        None => return Ok(all(|| Outcome::Gone("no configured directory holds it"))),
+        // Taken out of the configuration for this start only, perhaps.
+        None => {
+            warn!(file = %main.display(), "staged bytes of an earlier process are for a directory that is not configured: they are \
+                kept for a start that has it. Remove the area (.kept-) to give them up");
+            return Ok(all(|| Outcome::Kept));
+        }
         Some(root) if !root.usable => {
             warn!(file = %main.display(), "staged bytes of an earlier process wait for their volume: they are kept for a later start");
             return Ok(all(|| Outcome::Kept));

@@ -1,5 +1,7 @@
 //! What a killed process leaves, and what the next start makes of it.
 
+use std::os::unix::fs::MetadataExt as _;
+
 use super::*;
 
 /// What a process that is killed now leaves: the bytes of segments in use, in a file as long as the area.
@@ -174,8 +176,47 @@ async fn what_cannot_be_written_now_is_kept_for_later_starts() {
     file.shared.area.freeze();
     config.roots[0].path = rig.dir.path().join("elsewhere");
     let done = Staging::finish_earlier(&config).expect("goes on");
-    assert_eq!((done.gone, done.segments), (1, 0));
+    assert_eq!((done.kept, done.gone, done.segments), (1, 0, 0));
     assert_eq!(fs::read(rig.main(1)).expect("there").len(), 0);
+    // They may be again.
+    assert_eq!(rig.finish().segments, 1);
+    rig.check(1, 5000);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_area_that_is_kept_gives_the_rest_of_its_memory_back() {
+    let rig = Rig::new();
+    let staging = Staging::create(&rig.config(BUDGET_MIN)).expect("an area");
+    let (full, other) = (
+        rig.stage(&staging, 0, 0).await,
+        rig.stage(&staging, 1, 0).await,
+    );
+    let all = 8 * SEGMENT_BYTES;
+    // Nothing is written but by the starts.
+    full.hold();
+    assert_eq!(append(&full, 0, all), Append::Committed);
+    assert_eq!(append(&other, 0, 5000), Append::Committed);
+    staging.crash();
+    let held = |path: &Path| fs::metadata(path).expect("there").blocks() * 512;
+    let before = held(staging.path());
+    // The other one cannot be written: its side file is a directory now.
+    fs::remove_file(rig.side(1)).expect("removes");
+    fs::create_dir(rig.side(1)).expect("makes");
+    for _ in 0..2 {
+        let done = rig.finish();
+        assert_eq!((done.kept, done.gone), (1, 0), "{done:?}");
+        rig.check(0, all);
+    }
+    let kept = fs::read_dir(staging.path().parent().expect("a directory")).expect("reads");
+    let kept = kept
+        .map(|entry| entry.expect("reads").path())
+        .find(|path| path.to_string_lossy().contains(".kept-"))
+        .expect("is kept");
+    assert!(
+        held(&kept) + all as u64 <= before,
+        "{} of {before} bytes are held",
+        held(&kept)
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
