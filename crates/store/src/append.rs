@@ -348,7 +348,8 @@ pub async fn bump_live(
         IoClass::ClientWrite,
         IoOp::Rename,
         &path,
-        move || files::bump(&pair, new_gs),
+        // Its names become durable when it is closed.
+        move || files::bump(&pair, new_gs, false),
     )
     .await
     .map_err(|e| {
@@ -376,13 +377,14 @@ pub async fn bump_finalized(
         id,
         generation_stamp: replica.generation_stamp,
     };
-    let path = pair.meta();
+    // Nobody closes it again.
+    let (path, durable) = (pair.meta(), inner.config.sync_on_close);
     files::on_disk(
         &slice,
         IoClass::ClientWrite,
         IoOp::Rename,
         &path,
-        move || files::bump(&pair, new_gs),
+        move || files::bump(&pair, new_gs, durable),
     )
     .await
     .map_err(|e| {

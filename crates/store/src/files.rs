@@ -126,13 +126,22 @@ pub fn reopen(from: &Pair, to: &Pair, scratch: &Path) -> io::Result<()> {
     fs::remove_file(from.meta()).map_err(|e| at(&from.meta(), e))
 }
 
-/// Gives a pair another generation stamp where it is: one rename.
-pub fn bump(pair: &Pair, generation_stamp: u64) -> io::Result<()> {
+/// Gives a pair another generation stamp where it is: one rename, which with `durable` outlives power loss when it returns. One that failed after it had renamed is
+/// gone on with.
+pub fn bump(pair: &Pair, generation_stamp: u64, durable: bool) -> io::Result<()> {
     if pair.generation_stamp == generation_stamp {
         return Ok(());
     }
     let to = pair.with_gs(generation_stamp).meta();
-    fs::rename(pair.meta(), &to).map_err(|e| at(&pair.meta(), e))
+    match fs::rename(pair.meta(), &to) {
+        // An earlier attempt came further.
+        Err(e) if e.kind() == io::ErrorKind::NotFound && to.try_exists()? => {}
+        other => other.map_err(|e| at(&pair.meta(), e))?,
+    }
+    if durable {
+        sync_dir(&pair.dir)?;
+    }
+    Ok(())
 }
 
 /// Makes a file durable, whoever has written it.
