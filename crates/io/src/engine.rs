@@ -170,6 +170,17 @@ pub trait EngineFile: Send + Sync + fmt::Debug + 'static {
     fn read_at(&self, buf: AlignedBuf, offset: u64, len: usize)
     -> IoFuture<Completion<AlignedBuf>>;
 
+    /// Whether what somebody wants to send from [`fd`](Self::fd) had better be read into the page cache by [`load`](Self::load), and
+    /// not into a buffer: what is at `offset` is to stay in there.
+    fn caches(&self, offset: u64) -> bool;
+
+    /// Reads the range into the page cache and nowhere else. The result is how many bytes from `offset` on were brought there or found; less
+    /// than `len` at the end of the file, and 0 where it has no meaning. Pages may be evicted in the next moment.
+    ///
+    /// Errors: `Invalid` when `offset + len` is above 2^63; `MediaError`, and whatever a pipe may fail of: reading them is the
+    /// other way.
+    fn load(&self, offset: u64, len: usize) -> IoFuture<Result<usize, IoError>>;
+
     /// Writes all of `bufs`, one after the other, from `offset` on: all or an error. After an
     /// error, any part of the range may have been written. A gap between the end and `offset`
     /// reads as zeros.

@@ -29,6 +29,7 @@ pub mod engines;
 pub mod error;
 mod fiemap;
 mod known;
+mod load;
 mod lock;
 mod mapping;
 pub mod meta;

@@ -165,6 +165,7 @@ async fn scenario(kind: &str, name: &str) -> Result<(), String> {
     config.direct = DirectLimits {
         read_min: 4096,
         write_min: 4096,
+        ..DirectLimits::default()
     };
     let engine = engine_by_name(name, &config).expect("a known name");
     let mut files = Vec::new();

@@ -153,7 +153,7 @@ proptest! {
         let disk = Disk::for_path(dir.path(), &DiskConfig::default()).expect("the directory exists");
         for name in ["posix", "direct", "uring", "memory"] {
             let mut config = EngineConfig::new(Arc::clone(&disk));
-            config.direct = DirectLimits { read_min: 1, write_min: 1 };
+            config.direct = DirectLimits { read_min: 1, write_min: 1, ..DirectLimits::default() };
             let engine = engine_by_name(name, &config).expect("a known name");
             runtime.block_on(check(engine, &dir.path().join(name), steps.clone()));
         }

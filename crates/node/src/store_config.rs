@@ -43,6 +43,7 @@ pub fn store_config(config: &Configuration) -> StoreConfig {
         check_min_gap: config.get(&keys::DISK_CHECK_MIN_GAP),
         check_timeout: config.get(&keys::DISK_CHECK_TIMEOUT),
         disk: disk(config),
+        cache_client_reads: config.get(&keys::IO_READ_CACHED),
         staging: staging(config),
         scan: scan(config),
         directory_scan: directory_scan(config),

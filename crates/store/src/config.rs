@@ -167,6 +167,8 @@ pub struct StoreConfig {
     pub preallocate: bool,
     /// What the operator says about the disks under the volumes.
     pub disk: DiskSettings,
+    /// What clients read goes through the page cache with engines that go around it too (`hayloft.io.read.cached`).
+    pub cache_client_reads: bool,
     /// Staging in shared memory.
     pub staging: StagingOptions,
     /// The duplicate that loses at start is deleted (`dfs.datanode.duplicate.replica.deletion`).
@@ -203,6 +205,7 @@ impl Default for StoreConfig {
             space_interval: Duration::from_secs(2),
             preallocate: true,
             disk: DiskSettings::default(),
+            cache_client_reads: false,
             staging: StagingOptions::default(),
             delete_duplicates: true,
             check_min_gap: Duration::from_secs(15 * 60),

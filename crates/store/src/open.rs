@@ -7,8 +7,7 @@ use std::time::{Duration, SystemTime};
 use hayloft_io::calibrate::Calibration;
 use hayloft_io::decorators::{IoMetrics, Metered};
 use hayloft_io::{
-    Disk, DiskConfig, Engine, EngineConfig, IoClass, IoError, IoErrorKind, IoOp, RecordLock,
-    engine_for,
+    DiskConfig, Engine, EngineConfig, IoClass, IoError, IoErrorKind, IoOp, RecordLock, engine_for,
 };
 use tokio::sync::mpsc;
 use tracing::{info, warn};
@@ -147,7 +146,9 @@ pub async fn open_volume(inner: &Inner, config: &VolumeConfig) -> Result<Opened,
         .disks
         .for_path_with(root, &disk_config)
         .map_err(failed)?;
-    let engine = choose_engine(config, calibration.as_ref(), disk)
+    let mut engine_config = EngineConfig::new(disk);
+    engine_config.direct.cache_client_reads = inner.config.cache_client_reads;
+    let engine = choose_engine(config, calibration.as_ref(), engine_config)
         .await
         .map_err(failed)?;
     #[cfg(test)]
@@ -216,15 +217,15 @@ const UNCALIBRATED: &str = "direct";
 async fn choose_engine(
     config: &VolumeConfig,
     calibration: Option<&Calibration>,
-    disk: Arc<Disk>,
+    engine_config: EngineConfig,
 ) -> Result<Arc<dyn Engine>, IoError> {
+    let disk = Arc::clone(&engine_config.disk);
     let name = match (config.engine.as_str(), calibration) {
         (ENGINE_AUTO, Some(calibration)) => calibration.engine.clone(),
         (ENGINE_AUTO, None) => UNCALIBRATED.to_owned(),
         (name, _) => name.to_owned(),
     };
-    let on = Arc::clone(&disk);
-    let probe = move |root: &Path| engine_for(&name, root, &EngineConfig::new(on));
+    let probe = move |root: &Path| engine_for(&name, root, &engine_config);
     let choice = disk
         .run(IoClass::ClientWrite, IoOp::Open, &config.path, probe)
         .await?;

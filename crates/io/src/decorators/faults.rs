@@ -216,6 +216,15 @@ impl EngineFile for FaultyFile {
         })
     }
 
+    /// Nobody sends from here: see [`fd`](EngineFile::fd).
+    fn caches(&self, _offset: u64) -> bool {
+        false
+    }
+
+    fn load(&self, offset: u64, len: usize) -> IoFuture<Result<usize, IoError>> {
+        self.judged(IoOp::Read, move |f| f.load(offset, len))
+    }
+
     fn write_at(&self, bufs: Vec<Bytes>, offset: u64) -> IoFuture<Completion<Vec<Bytes>>> {
         let verdict = self.faults.judge(self.class, IoOp::Write, self.path());
         let (inner, disk, class) = (Arc::clone(&self.inner), Arc::clone(&self.disk), self.class);

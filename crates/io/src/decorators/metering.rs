@@ -378,6 +378,23 @@ impl EngineFile for MeteredFile {
         self.transfer(IoOp::Read, |f| f.read_at(buf, offset, len))
     }
 
+    fn caches(&self, offset: u64) -> bool {
+        self.inner.caches(offset)
+    }
+
+    fn load(&self, offset: u64, len: usize) -> IoFuture<Result<usize, IoError>> {
+        if !self.metrics.sampling.takes() {
+            return self.inner.load(offset, len);
+        }
+        let timer = Timer::start(&self.metrics, self.class, IoOp::Read);
+        let running = self.inner.load(offset, len);
+        Box::pin(async move {
+            let result = running.await;
+            timer.finish(*result.as_ref().unwrap_or(&0), &result);
+            result
+        })
+    }
+
     fn write_at(&self, bufs: Vec<Bytes>, offset: u64) -> IoFuture<Completion<Vec<Bytes>>> {
         self.transfer(IoOp::Write, |f| f.write_at(bufs, offset))
     }

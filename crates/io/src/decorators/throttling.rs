@@ -235,6 +235,27 @@ impl EngineFile for ThrottledFile {
         })
     }
 
+    fn caches(&self, offset: u64) -> bool {
+        self.inner.caches(offset)
+    }
+
+    fn load(&self, offset: u64, len: usize) -> IoFuture<Result<usize, IoError>> {
+        if self.throttle.rate(self.class) == 0 {
+            return self.inner.load(offset, len);
+        }
+        let (inner, throttle, class) = (
+            Arc::clone(&self.inner),
+            Arc::clone(&self.throttle),
+            self.class,
+        );
+        Box::pin(async move {
+            throttle
+                .pass(class, u64::try_from(len).unwrap_or(u64::MAX))
+                .await;
+            inner.load(offset, len).await
+        })
+    }
+
     fn write_at(&self, bufs: Vec<Bytes>, offset: u64) -> IoFuture<Completion<Vec<Bytes>>> {
         if self.throttle.rate(self.class) == 0 {
             return self.inner.write_at(bufs, offset);

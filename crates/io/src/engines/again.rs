@@ -14,6 +14,12 @@ const WORDS: usize = 32;
 pub(super) struct ReadBefore([AtomicU64; WORDS]);
 
 impl ReadBefore {
+    /// Whether what is at `offset` was read before.
+    pub(super) fn has(&self, offset: u64) -> bool {
+        let (word, bit) = place(offset / UNIT);
+        self.0[word].load(Ordering::Relaxed) & bit != 0
+    }
+
     /// Whether the beginning of the range was read before; if not, all of it counts as read from now on.
     pub(super) fn again(&self, offset: u64, len: usize) -> bool {
         let first = offset / UNIT;
@@ -52,8 +58,13 @@ mod tests {
             assert!(!before.again(offset, len), "first read at {offset}");
         }
         for offset in [0, MIB / 2, 2 * MIB, 4 * MIB, 6 * MIB] {
+            assert!(before.has(offset), "asked at {offset}");
             assert!(before.again(offset, 1 << 20), "read again at {offset}");
         }
+        assert!(
+            !before.has(7 * MIB) && !before.has(7 * MIB),
+            "asking is not reading"
+        );
         assert!(!before.again(7 * MIB, 1 << 20), "beyond what was read");
     }
 

@@ -27,6 +27,7 @@ use crate::disk::{Disk, Stream};
 use crate::engine::{Advice, Capabilities, Engine, EngineFile, IoFuture, OpenMode, SyncKind};
 use crate::error::{IoError, IoErrorKind, IoOp};
 use crate::known::known;
+use crate::load::load;
 use crate::meta::Meta;
 use crate::sys;
 
@@ -190,6 +191,17 @@ impl Blocking for PosixFile {
             }
             Err(_) => (0, false), // Not resident; or an error, which a thread meets again and reports.
         }
+    }
+
+    fn caches(&self, _class: IoClass, _offset: u64) -> bool {
+        true
+    }
+
+    fn load(&self, offset: u64, len: usize) -> Result<usize, IoError> {
+        load(&self.file, offset, len).map_err(|e| {
+            self.failed(IoOp::Read, e)
+                .with_context(format_args!("at {offset}+{len}, into the page cache"))
+        })
     }
 
     fn write(&self, bufs: &[&Bytes], offset: u64) -> (usize, Result<(), IoError>) {

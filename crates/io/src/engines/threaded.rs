@@ -36,6 +36,16 @@ pub(super) trait Blocking: Send + Sync + fmt::Debug + 'static {
         (0, false)
     }
 
+    /// As [`EngineFile::caches`], for reads of `_class`.
+    fn caches(&self, _class: IoClass, _offset: u64) -> bool {
+        false
+    }
+
+    /// As [`EngineFile::load`].
+    fn load(&self, _offset: u64, _len: usize) -> Result<usize, IoError> {
+        Ok(0)
+    }
+
     /// Writes `bufs` from `offset` on; the count is what was written before the error, if any.
     fn write(&self, bufs: &[&Bytes], offset: u64) -> (usize, Result<(), IoError>);
 
@@ -301,6 +311,32 @@ impl<B: Blocking> EngineFile for Threaded<B> {
                 buf: AlignedBuf::empty(),
                 result: Err(closed(IoOp::Read, file.path())),
             })
+        })
+    }
+
+    fn caches(&self, offset: u64) -> bool {
+        self.file.caches(self.class, offset)
+    }
+
+    fn load(&self, offset: u64, len: usize) -> IoFuture<Result<usize, IoError>> {
+        if let Err(error) = check_range(IoOp::Read, self.path(), offset, len, len) {
+            return Box::pin(std::future::ready(Err(error)));
+        }
+        let file = Arc::clone(&self.file);
+        let request = Request {
+            class: self.class,
+            stream: file.stream(IoOp::Read, offset, len),
+            bytes: bytes(len),
+        };
+        let done = self.disk.transfer(request, move || {
+            let result = file.load(offset, len);
+            let moved = *result.as_ref().unwrap_or(&0);
+            (result, bytes(moved))
+        });
+        let file = Arc::clone(&self.file);
+        Box::pin(async move {
+            let ended = done.await;
+            ended.unwrap_or_else(|| Err(closed(IoOp::Read, file.path())))
         })
     }
 

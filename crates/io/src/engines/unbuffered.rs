@@ -22,6 +22,7 @@ use super::again::ReadBefore;
 use super::posix::{CACHED_CALL_MAX, PosixFile, write_fully};
 use super::threaded::Blocking;
 use crate::buffer::ALIGNMENT;
+use crate::class::IoClass;
 use crate::disk::Stream;
 use crate::engine::{Advice, OpenMode, SyncKind};
 use crate::error::{IoError, IoOp};
@@ -33,6 +34,9 @@ pub struct DirectLimits {
     pub read_min: usize,
     /// Aligned bytes of a write. Smaller ones would wait for the device each.
     pub write_min: usize,
+    /// What clients read and is sent from the page cache is read into it ([`EngineFile::caches`](crate::EngineFile::caches)), and not only what is
+    /// read again.
+    pub cache_client_reads: bool,
 }
 
 impl Default for DirectLimits {
@@ -40,6 +44,7 @@ impl Default for DirectLimits {
         Self {
             read_min: 256 * 1024,
             write_min: 256 * 1024,
+            cache_client_reads: false,
         }
     }
 }
@@ -321,6 +326,19 @@ impl Blocking for UnbufferedFile {
 
     fn read_at_once(&self, target: &mut [u8], offset: u64) -> (usize, bool) {
         self.buffered.read_at_once(target, offset)
+    }
+
+    fn caches(&self, class: IoClass, offset: u64) -> bool {
+        if self.limits.cache_client_reads && class == IoClass::ClientRead {
+            return true;
+        }
+        // Without a descriptor around the cache, or before one was asked for, a read says what it does.
+        let direct = self.direct.get().and_then(Option::as_ref);
+        direct.is_some_and(|direct| direct.read_before.has(offset))
+    }
+
+    fn load(&self, offset: u64, len: usize) -> Result<usize, IoError> {
+        self.buffered.load(offset, len)
     }
 
     fn write(&self, bufs: &[&Bytes], offset: u64) -> (usize, Result<(), IoError>) {

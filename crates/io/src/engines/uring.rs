@@ -346,6 +346,14 @@ impl EngineFile for UringFile {
         )
     }
 
+    fn caches(&self, offset: u64) -> bool {
+        self.threaded.caches(offset)
+    }
+
+    fn load(&self, offset: u64, len: usize) -> IoFuture<Result<usize, IoError>> {
+        self.threaded.load(offset, len)
+    }
+
     fn write_at(&self, bufs: Vec<Bytes>, offset: u64) -> IoFuture<Completion<Vec<Bytes>>> {
         let len = total_len(&bufs);
         let fits = check_range(IoOp::Write, self.path(), offset, len, len).is_ok();

@@ -14,6 +14,7 @@ macro_rules! contract {
                 transfers::what_is_written_is_read_at_odd_offsets
                 transfers::gather_writes_of_more_buffers_than_the_kernel_takes
                 transfers::reads_are_short_only_at_the_end
+                transfers::what_is_loaded_is_read_and_counted
                 transfers::a_gap_reads_as_zeros
                 transfers::impossible_ranges_give_the_buffer_back
                 transfers::a_write_to_a_read_only_handle_gives_the_buffers_back
@@ -45,5 +46,5 @@ macro_rules! contract {
 }
 
 contract!(posix direct uring memory null metered throttled faulty stacked);
-// Around the page cache even when small; on a disk that is taken for a rotating one.
-contract!(direct_as_eager uring_as_eager posix_as_rotating direct_as_rotating uring_as_rotating);
+// Around the page cache even when small; clients' reads through it; on a disk that is taken for a rotating one.
+contract!(direct_as_eager uring_as_eager direct_as_cached uring_as_cached posix_as_rotating direct_as_rotating uring_as_rotating);

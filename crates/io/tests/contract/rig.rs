@@ -43,6 +43,7 @@ impl Rig {
             config.direct = DirectLimits {
                 read_min: 1,
                 write_min: 1,
+                cache_client_reads: variant == "cached",
             };
         }
         let plain = |name| engine_by_name(name, &config).expect("a known name");

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use hayloft_io::{ALIGNMENT, AlignedBuf, IoErrorKind, OpenMode};
+use hayloft_io::{ALIGNMENT, AlignedBuf, IoClass, IoErrorKind, OpenMode};
 
 use crate::rig::{Rig, pattern, read, write};
 
@@ -63,6 +63,40 @@ pub async fn reads_are_short_only_at_the_end(rig: Rig) {
     assert_eq!(read(&file, 200_001, 100).await, b"");
     assert_eq!(read(&file, 1 << 40, 100).await, b"");
     assert_eq!(read(&file, 50, 0).await, b"");
+}
+
+pub async fn what_is_loaded_is_read_and_counted(rig: Rig) {
+    let file = rig.create("f").await;
+    let data = pattern(3_000_000, 8);
+    write(&file, &data, 0).await;
+    let file = file.with_class(IoClass::ClientRead);
+    let load = async |offset, len| file.load(offset, len).await.expect("readable");
+    for (offset, len, there) in [
+        (0, 3_000_000, 3_000_000),
+        (1_234_567, 1_500_000, 1_500_000),
+        (2_999_990, 100, 10),
+        (3_000_000, 100, 0),
+        (1 << 40, 100, 0),
+        (5, 0, 0),
+    ] {
+        let loaded = load(offset, len).await;
+        if file.caches(offset) {
+            assert_eq!(loaded, there, "{len} at {offset}");
+        } else {
+            assert!(loaded <= there, "{loaded} of {len} at {offset}");
+        }
+    }
+    if file.caches(0) {
+        assert!(file.fd().is_some(), "nobody could send it");
+    }
+    assert_eq!(read(&file, 0, 3_000_000).await, rig.kept(&data));
+    for offset in [i64::MAX.unsigned_abs(), u64::MAX] {
+        let refused = file.load(offset, 2).await;
+        assert_eq!(
+            refused.expect_err("impossible").kind(),
+            IoErrorKind::Invalid
+        );
+    }
 }
 
 pub async fn a_gap_reads_as_zeros(rig: Rig) {

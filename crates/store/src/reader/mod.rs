@@ -11,6 +11,7 @@ use hayloft_io::calibrate::Media;
 use hayloft_io::{Advice, AlignedBuf, EngineFile, IoClass, IoError};
 use hayloft_wire::checksum::DataChecksum;
 use hayloft_wire::ids::ExtendedBlock;
+use tracing::debug;
 
 use crate::error::{StoreError, StoreErrorKind};
 use crate::failures::examine;
@@ -212,6 +213,36 @@ impl ReplicaReader {
         let end = offset.checked_add(len)?;
         let fd = self.data.fd().filter(|_| self.whole)?;
         (end <= self.readable_len && hayloft_io::is_resident(fd, offset, len)).then_some(fd)
+    }
+
+    /// Has the range read into the page cache and nowhere else. The read is on its way when this returns, if the disk's queue has room. `None`
+    /// where the engine does not keep in there what it reads.
+    ///
+    /// The future tells whether all of it got there; [`resident`](Self::resident) tells whether it still is. Where it did not, for whatever reason, [`read_data`](Self::read_data) says
+    /// what the matter is.
+    pub fn load(
+        &self,
+        offset: u64,
+        len: usize,
+    ) -> Option<(BorrowedFd<'_>, impl Future<Output = bool> + Send + use<'_>)> {
+        let fd = self.data.fd().filter(|_| self.whole)?;
+        let end = u64::try_from(len)
+            .ok()
+            .and_then(|len| offset.checked_add(len))?;
+        if end > self.readable_len || !self.data.caches(offset) {
+            return None;
+        }
+        let load = self.data.load(offset, len);
+        let there = async move {
+            match load.await {
+                Ok(n) => n == len,
+                Err(error) => {
+                    debug!(block = %self.block, %error, "not read into the page cache");
+                    false
+                }
+            }
+        };
+        Some((fd, there))
     }
 
     /// Whether large reads go around the page cache: into memory that is aligned, at no cost per page.

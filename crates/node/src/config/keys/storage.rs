@@ -24,6 +24,8 @@ keys! {
         .bytes().max(1 << 30);
     IO_DEPTH: u32 = ("hayloft.io.depth", "0",
         "Reads and writes on a flash device at once; 0 for what `hayloft calibrate` found, without it 32.").max(256);
+    IO_READ_CACHED: bool = ("hayloft.io.read.cached", "false",
+        "Whether what clients read (more than 128k at a time) goes through the page cache with the engines direct and uring too, and is sent from there without a copy; scans and copies between nodes go around it still, and so does what is to be dropped behind the reader or may not be sent by dfs.datanode.transferTo.allowed. Takes less processor time where the read-ahead of the device is large (4 MiB; `blockdev --setra 8192`), and more where it is small. On rotating disks no matter.");
     IO_MEDIA: Option<Media> = ("hayloft.io.media", "auto",
         "What the devices are: rotating, flash, or auto for what `hayloft calibrate` found, without it what the kernel says. Disks called vd, xvd, nbd, loop, ram or zram count as flash: nobody knows what is behind them.");
     STAGING_ENABLED: bool = ("hayloft.staging.enabled", "true",

@@ -114,7 +114,7 @@ impl Outflow<'_> {
             for throttle in self.throttles {
                 throttle.take(piece.len as u64).await;
             }
-            if self.cache.drop_behind && (self.cache.always_drop || self.range.len() > LONG_READ) {
+            if self.drops_behind() {
                 self.reader
                     .advise(Advice::DontNeed, piece.offset, piece.len as u64)
                     .await;
@@ -146,6 +146,11 @@ impl Outflow<'_> {
             let (from, len) = (self.range.end, readahead - self.range.len());
             self.reader.advise(Advice::WillNeed, from, len).await;
         }
+    }
+
+    /// Whether what was sent is dropped from the page cache.
+    fn drops_behind(&self) -> bool {
+        self.cache.drop_behind && (self.cache.always_drop || self.range.len() > LONG_READ)
     }
 
     /// Data bytes of a full packet.

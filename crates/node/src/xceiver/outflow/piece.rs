@@ -17,11 +17,9 @@ const PIECE_FIRST: usize = 1 << 20;
 /// Data read around the page cache at a time, at most. Every piece wakes a thread of the disk and then one of ours.
 const PIECE: usize = 4 << 20;
 
-/// Data read through the page cache at a time: what was copied is still in the processor's cache when it is sent.
+/// Data read into the page cache at a time, sent from there at a time, and asked for at a time. What is copied out of it, where it is not sent from there,
+/// is still in the processor's cache when it is sent.
 const PIECE_CACHED: usize = 1 << 20;
-
-/// Data sent from the page cache at a time, and asked for at a time.
-const PIECE_RESIDENT: usize = 1 << 20;
 
 /// Data read from the disk at a time when many readers share the memory.
 const PIECE_LEAST: usize = 256 << 10;
@@ -67,6 +65,8 @@ struct Loading<'a> {
 
 enum LoadingBody<'a> {
     Read(BoxFuture<'a, Result<AlignedBuf, StoreError>>),
+    /// On its way into the page cache of this file.
+    Cached(BorrowedFd<'a>, BoxFuture<'a, bool>),
     Resident(BorrowedFd<'a>),
 }
 
@@ -85,6 +85,8 @@ pub(super) struct Ahead<'a> {
     sums_first: bool,
     /// Whether what is read stays in the page cache, once that is known.
     fills_cache: Option<bool>,
+    /// What is read into the page cache has stayed there until it was sent.
+    loads: bool,
 }
 
 impl<'a> Ahead<'a> {
@@ -98,6 +100,7 @@ impl<'a> Ahead<'a> {
             resident: None,
             sums_first: outflow.reader.is_on_rotating_media() && outflow.range.len() > LONG_READ,
             fills_cache: None,
+            loads: true,
         }
     }
 
@@ -120,6 +123,17 @@ impl<'a> Ahead<'a> {
                 self.learn(offset, len);
                 Body::Read(data)
             }
+            LoadingBody::Cached(file, there) => {
+                // A slow peer, a machine short of memory, a file system that keeps nothing: sendfile would wait for the disk, and
+                // everybody on this thread with it.
+                if there.await && self.outflow.reader.resident(offset, len as u64).is_some() {
+                    Body::Resident(file)
+                } else {
+                    // Whatever kept it from there: reading says what it is, or does without.
+                    self.loads = false;
+                    Body::Read(self.outflow.read_late(offset, len).await?)
+                }
+            }
             LoadingBody::Resident(file) => Body::Resident(file),
         };
         let sums = self.sums.of(self.outflow, offset, len).await?;
@@ -135,14 +149,7 @@ impl<'a> Ahead<'a> {
     /// Begins to load pieces, as far as they may be loaded now.
     fn look(&mut self) {
         // Behind what is resident there is nothing to wait for.
-        let ahead = if self.outflow.cache.readahead == 0 {
-            1
-        } else if self.fills_cache == Some(true) {
-            AHEAD
-        } else {
-            self.outflow.pieces_ahead()
-        };
-        while self.pieces.len() < ahead
+        while self.pieces.len() < self.ahead()
             && self.pieces.back().is_none_or(|last| last.from_disk)
             && self.next < self.outflow.range.end
         {
@@ -154,6 +161,17 @@ impl<'a> Ahead<'a> {
         }
     }
 
+    /// Pieces that are loaded while one is being sent.
+    fn ahead(&self) -> usize {
+        if self.outflow.cache.readahead == 0 {
+            1
+        } else if self.fills_cache == Some(true) {
+            AHEAD
+        } else {
+            self.outflow.pieces_ahead()
+        }
+    }
+
     /// Begins to load the next piece. `None` when it has to wait for memory, which the first never has.
     fn load(&mut self) -> Option<Loading<'a>> {
         let (outflow, offset) = (self.outflow, self.next);
@@ -162,19 +180,17 @@ impl<'a> Ahead<'a> {
         // Checksums before the data: they are needed with its first piece.
         let end = self.sums.ask(outflow, offset);
         let left = usize::try_from(end - offset).unwrap_or(usize::MAX);
-        let wanted = if resident.is_some() {
-            PIECE_RESIDENT
+        let cached = outflow.whole_packets(PIECE_CACHED).min(left);
+        let (len, body) = if let Some(file) = resident {
+            (cached, LoadingBody::Resident(file))
+        } else if let Some((file, there)) = self.cache_first(offset, cached) {
+            (cached, LoadingBody::Cached(file, there))
         } else {
-            self.piece.min(outflow.piece_max()).min(self.piece_most())
-        };
-        let wanted = outflow.whole_packets(wanted).min(left);
-        let (len, body) = match resident {
-            Some(file) => (wanted, LoadingBody::Resident(file)),
-            None => {
-                let (buf, len) = outflow.buffer(wanted, first)?;
-                let data = outflow.reader.read_data(buf, offset, len);
-                (len, LoadingBody::Read(Box::pin(data)))
-            }
+            let wanted = self.piece.min(outflow.piece_max()).min(self.piece_most());
+            let wanted = outflow.whole_packets(wanted).min(left);
+            let (buf, len) = outflow.buffer(wanted, first)?;
+            let data = outflow.reader.read_data(buf, offset, len);
+            (len, LoadingBody::Read(Box::pin(data)))
         };
         if resident.is_none() {
             self.piece = (2 * self.piece).min(PIECE);
@@ -185,6 +201,34 @@ impl<'a> Ahead<'a> {
             from_disk: resident.is_none(),
             body,
         })
+    }
+
+    /// Has `len` bytes read into the page cache, to be sent from there, where the engine keeps in there what it reads. A head that moves for every
+    /// piece had better be given large ones, by engines that can.
+    fn cache_first(
+        &mut self,
+        offset: u64,
+        len: usize,
+    ) -> Option<(BorrowedFd<'a>, BoxFuture<'a, bool>)> {
+        let reader = self.outflow.reader;
+        let large = reader.goes_around_cache() && reader.is_on_rotating_media();
+        // What a socket holds of the page cache cannot be dropped from there.
+        if large || !self.loads || self.outflow.drops_behind() || !self.sends_file(offset) {
+            return None;
+        }
+        let load = reader.load(offset, len);
+        match load {
+            Some(_) => self.fills_cache = Some(true),
+            // Only what came before was read before: from here on it may be another way.
+            None if self.fills_cache == Some(true) => self.fills_cache = None,
+            None => {}
+        }
+        load.map(|(file, there)| (file, Box::pin(there) as BoxFuture<'a, bool>))
+    }
+
+    /// Whether it is worth sending what follows `offset` from the page cache.
+    fn sends_file(&self, offset: u64) -> bool {
+        self.outflow.cache.send_file && self.outflow.range.end - offset > NOT_ASKED as u64
     }
 
     /// An engine that goes around the page cache reads through it what was read before. The kernel reads ahead by itself then, in
@@ -212,13 +256,14 @@ impl<'a> Ahead<'a> {
         let range = self.outflow.range;
         let left = range.end - offset;
         if let Some((file, until)) = self.resident
-            && (offset + PIECE_RESIDENT as u64).min(range.end) <= until
+            && (offset + PIECE_CACHED as u64).min(range.end) <= until
         {
             return Some(file);
         }
-        self.resident = (self.outflow.cache.send_file && left > NOT_ASKED as u64)
+        self.resident = self
+            .sends_file(offset)
             .then(|| {
-                let len = (PIECE_RESIDENT as u64).min(left);
+                let len = (PIECE_CACHED as u64).min(left);
                 Some((self.outflow.reader.resident(offset, len)?, offset + len))
             })
             .flatten();
@@ -272,6 +317,13 @@ impl Outflow<'_> {
             return None;
         }
         pool.try_acquire(bytes).ok().flatten()
+    }
+
+    /// Reads what was to be sent from the page cache and is not there.
+    async fn read_late(&self, offset: u64, len: usize) -> Result<AlignedBuf, StoreError> {
+        let buf = self.memory.try_acquire(len).ok().flatten();
+        let buf = buf.unwrap_or_else(|| AlignedBuf::unpooled(len));
+        self.reader.read_data(buf, offset, len).await
     }
 
     /// Memory for `wanted` bytes or fewer, and how many.

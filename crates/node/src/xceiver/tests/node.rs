@@ -111,9 +111,10 @@ impl Node {
         Self::with_engine("posix", settings, volumes).await
     }
 
-    /// A node whose volumes use the engine with this name.
+    /// A node whose volumes use the engine with this name; `NAME cached` with what clients read through the page cache.
     pub async fn with_engine(engine: &str, settings: Settings, volumes: &[StorageType]) -> Self {
         let dir = TempDir::new().expect("a temporary directory");
+        let (engine, cached) = engine.split_once(' ').unwrap_or((engine, ""));
         let volumes = volumes
             .iter()
             .enumerate()
@@ -130,6 +131,7 @@ impl Node {
                 dir: Some(dir.path().to_owned()),
                 ..StagingOptions::default()
             },
+            cache_client_reads: cached == "cached",
             ..StoreConfig::default()
         };
         let store = Store::open(config, tell).await.expect("a new store opens");
