@@ -6,6 +6,7 @@
 use crate::error::{LabError, Result};
 use crate::hadoop::{Hadoop, Jvm, class};
 use crate::process::Process;
+use crate::wait::{self, Seen};
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 use std::io::{BufRead as _, BufReader, Write as _};
@@ -187,6 +188,27 @@ impl Driver {
         let run = self.tool(class::DFSADMIN, args)?.ok();
         run.map(|run| run.out)
             .map_err(|e| LabError::Expectation(format!("dfsadmin {}: {e}", args.join(" "))))
+    }
+
+    /// Has the node at the IPC address `ipc` reread its configuration (`dfsadmin -reconfig`), and waits until it has done what follows from
+    /// it: what `status` says then, errors of single properties included.
+    ///
+    /// # Errors
+    /// When it does not begin, or does not end within `limit`.
+    pub fn reconfigure(&self, ipc: &str, limit: Duration) -> Result<String> {
+        let started = self.dfsadmin(&["-reconfig", "datanode", ipc, "start"])?;
+        if !started.contains("Started reconfiguration task on node") {
+            return Err(LabError::Expectation(started));
+        }
+        wait::until("the end of the reconfiguration", limit, || {
+            let status = self.tool(class::DFSADMIN, &["-reconfig", "datanode", ipc, "status"])?;
+            let said = format!("{}{}", status.out, status.err);
+            Ok(if said.contains("finished at") {
+                Seen::Done(said)
+            } else {
+                Seen::NotYet(said)
+            })
+        })
     }
 
     /// Process id of the JVM.

@@ -7,7 +7,6 @@ use hayloft_lab::error::Result;
 use hayloft_lab::hadoop::class;
 use hayloft_lab::node::Kind;
 use hayloft_lab::suite::{expect, passed, seconds};
-use hayloft_lab::wait::{Seen, until};
 use hayloft_lab::{Cluster, Driver, LabError, Outcome, Suite};
 use serde_json::json;
 use std::process::ExitCode;
@@ -181,20 +180,7 @@ impl Lab<'_> {
     /// Starts a reconfiguration and waits for its end; what `status` says then.
     fn reconfigured(&mut self) -> Result<String> {
         self.cluster.rewrite_node_conf(0)?;
-        let ipc = self.ipc();
-        let started = self
-            .fs
-            .dfsadmin(&["-reconfig", "datanode", &ipc, "start"])?;
-        says(&started, "Started reconfiguration task on node")?;
-        until("the end of the reconfiguration", seconds(30), || {
-            let status = self.admin(&["-reconfig", "datanode", &ipc, "status"])?;
-            let said = format!("{}{}", status.out, status.err);
-            Ok(if said.contains("finished at") {
-                Seen::Done(said)
-            } else {
-                Seen::NotYet(said)
-            })
-        })
+        self.fs.reconfigure(&self.ipc(), seconds(30))
     }
 
     fn reconfigure(&mut self) -> Result<Outcome> {

@@ -5,7 +5,8 @@ use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
 use hayloft_wire::ids::ExtendedBlock;
-use tokio::sync::oneshot;
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
 use tracing::{error, warn};
 
 use crate::error::{StoreError, StoreErrorKind};
@@ -83,8 +84,8 @@ pub async fn fail(inner: &Arc<Inner>, volume: &Arc<Volume>, reason: &str) {
 async fn retire(inner: Arc<Inner>, volume: Arc<Volume>, reason: String) {
     let (inner, volume) = (&inner, &volume);
     unlist(inner, volume);
-    let mut leaving = leave(inner, volume);
-    let soon = tokio::time::timeout(SOON, &mut leaving).await;
+    let mut lost = leave(inner, volume).lost;
+    let soon = tokio::time::timeout(SOON, lost.recv()).await;
     let (healthy, failed) = {
         let mut volumes = inner
             .volumes
@@ -111,42 +112,72 @@ async fn retire(inner: Arc<Inner>, volume: Arc<Volume>, reason: String) {
     if fatal {
         return;
     }
-    let lost = match soon {
-        Ok(lost) => lost,
-        Err(_) => tokio::select! {
-            () = inner.stop.cancelled() => return,
-            lost = leaving => lost,
-        },
-    };
-    tell_lost(inner, volume, lost.unwrap_or_default()).await;
+    match soon {
+        Ok(lost) => tell_lost(inner, volume, lost.unwrap_or_default()).await,
+        Err(_) => tell_once_known(inner, volume, lost).await,
+    }
 }
 
-/// Lets go of what a failed volume had, on a thread of its own: closing a file of a disk that gives no answer may take
-/// as long as it gives none. What is to be reported comes through the channel.
-fn leave(inner: &Arc<Inner>, volume: &Arc<Volume>) -> oneshot::Receiver<Vec<ExtendedBlock>> {
-    let (send, leaving) = oneshot::channel();
-    let (out_of, failed) = (Arc::clone(inner), Arc::clone(volume));
+/// Takes a volume out of use that has not failed. Waits until what was open of it is closed, but no longer than a check of it
+/// may take: closing a file writes what it has, and the disk may give no answer. What left with it is told behind the caller's
+/// back, since the channel of events may be full for a while.
+pub async fn take_out(inner: &Arc<Inner>, volume: &Arc<Volume>) {
+    unlist(inner, volume);
+    let leaving = leave(inner, volume);
+    let (told_of, told) = (Arc::clone(inner), Arc::clone(volume));
+    let tracker = inner.tasks.clone();
+    tracker.spawn(async move { tell_once_known(&told_of, &told, leaving.lost).await });
+    let closed = tokio::time::timeout(inner.config.check_timeout, leaving.closed.cancelled()).await;
+    if closed.is_err() {
+        warn!(volume = %volume.root.display(), "the files of a volume that was taken out are not closed yet: its disk gives no answer");
+    }
+}
+
+/// What comes of letting go of a volume.
+struct Leaving {
+    lost: Lost,
+    /// The last file is closed.
+    closed: CancellationToken,
+}
+
+/// Has one list: replicas that NameNodes know of.
+type Lost = mpsc::Receiver<Vec<ExtendedBlock>>;
+
+/// Lets go of what a volume had that left, on a thread of its own: closing a file of a disk that gives no answer may take
+/// as long as it gives none.
+fn leave(inner: &Arc<Inner>, volume: &Arc<Volume>) -> Leaving {
+    let (send, lost) = mpsc::channel(1);
+    let closed = CancellationToken::new();
+    let (out_of, leaver, done) = (Arc::clone(inner), Arc::clone(volume), closed.clone());
     // Whoever hears that he has lost his volume may begin something.
     let runtime = tokio::runtime::Handle::current();
     let leave = move || {
         let _inside = runtime.enter();
-        let_go(&out_of, &failed)
+        let _done = done.drop_guard();
+        // There is room for one; nobody listens any more when the node stops.
+        let _ = send.try_send(let_go(&out_of, &leaver));
+        leaver.unlock();
     };
-    let aside = leave.clone();
-    let thread = std::thread::Builder::new().name("hayloft-failed".to_owned());
-    if let Err(error) = thread.spawn(move || drop(send.send(aside()))) {
-        warn!(%error, "no thread is left to let go of a failed volume's files, which may take as long as its disk gives no \
+    let thread = std::thread::Builder::new().name("hayloft-left".to_owned());
+    if let Err(error) = thread.spawn(leave.clone()) {
+        warn!(%error, "no thread is left to let go of a volume's files, which may take as long as its disk gives no \
             answer: raise the limit on processes (ulimit -u)");
-        let (send, here) = oneshot::channel();
-        drop(send.send(leave()));
-        return here;
+        leave();
     }
-    leaving
+    Leaving { lost, closed }
+}
+
+/// Tells what left with a volume once that is known, unless the node stops before.
+async fn tell_once_known(inner: &Inner, volume: &Volume, mut lost: Lost) {
+    tokio::select! {
+        () = inner.stop.cancelled() => {}
+        lost = lost.recv() => tell_lost(inner, volume, lost.unwrap_or_default()).await,
+    }
 }
 
 /// Tells of every replica that left with a volume, as Apache's DataNode does: the NameNode keeps a
 /// replica of a storage that is no longer reported until it hears that the replica is gone.
-pub async fn tell_lost(inner: &Inner, volume: &Volume, lost: Vec<ExtendedBlock>) {
+async fn tell_lost(inner: &Inner, volume: &Volume, lost: Vec<ExtendedBlock>) {
     for block in lost {
         inner
             .tell(StoreEvent::Lost {
@@ -155,13 +186,6 @@ pub async fn tell_lost(inner: &Inner, volume: &Volume, lost: Vec<ExtendedBlock>)
             })
             .await;
     }
-}
-
-/// Removes the volume from the tables and its replicas from the maps, and closes what is open of it; gives the
-/// replicas that NameNodes know of.
-pub fn take_out(inner: &Inner, volume: &Arc<Volume>) -> Vec<ExtendedBlock> {
-    unlist(inner, volume);
-    let_go(inner, volume)
 }
 
 /// Nothing more is placed on the volume, deleted from it or scanned.
@@ -184,7 +208,7 @@ fn unlist(inner: &Inner, volume: &Volume) {
         .remove(&volume.index);
 }
 
-/// The second half of [`take_out`].
+/// Removes the volume's replicas from the maps and ends what goes on with them; gives those that NameNodes know of. Blocking.
 fn let_go(inner: &Inner, volume: &Volume) -> Vec<ExtendedBlock> {
     let mut lost = Vec::new();
     for pool in inner.pools() {
@@ -203,14 +227,6 @@ fn let_go(inner: &Inner, volume: &Volume) -> Vec<ExtendedBlock> {
             lost.extend(reported.map(|replica| pool.extended(replica.block)));
         }
     }
-    // Released even though writers may still hold descriptors: the directory is out of our hands.
-    drop(
-        volume
-            .lock
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .take(),
-    );
     lost
 }
 

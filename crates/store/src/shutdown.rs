@@ -78,13 +78,7 @@ pub async fn shutdown(inner: &Arc<Inner>) {
     }
     log_disks(inner);
     for volume in inner.volumes() {
-        drop(
-            volume
-                .lock
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner)
-                .take(),
-        );
+        volume.unlock();
     }
     info!("store is shut down");
 }

@@ -401,7 +401,7 @@ impl Store {
             staging.crash();
         }
         for volume in self.0.volumes() {
-            drop(volume.lock.lock().expect("not poisoned").take());
+            volume.unlock();
         }
     }
 

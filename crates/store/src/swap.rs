@@ -85,7 +85,7 @@ async fn add(inner: &Arc<Inner>, config: &VolumeConfig) -> Result<(), StoreError
     if let Err(error) = &outcome {
         warn!(volume = %volume.root.display(), %error, "the new volume cannot be used");
         volume.set_failed();
-        crate::failures::take_out(inner, &volume);
+        crate::failures::take_out(inner, &volume).await;
     }
     outcome
 }
@@ -122,16 +122,8 @@ async fn remove(inner: &Arc<Inner>, volume: &Arc<Volume>) -> Result<(), StoreErr
         }
         written = write_all(inner, volume) => written,
     };
-    let lost = crate::failures::take_out(inner, volume);
-    info!(volume = %volume.root.display(), replicas = lost.len(), "volume removed");
-    let (inner, left) = (Arc::clone(inner), Arc::clone(volume));
-    // The events channel may be full for a while; the answer does not wait for that.
-    inner.tasks.clone().spawn(async move {
-        tokio::select! {
-            () = inner.stop.cancelled() => {}
-            () = crate::failures::tell_lost(&inner, &left, lost) => {}
-        }
-    });
+    crate::failures::take_out(inner, volume).await;
+    info!(volume = %volume.root.display(), "volume removed");
     if written {
         return Ok(());
     }
@@ -144,16 +136,23 @@ async fn remove(inner: &Arc<Inner>, volume: &Arc<Volume>) -> Result<(), StoreErr
 }
 
 /// Stops the writers of a volume that leaves, and writes what is staged of its replicas; whether that came to its end. A
-/// slow disk gets the time that a check of it may take.
+/// slow disk gets the time that a check of it may take, and one that gives no answer no more than that.
 async fn write_all(inner: &Arc<Inner>, volume: &Arc<Volume>) -> bool {
     let until = Instant::now() + inner.config.check_timeout;
     loop {
-        pools::stop_writers_on(inner, volume).await;
-        let mut unwritten = Unwritten::default();
-        for pool in inner.pools() {
-            let live = pools::live_replicas(&pool, Some(volume.index));
-            unwritten = unwritten.and(close_all(&live).await);
-        }
+        let round = async {
+            pools::stop_writers_on(inner, volume).await;
+            let mut unwritten = Unwritten::default();
+            for pool in inner.pools() {
+                let live = pools::live_replicas(&pool, Some(volume.index));
+                unwritten = unwritten.and(close_all(&live).await);
+            }
+            unwritten
+        };
+        let Ok(unwritten) = tokio::time::timeout_at(until.into(), round).await else {
+            warn!(volume = %volume.root.display(), "a volume that is to be taken out does not take what is staged for it in time");
+            return false;
+        };
         if !unwritten.late || Instant::now() >= until {
             return unwritten == Unwritten::default();
         }

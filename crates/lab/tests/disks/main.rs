@@ -317,24 +317,9 @@ impl Lab {
 
     fn reconfigure(&self, node: usize) -> Result<String> {
         self.cluster.rewrite_node_conf(node)?;
-        let ipc = self
-            .cluster
-            .nodes()
-            .nth(node)
-            .map(hayloft_lab::node::Node::ipc)
-            .unwrap_or_default();
-        self.fs
-            .dfsadmin(&["-reconfig", "datanode", &ipc, "start"])?;
-        wait::until("the end of reconfiguration", seconds(60), || {
-            let said = self
-                .fs
-                .dfsadmin(&["-reconfig", "datanode", &ipc, "status"])?;
-            Ok(if said.contains("finished") {
-                Seen::Done(said)
-            } else {
-                Seen::NotYet(said)
-            })
-        })
+        let node = self.cluster.nodes().nth(node);
+        let ipc = node.map(hayloft_lab::node::Node::ipc).unwrap_or_default();
+        self.fs.reconfigure(&ipc, seconds(60))
     }
 
     fn hot_swap(&mut self) -> Result<Outcome> {

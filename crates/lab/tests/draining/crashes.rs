@@ -150,27 +150,8 @@ impl Lab {
             .set("dfs.datanode.failed.volumes.tolerated", 1)
             .set("dfs.datanode.disk.check.timeout", "10s");
         self.restart()?;
-        let here = self.node().xfer();
         let bytes = BLOCK;
-        let more = || json!({"replication": 2});
-        let mut found = None;
-        // The volumes take turns; the other one's blocks drain at once, or nearly.
-        for file in 0..4 {
-            let path = format!("/hung-{file}");
-            self.fs.put(&path, bytes, 15, more())?;
-            let blocks = self.fs.blocks(&path)?;
-            let on_disk = |lab: &Self| {
-                let files = lab.files(&blocks[0]);
-                let disk = lab.disk.dir();
-                files.markers.iter().any(|marker| marker.starts_with(disk))
-            };
-            if on_disk(self) {
-                found = Some((path, blocks));
-                break;
-            }
-        }
-        let (path, blocks) =
-            found.ok_or_else(|| LabError::Expectation("no block drains to the disk".into()))?;
+        let (path, blocks) = self.put_draining_to_disk("hung", bytes)?;
         let hung = self.disk.hang()?;
         // From here on nobody of ours may look at it either.
         let data = self.disk.dir().join("data");
@@ -188,7 +169,54 @@ impl Lab {
             })
         })?;
         self.fs.check(&path, bytes, 15)?;
-        // The copy is made from the other node, onto the volume that is left.
+        self.on_the_other_volume(&path, bytes, &blocks)?;
+        drop(hung);
+        passed()
+    }
+
+    /// An operator takes the volume out while its disk gives no answer: that ends, says what was lost, and the node goes on. After
+    /// [`hung`](Self::hung), which leaves the node with another volume.
+    pub fn hung_and_taken_out(&mut self) -> Result<Outcome> {
+        let data = self.disk.dir().join("data");
+        self.node().stop()?;
+        self.node().add_volume(None, &data);
+        self.restart()?;
+        let bytes = BLOCK;
+        let (path, blocks) = self.put_draining_to_disk("taken-out", bytes)?;
+        let hung = self.disk.hang()?;
+        self.node().remove_volume(&data);
+        self.cluster.rewrite_node_conf(NODE)?;
+        let ipc = self.node().ipc();
+        let said = self.fs.reconfigure(&ipc, DRAINED)?;
+        expect(said.contains("acknowledged bytes"), || {
+            format!("not told that bytes were lost: {said}")
+        })?;
+        self.fs.check(&path, bytes, 15)?;
+        self.on_the_other_volume(&path, bytes, &blocks)?;
+        self.fs.put("/after", 2 * BLOCK, 16, json!({}))?;
+        self.fs.check("/after", 2 * BLOCK, 16)?;
+        drop(hung);
+        passed()
+    }
+
+    /// A file of two replicas whose block drains to the slow disk.
+    fn put_draining_to_disk(&mut self, name: &str, bytes: u64) -> Result<(String, Vec<Block>)> {
+        // The volumes take turns; the other one's blocks drain at once, or nearly.
+        for file in 0..4 {
+            let path = format!("/{name}-{file}");
+            self.fs.put(&path, bytes, 15, json!({"replication": 2}))?;
+            let blocks = self.fs.blocks(&path)?;
+            let markers = self.files(&blocks[0]).markers;
+            if markers.iter().any(|m| m.starts_with(self.disk.dir())) {
+                return Ok((path, blocks));
+            }
+        }
+        Err(LabError::Expectation("no block drains to the disk".into()))
+    }
+
+    /// The copy is made from the other node, onto the volume that is left.
+    fn on_the_other_volume(&mut self, path: &str, bytes: u64, blocks: &[Block]) -> Result<()> {
+        let here = self.node().xfer();
         wait::until("two replicas that can be read", seconds(60), || {
             let files = self.files(&blocks[0]);
             Ok(if files.is_drained() {
@@ -197,10 +225,8 @@ impl Lab {
                 Seen::NotYet(format!("on the other volume of {here}: {files:?}"))
             })
         })?;
-        self.fs.check(&path, bytes, 15)?;
-        self.fs.wait_healthy(&path, DRAINED)?;
-        drop(hung);
-        passed()
+        self.fs.check(path, bytes, 15)?;
+        self.fs.wait_healthy(path, DRAINED)
     }
 }
 

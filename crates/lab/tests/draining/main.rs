@@ -57,6 +57,7 @@ fn main() -> ExitCode {
         suite.case("a_clean_stop_drains_first", || lab.stopped());
         suite.case("copied_meanwhile", || lab.setrep());
         suite.case("disk_hangs_meanwhile", || lab.hung());
+        suite.case("disk_hangs_and_is_taken_out", || lab.hung_and_taken_out());
         suite.conclude(lab.cluster);
         Ok(())
     })

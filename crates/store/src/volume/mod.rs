@@ -43,7 +43,7 @@ pub struct Volume {
     /// Mount point.
     pub mount: PathBuf,
     /// The record lock; taken out when the volume leaves.
-    pub lock: Mutex<Option<RecordLock>>,
+    lock: Mutex<Option<RecordLock>>,
     /// Parts of the pools on this volume.
     pub slices: RwLock<Vec<Arc<Slice>>>,
     /// Space of the file system when last read, and what was used then.
@@ -203,6 +203,15 @@ impl Volume {
         let first = !self.failed.swap(true, Ordering::AcqRel);
         self.gone.cancel();
         first
+    }
+
+    /// Gives the record lock up, though writers may still hold descriptors: the directory is out of our hands. Blocking:
+    /// closing the file may write what it has.
+    pub fn unlock(&self) {
+        let mut lock = self.lock.lock().unwrap_or_else(PoisonError::into_inner);
+        let taken = lock.take();
+        drop(lock);
+        drop(taken);
     }
 
     /// Bytes of data and meta files of all pools.
