@@ -21,6 +21,7 @@ pub struct NameNode {
     nameservice: String,
     id: String,
     dir: PathBuf,
+    name_dir: PathBuf,
     rpc_port: u16,
     http_port: u16,
     process: Option<Process>,
@@ -37,6 +38,7 @@ impl NameNode {
             name,
             nameservice: nameservice.into(),
             id: id.into(),
+            name_dir: dir.join("name"),
             dir,
             rpc_port: ports::free()?,
             http_port: ports::free()?,
@@ -77,7 +79,12 @@ impl NameNode {
     /// Where its image and edits are.
     #[must_use]
     pub fn name_dir(&self) -> PathBuf {
-        self.dir.join("name")
+        self.name_dir.clone()
+    }
+
+    /// Has its image and edits below `dir` from its format on.
+    pub(crate) fn keep_names_in(&mut self, dir: &Path) {
+        self.name_dir = dir.join(&self.name);
     }
 
     /// Its log.

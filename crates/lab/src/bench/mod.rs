@@ -260,6 +260,12 @@ fn conditions(record: &mut Record, rig: &Rig) {
     if let Some(settings) = rig::stock_settings(&rig.seats) {
         add("stock DataNode's settings", settings);
     }
+    let edits = if rig.has_names_in_memory() {
+        "in shared memory"
+    } else {
+        "on a disk, perhaps the nodes' (there is too little shared memory)"
+    };
+    add("NameNode's edits", edits.to_owned());
     if !rig.untraced.is_empty() {
         add("device requests", format!("not traced: {}", rig.untraced));
     }

@@ -72,6 +72,7 @@ impl Rig {
         let readahead_kib = device.as_ref().and_then(Device::readahead_kib);
         let (tracer, untraced) = tracer(device.as_ref());
         let mut builder = Cluster::builder("bench")
+            .names_in_memory()
             .conf("dfs.blocksize", BLOCK_BYTES)
             .conf("dfs.replication", 1)
             // One peer at a time works: its load is above average by design.
@@ -114,6 +115,12 @@ impl Rig {
     /// Where the nodes' directories are.
     pub(super) fn disk(&self) -> PathBuf {
         self.disk.path().to_owned()
+    }
+
+    /// Whether the NameNode's edits stay off the disks.
+    pub(super) fn has_names_in_memory(&self) -> bool {
+        let cluster = self.cluster.as_ref();
+        cluster.is_some_and(Cluster::has_names_in_memory)
     }
 
     pub(super) fn cluster(&mut self) -> &mut Cluster {
