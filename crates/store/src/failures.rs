@@ -84,8 +84,11 @@ pub async fn fail(inner: &Arc<Inner>, volume: &Arc<Volume>, reason: &str) {
 async fn retire(inner: Arc<Inner>, volume: Arc<Volume>, reason: String) {
     let (inner, volume) = (&inner, &volume);
     unlist(inner, volume);
-    let mut lost = leave(inner, volume).lost;
-    let soon = tokio::time::timeout(SOON, lost.recv()).await;
+    let Leaving { mut lost, closed } = leave(inner, volume);
+    let until = tokio::time::Instant::now() + SOON;
+    let soon = tokio::time::timeout_at(until, lost.recv()).await;
+    // Whoever hears of it may put the directory in again at once.
+    let _ = tokio::time::timeout_at(until, closed.cancelled()).await;
     let (healthy, failed) = {
         let mut volumes = inner
             .volumes
@@ -118,25 +121,30 @@ async fn retire(inner: Arc<Inner>, volume: Arc<Volume>, reason: String) {
     }
 }
 
-/// Takes a volume out of use that has not failed. Waits until what was open of it is closed, but no longer than a check of it
-/// may take: closing a file writes what it has, and the disk may give no answer. What left with it is told behind the caller's
-/// back, since the channel of events may be full for a while.
-pub async fn take_out(inner: &Arc<Inner>, volume: &Arc<Volume>) {
+/// Takes a volume out of use that has not failed. Waits until its directory is given up, but no longer than a check of it may
+/// take, nor when the node stops: closing a file writes what it has, and the disk may give no answer. Whether it is given up. What left
+/// with it is told behind the caller's back, since the channel of events may be full for a while.
+pub async fn take_out(inner: &Arc<Inner>, volume: &Arc<Volume>) -> bool {
     unlist(inner, volume);
     let leaving = leave(inner, volume);
     let (told_of, told) = (Arc::clone(inner), Arc::clone(volume));
     let tracker = inner.tasks.clone();
     tracker.spawn(async move { tell_once_known(&told_of, &told, leaving.lost).await });
-    let closed = tokio::time::timeout(inner.config.check_timeout, leaving.closed.cancelled()).await;
-    if closed.is_err() {
+    let limit = inner.config.check_timeout;
+    let closed = tokio::select! {
+        closed = tokio::time::timeout(limit, leaving.closed.cancelled()) => closed.is_ok(),
+        () = inner.ending.cancelled() => false,
+    };
+    if !closed {
         warn!(volume = %volume.root.display(), "the files of a volume that was taken out are not closed yet: its disk gives no answer");
     }
+    closed
 }
 
 /// What comes of letting go of a volume.
 struct Leaving {
     lost: Lost,
-    /// The last file is closed.
+    /// All of it is let go of, the directory last.
     closed: CancellationToken,
 }
 
@@ -154,8 +162,15 @@ fn leave(inner: &Arc<Inner>, volume: &Arc<Volume>) -> Leaving {
     let leave = move || {
         let _inside = runtime.enter();
         let _done = done.drop_guard();
-        // There is room for one; nobody listens any more when the node stops.
-        let _ = send.try_send(let_go(&out_of, &leaver));
+        let (lost, left) = let_go(&out_of, &leaver);
+        // Before anything is closed. There is room for one; nobody listens any more when the node stops.
+        let _ = send.try_send(lost);
+        for slot in left {
+            // The volume is lost or was left in order: nothing more goes to it.
+            if let Slot::Live(live) = slot {
+                live.drop_staging();
+            }
+        }
         leaver.unlock();
     };
     let thread = std::thread::Builder::new().name("hayloft-left".to_owned());
@@ -169,9 +184,13 @@ fn leave(inner: &Arc<Inner>, volume: &Arc<Volume>) -> Leaving {
 
 /// Tells what left with a volume once that is known, unless the node stops before.
 async fn tell_once_known(inner: &Inner, volume: &Volume, mut lost: Lost) {
+    let told = async {
+        let lost = lost.recv().await.unwrap_or_default();
+        tell_lost(inner, volume, lost).await;
+    };
     tokio::select! {
         () = inner.stop.cancelled() => {}
-        lost = lost.recv() => tell_lost(inner, volume, lost.unwrap_or_default()).await,
+        () = told => {}
     }
 }
 
@@ -208,26 +227,26 @@ fn unlist(inner: &Inner, volume: &Volume) {
         .remove(&volume.index);
 }
 
-/// Removes the volume's replicas from the maps and ends what goes on with them; gives those that NameNodes know of. Blocking.
-fn let_go(inner: &Inner, volume: &Volume) -> Vec<ExtendedBlock> {
-    let mut lost = Vec::new();
+/// Removes the volume's replicas from the maps of all pools and cancels what goes on with them; gives those that NameNodes know of, and
+/// what was removed.
+fn let_go(inner: &Inner, volume: &Volume) -> (Vec<ExtendedBlock>, Vec<Slot>) {
+    let (mut lost, mut left) = (Vec::new(), Vec::new());
     for pool in inner.pools() {
         pool.slices
             .write()
             .unwrap_or_else(PoisonError::into_inner)
             .retain(|s| s.volume.index != volume.index);
         let gone = pool.map.retain(|_, slot| slot.volume() != volume.index);
-        for (id, slot) in &gone {
-            if let Slot::Live(live) = slot {
+        for (id, slot) in gone {
+            if let Slot::Live(live) = &slot {
                 live.status().cancel.cancel();
-                // The volume is lost or was left in order: nothing more goes to it.
-                live.drop_staging();
             }
-            let reported = crate::report::reported(*id, slot);
+            let reported = crate::report::reported(id, &slot);
             lost.extend(reported.map(|replica| pool.extended(replica.block)));
+            left.push(slot);
         }
     }
-    lost
+    (lost, left)
 }
 
 /// Checks several volumes at the same time: one that hangs does not hold the others up.

@@ -13,6 +13,7 @@ use crate::inner::Inner;
 use crate::load::Progress;
 use crate::open::{admit, adopt_identity, open_volume};
 use crate::pools;
+use crate::replica::LiveReplica;
 use crate::staging::{Unwritten, close_all};
 use crate::types::StartOption;
 use crate::volume::Volume;
@@ -122,16 +123,18 @@ async fn remove(inner: &Arc<Inner>, volume: &Arc<Volume>) -> Result<(), StoreErr
         }
         written = write_all(inner, volume) => written,
     };
-    crate::failures::take_out(inner, volume).await;
+    let closed = crate::failures::take_out(inner, volume).await;
     info!(volume = %volume.root.display(), "volume removed");
-    if written {
-        return Ok(());
-    }
-    let text = format!(
-        "{} was taken out, but acknowledged bytes of replicas that were being written to it could not be written to its \
-         disk: these are lost on this node; see its log",
-        volume.root.display()
-    );
+    let lost = "acknowledged bytes of replicas that were being written to it could not be written to its disk: these are lost on \
+        this node; see its log";
+    let open = "its disk gives no answer: the directory cannot be put in again before that, or before the node is started anew";
+    let text = match (written, closed) {
+        (true, true) => return Ok(()),
+        (false, true) => lost.to_owned(),
+        (true, false) => open.to_owned(),
+        (false, false) => format!("{lost}; {open}"),
+    };
+    let text = format!("{} was taken out, but {text}", volume.root.display());
     Err(StoreError::new(StoreErrorKind::Io, text))
 }
 
@@ -151,7 +154,7 @@ async fn write_all(inner: &Arc<Inner>, volume: &Arc<Volume>) -> bool {
         };
         let Ok(unwritten) = tokio::time::timeout_at(until.into(), round).await else {
             warn!(volume = %volume.root.display(), "a volume that is to be taken out does not take what is staged for it in time");
-            return false;
+            return !has_unwritten(inner, volume);
         };
         if !unwritten.late || Instant::now() >= until {
             return unwritten == Unwritten::default();
@@ -159,4 +162,14 @@ async fn write_all(inner: &Arc<Inner>, volume: &Arc<Volume>) -> bool {
         warn!(volume = %volume.root.display(), "a volume that is to be taken out has not taken what is staged for it yet; it gets more time");
         tokio::time::sleep(Duration::from_secs(1)).await;
     }
+}
+
+/// Whether anything is staged for replicas of the volume that its files do not have.
+fn has_unwritten(inner: &Inner, volume: &Volume) -> bool {
+    let staged = |live: &Arc<LiveReplica>| live.status().staged.clone();
+    inner.pools().iter().any(|pool| {
+        let live = pools::live_replicas(pool, Some(volume.index));
+        let mut staged = live.iter().filter_map(staged);
+        staged.any(|staged| staged.unwritten_of_both() > 0)
+    })
 }

@@ -52,6 +52,7 @@ impl Way {
 /// When the cluster does not come up or the NameNode never learns the blocks.
 pub(super) fn measure(options: &Options, record: &mut Record) -> Result<()> {
     let mut cluster = Cluster::builder("bench-blocks")
+        .names_in_memory()
         .node(NodeSpec::new(Kind::Hayloft))
         .conf("dfs.replication", 1)
         .conf("dfs.namenode.fs-limits.max-blocks-per-file", 1_000_000)

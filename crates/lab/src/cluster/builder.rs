@@ -20,7 +20,7 @@ pub struct ClusterBuilder {
     names_in_memory: bool,
 }
 
-/// Where [`ClusterBuilder::names_in_memory`] keeps them, and what has to be free there for other uses too, bytes: a NameNode
+/// Where [`ClusterBuilder::names_in_memory`] keeps them, and what has to be free there beside what nodes stage, bytes: a NameNode
 /// stops to take changes when less than 100 MiB are.
 const MEMORY: &str = "/dev/shm";
 const MEMORY_FREE: u64 = 1 << 30;
@@ -89,7 +89,11 @@ impl ClusterBuilder {
         let dir = crate::hadoop::scratch(&format!("{}-", self.name))?.keep();
         let shared = dir.join("shared-edits");
         std::fs::create_dir_all(&shared).map_err(LabError::file("creating", &shared))?;
-        let names = self.names_in_memory.then(room_in_memory).flatten();
+        let nodes = self.nodes.len() as u64;
+        let names = self
+            .names_in_memory
+            .then(|| room_in_memory(nodes))
+            .flatten();
         let mut namenodes = Vec::new();
         for index in 1..=self.nameservices {
             let ids: &[&str] = if self.ha { &["nn1", "nn2"] } else { &[""] };
@@ -126,7 +130,7 @@ impl ClusterBuilder {
 }
 
 /// A directory in shared memory, if that has room for what NameNodes keep and for what nodes stage.
-fn room_in_memory() -> Option<TempDir> {
+fn room_in_memory(nodes: u64) -> Option<TempDir> {
     let stat = rustix::fs::statvfs(MEMORY).ok()?;
     let free = stat.f_bavail.saturating_mul(stat.f_frsize);
     let dir = || {
@@ -135,7 +139,8 @@ fn room_in_memory() -> Option<TempDir> {
             .tempdir_in(MEMORY)
             .ok()
     };
-    (free >= MEMORY_FREE).then(dir).flatten()
+    let wanted = MEMORY_FREE + nodes * hayloft_node::memory::staging_default();
+    (free >= wanted).then(dir).flatten()
 }
 
 /// Keys that make small clusters on one machine quick to notice things.

@@ -189,8 +189,19 @@ impl Node {
         }
     }
 
-    /// The one file below the volumes with this name.
+    /// The one file below the volumes with this name; looked for again for a while, since one that is moved may be in neither place
+    /// while these are listed.
     pub fn file(&self, name: &str) -> std::path::PathBuf {
+        for _ in 0..100 {
+            if let Some(path) = self.find(name) {
+                return path;
+            }
+            std::thread::sleep(std::time::Duration::from_millis(10));
+        }
+        panic!("no file {name}");
+    }
+
+    fn find(&self, name: &str) -> Option<std::path::PathBuf> {
         let mut directories = vec![self.dir.path().to_owned()];
         while let Some(directory) = directories.pop() {
             for entry in std::fs::read_dir(directory).expect("a directory") {
@@ -198,11 +209,11 @@ impl Node {
                 if path.is_dir() {
                     directories.push(path);
                 } else if path.file_name().is_some_and(|found| found == name) {
-                    return path;
+                    return Some(path);
                 }
             }
         }
-        panic!("no file {name}");
+        None
     }
 
     /// Everything that was said so far.

@@ -36,11 +36,19 @@ async fn with_settings(engine: &str, settings: Settings, id: i64) -> (Node, Vec<
     (node, data)
 }
 
-/// Waits until nothing of the block is staged any more: only then is it sent from its files.
+/// Waits until nothing of the block is staged any more and its files are in their place: only then is it sent from there.
 async fn in_its_files(node: &Node, id: i64) {
     for _ in 0..500 {
         let reader = node.store.open_reader(&block(id, 1001)).await;
-        if reader.expect("closed").meta_fd().is_some() {
+        let left_staging = reader.expect("closed").meta_fd().is_some();
+        let final_place = std::ffi::OsStr::new("finalized");
+        // It is moved there last.
+        if left_staging
+            && node
+                .file(&format!("blk_{id}"))
+                .iter()
+                .any(|part| part == final_place)
+        {
             return;
         }
         tokio::time::sleep(Duration::from_millis(10)).await;
