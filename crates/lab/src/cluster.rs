@@ -1,6 +1,7 @@
 //! A cluster: NameNodes, nodes, a client configuration, one directory.
 
 mod builder;
+mod memory;
 
 pub use builder::ClusterBuilder;
 
@@ -11,10 +12,10 @@ use crate::hadoop::{Hadoop, Jvm};
 use crate::namenode::NameNode;
 use crate::node::{Kind, Node, NodeSpec};
 use crate::process;
+use memory::NamesInMemory;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
-use tempfile::TempDir;
 
 /// How long nodes may take to become live.
 pub const LIVE_LIMIT: Duration = Duration::from_secs(60);
@@ -31,7 +32,7 @@ pub struct Cluster {
     namenodes: Vec<NameNode>,
     nodes: Vec<Node>,
     /// Removed when the cluster has ended.
-    names: Option<TempDir>,
+    names: Option<NamesInMemory>,
     keep: bool,
 }
 

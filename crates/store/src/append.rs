@@ -395,7 +395,7 @@ pub async fn bump_finalized(
         generation_stamp: new_gs,
         ..replica
     });
-    pool.map.insert(id, slot.clone());
+    pool.put(id, slot.clone())?;
     Ok(crate::report::reference_of(pool, &slice, id, &slot))
 }
 
@@ -486,6 +486,6 @@ pub async fn reopen(
     status.pinned = replica.pinned;
     let live = Arc::new(LiveReplica::new(id, slice, status));
     let right = Arc::new(Arc::clone(&live.writer).lock_owned().await);
-    pool.map.insert(id, Slot::Live(Arc::clone(&live)));
+    pool.put(id, Slot::Live(Arc::clone(&live)))?;
     Ok((live, right))
 }

@@ -137,7 +137,11 @@ async fn create(
             return Err(e);
         }
     };
-    pool.map.insert(block.id, Slot::Live(live));
+    pool.put(block.id, Slot::Live(Arc::clone(&live)))?;
+    // Whoever takes the volume out stops the writers that he finds in the map.
+    if slice.volume.is_failed() {
+        return Err(pool.volume_failed());
+    }
     Ok(writer)
 }
 

@@ -306,8 +306,8 @@ async fn settle_unknown(
         num_bytes: len,
         ..found.block
     };
-    // Moved or written meanwhile, or a copy on another volume; or the volume is leaving.
-    if pool.map.get(block.id).is_some() || pool.slice(slice.volume.index).is_err() {
+    // Moved or written meanwhile, or a copy on another volume.
+    if pool.map.get(block.id).is_some() {
         return Ok(None);
     }
     let replica = FinalReplica {
@@ -316,7 +316,9 @@ async fn settle_unknown(
         volume: slice.volume.index,
         pinned: found.pinned,
     };
-    pool.map.insert(block.id, Slot::Finalized(replica));
+    if pool.put(block.id, Slot::Finalized(replica)).is_err() {
+        return Ok(None);
+    }
     slice.used.add(footprint(len, None));
     all.added += 1;
     Ok(Some(StoreEvent::Found {
@@ -369,7 +371,9 @@ async fn settle_differs(
         generation_stamp: block.generation_stamp,
         ..replica
     };
-    pool.map.insert(id, Slot::Finalized(now));
+    if pool.put(id, Slot::Finalized(now)).is_err() {
+        return Ok(None);
+    }
     all.added += 1;
     let block = pool.extended(block);
     Ok(Some(StoreEvent::Found { block, storage }))

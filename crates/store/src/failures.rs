@@ -232,12 +232,7 @@ fn unlist(inner: &Inner, volume: &Volume) {
 fn let_go(inner: &Inner, volume: &Volume) -> (Vec<ExtendedBlock>, Vec<Slot>) {
     let (mut lost, mut left) = (Vec::new(), Vec::new());
     for pool in inner.pools() {
-        pool.slices
-            .write()
-            .unwrap_or_else(PoisonError::into_inner)
-            .retain(|s| s.volume.index != volume.index);
-        let gone = pool.map.retain(|_, slot| slot.volume() != volume.index);
-        for (id, slot) in gone {
+        for (id, slot) in pool.leave(volume.index) {
             if let Slot::Live(live) = &slot {
                 live.status().cancel.cancel();
             }

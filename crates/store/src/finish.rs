@@ -135,12 +135,9 @@ pub async fn finalize_live(
     }
     live.release_promise();
     if live.slice.volume.is_failed() {
-        return Err(StoreError::new(
-            StoreErrorKind::VolumeFailed,
-            format!("the volume of {block} has failed"),
-        ));
+        return Err(pool.volume_failed());
     }
-    pool.map.insert(live.id, Slot::Finalized(done));
+    pool.put(live.id, Slot::Finalized(done))?;
     Ok(crate::report::reference_of(
         pool,
         &live.slice,

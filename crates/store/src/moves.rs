@@ -140,7 +140,7 @@ async fn copy_and_switch(
         volume: to.volume.index,
         ..replica
     });
-    pool.map.insert(id, slot.clone());
+    pool.put(id, slot.clone())?;
     if let Err(error) =
         crate::deletes::discard_files(inner, pool, from, Place::Finalized, old, false).await
     {

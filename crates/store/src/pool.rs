@@ -75,12 +75,49 @@ impl Pool {
             .iter()
             .find(|s| s.volume.index == volume && !s.volume.is_failed())
             .cloned()
-            .ok_or_else(|| {
-                StoreError::new(
-                    StoreErrorKind::VolumeFailed,
-                    format!("pool {}: the volume of the replica has failed", self.id()),
-                )
-            })
+            .ok_or_else(|| self.volume_failed())
+    }
+
+    /// The error for a replica on a volume that has failed or was taken out.
+    #[must_use]
+    pub fn volume_failed(&self) -> StoreError {
+        StoreError::new(
+            StoreErrorKind::VolumeFailed,
+            format!("pool {}: the volume of the replica has failed", self.id()),
+        )
+    }
+
+    /// Sets what is known of a block, unless its volume has left: what left with it was taken from the map and told once,
+    /// and what came later would stay there for good.
+    ///
+    /// # Errors
+    /// `VolumeFailed`.
+    pub fn put(&self, id: i64, slot: Slot) -> Result<(), StoreError> {
+        // Held until the map has it, so that `leave` finds it there or was here before.
+        let slices = self.slices.read().unwrap_or_else(PoisonError::into_inner);
+        if !slices.iter().any(|s| s.volume.index == slot.volume()) {
+            return Err(self.volume_failed());
+        }
+        self.map.insert(id, slot);
+        Ok(())
+    }
+
+    /// Forgets the part on a volume that leaves, and gives back the replicas that were on it.
+    pub fn leave(&self, volume: u16) -> Vec<(i64, Slot)> {
+        self.slices
+            .write()
+            .unwrap_or_else(PoisonError::into_inner)
+            .retain(|s| s.volume.index != volume);
+        self.map.retain(|_, slot| slot.volume() != volume)
+    }
+
+    /// Forgets volumes that failed while this pool was read from them, when their failure may not have reached it.
+    pub fn leave_failed(&self) {
+        for slice in self.slices() {
+            if slice.volume.is_failed() {
+                self.leave(slice.volume.index);
+            }
+        }
     }
 
     /// What is known of a block.

@@ -68,7 +68,9 @@ pub async fn add_pool(
         .pools
         .write()
         .unwrap_or_else(PoisonError::into_inner)
-        .insert(pool.id().clone(), pool);
+        .insert(pool.id().clone(), Arc::clone(&pool));
+    // A failure between reading and here did not find the pool.
+    pool.leave_failed();
     Ok(())
 }
 
@@ -198,6 +200,7 @@ pub async fn adopt(inner: &Arc<Inner>, pool: &Arc<Pool>, slice: &Arc<Slice>, loa
             Slot::Live(Arc::new(revive(slice, &found))),
         ));
     }
+    pool.leave_failed();
     // Counted from lengths and the usual checksums, unless a clean stop left the exact number.
     slice.used.set(loaded.used.unwrap_or(used));
     slice.volume.settle_used();

@@ -42,7 +42,7 @@ pub async fn init(
             let here = Block::new(id, replica.generation_stamp, replica.len);
             check_gs(block, here, recovery_id)?;
             let live = under_recovery(&pool, id, replica, recovery_id)?;
-            pool.map.insert(id, Slot::Live(Arc::new(live)));
+            pool.put(id, Slot::Live(Arc::new(live)))?;
             info!(%block, recovery_id, len = here.num_bytes, "finalized replica is under recovery");
             Ok(Some(RecoveryInfo {
                 block: here,
@@ -294,6 +294,5 @@ async fn copy_shortened(
         volume: slice.volume.index,
         pinned: false,
     };
-    pool.map.insert(new_id, Slot::Finalized(replica));
-    Ok(())
+    pool.put(new_id, Slot::Finalized(replica))
 }

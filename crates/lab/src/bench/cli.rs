@@ -2,7 +2,7 @@
 
 use super::record::Record;
 use super::rows::{self, Row};
-use super::{Disk, Options, congestion, page, peers};
+use super::{Disk, EDITS, Options, congestion, page, peers};
 use crate::error::{LabError, Result};
 use crate::hadoop::repository_root;
 use clap::Args;
@@ -225,7 +225,7 @@ fn merged(files: &[PathBuf]) -> Result<Record> {
             whole = Some(record);
             continue;
         };
-        same_congestion(first, &record)?;
+        same_conditions(first, &record)?;
         for peer in record.peers {
             if !first.peers.contains(&peer) {
                 first.peers.push(peer);
@@ -237,15 +237,31 @@ fn merged(files: &[PathBuf]) -> Result<Record> {
     whole.ok_or_else(|| LabError::Talk("no file was given".into()))
 }
 
-/// Refuses one page of two runs whose connections cost something else. What a record does not name may be anything.
-fn same_congestion(first: &Record, other: &Record) -> Result<()> {
-    let of = |record: &Record| record.conditions.get(congestion::CONDITION).cloned();
-    match (of(first), of(other)) {
-        (Some(one), Some(another)) if one != another => Err(LabError::Talk(format!(
-            "these runs cannot share a page, one has the TCP congestion control {one} and another {another}: show them one by one"
-        ))),
-        _ => Ok(()),
+/// Refuses one page of two runs whose connections or whose NameNode's answers cost something else. What a record does not
+/// name may be anything.
+fn same_conditions(first: &Record, other: &Record) -> Result<()> {
+    for name in [congestion::CONDITION, EDITS] {
+        let of = |record: &Record| {
+            record
+                .conditions
+                .get(name)
+                .cloned()
+                .or_else(|| before(name, record))
+        };
+        if let (Some(one), Some(another)) = (of(first), of(other))
+            && one != another
+        {
+            return Err(LabError::Talk(format!(
+                "these runs cannot share a page, one has as {name}: {one}, another: {another}; show them one by one"
+            )));
+        }
     }
+    Ok(())
+}
+
+/// What a condition was in runs that were made before it was recorded, where that is known.
+fn before(name: &str, record: &Record) -> Option<String> {
+    (name == EDITS && !record.modelled).then(|| "on the nodes' disk".to_owned())
 }
 
 /// `YYYY-MM-DD` of a Unix time (days to civil date by the 400-year cycle of the calendar).
@@ -312,14 +328,15 @@ mod tests {
     }
 
     #[test]
-    fn runs_over_other_tcp_do_not_share_a_page() {
-        let of = |name: Option<&str>| {
+    fn runs_under_other_conditions_do_not_share_a_page() {
+        let of = |condition: &str, value: Option<&str>| {
             let mut record = Record::default();
-            let pair = name.map(|name| (congestion::CONDITION.to_owned(), name.to_owned()));
+            let pair = value.map(|value| (condition.to_owned(), value.to_owned()));
             record.conditions.extend(pair);
             record
         };
-        let error = same_congestion(&of(Some("bbr")), &of(Some("cubic")));
+        let tcp = |name| of(congestion::CONDITION, name);
+        let error = same_conditions(&tcp(Some("bbr")), &tcp(Some("cubic")));
         let error = error.expect_err("they differ").to_string();
         assert!(error.contains("bbr") && error.contains("cubic"), "{error}");
         for (one, another) in [
@@ -327,8 +344,17 @@ mod tests {
             (None, Some("bbr")),
             (None, None),
         ] {
-            same_congestion(&of(one), &of(another)).expect("nothing is known against it");
+            same_conditions(&tcp(one), &tcp(another)).expect("nothing is known against it");
         }
+        let edits = |place| of(EDITS, place);
+        let (early, now) = (edits(None), edits(Some("in shared memory")));
+        same_conditions(&early, &now).expect_err("they were on the disk");
+        same_conditions(&now, &now).expect("the same");
+        let modelled = Record {
+            modelled: true,
+            ..Record::default()
+        };
+        same_conditions(&modelled, &now).expect("they were never on that disk");
     }
 
     #[test]

@@ -252,6 +252,10 @@ fn memory_limit_mib(define: &[(String, String)]) -> u64 {
     config.map_or(0, |config| memory_limit(&config) >> 20)
 }
 
+/// Name of the condition that says where the NameNode's edits are. Before it was recorded they were on the nodes' disk, unless
+/// that was a modelled one.
+const EDITS: &str = "NameNode's edits";
+
 fn conditions(record: &mut Record, rig: &Rig) {
     let mut add = |name: &str, value: String| record.conditions.insert(name.to_owned(), value);
     if let Some(kib) = rig.readahead_kib {
@@ -265,7 +269,7 @@ fn conditions(record: &mut Record, rig: &Rig) {
     } else {
         "on a disk, perhaps the nodes' (there is too little shared memory)"
     };
-    add("NameNode's edits", edits.to_owned());
+    add(EDITS, edits.to_owned());
     if !rig.untraced.is_empty() {
         add("device requests", format!("not traced: {}", rig.untraced));
     }

@@ -1,13 +1,13 @@
 //! What a cluster shall be, and how it comes to be.
 
 use super::Cluster;
+use super::memory::NamesInMemory;
 use crate::conf::Conf;
 use crate::error::{LabError, Result};
 use crate::hadoop::Hadoop;
 use crate::namenode::NameNode;
 use crate::node::{Kind, Node, NodeSpec};
 use std::path::Path;
-use tempfile::TempDir;
 
 /// What a cluster shall be.
 #[derive(Clone, Debug)]
@@ -19,11 +19,6 @@ pub struct ClusterBuilder {
     conf: Conf,
     names_in_memory: bool,
 }
-
-/// Where [`ClusterBuilder::names_in_memory`] keeps them, and what has to be free there beside what nodes stage, bytes: a NameNode
-/// stops to take changes when less than 100 MiB are.
-const MEMORY: &str = "/dev/shm";
-const MEMORY_FREE: u64 = 1 << 30;
 
 impl ClusterBuilder {
     pub(super) fn new(name: &str) -> Self {
@@ -92,7 +87,7 @@ impl ClusterBuilder {
         let nodes = self.nodes.len() as u64;
         let names = self
             .names_in_memory
-            .then(|| room_in_memory(nodes))
+            .then(|| NamesInMemory::new(nodes))
             .flatten();
         let mut namenodes = Vec::new();
         for index in 1..=self.nameservices {
@@ -127,20 +122,6 @@ impl ClusterBuilder {
         cluster.first_start()?;
         Ok(cluster)
     }
-}
-
-/// A directory in shared memory, if that has room for what NameNodes keep and for what nodes stage.
-fn room_in_memory(nodes: u64) -> Option<TempDir> {
-    let stat = rustix::fs::statvfs(MEMORY).ok()?;
-    let free = stat.f_bavail.saturating_mul(stat.f_frsize);
-    let dir = || {
-        tempfile::Builder::new()
-            .prefix("hayloft-names-")
-            .tempdir_in(MEMORY)
-            .ok()
-    };
-    let wanted = MEMORY_FREE + nodes * hayloft_node::memory::staging_default();
-    (free >= wanted).then(dir).flatten()
 }
 
 /// Keys that make small clusters on one machine quick to notice things.

@@ -115,11 +115,14 @@ impl Lab {
         })?;
         self.fs.check("/nowhere", length, 12)?;
         wait::until("room again at the NameNode", seconds(60), || {
-            Ok(match self.fs.put("/room", BLOCK, 14, json!({})) {
+            // Each node tells of its room when it has looked for itself: one that says it has none is not asked.
+            let all = json!({"replication": NODES});
+            Ok(match self.fs.put("/room", BLOCK, 14, all) {
                 Ok(()) => Seen::Done(()),
                 Err(error) => Seen::NotYet(error.to_string()),
             })
         })?;
+        self.fs.wait_replicas("/room", NODES, seconds(60))?;
         self.fs.check("/room", BLOCK, 14)?;
         self.fs.fs(&["-rm", "-skipTrash", "/nowhere", "/room"])?;
         passed()

@@ -9,6 +9,7 @@ mod disks;
 mod drain;
 mod durability;
 mod kept_open;
+mod leaving;
 mod lifecycle;
 mod lost_area;
 mod recovery;

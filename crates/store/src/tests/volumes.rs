@@ -351,48 +351,6 @@ async fn a_repaired_volume_is_taken_in_again() {
 }
 
 #[tokio::test]
-async fn a_volume_that_leaves_waits_for_its_writers_and_may_be_locked_by_others() {
-    let node = Node::with_volumes(2).await;
-    let all = config(node.dir.path(), 2).volumes;
-    let options = WriteOptions {
-        storage_id: Some(
-            node.store.storage_reports(&pool())[0]
-                .storage
-                .id
-                .to_string(),
-        ),
-        ..WriteOptions::default()
-    };
-    let writer = node
-        .store
-        .create_rbw(&block(7, 1001, 0), options)
-        .await
-        .expect("creates");
-    let first = all[0].path.clone();
-    assert_eq!(
-        writer.storage().id,
-        node.store.storage_reports(&pool())[0].storage.id
-    );
-    let holder = tokio::spawn(async move {
-        writer.cancelled().await;
-        tokio::time::sleep(Duration::from_millis(100)).await;
-        drop(writer);
-    });
-    let results = node.store.reconfigure_volumes(all[1..].to_vec()).await;
-    assert!(results.len() == 1 && results[0].1.is_ok(), "{results:?}");
-    assert!(holder.is_finished());
-    let (events, _receiver) = mpsc::channel(10);
-    let mut other = config(node.dir.path(), 1);
-    other.volumes[0].path = first;
-    let other = Store::open(other, events).await.expect("it is free");
-    other
-        .add_pool(spec(), StartOption::Regular)
-        .await
-        .expect("loads");
-    assert!(other.replica(&pool(), 7).is_some());
-}
-
-#[tokio::test]
 async fn a_check_makes_passing_directories_again_and_misses_lasting_ones() {
     let node = Node::new().await;
     node.put(1, 1001, 100).await;

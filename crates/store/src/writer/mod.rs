@@ -113,6 +113,10 @@ impl ReplicaWriter {
             let to_allocate = inner.config.preallocate && worth_allocating(&status).is_some();
             (status.checksum, status.bytes_on_disk, to_allocate)
         };
+        // Whoever takes a volume out marks it first and tells its writers to stop then, of whom this is one from here on.
+        if live.slice.volume.is_failed() {
+            return Err(pool.volume_failed());
+        }
         let mut writer = Self {
             inner: Arc::clone(inner),
             pool: Arc::clone(pool),

@@ -266,6 +266,9 @@ async fn an_outdated_replica_that_is_in_the_way_of_a_copy_is_reported() {
         let mut pipeline = Pipeline::create(id, 1001, &[&node]).await;
         pipeline.write(&pattern(1024), 512, 1).await;
     }
+    let mut whole = Pipeline::create(10, 1001, &[&node]).await;
+    whole.write(&pattern(1024), 512, 1).await;
+    whole.close(1).await;
     // A recovery that ends elsewhere, with another replica.
     node.store
         .init_replica_recovery(&block(8, 1001), 1010)
@@ -282,9 +285,22 @@ async fn an_outdated_replica_that_is_in_the_way_of_a_copy_is_reported() {
         "the NameNode compares generation stamps, and has it deleted"
     );
     let before = node.said();
-    for request in [copy(8, 1001), copy(9, 1001)] {
+    for request in [copy(8, 1001), copy(9, 1001), copy(10, 1001)] {
         let refused = Pipeline::set_up(&node, &request).await;
         refused.expect_err("the replica is there");
     }
     assert_eq!(node.said(), before, "these are not out of date");
+    // A recovery that came too late: the NameNode had committed another one.
+    for wanted in [1000, 1002] {
+        let before = node.said();
+        let refused = Pipeline::set_up(&node, &copy(10, wanted)).await;
+        refused.expect_err("as Apache's does");
+        let mut there = block(10, 1001);
+        there.block.num_bytes = 1024;
+        let told = Said::Received {
+            block: there,
+            hint: None,
+        };
+        assert_eq!(node.said()[before.len()..], [told]);
+    }
 }

@@ -221,18 +221,31 @@ async fn open_replica(
     Ok((writer, translate))
 }
 
-/// A copy that the NameNode ordered was refused for what a block recovery left of the replica here. It does not know of that
-/// one, and would order the copy again and again until the next full report, hours later: told of it now, it
-/// has it deleted.
+/// A copy that the NameNode ordered was refused for what a recovery left of the replica here. It does not know of that
+/// one, and would order the copy again and again until the next full report, hours later: told of it now, it compares generation
+/// stamps and has the replica deleted. A newer stamp is of a recovery that came after the one that the NameNode committed.
 fn report_stale(x: &Xceivers, wanted: &ExtendedBlock) {
     let Some(there) = x.store().replica(&wanted.pool, wanted.block.id) else {
         return;
     };
-    let left_over = matches!(there.state, ReplicaState::Rwr | ReplicaState::Rur);
-    if left_over && there.block.block.generation_stamp < wanted.block.generation_stamp {
-        tracing::info!(block = %there.block, state = %there.state, wanted = wanted.block.generation_stamp,
-            "a copy was refused for an outdated replica: reporting it");
-        announce(x, &there.block, &there.storage);
+    let (stamp, wanted) = (
+        there.block.block.generation_stamp,
+        wanted.block.generation_stamp,
+    );
+    let tell = || {
+        tracing::info!(block = %there.block, state = %there.state, wanted,
+            "a copy was refused for a replica with another generation stamp: reporting it");
+    };
+    match there.state {
+        ReplicaState::Finalized if stamp != wanted => {
+            tell();
+            x.link().received(&there.block, &there.storage, None);
+        }
+        ReplicaState::Rwr | ReplicaState::Rur if stamp < wanted => {
+            tell();
+            announce(x, &there.block, &there.storage);
+        }
+        _ => {}
     }
 }
 
