@@ -22,8 +22,9 @@ use crate::replica::{FinalReplica, Latch, LiveReplica, Place, Slot};
 use crate::types::StoreEvent;
 use crate::volume::{Slice, footprint};
 
-/// How often opening is tried again when the replica moves between directories meanwhile.
-const ATTEMPTS_MAX: usize = 10;
+/// How often opening is tried again at once when the replica moves between directories meanwhile. After that a reader rests
+/// between attempts: on a busy machine whoever changes the replica may be ahead of it each time.
+const ATTEMPTS_AT_ONCE: usize = 10;
 /// How long a file that is not there may be one that is just being renamed.
 const RENAME_WAIT: Duration = Duration::from_secs(3);
 const RENAME_POLL: Duration = Duration::from_millis(5);
@@ -53,7 +54,14 @@ pub(crate) async fn open_reader(
     let id = wanted.block.id;
     let mut last_error = pool.not_found(id);
     let mut still: Option<Still> = None;
-    for _ in 0..ATTEMPTS_MAX {
+    let deadline = Instant::now() + RENAME_WAIT;
+    for attempts in 0_usize.. {
+        if attempts >= ATTEMPTS_AT_ONCE {
+            if Instant::now() >= deadline {
+                break;
+            }
+            sleep(RENAME_POLL).await;
+        }
         let slot = pool.slot(id)?;
         let names = Names::of(&slot);
         let here = crate::deletes::block_of(id, &slot);
