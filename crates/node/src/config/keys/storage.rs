@@ -63,7 +63,7 @@ keys! {
     DISK_CHECK_MIN_GAP: Duration = ("dfs.datanode.disk.check.min.gap", "15m",
         "Least time between two checks of one volume after errors, which come in swarms; no more than a second of it counts.").millis();
     DISK_CHECK_TIMEOUT: Duration = ("dfs.datanode.disk.check.timeout", "10m",
-        "A volume whose check takes longer has failed.").millis().min(1);
+        "A volume whose check takes longer has failed; nor does taking one out wait longer for what is staged to be written, and for its files to be closed.").millis().min(1);
     DIRECTORY_SCAN_INTERVAL: Option<Duration> = ("dfs.datanode.directoryscan.interval", "21600",
         "Time between comparisons of directories with what is in memory; negative for never.").seconds();
     DIRECTORY_SCAN_THROTTLE: i32 = ("dfs.datanode.directoryscan.throttle.limit.ms.per.sec", "1000",
