@@ -75,15 +75,7 @@ pub async fn recover_append(
                 Promise::growth(&live.slice, live.block().num_bytes, block.block.num_bytes)?;
             bump_live(inner, &live, new_gs).await?;
             promise.hand_to(&live);
-            ReplicaWriter::open(
-                inner,
-                &pool,
-                live,
-                right,
-                OpenMode::ReadWrite,
-                IoClass::ClientWrite,
-            )
-            .await
+            go_on(inner, &pool, live, right).await
         }
     }
 }
@@ -146,15 +138,7 @@ pub async fn recover_rbw(
     settle(inner, &live, acked).await?;
     bump_live(inner, &live, new_gs).await?;
     promise.hand_to(&live);
-    ReplicaWriter::open(
-        inner,
-        &pool,
-        live,
-        right,
-        OpenMode::ReadWrite,
-        IoClass::ClientWrite,
-    )
-    .await
+    go_on(inner, &pool, live, right).await
 }
 
 fn illegal(text: String) -> StoreError {
@@ -399,6 +383,22 @@ pub async fn bump_finalized(
     Ok(crate::report::reference_of(pool, &slice, id, &slot))
 }
 
+/// Opens the files of a replica that is there already; the room promised for it goes back when that fails.
+async fn go_on(
+    inner: &Arc<Inner>,
+    pool: &Arc<Pool>,
+    live: Arc<LiveReplica>,
+    right: Right,
+) -> Result<ReplicaWriter, StoreError> {
+    let (mode, class) = (OpenMode::ReadWrite, IoClass::ClientWrite);
+    let promised = Arc::clone(&live);
+    let opened = ReplicaWriter::open(inner, pool, live, right, mode, class).await;
+    if opened.is_err() {
+        promised.release_promise();
+    }
+    opened
+}
+
 /// Reopens a finalized replica for writing. The caller holds the latch.
 async fn append_to(
     inner: &Arc<Inner>,
@@ -410,15 +410,7 @@ async fn append_to(
     let promise = Promise::growth(&pool.slice(replica.volume)?, replica.len, block.num_bytes)?;
     let (live, right) = reopen(inner, pool, block.id, replica, new_gs).await?;
     promise.hand_to(&live);
-    ReplicaWriter::open(
-        inner,
-        pool,
-        live,
-        right,
-        OpenMode::ReadWrite,
-        IoClass::ClientWrite,
-    )
-    .await
+    go_on(inner, pool, live, right).await
 }
 
 /// Verifies the end of a finalized replica, moves its files to `rbw` under a new generation stamp, and puts

@@ -84,8 +84,26 @@ fn already_exists(block: &ExtendedBlock, there: &Slot, verb: &str) -> StoreError
     )
 }
 
-/// Chooses a volume and creates the files. The caller holds the latch, and the block is not in the map.
+/// Chooses a volume and creates the files; where the volume leaves meanwhile, another one once more. The caller holds the latch,
+/// and the block is not in the map.
 async fn create(
+    inner: &Arc<Inner>,
+    pool: &Arc<Pool>,
+    block: Block,
+    options: &WriteOptions,
+    place: Place,
+) -> Result<ReplicaWriter, StoreError> {
+    match create_once(inner, pool, block, options, place).await {
+        Err(e) if e.kind() == StoreErrorKind::VolumeFailed => {
+            warn!(%block, error = %e, "a volume left while a replica was created there: taking another one");
+            create_once(inner, pool, block, options, place).await
+        }
+        other => other,
+    }
+}
+
+/// See [`create`].
+async fn create_once(
     inner: &Arc<Inner>,
     pool: &Arc<Pool>,
     block: Block,
@@ -140,6 +158,9 @@ async fn create(
     pool.put(block.id, Slot::Live(Arc::clone(&live)))?;
     // Whoever takes the volume out stops the writers that he finds in the map.
     if slice.volume.is_failed() {
+        if pool.map.is_live(&live) {
+            pool.map.remove(block.id);
+        }
         return Err(pool.volume_failed());
     }
     Ok(writer)

@@ -122,23 +122,35 @@ async fn retire(inner: Arc<Inner>, volume: Arc<Volume>, reason: String) {
 }
 
 /// Takes a volume out of use that has not failed. Waits until its directory is given up, but no longer than a check of it may
-/// take, nor when the node stops: closing a file writes what it has, and the disk may give no answer. Whether it is given up. What left
-/// with it is told behind the caller's back, since the channel of events may be full for a while.
+/// take, nor when the node stops: closing a file writes what it has, and the disk may give no answer. Whether it is given up.
 pub async fn take_out(inner: &Arc<Inner>, volume: &Arc<Volume>) -> bool {
     unlist(inner, volume);
-    let leaving = leave(inner, volume);
-    let (told_of, told) = (Arc::clone(inner), Arc::clone(volume));
-    let tracker = inner.tasks.clone();
-    tracker.spawn(async move { tell_once_known(&told_of, &told, leaving.lost).await });
+    let Leaving { lost, closed } = leave(inner, volume);
+    tell_behind(inner, volume, lost);
     let limit = inner.config.check_timeout;
     let closed = tokio::select! {
-        closed = tokio::time::timeout(limit, leaving.closed.cancelled()) => closed.is_ok(),
+        closed = tokio::time::timeout(limit, closed.cancelled()) => closed.is_ok(),
         () = inner.ending.cancelled() => false,
     };
     if !closed {
         warn!(volume = %volume.root.display(), "the files of a volume that was taken out are not closed yet: its disk gives no answer");
     }
     closed
+}
+
+/// Lets go once more of a volume that failed while a pool was read from it: its failure did not find the pool, or
+/// what was put into the map since.
+pub fn leave_if_failed(inner: &Arc<Inner>, volume: &Arc<Volume>) {
+    if volume.is_failed() {
+        tell_behind(inner, volume, leave(inner, volume).lost);
+    }
+}
+
+/// Tells what left with a volume behind the caller's back, since the channel of events may be full for a while.
+fn tell_behind(inner: &Arc<Inner>, volume: &Arc<Volume>, lost: Lost) {
+    let (told_of, told) = (Arc::clone(inner), Arc::clone(volume));
+    let tracker = inner.tasks.clone();
+    tracker.spawn(async move { tell_once_known(&told_of, &told, lost).await });
 }
 
 /// What comes of letting go of a volume.

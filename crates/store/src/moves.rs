@@ -141,6 +141,11 @@ async fn copy_and_switch(
         ..replica
     });
     pool.put(id, slot.clone())?;
+    if to.volume.is_failed() {
+        // The copy leaves with its volume: the source stays. If that has left too, the copy is told as lost with its own.
+        let _ = pool.put(id, Slot::Finalized(replica));
+        return Err(pool.volume_failed());
+    }
     if let Err(error) =
         crate::deletes::discard_files(inner, pool, from, Place::Finalized, old, false).await
     {

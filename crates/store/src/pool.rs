@@ -93,12 +93,14 @@ impl Pool {
     /// # Errors
     /// `VolumeFailed`.
     pub fn put(&self, id: i64, slot: Slot) -> Result<(), StoreError> {
-        // Held until the map has it, so that `leave` finds it there or was here before.
-        let slices = self.slices.read().unwrap_or_else(PoisonError::into_inner);
-        if !slices.iter().any(|s| s.volume.index == slot.volume()) {
-            return Err(self.volume_failed());
-        }
-        self.map.insert(id, slot);
+        let _replaced = {
+            // Held until the map has it, so that `leave` finds it there or was here before.
+            let slices = self.slices.read().unwrap_or_else(PoisonError::into_inner);
+            if !slices.iter().any(|s| s.volume.index == slot.volume()) {
+                return Err(self.volume_failed());
+            }
+            self.map.insert(id, slot)
+        };
         Ok(())
     }
 
@@ -109,15 +111,6 @@ impl Pool {
             .unwrap_or_else(PoisonError::into_inner)
             .retain(|s| s.volume.index != volume);
         self.map.retain(|_, slot| slot.volume() != volume)
-    }
-
-    /// Forgets volumes that failed while this pool was read from them, when their failure may not have reached it.
-    pub fn leave_failed(&self) {
-        for slice in self.slices() {
-            if slice.volume.is_failed() {
-                self.leave(slice.volume.index);
-            }
-        }
     }
 
     /// What is known of a block.

@@ -69,8 +69,9 @@ pub async fn add_pool(
         .write()
         .unwrap_or_else(PoisonError::into_inner)
         .insert(pool.id().clone(), Arc::clone(&pool));
-    // A failure between reading and here did not find the pool.
-    pool.leave_failed();
+    for volume in &volumes {
+        crate::failures::leave_if_failed(inner, volume);
+    }
     Ok(())
 }
 
@@ -200,19 +201,28 @@ pub async fn adopt(inner: &Arc<Inner>, pool: &Arc<Pool>, slice: &Arc<Slice>, loa
             Slot::Live(Arc::new(revive(slice, &found))),
         ));
     }
-    pool.leave_failed();
     // Counted from lengths and the usual checksums, unless a clean stop left the exact number.
     slice.used.set(loaded.used.unwrap_or(used));
     slice.volume.settle_used();
     // Before anyone can work on the winners, whose files may have to go where these are.
-    for (id, slot) in losers
-        .into_iter()
-        .filter(|_| inner.config.delete_duplicates)
-    {
-        crate::deletes::delete_duplicate(inner, pool, id, &slot).await;
+    for (id, loser) in losers {
+        if has_winner(pool, id, &loser).await && inner.config.delete_duplicates {
+            crate::deletes::delete_duplicate(inner, pool, id, &loser).await;
+        }
     }
     crate::deletes::clear_leftovers(inner, slice, loaded.leftovers);
     crate::upgrade::join_rolling(inner, pool, slice).await;
+}
+
+/// Whether the better one of two replicas is still there; else its volume has left, and the other one takes its place.
+async fn has_winner(pool: &Pool, id: i64, loser: &Slot) -> bool {
+    let _latch = pool.latches.acquire(id).await;
+    let there = pool.map.get(id).is_some();
+    if !there {
+        // Refused only if that one has left, too.
+        let _ = pool.put(id, loser.clone());
+    }
+    there
 }
 
 /// A live replica from what lay in `rbw`.

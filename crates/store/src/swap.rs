@@ -97,6 +97,7 @@ async fn load_pools(inner: &Arc<Inner>, volume: &Arc<Volume>) -> Result<(), Stor
         let (slice, loaded) =
             pools::add_slice(inner, &pool, volume, StartOption::Regular, &progress).await?;
         pools::adopt(inner, &pool, &slice, loaded).await;
+        crate::failures::leave_if_failed(inner, volume);
     }
     let replicas = progress.replicas.load(Ordering::Relaxed);
     info!(volume = %volume.root.display(), replicas, "volume added");

@@ -35,8 +35,11 @@ impl NamesInMemory {
     fn within(parent: &Path) -> Option<Self> {
         let mut builder = tempfile::Builder::new();
         let dir = builder.prefix(PREFIX).tempdir_in(parent).ok()?;
-        let lock = File::create_new(dir.path().join(LOCK)).ok()?;
+        let path = dir.path().join(LOCK);
+        let lock = File::create_new(&path).ok()?;
         lock.try_lock().ok()?;
+        // Another one's sweep may have come between the two, and removed it.
+        path.exists().then_some(())?;
         Some(Self { dir, _lock: lock })
     }
 

@@ -74,7 +74,7 @@ impl Host for Node {
     }
 
     fn received(&self, block: &ExtendedBlock, storage: &StorageInfo) {
-        self.namenodes().notify_received(block, storage, None);
+        self.namenodes().notify_finalized(block, storage, None);
     }
 
     fn commit_block_synchronization<'a>(

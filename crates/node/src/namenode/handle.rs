@@ -249,6 +249,21 @@ impl NameNodes {
         );
     }
 
+    /// As [`notify_received`](Self::notify_received), of a replica of the store: its volume may leave after it was
+    /// finalized, and that be told before.
+    pub fn notify_finalized(
+        &self,
+        block: &ExtendedBlock,
+        storage: &StorageInfo,
+        delete_hint: Option<&str>,
+    ) {
+        self.notify_received(block, storage, delete_hint);
+        let here = self.node().store.replica(&block.pool, block.block.id);
+        if here.is_none() {
+            self.notify(block, storage, BlockStatus::Deleted, None);
+        }
+    }
+
     /// Waits until the pool's active NameNode has taken what there is to report of the block, at most
     /// `limit`. At once when there is nothing, or no NameNode is known to be active.
     pub async fn wait_told(&self, block: &ExtendedBlock, limit: Duration) {

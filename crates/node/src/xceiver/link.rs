@@ -43,7 +43,7 @@ impl NameNodeLink for NameNodes {
     }
 
     fn received(&self, block: &ExtendedBlock, storage: &StorageInfo, delete_hint: Option<&str>) {
-        self.notify_received(block, storage, delete_hint);
+        self.notify_finalized(block, storage, delete_hint);
     }
 
     fn wait_told<'a>(&'a self, block: &'a ExtendedBlock, limit: Duration) -> BoxFuture<'a, ()> {

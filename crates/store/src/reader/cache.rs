@@ -50,6 +50,10 @@ struct Entry {
     used: Instant,
 }
 
+/// Files that are kept open no longer, until this is dropped.
+#[derive(Debug)]
+pub(crate) struct Forgotten(#[expect(dead_code, reason = "held, not used")] Vec<Entry>);
+
 /// The files of the replicas read last, most recent at the end.
 #[derive(Debug, Default)]
 pub(crate) struct OpenReplicas(Mutex<Vec<Entry>>);
@@ -107,13 +111,10 @@ impl OpenReplicas {
         drop(gone); // Closing is done outside the lock.
     }
 
-    /// Closes the files of a block.
-    pub fn forget(&self, id: i64) {
-        let gone: Vec<Entry> = {
-            let mut entries = self.lock();
-            entries.extract_if(.., |e| e.id == id).collect()
-        };
-        drop(gone);
+    /// No longer keeps the files of a block. They are closed when what is given back is dropped, and nobody reads them any more.
+    pub fn forget(&self, id: i64) -> Forgotten {
+        let mut entries = self.lock();
+        Forgotten(entries.extract_if(.., |e| e.id == id).collect())
     }
 
     /// How many replicas are kept open.

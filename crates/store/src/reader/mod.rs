@@ -19,7 +19,7 @@ use crate::inner::Inner;
 use crate::types::StorageInfo;
 use crate::volume::Slice;
 
-pub(crate) use cache::{OpenFiles, OpenReplicas};
+pub(crate) use cache::{Forgotten, OpenFiles, OpenReplicas};
 pub(crate) use open::{MissingMeta, open_reader};
 
 /// One replica opened for reading: a snapshot of its length and of the checksum of its last

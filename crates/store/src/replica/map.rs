@@ -5,7 +5,7 @@ use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::live::LiveReplica;
-use crate::reader::{OpenFiles, OpenReplicas};
+use crate::reader::{Forgotten, OpenFiles, OpenReplicas};
 
 /// Number of shards: enough that writers on all cores seldom meet.
 const SHARDS: usize = 64;
@@ -64,6 +64,13 @@ impl Hasher for IdHasher {
     }
 }
 
+/// What was known of a block before. To be dropped where no lock is held: that may close files.
+#[derive(Debug)]
+pub struct Replaced {
+    _files: Forgotten,
+    _slot: Option<Slot>,
+}
+
 type Shard = HashMap<i64, Slot, BuildHasherDefault<IdHasher>>;
 
 /// The replicas of one pool. Locks are per shard and held only for map operations.
@@ -98,11 +105,13 @@ impl ReplicaMap {
         self.shard(id).get(&id).cloned()
     }
 
-    /// Sets what is known of a block; gives back what was.
-    pub fn insert(&self, id: i64, slot: Slot) -> Option<Slot> {
+    /// Sets what is known of a block; gives back what was, whose files are closed when that is dropped.
+    pub fn insert(&self, id: i64, slot: Slot) -> Replaced {
         let mut shard = self.shard(id);
-        self.open.forget(id);
-        shard.insert(id, slot)
+        Replaced {
+            _files: self.open.forget(id),
+            _slot: shard.insert(id, slot),
+        }
     }
 
     /// Adds a block unless it is there, in which case that is given back.
@@ -118,9 +127,11 @@ impl ReplicaMap {
 
     /// Forgets a block.
     pub fn remove(&self, id: i64) -> Option<Slot> {
-        let mut shard = self.shard(id);
-        self.open.forget(id);
-        shard.remove(&id)
+        let (_files, slot) = {
+            let mut shard = self.shard(id);
+            (self.open.forget(id), shard.remove(&id))
+        };
+        slot
     }
 
     /// The files of this finalized replica, when they are open.
@@ -152,12 +163,11 @@ impl ReplicaMap {
     pub fn retain(&self, mut keep: impl FnMut(i64, &Slot) -> bool) -> Vec<(i64, Slot)> {
         let mut gone = Vec::new();
         for shard in &self.shards {
+            let mut files = Vec::new();
             let mut shard = shard.lock().unwrap_or_else(PoisonError::into_inner);
             let before = gone.len();
             gone.extend(shard.extract_if(|id, slot| !keep(*id, slot)));
-            for (id, _) in &gone[before..] {
-                self.open.forget(*id);
-            }
+            files.extend(gone[before..].iter().map(|(id, _)| self.open.forget(*id)));
         }
         gone
     }

@@ -1,5 +1,8 @@
 //! Volumes that are taken out while somebody works on them.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use super::*;
 use crate::replica::{FinalReplica, Slot};
 
@@ -96,4 +99,75 @@ async fn nothing_is_known_of_a_volume_that_has_left() {
     assert_eq!(kind, StoreErrorKind::VolumeFailed);
     assert!(pool.put(21, slot(second)).is_ok());
     assert_eq!(node.store.replica_count(), 6);
+}
+
+/// Whatever goes on meanwhile, nothing is known afterwards of a volume that has left, and nothing is forgotten of the other one.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn writers_and_a_volume_that_comes_and_goes() {
+    let dir = tempfile::tempdir().expect("temporary directory");
+    let start = StoreConfig {
+        failed_volumes_tolerated: 1,
+        ..config(dir.path(), 2)
+    };
+    let mut node = Node::start(dir, 2, start).await;
+    let all = config(node.dir.path(), 2).volumes;
+    let stays = node.store.storage_reports(&pool())[0].storage.id.clone();
+    let done = Arc::new(AtomicBool::new(false));
+    let writers: Vec<_> = (0..4)
+        .map(|n| {
+            let (store, done, stays) = (node.store.clone(), Arc::clone(&done), stays.clone());
+            tokio::spawn(async move {
+                let mut kept = Vec::new();
+                for id in (n..).step_by(4) {
+                    if done.load(Ordering::Relaxed) {
+                        break;
+                    }
+                    if put_somewhere(&store, id).await.ok() == Some(stays.clone()) {
+                        kept.push(id);
+                    }
+                }
+                kept
+            })
+        })
+        .collect();
+    let (_, none) = mpsc::channel(1);
+    let mut events = std::mem::replace(&mut node.events, none);
+    let told = tokio::spawn(async move { while events.recv().await.is_some() {} });
+    let in_use = node.store.0.pool(&pool()).expect("is loaded");
+    for round in 0..24 {
+        let goes = node.store.0.volumes()[1].clone();
+        if round % 2 == 0 {
+            // At once, whoever is at work.
+            crate::failures::fail(&node.store.0, &goes, "a test").await;
+        } else {
+            let left = node.store.reconfigure_volumes(all[..1].to_vec()).await;
+            assert!(left.iter().all(|(_, result)| result.is_ok()), "{left:?}");
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+        in_use.map.for_each(|id, slot| {
+            assert_ne!(slot.volume(), goes.index, "blk_{id} of round {round}");
+        });
+        let back = node.store.reconfigure_volumes(all.clone()).await;
+        assert!(back.iter().all(|(_, result)| result.is_ok()), "{back:?}");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    done.store(true, Ordering::Relaxed);
+    let mut kept = Vec::new();
+    for writer in writers {
+        kept.extend(writer.await.expect("no panic"));
+    }
+    assert!(!kept.is_empty());
+    for id in kept {
+        node.check(id, 1001, 700).await;
+    }
+    told.abort();
+}
+
+/// Writes a replica in full and gives the storage that it is on.
+async fn put_somewhere(store: &Store, id: i64) -> Result<Arc<str>, StoreError> {
+    let wanted = block(id, 1001, 0);
+    let mut writer = store.create_rbw(&wanted, WriteOptions::default()).await?;
+    writer.set_checksum(crc32c()).await?;
+    writer.write(vec![packet(0, 700)]).await?;
+    Ok(writer.finalize().await?.storage.id)
 }

@@ -160,6 +160,17 @@ async fn received_leaves_at_once_and_takes_the_rest_along() {
 }
 
 #[tokio::test]
+async fn a_finalized_replica_that_has_left_already_is_not_told_as_received() {
+    let namenode = FakeNameNode::start().await;
+    let node = Node::start(&[&namenode], "60s", &[]);
+    ready(&node, &[&namenode]).await;
+    node.services
+        .notify_finalized(&block(7, 1001), &storage(), None);
+    eventually("report", || !namenode.news().is_empty()).await;
+    assert_eq!(namenode.news(), [(7, 1001, DELETED)]);
+}
+
+#[tokio::test]
 async fn who_waits_for_the_report_of_a_block_goes_on_when_the_namenode_has_taken_it() {
     let namenode = FakeNameNode::start().await;
     let node = Node::start(&[&namenode], "60s", &[]);

@@ -222,8 +222,8 @@ async fn open_replica(
 }
 
 /// A copy that the NameNode ordered was refused for what a recovery left of the replica here. It does not know of that
-/// one, and would order the copy again and again until the next full report, hours later: told of it now, it compares generation
-/// stamps and has the replica deleted. A newer stamp is of a recovery that came after the one that the NameNode committed.
+/// one, and would order the copy again and again until the next full report, hours later: told of it now, as that would tell it, it compares generation
+/// stamps and may have the replica deleted. A newer stamp is of a recovery that came after the one that the NameNode committed.
 fn report_stale(x: &Xceivers, wanted: &ExtendedBlock) {
     let Some(there) = x.store().replica(&wanted.pool, wanted.block.id) else {
         return;
