@@ -74,10 +74,7 @@ pub async fn create_temporary(
 }
 
 fn already_exists(block: &ExtendedBlock, there: &Slot, verb: &str) -> StoreError {
-    let state = match there {
-        Slot::Finalized(_) => ReplicaState::Finalized,
-        Slot::Live(live) => live.status().state,
-    };
+    let state = there.state();
     StoreError::new(
         StoreErrorKind::AlreadyExists,
         format!("Block {block} already exists in state {state} and thus cannot be {verb}."),

@@ -413,10 +413,7 @@ pub fn clear_leftovers(inner: &Arc<Inner>, slice: &Arc<Slice>, leftovers: Vec<Pa
 /// Puts the files of a replica out of the way that is not (or no longer) in the map because
 /// another of the same block is.
 pub async fn delete_duplicate(inner: &Arc<Inner>, pool: &Arc<Pool>, id: i64, slot: &Slot) {
-    let place = match slot {
-        Slot::Finalized(_) => Place::Finalized,
-        Slot::Live(live) => live.status().place,
-    };
+    let place = slot.place();
     let block = block_of(id, slot);
     let Ok(slice) = pool.slice(slot.volume()) else {
         return;

@@ -12,7 +12,7 @@ use tracing::{error, warn};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::inner::Inner;
 use crate::open::tolerated;
-use crate::replica::Slot;
+use crate::replica::{Gone, Slot};
 use crate::types::{FailedVolume, StoreEvent};
 use crate::volume::{Volume, health};
 
@@ -84,7 +84,7 @@ pub async fn fail(inner: &Arc<Inner>, volume: &Arc<Volume>, reason: &str) {
 async fn retire(inner: Arc<Inner>, volume: Arc<Volume>, reason: String) {
     let (inner, volume) = (&inner, &volume);
     unlist(inner, volume);
-    let Leaving { mut lost, closed } = leave(inner, volume);
+    let Leaving { mut lost, closed } = leave(inner, volume, true);
     let until = tokio::time::Instant::now() + SOON;
     let soon = tokio::time::timeout_at(until, lost.recv()).await;
     // Whoever hears of it may put the directory in again at once.
@@ -125,7 +125,7 @@ async fn retire(inner: Arc<Inner>, volume: Arc<Volume>, reason: String) {
 /// take, nor when the node stops: closing a file writes what it has, and the disk may give no answer. Whether it is given up.
 pub async fn take_out(inner: &Arc<Inner>, volume: &Arc<Volume>) -> bool {
     unlist(inner, volume);
-    let Leaving { lost, closed } = leave(inner, volume);
+    let Leaving { lost, closed } = leave(inner, volume, true);
     tell_behind(inner, volume, lost);
     let limit = inner.config.check_timeout;
     let closed = tokio::select! {
@@ -142,7 +142,7 @@ pub async fn take_out(inner: &Arc<Inner>, volume: &Arc<Volume>) -> bool {
 /// what was put into the map since.
 pub fn leave_if_failed(inner: &Arc<Inner>, volume: &Arc<Volume>) {
     if volume.is_failed() {
-        tell_behind(inner, volume, leave(inner, volume).lost);
+        tell_behind(inner, volume, leave(inner, volume, false).lost);
     }
 }
 
@@ -163,9 +163,9 @@ struct Leaving {
 /// Has one list: replicas that NameNodes know of.
 type Lost = mpsc::Receiver<Vec<ExtendedBlock>>;
 
-/// Lets go of what a volume had that left, on a thread of its own: closing a file of a disk that gives no answer may take
+/// Lets go of what a volume had that left, and with `give_up` of its directory, on a thread of its own: closing a file of a disk that gives no answer may take
 /// as long as it gives none.
-fn leave(inner: &Arc<Inner>, volume: &Arc<Volume>) -> Leaving {
+fn leave(inner: &Arc<Inner>, volume: &Arc<Volume>, give_up: bool) -> Leaving {
     let (send, lost) = mpsc::channel(1);
     let closed = CancellationToken::new();
     let (out_of, leaver, done) = (Arc::clone(inner), Arc::clone(volume), closed.clone());
@@ -177,13 +177,15 @@ fn leave(inner: &Arc<Inner>, volume: &Arc<Volume>) -> Leaving {
         let (lost, left) = let_go(&out_of, &leaver);
         // Before anything is closed. There is room for one; nobody listens any more when the node stops.
         let _ = send.try_send(lost);
-        for slot in left {
+        for gone in left {
             // The volume is lost or was left in order: nothing more goes to it.
-            if let Slot::Live(live) = slot {
+            if let Slot::Live(live) = gone.slot {
                 live.drop_staging();
             }
         }
-        leaver.unlock();
+        if give_up {
+            leaver.unlock();
+        }
     };
     let thread = std::thread::Builder::new().name("hayloft-left".to_owned());
     if let Err(error) = thread.spawn(leave.clone()) {
@@ -241,16 +243,16 @@ fn unlist(inner: &Inner, volume: &Volume) {
 
 /// Removes the volume's replicas from the maps of all pools and cancels what goes on with them; gives those that NameNodes know of, and
 /// what was removed.
-fn let_go(inner: &Inner, volume: &Volume) -> (Vec<ExtendedBlock>, Vec<Slot>) {
+fn let_go(inner: &Inner, volume: &Volume) -> (Vec<ExtendedBlock>, Vec<Gone>) {
     let (mut lost, mut left) = (Vec::new(), Vec::new());
     for pool in inner.pools() {
-        for (id, slot) in pool.leave(volume.index) {
-            if let Slot::Live(live) = &slot {
+        for gone in pool.leave(volume.index) {
+            if let Slot::Live(live) = &gone.slot {
                 live.status().cancel.cancel();
             }
-            let reported = crate::report::reported(id, &slot);
+            let reported = crate::report::reported(gone.id, &gone.slot);
             lost.extend(reported.map(|replica| pool.extended(replica.block)));
-            left.push(slot);
+            left.push(gone);
         }
     }
     (lost, left)

@@ -11,6 +11,7 @@ mod create;
 mod deletes;
 mod dirscan;
 mod drain;
+mod duplicates;
 mod error;
 mod failures;
 mod files;

@@ -140,11 +140,13 @@ async fn copy_and_switch(
         volume: to.volume.index,
         ..replica
     });
+    let leaves = || to.volume.is_failed().then(|| pool.volume_failed());
+    leaves().map_or(Ok(()), Err)?;
     pool.put(id, slot.clone())?;
-    if to.volume.is_failed() {
+    if let Some(refused) = leaves() {
         // The copy leaves with its volume: the source stays. If that has left too, the copy is told as lost with its own.
         let _ = pool.put(id, Slot::Finalized(replica));
-        return Err(pool.volume_failed());
+        return Err(refused);
     }
     if let Err(error) =
         crate::deletes::discard_files(inner, pool, from, Place::Finalized, old, false).await

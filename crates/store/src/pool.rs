@@ -6,7 +6,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use hayloft_wire::ids::{Block, ExtendedBlock, PoolId};
 
 use crate::error::{StoreError, StoreErrorKind};
-use crate::replica::{Latches, ReplicaMap, Slot};
+use crate::replica::{Gone, Latches, ReplicaMap, Slot};
 use crate::types::PoolSpec;
 use crate::volume::Slice;
 
@@ -105,7 +105,7 @@ impl Pool {
     }
 
     /// Forgets the part on a volume that leaves, and gives back the replicas that were on it.
-    pub fn leave(&self, volume: u16) -> Vec<(i64, Slot)> {
+    pub fn leave(&self, volume: u16) -> Vec<Gone> {
         self.slices
             .write()
             .unwrap_or_else(PoisonError::into_inner)

@@ -9,6 +9,7 @@ use hayloft_io::{IoClass, IoError, IoErrorKind, IoOp};
 use hayloft_wire::ids::{PoolId, ReplicaState};
 use tracing::{info, warn};
 
+use crate::duplicates;
 use crate::error::{StoreError, StoreErrorKind};
 use crate::inner::Inner;
 use crate::layout::names::CURRENT;
@@ -190,12 +191,12 @@ pub async fn adopt(inner: &Arc<Inner>, pool: &Arc<Pool>, slice: &Arc<Slice>, loa
             volume: slice.volume.index,
             pinned: found.pinned,
         };
-        losers.extend(insert(pool, b.id, Slot::Finalized(replica)));
+        losers.extend(duplicates::insert(pool, b.id, Slot::Finalized(replica)));
     }
     for found in loaded.rbw {
         used = used.saturating_add(footprint(found.block.num_bytes, found.checksum));
         let id = found.block.id;
-        losers.extend(insert(
+        losers.extend(duplicates::insert(
             pool,
             id,
             Slot::Live(Arc::new(revive(slice, &found))),
@@ -205,24 +206,11 @@ pub async fn adopt(inner: &Arc<Inner>, pool: &Arc<Pool>, slice: &Arc<Slice>, loa
     slice.used.set(loaded.used.unwrap_or(used));
     slice.volume.settle_used();
     // Before anyone can work on the winners, whose files may have to go where these are.
-    for (id, loser) in losers {
-        if has_winner(pool, id, &loser).await && inner.config.delete_duplicates {
-            crate::deletes::delete_duplicate(inner, pool, id, &loser).await;
-        }
+    for duplicate in losers {
+        duplicate.settle(inner, pool).await;
     }
     crate::deletes::clear_leftovers(inner, slice, loaded.leftovers);
     crate::upgrade::join_rolling(inner, pool, slice).await;
-}
-
-/// Whether the better one of two replicas is still there; else its volume has left, and the other one takes its place.
-async fn has_winner(pool: &Pool, id: i64, loser: &Slot) -> bool {
-    let _latch = pool.latches.acquire(id).await;
-    let there = pool.map.get(id).is_some();
-    if !there {
-        // Refused only if that one has left, too.
-        let _ = pool.put(id, loser.clone());
-    }
-    there
 }
 
 /// A live replica from what lay in `rbw`.
@@ -238,39 +226,6 @@ fn revive(slice: &Arc<Slice>, found: &FoundRbw) -> LiveReplica {
     status.checksum = found.checksum;
     status.last_crc = found.last_crc;
     LiveReplica::new(found.block.id, Arc::clone(slice), status)
-}
-
-/// Adds a replica; of two of the same block gives the one back that loses.
-fn insert(pool: &Pool, id: i64, slot: Slot) -> Option<(i64, Slot)> {
-    let Err(there) = pool.map.insert_new(id, slot.clone()) else {
-        return None;
-    };
-    let (kept, loser) = if rank(pool, &slot) > rank(pool, &there) {
-        (slot, there)
-    } else {
-        (there, slot)
-    };
-    let (keep, lose) = (rank(pool, &kept), rank(pool, &loser));
-    warn!(pool = %pool.id(), block = id, ?keep, ?lose, "a block lies here twice; the one with the higher generation stamp, then the longer is kept");
-    pool.map.insert(id, kept);
-    Some((id, loser))
-}
-
-/// Of two replicas of a block the one that ranks higher is kept: generation stamp, then length, then
-/// finalized, then on a medium that keeps it (the stock node copies what it wrote to `RAM_DISK`).
-fn rank(pool: &Pool, slot: &Slot) -> (u64, u64, bool, bool) {
-    let (stamp, len, finalized, volume) = match slot {
-        Slot::Finalized(r) => (r.generation_stamp, r.len, true, r.volume),
-        Slot::Live(live) => {
-            let block = live.block();
-            let volume = live.slice.volume.index;
-            (block.generation_stamp, block.num_bytes, false, volume)
-        }
-    };
-    let lasting = pool
-        .slice(volume)
-        .is_ok_and(|slice| !slice.volume.info.storage_type.is_transient());
-    (stamp, len, finalized, lasting)
 }
 
 /// Takes the pool out of the tables and stops its writers.

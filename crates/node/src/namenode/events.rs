@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use hayloft_store::{StorageInfo, StoreEvent};
-use hayloft_wire::ids::ExtendedBlock;
+use hayloft_wire::ids::{ExtendedBlock, ReplicaState};
 use hayloft_wire::proto::datanode::{BlockStatus, ErrorReportCode};
 use tokio::sync::mpsc;
 
@@ -68,8 +68,13 @@ impl NameNodes {
     fn gone(&self, block: &ExtendedBlock, storage: &StorageInfo) {
         let here = self.node().store.replica(&block.pool, block.block.id);
         let replaced = here.is_some_and(|replica| {
-            replica.block.block.generation_stamp > block.block.generation_stamp
-                || replica.storage.id != storage.id
+            let (now, then) = (
+                replica.block.block.generation_stamp,
+                block.block.generation_stamp,
+            );
+            // The same one is here again when its directory was put in again. A copy that only begins may not end.
+            let again = now == then && replica.state != ReplicaState::Temporary;
+            now > then || again || replica.storage.id != storage.id
         });
         if replaced {
             tracing::debug!(%block, "an old replica is gone; a newer one is here");

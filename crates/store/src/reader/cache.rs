@@ -86,29 +86,28 @@ impl OpenReplicas {
         None
     }
 
-    /// Keeps the files of a replica. Called by the map, under its lock, while the replica is as given.
-    pub fn keep(&self, id: i64, replica: FinalReplica, files: OpenFiles) {
-        if !files.keepable() {
-            return;
+    /// Keeps the files of a replica, unless somebody removed them. Called by the map, under its lock, while the replica is as given;
+    /// what is no longer kept is closed when what is given back is dropped.
+    pub fn keep(&self, id: i64, replica: FinalReplica, files: OpenFiles) -> Forgotten {
+        let used = Instant::now();
+        let entry = Entry {
+            id,
+            replica,
+            files,
+            used,
+        };
+        if !entry.files.keepable() {
+            return Forgotten(vec![entry]);
         }
-        let now = Instant::now();
-        let mut gone: Vec<Entry> = Vec::new();
-        {
-            let mut entries = self.lock();
-            gone.extend(
-                entries.extract_if(.., |e| e.id == id || now.duration_since(e.used) > IDLE),
-            );
-            if entries.len() >= ENTRIES_MAX {
-                gone.push(entries.remove(0));
-            }
-            entries.push(Entry {
-                id,
-                replica,
-                files,
-                used: now,
-            });
+        let mut entries = self.lock();
+        let mut gone: Vec<Entry> = entries
+            .extract_if(.., |e| e.id == id || used.duration_since(e.used) > IDLE)
+            .collect();
+        if entries.len() >= ENTRIES_MAX {
+            gone.push(entries.remove(0));
         }
-        drop(gone); // Closing is done outside the lock.
+        entries.push(entry);
+        Forgotten(gone)
     }
 
     /// No longer keeps the files of a block. They are closed when what is given back is dropped, and nobody reads them any more.

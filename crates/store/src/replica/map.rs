@@ -4,7 +4,9 @@ use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::live::LiveReplica;
+use hayloft_wire::ids::ReplicaState;
+
+use super::live::{LiveReplica, Place};
 use crate::reader::{Forgotten, OpenFiles, OpenReplicas};
 
 /// Number of shards: enough that writers on all cores seldom meet.
@@ -41,6 +43,24 @@ impl Slot {
             Self::Live(r) => r.slice.volume.index,
         }
     }
+
+    /// What the replica is.
+    #[must_use]
+    pub fn state(&self) -> ReplicaState {
+        match self {
+            Self::Finalized(_) => ReplicaState::Finalized,
+            Self::Live(r) => r.status().state,
+        }
+    }
+
+    /// The directory that its files are in.
+    #[must_use]
+    pub fn place(&self) -> Place {
+        match self {
+            Self::Finalized(_) => Place::Finalized,
+            Self::Live(r) => r.status().place,
+        }
+    }
 }
 
 /// Block ids are given out one after the other by the NameNode: a multiplication spreads them.
@@ -69,6 +89,16 @@ impl Hasher for IdHasher {
 pub struct Replaced {
     _files: Forgotten,
     _slot: Option<Slot>,
+}
+
+/// A replica that is no longer known. To be dropped where no lock is held: that may close files.
+#[derive(Debug)]
+pub struct Gone {
+    /// Block id.
+    pub id: i64,
+    /// What was known of it.
+    pub slot: Slot,
+    _files: Forgotten,
 }
 
 type Shard = HashMap<i64, Slot, BuildHasherDefault<IdHasher>>;
@@ -142,9 +172,9 @@ impl ReplicaMap {
     /// Keeps the files of a finalized replica open for later readers, unless it has changed meanwhile.
     pub fn keep_open(&self, id: i64, replica: FinalReplica, files: OpenFiles) {
         let shard = self.shard(id);
-        if matches!(shard.get(&id), Some(Slot::Finalized(now)) if *now == replica) {
-            self.open.keep(id, replica, files);
-        }
+        let unchanged = matches!(shard.get(&id), Some(Slot::Finalized(now)) if *now == replica);
+        let _forgotten = unchanged.then(|| self.open.keep(id, replica, files));
+        drop(shard);
     }
 
     /// How many replicas are kept open.
@@ -160,16 +190,18 @@ impl ReplicaMap {
     }
 
     /// Forgets every block for which `keep` is false and gives those back.
-    pub fn retain(&self, mut keep: impl FnMut(i64, &Slot) -> bool) -> Vec<(i64, Slot)> {
-        let mut gone = Vec::new();
+    pub fn retain(&self, mut keep: impl FnMut(i64, &Slot) -> bool) -> Vec<Gone> {
+        let mut all = Vec::new();
         for shard in &self.shards {
-            let mut files = Vec::new();
             let mut shard = shard.lock().unwrap_or_else(PoisonError::into_inner);
-            let before = gone.len();
-            gone.extend(shard.extract_if(|id, slot| !keep(*id, slot)));
-            files.extend(gone[before..].iter().map(|(id, _)| self.open.forget(*id)));
+            let gone = shard.extract_if(|id, slot| !keep(*id, slot));
+            all.extend(gone.map(|(id, slot)| Gone {
+                id,
+                slot,
+                _files: self.open.forget(id),
+            }));
         }
-        gone
+        all
     }
 
     /// Looks at every block, shard by shard. `look` must not touch the map.

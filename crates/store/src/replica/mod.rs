@@ -7,4 +7,4 @@ pub mod state;
 
 pub use latch::{Latch, Latches};
 pub use live::{LiveReplica, Place, Status};
-pub use map::{FinalReplica, ReplicaMap, Slot};
+pub use map::{FinalReplica, Gone, ReplicaMap, Slot};

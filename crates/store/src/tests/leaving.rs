@@ -171,3 +171,39 @@ async fn put_somewhere(store: &Store, id: i64) -> Result<Arc<str>, StoreError> {
     writer.write(vec![packet(0, 700)]).await?;
     Ok(writer.finalize().await?.storage.id)
 }
+
+#[tokio::test]
+async fn of_two_replicas_the_lesser_one_is_kept_when_the_other_leaves_and_goes_when_it_is_deleted()
+{
+    let node = Node::with_volumes(2).await;
+    for id in 0..4 {
+        node.put(id, 1001, 700).await;
+    }
+    let pool = node.store.0.pool(&pool()).expect("is loaded");
+    let [first, second] = [0, 1].map(|n| pool.slices()[n].volume.index);
+    let newer = || {
+        Slot::Finalized(FinalReplica {
+            generation_stamp: 1002,
+            len: 700,
+            volume: second,
+            pinned: false,
+        })
+    };
+    let on_the_first: Vec<i64> = (0..4)
+        .filter(|id| pool.map.get(*id).expect("there").volume() == first)
+        .collect();
+    let found = |id| crate::duplicates::insert(&pool, id, newer()).expect("it is here twice");
+    let [deleted, stays] = [on_the_first[0], on_the_first[1]].map(|id| (id, found(id)));
+    // By the NameNode, while the others are settled.
+    drop(pool.map.remove(deleted.0));
+    deleted.1.settle(&node.store.0, &pool).await;
+    assert!(pool.map.get(deleted.0).is_none());
+    let data = format!("current/finalized/subdir0/subdir0/blk_{}", deleted.0);
+    assert!(!node.pool_dir().join(data).exists());
+    let rest = config(node.dir.path(), 2).volumes[..1].to_vec();
+    let results = node.store.reconfigure_volumes(rest).await;
+    assert!(results.len() == 1 && results[0].1.is_ok(), "{results:?}");
+    assert!(pool.map.get(stays.0).is_none(), "it has left");
+    stays.1.settle(&node.store.0, &pool).await;
+    node.check(stays.0, 1001, 700).await;
+}

@@ -496,14 +496,15 @@ async fn the_store_hears_of_a_rolling_upgrade_once() {
 }
 
 #[tokio::test]
-async fn a_deletion_is_not_reported_while_a_newer_replica_is_here() {
+async fn a_deletion_is_not_reported_while_the_replica_is_here_again() {
     let namenode = FakeNameNode::start().await;
     let node = Node::start(&[&namenode], "50ms", &[]);
     ready(&node, &[&namenode]).await;
     let (events, news) = tokio::sync::mpsc::channel(8);
     let services = node.services.clone();
     tokio::spawn(async move { services.serve_store_events(news).await });
-    for (id, stamp) in [(1, 1000), (2, 1000)] {
+    // Newer; the same one; none.
+    for (id, stamp) in [(1, 1000), (1, 1001), (2, 1000)] {
         let event = StoreEvent::Deleted {
             block: block(id, stamp),
             storage: storage(),

@@ -1,0 +1,85 @@
+//! Two replicas of one block, on two volumes or on one, that are found when a volume is read.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use hayloft_wire::ids::ReplicaState;
+use tracing::warn;
+
+use crate::inner::Inner;
+use crate::pool::Pool;
+use crate::replica::Slot;
+
+/// How long whoever changes the block may keep it: his disk may give no answer, and the loser waits for the next start.
+const LATCH_WAIT: Duration = Duration::from_secs(10);
+
+/// The one of two replicas that was not taken into the map.
+pub struct Duplicate {
+    id: i64,
+    loser: Slot,
+    /// Number of the volume of the other one.
+    winner: u16,
+}
+
+/// Adds a replica; of two of the same block gives the one back that loses.
+pub fn insert(pool: &Pool, id: i64, slot: Slot) -> Option<Duplicate> {
+    let Err(there) = pool.map.insert_new(id, slot.clone()) else {
+        return None;
+    };
+    let (kept, loser) = if rank(pool, &slot) > rank(pool, &there) {
+        (slot, there)
+    } else {
+        (there, slot)
+    };
+    let (keep, lose) = (rank(pool, &kept), rank(pool, &loser));
+    warn!(pool = %pool.id(), block = id, ?keep, ?lose, "a block lies here twice; the one with the higher generation stamp, then the longer is kept");
+    let winner = kept.volume();
+    pool.map.insert(id, kept);
+    Some(Duplicate { id, loser, winner })
+}
+
+/// Of two replicas of a block the one that ranks higher is kept: generation stamp, then length, then
+/// finalized, then on a medium that keeps it (the stock node copies what it wrote to `RAM_DISK`).
+fn rank(pool: &Pool, slot: &Slot) -> (u64, u64, bool, bool) {
+    let (stamp, len, finalized, volume) = match slot {
+        Slot::Finalized(r) => (r.generation_stamp, r.len, true, r.volume),
+        Slot::Live(live) => {
+            let block = live.block();
+            let volume = live.slice.volume.index;
+            (block.generation_stamp, block.num_bytes, false, volume)
+        }
+    };
+    let lasting = pool
+        .slice(volume)
+        .is_ok_and(|slice| !slice.volume.info.storage_type.is_transient());
+    (stamp, len, finalized, lasting)
+}
+
+impl Duplicate {
+    /// Deletes the loser, or puts it into the place of the winner where that has left with its volume.
+    pub async fn settle(self, inner: &Arc<Inner>, pool: &Arc<Pool>) {
+        let latch = tokio::time::timeout(LATCH_WAIT, pool.latches.acquire(self.id)).await;
+        let Ok(_latch) = latch else {
+            warn!(pool = %pool.id(), block = self.id, "a block that lies here twice is being changed: the next start deletes one of the two");
+            return;
+        };
+        let there = pool.map.get(self.id);
+        let usable = |slot: &Slot| pool.slice(slot.volume()).is_ok();
+        if pool.slice(self.winner).is_err() {
+            // A copy that nobody goes on with is no replacement.
+            let whole = self.loser.state() != ReplicaState::Temporary;
+            if whole && !there.as_ref().is_some_and(usable) {
+                // Refused only if its volume has left, too.
+                let _ = pool.put(self.id, self.loser);
+            }
+            return;
+        }
+        // Written anew meanwhile, where the loser was: the names are the same.
+        let in_its_place = |slot: &Slot| {
+            slot.volume() == self.loser.volume() && slot.place() == self.loser.place()
+        };
+        if inner.config.delete_duplicates && !there.as_ref().is_some_and(in_its_place) {
+            crate::deletes::delete_duplicate(inner, pool, self.id, &self.loser).await;
+        }
+    }
+}
