@@ -4,6 +4,7 @@ use crate::{BLOCK, Lab};
 use hayloft_lab::error::Result;
 use hayloft_lab::node::Kind;
 use hayloft_lab::suite::{expect, passed, seconds};
+use hayloft_lab::wait::{self, Seen};
 use hayloft_lab::{LabError, Outcome};
 use serde_json::json;
 use std::path::{Path, PathBuf};
@@ -103,6 +104,57 @@ impl Lab {
             })?;
         }
         self.cluster.heal()?;
+        passed()
+    }
+
+    /// Outdated replicas that are reported while the NameNode knows no good one yet are not deleted for it. With the good one and one
+    /// copy there is nowhere left to copy to, until nodes report once more.
+    pub fn reported_first(&mut self) -> Result<Outcome> {
+        self.cluster.heal()?;
+        let alone =
+            json!({"conf": {"dfs.client.block.write.replace-datanode-on-failure.policy": "NEVER"}});
+        self.fs.create("q", "/reported-first", 31, alone)?;
+        self.fs.write("q", 300_300)?;
+        self.fs.handle("hflush", "q")?;
+        let block = self.fs.blocks("/reported-first")?.remove(0);
+        let holders = block.nodes.iter().map(|xfer| self.index_of(xfer));
+        let holders = holders.collect::<Result<Vec<_>>>()?;
+        let [good, ref outdated @ ..] = holders[..] else {
+            return Err(LabError::Expectation(format!("no holders of {block:?}")));
+        };
+        for index in outdated {
+            self.cluster.node(*index).kill()?;
+        }
+        self.fs.write("q", 200_200)?;
+        self.fs.handle("close", "q")?;
+        for index in 0..self.cluster.node_count() {
+            self.cluster.node(index).kill()?;
+        }
+        self.cluster.namenode(0).kill()?;
+        self.cluster.namenode(0).start(&[])?;
+        for index in outdated {
+            self.cluster.start_node(*index)?;
+        }
+        wait::until("reports of outdated replicas", seconds(60), || {
+            let corrupt = self.fsck_of_replicas("/reported-first")?;
+            Ok(if corrupt.matches("(CORRUPT)").count() == outdated.len() {
+                Seen::Done(())
+            } else {
+                Seen::NotYet(corrupt)
+            })
+        })?;
+        self.cluster.start_node(good)?;
+        self.cluster.heal()?;
+        wait::until("all other copies", seconds(90), || {
+            Ok(if self.nowhere_to_copy_to()? {
+                Seen::Done(())
+            } else {
+                Seen::NotYet(self.fsck_of_replicas("/")?)
+            })
+        })?;
+        self.ask_for_reports()?;
+        self.fs.wait_replicas("/reported-first", 3, seconds(90))?;
+        self.fs.check("/reported-first", 500_500, 31)?;
         passed()
     }
 
