@@ -66,7 +66,8 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Writes and reads a little with everybody, so that code is compiled and memory is there.
+    /// Writes and reads a little with everybody, so that code is compiled and memory is there: with all nodes of a peer, since those
+    /// that only copies go to have theirs to find too.
     ///
     /// # Errors
     /// When a peer does not work at all.
@@ -85,7 +86,8 @@ impl Run<'_> {
                     client.name(),
                     self.rig.seats[seat].peer.name
                 );
-                let (files, _) = self.write(client, seat, dir, (streams, bytes), 1)?;
+                let nodes = self.rig.seats[seat].nodes.len();
+                let (files, _) = self.write(client, seat, dir, (streams, bytes), nodes)?;
                 if !self.rig.seats[seat].peer.drops_data {
                     self.read(client, &files, Check::Bytes)?;
                 }
