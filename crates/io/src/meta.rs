@@ -106,6 +106,8 @@ pub struct Meta {
     disk: Arc<Disk>,
     class: IoClass,
     hooks: Vec<Arc<dyn MetaHook>>,
+    /// What is run waits for the device on its way.
+    syncs: bool,
 }
 
 /// Distinguishes temporary files of one process.
@@ -119,7 +121,16 @@ impl Meta {
             disk,
             class,
             hooks: Vec::new(),
+            syncs: false,
         }
+    }
+
+    /// The same for work that waits for the device on its way if `syncs`: it is [run](Self::run) beside syncs, so that no
+    /// other name waits for the device too.
+    #[must_use]
+    pub fn that_syncs(mut self, syncs: bool) -> Self {
+        self.syncs = syncs;
+        self
     }
 
     /// The same with one more hook, called outside the earlier ones.
@@ -147,7 +158,7 @@ impl Meta {
     {
         let hooks = self.hooks.clone();
         let class = self.class;
-        self.disk.run(class, op, path, move |path| {
+        let hooked = move |path: &Path| {
             for hook in hooks.iter().rev() {
                 hook.before(class, op, path)?;
             }
@@ -160,7 +171,12 @@ impl Meta {
                 hook.after(class, op, start.elapsed(), result.is_err());
             }
             result
-        })
+        };
+        if self.syncs {
+            self.disk.run_with_sync(class, op, path, hooked)
+        } else {
+            self.disk.run(class, op, path, hooked)
+        }
     }
 
     fn simple<T, F>(&self, op: IoOp, path: &Path, work: F) -> IoFuture<Result<T, IoError>>

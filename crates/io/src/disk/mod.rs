@@ -174,6 +174,46 @@ impl Disk {
         T: Send + 'static,
         F: FnOnce(&Path) -> Result<T, IoError> + Send + 'static,
     {
+        let lane = match op {
+            IoOp::Read | IoOp::Write => Lane::Data,
+            // Starting to write back waits where the device's queue is full.
+            IoOp::Sync | IoOp::SyncDir | IoOp::Replace | IoOp::Writeback => Lane::Sync,
+            _ => Lane::Meta,
+        };
+        self.run_in(lane, class, op, path, work)
+    }
+
+    /// As [`run`](Self::run), for work on names that waits for the device on its way: it is done beside syncs, so that
+    /// no other name waits for the device too.
+    ///
+    /// # Errors
+    /// As [`run`](Self::run).
+    pub fn run_with_sync<T, F>(
+        &self,
+        class: IoClass,
+        op: IoOp,
+        path: &Path,
+        work: F,
+    ) -> IoFuture<Result<T, IoError>>
+    where
+        T: Send + 'static,
+        F: FnOnce(&Path) -> Result<T, IoError> + Send + 'static,
+    {
+        self.run_in(Lane::Sync, class, op, path, work)
+    }
+
+    fn run_in<T, F>(
+        &self,
+        lane: Lane,
+        class: IoClass,
+        op: IoOp,
+        path: &Path,
+        work: F,
+    ) -> IoFuture<Result<T, IoError>>
+    where
+        T: Send + 'static,
+        F: FnOnce(&Path) -> Result<T, IoError> + Send + 'static,
+    {
         let path: Arc<Path> = path.into();
         let on_closed = Arc::clone(&path);
         let doing = Doing {
@@ -182,8 +222,8 @@ impl Disk {
         };
         let watched = op.ends_soon().then_some(doing);
         let work = move || work(&path);
-        let done = match op {
-            IoOp::Read | IoOp::Write => {
+        let done = match lane {
+            Lane::Data => {
                 let request = Request {
                     class,
                     stream: None,
@@ -191,10 +231,9 @@ impl Disk {
                 };
                 Either::Left(self.transfer(request, move || (work(), 0)))
             }
-            IoOp::Sync | IoOp::SyncDir | IoOp::Replace => {
-                Either::Right(self.workers.submit(class, (Lane::Sync, watched), work))
+            Lane::Sync | Lane::Meta => {
+                Either::Right(self.workers.submit(class, (lane, watched), work))
             }
-            _ => Either::Right(self.workers.submit(class, (Lane::Meta, watched), work)),
         };
         Box::pin(async move {
             done.await.unwrap_or_else(|| {

@@ -260,6 +260,14 @@ impl StagedFile {
             .sum()
     }
 
+    /// Bytes that the segments take which hold any that is not in the files yet: whole ones, however little is in them.
+    #[must_use]
+    pub fn memory_of_unwritten(&self) -> u64 {
+        let state = self.lock();
+        let unwritten = state.segments.iter().filter(|s| s.written < s.end);
+        unwritten.count() as u64 * SEGMENT
+    }
+
     /// Bytes of both files that are in segments only. Exact while no write is in progress.
     #[must_use]
     pub fn unwritten_of_both(&self) -> u64 {

@@ -71,7 +71,8 @@ enum Take {
 impl StagedFile {
     /// Begins no write because a quantum has come together until [`let_go`](Self::let_go): something is to happen
     /// to the file first that waits for writes in progress, such as the reservation of room. Everything else writes
-    /// all the same: a flush, a file that is idle, somebody who waits for segments.
+    /// all the same: a flush, a file that is idle, somebody who waits for segments, and a file that has gathered what it
+    /// may.
     pub fn hold(&self) {
         self.lock().held = true;
     }
@@ -87,7 +88,7 @@ impl StagedFile {
         loop {
             let job = {
                 let mut state = self.lock();
-                if state.held {
+                if state.held && !self.has_gathered_all(&state) {
                     return;
                 }
                 let least = self.worth_writing(&state);
@@ -341,18 +342,21 @@ impl StagedFile {
             state.error = None;
             state.closed = state.discarded;
         }
-        let flushed = self.flush().await;
-        self.settled().await;
-        flushed?;
-        let mut state = self.lock();
-        self.alive(&state)?;
-        state.closed = true;
-        state.spare.clear();
-        let written = |held: &Held| held.written == held.end;
-        debug_assert!(state.segments.iter().all(written));
-        self.release(&mut state, |_| true);
-        self.uncount(&mut state);
-        Ok(())
+        loop {
+            let flushed = self.flush().await;
+            self.settled().await;
+            flushed?;
+            let mut state = self.lock();
+            self.alive(&state)?;
+            if state.segments.iter().any(|held| held.written != held.end) {
+                continue; // Somebody has committed more meanwhile.
+            }
+            state.closed = true;
+            state.spare.clear();
+            self.release(&mut state, |_| true);
+            self.uncount(&mut state);
+            return Ok(());
+        }
     }
 
     /// Takes nothing any more, begins no more writes, and waits for those in progress. What is not in the files

@@ -11,6 +11,7 @@ use tracing::{error, info, warn};
 
 use super::area::Area;
 use super::earlier::create;
+use super::layout::ARENAS_MAX;
 use super::{IDLE, IDLE_SHORT, SHRINK, SWEEP, Shared, StagingConfig};
 use crate::error::IoError;
 
@@ -143,8 +144,7 @@ fn new_area(config: &StagingConfig) -> Result<Area, IoError> {
     let path = config.path();
     let file = create(&path)?;
     let arenas = usize::try_from(config.budget / super::BUDGET_MIN).unwrap_or(usize::MAX);
-    // A number of segments has to fit into the semaphore.
-    let arenas = arenas.clamp(1, 1 << 20);
+    let arenas = arenas.clamp(1, ARENAS_MAX);
     Area::new(file, path.clone(), arenas).inspect_err(|_| {
         // Nothing is in it; the error that counts is the one that is returned.
         let _ = std::fs::remove_file(&path);
@@ -161,11 +161,15 @@ async fn maintain(shared: Weak<Shared>, home: Weak<Home>) {
         let area = Arc::clone(&strong.area);
         drop(strong);
         // An area that nobody uses any more is noticed at the next tick.
-        let _ = tokio::time::timeout(SWEEP, area.pressure.notified()).await;
+        if !area.is_short() {
+            let _ = tokio::time::timeout(SWEEP, area.pressure.notified()).await;
+        }
         if area.is_frozen() {
             return;
         }
-        while area.is_short() {
+        // A shortage may last as long as a disk hangs: the rest is looked after all the same.
+        let since = Instant::now();
+        while area.is_short() && since.elapsed() < SWEEP {
             let Some(strong) = shared.upgrade() else {
                 return;
             };
@@ -180,11 +184,16 @@ async fn maintain(shared: Weak<Shared>, home: Weak<Home>) {
             return;
         };
         area.watch_name();
-        let idle = if area.is_lost() { Duration::ZERO } else { IDLE };
+        // Who waits may wait for what lies in quiet files, while a disk has writes of others in progress for ever.
+        let (idle, shrink) = match (area.is_lost(), area.is_short()) {
+            (true, _) => (Duration::ZERO, Duration::ZERO),
+            (false, true) => (SWEEP, SHRINK),
+            (false, false) => (IDLE, SHRINK),
+        };
         let files = strong.files();
         files.iter().for_each(|f| f.sweep(idle));
         strong.count(&files);
-        area.shrink_when_idle(SHRINK);
+        area.shrink_when_idle(shrink);
         area.try_again();
         if area.is_lost()
             && Instant::now() >= renew_at

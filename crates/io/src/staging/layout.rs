@@ -78,11 +78,14 @@ pub fn arena_offset(arena: usize) -> u64 {
     ARENA_FIRST.saturating_add((arena as u64).saturating_mul(ARENA_STRIDE))
 }
 
-/// Arenas that begin in a file of `len` bytes.
+/// Most arenas of an area: a number of segments has to fit into a semaphore, and a start looks at all of them.
+pub const ARENAS_MAX: usize = 1 << 20;
+
+/// Arenas that begin in a file of `len` bytes, of those that an area may have: a length is whatever somebody made it.
 #[must_use]
 pub fn arenas_in(len: u64) -> usize {
     let arenas = len.saturating_sub(ARENA_FIRST).div_ceil(ARENA_STRIDE);
-    usize::try_from(arenas).unwrap_or(usize::MAX)
+    usize::try_from(arenas).map_or(ARENAS_MAX, |arenas| arenas.min(ARENAS_MAX))
 }
 
 /// Where a descriptor begins in its arena.

@@ -136,7 +136,7 @@ impl StagedFile {
         let area = &self.shared.area;
         let held = state.segments.len() * SEGMENT_BYTES;
         if state.jobs > 0 && held >= QUANTA * self.quantum_now() {
-            if held >= self.may_gather() {
+            if self.has_gathered_all(state) {
                 return Some(Wait::Write);
             }
             if n > 0 && !area.has_spare_memory(n) {
@@ -154,6 +154,11 @@ impl StagedFile {
         } else {
             quanta
         }
+    }
+
+    /// Whether it may gather no more before some of it is written.
+    pub(super) fn has_gathered_all(&self, state: &State) -> bool {
+        state.segments.len() * SEGMENT_BYTES >= self.may_gather()
     }
 
     /// Whether whoever brings bytes that need `n` more segments waits.

@@ -24,6 +24,7 @@ mod lost;
 mod memory;
 mod pressure;
 mod restart;
+mod shortage;
 
 const GRAIN: usize = 512;
 const BASE: u64 = 7;

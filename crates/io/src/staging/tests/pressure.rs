@@ -5,12 +5,12 @@ use crate::decorators::{Throttle, Throttled};
 use crate::disk::{Request, Stream};
 
 /// What a file may hold at the moment when one more piece of it is received.
-fn segments_at_most(quantum: usize) -> usize {
+pub(super) fn segments_at_most(quantum: usize) -> usize {
     QUANTA * quantum / SEGMENT_BYTES + ROOM_MAX / SEGMENT_BYTES + 1
 }
 
 /// A disk that writes so many bytes a second; none: as it can.
-fn engine(rig: &Rig, bytes_per_second: u64) -> (Throttled, Arc<Throttle>) {
+pub(super) fn engine(rig: &Rig, bytes_per_second: u64) -> (Throttled, Arc<Throttle>) {
     let throttle = Arc::new(Throttle::default());
     throttle.set_rate(IoClass::ClientWrite, bytes_per_second);
     let engine = Throttled::new(Arc::clone(&rig.engine), Arc::clone(&throttle));
@@ -18,7 +18,12 @@ fn engine(rig: &Rig, bytes_per_second: u64) -> (Throttled, Arc<Throttle>) {
 }
 
 /// Receives up to `len` bytes, in place or as copies; `look` is called after each packet.
-async fn stream(file: &Arc<StagedFile>, len: usize, in_place: bool, mut look: impl FnMut()) {
+pub(super) async fn stream(
+    file: &Arc<StagedFile>,
+    len: usize,
+    in_place: bool,
+    mut look: impl FnMut(),
+) {
     let mut at = usize::try_from(file.committed()).expect("small");
     while at < len {
         let next = (at + 300_000).min(len);
@@ -106,7 +111,7 @@ fn feed(file: &Arc<StagedFile>, len: usize, in_place: bool) -> tokio::task::Join
 }
 
 /// Waits until `done`.
-async fn until(what: &str, mut done: impl FnMut() -> bool) {
+pub(super) async fn until(what: &str, mut done: impl FnMut() -> bool) {
     let done = async {
         while !done() {
             tokio::time::sleep(Duration::from_millis(1)).await;
