@@ -58,7 +58,7 @@ impl Abandoned {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Those that hold more than `limit` bytes together, the largest first.
+    /// Those that keep more than `limit` bytes of staging together, the largest first.
     fn too_many(&self, limit: u64) -> Vec<Stuck> {
         let mut stuck = Vec::new();
         self.entries().retain_mut(|entry| {
@@ -72,20 +72,21 @@ impl Abandoned {
             entry.bytes = bytes;
             entry.failed |= staged.error().is_some();
             if entry.failed && bytes > 0 {
+                let memory = staged.memory_of_unwritten();
                 stuck.push(Stuck {
                     pool: Arc::clone(&entry.pool),
                     live,
                     staged,
-                    bytes,
+                    memory,
                 });
             }
             bytes > 0
         });
-        stuck.sort_by_key(|stuck| std::cmp::Reverse(stuck.bytes));
-        let mut left: u64 = stuck.iter().map(|stuck| stuck.bytes).sum();
+        stuck.sort_by_key(|stuck| std::cmp::Reverse(stuck.memory));
+        let mut left: u64 = stuck.iter().map(|stuck| stuck.memory).sum();
         let beyond = stuck.into_iter().take_while(|stuck| {
             let beyond = left > limit;
-            left -= stuck.bytes;
+            left -= stuck.memory;
             beyond
         });
         beyond.collect()
@@ -97,7 +98,8 @@ struct Stuck {
     pool: Arc<Pool>,
     live: Arc<LiveReplica>,
     staged: Arc<StagedFile>,
-    bytes: u64,
+    /// Bytes of staging that it keeps others from.
+    memory: u64,
 }
 
 /// Looks at them until the store stops.

@@ -12,7 +12,7 @@ use crate::failures::examine;
 use crate::files::{self, Pair};
 use crate::finish::{finalize_recovered, pair_of};
 use crate::inner::Inner;
-use crate::load::{Valid, recompute_tail, validate};
+use crate::load::{Cut, Valid, validate};
 use crate::plan::Tail;
 use crate::pool::Pool;
 use crate::replica::state::{Move, after};
@@ -277,38 +277,45 @@ pub async fn settle(
         },
     );
     let checksum = status.checksum;
-    let crc = files::on_disk(
+    let (crc, made) = files::on_disk_with_sync(
         &live.slice,
         IoClass::ClientWrite,
         IoOp::Truncate,
         &path,
+        true,
         move || match checksum {
             Some(checksum) => {
-                recompute_tail(&pair.data(), &pair.meta(), checksum, len, Some(known))
+                let cut = Cut::of(&pair.data(), &pair.meta(), checksum, len, Some(known))?;
+                Ok((cut.last_crc(), cut.make()))
             }
             // Nothing was ever written.
             None => std::fs::OpenOptions::new()
                 .write(true)
                 .open(pair.data())?
                 .set_len(0)
-                .map(|()| 0),
+                .map(|()| (0, Ok(()))),
         },
     )
     .await
     .map_err(|e| corrupt_or_io(inner, &live.slice, doing(), e))?;
+    let made = made.map_err(|(op, e)| IoError::from_std(op, &path, &e));
+    // Also of a cut that failed half-way: the checksums of what is beyond are gone.
     let mut now = live.status();
     now.bytes_on_disk = len;
     now.bytes_acked = now.bytes_acked.min(len);
     // Cutting a file gives back what was reserved behind its end.
     now.reserved = now.reserved.min(len);
     now.last_crc = crc;
-    now.unsettled = false;
+    now.unsettled = made.is_err();
     drop(now);
     live.slice.used.change(
         footprint(status.bytes_on_disk, checksum),
         footprint(len, checksum),
     );
-    Ok(())
+    made.map_err(|e| {
+        live.note_failure(&e);
+        corrupt_or_io(inner, &live.slice, doing(), e)
+    })
 }
 
 /// Turns a failed file operation into an error; what reads as damage is `Corrupt`.
@@ -363,11 +370,12 @@ pub async fn bump_finalized(
     };
     // Nobody closes it again.
     let (path, durable) = (pair.meta(), inner.config.sync_on_close);
-    files::on_disk(
+    files::on_disk_with_sync(
         &slice,
         IoClass::ClientWrite,
         IoOp::Rename,
         &path,
+        durable,
         move || files::bump(&pair, new_gs, durable),
     )
     .await
@@ -433,11 +441,13 @@ pub async fn reopen(
     };
     let to = from.at(slice.paths.rbw()).with_gs(new_gs);
     let (path, scratch) = (from.data(), slice.paths.tmp());
-    let outcome = files::on_disk(
+    let outcome = files::on_disk_with_sync(
         &slice,
         IoClass::ClientWrite,
         IoOp::Rename,
         &path,
+        // Copies of files that a snapshot shares are synced.
+        true,
         move || {
             let valid = validate(&from.data(), &from.meta())?;
             let on_disk = std::fs::metadata(from.data())?.len();

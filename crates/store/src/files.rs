@@ -211,13 +211,31 @@ where
     T: Send + 'static,
     F: FnOnce() -> io::Result<T> + Send + 'static,
 {
-    slice
-        .volume
-        .meta(class)
-        .run(op, path, move |path| {
-            work().map_err(|e| IoError::from_std(op, path, &e))
-        })
-        .await
+    on_disk_with_sync(slice, class, op, path, false, work).await
+}
+
+/// As [`on_disk`]; where `work` waits for the device on its way (`syncs`), new replicas and other names do not wait
+/// behind it.
+///
+/// # Errors
+/// What `work` returns, with `path`.
+pub async fn on_disk_with_sync<T, F>(
+    slice: &Slice,
+    class: IoClass,
+    op: IoOp,
+    path: &Path,
+    syncs: bool,
+    work: F,
+) -> Result<T, IoError>
+where
+    T: Send + 'static,
+    F: FnOnce() -> io::Result<T> + Send + 'static,
+{
+    let meta = slice.volume.meta(class).that_syncs(syncs);
+    meta.run(op, path, move |path| {
+        work().map_err(|e| IoError::from_std(op, path, &e))
+    })
+    .await
 }
 
 #[cfg(test)]

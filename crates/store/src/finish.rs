@@ -99,11 +99,12 @@ pub async fn finalize_live(
         let (path, pinned, trim) = (from.data(), status.pinned, status.reserved > 0);
         let len = status.bytes_on_disk;
         let marker = draining.then(|| live.slice.paths.closed_marker(live.id));
-        files::on_disk(
+        files::on_disk_with_sync(
             &live.slice,
             IoClass::ClientWrite,
             IoOp::Rename,
             &path,
+            durable,
             move || {
                 match files::trim_and_pin(&from.data(), trim.then_some(len), pinned) {
                     // An earlier attempt came further.

@@ -113,11 +113,12 @@ async fn copy_and_switch(
     let _latch = pool.latches.acquire(id).await;
     let unchanged = matches!(pool.map.get(id), Some(Slot::Finalized(now)) if now == replica);
     let target = scratch.at(to.paths.finalized_dir(id));
-    files::on_disk(
+    files::on_disk_with_sync(
         to,
         IoClass::Balancer,
         IoOp::Rename,
         &scratch.data(),
+        true,
         move || {
             if unchanged {
                 if replica.pinned {

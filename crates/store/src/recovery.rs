@@ -13,7 +13,7 @@ use crate::failures::examine;
 use crate::files::{self, Pair};
 use crate::finish::{finalize_recovered, pair_of};
 use crate::inner::Inner;
-use crate::load::recompute_tail;
+use crate::load::Cut;
 use crate::pool::Pool;
 use crate::replica::state::{Move, after};
 use crate::replica::{FinalReplica, LiveReplica, Place, Slot, Status};
@@ -270,7 +270,8 @@ async fn copy_shortened(
             let checksum = crate::load::validate(&scratch.data(), &scratch.meta())?
                 .checksum
                 .ok_or_else(|| std::io::Error::other("the meta file has no header"))?;
-            recompute_tail(&scratch.data(), &scratch.meta(), checksum, len, None)?;
+            let cut = Cut::of(&scratch.data(), &scratch.meta(), checksum, len, None)?;
+            cut.make().map_err(|(_, e)| e)?;
             if durable {
                 files::sync_file(&scratch.data())?;
                 files::sync_file(&scratch.meta())?;

@@ -22,7 +22,9 @@ use crate::layout::used_cache::{DFS_USED_BYTES_MAX, UsedCache};
 use crate::open::DIR_MODE;
 use crate::replica::state::{Move, after};
 
-pub use validate::{Valid, cut, recompute_tail, validate, whole};
+#[cfg(test)]
+pub use validate::CANNOT_BE_CUT;
+pub use validate::{Cut, Valid, cut, validate, whole};
 pub use walk::{Found, Orphans, walk};
 
 /// Directory inside `tmp` for what is being deleted. Apache empties `tmp` when it starts.

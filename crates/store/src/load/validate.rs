@@ -5,6 +5,7 @@ use std::io;
 use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 
+use hayloft_io::IoOp;
 use hayloft_wire::checksum::{ChecksumKind, DataChecksum, META_HEADER_LEN};
 
 use crate::plan::Tail;
@@ -167,52 +168,100 @@ pub fn cut(data: &Path, meta: &Path, valid: &Valid) -> io::Result<()> {
     Ok(())
 }
 
-/// Shortens a replica to `len` bytes: the meta file first (fewer checksums, then the one of the new last
-/// chunk), then the data, so that a stop at any point leaves something that [`validate`] cuts to at
-/// least `len` bytes. Gives back the CRC of the last chunk when it is partial. Blocking.
-///
-/// Errors: `InvalidData` when the chunk that is cut does not match its checksum: a new checksum
-/// would make damaged bytes look right.
-///
-/// `known` is the end of the replica as its writer knows it: beyond that the files may hold
-/// anything.
-pub fn recompute_tail(
-    data: &Path,
-    meta: &Path,
+/// Inode of a data file that cannot be cut, after its checksums were.
+#[cfg(test)]
+pub static CANNOT_BE_CUT: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(0);
+
+/// A replica that is to be shortened, looked at: its files are open, and nothing was changed yet.
+pub struct Cut {
+    data: File,
+    meta: File,
     checksum: DataChecksum,
     len: u64,
-    known: Option<Tail>,
-) -> io::Result<u32> {
-    let open = |path: &Path| OpenOptions::new().read(true).write(true).open(path);
-    let (data, meta) = (open(data)?, open(meta)?);
-    let start = checksum.chunk_start(len);
-    let mut last_crc = 0;
-    if checksum.kind() == ChecksumKind::Null || start == len {
-        meta.set_len(checksum.meta_len(len))?;
-    } else {
+    /// Checksum of the new last chunk, which is partial.
+    crc: Option<u32>,
+}
+
+impl Cut {
+    /// Of a replica to `len` bytes. Blocking.
+    ///
+    /// Errors: `InvalidData` when the chunk that is cut does not match its checksum: a new checksum
+    /// would make damaged bytes look right.
+    ///
+    /// `known` is the end of the replica as its writer knows it: beyond that the files may hold
+    /// anything.
+    pub fn of(
+        data: &Path,
+        meta: &Path,
+        checksum: DataChecksum,
+        len: u64,
+        known: Option<Tail>,
+    ) -> io::Result<Self> {
+        let open = |path: &Path| OpenOptions::new().read(true).write(true).open(path);
+        let mut this = Self {
+            data: open(data)?,
+            meta: open(meta)?,
+            checksum,
+            len,
+            crc: None,
+        };
+        let start = checksum.chunk_start(len);
+        if checksum.kind() == ChecksumKind::Null || start == len {
+            return Ok(this);
+        }
         let chunk = u64::from(checksum.bytes_per_checksum());
-        let mut there = chunk.min(data.metadata()?.len().saturating_sub(start));
+        let mut there = chunk.min(this.data.metadata()?.len().saturating_sub(start));
         let stored = match known {
             Some(known) if known.len < start + chunk => {
                 there = there.min(known.len.saturating_sub(start));
                 known.crc
             }
-            _ => read_sum(&meta, checksum, start / chunk)?,
+            _ => read_sum(&this.meta, checksum, start / chunk)?,
         };
-        let tail = read_tail(&data, start, there)?;
+        let tail = read_tail(&this.data, start, there)?;
         let keep = usize::try_from(len - start)
             .map_err(|_| io::Error::from(io::ErrorKind::InvalidData))?;
         if longest_match(checksum.kind(), &tail, stored).is_none_or(|intact| intact < keep) {
             let text = format!("the chunk at byte {start} does not match its checksum");
             return Err(io::Error::new(io::ErrorKind::InvalidData, text));
         }
-        last_crc = checksum.kind().crc(&tail[..keep]);
-        meta.set_len(checksum.meta_len(len))?;
-        meta.write_all_at(&last_crc.to_be_bytes(), checksum.meta_len(start))?;
-        // Before the data is cut: should that be on the device first when power is lost, the bytes that stay would
-        // have a checksum of more than them, and an hsynced tail would count as damaged.
-        meta.sync_data()?;
+        this.crc = Some(checksum.kind().crc(&tail[..keep]));
+        Ok(this)
     }
-    data.set_len(len)?;
-    Ok(last_crc)
+
+    #[cfg(test)]
+    fn may_be_cut(&self) -> io::Result<()> {
+        use std::os::unix::fs::MetadataExt as _;
+        let inode = self.data.metadata()?.ino();
+        if CANNOT_BE_CUT.load(std::sync::atomic::Ordering::Relaxed) == inode {
+            return Err(io::Error::from_raw_os_error(5));
+        }
+        Ok(())
+    }
+
+    /// CRC of the last chunk when that is partial.
+    pub fn last_crc(&self) -> u32 {
+        self.crc.unwrap_or(0)
+    }
+
+    /// Makes it: the meta file first (fewer checksums, then the one of the new last chunk), then the data, so that a
+    /// stop at any point leaves something that [`validate`] cuts to at least `len` bytes. Blocking.
+    ///
+    /// Errors: what failed. The files may be in any of these states then, and checksums beyond `len` are gone.
+    pub fn make(self) -> Result<(), (IoOp, io::Error)> {
+        let cut = |e| (IoOp::Truncate, e);
+        let sums = self.checksum.meta_len(self.len);
+        self.meta.set_len(sums).map_err(cut)?;
+        if let Some(crc) = self.crc {
+            let at = self.checksum.meta_len(self.checksum.chunk_start(self.len));
+            let crc = crc.to_be_bytes();
+            self.meta.write_all_at(&crc, at).map_err(cut)?;
+            // Before the data is cut: should that be on the device first when power is lost, the bytes that stay would
+            // have a checksum of more than them, and an hsynced tail would count as damaged.
+            self.meta.sync_data().map_err(|e| (IoOp::Sync, e))?;
+        }
+        #[cfg(test)]
+        self.may_be_cut().map_err(cut)?;
+        self.data.set_len(self.len).map_err(cut)
+    }
 }

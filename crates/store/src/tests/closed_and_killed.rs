@@ -2,7 +2,6 @@
 
 use super::*;
 use std::collections::HashMap;
-use std::sync::Arc;
 
 use hayloft_io::IoOp;
 use hayloft_io::decorators::{Effect, FaultRule, Faults};

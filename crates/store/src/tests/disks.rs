@@ -1,28 +1,20 @@
 //! Disks that fail, hang or fill up.
 
 use super::*;
-use std::sync::Arc;
 use std::time::Instant;
 
 use hayloft_io::decorators::{Effect, FaultRule, Faults};
 use hayloft_io::{AlignedBuf, IoClass, IoOp};
 
-const EIO: i32 = 5;
-const ENOSPC: i32 = 28;
 const EROFS: i32 = 30;
 
 /// Two volumes, of which the first obeys the rules.
 async fn start(more: impl FnOnce(&mut StoreConfig)) -> (Node, Arc<Faults>) {
-    let dir = tempfile::tempdir().expect("temporary directory");
-    let faults = Faults::new(1);
-    let mut config = StoreConfig {
-        failed_volumes_tolerated: 1,
-        check_min_gap: Duration::ZERO,
-        faults: Some((dir.path().join("data0"), Arc::clone(&faults))),
-        ..config(dir.path(), 2)
-    };
-    more(&mut config);
-    (Node::start(dir, 2, config).await, faults)
+    Node::with_faults(2, |config| {
+        outlives_a_volume(config);
+        more(config);
+    })
+    .await
 }
 
 async fn next(node: &mut Node) -> StoreEvent {

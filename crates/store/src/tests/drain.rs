@@ -1,7 +1,6 @@
 //! Replicas whose close was acknowledged while bytes of them are staged.
 
 use super::*;
-use std::sync::Arc;
 
 use hayloft_io::IoOp;
 use hayloft_io::decorators::{Effect, FaultRule, Faults};
@@ -10,23 +9,17 @@ use hayloft_wire::ids::ReplicaState;
 use crate::drain::Marker;
 
 const LEN: usize = (3 << 20) + 700;
-const EIO: i32 = 5;
 /// Longer than anything that a test does before it looks again.
 const SLOW: Duration = Duration::from_millis(1500);
 
-fn staged_config(dir: &Path, faults: &Arc<Faults>) -> StoreConfig {
-    StoreConfig {
-        faults: Some((dir.join("data0"), Arc::clone(faults))),
-        failed_volumes_tolerated: 1,
-        check_min_gap: Duration::ZERO,
-        writer_stop_timeout: Duration::from_secs(20),
-        disk: hayloft_io::DiskSettings {
-            media: Some(hayloft_io::calibrate::Media::Flash),
-            quantum: Some(4 << 20),
-            ..hayloft_io::DiskSettings::default()
-        },
-        ..config(dir, 2)
-    }
+fn staged(config: &mut StoreConfig) {
+    outlives_a_volume(config);
+    config.writer_stop_timeout = Duration::from_secs(20);
+    config.disk = hayloft_io::DiskSettings {
+        media: Some(hayloft_io::calibrate::Media::Flash),
+        quantum: Some(4 << 20),
+        ..hayloft_io::DiskSettings::default()
+    };
 }
 
 /// A node of two volumes, of which the first takes its time for the data of block 5.
@@ -35,12 +28,13 @@ async fn slow() -> (Node, Arc<Faults>) {
 }
 
 async fn with(change: impl FnOnce(&mut StoreConfig)) -> (Node, Arc<Faults>) {
-    let dir = tempfile::tempdir().expect("temporary directory");
-    let faults = Faults::new(1);
-    let mut config = staged_config(dir.path(), &faults);
-    change(&mut config);
+    let (node, faults) = Node::with_faults(2, |config| {
+        staged(config);
+        change(config);
+    })
+    .await;
     faults.add(on_data(Effect::Delay(SLOW)));
-    (Node::start(dir, 2, config).await, faults)
+    (node, faults)
 }
 
 fn on_data(effect: Effect) -> FaultRule {

@@ -1,25 +1,10 @@
 //! The order in which files change, where only power loss or an error in between can tell.
 
 use super::*;
-use std::sync::Arc;
 
 use hayloft_io::IoOp;
-use hayloft_io::decorators::{Effect, FaultRule, Faults};
+use hayloft_io::decorators::{Effect, FaultRule};
 use hayloft_wire::ids::StorageType;
-
-const EIO: i32 = 5;
-
-/// Volumes of which the first obeys the rules.
-async fn start(volumes: usize, more: impl FnOnce(&mut StoreConfig)) -> (Node, Arc<Faults>) {
-    let dir = tempfile::tempdir().expect("temporary directory");
-    let faults = Faults::new(1);
-    let mut config = StoreConfig {
-        faults: Some((dir.path().join("data0"), Arc::clone(&faults))),
-        ..config(dir.path(), volumes)
-    };
-    more(&mut config);
-    (Node::start(dir, volumes, config).await, faults)
-}
 
 fn marked(node: &Node, volume: usize) -> bool {
     node.dir
@@ -32,7 +17,7 @@ fn marked(node: &Node, volume: usize) -> bool {
 
 #[tokio::test]
 async fn synced_bytes_keep_their_checksum_until_what_completes_their_chunk_is_synced_too() {
-    let (node, faults) = start(1, |config| config.staging.enabled = false).await;
+    let (node, faults) = Node::with_faults(1, |config| config.staging.enabled = false).await;
     let meta = node.pool_dir().join("current/rbw/blk_5_1001.meta");
     let data_syncs = || {
         FaultRule::new(Effect::Errno(EIO))
@@ -82,7 +67,7 @@ async fn synced_bytes_keep_their_checksum_until_what_completes_their_chunk_is_sy
 
 #[tokio::test]
 async fn beyond_the_chunk_with_synced_bytes_nothing_is_synced() {
-    let (node, faults) = start(1, |_| {}).await;
+    let (node, faults) = Node::with_faults(1, |_| {}).await;
     let mut writer = node.writer(5, 1001).await;
     writer.write(vec![packet(0, 700)]).await.expect("writes");
     writer.sync().await.expect("syncs");
@@ -104,7 +89,7 @@ async fn beyond_the_chunk_with_synced_bytes_nothing_is_synced() {
 
 #[tokio::test]
 async fn a_move_whose_source_cannot_be_deleted_is_done() {
-    let (node, faults) = start(2, |config| {
+    let (node, faults) = Node::with_faults(2, |config| {
         config.volumes[1].storage_type = StorageType::Archive;
     })
     .await;
@@ -129,7 +114,7 @@ async fn a_move_whose_source_cannot_be_deleted_is_done() {
 
 #[tokio::test]
 async fn every_volume_gets_the_marker_of_a_rolling_upgrade_in_the_end() {
-    let (node, faults) = start(2, |_| {}).await;
+    let (node, faults) = Node::with_faults(2, |_| {}).await;
     faults.add(
         FaultRule::new(Effect::Errno(EIO))
             .on(&[IoOp::Replace])
@@ -203,5 +188,33 @@ async fn a_new_pipeline_replaces_a_replica_of_any_generation_stamp() {
             .await
             .expect("replaces");
         assert_eq!(writer.block(), block(5, 1002, 0));
+    }
+}
+
+#[tokio::test]
+async fn new_replicas_do_not_wait_for_closes_that_are_synced() {
+    const CLOSES: i64 = 4;
+    let (node, faults) = Node::with_faults(1, |config| config.sync_on_close = true).await;
+    let mut closes = Vec::new();
+    for id in 0..CLOSES {
+        let mut writer = node.writer(id, 1001).await;
+        writer.write(vec![packet(0, 600)]).await.expect("stages");
+        closes.push(writer);
+    }
+    let slow =
+        faults.add(FaultRule::new(Effect::Delay(Duration::from_secs(3))).on(&[IoOp::Rename]));
+    let closes = closes
+        .into_iter()
+        .map(|writer| tokio::spawn(writer.finalize()));
+    let closes: Vec<_> = closes.collect();
+    while faults.fired(slow) < CLOSES.unsigned_abs() {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    let soon = Duration::from_secs(1);
+    tokio::time::timeout(soon, node.writer(100, 1001))
+        .await
+        .expect("creates meanwhile");
+    for close in closes {
+        close.await.expect("no panic").expect("closes");
     }
 }

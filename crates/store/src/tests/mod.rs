@@ -13,6 +13,7 @@ mod leaving;
 mod lifecycle;
 mod lost_area;
 mod recovery;
+mod refused;
 mod scans;
 mod staging;
 mod startup;
@@ -20,21 +21,27 @@ mod stress;
 mod upgrade;
 mod volumes;
 mod write;
+mod written_and_killed;
 
 use std::ffi::OsStr;
 use std::io::BufRead as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use hayloft_io::AlignedBuf;
+use hayloft_io::decorators::Faults;
 use hayloft_wire::checksum::{ChecksumKind, DataChecksum};
 use hayloft_wire::ids::{Block, ExtendedBlock, PoolId};
 use tempfile::TempDir;
 use tokio::sync::mpsc;
 
 use crate::*;
+
+const EIO: i32 = 5;
+const ENOSPC: i32 = 28;
 
 /// A node with its directories and its store.
 struct Node {
@@ -110,6 +117,11 @@ fn config(dir: &Path, volumes: usize) -> StoreConfig {
     }
 }
 
+fn outlives_a_volume(config: &mut StoreConfig) {
+    config.failed_volumes_tolerated = 1;
+    config.check_min_gap = Duration::ZERO;
+}
+
 impl Node {
     async fn new() -> Self {
         Self::with_volumes(1).await
@@ -127,6 +139,26 @@ impl Node {
         let dir = tempfile::tempdir().expect("temporary directory");
         let config = config(dir.path(), volumes);
         Self::start(dir, volumes, config).await
+    }
+
+    /// Volumes of which the first obeys the rules.
+    async fn with_faults(
+        volumes: usize,
+        more: impl FnOnce(&mut StoreConfig),
+    ) -> (Self, Arc<Faults>) {
+        let dir = tempfile::tempdir().expect("temporary directory");
+        let faults = Faults::new(1);
+        let mut config = StoreConfig {
+            faults: Some((dir.path().join("data0"), Arc::clone(&faults))),
+            ..config(dir.path(), volumes)
+        };
+        more(&mut config);
+        (Self::start(dir, volumes, config).await, faults)
+    }
+
+    /// As [`with_faults`](Self::with_faults), and the node outlives one volume, whose failure is seen at once.
+    async fn faulty(volumes: usize) -> (Self, Arc<Faults>) {
+        Self::with_faults(volumes, outlives_a_volume).await
     }
 
     async fn start(dir: TempDir, volumes: usize, config: StoreConfig) -> Self {
@@ -190,6 +222,21 @@ impl Node {
 
     fn pool_dir(&self) -> PathBuf {
         self.dir.path().join("data0/current").join(pool().as_str())
+    }
+
+    /// Length of what the files have of block 5 while it is written, bytes.
+    fn data_len(&self) -> u64 {
+        let path = self.pool_dir().join("current/rbw/blk_5");
+        std::fs::metadata(path).expect("there").len()
+    }
+
+    /// Staging areas: of this process, and what others left.
+    fn areas(&self) -> usize {
+        let entries = std::fs::read_dir(self.dir.path()).expect("there");
+        let names = entries.map(|entry| entry.expect("reads").file_name());
+        names
+            .filter(|name| name.to_string_lossy().starts_with("hayloft-staging"))
+            .count()
     }
 
     fn error_of<T>(result: Result<T, StoreError>) -> StoreErrorKind {

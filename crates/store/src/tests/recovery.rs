@@ -1,5 +1,6 @@
 use super::*;
 use hayloft_wire::ids::ReplicaState;
+use std::sync::atomic::Ordering;
 
 async fn rbw(node: &Node, id: i64, len: usize, acked: u64) {
     let mut writer = node.writer(id, 1001).await;
@@ -194,4 +195,28 @@ async fn a_recovery_that_never_ends_leaves_the_replica_after_a_restart() {
         node.store.replica(&pool(), 6).expect("there").bytes_on_disk,
         700
     );
+}
+
+/// Its checksums are gone then, of all beyond: no recovery may put these bytes into a finalized replica.
+#[tokio::test]
+async fn a_cut_that_fails_half_way_is_gone_on_with() {
+    use std::os::unix::fs::MetadataExt as _;
+    let node = Node::new().await;
+    rbw(&node, 5, 1700, 1300).await;
+    let data = node.pool_dir().join("current/rbw/blk_5");
+    let inode = std::fs::metadata(&data).expect("there").ino();
+    crate::load::CANNOT_BE_CUT.store(inode, Ordering::Relaxed);
+    let left = block(5, 1001, 0);
+    let taken = node.store.recover_rbw(&left, 1002, 1300, 1700).await;
+    taken.expect_err("cannot be cut");
+    crate::load::CANNOT_BE_CUT.store(0, Ordering::Relaxed);
+    assert_eq!(std::fs::metadata(&data).expect("there").len(), 1700);
+    let begun = node.store.init_replica_recovery(&left, 1010).await;
+    let info = begun.expect("begins").expect("there");
+    assert_eq!(info.block.num_bytes, 1300);
+    node.store
+        .update_replica_under_recovery(&ExtendedBlock::new(pool(), info.block), 1010, 0, 1300)
+        .await
+        .expect("ends");
+    node.check(5, 1010, 1300).await;
 }

@@ -212,8 +212,11 @@ impl ReplicaWriter {
             attempt += 1;
             tokio::time::sleep(PAUSE).await;
         };
-        let staged = self.staged.as_ref().map_or(0, |s| s.unwritten());
-        let kept = self.inner.may_keep(staged);
+        let (staged, memory) = self
+            .staged
+            .as_ref()
+            .map_or((0, 0), |s| (s.unwritten(), s.memory_of_unwritten()));
+        let kept = self.inner.may_keep(memory);
         if !kept {
             self.live.drop_staging();
         }

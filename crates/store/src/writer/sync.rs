@@ -1,10 +1,14 @@
 //! What outlives power loss.
 
-use hayloft_io::SyncKind;
+use std::path::Path;
+use std::sync::Arc;
+
+use hayloft_io::{EngineFile, IoError, Meta, SyncKind};
 
 use super::ReplicaWriter;
 use crate::error::StoreError;
 use crate::finish::pair_of;
+use crate::replica::LiveReplica;
 
 impl ReplicaWriter {
     /// hsync: everything written is durable; the first time, the directory entries too.
@@ -14,36 +18,35 @@ impl ReplicaWriter {
     /// of later writers, too.
     pub async fn sync(&mut self) -> Result<(), StoreError> {
         self.live.refuse_after_failed_sync()?;
-        let failed = |e| {
-            self.live.note_failure(&e);
-            StoreError::io(format!("syncing replica {}", self.live.block()), e)
-        };
         let len = self.bytes_on_disk();
         if let Some(staged) = &self.staged {
-            staged.flush().await.map_err(|e| self.examine(failed(e)))?;
+            let flushed = staged.flush().await;
+            flushed.map_err(|e| self.examine(failed(&self.live, e)))?;
             self.data_synced |= staged.main_synced() >= len;
         }
-        let sync_data = async {
-            if self.data_synced {
-                return Ok(());
-            }
-            self.data.sync(SyncKind::Data).await
+        let files = (
+            (!self.data_synced).then(|| Arc::clone(&self.data)),
+            Arc::clone(&self.meta),
+        );
+        let dir = (!self.names_durable).then(|| pair_of(&self.live).dir);
+        let names = self.live.slice.volume.meta(self.class);
+        let (live, right) = (Arc::clone(&self.live), Arc::clone(&self.right));
+        let work = async move {
+            // Nobody else gets at the files before it is known: the kernel tells of a failure once, and whoever opens
+            // them afterwards does not hear of it.
+            let _right = right;
+            let synced = sync_files(files, &names, dir.as_deref()).await;
+            synced.map_err(|e| failed(&live, e))
         };
-        let (data, meta) =
-            futures_util::future::join(sync_data, self.meta.sync(SyncKind::Data)).await;
-        data.and(meta).map_err(|e| self.examine(failed(e)))?;
+        self.inner
+            .complete(work)
+            .await
+            .map_err(|e| self.examine(e))?;
         self.data_synced = true;
+        self.names_durable = true;
         self.synced_len = len;
         if let Some(staged) = &self.staged {
             staged.note_synced(len);
-        }
-        if !self.names_durable {
-            let dir = pair_of(&self.live).dir;
-            let meta = self.live.slice.volume.meta(self.class);
-            meta.sync_dir(&dir)
-                .await
-                .map_err(|e| self.examine(failed(e)))?;
-            self.names_durable = true;
         }
         Ok(())
     }
@@ -53,4 +56,30 @@ impl ReplicaWriter {
     pub fn finalize_durably(&mut self) {
         self.durable_finalize = true;
     }
+}
+
+/// Syncs the data, where that is not synced, the checksums, and where they are new the names of both.
+async fn sync_files(
+    (data, meta): (Option<Arc<dyn EngineFile>>, Arc<dyn EngineFile>),
+    names: &Meta,
+    dir: Option<&Path>,
+) -> Result<(), IoError> {
+    let sync_data = async {
+        match &data {
+            Some(data) => data.sync(SyncKind::Data).await,
+            None => Ok(()),
+        }
+    };
+    let (data, meta) = futures_util::future::join(sync_data, meta.sync(SyncKind::Data)).await;
+    data.and(meta)?;
+    match dir {
+        Some(dir) => names.sync_dir(dir).await,
+        None => Ok(()),
+    }
+}
+
+/// Takes note of what failed, and says what it was for.
+fn failed(live: &LiveReplica, error: IoError) -> StoreError {
+    live.note_failure(&error);
+    StoreError::io(format!("syncing replica {}", live.block()), error)
 }
