@@ -65,7 +65,8 @@ fn main() -> ExitCode {
                 volumes.push(VolumeSpec::at(disk.dir().join("data")));
                 spec = spec
                     .volumes(volumes)
-                    .conf("dfs.datanode.max.slowdisks.to.exclude", 1)
+                    // Another one may be slow for a moment on a busy machine.
+                    .conf("dfs.datanode.max.slowdisks.to.exclude", 2)
                     // Five busy volumes of one real disk are uneven at times; half a quantum on the slow one takes 500 ms.
                     .conf("dfs.datanode.slowdisk.low.threshold.ms", 200)
                     // Through the page cache every disk is fast for a while.
