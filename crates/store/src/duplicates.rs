@@ -21,21 +21,28 @@ pub struct Duplicate {
     winner: u16,
 }
 
-/// Adds a replica; of two of the same block gives the one back that loses.
+/// Adds a replica; of two of the same block gives the one back that loses. Without the block's latch: what is known of the block
+/// may change meanwhile, and of that nothing is undone.
 pub fn insert(pool: &Pool, id: i64, slot: Slot) -> Option<Duplicate> {
-    let Err(there) = pool.map.insert_new(id, slot.clone()) else {
-        return None;
-    };
-    let (kept, loser) = if rank(pool, &slot) > rank(pool, &there) {
-        (slot, there)
-    } else {
-        (there, slot)
-    };
-    let (keep, lose) = (rank(pool, &kept), rank(pool, &loser));
-    warn!(pool = %pool.id(), block = id, ?keep, ?lose, "a block lies here twice; the one with the higher generation stamp, then the longer is kept");
-    let winner = kept.volume();
-    pool.map.insert(id, kept);
-    Some(Duplicate { id, loser, winner })
+    loop {
+        let Err(there) = pool.map.insert_new(id, slot.clone()) else {
+            return None;
+        };
+        // Before the map is locked again: `Pool::put` locks it while it has the slices, which a rank looks at.
+        let (ours, theirs) = (rank(pool, &slot), rank(pool, &there));
+        let wins = ours > theirs;
+        if wins && pool.map.replace_if(id, &there, slot.clone()).is_none() {
+            continue;
+        }
+        let (kept, keep, loser, lose) = if wins {
+            (slot, ours, there, theirs)
+        } else {
+            (there, theirs, slot, ours)
+        };
+        warn!(pool = %pool.id(), block = id, ?keep, ?lose, "a block lies here twice; the one with the higher generation stamp, then the longer is kept");
+        let winner = kept.volume();
+        return Some(Duplicate { id, loser, winner });
+    }
 }
 
 /// Of two replicas of a block the one that ranks higher is kept: generation stamp, then length, then

@@ -61,6 +61,16 @@ impl Slot {
             Self::Live(r) => r.status().place,
         }
     }
+
+    /// Whether both say the same of a block.
+    #[must_use]
+    pub fn is_same(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Finalized(one), Self::Finalized(other)) => one == other,
+            (Self::Live(one), Self::Live(other)) => Arc::ptr_eq(one, other),
+            _ => false,
+        }
+    }
 }
 
 /// Block ids are given out one after the other by the NameNode: a multiplication spreads them.
@@ -153,6 +163,18 @@ impl ReplicaMap {
                 Ok(())
             }
         }
+    }
+
+    /// As [`insert`](Self::insert) while the map still says `there` of the block; otherwise it stays as it is, and this
+    /// is `None`.
+    pub fn replace_if(&self, id: i64, there: &Slot, slot: Slot) -> Option<Replaced> {
+        let mut shard = self.shard(id);
+        let now = shard.get_mut(&id).filter(|now| now.is_same(there))?;
+        let slot = std::mem::replace(now, slot);
+        Some(Replaced {
+            _files: self.open.forget(id),
+            _slot: Some(slot),
+        })
     }
 
     /// Forgets a block.
@@ -269,6 +291,21 @@ mod tests {
         let mut seen = 0;
         map.for_each(|_, _| seen += 1);
         assert_eq!(seen, 499);
+    }
+
+    #[test]
+    fn only_what_was_seen_is_replaced() {
+        let map = ReplicaMap::new();
+        let there = |stamp| map.get(3).is_some_and(|now| now.is_same(&replica(stamp)));
+        assert!(map.insert_new(3, replica(1)).is_ok());
+        let seen = map.insert_new(3, replica(2)).expect_err("is there");
+        drop(map.insert(3, replica(5)));
+        assert!(map.replace_if(3, &seen, replica(2)).is_none() && there(5));
+        let seen = map.get(3).expect("is there");
+        map.remove(3);
+        assert!(map.replace_if(3, &seen, replica(6)).is_none() && map.get(3).is_none());
+        drop(map.insert(3, seen.clone()));
+        assert!(map.replace_if(3, &seen, replica(6)).is_some() && there(6));
     }
 
     #[test]

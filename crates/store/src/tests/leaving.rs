@@ -1,10 +1,14 @@
 //! Volumes that are taken out while somebody works on them.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 
 use super::*;
+use crate::pool::Pool;
 use crate::replica::{FinalReplica, Slot};
+
+/// Blocks that two threads meet at, so that they do at some.
+const BLOCKS: i64 = 20_000;
 
 /// A writer of a new replica on the first volume.
 async fn on_the_first(node: &Node, id: i64) -> ReplicaWriter {
@@ -181,14 +185,7 @@ async fn of_two_replicas_the_lesser_one_is_kept_when_the_other_leaves_and_goes_w
     }
     let pool = node.store.0.pool(&pool()).expect("is loaded");
     let [first, second] = [0, 1].map(|n| pool.slices()[n].volume.index);
-    let newer = || {
-        Slot::Finalized(FinalReplica {
-            generation_stamp: 1002,
-            len: 700,
-            volume: second,
-            pinned: false,
-        })
-    };
+    let newer = || finalized(1002, second);
     let on_the_first: Vec<i64> = (0..4)
         .filter(|id| pool.map.get(*id).expect("there").volume() == first)
         .collect();
@@ -206,4 +203,62 @@ async fn of_two_replicas_the_lesser_one_is_kept_when_the_other_leaves_and_goes_w
     assert!(pool.map.get(stays.0).is_none(), "it has left");
     stays.1.settle(&node.store.0, &pool).await;
     node.check(stays.0, 1001, 700).await;
+}
+
+/// A finalized replica of 700 bytes.
+fn finalized(generation_stamp: u64, volume: u16) -> Slot {
+    Slot::Finalized(FinalReplica {
+        generation_stamp,
+        len: 700,
+        volume,
+        pinned: false,
+    })
+}
+
+/// Finds a second replica of each of many blocks while somebody else changes what is known of the same block.
+fn find_while(pool: &Pool, found: &Slot, change: impl Fn(i64)) {
+    let at = AtomicI64::new(0);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for id in 0..BLOCKS {
+                at.store(id + 1, Ordering::Release);
+                drop(crate::duplicates::insert(pool, id, found.clone()));
+            }
+        });
+        let mut changed = 0;
+        while changed < BLOCKS {
+            if changed < at.load(Ordering::Acquire) {
+                change(changed);
+                changed += 1;
+            }
+        }
+    });
+}
+
+#[tokio::test]
+async fn whoever_changes_a_block_has_the_last_word_while_a_second_replica_of_it_is_found() {
+    let node = Node::with_volumes(2).await;
+    let pool = node.store.0.pool(&pool()).expect("is loaded");
+    let [first, second] = [0, 1].map(|n| pool.slices()[n].volume.index);
+    let fill = |stamp| {
+        for id in 0..BLOCKS {
+            assert!(pool.put(id, finalized(stamp, first)).is_ok());
+        }
+    };
+    // The better one is deleted.
+    fill(1002);
+    find_while(&pool, &finalized(1001, second), |id| {
+        drop(pool.map.remove(id));
+    });
+    pool.map.for_each(|id, slot| {
+        assert_eq!(slot.volume(), second, "blk_{id} was deleted");
+    });
+    // The lesser one becomes better than what is found.
+    fill(1001);
+    find_while(&pool, &finalized(1002, second), |id| {
+        drop(pool.map.insert(id, finalized(1003, first)));
+    });
+    pool.map.for_each(|id, slot| {
+        assert!(slot.is_same(&finalized(1003, first)), "blk_{id}: {slot:?}");
+    });
 }
