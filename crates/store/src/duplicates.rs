@@ -6,9 +6,12 @@ use std::time::Duration;
 use hayloft_wire::ids::ReplicaState;
 use tracing::warn;
 
+use crate::deletes::delete_duplicate;
+use crate::error::StoreError;
 use crate::inner::Inner;
 use crate::pool::Pool;
 use crate::replica::Slot;
+use crate::seize::{Right, stop_writer};
 
 /// How long whoever changes the block may keep it: his disk may give no answer, and the loser waits for the next start.
 const LATCH_WAIT: Duration = Duration::from_secs(10);
@@ -33,6 +36,10 @@ pub fn insert(pool: &Pool, id: i64, slot: Slot) -> Option<Duplicate> {
         let wins = ours > theirs;
         if wins && pool.map.replace_if(id, &there, slot.clone()).is_none() {
             continue;
+        }
+        if wins && let Slot::Live(live) = &there {
+            // Nobody is to be told that a replica is complete that is not known any more.
+            live.status().cancel.cancel();
         }
         let (kept, keep, loser, lose) = if wins {
             (slot, ours, there, theirs)
@@ -70,23 +77,47 @@ impl Duplicate {
             warn!(pool = %pool.id(), block = self.id, "a block that lies here twice is being changed: the next start deletes one of the two");
             return;
         };
+        let stopped = self.stop_writer(inner).await;
         let there = pool.map.get(self.id);
         let usable = |slot: &Slot| pool.slice(slot.volume()).is_ok();
-        if pool.slice(self.winner).is_err() {
-            // A copy that nobody goes on with is no replacement.
-            let whole = self.loser.state() != ReplicaState::Temporary;
-            if whole && !there.as_ref().is_some_and(usable) {
+        // A copy that nobody goes on with is no replacement.
+        let whole = self.loser.state() != ReplicaState::Temporary;
+        if whole && pool.slice(self.winner).is_err() {
+            if !there.as_ref().is_some_and(usable) {
                 // Refused only if its volume has left, too.
                 let _ = pool.put(self.id, self.loser);
             }
             return;
         }
-        // Written anew meanwhile, where the loser was: the names are the same.
+        if let Err(error) = stopped {
+            warn!(pool = %pool.id(), block = self.id, %error, "the lesser replica of a block that lies here twice is still being written: the next start deletes it");
+            return;
+        }
+        // Written anew meanwhile, or to its end, where the loser was: the names are the same.
         let in_its_place = |slot: &Slot| {
             slot.volume() == self.loser.volume() && slot.place() == self.loser.place()
         };
         if inner.config.delete_duplicates && !there.as_ref().is_some_and(in_its_place) {
-            crate::deletes::delete_duplicate(inner, pool, self.id, &self.loser).await;
+            self.delete(inner, pool).await;
         }
+    }
+
+    /// The right to the loser once nobody writes it. The right to one that is finalized is the block's latch.
+    async fn stop_writer(&self, inner: &Inner) -> Result<Option<Right>, StoreError> {
+        match &self.loser {
+            Slot::Finalized(_) => Ok(None),
+            Slot::Live(live) => stop_writer(inner, live).await.map(Some),
+        }
+    }
+
+    async fn delete(&self, inner: &Arc<Inner>, pool: &Arc<Pool>) {
+        let Slot::Live(live) = &self.loser else {
+            return delete_duplicate(inner, pool, self.id, &self.loser).await;
+        };
+        live.release_promise();
+        live.stop_staging().await;
+        delete_duplicate(inner, pool, self.id, &self.loser).await;
+        // After the files have left their names: a process killed before still has all that was acknowledged.
+        live.drop_staging();
     }
 }

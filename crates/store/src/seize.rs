@@ -55,7 +55,10 @@ pub async fn seize_to_delete(inner: &Inner, pool: &Pool, id: i64) -> Result<Seiz
     }
 }
 
-async fn stop_writer(inner: &Inner, live: &LiveReplica) -> Result<Right, StoreError> {
+/// Tells the writer of a replica to stop, if there is one, and gets the right to it.
+///
+/// Errors: `WriterBusy` when the writer does not stop in time.
+pub async fn stop_writer(inner: &Inner, live: &LiveReplica) -> Result<Right, StoreError> {
     live.status().cancel.cancel();
     let limit = inner.config.writer_stop_timeout;
     match tokio::time::timeout(limit, Arc::clone(&live.writer).lock_owned()).await {

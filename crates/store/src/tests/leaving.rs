@@ -3,20 +3,32 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 
+use hayloft_io::IoOp;
+use hayloft_io::decorators::{Effect, FaultRule, Faults};
+use hayloft_wire::ids::ReplicaState;
+
 use super::*;
 use crate::pool::Pool;
 use crate::replica::{FinalReplica, Slot};
 
+const ENOSPC: i32 = 28;
+
 /// Blocks that two threads meet at, so that they do at some.
 const BLOCKS: i64 = 20_000;
+
+/// Has a new replica written to one of the volumes.
+fn on_volume(node: &Node, n: usize) -> WriteOptions {
+    let storage = &node.store.storage_reports(&pool())[n].storage;
+    WriteOptions {
+        storage_id: Some(storage.id.to_string()),
+        ..WriteOptions::default()
+    }
+}
 
 /// A writer of a new replica on the first volume.
 async fn on_the_first(node: &Node, id: i64) -> ReplicaWriter {
     let first = node.store.storage_reports(&pool())[0].storage.clone();
-    let options = WriteOptions {
-        storage_id: Some(first.id.to_string()),
-        ..WriteOptions::default()
-    };
+    let options = on_volume(node, 0);
     let mut writer = node
         .store
         .create_rbw(&block(id, 1001, 0), options)
@@ -261,4 +273,100 @@ async fn whoever_changes_a_block_has_the_last_word_while_a_second_replica_of_it_
     pool.map.for_each(|id, slot| {
         assert!(slot.is_same(&finalized(1003, first)), "blk_{id}: {slot:?}");
     });
+}
+
+/// Two volumes, of which the first obeys the rules.
+async fn faulty() -> (Node, Arc<Faults>) {
+    let dir = tempfile::tempdir().expect("temporary directory");
+    let faults = Faults::new(1);
+    let config = StoreConfig {
+        faults: Some((dir.path().join("data0"), Arc::clone(&faults))),
+        failed_volumes_tolerated: 1,
+        check_min_gap: Duration::ZERO,
+        ..config(dir.path(), 2)
+    };
+    (Node::start(dir, 2, config).await, faults)
+}
+
+async fn reconfigure(node: &Node, volumes: &[VolumeConfig]) {
+    let results = node.store.reconfigure_volumes(volumes.to_vec()).await;
+    assert!(results.len() == 1 && results[0].1.is_ok(), "{results:?}");
+}
+
+/// Waits until something is so.
+async fn until(what: &str, holds: impl Fn() -> bool) {
+    for _ in 0..500 {
+        if holds() {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    panic!("not in time: {what}");
+}
+
+/// Block 7 is on the second volume, which is taken out; and it is being written to the first one, whose disk is full.
+async fn written_anew(node: &Node, faults: &Faults, state: ReplicaState) -> ReplicaWriter {
+    let whole = block(7, 1001, 0);
+    let created = node.store.create_rbw(&whole, on_volume(node, 1)).await;
+    let mut writer = created.expect("creates");
+    writer.set_checksum(crc32c()).await.expect("header");
+    let written = writer.write(vec![packet(0, 900_000)]).await;
+    written.expect("writes");
+    writer.finalize().await.expect("finalizes");
+    let rest = &config(node.dir.path(), 2).volumes[..1];
+    reconfigure(node, rest).await;
+    let options = WriteOptions {
+        expected_len: Some(900_000),
+        ..WriteOptions::default()
+    };
+    let created = if state == ReplicaState::Temporary {
+        node.store.create_temporary(&whole, options).await
+    } else {
+        node.store.create_rbw(&whole, options).await
+    };
+    let mut copy = created.expect("creates");
+    copy.set_checksum(crc32c()).await.expect("header");
+    faults.add(FaultRule::new(Effect::Errno(ENOSPC)).on(&[IoOp::Write]));
+    let written = copy.write(vec![packet(0, 600_000)]).await;
+    written.expect("stages");
+    let staging = node.store.staging().expect("is on");
+    assert!(staging.segments_in_use() > 0);
+    copy
+}
+
+#[tokio::test]
+async fn a_replica_that_is_being_written_makes_way_for_a_better_one_and_leaves_nothing_behind() {
+    for state in [ReplicaState::Temporary, ReplicaState::Rbw] {
+        let (node, faults) = faulty().await;
+        let report = || node.store.volume_report().swap_remove(0);
+        let before = report();
+        let lesser = written_anew(&node, &faults, state).await;
+        assert!(report().used > before.used);
+        let stops = async {
+            let told = tokio::time::timeout(Duration::from_secs(5), lesser.cancelled()).await;
+            told.expect("is told to stop");
+            drop(lesser);
+        };
+        let all = config(node.dir.path(), 2).volumes;
+        tokio::join!(reconfigure(&node, &all), stops);
+        let staging = node.store.staging().expect("is on");
+        until("segments free", || staging.segments_in_use() == 0).await;
+        until("no more used", || report().used == before.used).await;
+        assert_eq!(report().reserved_for_replicas, before.reserved_for_replicas);
+        node.check(7, 1001, 900_000).await;
+    }
+}
+
+#[tokio::test]
+async fn a_copy_that_is_not_known_any_more_gives_its_segments_back_when_its_writer_ends() {
+    let (node, faults) = faulty().await;
+    let copy = written_anew(&node, &faults, ReplicaState::Temporary).await;
+    // Longer than anybody waits for its writer.
+    let all = config(node.dir.path(), 2).volumes;
+    reconfigure(&node, &all).await;
+    let staging = node.store.staging().expect("is on");
+    assert!(staging.segments_in_use() > 0);
+    drop(copy);
+    until("segments free", || staging.segments_in_use() == 0).await;
+    node.check(7, 1001, 900_000).await;
 }

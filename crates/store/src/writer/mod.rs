@@ -431,6 +431,9 @@ impl Drop for ReplicaWriter {
         let cleanup = async move {
             let _right = right;
             if !pool.map.is_live(&live) {
+                // Whoever took it from the map may not have waited for us: its segments are of use to nobody.
+                live.stop_staging().await;
+                live.drop_staging();
                 return;
             }
             let block = live.block();
