@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hayloft_wire::ids::ReplicaState;
+use tokio::sync::Notify;
 use tracing::warn;
 
 use crate::deletes::delete_duplicate;
@@ -15,6 +16,9 @@ use crate::seize::{Right, stop_writer};
 
 /// How long whoever changes the block may keep it: his disk may give no answer, and the loser waits for the next start.
 const LATCH_WAIT: Duration = Duration::from_secs(10);
+
+/// So long after the last one was settled nobody waits for the others any more.
+const PATIENCE: Duration = Duration::from_secs(if cfg!(test) { 1 } else { 10 });
 
 /// The one of two replicas that was not taken into the map.
 pub struct Duplicate {
@@ -69,6 +73,33 @@ fn rank(pool: &Pool, slot: &Slot) -> (u64, u64, bool, bool) {
     (stamp, len, finalized, lasting)
 }
 
+/// Settles them one after the other, and waits for that while it goes on: the disk of a loser may give no answer, and whoever
+/// waits here keeps others from taking volumes out and from stopping the node. What is left then is done behind his back.
+pub async fn settle_all(duplicates: Vec<Duplicate>, inner: &Arc<Inner>, pool: &Arc<Pool>) {
+    if duplicates.is_empty() {
+        return;
+    }
+    let progress = Arc::new(Notify::new());
+    let (inner_then, pool_then, told) =
+        (Arc::clone(inner), Arc::clone(pool), Arc::clone(&progress));
+    let mut all = inner.tasks.spawn(async move {
+        for duplicate in duplicates {
+            duplicate.settle(&inner_then, &pool_then).await;
+            told.notify_one();
+        }
+    });
+    loop {
+        tokio::select! {
+            _ = &mut all => return,
+            () = inner.ending.cancelled() => return,
+            settled = tokio::time::timeout(PATIENCE, progress.notified()) => if settled.is_err() {
+                warn!(pool = %pool.id(), "deleting the lesser replicas of blocks that lie here twice takes long: it goes on in the background");
+                return;
+            }
+        }
+    }
+}
+
 impl Duplicate {
     /// Deletes the loser, or puts it into the place of the winner where that has left with its volume.
     pub async fn settle(self, inner: &Arc<Inner>, pool: &Arc<Pool>) {
@@ -97,7 +128,9 @@ impl Duplicate {
         let in_its_place = |slot: &Slot| {
             slot.volume() == self.loser.volume() && slot.place() == self.loser.place()
         };
-        if inner.config.delete_duplicates && !there.as_ref().is_some_and(in_its_place) {
+        if there.as_ref().is_some_and(in_its_place) {
+            self.give_up();
+        } else if inner.config.delete_duplicates {
             self.delete(inner, pool).await;
         }
     }
@@ -110,14 +143,32 @@ impl Duplicate {
         }
     }
 
+    /// Deletes the files of the loser, for which nobody waits any more once their volume has failed. Not before: a rename that
+    /// the disk does later would meet what others have put there, who wait for the block's latch.
     async fn delete(&self, inner: &Arc<Inner>, pool: &Arc<Pool>) {
-        let Slot::Live(live) = &self.loser else {
-            return delete_duplicate(inner, pool, self.id, &self.loser).await;
-        };
-        live.release_promise();
-        live.stop_staging().await;
-        delete_duplicate(inner, pool, self.id, &self.loser).await;
+        if let Ok(slice) = pool.slice(self.loser.volume()) {
+            tokio::select! {
+                biased;
+                () = slice.volume.gone.cancelled() => {}
+                () = self.delete_files(inner, pool) => {}
+            }
+        }
         // After the files have left their names: a process killed before still has all that was acknowledged.
-        live.drop_staging();
+        self.give_up();
+    }
+
+    /// Gives back what the loser has beside its files.
+    fn give_up(&self) {
+        if let Slot::Live(live) = &self.loser {
+            live.release_promise();
+            live.drop_staging();
+        }
+    }
+
+    async fn delete_files(&self, inner: &Arc<Inner>, pool: &Arc<Pool>) {
+        if let Slot::Live(live) = &self.loser {
+            live.stop_staging().await;
+        }
+        delete_duplicate(inner, pool, self.id, &self.loser).await;
     }
 }

@@ -206,9 +206,7 @@ pub async fn adopt(inner: &Arc<Inner>, pool: &Arc<Pool>, slice: &Arc<Slice>, loa
     slice.used.set(loaded.used.unwrap_or(used));
     slice.volume.settle_used();
     // Before anyone can work on the winners, whose files may have to go where these are.
-    for duplicate in losers {
-        duplicate.settle(inner, pool).await;
-    }
+    duplicates::settle_all(losers, inner, pool).await;
     crate::deletes::clear_leftovers(inner, slice, loaded.leftovers);
     crate::upgrade::join_rolling(inner, pool, slice).await;
 }

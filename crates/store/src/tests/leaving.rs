@@ -304,8 +304,8 @@ async fn until(what: &str, holds: impl Fn() -> bool) {
     panic!("not in time: {what}");
 }
 
-/// Block 7 is on the second volume, which is taken out; and it is being written to the first one, whose disk is full.
-async fn written_anew(node: &Node, faults: &Faults, state: ReplicaState) -> ReplicaWriter {
+/// Block 7 was written in full to the second volume, which is taken out.
+async fn whole_is_out(node: &Node) {
     let whole = block(7, 1001, 0);
     let created = node.store.create_rbw(&whole, on_volume(node, 1)).await;
     let mut writer = created.expect("creates");
@@ -315,6 +315,12 @@ async fn written_anew(node: &Node, faults: &Faults, state: ReplicaState) -> Repl
     writer.finalize().await.expect("finalizes");
     let rest = &config(node.dir.path(), 2).volumes[..1];
     reconfigure(node, rest).await;
+}
+
+/// Block 7 is on the second volume, which is taken out; and it is being written to the first one, whose disk is full.
+async fn written_anew(node: &Node, faults: &Faults, state: ReplicaState) -> ReplicaWriter {
+    whole_is_out(node).await;
+    let whole = block(7, 1001, 0);
     let options = WriteOptions {
         expected_len: Some(900_000),
         ..WriteOptions::default()
@@ -369,4 +375,45 @@ async fn a_copy_that_is_not_known_any_more_gives_its_segments_back_when_its_writ
     drop(copy);
     until("segments free", || staging.segments_in_use() == 0).await;
     node.check(7, 1001, 900_000).await;
+}
+
+/// Block 7 is on both volumes, of which the second one, with the better replica, is out; the disk of the first one does not
+/// answer to whoever deletes the other one.
+async fn lesser_one_hangs() -> (Node, Vec<VolumeConfig>) {
+    let (node, faults) = faulty().await;
+    whole_is_out(&node).await;
+    node.put(7, 1001, 700).await;
+    let hour = Duration::from_secs(3600);
+    faults.add(FaultRule::new(Effect::Stall(hour)).on(&[IoOp::Rename]));
+    let volumes = config(node.dir.path(), 2).volumes;
+    (node, volumes)
+}
+
+const SOON: Duration = Duration::from_secs(5);
+
+#[tokio::test]
+async fn a_volume_is_put_in_while_the_disk_of_a_lesser_replica_hangs() {
+    let (node, volumes) = lesser_one_hangs().await;
+    let put_in = tokio::time::timeout(SOON, reconfigure(&node, &volumes)).await;
+    put_in.expect("does not wait for the disk");
+    node.check(7, 1001, 900_000).await;
+    // The disk may do it any moment.
+    let pool = node.store.0.pool(&pool()).expect("is loaded");
+    let latch = tokio::time::timeout(Duration::from_millis(100), pool.latches.acquire(7)).await;
+    assert!(latch.is_err());
+    let hangs = node.store.0.volumes()[0].clone();
+    crate::failures::fail(&node.store.0, &hangs, "a test").await;
+    let latch = tokio::time::timeout(SOON, pool.latches.acquire(7)).await;
+    drop(latch.expect("nobody waits for a disk that has failed"));
+    let stop = tokio::time::timeout(SOON, node.store.shutdown()).await;
+    stop.expect("nothing is left to wait for");
+}
+
+#[tokio::test]
+async fn a_node_stops_while_the_disk_of_a_lesser_replica_hangs() {
+    let (node, volumes) = lesser_one_hangs().await;
+    let both = async { tokio::join!(reconfigure(&node, &volumes), node.store.shutdown()) };
+    // What hangs gets ten seconds.
+    let stop = tokio::time::timeout(4 * SOON, both).await;
+    stop.expect("does not wait for the disk");
 }
