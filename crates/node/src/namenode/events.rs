@@ -35,7 +35,7 @@ impl NameNodes {
                 self.gone(&block, &storage);
             }
             StoreEvent::Found { block, storage } => {
-                self.notify(&block, &storage, BlockStatus::Received, None);
+                self.notify_finalized(&block, &storage, None);
             }
             StoreEvent::Corrupt { block, storage } => {
                 tracing::warn!(%block, storage = &*storage.id, "replica is corrupt: reported to the NameNode");
