@@ -14,6 +14,8 @@ pub(super) struct ReportSchedule {
     due: Instant,
     lease: u64,
     forced: bool,
+    /// Another one was forced while one was being sent, which may have been made before what the other is to tell.
+    forced_again: bool,
     /// The next report is the first after a registration: the following one is put at a random
     /// time, so that nodes that started together drift apart.
     first: bool,
@@ -31,6 +33,7 @@ impl ReportSchedule {
             due: now,
             lease: 0,
             forced: false,
+            forced_again: false,
             first: true,
             sending: false,
             again: false,
@@ -52,9 +55,10 @@ impl ReportSchedule {
         self.again = self.sending;
     }
 
-    /// A report leaves now, lease or not.
+    /// A report leaves now, lease or not; after the one that is being sent.
     pub(super) fn force(&mut self) {
         self.forced = true;
+        self.forced_again = self.sending;
     }
 
     /// Whether the next heartbeat should ask for a lease.
@@ -81,7 +85,7 @@ impl ReportSchedule {
     /// The NameNode has taken the whole report.
     pub(super) fn sent(&mut self, now: Instant, interval: Duration, chance: f64) {
         self.sending = false;
-        self.forced = false;
+        self.forced = std::mem::take(&mut self.forced_again);
         self.last = Some(now);
         self.lease = 0;
         if std::mem::take(&mut self.again) {
@@ -93,10 +97,11 @@ impl ReportSchedule {
         }
     }
 
-    /// The report failed in part or whole; all of it is sent again. A lease that the NameNode no
-    /// longer knows is dropped and asked for anew.
+    /// The report failed in part or whole; all of it is made and sent again, so that a report forced meanwhile is that
+    /// one. A lease that the NameNode no longer knows is dropped and asked for anew.
     pub(super) fn failed(&mut self, lease_is_void: bool) {
         self.sending = false;
+        self.forced_again = false;
         if lease_is_void {
             self.lease = 0;
         }
@@ -185,6 +190,35 @@ mod tests {
         schedule.force();
         assert_eq!(schedule.start(), Some(0));
         schedule.failed(false);
+        assert_eq!(schedule.start(), Some(0));
+        schedule.sent(now, HOUR, 0.5);
+        assert_eq!(schedule.start(), None);
+    }
+
+    #[test]
+    fn a_report_forced_during_another_follows_it() {
+        let now = Instant::now();
+        let mut schedule = ReportSchedule::new(now);
+        schedule.registered(now, Duration::ZERO, 0.0);
+        schedule.granted(3);
+        assert_eq!(schedule.start(), Some(3));
+        schedule.force();
+        assert_eq!(schedule.start(), None);
+        schedule.sent(now, HOUR, 0.5);
+        assert_eq!(schedule.start(), Some(0));
+        schedule.sent(now, HOUR, 0.5);
+        assert_eq!(schedule.start(), None);
+    }
+
+    #[test]
+    fn a_report_forced_during_one_that_fails_is_the_next_attempt() {
+        let now = Instant::now();
+        let mut schedule = ReportSchedule::new(now);
+        schedule.registered(now, Duration::ZERO, 0.0);
+        schedule.granted(3);
+        schedule.start();
+        schedule.force();
+        schedule.failed(true);
         assert_eq!(schedule.start(), Some(0));
         schedule.sent(now, HOUR, 0.5);
         assert_eq!(schedule.start(), None);

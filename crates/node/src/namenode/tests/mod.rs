@@ -436,6 +436,22 @@ async fn a_forced_report_needs_no_lease() {
 }
 
 #[tokio::test]
+async fn a_report_forced_while_one_is_on_its_way_follows_it() {
+    let namenode = FakeNameNode::start().await;
+    let node = Node::start(&[&namenode], "50ms", &[]);
+    ready(&node, &[&namenode]).await;
+    namenode.script().report_takes = Duration::from_millis(500);
+    for _ in 0..2 {
+        node.services.trigger_block_report(false, None);
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    assert_eq!(namenode.count(is_full), 1);
+    eventually("both reports", || namenode.count(is_full) == 3).await;
+    tokio::time::sleep(Duration::from_millis(700)).await;
+    assert_eq!(namenode.count(is_full), 3);
+}
+
+#[tokio::test]
 async fn lifelines_go_out_only_while_heartbeats_are_late() {
     let namenode = FakeNameNode::start().await;
     let life = FakeNameNode::start().await;
