@@ -18,6 +18,7 @@ mod files;
 mod finish;
 mod inner;
 mod layout;
+mod left;
 mod load;
 mod moves;
 mod open;

@@ -1,13 +1,15 @@
 //! A block pool that is loaded: its replicas and its parts on the volumes.
 
 use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::time::Instant;
 
 use hayloft_wire::ids::{Block, ExtendedBlock, PoolId};
 
 use crate::error::{StoreError, StoreErrorKind};
+use crate::left::Left;
 use crate::replica::{Gone, Latches, ReplicaMap, Slot};
-use crate::types::PoolSpec;
+use crate::types::{PoolSpec, StorageInfo};
 use crate::volume::Slice;
 
 /// One pool.
@@ -20,7 +22,9 @@ pub struct Pool {
     /// The right to change a block.
     pub latches: Latches,
     /// Its parts on healthy volumes.
-    pub slices: RwLock<Vec<Arc<Slice>>>,
+    slices: RwLock<Vec<Arc<Slice>>>,
+    /// Storages of volumes that have left. Changed only while `slices` is held, so that no storage is in both.
+    left: Mutex<Left>,
     /// A rolling upgrade runs: what is deleted goes to `trash`.
     pub rolling_upgrade: AtomicBool,
     /// There may be a marker or trash on a volume.
@@ -38,6 +42,7 @@ impl Pool {
             map: ReplicaMap::new(),
             latches: Latches::new(),
             slices: RwLock::default(),
+            left: Mutex::default(),
             rolling_upgrade: AtomicBool::new(false),
             upgrade_leftovers: AtomicBool::new(false),
             upgrade_unmarked: AtomicBool::new(false),
@@ -63,6 +68,17 @@ impl Pool {
             .read()
             .unwrap_or_else(PoisonError::into_inner)
             .clone()
+    }
+
+    /// Its parts on healthy volumes, and the storages that have left and are not among these.
+    #[must_use]
+    pub fn storages(&self) -> (Vec<Arc<Slice>>, Vec<StorageInfo>) {
+        let slices = self.slices.read().unwrap_or_else(PoisonError::into_inner);
+        (slices.clone(), self.left().named(Instant::now()))
+    }
+
+    fn left(&self) -> MutexGuard<'_, Left> {
+        self.left.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Its part on the volume with this number.
@@ -104,12 +120,28 @@ impl Pool {
         Ok(())
     }
 
+    /// Takes in the part on a volume that joins.
+    pub fn join(&self, slice: Arc<Slice>) {
+        let mut slices = self.slices.write().unwrap_or_else(PoisonError::into_inner);
+        self.left().forget(&slice.volume.info.id);
+        slices.push(slice);
+    }
+
     /// Forgets the part on a volume that leaves, and gives back the replicas that were on it.
     pub fn leave(&self, volume: u16) -> Vec<Gone> {
-        self.slices
-            .write()
-            .unwrap_or_else(PoisonError::into_inner)
-            .retain(|s| s.volume.index != volume);
+        {
+            let mut slices = self.slices.write().unwrap_or_else(PoisonError::into_inner);
+            let gone = |s: &Arc<Slice>| s.volume.index == volume;
+            let storages = slices.iter().filter(|s| gone(s));
+            let storages: Vec<_> = storages.map(|s| s.volume.info.clone()).collect();
+            slices.retain(|s| !gone(s));
+            for storage in storages {
+                // Whatever happens: by an empty list of a storage that is in use, the NameNode would miss all that is on it.
+                if !slices.iter().any(|s| s.volume.info.id == storage.id) {
+                    self.left().remember(storage, Instant::now());
+                }
+            }
+        }
         self.map.retain(|_, slot| slot.volume() != volume)
     }
 

@@ -175,10 +175,7 @@ pub async fn adopt(inner: &Arc<Inner>, pool: &Arc<Pool>, slice: &Arc<Slice>, loa
         .write()
         .unwrap_or_else(PoisonError::into_inner)
         .push(Arc::clone(slice));
-    pool.slices
-        .write()
-        .unwrap_or_else(PoisonError::into_inner)
-        .push(Arc::clone(slice));
+    pool.join(Arc::clone(slice));
     pool.map.reserve(loaded.finalized.len());
     let mut used = 0_u64;
     let mut losers = Vec::new();

@@ -41,7 +41,7 @@ pub fn storage_reports(inner: &Inner, pool: &PoolId) -> Vec<StorageReport> {
 /// See [`Store::block_report`](crate::Store::block_report).
 #[must_use]
 pub fn block_report(pool: &Pool) -> Vec<(StorageInfo, Vec<ReportedReplica>)> {
-    let slices = pool.slices();
+    let (slices, left) = pool.storages();
     let mut lists: Vec<Vec<ReportedReplica>> = vec![Vec::new(); slices.len()];
     let index: HashMap<u16, usize> = slices
         .iter()
@@ -57,6 +57,8 @@ pub fn block_report(pool: &Pool) -> Vec<(StorageInfo, Vec<ReportedReplica>)> {
         .iter()
         .map(|s| s.volume.info.clone())
         .zip(lists)
+        // Last: the NameNode finds a replica that was taken to another storage there before it misses it here.
+        .chain(left.into_iter().map(|storage| (storage, Vec::new())))
         .collect()
 }
 

@@ -97,7 +97,8 @@ impl Store {
         report::storage_reports(&self.0, pool)
     }
 
-    /// Every replica of the pool but TEMPORARY ones, by volume. No disk I/O. Empty when the pool is not loaded.
+    /// Every replica of the pool but TEMPORARY ones, by storage; one that has left is named for a while with none. No disk
+    /// I/O. Empty when the pool is not loaded.
     pub fn block_report(&self, pool: &PoolId) -> Vec<(StorageInfo, Vec<ReportedReplica>)> {
         self.0
             .pool(pool)

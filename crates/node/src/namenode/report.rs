@@ -229,6 +229,21 @@ mod tests {
     }
 
     #[test]
+    fn a_storage_without_replicas_says_so() {
+        let storage = StorageInfo {
+            id: "DS-1".into(),
+            storage_type: StorageType::Ssd,
+        };
+        let report = storage_report(&storage, &[], true);
+        assert_eq!((report.number_of_blocks, report.blocks.len()), (Some(0), 0));
+        assert!(report.blocks_buffers.iter().all(|buffer| buffer.is_empty()));
+        let report = storage_report(&storage, &[], false);
+        let minus = u64::MAX;
+        assert_eq!(report.number_of_blocks, None);
+        assert_eq!(report.blocks, [0, 0, minus, minus, minus]);
+    }
+
+    #[test]
     fn large_reports_go_storage_by_storage() {
         let content = || {
             vec![

@@ -109,6 +109,35 @@ async fn nothing_is_known_of_a_volume_that_has_left() {
     assert_eq!(node.store.replica_count(), 6);
 }
 
+#[tokio::test]
+async fn a_storage_that_has_left_is_reported_as_empty_until_it_is_back() {
+    let node = Node::with_volumes(2).await;
+    for id in 0..10 {
+        node.put(id, 1001, 100).await;
+    }
+    let reported = || -> Vec<(Arc<str>, usize)> {
+        let report = node.store.block_report(&pool()).into_iter();
+        report.map(|(s, list)| (s.id, list.len())).collect()
+    };
+    let [first, second] = [0, 1].map(|n| reported()[n].0.clone());
+    // What is still being deleted when the volume leaves, nobody tells.
+    let (_, on_the_first) = node.store.block_report(&pool()).swap_remove(0);
+    let deleted: Vec<Block> = on_the_first.iter().map(|r| r.block).take(2).collect();
+    node.store
+        .invalidate(&pool(), &deleted)
+        .await
+        .expect("deletes");
+    let all = config(node.dir.path(), 2).volumes;
+    let results = node.store.reconfigure_volumes(all[1..].to_vec()).await;
+    assert!(results.len() == 1 && results[0].1.is_ok(), "{results:?}");
+    assert_eq!(reported(), [(second.clone(), 5), (first.clone(), 0)]);
+    let beaten = node.store.storage_reports(&pool());
+    assert!(beaten.len() == 1 && beaten[0].storage.id == second);
+    let results = node.store.reconfigure_volumes(all).await;
+    assert!(results.len() == 1 && results[0].1.is_ok(), "{results:?}");
+    assert_eq!(reported(), [(second, 5), (first, 3)]);
+}
+
 /// Whatever goes on meanwhile, nothing is known afterwards of a volume that has left, and nothing is forgotten of the other one.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn writers_and_a_volume_that_comes_and_goes() {
