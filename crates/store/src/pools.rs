@@ -18,6 +18,7 @@ use crate::open;
 use crate::pool::Pool;
 use crate::replica::{FinalReplica, LiveReplica, Place, Slot, Status};
 use crate::types::{PoolSpec, StartOption};
+use crate::upgrade::Found;
 use crate::volume::{Slice, Volume, footprint};
 
 /// How often progress of loading is logged.
@@ -51,7 +52,7 @@ pub async fn add_pool(
     let loads = with_progress(pool.id(), &progress, loads).await;
     for (volume, outcome) in volumes.iter().zip(loads) {
         match outcome {
-            Ok((slice, loaded)) => adopt(inner, &pool, &slice, loaded).await,
+            Ok(joining) => adopt(inner, &pool, joining).await,
             Err(e) if e.kind() == StoreErrorKind::Incompatible => return Err(e),
             Err(e) => crate::failures::fail(inner, volume, &e.to_string()).await,
         }
@@ -129,6 +130,14 @@ async fn with_progress<T>(pool: &PoolId, progress: &Progress, work: impl Future<
     }
 }
 
+/// Part of a pool on a volume that joins it.
+#[derive(Debug)]
+pub struct Joining {
+    slice: Arc<Slice>,
+    loaded: Loaded,
+    upgrade: Found,
+}
+
 /// Formats or checks the pool on a volume and finds its replicas.
 pub async fn add_slice(
     inner: &Arc<Inner>,
@@ -136,11 +145,10 @@ pub async fn add_slice(
     volume: &Arc<Volume>,
     start: StartOption,
     progress: &Arc<Progress>,
-) -> Result<(Arc<Slice>, Loaded), StoreError> {
+) -> Result<Joining, StoreError> {
     open::format_if_new(inner, volume).await?;
     let slice = Arc::new(Slice::new(Arc::clone(volume), pool.id().clone()));
-    let found = crate::upgrade::prepare(&pool.spec, &slice, start).await?;
-    crate::upgrade::note(pool, found);
+    let upgrade = crate::upgrade::prepare(&pool.spec, &slice, start).await?;
     let options = LoadOptions {
         cache_expiry: inner.config.replica_cache_expiry,
         used_expiry: inner.config.dfs_used_cache_expiry,
@@ -156,7 +164,11 @@ pub async fn add_slice(
         })
         .await
         .map_err(|e| StoreError::io(format!("loading block pool {}", pool.id()), e))?;
-    Ok((slice, loaded))
+    Ok(Joining {
+        slice,
+        loaded,
+        upgrade,
+    })
 }
 
 /// Threads per volume: directory reads wait for the disk, so more than one even on one core.
@@ -168,7 +180,13 @@ fn walk_threads() -> usize {
 
 /// Puts what was found on a volume into the pool's map. Duplicates are resolved and the loser is
 /// deleted.
-pub async fn adopt(inner: &Arc<Inner>, pool: &Arc<Pool>, slice: &Arc<Slice>, loaded: Loaded) {
+pub async fn adopt(inner: &Arc<Inner>, pool: &Arc<Pool>, joining: Joining) {
+    let Joining {
+        slice,
+        loaded,
+        upgrade,
+    } = joining;
+    let slice = &slice;
     slice
         .volume
         .slices
@@ -176,6 +194,7 @@ pub async fn adopt(inner: &Arc<Inner>, pool: &Arc<Pool>, slice: &Arc<Slice>, loa
         .unwrap_or_else(PoisonError::into_inner)
         .push(Arc::clone(slice));
     pool.join(Arc::clone(slice));
+    crate::upgrade::note(pool, upgrade);
     pool.map.reserve(loaded.finalized.len());
     let mut used = 0_u64;
     let mut losers = Vec::new();

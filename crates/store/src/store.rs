@@ -382,6 +382,13 @@ impl Store {
             .await
     }
 
+    /// Whether [`set_rolling_upgrade`](Self::set_rolling_upgrade) would have nothing to do; nor has it for a pool that is not
+    /// loaded. A volume that joins may change that: it brings what it was left with. No disk I/O.
+    pub fn rolling_upgrade_is(&self, pool: &PoolId, active: bool) -> bool {
+        let pool = self.0.pool(pool).ok();
+        pool.is_none_or(|pool| upgrade::rolling_is(&pool, active))
+    }
+
     /// Removes `previous` of the pool: no way back after this.
     pub async fn finalize_upgrade(&self, pool: &PoolId) -> Result<(), StoreError> {
         let pool = pool.clone();

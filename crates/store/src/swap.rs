@@ -94,9 +94,9 @@ async fn add(inner: &Arc<Inner>, config: &VolumeConfig) -> Result<(), StoreError
 async fn load_pools(inner: &Arc<Inner>, volume: &Arc<Volume>) -> Result<(), StoreError> {
     let progress = Arc::new(Progress::default());
     for pool in inner.pools() {
-        let (slice, loaded) =
+        let joining =
             pools::add_slice(inner, &pool, volume, StartOption::Regular, &progress).await?;
-        pools::adopt(inner, &pool, &slice, loaded).await;
+        pools::adopt(inner, &pool, joining).await;
         crate::failures::leave_if_failed(inner, volume);
     }
     let replicas = progress.replicas.load(Ordering::Relaxed);

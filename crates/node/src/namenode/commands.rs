@@ -42,7 +42,7 @@ pub(super) enum Order {
         /// The command.
         command: Box<DatanodeCommand>,
     },
-    /// Whether a rolling upgrade runs has changed.
+    /// Whether a rolling upgrade runs, which the store does not know yet.
     RollingUpgrade {
         /// It runs.
         active: bool,
@@ -123,8 +123,8 @@ impl Commander {
             .await
         {
             tracing::error!(%pool, "rolling upgrade: {error}");
-            self.service.rolling_upgrade_failed();
         }
+        self.service.rolling_upgrade_done();
     }
 
     async fn command(&self, pool: &PoolId, from: u64, address: &str, command: DatanodeCommand) {

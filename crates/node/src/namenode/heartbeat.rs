@@ -173,7 +173,7 @@ fn rolling_upgrade(service: &Arc<PoolService>, status: Option<&RollingUpgradeSta
         tracing::error!(%pool, "a rolling upgrade status for the pool {:?} arrived: ignored", status.block_pool_id);
         return;
     }
-    service.rolling_upgrade(!status.finalized());
+    service.rolling_upgrade(&pool, !status.finalized());
 }
 
 /// What heartbeats and lifelines carry. No disk is touched for it.

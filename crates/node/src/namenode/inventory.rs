@@ -17,6 +17,7 @@ pub(super) trait Inventory: Send + Sync + 'static {
     fn add_pool(&self, spec: PoolSpec, start: StartOption) -> Done<'_>;
     fn forget_pool<'a>(&'a self, pool: &'a PoolId) -> BoxFuture<'a, ()>;
     fn invalidate<'a>(&'a self, pool: &'a PoolId, blocks: &'a [Block]) -> Done<'a>;
+    fn rolling_upgrade_is(&self, pool: &PoolId, active: bool) -> bool;
     fn set_rolling_upgrade<'a>(&'a self, pool: &'a PoolId, active: bool) -> Done<'a>;
     fn finalize_upgrade<'a>(&'a self, pool: &'a PoolId) -> Done<'a>;
 }
@@ -51,6 +52,10 @@ impl Inventory for Store {
 
     fn invalidate<'a>(&'a self, pool: &'a PoolId, blocks: &'a [Block]) -> Done<'a> {
         Box::pin(Store::invalidate(self, pool, blocks))
+    }
+
+    fn rolling_upgrade_is(&self, pool: &PoolId, active: bool) -> bool {
+        Store::rolling_upgrade_is(self, pool, active)
     }
 
     fn set_rolling_upgrade<'a>(&'a self, pool: &'a PoolId, active: bool) -> Done<'a> {

@@ -24,8 +24,8 @@ struct State {
     namespace: Option<Namespace>,
     claim: ActiveClaim<u64>,
     actors: Vec<Arc<Actor>>,
-    /// What the store was told last about a rolling upgrade.
-    rolling_upgrade: Option<bool>,
+    /// An order about a rolling upgrade waits or is being carried out.
+    rolling_upgrade_ordered: bool,
 }
 
 /// The NameNodes of one name service, and the block pool that they manage.
@@ -51,7 +51,7 @@ impl PoolService {
                 namespace: None,
                 claim: ActiveClaim::new(),
                 actors: Vec::new(),
-                rolling_upgrade: None,
+                rolling_upgrade_ordered: false,
             }),
             loading: tokio::sync::Mutex::new(()),
             orders,
@@ -268,20 +268,26 @@ impl PoolService {
                     actor.report_soon();
                 }
             }
-            Order::RollingUpgrade { .. } => self.rolling_upgrade_failed(),
+            Order::RollingUpgrade { .. } => self.rolling_upgrade_done(),
         }
     }
 
-    /// What the active NameNode says of a rolling upgrade; the store is told of changes.
-    pub(super) fn rolling_upgrade(&self, active: bool) {
-        if self.state().rolling_upgrade.replace(active) != Some(active) {
+    /// What the active NameNode says of a rolling upgrade, with each heartbeat. The store is asked what it is at rather
+    /// than what it was told last: it may have failed to take that in, and a volume that was put in since may have brought the
+    /// marker of an upgrade that is over.
+    pub(super) fn rolling_upgrade(&self, pool: &PoolId, active: bool) {
+        if self.node.store.rolling_upgrade_is(pool, active) {
+            return;
+        }
+        // One at a time: a later heartbeat finds what is still to be done.
+        if !std::mem::replace(&mut self.state().rolling_upgrade_ordered, true) {
             self.order(Order::RollingUpgrade { active });
         }
     }
 
-    /// The store could not take it in: the next heartbeat tries again.
-    pub(super) fn rolling_upgrade_failed(&self) {
-        self.state().rolling_upgrade = None;
+    /// The order was carried out, or could not be.
+    pub(super) fn rolling_upgrade_done(&self) {
+        self.state().rolling_upgrade_ordered = false;
     }
 
     /// Queues a notice for every NameNode.

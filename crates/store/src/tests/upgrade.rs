@@ -85,6 +85,67 @@ async fn the_end_of_a_rolling_upgrade_empties_the_trash() {
     assert_eq!(node.store.replica_count(), 0);
 }
 
+#[tokio::test]
+async fn the_end_of_a_rolling_upgrade_reaches_a_volume_that_was_out() {
+    let mut node = Node::with_volumes(2).await;
+    let all = config(node.dir.path(), 2).volumes;
+    let id = pool();
+    let rolling = |active| node.store.set_rolling_upgrade(&id, active);
+    let is = |active| node.store.rolling_upgrade_is(&id, active);
+    let swap = async |volumes: &[VolumeConfig]| {
+        let results = node.store.reconfigure_volumes(volumes.to_vec()).await;
+        assert!(results.len() == 1 && results[0].1.is_ok(), "{results:?}");
+    };
+    assert!(is(false) && !is(true));
+    rolling(true).await.expect("begins");
+    assert!(is(true) && !is(false));
+    swap(&all[..1]).await;
+    rolling(false).await.expect("ends");
+    assert!(is(false) && !is(true));
+    swap(&all).await;
+    // What is deleted now could be brought back, until the NameNode is heard.
+    assert!(!is(false));
+    rolling(false).await.expect("ends there too");
+    assert!(is(false));
+    let left = || -> Vec<PathBuf> {
+        let pools = ["data0", "data1"].map(|dir| format!("{dir}/current/{}", id.as_str()));
+        let names = ["RollingUpgradeInProgress", "trash"];
+        let paths = pools
+            .iter()
+            .flat_map(|of| names.map(|name| node.dir.path().join(of).join(name)));
+        paths.filter(|path| path.exists()).collect()
+    };
+    assert!(left().is_empty(), "{:?}", left());
+    for block_id in 0..2 {
+        node.put(block_id, 1001, 100).await;
+        node.store
+            .invalidate(&pool(), &[Block::new(block_id, 1001, 100)])
+            .await
+            .expect("deletes");
+    }
+    assert!(left().is_empty(), "{:?}", left());
+    for _ in 0..2 {
+        deleted(&mut node).await;
+    }
+}
+
+#[tokio::test]
+async fn a_rolling_upgrade_that_a_volume_brings_reaches_the_others() {
+    let node = Node::with_volumes(2).await;
+    let all = config(node.dir.path(), 2).volumes;
+    let results = node.store.reconfigure_volumes(all[1..].to_vec()).await;
+    assert!(results.len() == 1 && results[0].1.is_ok(), "{results:?}");
+    std::fs::write(node.pool_dir().join("RollingUpgradeInProgress"), b"").expect("writes");
+    let results = node.store.reconfigure_volumes(all).await;
+    assert!(results.len() == 1 && results[0].1.is_ok(), "{results:?}");
+    assert!(!node.store.rolling_upgrade_is(&pool(), true));
+    let rolling = node.store.set_rolling_upgrade(&pool(), true).await;
+    rolling.expect("goes on");
+    assert!(node.store.rolling_upgrade_is(&pool(), true));
+    let other = format!("data1/current/{}/RollingUpgradeInProgress", pool().as_str());
+    assert!(node.dir.path().join(other).is_file());
+}
+
 /// Starts with a NameNode whose storage has this creation time.
 async fn try_start(dir: &Path, ctime: u64, option: StartOption) -> Result<Store, StoreError> {
     let (events, _receiver) = mpsc::channel(100);

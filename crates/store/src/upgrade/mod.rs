@@ -16,7 +16,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use hayloft_io::{IoClass, IoErrorKind, IoOp};
 use hayloft_wire::ids::{Block, PoolId};
@@ -78,13 +78,30 @@ fn restore(from: &Path, to: &Path, depth: usize) -> io::Result<u64> {
     }
 }
 
-/// Takes note of what [`prepare()`] found on one of the volumes.
+/// Takes note of what [`prepare()`] found on a volume that is in the pool's list by now: who changes the state
+/// meanwhile sees either the volume or this.
 pub fn note(pool: &Pool, found: Found) {
-    if found.marker {
-        pool.rolling_upgrade.store(true, Ordering::Release);
+    if found.marker && !pool.rolling_upgrade.swap(true, Ordering::AcqRel) {
+        // It may be over, and this volume was out when it ended; or the others have joined without it.
+        pool.upgrade_unmarked.store(true, Ordering::Release);
     }
     if found.marker || found.trash {
         pool.upgrade_leftovers.store(true, Ordering::Release);
+    }
+}
+
+/// See [`Store::rolling_upgrade_is`](crate::Store::rolling_upgrade_is).
+#[must_use]
+pub fn rolling_is(pool: &Pool, active: bool) -> bool {
+    let is = pool.rolling_upgrade.load(Ordering::Acquire) == active;
+    is && !unfinished(pool, active).load(Ordering::Acquire)
+}
+
+/// Whether a volume is behind with the beginning or the end.
+fn unfinished(pool: &Pool, active: bool) -> &AtomicBool {
+    match active {
+        true => &pool.upgrade_unmarked,
+        false => &pool.upgrade_leftovers,
     }
 }
 
@@ -92,14 +109,13 @@ pub fn note(pool: &Pool, found: Found) {
 /// Every volume is tried; after an error the next call tries all of them again.
 pub async fn set_rolling(inner: &Arc<Inner>, id: &PoolId, active: bool) -> Result<(), StoreError> {
     let pool = inner.pool(id)?;
-    let was = pool.rolling_upgrade.swap(active, Ordering::AcqRel);
-    let unmarked = pool.upgrade_unmarked.swap(false, Ordering::AcqRel);
-    let leftovers = pool.upgrade_leftovers.swap(true, Ordering::AcqRel);
-    let unfinished = if active { unmarked } else { leftovers };
-    if was == active && !unfinished {
-        pool.upgrade_leftovers.store(leftovers, Ordering::Release);
+    if rolling_is(&pool, active) {
         return Ok(());
     }
+    // Before the volumes are looked up: one that joins later is taken note of after this.
+    pool.rolling_upgrade.store(active, Ordering::Release);
+    pool.upgrade_unmarked.store(false, Ordering::Release);
+    pool.upgrade_leftovers.store(active, Ordering::Release);
     info!(pool = %id, active, "rolling upgrade");
     let mut failed = None;
     for slice in pool.slices() {
@@ -114,16 +130,11 @@ pub async fn set_rolling(inner: &Arc<Inner>, id: &PoolId, active: bool) -> Resul
             failed = Some(error);
         }
     }
-    match failed {
-        None => {
-            pool.upgrade_leftovers.store(active, Ordering::Release);
-            Ok(())
-        }
-        Some(error) => {
-            pool.upgrade_unmarked.store(active, Ordering::Release);
-            Err(error)
-        }
-    }
+    let Some(error) = failed else {
+        return Ok(());
+    };
+    unfinished(&pool, active).store(true, Ordering::Release);
+    Err(error)
 }
 
 /// Gives a volume that joined the pool the marker of the rolling upgrade that runs.

@@ -330,7 +330,9 @@ pub struct FakeStore {
     pub second_storage: AtomicBool,
     pub finalized: Mutex<Vec<PoolId>>,
     pub invalidated: Mutex<Vec<i64>>,
+    /// What it was told.
     pub rolling_upgrades: Mutex<Vec<bool>>,
+    pub rolling_upgrade: AtomicBool,
 }
 
 pub fn storage() -> StorageInfo {
@@ -418,8 +420,13 @@ impl Inventory for FakeStore {
         Box::pin(async { Ok(()) })
     }
 
+    fn rolling_upgrade_is(&self, _: &PoolId, active: bool) -> bool {
+        self.rolling_upgrade.load(Ordering::Relaxed) == active
+    }
+
     fn set_rolling_upgrade<'a>(&'a self, _: &'a PoolId, active: bool) -> Done<'a> {
         self.rolling_upgrades.lock().expect("no panic").push(active);
+        self.rolling_upgrade.store(active, Ordering::Relaxed);
         Box::pin(async { Ok(()) })
     }
 

@@ -6,6 +6,7 @@ mod observer;
 mod outliers;
 mod split_report;
 
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use fake::{FakeNameNode, Node, POOL, Told, eventually, storage};
@@ -487,7 +488,7 @@ async fn an_interval_collects_incremental_reports() {
 }
 
 #[tokio::test]
-async fn the_store_hears_of_a_rolling_upgrade_once() {
+async fn the_store_hears_of_a_rolling_upgrade_when_it_is_at_another_state() {
     let namenode = FakeNameNode::start().await;
     let node = Node::start(&[&namenode], "30ms", &[]);
     ready(&node, &[&namenode]).await;
@@ -509,6 +510,9 @@ async fn the_store_hears_of_a_rolling_upgrade_once() {
         eventually("heartbeats", || namenode.count(is_heartbeat) > before + 2).await;
         assert_eq!(heard(), expected);
     }
+    // A volume was put in that the end has not reached.
+    node.store.rolling_upgrade.store(true, Ordering::Relaxed);
+    eventually("the end again", || heard() == [true, false, false]).await;
 }
 
 #[tokio::test]
