@@ -138,7 +138,15 @@ pub async fn finalize_live(
     if live.slice.volume.is_failed() {
         return Err(pool.volume_failed());
     }
-    pool.put(live.id, Slot::Finalized(done))?;
+    let ours = Slot::Live(Arc::clone(live));
+    if !pool.put_instead(live.id, &ours, Slot::Finalized(done))? {
+        return Err(StoreError::new(
+            StoreErrorKind::NotFound,
+            format!(
+                "{block} was deleted, or a better replica of it was found, while it was finalized"
+            ),
+        ));
+    }
     Ok(crate::report::reference_of(
         pool,
         &live.slice,

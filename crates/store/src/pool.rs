@@ -120,6 +120,21 @@ impl Pool {
         Ok(())
     }
 
+    /// As [`put`](Self::put) while the pool still says `there` of the block; whether it did.
+    ///
+    /// # Errors
+    /// `VolumeFailed`.
+    pub fn put_instead(&self, id: i64, there: &Slot, slot: Slot) -> Result<bool, StoreError> {
+        let replaced = {
+            let slices = self.slices.read().unwrap_or_else(PoisonError::into_inner);
+            if !slices.iter().any(|s| s.volume.index == slot.volume()) {
+                return Err(self.volume_failed());
+            }
+            self.map.replace_if(id, there, slot)
+        };
+        Ok(replaced.is_some())
+    }
+
     /// Takes in the part on a volume that joins.
     pub fn join(&self, slice: Arc<Slice>) {
         let mut slices = self.slices.write().unwrap_or_else(PoisonError::into_inner);

@@ -1,6 +1,5 @@
 //! Blocks that lie here twice, once the volume with the other replica is put in again.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
 use hayloft_io::IoOp;
@@ -10,8 +9,6 @@ use hayloft_wire::ids::ReplicaState;
 use super::*;
 use crate::pool::Pool;
 use crate::replica::{FinalReplica, Slot};
-
-const ENOSPC: i32 = 28;
 
 /// Blocks that two threads meet at, so that they do at some.
 const BLOCKS: i64 = 20_000;
@@ -108,19 +105,6 @@ async fn whoever_changes_a_block_has_the_last_word_while_a_second_replica_of_it_
     });
 }
 
-/// Two volumes, of which the first obeys the rules.
-async fn faulty() -> (Node, Arc<Faults>) {
-    let dir = tempfile::tempdir().expect("temporary directory");
-    let faults = Faults::new(1);
-    let config = StoreConfig {
-        faults: Some((dir.path().join("data0"), Arc::clone(&faults))),
-        failed_volumes_tolerated: 1,
-        check_min_gap: Duration::ZERO,
-        ..config(dir.path(), 2)
-    };
-    (Node::start(dir, 2, config).await, faults)
-}
-
 async fn reconfigure(node: &Node, volumes: &[VolumeConfig]) {
     let results = node.store.reconfigure_volumes(volumes.to_vec()).await;
     assert!(results.len() == 1 && results[0].1.is_ok(), "{results:?}");
@@ -176,7 +160,7 @@ async fn written_anew(node: &Node, faults: &Faults, state: ReplicaState) -> Repl
 #[tokio::test]
 async fn a_replica_that_is_being_written_makes_way_for_a_better_one_and_leaves_nothing_behind() {
     for state in [ReplicaState::Temporary, ReplicaState::Rbw] {
-        let (node, faults) = faulty().await;
+        let (node, faults) = Node::faulty(2).await;
         let report = || node.store.volume_report().swap_remove(0);
         let before = report();
         let lesser = written_anew(&node, &faults, state).await;
@@ -198,7 +182,7 @@ async fn a_replica_that_is_being_written_makes_way_for_a_better_one_and_leaves_n
 
 #[tokio::test]
 async fn a_copy_that_is_not_known_any_more_gives_its_segments_back_when_its_writer_ends() {
-    let (node, faults) = faulty().await;
+    let (node, faults) = Node::faulty(2).await;
     let copy = written_anew(&node, &faults, ReplicaState::Temporary).await;
     // Longer than anybody waits for its writer.
     let all = config(node.dir.path(), 2).volumes;
@@ -213,7 +197,7 @@ async fn a_copy_that_is_not_known_any_more_gives_its_segments_back_when_its_writ
 /// Block 7 is on both volumes, of which the second one, with the better replica, is out; the disk of the first one does not
 /// answer to whoever deletes the other one.
 async fn lesser_one_hangs() -> (Node, Vec<VolumeConfig>) {
-    let (node, faults) = faulty().await;
+    let (node, faults) = Node::faulty(2).await;
     whole_is_out(&node).await;
     node.put(7, 1001, 700).await;
     let hour = Duration::from_secs(3600);
@@ -247,4 +231,32 @@ async fn a_node_stops_while_the_disk_of_a_lesser_replica_hangs() {
     // What hangs gets ten seconds.
     let stop = tokio::time::timeout(4 * SOON, both).await;
     stop.expect("does not wait for the disk");
+}
+
+/// The writer may be past the last look at what is known of his block.
+#[tokio::test]
+async fn a_better_replica_stays_known_though_the_lesser_one_is_being_finalized() {
+    let (node, faults) = Node::faulty(2).await;
+    let lesser = block(7, 1001, 0);
+    let created = node.store.create_rbw(&lesser, on_volume(&node, 0));
+    let mut writer = created.await.expect("creates");
+    writer.set_checksum(crc32c()).await.expect("header");
+    let written = writer.write(vec![packet(0, 600)]).await;
+    written.expect("writes");
+    let slow = Effect::Delay(Duration::from_millis(500));
+    let renames = faults.add(FaultRule::new(slow).on(&[IoOp::Rename]));
+    let closes = tokio::spawn(writer.finalize());
+    until("it is being moved", || faults.fired(renames) > 0).await;
+    let pool = node.store.0.pool(&pool()).expect("is loaded");
+    let better = finalized(1002, pool.slices()[1].volume.index);
+    let lesser = crate::duplicates::insert(&pool, 7, better.clone());
+    let lesser = lesser.expect("it is here twice");
+    let error = closes.await.expect("no panic").expect_err("is not known");
+    assert_eq!(error.kind(), StoreErrorKind::NotFound);
+    let is_known = || pool.map.get(7).is_some_and(|now| now.is_same(&better));
+    assert!(is_known());
+    lesser.settle(&node.store.0, &pool).await;
+    assert!(is_known());
+    let data = "current/finalized/subdir0/subdir0/blk_7";
+    assert!(!node.pool_dir().join(data).exists());
 }
