@@ -1,7 +1,7 @@
 //! Completing a replica: in one step, or in two when much of it is still staged.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use hayloft_io::{IoClass, IoOp, SyncKind};
 use hayloft_wire::ids::ReplicaState;
@@ -69,11 +69,11 @@ impl ReplicaWriter {
             ));
         }
         let staged = self.staged.as_ref().map_or(0, |staged| staged.unwritten());
-        let began = Instant::now();
+        // Little says nothing of the disk.
+        let ending = (staged > DRAIN_FROM).then(|| self.live.slice.volume.begin_ending());
         self.close_staging().await?;
-        if staged > DRAIN_FROM {
-            let backlog = &self.live.slice.volume.backlog;
-            backlog.learn(staged, began.elapsed());
+        if let Some(ending) = ending {
+            ending.has_written(staged);
         }
         self.allocated().await;
         let on_disk = self.data.length().await.map_err(failed)?;
