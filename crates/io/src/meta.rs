@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 
 use crate::class::IoClass;
-use crate::disk::Disk;
+use crate::disk::{Disk, Lane};
 use crate::engine::IoFuture;
 use crate::error::{IoError, IoErrorKind, IoOp};
 use crate::lock::RecordLock;
@@ -172,11 +172,8 @@ impl Meta {
             }
             result
         };
-        if self.syncs {
-            self.disk.run_with_sync(class, op, path, hooked)
-        } else {
-            self.disk.run(class, op, path, hooked)
-        }
+        let lane = if self.syncs { Lane::Sync } else { Lane::of(op) };
+        self.disk.run_in(lane, class, op, path, hooked)
     }
 
     fn simple<T, F>(&self, op: IoOp, path: &Path, work: F) -> IoFuture<Result<T, IoError>>

@@ -109,15 +109,8 @@ impl Pool {
     /// # Errors
     /// `VolumeFailed`.
     pub fn put(&self, id: i64, slot: Slot) -> Result<(), StoreError> {
-        let _replaced = {
-            // Held until the map has it, so that `leave` finds it there or was here before.
-            let slices = self.slices.read().unwrap_or_else(PoisonError::into_inner);
-            if !slices.iter().any(|s| s.volume.index == slot.volume()) {
-                return Err(self.volume_failed());
-            }
-            self.map.insert(id, slot)
-        };
-        Ok(())
+        self.while_here(slot.volume(), || self.map.insert(id, slot))
+            .map(drop)
     }
 
     /// As [`put`](Self::put) while the pool still says `there` of the block; whether it did.
@@ -125,14 +118,18 @@ impl Pool {
     /// # Errors
     /// `VolumeFailed`.
     pub fn put_instead(&self, id: i64, there: &Slot, slot: Slot) -> Result<bool, StoreError> {
-        let replaced = {
-            let slices = self.slices.read().unwrap_or_else(PoisonError::into_inner);
-            if !slices.iter().any(|s| s.volume.index == slot.volume()) {
-                return Err(self.volume_failed());
-            }
-            self.map.replace_if(id, there, slot)
-        };
-        Ok(replaced.is_some())
+        self.while_here(slot.volume(), || self.map.replace_if(id, there, slot))
+            .map(|replaced| replaced.is_some())
+    }
+
+    /// Changes the map while a volume cannot leave, so that [`leave`](Self::leave) finds the change there or was here
+    /// before. What is replaced is given back: files are closed without a lock.
+    fn while_here<T>(&self, volume: u16, change: impl FnOnce() -> T) -> Result<T, StoreError> {
+        let slices = self.slices.read().unwrap_or_else(PoisonError::into_inner);
+        if !slices.iter().any(|s| s.volume.index == volume) {
+            return Err(self.volume_failed());
+        }
+        Ok(change())
     }
 
     /// Takes in the part on a volume that joins.
@@ -146,14 +143,13 @@ impl Pool {
     pub fn leave(&self, volume: u16) -> Vec<Gone> {
         {
             let mut slices = self.slices.write().unwrap_or_else(PoisonError::into_inner);
-            let gone = |s: &Arc<Slice>| s.volume.index == volume;
-            let storages = slices.iter().filter(|s| gone(s));
-            let storages: Vec<_> = storages.map(|s| s.volume.info.clone()).collect();
-            slices.retain(|s| !gone(s));
-            for storage in storages {
+            let (gone, here) = slices.drain(..).partition(|s| s.volume.index == volume);
+            let gone: Vec<Arc<Slice>> = gone;
+            *slices = here;
+            for Slice { volume, .. } in gone.iter().map(Arc::as_ref) {
                 // Whatever happens: by an empty list of a storage that is in use, the NameNode would miss all that is on it.
-                if !slices.iter().any(|s| s.volume.info.id == storage.id) {
-                    self.left().remember(storage, Instant::now());
+                if !slices.iter().any(|s| s.volume.info.id == volume.info.id) {
+                    self.left().remember(volume.info.clone(), Instant::now());
                 }
             }
         }

@@ -174,35 +174,11 @@ impl Disk {
         T: Send + 'static,
         F: FnOnce(&Path) -> Result<T, IoError> + Send + 'static,
     {
-        let lane = match op {
-            IoOp::Read | IoOp::Write => Lane::Data,
-            // Starting to write back waits where the device's queue is full.
-            IoOp::Sync | IoOp::SyncDir | IoOp::Replace | IoOp::Writeback => Lane::Sync,
-            _ => Lane::Meta,
-        };
-        self.run_in(lane, class, op, path, work)
+        self.run_in(Lane::of(op), class, op, path, work)
     }
 
-    /// As [`run`](Self::run), for work on names that waits for the device on its way: it is done beside syncs, so that
-    /// no other name waits for the device too.
-    ///
-    /// # Errors
-    /// As [`run`](Self::run).
-    pub fn run_with_sync<T, F>(
-        &self,
-        class: IoClass,
-        op: IoOp,
-        path: &Path,
-        work: F,
-    ) -> IoFuture<Result<T, IoError>>
-    where
-        T: Send + 'static,
-        F: FnOnce(&Path) -> Result<T, IoError> + Send + 'static,
-    {
-        self.run_in(Lane::Sync, class, op, path, work)
-    }
-
-    fn run_in<T, F>(
+    /// As [`run`](Self::run), on another lane than that of `op`.
+    pub(crate) fn run_in<T, F>(
         &self,
         lane: Lane,
         class: IoClass,

@@ -18,6 +18,7 @@ use super::lane::{Doing, Task, TaskLane};
 use super::schedule::{Policy, Request};
 use super::stats::DiskStats;
 use crate::class::IoClass;
+use crate::error::IoOp;
 
 /// Stack of a worker: its calls are shallow.
 pub(super) const STACK_BYTES: usize = 256 * 1024;
@@ -32,6 +33,18 @@ pub(crate) enum Lane {
     Sync,
     /// Names, directories, opening.
     Meta,
+}
+
+impl Lane {
+    /// Where operations of a kind go.
+    pub(crate) fn of(op: IoOp) -> Self {
+        match op {
+            IoOp::Read | IoOp::Write => Self::Data,
+            // Starting to write back waits where the device's queue is full.
+            IoOp::Sync | IoOp::SyncDir | IoOp::Replace | IoOp::Writeback => Self::Sync,
+            _ => Self::Meta,
+        }
+    }
 }
 
 const LANES: usize = 3;

@@ -58,12 +58,7 @@ async fn child_closes_until_it_is_killed() {
         faults: Some((Path::new(&dir).join("data0"), Arc::clone(&faults))),
         ..config(Path::new(&dir), 1)
     };
-    let (sender, _events) = mpsc::channel(100);
-    let store = Store::open(config, sender).await.expect("opens");
-    store
-        .add_pool(spec(), StartOption::Regular)
-        .await
-        .expect("loads");
+    let (store, _events) = open(config).await;
     let tasks = (0..WRITERS).map(|writer| {
         let store = store.clone();
         tokio::spawn(async move {
@@ -124,14 +119,7 @@ fn what_a_killed_process_had_closed_is_finalized_at_the_next_start() {
         on_their_way += markers;
         all.extend(closed.into_iter().map(|id| (id, length(id))));
         runtime.block_on(async {
-            let (sender, _events) = mpsc::channel(100);
-            let store = Store::open(config(dir.path(), 1), sender)
-                .await
-                .expect("opens");
-            store
-                .add_pool(spec(), StartOption::Regular)
-                .await
-                .expect("loads");
+            let (store, _events) = open(config(dir.path(), 1)).await;
             for (id, len) in &all {
                 let replica = store.replica(&pool(), *id).expect("there");
                 assert_eq!(

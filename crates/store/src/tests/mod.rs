@@ -117,6 +117,17 @@ fn config(dir: &Path, volumes: usize) -> StoreConfig {
     }
 }
 
+/// A store with the pool, and its news.
+async fn open(config: StoreConfig) -> (Store, mpsc::Receiver<StoreEvent>) {
+    let (sender, events) = mpsc::channel(100);
+    let store = Store::open(config, sender).await.expect("opens");
+    store
+        .add_pool(spec(), StartOption::Regular)
+        .await
+        .expect("loads");
+    (store, events)
+}
+
 fn outlives_a_volume(config: &mut StoreConfig) {
     config.failed_volumes_tolerated = 1;
     config.check_min_gap = Duration::ZERO;
@@ -162,12 +173,7 @@ impl Node {
     }
 
     async fn start(dir: TempDir, volumes: usize, config: StoreConfig) -> Self {
-        let (sender, events) = mpsc::channel(100);
-        let store = Store::open(config, sender).await.expect("opens");
-        store
-            .add_pool(spec(), StartOption::Regular)
-            .await
-            .expect("loads");
+        let (store, events) = open(config).await;
         Self {
             dir,
             volumes,

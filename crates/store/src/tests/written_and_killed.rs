@@ -16,14 +16,7 @@ async fn child_writes_until_it_is_killed() {
     let Some(dir) = std::env::var_os(CHILD_DIR) else {
         return;
     };
-    let (sender, _events) = mpsc::channel(100);
-    let store = Store::open(config(Path::new(&dir), 1), sender)
-        .await
-        .expect("opens");
-    store
-        .add_pool(spec(), StartOption::Regular)
-        .await
-        .expect("loads");
+    let (store, _events) = open(config(Path::new(&dir), 1)).await;
     let base = block_base(Path::new(&dir));
     let tasks = (0..WRITERS).map(|n| {
         let store = store.clone();
@@ -96,14 +89,7 @@ fn what_a_killed_process_acknowledged_is_there_at_the_next_start() {
         }
         println!("round {round}: {acked:?}");
         runtime.block_on(async {
-            let (sender, _events) = mpsc::channel(100);
-            let store = Store::open(config(dir.path(), 1), sender)
-                .await
-                .expect("opens");
-            store
-                .add_pool(spec(), StartOption::Regular)
-                .await
-                .expect("loads");
+            let (store, _events) = open(config(dir.path(), 1)).await;
             for (id, len) in acked {
                 let replica = store.replica(&pool(), id).expect("there");
                 assert!(
