@@ -4,10 +4,13 @@ use super::file::{DepthPoint, EnginePoint, Media, QUANTUM_MAX, QUANTUM_MIN, RunP
 
 /// A quantum must reach this share of the plateau.
 const ENOUGH: f64 = 0.95;
-/// Runs of this many bytes tell a hard disk from flash.
-const SHORT_RUN: u64 = 256 << 10;
-/// Below this share of the plateau at a short run, seeks must be what costs.
-const SEEK_BOUND: f64 = 0.4;
+/// From this time on, what a run waits for before its first byte is a seek, in seconds.
+///
+/// A hard disk turns half a round for it, 4.2 ms at 7200 rpm and 2 ms at 15 000, after its arm has
+/// moved. Flash takes 0.05 to 2 ms, a LUN of a storage network about 1 ms. Only the time tells
+/// them apart: the share of the bandwidth that short runs lose to it is as large on flash that
+/// moves 7 GB/s as on a hard disk.
+const SEEK_S: f64 = 0.0025;
 /// More requests in flight are worth it while they bring at least this factor.
 const DEPTH_GAIN: f64 = 1.05;
 /// On flash a quantum below this only makes more requests.
@@ -149,13 +152,13 @@ pub fn quantum(curve: &[(u64, f64)]) -> Option<u64> {
     Some(run)
 }
 
-/// A hard disk loses most of its bandwidth at short runs, flash does not.
+/// A hard disk waits milliseconds for each random access, flash does not.
 #[must_use]
 pub fn media(runs: &[RunPoint]) -> Media {
     let read = curve(runs, |p| p.read_bytes_s);
     let fitted = fit(&read).or_else(|| fit(&curve(runs, |p| p.write_bytes_s)));
     match fitted {
-        Some(fit) if fit.share(SHORT_RUN) < SEEK_BOUND => Media::Rotating,
+        Some(fit) if fit.begin_s >= SEEK_S => Media::Rotating,
         _ => Media::Flash,
     }
 }
@@ -283,6 +286,29 @@ mod tests {
         let proposal = propose(&flash, &[], &[]);
         assert_eq!(proposal.quantum_bytes, FLASH_QUANTUM_MIN);
         assert!(proposal.reason.contains("flash"), "{}", proposal.reason);
+    }
+
+    #[test]
+    fn the_time_of_a_random_access_tells_a_disk_from_flash() {
+        for (device, rate, access_s, expected) in [
+            ("fast flash", 7e9, 0.000_07, Media::Flash),
+            ("an SD card", 40e6, 0.001_5, Media::Flash),
+            ("a slow SD card", 12e6, 0.002, Media::Flash),
+            ("a LUN of a storage network", 1.2e9, 0.001, Media::Flash),
+            ("7200 rpm", 250e6, 0.012, Media::Rotating),
+            (
+                "7200 rpm, seeks within a short file",
+                250e6,
+                0.006,
+                Media::Rotating,
+            ),
+            ("15 000 rpm", 200e6, 0.003, Media::Rotating),
+        ] {
+            for noise in [&[1.0][..], &[1.0, 0.97, 1.03, 0.98]] {
+                let points = synthetic(rate, access_s, noise);
+                assert_eq!(media(&points), expected, "{device}, noise {noise:?}");
+            }
+        }
     }
 
     #[test]
