@@ -17,6 +17,8 @@
 //! - [`files`]: what tests do with files through the driver, in one line each;
 //! - [`suite`]: the test harness: one cluster, many cases, one printed line each.
 //! - [`load`]: a load client that costs little, and a node without a NameNode;
+//! - `power` (feature `bench`): nodes that are killed or lose their power or their disk, and what
+//!   is left then of what they acknowledged;
 //! - [`testbed`]: described clusters of hosts, shaped links and modelled disks;
 //! - [`mod@bench`]: the stock DataNode and Hayloft side by side.
 
@@ -38,6 +40,8 @@ pub mod namenode;
 pub mod node;
 pub mod pattern;
 pub mod ports;
+#[cfg(feature = "bench")]
+pub mod power;
 pub mod process;
 pub mod procfs;
 pub mod relay;

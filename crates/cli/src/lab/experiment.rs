@@ -2,11 +2,12 @@
 
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::{Duration, UNIX_EPOCH};
 
 use clap::Args;
 use hayloft_lab::LabError;
 use hayloft_lab::testbed::experiments::{self, NAMES, Options};
-use hayloft_lab::testbed::{domains, netblock, pages};
+use hayloft_lab::testbed::{domains, durability, netblock, pages};
 
 use super::{PlaceArgs, Steps};
 use crate::error::CliError;
@@ -14,7 +15,7 @@ use crate::error::CliError;
 /// `hayloft lab experiment`.
 #[derive(Debug, Args)]
 pub struct ExperimentArgs {
-    /// Which: pairs, layouts, domains, netblock.
+    /// Which: pairs, layouts, domains, netblock, durability.
     name: String,
     #[command(flatten)]
     place: PlaceArgs,
@@ -42,10 +43,17 @@ pub struct ExperimentArgs {
     /// Blocks of `domains`.
     #[arg(long, value_name = "N", default_value_t = 2000, value_parser = clap::value_parser!(u64).range(8..=100_000))]
     blocks: u64,
+    /// Seconds that clients of `durability` write before a power cut; before other events a third.
+    #[arg(long, value_name = "N", default_value_t = 60, value_parser = clap::value_parser!(u64).range(12..=3600))]
+    seconds: u64,
+    /// Seed of `durability` [default: another each time].
+    #[arg(long, value_name = "N")]
+    seed: Option<u64>,
 }
 
 const DOMAINS: &str = "domains";
 const NETBLOCK: &str = "netblock";
+const DURABILITY: &str = "durability";
 const LAYOUTS: &str = "layouts";
 /// Links slower than the disks: a copy in the client's own host is worth something, as in the paper.
 const LAYOUTS_LINK_MBIT: u32 = 100;
@@ -76,6 +84,9 @@ pub fn run(args: &ExperimentArgs) -> Result<ExitCode, CliError> {
     if args.name == NETBLOCK {
         return netblock(args, &options);
     }
+    if args.name == DURABILITY {
+        return durability(args);
+    }
     if !NAMES.iter().any(|(name, _)| *name == args.name) {
         let known = NAMES
             .map(|(name, about)| format!("\n  {name}: {about}"))
@@ -84,7 +95,7 @@ pub fn run(args: &ExperimentArgs) -> Result<ExitCode, CliError> {
             format!("there is no experiment {}", args.name),
             "hayloft lab experiment",
             format!(
-                "choose one of:{known}\n  {DOMAINS}: three hosts of four nodes, replicas never twice in a host\n  {NETBLOCK}: a disk over the network, by blocks or by HDFS' protocol"
+                "choose one of:{known}\n  {DOMAINS}: three hosts of four nodes, replicas never twice in a host\n  {NETBLOCK}: a disk over the network, by blocks or by HDFS' protocol\n  {DURABILITY}: what is left of acknowledged data after kills, power cuts and bad disks"
             ),
         ));
     }
@@ -139,6 +150,32 @@ fn domains(args: &ExperimentArgs) -> Result<ExitCode, CliError> {
     let page = domains::run(args.blocks, "Hayloft", &command, places, &mut |what| {
         steps.tell(what);
     })?;
+    drop(steps);
+    println!("{page}");
+    Ok(ExitCode::SUCCESS)
+}
+
+fn durability(args: &ExperimentArgs) -> Result<ExitCode, CliError> {
+    // However it ends, the kernel then unmounts the disks.
+    hayloft_lab::mounts::in_own_namespace();
+    hayloft_lab::hadoop::use_own_binary();
+    make_out(args)?;
+    let any = || {
+        UNIX_EPOCH
+            .elapsed()
+            .map_or(1, |t| u64::from(t.subsec_nanos()))
+    };
+    let options = durability::Options {
+        rounds: u64::from(args.rounds),
+        writing: Duration::from_secs(args.seconds),
+        seed: args.seed.unwrap_or_else(any),
+    };
+    let command = format!(
+        "hayloft lab experiment {DURABILITY} --rounds {} --seconds {} --seed {}",
+        args.rounds, args.seconds, options.seed
+    );
+    let mut steps = Steps::new();
+    let page = durability::run(&options, &command, &args.out, &mut |what| steps.tell(what))?;
     drop(steps);
     println!("{page}");
     Ok(ExitCode::SUCCESS)

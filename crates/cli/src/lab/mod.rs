@@ -36,7 +36,7 @@ enum LabCommand {
     Disk(Box<disk::DiskArgs>),
     /// Take down modelled disks whose process was killed.
     Sweep,
-    /// Repeat an experiment of the papers: `pairs`, `layouts`, `domains` or `netblock`.
+    /// Repeat an experiment of the papers, `pairs`, `layouts`, `domains` or `netblock`; or `durability`.
     Experiment(experiment::ExperimentArgs),
 }
 

@@ -1,6 +1,8 @@
 //! The FUSE file system with the one file: `disk`, and beside it `stats.json`.
 //!
 //! Reading `stats.json` gives the statistics so far, writing anything to it begins them anew.
+//! A disk with a volatile cache has a file `power` too: writing `off SEED` cuts it, `arm SEED` has it
+//! cut in the midst of the next writes, `on` gives it back; reading tells how it stands, as JSON.
 
 use std::ffi::OsStr;
 use std::io;
@@ -17,14 +19,19 @@ use rustix::fs::{FallocateFlags, fallocate};
 
 use super::drive::{Answer, Drive, REQUEST_MAX};
 use super::model::Kind;
+use super::volatile::Volatile;
 
 /// Name of the file that is the disk.
 pub const DISK: &str = "disk";
 /// Name of the file with the statistics.
 pub const STATS: &str = "stats.json";
 
+/// Name of the file by which the power is cut.
+pub const POWER: &str = "power";
+
 const DISK_INODE: INodeNo = INodeNo(2);
 const STATS_INODE: INodeNo = INodeNo(3);
+const POWER_INODE: INodeNo = INodeNo(4);
 const FOREVER: Duration = Duration::from_secs(3600);
 /// Requests in flight on the connection: above the drive's own queue, as a host's queue is.
 const IN_FLIGHT: u16 = 128;
@@ -34,15 +41,17 @@ const HOLE_MIN: usize = 4096;
 /// See the [module](self).
 pub struct DiskFile {
     drive: Arc<Drive>,
+    cache: Option<Volatile>,
     /// What a reader of `stats.json` is being given.
     told: Mutex<Vec<u8>>,
 }
 
 impl DiskFile {
-    /// The file system of one drive.
-    pub fn new(drive: Arc<Drive>) -> Self {
+    /// The file system of one drive, with or without a volatile cache.
+    pub fn new(drive: Arc<Drive>, cache: Option<Volatile>) -> Self {
         Self {
             drive,
+            cache,
             told: Mutex::new(Vec::new()),
         }
     }
@@ -51,7 +60,7 @@ impl DiskFile {
         let (kind, perm, size) = match inode {
             INodeNo::ROOT => (FileType::Directory, 0o700, 0),
             DISK_INODE => (FileType::RegularFile, 0o600, self.drive.capacity()),
-            STATS_INODE => (FileType::RegularFile, 0o600, 0),
+            STATS_INODE | POWER_INODE => (FileType::RegularFile, 0o600, 0),
             _ => return None,
         };
         Some(FileAttr {
@@ -80,6 +89,38 @@ impl DiskFile {
             .is_some_and(|end| end <= self.drive.capacity())
     }
 
+    /// Has `change` change a range, which the cache may lose again.
+    fn change(
+        &self,
+        (offset, length): (u64, u64),
+        change: impl FnOnce() -> io::Result<()>,
+    ) -> io::Result<()> {
+        match &self.cache {
+            None => change(),
+            Some(cache) => cache.change(self.drive.backing(), (offset, length), change),
+        }
+    }
+
+    fn is_off(&self) -> bool {
+        self.cache.as_ref().is_some_and(Volatile::is_off)
+    }
+
+    /// Obeys what was written to `power`; false when it makes no sense.
+    fn supply(&self, data: &[u8]) -> bool {
+        let Some(cache) = &self.cache else {
+            return false;
+        };
+        let said = std::str::from_utf8(data).unwrap_or_default().trim();
+        let (order, seed) = said.split_once(' ').unwrap_or((said, ""));
+        match (order, seed.parse()) {
+            ("on", _) => cache.power_on(),
+            ("arm", Ok(seed)) => cache.arm(seed),
+            ("off", Ok(seed)) => return cache.cut(self.drive.backing(), seed).is_ok(),
+            _ => return false,
+        }
+        true
+    }
+
     /// Keeps the written bytes: zeros as a hole, everything else as it is.
     fn store(&self, offset: u64, data: &[u8]) -> io::Result<()> {
         let zeros = data.len() >= HOLE_MIN && is_zero(&data[..HOLE_MIN]) && is_zero(data);
@@ -94,10 +135,15 @@ impl DiskFile {
         Ok(fallocate(self.drive.backing(), flags, offset, length)?)
     }
 
-    fn tell(&self, offset: u64, size: u32, reply: ReplyData) {
+    fn tell(&self, ino: INodeNo, (offset, size): (u64, u32), reply: ReplyData) {
         let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
         if offset == 0 {
-            *told = serde_json::to_vec_pretty(&self.drive.stats()).unwrap_or_default();
+            *told = match &self.cache {
+                Some(cache) if ino == POWER_INODE => {
+                    serde_json::to_vec(&cache.told()).unwrap_or_default()
+                }
+                _ => serde_json::to_vec_pretty(&self.drive.stats()).unwrap_or_default(),
+            };
         }
         let from = usize::try_from(offset)
             .unwrap_or(usize::MAX)
@@ -132,6 +178,7 @@ impl Filesystem for DiskFile {
         let inode = match name.to_str() {
             Some(DISK) if parent == INodeNo::ROOT => DISK_INODE,
             Some(STATS) if parent == INodeNo::ROOT => STATS_INODE,
+            Some(POWER) if parent == INodeNo::ROOT && self.cache.is_some() => POWER_INODE,
             _ => return reply.error(Errno::ENOENT),
         };
         match self.attributes(inode) {
@@ -167,7 +214,7 @@ impl Filesystem for DiskFile {
     ) {
         // A disk has its size; times and modes are of no interest.
         match self.attributes(ino) {
-            Some(is) if ino == STATS_INODE || size.is_none_or(|size| size == is.size) => {
+            Some(is) if ino != DISK_INODE || size.is_none_or(|size| size == is.size) => {
                 reply.attr(&FOREVER, &is);
             }
             _ => reply.error(Errno::EPERM),
@@ -191,7 +238,8 @@ impl Filesystem for DiskFile {
         reply: ReplyData,
     ) {
         match ino {
-            STATS_INODE => self.tell(offset, size, reply),
+            STATS_INODE | POWER_INODE => self.tell(ino, (offset, size), reply),
+            DISK_INODE if self.is_off() => reply.error(Errno::EIO),
             DISK_INODE if self.on_disk(offset, size.into()) => {
                 self.drive
                     .queue(Kind::Read, offset, size.into(), Answer::Read(reply));
@@ -218,12 +266,17 @@ impl Filesystem for DiskFile {
                 self.drive.reset();
                 reply.written(u32::try_from(length).unwrap_or(0));
             }
-            DISK_INODE if self.on_disk(offset, length) => match self.store(offset, data) {
-                Ok(()) => self
-                    .drive
-                    .queue(Kind::Write, offset, length, Answer::Write(reply)),
-                Err(_) => reply.error(Errno::EIO),
-            },
+            POWER_INODE if self.supply(data) => {
+                reply.written(u32::try_from(length).unwrap_or(0));
+            }
+            DISK_INODE if self.on_disk(offset, length) => {
+                match self.change((offset, length), || self.store(offset, data)) {
+                    Ok(()) => self
+                        .drive
+                        .queue(Kind::Write, offset, length, Answer::Write(reply)),
+                    Err(_) => reply.error(Errno::EIO),
+                }
+            }
             _ => reply.error(Errno::EINVAL),
         }
     }
@@ -247,9 +300,12 @@ impl Filesystem for DiskFile {
         _datasync: bool,
         reply: ReplyEmpty,
     ) {
-        // Every write that was answered is on the modelled platter.
+        // Every write that was answered is on the modelled platter, or in the cache.
         self.drive.flushed();
-        reply.ok();
+        match self.cache.as_ref().map(Volatile::flush) {
+            None | Some(Ok(())) => reply.ok(),
+            Some(Err(_)) => reply.error(Errno::EIO),
+        }
     }
 
     fn fallocate(
@@ -267,7 +323,7 @@ impl Filesystem for DiskFile {
         if ino != DISK_INODE || asked & zeroes.bits() == 0 || !self.on_disk(offset, length) {
             return reply.error(Errno::EOPNOTSUPP);
         }
-        match self.punch(offset, length) {
+        match self.change((offset, length), || self.punch(offset, length)) {
             Ok(()) => reply.ok(),
             Err(_) => reply.error(Errno::EIO),
         }

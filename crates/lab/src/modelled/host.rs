@@ -19,6 +19,7 @@ use super::fuse::{DISK, DiskFile, STATS};
 use super::model::Params;
 use super::record::{Owned, is_mounted, queue};
 use super::stats::Stats;
+use super::volatile::Volatile;
 use crate::error::{LabError, Result};
 use crate::mounts::{loop_device, run};
 
@@ -69,7 +70,7 @@ impl FileSystem {
 }
 
 /// A disk to be modelled.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Disk {
     /// Its size, bytes; a multiple of 4096 is used.
     pub size: u64,
@@ -117,6 +118,18 @@ impl Carried {
     /// [`LabError::Missing`] when something that it needs is not there, [`LabError::Talk`] when a
     /// parameter makes no sense, else what failed; what was set up by then is taken down.
     pub fn start(disk: &Disk) -> Result<Self> {
+        Self::begin(disk, None)
+    }
+
+    /// As [`Carried::start`], with a cache that loses what no flush followed.
+    ///
+    /// # Errors
+    /// As [`Carried::start`].
+    pub fn start_volatile(disk: &Disk) -> Result<Self> {
+        Self::begin(disk, Some(Volatile::default()))
+    }
+
+    fn begin(disk: &Disk, cache: Option<Volatile>) -> Result<Self> {
         check(disk)?;
         let dir = absolute(&disk.dir)?;
         let backing = match &disk.backing {
@@ -159,7 +172,7 @@ impl Carried {
             drive,
         };
         // From here on, dropping `carried` takes down what is there.
-        carried.serve()?;
+        carried.serve(cache)?;
         carried.attach()?;
         disk.file_system.make(&carried.place.device)?;
         carried.mount(disk.file_system)?;
@@ -189,7 +202,7 @@ impl Carried {
         Ok(stats)
     }
 
-    fn serve(&mut self) -> Result<()> {
+    fn serve(&mut self, cache: Option<Volatile>) -> Result<()> {
         // Threads inherit it: while they write the backing file, memory is never reclaimed by
         // waiting for pages that they would have to write, and only their own device's
         // backlog slows them. Without the privilege the disk merely may stutter.
@@ -203,8 +216,8 @@ impl Carried {
             MountOption::Subtype("hayloft".into()),
         ];
         let fuse = self.fuse()?;
-        let session = Session::new(DiskFile::new(Arc::clone(&self.drive)), &fuse, &config)
-            .and_then(Session::spawn);
+        let files = DiskFile::new(Arc::clone(&self.drive), cache);
+        let session = Session::new(files, &fuse, &config).and_then(Session::spawn);
         self.session = Some(session.map_err(LabError::file("mounting FUSE at", fuse))?);
         let _ = rustix::process::configure_io_flusher_behavior(false);
         go_first();

@@ -8,16 +8,19 @@
 //! - [`model`]: service times, a pure function; [`stats`]: what the disk did;
 //! - `drive`: queue and clock; `fuse`: the file; `record`: what is to be undone after a crash;
 //! - [`host`]: the process that carries a disk (`hayloft lab disk`);
+//! - [`volatile`]: a cache that loses part of what no flush followed; `carrier`: who carries such a disk;
 //! - [`ModelledDisk`]: such a process as a child of ours.
 //!
 //! Needs root, FUSE, loop devices and `mkfs`; [`missing`] says what is not there.
 
+mod carrier;
 mod drive;
 mod fuse;
 pub mod host;
 pub mod model;
 mod record;
 pub mod stats;
+pub mod volatile;
 
 use std::io::{BufRead as _, BufReader};
 use std::os::unix::process::CommandExt as _;
@@ -27,13 +30,19 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 
+pub use carrier::carry_if_asked;
 pub use host::{Carried, Disk, FileSystem, Place};
 pub use model::Params;
 pub use record::sweep;
 pub use stats::Stats;
+pub use volatile::Lost;
+
+use volatile::Told;
 
 use crate::error::{LabError, Result};
 
+/// How long a cut waits for writes in whose midst it comes.
+const WRITES_COME: Duration = Duration::from_secs(1);
 /// How long the process may take to go after it was asked to.
 const GOING: Duration = Duration::from_secs(60);
 
@@ -111,7 +120,6 @@ impl ModelledDisk {
         if let Some(missing) = missing(disk.file_system) {
             return Err(missing);
         }
-        let file = std::fs::File::create(log).map_err(LabError::file("creating", log))?;
         let params = serde_json::to_string(&disk.params)
             .map_err(|e| LabError::Talk(format!("the parameters of the disk: {e}")))?;
         let mut command = Command::new(program);
@@ -122,9 +130,28 @@ impl ModelledDisk {
         if let Some(backing) = &disk.backing {
             command.arg("--backing").arg(backing);
         }
+        command.arg(&disk.dir);
+        Self::carried_by(command, log)
+    }
+
+    /// As [`ModelledDisk::mount`], a disk that loses a random part of what no flush followed when
+    /// [`ModelledDisk::cut_power`] cuts it off. This very program carries it, run again: its `main`
+    /// has to begin with [`carry_if_asked`].
+    ///
+    /// # Errors
+    /// As [`ModelledDisk::mount`].
+    pub fn volatile(disk: &Disk, log: &Path) -> Result<Self> {
+        if let Some(missing) = missing(disk.file_system) {
+            return Err(missing);
+        }
+        Self::carried_by(carrier::command(disk)?, log)
+    }
+
+    fn carried_by(mut command: Command, log: &Path) -> Result<Self> {
+        let program = PathBuf::from(command.get_program());
+        let file = std::fs::File::create(log).map_err(LabError::file("creating", log))?;
         // In a group of its own: Ctrl-C is for its users, who then let go of it.
         let spawned = command
-            .arg(&disk.dir)
             .process_group(0)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -174,6 +201,50 @@ impl ModelledDisk {
         let pid = pid.ok_or_else(|| LabError::Talk("no such process".into()))?;
         kill_process(pid, Signal::STOP).map_err(|e| LabError::Talk(e.to_string()))?;
         Ok(Hung(pid))
+    }
+
+    /// Cuts the power of a [`volatile`](Self::volatile) disk in the midst of what is written to it,
+    /// or a second later if nothing is; what was lost.
+    ///
+    /// # Errors
+    /// When the carrier is gone, or the disk is not volatile.
+    pub fn cut_power(&self, seed: u64) -> Result<Lost> {
+        self.order(&format!("arm {seed}"))?;
+        let start = Instant::now();
+        loop {
+            let told = self.told()?;
+            if told.off {
+                return Ok(told.last);
+            }
+            if start.elapsed() > WRITES_COME {
+                self.order(&format!("off {seed}"))?;
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    /// Gives it its power back.
+    ///
+    /// # Errors
+    /// As [`ModelledDisk::cut_power`].
+    pub fn power_on(&self) -> Result<()> {
+        self.order("on")
+    }
+
+    fn power(&self) -> PathBuf {
+        self.place.stats.with_file_name(fuse::POWER)
+    }
+
+    fn order(&self, order: &str) -> Result<()> {
+        let path = self.power();
+        std::fs::write(&path, order).map_err(LabError::file("writing", path))
+    }
+
+    fn told(&self) -> Result<Told> {
+        let path = self.power();
+        let told = std::fs::read(&path).map_err(LabError::file("reading", &path))?;
+        serde_json::from_slice(&told)
+            .map_err(|e| LabError::Talk(format!("reading {}: {e}", path.display())))
     }
 
     /// The process that carries it.

@@ -5,6 +5,7 @@
 //! [`up`] starts the processes and takes everything down again, [`sample`] watches disks, links and
 //! processors while [`workload`] lets clients write and read, [`report`] says what happened,
 //! [`experiments`] are the clusters and workloads of the papers and [`pages`] what is said of them.
+//! `durability` (feature `bench`) needs no hosts: what is left after a kill, a power cut, a bad disk.
 //!
 //! Needs root, network namespaces, and for modelled disks FUSE and loop devices; [`missing`] says
 //! which of these a machine lacks.
@@ -13,6 +14,8 @@ mod counters;
 pub mod describe;
 pub mod disks;
 pub mod domains;
+#[cfg(feature = "bench")]
+pub mod durability;
 pub mod experiments;
 mod mapped;
 pub mod net;

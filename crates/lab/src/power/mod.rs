@@ -1,0 +1,20 @@
+//! Nodes that are killed or lose their power or their disk, and what is left of what they
+//! acknowledged.
+//!
+//! - [`disk`]: disks whose power can be cut, that fill up, that fail;
+//! - [`writers`]: stock clients that write, and what was acknowledged to them when;
+//! - [`check`]: what of it can be read afterwards, and what the NameNode counts on;
+//! - [`rig`]: a cluster of nodes on such disks, one replica of everything, and its rounds;
+//! - [`tally`]: the sums.
+//!
+//! The suite `power` and the experiment `durability` are made of these.
+
+pub mod check;
+pub mod disk;
+pub mod rig;
+pub mod tally;
+pub mod writers;
+
+pub use disk::{Disk, FileSystem};
+pub use rig::{Event, Rig, Round};
+pub use tally::{Count, Tally};
