@@ -56,6 +56,10 @@ pub struct NodeArgs {
     /// With --print-config: the table of the documentation (defaults, no values).
     #[arg(long, requires = "print_config")]
     pub markdown: bool,
+    /// Say whether Apache's DataNode may start on the data directories now, and stop
+    /// (exit code 1 if not).
+    #[arg(long, conflicts_with_all = ["print_config", "regular", "rollback", "rollingupgrade"])]
+    pub check_swap: bool,
     /// Start as usual; the default. Apache's form `-regular` is accepted too.
     #[arg(long, conflicts_with_all = ["rollback", "rollingupgrade"])]
     pub regular: bool,

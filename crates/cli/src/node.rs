@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use hayloft_node::config::{self, Configuration, SharedConfig};
+use hayloft_node::config::{self, Configuration, SharedConfig, keys};
 use hayloft_node::daemon;
 use hayloft_store::StartOption;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -12,13 +12,13 @@ use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
 use crate::args::{NodeArgs, RollingUpgrade, environment};
-use crate::error::{CliError, INTERRUPTED};
+use crate::error::{CliError, FINDING, INTERRUPTED};
 use crate::logging;
 
 /// Descriptors below which a busy node runs out.
 const DESCRIPTORS_WANTED: u64 = 16_384;
 
-/// Runs the node until SIGTERM or SIGINT, or prints its configuration.
+/// Runs the node until SIGTERM or SIGINT, or answers a question about it.
 pub fn run(args: &NodeArgs) -> Result<ExitCode, CliError> {
     if args.print_config && args.markdown {
         print!("{}", config::to_markdown());
@@ -27,6 +27,9 @@ pub fn run(args: &NodeArgs) -> Result<ExitCode, CliError> {
     let config = Configuration::load(&conf_dir(args.conf.as_deref())?, &args.define)?;
     if args.print_config {
         return print_config(&config, args.json);
+    }
+    if args.check_swap {
+        return check_swap(&config);
     }
     // Refused here already, before anything is logged or locked.
     usable(&config)?;
@@ -77,6 +80,31 @@ fn print_config(config: &Configuration, json: bool) -> Result<ExitCode, CliError
     }
     usable(config)?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Says whether Apache's DataNode may start on the directories of this configuration. A
+/// configuration that this node refuses for its protection is no reason against that.
+fn check_swap(config: &Configuration) -> Result<ExitCode, CliError> {
+    config::namenodes(config)?;
+    let dirs = config.get(&keys::DATA_DIRS);
+    let volumes: Vec<PathBuf> = dirs.iter().map(|dir| dir.path.clone()).collect();
+    // Versions with staging had their area in shared memory, where this key said.
+    let shared = ["/dev/shm".to_owned()]
+        .into_iter()
+        .chain(config.text("hayloft.staging.dir"))
+        .map(PathBuf::from)
+        .collect::<Vec<_>>();
+    Ok(match hayloft_store::check_swap(&volumes, &shared) {
+        Ok(()) => {
+            let count = volumes.len();
+            println!("yes: Apache's DataNode may start on the {count} data directories");
+            ExitCode::SUCCESS
+        }
+        Err(obstacle) => {
+            println!("no: {obstacle}");
+            ExitCode::from(FINDING)
+        }
+    })
 }
 
 fn start_option(args: &NodeArgs) -> StartOption {

@@ -142,6 +142,153 @@ fn protection_that_is_demanded_and_missing_is_not_ignored() {
     );
 }
 
+/// One data directory with one block pool, as a stopped node leaves it.
+struct Stopped {
+    dir: tempfile::TempDir,
+    conf: tempfile::TempDir,
+}
+
+const UUID: &str = "8f5c7e0a-0000-4000-8000-00000000c5a9";
+const POOL: &str = "data/current/BP-1-127.0.0.1-1";
+
+impl Stopped {
+    fn new() -> Self {
+        let dir = tempfile::tempdir().expect("a temporary directory");
+        let data = dir.path().join("data").display().to_string();
+        let conf = conf(&[
+            ("dfs.namenode.rpc-address", "127.0.0.1:1"),
+            ("dfs.datanode.data.dir", &data),
+        ]);
+        let stopped = Self { dir, conf };
+        let volume = format!(
+            "storageID=DS-1\nclusterID=CID-1\ncTime=0\ndatanodeUuid={UUID}\n\
+             storageType=DATA_NODE\nlayoutVersion=-57\n"
+        );
+        stopped.write("data/current/VERSION", &volume);
+        let pool = "namespaceID=7\ncTime=0\nblockpoolID=BP-1-127.0.0.1-1\nlayoutVersion=-57\n";
+        stopped.write(&format!("{POOL}/current/VERSION"), pool);
+        stopped.write(&format!("{POOL}/current/rbw/blk_7"), "");
+        stopped.write("data/in_use.lock", "1@here");
+        stopped
+    }
+
+    fn write(&self, path: &str, contents: &str) {
+        let path = self.dir.path().join(path);
+        std::fs::create_dir_all(path.parent().expect("below the directory")).expect("made");
+        std::fs::write(path, contents).expect("written");
+    }
+
+    fn check(&self) -> Output {
+        let conf = self.conf.path().display().to_string();
+        let shared = format!("hayloft.staging.dir={}", self.dir.path().display());
+        hayloft(&["node", "--conf", &conf, "-D", &shared, "--check-swap"])
+    }
+
+    /// The answer, which must be no, in one line with all of `words`.
+    fn is_refused(&self, words: &[&str]) {
+        let output = self.check();
+        let said = text(&output.stdout);
+        assert_eq!(output.status.code(), Some(1), "{output:?}");
+        assert!(
+            said.starts_with("no: ") && said.lines().count() == 1,
+            "{said}"
+        );
+        for word in words {
+            assert!(said.contains(word), "{word}: {said}");
+        }
+    }
+
+    fn is_allowed(&self) {
+        let output = self.check();
+        let said = text(&output.stdout);
+        assert_eq!(output.status.code(), Some(0), "{output:?}");
+        assert!(
+            said.starts_with("yes: ") && said.lines().count() == 1,
+            "{said}"
+        );
+    }
+
+    fn remove(&self, path: &str) {
+        std::fs::remove_file(self.dir.path().join(path)).expect("removed");
+    }
+}
+
+#[test]
+fn the_swap_back_is_allowed_when_nothing_stands_in_its_way() {
+    let stopped = Stopped::new();
+    stopped.is_allowed();
+    // Of another node, and a directory that an upgrade keeps for a rollback.
+    stopped.write("hayloft-staging-11111111-0000-4000-8000-000000000000", "");
+    stopped.write(&format!("{POOL}/previous/VERSION"), "");
+    stopped.is_allowed();
+    let lock = std::fs::read(stopped.dir.path().join("data/in_use.lock")).expect("there");
+    assert_eq!(lock, b"1@here", "asking changes nothing");
+    let empty = tempfile::tempdir().expect("a temporary directory");
+    let conf = conf(&[("dfs.datanode.data.dir", "/nonexistent/data")]);
+    let conf = conf.path().display().to_string();
+    let output = hayloft(&["node", "--conf", &conf, "--check-swap"]);
+    assert_eq!(output.status.code(), Some(2), "no NameNode: {output:?}");
+    let output = hayloft(&[
+        "node",
+        "--conf",
+        &empty.path().display().to_string(),
+        "--check-swap",
+    ]);
+    assert_eq!(
+        output.status.code(),
+        Some(2),
+        "no configuration: {output:?}"
+    );
+}
+
+#[test]
+fn the_swap_back_is_refused_while_a_node_runs() {
+    let stopped = Stopped::new();
+    let path = stopped.dir.path().join("data/in_use.lock");
+    let lock = hayloft_io::RecordLock::acquire(&path, b"4711@here").expect("free");
+    stopped.is_refused(&["data: in use by 4711@here", "stop that node"]);
+    drop(lock);
+    stopped.is_allowed();
+}
+
+#[test]
+fn the_swap_back_is_refused_for_what_an_earlier_process_left() {
+    let stopped = Stopped::new();
+    let marker = format!("{POOL}/current/rbw/blk_7.closed");
+    let area = format!("hayloft-staging-{UUID}");
+    let kept = format!("hayloft-staging-{UUID}.kept-00000000000000000000000000000001");
+    for (path, words) in [
+        (&marker, ["blk_7.closed", "start Hayloft once more"]),
+        (
+            &area,
+            ["hayloft-staging-8f5c", "start that version once more"],
+        ),
+        (&kept, [".kept-", "start that version once more"]),
+    ] {
+        stopped.write(path, "");
+        stopped.is_refused(&words);
+        stopped.remove(path);
+    }
+    stopped.is_allowed();
+}
+
+#[test]
+fn the_swap_back_is_refused_on_another_layout_and_in_the_middle_of_an_upgrade() {
+    let stopped = Stopped::new();
+    let half = format!("{POOL}/previous.tmp/VERSION");
+    stopped.write(&half, "");
+    stopped.is_refused(&["BP-1-127.0.0.1-1", "upgrade", "start Hayloft once more"]);
+    stopped.write(&format!("{POOL}/previous/VERSION"), "");
+    stopped.is_refused(&["cannot be there together", "restore"]);
+    let stopped = Stopped::new();
+    let old = format!(
+        "storageID=DS-1\nclusterID=CID-1\ncTime=0\ndatanodeUuid={UUID}\n\
+         storageType=DATA_NODE\nlayoutVersion=-56\n"
+    );
+    stopped.write("data/current/VERSION", &old);
+    stopped.is_refused(&["current/VERSION", "-56"]);
+}
+
 #[test]
 fn usage_errors_and_help_have_their_exit_codes() {
     let output = hayloft(&["nod"]);

@@ -204,6 +204,11 @@ pub trait EngineFile: Send + Sync + fmt::Debug + 'static {
     /// it. `len` 0 means to the end. A no-op where it has no meaning.
     fn start_writeback(&self, offset: u64, len: u64) -> IoFuture<Result<(), IoError>>;
 
+    /// Writes the dirty pages of the range to the device, in its turn among the device's writes, and
+    /// waits for that; nothing becomes durable by it. `len` 0 means to the end. A no-op where it has
+    /// no meaning.
+    fn write_back(&self, offset: u64, len: u64) -> IoFuture<Result<(), IoError>>;
+
     /// Gives a hint about the range; `len` 0 means to the end. A no-op where it has no meaning.
     fn advise(&self, advice: Advice, offset: u64, len: u64) -> IoFuture<Result<(), IoError>>;
 

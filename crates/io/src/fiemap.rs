@@ -17,6 +17,8 @@ pub struct Extent {
     pub physical: u64,
     /// Length, bytes.
     pub len: u64,
+    /// Reserved and never written: reads as zeros.
+    pub unwritten: bool,
 }
 
 /// `_IOWR('f', 11, struct fiemap)`, the header being 32 bytes long.
@@ -24,6 +26,7 @@ const FS_IOC_FIEMAP: libc::Ioctl = 0xC020_660B;
 /// Write dirty pages first, so that delayed allocation has happened.
 const FIEMAP_FLAG_SYNC: u32 = 1;
 const FIEMAP_EXTENT_LAST: u32 = 1;
+const FIEMAP_EXTENT_UNWRITTEN: u32 = 0x800;
 /// Extents asked for at a time.
 const BATCH: usize = 64;
 /// Calls before a file counts as endless: a quarter of a million extents.
@@ -68,6 +71,7 @@ pub fn extents(file: &File) -> io::Result<Vec<Extent>> {
                 logical: raw.logical,
                 physical: raw.physical,
                 len: raw.length,
+                unwritten: raw.flags & FIEMAP_EXTENT_UNWRITTEN != 0,
             };
             match found.last_mut() {
                 Some(last) if touches(last, &extent) => {
@@ -91,6 +95,7 @@ pub fn extents(file: &File) -> io::Result<Vec<Extent>> {
 fn touches(last: &Extent, next: &Extent) -> bool {
     last.logical.checked_add(last.len) == Some(next.logical)
         && last.physical.checked_add(last.len) == Some(next.physical)
+        && last.unwritten == next.unwritten
 }
 
 fn ask(file: &File, start: u64) -> io::Result<Vec<RawExtent>> {
@@ -141,6 +146,7 @@ mod tests {
     #[test]
     fn joins_only_what_touches_on_both_sides() {
         let extent = |logical, physical, len| Extent {
+            unwritten: false,
             logical,
             physical,
             len,

@@ -10,7 +10,6 @@
 //! - [`meta`]: names, directories, space, locks, small files, all off the async threads.
 //! - [`calibrate`]: what a volume's device was measured to do, kept beside the data.
 //! - [`buffer`]: [`AlignedBuf`] and the [`BufferPool`] with a budget.
-//! - [`staging`]: bytes on their way to the disk, in shared memory that outlives a killed process.
 //! - [`raw`]: the device by itself, for measurements.
 //! - [`error`]: [`IoError`], whose kind says what to do.
 //!
@@ -36,11 +35,12 @@ pub mod meta;
 mod mount;
 pub mod raw;
 mod residency;
-pub mod staging;
 mod sys;
 
 pub use behind::{CacheHints, WriteBehind};
-pub use buffer::{ALIGNMENT, AlignedBuf, BUFFER_MAX, BufferPool};
+pub use buffer::{
+    ALIGNMENT, AlignedBuf, BUFFER_MAX, BufferPool, ReservedRoom, WRITE_BUFFER, WriteBuffers,
+};
 pub use class::IoClass;
 pub use disk::{DeviceId, Disk, DiskConfig, DiskSettings, DiskStats, Disks, together};
 pub use engine::{
@@ -54,4 +54,4 @@ pub use lock::RecordLock;
 pub use meta::{DirEntry, FileInfo, FileKind, Meta, MetaHook, Space};
 pub use mount::{Mount, mount_of};
 pub use residency::is_resident;
-pub use sys::set_receive_low_water;
+pub use sys::{set_receive_low_water, shut_down_file_system};

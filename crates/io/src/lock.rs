@@ -9,6 +9,7 @@ use std::sync::{LazyLock, Mutex, PoisonError};
 
 use rustix::fs::{CWD, FileType, FlockOperation, Mode, fcntl_lock, mknodat};
 use rustix::io::Errno;
+use rustix::process::{Flock, FlockType, fcntl_getlk};
 
 use crate::error::{IoError, IoErrorKind, IoOp};
 
@@ -104,6 +105,29 @@ impl RecordLock {
         })
     }
 
+    /// What the holder of the lock wrote into the file; `None` when nothing holds it, or there is
+    /// no such file. Takes no lock, writes nothing. Blocking.
+    ///
+    /// # Errors
+    /// As opening and reading.
+    pub fn holder(path: &Path) -> Result<Option<String>, IoError> {
+        let failed = |e: io::Error| IoError::from_std(IoOp::Lock, path, &e);
+        let id = match std::fs::metadata(path) {
+            Ok(there) => (there.dev(), there.ino()),
+            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(e) => return Err(failed(e)),
+        };
+        // Claimed, because closing the file would release a lock of this process.
+        let Some(_reserved) = Reserved::claim(id) else {
+            return Ok(Some("this process".to_owned()));
+        };
+        let file = File::open(path).map_err(failed)?;
+        let whole = Flock::from(FlockType::WriteLock);
+        let held = fcntl_getlk(&file, &whole)
+            .map_err(|errno| IoError::from_errno(IoOp::Lock, path, errno))?;
+        Ok(held.map(|_| note_of(&file)))
+    }
+
     /// The locked file.
     #[must_use]
     pub fn path(&self) -> &Path {
@@ -158,7 +182,13 @@ mod tests {
         let second = RecordLock::acquire(&path, b"2@here").expect_err("held");
         assert_eq!(second.kind(), IoErrorKind::Locked);
         assert_eq!(std::fs::read(&path).expect("readable"), b"1@here");
+        let holder = RecordLock::holder(&path).expect("readable");
+        assert_eq!(holder.as_deref(), Some("this process"));
         drop(first);
+        assert_eq!(RecordLock::holder(&path).expect("readable"), None);
         RecordLock::acquire(&path, b"3@here").expect("free again");
+        let missing = dir.path().join("missing");
+        assert_eq!(RecordLock::holder(&missing).expect("no file"), None);
+        assert!(!missing.exists());
     }
 }

@@ -7,12 +7,11 @@
     reason = "a mapping is memory that its owner vouches for: see each block"
 )]
 
-use std::fs::File;
 use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
 
 use rustix::io::Errno;
-use rustix::mm::{MapFlags, ProtFlags, mmap, mmap_anonymous, munmap};
+use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
 
 /// Bytes of a huge page, in which the kernel maps memory where it has some: a direct transfer pins each page, and hands
 /// the device each stretch of memory by itself.
@@ -32,31 +31,6 @@ unsafe impl Send for Pages {}
 unsafe impl Sync for Pages {}
 
 impl Pages {
-    /// Maps `len` bytes of `file`, shared, from `offset` on; only what is allocated may be touched. The byte at `aligned` is
-    /// at a multiple of `alignment`. All are multiples of the page size.
-    pub(crate) fn of_file(
-        file: &File,
-        offset: u64,
-        len: usize,
-        alignment: usize,
-        aligned: usize,
-    ) -> Result<Self, Errno> {
-        let unused = ProtFlags::empty();
-        let pages = Self::anonymous(len, alignment, aligned, unused, MapFlags::NORESERVE)?;
-        // SAFETY: replaces all of the mapping that was just made, which nobody else knows of.
-        let _same = unsafe {
-            mmap(
-                pages.start.as_ptr().cast(),
-                len,
-                ProtFlags::READ | ProtFlags::WRITE,
-                MapFlags::SHARED | MapFlags::FIXED,
-                file,
-                offset,
-            )
-        }?;
-        Ok(pages)
-    }
-
     fn anonymous(
         len: usize,
         alignment: usize,

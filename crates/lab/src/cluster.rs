@@ -290,14 +290,9 @@ impl Cluster {
 
 impl Drop for Cluster {
     fn drop(&mut self) {
-        let areas: Vec<PathBuf> = self.nodes.iter().filter_map(Node::staging_area).collect();
         self.nodes.clear();
         self.namenodes.clear();
         if !self.keep {
-            // Killed nodes leave them for a next start that does not come.
-            for area in areas {
-                let _ = std::fs::remove_file(area);
-            }
             let _ = std::fs::remove_dir_all(&self.dir);
         }
     }

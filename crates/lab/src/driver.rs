@@ -272,14 +272,22 @@ impl Pending {
     /// # Errors
     /// As [`Driver::call`].
     pub fn wait_at_most(self, limit: Duration) -> Result<Value> {
+        self.wait_briefly(limit)?.ok_or_else(|| {
+            LabError::Talk(format!(
+                "driver: no answer to {} within {limit:?}",
+                self.operation
+            ))
+        })
+    }
+
+    /// The answer if it comes within `limit`; ask again if it does not.
+    ///
+    /// # Errors
+    /// As [`Driver::call`], but for the time.
+    pub fn wait_briefly(&self, limit: Duration) -> Result<Option<Value>> {
         let answer = match self.inbox.recv_timeout(limit) {
             Ok(answer) => answer,
-            Err(RecvTimeoutError::Timeout) => {
-                return Err(LabError::Talk(format!(
-                    "driver: no answer to {} within {limit:?}",
-                    self.operation
-                )));
-            }
+            Err(RecvTimeoutError::Timeout) => return Ok(None),
             Err(RecvTimeoutError::Disconnected) => {
                 return Err(
                     lock(&self.process).error(format!("went away during {}", self.operation))
@@ -287,7 +295,7 @@ impl Pending {
             }
         };
         match answer["error"].as_object() {
-            None => Ok(answer),
+            None => Ok(Some(answer)),
             Some(error) => {
                 let text = |name: &str| {
                     error
@@ -297,7 +305,7 @@ impl Pending {
                         .to_owned()
                 };
                 Err(LabError::Client {
-                    operation: self.operation,
+                    operation: self.operation.clone(),
                     class: text("class"),
                     message: text("message"),
                 })

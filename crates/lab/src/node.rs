@@ -344,19 +344,6 @@ impl Node {
         }
     }
 
-    /// Where a node of ours leaves acknowledged bytes in shared memory when it is killed, once it has a uuid.
-    #[must_use]
-    pub fn staging_area(&self) -> Option<PathBuf> {
-        // Of any volume: a test may have broken the first.
-        let uuid = self.volumes.iter().find_map(|(_, dir)| {
-            let text = std::fs::read_to_string(dir.join("current/VERSION")).ok()?;
-            let mut lines = text.lines();
-            let uuid = lines.find_map(|line| line.strip_prefix("datanodeUuid="));
-            uuid.map(str::to_owned)
-        })?;
-        Some(PathBuf::from("/dev/shm").join(format!("hayloft-staging-{uuid}")))
-    }
-
     /// Waits for it to end by itself (after `-shutdownDatanode`).
     ///
     /// # Errors

@@ -68,13 +68,12 @@ fn load(arguments: &[&str]) -> Result<Killed> {
         .map_err(LabError::file("running", program))
 }
 
-/// A node; what it stages outlives neither this test nor the machine.
-fn serve(engine: &str, dir: &Path, port: &Path, staging: &Path) -> Result<Killed> {
+/// A node.
+fn serve(engine: &str, dir: &Path, port: &Path) -> Result<Killed> {
     let text = |path: &Path| path.display().to_string();
-    let staging = format!("hayloft.staging.dir={}", text(staging));
     let (dir, port) = (text(dir), text(port));
     let named = ["--engine", engine, "--dir", &dir, "--port-file", &port];
-    load(&[&["serve"], &named[..], &["-D", &staging]].concat())
+    load(&[&["serve"], &named[..]].concat())
 }
 
 fn disk(base: &Path, file_system: FileSystem) -> Result<ModelledDisk> {
@@ -120,7 +119,7 @@ fn others_go_on(engine: &str, file_system: FileSystem) -> Result<Outcome> {
     let base = scratch("hung-")?;
     let disk = disk(base.path(), file_system)?;
     let port = base.path().join("port");
-    let node = serve(engine, &disk.dir().join("data"), &port, base.path())?;
+    let node = serve(engine, &disk.dir().join("data"), &port)?;
     let address = wait::until("the node", seconds(30), || {
         let said = std::fs::read_to_string(&port).unwrap_or_default();
         Ok(match said.trim().parse::<SocketAddr>() {

@@ -327,14 +327,6 @@ impl Lab {
         }
         let end = writing.wait_at_most(seconds(180))?;
         let _ = self.fs.handle("abandon", "k");
-        if first == Kind::Hayloft {
-            // What was acknowledged may still be in staging, which only a node of ours finishes: after a
-            // kill it is started and stopped once before the stock one takes over (docs/operating.md).
-            for index in 0..NODES {
-                self.cluster.start_node(index)?;
-                self.cluster.node(index).stop()?;
-            }
-        }
         for index in 0..NODES {
             self.cluster.node(index).become_kind(then)?;
             self.cluster.start_node(index)?;

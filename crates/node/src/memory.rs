@@ -1,27 +1,34 @@
-//! How much memory there is, and how much of it staging may take where nobody says.
+//! How much memory there is, and how much of it the node takes where the operator does not say.
 
 use std::path::{Path, PathBuf};
 
 const MIB: u64 = 1 << 20;
 
-/// Staging gets one part in so many: less than the page cache may have dirty by the kernel's own defaults, and than
-/// the heap of a `DataNode` in Java has by those of its runtime.
+/// The node takes one part in so many of a small machine.
 const SHARE: u64 = 32;
-/// At least this, bytes: eight quanta of a rotating disk.
-const LEAST: u64 = 256 * MIB;
-/// At most this, bytes: a clean stop waits until all of it is written.
-const MOST: u64 = 1024 * MIB;
+/// At least this, bytes.
+const LEAST: u64 = 32 * MIB;
+/// At most this, bytes: 48 buffers of a MiB for writers, and as much for readers. What is on its way
+/// to a disk waits for the disk, so more gains nothing.
+const MOST: u64 = 96 * MIB;
 
-/// What `hayloft.memory.limit` is when it is 0, in bytes: a thirty-second of the memory that this process may use, from
-/// 256 MiB to 1 GiB.
+/// Memory that this process and its page cache may use, in bytes: that of the machine, or of the
+/// control group where that has less.
 #[must_use]
-pub fn staging_default() -> u64 {
+pub fn usable() -> u64 {
     let all = rustix::system::sysinfo();
     let unit = u64::from(all.mem_unit.max(1));
     let physical: u64 = all.totalram;
     let groups = std::fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
     let limit = lowest_limit(Path::new("/sys/fs/cgroup"), &groups);
-    share_of(physical.saturating_mul(unit).min(limit.unwrap_or(u64::MAX)))
+    physical.saturating_mul(unit).min(limit.unwrap_or(u64::MAX))
+}
+
+/// What `hayloft.memory.limit` is when it is 0, in bytes: 96 MiB, on small machines a thirty-second
+/// of the [memory](usable) but at least 32 MiB.
+#[must_use]
+pub fn default_limit() -> u64 {
+    share_of(usable())
 }
 
 fn share_of(memory: u64) -> u64 {
@@ -54,10 +61,10 @@ mod tests {
 
     #[test]
     fn a_share_has_its_bounds() {
-        assert_eq!(share_of(2 << 30), 256 * MIB);
-        assert_eq!(share_of(16 << 30), 512 * MIB);
-        assert_eq!(share_of(512 << 30), 1024 * MIB);
-        assert!((LEAST..=MOST).contains(&staging_default()));
+        assert_eq!(share_of(512 << 20), 32 * MIB);
+        assert_eq!(share_of(2 << 30), 64 * MIB);
+        assert_eq!(share_of(512 << 30), 96 * MIB);
+        assert!((LEAST..=MOST).contains(&default_limit()));
     }
 
     #[test]

@@ -4,8 +4,7 @@ use std::time::Duration;
 
 use hayloft_io::DiskSettings;
 use hayloft_store::{
-    DirectoryScanConfig, Reserved, ScanConfig, StagingOptions, StoreConfig, VolumeChoosing,
-    VolumeConfig,
+    DirectoryScanConfig, Reserved, ScanConfig, StoreConfig, VolumeChoosing, VolumeConfig,
 };
 
 use crate::config::{Calculator, ChoosingPolicy, Configuration, keys};
@@ -44,7 +43,8 @@ pub fn store_config(config: &Configuration) -> StoreConfig {
         check_timeout: config.get(&keys::DISK_CHECK_TIMEOUT),
         disk: disk(config),
         cache_client_reads: config.get(&keys::IO_READ_CACHED),
-        staging: staging(config),
+        write_memory: usize::try_from(memory_limit(config) / 2).unwrap_or(usize::MAX),
+        page_cache: crate::memory::usable(),
         scan: scan(config),
         directory_scan: directory_scan(config),
         ..StoreConfig::default()
@@ -60,36 +60,12 @@ fn disk(config: &Configuration) -> DiskSettings {
     }
 }
 
-/// Bytes of memory for data between sockets and disks: `hayloft.memory.limit`, or where it is 0 a [share](crate::memory)
-/// of the machine's.
+/// Bytes of memory for data between sockets and disks: `hayloft.memory.limit`, or where it is 0 a
+/// [share](crate::memory) of the machine's. Half of it is for what is written.
 #[must_use]
 pub fn memory_limit(config: &Configuration) -> u64 {
     let limit = config.get(&keys::MEMORY_LIMIT);
-    limit.0.unwrap_or_else(crate::memory::staging_default)
-}
-
-/// How many of the `limit` bytes readers have for what is read ahead, besides what they have in any case; the rest is
-/// staging's. An eighth (of 753 MiB, each of sixteen readers reads two MiB at a time instead of half of one: a device gives
-/// twice as much of that); nothing of a small limit.
-#[must_use]
-pub fn reading_share(limit: u64) -> u64 {
-    if limit < 8 * keys::MEMORY_LIMIT_MIN {
-        0
-    } else {
-        limit / 8
-    }
-}
-
-fn staging(config: &Configuration) -> StagingOptions {
-    let dir = config.get(&keys::STAGING_DIR);
-    let limit = memory_limit(config);
-    StagingOptions {
-        dir: (!dir.trim().is_empty()).then(|| dir.trim().into()),
-        enabled: config.get(&keys::STAGING_ENABLED),
-        close: config.get(&keys::STAGING_CLOSE),
-        burst: config.get(&keys::STAGING_BURST),
-        budget: limit - reading_share(limit),
-    }
+    limit.0.unwrap_or_else(crate::memory::default_limit)
 }
 
 fn scan(config: &Configuration) -> ScanConfig {
@@ -200,18 +176,12 @@ mod tests {
     }
 
     #[test]
-    fn a_memory_limit_is_a_share_or_enough_to_be_useful() {
-        let budget = |limit: &str| {
-            store_config(&with(&[("hayloft.memory.limit", limit)]))
-                .staging
-                .budget
-        };
-        let share = crate::memory::staging_default() / 8 * 7;
-        let default = store_config(&with(&[])).staging.budget;
-        let about = |budget: u64| budget.abs_diff(share) < 8;
-        assert!(about(default) && about(budget("0")), "{default}");
-        assert_eq!(budget("64m"), 56 << 20);
-        assert_eq!(budget("8m"), 8 << 20);
+    fn writers_have_half_of_the_memory_limit() {
+        let writers = |pairs: &[(&str, &str)]| store_config(&with(pairs)).write_memory as u64;
+        let default = crate::memory::default_limit() / 2;
+        assert_eq!(writers(&[]), default);
+        assert_eq!(writers(&[("hayloft.memory.limit", "0")]), default);
+        assert_eq!(writers(&[("hayloft.memory.limit", "64m")]), 32 << 20);
     }
 
     #[test]

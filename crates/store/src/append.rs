@@ -6,7 +6,6 @@ use hayloft_io::{IoClass, IoError, IoErrorKind, IoOp, OpenMode};
 use hayloft_wire::ids::{Block, ExtendedBlock, ReplicaState};
 use tracing::info;
 
-use crate::drain::settled_slot;
 use crate::error::{StoreError, StoreErrorKind};
 use crate::failures::examine;
 use crate::files::{self, Pair};
@@ -36,7 +35,7 @@ pub async fn append(
     }
     let pool = inner.pool(&block.pool)?;
     let _latch = pool.latches.acquire(block.block.id).await;
-    let replica = match settled_slot(inner, &pool, block.block.id).await? {
+    let replica = match pool.slot(block.block.id)? {
         Slot::Finalized(replica) => replica,
         Slot::Live(live) => {
             let state = live.status().state;
@@ -334,6 +333,7 @@ pub async fn bump_live(
 ) -> Result<(), StoreError> {
     let pair = pair_of(live);
     let path = pair.meta();
+    live.slice.volume.commits.touch_dir(&pair.dir);
     files::on_disk(
         &live.slice,
         IoClass::ClientWrite,
@@ -368,6 +368,7 @@ pub async fn bump_finalized(
         id,
         generation_stamp: replica.generation_stamp,
     };
+    slice.volume.commits.touch_dir(&pair.dir);
     // Nobody closes it again.
     let (path, durable) = (pair.meta(), inner.config.sync_on_close);
     files::on_disk_with_sync(
@@ -441,6 +442,9 @@ pub async fn reopen(
     };
     let to = from.at(slice.paths.rbw()).with_gs(new_gs);
     let (path, scratch) = (from.data(), slice.paths.tmp());
+    for dir in [&from.dir, &to.dir] {
+        slice.volume.commits.touch_dir(dir);
+    }
     let outcome = files::on_disk_with_sync(
         &slice,
         IoClass::ClientWrite,

@@ -99,34 +99,6 @@ pub struct ScanConfig {
     pub bytes_per_second: u64,
 }
 
-/// Staging: acknowledged bytes wait in shared memory for their way to the disk.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct StagingOptions {
-    /// Directory in shared memory (`hayloft.staging.dir`). What a killed process left there is finished at the start
-    /// whether or not anything is staged now. `None`: nothing is looked for, nothing is staged.
-    pub dir: Option<PathBuf>,
-    /// Whether replicas are staged (`hayloft.staging.enabled`), on engines that keep their data in files.
-    pub enabled: bool,
-    /// Bytes of memory for all replicas together (`hayloft.memory.limit`).
-    pub budget: u64,
-    /// A block's close may be acknowledged while bytes of it are staged (`hayloft.staging.close`).
-    pub close: bool,
-    /// A replica on flash may gather its fair share of the budget rather than two quanta (`hayloft.staging.burst`).
-    pub burst: bool,
-}
-
-impl Default for StagingOptions {
-    fn default() -> Self {
-        Self {
-            dir: None,
-            enabled: true,
-            budget: 256 << 20,
-            close: true,
-            burst: true,
-        }
-    }
-}
-
 /// The directory scanner (compares directories with the replica map).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DirectoryScanConfig {
@@ -169,8 +141,15 @@ pub struct StoreConfig {
     pub disk: DiskSettings,
     /// What clients read goes through the page cache with engines that go around it too (`hayloft.io.read.cached`).
     pub cache_client_reads: bool,
-    /// Staging in shared memory.
-    pub staging: StagingOptions,
+    /// Bytes of memory for received data on its way to the disks, all replicas together.
+    pub write_memory: usize,
+    /// Bytes of memory that the page cache may use: that of the machine or its control group. An
+    /// eighth of it may be dirty on each disk.
+    pub page_cache: u64,
+    /// Time between commit rounds, which make durable what was written.
+    pub commit_interval: Duration,
+    /// Where versions with staging in shared memory kept it.
+    pub earlier_staging: PathBuf,
     /// The duplicate that loses at start is deleted (`dfs.datanode.duplicate.replica.deletion`).
     pub delete_duplicates: bool,
     /// Minimum time between two checks of the same volume (`dfs.datanode.disk.check.min.gap`). More
@@ -206,7 +185,10 @@ impl Default for StoreConfig {
             preallocate: true,
             disk: DiskSettings::default(),
             cache_client_reads: false,
-            staging: StagingOptions::default(),
+            write_memory: 48 << 20,
+            page_cache: 8 << 30,
+            commit_interval: Duration::from_secs(5),
+            earlier_staging: PathBuf::from("/dev/shm"),
             delete_duplicates: true,
             check_min_gap: Duration::from_secs(15 * 60),
             check_timeout: Duration::from_secs(10 * 60),

@@ -14,7 +14,7 @@ use std::sync::{Arc, PoisonError};
 
 use futures_util::StreamExt as _;
 use hayloft_io::{IoClass, IoError, IoErrorKind, IoOp};
-use hayloft_wire::ids::{Block, ExtendedBlock, PoolId};
+use hayloft_wire::ids::{Block, ExtendedBlock};
 use tokio::sync::mpsc;
 use tracing::{debug, warn};
 
@@ -24,15 +24,13 @@ use crate::inner::Inner;
 use crate::layout::names;
 use crate::load::DELETING;
 use crate::pool::Pool;
-use crate::replica::{LiveReplica, Place, Slot};
-use crate::seize::{Seized, seize_to_delete};
+use crate::replica::{Place, Slot};
+use crate::seize::{Seized, seize};
 use crate::types::StoreEvent;
 use crate::volume::{Slice, Volume};
 
-/// Deletes that may wait for the lanes of a volume; more make the NameNode's order wait.
+/// Deletes that may wait for the lanes of a volume; further deletes of that volume wait.
 const WAITING_MAX: usize = 16 * 1024;
-/// Replicas of one order that are put out of the way at the same time.
-const AT_ONCE: usize = 8;
 
 /// Files to remove for good.
 #[derive(Debug)]
@@ -141,82 +139,6 @@ fn remove_files(files: &[PathBuf]) -> Result<u64, IoError> {
     Ok(bytes)
 }
 
-/// See [`Store::invalidate`](crate::Store::invalidate).
-pub async fn invalidate(
-    inner: &Arc<Inner>,
-    pool_id: &PoolId,
-    blocks: &[Block],
-) -> Result<(), StoreError> {
-    let pool = inner.pool(pool_id)?;
-    let outcomes = futures_util::stream::iter(blocks.to_vec())
-        .map(|block| unless_gone(inner, &pool, block))
-        .buffer_unordered(AT_ONCE)
-        .collect::<Vec<_>>()
-        .await;
-    let errors: Vec<String> = outcomes
-        .into_iter()
-        .filter_map(|o| o.err().map(|e| e.to_string()))
-        .collect();
-    if errors.is_empty() {
-        return Ok(());
-    }
-    const NAMED_MAX: usize = 10;
-    let named = errors[..errors.len().min(NAMED_MAX)].join("; ");
-    Err(StoreError::new(
-        StoreErrorKind::Illegal,
-        format!(
-            "Failed to delete {} (out of {}) replica(s): {named}",
-            errors.len(),
-            blocks.len()
-        ),
-    ))
-}
-
-/// [`invalidate_one`], which is left when the block's volume fails: renaming on a disk that gives no answer ends when
-/// that does, and others wait for the block.
-async fn unless_gone(inner: &Arc<Inner>, pool: &Arc<Pool>, block: Block) -> Result<(), StoreError> {
-    let slice = pool.map.get(block.id);
-    let slice = slice.and_then(|slot| pool.slice(slot.volume()).ok());
-    let Some(slice) = slice else {
-        return invalidate_one(inner, pool, block).await;
-    };
-    tokio::select! {
-        biased;
-        () = slice.volume.gone.cancelled() => Err(StoreError::new(
-            StoreErrorKind::VolumeFailed,
-            format!("Failed to delete replica {block}: its volume has failed"),
-        )),
-        outcome = invalidate_one(inner, pool, block) => outcome,
-    }
-}
-
-/// Generation stamp that the NameNode uses for "any" (blocks from before generation stamps).
-const ANY_GENERATION: u64 = 0;
-
-async fn invalidate_one(
-    inner: &Arc<Inner>,
-    pool: &Arc<Pool>,
-    block: Block,
-) -> Result<(), StoreError> {
-    let _latch = pool.latches.acquire(block.id).await;
-    let Some(slot) = pool.map.get(block.id) else {
-        return Err(StoreError::new(
-            StoreErrorKind::NotFound,
-            format!("Failed to delete replica {block}: ReplicaInfo not found"),
-        ));
-    };
-    let here = block_of(block.id, &slot);
-    if here.generation_stamp > block.generation_stamp && block.generation_stamp != ANY_GENERATION {
-        return Err(StoreError::new(
-            StoreErrorKind::UnexpectedGenerationStamp,
-            format!(
-                "Failed to delete replica {block}: GenerationStamp not matched, existing replica is {here}"
-            ),
-        ));
-    }
-    discard(inner, pool, block.id, true).await
-}
-
 /// Id, generation stamp and length of a slot.
 #[must_use]
 pub fn block_of(id: i64, slot: &Slot) -> Block {
@@ -234,7 +156,7 @@ pub async fn discard(
     id: i64,
     tell: bool,
 ) -> Result<(), StoreError> {
-    let seized = match seize_to_delete(inner, pool, id).await {
+    let seized = match seize(inner, pool, id).await {
         // Its writer gave it up and removed it while we waited.
         Err(e) if e.kind() == StoreErrorKind::NotFound => return Ok(()),
         other => other?,
@@ -248,34 +170,8 @@ pub async fn discard(
     };
     let slot = pool.slot(id)?;
     let slice = pool.slice(slot.volume())?;
-    if let Seized::Live(live, _) = &seized
-        && tell
-        && crate::upgrade::trash_for(pool, &slice, place, id).is_some()
-        && let Err(error) = live.close_staging().await
-    {
-        // A rollback would bring it back shorter than it was; the NameNode wants it gone all the same.
-        warn!(block = %live.block(), %error, "cannot write staged bytes of a replica that goes to the trash");
-    }
-    if let Seized::Live(live, _) = &seized {
-        live.stop_staging().await;
-    }
-    // After the files have left their names: a process killed before still has all that was acknowledged. Also when nobody
-    // waits for that any more, because the volume has failed: nobody else finds the replica then.
-    let _given_up = match &seized {
-        Seized::Live(live, _) => Some(GivenUp(live)),
-        Seized::Finalized(_) => None,
-    };
     pool.map.remove(id);
     discard_files(inner, pool, &slice, place, block_of(id, &slot), tell).await
-}
-
-/// A replica that has left the map; dropping this gives up what is staged of it.
-struct GivenUp<'a>(&'a LiveReplica);
-
-impl Drop for GivenUp<'_> {
-    fn drop(&mut self) {
-        self.0.drop_staging();
-    }
 }
 
 /// Takes the files of a replica out of the way that is no longer in the map; to the trash while a
@@ -306,6 +202,7 @@ pub async fn discard_files(
             .await;
         return Ok(());
     }
+    slice.volume.commits.forget(pool, block.id);
     let files = put_aside(slice, place, block).await.map_err(failed)?;
     let order = Delete::Replica {
         block: pool.extended(block),

@@ -161,14 +161,10 @@ impl Duplicate {
     fn give_up(&self) {
         if let Slot::Live(live) = &self.loser {
             live.release_promise();
-            live.drop_staging();
         }
     }
 
     async fn delete_files(&self, inner: &Arc<Inner>, pool: &Arc<Pool>) {
-        if let Slot::Live(live) = &self.loser {
-            live.stop_staging().await;
-        }
         delete_duplicate(inner, pool, self.id, &self.loser).await;
     }
 }

@@ -177,12 +177,7 @@ fn leave(inner: &Arc<Inner>, volume: &Arc<Volume>, give_up: bool) -> Leaving {
         let (lost, left) = let_go(&out_of, &leaver);
         // Before anything is closed. There is room for one; nobody listens any more when the node stops.
         let _ = send.try_send(lost);
-        for gone in left {
-            // The volume is lost or was left in order: nothing more goes to it.
-            if let Slot::Live(live) = gone.slot {
-                live.drop_staging();
-            }
-        }
+        drop(left);
         if give_up {
             leaver.unlock();
         }
@@ -222,7 +217,7 @@ async fn tell_lost(inner: &Inner, volume: &Volume, lost: Vec<ExtendedBlock>) {
 }
 
 /// Nothing more is placed on the volume, deleted from it or scanned.
-fn unlist(inner: &Inner, volume: &Volume) {
+pub fn unlist(inner: &Inner, volume: &Volume) {
     inner
         .volumes
         .write()

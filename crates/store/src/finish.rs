@@ -12,7 +12,7 @@ use crate::inner::Inner;
 use crate::pool::Pool;
 use crate::replica::state::{Move, after};
 use crate::replica::{FinalReplica, LiveReplica, Place, Slot, Status};
-use crate::types::ReplicaRef;
+use crate::types::{ReplicaRef, StoreEvent};
 
 /// The files of a live replica.
 pub fn pair_of(live: &LiveReplica) -> Pair {
@@ -83,10 +83,7 @@ pub async fn finalize_live(
 ) -> Result<ReplicaRef, StoreError> {
     let status = live.snapshot();
     let block = live.block();
-    let draining = status.draining.is_some();
-    if !draining {
-        may_finalize(inner, &status, block)?;
-    }
+    may_finalize(inner, &status, block)?;
     if !pool.map.is_live(live) {
         return Err(StoreError::new(
             StoreErrorKind::NotFound,
@@ -98,7 +95,7 @@ pub async fn finalize_live(
         let to = from.at(live.slice.paths.finalized_dir(live.id));
         let (path, pinned, trim) = (from.data(), status.pinned, status.reserved > 0);
         let len = status.bytes_on_disk;
-        let marker = draining.then(|| live.slice.paths.closed_marker(live.id));
+        let dirs = [from.dir.clone(), to.dir.clone()];
         files::on_disk_with_sync(
             &live.slice,
             IoClass::ClientWrite,
@@ -111,16 +108,16 @@ pub async fn finalize_live(
                     Err(_) if files::is_moved(&from, &to)? => {}
                     other => other?,
                 }
-                files::move_pair(&from, &to, durable)?;
-                if let Some(marker) = marker {
-                    // One that stays is removed at the next start.
-                    let _ = std::fs::remove_file(marker);
-                }
-                Ok(())
+                files::move_pair(&from, &to, durable)
             },
         )
         .await
         .map_err(|e| StoreError::io(format!("finalizing replica {block}"), e))?;
+        if !durable {
+            for dir in &dirs {
+                live.slice.volume.commits.touch_dir(dir);
+            }
+        }
     }
     let done = FinalReplica {
         generation_stamp: status.generation_stamp,
@@ -146,6 +143,12 @@ pub async fn finalize_live(
                 "{block} was deleted, or a better replica of it was found, while it was finalized"
             ),
         ));
+    }
+    if live.status().sync_failed {
+        // Bytes of it did not reach the disk, whatever the page cache still has.
+        let storage = live.slice.volume.info.clone();
+        let block = pool.extended(block);
+        inner.tell(StoreEvent::Corrupt { block, storage }).await;
     }
     Ok(crate::report::reference_of(
         pool,

@@ -2,19 +2,17 @@
 
 use std::collections::HashMap;
 use std::future::Future;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use hayloft_io::Disks;
 use hayloft_io::decorators::Sampling;
-use hayloft_io::staging::Staging;
+use hayloft_io::{BufferPool, Disks};
 use hayloft_wire::ids::{PoolId, StorageType};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::abandoned::Abandoned;
 use crate::config::StoreConfig;
 use crate::error::{StoreError, StoreErrorKind};
 use crate::pool::Pool;
@@ -49,12 +47,8 @@ pub struct Inner {
     pub delete_queues: RwLock<HashMap<u16, mpsc::Sender<crate::deletes::Delete>>>,
     /// Block scanners, by number of the volume.
     pub scanners: RwLock<HashMap<u16, mpsc::Sender<crate::scan::Suspect>>>,
-    /// The staging area, once there is a pool whose replicas can be staged.
-    pub staging: OnceLock<Arc<Staging>>,
-    /// Bytes in it of replicas that were given up, kept for the next start.
-    given_up: AtomicU64,
-    /// Replicas that their writers left while bytes of them were staged only.
-    pub abandoned: Abandoned,
+    /// Memory for received data on its way to the disks.
+    pub write_memory: BufferPool,
     /// Which operations on the volumes are measured.
     pub sampling: Arc<Sampling>,
     rounds: Mutex<Rounds>,
@@ -84,6 +78,7 @@ impl Inner {
     /// Without volumes and pools.
     #[must_use]
     pub fn new(config: StoreConfig, events: mpsc::Sender<StoreEvent>, disks: Disks) -> Self {
+        let write_memory = BufferPool::new(config.write_memory);
         Self {
             config,
             identity: Mutex::default(),
@@ -97,27 +92,10 @@ impl Inner {
             disks,
             delete_queues: RwLock::default(),
             scanners: RwLock::default(),
-            staging: OnceLock::new(),
-            given_up: AtomicU64::new(0),
-            abandoned: Abandoned::default(),
+            write_memory,
             sampling: Arc::new(Sampling::new(0)),
             rounds: Mutex::default(),
         }
-    }
-
-    /// Whether `bytes` of a replica that is given up may stay in staging for the next start; if so they are counted. All of
-    /// them together take a quarter of the area at most: the rest is for those who write.
-    pub fn may_keep(&self, bytes: u64) -> bool {
-        let limit = self.staging.get().map_or(0, |s| s.capacity_bytes() / 4);
-        let more = |kept: u64| kept.checked_add(bytes).filter(|sum| *sum <= limit);
-        self.given_up
-            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, more)
-            .is_ok()
-    }
-
-    /// What is left of `limit` bytes beside those that are [kept](Self::may_keep).
-    pub fn left_to_keep(&self, limit: u64) -> u64 {
-        limit.saturating_sub(self.given_up.load(Ordering::Relaxed))
     }
 
     /// The identity, to look at or change.

@@ -4,19 +4,19 @@
 //! [`ReplicaReader`] for each one being read, takes the NameNode's orders (invalidate, recover,
 //! move), and reports from memory. News goes up as [`StoreEvent`]s through one bounded channel.
 
-mod abandoned;
 mod append;
+mod check_swap;
 mod config;
 mod create;
 mod deletes;
 mod dirscan;
-mod drain;
 mod duplicates;
 mod error;
 mod failures;
 mod files;
 mod finish;
 mod inner;
+mod invalidate;
 mod layout;
 mod left;
 mod load;
@@ -32,7 +32,6 @@ mod report;
 mod scan;
 mod seize;
 mod shutdown;
-mod staging;
 mod store;
 mod swap;
 #[cfg(test)]
@@ -42,12 +41,12 @@ mod upgrade;
 mod volume;
 mod writer;
 
+pub use check_swap::{Obstacle, check_swap};
 pub use config::{
-    DirectoryScanConfig, ENGINE_AUTO, Reserved, ScanConfig, StagingOptions, StoreConfig,
-    VolumeChoosing, VolumeConfig,
+    DirectoryScanConfig, ENGINE_AUTO, Reserved, ScanConfig, StoreConfig, VolumeChoosing,
+    VolumeConfig,
 };
 pub use error::{StoreError, StoreErrorKind};
-pub use layout::names::CLOSED;
 pub use reader::ReplicaReader;
 pub use store::Store;
 pub use types::{
@@ -56,6 +55,4 @@ pub use types::{
     WriteOptions,
 };
 pub use volume::times::VolumeTimes;
-pub use writer::{AckHandle, ReplicaWriter, Staged};
-
-pub use hayloft_io::staging::{Landing, Reserved as ReservedRoom};
+pub use writer::{AckHandle, Due, ReplicaWriter};

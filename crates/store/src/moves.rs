@@ -30,7 +30,7 @@ pub async fn move_block(
 ) -> Result<ReplicaRef, StoreError> {
     let pool = inner.pool(&block.pool)?;
     let id = block.block.id;
-    let (replica, from) = source(inner, &pool, block).await?;
+    let (replica, from) = source(&pool, block)?;
     let storage_id = storage_id.filter(|id| !id.is_empty());
     if from.volume.info.storage_type == target
         && storage_id.is_none_or(|id| *id == *from.volume.info.id)
@@ -46,12 +46,8 @@ pub async fn move_block(
     outcome
 }
 
-async fn source(
-    inner: &Inner,
-    pool: &Pool,
-    block: &ExtendedBlock,
-) -> Result<(FinalReplica, Arc<Slice>), StoreError> {
-    let slot = crate::drain::settled_slot(inner, pool, block.block.id).await?;
+fn source(pool: &Pool, block: &ExtendedBlock) -> Result<(FinalReplica, Arc<Slice>), StoreError> {
+    let slot = pool.slot(block.block.id)?;
     let Slot::Finalized(replica) = slot else {
         let text = format!("Replica {block} is not finalized and cannot be moved");
         return Err(StoreError::new(StoreErrorKind::NotFound, text));

@@ -15,11 +15,12 @@ use uuid::Uuid;
 
 use crate::config::{ENGINE_AUTO, StoreConfig, VolumeConfig};
 use crate::error::{StoreError, StoreErrorKind};
-use crate::inner::Inner;
+use crate::inner::{Inner, now_ms};
 use crate::layout::names::{CURRENT, IN_USE_LOCK, VERSION};
 use crate::layout::version::{VERSION_BYTES_MAX, VolumeVersion};
 use crate::types::{FailedVolume, StorageInfo, StoreEvent};
-use crate::volume::{Volume, VolumeParts};
+use crate::volume::stop_mark::Mark;
+use crate::volume::{Volume, VolumeParts, commit_rounds};
 
 /// Permission bits of directories inside a volume.
 pub const DIR_MODE: u32 = 0o755;
@@ -34,12 +35,39 @@ pub struct Opened {
     metrics: Arc<IoMetrics>,
     lock: RecordLock,
     version: Option<VolumeVersion>,
+    unclean_since: Option<u64>,
 }
 
 impl Opened {
     /// Its path and identity, unless it is new.
     pub fn identity(&self) -> Option<(&Path, &VolumeVersion)> {
         Some((self.config.path.as_path(), self.version.as_ref()?))
+    }
+}
+
+/// Refuses to start over what a version with staging in shared memory left there: acknowledged bytes
+/// that are in no replica's files.
+async fn refuse_staged(inner: &Inner) -> Result<(), StoreError> {
+    let name = format!("hayloft-staging-{}", inner.identity().datanode_uuid);
+    let dir = inner.config.earlier_staging.clone();
+    let look = tokio::task::spawn_blocking(move || {
+        let entries = std::fs::read_dir(dir).ok()?;
+        let mut names = entries.filter_map(|entry| Some(entry.ok()?.path()));
+        names.find(|path| {
+            let file = path.file_name().map(|name| name.to_string_lossy());
+            file.is_some_and(|file| file == name || file.starts_with(&format!("{name}.kept-")))
+        })
+    });
+    match look.await.ok().flatten() {
+        None => Ok(()),
+        Some(path) => Err(StoreError::new(
+            StoreErrorKind::Incompatible,
+            format!(
+                "{} holds bytes that Hayloft 0.1 acknowledged and did not write to its blocks: start \
+                 and cleanly stop that version once, or remove the file to give these bytes up",
+                path.display()
+            ),
+        )),
     }
 }
 
@@ -69,8 +97,7 @@ pub async fn open(
             .iter()
             .filter_map(|o| o.version.as_ref().map(|v| (o.config.path.as_path(), v))),
     )?;
-    let usable: Vec<&Path> = opened.iter().map(|o| o.config.path.as_path()).collect();
-    crate::staging::finish_earlier(&inner, &usable).await?;
+    refuse_staged(&inner).await?;
     for o in opened {
         let path = o.config.clone();
         match admit(&inner, o).await {
@@ -177,12 +204,15 @@ pub async fn open_volume(inner: &Inner, config: &VolumeConfig) -> Result<Opened,
         Err(e) if e.kind() == IoErrorKind::NotFound => None,
         Err(e) => return Err(failed(e)),
     };
+    let look = meta.run(IoOp::Stat, root, |root| Ok(Mark::unclean_since(root)));
+    let unclean_since = look.await.map_err(failed)?;
     Ok(Opened {
         config: config.clone(),
         engine,
         metrics,
         lock,
         version,
+        unclean_since,
     })
 }
 
@@ -332,6 +362,7 @@ pub async fn admit(inner: &Arc<Inner>, opened: Opened) -> Result<Arc<Volume>, St
         metrics,
         lock,
         version,
+        unclean_since,
     } = opened;
     let doing = format!("opening volume {}", config.path.display());
     let meta = engine.meta(IoClass::ClientWrite);
@@ -345,28 +376,7 @@ pub async fn admit(inner: &Arc<Inner>, opened: Opened) -> Result<Arc<Volume>, St
         .map(|m| m.point)
         .unwrap_or_default();
     let id = version.map_or_else(|| format!("DS-{}", Uuid::new_v4()), |v| v.storage_id);
-    let mut volumes = inner
-        .volumes
-        .write()
-        .unwrap_or_else(PoisonError::into_inner);
-    let index = volumes.next_index;
-    let Some(next_index) = index.checked_add(1) else {
-        return Err(StoreError::new(
-            StoreErrorKind::Illegal,
-            format!("{doing}: more volumes than can be numbered"),
-        ));
-    };
-    if let Some(same) = volumes.healthy.iter().find(|v| *v.info.id == *id) {
-        return Err(StoreError::new(
-            StoreErrorKind::Incompatible,
-            format!(
-                "{doing}: its storageID {id} is also that of {}: one is a copy of the other",
-                same.root.display()
-            ),
-        ));
-    }
-    volumes.next_index = next_index;
-    let volume = Arc::new(Volume::new(VolumeParts {
+    let volume = list(inner, |index| VolumeParts {
         index,
         root: config.path,
         info: StorageInfo {
@@ -378,14 +388,70 @@ pub async fn admit(inner: &Arc<Inner>, opened: Opened) -> Result<Arc<Volume>, St
         reserved: config.reserved,
         mount,
         lock,
+        unclean_since,
         space,
-    }));
-    info!(volume = %volume.root.display(), storage = %volume.info.id, kind = %volume.info.storage_type, "volume in use");
-    volumes.healthy.push(Arc::clone(&volume));
+    })?;
     inner
         .tasks
         .spawn(watch_space(Arc::clone(inner), Arc::clone(&volume)));
+    if let Err(error) = open_mark(inner, &volume).await {
+        volume.set_failed();
+        crate::failures::unlist(inner, &volume);
+        return Err(error);
+    }
+    let rounds = commit_rounds::run(Arc::clone(inner), Arc::clone(&volume));
+    inner.tasks.spawn(rounds);
     Ok(volume)
+}
+
+/// Adds a volume to those that are healthy, under the next number.
+fn list(inner: &Inner, parts: impl FnOnce(u16) -> VolumeParts) -> Result<Arc<Volume>, StoreError> {
+    let mut volumes = inner
+        .volumes
+        .write()
+        .unwrap_or_else(PoisonError::into_inner);
+    let index = volumes.next_index;
+    let parts = parts(index);
+    let doing = format!("opening volume {}", parts.root.display());
+    let Some(next_index) = index.checked_add(1) else {
+        return Err(StoreError::new(
+            StoreErrorKind::Illegal,
+            format!("{doing}: more volumes than can be numbered"),
+        ));
+    };
+    let known = |v: &&Arc<Volume>| v.info.id == parts.info.id;
+    if let Some(same) = volumes.healthy.iter().find(known) {
+        return Err(StoreError::new(
+            StoreErrorKind::Incompatible,
+            format!(
+                "{doing}: its storageID {} is also that of {}: one is a copy of the other",
+                parts.info.id,
+                same.root.display()
+            ),
+        ));
+    }
+    volumes.next_index = next_index;
+    let volume = Arc::new(Volume::new(parts));
+    info!(volume = %volume.root.display(), storage = %volume.info.id, kind = %volume.info.storage_type, "volume in use");
+    volumes.healthy.push(Arc::clone(&volume));
+    Ok(volume)
+}
+
+/// Says, before anything is written to the volume, that it is in use.
+async fn open_mark(inner: &Inner, volume: &Volume) -> Result<(), StoreError> {
+    let eighth = inner.config.page_cache / 8;
+    volume.commits.limit_dirty(eighth);
+    let since_ms = volume.unclean_since.unwrap_or_else(now_ms);
+    match (Mark::Open { since_ms }).write(volume).await {
+        Ok(()) => Ok(()),
+        // A full disk is a good one: without a mark nothing wrong is said of the last stop.
+        Err(e) if e.kind() == IoErrorKind::NoSpace => Mark::remove(volume).await,
+        Err(e) => Err(e),
+    }
+    .map_err(|e| {
+        let doing = format!("marking volume {} as in use", volume.root.display());
+        StoreError::io(doing, e)
+    })
 }
 
 /// Writes the VERSION of a volume that has none. Called once the cluster is known.

@@ -6,7 +6,7 @@ use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
 use hayloft_io::{IoClass, IoError, IoErrorKind, IoOp};
-use hayloft_wire::ids::{PoolId, ReplicaState};
+use hayloft_wire::ids::{Block, PoolId, ReplicaState};
 use tracing::{info, warn};
 
 use crate::duplicates;
@@ -17,8 +17,9 @@ use crate::load::{self, FoundRbw, LoadOptions, Loaded, Progress};
 use crate::open;
 use crate::pool::Pool;
 use crate::replica::{FinalReplica, LiveReplica, Place, Slot, Status};
-use crate::types::{PoolSpec, StartOption};
+use crate::types::{PoolSpec, StartOption, StoreEvent};
 use crate::upgrade::Found;
+use crate::volume::commit_rounds::CommitRounds;
 use crate::volume::{Slice, Volume, footprint};
 
 /// How often progress of loading is logged.
@@ -58,7 +59,6 @@ pub async fn add_pool(
         }
     }
     open::check_tolerance(inner, inner.volumes().len())?;
-    crate::staging::start(inner).await;
     if pool.slices().is_empty() {
         return Err(StoreError::new(
             StoreErrorKind::VolumeFailed,
@@ -152,6 +152,7 @@ pub async fn add_slice(
     let options = LoadOptions {
         cache_expiry: inner.config.replica_cache_expiry,
         used_expiry: inner.config.dfs_used_cache_expiry,
+        unclean_since: volume.unclean_since,
         threads: walk_threads(),
     };
     let (paths, progress) = (slice.paths.clone(), Arc::clone(progress));
@@ -223,8 +224,63 @@ pub async fn adopt(inner: &Arc<Inner>, pool: &Arc<Pool>, joining: Joining) {
     slice.volume.settle_used();
     // Before anyone can work on the winners, whose files may have to go where these are.
     duplicates::settle_all(losers, inner, pool).await;
+    verify_recent(inner, pool, slice, loaded.recent);
     crate::deletes::clear_leftovers(inner, slice, loaded.leftovers);
     crate::upgrade::join_rolling(inner, pool, slice).await;
+}
+
+/// Verifies in the background, the newest first, replicas that a stop may have damaged. The stamp of
+/// commit rounds stays until that is done: a start before looks at them again.
+fn verify_recent(inner: &Arc<Inner>, pool: &Arc<Pool>, slice: &Arc<Slice>, recent: Vec<Block>) {
+    if recent.is_empty() {
+        return;
+    }
+    let volume = &slice.volume;
+    info!(volume = %volume.root.display(), replicas = recent.len(),
+        "the last stop was not clean: verifying the replicas that are newer than the last commit round");
+    let verifying = CommitRounds::verifying(volume);
+    let (inner, pool, slice) = (Arc::clone(inner), Arc::clone(pool), Arc::clone(slice));
+    let tasks = inner.tasks.clone();
+    tasks.spawn(async move {
+        for block in recent {
+            let verify = verify_one(&inner, &pool, &slice, block);
+            tokio::select! {
+                () = inner.stop.cancelled() => {
+                    // Not all of them were looked at: the mark stays open, and so does the stamp.
+                    std::mem::forget(verifying);
+                    return;
+                }
+                () = slice.volume.gone.cancelled() => return,
+                () = verify => {}
+            }
+        }
+    });
+}
+
+async fn verify_one(inner: &Arc<Inner>, pool: &Arc<Pool>, slice: &Arc<Slice>, block: Block) {
+    let unchanged = || {
+        matches!(pool.map.get(block.id), Some(Slot::Finalized(now))
+            if now.generation_stamp == block.generation_stamp && now.len == block.num_bytes)
+    };
+    if !unchanged() {
+        return;
+    }
+    let paths = slice.paths.clone();
+    let dir = paths.finalized_dir(block.id);
+    let whole = slice
+        .volume
+        .meta(IoClass::Scan)
+        .run(IoOp::Other, &dir, move |dir| {
+            load::is_whole(&paths, block).map_err(|e| IoError::from_std(IoOp::Read, dir, &e))
+        });
+    let outcome = whole.await;
+    if matches!(outcome, Ok(true)) || !unchanged() {
+        return;
+    }
+    warn!(%block, ?outcome, "a replica is damaged since the last stop, which was not clean");
+    let block = pool.extended(block);
+    let storage = slice.volume.info.clone();
+    inner.tell(StoreEvent::Corrupt { block, storage }).await;
 }
 
 /// A live replica from what lay in `rbw`.
@@ -251,7 +307,6 @@ pub async fn forget_pool(inner: &Arc<Inner>, id: &PoolId) -> Option<Arc<Pool>> {
         .unwrap_or_else(PoisonError::into_inner)
         .remove(id)?;
     stop_writers(inner, &pool).await;
-    crate::staging::close_all(&live_replicas(&pool, None)).await;
     for slice in pool.slices() {
         slice
             .volume
@@ -294,7 +349,6 @@ async fn stop_all(inner: &Inner, live: Vec<Arc<LiveReplica>>) -> bool {
     for replica in &live {
         replica.status().cancel.cancel();
     }
-    let drained = crate::drain::all_drained(&live).await;
     let waits = live.iter().map(|replica| replica.writer.lock());
     let limit = inner.config.writer_stop_timeout.min(Duration::from_secs(5));
     let stopped = tokio::time::timeout(limit, futures_util::future::join_all(waits))
@@ -303,7 +357,7 @@ async fn stop_all(inner: &Inner, live: Vec<Arc<LiveReplica>>) -> bool {
     if !stopped {
         warn!("some writers have not stopped in time");
     }
-    stopped && drained
+    stopped
 }
 
 /// See [`Store::remove_pool`](crate::Store::remove_pool).

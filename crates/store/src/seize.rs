@@ -5,7 +5,6 @@ use std::sync::Arc;
 use tokio::sync::OwnedMutexGuard;
 
 use crate::error::{StoreError, StoreErrorKind};
-use crate::failures::examine;
 use crate::inner::Inner;
 use crate::pool::Pool;
 use crate::replica::{FinalReplica, LiveReplica, Slot};
@@ -23,24 +22,10 @@ pub enum Seized {
     Live(Arc<LiveReplica>, Right),
 }
 
-/// Stops the writer of a replica, if there is one, and has everything that it staged written to the files. The
-/// caller holds the block's latch.
+/// Stops the writer of a replica, if there is one. The caller holds the block's latch.
 ///
-/// Errors: `NotFound`; `WriterBusy` when the writer does not stop in time; `Io` when staged bytes cannot be
-/// written, which stay staged.
-pub async fn seize(inner: &Arc<Inner>, pool: &Pool, id: i64) -> Result<Seized, StoreError> {
-    let seized = seize_to_delete(inner, pool, id).await?;
-    if let Seized::Live(live, _right) = &seized {
-        live.close_staging().await.map_err(|e| {
-            let e = StoreError::io(format!("writing staged bytes of {}", live.block()), e);
-            examine(inner, &live.slice.volume, e)
-        })?;
-    }
-    Ok(seized)
-}
-
-/// As [`seize`], for whoever deletes the replica: what is staged stays so, and has to be given up with the files.
-pub async fn seize_to_delete(inner: &Inner, pool: &Pool, id: i64) -> Result<Seized, StoreError> {
+/// Errors: `NotFound`; `WriterBusy` when the writer does not stop in time.
+pub async fn seize(inner: &Inner, pool: &Pool, id: i64) -> Result<Seized, StoreError> {
     loop {
         match pool.slot(id)? {
             Slot::Finalized(replica) => return Ok(Seized::Finalized(replica)),

@@ -3,7 +3,7 @@
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
-use hayloft_io::{DiskStats, IoClass};
+use hayloft_io::{DiskStats, IoClass, IoError};
 use hayloft_wire::ids::{Block, ReplicaState};
 use tracing::{info, warn};
 
@@ -13,11 +13,12 @@ use crate::layout::replica_cache::{CachedReplica, encode};
 use crate::layout::used_cache::UsedCache;
 use crate::open::FILE_MODE;
 use crate::pool::Pool;
-use crate::replica::{Place, Slot};
-use crate::volume::Slice;
+use crate::replica::{LiveReplica, Place, Slot};
+use crate::volume::stop_mark::Mark;
+use crate::volume::{Slice, commit_rounds};
 
-/// How long operations in flight may take to end.
-const DRAIN: Duration = Duration::from_secs(10);
+/// How long operations in flight may take to end: a part of the time that the node has to stop.
+const DRAIN: Duration = Duration::from_secs(3);
 
 /// See [`Store::disk_stats`](crate::Store::disk_stats).
 pub fn disk_stats(inner: &Inner) -> Vec<(String, DiskStats)> {
@@ -52,8 +53,6 @@ pub async fn shutdown(inner: &Arc<Inner>) {
     let mut quiet = true;
     for pool in &pools {
         quiet &= crate::pools::stop_writers(inner, pool).await;
-        let unwritten = crate::staging::close_all(&crate::pools::live_replicas(pool, None)).await;
-        quiet &= unwritten == crate::staging::Unwritten::default();
     }
     inner
         .delete_queues
@@ -73,14 +72,35 @@ pub async fn shutdown(inner: &Arc<Inner>) {
     } else {
         warn!("some operations have not ended: the next start walks the directories");
     }
-    if let Some(staging) = inner.staging.get() {
-        staging.end();
-    }
+    close_marks(inner, quiet).await;
     log_disks(inner);
     for volume in inner.volumes() {
         volume.unlock();
     }
     info!("store is shut down");
+}
+
+/// Makes durable what was written last, and says in each volume that its stop was clean. Where that
+/// takes too long the mark stays open: the next start looks at the replicas that are newest.
+async fn close_marks(inner: &Arc<Inner>, quiet: bool) {
+    let at_ms = now_ms();
+    let volumes = inner.volumes();
+    let closes = volumes.iter().map(|volume| async move {
+        let durable = commit_rounds::round(inner, volume).await;
+        if durable && quiet && volume.commits.all_verified() && !volume.is_failed() {
+            Mark::close(volume, at_ms).await?;
+        }
+        Ok::<_, IoError>(())
+    });
+    let closes = futures_util::future::join_all(closes);
+    match tokio::time::timeout(DRAIN, closes).await {
+        Ok(outcomes) => {
+            for error in outcomes.into_iter().filter_map(Result::err) {
+                warn!(%error, "cannot mark a stop as clean");
+            }
+        }
+        Err(_) => warn!("a disk does not take what was written last in time; the kernel goes on"),
+    }
 }
 
 /// See [`Store::mark_for_restart`](crate::Store::mark_for_restart).
@@ -96,16 +116,17 @@ pub async fn mark_for_restart(inner: &Arc<Inner>, expiration: Duration) {
                 open.push(Arc::clone(live));
             }
         });
-        for live in open {
-            let marker = live.slice.paths.restart_marker(live.id);
-            let meta = live.slice.volume.meta(IoClass::ClientWrite);
-            if let Err(error) = meta
-                .replace(&marker, until_ms.to_string().into_bytes(), FILE_MODE)
-                .await
-            {
-                warn!(path = %marker.display(), %error, "cannot mark a replica for the restart; its client has to recover it");
-            }
-        }
+        // Side by side: a disk that gives no answer keeps no other from its markers.
+        futures_util::future::join_all(open.iter().map(|live| mark(live, until_ms))).await;
+    }
+}
+
+async fn mark(live: &LiveReplica, until_ms: u64) {
+    let marker = live.slice.paths.restart_marker(live.id);
+    let meta = live.slice.volume.meta(IoClass::ClientWrite);
+    let until = until_ms.to_string().into_bytes();
+    if let Err(error) = meta.replace(&marker, until, FILE_MODE).await {
+        warn!(path = %marker.display(), %error, "cannot mark a replica for the restart; its client has to recover it");
     }
 }
 

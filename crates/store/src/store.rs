@@ -20,7 +20,7 @@ use crate::types::{
 use crate::volume::times::{self, VolumeTimes};
 use crate::writer::ReplicaWriter;
 use crate::{
-    append, create, deletes, failures, moves, open, pools, reader, recovery, report, shutdown,
+    append, create, failures, invalidate, moves, open, pools, reader, recovery, report, shutdown,
     swap, upgrade,
 };
 
@@ -268,11 +268,14 @@ impl Store {
 
     /// Removes replicas (NameNode's INVALIDATE). When it returns, the replicas are no longer served
     /// and a restart does not bring them back; the files go later, then `StoreEvent::Deleted` is
-    /// sent. Replicas that are missing or newer than asked for are left alone and named in the error,
-    /// after the others were dealt with.
+    /// sent. Replicas that are missing or of another generation stamp are left alone and named in
+    /// the error, after the others were dealt with.
+    ///
+    /// A volume that gives no answer delays the return, and no replica of another volume. Of a
+    /// volume for which too many wait, further replicas are left alone, with a line in the log.
     pub async fn invalidate(&self, pool: &PoolId, blocks: &[Block]) -> Result<(), StoreError> {
         let (pool, blocks) = (pool.clone(), blocks.to_vec());
-        self.run(|inner| async move { deletes::invalidate(&inner, &pool, &blocks).await })
+        self.run(|inner| async move { invalidate::invalidate(&inner, &pool, &blocks).await })
             .await
     }
 
@@ -405,18 +408,9 @@ impl Store {
     #[cfg(test)]
     pub(crate) fn crash(&self) {
         self.0.stop.cancel();
-        if let Some(staging) = self.0.staging.get() {
-            staging.crash();
-        }
         for volume in self.0.volumes() {
             volume.unlock();
         }
-    }
-
-    /// The staging area.
-    #[cfg(test)]
-    pub(crate) fn staging(&self) -> Option<Arc<hayloft_io::staging::Staging>> {
-        self.0.staging.get().cloned()
     }
 
     /// Deletes wait from now on.

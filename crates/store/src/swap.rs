@@ -3,7 +3,6 @@
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
-use std::time::{Duration, Instant};
 
 use tracing::{info, warn};
 
@@ -13,10 +12,9 @@ use crate::inner::Inner;
 use crate::load::Progress;
 use crate::open::{admit, adopt_identity, open_volume};
 use crate::pools;
-use crate::replica::LiveReplica;
-use crate::staging::{Unwritten, close_all};
 use crate::types::StartOption;
-use crate::volume::Volume;
+use crate::volume::stop_mark::Mark;
+use crate::volume::{Volume, commit_rounds};
 
 /// See [`Store::reconfigure_volumes`](crate::Store::reconfigure_volumes).
 ///
@@ -78,7 +76,6 @@ fn forget_failures(inner: &Inner, wanted: &[VolumeConfig]) {
 async fn add(inner: &Arc<Inner>, config: &VolumeConfig) -> Result<(), StoreError> {
     let opened = open_volume(inner, config).await?;
     adopt_identity(inner, opened.identity().into_iter())?;
-    crate::staging::finish_kept(inner, &config.path).await?;
     let volume = admit(inner, opened).await?;
     crate::deletes::start_lanes(inner);
     crate::scan::start(inner);
@@ -115,62 +112,40 @@ async fn remove(inner: &Arc<Inner>, volume: &Arc<Volume>) -> Result<(), StoreErr
         return Err(StoreError::new(StoreErrorKind::Illegal, text));
     }
     volume.set_failed();
-    let written = tokio::select! {
+    pools::stop_writers_on(inner, volume).await;
+    let durable = tokio::select! {
         biased;
-        // It stays: the stop writes what is staged of all volumes, or keeps it for the next start.
         () = inner.ending.cancelled() => {
             let text = format!("{} is not taken out: the node stops", volume.root.display());
             return Err(StoreError::new(StoreErrorKind::Closed, text));
         }
-        written = write_all(inner, volume) => written,
+        durable = leave_in_order(inner, volume) => durable,
     };
     let closed = crate::failures::take_out(inner, volume).await;
     info!(volume = %volume.root.display(), "volume removed");
-    let lost = "acknowledged bytes of replicas that were being written to it could not be written to its disk: these are lost on \
-        this node; see its log";
-    let open = "its disk gives no answer: the directory cannot be put in again before that, or before the node is started anew";
-    let text = match (written, closed) {
+    let late = "what was written last may not be on its disk yet: sync its file system before you \
+        detach it";
+    let open = "its disk gives no answer: the directory cannot be put in again before that, or \
+        before the node is started anew";
+    let text = match (durable, closed) {
         (true, true) => return Ok(()),
-        (false, true) => lost.to_owned(),
+        (false, true) => late.to_owned(),
         (true, false) => open.to_owned(),
-        (false, false) => format!("{lost}; {open}"),
+        (false, false) => format!("{late}; {open}"),
     };
     let text = format!("{} was taken out, but {text}", volume.root.display());
     Err(StoreError::new(StoreErrorKind::Io, text))
 }
 
-/// Stops the writers of a volume that leaves, and writes what is staged of its replicas; whether that came to its end. A
-/// slow disk gets the time that a check of it may take, and one that gives no answer no more than that.
-async fn write_all(inner: &Arc<Inner>, volume: &Arc<Volume>) -> bool {
-    let until = Instant::now() + inner.config.check_timeout;
-    loop {
-        let round = async {
-            pools::stop_writers_on(inner, volume).await;
-            let mut unwritten = Unwritten::default();
-            for pool in inner.pools() {
-                let live = pools::live_replicas(&pool, Some(volume.index));
-                unwritten = unwritten.and(close_all(&live).await);
-            }
-            unwritten
-        };
-        let Ok(unwritten) = tokio::time::timeout_at(until.into(), round).await else {
-            warn!(volume = %volume.root.display(), "a volume that is to be taken out does not take what is staged for it in time");
-            return !has_unwritten(inner, volume);
-        };
-        if !unwritten.late || Instant::now() >= until {
-            return unwritten == Unwritten::default();
-        }
-        warn!(volume = %volume.root.display(), "a volume that is to be taken out has not taken what is staged for it yet; it gets more time");
-        tokio::time::sleep(Duration::from_secs(1)).await;
-    }
-}
-
-/// Whether anything is staged for replicas of the volume that its files do not have.
-fn has_unwritten(inner: &Inner, volume: &Volume) -> bool {
-    let staged = |live: &Arc<LiveReplica>| live.status().staged.clone();
-    inner.pools().iter().any(|pool| {
-        let live = pools::live_replicas(pool, Some(volume.index));
-        let mut staged = live.iter().filter_map(staged);
-        staged.any(|staged| staged.unwritten_of_both() > 0)
-    })
+/// Makes durable what was written to a volume that leaves, and says so in its mark; whether that
+/// came to its end. A slow disk gets the time that a check of it may take.
+async fn leave_in_order(inner: &Arc<Inner>, volume: &Arc<Volume>) -> bool {
+    let at_ms = crate::inner::now_ms();
+    let leave = async {
+        commit_rounds::round(inner, volume).await
+            && volume.commits.all_verified()
+            && Mark::close(volume, at_ms).await.is_ok()
+    };
+    let limit = inner.config.check_timeout;
+    tokio::time::timeout(limit, leave).await.unwrap_or(false)
 }

@@ -2,6 +2,7 @@
 
 mod pool;
 mod slab;
+mod write_buffers;
 
 use std::fmt;
 use std::ptr::NonNull;
@@ -12,6 +13,7 @@ use crate::mapping::{HUGE_PAGE, Mapping};
 pub use pool::BufferPool;
 use pool::Home;
 use slab::Part;
+pub use write_buffers::{ReservedRoom, WRITE_BUFFER, WriteBuffers};
 
 /// Alignment, in bytes, of the start of every [`AlignedBuf`] and of its capacity: what direct I/O
 /// needs on every device that is sold.
@@ -83,6 +85,15 @@ impl Region {
         match &self.memory {
             Memory::Mapped(mapping) => Some(mapping.start()),
             Memory::Allocated(_) | Memory::Part(_) => None,
+        }
+    }
+
+    /// Where memory begins that stays at its place wherever the region goes.
+    fn fixed_start(&self) -> Option<NonNull<u8>> {
+        match &self.memory {
+            Memory::Mapped(mapping) => Some(mapping.start()),
+            Memory::Part(part) => Some(part.start()),
+            Memory::Allocated(_) => None,
         }
     }
 

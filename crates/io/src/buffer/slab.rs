@@ -77,7 +77,8 @@ pub(super) struct Part {
 }
 
 impl Part {
-    fn start(&self) -> NonNull<u8> {
+    /// The first byte, which stays at its place until this is dropped.
+    pub(super) fn start(&self) -> NonNull<u8> {
         let offset = self.at as usize * self.slab.part;
         // SAFETY: `at` is one of the bits that `new` set: the part begins and ends within the huge page, which is mapped as
         // long as its slab lives.

@@ -271,6 +271,10 @@ impl EngineFile for FaultyFile {
         self.judged(IoOp::Writeback, move |f| f.start_writeback(offset, len))
     }
 
+    fn write_back(&self, offset: u64, len: u64) -> IoFuture<Result<(), IoError>> {
+        self.judged(IoOp::Writeback, move |f| f.write_back(offset, len))
+    }
+
     fn advise(&self, advice: Advice, offset: u64, len: u64) -> IoFuture<Result<(), IoError>> {
         self.judged(IoOp::Advise, move |f| f.advise(advice, offset, len))
     }

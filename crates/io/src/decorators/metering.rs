@@ -415,6 +415,10 @@ impl EngineFile for MeteredFile {
         self.timed(IoOp::Writeback, |f| f.start_writeback(offset, len))
     }
 
+    fn write_back(&self, offset: u64, len: u64) -> IoFuture<Result<(), IoError>> {
+        self.timed(IoOp::Writeback, |f| f.write_back(offset, len))
+    }
+
     fn advise(&self, advice: Advice, offset: u64, len: u64) -> IoFuture<Result<(), IoError>> {
         self.timed(IoOp::Advise, |f| f.advise(advice, offset, len))
     }

@@ -290,6 +290,10 @@ impl EngineFile for ThrottledFile {
         self.inner.start_writeback(offset, len)
     }
 
+    fn write_back(&self, offset: u64, len: u64) -> IoFuture<Result<(), IoError>> {
+        self.inner.write_back(offset, len)
+    }
+
     fn advise(&self, advice: Advice, offset: u64, len: u64) -> IoFuture<Result<(), IoError>> {
         self.inner.advise(advice, offset, len)
     }

@@ -11,6 +11,7 @@ use rustix::io::{Errno, pwrite};
 
 use super::{EngineConfig, engine_by_name};
 use crate::buffer::{ALIGNMENT, AlignedBuf};
+use crate::calibrate::Media;
 use crate::engine::Engine;
 use crate::error::IoError;
 use crate::mount::mount_of;
@@ -49,15 +50,40 @@ pub fn engine_for(name: &str, dir: &Path, config: &EngineConfig) -> Result<Choic
         ));
         name = "posix";
     }
-    let engine = engine_by_name(name, config)?;
-    let remark = (!remarks.is_empty()).then(|| {
+    let mut config = config.clone();
+    let cached = matches!(name, "direct" | "uring")
+        .then(|| why_cached(dir, config.disk.media()))
+        .flatten();
+    if cached.is_some() {
+        config.direct.write_min = usize::MAX;
+    }
+    let engine = engine_by_name(name, &config)?;
+    let replaced = (!remarks.is_empty()).then(|| {
         format!(
             "{}; using {name} instead (hayloft.io.engine.{} = {name} silences this)",
             remarks.join("; "),
             dir.display()
         )
     });
+    let remarks: Vec<String> = replaced.into_iter().chain(cached).collect();
+    let remark = (!remarks.is_empty()).then(|| remarks.join("; "));
     Ok(Choice { engine, remark })
+}
+
+/// Why writes under `dir` go through the page cache with an engine that goes around it; `None`
+/// where they do not.
+fn why_cached(dir: &Path, media: Media) -> Option<String> {
+    if media == Media::Rotating {
+        return Some(
+            "writes go through the page cache, which a rotating disk gets them from in long runs"
+                .to_owned(),
+        );
+    }
+    let fs_type = mount_of(dir).ok()?.fs_type;
+    let proven = matches!(fs_type.as_str(), "ext4" | "xfs");
+    (!proven).then(|| {
+        format!("writes go through the page cache: on {fs_type} nothing is gained around it")
+    })
 }
 
 /// Distinguishes the files of probes at the same time.

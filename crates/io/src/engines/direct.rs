@@ -22,16 +22,18 @@ use crate::error::{IoError, IoOp};
 use crate::meta::Meta;
 
 /// What both engines around the page cache declare.
-pub(super) const CAPABILITIES: Capabilities = Capabilities {
-    preferred_alignment: ALIGNMENT,
-    page_cache: false,
-    memory_alignment: ALIGNMENT,
-    descriptor: true,
-    kernel_visible: true,
-    survives_kill: true,
-    durable_sync: true,
-    keeps_data: true,
-};
+pub(super) fn capabilities(limits: DirectLimits) -> Capabilities {
+    Capabilities {
+        preferred_alignment: ALIGNMENT,
+        page_cache: limits.write_min == usize::MAX,
+        memory_alignment: ALIGNMENT,
+        descriptor: true,
+        kernel_visible: true,
+        survives_kill: true,
+        durable_sync: true,
+        keeps_data: true,
+    }
+}
 
 /// `O_DIRECT` on threads. See the [module](self).
 #[derive(Debug)]
@@ -57,7 +59,7 @@ impl Engine for DirectIo {
     }
 
     fn capabilities(&self) -> Capabilities {
-        CAPABILITIES
+        capabilities(self.limits)
     }
 
     fn disk(&self) -> &Arc<Disk> {

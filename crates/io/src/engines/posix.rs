@@ -249,6 +249,13 @@ impl Blocking for PosixFile {
         }
     }
 
+    fn write_back(&self, offset: u64, len: u64) -> Result<(), IoError> {
+        match sys::write_back(self.file.as_fd(), offset, len) {
+            Ok(()) | Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::SPIPE) => Ok(()),
+            Err(errno) => Err(self.failed(IoOp::Writeback, errno)),
+        }
+    }
+
     fn advise(&self, advice: Advice, offset: u64, len: u64) -> Result<(), IoError> {
         use rustix::fs::Advice as Kernel;
         let advice = match advice {

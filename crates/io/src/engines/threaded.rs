@@ -58,6 +58,12 @@ pub(super) trait Blocking: Send + Sync + fmt::Debug + 'static {
     fn truncate(&self, len: u64) -> Result<(), IoError>;
     fn sync(&self, kind: SyncKind) -> Result<(), IoError>;
     fn start_writeback(&self, offset: u64, len: u64) -> Result<(), IoError>;
+
+    /// As [`EngineFile::write_back`].
+    fn write_back(&self, _offset: u64, _len: u64) -> Result<(), IoError> {
+        Ok(())
+    }
+
     fn advise(&self, advice: Advice, offset: u64, len: u64) -> Result<(), IoError>;
     fn length(&self) -> Result<u64, IoError>;
 
@@ -391,6 +397,24 @@ impl<B: Blocking> EngineFile for Threaded<B> {
 
     fn start_writeback(&self, offset: u64, len: u64) -> IoFuture<Result<(), IoError>> {
         self.run(IoOp::Writeback, move |f| f.start_writeback(offset, len))
+    }
+
+    fn write_back(&self, offset: u64, len: u64) -> IoFuture<Result<(), IoError>> {
+        let some = usize::try_from(len).unwrap_or(usize::MAX);
+        let request = Request {
+            class: self.class,
+            // Pages leave the cache for the device, as a read's bytes come from there.
+            stream: self.file.stream(IoOp::Read, offset, some),
+            bytes: len,
+        };
+        let file = Arc::clone(&self.file);
+        let work = move || (file.write_back(offset, len), len);
+        let done = self.disk.transfer(request, work);
+        let file = Arc::clone(&self.file);
+        Box::pin(async move {
+            let ended = done.await;
+            ended.unwrap_or_else(|| Err(closed(IoOp::Writeback, file.path())))
+        })
     }
 
     fn advise(&self, advice: Advice, offset: u64, len: u64) -> IoFuture<Result<(), IoError>> {

@@ -4,15 +4,17 @@
 //! large enough to be worth it, reads only the first time; everything else, and the unaligned edges of large writes, goes
 //! through the cache. The kernel keeps the two coherent: a direct read or write first writes out
 //! dirty pages of its range, and a direct write drops the cached pages of its range. Writes are cut
-//! at page boundaries, so that the two never share a page within one write.
+//! at page boundaries, so that the two never share a page within one write. No direct write begins
+//! behind dirty bytes of its file before their write-back has begun.
 
 use std::fs::{File, OpenOptions};
 use std::io::IoSlice;
-use std::os::fd::{AsRawFd as _, BorrowedFd};
+use std::ops::Range;
+use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd};
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use bytes::Bytes;
 use rustix::fs::{AtFlags, StatxFlags, statx};
@@ -26,13 +28,15 @@ use crate::class::IoClass;
 use crate::disk::Stream;
 use crate::engine::{Advice, OpenMode, SyncKind};
 use crate::error::{IoError, IoOp};
+use crate::sys;
 
 /// From which size on a transfer goes around the page cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DirectLimits {
     /// Bytes of a read. Smaller ones profit from cached pages and the kernel's read-ahead.
     pub read_min: usize,
-    /// Aligned bytes of a write. Smaller ones would wait for the device each.
+    /// Aligned bytes of a write. Smaller ones would wait for the device each. `usize::MAX`: writes
+    /// never go around the page cache, as on rotating media, which want them in long runs.
     pub write_min: usize,
     /// What clients read and is sent from the page cache is read into it ([`EngineFile::caches`](crate::EngineFile::caches)), and not only what is
     /// read again.
@@ -43,7 +47,7 @@ impl Default for DirectLimits {
     fn default() -> Self {
         Self {
             read_min: 256 * 1024,
-            write_min: 256 * 1024,
+            write_min: 128 * 1024,
             cache_client_reads: false,
         }
     }
@@ -111,6 +115,35 @@ pub(super) struct UnbufferedFile {
     /// Opened by the first transfer that wants it: many small files never do.
     direct: OnceLock<Option<Direct>>,
     limits: DirectLimits,
+    dirty: Dirty,
+}
+
+/// What was written through the page cache since its write-back was last begun. A direct write
+/// beyond such bytes makes the file longer at once: power loss would leave zeros for them.
+#[derive(Debug, Default)]
+struct Dirty(Mutex<Option<Range<u64>>>);
+
+impl Dirty {
+    fn lock(&self) -> MutexGuard<'_, Option<Range<u64>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn add(&self, offset: u64, len: usize) {
+        let new = offset..at(offset, len);
+        if new.is_empty() {
+            return;
+        }
+        let mut dirty = self.lock();
+        *dirty = Some(match dirty.take() {
+            Some(old) => old.start.min(new.start)..old.end.max(new.end),
+            None => new,
+        });
+    }
+
+    /// What to write back before `offset` is written around the cache.
+    fn take_before(&self, offset: u64) -> Option<Range<u64>> {
+        self.lock().take_if(|dirty| dirty.start < offset)
+    }
 }
 
 impl UnbufferedFile {
@@ -120,6 +153,7 @@ impl UnbufferedFile {
             writable: mode != OpenMode::ReadOnly,
             direct: OnceLock::new(),
             limits,
+            dirty: Dirty::default(),
         })
     }
 
@@ -202,8 +236,18 @@ impl UnbufferedFile {
         body_fits.then_some((direct, parts))
     }
 
+    /// Whether a direct write at `offset` has to begin with the write-back of dirty bytes.
+    pub(super) fn is_dirty_before(&self, offset: u64) -> bool {
+        self.dirty
+            .lock()
+            .as_ref()
+            .is_some_and(|dirty| dirty.start < offset)
+    }
+
     fn write_cached(&self, slices: &mut [IoSlice<'_>], offset: u64) -> (usize, Result<(), Errno>) {
-        write_fully(&self.buffered.file, slices, offset, CACHED_CALL_MAX)
+        let written = write_fully(&self.buffered.file, slices, offset, CACHED_CALL_MAX);
+        self.dirty.add(offset, written.0);
+        written
     }
 
     /// The middle of a write around the cache; what the kernel does not take that way, through it.
@@ -214,6 +258,14 @@ impl UnbufferedFile {
         offset: u64,
     ) -> (usize, Result<(), Errno>) {
         let mut rest: &mut [IoSlice<'_>] = slices;
+        if let Some(dirty) = self.dirty.take_before(offset) {
+            let len = dirty.end - dirty.start;
+            if let Err(error) = sys::start_writeback(self.buffered.file.as_fd(), dirty.start, len) {
+                self.dirty
+                    .add(dirty.start, usize::try_from(len).unwrap_or(0));
+                return (0, Err(error));
+            }
+        }
         let (done, result) = {
             let mut copy = rest.to_vec();
             write_fully(&direct.file, &mut copy, offset, usize::MAX)
@@ -343,7 +395,9 @@ impl Blocking for UnbufferedFile {
 
     fn write(&self, bufs: &[&Bytes], offset: u64) -> (usize, Result<(), IoError>) {
         let Some((direct, parts)) = self.direct_for_write(bufs, offset) else {
-            return self.buffered.write(bufs, offset);
+            let written = self.buffered.write(bufs, offset);
+            self.dirty.add(offset, written.0);
+            return written;
         };
         let mut done = 0;
         let mut step = |(n, result): (usize, Result<(), Errno>)| {
@@ -390,6 +444,10 @@ impl Blocking for UnbufferedFile {
 
     fn start_writeback(&self, offset: u64, len: u64) -> Result<(), IoError> {
         self.buffered.start_writeback(offset, len)
+    }
+
+    fn write_back(&self, offset: u64, len: u64) -> Result<(), IoError> {
+        self.buffered.write_back(offset, len)
     }
 
     fn advise(&self, advice: Advice, offset: u64, len: u64) -> Result<(), IoError> {

@@ -13,7 +13,7 @@ use rustix::io::Errno;
 use tokio::sync::oneshot;
 
 use super::EngineConfig;
-use super::direct::CAPABILITIES;
+use super::direct::capabilities;
 use super::threaded::{Blocking, Threaded, check_range, closed, total_len};
 use super::unbuffered::{Direct, DirectLimits, Parts, UnbufferedFile};
 use crate::buffer::AlignedBuf;
@@ -70,7 +70,7 @@ impl Engine for Uring {
     }
 
     fn capabilities(&self) -> Capabilities {
-        CAPABILITIES
+        capabilities(self.limits)
     }
 
     fn disk(&self) -> &Arc<Disk> {
@@ -359,7 +359,8 @@ impl EngineFile for UringFile {
         let fits = check_range(IoOp::Write, self.path(), offset, len, len).is_ok();
         let way = {
             let slices: Vec<&Bytes> = bufs.iter().collect();
-            let direct = if fits && self.file.direct_is_known() {
+            let ready = self.file.direct_is_known() && !self.file.is_dirty_before(offset);
+            let direct = if fits && ready {
                 self.file.direct_for_write(&slices, offset)
             } else {
                 None
@@ -406,6 +407,10 @@ impl EngineFile for UringFile {
 
     fn start_writeback(&self, offset: u64, len: u64) -> IoFuture<Result<(), IoError>> {
         self.threaded.start_writeback(offset, len)
+    }
+
+    fn write_back(&self, offset: u64, len: u64) -> IoFuture<Result<(), IoError>> {
+        self.threaded.write_back(offset, len)
     }
 
     fn advise(&self, advice: Advice, offset: u64, len: u64) -> IoFuture<Result<(), IoError>> {

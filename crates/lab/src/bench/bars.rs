@@ -165,7 +165,7 @@ const MODELLED: &[Bar] = &[
     ),
 ];
 
-/// Resident memory that a node may have besides its staging, MiB.
+/// Resident memory that a node may have besides its buffers, MiB.
 const MEMORY_BASE_MIB: u32 = 64;
 
 /// A bar beside a run.
@@ -290,7 +290,7 @@ fn device_limit(record: &Record, row: (&str, Client), own: f64, stock: f64) -> O
 }
 
 /// What an engine that keeps what it writes can reach beside null's rate, and how much of that it does: the slower one of
-/// null and the raw device is its limit, but for what staging holds when the client is done. `None` when the raw device was
+/// null and the raw device is its limit, but for what the page cache holds when the client is done. `None` when the raw device was
 /// not measured.
 fn nearest_limit(record: &Record, row: (&str, Client), own: f64, null: f64) -> Option<String> {
     let device = device(record, row)?;

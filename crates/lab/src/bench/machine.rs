@@ -2,9 +2,7 @@
 
 use crate::error::{LabError, Result};
 use hayloft_io::{ALIGNMENT, AlignedBuf};
-use hayloft_store::CLOSED;
 use std::collections::BTreeMap;
-use std::fs::DirEntry;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -30,58 +28,13 @@ pub fn busy_seconds() -> Result<f64> {
         / 100.0)
 }
 
-/// How long closed replicas may be on their way to a device.
-const DRAIN_LIMIT: Duration = Duration::from_secs(120);
-/// Between two looks at them.
-const DRAIN_LOOK: Duration = Duration::from_millis(4);
-
-/// Waits until everything that was written under `dir` is on its device: what nodes with volumes there have
-/// acknowledged and still stage, then the dirty pages of the file system.
+/// Writes all dirty pages of the file system under `dir` to its device.
 ///
 /// # Errors
-/// When the device fails, or takes longer than two minutes for what is staged.
+/// When the device fails.
 pub fn settle(dir: &Path) -> Result<()> {
-    drain(dir)?;
     let file = std::fs::File::open(dir).map_err(LabError::file("opening", dir))?;
     rustix::fs::syncfs(&file).map_err(|e| LabError::file("writing dirty pages of", dir)(e.into()))
-}
-
-/// Waits until no volume under `dir` has a replica that is closed and not finalized yet: it is staged, not in the page
-/// cache, so that the kernel knows nothing of it.
-fn drain(dir: &Path) -> Result<()> {
-    let volumes = subdirectories(dir);
-    let pools = volumes
-        .iter()
-        .flat_map(|v| subdirectories(&v.join("current")));
-    let open: Vec<PathBuf> = pools.map(|pool| pool.join("current/rbw")).collect();
-    let is_marker = |entry: &DirEntry| {
-        let name = entry.file_name();
-        name.to_str().is_some_and(|n| n.ends_with(CLOSED))
-    };
-    let began = Instant::now();
-    loop {
-        let entries = open
-            .iter()
-            .flat_map(|dir| std::fs::read_dir(dir).into_iter().flatten());
-        let left = entries.flatten().filter(is_marker).count();
-        if left == 0 {
-            return Ok(());
-        }
-        if began.elapsed() > DRAIN_LIMIT {
-            return Err(LabError::Timeout {
-                what: "closed replicas to be on the device".into(),
-                waited: began.elapsed(),
-                last: format!("{left} of them are staged"),
-            });
-        }
-        std::thread::sleep(DRAIN_LOOK);
-    }
-}
-
-fn subdirectories(dir: &Path) -> Vec<PathBuf> {
-    let entries = std::fs::read_dir(dir).into_iter().flatten().flatten();
-    let directories = entries.filter(|e| e.file_type().is_ok_and(|kind| kind.is_dir()));
-    directories.map(|entry| entry.path()).collect()
 }
 
 /// Writes dirty pages and, as root, empties the page cache; whether that was possible.
@@ -96,8 +49,7 @@ const REST: (f64, Duration) = (0.1, Duration::from_millis(300));
 /// How long rest is waited for: where others never rest, this would say nothing about the nodes.
 const REST_LIMIT: Duration = Duration::from_secs(5);
 
-/// Waits until nobody is busy, at most five seconds: what a node does for itself after a load (staging that finds memory for the
-/// next burst, compilers and collectors of a Java runtime) is not part of the next one.
+/// Waits until nobody is busy, at most five seconds: what a node does for itself after a load (commit rounds, compilers and collectors of a Java runtime) is not part of the next one.
 ///
 /// # Errors
 /// When the machine does not tell.
@@ -243,26 +195,6 @@ pub fn describe() -> BTreeMap<String, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn what_is_closed_and_staged_is_waited_for() {
-        let dir = tempfile::tempdir().expect("a directory");
-        let open = dir
-            .path()
-            .join("direct-0/current/BP-1-127.0.0.1-1/current/rbw");
-        std::fs::create_dir_all(&open).expect("created");
-        std::fs::write(open.join("blk_1"), "being written").expect("written");
-        let marker = open.join(format!("blk_2{CLOSED}"));
-        std::fs::write(&marker, "1001 1").expect("written");
-        let began = Instant::now();
-        let drained = std::thread::spawn(move || {
-            std::thread::sleep(Duration::from_millis(50));
-            std::fs::remove_file(marker).expect("removed");
-        });
-        settle(dir.path()).expect("settles");
-        assert!(began.elapsed() >= Duration::from_millis(50));
-        drained.join().expect("no panic");
-    }
 
     #[test]
     fn time_passes() {

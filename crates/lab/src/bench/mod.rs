@@ -287,7 +287,7 @@ mod tests {
             (limit("512m"), limit("1g"), limit("134217728")),
             (512, 1024, 128)
         );
-        let default = hayloft_node::memory::staging_default() >> 20;
+        let default = hayloft_node::memory::default_limit() >> 20;
         assert_eq!((memory_limit_mib(&[]), limit("0")), (default, default));
     }
 }

@@ -127,8 +127,7 @@ fn bars_table(page: &mut String, verdicts: &[Verdict]) {
     let of_null = |verdict: &Verdict| verdict.beside.is_some() && verdict.wanted.contains("null");
     if verdicts.iter().any(of_null) {
         page.push_str(
-            "Null acknowledges what it drops. An engine that writes to the device may be ahead of it by what staging holds \
-             (hayloft.memory.limit); beyond that the raw device is its limit.\n\n",
+            "Null acknowledges what it drops. An engine that writes to the device has the raw device as its limit.\n\n",
         );
     }
 }

@@ -13,7 +13,7 @@ use crate::load::{Check, Outcome, Place, Preads, Settings, each_stream, run_prea
 use std::path::Path;
 use std::time::Instant;
 
-/// How often everybody warms up, and with how many writers: the stock node's code is compiled while it runs, staging finds
+/// How often everybody warms up, and with how many writers: the stock node's code is compiled while it runs, buffers find
 /// its memory while it is wanted, a little more with each burst.
 const WARM_UP_TURNS: u32 = 4;
 const WARM_UP_STREAMS: u64 = 4;

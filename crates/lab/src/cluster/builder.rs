@@ -84,11 +84,7 @@ impl ClusterBuilder {
         let dir = crate::hadoop::scratch(&format!("{}-", self.name))?.keep();
         let shared = dir.join("shared-edits");
         std::fs::create_dir_all(&shared).map_err(LabError::file("creating", &shared))?;
-        let nodes = self.nodes.len() as u64;
-        let names = self
-            .names_in_memory
-            .then(|| NamesInMemory::new(nodes))
-            .flatten();
+        let names = self.names_in_memory.then(NamesInMemory::new).flatten();
         let mut namenodes = Vec::new();
         for index in 1..=self.nameservices {
             let ids: &[&str] = if self.ha { &["nn1", "nn2"] } else { &[""] };

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::path::Path;
 use tempfile::TempDir;
 
-/// Where they are, and what has to be free there beside what nodes stage, bytes: a NameNode stops to take changes when less than
+/// Where they are, and what has to be free there, bytes: a NameNode stops to take changes when less than
 /// 100 MiB are.
 const MEMORY: &str = "/dev/shm";
 const MEMORY_FREE: u64 = 1 << 30;
@@ -21,12 +21,12 @@ pub struct NamesInMemory {
 }
 
 impl NamesInMemory {
-    /// One, if there is room for what NameNodes keep and for what `nodes` nodes stage.
-    pub fn new(nodes: u64) -> Option<Self> {
+    /// One, if there is room for what NameNodes keep.
+    pub fn new() -> Option<Self> {
         sweep(Path::new(MEMORY));
         let stat = rustix::fs::statvfs(MEMORY).ok()?;
         let free = stat.f_bavail.saturating_mul(stat.f_frsize);
-        if free < MEMORY_FREE + nodes * hayloft_node::memory::staging_default() {
+        if free < MEMORY_FREE {
             return None;
         }
         Self::within(Path::new(MEMORY))
@@ -76,7 +76,7 @@ mod tests {
         let NamesInMemory { dir, _lock } = NamesInMemory::within(parent.path()).expect("another");
         let left = dir.keep();
         drop(_lock);
-        let other = parent.path().join("hayloft-staging-1");
+        let other = parent.path().join("hayloft-other-1");
         std::fs::create_dir(&other).expect("makes it");
         sweep(parent.path());
         assert!(in_use.path().exists() && other.exists() && !left.exists());

@@ -63,11 +63,11 @@ impl Default for Options {
     }
 }
 
-/// A block is on the disk when its close is acknowledged: the memory of one machine, as page cache or for staging, would
-/// hide disks from a dozen nodes.
+/// A block is on the disk when its close is acknowledged: the page cache of one machine would hide
+/// disks from a dozen nodes.
 const ENGINE: [(&str, &str); 2] = [
     ("hayloft.io.engine", "direct"),
-    ("hayloft.staging.close", "false"),
+    ("dfs.datanode.synconclose", "true"),
 ];
 
 /// One testbed of an experiment.

@@ -126,8 +126,6 @@ impl Testbed {
     fn start(&mut self, stays: bool, tell: &mut dyn FnMut(&str)) -> Result<()> {
         tell("making hosts and links");
         net::make(&self.described)?;
-        let staging = staging(&self.described.name);
-        std::fs::create_dir_all(&staging).map_err(LabError::file("creating", staging))?;
         tell("making disks");
         let mut disks = self.make_disks(stays)?;
         tell("formatting and starting the NameNode");
@@ -346,11 +344,7 @@ impl Testbed {
             .set("dfs.datanode.address", port(0))
             .set("dfs.datanode.ipc.address", port(1))
             .set("dfs.datanode.http.address", port(2))
-            .set("dfs.datanode.hostname", &address)
-            .set(
-                "hayloft.staging.dir",
-                staging(&self.described.name).display(),
-            );
+            .set("dfs.datanode.hostname", &address);
         for (key, value) in &node.conf {
             conf.set(key, value);
         }
@@ -482,7 +476,7 @@ pub fn down(name: &str, dir: &Path) -> Result<()> {
     sweep()?;
     State::remove(dir);
     let parts = ["disks", "name", "tmp"].map(|part| dir.join(part));
-    for path in parts.into_iter().chain([staging(name)]) {
+    for path in parts {
         match std::fs::remove_dir_all(&path) {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
                 return Err(LabError::file("removing", path)(error));
@@ -491,11 +485,6 @@ pub fn down(name: &str, dir: &Path) -> Result<()> {
         }
     }
     Ok(())
-}
-
-/// Where the nodes of a testbed stage what they receive: in memory, and gone with the testbed.
-fn staging(name: &str) -> PathBuf {
-    Path::new("/dev/shm").join(format!("hayloft-lab-{name}"))
 }
 
 /// What servers of disks that were killed left: mounts, loop devices.

@@ -108,6 +108,11 @@ impl Configuration {
                 "Kerberos authentication",
             ),
             (
+                keys::SECURITY_AUTHORIZATION.name(),
+                self.get(&keys::SECURITY_AUTHORIZATION),
+                "service-level authorization",
+            ),
+            (
                 keys::BLOCK_ACCESS_TOKEN_ENABLE.name(),
                 self.get(&keys::BLOCK_ACCESS_TOKEN_ENABLE),
                 "block tokens",
@@ -275,6 +280,7 @@ mod tests {
     fn demanded_protection_refuses_to_start() {
         for (key, value) in [
             ("hadoop.security.authentication", "kerberos"),
+            ("hadoop.security.authorization", "true"),
             ("dfs.block.access.token.enable", "true"),
             ("dfs.encrypt.data.transfer", "true"),
             ("dfs.data.transfer.protection", "privacy"),

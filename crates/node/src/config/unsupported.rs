@@ -44,6 +44,8 @@ const fn always(
     }
 }
 
+const STAGING: &str =
+    "there is no staging in shared memory any more: what is acknowledged lies in the block files";
 const SHORT_CIRCUIT: &str = "short-circuit reads are not served; clients read through TCP";
 const CACHING: &str =
     "cache directives are not carried out; blocks are read through the page cache";
@@ -82,6 +84,10 @@ impl Unsupported {
 
 /// Keys that only nodes read, and others of `hdfs-site.xml`.
 static DATANODE: &[Unsupported] = &[
+    key("hayloft.staging.enabled", "false", STAGING),
+    key("hayloft.staging.close", "false", STAGING),
+    key("hayloft.staging.burst", "false", STAGING),
+    key("hayloft.staging.dir", "/dev/shm", STAGING),
     key("dfs.domain.socket.path", "", SHORT_CIRCUIT),
     key(
         "dfs.datanode.shared.file.descriptor.paths",
@@ -192,11 +198,6 @@ static DATANODE: &[Unsupported] = &[
         "hadoop.rpc.protection",
         "authentication",
         "RPC has no SASL protection here",
-    ),
-    key(
-        "hadoop.security.authorization",
-        "false",
-        "service-level authorization (hadoop-policy.xml) is not checked",
     ),
     key("dfs.datanode.kerberos.principal", "", KERBEROS),
     key("dfs.datanode.keytab.file", "", KERBEROS),

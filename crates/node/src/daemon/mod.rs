@@ -6,13 +6,13 @@
 
 mod error;
 mod node;
+mod ports;
+mod stop;
 
-use std::net::SocketAddr;
 use std::sync::{Arc, OnceLock};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use hayloft_store::{StartOption, Store, StoreEvent};
-use tokio::net::{TcpListener, lookup_host};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -21,7 +21,9 @@ use tracing::{info, warn};
 pub use error::StartError;
 
 use self::node::Node;
-use crate::config::{HostPort, Key, SharedConfig, keys};
+use self::ports::Bound;
+use self::stop::Deadline;
+use crate::config::{SharedConfig, keys};
 use crate::identity::Identity;
 use crate::namenode::{NameNodes, NameNodesParts};
 use crate::outliers::Outliers;
@@ -31,10 +33,6 @@ use crate::xceiver::{Settings, XceiverStats, Xceivers};
 
 /// News from the store that may wait; past it the store waits.
 const EVENTS: usize = 4096;
-/// Services get this long to end before the volumes are closed under them.
-const DRAIN: Duration = Duration::from_secs(10);
-/// Writers get this long to be told that the node comes back.
-const ANNOUNCE: Duration = Duration::from_secs(2);
 
 const NOTHING_TO_SERVE: &str = "no NameNode of the configuration can be served any more: see the \
     errors above, correct the configuration or the directories, and start again";
@@ -63,7 +61,7 @@ pub async fn run(
     let running = match Running::start(config, start, store.clone(), news, &shutdown).await {
         Ok(running) => running,
         Err(error) => {
-            store.shutdown().await;
+            Deadline::new().close(store.shutdown()).await;
             return Err(error);
         }
     };
@@ -89,7 +87,7 @@ impl Running {
         news: mpsc::Receiver<StoreEvent>,
         shutdown: &CancellationToken,
     ) -> Result<Self, StartError> {
-        let bound = Bound::new(&config).await?;
+        let bound = Bound::new(&config, shutdown).await?;
         let current = config.current();
         let uuid = store.datanode_uuid();
         let identity = Identity::new(&current, uuid, bound.xfer_addr, bound.ipc_addr);
@@ -159,13 +157,7 @@ impl Running {
         tokio::select! {
             biased;
             () = node.stop.cancelled() => Ok(()),
-            () = node.stop_for_upgrade.cancelled() => {
-                info!("stopping for an upgrade: telling the writers that this node comes back");
-                node.xceivers.announce_restart(ANNOUNCE).await;
-                let expiration = node.config.get(&keys::RESTART_REPLICA_EXPIRATION);
-                node.store.mark_for_restart(expiration).await;
-                Ok(())
-            }
+            () = node.stop_for_upgrade.cancelled() => Ok(()),
             () = self.disks_failed.cancelled() => Err(StartError::Stopped(DISKS_FAILED.to_owned())),
             () = self.namenodes.wait_all_ended() => {
                 Err(StartError::Stopped(NOTHING_TO_SERVE.to_owned()))
@@ -174,70 +166,20 @@ impl Running {
     }
 
     async fn stop(self) {
-        info!("storage node stops");
-        self.node.stop.cancel();
-        self.tasks.close();
-        if tokio::time::timeout(DRAIN, self.tasks.wait())
-            .await
-            .is_err()
-        {
-            warn!("some operations did not end in {DRAIN:?}; they are cut off");
+        let deadline = Deadline::new();
+        let node = &self.node;
+        if node.stop_for_upgrade.is_cancelled() {
+            info!("stopping for an upgrade: telling the writers that this node comes back");
+            let expiration = node.config.get(&keys::RESTART_REPLICA_EXPIRATION);
+            let told = node.xceivers.announce_restart(stop::ANNOUNCE);
+            let marked = node.store.mark_for_restart(expiration);
+            stop::announce(told, marked).await;
         }
-        self.node.store.shutdown().await;
+        info!("storage node stops");
+        node.stop.cancel();
+        self.tasks.close();
+        deadline.end_services(self.tasks.wait()).await;
+        deadline.close(node.store.shutdown()).await;
         info!("storage node has stopped");
     }
-}
-
-/// The two ports.
-struct Bound {
-    xfer: TcpListener,
-    xfer_addr: SocketAddr,
-    ipc: TcpListener,
-    ipc_addr: SocketAddr,
-}
-
-impl Bound {
-    async fn new(config: &SharedConfig) -> Result<Self, StartError> {
-        let (xfer, xfer_addr) = listen(config, &keys::DATANODE_ADDRESS).await?;
-        let (ipc, ipc_addr) = listen(config, &keys::DATANODE_IPC_ADDRESS).await?;
-        Ok(Self {
-            xfer,
-            xfer_addr,
-            ipc,
-            ipc_addr,
-        })
-    }
-}
-
-async fn listen(
-    config: &SharedConfig,
-    key: &'static Key<HostPort>,
-) -> Result<(TcpListener, SocketAddr), StartError> {
-    let address = config.get(key);
-    let backlog = config.get(&keys::IPC_LISTEN_QUEUE);
-    bind(&address, backlog)
-        .await
-        .map_err(|source| StartError::Listen {
-            key: key.name(),
-            address: address.to_string(),
-            source,
-        })
-}
-
-async fn bind(address: &HostPort, backlog: u32) -> std::io::Result<(TcpListener, SocketAddr)> {
-    let addr = lookup_host((address.host.as_str(), address.port))
-        .await?
-        .next()
-        .ok_or_else(|| std::io::Error::other("the name has no address"))?;
-    let socket = if addr.is_ipv4() {
-        tokio::net::TcpSocket::new_v4()?
-    } else {
-        tokio::net::TcpSocket::new_v6()?
-    };
-    // A restarted node takes its port back while old connections linger.
-    socket.set_reuseaddr(true)?;
-    socket.bind(addr)?;
-    let listener = socket.listen(backlog)?;
-    let addr = listener.local_addr()?;
-    Ok((listener, addr))
 }

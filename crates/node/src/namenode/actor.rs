@@ -15,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 use super::ibr::{Added, Batch, IbrQueue, News};
 use super::notices::{Notice, Notices};
 use super::pool::PoolService;
-use super::registration::Namespace;
+use super::registration::{Namespace, demands_authorization, demands_tokens, may_succeed_later};
 use super::schedule::ReportSchedule;
 use super::service_side::NodeSide;
 use super::trouble::Trouble;
@@ -288,17 +288,21 @@ impl Actor {
     /// versionRequest, checks, the pool, registerDatanode. Waits while the NameNode is away.
     /// `Err`: why this NameNode cannot be served, now.
     pub(super) async fn handshake(&self, service: &PoolService) -> Result<(), Refusal> {
-        let namespace = self.ask_version().await.map_err(Refusal::ours)?;
+        let namespace = self.ask_version(service).await.map_err(Refusal::ours)?;
         service
             .accept(self.id, &namespace)
             .await
             .map_err(Refusal::ours)?;
         let registration = namespace.registration(&self.node.identity);
-        let answer = self.register(registration).await;
+        let answer = self.register(service, registration).await;
         let answer = answer.map_err(|reason| Refusal {
             reason,
             lasting: false,
         })?;
+        // Before the pool counts as registered: no heartbeat and no read comes first.
+        service
+            .end_for(demands_tokens(&answer.keys))
+            .map_err(Refusal::ours)?;
         let uuid = &answer.datanode_id.datanode_uuid;
         if *uuid != self.node.identity.datanode_uuid {
             let ours = &self.node.identity.datanode_uuid;
@@ -328,7 +332,7 @@ impl Actor {
         Ok(())
     }
 
-    async fn ask_version(&self) -> Result<Namespace, String> {
+    async fn ask_version(&self, service: &PoolService) -> Result<Namespace, String> {
         let mut said = Trouble::default();
         let mut attempt = 0;
         loop {
@@ -339,13 +343,17 @@ impl Actor {
                     let oldest = self.node.config.get(&keys::MIN_SUPPORTED_NAMENODE_VERSION);
                     return Namespace::from_wire(&answer.info, &oldest);
                 }
-                Err(error) => self.wait_to_retry(&error, &mut said, &mut attempt).await,
+                Err(error) => {
+                    service.end_for(demands_authorization(&error))?;
+                    self.wait_to_retry(&error, &mut said, &mut attempt).await;
+                }
             }
         }
     }
 
     async fn register(
         &self,
+        service: &PoolService,
         registration: DatanodeRegistration,
     ) -> Result<DatanodeRegistration, String> {
         let request = RegisterDatanodeRequest { registration };
@@ -356,10 +364,13 @@ impl Actor {
                 self.client.call("registerDatanode", &request).await;
             match answer {
                 Ok(answer) => return Ok(answer.registration),
-                Err(error) if registration_may_succeed_later(&error) => {
+                Err(error) if may_succeed_later(&error) => {
                     self.wait_to_retry(&error, &mut said, &mut attempt).await;
                 }
-                Err(error) => return Err(error.brief()),
+                Err(error) => {
+                    service.end_for(demands_authorization(&error))?;
+                    return Err(error.brief());
+                }
             }
         }
     }
@@ -392,14 +403,5 @@ impl Actor {
                 Err(_) => tokio::time::sleep(settings::heartbeat_interval(&self.node.config)).await,
             }
         }
-    }
-}
-
-/// Whether a failed registration is worth repeating as it is.
-fn registration_may_succeed_later(error: &RpcError) -> bool {
-    match error {
-        RpcError::Remote { .. } => error.is_remote("RetriableException") || error.is_standby(),
-        RpcError::TooLarge { .. } => false,
-        _ => true,
     }
 }

@@ -1,5 +1,5 @@
 //! NameNode commands: a bounded queue per pool, carried out one after the other. What takes long
-//! (copying and recovering blocks) goes on in tasks of its own.
+//! (deleting, copying and recovering blocks) goes on in tasks of its own.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,7 +10,7 @@ use hayloft_wire::proto::datanode::{
     BlockCommand, BlockCommandAction, BlockIdCommandAction, DatanodeCommand, DatanodeCommandType,
     ErrorReportCode,
 };
-use tokio::sync::{Semaphore, mpsc, oneshot};
+use tokio::sync::{RwLock, Semaphore, mpsc};
 use tokio::time::Instant;
 
 use super::notices::Notice;
@@ -25,9 +25,8 @@ const TRANSFERS_MAX: usize = 128;
 /// Block recoveries in progress, per pool, in commands.
 const RECOVERIES_MAX: usize = 64;
 
-/// Orders to delete in progress, per pool.
-const DELETIONS_MAX: usize = 64;
-/// How long the next command waits for one.
+/// How long an order about an upgrade waits for the deletes that were ordered before it: they
+/// decide by the upgrade's state where files go. No longer: a disk may give no answer.
 const DELETIONS_WAIT: Duration = Duration::from_secs(5);
 
 /// Something for the command task.
@@ -55,7 +54,8 @@ pub(super) struct Commander {
     work: Arc<dyn NodeWork>,
     transfers: Arc<Semaphore>,
     recoveries: Arc<Semaphore>,
-    deletions: Arc<Semaphore>,
+    /// Read by every delete in progress.
+    deletions: Arc<RwLock<()>>,
     said_no_cache: AtomicBool,
 }
 
@@ -66,7 +66,7 @@ impl Commander {
             work,
             transfers: Arc::new(Semaphore::new(TRANSFERS_MAX)),
             recoveries: Arc::new(Semaphore::new(RECOVERIES_MAX)),
-            deletions: Arc::new(Semaphore::new(DELETIONS_MAX)),
+            deletions: Arc::default(),
             said_no_cache: AtomicBool::new(false),
         }
     }
@@ -115,6 +115,7 @@ impl Commander {
 
     async fn rolling_upgrade(&self, pool: &PoolId, active: bool) {
         tracing::info!(%pool, "rolling upgrade {}", if active { "is in progress" } else { "was finalized" });
+        self.deletions_end().await;
         if let Err(error) = self
             .service
             .node
@@ -136,14 +137,6 @@ impl Commander {
             );
             return;
         };
-        // Both NameNodes of an HA pair hand out keys; all else is the active one's.
-        if kind == DatanodeCommandType::KeyUpdateCommand {
-            tracing::debug!(
-                namenode = address,
-                "block token keys: block tokens are not in use"
-            );
-            return;
-        }
         if !self.service.is_active(from) {
             tracing::debug!(
                 namenode = address,
@@ -207,7 +200,7 @@ impl Commander {
             return;
         }
         match BlockCommandAction::try_from(command.action) {
-            Ok(BlockCommandAction::Invalidate) => self.invalidate(pool, &command).await,
+            Ok(BlockCommandAction::Invalidate) => self.invalidate(pool, &command),
             Ok(BlockCommandAction::Transfer) => self.transfer(pool, command),
             Ok(BlockCommandAction::Shutdown) => {
                 tracing::warn!(
@@ -223,26 +216,35 @@ impl Commander {
         }
     }
 
-    async fn invalidate(&self, pool: &PoolId, command: &BlockCommand) {
+    /// Deletes in a task of its own: a disk that gives no answer holds no other command up. The
+    /// store limits how many replicas wait, by volume.
+    fn invalidate(&self, pool: &PoolId, command: &BlockCommand) {
         let blocks: Vec<Block> = command
             .blocks
             .iter()
             .filter_map(|block| Block::try_from(block).ok())
             .collect();
-        tracing::debug!(%pool, "deleting {} replica(s)", blocks.len());
-        let Ok(permit) = Arc::clone(&self.deletions).acquire_owned().await else {
-            return;
-        };
-        let (node, pool) = (Arc::clone(&self.service.node), pool.clone());
-        let (over, ended) = oneshot::channel::<()>();
+        let (count, pool) = (blocks.len(), pool.clone());
+        tracing::debug!(%pool, "deleting {count} replica(s)");
+        let node = Arc::clone(&self.service.node);
+        // Only this task asks to write, and never while it is here.
+        let in_progress = Arc::clone(&self.deletions).try_read_owned();
         self.spawn(async move {
+            let _in_progress = in_progress;
             if let Err(error) = node.store.invalidate(&pool, &blocks).await {
-                tracing::warn!(%pool, "the NameNode's order to delete {} replica(s): {error}", blocks.len());
+                tracing::warn!(%pool, "the NameNode's order to delete {count} replica(s): {error}");
             }
-            drop((over, permit));
         });
-        // In order, unless a disk gives no answer: then other commands do not wait for it.
-        let _ = tokio::time::timeout(DELETIONS_WAIT, ended).await;
+    }
+
+    /// Waits until the deletes that were ordered have ended, at most [`DELETIONS_WAIT`].
+    async fn deletions_end(&self) {
+        let ended = self.deletions.write();
+        if tokio::time::timeout(DELETIONS_WAIT, ended).await.is_err() {
+            tracing::warn!(
+                "an order about an upgrade is carried out before earlier deletes have ended"
+            );
+        }
     }
 
     async fn finalize(&self, pool: &PoolId, address: &str, named: &str) {
@@ -253,6 +255,7 @@ impl Commander {
             );
             return;
         }
+        self.deletions_end().await;
         if let Err(error) = self.service.node.store.finalize_upgrade(pool).await {
             tracing::error!(%pool, "finalizing the upgrade: {error}");
         }

@@ -15,6 +15,7 @@ use tokio::time::Instant;
 use super::actor::{Actor, End};
 use super::commands::Order;
 use super::pool::PoolService;
+use super::registration::demands_tokens;
 use super::service_side::NodeSide;
 use super::settings;
 use super::trouble::Trouble;
@@ -49,6 +50,7 @@ pub(super) async fn run(service: &Arc<PoolService>, actor: &Arc<Actor>) -> End {
                     );
                 }
             }
+            Ok(Next::End(reason)) => return End::Refused(reason),
             Ok(Next::Register) => {
                 tracing::info!(
                     namenode = actor.address,
@@ -56,7 +58,9 @@ pub(super) async fn run(service: &Arc<PoolService>, actor: &Arc<Actor>) -> End {
                 );
                 match actor.handshake(service).await {
                     Ok(()) => next = Instant::now(),
-                    Err(refusal) if refusal.lasting => return End::Refused(refusal.reason),
+                    Err(refusal) if refusal.lasting || service.stop.is_cancelled() => {
+                        return End::Refused(refusal.reason);
+                    }
                     Err(refusal) => {
                         if trouble.failed(Instant::now()) {
                             tracing::error!(
@@ -93,6 +97,8 @@ pub(super) async fn run(service: &Arc<PoolService>, actor: &Arc<Actor>) -> End {
 enum Next {
     GoOn,
     Register,
+    /// The block pool cannot be served any longer, and why.
+    End(String),
 }
 
 async fn beat(
@@ -133,6 +139,15 @@ fn take_answer(service: &Arc<PoolService>, actor: &Arc<Actor>, answer: Heartbeat
             namenode = actor.address,
             "the NameNode says that it is {ha:?}"
         );
+    }
+    // Keys are handed out when block tokens were turned on and the NameNode started again.
+    let mut keys = answer
+        .cmds
+        .iter()
+        .filter_map(|cmd| cmd.key_update_cmd.as_ref());
+    let demands = keys.find_map(|update| demands_tokens(&update.keys));
+    if let Err(reason) = service.end_for(demands) {
+        return Next::End(reason);
     }
     service.claims(actor, ha == NnHaState::Active, answer.ha_status.txid);
     let lease = answer.full_block_report_lease_id();

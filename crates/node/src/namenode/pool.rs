@@ -170,6 +170,9 @@ impl PoolService {
     /// Whether an actor that was refused should try again: the pool is in use, or another actor
     /// may still get to use it.
     pub(super) fn should_retry(&self, failed: u64) -> bool {
+        if self.stop.is_cancelled() {
+            return false;
+        }
         let (known, others) = {
             let state = self.state();
             (state.namespace.is_some(), state.actors.clone())
@@ -215,7 +218,20 @@ impl PoolService {
     pub(super) async fn wait_ready(&self) {
         let mut ready = self.ready.subscribe();
         // An error means that the sender is gone, which `self` rules out.
-        let _ = ready.wait_for(|ready| *ready).await;
+        let _ = ready
+            .wait_for(|ready| *ready && !self.stop.is_cancelled())
+            .await;
+    }
+
+    /// Ends the service and its block pool when there is a `reason`, which it gives back: a
+    /// NameNode demands protection that is not here.
+    pub(super) fn end_for(&self, reason: Option<String>) -> Result<(), String> {
+        let Some(reason) = reason else {
+            return Ok(());
+        };
+        self.stop.cancel();
+        self.ready.send_replace(false);
+        Err(reason)
     }
 
     /// A heartbeat was answered.

@@ -10,6 +10,7 @@ use hayloft_wire::proto::hdfs::{
 
 use super::version;
 use crate::identity::{Identity, SOFTWARE_VERSION};
+use crate::rpc::RpcError;
 
 /// Layout version of Apache's DataNode directories, which registrations carry.
 const DATANODE_LAYOUT_VERSION: i32 = -57;
@@ -106,6 +107,44 @@ impl Namespace {
             },
             software_version: SOFTWARE_VERSION.to_owned(),
         }
+    }
+}
+
+/// Why this node cannot serve a NameNode that handed these keys out. `None`: it can.
+///
+/// A NameNode with block tokens hands keys out to check tokens with. This node checks none, and
+/// would give every block to every client that names it.
+pub(super) fn demands_tokens(keys: &ExportedBlockKeys) -> Option<String> {
+    keys.is_block_token_enabled.then(|| {
+        "it has block tokens on (dfs.block.access.token.enable), which this version cannot check: \
+         the block pool ends here, nothing of it is served unprotected; use Apache's DataNode on \
+         this host until block tokens are served, or turn them off on every NameNode of the pool \
+         and start this node again"
+            .to_owned()
+    })
+}
+
+/// Why this node cannot serve a NameNode that answered with `error`. `None`: not for its sake.
+///
+/// A NameNode with service-level authorization is seen as one only when it refuses this node's
+/// user. Its cluster counts on rules that this node does not check.
+pub(super) fn demands_authorization(error: &RpcError) -> Option<String> {
+    error.is_remote("AuthorizationException").then(|| {
+        format!(
+            "it has service-level authorization on (hadoop.security.authorization), which this \
+             version does not have: the block pool ends here, nothing of it is served \
+             unprotected; use Apache's DataNode on this host until it does ({})",
+            error.brief()
+        )
+    })
+}
+
+/// Whether a failed registration is worth repeating as it is.
+pub(super) fn may_succeed_later(error: &RpcError) -> bool {
+    match error {
+        RpcError::Remote { .. } => error.is_remote("RetriableException") || error.is_standby(),
+        RpcError::TooLarge { .. } => false,
+        _ => true,
     }
 }
 

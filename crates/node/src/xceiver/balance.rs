@@ -20,7 +20,7 @@ use super::read::{self, after_read_error, java_text, stream_head};
 use super::server::{Next, wait_ready};
 use super::stats::Activity;
 use super::throttle::MovePermit;
-use super::write::disk::{Disk, Finish, When};
+use super::write::replica_sink::{Finish, ReplicaSink, When};
 use super::write::{Incoming, keep_telling, receive_alone};
 
 /// Two bytes that the source of a move sends after the data, for the target to know that it is done with it
@@ -234,7 +234,7 @@ async fn fetch(
         sync_behind: false,
         drop_behind: true,
     };
-    let disk = Disk::new(x, writer, checksum, finish, When::Written, cache);
+    let disk = ReplicaSink::new(x, writer, checksum, finish, When::Written, cache);
     receive_alone(x, &mut proxy, None, incoming, disk, &x.throttles().balancer).await?;
     let _courtesy = proxy
         .read_exact_small(COPY_DONE.len(), Some(COPY_DONE_WAIT))

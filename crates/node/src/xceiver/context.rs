@@ -22,8 +22,8 @@ use crate::quiet::Quiet;
 /// [`Settings::reading_memory`]. When it is used up, senders wait; receivers go on with one small buffer each.
 pub const DATA_MEMORY: usize = 32 << 20;
 
-/// Streams that may hold room in staging for packets they have not sent in full. Each holds a megabyte at most:
-/// senders that stop in the middle of a packet must not use staging up. Further streams are received elsewhere and copied.
+/// Streams that may hold write buffers for packets they have not sent in full, two buffers each at
+/// most. Further streams are received elsewhere and copied.
 const PLACES: usize = 32;
 
 /// Streams that get a large receive window at once, up to 8 MiB of the kernel's memory each.

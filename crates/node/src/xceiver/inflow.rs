@@ -17,8 +17,8 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use futures_util::future::BoxFuture;
-use hayloft_io::{AlignedBuf, BufferPool};
-use hayloft_store::{Landing, Pieces};
+use hayloft_io::{AlignedBuf, BufferPool, WriteBuffers};
+use hayloft_store::Pieces;
 use hayloft_wire::checksum::DataChecksum;
 use hayloft_wire::packet::{PacketHeader, PacketLayout};
 use tokio::sync::Semaphore;
@@ -69,7 +69,7 @@ pub struct Run {
     pub raw: Vec<Bytes>,
     /// The packets.
     pub packets: Vec<Parcel>,
-    /// The data was received to its place in staging.
+    /// The data was received to its place in a write buffer.
     pub in_place: bool,
     /// Counts the runs of a stream that are still in use: to be kept as long as the data.
     pub token: Arc<()>,
@@ -94,26 +94,24 @@ pub struct Inflow {
     token: Arc<()>,
     progress: bool,
     /// Where packets can be received in place.
-    landing: Option<Landing>,
+    landing: Option<WriteBuffers>,
     places: Arc<Semaphore>,
     guess: Guess,
     place: Option<InPlace>,
     moderation: Moderation,
     /// The wait for a buffer.
     waiting: Option<BoxFuture<'static, Result<AlignedBuf, XferError>>>,
-    /// The wait for the disk.
-    full: Option<BoxFuture<'static, ()>>,
 }
 
 impl Inflow {
-    /// Starts with `inbox`, which was received already. With a `landing` the data of a stream that runs is received
-    /// where it is staged.
+    /// Starts with `inbox`, which was received already. With a `landing` the data of a stream that
+    /// runs is received into write buffers.
     #[must_use]
     pub fn new(
         x: &Xceivers,
         max_packet: u32,
         checksum: DataChecksum,
-        landing: Option<Landing>,
+        landing: Option<WriteBuffers>,
         inbox: &BytesMut,
     ) -> Self {
         let mut this = Self {
@@ -130,7 +128,6 @@ impl Inflow {
             place: None,
             moderation: Moderation::new(x.wide_windows()),
             waiting: None,
-            full: None,
         };
         if !inbox.is_empty() {
             let mut buf = AlignedBuf::unpooled(inbox.len().max(BUFFER_MIN));
@@ -181,29 +178,12 @@ impl Inflow {
                             .poll_readable(conn, self.guess.next_offset(), cx);
                     ready!(readable).map_err(|e| conn.socket_error(e))?;
                 }
-                ready!(self.poll_room(cx));
                 if self.begin_place() {
                     continue;
                 }
             }
             ready!(self.poll_receive(conn, needed, cx))?;
         }
-    }
-
-    /// Waits while the disk has fallen behind by as much as the stream may stage: the socket pushes back.
-    fn poll_room(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        if self.full.is_none() {
-            let Some(landing) = self.landing.as_ref().filter(|l| l.is_full()) else {
-                return Poll::Ready(());
-            };
-            let landing = landing.clone();
-            self.full = Some(Box::pin(async move { landing.room().await }));
-        }
-        if let Some(full) = &mut self.full {
-            ready!(full.as_mut().poll(cx));
-            self.full = None;
-        }
-        Poll::Ready(())
     }
 
     /// Goes on in place, if there is room.
@@ -284,7 +264,7 @@ impl Inflow {
     /// The stream waits for this node, not for its peer.
     #[must_use]
     pub fn waits_for_memory(&self) -> bool {
-        self.waiting.is_some() || self.full.is_some()
+        self.waiting.is_some()
     }
 
     /// Cuts off the complete packets, or says how long the first one is as far as is known.

@@ -1,8 +1,8 @@
-//! Packets received straight to their place in staging.
+//! Packets received straight to their place in write buffers.
 //!
 //! While a stream runs, its packets have all the same shape, and the kernel has several of them at a time. So
 //! one gather read puts them where they belong, before anything of them is known: the heads (lengths, header,
-//! checksums) side by side in memory of our own, the data behind each other in the replica's segments. Then the heads
+//! checksums) side by side in memory of our own, the data behind each other in the replica's write buffers. Then the heads
 //! are read. A packet that is not what was guessed, such as the last one, ends the guessing: what was received from its
 //! first byte on is put together again in the order of the stream, for the usual way of receiving.
 
@@ -10,7 +10,8 @@ use std::io::{self, IoSliceMut};
 use std::sync::Arc;
 
 use bytes::Bytes;
-use hayloft_store::{Landing, Pieces, ReservedRoom};
+use hayloft_io::{ReservedRoom, WriteBuffers};
+use hayloft_store::Pieces;
 use hayloft_wire::checksum::DataChecksum;
 use hayloft_wire::packet::{PacketError, PacketHeader, PacketLayout};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -21,7 +22,7 @@ use super::inflow::Parcel;
 /// Packets that one read may take.
 const PACKETS_MAX: usize = 8;
 
-/// Bytes of data that are reserved at a time, at most: what staging gives.
+/// Bytes of data that are reserved at a time, at most.
 const DATA_MAX: usize = 1 << 20;
 
 /// Less data than this in a packet is not worth a place of its own.
@@ -31,7 +32,7 @@ const DATA_MIN: usize = 8 << 10;
 const STREAK: u32 = 3;
 
 /// Every boundary of memory that data can be received into is a multiple of this in the block.
-const GRID: usize = 256 << 10;
+const GRID: usize = hayloft_io::WRITE_BUFFER;
 
 /// The lengths of a packet's parts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -154,7 +155,7 @@ impl InPlace {
     #[must_use]
     pub fn begin(
         places: &Arc<Semaphore>,
-        landing: &Landing,
+        landing: &WriteBuffers,
         guess: &Guess,
         seed: &[u8],
     ) -> Option<Self> {

@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
+use super::context::DATA_MEMORY;
 use super::throttle::Throttles;
 use crate::config::{Configuration, keys};
-use crate::store_config::{memory_limit, reading_share};
+use crate::store_config::memory_limit;
 
 /// Values of the keys named with each field. `default()` holds Apache's defaults.
 #[derive(Clone, Debug, PartialEq)]
@@ -39,7 +40,8 @@ pub struct Settings {
     pub report_before_ack: Duration,
     /// How long an operation waits for its block pool (`dfs.datanode.bp-ready.timeout`).
     pub pool_ready_timeout: Duration,
-    /// Bytes of `hayloft.memory.limit` that are for reading ahead ([`reading_share`]); fixed when the service starts.
+    /// Bytes of `hayloft.memory.limit` for reading ahead, beside [`DATA_MEMORY`]; fixed when the
+    /// service starts.
     pub reading_memory: usize,
     /// Bytes to ask the system to read ahead (`dfs.datanode.readahead.bytes`).
     pub readahead: u64,
@@ -89,8 +91,8 @@ impl Settings {
             max_packet: config.get(&keys::MAX_PACKET_SIZE),
             report_before_ack: report_before_ack(config),
             pool_ready_timeout: config.get(&keys::BP_READY_TIMEOUT),
-            reading_memory: usize::try_from(reading_share(memory_limit(config)))
-                .unwrap_or(usize::MAX),
+            reading_memory: usize::try_from(memory_limit(config) / 2)
+                .map_or(0, |half| half.saturating_sub(DATA_MEMORY)),
             readahead: config.get(&keys::READAHEAD_BYTES),
             send_file: config.get(&keys::TRANSFER_TO_ALLOWED),
             drop_behind_reads: config.get(&keys::DROP_CACHE_BEHIND_READS),
@@ -202,9 +204,9 @@ mod tests {
     }
 
     #[test]
-    fn readers_have_an_eighth_of_the_limit() {
+    fn readers_have_what_is_above_the_least_of_half_the_limit() {
         let reading = |limit| with(&[("hayloft.memory.limit", limit)]).reading_memory;
-        assert_eq!(reading("64m"), 8 << 20);
-        assert_eq!(reading("63m"), 0);
+        assert_eq!(reading("96m"), 16 << 20);
+        assert_eq!(reading("64m"), 0);
     }
 }

@@ -101,7 +101,7 @@ impl XceiverStats {
         self.bytes_written.load(Ordering::Relaxed)
     }
 
-    /// Those of them that were received straight to their place in staging.
+    /// Those of them that were received straight to their place in write buffers.
     #[must_use]
     pub fn bytes_in_place(&self) -> u64 {
         self.bytes_in_place.load(Ordering::Relaxed)

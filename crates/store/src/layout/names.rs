@@ -29,9 +29,6 @@ pub const PREVIOUS: &str = "previous";
 /// Marks a pool in rolling upgrade.
 pub const ROLLING_UPGRADE_MARKER: &str = "RollingUpgradeInProgress";
 
-/// End of the name of a file in `rbw` that marks a replica as closed, acknowledged and not all in its files yet.
-pub const CLOSED: &str = ".closed";
-
 /// Hadoop gives no block a name longer than `blk_-9223372036854775808_9223372036854775807.meta`.
 const NAME_BYTES_MAX: usize = 50;
 
@@ -176,13 +173,6 @@ impl PoolPaths {
         let mut path = self.finalized();
         path.push(subdir(id));
         path
-    }
-
-    /// Marker file of a replica in `rbw` whose close was acknowledged while it was [draining](crate::drain).
-    /// Apache's DataNode passes over names like this.
-    #[must_use]
-    pub fn closed_marker(&self, id: i64) -> PathBuf {
-        self.rbw().join(format!("{}{CLOSED}", data_name(id)))
     }
 
     /// Marker file of an upgrade restart: a replica whose marker names a time in the future stays

@@ -3,6 +3,7 @@
 //! One call of [`load`] per volume, all at the same time; inside, several threads walk. Everything
 //! here blocks and runs on the disk's threads.
 
+mod recent;
 mod validate;
 mod walk;
 
@@ -22,9 +23,10 @@ use crate::layout::used_cache::{DFS_USED_BYTES_MAX, UsedCache};
 use crate::open::DIR_MODE;
 use crate::replica::state::{Move, after};
 
+pub use recent::is_whole;
 #[cfg(test)]
 pub use validate::CANNOT_BE_CUT;
-pub use validate::{Cut, Valid, cut, validate, whole};
+pub use validate::{Cut, Valid, cut, validate};
 pub use walk::{Found, Orphans, walk};
 
 /// Directory inside `tmp` for what is being deleted. Apache empties `tmp` when it starts.
@@ -64,6 +66,8 @@ pub struct Loaded {
     /// The replica cache was used.
     #[cfg(test)]
     pub from_cache: bool,
+    /// Finalized replicas that are to be verified in the background, the newest first.
+    pub recent: Vec<Block>,
     /// Bytes used, when a clean stop a short while ago saved them.
     pub used: Option<u64>,
 }
@@ -75,6 +79,9 @@ pub struct LoadOptions {
     pub cache_expiry: Duration,
     /// How long the `dfsUsed` cache is trusted.
     pub used_expiry: Duration,
+    /// Replicas that changed since then, in milliseconds since 1970, may be damaged: the last stop
+    /// was not clean.
+    pub unclean_since: Option<u64>,
     /// Threads that walk.
     pub threads: usize,
 }
@@ -87,6 +94,7 @@ pub fn load(paths: &PoolPaths, options: LoadOptions, progress: &Progress) -> io:
     let leftovers = clear_tmp(&paths.tmp())?;
     let used = take_used(paths, options.used_expiry);
     let cached = take_cache(paths, options.cache_expiry);
+    let cached = cached.filter(|_| options.unclean_since.is_none());
     #[cfg(test)]
     let from_cache = cached.is_some();
     let (mut finalized, mut orphans) = match cached {
@@ -96,7 +104,11 @@ pub fn load(paths: &PoolPaths, options: LoadOptions, progress: &Progress) -> io:
     let (lazy, _) = walk(&paths.lazy_persist(), 1, progress)?;
     finalized.extend(lazy);
     put_in_place(paths, &mut finalized);
-    let rbw = load_rbw(paths, &mut orphans, &mut finalized)?;
+    let recent = match options.unclean_since {
+        Some(since_ms) => recent::look_at(paths, &mut finalized, since_ms),
+        None => Vec::new(),
+    };
+    let rbw = load_rbw(paths, &mut orphans, options.unclean_since)?;
     reunite(paths, &mut finalized, &orphans);
     progress
         .replicas
@@ -107,6 +119,7 @@ pub fn load(paths: &PoolPaths, options: LoadOptions, progress: &Progress) -> io:
         leftovers,
         #[cfg(test)]
         from_cache,
+        recent,
         used,
     })
 }
@@ -202,6 +215,7 @@ fn take_cache(paths: &PoolPaths, expiry: Duration) -> Option<Vec<Found>> {
                 block: r.block,
                 pinned: r.pinned,
                 dir: None,
+                changed_ms: 0,
             })
             .collect(),
     )
@@ -249,12 +263,11 @@ fn move_pair(from: &Path, to: &Path, block: Block) -> io::Result<()> {
     fs::remove_file(from.join(&meta))
 }
 
-/// The replicas in `rbw`, cut to what is intact; those that were closed and are complete go to `finalized`. Parts
-/// without their counterpart go to `orphans`.
+/// The replicas in `rbw`, cut to what is intact. Parts without their counterpart go to `orphans`.
 fn load_rbw(
     paths: &PoolPaths,
     orphans: &mut Orphans,
-    finalized: &mut Vec<Found>,
+    unclean_since: Option<u64>,
 ) -> io::Result<Vec<FoundRbw>> {
     let rbw = paths.rbw();
     let (mut found, strays) = walk(&rbw, 1, &Progress::default())?;
@@ -272,30 +285,29 @@ fn load_rbw(
             block,
             pinned: false,
             dir: None,
+            changed_ms: u64::MAX,
         });
     }
     orphans.meta.extend(strays.meta);
-    let mut replicas = Vec::with_capacity(found.len());
-    for found in found {
-        match crate::drain::finish_closed(paths, found.block, found.pinned) {
-            Some(block) => finalized.push(Found {
-                block,
-                dir: None,
-                ..found
-            }),
-            None => replicas.push(load_one_rbw(paths, found.block)),
-        }
-    }
-    crate::drain::remove_markers(paths)?;
-    Ok(replicas)
+    let recent = |found: &Found| {
+        unclean_since.is_some_and(|since_ms| recent::is_recent(found.changed_ms, since_ms))
+    };
+    let load_one = |found: Found| load_one_rbw(paths, found.block, recent(&found));
+    Ok(found.into_iter().map(load_one).collect())
 }
 
-fn load_one_rbw(paths: &PoolPaths, block: Block) -> FoundRbw {
+/// `recent`: any of its chunks may be damaged, not only what is behind the last good one.
+fn load_one_rbw(paths: &PoolPaths, block: Block, recent: bool) -> FoundRbw {
     let data = paths.rbw().join(names::data_name(block.id));
     let meta = paths
         .rbw()
         .join(names::meta_name(block.id, block.generation_stamp));
-    let valid = validate(&data, &meta).and_then(|valid| {
+    let valid = if recent {
+        recent::validate_all(&data, &meta)
+    } else {
+        validate(&data, &meta)
+    };
+    let valid = valid.and_then(|valid| {
         cut(&data, &meta, &valid)?;
         Ok(valid)
     });
@@ -356,6 +368,7 @@ fn reunite(paths: &PoolPaths, finalized: &mut Vec<Found>, orphans: &Orphans) {
                 block: Block::new(*id, block.generation_stamp, *len),
                 pinned: false,
                 dir: None,
+                changed_ms: u64::MAX,
             });
         }
     }

@@ -13,6 +13,7 @@ fn options() -> LoadOptions {
     LoadOptions {
         cache_expiry: Duration::from_secs(300),
         used_expiry: Duration::from_secs(600),
+        unclean_since: None,
         threads: 2,
     }
 }
@@ -199,6 +200,7 @@ fn the_cache_of_a_clean_stop_is_used_once_and_only_when_young_and_ours() {
     let old = LoadOptions {
         cache_expiry: Duration::ZERO,
         used_expiry: Duration::ZERO,
+        unclean_since: None,
         threads: 1,
     };
     std::thread::sleep(Duration::from_millis(10));

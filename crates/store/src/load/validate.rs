@@ -131,6 +131,16 @@ pub fn whole(data: &Path, meta: &Path, len: u64) -> io::Result<Option<Valid>> {
     if meta_len < checksum.meta_len(len) {
         return Ok(None);
     }
+    Ok((intact(&data, &meta, &valid)? == len).then_some(valid))
+}
+
+/// Up to where the first `valid.len` bytes match their checksums: all of them, or the beginning of
+/// the first chunk that does not. Both files are long enough. Reads all of it.
+pub fn intact(data: &File, meta: &File, valid: &Valid) -> io::Result<u64> {
+    let len = valid.len;
+    let Some(checksum) = valid.checksum.filter(|c| c.kind() != ChecksumKind::Null) else {
+        return Ok(len);
+    };
     let chunk = checksum.chunk_size();
     let piece = PIECE.next_multiple_of(chunk);
     let mut bytes = vec![0; piece];
@@ -141,12 +151,13 @@ pub fn whole(data: &Path, meta: &Path, len: u64) -> io::Result<Option<Valid>> {
         let sums = &mut sums[..n.div_ceil(chunk) * checksum.sum_size()];
         data.read_exact_at(&mut bytes[..n], at)?;
         meta.read_exact_at(sums, checksum.meta_len(at))?;
-        if checksum.verify(&bytes[..n], sums).is_err() {
-            return Ok(None);
+        if let Err(mismatch) = checksum.verify(&bytes[..n], sums) {
+            let good = mismatch.offset / chunk * chunk;
+            return Ok(at + good as u64);
         }
         at += n as u64;
     }
-    Ok(Some(valid))
+    Ok(len)
 }
 
 /// Cuts both files to what is intact.

@@ -25,6 +25,8 @@ pub struct Found {
     pub pinned: bool,
     /// Where it lies; `None` when that is known to be right.
     pub dir: Option<PathBuf>,
+    /// When its data file was last changed, or given its name, in milliseconds since 1970.
+    pub changed_ms: u64,
 }
 
 /// Files without their counterpart.
@@ -101,7 +103,7 @@ fn read_dir(path: &Path, finds: &mut Finds, progress: &Progress) -> io::Result<V
     )
     .map_err(&failed)?;
     let mut dirs = Vec::new();
-    let mut data: Vec<(i64, u64, bool)> = Vec::new();
+    let mut data: Vec<Data> = Vec::new();
     let mut metas: Vec<(i64, u64)> = Vec::new();
     for entry in Dir::read_from(&fd).map_err(&failed)? {
         let entry = entry.map_err(&failed)?;
@@ -114,9 +116,7 @@ fn read_dir(path: &Path, finds: &mut Finds, progress: &Progress) -> io::Result<V
         match names::parse(name) {
             Some(ReplicaFile::Meta(id, gs)) => metas.push((id, gs)),
             Some(ReplicaFile::Data(id)) => {
-                if let Some((len, pinned)) = stat(&fd, entry.file_name()).map_err(&failed)? {
-                    data.push((id, len, pinned));
-                }
+                data.extend(stat(&fd, id, entry.file_name()).map_err(&failed)?);
             }
             None if entry.file_type() == FileType::Directory => dirs.push(path.join(name)),
             // File systems that do not tell the type in the entry.
@@ -134,20 +134,43 @@ fn read_dir(path: &Path, finds: &mut Finds, progress: &Progress) -> io::Result<V
     Ok(dirs)
 }
 
-/// Length and sticky bit of a regular file.
+/// What a directory walk learns of a data file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Data {
+    id: i64,
+    len: u64,
+    pinned: bool,
+    changed_ms: u64,
+}
+
+/// A data file, if it is a regular file.
 fn stat(
     dir: &impl std::os::fd::AsFd,
+    id: i64,
     name: &CStr,
-) -> Result<Option<(u64, bool)>, rustix::io::Errno> {
+) -> Result<Option<Data>, rustix::io::Errno> {
     let flags = AtFlags::STATX_DONT_SYNC | AtFlags::SYMLINK_NOFOLLOW;
     match statx(
         dir.as_fd(),
         name,
         flags,
-        StatxFlags::SIZE | StatxFlags::MODE | StatxFlags::TYPE,
+        StatxFlags::SIZE
+            | StatxFlags::MODE
+            | StatxFlags::TYPE
+            | StatxFlags::MTIME
+            | StatxFlags::CTIME,
     ) {
         Ok(s) if FileType::from_raw_mode(s.stx_mode.into()) == FileType::RegularFile => {
-            Ok(Some((s.stx_size, s.stx_mode & STICKY != 0)))
+            let ms = |t: rustix::fs::StatxTimestamp| {
+                let seconds = u64::try_from(t.tv_sec).unwrap_or(0);
+                seconds.saturating_mul(1000) + u64::from(t.tv_nsec) / 1_000_000
+            };
+            Ok(Some(Data {
+                id,
+                len: s.stx_size,
+                pinned: s.stx_mode & STICKY != 0,
+                changed_ms: ms(s.stx_mtime).max(ms(s.stx_ctime)),
+            }))
         }
         Ok(_) | Err(rustix::io::Errno::NOENT) => Ok(None),
         Err(errno) => Err(errno),
@@ -156,16 +179,17 @@ fn stat(
 
 /// Joins data and meta files of one directory. Of several meta files of a block, the one with the
 /// highest generation stamp counts.
-fn pair(
-    path: &Path,
-    mut data: Vec<(i64, u64, bool)>,
-    mut metas: Vec<(i64, u64)>,
-    finds: &mut Finds,
-) {
+fn pair(path: &Path, mut data: Vec<Data>, mut metas: Vec<(i64, u64)>, finds: &mut Finds) {
     data.sort_unstable();
     metas.sort_unstable();
     let mut next = 0;
-    for (id, len, pinned) in data {
+    for Data {
+        id,
+        len,
+        pinned,
+        changed_ms,
+    } in data
+    {
         let mut newest = None;
         while let Some(&(meta_id, gs)) = metas.get(next) {
             if meta_id > id {
@@ -192,6 +216,7 @@ fn pair(
                     block: Block::new(id, gs, len),
                     pinned,
                     dir,
+                    changed_ms,
                 });
             }
             None => finds.orphans.data.push((id, path.to_owned(), len)),

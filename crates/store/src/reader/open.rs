@@ -419,14 +419,6 @@ async fn open_live(
     // Taken after opening, in one piece: length and checksum of the last chunk belong together.
     let status = live.snapshot();
     let checksum = status.checksum.unwrap_or_else(no_checksums);
-    // What is not staged any more at this point is in the files, whose descriptors are open.
-    let (data, meta) = match &status.staged {
-        Some(staged) => (
-            staged.overlay_main(data),
-            meta.map(|meta| staged.overlay_side(meta)),
-        ),
-        None => (data, meta),
-    };
     let partial = checksum.chunk_start(status.bytes_on_disk) < status.bytes_on_disk;
     Ok(ReplicaReader {
         inner: Arc::clone(inner),

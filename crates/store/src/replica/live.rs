@@ -2,7 +2,6 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use hayloft_io::staging::StagedFile;
 use hayloft_io::{IoError, IoOp};
 use hayloft_wire::checksum::DataChecksum;
 use hayloft_wire::ids::{Block, ReplicaState};
@@ -32,8 +31,7 @@ pub struct Status {
     pub place: Place,
     /// Generation stamp, as in the name of the meta file.
     pub generation_stamp: u64,
-    /// Bytes of which data and checksums both outlive a killed process: with the operating system, or committed
-    /// in staging.
+    /// Bytes of which data and checksums both are in the files: they outlive a killed process.
     pub bytes_on_disk: u64,
     /// Bytes that readers may see.
     pub bytes_acked: u64,
@@ -61,11 +59,6 @@ pub struct Status {
     pub unsettled: bool,
     /// A sync of its files failed: bytes that were written before may not be on the device, whatever a later one says.
     pub sync_failed: bool,
-    /// Where its newest bytes are until they are in its files.
-    pub staged: Option<Arc<StagedFile>>,
-    /// Its close was acknowledged, its files are not complete yet; cancelled when that has ended. See
-    /// [`drain`](crate::drain).
-    pub draining: Option<CancellationToken>,
 }
 
 /// A replica that is not finalized, or that is under recovery.
@@ -112,40 +105,6 @@ impl LiveReplica {
         Block::new(self.id, status.generation_stamp, status.bytes_on_disk)
     }
 
-    /// Writes what is staged to the files, of which nothing is staged afterwards: before they are renamed or cut,
-    /// and before another writer gets them. The caller has the right to the replica.
-    ///
-    /// # Errors
-    /// Of the writes; everything stays staged then.
-    pub async fn close_staging(&self) -> Result<(), IoError> {
-        let staged = self.status().staged.clone();
-        let Some(staged) = staged else { return Ok(()) };
-        let closed = staged.close().await;
-        self.status().sync_failed |= staged.sync_failed();
-        closed?;
-        self.forget_staging(&staged);
-        Ok(())
-    }
-
-    /// Gives up what is staged: the files are deleted, or their volume is lost.
-    pub fn drop_staging(&self) {
-        let staged = self.status().staged.take();
-        if let Some(staged) = staged {
-            // They were counted as used when they were committed; deleting the files gives back what these have.
-            self.slice.used.sub(staged.unwritten_of_both());
-            staged.discard();
-        }
-    }
-
-    /// Begins no more writes of what is staged, and waits for those in progress: before the files are deleted, so that
-    /// they have from then on what they are counted for.
-    pub async fn stop_staging(&self) {
-        let staged = self.status().staged.clone();
-        if let Some(staged) = staged {
-            staged.stop().await;
-        }
-    }
-
     /// Takes note of a failed operation on its files: after a failed sync nothing of it counts as synced any more.
     pub fn note_failure(&self, error: &IoError) {
         if error.op() == IoOp::Sync {
@@ -169,15 +128,9 @@ impl LiveReplica {
         Err(StoreError::new(StoreErrorKind::Io, text))
     }
 
-    fn forget_staging(&self, staged: &Arc<StagedFile>) {
-        let mut status = self.status();
-        if status
-            .staged
-            .as_ref()
-            .is_some_and(|now| Arc::ptr_eq(now, staged))
-        {
-            status.staged = None;
-        }
+    /// Takes note that written bytes did not reach the device: nothing of it counts as synced.
+    pub fn note_lost_writes(&self) {
+        self.status().sync_failed = true;
     }
 
     /// Gives back to the volume what was promised and not used.
@@ -228,8 +181,6 @@ impl Status {
             pinned: false,
             unsettled: false,
             sync_failed: false,
-            staged: None,
-            draining: None,
         }
     }
 

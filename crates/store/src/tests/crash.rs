@@ -41,7 +41,7 @@ async fn acknowledged_bytes_survive_a_killed_process_at_any_length() {
 #[tokio::test]
 async fn a_write_killed_between_data_and_checksums_keeps_what_was_acknowledged() {
     for data_end in [700, 701, 1024, 2000, 3000] {
-        let node = Node::unstaged().await;
+        let node = Node::new().await;
         let mut writer = node.writer(5, 1001).await;
         writer.write(vec![packet(0, 700)]).await.expect("writes");
         let node = {
@@ -62,7 +62,7 @@ async fn a_write_killed_between_data_and_checksums_keeps_what_was_acknowledged()
 #[tokio::test]
 async fn a_pair_that_is_moved_is_whole_in_one_place_at_any_moment() {
     for steps in 0..=3 {
-        let node = Node::unstaged().await;
+        let node = Node::new().await;
         let mut writer = node.writer(5, 1001).await;
         writer.write(vec![packet(0, 700)]).await.expect("writes");
         let rbw = node.pool_dir().join("current/rbw");
@@ -184,7 +184,7 @@ async fn an_unsharing_append_that_is_killed_leaves_one_whole_replica() {
 async fn a_truncate_that_is_killed_leaves_at_least_the_new_length() {
     use std::os::unix::fs::FileExt as _;
     for steps in 0..=3 {
-        let node = Node::unstaged().await;
+        let node = Node::new().await;
         let mut writer = node.writer(5, 1001).await;
         writer.write(vec![packet(0, 2000)]).await.expect("writes");
         let rbw = node.pool_dir().join("current/rbw");

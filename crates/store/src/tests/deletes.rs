@@ -1,5 +1,8 @@
 use super::*;
 
+use hayloft_io::IoOp;
+use hayloft_io::decorators::{Effect, FaultRule};
+
 async fn deleted(node: &mut Node) -> Block {
     match tokio::time::timeout(Duration::from_secs(5), node.events.recv()).await {
         Ok(Some(StoreEvent::Deleted { block, .. })) => block.block,
@@ -70,30 +73,33 @@ async fn deletes_survive_a_killed_process() {
 }
 
 #[tokio::test]
-async fn newer_and_missing_replicas_are_left_alone_and_named() {
+async fn replicas_of_another_generation_and_missing_ones_are_left_alone_and_named() {
     let mut node = Node::new().await;
     node.put(1, 1005, 10).await;
     node.put(2, 1001, 10).await;
     node.put(3, 1001, 10).await;
+    node.put(4, 1001, 10).await;
     let orders = [
         Block::new(1, 1004, 0),
         Block::new(2, 1001, 0),
         Block::new(9, 1001, 0),
         Block::new(3, 1007, 0),
+        Block::new(4, 0, 0),
     ];
     let error = node
         .store
         .invalidate(&pool(), &orders)
         .await
-        .expect_err("two of them");
-    assert!(
-        error.to_string().contains("blk_1_1004") && error.to_string().contains("blk_9_1001"),
-        "{error}"
-    );
-    let mut gone = [deleted(&mut node).await.id, deleted(&mut node).await.id];
-    gone.sort_unstable();
-    assert_eq!(gone, [2, 3]);
+        .expect_err("four of them");
+    let named = error.to_string();
+    for refused in ["blk_1_1004", "blk_9_1001", "blk_3_1007", "blk_4_0"] {
+        assert!(named.contains(refused), "{refused}: {named}");
+    }
+    assert!(named.contains("existing replica is blk_3_1001"), "{named}");
+    assert_eq!(deleted(&mut node).await.id, 2);
     node.check(1, 1005, 10).await;
+    node.check(3, 1001, 10).await;
+    node.check(4, 1001, 10).await;
 }
 
 #[tokio::test]
@@ -150,4 +156,55 @@ async fn files_that_vanished_are_noticed_by_the_reader_and_reported() {
         Some(StoreEvent::Lost { .. })
     ));
     assert!(node.store.replica(&pool(), 5).is_none());
+}
+
+/// Two volumes; renames on the first never end.
+async fn with_a_hung_volume() -> (Node, [i64; 2]) {
+    let (node, faults) = Node::faulty(2).await;
+    node.put(1, 1001, 10).await;
+    node.put(2, 1001, 10).await;
+    let storage = |id| node.store.replica(&pool(), id).expect("there").storage;
+    let first = node.store.storage_reports(&pool())[0].storage.clone();
+    let [hung, other] = if storage(1) == first { [1, 2] } else { [2, 1] };
+    let hour = Duration::from_secs(3600);
+    faults.add(FaultRule::new(Effect::Stall(hour)).on(&[IoOp::Rename]));
+    (node, [hung, other])
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_hung_volume_holds_no_delete_of_another_up() {
+    let (mut node, [hung, other]) = with_a_hung_volume().await;
+    let store = node.store.clone();
+    let mut order = vec![Block::new(hung, 1001, 0); 20];
+    order.push(Block::new(other, 1001, 0));
+    let order = tokio::spawn(async move { store.invalidate(&pool(), &order).await });
+    assert_eq!(deleted(&mut node).await.id, other);
+    assert!(!order.is_finished());
+    node.store.crash();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn deletes_of_a_hung_volume_are_refused_when_too_many_wait() {
+    let (mut node, [hung, other]) = with_a_hung_volume().await;
+    let store = node.store.clone();
+    let order = vec![Block::new(hung, 1001, 0); 1000];
+    tokio::spawn(async move { store.invalidate(&pool(), &order).await });
+    let order = [Block::new(hung, 1001, 0)];
+    let full = async {
+        while tokio::time::timeout(
+            Duration::from_millis(20),
+            node.store.invalidate(&pool(), &order),
+        )
+        .await
+        .is_err()
+        {}
+    };
+    let limit = Duration::from_secs(5);
+    tokio::time::timeout(limit, full).await.expect("is refused");
+    let order = [Block::new(other, 1001, 0)];
+    let (store, id) = (node.store.clone(), pool());
+    let done = tokio::time::timeout(limit, store.invalidate(&id, &order));
+    done.await.expect("in time").expect("deletes");
+    assert_eq!(deleted(&mut node).await.id, other);
+    node.store.crash();
 }

@@ -17,7 +17,7 @@ fn marked(node: &Node, volume: usize) -> bool {
 
 #[tokio::test]
 async fn synced_bytes_keep_their_checksum_until_what_completes_their_chunk_is_synced_too() {
-    let (node, faults) = Node::with_faults(1, |config| config.staging.enabled = false).await;
+    let (node, faults) = Node::with_faults(1, |_| {}).await;
     let meta = node.pool_dir().join("current/rbw/blk_5_1001.meta");
     let data_syncs = || {
         FaultRule::new(Effect::Errno(EIO))

@@ -1,4 +1,7 @@
 use super::*;
+
+use hayloft_io::IoOp;
+use hayloft_io::decorators::{Effect, FaultRule};
 use hayloft_wire::ids::ReplicaState;
 
 #[tokio::test]
@@ -193,4 +196,29 @@ async fn a_pipeline_goes_on_after_an_upgrade_restart() {
     writer.write(vec![packet(700, 900)]).await.expect("writes");
     writer.finalize().await.expect("finalizes");
     node.check(5, 1002, 900).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_hung_volume_keeps_no_other_from_its_markers_of_a_restart() {
+    let (node, faults) = Node::faulty(2).await;
+    let mut writers = Vec::new();
+    for id in 1..=4 {
+        writers.push(node.writer(id, 1001).await);
+    }
+    let hour = Duration::from_secs(3600);
+    faults.add(FaultRule::new(Effect::Stall(hour)).on(&[IoOp::Replace]));
+    let store = node.store.clone();
+    tokio::spawn(async move { store.mark_for_restart(Duration::from_secs(60)).await });
+    let other = node.dir.path().join("data1/current").join(pool().as_str());
+    let there = |name: String| other.join("current").join(name).exists();
+    let on_other = |id: &i64| there(format!("rbw/blk_{id}"));
+    let marked = |id: i64| there(format!("rbw:.blk_{id}.restart"));
+    let until = std::time::Instant::now() + Duration::from_secs(5);
+    assert_eq!((1..=4).filter(on_other).count(), 2);
+    while !(1..=4).filter(on_other).all(marked) {
+        assert!(std::time::Instant::now() < until, "a marker is missing");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    drop(writers);
+    node.store.crash();
 }

@@ -66,30 +66,24 @@ async fn act(store: &Store, rng: &mut StdRng) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn memory_and_directories_agree_after_a_storm() {
-    storm("posix", true).await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn they_agree_without_staging_too() {
-    storm("posix", false).await;
+    storm("posix").await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn they_agree_with_direct_writes() {
-    storm("direct", true).await;
+    storm("direct").await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn they_agree_with_direct_writes_through_a_ring() {
-    storm("uring", true).await;
+    storm("uring").await;
 }
 
-async fn storm(engine: &str, staged: bool) {
+async fn storm(engine: &str) {
     let seed = u64::from(rand::random::<u32>());
     println!("seed {seed}");
     let dir = tempfile::tempdir().expect("temporary directory");
     let mut config = config(dir.path(), 2);
-    config.staging.enabled = staged;
     for volume in &mut config.volumes {
         // One that cannot be used here is replaced, with a remark.
         volume.engine = engine.to_owned();

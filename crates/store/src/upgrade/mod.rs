@@ -23,7 +23,8 @@ use hayloft_wire::ids::{Block, PoolId};
 use tracing::{info, warn};
 
 pub use prepare::prepare;
-use transition::FINALIZED_TMP;
+pub use transition::Unfinished;
+use transition::{FINALIZED_TMP, Present};
 
 use crate::deletes::{clear_leftovers, directory, remove_later};
 use crate::error::StoreError;
@@ -49,6 +50,12 @@ pub struct Found {
     pub trash: bool,
     /// There was no VERSION.
     new: bool,
+}
+
+/// What an earlier process has not finished in the directory of a volume or pool; as an inner
+/// error what cannot be, in words.
+pub fn interrupted(root: &Path) -> io::Result<Result<Option<Unfinished>, &'static str>> {
+    Ok(Present::look(root)?.judge())
 }
 
 /// Moves every file below `from` to the same place below `to`, unless there is one already, and removes the

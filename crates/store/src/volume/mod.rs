@@ -1,9 +1,10 @@
 //! Volumes: configured directories, their space, and the part of each pool that lies on them.
 
-pub mod backlog;
 pub mod choose;
+pub mod commit_rounds;
 pub mod health;
 pub mod space;
+pub mod stop_mark;
 pub mod times;
 
 use std::path::PathBuf;
@@ -18,9 +19,10 @@ use hayloft_wire::ids::PoolId;
 use tokio_util::sync::CancellationToken;
 
 use crate::config::Reserved;
+use crate::invalidate::Invalidations;
 use crate::layout::names::PoolPaths;
 use crate::types::StorageInfo;
-use backlog::Backlog;
+use commit_rounds::CommitRounds;
 use space::Numbers;
 
 /// One configured directory.
@@ -53,10 +55,14 @@ pub struct Volume {
     /// Those of them that the file system has reserved already.
     allocated: AtomicU64,
     failed: AtomicBool,
-    /// Closed replicas that are on their way to the disk.
-    pub backlog: Backlog,
+    /// Makes what is written to it durable.
+    pub commits: CommitRounds,
+    /// From when on (milliseconds since 1970) its replicas had to be looked at when it was opened.
+    pub unclean_since: Option<u64>,
     /// Told when it fails or leaves: background work on it ends, even work that waits for the disk.
     pub gone: CancellationToken,
+    /// Replicas of it that NameNodes have ordered to delete.
+    pub invalidations: Invalidations,
     /// Held by a running check; when the last good one ended.
     pub checked: tokio::sync::Mutex<Option<Instant>>,
 }
@@ -143,6 +149,8 @@ pub struct VolumeParts {
     pub mount: PathBuf,
     /// Record lock.
     pub lock: RecordLock,
+    /// See [`Volume::unclean_since`].
+    pub unclean_since: Option<u64>,
     /// Space now.
     pub space: Space,
 }
@@ -160,6 +168,7 @@ impl Volume {
             reserved,
             mount,
             lock,
+            unclean_since,
             space,
         } = parts;
         Self {
@@ -180,10 +189,19 @@ impl Volume {
             promised: AtomicU64::new(0),
             allocated: AtomicU64::new(0),
             failed: AtomicBool::new(false),
-            backlog: Backlog::default(),
+            commits: CommitRounds::default(),
+            unclean_since,
             gone: CancellationToken::new(),
+            invalidations: Invalidations::new(),
             checked: tokio::sync::Mutex::default(),
         }
+    }
+
+    /// Whether a part of a pool is still in use here.
+    #[must_use]
+    pub fn slices_have(&self, slice: &Arc<Slice>) -> bool {
+        let slices = self.slices.read().unwrap_or_else(PoisonError::into_inner);
+        slices.iter().any(|known| Arc::ptr_eq(known, slice))
     }
 
     /// Operations on names, in `class`.

@@ -2,13 +2,16 @@
 
 use std::sync::Arc;
 
-use hayloft_io::{EngineFile, SyncKind};
+use hayloft_io::{EngineFile, IoError, SyncKind, WriteBehind, together};
 use hayloft_wire::checksum::DataChecksum;
 use tokio_util::sync::CancellationToken;
 
 use crate::error::StoreError;
+use crate::inner::Inner;
 use crate::plan::{Plan, Tail};
+use crate::pool::Pool;
 use crate::replica::LiveReplica;
+use crate::volume::commit_rounds::Touched;
 use crate::volume::footprint;
 
 /// Reports what the whole pipeline has acknowledged. Cheap to clone; of no effect once another
@@ -33,58 +36,89 @@ pub(super) fn acknowledge(live: &LiveReplica, bytes: u64) {
     status.bytes_acked = status.bytes_acked.max(bytes.min(status.bytes_on_disk));
 }
 
-/// Writes what was planned and takes note of it. Data goes before checksums when a checksum of a
-/// partial chunk is replaced: a killed process then leaves the old checksum, which still tells
-/// where the acknowledged bytes end; the other way round they could not be told from damage. With `guard`, data
-/// reaches the device before, so that this is true of power loss too.
-pub(super) async fn carry_out(
-    live: &LiveReplica,
-    disk: DataChecksum,
-    before: Tail,
-    plan: Plan,
-    guard: bool,
-    (data, meta): (Arc<dyn EngineFile>, Arc<dyn EngineFile>),
-) -> Result<(), StoreError> {
-    let Plan {
-        data: pieces,
-        sums,
-        first_chunk,
-        completes_chunk,
-        tail,
-    } = plan;
-    let sums_at = disk.meta_len(first_chunk.saturating_mul(u64::from(disk.bytes_per_checksum())));
-    let write_data = data.write_at(pieces, before.len);
-    let outcome = if sums.is_empty() {
-        write_data.await.result
-    } else if completes_chunk {
-        let mut written = write_data.await.result;
-        if guard && written.is_ok() {
-            written = data.sync(SyncKind::Data).await.and(written);
+/// A replica and its open files.
+pub(super) struct Files {
+    pub inner: Arc<Inner>,
+    pub pool: Arc<Pool>,
+    pub live: Arc<LiveReplica>,
+    pub data: Arc<dyn EngineFile>,
+    pub meta: Arc<dyn EngineFile>,
+}
+
+impl Files {
+    /// Writes what was planned behind `before` and takes note of it. Data goes before checksums
+    /// when a checksum of a partial chunk is replaced: a killed process then leaves the old
+    /// checksum, which still tells where the acknowledged bytes end; the other way round they could
+    /// not be told from damage. With `guard`, data reaches the device before, so that this is true
+    /// of power loss too.
+    pub(super) async fn carry_out(
+        self,
+        before: Tail,
+        plan: Plan,
+        guard: bool,
+        behind: Option<Arc<WriteBehind>>,
+    ) -> Result<(), StoreError> {
+        let Self { live, data, .. } = &self;
+        let disk = live.status().checksum;
+        let volume = &live.slice.volume;
+        let len = plan.tail.len - before.len;
+        volume.commits.room(volume, len).await;
+        let tail = plan.tail;
+        if let Err(error) = self.write(disk, before, plan, guard).await {
+            live.status().unsettled = true;
+            live.note_failure(&error);
+            let text = format!("writing replica {}", live.block());
+            return Err(StoreError::io(text, error));
         }
-        match written {
-            Ok(_) => meta.write_at(vec![sums.into()], sums_at).await.result,
-            Err(e) => Err(e),
+        grow(live, disk, before, tail);
+        let touched = Touched::new(&self.pool, live, data, &self.meta);
+        volume
+            .commits
+            .touch(&self.inner, touched, before.len..tail.len);
+        if let Some(behind) = behind {
+            behind.written(&**data, tail.len).await;
         }
-    } else {
-        let write_sums = meta.write_at(vec![sums.into()], sums_at);
-        let (data, meta) = futures_util::future::join(write_data, write_sums).await;
-        data.result.and(meta.result)
-    };
-    if let Err(error) = outcome {
-        live.status().unsettled = true;
-        live.note_failure(&error);
-        return Err(StoreError::io(
-            format!("writing replica {}", live.block()),
-            error,
-        ));
+        Ok(())
     }
-    grow(live, disk, before, tail);
-    Ok(())
+
+    async fn write(
+        &self,
+        disk: Option<DataChecksum>,
+        before: Tail,
+        plan: Plan,
+        guard: bool,
+    ) -> Result<(), IoError> {
+        let Some(disk) = disk.filter(|_| !plan.sums.is_empty()) else {
+            return self
+                .data
+                .write_at(plan.data, before.len)
+                .await
+                .result
+                .map(drop);
+        };
+        let first = plan
+            .first_chunk
+            .saturating_mul(u64::from(disk.bytes_per_checksum()));
+        let (sums, sums_at) = (vec![plan.sums.into()], disk.meta_len(first));
+        if !plan.completes_chunk {
+            let (data, sums) = together(|| {
+                let data = self.data.write_at(plan.data, before.len);
+                (data, self.meta.write_at(sums, sums_at))
+            });
+            let (data, meta) = futures_util::future::join(data, sums).await;
+            return data.result.and(meta.result).map(drop);
+        }
+        self.data.write_at(plan.data, before.len).await.result?;
+        if guard {
+            self.data.sync(SyncKind::Data).await?;
+        }
+        self.meta.write_at(sums, sums_at).await.result.map(drop)
+    }
 }
 
 /// Takes note that a replica has grown.
-pub(super) fn grow(live: &LiveReplica, disk: DataChecksum, before: Tail, tail: Tail) {
-    let grown = footprint(tail.len, Some(disk)).saturating_sub(footprint(before.len, Some(disk)));
+pub(super) fn grow(live: &LiveReplica, disk: Option<DataChecksum>, before: Tail, tail: Tail) {
+    let grown = footprint(tail.len, disk).saturating_sub(footprint(before.len, disk));
     let mut status = live.status();
     status.bytes_on_disk = tail.len;
     status.last_crc = tail.crc;

@@ -2,14 +2,16 @@
 
 mod carry;
 mod close;
-mod staged;
+mod gathered;
 mod sync;
 
+use std::future::poll_fn;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 
 use bytes::Bytes;
-use hayloft_io::staging::StagedFile;
-use hayloft_io::{CacheHints, EngineFile, IoClass, IoOp, OpenMode, WriteBehind};
+use futures_util::FutureExt as _;
+use hayloft_io::{CacheHints, EngineFile, IoClass, IoOp, OpenMode, WriteBehind, WriteBuffers};
 use hayloft_wire::checksum::DataChecksum;
 use hayloft_wire::ids::{ExtendedBlock, ReplicaState};
 use tokio::task::JoinHandle;
@@ -29,10 +31,11 @@ use crate::seize::Right;
 use crate::types::{PacketData, ReplicaRef, StorageInfo};
 use crate::volume::footprint;
 
-use self::carry::{acknowledge, carry_out};
+use self::carry::{Files, acknowledge};
+use self::gathered::Gathered;
 
 pub use self::carry::AckHandle;
-pub use self::staged::Staged;
+pub use self::gathered::Due;
 
 /// Room is reserved for replicas that have this many bytes and expect as many more.
 const ALLOCATE_FROM: u64 = 1 << 20;
@@ -65,8 +68,10 @@ pub struct ReplicaWriter {
     meta: Arc<dyn EngineFile>,
     /// Minds the page cache behind what is written, where files go through it and somebody wants it.
     behind: Option<Arc<WriteBehind>>,
-    /// The two files behind staging; `None` when the replica is written without.
-    staged: Option<Arc<StagedFile>>,
+    /// What was accepted and is not in the files; `None` before the checksum is known.
+    gathered: Option<Gathered>,
+    /// The write that is under way. One at a time: a file grows in order.
+    writing: Option<JoinHandle<Result<(), StoreError>>>,
     /// Checksum of the packets.
     client: Option<DataChecksum>,
     names_durable: bool,
@@ -106,6 +111,9 @@ impl ReplicaWriter {
             examine(inner, &live.slice.volume, e)
         };
         let (data, meta) = (data.map_err(failed)?, meta.map_err(failed)?);
+        if mode == OpenMode::CreateNew {
+            live.slice.volume.commits.touch_dir(&pair.dir);
+        }
         let cancel = CancellationToken::new();
         let (client, synced_len, to_allocate) = {
             let mut status = live.status();
@@ -127,7 +135,8 @@ impl ReplicaWriter {
             data,
             meta,
             behind: None,
-            staged: None,
+            gathered: None,
+            writing: None,
             client,
             names_durable: false,
             durable_finalize: false,
@@ -137,7 +146,7 @@ impl ReplicaWriter {
             data_synced: false,
             done: false,
         };
-        writer.begin_staging();
+        writer.begin_gathering();
         Ok(writer)
     }
 
@@ -150,17 +159,11 @@ impl ReplicaWriter {
             return;
         }
         self.to_allocate = false;
-        let staged = self.staged.clone();
-        let go_on = move || {
-            if let Some(staged) = staged {
-                staged.let_go();
-            }
-        };
         let Some(whole) = worth_allocating(&self.live.status()) else {
-            return go_on();
+            return;
         };
         let (data, live) = (Arc::clone(&self.data), Arc::clone(&self.live));
-        // Whoever gets the replica next does not meet it.
+        // The next writer of the replica does not meet it.
         let right = Arc::clone(&self.right);
         self.allocating = Some(self.inner.tasks.spawn(async move {
             let _right = right;
@@ -168,7 +171,6 @@ impl ReplicaWriter {
             if data.allocate(whole).await.is_ok() {
                 live.note_allocated(whole);
             }
-            go_on();
         }));
     }
 
@@ -235,21 +237,43 @@ impl ReplicaWriter {
         };
         let outcome = self.inner.complete(work).await;
         outcome.map_err(|e| self.examine(e))?;
-        self.begin_staging();
+        self.begin_gathering();
         Ok(())
     }
 
-    /// Checks that packets can be written now, and plans it.
-    fn planned(&self, packets: &[PacketData]) -> Result<(DataChecksum, Tail, Plan), StoreError> {
-        let (disk, tail, unsettled) = {
+    /// Gathers from now on what is written, when the checksum is known.
+    fn begin_gathering(&mut self) {
+        let (checksum, tail) = {
             let status = self.live.status();
             let tail = Tail {
                 len: status.bytes_on_disk,
                 crc: status.last_crc,
             };
-            (status.checksum, tail, status.unsettled)
+            (status.checksum, tail)
         };
-        let (Some(disk), Some(client)) = (disk, self.client) else {
+        let Some(checksum) = checksum else { return };
+        let direct = !self.live.slice.volume.engine.capabilities().page_cache;
+        let pool = &self.inner.write_memory;
+        self.gathered = Some(Gathered::new(pool, checksum, tail, direct));
+    }
+
+    /// Memory to receive packets' data in, where that saves a copy: around the page cache. Ask
+    /// after [`set_checksum`](Self::set_checksum).
+    #[must_use]
+    pub fn landing(&self) -> Option<WriteBuffers> {
+        self.gathered.as_ref().and_then(Gathered::landing)
+    }
+
+    /// End of the accepted bytes.
+    #[must_use]
+    pub fn received(&self) -> u64 {
+        let gathered = self.gathered.as_ref();
+        gathered.map_or_else(|| self.bytes_on_disk(), |g| g.received().len)
+    }
+
+    /// Checks that packets can be written now, and plans it.
+    fn planned(&self, packets: &[PacketData]) -> Result<Plan, StoreError> {
+        let (Some(gathered), Some(client)) = (&self.gathered, self.client) else {
             return Err(StoreError::new(
                 StoreErrorKind::Illegal,
                 "set_checksum comes before write",
@@ -258,58 +282,123 @@ impl ReplicaWriter {
         if self.cancel.is_cancelled() {
             return Err(self.was_cancelled());
         }
+        let (disk, unsettled) = {
+            let status = self.live.status();
+            (status.checksum, status.unsettled)
+        };
         if unsettled {
             let text = format!("an earlier write of {} failed", self.live.block());
             return Err(StoreError::new(StoreErrorKind::Illegal, text));
         }
-        let plan = plan(tail, disk, client, packets).map_err(|e| {
+        let disk = disk.unwrap_or(client);
+        plan(gathered.received(), disk, client, packets).map_err(|e| {
             let text = format!("{}: {e}", self.live.block());
             StoreError::new(StoreErrorKind::Illegal, text)
-        })?;
-        Ok((disk, tail, plan))
+        })
     }
 
     /// Accepts a run of verified packets, in order: data that is there already is skipped, a
-    /// partial last chunk that is sent again or appended to is completed. Waits for room in staging, or for one
-    /// gather write of the run when the replica is not staged. When it returns, data and checksums outlive a killed
-    /// process.
+    /// partial last chunk that is sent again or appended to is completed. Never waits, and writes
+    /// nothing: [`poll_write`](Self::poll_write) does.
     ///
     /// # Errors
-    /// `Illegal` for packets that leave a gap or that contradict what is on the disk, `Cancelled`,
-    /// `OutOfSpace`, `Io`. After an error nothing more can be written through this writer's files
-    /// with certainty: drop it, and let the pipeline recover.
-    pub async fn write(&mut self, packets: Vec<PacketData>) -> Result<(), StoreError> {
-        self.leave_lost_area().await?;
-        if self.staged.is_some() {
-            self.stage_all(packets).await?;
-            return self.leave_lost_area().await;
-        }
-        let (disk, tail, plan) = self.planned(&packets)?;
-        if plan.data.is_empty() {
-            return Ok(());
-        }
-        let files = (Arc::clone(&self.data), Arc::clone(&self.meta));
-        let (live, right) = (Arc::clone(&self.live), Arc::clone(&self.right));
-        // A checksum that covers synced bytes is about to be replaced.
-        let chunk_start = plan
-            .first_chunk
-            .saturating_mul(u64::from(disk.bytes_per_checksum()));
-        let guard = plan.completes_chunk && chunk_start < self.synced_len;
-        self.data_synced = false;
-        let work = async move {
-            let _right = right;
-            carry_out(&live, disk, tail, plan, guard, files).await
-        };
-        self.inner
-            .complete(work)
-            .await
-            .map_err(|e| self.examine(e))?;
-        self.data_synced = guard;
-        self.allocate_ahead();
-        if let Some(behind) = &self.behind {
-            behind.written(&*self.data, self.bytes_on_disk()).await;
+    /// `Illegal` for packets that leave a gap or that contradict what is there, `Cancelled`.
+    pub fn accept(&mut self, packets: &[PacketData]) -> Result<(), StoreError> {
+        let plan = self.planned(packets)?;
+        if let Some(gathered) = &mut self.gathered
+            && !plan.data.is_empty()
+        {
+            gathered.accept(plan);
         }
         Ok(())
+    }
+
+    /// Goes on with writing what was accepted, as far as it is `due`; true when a write has ended
+    /// or begun. What an acknowledgement rests on: all bytes up to
+    /// [`bytes_on_disk`](Self::bytes_on_disk) and their checksums are in the replica's files, in
+    /// the page cache or on the device.
+    ///
+    /// # Errors
+    /// `OutOfSpace`, `Io`. Nothing more can be written through this writer then: drop it, and let
+    /// the pipeline recover.
+    pub fn poll_write(&mut self, cx: &mut Context<'_>, due: Due) -> Result<bool, StoreError> {
+        let mut moved = false;
+        loop {
+            if let Some(writing) = &mut self.writing {
+                let Poll::Ready(outcome) = writing.poll_unpin(cx) else {
+                    return Ok(moved);
+                };
+                self.writing = None;
+                moved = true;
+                let outcome = outcome.unwrap_or_else(|error| {
+                    let text = format!("a write of {} did not end: {error}", self.live.block());
+                    Err(StoreError::new(StoreErrorKind::Closed, text))
+                });
+                outcome.map_err(|e| self.examine(e))?;
+                self.allocate_ahead();
+            }
+            if !self.begin_write(due) {
+                return Ok(moved);
+            }
+            moved = true;
+        }
+    }
+
+    /// Whether a write is under way.
+    #[must_use]
+    pub fn is_writing(&self) -> bool {
+        self.writing.is_some()
+    }
+
+    fn begin_write(&mut self, due: Due) -> bool {
+        let Some(gathered) = &mut self.gathered else {
+            return false;
+        };
+        let Some(cut) = gathered.cut(due) else {
+            return false;
+        };
+        let (before, plan) = gathered.take(cut);
+        // A checksum that covers synced bytes is about to be replaced.
+        let chunk_start = gathered.chunk_start(plan.first_chunk);
+        let guard = plan.completes_chunk && chunk_start < self.synced_len;
+        self.data_synced = guard;
+        let files = Files {
+            inner: Arc::clone(&self.inner),
+            pool: Arc::clone(&self.pool),
+            live: Arc::clone(&self.live),
+            data: Arc::clone(&self.data),
+            meta: Arc::clone(&self.meta),
+        };
+        let (right, behind) = (Arc::clone(&self.right), self.behind.clone());
+        // To its end even if the writer goes away: files are not left half written.
+        self.writing = Some(self.inner.tasks.spawn(async move {
+            let _right = right;
+            files.carry_out(before, plan, guard, behind).await
+        }));
+        true
+    }
+
+    /// Accepts packets and waits until all that was accepted is in the files.
+    ///
+    /// # Errors
+    /// As for [`accept`](Self::accept) and [`poll_write`](Self::poll_write).
+    pub async fn write(&mut self, packets: Vec<PacketData>) -> Result<(), StoreError> {
+        self.accept(&packets)?;
+        drop(packets);
+        self.write_all().await
+    }
+
+    /// Writes all that was accepted.
+    ///
+    /// # Errors
+    /// As for [`poll_write`](Self::poll_write).
+    pub(crate) async fn write_all(&mut self) -> Result<(), StoreError> {
+        poll_fn(|cx| match self.poll_write(cx, Due::All) {
+            Ok(_) if self.writing.is_some() => Poll::Pending,
+            Ok(_) => Poll::Ready(Ok(())),
+            Err(error) => Poll::Ready(Err(error)),
+        })
+        .await
     }
 
     /// Everything below `bytes` was acknowledged by the whole pipeline: readers may see it. Never
@@ -343,11 +432,8 @@ impl ReplicaWriter {
     pub fn mind_page_cache(&mut self, hints: CacheHints) {
         let wanted = hints != CacheHints::default();
         if wanted && self.live.slice.volume.engine.capabilities().page_cache {
-            let behind = Arc::new(WriteBehind::new(hints, self.bytes_on_disk()));
-            if let Some(staged) = &self.staged {
-                staged.mind_page_cache(&behind);
-            }
-            self.behind = Some(behind);
+            let behind = WriteBehind::new(hints, self.bytes_on_disk());
+            self.behind = Some(Arc::new(behind));
         }
     }
 
@@ -383,9 +469,10 @@ impl ReplicaWriter {
                 format!("{block} is {next}, not TEMPORARY"),
             ));
         };
-        self.close_staging().await?;
+        self.write_all().await?;
         let from = pair_of(&self.live);
         let to = from.at(self.live.slice.paths.rbw());
+        let dirs = [from.dir.clone(), to.dir.clone()];
         let path = from.data();
         files::on_disk(
             &self.live.slice,
@@ -396,6 +483,9 @@ impl ReplicaWriter {
         )
         .await
         .map_err(|e| StoreError::io(format!("making {block} a replica being written"), e))?;
+        for dir in &dirs {
+            self.live.slice.volume.commits.touch_dir(dir);
+        }
         {
             let mut status = self.live.status();
             status.state = next;
@@ -413,12 +503,9 @@ impl Drop for ReplicaWriter {
         }
         self.live.release_promise();
         if self.live.status().state != ReplicaState::Temporary {
-            if let Some(staged) = &self.staged {
-                staged.seal();
-                self.inner.abandoned.note(&self.pool, &self.live, staged);
-            }
             return;
         }
+        let writing = self.writing.take();
         let (inner, pool, live) = (
             Arc::clone(&self.inner),
             Arc::clone(&self.pool),
@@ -430,15 +517,15 @@ impl Drop for ReplicaWriter {
         };
         let cleanup = async move {
             let _right = right;
+            if let Some(writing) = writing {
+                // What it wrote is counted as used before the files are deleted.
+                let _of_no_use = writing.await;
+            }
             if !pool.map.is_live(&live) {
-                // Whoever took it from the map may not have waited for us: its segments are of use to nobody.
-                live.stop_staging().await;
-                live.drop_staging();
                 return;
             }
             let block = live.block();
             pool.map.remove(live.id);
-            live.stop_staging().await;
             if let Err(error) = crate::deletes::discard_files(
                 &inner,
                 &pool,
@@ -451,7 +538,6 @@ impl Drop for ReplicaWriter {
             {
                 warn!(%block, %error, "cannot delete an unfinished copy; it is removed at the next start");
             }
-            live.drop_staging();
         };
         self.inner.tasks.spawn_on(cleanup, &runtime);
     }

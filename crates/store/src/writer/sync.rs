@@ -18,12 +18,8 @@ impl ReplicaWriter {
     /// of later writers, too.
     pub async fn sync(&mut self) -> Result<(), StoreError> {
         self.live.refuse_after_failed_sync()?;
+        self.write_all().await?;
         let len = self.bytes_on_disk();
-        if let Some(staged) = &self.staged {
-            let flushed = staged.flush().await;
-            flushed.map_err(|e| self.examine(failed(&self.live, e)))?;
-            self.data_synced |= staged.main_synced() >= len;
-        }
         let files = (
             (!self.data_synced).then(|| Arc::clone(&self.data)),
             Arc::clone(&self.meta),
@@ -45,9 +41,6 @@ impl ReplicaWriter {
         self.data_synced = true;
         self.names_durable = true;
         self.synced_len = len;
-        if let Some(staged) = &self.staged {
-            staged.note_synced(len);
-        }
         Ok(())
     }
 

@@ -8,7 +8,7 @@ use hayloft_io::calibrate::Media;
 use crate::config::choice::{Calculator, ChoosingPolicy, EngineName, LimitOrAuto};
 use crate::config::value::{DataDir, Mode, Unit};
 
-/// Least `hayloft.memory.limit`, bytes: two arenas of staging.
+/// Least `hayloft.memory.limit`, bytes: four write buffers.
 pub const MEMORY_LIMIT_MIN: u64 = 8 << 20;
 
 keys! {
@@ -28,16 +28,8 @@ keys! {
         "Whether what clients read (more than 128k at a time) goes through the page cache with the engines direct and uring too, and is sent from there without a copy; scans and copies between nodes go around it still, and so does what is to be dropped behind the reader or may not be sent by dfs.datanode.transferTo.allowed. Takes less processor time where the read-ahead of the device is large (4 MiB; `blockdev --setra 8192`), and more where it is small. On rotating disks no matter.");
     IO_MEDIA: Option<Media> = ("hayloft.io.media", "auto",
         "What the devices are: rotating, flash, or auto for what `hayloft calibrate` found, without it what the kernel says. Disks called vd, xvd, nbd, loop, ram or zram count as flash: nobody knows what is behind them.");
-    STAGING_ENABLED: bool = ("hayloft.staging.enabled", "true",
-        "Whether acknowledged bytes wait in shared memory and go to the disks in large ordered writes. The engine `memory` does without.");
-    STAGING_CLOSE: bool = ("hayloft.staging.close", "true",
-        "Whether the close of a block may be acknowledged while its last bytes are in shared memory, on their way to the disk: they outlive a killed process like all that is acknowledged. Off: it waits for the disk. Synced closes always wait.");
-    STAGING_BURST: bool = ("hayloft.staging.burst", "true",
-        "Whether a stream to a flash device may gather its fair share of hayloft.memory.limit rather than two quanta: bursts are taken faster than the device. Off: less memory is used, and streams are as fast as their device.");
-    STAGING_DIR: String = ("hayloft.staging.dir", "/dev/shm",
-        "Directory in shared memory (tmpfs) for the staging area. After a crash the node must find it where it was: change it only after a clean stop.");
     MEMORY_LIMIT: LimitOrAuto<MEMORY_LIMIT_MIN> = ("hayloft.memory.limit", "0",
-        "Memory for bytes between clients and disks: an eighth (nothing of less than 64m) for what is read ahead of readers, the rest for all writers together, who wait when it is used up. At least 8m; 0 for a thirty-second of the memory of the machine or of its control group, from 256m to 1g.").bytes();
+        "Memory for bytes between clients and disks: half of it for what is written, and of the rest what is above 32m for what is read ahead. At least 8m; 0 for 96m, or a thirty-second of the memory of a small machine or its control group, from 32m.").bytes();
     DU_RESERVED: u64 = ("dfs.datanode.du.reserved", "0",
         "Space kept free on each volume; `.<directory>` or `.<storage type, lower case>` appended for some of them.")
         .bytes();

@@ -58,6 +58,8 @@ keys! {
         "How long the groups of a user are believed.").seconds();
     SECURITY_AUTHENTICATION: String = ("hadoop.security.authentication", "simple",
         "How users prove who they are; only `simple` is served.");
+    SECURITY_AUTHORIZATION: bool = ("hadoop.security.authorization", "false",
+        "Whether hadoop-policy.xml says who may call which service; not served yet, so the node refuses to start.");
     BLOCK_ACCESS_TOKEN_ENABLE: bool = ("dfs.block.access.token.enable", "false",
         "Whether data transfer needs block tokens; not served yet, so the node refuses to start.");
     ENCRYPT_DATA_TRANSFER: bool = ("dfs.encrypt.data.transfer", "false",

@@ -201,7 +201,7 @@ pub(super) static COMMON: &[Unsupported] = &[
     key(
         "hadoop.service.shutdown.timeout",
         "30s",
-        "a stop takes as long as the disks need for what is staged, 85 s at most with one name service",
+        "a stop takes 10 s at most",
     ),
     key(
         "jvm.pause.",

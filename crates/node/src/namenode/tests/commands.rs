@@ -1,6 +1,7 @@
 //! Commands that this node does not carry out, and finalizing: whatever is asked, the commands after
 //! it are carried out.
 
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 
 use hayloft_wire::ids::PoolId;
@@ -31,11 +32,11 @@ pub(super) fn finalize(pool: &str) -> DatanodeCommand {
     }
 }
 
-pub(super) fn key_update() -> DatanodeCommand {
+pub(super) fn key_update(enabled: bool) -> DatanodeCommand {
     DatanodeCommand {
         key_update_cmd: Some(KeyUpdateCommand {
             keys: ExportedBlockKeys {
-                is_block_token_enabled: true,
+                is_block_token_enabled: enabled,
                 ..ExportedBlockKeys::default()
             },
         }),
@@ -63,10 +64,10 @@ fn cache(action: BlockIdCommandAction) -> DatanodeCommand {
 
 /// Collects the warnings and errors of the thread, which all tasks of a test share.
 #[derive(Clone, Default)]
-struct Warnings(Arc<Mutex<Vec<String>>>);
+pub(super) struct Warnings(Arc<Mutex<Vec<String>>>);
 
 impl Warnings {
-    fn that_say(&self, what: &str) -> usize {
+    pub(super) fn that_say(&self, what: &str) -> usize {
         let lines = self.0.lock().expect("no panic");
         lines.iter().filter(|line| line.contains(what)).count()
     }
@@ -144,12 +145,15 @@ async fn finalizing_an_upgrade_reaches_the_store_for_the_pool_that_is_meant() {
 }
 
 #[tokio::test]
-async fn block_token_keys_do_no_harm() {
+async fn keys_without_block_tokens_do_no_harm() {
     let namenode = FakeNameNode::start().await;
     let warnings = Warnings::default();
     let _guard = tracing::subscriber::set_default(warnings.clone());
     let node = started(&namenode).await;
-    let keys = vec![key_update(), of_kind(DatanodeCommandType::KeyUpdateCommand)];
+    let keys = vec![
+        key_update(false),
+        of_kind(DatanodeCommandType::KeyUpdateCommand),
+    ];
     carried_past(&node, &namenode, keys).await;
     assert_eq!(warnings.that_say(""), 0, "{:?}", warnings.0);
 }
@@ -211,4 +215,19 @@ async fn a_command_of_a_later_version_is_named_and_passed_over() {
     carried_past(&node, &namenode, vec![unknown]).await;
     assert_eq!(warnings.that_say("unknown command 77: ignored"), 1);
     assert_eq!(*node.work.bandwidth.lock().expect("no panic"), 0);
+}
+
+#[tokio::test]
+async fn deletes_of_a_disk_that_gives_no_answer_hold_no_command_up() {
+    let namenode = FakeNameNode::start().await;
+    let node = started(&namenode).await;
+    node.store.hangs.store(true, Ordering::Relaxed);
+    for id in 100..300 {
+        namenode.command(invalidate(id));
+    }
+    namenode.command(bandwidth(4096));
+    eventually("the command behind them", || {
+        *node.work.bandwidth.lock().expect("no panic") == 4096
+    })
+    .await;
 }

@@ -75,6 +75,10 @@ pub struct Script {
     pub incremental_failures: usize,
     /// Exception class for heartbeats.
     pub refuse: Option<&'static str>,
+    /// Exception class for the handshake.
+    pub refuse_version: Option<&'static str>,
+    /// Block tokens are on.
+    pub tokens: bool,
     /// Heartbeats are never answered.
     pub hang: bool,
     pub rolling_upgrade: Option<RollingUpgradeStatus>,
@@ -104,6 +108,8 @@ impl FakeNameNode {
                 incremental_takes: Duration::ZERO,
                 incremental_failures: 0,
                 refuse: None,
+                refuse_version: None,
+                tokens: false,
                 hang: false,
                 rolling_upgrade: None,
                 told: Vec::new(),
@@ -221,13 +227,18 @@ async fn serve_call(call: &rpc::Call, script: &Mutex<Script>) -> Bytes {
     match call.request.method_name.as_str() {
         "versionRequest" => {
             tell(Told::Version);
-            let namespace_id = script.lock().expect("no panic").namespace_id;
+            let script = script.lock().expect("no panic");
+            if let Some(class) = script.refuse_version {
+                return error(header, class);
+            }
+            let namespace_id = script.namespace_id;
             rpc::encode_success(header, &version(namespace_id))
         }
         "registerDatanode" => {
             tell(Told::Registered);
             let request: RegisterDatanodeRequest = frame::decode(message).expect("registration");
-            let registration = request.registration;
+            let mut registration = request.registration;
+            registration.keys.is_block_token_enabled = script.lock().expect("no panic").tokens;
             rpc::encode_success(header, &RegisterDatanodeResponse { registration })
         }
         "sendHeartbeat" => {
@@ -330,6 +341,9 @@ pub struct FakeStore {
     pub second_storage: AtomicBool,
     pub finalized: Mutex<Vec<PoolId>>,
     pub invalidated: Mutex<Vec<i64>>,
+    pub forgotten: Mutex<Vec<PoolId>>,
+    /// Deletes from here on are of a disk that gives no answer.
+    pub hangs: AtomicBool,
     /// What it was told.
     pub rolling_upgrades: Mutex<Vec<bool>>,
     pub rolling_upgrade: AtomicBool,
@@ -410,13 +424,17 @@ impl Inventory for FakeStore {
         })
     }
 
-    fn forget_pool<'a>(&'a self, _: &'a PoolId) -> BoxFuture<'a, ()> {
+    fn forget_pool<'a>(&'a self, pool: &'a PoolId) -> BoxFuture<'a, ()> {
+        self.forgotten.lock().expect("no panic").push(pool.clone());
         Box::pin(async {})
     }
 
     fn invalidate<'a>(&'a self, _: &'a PoolId, blocks: &'a [Block]) -> Done<'a> {
         let ids = blocks.iter().map(|block| block.id);
         self.invalidated.lock().expect("no panic").extend(ids);
+        if self.hangs.load(Ordering::Relaxed) {
+            return Box::pin(std::future::pending());
+        }
         Box::pin(async { Ok(()) })
     }
 

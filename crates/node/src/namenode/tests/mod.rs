@@ -4,6 +4,7 @@ mod commands;
 mod fake;
 mod observer;
 mod outliers;
+mod protection;
 mod split_report;
 
 use std::sync::atomic::Ordering;
@@ -167,8 +168,17 @@ async fn a_finalized_replica_that_has_left_already_is_not_told_as_received() {
     ready(&node, &[&namenode]).await;
     node.services
         .notify_finalized(&block(7, 1001), &storage(), None);
-    eventually("report", || !namenode.news().is_empty()).await;
-    assert_eq!(namenode.news(), [(7, 1001, DELETED)]);
+    // As a scan finds one.
+    let (events, found) = tokio::sync::mpsc::channel(1);
+    let event = StoreEvent::Found {
+        block: block(8, 1001),
+        storage: storage(),
+    };
+    events.send(event).await.expect("somebody listens");
+    drop(events);
+    node.services.serve_store_events(found).await;
+    eventually("reports", || namenode.news().len() > 1).await;
+    assert_eq!(namenode.news(), [(7, 1001, DELETED), (8, 1001, DELETED)]);
 }
 
 #[tokio::test]

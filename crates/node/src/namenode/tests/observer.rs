@@ -25,7 +25,7 @@ async fn an_observer_is_told_everything_and_commands_nothing_but_a_registration(
     observer.command(invalidate(20));
     observer.command(finalize(POOL));
     observer.command(bandwidth(4096));
-    observer.command(key_update());
+    observer.command(key_update(false));
     let before = observer.count(is_heartbeat);
     eventually("heartbeats", || observer.count(is_heartbeat) > before + 2).await;
     active.command(invalidate(10));

@@ -6,8 +6,7 @@ use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use hayloft_store::{
-    PoolSpec, StagingOptions, StartOption, StorageInfo, Store, StoreConfig, StoreEvent,
-    VolumeConfig,
+    PoolSpec, StartOption, StorageInfo, Store, StoreConfig, StoreEvent, VolumeConfig,
 };
 use hayloft_wire::ids::{ExtendedBlock, PoolId, StorageType};
 use hayloft_wire::proto::hdfs::{DatanodeId, DatanodeInfo};
@@ -127,10 +126,6 @@ impl Node {
         let (tell, events) = mpsc::channel(64);
         let config = StoreConfig {
             volumes,
-            staging: StagingOptions {
-                dir: Some(dir.path().to_owned()),
-                ..StagingOptions::default()
-            },
             cache_client_reads: cached == "cached",
             ..StoreConfig::default()
         };

@@ -1,10 +1,10 @@
 //! WRITE_BLOCK: receiving a block, as any node of a pipeline and in every stage.
 
 mod behind;
-pub mod disk;
 mod mirror;
 mod pipeline;
 mod receive;
+pub mod replica_sink;
 mod respond;
 
 use std::time::Duration;
@@ -25,8 +25,8 @@ use super::server::{Next, wait_ready};
 use super::settings::Settings;
 use super::stats::Activity;
 use crate::outliers::PeerClock;
-use disk::{Disk, Finish, When};
 use mirror::SetUp;
+use replica_sink::{Finish, ReplicaSink, When};
 
 pub use receive::{Incoming, keep_telling, receive_alone};
 
@@ -102,7 +102,7 @@ pub async fn write_block(
     } else {
         When::Written
     };
-    let disk = Disk::new(
+    let disk = ReplicaSink::new(
         x,
         writer,
         request.checksum,
@@ -186,7 +186,7 @@ async fn close_recovery(
     let (_mirror, set_up) = connect_mirror(conn, settings, request, WriterKind::Client).await?;
     // The answer ends the block for the client, as the last acknowledgement does elsewhere.
     let finish = finish_of(WriterKind::Client, request.stage, settings);
-    disk::tell(x, &replica, &finish).await;
+    replica_sink::tell(x, &replica, &finish).await;
     conn.write_message(&set_up.response()).await?;
     Ok(Next::Close)
 }

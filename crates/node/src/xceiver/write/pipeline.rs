@@ -1,7 +1,7 @@
 //! The data phase of a client's write: one task that receives, verifies, writes, passes on and acknowledges.
 //!
 //! ```text
-//! client ──packets──> Receiver ──> Disk (the replica's writer)
+//! client ──packets──> Receiver ──> ReplicaSink (the replica's writer)
 //!                        └───────> Next ──> next node
 //! client <──acks── Responder <──── Next <── acknowledgements
 //! ```
@@ -28,8 +28,8 @@ use super::super::error::XferError;
 use super::super::inflow::{Inflow, Run};
 use super::super::settings::Settings;
 use super::behind::Next;
-use super::disk::Disk;
 use super::receive::{BadPacket, Incoming, ends_block};
+use super::replica_sink::ReplicaSink;
 use super::respond::{Pending, Responder, Step};
 use crate::outliers::PeerClock;
 
@@ -57,7 +57,7 @@ pub struct Ends<'a> {
     /// Another taker wants the replica.
     pub cancel: CancellationToken,
     /// The replica's writer.
-    pub disk: Disk,
+    pub disk: ReplicaSink,
 }
 
 /// Receives a block from a client.
@@ -120,7 +120,7 @@ struct Pipeline<'a> {
     conn: &'a Conn,
     receiver: Receiver,
     next: Option<Next>,
-    disk: Disk,
+    disk: ReplicaSink,
     responder: Responder<'a>,
     signals: Signals,
     slow_io: Duration,
@@ -170,6 +170,7 @@ impl Pipeline<'_> {
         self.signals.poll(cx, &mut self.responder)?;
         for turn in 1..=TURNS {
             let received = self.poll_receive(cx)?;
+            self.disk.set_drained(!received);
             let heard = self.poll_hear(cx)?;
             let sent = self.next.as_mut().is_some_and(|next| next.poll_send(cx));
             let written = self.disk.poll(cx);

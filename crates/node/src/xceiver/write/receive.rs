@@ -17,7 +17,7 @@ use super::super::error::XferError;
 use super::super::inflow::{Inflow, Parcel, Run};
 use super::super::throttle::Throttle;
 use super::blame_source;
-use super::disk::{Disk, End};
+use super::replica_sink::{End, ReplicaSink};
 
 /// A block being received: how far it came, and how its packets are checked.
 #[derive(Debug)]
@@ -165,7 +165,7 @@ pub async fn receive_alone(
     conn: &mut Conn,
     mirror: Option<Conn>,
     mut incoming: Incoming,
-    disk: Disk,
+    disk: ReplicaSink,
     throttle: &Throttle,
 ) -> Result<ReplicaRef, XferError> {
     let inbox = conn.take_inbox();
@@ -222,7 +222,10 @@ async fn send(next: &Conn, run: &Run) -> std::io::Result<()> {
 ///
 /// # Errors
 /// The disk gave up, or another taker wants the replica.
-async fn until(disk: &mut Disk, condition: impl Fn(&Disk) -> bool) -> Result<(), XferError> {
+async fn until(
+    disk: &mut ReplicaSink,
+    condition: impl Fn(&ReplicaSink) -> bool,
+) -> Result<(), XferError> {
     let cancelled = disk.cancelled();
     tokio::pin!(cancelled);
     poll_fn(|cx| {
@@ -242,7 +245,7 @@ async fn until(disk: &mut Disk, condition: impl Fn(&Disk) -> bool) -> Result<(),
 }
 
 /// Lets the disk go on; resolves when it gave up.
-async fn failed(disk: &mut Disk) -> XferError {
+async fn failed(disk: &mut ReplicaSink) -> XferError {
     match until(disk, |_| false).await {
         Err(error) => error,
         Ok(()) => std::future::pending().await,

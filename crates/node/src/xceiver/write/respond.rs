@@ -12,7 +12,7 @@ use tokio::time::Instant;
 use super::super::context::Xceivers;
 use super::super::error::XferError;
 use super::super::settings::Settings;
-use super::disk::{Disk, End};
+use super::replica_sink::{End, ReplicaSink};
 
 /// Packets that may wait for their acknowledgement here, and acknowledgements from behind that may wait for
 /// the disk. A stock client has 80 packets on their way at most.
@@ -184,7 +184,7 @@ impl<'a> Responder<'a> {
     }
 
     /// Acknowledges every packet at the front whose time has come.
-    pub fn advance(&mut self, disk: &mut Disk) -> Step {
+    pub fn advance(&mut self, disk: &mut ReplicaSink) -> Step {
         let written = disk.written();
         while let Some(&head) = self.queue.front() {
             if head.corrupt && head.index <= written {
@@ -231,7 +231,7 @@ impl<'a> Responder<'a> {
     /// The last packet: acknowledged when the replica is completed here, which waits for the nodes behind. When
     /// one of them failed, the replica stays one being written: whoever rebuilds the pipeline, or recovers the
     /// block, decides on its length.
-    fn advance_last(&mut self, head: Pending, disk: &mut Disk) -> Step {
+    fn advance_last(&mut self, head: Pending, disk: &mut ReplicaSink) -> Step {
         if self.last_hops.is_none() {
             let hops = match self.hops_for(head) {
                 None => return Step::Wait,
@@ -276,7 +276,7 @@ impl<'a> Responder<'a> {
         Some(Ok((self.with_own_hop(&ack), waited)))
     }
 
-    /// Rests on: the packet is written here ([`Disk::written`]) and acknowledged by every node behind.
+    /// Rests on: the packet is written here ([`ReplicaSink::written`]) and acknowledged by every node behind.
     fn acknowledge(&mut self, head: Pending, (hops, waited): (Vec<Hop>, u64)) {
         let ack = PipelineAck::new(head.seqno, hops, waited);
         if ack.is_success() && head.end_offset > self.acked {

@@ -1,0 +1,163 @@
+//! The two ports of a node.
+
+use std::io::ErrorKind;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use tokio::net::{TcpListener, TcpSocket, lookup_host};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+use tracing::info;
+
+use super::StartError;
+use crate::config::{HostPort, Key, SharedConfig, keys};
+
+/// How long ports may stay in use. A process that was killed keeps its ports until its memory is
+/// freed, which takes seconds when that is many gigabytes.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// Time between two attempts.
+const AGAIN: Duration = Duration::from_millis(100);
+
+/// The two ports, both listening.
+#[derive(Debug)]
+pub(super) struct Bound {
+    pub(super) xfer: TcpListener,
+    pub(super) xfer_addr: SocketAddr,
+    pub(super) ipc: TcpListener,
+    pub(super) ipc_addr: SocketAddr,
+}
+
+impl Bound {
+    /// Listens on both ports; waits a moment for a predecessor that still holds them.
+    pub(super) async fn new(
+        config: &SharedConfig,
+        shutdown: &CancellationToken,
+    ) -> Result<Self, StartError> {
+        let mut wait = Wait {
+            until: Instant::now() + PATIENCE,
+            said: false,
+            shutdown,
+        };
+        let (xfer, xfer_addr) = listen(config, &keys::DATANODE_ADDRESS, &mut wait).await?;
+        let (ipc, ipc_addr) = listen(config, &keys::DATANODE_IPC_ADDRESS, &mut wait).await?;
+        Ok(Self {
+            xfer,
+            xfer_addr,
+            ipc,
+            ipc_addr,
+        })
+    }
+}
+
+/// The time that both ports have together.
+struct Wait<'a> {
+    until: Instant,
+    said: bool,
+    shutdown: &'a CancellationToken,
+}
+
+impl Wait<'_> {
+    /// Waits for the next attempt; false when there is none.
+    async fn again(&mut self, address: &HostPort) -> bool {
+        if Instant::now() >= self.until {
+            return false;
+        }
+        if !std::mem::replace(&mut self.said, true) {
+            info!(%address, "the port is in use; trying for {PATIENCE:?}, in case a node that was stopped still frees it");
+        }
+        tokio::select! {
+            () = self.shutdown.cancelled() => false,
+            () = tokio::time::sleep(AGAIN) => true,
+        }
+    }
+}
+
+async fn listen(
+    config: &SharedConfig,
+    key: &'static Key<HostPort>,
+    wait: &mut Wait<'_>,
+) -> Result<(TcpListener, SocketAddr), StartError> {
+    let address = config.get(key);
+    let backlog = config.get(&keys::IPC_LISTEN_QUEUE);
+    loop {
+        match bind(&address, backlog).await {
+            Ok(bound) => return Ok(bound),
+            Err(error) if error.kind() == ErrorKind::AddrInUse && wait.again(&address).await => {}
+            Err(source) => {
+                return Err(StartError::Listen {
+                    key: key.name(),
+                    address: address.to_string(),
+                    source,
+                });
+            }
+        }
+    }
+}
+
+async fn bind(address: &HostPort, backlog: u32) -> std::io::Result<(TcpListener, SocketAddr)> {
+    let addr = lookup_host((address.host.as_str(), address.port))
+        .await?
+        .next()
+        .ok_or_else(|| std::io::Error::other("the name has no address"))?;
+    let socket = if addr.is_ipv4() {
+        TcpSocket::new_v4()?
+    } else {
+        TcpSocket::new_v6()?
+    };
+    // A restarted node takes its port back while old connections linger.
+    socket.set_reuseaddr(true)?;
+    socket.bind(addr)?;
+    let listener = socket.listen(backlog)?;
+    let addr = listener.local_addr()?;
+    Ok((listener, addr))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Configuration;
+
+    const XFER: &str = "dfs.datanode.address";
+    const IPC: &str = "dfs.datanode.ipc.address";
+
+    /// Starts to bind while another listener holds the port of `key`, which goes after `held`.
+    async fn bind_while_held(key: &str, held: Duration) -> Result<Bound, StartError> {
+        let holder = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let taken = holder.local_addr().expect("bound").to_string();
+        let other = if key == XFER { IPC } else { XFER };
+        let properties = [(key, taken.as_str()), (other, "127.0.0.1:0")];
+        let config = Configuration::from_properties(properties).expect("valid");
+        let release = async move {
+            tokio::time::sleep(held).await;
+            drop(holder);
+        };
+        let (config, shutdown) = (SharedConfig::new(config), CancellationToken::new());
+        let bind = Bound::new(&config, &shutdown);
+        tokio::select! {
+            bound = bind => bound,
+            () = async { release.await; std::future::pending().await } => unreachable!("pending"),
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn ports_that_a_predecessor_holds_for_a_moment_are_waited_for() {
+        for key in [XFER, IPC] {
+            let began = Instant::now();
+            let bound = bind_while_held(key, Duration::from_secs(8)).await;
+            bound.expect("is free in time");
+            assert!(began.elapsed() < PATIENCE, "{key}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_port_that_stays_in_use_ends_the_start() {
+        for key in [XFER, IPC] {
+            let began = Instant::now();
+            let error = bind_while_held(key, Duration::from_secs(60)).await;
+            let said = error.expect_err("in use").to_string();
+            assert!(said.contains(key) && said.contains("in use"), "{said}");
+            let took = began.elapsed();
+            assert!(took >= PATIENCE && took < PATIENCE + Duration::from_secs(1));
+        }
+    }
+}

@@ -1,0 +1,209 @@
+//! Whether Apache's DataNode may start on the directories of a stopped node. Blocking; changes
+//! nothing.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use hayloft_io::RecordLock;
+
+use crate::layout::names::{CURRENT, IN_USE_LOCK, PoolPaths, VERSION};
+use crate::layout::version::{PoolVersion, VERSION_BYTES_MAX, VolumeVersion};
+use crate::upgrade::{Unfinished, interrupted};
+
+/// End of the name of a file in `rbw` that marks a replica as closed; its files may lack bytes.
+const CLOSED: &[u8] = b".closed";
+/// What the staging areas of earlier versions are called, without the uuid of their node.
+const AREA: &str = "hayloft-staging-";
+/// What follows when the start of a node kept one for later.
+const KEPT: &str = ".kept-";
+
+const FINISH: &str = "start Hayloft once more and stop it: it finishes what is left";
+
+/// Why Apache's DataNode may not start now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Obstacle {
+    /// The directory or file.
+    pub path: PathBuf,
+    /// What is wrong with it.
+    pub what: String,
+    /// What the operator does about it.
+    pub todo: &'static str,
+}
+
+impl fmt::Display for Obstacle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}: {}", self.path.display(), self.what, self.todo)
+    }
+}
+
+impl Obstacle {
+    fn new(path: &Path, what: impl Into<String>, todo: &'static str) -> Self {
+        Self {
+            path: path.to_owned(),
+            what: what.into(),
+            todo,
+        }
+    }
+
+    fn unreadable<E: fmt::Display>(path: &Path) -> impl FnOnce(E) -> Self {
+        move |e| {
+            Self::new(
+                path,
+                format!("cannot be read: {e}"),
+                "ask again as the user that runs the node",
+            )
+        }
+    }
+}
+
+/// Looks at the `volumes` and at the staging areas that versions with staging left in `shared`.
+///
+/// # Errors
+/// The first obstacle. A directory that is not there is none: no node has used it.
+pub fn check_swap(volumes: &[PathBuf], shared: &[PathBuf]) -> Result<(), Obstacle> {
+    let mut uuids = BTreeSet::new();
+    for volume in volumes {
+        let present = volume.try_exists().map_err(Obstacle::unreadable(volume))?;
+        if present {
+            free(volume)?;
+            uuids.extend(version(volume)?.map(|version| version.datanode_uuid));
+            settled(volume, "an upgrade or rollback of the directory")?;
+            for pool in pools(volume)? {
+                check_pool(volume, &pool)?;
+            }
+        }
+    }
+    shared.iter().try_for_each(|dir| no_area(dir, &uuids))
+}
+
+/// No DataNode runs on the directory.
+fn free(volume: &Path) -> Result<(), Obstacle> {
+    let lock = volume.join(IN_USE_LOCK);
+    match RecordLock::holder(&lock) {
+        Ok(None) => Ok(()),
+        Ok(Some(who)) => Err(Obstacle::new(
+            volume,
+            format!("in use by {who}"),
+            "stop that node first",
+        )),
+        Err(e) => Err(Obstacle::unreadable(&lock)(e)),
+    }
+}
+
+/// The identity of a volume; `None` when no node has formatted it.
+fn version(volume: &Path) -> Result<Option<VolumeVersion>, Obstacle> {
+    let path = volume.join(CURRENT).join(VERSION);
+    let Some(bytes) = small_file(&path)? else {
+        return Ok(None);
+    };
+    match VolumeVersion::parse(&bytes) {
+        Ok(version) => Ok(Some(version)),
+        Err(e) => Err(Obstacle::new(&path, e.to_string(), "repair the file")),
+    }
+}
+
+/// Names of the block pools on a volume, with their directories.
+fn pools(volume: &Path) -> Result<Vec<PathBuf>, Obstacle> {
+    let current = volume.join(CURRENT);
+    let mut found = Vec::new();
+    for entry in entries(&current)? {
+        let entry = entry.map_err(Obstacle::unreadable(&current))?;
+        if entry.file_name().as_encoded_bytes().starts_with(b"BP-") {
+            found.push(entry.path());
+        }
+    }
+    found.sort();
+    Ok(found)
+}
+
+fn check_pool(volume: &Path, root: &Path) -> Result<(), Obstacle> {
+    settled(root, "an upgrade or rollback of the block pool")?;
+    let paths = PoolPaths {
+        root: root.to_owned(),
+    };
+    if let Some(bytes) = small_file(&paths.version())? {
+        PoolVersion::parse(&bytes)
+            .map_err(|e| Obstacle::new(&paths.version(), e.to_string(), "repair the file"))?;
+    }
+    let rbw = paths.rbw();
+    for entry in entries(&rbw)? {
+        let entry = entry.map_err(Obstacle::unreadable(&rbw))?;
+        if entry.file_name().as_encoded_bytes().ends_with(CLOSED) {
+            return Err(Obstacle::new(
+                volume,
+                format!(
+                    "{} marks a replica that is closed and not finalized",
+                    entry.path().display()
+                ),
+                FINISH,
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// No upgrade and no rollback stopped half-way. A finalize that did is none: it removes a
+/// directory that no DataNode looks into.
+fn settled(root: &Path, whose: &str) -> Result<(), Obstacle> {
+    match interrupted(root).map_err(Obstacle::unreadable(root))? {
+        Ok(None | Some(Unfinished::CompleteFinalize)) => Ok(()),
+        Ok(Some(_)) => Err(Obstacle::new(
+            root,
+            format!("{whose} has not ended"),
+            FINISH,
+        )),
+        Err(what) => Err(Obstacle::new(
+            root,
+            what,
+            "restore the directory from a backup, or move it away",
+        )),
+    }
+}
+
+/// No staging area of a node with one of these uuids.
+fn no_area(dir: &Path, uuids: &BTreeSet<String>) -> Result<(), Obstacle> {
+    for entry in entries(dir)? {
+        let entry = entry.map_err(Obstacle::unreadable(dir))?;
+        let name = entry.file_name();
+        let Some(rest) = name.to_str().and_then(|name| name.strip_prefix(AREA)) else {
+            continue;
+        };
+        let uuid = rest.split_once(KEPT).map_or(rest, |(uuid, _)| uuid);
+        if uuids.contains(uuid) {
+            return Err(Obstacle::new(
+                &entry.path(),
+                "it holds acknowledged bytes that an earlier version of Hayloft left",
+                "start that version once more and stop it: it writes them to the block files",
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// The entries of a directory; none when it is not there.
+fn entries(dir: &Path) -> Result<impl Iterator<Item = io::Result<fs::DirEntry>>, Obstacle> {
+    match fs::read_dir(dir) {
+        Ok(entries) => Ok(Some(entries).into_iter().flatten()),
+        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None.into_iter().flatten()),
+        Err(e) => Err(Obstacle::unreadable(dir)(e)),
+    }
+}
+
+/// A file of at most [`VERSION_BYTES_MAX`]; `None` when it is not there.
+fn small_file(path: &Path) -> Result<Option<Vec<u8>>, Obstacle> {
+    use io::Read as _;
+    let file = match fs::File::open(path) {
+        Ok(file) => file,
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(e) => return Err(Obstacle::unreadable(path)(e)),
+    };
+    let mut bytes = Vec::new();
+    let limit = u64::try_from(VERSION_BYTES_MAX).unwrap_or(u64::MAX);
+    file.take(limit)
+        .read_to_end(&mut bytes)
+        .map_err(Obstacle::unreadable(path))?;
+    Ok(Some(bytes))
+}

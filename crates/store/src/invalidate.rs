@@ -1,0 +1,174 @@
+//! The NameNode's INVALIDATE: which replicas go, and how many deletes a volume keeps waiting.
+//!
+//! Each volume works its own replicas off. A disk that gives no answer therefore holds its own
+//! replicas up, and the replicas of other volumes go on.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use futures_util::StreamExt as _;
+use futures_util::future::join_all;
+use hayloft_wire::ids::{Block, PoolId};
+use tokio::sync::{Semaphore, SemaphorePermit};
+use tracing::warn;
+
+use crate::deletes::{block_of, discard};
+use crate::error::{StoreError, StoreErrorKind};
+use crate::inner::Inner;
+use crate::pool::Pool;
+use crate::volume::{Slice, Volume};
+
+/// Replicas of one volume that may wait for their deletion, 24 bytes each. The NameNode orders at
+/// most 1000 a heartbeat by default: this is more than six minutes of it.
+const WAITING_MAX: usize = if cfg!(test) { 64 } else { 128 * 1024 };
+/// Replicas of one volume that are put out of the way at the same time.
+const AT_ONCE: usize = 8;
+/// Replicas that an error names.
+const NAMED_MAX: usize = 10;
+
+/// The deletes that NameNodes have ordered of one volume and that are not done.
+#[derive(Debug)]
+pub struct Invalidations {
+    waiting: Semaphore,
+    at_once: Semaphore,
+}
+
+impl Invalidations {
+    /// None.
+    #[must_use]
+    pub fn new() -> Self {
+        Self {
+            waiting: Semaphore::new(WAITING_MAX),
+            at_once: Semaphore::new(AT_ONCE),
+        }
+    }
+
+    /// Room for some of `wanted` replicas to wait, as many as there is room for.
+    fn room(&self, wanted: usize) -> (usize, Option<SemaphorePermit<'_>>) {
+        let fits = wanted.min(self.waiting.available_permits());
+        let permits = u32::try_from(fits).unwrap_or(u32::MAX);
+        match self.waiting.try_acquire_many(permits) {
+            Ok(permit) => (fits, Some(permit)),
+            // Another order took the room in between.
+            Err(_) => (0, None),
+        }
+    }
+}
+
+/// See [`Store::invalidate`](crate::Store::invalidate).
+pub async fn invalidate(
+    inner: &Arc<Inner>,
+    pool_id: &PoolId,
+    blocks: &[Block],
+) -> Result<(), StoreError> {
+    let pool = inner.pool(pool_id)?;
+    let mut errors = Vec::new();
+    let mut volumes: HashMap<u16, (Arc<Slice>, Vec<Block>)> = HashMap::new();
+    for &block in blocks {
+        let here = pool.map.get(block.id);
+        let slice = here.and_then(|slot| pool.slice(slot.volume()).ok());
+        match slice {
+            Some(slice) => {
+                let of_volume = volumes.entry(slice.volume.index);
+                of_volume
+                    .or_insert_with(|| (slice, Vec::new()))
+                    .1
+                    .push(block);
+            }
+            None => errors.push(not_found(block).to_string()),
+        }
+    }
+    let orders = volumes.into_values();
+    let orders = orders.map(|(slice, blocks)| of_volume(inner, &pool, slice, blocks));
+    errors.extend(join_all(orders).await.into_iter().flatten());
+    if errors.is_empty() {
+        return Ok(());
+    }
+    let named = errors[..errors.len().min(NAMED_MAX)].join("; ");
+    Err(StoreError::new(
+        StoreErrorKind::Illegal,
+        format!(
+            "Failed to delete {} (out of {}) replica(s): {named}",
+            errors.len(),
+            blocks.len()
+        ),
+    ))
+}
+
+/// Deletes the replicas of one volume, as many as may wait; gives the errors.
+async fn of_volume(
+    inner: &Arc<Inner>,
+    pool: &Arc<Pool>,
+    slice: Arc<Slice>,
+    mut blocks: Vec<Block>,
+) -> Vec<String> {
+    let volume = &slice.volume;
+    let (fits, _permit) = volume.invalidations.room(blocks.len());
+    if fits < blocks.len() {
+        warn!(
+            volume = %volume.root.display(),
+            refused = blocks.len() - fits,
+            "too many deletes wait for the volume: the NameNode orders these again after the next \
+             block report"
+        );
+        blocks.truncate(fits);
+    }
+    let outcomes = futures_util::stream::iter(blocks)
+        .map(|block| unless_gone(inner, pool, volume, block))
+        .buffer_unordered(AT_ONCE)
+        .collect::<Vec<_>>()
+        .await;
+    let errors = outcomes.into_iter().filter_map(Result::err);
+    errors.map(|error| error.to_string()).collect()
+}
+
+/// [`invalidate_one`], which ends when the volume fails: an operation on a disk that gives no
+/// answer ends with the answer, and others wait for the block.
+async fn unless_gone(
+    inner: &Arc<Inner>,
+    pool: &Arc<Pool>,
+    volume: &Volume,
+    block: Block,
+) -> Result<(), StoreError> {
+    tokio::select! {
+        biased;
+        () = volume.gone.cancelled() => Err(StoreError::new(
+            StoreErrorKind::VolumeFailed,
+            format!("Failed to delete replica {block}: its volume has failed"),
+        )),
+        outcome = invalidate_one(inner, pool, volume, block) => outcome,
+    }
+}
+
+async fn invalidate_one(
+    inner: &Arc<Inner>,
+    pool: &Arc<Pool>,
+    volume: &Volume,
+    block: Block,
+) -> Result<(), StoreError> {
+    // Never closed, so there is always a permit in the end.
+    let _one_of_few = volume.invalidations.at_once.acquire().await;
+    let _latch = pool.latches.acquire(block.id).await;
+    let Some(slot) = pool.map.get(block.id) else {
+        return Err(not_found(block));
+    };
+    let here = block_of(block.id, &slot);
+    // As Apache's: an order for another generation is about a replica that is not this one.
+    if here.generation_stamp != block.generation_stamp {
+        return Err(StoreError::new(
+            StoreErrorKind::UnexpectedGenerationStamp,
+            format!(
+                "Failed to delete replica {block}: GenerationStamp not matched, existing replica \
+                 is {here}"
+            ),
+        ));
+    }
+    discard(inner, pool, block.id, true).await
+}
+
+fn not_found(block: Block) -> StoreError {
+    StoreError::new(
+        StoreErrorKind::NotFound,
+        format!("Failed to delete replica {block}: ReplicaInfo not found"),
+    )
+}

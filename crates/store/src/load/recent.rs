@@ -1,0 +1,120 @@
+//! Replicas that may have been damaged by a stop that was not clean.
+//!
+//! What was written before the last commit round is durable. A replica that is newer is looked at
+//! before it is reported: its lengths, holes and blocks of its data file that were reserved and
+//! never written, its last chunk. The whole of it is verified later, in the background.
+
+use std::fs::{self, File};
+use std::io;
+
+use hayloft_wire::ids::Block;
+use tracing::{error, warn};
+
+use super::validate::{Valid, whole};
+use super::walk::Found;
+use super::{make_dir, move_pair, validate};
+use crate::layout::names::{self, PoolPaths};
+
+/// Clocks of files are this coarse, in milliseconds, and a stamp may be as much too late.
+const SLACK_MS: u64 = 2000;
+
+/// Whether a file that was last changed at `changed_ms` may be newer than what is durable.
+pub fn is_recent(changed_ms: u64, since_ms: u64) -> bool {
+    changed_ms.saturating_add(SLACK_MS) >= since_ms
+}
+
+/// Looks at the recent ones among finalized replicas. One that is damaged goes to `rbw`, where it is
+/// cut to what is intact and reported as what it is: a replica whose end is not known. Gives the
+/// others, the newest first.
+pub fn look_at(paths: &PoolPaths, finalized: &mut Vec<Found>, since_ms: u64) -> Vec<Block> {
+    let mut recent = Vec::new();
+    finalized.retain(|found| {
+        if !is_recent(found.changed_ms, since_ms) {
+            return true;
+        }
+        let damage = match damage_of(paths, found.block) {
+            Ok(None) => {
+                recent.push((found.changed_ms, found.block));
+                return true;
+            }
+            Ok(Some(damage)) => damage.to_owned(),
+            Err(error) => error.to_string(),
+        };
+        let block = found.block;
+        warn!(%block, damage, "a replica is damaged since the last stop, which was not clean: it \
+            is taken as one that was being written");
+        let from = paths.finalized_dir(block.id);
+        if let Err(error) =
+            make_dir(&paths.rbw()).and_then(|()| move_pair(&from, &paths.rbw(), block))
+        {
+            error!(%block, %error, "cannot move a damaged replica to rbw: it is not served");
+        }
+        false
+    });
+    recent.sort_unstable_by_key(|(changed, _)| std::cmp::Reverse(*changed));
+    recent.into_iter().map(|(_, block)| block).collect()
+}
+
+/// What is wrong with a finalized replica, as far as a quick look tells.
+fn damage_of(paths: &PoolPaths, block: Block) -> io::Result<Option<&'static str>> {
+    let dir = paths.finalized_dir(block.id);
+    let data = dir.join(names::data_name(block.id));
+    let meta = dir.join(names::meta_name(block.id, block.generation_stamp));
+    let valid = validate(&data, &meta)?;
+    let Some(checksum) = valid.checksum else {
+        return Ok(Some("its meta file has no header"));
+    };
+    if fs::metadata(&meta)?.len() < checksum.meta_len(block.num_bytes) {
+        return Ok(Some("checksums are missing"));
+    }
+    if valid.len != block.num_bytes {
+        return Ok(Some("its last chunk does not match its checksum"));
+    }
+    if has_gaps(&File::open(&data)?, block.num_bytes) && !is_whole(paths, block)? {
+        return Ok(Some("parts of its data file were never written"));
+    }
+    Ok(None)
+}
+
+/// Whether bytes below the length have no blocks on the device, or blocks without contents. Where
+/// the file system does not tell, the background finds out.
+fn has_gaps(data: &File, len: u64) -> bool {
+    let Ok(extents) = hayloft_io::extents(data) else {
+        return false;
+    };
+    let mut covered = 0;
+    for extent in extents {
+        if extent.logical > covered || extent.unwritten && extent.logical < len {
+            return true;
+        }
+        covered = extent.logical.saturating_add(extent.len);
+    }
+    covered < len
+}
+
+/// Whether all checksums of a finalized replica are right. Reads all of it.
+pub fn is_whole(paths: &PoolPaths, block: Block) -> io::Result<bool> {
+    let dir = paths.finalized_dir(block.id);
+    let data = dir.join(names::data_name(block.id));
+    let meta = dir.join(names::meta_name(block.id, block.generation_stamp));
+    Ok(whole(&data, &meta, block.num_bytes)?.is_some())
+}
+
+/// As [`validate`], but every chunk is compared, not only the last: power loss may leave any of
+/// them unwritten.
+pub fn validate_all(data: &std::path::Path, meta: &std::path::Path) -> io::Result<Valid> {
+    let valid = validate(data, meta)?;
+    let Some(checksum) = valid.checksum else {
+        return Ok(valid);
+    };
+    let intact = super::validate::intact(&File::open(data)?, &File::open(meta)?, &valid)?;
+    if intact == valid.len {
+        return Ok(valid);
+    }
+    let chunk = u64::from(checksum.bytes_per_checksum());
+    Ok(Valid {
+        len: intact - intact % chunk,
+        checksum: Some(checksum),
+        last_crc: 0,
+    })
+}

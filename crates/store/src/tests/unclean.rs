@@ -1,0 +1,190 @@
+//! Starts after a stop that was not clean: power loss, or a killed process.
+
+use super::*;
+
+use std::fs::{File, OpenOptions};
+use std::os::unix::fs::FileExt as _;
+
+use hayloft_wire::ids::ReplicaState;
+
+fn finalized(node: &Node) -> PathBuf {
+    node.pool_dir().join("current/finalized/subdir0/subdir0")
+}
+
+/// Carries a commit round of the only volume out; whether all is durable.
+async fn round(node: &Node) -> bool {
+    let volume = node.store.0.volumes().remove(0);
+    crate::volume::commit_rounds::round(&node.store.0, &volume).await
+}
+
+fn states(node: &Node) -> Vec<(i64, ReplicaState)> {
+    let report = node.store.block_report(&pool());
+    let all = report.into_iter().flat_map(|(_, list)| list);
+    let mut states: Vec<_> = all.map(|r| (r.block.id, r.state)).collect();
+    states.sort_unstable_by_key(|(id, _)| *id);
+    states
+}
+
+/// Each kind of damage that power loss leaves, in a replica that was closed.
+#[tokio::test]
+async fn what_power_loss_damaged_is_never_reported_as_finalized() {
+    type Damage = fn(&Path);
+    let damages: [Damage; 5] = [
+        // The meta file was never written.
+        |dir| drop(File::create(dir.join("blk_5_1001.meta")).expect("empties")),
+        // Its end was not.
+        |dir| cut(&dir.join("blk_5_1001.meta"), 40),
+        // The data file is as long as it was, and nothing of it was written.
+        |dir| {
+            cut(&dir.join("blk_5"), 0);
+            cut(&dir.join("blk_5"), 300_000);
+        },
+        // The last chunk is there, and a page before is not.
+        |dir| {
+            let data = bytes(0, 300_000);
+            cut(&dir.join("blk_5"), 0);
+            cut(&dir.join("blk_5"), 300_000);
+            let file = OpenOptions::new().write(true).open(dir.join("blk_5"));
+            let file = file.expect("opens");
+            file.write_all_at(&data[200_000..], 200_000)
+                .expect("writes");
+            file.write_all_at(&data[..100_000], 0).expect("writes");
+        },
+        // Its last chunk is damaged.
+        |dir| {
+            let file = OpenOptions::new().write(true).open(dir.join("blk_5"));
+            let written = file.expect("opens").write_all_at(b"damaged", 299_990);
+            written.expect("writes");
+        },
+    ];
+    for (number, damage) in damages.into_iter().enumerate() {
+        let node = Node::new().await;
+        node.put(4, 1001, 1000).await;
+        node.put(5, 1001, 300_000).await;
+        node.store.crash();
+        damage(&finalized(&node));
+        let node = node.kill_and_start().await;
+        let wanted = [(4, ReplicaState::Finalized), (5, ReplicaState::Rwr)];
+        assert_eq!(states(&node), wanted, "{number}");
+        node.check(4, 1001, 1000).await;
+    }
+}
+
+fn cut(path: &Path, len: u64) {
+    let file = OpenOptions::new().write(true).open(path).expect("opens");
+    file.set_len(len).expect("cuts");
+}
+
+/// A flipped byte in the middle, where a quick look does not find it.
+#[tokio::test]
+async fn the_whole_of_recent_replicas_is_verified_in_the_background() {
+    let node = Node::new().await;
+    for id in 1..=3 {
+        node.put(id, 1001, 300_000).await;
+    }
+    node.store.crash();
+    let file = OpenOptions::new()
+        .write(true)
+        .open(finalized(&node).join("blk_2"))
+        .expect("opens");
+    file.write_all_at(b"?", 150_000).expect("writes");
+    let mut node = node.kill_and_start().await;
+    let told = tokio::time::timeout(Duration::from_secs(10), node.events.recv()).await;
+    let Ok(Some(StoreEvent::Corrupt { block, .. })) = told else {
+        panic!("{told:?}");
+    };
+    assert_eq!(block.block.id, 2);
+}
+
+#[tokio::test]
+async fn what_a_commit_round_made_durable_is_not_looked_at_again() {
+    let node = Node::new().await;
+    node.put(5, 1001, 300_000).await;
+    tokio::time::sleep(Duration::from_millis(2100)).await;
+    node.put(6, 1001, 1000).await;
+    assert!(round(&node).await);
+    node.store.crash();
+    // Nothing says that it is damaged but a look at it.
+    let meta = finalized(&node).join("blk_5_1001.meta");
+    let before = std::fs::metadata(&meta).expect("there");
+    let file = OpenOptions::new().write(true).open(&meta).expect("opens");
+    file.write_all_at(b"?", 100).expect("writes");
+    file.set_modified(before.modified().expect("known"))
+        .expect("sets");
+    let node = node.kill_and_start().await;
+    let wanted = [(5, ReplicaState::Finalized), (6, ReplicaState::Finalized)];
+    assert_eq!(states(&node), wanted);
+}
+
+/// The stamp stays where it was until all that is newer was verified.
+#[tokio::test]
+async fn a_clean_stop_is_believed_and_one_that_was_not_is_remembered() {
+    let mark = |node: &Node| {
+        let text = std::fs::read_to_string(node.dir.path().join("data0/.hayloft-stop"));
+        text.expect("there").split(' ').next().map(str::to_owned)
+    };
+    let node = Node::new().await;
+    assert_eq!(mark(&node).as_deref(), Some("open"));
+    node.put(5, 1001, 1000).await;
+    node.store.shutdown().await;
+    assert_eq!(mark(&node).as_deref(), Some("closed"));
+    let node = node.restart().await;
+    let volume = node.store.0.volumes().remove(0);
+    assert_eq!(volume.unclean_since, None);
+    assert_eq!(mark(&node).as_deref(), Some("open"));
+    let node = node.kill_and_start().await;
+    let volume = node.store.0.volumes().remove(0);
+    let since = volume.unclean_since.expect("it was not clean");
+    assert!(since > 0);
+    drop(volume);
+    let node = node.kill_and_start().await;
+    let again = node.store.0.volumes()[0].unclean_since;
+    assert!(again.is_some_and(|again| again <= since));
+    // What Apache's node does when it starts.
+    node.store.shutdown().await;
+    let version = node.dir.path().join("data0/current/VERSION");
+    let text = std::fs::read(&version).expect("there");
+    std::fs::write(&version, text).expect("writes");
+    let node = node.restart().await;
+    assert!(node.store.0.volumes()[0].unclean_since.is_some());
+}
+
+/// Of a replica that was being written any chunk may be damaged.
+#[tokio::test]
+async fn a_replica_being_written_is_cut_at_its_first_damage() {
+    let node = Node::new().await;
+    let mut writer = node.writer(5, 1001).await;
+    let written = writer.write(vec![packet(0, 300_000)]).await;
+    written.expect("writes");
+    node.store.crash();
+    let data = node.pool_dir().join("current/rbw/blk_5");
+    let file = OpenOptions::new().write(true).open(data).expect("opens");
+    file.write_all_at(b"?", 150_000).expect("writes");
+    let node = node.kill_and_start().await;
+    drop(writer);
+    let replica = node.store.replica(&pool(), 5).expect("there");
+    assert_eq!(replica.bytes_on_disk, 150_000 / 512 * 512);
+}
+
+#[tokio::test]
+async fn bytes_of_a_version_with_staging_are_not_started_over() {
+    let node = Node::new().await;
+    node.put(5, 1001, 1000).await;
+    let uuid = node.store.0.identity().datanode_uuid.clone();
+    node.store.shutdown().await;
+    for name in ["hayloft-staging-?", "hayloft-staging-?.kept-1"] {
+        let left = node.dir.path().join(name.replace('?', &uuid));
+        std::fs::write(&left, "bytes").expect("writes");
+        let (sender, _events) = mpsc::channel(1);
+        let refused = Store::open(config(node.dir.path(), 1), sender).await;
+        let Err(error) = refused else {
+            panic!("is refused");
+        };
+        let error = error.to_string();
+        assert!(error.contains(&left.display().to_string()), "{error}");
+        std::fs::remove_file(&left).expect("removes");
+    }
+    let other = node.dir.path().join("hayloft-staging-another");
+    std::fs::write(other, "bytes").expect("writes");
+    node.restart().await.check(5, 1001, 1000).await;
+}

@@ -1,0 +1,391 @@
+//! Commit rounds: what replicas' files hold becomes durable within seconds, unasked.
+//!
+//! An acknowledged byte is in the page cache or on the device, but its length, its place on the
+//! device and the names of its files are not durable until they are synced. Every few seconds a
+//! round syncs each file that was written since the last one, and then the directories whose names
+//! have changed. A file that is written slowly and for long is in each of them.
+//!
+//! On engines that write through the page cache the rounds also bound what is dirty there: a file
+//! is written back a quantum at a time, in the disk's order, and writers wait while more is dirty
+//! than the disk takes in five seconds.
+
+use std::collections::{BTreeSet, HashMap};
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use hayloft_io::{EngineFile, IoClass, IoError, SyncKind};
+use tokio::sync::Notify;
+use tracing::{error, warn};
+
+use super::Volume;
+use super::stop_mark::Mark;
+use crate::inner::{Inner, now_ms};
+use crate::pool::Pool;
+use crate::replica::{LiveReplica, Slot};
+use crate::types::StoreEvent;
+
+/// A round begins early when so many replicas wait for it: each keeps two descriptors open.
+const EARLY: usize = 512;
+
+/// Writers wait while so many replicas do.
+const REPLICAS_MAX: usize = 2048;
+
+/// Files that a round syncs at the same time. A client's syncs have the other threads.
+const AT_ONCE: usize = 2;
+
+/// Dirty bytes that a disk may have whatever its rate is: two quanta of rotating media.
+const DIRTY_MIN: u64 = 64 << 20;
+
+/// Dirty bytes of a disk whose rate is not known yet.
+const DIRTY_FIRST: u64 = 256 << 20;
+
+/// Dirty bytes are limited to what the disk takes in this time, in seconds.
+const DIRTY_SECONDS: u64 = 5;
+
+/// Dirty bytes of a file from which on they are written back before the next round.
+const WRITE_BACK_MIN: u64 = 1 << 20;
+
+/// A replica that was written since the last round, its files open until they are durable.
+#[derive(Clone, Debug)]
+pub struct Touched {
+    pub pool: Arc<Pool>,
+    pub live: Arc<LiveReplica>,
+    pub data: Arc<dyn EngineFile>,
+    pub meta: Arc<dyn EngineFile>,
+    /// What of the data may be dirty in the page cache, where the engine writes through it.
+    dirty: Range<u64>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// By address of the pool and number of the block.
+    replicas: HashMap<(usize, i64), Touched>,
+    dirs: BTreeSet<PathBuf>,
+    /// Dirty bytes in the page cache, being written back or not.
+    dirty: u64,
+    /// Bytes a second that write-back came to lately.
+    rate: Option<u64>,
+    /// When write-back last began or ended, while some goes on.
+    since: Option<Instant>,
+    writing_back: usize,
+}
+
+/// See the [module](self).
+#[derive(Debug, Default)]
+pub struct CommitRounds {
+    state: Mutex<State>,
+    /// Held by a round: the next one begins when all that it took is durable.
+    running: tokio::sync::Mutex<()>,
+    /// Told when a round or a write-back has ended.
+    ended: Notify,
+    /// Told when a round shall begin early.
+    early: Notify,
+    /// Bytes of memory that may be dirty at most.
+    most: AtomicU64,
+    /// Parts of pools whose recent replicas are still being verified: the stamp stays until then.
+    verifying: AtomicUsize,
+}
+
+impl CommitRounds {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Sets how many bytes may be dirty at most, whatever the disk's rate.
+    pub fn limit_dirty(&self, bytes: u64) {
+        self.most.store(bytes.max(DIRTY_MIN), Ordering::Relaxed);
+    }
+
+    /// Bytes that may be dirty now.
+    fn limit(&self, state: &State) -> u64 {
+        let most = match self.most.load(Ordering::Relaxed) {
+            0 => u64::MAX,
+            most => most,
+        };
+        let rate = state.rate.map(|rate| rate.saturating_mul(DIRTY_SECONDS));
+        rate.unwrap_or(DIRTY_FIRST).max(DIRTY_MIN).min(most)
+    }
+
+    fn has_room(&self, page_cache: bool, len: u64) -> bool {
+        let state = self.lock();
+        let limit = self.limit(&state);
+        let dirty = page_cache && state.dirty > 0 && state.dirty.saturating_add(len) > limit;
+        state.replicas.len() < REPLICAS_MAX && !dirty
+    }
+
+    /// Waits while the disk is too far behind for `len` bytes more.
+    pub async fn room(&self, volume: &Volume, len: u64) {
+        let page_cache = volume.engine.capabilities().page_cache;
+        loop {
+            let mut ended = std::pin::pin!(self.ended.notified());
+            ended.as_mut().enable();
+            if self.has_room(page_cache, len) {
+                return;
+            }
+            self.early.notify_one();
+            tokio::select! {
+                () = ended => {}
+                () = volume.gone.cancelled() => return,
+            }
+        }
+    }
+
+    /// Takes note that `written` of the data file of a replica, and its checksums, were written.
+    pub fn touch(&self, inner: &Arc<Inner>, touched: Touched, written: Range<u64>) {
+        let volume = Arc::clone(&touched.live.slice.volume);
+        let page_cache = volume.engine.capabilities().page_cache;
+        let key = key_of(&touched.pool, touched.live.id);
+        let mut state = self.lock();
+        let entry = state.replicas.entry(key).or_insert_with(|| touched.clone());
+        if !Arc::ptr_eq(&entry.live, &touched.live) {
+            // Appended to or recovered since: the same files, opened anew.
+            *entry = Touched {
+                dirty: entry.dirty.clone(),
+                ..touched
+            };
+        }
+        let mut due = None;
+        if page_cache {
+            let dirty = join(&entry.dirty, &written);
+            entry.dirty = dirty.clone();
+            let data = Arc::clone(&entry.data);
+            state.dirty = state.dirty.saturating_add(len(&written));
+            // Many files come to the limit before one of them has a quantum.
+            let share = self.limit(&state) / 4 / state.replicas.len().max(1) as u64;
+            let quantum = volume
+                .engine
+                .disk()
+                .quantum()
+                .min(share.max(WRITE_BACK_MIN));
+            if len(&dirty) >= quantum {
+                if let Some(entry) = state.replicas.get_mut(&key) {
+                    entry.dirty = 0..0;
+                }
+                due = Some((data, dirty));
+            }
+        }
+        let early = state.replicas.len() == EARLY;
+        drop(state);
+        if early {
+            self.early.notify_one();
+        }
+        if let Some((data, range)) = due {
+            let writes = async move { volume.commits.write_back(&data, range).await };
+            inner.tasks.spawn(async move {
+                // The next sync of the file meets the error again, and tells of it.
+                let _met_again = writes.await;
+            });
+        }
+    }
+
+    /// A replica is deleted: its files are closed, so that its space is given back.
+    pub fn forget(&self, pool: &Arc<Pool>, id: i64) {
+        let mut state = self.lock();
+        let gone = state.replicas.remove(&key_of(pool, id));
+        if let Some(gone) = &gone {
+            state.dirty = state.dirty.saturating_sub(len(&gone.dirty));
+        }
+        drop(state);
+        drop(gone); // Outside the lock.
+    }
+
+    /// Takes note that names in a directory have changed.
+    pub fn touch_dir(&self, dir: &Path) {
+        let mut state = self.lock();
+        if !state.dirs.contains(dir) {
+            state.dirs.insert(dir.to_owned());
+        }
+    }
+
+    /// Writes dirty bytes of a file to the device, and measures the disk by it.
+    async fn write_back(
+        &self,
+        data: &Arc<dyn EngineFile>,
+        range: Range<u64>,
+    ) -> Result<(), IoError> {
+        if range.is_empty() {
+            return Ok(());
+        }
+        {
+            let mut state = self.lock();
+            state.writing_back += 1;
+            state.since.get_or_insert_with(Instant::now);
+        }
+        let outcome = data.write_back(range.start, len(&range)).await;
+        {
+            let mut state = self.lock();
+            state.dirty = state.dirty.saturating_sub(len(&range));
+            state.writing_back -= 1;
+            let now = Instant::now();
+            let took = state.since.map_or(Duration::ZERO, |since| now - since);
+            state.since = (state.writing_back > 0).then_some(now);
+            let millis = u64::try_from(took.as_millis()).unwrap_or(u64::MAX).max(1);
+            let rate = len(&range).saturating_mul(1000) / millis;
+            state.rate = Some(state.rate.map_or(rate, |before| before / 4 * 3 + rate / 4));
+        }
+        self.ended.notify_waiters();
+        outcome
+    }
+
+    fn take(&self) -> (Vec<Touched>, BTreeSet<PathBuf>) {
+        let mut state = self.lock();
+        let replicas = std::mem::take(&mut state.replicas);
+        let mut replicas: Vec<Touched> = replicas.into_values().collect();
+        // As they lie on the disk, more or less: block numbers follow the time of creation.
+        replicas.sort_unstable_by_key(|touched| touched.live.id);
+        (replicas, std::mem::take(&mut state.dirs))
+    }
+
+    /// Whether no recent replica is still to be verified.
+    pub fn all_verified(&self) -> bool {
+        self.verifying.load(Ordering::Acquire) == 0
+    }
+
+    /// The recent replicas of one more pool are being verified, until the guard is dropped.
+    pub fn verifying(volume: &Arc<Volume>) -> Verifying {
+        volume.commits.verifying.fetch_add(1, Ordering::AcqRel);
+        Verifying(Arc::clone(volume))
+    }
+}
+
+/// See [`CommitRounds::verifying`].
+#[derive(Debug)]
+pub struct Verifying(Arc<Volume>);
+
+impl Drop for Verifying {
+    fn drop(&mut self) {
+        self.0.commits.verifying.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+fn key_of(pool: &Arc<Pool>, id: i64) -> (usize, i64) {
+    (Arc::as_ptr(pool).addr(), id)
+}
+
+fn len(range: &Range<u64>) -> u64 {
+    range.end.saturating_sub(range.start)
+}
+
+fn join(a: &Range<u64>, b: &Range<u64>) -> Range<u64> {
+    if a.is_empty() {
+        return b.clone();
+    }
+    a.start.min(b.start)..a.end.max(b.end)
+}
+
+impl Touched {
+    /// Of a replica and its open files.
+    pub fn new(
+        pool: &Arc<Pool>,
+        live: &Arc<LiveReplica>,
+        data: &Arc<dyn EngineFile>,
+        meta: &Arc<dyn EngineFile>,
+    ) -> Self {
+        Self {
+            pool: Arc::clone(pool),
+            live: Arc::clone(live),
+            data: Arc::clone(data),
+            meta: Arc::clone(meta),
+            dirty: 0..0,
+        }
+    }
+
+    async fn sync(&self, rounds: &CommitRounds) -> Result<(), IoError> {
+        rounds.write_back(&self.data, self.dirty.clone()).await?;
+        self.data.with_class(CLASS).sync(SyncKind::Data).await?;
+        self.meta.with_class(CLASS).sync(SyncKind::Data).await
+    }
+}
+
+/// Clients' syncs and new names go first where a disk is short of threads.
+const CLASS: IoClass = IoClass::Replication;
+
+/// Carries out the rounds of a volume until the store stops or the volume leaves.
+pub async fn run(inner: Arc<Inner>, volume: Arc<Volume>) {
+    loop {
+        tokio::select! {
+            () = inner.stop.cancelled() => return,
+            () = volume.gone.cancelled() => return,
+            () = tokio::time::sleep(inner.config.commit_interval) => {}
+            () = volume.commits.early.notified() => {}
+        }
+        round(&inner, &volume).await;
+    }
+}
+
+/// Makes all that was written before it durable; whether that was so. Also the last thing before a
+/// clean stop.
+pub async fn round(inner: &Arc<Inner>, volume: &Arc<Volume>) -> bool {
+    let rounds = &volume.commits;
+    let _running = rounds.running.lock().await;
+    let began = now_ms();
+    let (replicas, dirs) = rounds.take();
+    if replicas.is_empty() && dirs.is_empty() {
+        return true;
+    }
+    if !volume.engine.capabilities().page_cache {
+        for touched in &replicas {
+            // A hint: the sync below writes what this does not.
+            let _ = touched.data.start_writeback(0, 0).await;
+            let _ = touched.meta.start_writeback(0, 0).await;
+        }
+    }
+    let mut durable = true;
+    for some in replicas.chunks(AT_ONCE) {
+        let syncs = some.iter().map(|touched| touched.sync(rounds));
+        let outcomes = futures_util::future::join_all(syncs).await;
+        for (touched, outcome) in some.iter().zip(outcomes) {
+            if let Err(error) = outcome {
+                durable = false;
+                failed(inner, volume, touched, &error).await;
+            }
+        }
+    }
+    for dir in &dirs {
+        if let Err(error) = volume.meta(CLASS).sync_dir(dir).await
+            && !volume.is_failed()
+        {
+            durable = false;
+            warn!(dir = %dir.display(), %error, "cannot make the names in a directory durable");
+            crate::failures::suspect(inner, volume, &error.to_string());
+        }
+    }
+    drop(replicas);
+    rounds.ended.notify_waiters();
+    if durable && rounds.all_verified() && !volume.is_failed() {
+        let stamp = Mark::Open { since_ms: began };
+        if let Err(error) = stamp.write(volume).await {
+            warn!(volume = %volume.root.display(), %error,
+                "cannot write the stamp of a commit round: after a stop that is not clean more \
+                 replicas are looked at");
+        }
+    }
+    durable
+}
+
+/// The kernel tells once that bytes did not reach the device: nothing of the replica counts as
+/// synced from then on, and the NameNode hears of it when it counts on the replica.
+async fn failed(inner: &Arc<Inner>, volume: &Arc<Volume>, touched: &Touched, error: &IoError) {
+    let Touched { pool, live, .. } = touched;
+    if volume.is_failed() || !volume.slices_have(&live.slice) {
+        return;
+    }
+    live.note_lost_writes();
+    let block = pool.extended(live.block());
+    error!(%block, volume = %volume.root.display(), %error,
+        "written bytes of a replica did not reach the disk: it is reported corrupt when its block is \
+         closed. Check the disk");
+    crate::failures::suspect(inner, volume, &error.to_string());
+    let stamp = block.block.generation_stamp;
+    let ours = |slot: &Slot| match slot {
+        Slot::Finalized(now) => now.generation_stamp == stamp && now.volume == volume.index,
+        Slot::Live(_) => false,
+    };
+    if pool.map.get(live.id).is_some_and(|slot| ours(&slot)) {
+        let storage = volume.info.clone();
+        inner.tell(StoreEvent::Corrupt { block, storage }).await;
+    }
+}

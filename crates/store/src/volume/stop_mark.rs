@@ -1,0 +1,193 @@
+//! What the next start knows of the last stop: a small file in each volume.
+//!
+//! While a volume is used its mark is open and says up to when all that was written is durable. A
+//! clean stop closes it. A start that finds it open looks at the replicas that are newer, since a
+//! power cut may have damaged them. Apache's DataNode knows nothing of the mark, but writes VERSION
+//! anew when it starts: a closed mark is void when VERSION is not the one that it names.
+
+use std::fs;
+use std::io;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+
+use hayloft_io::{IoClass, IoError, IoErrorKind, IoOp};
+
+use super::Volume;
+use crate::layout::names::{CURRENT, VERSION};
+use crate::open::FILE_MODE;
+
+/// Name of the file in the directory of a volume.
+const FILE_NAME: &str = ".hayloft-stop";
+
+/// Bytes of the file, at most.
+const BYTES_MAX: u64 = 256;
+
+/// Which VERSION file a closed mark was written beside.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct VersionFile {
+    inode: u64,
+    /// Time of its last change, in nanoseconds since 1970.
+    changed_ns: i128,
+}
+
+impl VersionFile {
+    fn of(root: &Path) -> io::Result<Self> {
+        let facts = fs::metadata(root.join(CURRENT).join(VERSION))?;
+        Ok(Self {
+            inode: facts.ino(),
+            changed_ns: i128::from(facts.mtime()) * 1_000_000_000 + i128::from(facts.mtime_nsec()),
+        })
+    }
+}
+
+/// The contents of the file. Times are milliseconds since 1970.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mark {
+    /// In use, or not stopped cleanly: what was written before `since_ms` is durable.
+    Open {
+        /// When the last commit round began.
+        since_ms: u64,
+    },
+    /// Stopped cleanly: everything is durable.
+    Closed {
+        /// When.
+        at_ms: u64,
+        /// VERSION then.
+        version: VersionFile,
+    },
+}
+
+impl Mark {
+    fn path(root: &Path) -> PathBuf {
+        root.join(FILE_NAME)
+    }
+
+    fn encode(self) -> String {
+        match self {
+            Self::Open { since_ms } => format!("open {since_ms}\n"),
+            Self::Closed { at_ms, version } => {
+                format!("closed {at_ms} {} {}\n", version.inode, version.changed_ns)
+            }
+        }
+    }
+
+    /// `None` for anything that [`encode`](Self::encode) did not make.
+    fn parse(text: &str) -> Option<Self> {
+        let words: Vec<&str> = text.strip_suffix('\n')?.split(' ').collect();
+        let mark = match words[..] {
+            ["open", since] => Self::Open {
+                since_ms: since.parse().ok()?,
+            },
+            ["closed", at, inode, changed] => Self::Closed {
+                at_ms: at.parse().ok()?,
+                version: VersionFile {
+                    inode: inode.parse().ok()?,
+                    changed_ns: changed.parse().ok()?,
+                },
+            },
+            _ => return None,
+        };
+        (mark.encode() == text).then_some(mark)
+    }
+
+    /// From when on the replicas of a volume have to be looked at; `None` when none has to: after a
+    /// clean stop, or when no node of ours ever used the directory. A mark that cannot be read
+    /// counts as one from the beginning of time. Blocking.
+    #[must_use]
+    pub fn unclean_since(root: &Path) -> Option<u64> {
+        let path = Self::path(root);
+        let text = match fs::metadata(&path) {
+            Err(e) if e.kind() == io::ErrorKind::NotFound => return None,
+            Ok(facts) if facts.len() <= BYTES_MAX => fs::read_to_string(&path).ok(),
+            _ => None,
+        };
+        match text.as_deref().and_then(Self::parse) {
+            None => Some(0),
+            Some(Self::Open { since_ms }) => Some(since_ms),
+            Some(Self::Closed { at_ms, version }) => {
+                let same = VersionFile::of(root).is_ok_and(|now| now == version);
+                (!same).then_some(at_ms)
+            }
+        }
+    }
+
+    /// Writes the mark; it is durable afterwards.
+    ///
+    /// # Errors
+    /// Of the disk.
+    pub async fn write(self, volume: &Volume) -> Result<(), IoError> {
+        let meta = volume.meta(IoClass::ClientWrite);
+        let path = Self::path(&volume.root);
+        meta.replace(&path, self.encode().into_bytes(), FILE_MODE)
+            .await
+    }
+
+    /// Removes the mark, durably: nothing is known of the last stop then.
+    ///
+    /// # Errors
+    /// Of the disk.
+    pub async fn remove(volume: &Volume) -> Result<(), IoError> {
+        let meta = volume.meta(IoClass::ClientWrite);
+        match meta.unlink(&Self::path(&volume.root)).await {
+            Err(e) if e.kind() != IoErrorKind::NotFound => return Err(e),
+            _ => {}
+        }
+        meta.sync_dir(&volume.root).await
+    }
+
+    /// Says that everything in the volume is durable and its replicas are whole.
+    ///
+    /// # Errors
+    /// Of the disk.
+    pub async fn close(volume: &Volume, at_ms: u64) -> Result<(), IoError> {
+        let meta = volume.meta(IoClass::ClientWrite);
+        let root = volume.root.clone();
+        let read = meta.run(IoOp::Stat, &root, |root| {
+            VersionFile::of(root).map_err(|e| IoError::from_std(IoOp::Stat, root, &e))
+        });
+        let version = read.await?;
+        Self::Closed { at_ms, version }.write(volume).await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn root() -> tempfile::TempDir {
+        let dir = tempfile::tempdir().expect("temporary directory");
+        fs::create_dir(dir.path().join(CURRENT)).expect("creates");
+        fs::write(dir.path().join(CURRENT).join(VERSION), "1").expect("writes");
+        dir
+    }
+
+    #[test]
+    fn a_mark_says_from_when_on_replicas_are_looked_at() {
+        let dir = root();
+        let since = || Mark::unclean_since(dir.path());
+        let put = |text: &str| fs::write(Mark::path(dir.path()), text).expect("writes");
+        assert_eq!(since(), None, "never used by this node");
+        put(&Mark::Open { since_ms: 77 }.encode());
+        assert_eq!(since(), Some(77));
+        let version = VersionFile::of(dir.path()).expect("there");
+        put(&Mark::Closed { at_ms: 88, version }.encode());
+        assert_eq!(since(), None);
+        // Apache's node writes it anew at each start.
+        std::thread::sleep(std::time::Duration::from_millis(20));
+        fs::write(dir.path().join(CURRENT).join(VERSION), "1").expect("writes");
+        assert_eq!(since(), Some(88));
+        for damaged in [
+            "",
+            "open",
+            "open 7",
+            "open 07\n",
+            "closed 1 2\n",
+            "shut 7\n",
+        ] {
+            put(damaged);
+            assert_eq!(since(), Some(0), "{damaged:?}");
+        }
+        put(&"9".repeat(300));
+        assert_eq!(since(), Some(0), "too long");
+    }
+}
