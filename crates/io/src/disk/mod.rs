@@ -61,6 +61,8 @@ pub struct DiskConfig {
     pub sync_threads: usize,
     /// Threads for names, directories and opening of clients and replication. Default 4.
     pub meta_threads: usize,
+    /// Threads that send from the page cache to sockets. Default 8.
+    pub send_threads: usize,
     /// Threads for names and syncs of balancer, scan and delete, and reads and writes of these at
     /// once while no client wants anything. Default 3.
     pub background_threads: usize,
@@ -79,6 +81,7 @@ impl Default for DiskConfig {
             anticipation: Duration::from_millis(8),
             sync_threads: 4,
             meta_threads: 4,
+            send_threads: 8,
             background_threads: 3,
             thread_idle: Duration::from_secs(10),
         }
@@ -177,6 +180,21 @@ impl Disk {
         self.run_in(Lane::of(op), class, op, path, work)
     }
 
+    /// As [`run`](Self::run), for `work` that sends from the page cache: on threads of its own, because a page that
+    /// has left the page cache has the thread wait for the device.
+    pub fn run_send<T, F>(
+        &self,
+        class: IoClass,
+        path: &Path,
+        work: F,
+    ) -> IoFuture<Result<T, IoError>>
+    where
+        T: Send + 'static,
+        F: FnOnce(&Path) -> Result<T, IoError> + Send + 'static,
+    {
+        self.run_in(Lane::Send, class, IoOp::Read, path, work)
+    }
+
     /// As [`run`](Self::run), on another lane than that of `op`.
     pub(crate) fn run_in<T, F>(
         &self,
@@ -207,7 +225,7 @@ impl Disk {
                 };
                 Either::Left(self.transfer(request, move || (work(), 0)))
             }
-            Lane::Sync | Lane::Meta => {
+            Lane::Sync | Lane::Meta | Lane::Send => {
                 Either::Right(self.workers.submit(class, (lane, watched), work))
             }
         };

@@ -33,6 +33,8 @@ pub(crate) enum Lane {
     Sync,
     /// Names, directories, opening.
     Meta,
+    /// Sending from the page cache to a socket, which waits for the device where a page has left it.
+    Send,
 }
 
 impl Lane {
@@ -47,7 +49,7 @@ impl Lane {
     }
 }
 
-const LANES: usize = 3;
+const LANES: usize = 4;
 
 /// A place in the queue of a class; held until the operation is done.
 #[derive(Debug)]
@@ -165,6 +167,7 @@ pub(super) struct Workers {
     data: Arc<data::Lane>,
     sync: Arc<TaskLane>,
     meta: Arc<TaskLane>,
+    send: Arc<TaskLane>,
     /// Syncs and names of background classes.
     background: Arc<TaskLane>,
     closing: Arc<TaskLane>,
@@ -183,6 +186,7 @@ impl Workers {
             data: data::Lane::start(disk, policy, config.thread_idle)?,
             sync: lane("sync", config.sync_threads)?,
             meta: lane("meta", config.meta_threads)?,
+            send: lane("send", config.send_threads)?,
             background: lane("back", config.background_threads)?,
             // One: many closes at once would be no use to anybody, and who closes does not wait.
             closing: lane("close", 1)?,
@@ -269,6 +273,7 @@ impl Workers {
         F: FnOnce() -> T + Send + 'static,
     {
         let lane = match kind {
+            Lane::Send => &self.send,
             _ if class.is_background() => &self.background,
             Lane::Sync => &self.sync,
             Lane::Meta | Lane::Data => &self.meta,
@@ -297,8 +302,14 @@ impl Workers {
         Closer::new(Arc::clone(&self.closing))
     }
 
-    fn task_lanes(&self) -> [&Arc<TaskLane>; 4] {
-        [&self.sync, &self.meta, &self.background, &self.closing]
+    fn task_lanes(&self) -> [&Arc<TaskLane>; 5] {
+        [
+            &self.sync,
+            &self.meta,
+            &self.send,
+            &self.background,
+            &self.closing,
+        ]
     }
 
     pub(super) fn pending(&self, class: IoClass) -> usize {

@@ -158,10 +158,12 @@ fn what_is_left(fs: &Driver, file: &Closed) -> Result<(Option<i64>, Left)> {
 }
 
 impl Found {
-    /// Adds to what cannot be read what of it is on the disk, as `files` tells.
+    /// Adds to what is lost what of it is on the disk, as `files` tells.
     pub fn explain(&mut self, files: impl Fn(i64) -> String) {
         for closed in &mut self.closed {
-            if let (Left::Unreadable(why), Some(block)) = (&mut closed.left, closed.block) {
+            if let (Left::Unreadable(why) | Left::Gone(why), Some(block)) =
+                (&mut closed.left, closed.block)
+            {
                 *why = format!("{}: {why}", files(block));
             }
         }

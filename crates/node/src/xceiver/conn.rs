@@ -5,7 +5,7 @@
 //! connection, one of them reading and another one writing.
 
 use std::io::{self, IoSlice, IoSliceMut};
-use std::os::fd::BorrowedFd;
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::pin::Pin;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::task::{Context, Poll};
@@ -14,7 +14,7 @@ use std::time::Duration;
 use bytes::{Buf, BufMut, BytesMut};
 use hayloft_wire::frame;
 use hayloft_wire::schema::WireMessage;
-use rustix::io::Errno;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use tokio::io::Interest;
 use tokio::net::TcpStream;
 use tokio::time::{Instant, Sleep, sleep_until, timeout};
@@ -379,65 +379,32 @@ impl Conn {
         Ok(())
     }
 
-    /// As [`write_all_vectored`](Self::write_all_vectored), but says that more follows at once: the kernel
-    /// sends it together with that.
+    /// Another descriptor of the socket, for a thread that sends to it without waiting. It keeps the connection open;
+    /// nothing else may be sent while it is used.
     ///
     /// # Errors
-    /// As [`write_all`](Self::write_all).
-    pub async fn write_all_corked(&self, slices: &mut [IoSlice<'_>]) -> io::Result<()> {
-        use rustix::net::{SendAncillaryBuffer, SendFlags, sendmsg};
-        let mut left = slices;
-        IoSlice::advance_slices(&mut left, 0);
-        while !left.is_empty() {
-            let sent = self.stream.try_io(Interest::WRITABLE, || {
-                let mut nothing = SendAncillaryBuffer::default();
-                let flags = SendFlags::MORE | SendFlags::NOSIGNAL;
-                Ok(sendmsg(
-                    socket_ref(&self.stream),
-                    left,
-                    &mut nothing,
-                    flags,
-                )?)
-            });
-            match sent {
-                Ok(n) => IoSlice::advance_slices(&mut left, n),
-                Err(e) => self.after_refused_write(e).await?,
-            }
-        }
-        Ok(())
+    /// Out of descriptors.
+    pub fn duplicate(&self) -> io::Result<OwnedFd> {
+        socket_ref(&self.stream).try_clone_to_owned()
     }
 
-    /// Sends `len` bytes of `file` from `offset` on, which the kernel takes from its page cache. Returns what
-    /// was sent: less when the file gives no more, because it ended or cannot be read.
-    ///
-    /// Blocks the thread while a page has to be read: for what is resident.
+    /// Waits until the socket has room, after a write through [`duplicate`](Self::duplicate) that found none.
     ///
     /// # Errors
-    /// As [`write_all`](Self::write_all).
-    pub async fn send_file(
-        &self,
-        file: BorrowedFd<'_>,
-        offset: u64,
-        len: usize,
-    ) -> io::Result<usize> {
-        let (mut at, mut left) = (offset, len);
-        while left > 0 {
-            let sent = self.stream.try_io(Interest::WRITABLE, || {
-                Ok(rustix::fs::sendfile(
-                    socket_ref(&self.stream),
-                    file,
-                    Some(&mut at),
-                    left,
-                )?)
-            });
-            match sent {
-                Ok(0) => break,
-                Ok(n) => left -= n,
-                Err(e) if e.raw_os_error() == Some(Errno::IO.raw_os_error()) => break,
-                Err(e) => self.after_refused_write(e).await?,
+    /// The peer took nothing for longer than the limit.
+    pub async fn wait_for_room(&self) -> io::Result<()> {
+        // The runtime knows of no refusal: asking the kernel again has it wait for the next event.
+        let room = self.stream.try_io(Interest::WRITABLE, || {
+            let mut fds = [PollFd::new(&self.stream, PollFlags::OUT)];
+            match poll(&mut fds, Some(&Timespec::default()))? {
+                0 => Err(io::ErrorKind::WouldBlock.into()),
+                _ => Ok(()),
             }
+        });
+        match room {
+            Ok(()) => Ok(()),
+            Err(error) => self.after_refused_write(error).await,
         }
-        Ok(len - left)
     }
 
     /// Waits after a write that found no room; passes other errors on.

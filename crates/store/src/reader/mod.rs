@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use hayloft_io::calibrate::Media;
-use hayloft_io::{Advice, AlignedBuf, EngineFile, IoClass, IoError};
+use hayloft_io::{Advice, AlignedBuf, EngineFile, IoClass, IoError, IoErrorKind, IoOp};
 use hayloft_wire::checksum::DataChecksum;
 use hayloft_wire::ids::ExtendedBlock;
 use tracing::debug;
@@ -39,6 +39,7 @@ pub struct ReplicaReader {
     whole: bool,
     data: Arc<dyn EngineFile>,
     meta: Option<Arc<dyn EngineFile>>,
+    class: IoClass,
 }
 
 /// A range of the meta file.
@@ -205,14 +206,43 @@ impl ReplicaReader {
         }))
     }
 
-    /// The data file, when all of the range is in the page cache: it can be sent from there without
-    /// waiting for the disk. `None` also when the engine has no descriptor, and for a replica that is
-    /// being written.
+    /// Whether all of the range is in the page cache, for [`send_with`](Self::send_with). `false` also when the
+    /// engine has no descriptor, and for a replica that is being written.
     #[must_use]
-    pub fn resident(&self, offset: u64, len: u64) -> Option<BorrowedFd<'_>> {
-        let end = offset.checked_add(len)?;
-        let fd = self.data.fd().filter(|_| self.whole)?;
-        (end <= self.readable_len && hayloft_io::is_resident(fd, offset, len)).then_some(fd)
+    pub fn resident(&self, offset: u64, len: u64) -> bool {
+        let end = offset.checked_add(len);
+        let Some(fd) = self.data.fd().filter(|_| self.whole) else {
+            return false;
+        };
+        end.is_some_and(|end| end <= self.readable_len) && hayloft_io::is_resident(fd, offset, len)
+    }
+
+    /// Runs `send`, which sends from the data file what [`resident`](Self::resident) found in the
+    /// page cache, on a thread of the disk: a page that has left the page cache meanwhile has that thread wait for the device, and no
+    /// connection. The file stays open until `send` has ended, also when the future is dropped.
+    ///
+    /// # Errors
+    /// `Io` when the engine has no descriptor, or `send` panicked.
+    pub fn send_with<T, F>(
+        &self,
+        send: F,
+    ) -> impl Future<Output = Result<T, StoreError>> + Send + use<'_, T, F>
+    where
+        T: Send + 'static,
+        F: FnOnce(BorrowedFd<'_>) -> T + Send + 'static,
+    {
+        let data = Arc::clone(&self.data);
+        let disk = self.slice.volume.engine.disk();
+        let sent = disk.run_send(self.class, self.data.path(), move |path| match data.fd() {
+            Some(fd) => Ok(send(fd)),
+            None => Err(IoError::new(
+                IoErrorKind::Unsupported,
+                IoOp::Read,
+                path,
+                "the engine has no descriptor to send from",
+            )),
+        });
+        async move { sent.await.map_err(|error| self.failed(error)) }
     }
 
     /// Has the range read into the page cache and nowhere else. The read is on its way when this returns, if the disk's queue has room. `None`
@@ -224,8 +254,8 @@ impl ReplicaReader {
         &self,
         offset: u64,
         len: usize,
-    ) -> Option<(BorrowedFd<'_>, impl Future<Output = bool> + Send + use<'_>)> {
-        let fd = self.data.fd().filter(|_| self.whole)?;
+    ) -> Option<impl Future<Output = bool> + Send + use<'_>> {
+        self.data.fd().filter(|_| self.whole)?;
         let end = u64::try_from(len)
             .ok()
             .and_then(|len| offset.checked_add(len))?;
@@ -233,7 +263,7 @@ impl ReplicaReader {
             return None;
         }
         let load = self.data.load(offset, len);
-        let there = async move {
+        Some(async move {
             match load.await {
                 Ok(n) => n == len,
                 Err(error) => {
@@ -241,8 +271,7 @@ impl ReplicaReader {
                     false
                 }
             }
-        };
-        Some((fd, there))
+        })
     }
 
     /// Whether large reads go around the page cache: into memory that is aligned, at no cost per page.
@@ -282,6 +311,7 @@ impl ReplicaReader {
     pub fn with_class(mut self, class: IoClass) -> Self {
         self.data = self.data.with_class(class);
         self.meta = self.meta.map(|meta| meta.with_class(class));
+        self.class = class;
         self
     }
 

@@ -388,6 +388,7 @@ fn whole_reader(
         whole: true,
         data: files.data,
         meta: files.meta,
+        class: IoClass::ClientRead,
     }
 }
 
@@ -435,5 +436,6 @@ async fn open_live(
         whole: false,
         data,
         meta,
+        class: IoClass::ClientRead,
     })
 }

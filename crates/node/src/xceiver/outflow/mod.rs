@@ -4,16 +4,18 @@
 //!
 //! - What is not in the page cache is read through the volume's engine in large pieces into pooled
 //!   buffers, and each goes out in one gathered write: packet prefixes and checksums beside the data.
-//! - What is in the page cache is sent from there by descriptor (sendfile), without a copy on this side. Short
-//!   reads are copied: they are over before asking where the data are has paid.
+//! - What is in the page cache is sent from there by descriptor (sendfile), without a copy on this side, by
+//!   threads of the disk. Short reads are copied: they are over before asking where the data are has paid.
 //!
 //! The figures are in docs/decisions (6 and 12).
 
+mod from_cache;
 mod piece;
 mod sums;
 
+use std::collections::VecDeque;
 use std::io::IoSlice;
-use std::os::fd::BorrowedFd;
+use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
 use hayloft_io::{Advice, AlignedBuf, BufferPool};
@@ -25,6 +27,7 @@ use super::error::XferError;
 use super::range::Range;
 use super::stats::XceiverStats;
 use super::throttle::Throttle;
+use from_cache::{Packet, Sending, Stopped};
 use piece::{Ahead, Body, Piece};
 
 /// Data in a packet of a short read, rounded to whole chunks: Apache's size without other configuration.
@@ -108,7 +111,7 @@ impl Outflow<'_> {
             let waits = conn.waits();
             self.send_piece(&mut packets, &piece).await?;
             let waited = conn.waits() > waits;
-            if matches!(piece.body, Body::Resident(_)) {
+            if matches!(piece.body, Body::Resident) {
                 by_descriptor += piece.len as u64;
             }
             for throttle in self.throttles {
@@ -165,33 +168,11 @@ impl Outflow<'_> {
     }
 
     /// Sends one piece.
-    async fn send_piece(
-        &self,
-        packets: &mut Packets<'_>,
-        piece: &Piece<'_>,
-    ) -> Result<(), XferError> {
-        let file = match &piece.body {
-            Body::Read(data) => return packets.send(data.as_slice(), &piece.sums).await,
-            Body::Resident(file) => *file,
-        };
-        let mut sums = &piece.sums[..];
-        let mut left = piece.len;
-        while left > 0 {
-            let len = left.min(packets.packet);
-            let (these, rest) = sums.split_at(self.range.checksum.sums_len(len));
-            let offset = packets.offset;
-            let sent = packets.send_from(file, len, these).await?;
-            if sent < len {
-                // The file is cut or broken: reading says what it is.
-                let from = offset + sent as u64;
-                let buf = AlignedBuf::unpooled(len - sent);
-                let data = self.reader.read_data(buf, from, len - sent).await?;
-                packets.send_raw(data.as_slice()).await?;
-            }
-            sums = rest;
-            left -= len;
+    async fn send_piece(&self, packets: &mut Packets<'_>, piece: &Piece) -> Result<(), XferError> {
+        if let Body::Read(data) = &piece.body {
+            return packets.send(data.as_slice(), &piece.sums).await;
         }
-        Ok(())
+        packets.send_from(self.reader, piece).await
     }
 }
 
@@ -239,27 +220,60 @@ impl Packets<'_> {
             .map_err(|e| self.conn.socket_error(e))
     }
 
-    /// Sends one packet whose data comes from `file`; returns how many of its bytes that gave.
-    async fn send_from(
-        &mut self,
-        file: BorrowedFd<'_>,
-        len: usize,
-        sums: &[u8],
-    ) -> Result<usize, XferError> {
-        let offset = self.offset;
-        let mut prefix = BytesMut::with_capacity(MAX_PREFIX_BYTES);
-        self.next(len, sums.len(), &mut prefix);
-        let head = std::mem::take(&mut self.head);
-        let mut slices = [
-            IoSlice::new(&head),
-            IoSlice::new(&prefix),
-            IoSlice::new(sums),
-        ];
-        let sent = async {
-            self.conn.write_all_corked(&mut slices).await?;
-            self.conn.send_file(file, offset, len).await
+    /// Sends the data of `piece` from the page cache as packets.
+    async fn send_from(&mut self, reader: &ReplicaReader, piece: &Piece) -> Result<(), XferError> {
+        let failed = |e| self.conn.socket_error(e);
+        let socket = self.conn.duplicate().map_err(failed)?;
+        let mut sending = Sending {
+            socket: Arc::new(socket),
+            offset: piece.offset,
+            packets: self.packets_of(piece),
         };
-        sent.await.map_err(|e| self.conn.socket_error(e))
+        loop {
+            let run = reader.send_with(move |file| {
+                let stopped = sending.run(file);
+                (sending, stopped)
+            });
+            let (back, stopped) = run.await?;
+            sending = back;
+            match stopped {
+                Stopped::Sent => return Ok(()),
+                Stopped::Full => self.conn.wait_for_room().await.map_err(failed)?,
+                Stopped::Short => {
+                    // The file is cut or broken: reading says what it is.
+                    let Some((from, len)) = sending.take_first() else {
+                        return Ok(());
+                    };
+                    let buf = AlignedBuf::unpooled(len);
+                    let data = reader.read_data(buf, from, len).await?;
+                    self.send_raw(data.as_slice()).await?;
+                }
+                Stopped::Broken(error) => return Err(failed(error)),
+            }
+        }
+    }
+
+    /// The next packets, which carry `piece`.
+    fn packets_of(&mut self, piece: &Piece) -> VecDeque<Packet> {
+        let mut packets = VecDeque::with_capacity(piece.len.div_ceil(self.packet));
+        let mut sums = &piece.sums[..];
+        let mut left = piece.len;
+        while left > 0 {
+            let len = left.min(self.packet);
+            let (these, rest) = sums.split_at(self.range.checksum.sums_len(len));
+            let mut head =
+                BytesMut::with_capacity(self.head.len() + MAX_PREFIX_BYTES + these.len());
+            head.extend_from_slice(&std::mem::take(&mut self.head));
+            self.next(len, these.len(), &mut head);
+            head.extend_from_slice(these);
+            packets.push_back(Packet {
+                head: head.freeze(),
+                data: len,
+            });
+            sums = rest;
+            left -= len;
+        }
+        packets
     }
 
     /// Sends bytes of a packet whose prefix has been sent.

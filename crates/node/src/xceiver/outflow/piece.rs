@@ -1,7 +1,6 @@
 //! Pieces of a replica on their way to a socket: where they come from, and how much at a time.
 
 use std::collections::VecDeque;
-use std::os::fd::BorrowedFd;
 
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
@@ -41,17 +40,17 @@ const AHEAD_OF_FEW: usize = 4;
 const FEW: usize = 2;
 
 /// A piece of data, ready to be sent.
-pub(super) struct Piece<'a> {
+pub(super) struct Piece {
     pub offset: u64,
     pub len: usize,
-    pub body: Body<'a>,
+    pub body: Body,
     pub sums: Bytes,
 }
 
-pub(super) enum Body<'a> {
+pub(super) enum Body {
     Read(AlignedBuf),
-    /// In the page cache of this file.
-    Resident(BorrowedFd<'a>),
+    /// In the page cache.
+    Resident,
 }
 
 /// A piece that is being read.
@@ -65,9 +64,9 @@ struct Loading<'a> {
 
 enum LoadingBody<'a> {
     Read(BoxFuture<'a, Result<AlignedBuf, StoreError>>),
-    /// On its way into the page cache of this file.
-    Cached(BorrowedFd<'a>, BoxFuture<'a, bool>),
-    Resident(BorrowedFd<'a>),
+    /// On its way into the page cache.
+    Cached(BoxFuture<'a, bool>),
+    Resident,
 }
 
 /// What is being read of a replica that is sent.
@@ -80,7 +79,7 @@ pub(super) struct Ahead<'a> {
     /// Size of the next piece that comes from the disk.
     piece: usize,
     /// Up to where the page cache had everything when it was asked.
-    resident: Option<(BorrowedFd<'a>, u64)>,
+    resident: Option<u64>,
     /// Nothing is read before its checksums are here.
     sums_first: bool,
     /// Whether what is read stays in the page cache, once that is known.
@@ -108,7 +107,7 @@ impl<'a> Ahead<'a> {
     ///
     /// # Errors
     /// Those of reading.
-    pub(super) async fn next(&mut self) -> Result<Option<Piece<'a>>, StoreError> {
+    pub(super) async fn next(&mut self) -> Result<Option<Piece>, StoreError> {
         if std::mem::take(&mut self.sums_first) {
             self.sums.before_data(self.outflow, self.next).await?;
         }
@@ -123,18 +122,17 @@ impl<'a> Ahead<'a> {
                 self.learn(offset, len);
                 Body::Read(data)
             }
-            LoadingBody::Cached(file, there) => {
-                // A slow peer, a machine short of memory, a file system that keeps nothing: sendfile would wait for the disk, and
-                // everybody on this thread with it.
-                if there.await && self.outflow.reader.resident(offset, len as u64).is_some() {
-                    Body::Resident(file)
+            LoadingBody::Cached(there) => {
+                // A slow peer, a machine short of memory, a file system that keeps nothing: sendfile would wait for the disk.
+                if there.await && self.outflow.reader.resident(offset, len as u64) {
+                    Body::Resident
                 } else {
                     // Whatever kept it from there: reading says what it is, or does without.
                     self.loads = false;
                     Body::Read(self.outflow.read_late(offset, len).await?)
                 }
             }
-            LoadingBody::Resident(file) => Body::Resident(file),
+            LoadingBody::Resident => Body::Resident,
         };
         let sums = self.sums.of(self.outflow, offset, len).await?;
         self.look();
@@ -181,10 +179,10 @@ impl<'a> Ahead<'a> {
         let end = self.sums.ask(outflow, offset);
         let left = usize::try_from(end - offset).unwrap_or(usize::MAX);
         let cached = outflow.whole_packets(PIECE_CACHED).min(left);
-        let (len, body) = if let Some(file) = resident {
-            (cached, LoadingBody::Resident(file))
-        } else if let Some((file, there)) = self.cache_first(offset, cached) {
-            (cached, LoadingBody::Cached(file, there))
+        let (len, body) = if resident {
+            (cached, LoadingBody::Resident)
+        } else if let Some(there) = self.cache_first(offset, cached) {
+            (cached, LoadingBody::Cached(there))
         } else {
             let wanted = self.piece.min(outflow.piece_max()).min(self.piece_most());
             let wanted = outflow.whole_packets(wanted).min(left);
@@ -192,24 +190,20 @@ impl<'a> Ahead<'a> {
             let data = outflow.reader.read_data(buf, offset, len);
             (len, LoadingBody::Read(Box::pin(data)))
         };
-        if resident.is_none() {
+        if !resident {
             self.piece = (2 * self.piece).min(PIECE);
         }
         Some(Loading {
             offset,
             len,
-            from_disk: resident.is_none(),
+            from_disk: !resident,
             body,
         })
     }
 
     /// Has `len` bytes read into the page cache, to be sent from there, where the engine keeps in there what it reads. A head that moves for every
     /// piece had better be given large ones, by engines that can.
-    fn cache_first(
-        &mut self,
-        offset: u64,
-        len: usize,
-    ) -> Option<(BorrowedFd<'a>, BoxFuture<'a, bool>)> {
+    fn cache_first(&mut self, offset: u64, len: usize) -> Option<BoxFuture<'a, bool>> {
         let reader = self.outflow.reader;
         let large = reader.goes_around_cache() && reader.is_on_rotating_media();
         // What a socket holds of the page cache cannot be dropped from there.
@@ -223,7 +217,7 @@ impl<'a> Ahead<'a> {
             None if self.fills_cache == Some(true) => self.fills_cache = None,
             None => {}
         }
-        load.map(|(file, there)| (file, Box::pin(there) as BoxFuture<'a, bool>))
+        load.map(|there| Box::pin(there) as BoxFuture<'a, bool>)
     }
 
     /// Whether it is worth sending what follows `offset` from the page cache.
@@ -238,7 +232,7 @@ impl<'a> Ahead<'a> {
         // A head that moves for every piece had better be given large ones.
         let may = !reader.is_on_rotating_media() && self.next < self.outflow.range.end;
         if self.fills_cache.is_none() && may {
-            self.fills_cache = Some(reader.resident(offset, len as u64).is_some());
+            self.fills_cache = Some(reader.resident(offset, len as u64));
         }
     }
 
@@ -251,23 +245,17 @@ impl<'a> Ahead<'a> {
         }
     }
 
-    /// The file, when the page cache has what follows `offset`.
-    fn resident(&mut self, offset: u64) -> Option<BorrowedFd<'a>> {
-        let range = self.outflow.range;
-        let left = range.end - offset;
-        if let Some((file, until)) = self.resident
-            && (offset + PIECE_CACHED as u64).min(range.end) <= until
-        {
-            return Some(file);
+    /// Whether the page cache has what follows `offset`.
+    fn resident(&mut self, offset: u64) -> bool {
+        let end = self.outflow.range.end;
+        let wanted = (offset + PIECE_CACHED as u64).min(end);
+        if self.resident.is_some_and(|until| wanted <= until) {
+            return true;
         }
-        self.resident = self
-            .sends_file(offset)
-            .then(|| {
-                let len = (PIECE_CACHED as u64).min(left);
-                Some((self.outflow.reader.resident(offset, len)?, offset + len))
-            })
-            .flatten();
-        self.resident.map(|(file, _)| file)
+        let is_there =
+            self.sends_file(offset) && self.outflow.reader.resident(offset, wanted - offset);
+        self.resident = is_there.then_some(wanted);
+        is_there
     }
 }
 
