@@ -73,6 +73,8 @@ pub struct NodeSpec {
     pub conf: Conf,
     /// Flags of a stock DataNode's JVM instead of the lab's small ones.
     pub jvm_flags: Option<Vec<String>>,
+    /// Another Hayloft binary than that of the other nodes.
+    pub binary: Option<PathBuf>,
 }
 
 impl NodeSpec {
@@ -84,6 +86,7 @@ impl NodeSpec {
             volumes: vec![VolumeSpec::default()],
             conf: Conf::new(),
             jvm_flags: None,
+            binary: None,
         }
     }
 
@@ -115,6 +118,7 @@ pub struct Node {
     ipc_port: u16,
     http_port: u16,
     jvm_flags: Option<Vec<String>>,
+    binary: Option<PathBuf>,
     arguments: Vec<String>,
     process: Option<Process>,
 }
@@ -146,6 +150,7 @@ impl Node {
             ipc_port: ports::free()?,
             http_port: ports::free()?,
             jvm_flags: spec.jvm_flags,
+            binary: spec.binary,
             arguments: Vec::new(),
             process: None,
         })
@@ -285,7 +290,8 @@ impl Node {
                 Ok(spawn)
             }
             Kind::Hayloft => {
-                let binary = hayloft_binary()?.display().to_string();
+                let own = self.binary.clone().map_or_else(hayloft_binary, Ok)?;
+                let binary = own.display().to_string();
                 let conf = self.conf_dir().display().to_string();
                 let mut argv = vec![binary, "node".into(), "--conf".into(), conf];
                 argv.extend(self.arguments.iter().cloned());

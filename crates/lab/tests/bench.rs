@@ -48,6 +48,7 @@ fn tiny_run(dir: &Path) -> Result<Outcome> {
     rows.retain(|row| row.client != Client::None && (cold || !needs_root(row.workload)));
     let (disk, out) = (dir.join("disk"), dir.join("out"));
     let options = Options {
+        before: None,
         rounds: 1,
         mib: 16,
         rows: rows.clone(),

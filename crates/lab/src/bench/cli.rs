@@ -33,6 +33,9 @@ pub struct BenchArgs {
     /// Who takes part: names of --list, separated by commas; "all" for all of them.
     #[arg(long, value_delimiter = ',', value_name = "NAMES")]
     peers: Vec<String>,
+    /// The binary of an earlier version of Hayloft, which takes part as "before".
+    #[arg(long, value_name = "BINARY")]
+    before: Option<PathBuf>,
     /// Where the nodes keep their data: a directory, or "modelled" for a modelled hard disk
     /// [default: below the repository's target directory].
     #[arg(long, value_name = "DIR")]
@@ -144,11 +147,26 @@ impl BenchArgs {
         if rows.is_empty() && self.blocks == 0 {
             return Err(LabError::Talk("no row fits: see --list".into()));
         }
-        let peers: Vec<String> = match self.peers.as_slice() {
+        let mut peers: Vec<String> = match self.peers.as_slice() {
             [] => peers::usual(),
             [all] if all == "all" => peers::names().into_iter().map(str::to_owned).collect(),
             some => some.to_vec(),
         };
+        match &self.before {
+            Some(binary) if !binary.is_file() => {
+                let problem = format!("--before: there is no file {}", binary.display());
+                return Err(LabError::Talk(problem));
+            }
+            Some(_) if !peers.iter().any(|name| name == peers::BEFORE) => {
+                peers.push(peers::BEFORE.to_owned());
+            }
+            None if peers.iter().any(|name| name == peers::BEFORE) => {
+                return Err(LabError::Talk(
+                    "the peer \"before\" needs --before BINARY".into(),
+                ));
+            }
+            _ => {}
+        }
         for name in &peers {
             peers::peer(name, &[])?;
         }
@@ -170,6 +188,7 @@ impl BenchArgs {
                 .unwrap_or(if self.quick { 256 } else { 1024 })
                 .max(4),
             rows,
+            before: self.before,
             peers,
             blocks: self.blocks,
             jvm_flags: self.jvm_flags,

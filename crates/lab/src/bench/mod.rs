@@ -61,6 +61,8 @@ pub struct Options {
     pub mib: u64,
     /// The rows, see [`rows::all`].
     pub rows: Vec<Row>,
+    /// The binary of the peer [`peers::BEFORE`].
+    pub before: Option<PathBuf>,
     /// Names of the peers, see [`peers::names`].
     pub peers: Vec<String>,
     /// Blocks of the start-up measurement; 0 leaves it out.

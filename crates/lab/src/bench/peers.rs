@@ -21,6 +21,8 @@ pub struct Peer {
 pub const STOCK: &str = "stock";
 /// The stock DataNode that keeps its data out of the page cache.
 pub const STOCK_DROP: &str = "stock-drop";
+/// An earlier version of Hayloft, by its binary.
+pub const BEFORE: &str = "before";
 /// The engine that drops what it is given: our own overhead alone.
 pub const NULL: &str = "null";
 
@@ -40,12 +42,12 @@ pub fn usual() -> Vec<String> {
     names.map(str::to_owned).collect()
 }
 
-/// The peer of that name; `define` goes into the configuration of Hayloft's nodes.
+/// The peer of that name, [`BEFORE`] included; `define` goes into the configuration of Hayloft's nodes.
 ///
 /// # Errors
 /// [`LabError::Talk`] listing the known names.
 pub fn peer(name: &str, define: &[(String, String)]) -> Result<Peer> {
-    if !names().contains(&name) {
+    if name != BEFORE && !names().contains(&name) {
         let known = names().join(", ");
         let problem = format!("no peer is named {name:?}; known are {known}");
         return Err(LabError::Talk(problem));
@@ -60,7 +62,9 @@ pub fn peer(name: &str, define: &[(String, String)]) -> Result<Peer> {
             Kind::Apache
         }
         engine => {
-            conf.set("hayloft.io.engine", engine);
+            if engine != BEFORE {
+                conf.set("hayloft.io.engine", engine);
+            }
             for (key, value) in define {
                 conf.set(key, value);
             }

@@ -2,7 +2,7 @@
 
 use super::machine::{Device, ReadaheadGuard};
 use super::names::NameNodeClient;
-use super::peers::{Peer, STOCK};
+use super::peers::{BEFORE, Peer, STOCK};
 use super::trace::Tracer;
 use super::{Options, machine};
 use crate::cluster::Cluster;
@@ -87,6 +87,9 @@ impl Rig {
                 let mut spec = NodeSpec::new(peer.kind).volumes(vec![volume]);
                 spec.conf = peer.conf.clone();
                 spec.jvm_flags = Some(options.jvm_flags.clone());
+                if name == BEFORE {
+                    spec.binary.clone_from(&options.before);
+                }
                 builder = builder.node(spec);
             }
             let nodes = (index..index + copies).collect();
