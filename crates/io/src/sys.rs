@@ -23,6 +23,15 @@ pub(crate) fn write_back(fd: BorrowedFd<'_>, offset: u64, len: u64) -> Result<()
     sync_range(fd, offset, len, flags)
 }
 
+/// Writes all dirty pages of a file to the device and waits for that. Nothing becomes durable by it. Blocking.
+///
+/// # Errors
+/// What the device answered. No later sync through the same descriptor meets that error again.
+pub fn write_back_file(file: &std::fs::File) -> std::io::Result<()> {
+    use std::os::fd::AsFd as _;
+    Ok(write_back(file.as_fd(), 0, 0)?)
+}
+
 fn sync_range(fd: BorrowedFd<'_>, offset: u64, len: u64, flags: libc::c_uint) -> Result<(), Errno> {
     let offset = libc::off64_t::try_from(offset).map_err(|_| Errno::INVAL)?;
     let len = libc::off64_t::try_from(len).map_err(|_| Errno::INVAL)?;

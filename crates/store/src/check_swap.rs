@@ -20,7 +20,8 @@ const AREA: &str = "hayloft-staging-";
 /// What follows when the start of a node kept one for later.
 const KEPT: &str = ".kept-";
 
-const FINISH: &str = "start Hayloft once more and stop it: it finishes what is left";
+const FINISH: &str = "start Hayloft and stop it: the start ends it";
+const EARLIER: &str = "start the version of Hayloft that left it once more, and stop it";
 
 /// Why Apache's DataNode may not start now.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -138,7 +139,7 @@ fn check_pool(volume: &Path, root: &Path) -> Result<(), Obstacle> {
                     "{} marks a replica that is closed and not finalized",
                     entry.path().display()
                 ),
-                FINISH,
+                EARLIER,
             ));
         }
     }
@@ -176,7 +177,7 @@ fn no_area(dir: &Path, uuids: &BTreeSet<String>) -> Result<(), Obstacle> {
             return Err(Obstacle::new(
                 &entry.path(),
                 "it holds acknowledged bytes that an earlier version of Hayloft left",
-                "start that version once more and stop it: it writes them to the block files",
+                EARLIER,
             ));
         }
     }

@@ -158,7 +158,9 @@ pub fn sync_dir(dir: &Path) -> io::Result<()> {
         .map_err(|e| at(dir, e))
 }
 
-/// Gives back the blocks that were reserved behind the end of a data file, which is `len` bytes long.
+/// Gives back the blocks that were reserved behind the end of a data file, which is `len` bytes long. What is dirty of it is
+/// written to the device before: ext4 takes the length for final then, and after power loss would read reserved blocks
+/// that were never written as zeros.
 pub fn trim(data: &Path, len: u64) -> io::Result<()> {
     let file = fs::OpenOptions::new()
         .write(true)
@@ -166,6 +168,7 @@ pub fn trim(data: &Path, len: u64) -> io::Result<()> {
         .map_err(|e| at(data, e))?;
     // To the length that it has: what is behind goes, nothing else.
     if file.metadata()?.len() == len {
+        hayloft_io::write_back_file(&file).map_err(|e| at(data, e))?;
         file.set_len(len).map_err(|e| at(data, e))?;
     }
     Ok(())

@@ -93,8 +93,8 @@ pub async fn finalize_live(
     if status.place != Place::Finalized {
         let from = pair_of(live);
         let to = from.at(live.slice.paths.finalized_dir(live.id));
-        let (path, pinned, trim) = (from.data(), status.pinned, status.reserved > 0);
         let len = status.bytes_on_disk;
+        let (path, pinned, trim) = (from.data(), status.pinned, status.reserved > len);
         let dirs = [from.dir.clone(), to.dir.clone()];
         files::on_disk_with_sync(
             &live.slice,

@@ -59,6 +59,8 @@ pub struct Tally {
     pub counted_on: u64,
     /// Those of them that cannot be read, or have other bytes than were written.
     pub unreadable: u64,
+    /// Those of them that were being written: of these Apache's node looks at the last chunk alone when it starts.
+    pub unreadable_open: u64,
     /// Some of the losses in words, by their sort.
     pub examples: BTreeMap<&'static str, Vec<String>>,
 }
@@ -103,6 +105,7 @@ impl Tally {
             let kept = log.kept;
             let what = format!("{}, {kept} bytes kept of {acked}", log.log.path);
             self.judge(&log.left, &what);
+            self.unreadable_open += u64::from(matches!(log.left, Left::Unreadable(_)));
             if log.left == Left::Whole && kept < acked {
                 self.tell("cut off", &what);
             }
@@ -137,6 +140,7 @@ impl Tally {
         self.events += other.events;
         self.counted_on += other.counted_on;
         self.unreadable += other.unreadable;
+        self.unreadable_open += other.unreadable_open;
         for (mine, more) in [
             (&mut self.closed, other.closed),
             (&mut self.closed_old, other.closed_old),

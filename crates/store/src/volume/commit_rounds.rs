@@ -151,7 +151,7 @@ impl CommitRounds {
         if page_cache {
             let dirty = join(&entry.dirty, &written);
             entry.dirty = dirty.clone();
-            let data = Arc::clone(&entry.data);
+            let touched = entry.clone();
             state.dirty = state.dirty.saturating_add(len(&written));
             // Many files come to the limit before one of them has a quantum.
             let share = self.limit(&state) / 4 / state.replicas.len().max(1) as u64;
@@ -164,7 +164,7 @@ impl CommitRounds {
                 if let Some(entry) = state.replicas.get_mut(&key) {
                     entry.dirty = 0..0;
                 }
-                due = Some((data, dirty));
+                due = Some((touched, dirty));
             }
         }
         let early = state.replicas.len() == EARLY;
@@ -172,16 +172,19 @@ impl CommitRounds {
         if early {
             self.early.notify_one();
         }
-        if let Some((data, range)) = due {
-            let writes = async move { volume.commits.write_back(&data, range).await };
-            inner.tasks.spawn(async move {
-                // The next sync of the file meets the error again, and tells of it.
-                let _met_again = writes.await;
+        if let Some((touched, range)) = due {
+            let (tasks, inner) = (inner.tasks.clone(), Arc::clone(inner));
+            tasks.spawn(async move {
+                let outcome = volume.commits.write_back(&touched.data, range).await;
+                if let Err(error) = outcome {
+                    // No later sync through this descriptor meets the error again.
+                    failed(&inner, &volume, &touched, &error).await;
+                }
             });
         }
     }
 
-    /// A replica is deleted: its files are closed, so that its space is given back.
+    /// A replica is deleted, or durable: its files are closed, so that its space is given back.
     pub fn forget(&self, pool: &Arc<Pool>, id: i64) {
         let mut state = self.lock();
         let gone = state.replicas.remove(&key_of(pool, id));

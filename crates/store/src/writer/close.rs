@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use hayloft_io::{IoError, SyncKind};
+use hayloft_io::{IoError, SyncKind, together};
 
 use super::ReplicaWriter;
 use super::gathered::DIRECT_MIN;
@@ -51,7 +51,10 @@ impl ReplicaWriter {
             );
             return Err(StoreError::new(StoreErrorKind::Corrupt, text));
         }
-        self.write_checksums_back().await.map_err(failed)?;
+        self.write_back().await.map_err(|e| {
+            self.live.note_failure(&e);
+            failed(e)
+        })?;
         if self.inner.config.sync_on_close {
             let (data, meta) = futures_util::future::join(
                 self.data.sync(SyncKind::All),
@@ -65,16 +68,23 @@ impl ReplicaWriter {
             self.live.refuse_after_failed_sync()?;
         }
         let durable = self.inner.config.sync_on_close || self.durable_finalize;
-        finalize_live(&self.inner, &self.pool, &self.live, durable).await
+        let done = finalize_live(&self.inner, &self.pool, &self.live, durable).await?;
+        if self.inner.config.sync_on_close || (durable && self.synced_len == done.bytes_on_disk) {
+            let commits = &self.live.slice.volume.commits;
+            commits.forget(&self.pool, self.live.id);
+        }
+        Ok(done)
     }
 
-    /// Has the checksums of a long replica written to the device, whose data went there around the
-    /// page cache. Otherwise power loss soon after could leave a finalized replica of full length
-    /// without checksums, which Apache's node reports as good.
-    async fn write_checksums_back(&self) -> Result<(), IoError> {
+    /// Has what the page cache has of a long replica, whose other data went around it, written to the
+    /// device: the checksums and an unaligned end. Otherwise power loss soon after could leave a
+    /// finalized replica of full length without them, which Apache's node reports as good.
+    async fn write_back(&self) -> Result<(), IoError> {
         let direct = !self.live.slice.volume.engine.capabilities().page_cache;
         if direct && self.bytes_on_disk() >= DIRECT_MIN {
-            self.meta.write_back(0, 0).await?;
+            let writes = together(|| (self.data.write_back(0, 0), self.meta.write_back(0, 0)));
+            let (data, meta) = futures_util::future::join(writes.0, writes.1).await;
+            data.and(meta)?;
         }
         Ok(())
     }

@@ -118,7 +118,11 @@ impl ReplicaWriter {
         let (client, synced_len, to_allocate) = {
             let mut status = live.status();
             status.cancel = cancel.clone();
-            let to_allocate = inner.config.preallocate && worth_allocating(&status).is_some();
+            // What goes through the page cache gets its blocks when it is written back, in long runs; giving back
+            // the rest at the close would have to wait for that.
+            let direct = !live.slice.volume.engine.capabilities().page_cache;
+            let to_allocate =
+                direct && inner.config.preallocate && worth_allocating(&status).is_some();
             (status.checksum, status.bytes_on_disk, to_allocate)
         };
         // Whoever takes a volume out marks it first and tells its writers to stop then, of whom this is one from here on.

@@ -41,6 +41,9 @@ impl ReplicaWriter {
         self.data_synced = true;
         self.names_durable = true;
         self.synced_len = len;
+        // The next round has nothing to do for it, unless more is written.
+        let commits = &self.live.slice.volume.commits;
+        commits.forget(&self.pool, self.live.id);
         Ok(())
     }
 

@@ -32,28 +32,7 @@ async fn with_settings(engine: &str, settings: Settings, id: i64) -> (Node, Vec<
         pipeline.write(piece, 1 << 20, 1).await;
     }
     pipeline.close(1).await;
-    in_its_files(&node, id).await;
     (node, data)
-}
-
-/// Waits until nothing of the block is staged any more and its files are in their place: only then is it sent from there.
-async fn in_its_files(node: &Node, id: i64) {
-    for _ in 0..500 {
-        let reader = node.store.open_reader(&block(id, 1001)).await;
-        let left_staging = reader.expect("closed").meta_fd().is_some();
-        let final_place = std::ffi::OsStr::new("finalized");
-        // It is moved there last.
-        if left_staging
-            && node
-                .file(&format!("blk_{id}"))
-                .iter()
-                .any(|part| part == final_place)
-        {
-            return;
-        }
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
-    panic!("the disk has not taken it");
 }
 
 /// Takes a range of the block's data out of the page cache, as far as the file system can do that.
@@ -98,6 +77,54 @@ async fn readers_of_cached_data_are_served_by_descriptor() {
         .await;
     // Not a piece less, unless this machine is so short of memory that it dropped some meanwhile.
     assert!(node.x.stats().bytes_read_by_descriptor() > both / 4 * 3);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_send_that_waits_for_the_disk_stops_no_other_connection() {
+    let (node, data) = with_block("posix", 1).await;
+    let file = File::open(node.file("blk_1")).expect("the data file");
+    if !hayloft_io::is_resident(std::os::fd::AsFd::as_fd(&file), 0, 1 << 20) {
+        eprintln!("skipped: this kernel does not say what is cached, or dropped it");
+        return;
+    }
+    // Sends of the disk that do not end: as with pages that have to be read from a disk that hangs.
+    let reader = node
+        .store
+        .open_reader(&block(1, 1001))
+        .await
+        .expect("there");
+    let (release, _) = tokio::sync::watch::channel(false);
+    let threads = hayloft_io::DiskConfig::default().send_threads;
+    let hang = |mut released: tokio::sync::watch::Receiver<bool>| {
+        let runtime = tokio::runtime::Handle::current();
+        reader.send_with(move |_| {
+            let _ended = runtime.block_on(released.wait_for(|released| *released));
+        })
+    };
+    let hanging: Vec<_> = (0..threads).map(|_| hang(release.subscribe())).collect();
+    // More readers than there are threads for connections.
+    let mut stopped = Vec::new();
+    for _ in 0..2 * std::thread::available_parallelism().map_or(2, usize::from) {
+        let mut client = Client::connect(&node).await;
+        let request = read_request(&block(1, 1001), 0, LEN as u64, true);
+        client.request(&request).await;
+        stopped.push(client);
+    }
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    for _ in 0..8 {
+        let short = read(&node, &block(1, 1001), 0, 1024).await;
+        assert_eq!(short.as_deref(), Ok(&data[..1024]), "served meanwhile");
+    }
+    // The others wait for the disk.
+    node.until("counted", |node| node.x.stats().bytes_read() == 8 * 1024)
+        .await;
+    release.send_replace(true);
+    futures_util::future::join_all(hanging).await;
+    for mut client in stopped {
+        let response = client.response().await.expect("answered");
+        assert_eq!(response.outcome(), Status::Success);
+        assert!(client.packets(crc32c(), 0).await.as_ref() == Some(&data));
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
