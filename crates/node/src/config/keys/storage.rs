@@ -20,14 +20,14 @@ keys! {
     IO_ENGINE: EngineName = ("hayloft.io.engine", "auto",
         "I/O engine of every volume: posix, direct, uring, null, memory, or auto for the one that `hayloft calibrate` proposed, without it direct, or posix where the file system does not take O_DIRECT; `hayloft.io.engine.<directory>` for one of them. One that does not work there is replaced, with a remark in the log.");
     IO_QUANTUM: u64 = ("hayloft.io.quantum", "0",
-        "What a writer hands to the disk at once, and a rotating disk serves to one stream before it turns to another; 0 for what `hayloft calibrate` found, without it 32m for rotating disks and 4m for flash.")
+        "What a rotating disk serves to one stream before it turns to another, and how much of a file is written back at once in the page cache. 0 for what `hayloft calibrate` found, without it 32m for rotating disks and 4m for flash.")
         .bytes().max(1 << 30);
     IO_DEPTH: u32 = ("hayloft.io.depth", "0",
         "Reads and writes on a flash device at once; 0 for what `hayloft calibrate` found, without it 32.").max(256);
     IO_READ_CACHED: bool = ("hayloft.io.read.cached", "false",
         "Whether what clients read (more than 128k at a time) goes through the page cache with the engines direct and uring too, and is sent from there without a copy; scans and copies between nodes go around it still, and so does what is to be dropped behind the reader or may not be sent by dfs.datanode.transferTo.allowed. Takes less processor time where the read-ahead of the device is large (4 MiB; `blockdev --setra 8192`), and more where it is small. On rotating disks no matter.");
     IO_MEDIA: Option<Media> = ("hayloft.io.media", "auto",
-        "What the devices are: rotating, flash, or auto for what `hayloft calibrate` found, without it what the kernel says. Disks called vd, xvd, nbd, loop, ram or zram count as flash: nobody knows what is behind them.");
+        "What the devices are: rotating, flash, or auto for what `hayloft calibrate` found, without it what the kernel says. Disks called vd, xvd, nbd, loop, ram or zram count as flash: what is behind them is not known.");
     MEMORY_LIMIT: LimitOrAuto<MEMORY_LIMIT_MIN> = ("hayloft.memory.limit", "0",
         "Memory for bytes between clients and disks: half of it for what is written, and of the rest what is above 32m for what is read ahead. At least 8m; 0 for 96m, or a thirty-second of the memory of a small machine or its control group, from 32m.").bytes();
     DU_RESERVED: u64 = ("dfs.datanode.du.reserved", "0",
@@ -55,7 +55,7 @@ keys! {
     DISK_CHECK_MIN_GAP: Duration = ("dfs.datanode.disk.check.min.gap", "15m",
         "Least time between two checks of one volume after errors, which come in swarms; no more than a second of it counts.").millis();
     DISK_CHECK_TIMEOUT: Duration = ("dfs.datanode.disk.check.timeout", "10m",
-        "A volume whose check takes longer has failed; nor does taking one out wait longer for what is staged to be written, and for its files to be closed.").millis().min(1);
+        "A volume whose check takes longer has failed; nor does taking one out wait longer for what was written to become durable, and for its files to be closed.").millis().min(1);
     DIRECTORY_SCAN_INTERVAL: Option<Duration> = ("dfs.datanode.directoryscan.interval", "21600",
         "Time between comparisons of directories with what is in memory; negative for never.").seconds();
     DIRECTORY_SCAN_THROTTLE: i32 = ("dfs.datanode.directoryscan.throttle.limit.ms.per.sec", "1000",

@@ -34,9 +34,9 @@ keys! {
     DROP_CACHE_BEHIND_READS: bool = ("dfs.datanode.drop.cache.behind.reads", "false",
         "Drop what was read from the page cache, unless the client says otherwise.");
     DROP_CACHE_BEHIND_WRITES: bool = ("dfs.datanode.drop.cache.behind.writes", "false",
-        "Drop what was written from the page cache, unless the client says otherwise; nothing to do for the engines direct and uring, which go around it.");
+        "Drop what was written from the page cache, unless the client says otherwise; nothing to do where writes go around it (engines direct and uring).");
     SYNC_BEHIND_WRITES: bool = ("dfs.datanode.sync.behind.writes", "false",
-        "Start write-back of what was written at once, where it goes through the page cache (engine posix).");
+        "Start write-back of what was written at once, where it goes through the page cache.");
     SYNC_ON_CLOSE: bool = ("dfs.datanode.synconclose", "false",
         "Force replica and checksums to the disk when a block is finalized.");
     BALANCE_BANDWIDTH: u64 = ("dfs.datanode.balance.bandwidthPerSec", "100m",
@@ -51,7 +51,7 @@ keys! {
     DATA_READ_BANDWIDTH: u64 = ("dfs.datanode.data.read.bandwidthPerSec", "0",
         "Limit on client reads; 0 for none.").bytes_per_second().reconfigurable();
     SLOW_IO_WARNING_THRESHOLD: Duration = ("dfs.datanode.slow.io.warning.threshold.ms", "300",
-        "Logged when slower than this: writes to the disk that a client waits for (not staged, or synced), and whoever takes acknowledgements from this node.").millis().min(1).reconfigurable();
+        "Logged when slower than this: writes to the disk and syncs that an acknowledgement waits for, and peers that take acknowledgements from this node.").millis().min(1).reconfigurable();
     PIPELINE_ECN: bool = ("dfs.pipeline.ecn", "false",
         "Whether acknowledgements say that this node is congested.");
     PIPELINE_CONGESTION_RATIO: f64 = ("dfs.pipeline.congestion.ratio", "1.5",

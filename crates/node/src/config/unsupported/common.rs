@@ -185,7 +185,7 @@ pub(super) static COMMON: &[Unsupported] = &[
     key(
         "ipc.server.purge.interval",
         "15",
-        "answers that nobody takes end with their connection",
+        "answers that no client takes end with their connection",
     ),
     key("ipc.server.metrics.update.runner.interval", "5000", METRICS),
     key("rpc.metrics.quantile.enable", "false", METRICS),
