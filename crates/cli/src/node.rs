@@ -88,12 +88,7 @@ fn check_swap(config: &Configuration) -> Result<ExitCode, CliError> {
     config::namenodes(config)?;
     let dirs = config.get(&keys::DATA_DIRS);
     let volumes: Vec<PathBuf> = dirs.iter().map(|dir| dir.path.clone()).collect();
-    // Versions with staging had their area in shared memory, where this key said.
-    let shared = ["/dev/shm".to_owned()]
-        .into_iter()
-        .chain(config.text("hayloft.staging.dir"))
-        .map(PathBuf::from)
-        .collect::<Vec<_>>();
+    let shared = hayloft_node::store_config::earlier_staging(config);
     Ok(match hayloft_store::check_swap(&volumes, &shared) {
         Ok(()) => {
             let count = volumes.len();

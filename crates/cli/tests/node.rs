@@ -254,16 +254,11 @@ fn the_swap_back_is_refused_while_a_node_runs() {
 #[test]
 fn the_swap_back_is_refused_for_what_an_earlier_process_left() {
     let stopped = Stopped::new();
-    let marker = format!("{POOL}/current/rbw/blk_7.closed");
     let area = format!("hayloft-staging-{UUID}");
     let kept = format!("hayloft-staging-{UUID}.kept-00000000000000000000000000000001");
     for (path, words) in [
-        (&marker, ["blk_7.closed", "start Hayloft once more"]),
-        (
-            &area,
-            ["hayloft-staging-8f5c", "start that version once more"],
-        ),
-        (&kept, [".kept-", "start that version once more"]),
+        (&area, ["hayloft-staging-8f5c", "start the version"]),
+        (&kept, [".kept-", "start the version"]),
     ] {
         stopped.write(path, "");
         stopped.is_refused(&words);
@@ -277,7 +272,7 @@ fn the_swap_back_is_refused_on_another_layout_and_in_the_middle_of_an_upgrade() 
     let stopped = Stopped::new();
     let half = format!("{POOL}/previous.tmp/VERSION");
     stopped.write(&half, "");
-    stopped.is_refused(&["BP-1-127.0.0.1-1", "upgrade", "start Hayloft once more"]);
+    stopped.is_refused(&["BP-1-127.0.0.1-1", "upgrade", "start Hayloft and stop it"]);
     stopped.write(&format!("{POOL}/previous/VERSION"), "");
     stopped.is_refused(&["cannot be there together", "restore"]);
     let stopped = Stopped::new();

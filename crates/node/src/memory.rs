@@ -8,8 +8,8 @@ const MIB: u64 = 1 << 20;
 const SHARE: u64 = 32;
 /// At least this, bytes.
 const LEAST: u64 = 32 * MIB;
-/// At most this, bytes: 48 buffers of a MiB for writers, and as much for readers. What is on its way
-/// to a disk waits for the disk, so more gains nothing.
+/// At most this, bytes: 32 buffers of a MiB for writers, and twice as much for readers. What is on its
+/// way to a disk waits for the disk, so more gains writers nothing.
 const MOST: u64 = 96 * MIB;
 
 /// Memory that this process and its page cache may use, in bytes: that of the machine, or of the

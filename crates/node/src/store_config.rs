@@ -1,5 +1,6 @@
 //! What the store is told, from what the configuration files say.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use hayloft_io::DiskSettings;
@@ -24,6 +25,15 @@ pub fn volumes(config: &Configuration) -> Vec<VolumeConfig> {
         .collect()
 }
 
+/// Where versions with staging in shared memory kept it: the default, and what their key says.
+#[must_use]
+pub fn earlier_staging(config: &Configuration) -> Vec<PathBuf> {
+    let configured = config.text("hayloft.staging.dir").map(PathBuf::from);
+    std::iter::once(PathBuf::from("/dev/shm"))
+        .chain(configured)
+        .collect()
+}
+
 /// Everything the store is told at start.
 #[must_use]
 pub fn store_config(config: &Configuration) -> StoreConfig {
@@ -43,8 +53,9 @@ pub fn store_config(config: &Configuration) -> StoreConfig {
         check_timeout: config.get(&keys::DISK_CHECK_TIMEOUT),
         disk: disk(config),
         cache_client_reads: config.get(&keys::IO_READ_CACHED),
-        write_memory: usize::try_from(memory_limit(config) / 2).unwrap_or(usize::MAX),
+        write_memory: usize::try_from(write_memory(config)).unwrap_or(usize::MAX),
         page_cache: crate::memory::usable(),
+        earlier_staging: earlier_staging(config),
         scan: scan(config),
         directory_scan: directory_scan(config),
         ..StoreConfig::default()
@@ -61,11 +72,18 @@ fn disk(config: &Configuration) -> DiskSettings {
 }
 
 /// Bytes of memory for data between sockets and disks: `hayloft.memory.limit`, or where it is 0 a
-/// [share](crate::memory) of the machine's. Half of it is for what is written.
+/// [share](crate::memory) of the machine's.
 #[must_use]
 pub fn memory_limit(config: &Configuration) -> u64 {
     let limit = config.get(&keys::MEMORY_LIMIT);
     limit.0.unwrap_or_else(crate::memory::default_limit)
+}
+
+/// The part of [`memory_limit`] for what is written, in bytes: a third. What is written waits for the disk
+/// with or without memory; readers of flash keep it busy by what they ask for ahead.
+#[must_use]
+pub fn write_memory(config: &Configuration) -> u64 {
+    memory_limit(config) / 3
 }
 
 fn scan(config: &Configuration) -> ScanConfig {
@@ -176,12 +194,12 @@ mod tests {
     }
 
     #[test]
-    fn writers_have_half_of_the_memory_limit() {
+    fn writers_have_a_third_of_the_memory_limit() {
         let writers = |pairs: &[(&str, &str)]| store_config(&with(pairs)).write_memory as u64;
-        let default = crate::memory::default_limit() / 2;
+        let default = crate::memory::default_limit() / 3;
         assert_eq!(writers(&[]), default);
         assert_eq!(writers(&[("hayloft.memory.limit", "0")]), default);
-        assert_eq!(writers(&[("hayloft.memory.limit", "64m")]), 32 << 20);
+        assert_eq!(writers(&[("hayloft.memory.limit", "96m")]), 32 << 20);
     }
 
     #[test]

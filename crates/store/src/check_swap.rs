@@ -9,19 +9,12 @@ use std::path::{Path, PathBuf};
 
 use hayloft_io::RecordLock;
 
+use crate::earlier;
 use crate::layout::names::{CURRENT, IN_USE_LOCK, PoolPaths, VERSION};
 use crate::layout::version::{PoolVersion, VERSION_BYTES_MAX, VolumeVersion};
 use crate::upgrade::{Unfinished, interrupted};
 
-/// End of the name of a file in `rbw` that marks a replica as closed; its files may lack bytes.
-const CLOSED: &[u8] = b".closed";
-/// What the staging areas of earlier versions are called, without the uuid of their node.
-const AREA: &str = "hayloft-staging-";
-/// What follows when the start of a node kept one for later.
-const KEPT: &str = ".kept-";
-
 const FINISH: &str = "start Hayloft and stop it: the start ends it";
-const EARLIER: &str = "start the version of Hayloft that left it once more, and stop it";
 
 /// Why Apache's DataNode may not start now.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -73,7 +66,7 @@ pub fn check_swap(volumes: &[PathBuf], shared: &[PathBuf]) -> Result<(), Obstacl
             uuids.extend(version(volume)?.map(|version| version.datanode_uuid));
             settled(volume, "an upgrade or rollback of the directory")?;
             for pool in pools(volume)? {
-                check_pool(volume, &pool)?;
+                check_pool(&pool)?;
             }
         }
     }
@@ -120,7 +113,7 @@ fn pools(volume: &Path) -> Result<Vec<PathBuf>, Obstacle> {
     Ok(found)
 }
 
-fn check_pool(volume: &Path, root: &Path) -> Result<(), Obstacle> {
+fn check_pool(root: &Path) -> Result<(), Obstacle> {
     settled(root, "an upgrade or rollback of the block pool")?;
     let paths = PoolPaths {
         root: root.to_owned(),
@@ -128,20 +121,6 @@ fn check_pool(volume: &Path, root: &Path) -> Result<(), Obstacle> {
     if let Some(bytes) = small_file(&paths.version())? {
         PoolVersion::parse(&bytes)
             .map_err(|e| Obstacle::new(&paths.version(), e.to_string(), "repair the file"))?;
-    }
-    let rbw = paths.rbw();
-    for entry in entries(&rbw)? {
-        let entry = entry.map_err(Obstacle::unreadable(&rbw))?;
-        if entry.file_name().as_encoded_bytes().ends_with(CLOSED) {
-            return Err(Obstacle::new(
-                volume,
-                format!(
-                    "{} marks a replica that is closed and not finalized",
-                    entry.path().display()
-                ),
-                EARLIER,
-            ));
-        }
     }
     Ok(())
 }
@@ -164,24 +143,16 @@ fn settled(root: &Path, whose: &str) -> Result<(), Obstacle> {
     }
 }
 
-/// No staging area of a node with one of these uuids.
+/// Nothing that a version with staging left for a node with one of these uuids.
 fn no_area(dir: &Path, uuids: &BTreeSet<String>) -> Result<(), Obstacle> {
-    for entry in entries(dir)? {
-        let entry = entry.map_err(Obstacle::unreadable(dir))?;
-        let name = entry.file_name();
-        let Some(rest) = name.to_str().and_then(|name| name.strip_prefix(AREA)) else {
-            continue;
-        };
-        let uuid = rest.split_once(KEPT).map_or(rest, |(uuid, _)| uuid);
-        if uuids.contains(uuid) {
-            return Err(Obstacle::new(
-                &entry.path(),
-                "it holds acknowledged bytes that an earlier version of Hayloft left",
-                EARLIER,
-            ));
-        }
+    match earlier::staged(dir, uuids).map_err(Obstacle::unreadable(dir))? {
+        None => Ok(()),
+        Some(path) => Err(Obstacle::new(
+            &path,
+            "it holds acknowledged bytes that an earlier version of Hayloft left",
+            earlier::TODO,
+        )),
     }
-    Ok(())
 }
 
 /// The entries of a directory; none when it is not there.

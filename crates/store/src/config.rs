@@ -149,7 +149,7 @@ pub struct StoreConfig {
     /// Time between commit rounds, which make durable what was written.
     pub commit_interval: Duration,
     /// Where versions with staging in shared memory kept it.
-    pub earlier_staging: PathBuf,
+    pub earlier_staging: Vec<PathBuf>,
     /// The duplicate that loses at start is deleted (`dfs.datanode.duplicate.replica.deletion`).
     pub delete_duplicates: bool,
     /// Minimum time between two checks of the same volume (`dfs.datanode.disk.check.min.gap`). More
@@ -188,7 +188,7 @@ impl Default for StoreConfig {
             write_memory: 48 << 20,
             page_cache: 8 << 30,
             commit_interval: Duration::from_secs(5),
-            earlier_staging: PathBuf::from("/dev/shm"),
+            earlier_staging: Vec::new(),
             delete_duplicates: true,
             check_min_gap: Duration::from_secs(15 * 60),
             check_timeout: Duration::from_secs(10 * 60),

@@ -11,6 +11,7 @@ mod create;
 mod deletes;
 mod dirscan;
 mod duplicates;
+mod earlier;
 mod error;
 mod failures;
 mod files;

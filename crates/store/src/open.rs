@@ -1,5 +1,6 @@
 //! Opening volumes: locks, VERSION files, identity of the node.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, SystemTime};
@@ -14,6 +15,7 @@ use tracing::{info, warn};
 use uuid::Uuid;
 
 use crate::config::{ENGINE_AUTO, StoreConfig, VolumeConfig};
+use crate::earlier;
 use crate::error::{StoreError, StoreErrorKind};
 use crate::inner::{Inner, now_ms};
 use crate::layout::names::{CURRENT, IN_USE_LOCK, VERSION};
@@ -48,24 +50,22 @@ impl Opened {
 /// Refuses to start over what a version with staging in shared memory left there: acknowledged bytes
 /// that are in no replica's files.
 async fn refuse_staged(inner: &Inner) -> Result<(), StoreError> {
-    let name = format!("hayloft-staging-{}", inner.identity().datanode_uuid);
-    let dir = inner.config.earlier_staging.clone();
+    let uuids = BTreeSet::from([inner.identity().datanode_uuid.clone()]);
+    let dirs = inner.config.earlier_staging.clone();
     let look = tokio::task::spawn_blocking(move || {
-        let entries = std::fs::read_dir(dir).ok()?;
-        let mut names = entries.filter_map(|entry| Some(entry.ok()?.path()));
-        names.find(|path| {
-            let file = path.file_name().map(|name| name.to_string_lossy());
-            file.is_some_and(|file| file == name || file.starts_with(&format!("{name}.kept-")))
-        })
+        // One that cannot be listed is no reason not to start.
+        dirs.iter()
+            .find_map(|dir| earlier::staged(dir, &uuids).ok()?)
     });
     match look.await.ok().flatten() {
         None => Ok(()),
         Some(path) => Err(StoreError::new(
             StoreErrorKind::Incompatible,
             format!(
-                "{} holds bytes that Hayloft 0.1 acknowledged and did not write to its blocks: start \
-                 and cleanly stop that version once, or remove the file to give these bytes up",
-                path.display()
+                "{} holds bytes that an earlier version of Hayloft acknowledged and did not write to its \
+                 blocks: {}",
+                path.display(),
+                earlier::TODO
             ),
         )),
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::context::DATA_MEMORY;
 use super::throttle::Throttles;
 use crate::config::{Configuration, keys};
-use crate::store_config::memory_limit;
+use crate::store_config::{memory_limit, write_memory};
 
 /// Values of the keys named with each field. `default()` holds Apache's defaults.
 #[derive(Clone, Debug, PartialEq)]
@@ -91,8 +91,8 @@ impl Settings {
             max_packet: config.get(&keys::MAX_PACKET_SIZE),
             report_before_ack: report_before_ack(config),
             pool_ready_timeout: config.get(&keys::BP_READY_TIMEOUT),
-            reading_memory: usize::try_from(memory_limit(config) / 2)
-                .map_or(0, |half| half.saturating_sub(DATA_MEMORY)),
+            reading_memory: usize::try_from(memory_limit(config) - write_memory(config))
+                .map_or(0, |rest| rest.saturating_sub(DATA_MEMORY)),
             readahead: config.get(&keys::READAHEAD_BYTES),
             send_file: config.get(&keys::TRANSFER_TO_ALLOWED),
             drop_behind_reads: config.get(&keys::DROP_CACHE_BEHIND_READS),

@@ -296,8 +296,17 @@ impl Touched {
         }
     }
 
-    async fn sync(&self, rounds: &CommitRounds) -> Result<(), IoError> {
-        rounds.write_back(&self.data, self.dirty.clone()).await?;
+    /// Has the device take what is dirty, but for what is needed to find it there.
+    async fn write_back(&self, rounds: &CommitRounds) -> Result<(), IoError> {
+        if self.dirty.is_empty() {
+            self.data.write_back(0, 0).await?;
+        } else {
+            rounds.write_back(&self.data, self.dirty.clone()).await?;
+        }
+        self.meta.write_back(0, 0).await
+    }
+
+    async fn sync(&self) -> Result<(), IoError> {
         self.data.with_class(CLASS).sync(SyncKind::Data).await?;
         self.meta.with_class(CLASS).sync(SyncKind::Data).await
     }
@@ -336,17 +345,13 @@ pub async fn round(inner: &Arc<Inner>, volume: &Arc<Volume>) -> bool {
             let _ = touched.meta.start_writeback(0, 0).await;
         }
     }
-    let mut durable = true;
-    for some in replicas.chunks(AT_ONCE) {
-        let syncs = some.iter().map(|touched| touched.sync(rounds));
-        let outcomes = futures_util::future::join_all(syncs).await;
-        for (touched, outcome) in some.iter().zip(outcomes) {
-            if let Err(error) = outcome {
-                durable = false;
-                failed(inner, volume, touched, &error).await;
-            }
-        }
-    }
+    // All are on the device before the first sync: one commit of the file system's log is enough
+    // for them then. A commit for each holds up the threads that create and rename files.
+    let mut durable = each(&replicas, inner, volume, |touched| {
+        touched.write_back(rounds)
+    })
+    .await;
+    durable &= each(&replicas, inner, volume, Touched::sync).await;
     for dir in &dirs {
         if let Err(error) = volume.meta(CLASS).sync_dir(dir).await
             && !volume.is_failed()
@@ -367,6 +372,29 @@ pub async fn round(inner: &Arc<Inner>, volume: &Arc<Volume>) -> bool {
         }
     }
     durable
+}
+
+/// Does it for every replica, a few at a time; whether that worked for all.
+async fn each<'a, F>(
+    replicas: &'a [Touched],
+    inner: &Arc<Inner>,
+    volume: &Arc<Volume>,
+    work: impl Fn(&'a Touched) -> F,
+) -> bool
+where
+    F: Future<Output = Result<(), IoError>>,
+{
+    let mut all = true;
+    for some in replicas.chunks(AT_ONCE) {
+        let outcomes = futures_util::future::join_all(some.iter().map(&work)).await;
+        for (touched, outcome) in some.iter().zip(outcomes) {
+            if let Err(error) = outcome {
+                all = false;
+                failed(inner, volume, touched, &error).await;
+            }
+        }
+    }
+    all
 }
 
 /// The kernel tells once that bytes did not reach the device: nothing of the replica counts as

@@ -29,7 +29,7 @@ keys! {
     IO_MEDIA: Option<Media> = ("hayloft.io.media", "auto",
         "What the devices are: rotating, flash, or auto for what `hayloft calibrate` found, without it what the kernel says. Disks called vd, xvd, nbd, loop, ram or zram count as flash: what is behind them is not known.");
     MEMORY_LIMIT: LimitOrAuto<MEMORY_LIMIT_MIN> = ("hayloft.memory.limit", "0",
-        "Memory for bytes between clients and disks: half of it for what is written, and of the rest what is above 32m for what is read ahead. At least 8m; 0 for 96m, or a thirty-second of the memory of a small machine or its control group, from 32m.").bytes();
+        "Memory for bytes between clients and disks: a third of it for what is written, the rest for what is read and received, which is 32m at least. At least 8m; 0 for 96m, or a thirty-second of the memory of a small machine or its control group, from 32m.").bytes();
     DU_RESERVED: u64 = ("dfs.datanode.du.reserved", "0",
         "Space kept free on each volume; `.<directory>` or `.<storage type, lower case>` appended for some of them.")
         .bytes();
