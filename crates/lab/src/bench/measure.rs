@@ -113,7 +113,10 @@ impl Watch<'_> {
 fn speed(figures: &mut Figures, outcome: &Outcome, workload: Workload) {
     let Outcome { tally, took } = outcome;
     figures.insert(Figure::Rate, rate(tally.bytes, *took));
-    if !matches!(workload, Workload::Pread(_) | Workload::SmallFiles) {
+    if !matches!(
+        workload,
+        Workload::Pread(_) | Workload::Hflush | Workload::SmallFiles
+    ) {
         return;
     }
     let latency = Latency::of(tally.op_us.clone());

@@ -19,6 +19,8 @@ pub enum Workload {
     Pread(u32),
     /// Two writers and two cold readers.
     Mixed,
+    /// Records of 1 KB that are hflushed one by one, beside four writers.
+    Hflush,
     /// Files of 10 KB, created by four clients.
     SmallFiles,
     /// One writer through a pipeline of three nodes.
@@ -62,6 +64,7 @@ impl fmt::Display for Workload {
             Self::ReadBack => f.write_str("read-back"),
             Self::Pread(in_flight) => write!(f, "pread-{in_flight}"),
             Self::Mixed => f.write_str("mixed"),
+            Self::Hflush => f.write_str("hflush"),
             Self::SmallFiles => f.write_str("small-files"),
             Self::Replicated => f.write_str("replicated-3"),
             Self::Limits => f.write_str("limits"),
@@ -85,6 +88,7 @@ impl Workload {
             Self::ReadBack => "one cold reader of files that 4 writers wrote together".into(),
             Self::Pread(n) => format!("random reads of 64 KiB, {n} in flight, page cache empty"),
             Self::Mixed => "two writers and two cold readers".into(),
+            Self::Hflush => "records of 1 KB hflushed one by one, beside 4 writers".into(),
             Self::SmallFiles => "files of 10 KB created by 4 clients".into(),
             Self::Replicated => "one writer, replication 3".into(),
             Self::Limits => "the device by O_DIRECT, loopback TCP".into(),
@@ -95,7 +99,10 @@ impl Workload {
     /// Whether an engine that keeps no data can do it.
     #[must_use]
     pub const fn writes_only(self) -> bool {
-        matches!(self, Self::Write(_) | Self::SmallFiles | Self::Replicated)
+        matches!(
+            self,
+            Self::Write(_) | Self::Hflush | Self::SmallFiles | Self::Replicated
+        )
     }
 
     /// What of the raw device may bound it.
@@ -127,7 +134,9 @@ impl fmt::Display for Row {
 /// Every row, in the order of a round.
 #[must_use]
 pub fn all() -> Vec<Row> {
-    use Workload::{Cold, Limits, Mixed, Pread, ReadBack, Replicated, SmallFiles, Warm, Write};
+    use Workload::{
+        Cold, Hflush, Limits, Mixed, Pread, ReadBack, Replicated, SmallFiles, Warm, Write,
+    };
     let both = [
         Write(1),
         Cold(1),
@@ -146,6 +155,7 @@ pub fn all() -> Vec<Row> {
         Write(16),
         Cold(16),
         Mixed,
+        Hflush,
     ];
     let row = |client| move |&workload: &Workload| Row { workload, client };
     let mut rows = vec![Row {
@@ -166,18 +176,20 @@ pub(super) enum Stage {
     /// Written by four writers together, and read for the first time by one.
     ReadBack,
     Mixed,
+    Hflush,
     SmallFiles(Client),
     Replicated(Client),
 }
 
 /// In the order of a round.
-pub(super) const STAGES: [Stage; 11] = [
+pub(super) const STAGES: [Stage; 12] = [
     Stage::Files(Client::Native, 1),
     Stage::Files(Client::Native, 4),
     Stage::ReadBack,
     Stage::Files(Client::Native, 16),
     Stage::Replicated(Client::Native),
     Stage::Mixed,
+    Stage::Hflush,
     Stage::SmallFiles(Client::Native),
     Stage::Files(Client::Java, 1),
     Stage::Files(Client::Java, 4),
@@ -197,6 +209,7 @@ impl Stage {
             Self::Files(client, n) => (client, vec![Write(n), Cold(n), Warm(n)]),
             Self::ReadBack => (Client::Native, vec![Workload::ReadBack]),
             Self::Mixed => (Client::Native, vec![Workload::Mixed]),
+            Self::Hflush => (Client::Native, vec![Workload::Hflush]),
             Self::SmallFiles(client) => (client, vec![Workload::SmallFiles]),
             Self::Replicated(client) => (client, vec![Workload::Replicated]),
         };

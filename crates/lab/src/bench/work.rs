@@ -9,8 +9,11 @@ use super::rig::Rig;
 use super::rows::{Client, Row, STAGES, Stage, Workload};
 use super::{Options, interrupt, limits, machine};
 use crate::error::{LabError, Result};
-use crate::load::{Check, Outcome, Place, Preads, Settings, each_stream, run_pread, run_read};
+use crate::load::{
+    self, Check, Outcome, Place, Preads, Settings, each_stream, run_pread, run_read,
+};
 use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
 /// How often everybody warms up, and with how many writers: the stock node's code is compiled while it runs, buffers find
@@ -20,6 +23,10 @@ const WARM_UP_STREAMS: u64 = 4;
 
 /// Bytes of a positional read.
 const PREAD_BYTES: u64 = 64 << 10;
+
+/// A packet that carries a record of 1 KiB, and the length of a log of them.
+const RECORD_BYTES: usize = 1100;
+const LOG_BYTES: u64 = 1 << 20;
 
 /// Memory that is warmed before a row, bytes: the upper one takes ten seconds where the host has to find all of it.
 const WARM_MIN: u64 = 768 << 20;
@@ -247,6 +254,7 @@ impl Run<'_> {
                 })
             }
             Workload::Mixed => self.mixed(row, seat, dir, bytes / 4),
+            Workload::Hflush => self.hflush(row, seat, dir, bytes / 4),
             Workload::SmallFiles => {
                 let nodes = self.rig.addresses(seat, 1);
                 let dir = dir.to_owned();
@@ -304,6 +312,48 @@ impl Run<'_> {
                 }
                 let outcome = run_read(data, Check::Bytes, &old.places[stream - 2..stream - 1])?;
                 tally.add(outcome.tally);
+                Ok(())
+            })
+        })
+    }
+
+    /// A log of records that are hflushed one by one, for as long as four writers are busy.
+    fn hflush(&mut self, row: Row, seat: usize, dir: &str, bytes: u64) -> Result<Figures> {
+        const WRITERS: usize = 4;
+        machine::settle(&self.rig.disk())?;
+        machine::await_rest()?;
+        warm_memory(bytes * 4);
+        let nodes = self.rig.addresses(seat, 1);
+        let record = Settings {
+            packet_bytes: RECORD_BYTES,
+            hflush_every: 1,
+            ..Settings::default()
+        };
+        let watched = self.watching(row.client, seat, 1)?;
+        watched.run(self, row.workload, |run| {
+            let (data, names) = (&run.rig.data, &run.rig.names);
+            let busy = AtomicUsize::new(WRITERS);
+            let streams: Vec<usize> = (0..=WRITERS).collect();
+            each_stream(&streams, |_, &stream: &usize, tally| {
+                if stream < WRITERS {
+                    let spec = file(&format!("{dir}/bulk"), stream, bytes, &nodes);
+                    let mut written = load::Tally::default();
+                    let outcome = names.write(&spec, &Settings::default(), data, &mut written);
+                    busy.fetch_sub(1, Ordering::AcqRel);
+                    tally.bytes += written.bytes;
+                    return outcome.map(drop);
+                }
+                for log in 0.. {
+                    let spec = file(&format!("{dir}/log"), log, LOG_BYTES, &nodes);
+                    let mut written = load::Tally::default();
+                    names.write(&spec, &record, data, &mut written)?;
+                    tally.bytes += written.bytes;
+                    tally.ops += written.ack_us.len() as u64;
+                    tally.op_us.extend(written.ack_us);
+                    if busy.load(Ordering::Acquire) == 0 {
+                        break;
+                    }
+                }
                 Ok(())
             })
         })

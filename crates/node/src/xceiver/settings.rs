@@ -204,9 +204,9 @@ mod tests {
     }
 
     #[test]
-    fn readers_have_what_is_above_the_least_of_half_the_limit() {
+    fn readers_have_what_is_above_the_least_of_two_thirds_of_the_limit() {
         let reading = |limit| with(&[("hayloft.memory.limit", limit)]).reading_memory;
-        assert_eq!(reading("96m"), 16 << 20);
-        assert_eq!(reading("64m"), 0);
+        assert_eq!(reading("96m"), 32 << 20);
+        assert_eq!(reading("48m"), 0);
     }
 }
