@@ -238,11 +238,6 @@ impl Lane {
         *self.lock().scheduler.policy()
     }
 
-    /// Nothing is asked of the device.
-    pub(super) fn device_is_idle(&self) -> bool {
-        self.lock().scheduler.device_is_idle()
-    }
-
     /// How long the request that has been under way longest has been so.
     pub(super) fn longest(&self) -> Option<Duration> {
         let core = self.lock();

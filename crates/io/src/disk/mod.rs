@@ -307,12 +307,6 @@ impl Disk {
         self.workers.data().policy().quantum
     }
 
-    /// Nothing is asked of the device now: what is asked next costs nobody else a seek.
-    #[must_use]
-    pub fn is_idle(&self) -> bool {
-        self.workers.data().device_is_idle()
-    }
-
     /// Threads alive now.
     #[must_use]
     pub fn threads(&self) -> usize {

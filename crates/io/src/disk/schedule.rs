@@ -191,11 +191,6 @@ impl<T> Scheduler<T> {
         count(&self.cached) + count(&self.device)
     }
 
-    /// Nothing is asked of the device.
-    pub(crate) fn device_is_idle(&self) -> bool {
-        self.device_in_flight == 0 && self.device.iter().all(VecDeque::is_empty)
-    }
-
     fn is_active(&self, class: usize) -> bool {
         self.by_class_in_flight[class] > 0
             || !self.cached[class].is_empty()

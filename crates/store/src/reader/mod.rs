@@ -286,12 +286,6 @@ impl ReplicaReader {
         self.slice.volume.engine.disk().media() == Media::Rotating
     }
 
-    /// The meta file, for short-circuit reads, when the engine has one.
-    #[must_use]
-    pub fn meta_fd(&self) -> Option<BorrowedFd<'_>> {
-        self.meta.as_ref().and_then(|meta| meta.fd())
-    }
-
     /// A caching hint about a range of the data; `len` 0 means to the end. Errors are of no
     /// consequence and dropped.
     pub async fn advise(&self, advice: Advice, offset: u64, len: u64) {
