@@ -1,4 +1,4 @@
-//! What writing and reading through an engine gives and costs, in the shape that staging has.
+//! What writing and reading through an engine gives and costs, in the shape that replicas have.
 //!
 //! `engines ENGINE DIR WRITERS [MIB] [QUANTUM_KIB] [prealloc|plain] [read]`: WRITERS tasks each
 //! write files of 128 MiB one after the other, MIB in all each, in writes of QUANTUM_KIB made of

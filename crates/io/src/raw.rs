@@ -1,4 +1,4 @@
-//! The device by itself: transfers on an io_uring of their own, without engine, scheduler or staging. For
+//! The device by itself: transfers on an io_uring of their own, without engine or scheduler. For
 //! measurements of what a device can do at most; the data path does not use it.
 //!
 //! **Memory.** One buffer a transfer in flight, owned by [`transfers`] until the kernel has answered for all of them,

@@ -33,8 +33,8 @@ const STREAM_DEPTH: usize = 2;
 /// Streams whose ends are remembered.
 const LATELY: usize = 64;
 
-/// A request of as many bytes is one of a stream, even the first of a file: what staging hands over while more is
-/// coming, for up to 32 writers. They wait for room that its end gives them.
+/// A request of as many bytes is one of a stream, even the first of a file: what is written back at once of a file that
+/// goes on growing. Its writer may wait for the room that its end gives.
 const LONG: u64 = 4 << 20;
 
 /// A background stream on rotating media gets this fraction of a quantum.
