@@ -100,7 +100,7 @@ pub fn is_whole(paths: &PoolPaths, block: Block) -> io::Result<bool> {
     Ok(whole(&data, &meta, block.num_bytes)?.is_some())
 }
 
-/// As [`validate`], but every chunk is compared, not only the last: power loss may leave any of
+/// As [`validate()`], but every chunk is compared, not only the last: power loss may leave any of
 /// them unwritten.
 pub fn validate_all(data: &std::path::Path, meta: &std::path::Path) -> io::Result<Valid> {
     let valid = validate(data, meta)?;
