@@ -15,7 +15,7 @@ const CUTS: &str = "HAYLOFT_POWER_CUTS";
 const SECONDS: &str = "HAYLOFT_POWER_SECONDS";
 /// The seed of everything random.
 const SEED: &str = "HAYLOFT_POWER_SEED";
-const CUTS_DEFAULT: u64 = 15;
+const CUTS_DEFAULT: u64 = 10;
 /// Long enough that half of what is acknowledged is older than 15 s.
 const SECONDS_DEFAULT: u64 = 34;
 /// With a volatile cache nothing has to become old.
