@@ -137,14 +137,23 @@ async fn remove(inner: &Arc<Inner>, volume: &Arc<Volume>) -> Result<(), StoreErr
     Err(StoreError::new(StoreErrorKind::Io, text))
 }
 
-/// Makes durable what was written to a volume that leaves, and says so in its mark; whether that
-/// came to its end. A slow disk gets the time that a check of it may take.
+/// Makes durable what was written to a volume that leaves; returns whether that came to its end.
+/// A slow disk gets the time that a check of it may take.
+///
+/// The mark says so, unless recent replicas are still being verified: their stamp stays then, and
+/// the next start on the directory verifies them anew.
 async fn leave_in_order(inner: &Arc<Inner>, volume: &Arc<Volume>) -> bool {
     let at_ms = crate::inner::now_ms();
     let leave = async {
-        commit_rounds::round(inner, volume).await
-            && volume.commits.all_verified()
-            && Mark::close(volume, at_ms).await.is_ok()
+        let durable = commit_rounds::round(inner, volume).await;
+        if durable && volume.commits.all_verified() {
+            if let Err(error) = Mark::close(volume, at_ms).await {
+                warn!(volume = %volume.root.display(), %error,
+                    "cannot mark the volume as left in order: the next start on it verifies its \
+                     newest replicas");
+            }
+        }
+        durable
     };
     let limit = inner.config.check_timeout;
     tokio::time::timeout(limit, leave).await.unwrap_or(false)

@@ -353,10 +353,11 @@ pub async fn round(inner: &Arc<Inner>, volume: &Arc<Volume>) -> bool {
     .await;
     durable &= each(&replicas, inner, volume, Touched::sync).await;
     for dir in &dirs {
-        if let Err(error) = volume.meta(CLASS).sync_dir(dir).await
-            && !volume.is_failed()
-        {
-            durable = false;
+        let Err(error) = volume.meta(CLASS).sync_dir(dir).await else {
+            continue;
+        };
+        durable = false;
+        if !volume.is_failed() {
             warn!(dir = %dir.display(), %error, "cannot make the names in a directory durable");
             crate::failures::suspect(inner, volume, &error.to_string());
         }
