@@ -4,37 +4,22 @@
 //! [`ReplicaReader`] for each one being read, takes the NameNode's orders (invalidate, recover,
 //! move), and reports from memory. News goes up as [`StoreEvent`]s through one bounded channel.
 
-mod append;
+mod background;
 mod check_swap;
 mod config;
-mod create;
-mod deletes;
-mod dirscan;
-mod duplicates;
 mod earlier;
 mod error;
-mod failures;
-mod files;
-mod finish;
-mod inner;
-mod invalidate;
+mod hot_swap;
 mod layout;
-mod left;
 mod load;
-mod moves;
-mod open;
-mod plan;
 mod pool;
-mod pools;
 mod reader;
-mod recovery;
 mod replica;
 mod report;
-mod scan;
-mod seize;
 mod shutdown;
+mod startup;
+mod state;
 mod store;
-mod swap;
 #[cfg(test)]
 mod tests;
 mod types;

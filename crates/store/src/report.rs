@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use hayloft_wire::ids::{Block, PoolId, ReplicaState};
 
-use crate::inner::Inner;
-use crate::pool::Pool;
 use crate::replica::Slot;
+use crate::replica::block_pool::Pool;
+use crate::state::Inner;
 use crate::types::{ReplicaRef, ReportedReplica, StorageInfo, StorageReport, VolumeReport};
 use crate::volume::Slice;
 
@@ -112,7 +112,7 @@ pub fn volume_report(inner: &Inner) -> Vec<VolumeReport> {
 #[must_use]
 pub fn replica(pool: &Pool, id: i64) -> Option<ReplicaRef> {
     match pool.map.get(id)? {
-        Slot::Live(live) => Some(crate::finish::reference(pool, &live)),
+        Slot::Live(live) => Some(crate::replica::finalize::reference(pool, &live)),
         slot @ Slot::Finalized(_) => {
             let slice = pool.slice(slot.volume()).ok()?;
             Some(reference_of(pool, &slice, id, &slot))
@@ -124,7 +124,7 @@ pub fn replica(pool: &Pool, id: i64) -> Option<ReplicaRef> {
 #[must_use]
 pub fn reference_of(pool: &Pool, slice: &Slice, id: i64, slot: &Slot) -> ReplicaRef {
     match slot {
-        Slot::Live(live) => crate::finish::reference(pool, live),
+        Slot::Live(live) => crate::replica::finalize::reference(pool, live),
         Slot::Finalized(r) => ReplicaRef {
             block: pool.extended(Block::new(id, r.generation_stamp, r.len)),
             state: ReplicaState::Finalized,

@@ -7,13 +7,13 @@ use hayloft_io::{DiskStats, IoClass, IoError};
 use hayloft_wire::ids::{Block, ReplicaState};
 use tracing::{info, warn};
 
-use crate::inner::{Inner, now_ms};
 use crate::layout::names;
 use crate::layout::replica_cache::{CachedReplica, encode};
 use crate::layout::used_cache::UsedCache;
-use crate::open::FILE_MODE;
-use crate::pool::Pool;
+use crate::replica::block_pool::Pool;
 use crate::replica::{LiveReplica, Place, Slot};
+use crate::startup::FILE_MODE;
+use crate::state::{Inner, now_ms};
 use crate::volume::stop_mark::Mark;
 use crate::volume::{Slice, commit_rounds};
 
@@ -52,7 +52,7 @@ pub async fn shutdown(inner: &Arc<Inner>) {
     let pools = inner.pools();
     let mut quiet = true;
     for pool in &pools {
-        quiet &= crate::pools::stop_writers(inner, pool).await;
+        quiet &= crate::pool::add_remove::stop_writers(inner, pool).await;
     }
     inner
         .delete_queues

@@ -7,22 +7,23 @@ use hayloft_io::DiskStats;
 use hayloft_wire::ids::{Block, ExtendedBlock, PoolId, StorageType};
 use tokio::sync::mpsc;
 
+use crate::background::block_scanner;
+use crate::background::{invalidate, move_replica};
 use crate::config::{StoreConfig, VolumeConfig};
 use crate::error::{StoreError, StoreErrorKind};
-use crate::inner::Inner;
 use crate::layout::LAYOUT_VERSION;
+use crate::pool::add_remove;
 use crate::reader::{MissingMeta, ReplicaReader};
-use crate::scan;
+use crate::state::Inner;
 use crate::types::{
     FailureSummary, NodeStorageInfo, PoolSpec, RecoveryInfo, ReplicaRef, ReportedReplica,
     StartOption, StorageInfo, StorageReport, StoreEvent, VolumeReport, WriteOptions,
 };
+use crate::volume::failure;
 use crate::volume::times::{self, VolumeTimes};
 use crate::writer::ReplicaWriter;
-use crate::{
-    append, create, failures, invalidate, moves, open, pools, reader, recovery, report, shutdown,
-    swap, upgrade,
-};
+use crate::writer::{block_recovery, create, pipeline_recovery};
+use crate::{hot_swap, reader, report, shutdown, startup, upgrade};
 
 /// Replicas on the volumes of one datanode. Cheap to clone; all clones are the same store.
 #[derive(Clone, Debug)]
@@ -35,7 +36,7 @@ impl Store {
         config: StoreConfig,
         events: mpsc::Sender<StoreEvent>,
     ) -> Result<Self, StoreError> {
-        Ok(Self(open::open(config, events).await?))
+        Ok(Self(startup::open(config, events).await?))
     }
 
     /// Uuid of this datanode; made up and kept when all volumes are new.
@@ -60,7 +61,7 @@ impl Store {
     ///
     /// Errors: `Incompatible` when the directories belong to another cluster or namespace.
     pub async fn add_pool(&self, spec: PoolSpec, start: StartOption) -> Result<(), StoreError> {
-        pools::add_pool(&self.0, spec, start).await
+        add_remove::add_pool(&self.0, spec, start).await
     }
 
     /// The pools that are loaded.
@@ -71,12 +72,12 @@ impl Store {
     /// Stops serving the pool and deletes its directories; without `force` only when it holds no
     /// replica.
     pub async fn remove_pool(&self, pool: &PoolId, force: bool) -> Result<(), StoreError> {
-        pools::remove_pool(&self.0, pool, force).await
+        add_remove::remove_pool(&self.0, pool, force).await
     }
 
     /// Forgets the pool without touching its files (the NameNode left the configuration).
     pub async fn forget_pool(&self, pool: &PoolId) {
-        let _ = pools::forget_pool(&self.0, pool).await;
+        let _ = add_remove::forget_pool(&self.0, pool).await;
     }
 
     /// Before a shutdown for an upgrade: replicas that are being written stay open for the next
@@ -108,7 +109,7 @@ impl Store {
 
     /// Failed volumes so far.
     pub fn failure_summary(&self) -> FailureSummary {
-        let (failed_locations, last_failure_ms, lost_capacity) = failures::summary(&self.0);
+        let (failed_locations, last_failure_ms, lost_capacity) = failure::summary(&self.0);
         FailureSummary {
             failed_locations,
             last_failure_ms,
@@ -158,8 +159,10 @@ impl Store {
         expected_len: u64,
     ) -> Result<ReplicaWriter, StoreError> {
         let block = block.clone();
-        self.run(|inner| async move { append::append(&inner, &block, new_gs, expected_len).await })
-            .await
+        self.run(|inner| async move {
+            pipeline_recovery::append(&inner, &block, new_gs, expected_len).await
+        })
+        .await
     }
 
     /// As [`append`](Self::append), after a failed pipeline set-up: the replica may be finalized or RBW already.
@@ -171,7 +174,7 @@ impl Store {
     ) -> Result<ReplicaWriter, StoreError> {
         let block = block.clone();
         self.run(|inner| async move {
-            append::recover_append(&inner, &block, new_gs, expected_len).await
+            pipeline_recovery::recover_append(&inner, &block, new_gs, expected_len).await
         })
         .await
     }
@@ -189,7 +192,7 @@ impl Store {
     ) -> Result<ReplicaWriter, StoreError> {
         let block = block.clone();
         self.run(|inner| async move {
-            append::recover_rbw(
+            pipeline_recovery::recover_rbw(
                 &inner,
                 &block,
                 new_gs,
@@ -210,7 +213,7 @@ impl Store {
     ) -> Result<ReplicaRef, StoreError> {
         let block = block.clone();
         self.run(|inner| async move {
-            append::recover_close(&inner, &block, new_gs, expected_len).await
+            pipeline_recovery::recover_close(&inner, &block, new_gs, expected_len).await
         })
         .await
     }
@@ -289,7 +292,7 @@ impl Store {
         recovery_id: u64,
     ) -> Result<Option<RecoveryInfo>, StoreError> {
         let block = block.clone();
-        self.run(|inner| async move { recovery::init(&inner, &block, recovery_id).await })
+        self.run(|inner| async move { block_recovery::init(&inner, &block, recovery_id).await })
             .await
     }
 
@@ -305,7 +308,7 @@ impl Store {
     ) -> Result<ReplicaRef, StoreError> {
         let block = block.clone();
         self.run(|inner| async move {
-            recovery::update(&inner, &block, recovery_id, new_block_id, new_len).await
+            block_recovery::update(&inner, &block, recovery_id, new_block_id, new_len).await
         })
         .await
     }
@@ -319,7 +322,7 @@ impl Store {
     ) -> Result<ReplicaRef, StoreError> {
         let (block, storage_id) = (block.clone(), storage_id.map(str::to_owned));
         self.run(|inner| async move {
-            moves::move_block(&inner, &block, target, storage_id.as_deref()).await
+            move_replica::move_block(&inner, &block, target, storage_id.as_deref()).await
         })
         .await
     }
@@ -334,7 +337,7 @@ impl Store {
         match self
             .0
             .tasks
-            .spawn(async move { swap::reconfigure(&inner, volumes).await })
+            .spawn(async move { hot_swap::reconfigure(&inner, volumes).await })
             .await
         {
             Ok(results) => results,
@@ -375,7 +378,7 @@ impl Store {
 
     /// Checks all volumes after an I/O error; failed ones are taken out. Calls at the same time share one check.
     pub async fn check_volumes(&self) {
-        failures::check_all(&self.0, &self.0.volumes()).await;
+        failure::check_all(&self.0, &self.0.volumes()).await;
     }
 
     /// The NameNode says whether a rolling upgrade runs: while it does, deleted replicas go to `trash`.
@@ -401,7 +404,7 @@ impl Store {
 
     /// A client reported the replica as bad, or reading it failed: the block scanner looks at it soon.
     pub fn mark_suspect(&self, block: &ExtendedBlock) {
-        scan::mark_suspect(&self.0, block);
+        block_scanner::mark_suspect(&self.0, block);
     }
 
     /// Ends as a killed process would, but for the descriptors: nothing is saved, the locks go.
@@ -422,7 +425,7 @@ impl Store {
     /// Compares directories with memory now.
     #[cfg(test)]
     pub(crate) async fn scan_directories(&self) {
-        crate::dirscan::scan_all(&self.0).await;
+        crate::background::directory_scanner::scan_all(&self.0).await;
     }
 
     /// Runs an operation to its end even if the caller goes away.

@@ -20,8 +20,8 @@ use tracing::{info, warn};
 use crate::layout::names::{self, PoolPaths};
 use crate::layout::replica_cache::{self, REPLICAS_BYTES_MAX};
 use crate::layout::used_cache::{DFS_USED_BYTES_MAX, UsedCache};
-use crate::open::DIR_MODE;
 use crate::replica::state::{Move, after};
+use crate::startup::DIR_MODE;
 
 pub use recent::is_whole;
 #[cfg(test)]
@@ -200,7 +200,7 @@ fn take_cache(paths: &PoolPaths, expiry: Duration) -> Option<Vec<Found>> {
         return None;
     }
     // Nor may power loss bring it back.
-    if let Err(error) = crate::files::sync_dir(&paths.current()) {
+    if let Err(error) = crate::replica::files::sync_dir(&paths.current()) {
         warn!(path = %path.display(), %error, "cannot make the removal of the replica cache durable; walking the directories");
         return None;
     }
@@ -229,7 +229,7 @@ fn take_used(paths: &PoolPaths, expiry: Duration) -> Option<u64> {
     let saved = if short { fs::read(&path).ok() } else { None };
     fs::remove_file(&path).ok()?;
     let saved = UsedCache::parse(&saved?)?;
-    let age_ms = crate::inner::now_ms().checked_sub(saved.at_ms)?;
+    let age_ms = crate::state::now_ms().checked_sub(saved.at_ms)?;
     (u128::from(age_ms) <= expiry.as_millis()).then_some(saved.used)
 }
 
@@ -348,7 +348,7 @@ fn restart_allowed(paths: &PoolPaths, id: i64) -> bool {
     }
     text.trim()
         .parse::<u64>()
-        .is_ok_and(|until_ms| until_ms > crate::inner::now_ms())
+        .is_ok_and(|until_ms| until_ms > crate::state::now_ms())
 }
 
 /// Gives finalized data whose meta file stayed in `rbw` its meta file back, and removes meta files that

@@ -8,7 +8,7 @@ use std::path::Path;
 use hayloft_io::IoOp;
 use hayloft_wire::checksum::{ChecksumKind, DataChecksum, META_HEADER_LEN};
 
-use crate::plan::Tail;
+use crate::writer::append_plan::Tail;
 
 /// What is intact.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -165,7 +165,7 @@ pub fn cut(data: &Path, meta: &Path, valid: &Valid) -> io::Result<()> {
     let open = |path: &Path| OpenOptions::new().write(true).open(path);
     let data = open(data)?;
     // Also when it is as long as that already: blocks may have been reserved behind the end. Written back before, as in
-    // [`files::trim`](crate::files::trim).
+    // [`files::trim`](crate::replica::files::trim).
     if data.metadata()?.len() >= valid.len {
         hayloft_io::write_back_file(&data)?;
         data.set_len(valid.len)?;

@@ -14,10 +14,10 @@ use hayloft_wire::ids::ExtendedBlock;
 use tracing::debug;
 
 use crate::error::{StoreError, StoreErrorKind};
-use crate::failures::examine;
-use crate::inner::Inner;
+use crate::state::Inner;
 use crate::types::StorageInfo;
 use crate::volume::Slice;
+use crate::volume::failure::examine;
 
 pub(crate) use cache::{Forgotten, OpenFiles, OpenReplicas};
 pub(crate) use open::{MissingMeta, open_reader};

@@ -14,12 +14,12 @@ use tracing::warn;
 use super::ReplicaReader;
 use super::cache::OpenFiles;
 use crate::error::{StoreError, StoreErrorKind};
-use crate::failures::examine;
-use crate::files::Pair;
-use crate::inner::Inner;
-use crate::pool::Pool;
+use crate::replica::block_pool::Pool;
+use crate::replica::files::Pair;
 use crate::replica::{FinalReplica, Latch, LiveReplica, Place, Slot};
+use crate::state::Inner;
 use crate::types::StoreEvent;
+use crate::volume::failure::examine;
 use crate::volume::{Slice, footprint};
 
 /// How often opening is tried again at once when the replica moves between directories meanwhile. After that a reader rests
@@ -64,7 +64,7 @@ pub(crate) async fn open_reader(
         }
         let slot = pool.slot(id)?;
         let names = Names::of(&slot);
-        let here = crate::deletes::block_of(id, &slot);
+        let here = crate::background::delete::block_of(id, &slot);
         if here.generation_stamp < wanted.block.generation_stamp {
             return Err(StoreError::new(
                 StoreErrorKind::UnexpectedGenerationStamp,
@@ -225,7 +225,7 @@ async fn missing(inner: &Arc<Inner>, pool: &Arc<Pool>, id: i64, slot: &Slot) {
         .exists(&slice.paths.finalized())
         .await;
     if !matches!(healthy, Ok(true)) {
-        crate::failures::suspect(
+        crate::volume::failure::suspect(
             inner,
             &slice.volume,
             "the directory of finalized replicas is gone",
@@ -407,7 +407,7 @@ async fn open_live(
         );
         return Err(StoreError::new(StoreErrorKind::Illegal, text));
     };
-    let pair = crate::finish::pair_of(live);
+    let pair = crate::replica::finalize::pair_of(live);
     if status.place == Place::Finalized {
         let files = open_whole(inner, slice, pair, block).await?;
         return Ok(whole_reader(inner, pool, slice, block, files));

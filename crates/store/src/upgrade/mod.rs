@@ -26,17 +26,17 @@ pub use prepare::prepare;
 pub use transition::Unfinished;
 use transition::{FINALIZED_TMP, Present};
 
-use crate::deletes::{clear_leftovers, directory, remove_later};
+use crate::background::delete::{clear_leftovers, directory, remove_later};
 use crate::error::StoreError;
-use crate::failures::examine;
-use crate::files::{link_meta, on_disk};
-use crate::inner::Inner;
 use crate::layout::names::{self, CURRENT, PREVIOUS, ROLLING_UPGRADE_MARKER, TRASH};
 use crate::load::make_dir;
-use crate::open::FILE_MODE;
-use crate::pool::Pool;
 use crate::replica::Place;
+use crate::replica::block_pool::Pool;
+use crate::replica::files::{link_meta, on_disk};
+use crate::startup::FILE_MODE;
+use crate::state::Inner;
 use crate::volume::Slice;
+use crate::volume::failure::examine;
 
 /// How deep `trash` mirrors `current`: `trash/finalized/subdirA/subdirB`.
 const DEPTH_MAX: usize = 4;
@@ -215,7 +215,7 @@ pub fn trash_for(pool: &Pool, slice: &Slice, place: Place, id: i64) -> Option<Pa
     Some(slice.paths.root.join(TRASH).join(below))
 }
 
-/// Moves a replica's files to the trash in the order of [`files`](crate::files), so that the pair is whole either
+/// Moves a replica's files to the trash in the order of [`files`](crate::replica::files), so that the pair is whole either
 /// here or there; gives the bytes they have.
 pub async fn to_trash(
     slice: &Slice,

@@ -12,12 +12,12 @@ use std::time::SystemTime;
 
 use tracing::info;
 
-use crate::files::sync_dir;
 use crate::layout::names::{
     self, CURRENT, FINALIZED, PREVIOUS, PoolPaths, RBW, ReplicaFile, TMP, VERSION,
 };
 use crate::layout::version::PoolVersion;
 use crate::load::{DELETING, make_dir};
+use crate::replica::files::sync_dir;
 
 /// The old `current` during an upgrade.
 pub const PREVIOUS_TMP: &str = "previous.tmp";
@@ -128,7 +128,7 @@ pub fn finish(root: &Path, unfinished: Unfinished) -> io::Result<()> {
 fn discard(root: &Path, name: &str) -> io::Result<()> {
     let tmp = root.join(TMP);
     make_dir(&tmp)?;
-    let stamp = crate::inner::now_ms();
+    let stamp = crate::state::now_ms();
     let aside = tmp.join(format!("{DELETING}-{name}-{stamp}"));
     match fs::rename(root.join(name), aside) {
         Err(e) if e.kind() != io::ErrorKind::NotFound => Err(e),

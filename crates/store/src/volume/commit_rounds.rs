@@ -22,9 +22,9 @@ use tracing::{error, warn};
 
 use super::Volume;
 use super::stop_mark::Mark;
-use crate::inner::{Inner, now_ms};
-use crate::pool::Pool;
+use crate::replica::block_pool::Pool;
 use crate::replica::{LiveReplica, Slot};
+use crate::state::{Inner, now_ms};
 use crate::types::StoreEvent;
 
 /// A round begins early when so many replicas wait for it: each keeps two descriptors open.
@@ -359,7 +359,7 @@ pub async fn round(inner: &Arc<Inner>, volume: &Arc<Volume>) -> bool {
         durable = false;
         if !volume.is_failed() {
             warn!(dir = %dir.display(), %error, "cannot make the names in a directory durable");
-            crate::failures::suspect(inner, volume, &error.to_string());
+            crate::volume::failure::suspect(inner, volume, &error.to_string());
         }
     }
     drop(replicas);
@@ -410,7 +410,7 @@ async fn failed(inner: &Arc<Inner>, volume: &Arc<Volume>, touched: &Touched, err
     error!(%block, volume = %volume.root.display(), %error,
         "written bytes of a replica did not reach the disk: it is reported corrupt when its block is \
          closed. Check the disk");
-    crate::failures::suspect(inner, volume, &error.to_string());
+    crate::volume::failure::suspect(inner, volume, &error.to_string());
     let stamp = block.block.generation_stamp;
     let ours = |slot: &Slot| match slot {
         Slot::Finalized(now) => now.generation_stamp == stamp && now.volume == volume.index,

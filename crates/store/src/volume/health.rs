@@ -9,7 +9,7 @@ use super::Volume;
 use crate::layout::names::{CURRENT, VERSION};
 use crate::layout::version::VERSION_BYTES_MAX;
 use crate::load::DELETING;
-use crate::open::DIR_MODE;
+use crate::startup::DIR_MODE;
 
 /// Looks whether the volume's VERSION can be read, its directories are there and a file can be written. As
 /// Apache's check does, it makes directories again that are missing and hold nothing lasting; when that of the

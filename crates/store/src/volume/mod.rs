@@ -2,6 +2,7 @@
 
 pub mod choose;
 pub mod commit_rounds;
+pub mod failure;
 pub mod health;
 pub mod space;
 pub mod stop_mark;
@@ -18,8 +19,8 @@ use hayloft_wire::checksum::DataChecksum;
 use hayloft_wire::ids::PoolId;
 use tokio_util::sync::CancellationToken;
 
+use crate::background::invalidate::Invalidations;
 use crate::config::Reserved;
-use crate::invalidate::Invalidations;
 use crate::layout::names::PoolPaths;
 use crate::types::StorageInfo;
 use commit_rounds::CommitRounds;

@@ -14,7 +14,7 @@ use hayloft_io::{IoClass, IoError, IoErrorKind, IoOp};
 
 use super::Volume;
 use crate::layout::names::{CURRENT, VERSION};
-use crate::open::FILE_MODE;
+use crate::startup::FILE_MODE;
 
 /// Name of the file in the directory of a volume.
 const FILE_NAME: &str = ".hayloft-stop";

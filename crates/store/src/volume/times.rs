@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use hayloft_io::IoOp;
 
-use crate::inner::Inner;
+use crate::state::Inner;
 
 /// Operations on names, as Apache's volume metrics count them.
 const NAMES: [IoOp; 13] = [

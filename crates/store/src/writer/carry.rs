@@ -7,12 +7,12 @@ use hayloft_wire::checksum::DataChecksum;
 use tokio_util::sync::CancellationToken;
 
 use crate::error::StoreError;
-use crate::inner::Inner;
-use crate::plan::{Plan, Tail};
-use crate::pool::Pool;
 use crate::replica::LiveReplica;
+use crate::replica::block_pool::Pool;
+use crate::state::Inner;
 use crate::volume::commit_rounds::Touched;
 use crate::volume::footprint;
+use crate::writer::append_plan::{Plan, Tail};
 
 /// Reports what the whole pipeline has acknowledged. Cheap to clone; of no effect once another
 /// writer took the replica over.

@@ -7,7 +7,7 @@ use hayloft_io::{IoError, SyncKind, together};
 use super::ReplicaWriter;
 use super::gathered::DIRECT_MIN;
 use crate::error::{StoreError, StoreErrorKind};
-use crate::finish::finalize_live;
+use crate::replica::finalize::finalize_live;
 use crate::types::ReplicaRef;
 
 impl ReplicaWriter {

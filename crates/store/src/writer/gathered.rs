@@ -4,7 +4,7 @@ use bytes::Bytes;
 use hayloft_io::{BufferPool, WRITE_BUFFER, WriteBuffers};
 use hayloft_wire::checksum::DataChecksum;
 
-use crate::plan::{Plan, Tail};
+use crate::writer::append_plan::{Plan, Tail};
 
 /// Bytes that one write takes at most.
 const WRITE_MAX: u64 = 4 << 20;
@@ -155,8 +155,8 @@ impl Gathered {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::plan::plan;
     use crate::types::PacketData;
+    use crate::writer::append_plan::plan;
     use hayloft_wire::checksum::ChecksumKind;
     use proptest::prelude::*;
 

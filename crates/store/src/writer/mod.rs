@@ -1,8 +1,12 @@
 //! Writing one replica.
 
+pub mod append_plan;
+pub mod block_recovery;
 mod carry;
 mod close;
+pub mod create;
 mod gathered;
+pub mod pipeline_recovery;
 mod sync;
 
 use std::future::poll_fn;
@@ -19,17 +23,17 @@ use tokio_util::sync::{CancellationToken, WaitForCancellationFuture};
 use tracing::warn;
 
 use crate::error::{StoreError, StoreErrorKind};
-use crate::failures::examine;
-use crate::files;
-use crate::finish::{pair_of, reference};
-use crate::inner::Inner;
-use crate::plan::{Plan, Tail, plan};
-use crate::pool::Pool;
+use crate::replica::block_pool::Pool;
+use crate::replica::exclusive::Right;
+use crate::replica::files;
+use crate::replica::finalize::{pair_of, reference};
 use crate::replica::state::{Move, after};
 use crate::replica::{LiveReplica, Place, Status};
-use crate::seize::Right;
+use crate::state::Inner;
 use crate::types::{PacketData, ReplicaRef, StorageInfo};
+use crate::volume::failure::examine;
 use crate::volume::footprint;
+use crate::writer::append_plan::{Plan, Tail, plan};
 
 use self::carry::{Files, acknowledge};
 use self::gathered::Gathered;
@@ -530,7 +534,7 @@ impl Drop for ReplicaWriter {
             }
             let block = live.block();
             pool.map.remove(live.id);
-            if let Err(error) = crate::deletes::discard_files(
+            if let Err(error) = crate::background::delete::discard_files(
                 &inner,
                 &pool,
                 &live.slice,

@@ -7,8 +7,8 @@ use hayloft_io::{EngineFile, IoError, Meta, SyncKind};
 
 use super::ReplicaWriter;
 use crate::error::StoreError;
-use crate::finish::pair_of;
 use crate::replica::LiveReplica;
+use crate::replica::finalize::pair_of;
 
 impl ReplicaWriter {
     /// hsync: everything written is durable; the first time, the directory entries too.

@@ -8,9 +8,9 @@ use hayloft_wire::ids::{Block, ExtendedBlock, ReplicaState};
 use tracing::warn;
 
 use crate::error::{StoreError, StoreErrorKind};
-use crate::inner::Inner;
-use crate::pool::Pool;
+use crate::replica::block_pool::Pool;
 use crate::replica::{LiveReplica, Place, Slot, Status};
+use crate::state::Inner;
 use crate::types::WriteOptions;
 use crate::volume::Slice;
 use crate::writer::ReplicaWriter;
@@ -33,7 +33,7 @@ pub async fn create_rbw(
         }
         // The client's first attempt at this pipeline failed; this is the next one. Apache's DataNode
         // (FsDatasetImpl.createRbw, 3.5.0) compares neither state nor generation stamp here either.
-        crate::deletes::discard(inner, &pool, wanted.id, false).await?;
+        crate::background::delete::discard(inner, &pool, wanted.id, false).await?;
     }
     if let Some(new_gs) = options.new_gs {
         wanted.generation_stamp = new_gs;
@@ -57,7 +57,7 @@ pub async fn create_temporary(
         let _ = tokio::time::timeout(CLEANUP_WAIT, live.writer.lock()).await;
     }
     if let Some(there) = pool.map.get(wanted.id) {
-        let here = crate::deletes::block_of(wanted.id, &there);
+        let here = crate::background::delete::block_of(wanted.id, &there);
         let in_pipeline = match &there {
             Slot::Finalized(_) => false,
             Slot::Live(live) => matches!(
@@ -68,7 +68,7 @@ pub async fn create_temporary(
         if here.generation_stamp >= wanted.generation_stamp || !(in_pipeline || options.transfer) {
             return Err(already_exists(block, &there, "created"));
         }
-        crate::deletes::discard(inner, &pool, wanted.id, false).await?;
+        crate::background::delete::discard(inner, &pool, wanted.id, false).await?;
     }
     create(inner, &pool, wanted, &options, Place::Temporary).await
 }
@@ -167,7 +167,7 @@ async fn create_once(
 /// half of a failed attempt).
 async fn clear_the_way(slice: &Slice, place: Place, block: Block) {
     warn!(%block, volume = %slice.volume.root.display(), "files of an unknown replica are in the way of a new one: removing them");
-    if let Err(error) = crate::deletes::put_aside(slice, place, block).await {
+    if let Err(error) = crate::background::delete::put_aside(slice, place, block).await {
         warn!(%block, %error, "cannot remove the files in the way of a new replica");
     }
 }

@@ -8,10 +8,10 @@ use tracing::{info, warn};
 
 use crate::config::VolumeConfig;
 use crate::error::{StoreError, StoreErrorKind};
-use crate::inner::Inner;
 use crate::load::Progress;
-use crate::open::{admit, adopt_identity, open_volume};
-use crate::pools;
+use crate::pool::add_remove;
+use crate::startup::{admit, adopt_identity, open_volume};
+use crate::state::Inner;
 use crate::types::StartOption;
 use crate::volume::stop_mark::Mark;
 use crate::volume::{Volume, commit_rounds};
@@ -77,13 +77,13 @@ async fn add(inner: &Arc<Inner>, config: &VolumeConfig) -> Result<(), StoreError
     let opened = open_volume(inner, config).await?;
     adopt_identity(inner, opened.identity().into_iter())?;
     let volume = admit(inner, opened).await?;
-    crate::deletes::start_lanes(inner);
-    crate::scan::start(inner);
+    crate::background::delete::start_lanes(inner);
+    crate::background::block_scanner::start(inner);
     let outcome = load_pools(inner, &volume).await;
     if let Err(error) = &outcome {
         warn!(volume = %volume.root.display(), %error, "the new volume cannot be used");
         volume.set_failed();
-        crate::failures::take_out(inner, &volume).await;
+        crate::volume::failure::take_out(inner, &volume).await;
     }
     outcome
 }
@@ -92,9 +92,9 @@ async fn load_pools(inner: &Arc<Inner>, volume: &Arc<Volume>) -> Result<(), Stor
     let progress = Arc::new(Progress::default());
     for pool in inner.pools() {
         let joining =
-            pools::add_slice(inner, &pool, volume, StartOption::Regular, &progress).await?;
-        pools::adopt(inner, &pool, joining).await;
-        crate::failures::leave_if_failed(inner, volume);
+            add_remove::add_slice(inner, &pool, volume, StartOption::Regular, &progress).await?;
+        add_remove::adopt(inner, &pool, joining).await;
+        crate::volume::failure::leave_if_failed(inner, volume);
     }
     let replicas = progress.replicas.load(Ordering::Relaxed);
     info!(volume = %volume.root.display(), replicas, "volume added");
@@ -112,7 +112,7 @@ async fn remove(inner: &Arc<Inner>, volume: &Arc<Volume>) -> Result<(), StoreErr
         return Err(StoreError::new(StoreErrorKind::Illegal, text));
     }
     volume.set_failed();
-    pools::stop_writers_on(inner, volume).await;
+    add_remove::stop_writers_on(inner, volume).await;
     let durable = tokio::select! {
         biased;
         () = inner.ending.cancelled() => {
@@ -121,7 +121,7 @@ async fn remove(inner: &Arc<Inner>, volume: &Arc<Volume>) -> Result<(), StoreErr
         }
         durable = leave_in_order(inner, volume) => durable,
     };
-    let closed = crate::failures::take_out(inner, volume).await;
+    let closed = crate::volume::failure::take_out(inner, volume).await;
     info!(volume = %volume.root.display(), "volume removed");
     let late = "what was written last may not be on its disk yet: sync its file system before you \
         detach it";
@@ -143,7 +143,7 @@ async fn remove(inner: &Arc<Inner>, volume: &Arc<Volume>) -> Result<(), StoreErr
 /// The mark says so, unless recent replicas are still being verified: their stamp stays then, and
 /// the next start on the directory verifies them anew.
 async fn leave_in_order(inner: &Arc<Inner>, volume: &Arc<Volume>) -> bool {
-    let at_ms = crate::inner::now_ms();
+    let at_ms = crate::state::now_ms();
     let leave = async {
         let durable = commit_rounds::round(inner, volume).await;
         if durable && volume.commits.all_verified() {

@@ -7,12 +7,12 @@ use hayloft_wire::ids::ReplicaState;
 use tokio::sync::Notify;
 use tracing::warn;
 
-use crate::deletes::delete_duplicate;
+use crate::background::delete::delete_duplicate;
 use crate::error::StoreError;
-use crate::inner::Inner;
-use crate::pool::Pool;
 use crate::replica::Slot;
-use crate::seize::{Right, stop_writer};
+use crate::replica::block_pool::Pool;
+use crate::replica::exclusive::{Right, stop_writer};
+use crate::state::Inner;
 
 /// How long whoever changes the block may keep it: his disk may give no answer, and the loser waits for the next start.
 const LATCH_WAIT: Duration = Duration::from_secs(10);

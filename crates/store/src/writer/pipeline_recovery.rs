@@ -7,19 +7,19 @@ use hayloft_wire::ids::{Block, ExtendedBlock, ReplicaState};
 use tracing::info;
 
 use crate::error::{StoreError, StoreErrorKind};
-use crate::failures::examine;
-use crate::files::{self, Pair};
-use crate::finish::{finalize_recovered, pair_of};
-use crate::inner::Inner;
 use crate::load::{Cut, Valid, validate};
-use crate::plan::Tail;
-use crate::pool::Pool;
+use crate::replica::block_pool::Pool;
+use crate::replica::exclusive::{Right, Seized, seize};
+use crate::replica::files::{self, Pair};
+use crate::replica::finalize::{finalize_recovered, pair_of};
 use crate::replica::state::{Move, after};
 use crate::replica::{FinalReplica, LiveReplica, Place, Slot, Status};
-use crate::seize::{Right, Seized, seize};
+use crate::state::Inner;
 use crate::types::{ReplicaRef, StoreEvent};
+use crate::volume::failure::examine;
 use crate::volume::{Slice, footprint};
 use crate::writer::ReplicaWriter;
+use crate::writer::append_plan::Tail;
 
 /// See [`Store::append`](crate::Store::append).
 pub async fn append(

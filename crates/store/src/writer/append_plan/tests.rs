@@ -1,7 +1,7 @@
 use hayloft_wire::checksum::ChecksumKind;
 use proptest::prelude::*;
 
-use super::*;
+use crate::writer::append_plan::*;
 
 fn checksum(kind: ChecksumKind, chunk: u32) -> DataChecksum {
     DataChecksum::new(kind, chunk).expect("valid")

@@ -19,14 +19,14 @@ use tokio::sync::mpsc;
 use tracing::{debug, warn};
 
 use crate::error::{StoreError, StoreErrorKind};
-use crate::failures::examine;
-use crate::inner::Inner;
 use crate::layout::names;
 use crate::load::DELETING;
-use crate::pool::Pool;
+use crate::replica::block_pool::Pool;
+use crate::replica::exclusive::{Seized, seize};
 use crate::replica::{Place, Slot};
-use crate::seize::{Seized, seize};
+use crate::state::Inner;
 use crate::types::StoreEvent;
+use crate::volume::failure::examine;
 use crate::volume::{Slice, Volume};
 
 /// Deletes that may wait for the lanes of a volume; further deletes of that volume wait.
@@ -108,7 +108,7 @@ async fn remove(inner: &Arc<Inner>, volume: &Arc<Volume>, order: Delete) {
                     // Out of the way already: only its space is not back.
                     warn!(%block, %error, "cannot remove a deleted replica; it is tried again at the next start");
                     if error.kind().suspects_volume() {
-                        crate::failures::suspect(inner, volume, &error.to_string());
+                        crate::volume::failure::suspect(inner, volume, &error.to_string());
                     }
                 }
             }
@@ -285,7 +285,7 @@ pub async fn remove_later(
     let aside = slice
         .paths
         .tmp()
-        .join(format!("{DELETING}-{}-{unique}", crate::inner::now_ms()));
+        .join(format!("{DELETING}-{}-{unique}", crate::state::now_ms()));
     let meta = slice.volume.meta(IoClass::ClientWrite);
     match meta.rename(path, &aside).await {
         Err(e) if e.kind() == IoErrorKind::NotFound => Ok(()),

@@ -9,14 +9,14 @@ use hayloft_io::{IoClass, IoError, IoErrorKind, IoOp};
 use hayloft_wire::ids::{Block, PoolId, ReplicaState};
 use tracing::{info, warn};
 
-use crate::duplicates;
 use crate::error::{StoreError, StoreErrorKind};
-use crate::inner::Inner;
 use crate::layout::names::CURRENT;
 use crate::load::{self, FoundRbw, LoadOptions, Loaded, Progress};
-use crate::open;
-use crate::pool::Pool;
+use crate::replica::block_pool::Pool;
+use crate::replica::duplicates;
 use crate::replica::{FinalReplica, LiveReplica, Place, Slot, Status};
+use crate::startup;
+use crate::state::Inner;
 use crate::types::{PoolSpec, StartOption, StoreEvent};
 use crate::upgrade::Found;
 use crate::volume::commit_rounds::CommitRounds;
@@ -55,10 +55,10 @@ pub async fn add_pool(
         match outcome {
             Ok(joining) => adopt(inner, &pool, joining).await,
             Err(e) if e.kind() == StoreErrorKind::Incompatible => return Err(e),
-            Err(e) => crate::failures::fail(inner, volume, &e.to_string()).await,
+            Err(e) => crate::volume::failure::fail(inner, volume, &e.to_string()).await,
         }
     }
-    open::check_tolerance(inner, inner.volumes().len())?;
+    startup::check_tolerance(inner, inner.volumes().len())?;
     if pool.slices().is_empty() {
         return Err(StoreError::new(
             StoreErrorKind::VolumeFailed,
@@ -72,7 +72,7 @@ pub async fn add_pool(
         .unwrap_or_else(PoisonError::into_inner)
         .insert(pool.id().clone(), Arc::clone(&pool));
     for volume in &volumes {
-        crate::failures::leave_if_failed(inner, volume);
+        crate::volume::failure::leave_if_failed(inner, volume);
     }
     Ok(())
 }
@@ -146,7 +146,7 @@ pub async fn add_slice(
     start: StartOption,
     progress: &Arc<Progress>,
 ) -> Result<Joining, StoreError> {
-    open::format_if_new(inner, volume).await?;
+    startup::format_if_new(inner, volume).await?;
     let slice = Arc::new(Slice::new(Arc::clone(volume), pool.id().clone()));
     let upgrade = crate::upgrade::prepare(&pool.spec, &slice, start).await?;
     let options = LoadOptions {
@@ -225,7 +225,7 @@ pub async fn adopt(inner: &Arc<Inner>, pool: &Arc<Pool>, joining: Joining) {
     // Before anyone can work on the winners, whose files may have to go where these are.
     duplicates::settle_all(losers, inner, pool).await;
     verify_recent(inner, pool, slice, loaded.recent);
-    crate::deletes::clear_leftovers(inner, slice, loaded.leftovers);
+    crate::background::delete::clear_leftovers(inner, slice, loaded.leftovers);
     crate::upgrade::join_rolling(inner, pool, slice).await;
 }
 

@@ -1,8 +1,6 @@
 //! The block scanner: every finalized replica is read once in a period and compared with its
 //! checksums, suspects first. One task per volume, in the class of I/O that nobody waits for.
 
-mod cursor;
-
 use std::collections::HashMap;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
@@ -14,16 +12,16 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 use tracing::{debug, info, warn};
 
+use crate::background::scanner_cursor::Cursor;
 use crate::error::{StoreError, StoreErrorKind};
-use crate::failures;
-use crate::inner::{Inner, now_ms};
 use crate::layout::names;
-use crate::pool::Pool;
 use crate::reader::{MissingMeta, ReplicaReader, open_reader};
+use crate::replica::block_pool::Pool;
 use crate::replica::{FinalReplica, Slot};
+use crate::state::{Inner, now_ms};
 use crate::types::StoreEvent;
+use crate::volume::failure;
 use crate::volume::{Slice, Volume};
-use cursor::Cursor;
 
 /// Suspects that may wait on a volume; more are forgotten, the regular round finds them.
 const SUSPECTS_MAX: usize = 1000;
@@ -218,11 +216,14 @@ impl Scanner {
 
     /// Goes on with the round that was saved, or begins one.
     async fn begin(&self, pool: &Pool, slice: &Slice) -> Round {
-        let path = slice.paths.root.join(cursor::FILE);
+        let path = slice
+            .paths
+            .root
+            .join(crate::background::scanner_cursor::FILE);
         let saved = slice
             .volume
             .meta(IoClass::Scan)
-            .read_small(&path, cursor::BYTES_MAX)
+            .read_small(&path, crate::background::scanner_cursor::BYTES_MAX)
             .await;
         let cursor = saved
             .ok()
@@ -246,12 +247,15 @@ impl Scanner {
         let Some(slice) = self.volume.slice(pool) else {
             return;
         };
-        let path = slice.paths.root.join(cursor::FILE);
+        let path = slice
+            .paths
+            .root
+            .join(crate::background::scanner_cursor::FILE);
         let contents = cursor.encode(now_ms());
         if let Err(error) = self
             .volume
             .meta(IoClass::Scan)
-            .replace(&path, contents, crate::open::FILE_MODE)
+            .replace(&path, contents, crate::startup::FILE_MODE)
             .await
         {
             debug!(path = %path.display(), %error, "cannot save the place of the block scanner");
@@ -277,7 +281,7 @@ impl Scanner {
             return;
         }
         if error.io_error().is_some() {
-            failures::check(&self.inner, &self.volume).await;
+            failure::check(&self.inner, &self.volume).await;
             if self.volume.is_failed() || self.inner.stop.is_cancelled() {
                 return;
             }

@@ -7,19 +7,19 @@ use hayloft_io::{IoClass, IoOp};
 use hayloft_wire::ids::{Block, ExtendedBlock, ReplicaState};
 use tracing::info;
 
-use crate::append::{bump_finalized, bump_live, reopen, settle};
 use crate::error::{StoreError, StoreErrorKind};
-use crate::failures::examine;
-use crate::files::{self, Pair};
-use crate::finish::{finalize_recovered, pair_of};
-use crate::inner::Inner;
 use crate::load::Cut;
-use crate::pool::Pool;
+use crate::replica::block_pool::Pool;
+use crate::replica::exclusive::{Seized, seize};
+use crate::replica::files::{self, Pair};
+use crate::replica::finalize::{finalize_recovered, pair_of};
 use crate::replica::state::{Move, after};
 use crate::replica::{FinalReplica, LiveReplica, Place, Slot, Status};
-use crate::seize::{Seized, seize};
+use crate::state::Inner;
 use crate::types::{RecoveryInfo, ReplicaRef};
+use crate::volume::failure::examine;
 use crate::volume::footprint;
+use crate::writer::pipeline_recovery::{bump_finalized, bump_live, reopen, settle};
 
 fn illegal(text: String) -> StoreError {
     StoreError::new(StoreErrorKind::Illegal, text)

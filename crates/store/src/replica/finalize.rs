@@ -6,19 +6,19 @@ use hayloft_io::{IoClass, IoOp};
 use hayloft_wire::ids::{Block, ReplicaState};
 
 use crate::error::{StoreError, StoreErrorKind};
-use crate::failures::examine;
-use crate::files::{self, Pair};
-use crate::inner::Inner;
-use crate::pool::Pool;
+use crate::replica::block_pool::Pool;
+use crate::replica::files::{self, Pair};
 use crate::replica::state::{Move, after};
 use crate::replica::{FinalReplica, LiveReplica, Place, Slot, Status};
+use crate::state::Inner;
 use crate::types::{ReplicaRef, StoreEvent};
+use crate::volume::failure::examine;
 
 /// The files of a live replica.
 pub fn pair_of(live: &LiveReplica) -> Pair {
     let status = live.status();
     Pair {
-        dir: crate::deletes::directory(&live.slice, status.place, live.id),
+        dir: crate::background::delete::directory(&live.slice, status.place, live.id),
         id: live.id,
         generation_stamp: status.generation_stamp,
     }

@@ -16,14 +16,14 @@ use hayloft_wire::ids::Block;
 use tracing::{info, warn};
 
 use crate::error::StoreError;
-use crate::failures::{check, examine, suspect};
-use crate::files::{Pair, on_disk};
-use crate::inner::Inner;
 use crate::layout::names;
 use crate::load::{Found, Orphans, Progress, walk};
-use crate::pool::Pool;
+use crate::replica::block_pool::Pool;
+use crate::replica::files::{Pair, on_disk};
 use crate::replica::{FinalReplica, Slot};
+use crate::state::Inner;
 use crate::types::StoreEvent;
+use crate::volume::failure::{check, examine, suspect};
 use crate::volume::{Slice, Volume, footprint};
 
 /// First-level directories, each of which is a step that can be followed by a pause.

@@ -17,9 +17,9 @@ use uuid::Uuid;
 use crate::config::{ENGINE_AUTO, StoreConfig, VolumeConfig};
 use crate::earlier;
 use crate::error::{StoreError, StoreErrorKind};
-use crate::inner::{Inner, now_ms};
 use crate::layout::names::{CURRENT, IN_USE_LOCK, VERSION};
 use crate::layout::version::{VERSION_BYTES_MAX, VolumeVersion};
+use crate::state::{Inner, now_ms};
 use crate::types::{FailedVolume, StorageInfo, StoreEvent};
 use crate::volume::stop_mark::Mark;
 use crate::volume::{Volume, VolumeParts, commit_rounds};
@@ -106,9 +106,13 @@ pub async fn open(
         }
     }
     check_tolerance(&inner, inner.volumes().len())?;
-    crate::deletes::start_lanes(&inner);
-    crate::scan::start(&inner);
-    inner.tasks.spawn(crate::dirscan::run(Arc::clone(&inner)));
+    crate::background::delete::start_lanes(&inner);
+    crate::background::block_scanner::start(&inner);
+    inner
+        .tasks
+        .spawn(crate::background::directory_scanner::run(Arc::clone(
+            &inner,
+        )));
     Ok(inner)
 }
 
@@ -396,7 +400,7 @@ pub async fn admit(inner: &Arc<Inner>, opened: Opened) -> Result<Arc<Volume>, St
         .spawn(watch_space(Arc::clone(inner), Arc::clone(&volume)));
     if let Err(error) = open_mark(inner, &volume).await {
         volume.set_failed();
-        crate::failures::unlist(inner, &volume);
+        crate::volume::failure::unlist(inner, &volume);
         return Err(error);
     }
     let rounds = commit_rounds::run(Arc::clone(inner), Arc::clone(&volume));
@@ -501,7 +505,7 @@ async fn watch_space(inner: Arc<Inner>, volume: Arc<Volume>) {
             match tokio::time::timeout(limit, meta.space(&volume.root)).await {
                 Ok(Ok(space)) => volume.set_space(space),
                 Ok(Err(error)) => {
-                    crate::failures::suspect(&inner, &volume, &error.to_string());
+                    crate::volume::failure::suspect(&inner, &volume, &error.to_string());
                 }
                 Err(_) => {
                     let reason = format!("no answer for {} s", limit.as_secs());
@@ -515,5 +519,5 @@ async fn watch_space(inner: Arc<Inner>, volume: Arc<Volume>) {
         () = volume.gone.cancelled() => return,
         reason = watch => reason,
     };
-    crate::failures::fail(&inner, &volume, &reason).await;
+    crate::volume::failure::fail(&inner, &volume, &reason).await;
 }

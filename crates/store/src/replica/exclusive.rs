@@ -5,9 +5,9 @@ use std::sync::Arc;
 use tokio::sync::OwnedMutexGuard;
 
 use crate::error::{StoreError, StoreErrorKind};
-use crate::inner::Inner;
-use crate::pool::Pool;
+use crate::replica::block_pool::Pool;
 use crate::replica::{FinalReplica, LiveReplica, Slot};
+use crate::state::Inner;
 
 /// The exclusive right to change a live replica. Shared with I/O in flight, so that nobody else
 /// gets it before that has ended.

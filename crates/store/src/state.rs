@@ -15,7 +15,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::config::StoreConfig;
 use crate::error::{StoreError, StoreErrorKind};
-use crate::pool::Pool;
+use crate::replica::block_pool::Pool;
 use crate::types::{FailedVolume, StoreEvent};
 use crate::volume::choose::{Candidate, Rounds, choose};
 use crate::volume::{Slice, Volume};
@@ -44,9 +44,9 @@ pub struct Inner {
     /// The physical devices.
     pub disks: Disks,
     /// Work on deletes, by number of the volume.
-    pub delete_queues: RwLock<HashMap<u16, mpsc::Sender<crate::deletes::Delete>>>,
+    pub delete_queues: RwLock<HashMap<u16, mpsc::Sender<crate::background::delete::Delete>>>,
     /// Block scanners, by number of the volume.
-    pub scanners: RwLock<HashMap<u16, mpsc::Sender<crate::scan::Suspect>>>,
+    pub scanners: RwLock<HashMap<u16, mpsc::Sender<crate::background::block_scanner::Suspect>>>,
     /// Memory for received data on its way to the disks.
     pub write_memory: BufferPool,
     /// Which operations on the volumes are measured.

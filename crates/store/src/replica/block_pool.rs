@@ -7,7 +7,7 @@ use std::time::Instant;
 use hayloft_wire::ids::{Block, ExtendedBlock, PoolId};
 
 use crate::error::{StoreError, StoreErrorKind};
-use crate::left::Left;
+use crate::replica::removed_storages::Left;
 use crate::replica::{Gone, Latches, ReplicaMap, Slot};
 use crate::types::{PoolSpec, StorageInfo};
 use crate::volume::Slice;

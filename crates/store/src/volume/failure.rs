@@ -10,9 +10,9 @@ use tokio_util::sync::CancellationToken;
 use tracing::{error, warn};
 
 use crate::error::{StoreError, StoreErrorKind};
-use crate::inner::Inner;
-use crate::open::tolerated;
 use crate::replica::{Gone, Slot};
+use crate::startup::tolerated;
+use crate::state::Inner;
 use crate::types::{FailedVolume, StoreEvent};
 use crate::volume::{Volume, health};
 

@@ -10,12 +10,12 @@ use hayloft_wire::ids::{Block, ExtendedBlock, StorageType};
 use tracing::warn;
 
 use crate::error::{StoreError, StoreErrorKind};
-use crate::failures::examine;
-use crate::files::{self, Pair};
-use crate::inner::Inner;
-use crate::pool::Pool;
+use crate::replica::block_pool::Pool;
+use crate::replica::files::{self, Pair};
 use crate::replica::{FinalReplica, Place, Slot};
+use crate::state::Inner;
 use crate::types::ReplicaRef;
+use crate::volume::failure::examine;
 use crate::volume::{Slice, footprint};
 
 /// Bytes copied at a time, at least; a whole number of chunks.
@@ -146,7 +146,8 @@ async fn copy_and_switch(
         return Err(refused);
     }
     if let Err(error) =
-        crate::deletes::discard_files(inner, pool, from, Place::Finalized, old, false).await
+        crate::background::delete::discard_files(inner, pool, from, Place::Finalized, old, false)
+            .await
     {
         // The move is done, and the NameNode has to hear of it.
         warn!(block = %old, volume = %from.volume.root.display(), %error, "cannot delete the source of a moved replica; it is a duplicate that the next start deletes");

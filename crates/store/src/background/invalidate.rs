@@ -12,10 +12,10 @@ use hayloft_wire::ids::{Block, PoolId};
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tracing::warn;
 
-use crate::deletes::{block_of, discard};
+use crate::background::delete::{block_of, discard};
 use crate::error::{StoreError, StoreErrorKind};
-use crate::inner::Inner;
-use crate::pool::Pool;
+use crate::replica::block_pool::Pool;
+use crate::state::Inner;
 use crate::volume::{Slice, Volume};
 
 /// Replicas of one volume that may wait for their deletion, 24 bytes each. The NameNode orders at

@@ -1,0 +1,3 @@
+//! Block pools that come and go.
+
+pub mod add_remove;
