@@ -10,13 +10,13 @@ use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::link::NameNodeLink;
 use super::settings::Settings;
 use super::stats::XceiverStats;
-use super::threads::Threads;
-use super::throttle::Throttles;
 use crate::outliers::PeerTimes;
 use crate::quiet::Quiet;
+use crate::xceiver::namenode_reporter::NameNodeLink;
+use crate::xceiver::net::threads::Threads;
+use crate::xceiver::net::throttle::Throttles;
 
 /// Memory for block data on its way between sockets and disks, all connections together, besides
 /// [`Settings::reading_memory`]. When it is used up, senders wait; receivers go on with one small buffer each.

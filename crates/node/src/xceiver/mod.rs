@@ -14,37 +14,25 @@
 //! one small buffer for each stream beyond it), every queue of a pipeline, every wait for a socket, the
 //! lines that strangers can cause in the log.
 
-mod balance;
-mod checksum;
-mod conn;
+mod block_receiver;
+mod block_sender;
 mod context;
 mod error;
-mod group_checksum;
-mod inflow;
-mod inplace;
-mod link;
-mod moderation;
-mod outflow;
-mod pacing;
-mod peer;
-mod range;
-mod read;
-mod relief;
+mod namenode_reporter;
+mod net;
+mod ops;
+mod packet;
 mod server;
 mod settings;
 mod stats;
 #[cfg(test)]
 mod tests;
-mod threads;
-mod throttle;
-mod transfer;
-mod write;
 
+pub use crate::xceiver::namenode_reporter::NameNodeLink;
+pub use crate::xceiver::net::throttle::{MoveLimit, MovePermit, Throttle, Throttles};
+pub use crate::xceiver::ops::transfer_block::{Purpose, Targets, transfer_block};
 pub use context::{DATA_MEMORY, Xceivers};
 pub use error::XferError;
-pub use link::NameNodeLink;
 pub use server::serve;
 pub use settings::Settings;
 pub use stats::{Activity, Gauge, XceiverStats};
-pub use throttle::{MoveLimit, MovePermit, Throttle, Throttles};
-pub use transfer::{Purpose, Targets, transfer_block};

@@ -10,14 +10,15 @@ use hayloft_wire::transfer::{self, BlockOpResponse, Op, OpError, OpRequest, Stat
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::{Instant, MissedTickBehavior};
 
-use super::conn::Conn;
+use super::block_receiver;
 use super::context::Xceivers;
 use super::error::XferError;
-use super::pacing::Pacing;
+use super::ops::{block_checksum, block_group_checksum, read_block, replace_block, transfer_block};
 use super::settings::Settings;
 use super::stats::{Activity, Gauge};
-use super::threads::{Place, Threads};
-use super::{balance, checksum, group_checksum, read, transfer as transfers, write};
+use crate::xceiver::net::conn::Conn;
+use crate::xceiver::net::loopback_congestion::Pacing;
+use crate::xceiver::net::threads::{Place, Threads};
 
 /// Pause after a failed accept (no descriptors left, mostly), doubled up to the longest.
 const BACKOFF_MIN: Duration = Duration::from_millis(10);
@@ -288,14 +289,18 @@ fn report(x: &Xceivers, op: Op, conn: &Conn, error: &XferError) {
 
 async fn perform(x: &Xceivers, conn: &mut Conn, request: OpRequest) -> Result<Next, XferError> {
     match request {
-        OpRequest::WriteBlock(request) => write::write_block(x, conn, *request).await,
-        OpRequest::ReadBlock(request) => read::read_block(x, conn, *request).await,
-        OpRequest::ReplaceBlock(request) => balance::replace_block(x, conn, *request).await,
-        OpRequest::CopyBlock(request) => balance::copy_block(x, conn, *request).await,
-        OpRequest::BlockChecksum(request) => checksum::block_checksum(x, conn, *request).await,
-        OpRequest::TransferBlock(request) => transfers::on_client_order(x, conn, *request).await,
+        OpRequest::WriteBlock(request) => block_receiver::write_block(x, conn, *request).await,
+        OpRequest::ReadBlock(request) => read_block::read_block(x, conn, *request).await,
+        OpRequest::ReplaceBlock(request) => replace_block::replace_block(x, conn, *request).await,
+        OpRequest::CopyBlock(request) => replace_block::copy_block(x, conn, *request).await,
+        OpRequest::BlockChecksum(request) => {
+            block_checksum::block_checksum(x, conn, *request).await
+        }
+        OpRequest::TransferBlock(request) => {
+            transfer_block::on_client_order(x, conn, *request).await
+        }
         OpRequest::BlockGroupChecksum(request) => {
-            group_checksum::group_checksum(x, conn, *request).await
+            block_group_checksum::group_checksum(x, conn, *request).await
         }
         OpRequest::RequestShortCircuitFds(_) => {
             let refusal = BlockOpResponse {

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use super::super::relief::Relief;
 use super::client::{Client, Pipeline, read_on};
 use super::node::Node;
 use super::{block, pattern};
+use crate::xceiver::net::rebalance::Relief;
 
 /// Reads a range over each connection.
 async fn read_all(clients: &mut [Client], data: &[u8]) {

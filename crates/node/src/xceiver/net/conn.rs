@@ -19,8 +19,8 @@ use tokio::io::Interest;
 use tokio::net::TcpStream;
 use tokio::time::{Instant, Sleep, sleep_until, timeout};
 
-use super::error::XferError;
-use super::settings::Settings;
+use crate::xceiver::error::XferError;
+use crate::xceiver::settings::Settings;
 
 /// Bytes taken from the socket at a time while messages are expected. Small: an idle connection
 /// keeps this much, and block data that arrives behind a request is moved once.
@@ -122,7 +122,7 @@ impl Conn {
         self.read_limit
     }
 
-    pub(super) fn socket_error(&self, source: io::Error) -> XferError {
+    pub fn socket_error(&self, source: io::Error) -> XferError {
         XferError::Socket {
             peer: self.name.clone(),
             source,
@@ -408,7 +408,7 @@ impl Conn {
     }
 
     /// Waits after a write that found no room; passes other errors on.
-    pub(super) async fn after_refused_write(&self, error: io::Error) -> io::Result<()> {
+    pub async fn after_refused_write(&self, error: io::Error) -> io::Result<()> {
         match error.kind() {
             io::ErrorKind::WouldBlock => {
                 self.waits.fetch_add(1, Ordering::Relaxed);
@@ -469,7 +469,7 @@ async fn within(
 }
 
 /// Nothing moved for `limit`.
-pub(super) fn silence(doing: &'static str, limit: Duration) -> io::Error {
+pub fn silence(doing: &'static str, limit: Duration) -> io::Error {
     let text = format!("{doing}: nothing moved for {} ms", limit.as_millis());
     io::Error::new(io::ErrorKind::TimedOut, text)
 }

@@ -21,7 +21,7 @@ use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, Sleep, sleep_until};
 
-use super::conn::Conn;
+use crate::xceiver::net::conn::Conn;
 
 /// Bytes to wait for, at most: four packets of the usual size, far less than what the usual client has under way.
 const BATCH_MAX: u32 = 256 << 10;
@@ -181,8 +181,8 @@ mod tests {
     use tokio::io::AsyncWriteExt as _;
     use tokio::net::{TcpListener, TcpStream};
 
-    use super::super::settings::Settings;
     use super::*;
+    use crate::xceiver::settings::Settings;
 
     const SIXTEEN: usize = 16;
 

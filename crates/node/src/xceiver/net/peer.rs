@@ -8,10 +8,10 @@ use hayloft_wire::proto::hdfs::DatanodeId;
 use hayloft_wire::transfer::{self, BlockOpResponse, OpMessage, Status};
 use tokio::time::timeout;
 
-use super::conn::Conn;
-use super::error::XferError;
-use super::pacing;
-use super::settings::Settings;
+use crate::xceiver::error::XferError;
+use crate::xceiver::net::conn::Conn;
+use crate::xceiver::net::loopback_congestion;
+use crate::xceiver::settings::Settings;
 
 /// Connects to a node, with the timeouts of a pipeline of `hops` nodes from there on.
 ///
@@ -31,7 +31,7 @@ pub async fn connect(
         &node.ip_addr
     };
     let read_limit = settings.downstream_read_timeout(hops);
-    let connecting = pacing::connect(host, port, settings.unpaced_local);
+    let connecting = loopback_congestion::connect(host, port, settings.unpaced_local);
     let stream = timeout(read_limit.unwrap_or(Duration::MAX), connecting)
         .await
         .unwrap_or_else(|_| Err(std::io::ErrorKind::TimedOut.into()))

@@ -9,12 +9,12 @@ use hayloft_wire::proto::datatransfer as pb;
 use hayloft_wire::proto::hdfs::{BlockChecksumOptions, BlockChecksumType, ChecksumType};
 use hayloft_wire::transfer::{self, BlockOpResponse, BlockRequest, Status};
 
-use super::conn::Conn;
-use super::context::Xceivers;
-use super::error::XferError;
-use super::peer;
-use super::server::{Next, wait_ready};
-use super::stats::Activity;
+use crate::xceiver::context::Xceivers;
+use crate::xceiver::error::XferError;
+use crate::xceiver::net::conn::Conn;
+use crate::xceiver::net::peer;
+use crate::xceiver::server::{Next, wait_ready};
+use crate::xceiver::stats::Activity;
 
 /// Size of the first buffer in which Apache's collects the MD5s; it doubles, and its unused end is
 /// digested as well.
@@ -51,7 +51,7 @@ pub async fn group_checksum(
         Err(error) => {
             let text = format!(
                 "blockGroupChecksum {block} received exception {}",
-                super::read::java_text(&error)
+                crate::xceiver::ops::read_block::java_text(&error)
             );
             conn.write_message(&BlockOpResponse::error(Status::Error, text))
                 .await?;

@@ -9,10 +9,10 @@ use hayloft_wire::ids::PoolId;
 use hayloft_wire::transfer::Status;
 use tokio::time::Instant;
 
-use super::super::context::Xceivers;
-use super::super::error::XferError;
-use super::super::settings::Settings;
-use super::replica_sink::{End, ReplicaSink};
+use crate::xceiver::block_receiver::replica_sink::{End, ReplicaSink};
+use crate::xceiver::context::Xceivers;
+use crate::xceiver::error::XferError;
+use crate::xceiver::settings::Settings;
 
 /// Packets that may wait for their acknowledgement here, and acknowledgements from behind that may wait for
 /// the disk. A stock client has 80 packets on their way at most.

@@ -22,16 +22,16 @@ use hayloft_wire::ack::UNKNOWN_SEQNO;
 use tokio::time::{Instant, Sleep};
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 
-use super::super::conn::{Conn, Patience, silence};
-use super::super::context::Xceivers;
-use super::super::error::XferError;
-use super::super::inflow::{Inflow, Run};
-use super::super::settings::Settings;
-use super::behind::Next;
-use super::receive::{BadPacket, Incoming, ends_block};
-use super::replica_sink::ReplicaSink;
-use super::respond::{Pending, Responder, Step};
 use crate::outliers::PeerClock;
+use crate::xceiver::block_receiver::mirror::Next;
+use crate::xceiver::block_receiver::packet_responder::{Pending, Responder, Step};
+use crate::xceiver::block_receiver::replica_sink::ReplicaSink;
+use crate::xceiver::block_receiver::verify::{BadPacket, Incoming, ends_block};
+use crate::xceiver::context::Xceivers;
+use crate::xceiver::error::XferError;
+use crate::xceiver::net::conn::{Conn, Patience, silence};
+use crate::xceiver::packet::receiver::{Inflow, Run};
+use crate::xceiver::settings::Settings;
 
 /// After its last packet a block has this long to be completed by all nodes when the writer is gone: nobody
 /// is left who would recover it soon.
@@ -310,7 +310,11 @@ impl Pipeline<'_> {
             "corrupt data in a write: {reason}"
         );
         let incoming = &self.receiver.incoming;
-        super::blame_source(self.x, incoming.source.as_ref(), &incoming.block);
+        crate::xceiver::block_receiver::blame_source(
+            self.x,
+            incoming.source.as_ref(),
+            &incoming.block,
+        );
         self.responder.push(Pending {
             seqno: incoming.bad_seqno.unwrap_or(UNKNOWN_SEQNO),
             index: self.receiver.packets,
@@ -410,9 +414,12 @@ impl Signals {
         let wait = |token: &CancellationToken| Box::pin(token.clone().cancelled_owned());
         Self {
             ends: [
-                (wait(cancel), super::TAKEN_OVER),
+                (wait(cancel), crate::xceiver::block_receiver::TAKEN_OVER),
                 (wait(&x.evict_token()), "writers were evicted"),
-                (wait(x.shutdown_token()), super::SHUT_DOWN),
+                (
+                    wait(x.shutdown_token()),
+                    crate::xceiver::block_receiver::SHUT_DOWN,
+                ),
             ],
             restart: wait(x.restart_token()),
             restarted: false,

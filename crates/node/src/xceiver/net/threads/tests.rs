@@ -3,7 +3,7 @@ use std::sync::Mutex;
 
 use tokio::sync::Semaphore;
 
-use super::*;
+use crate::xceiver::net::threads::*;
 
 fn two() -> Threads {
     let mut threads = Threads::start().expect("threads");

@@ -11,17 +11,17 @@ use hayloft_wire::proto::hdfs::DatanodeInfo;
 use hayloft_wire::proto::security::Token;
 use hayloft_wire::transfer::{self, BlockOpResponse, BlockRequest, Status};
 
-use super::conn::Conn;
-use super::context::Xceivers;
-use super::error::XferError;
-use super::outflow::{CachePolicy, Outflow};
-use super::peer;
-use super::read::{self, after_read_error, java_text, stream_head};
-use super::server::{Next, wait_ready};
-use super::stats::Activity;
-use super::throttle::MovePermit;
-use super::write::replica_sink::{Finish, ReplicaSink, When};
-use super::write::{Incoming, keep_telling, receive_alone};
+use crate::xceiver::block_receiver::replica_sink::{Finish, ReplicaSink, When};
+use crate::xceiver::block_receiver::{Incoming, keep_telling, receive_alone};
+use crate::xceiver::block_sender::{CachePolicy, Outflow};
+use crate::xceiver::context::Xceivers;
+use crate::xceiver::error::XferError;
+use crate::xceiver::net::conn::Conn;
+use crate::xceiver::net::peer;
+use crate::xceiver::net::throttle::MovePermit;
+use crate::xceiver::ops::read_block::{self, after_read_error, java_text, stream_head};
+use crate::xceiver::server::{Next, wait_ready};
+use crate::xceiver::stats::Activity;
 
 /// Two bytes that the source of a move sends after the data, for the target to know that it is done with it
 /// (Apache's `writeChar('d')`).
@@ -85,7 +85,7 @@ pub async fn copy_block(
         .store()
         .replica(&block.pool, block.block.id)
         .map_or(0, |r| r.visible_len);
-    let (reader, range) = read::open_for_copy(x, &block, len).await?;
+    let (reader, range) = read_block::open_for_copy(x, &block, len).await?;
     let reader = reader.with_class(IoClass::Balancer);
     let outflow = Outflow {
         reader: &reader,

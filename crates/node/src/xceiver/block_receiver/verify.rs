@@ -11,13 +11,13 @@ use hayloft_wire::ids::ExtendedBlock;
 use hayloft_wire::proto::hdfs::DatanodeInfo;
 use hayloft_wire::transfer::{BlockOpResponse, Status};
 
-use super::super::conn::Conn;
-use super::super::context::Xceivers;
-use super::super::error::XferError;
-use super::super::inflow::{Inflow, Parcel, Run};
-use super::super::throttle::Throttle;
-use super::blame_source;
-use super::replica_sink::{End, ReplicaSink};
+use crate::xceiver::block_receiver::blame_source;
+use crate::xceiver::block_receiver::replica_sink::{End, ReplicaSink};
+use crate::xceiver::context::Xceivers;
+use crate::xceiver::error::XferError;
+use crate::xceiver::net::conn::Conn;
+use crate::xceiver::net::throttle::Throttle;
+use crate::xceiver::packet::receiver::{Inflow, Parcel, Run};
 
 /// A block being received: how far it came, and how its packets are checked.
 #[derive(Debug)]
@@ -236,10 +236,11 @@ async fn until(
         if condition(disk) {
             return Poll::Ready(Ok(()));
         }
-        cancelled
-            .as_mut()
-            .poll(cx)
-            .map(|()| Err(XferError::Stopped(super::TAKEN_OVER)))
+        cancelled.as_mut().poll(cx).map(|()| {
+            Err(XferError::Stopped(
+                crate::xceiver::block_receiver::TAKEN_OVER,
+            ))
+        })
     })
     .await
 }

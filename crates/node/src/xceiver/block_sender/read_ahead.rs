@@ -7,8 +7,8 @@ use futures_util::future::BoxFuture;
 use hayloft_io::AlignedBuf;
 use hayloft_store::StoreError;
 
-use super::sums::{Sums, WINDOW_OF_MANY};
-use super::{LONG_READ, Outflow};
+use crate::xceiver::block_sender::checksums::{Sums, WINDOW_OF_MANY};
+use crate::xceiver::block_sender::{LONG_READ, Outflow};
 
 /// Data read from the disk first, so that the reader has something soon. Each further piece is twice as large.
 const PIECE_FIRST: usize = 1 << 20;
@@ -40,14 +40,14 @@ const AHEAD_OF_FEW: usize = 4;
 const FEW: usize = 2;
 
 /// A piece of data, ready to be sent.
-pub(super) struct Piece {
+pub struct Piece {
     pub offset: u64,
     pub len: usize,
     pub body: Body,
     pub sums: Bytes,
 }
 
-pub(super) enum Body {
+pub enum Body {
     Read(AlignedBuf),
     /// In the page cache.
     Resident,
@@ -70,7 +70,7 @@ enum LoadingBody<'a> {
 }
 
 /// What is being read of a replica that is sent.
-pub(super) struct Ahead<'a> {
+pub struct Ahead<'a> {
     outflow: &'a Outflow<'a>,
     pieces: VecDeque<Loading<'a>>,
     sums: Sums<'a>,
@@ -89,7 +89,7 @@ pub(super) struct Ahead<'a> {
 }
 
 impl<'a> Ahead<'a> {
-    pub(super) fn new(outflow: &'a Outflow<'a>) -> Self {
+    pub fn new(outflow: &'a Outflow<'a>) -> Self {
         Self {
             outflow,
             pieces: VecDeque::with_capacity(AHEAD_OF_FEW + 1),
@@ -107,7 +107,7 @@ impl<'a> Ahead<'a> {
     ///
     /// # Errors
     /// Those of reading.
-    pub(super) async fn next(&mut self) -> Result<Option<Piece>, StoreError> {
+    pub async fn next(&mut self) -> Result<Option<Piece>, StoreError> {
         if std::mem::take(&mut self.sums_first) {
             self.sums.before_data(self.outflow, self.next).await?;
         }
@@ -293,13 +293,13 @@ impl Outflow<'_> {
     }
 
     /// `bytes`, cut to whole packets.
-    pub(super) fn whole_packets(&self, bytes: usize) -> usize {
+    pub fn whole_packets(&self, bytes: usize) -> usize {
         let packet = self.packet_data();
         (bytes / packet).max(1) * packet
     }
 
     /// Memory for `bytes` that are not needed yet, if there is enough.
-    pub(super) fn memory_ahead(&self, bytes: usize) -> Option<AlignedBuf> {
+    pub fn memory_ahead(&self, bytes: usize) -> Option<AlignedBuf> {
         let pool = self.memory;
         if pool.in_use() + bytes > self.budget_ahead() {
             return None;

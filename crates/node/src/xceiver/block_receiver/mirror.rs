@@ -9,9 +9,9 @@ use bytes::{Buf as _, Bytes, BytesMut};
 use hayloft_wire::ack::PipelineAck;
 use tokio::time::Instant;
 
-use super::super::conn::{Conn, Patience, silence};
-use super::respond::Behind;
 use crate::outliers::PeerClock;
+use crate::xceiver::block_receiver::packet_responder::Behind;
+use crate::xceiver::net::conn::{Conn, Patience, silence};
 
 /// Runs that may wait for the next node.
 const WAITING_RUNS: usize = 8;

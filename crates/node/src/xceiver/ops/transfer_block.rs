@@ -11,16 +11,16 @@ use hayloft_wire::proto::hdfs::{DatanodeId, DatanodeInfo};
 use hayloft_wire::proto::security::Token;
 use hayloft_wire::transfer::{self, BlockOpResponse, BlockRequest, Stage, Status};
 
-use super::conn::Conn;
-use super::context::Xceivers;
-use super::error::XferError;
-use super::outflow::{CachePolicy, Outflow};
-use super::peer;
-use super::range::Range;
-use super::read::{self, after_read_error};
-use super::server::{Next, wait_ready};
-use super::stats::Activity;
-use super::throttle::Throttle;
+use crate::xceiver::block_sender::range::Range;
+use crate::xceiver::block_sender::{CachePolicy, Outflow};
+use crate::xceiver::context::Xceivers;
+use crate::xceiver::error::XferError;
+use crate::xceiver::net::conn::Conn;
+use crate::xceiver::net::peer;
+use crate::xceiver::net::throttle::Throttle;
+use crate::xceiver::ops::read_block::{self, after_read_error};
+use crate::xceiver::server::{Next, wait_ready};
+use crate::xceiver::stats::Activity;
 
 /// Where a copy goes: a chain of nodes with their storages, in order.
 #[derive(Clone, Debug, Default)]
@@ -158,7 +158,7 @@ async fn copy_to(
     purpose: Purpose<'_>,
 ) -> Result<(), XferError> {
     let settings = x.settings();
-    let (reader, range) = read::open_for_copy(x, block, block.block.num_bytes).await?;
+    let (reader, range) = read_block::open_for_copy(x, block, block.block.num_bytes).await?;
     let reader = reader.with_class(IoClass::Replication);
     let Some((first, message)) = write_request(x, block, &range, targets, purpose) else {
         return Err(XferError::Refused(format!(

@@ -5,10 +5,10 @@ use hayloft_wire::proto::datatransfer::OpWriteBlock;
 use hayloft_wire::proto::hdfs::DatanodeInfo;
 use hayloft_wire::transfer::{BlockOpResponse, Status, WriteRequest};
 
-use super::super::conn::Conn;
-use super::super::error::XferError;
-use super::super::peer;
-use super::super::settings::Settings;
+use crate::xceiver::error::XferError;
+use crate::xceiver::net::conn::Conn;
+use crate::xceiver::net::peer;
+use crate::xceiver::settings::Settings;
 
 /// The request as the next node gets it: without itself in the lists of targets, its own storage
 /// and pinning in the scalar fields. `None` when this node is the last one.

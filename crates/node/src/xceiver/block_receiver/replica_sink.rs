@@ -26,8 +26,8 @@ use tokio::task::JoinHandle;
 use tokio::time::{Instant, Sleep, sleep_until};
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 
-use super::super::context::Xceivers;
-use super::super::inflow::Run;
+use crate::xceiver::context::Xceivers;
+use crate::xceiver::packet::receiver::Run;
 
 /// Bytes that may wait for the disk, once there is a run: more than the usual client has under way.
 const WAITING_BYTES: u64 = 8 << 20;
@@ -538,7 +538,7 @@ fn computed_sums(checksum: DataChecksum, data: &Pieces) -> Bytes {
 /// as it has the last acknowledgement; when that comes before the report, a stock client sleeps for
 /// 400 ms and longer (`dfs.client.block.write.locateFollowingBlock.initial.delay.ms`) before it
 /// asks again.
-pub(super) async fn tell(x: &Xceivers, replica: &ReplicaRef, finish: &Finish) {
+pub async fn tell(x: &Xceivers, replica: &ReplicaRef, finish: &Finish) {
     let Finish::Report { delete_hint, wait } = finish else {
         return;
     };

@@ -24,11 +24,11 @@ use hayloft_wire::packet::{PacketHeader, PacketLayout};
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
-use super::conn::{Conn, Patience, silence};
-use super::context::Xceivers;
-use super::error::XferError;
-use super::inplace::{Found, Guess, InPlace};
-use super::moderation::Moderation;
+use crate::xceiver::context::Xceivers;
+use crate::xceiver::error::XferError;
+use crate::xceiver::net::conn::{Conn, Patience, silence};
+use crate::xceiver::packet::in_place::{Found, Guess, InPlace};
+use crate::xceiver::packet::receive_batching::Moderation;
 
 /// Buffers between these sizes, adapted to how fast packets come. The smaller one holds a packet of
 /// the usual 64 KiB, the larger one is as much as a disk is given at a time.

@@ -16,8 +16,8 @@ use hayloft_wire::checksum::DataChecksum;
 use hayloft_wire::packet::{PacketError, PacketHeader, PacketLayout};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use super::conn::Conn;
-use super::inflow::Parcel;
+use crate::xceiver::net::conn::Conn;
+use crate::xceiver::packet::receiver::Parcel;
 
 /// Packets that one read may take.
 const PACKETS_MAX: usize = 8;

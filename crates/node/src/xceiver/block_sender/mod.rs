@@ -9,9 +9,10 @@
 //!
 //! The figures are in docs/decisions (6 and 12).
 
+pub mod checksums;
 mod from_cache;
-mod piece;
-mod sums;
+pub mod range;
+pub mod read_ahead;
 
 use std::collections::VecDeque;
 use std::io::IoSlice;
@@ -22,13 +23,13 @@ use hayloft_io::{Advice, AlignedBuf, BufferPool};
 use hayloft_store::ReplicaReader;
 use hayloft_wire::packet::{MAX_PREFIX_BYTES, PacketHeader};
 
-use super::conn::Conn;
-use super::error::XferError;
-use super::range::Range;
-use super::stats::XceiverStats;
-use super::throttle::Throttle;
+use crate::xceiver::block_sender::range::Range;
+use crate::xceiver::block_sender::read_ahead::{Ahead, Body, Piece};
+use crate::xceiver::error::XferError;
+use crate::xceiver::net::conn::Conn;
+use crate::xceiver::net::throttle::Throttle;
+use crate::xceiver::stats::XceiverStats;
 use from_cache::{Packet, Sending, Stopped};
-use piece::{Ahead, Body, Piece};
 
 /// Data in a packet of a short read, rounded to whole chunks: Apache's size without other configuration.
 const PACKET_DATA: usize = 64 << 10;

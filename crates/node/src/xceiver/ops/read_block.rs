@@ -11,14 +11,14 @@ use hayloft_wire::proto::datatransfer as pb;
 use hayloft_wire::transfer::{BlockOpResponse, BlockRequest, Status};
 use tokio::time::Instant;
 
-use super::conn::Conn;
-use super::context::Xceivers;
-use super::error::XferError;
-use super::outflow::{CachePolicy, Outflow};
-use super::range::Range;
-use super::server::{Next, wait_ready};
-use super::settings::Settings;
-use super::stats::Activity;
+use crate::xceiver::block_sender::range::Range;
+use crate::xceiver::block_sender::{CachePolicy, Outflow};
+use crate::xceiver::context::Xceivers;
+use crate::xceiver::error::XferError;
+use crate::xceiver::net::conn::Conn;
+use crate::xceiver::server::{Next, wait_ready};
+use crate::xceiver::settings::Settings;
+use crate::xceiver::stats::Activity;
 
 /// A reader of a replica being written waits this long for bytes that it was promised: the writer's
 /// acknowledgement may have overtaken them (as long as Apache's).

@@ -8,12 +8,12 @@ use hayloft_wire::proto::datatransfer as pb;
 use hayloft_wire::proto::hdfs::{BlockChecksumOptions, BlockChecksumType, ChecksumType};
 use hayloft_wire::transfer::{BlockOpResponse, BlockRequest};
 
-use super::conn::Conn;
-use super::context::Xceivers;
-use super::error::XferError;
-use super::read::after_read_error;
-use super::server::{Next, wait_ready};
-use super::stats::Activity;
+use crate::xceiver::context::Xceivers;
+use crate::xceiver::error::XferError;
+use crate::xceiver::net::conn::Conn;
+use crate::xceiver::ops::read_block::after_read_error;
+use crate::xceiver::server::{Next, wait_ready};
+use crate::xceiver::stats::Activity;
 
 /// Checksums read at a time.
 const SUMS_AT_ONCE: u64 = 64 << 10;

@@ -13,7 +13,7 @@ use rustix::io::Errno;
 use rustix::net::SendFlags;
 
 /// A packet, or what is left of it.
-pub(super) struct Packet {
+pub struct Packet {
     /// Prefix and checksums, and what precedes the packet.
     pub head: Bytes,
     /// Bytes of data behind them.
@@ -21,7 +21,7 @@ pub(super) struct Packet {
 }
 
 /// Why sending stopped.
-pub(super) enum Stopped {
+pub enum Stopped {
     /// Everything is in the socket.
     Sent,
     /// The socket has no room.
@@ -33,7 +33,7 @@ pub(super) enum Stopped {
 }
 
 /// Packets that lie one after the other in the file.
-pub(super) struct Sending {
+pub struct Sending {
     pub socket: Arc<OwnedFd>,
     pub packets: VecDeque<Packet>,
     /// Where the data of the first one, or what is left of it, begins in the file.
@@ -42,7 +42,7 @@ pub(super) struct Sending {
 
 impl Sending {
     /// Sends what the socket has room for. Blocks while a page of `file` has to be read.
-    pub(super) fn run(&mut self, file: BorrowedFd<'_>) -> Stopped {
+    pub fn run(&mut self, file: BorrowedFd<'_>) -> Stopped {
         while let Some(packet) = self.packets.front_mut() {
             let sent = if packet.head.is_empty() {
                 rustix::fs::sendfile(&self.socket, file, Some(&mut self.offset), packet.data)
@@ -66,7 +66,7 @@ impl Sending {
     }
 
     /// Takes the rest of the first packet: where its data begins, and how much there is.
-    pub(super) fn take_first(&mut self) -> Option<(u64, usize)> {
+    pub fn take_first(&mut self) -> Option<(u64, usize)> {
         let packet = self.packets.pop_front()?;
         let from = self.offset;
         self.offset += packet.data as u64;

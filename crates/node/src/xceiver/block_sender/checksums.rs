@@ -10,7 +10,7 @@ use futures_util::future::BoxFuture;
 use hayloft_io::AlignedBuf;
 use hayloft_store::StoreError;
 
-use super::Outflow;
+use crate::xceiver::block_sender::Outflow;
 
 /// Checksums read first: with chunks of 512 bytes those of 8 MiB. Whoever reads to the end of the block asks for
 /// more; many stop before.
@@ -21,7 +21,7 @@ const WINDOW_FIRST: usize = 64 << 10;
 const WINDOW: usize = 1 << 20;
 
 /// The same with more readers than [`FEW`]: those of 32 MiB.
-pub(super) const WINDOW_OF_MANY: usize = 256 << 10;
+pub const WINDOW_OF_MANY: usize = 256 << 10;
 const FEW: usize = 4;
 
 /// Checksums read when memory is short.
@@ -56,13 +56,13 @@ impl Window<'_> {
 }
 
 /// The checksums that were read or are being read, in order.
-pub(super) struct Sums<'a> {
+pub struct Sums<'a> {
     windows: VecDeque<Window<'a>>,
     first: bool,
 }
 
 impl<'a> Sums<'a> {
-    pub(super) fn new() -> Self {
+    pub fn new() -> Self {
         Self {
             windows: VecDeque::new(),
             first: true,
@@ -70,7 +70,7 @@ impl<'a> Sums<'a> {
     }
 
     /// Makes sure that those of the data at `offset` are here or on their way, and says up to where.
-    pub(super) fn ask(&mut self, outflow: &'a Outflow<'_>, offset: u64) -> u64 {
+    pub fn ask(&mut self, outflow: &'a Outflow<'_>, offset: u64) -> u64 {
         if outflow.range.checksum.sum_size() == 0 {
             return outflow.range.end;
         }
@@ -89,7 +89,7 @@ impl<'a> Sums<'a> {
     ///
     /// # Errors
     /// Those of reading.
-    pub(super) async fn before_data(
+    pub async fn before_data(
         &mut self,
         outflow: &'a Outflow<'_>,
         offset: u64,
@@ -109,7 +109,7 @@ impl<'a> Sums<'a> {
     ///
     /// # Errors
     /// Those of reading.
-    pub(super) async fn of(
+    pub async fn of(
         &mut self,
         outflow: &Outflow<'_>,
         offset: u64,

@@ -3,7 +3,7 @@
 //! What a task of a shared pool of threads waits for wakes up any of them: a stream would move from processor to processor
 //! with nearly every packet and every write that ends, and its data from cache to cache. So each thread here has a runtime
 //! of its own, and a new connection goes to the one with the least to do. When kept-alive connections crowd on one, some of
-//! them move between two requests; see [`relief`](super::relief).
+//! them move between two requests; see [`relief`](crate::xceiver::net::rebalance).
 
 use std::future::Future;
 use std::io;
@@ -16,7 +16,7 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
 
-use super::relief::{Relief, Use, relief};
+use crate::xceiver::net::rebalance::{Relief, Use, relief};
 
 /// Threads at most, however many processors there are.
 const THREADS_MAX: usize = 64;
@@ -185,7 +185,7 @@ impl Threads {
     }
 
     /// Has connections move.
-    pub(super) fn relieve(&self, Relief { from, to, count }: Relief) {
+    pub fn relieve(&self, Relief { from, to, count }: Relief) {
         tracing::debug!(from, to, count, "connections move to another thread");
         let load = &self.workers[from].load;
         load.to.store(to, Ordering::Relaxed);
@@ -194,7 +194,7 @@ impl Threads {
 
     /// Connections of each thread.
     #[cfg(test)]
-    pub(super) fn connections(&self) -> Vec<usize> {
+    pub fn connections(&self) -> Vec<usize> {
         let loads = self.workers.iter().map(|w| w.load.now());
         loads.map(|(_, connections)| connections).collect()
     }

@@ -1,11 +1,11 @@
 //! WRITE_BLOCK: receiving a block, as any node of a pipeline and in every stage.
 
-mod behind;
-mod mirror;
+pub mod mirror;
+pub mod mirror_setup;
+pub mod packet_responder;
 mod pipeline;
-mod receive;
 pub mod replica_sink;
-mod respond;
+pub mod verify;
 
 use std::time::Duration;
 
@@ -18,17 +18,17 @@ use hayloft_wire::transfer::{BlockOpResponse, Stage, Status, WriteRequest};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::conn::Conn;
-use super::context::Xceivers;
-use super::error::XferError;
-use super::server::{Next, wait_ready};
-use super::settings::Settings;
-use super::stats::Activity;
 use crate::outliers::PeerClock;
-use mirror::SetUp;
+use crate::xceiver::block_receiver::mirror_setup::SetUp;
+use crate::xceiver::context::Xceivers;
+use crate::xceiver::error::XferError;
+use crate::xceiver::net::conn::Conn;
+use crate::xceiver::server::{Next, wait_ready};
+use crate::xceiver::settings::Settings;
+use crate::xceiver::stats::Activity;
 use replica_sink::{Finish, ReplicaSink, When};
 
-pub use receive::{Incoming, keep_telling, receive_alone};
+pub use crate::xceiver::block_receiver::verify::{Incoming, keep_telling, receive_alone};
 
 /// Why a write ended that neither its writer nor this node wanted to end.
 const TAKEN_OVER: &str = "another writer or a recovery took the replica over";
@@ -355,10 +355,18 @@ async fn connect_mirror(
     request: &WriteRequest,
     kind: WriterKind,
 ) -> Result<(Option<Conn>, SetUp), XferError> {
-    let Some((next, message)) = mirror::next_hop(request) else {
+    let Some((next, message)) = crate::xceiver::block_receiver::mirror_setup::next_hop(request)
+    else {
         return Ok((None, SetUp::fine()));
     };
-    match mirror::open(settings, &next, &message, kind == WriterKind::Client).await {
+    match crate::xceiver::block_receiver::mirror_setup::open(
+        settings,
+        &next,
+        &message,
+        kind == WriterKind::Client,
+    )
+    .await
+    {
         Ok((mirror, set_up)) => Ok((Some(mirror), set_up)),
         Err(error) if kind == WriterKind::Client => {
             let set_up = SetUp {

@@ -1,0 +1,8 @@
+//! Connections, their threads and their limits.
+
+pub mod conn;
+pub mod loopback_congestion;
+pub mod peer;
+pub mod rebalance;
+pub mod threads;
+pub mod throttle;

@@ -1,0 +1,5 @@
+//! Packets as they come in.
+
+pub mod in_place;
+pub mod receive_batching;
+pub mod receiver;
