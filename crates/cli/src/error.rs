@@ -3,8 +3,8 @@
 use std::fmt;
 use std::path::Path;
 
+use hayloft_conf::ConfigError;
 use hayloft_lab::LabError;
-use hayloft_node::config::ConfigError;
 use hayloft_node::daemon::StartError;
 
 /// Exit code: there is a finding (a cluster that should be up is not).

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use hayloft_node::config::{self, Configuration, SharedConfig, keys};
+use hayloft_conf::{Configuration, SharedConfig, keys};
 use hayloft_node::daemon;
 use hayloft_store::StartOption;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -21,7 +21,7 @@ const DESCRIPTORS_WANTED: u64 = 16_384;
 /// Runs the node until SIGTERM or SIGINT, or answers a question about it.
 pub fn run(args: &NodeArgs) -> Result<ExitCode, CliError> {
     if args.print_config && args.markdown {
-        print!("{}", config::to_markdown());
+        print!("{}", hayloft_conf::to_markdown());
         return Ok(ExitCode::SUCCESS);
     }
     let config = Configuration::load(&conf_dir(args.conf.as_deref())?, &args.define)?;
@@ -62,7 +62,7 @@ fn conf_dir(given: Option<&Path>) -> Result<PathBuf, CliError> {
 /// Whether a node would start with it, as far as that can be said without looking at disks or the network.
 fn usable(config: &Configuration) -> Result<(), CliError> {
     config.refuse_unprotected()?;
-    config::namenodes(config)?;
+    hayloft_conf::namenodes(config)?;
     Ok(())
 }
 
@@ -85,7 +85,7 @@ fn print_config(config: &Configuration, json: bool) -> Result<ExitCode, CliError
 /// Says whether Apache's DataNode may start on the directories of this configuration. A
 /// configuration that this node refuses for its protection is no reason against that.
 fn check_swap(config: &Configuration) -> Result<ExitCode, CliError> {
-    config::namenodes(config)?;
+    hayloft_conf::namenodes(config)?;
     let dirs = config.get(&keys::DATA_DIRS);
     let volumes: Vec<PathBuf> = dirs.iter().map(|dir| dir.path.clone()).collect();
     let shared = hayloft_node::store_config::earlier_staging(config);

@@ -46,7 +46,9 @@ pub use disk::{DeviceId, Disk, DiskConfig, DiskSettings, DiskStats, Disks, toget
 pub use engine::{
     Advice, Capabilities, Completion, Engine, EngineFile, IoFuture, OpenMode, SyncKind,
 };
-pub use engines::{DirectLimits, ENGINE_NAMES, EngineConfig, engine_by_name, engine_for};
+pub use engines::{
+    DirectLimits, ENGINE_AUTO, ENGINE_NAMES, EngineConfig, engine_by_name, engine_for,
+};
 pub use error::{IoError, IoErrorKind, IoOp};
 pub use fiemap::{Extent, extents};
 pub use known::{Known, known};

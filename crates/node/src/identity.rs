@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use hayloft_wire::proto::hdfs::DatanodeId;
 
-use crate::config::{Configuration, keys};
+use hayloft_conf::{Configuration, keys};
 
 /// Version that a registration carries. A stock NameNode refuses one it finds too old, and calls a
 /// cluster mixed when versions differ; this is the version of Hadoop whose DataNode we stand in for.

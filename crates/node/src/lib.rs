@@ -2,25 +2,20 @@
 //!
 //! | module | what it is |
 //! |---|---|
-//! | [`config`] | Hadoop configuration files, every key declared once |
 //! | [`identity`], [`store_config`] | names and ports; configuration as the store takes it |
-//! | [`rpc`] | Hadoop RPC, client side |
 //! | [`namenode`] | one service per block pool, one actor per NameNode |
 //! | [`xceiver`] | the data transfer port, both sides |
-//! | [`ipc`] | the RPC server: inter-datanode, client-datanode, reconfiguration |
+//! | [`ipc`] | what the RPC port answers: inter-datanode, client-datanode, reconfiguration |
 //! | [`outliers`] | slow peers and slow disks |
 //! | [`recovery`] | block recovery as the primary node |
 //! | [`daemon`] | start, run and stop of all of it |
 
-pub mod config;
 pub mod daemon;
 pub mod identity;
 pub mod ipc;
 pub mod memory;
 pub mod namenode;
 pub mod outliers;
-mod quiet;
 pub mod recovery;
-pub mod rpc;
 pub mod store_config;
 pub mod xceiver;

@@ -8,7 +8,7 @@ use hayloft_store::{
     DirectoryScanConfig, Reserved, ScanConfig, StoreConfig, VolumeChoosing, VolumeConfig,
 };
 
-use crate::config::{Calculator, ChoosingPolicy, Configuration, keys};
+use hayloft_conf::{Calculator, ChoosingPolicy, Configuration, keys};
 
 /// The volumes of `dfs.datanode.data.dir`, each with its engine and reserved space.
 #[must_use]
@@ -130,7 +130,7 @@ fn volume_choosing(config: &Configuration) -> VolumeChoosing {
 }
 
 /// What is kept free, as `calculator` combines what was set.
-fn reserved(calculator: Calculator, set: &crate::config::Reserved) -> Reserved {
+fn reserved(calculator: Calculator, set: &hayloft_conf::Reserved) -> Reserved {
     let pct = u8::try_from(set.percent.min(100)).unwrap_or(100);
     let bytes = set.bytes;
     match calculator {

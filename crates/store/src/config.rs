@@ -39,9 +39,6 @@ impl Reserved {
     }
 }
 
-/// Name of the engine that the calibration of a volume proposes, or without one what works there.
-pub const ENGINE_AUTO: &str = "auto";
-
 /// One entry of `dfs.datanode.data.dir`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VolumeConfig {
@@ -49,7 +46,7 @@ pub struct VolumeConfig {
     pub storage_type: StorageType,
     /// The directory; created when it does not exist.
     pub path: PathBuf,
-    /// Name of the I/O engine (`hayloft.io.engine`); [`ENGINE_AUTO`]: the one that the calibration of the
+    /// Name of the I/O engine (`hayloft.io.engine`); [`ENGINE_AUTO`](hayloft_io::ENGINE_AUTO): the one that the calibration of the
     /// volume proposes, without one `direct` where that works, else `posix`.
     pub engine: String,
     /// Space to leave to others.

@@ -29,8 +29,7 @@ mod writer;
 
 pub use check_swap::{Obstacle, check_swap};
 pub use config::{
-    DirectoryScanConfig, ENGINE_AUTO, Reserved, ScanConfig, StoreConfig, VolumeChoosing,
-    VolumeConfig,
+    DirectoryScanConfig, Reserved, ScanConfig, StoreConfig, VolumeChoosing, VolumeConfig,
 };
 pub use error::{StoreError, StoreErrorKind};
 pub use reader::ReplicaReader;

@@ -8,13 +8,14 @@ use std::time::{Duration, SystemTime};
 use hayloft_io::calibrate::Calibration;
 use hayloft_io::decorators::{IoMetrics, Metered};
 use hayloft_io::{
-    DiskConfig, Engine, EngineConfig, IoClass, IoError, IoErrorKind, IoOp, RecordLock, engine_for,
+    DiskConfig, ENGINE_AUTO, Engine, EngineConfig, IoClass, IoError, IoErrorKind, IoOp, RecordLock,
+    engine_for,
 };
 use tokio::sync::mpsc;
 use tracing::{info, warn};
 use uuid::Uuid;
 
-use crate::config::{ENGINE_AUTO, StoreConfig, VolumeConfig};
+use crate::config::{StoreConfig, VolumeConfig};
 use crate::earlier;
 use crate::error::{StoreError, StoreErrorKind};
 use crate::layout::names::{CURRENT, IN_USE_LOCK, VERSION};

@@ -49,6 +49,9 @@ impl EngineConfig {
     }
 }
 
+/// Name of the engine that the calibration of a volume proposes, or without one what works there.
+pub const ENGINE_AUTO: &str = "auto";
+
 /// Names that [`engine_by_name`] knows.
 pub const ENGINE_NAMES: [&str; 5] = ["posix", "direct", "uring", "memory", "null"];
 

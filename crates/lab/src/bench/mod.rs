@@ -35,7 +35,7 @@ mod work;
 
 use crate::error::{LabError, Result};
 use crate::modelled::{self, ModelledDisk};
-use hayloft_node::config::Configuration;
+use hayloft_conf::Configuration;
 use hayloft_node::store_config::memory_limit;
 use record::Record;
 use rig::Rig;

@@ -2,7 +2,7 @@
 
 use crate::error::{LabError, Result};
 use crate::load::{Data, Place, Settings, Tally, write_block};
-use hayloft_node::rpc::{RpcClient, RpcError, RpcOptions};
+use hayloft_rpc::{RpcClient, RpcError, RpcOptions};
 use hayloft_wire::ids::{Block, ExtendedBlock};
 use hayloft_wire::proto::client as pb;
 use hayloft_wire::proto::hdfs::ExtendedBlock as WireBlock;

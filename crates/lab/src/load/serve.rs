@@ -1,7 +1,7 @@
 //! A node without a NameNode: store and data transfer port in one process, for profiling.
 
 use crate::error::{LabError, Result};
-use hayloft_node::config::Configuration;
+use hayloft_conf::Configuration;
 use hayloft_node::store_config::store_config;
 use hayloft_node::xceiver::{NameNodeLink, Settings, XceiverStats, Xceivers, serve};
 use hayloft_store::{PoolSpec, StartOption, StorageInfo, Store};

@@ -4,7 +4,7 @@ use std::io;
 
 use hayloft_store::StoreError;
 
-use crate::config::ConfigError;
+use hayloft_conf::ConfigError;
 
 /// Why a node does not start, or stopped by itself. Each message says what to do.
 #[derive(Debug, thiserror::Error)]

@@ -23,13 +23,13 @@ pub use error::StartError;
 use self::node::Node;
 use self::ports::Bound;
 use self::stop::Deadline;
-use crate::config::{SharedConfig, keys};
 use crate::identity::Identity;
 use crate::namenode::{NameNodes, NameNodesParts};
 use crate::outliers::Outliers;
 use crate::recovery::BlockRecovery;
 use crate::store_config::store_config;
 use crate::xceiver::{Settings, XceiverStats, Xceivers};
+use hayloft_conf::{SharedConfig, keys};
 
 /// News from the store that may wait; past it the store waits.
 const EVENTS: usize = 4096;

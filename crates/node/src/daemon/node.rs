@@ -14,14 +14,14 @@ use hayloft_wire::proto::datanode::CommitBlockSynchronizationRequest;
 use hayloft_wire::proto::hdfs::{DatanodeId, RecoveringBlock};
 use tokio_util::sync::CancellationToken;
 
-use crate::config::{Configuration, HostPort, SharedConfig, keys};
 use crate::identity::SOFTWARE_VERSION;
 use crate::ipc::Host;
 use crate::namenode::{Load, NameNodes, NodeWork, TransferOrder};
 use crate::outliers::{OutlierReports, Outliers};
 use crate::recovery::BlockRecovery;
-use crate::rpc::RpcError;
 use crate::xceiver::{Settings, Targets, Throttles, Xceivers, transfer_block};
+use hayloft_conf::{Configuration, HostPort, SharedConfig, keys};
+use hayloft_rpc::RpcError;
 
 /// The services of one node and what they share.
 pub(super) struct Node {

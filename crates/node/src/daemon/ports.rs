@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::info;
 
 use super::StartError;
-use crate::config::{HostPort, Key, SharedConfig, keys};
+use hayloft_conf::{HostPort, Key, SharedConfig, keys};
 
 /// How long ports may stay in use. A process that was killed keeps its ports until its memory is
 /// freed, which takes seconds when that is many gigabytes.
@@ -115,7 +115,7 @@ async fn bind(address: &HostPort, backlog: u32) -> std::io::Result<(TcpListener,
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::Configuration;
+    use hayloft_conf::Configuration;
 
     const XFER: &str = "dfs.datanode.address";
     const IPC: &str = "dfs.datanode.ipc.address";

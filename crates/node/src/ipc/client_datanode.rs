@@ -21,11 +21,11 @@ use tracing::info;
 use hayloft_wire::rpc::names;
 
 use super::configure;
-use super::fault::RpcFault;
 use super::protocols::{Context, decode, impossible};
-use super::session::Caller;
 use super::users::short_name;
-use crate::config::HostPort;
+use hayloft_conf::HostPort;
+use hayloft_rpc::server::Caller;
+use hayloft_rpc::server::fault::RpcFault;
 
 /// Length that says "no reader may see any of it": clients ask another node then.
 const NOT_VISIBLE: u64 = u64::MAX;

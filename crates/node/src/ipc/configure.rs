@@ -11,10 +11,10 @@ use hayloft_wire::proto::reconfiguration::{
 };
 use hayloft_wire::rpc::names;
 
-use super::fault::RpcFault;
 use super::protocols::{Context, decode};
 use super::reconfiguration;
-use super::session::Caller;
+use hayloft_rpc::server::Caller;
+use hayloft_rpc::server::fault::RpcFault;
 
 pub(super) async fn call(
     cx: &Context,

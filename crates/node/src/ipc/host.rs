@@ -8,8 +8,8 @@ use hayloft_wire::ids::{ExtendedBlock, PoolId};
 use hayloft_wire::proto::datanode::CommitBlockSynchronizationRequest;
 use hayloft_wire::proto::hdfs::DatanodeId;
 
-use crate::config::{HostPort, SharedConfig};
-use crate::rpc::RpcError;
+use hayloft_conf::{HostPort, SharedConfig};
+use hayloft_rpc::RpcError;
 
 /// The node, as seen from an administrator's or another node's call. Nothing here waits, except
 /// where a future is given back.

@@ -11,9 +11,9 @@ use hayloft_wire::proto::interdatanode::{
 
 use hayloft_wire::rpc::names;
 
-use super::fault::RpcFault;
 use super::protocols::{Context, decode, impossible};
 use crate::recovery::participant;
+use hayloft_rpc::server::fault::RpcFault;
 
 pub(super) async fn call(cx: &Context, method: &str, request: Bytes) -> Result<Bytes, RpcFault> {
     match method {

@@ -1,35 +1,21 @@
-//! The RPC server of the node: Hadoop RPC on the IPC port (9867), for clients, administrators and
+//! What the RPC port of the node answers: Hadoop RPC on the IPC port (9867), for clients, administrators and
 //! other DataNodes.
 //!
 //! | module | what it is |
 //! |---|---|
-//! | `server` | accepts connections; every bound of the port |
-//! | `connection` | one connection: frames in, answers out |
-//! | `session` | what a connection has agreed on, without the socket |
-//! | `reply` | response frames |
-//! | [`fault`] | refusals and failures as callers see them |
 //! | `protocols` | which protocols are served |
 //! | `client_datanode`, `inter_datanode`, `configure` | their methods |
 //! | [`reconfiguration`] | taking over changed configuration files |
 //! | `users` | who may do what |
 //! | [`host`] | what all this needs of the node around it |
 //!
-//! Connections may open with no authentication or with SASL; SIMPLE is all that is on offer until
-//! there is Kerberos.
 
 mod client_datanode;
 mod configure;
-mod connection;
-pub mod fault;
 pub mod host;
 mod inter_datanode;
 mod protocols;
 pub mod reconfiguration;
-mod reply;
-mod server;
-#[cfg(test)]
-mod server_tests;
-mod session;
 mod users;
 
 use std::sync::Arc;
@@ -38,10 +24,9 @@ use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
-use crate::config::{Configuration, keys};
+use hayloft_conf::{Configuration, keys};
+use hayloft_rpc::server::{self, Limits};
 pub use host::Host;
-use server::Limits;
-pub use session::{Call, Caller};
 
 /// Serves the IPC port until `stop`; calls under way then have 5 s to finish. Limits are taken from
 /// the configuration once.

@@ -8,13 +8,13 @@ use hayloft_wire::ids::IdError;
 use hayloft_wire::rpc::names;
 use hayloft_wire::schema::WireMessage;
 
-use super::fault::RpcFault;
 use super::host::Host;
 use super::reconfiguration::Reconfiguration;
-use super::server::Service;
-use super::session::{Call, Caller};
 use super::users::Users;
 use super::{client_datanode, configure, inter_datanode};
+use hayloft_rpc::server::Service;
+use hayloft_rpc::server::fault::RpcFault;
+use hayloft_rpc::server::{Call, Caller};
 
 /// What the methods work with.
 pub(super) struct Context {

@@ -12,10 +12,10 @@ use hayloft_wire::proto::reconfiguration::{
 };
 use tracing::{info, warn};
 
-use super::fault::RpcFault;
 use super::host::Host;
-use crate::config::{Change, DataDir, keys};
 use crate::store_config::volumes;
+use hayloft_conf::{Change, DataDir, keys};
+use hayloft_rpc::server::fault::RpcFault;
 
 /// The task, running or last run.
 #[derive(Clone, Debug, Default)]

@@ -11,10 +11,10 @@ use std::time::{Duration, Instant};
 use tokio::sync::Semaphore;
 use tracing::{debug, warn};
 
-use super::fault::RpcFault;
-use super::session::Caller;
-use crate::config::{Configuration, SharedConfig, keys};
-use crate::rpc::current_user;
+use hayloft_conf::{Configuration, SharedConfig, keys};
+use hayloft_rpc::current_user;
+use hayloft_rpc::server::Caller;
+use hayloft_rpc::server::fault::RpcFault;
 
 /// Users whose groups are kept.
 const GROUPS_KEPT: usize = 1024;

@@ -20,8 +20,8 @@ use super::schedule::ReportSchedule;
 use super::service_side::NodeSide;
 use super::trouble::Trouble;
 use super::{heartbeat, incremental, lifeline, report, settings};
-use crate::config::{NameNodeAddr, keys};
-use crate::rpc::{DATANODE_LIFELINE_PROTOCOL, DATANODE_PROTOCOL, RpcClient, RpcError};
+use hayloft_conf::{NameNodeAddr, keys};
+use hayloft_rpc::{DATANODE_LIFELINE_PROTOCOL, DATANODE_PROTOCOL, RpcClient, RpcError};
 
 /// Waits between attempts to reach a NameNode during the handshake; the last one repeats.
 const RETRY_SECONDS: [u64; 4] = [1, 1, 2, 5];

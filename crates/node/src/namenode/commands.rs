@@ -16,7 +16,7 @@ use tokio::time::Instant;
 use super::notices::Notice;
 use super::pool::PoolService;
 use super::work::{NodeWork, TransferOrder};
-use crate::config::keys;
+use hayloft_conf::keys;
 
 /// Commands that wait, per pool. A NameNode gives few at a time and repeats what was not done.
 pub(super) const QUEUE: usize = 1024;

@@ -22,9 +22,9 @@ use super::notices::Notice;
 use super::pool::PoolService;
 use super::service_side::NodeSide;
 use super::work::NodeWork;
-use crate::config::{ConfigError, Configuration, HostPort, SharedConfig, namenodes};
 use crate::identity::Identity;
-use crate::rpc::RpcError;
+use hayloft_conf::{ConfigError, Configuration, HostPort, SharedConfig, namenodes};
+use hayloft_rpc::RpcError;
 
 /// What the services are made of.
 pub struct NameNodesParts {

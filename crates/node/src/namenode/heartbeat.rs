@@ -19,7 +19,7 @@ use super::registration::demands_tokens;
 use super::service_side::NodeSide;
 use super::settings;
 use super::trouble::Trouble;
-use crate::rpc::RpcError;
+use hayloft_rpc::RpcError;
 
 /// Exceptions by which a NameNode says that it does not want this node.
 const REFUSALS: [&str; 3] = [

@@ -17,8 +17,8 @@ use super::ibr::{Batch, News};
 use super::pool::PoolService;
 use super::settings;
 use super::trouble::Trouble;
-use crate::config::keys;
-use crate::rpc::RpcError;
+use hayloft_conf::keys;
+use hayloft_rpc::RpcError;
 
 /// Entries in one message: bounds its size and the time that the NameNode holds its lock for it.
 const ENTRIES_PER_MESSAGE: usize = 50_000;

@@ -8,7 +8,7 @@ use hayloft_wire::proto::datanode::{
 };
 use hayloft_wire::proto::hdfs::{DatanodeInfo, ExtendedBlock, LocatedBlock, StorageType};
 
-use crate::rpc::{RpcClient, RpcError};
+use hayloft_rpc::{RpcClient, RpcError};
 
 /// Notices that wait for one NameNode, at most; further ones are dropped, the scanners or readers
 /// will come across the same trouble again.

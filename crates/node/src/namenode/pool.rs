@@ -15,7 +15,7 @@ use super::commands::{self, Commander, Order};
 use super::notices::Notice;
 use super::registration::Namespace;
 use super::service_side::NodeSide;
-use crate::config::{NameNodeAddr, NameService};
+use hayloft_conf::{NameNodeAddr, NameService};
 
 /// Names actors in logs and claims; never used twice in a process.
 static NEXT_ACTOR: AtomicU64 = AtomicU64::new(1);

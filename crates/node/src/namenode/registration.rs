@@ -10,7 +10,7 @@ use hayloft_wire::proto::hdfs::{
 
 use super::version;
 use crate::identity::{Identity, SOFTWARE_VERSION};
-use crate::rpc::RpcError;
+use hayloft_rpc::RpcError;
 
 /// Layout version of Apache's DataNode directories, which registrations carry.
 const DATANODE_LAYOUT_VERSION: i32 = -57;

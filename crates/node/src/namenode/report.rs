@@ -18,8 +18,8 @@ use super::inventory::Inventory;
 use super::pool::PoolService;
 use super::trouble::Trouble;
 use super::{incremental, settings};
-use crate::config::keys;
-use crate::rpc::RpcError;
+use hayloft_conf::keys;
+use hayloft_rpc::RpcError;
 
 /// Sends full reports when the schedule has one, for ever.
 pub(super) async fn run(service: &Arc<PoolService>, actor: &Arc<Actor>) {

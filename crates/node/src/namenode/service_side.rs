@@ -8,9 +8,9 @@ use tokio_util::task::TaskTracker;
 
 use super::inventory::Inventory;
 use super::work::{Load, NodeWork};
-use crate::config::SharedConfig;
 use crate::identity::Identity;
 use crate::outliers::OutlierReports;
+use hayloft_conf::SharedConfig;
 
 /// The node, as its NameNode services see it.
 pub(super) struct NodeSide {

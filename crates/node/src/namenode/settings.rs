@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use crate::config::{SharedConfig, keys};
-use crate::rpc::RpcOptions;
+use hayloft_conf::{SharedConfig, keys};
+use hayloft_rpc::RpcOptions;
 
 /// How connections to NameNodes behave under this configuration.
 pub(super) fn rpc_options(config: &SharedConfig) -> RpcOptions {

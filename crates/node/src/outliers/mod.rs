@@ -17,7 +17,7 @@ use tokio::time::Instant;
 
 use self::disks::{DiskRules, SlowDisks};
 use self::peers::PeerRules;
-use crate::config::{Configuration, keys};
+use hayloft_conf::{Configuration, keys};
 
 pub use self::peers::{PeerClock, PeerTimes};
 

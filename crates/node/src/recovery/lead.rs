@@ -14,7 +14,7 @@ use super::peers::{PeerError, Peers};
 use super::rules::{
     Answer, Plan, Replica, StripedPlan, Unrecoverable, plan_contiguous, plan_striped,
 };
-use crate::rpc::RpcError;
+use hayloft_rpc::RpcError;
 
 /// Why a recovery did not succeed. The NameNode sends a new one when its time is over.
 #[derive(Debug, thiserror::Error)]

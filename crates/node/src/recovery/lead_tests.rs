@@ -12,7 +12,7 @@ use super::command::Order;
 use super::lead::{RecoveryError, recover};
 use super::peers::{PeerError, Peers};
 use super::rules::Replica;
-use crate::rpc::RpcError;
+use hayloft_rpc::RpcError;
 
 const RECOVERY_ID: u64 = 2000;
 

@@ -15,9 +15,9 @@ use hayloft_wire::proto::interdatanode::{
 
 use super::participant;
 use super::rules::Replica;
-use crate::config::keys;
 use crate::ipc::host::Host;
-use crate::rpc::{INTER_DATANODE_PROTOCOL, RpcClient, RpcError, RpcOptions};
+use hayloft_conf::keys;
+use hayloft_rpc::{INTER_DATANODE_PROTOCOL, RpcClient, RpcError, RpcOptions};
 
 /// Why a participant did not do its part.
 #[derive(Debug, thiserror::Error)]

@@ -13,10 +13,10 @@ use tokio_util::task::TaskTracker;
 use super::settings::Settings;
 use super::stats::XceiverStats;
 use crate::outliers::PeerTimes;
-use crate::quiet::Quiet;
 use crate::xceiver::namenode_reporter::NameNodeLink;
 use crate::xceiver::net::threads::Threads;
 use crate::xceiver::net::throttle::Throttles;
+use hayloft_rpc::LogLimit;
 
 /// Memory for block data on its way between sockets and disks, all connections together, besides
 /// [`Settings::reading_memory`]. When it is used up, senders wait; receivers go on with one small buffer each.
@@ -46,7 +46,7 @@ struct Inner {
     evict: Mutex<CancellationToken>,
     restarting: CancellationToken,
     tasks: TaskTracker,
-    quiet: Quiet,
+    log_limit: LogLimit,
     peer_times: PeerTimes,
     /// What connections run on, once they are served.
     threads: OnceLock<Threads>,
@@ -77,7 +77,7 @@ impl Xceivers {
             evict: Mutex::new(CancellationToken::new()),
             restarting: CancellationToken::new(),
             tasks: TaskTracker::new(),
-            quiet: Quiet::default(),
+            log_limit: LogLimit::default(),
             peer_times: PeerTimes::default(),
             threads: OnceLock::new(),
         }))
@@ -193,7 +193,7 @@ impl Xceivers {
         &self.0.restarting
     }
 
-    pub(super) fn quiet(&self) -> &Quiet {
-        &self.0.quiet
+    pub(super) fn log_limit(&self) -> &LogLimit {
+        &self.0.log_limit
     }
 }

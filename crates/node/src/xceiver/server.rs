@@ -91,7 +91,7 @@ fn admit(x: &Xceivers, threads: &Threads, stream: TcpStream) {
     let settings = x.settings();
     if x.stats().xceivers() >= settings.max_connections {
         x.stats().add_rejected();
-        if let Some(skipped) = x.quiet().may_log() {
+        if let Some(skipped) = x.log_limit().may_log() {
             tracing::warn!(
                 limit = settings.max_connections,
                 skipped,
@@ -253,7 +253,7 @@ async fn next_request(conn: &mut Conn, limit: Duration) -> Result<Option<OpReque
 
 /// Logs a request that makes no sense, within limits.
 fn complain(x: &Xceivers, conn: &Conn, error: &RequestError) {
-    let Some(skipped) = x.quiet().may_log() else {
+    let Some(skipped) = x.log_limit().may_log() else {
         return;
     };
     let reason = match error {
@@ -274,7 +274,7 @@ fn report(x: &Xceivers, op: Op, conn: &Conn, error: &XferError) {
     match error {
         _ if error.is_peer_gone() => tracing::info!(op, peer, "ended early: {error}"),
         XferError::Protocol { .. } => {
-            if let Some(skipped) = x.quiet().may_log() {
+            if let Some(skipped) = x.log_limit().may_log() {
                 tracing::warn!(
                     op,
                     peer,

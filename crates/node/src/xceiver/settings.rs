@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use super::context::DATA_MEMORY;
-use crate::config::{Configuration, keys};
 use crate::store_config::{memory_limit, write_memory};
 use crate::xceiver::net::throttle::Throttles;
+use hayloft_conf::{Configuration, keys};
 
 /// Values of the keys named with each field. `default()` holds Apache's defaults.
 #[derive(Clone, Debug, PartialEq)]

@@ -7,7 +7,7 @@ mod recovery;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use hayloft_node::rpc::{RpcClient, RpcError};
+use hayloft_rpc::{RpcClient, RpcError};
 use hayloft_store::WriteOptions;
 use hayloft_wire::ids::{Block, ExtendedBlock, PoolId};
 use hayloft_wire::proto::clientdatanode::*;

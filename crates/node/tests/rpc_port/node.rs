@@ -8,9 +8,9 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
-use hayloft_node::config::{Configuration, HostPort, SharedConfig};
+use hayloft_conf::{Configuration, HostPort, SharedConfig};
 use hayloft_node::ipc::{self, Host};
-use hayloft_node::rpc::{CLIENT_DATANODE_PROTOCOL, RpcClient, RpcError, RpcOptions, current_user};
+use hayloft_rpc::{CLIENT_DATANODE_PROTOCOL, RpcClient, RpcError, RpcOptions, current_user};
 use hayloft_store::{
     PacketData, PoolSpec, StartOption, StorageInfo, Store, StoreConfig, VolumeConfig, WriteOptions,
 };

@@ -1,7 +1,7 @@
 //! Block recovery between nodes with real stores.
 
 use hayloft_node::recovery::BlockRecovery;
-use hayloft_node::rpc::{INTER_DATANODE_PROTOCOL, RpcClient, RpcOptions};
+use hayloft_rpc::{INTER_DATANODE_PROTOCOL, RpcClient, RpcOptions};
 use hayloft_wire::ids::{Block, ReplicaState};
 use hayloft_wire::proto::datanode::CommitBlockSynchronizationRequest;
 use hayloft_wire::proto::hdfs as pb;

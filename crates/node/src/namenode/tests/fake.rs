@@ -37,10 +37,10 @@ use tokio_util::task::TaskTracker;
 use super::super::inventory::{Done, Inventory};
 use super::super::service_side::NodeSide;
 use super::super::work::{Load, NodeWork, TransferOrder};
-use crate::config::{Configuration, SharedConfig};
 use crate::identity::Identity;
 use crate::namenode::NameNodes;
 use crate::outliers::OutlierReports;
+use hayloft_conf::{Configuration, SharedConfig};
 
 pub const POOL: &str = "BP-1-127.0.0.1-1";
 pub const UUID: &str = "00000000-0000-0000-0000-000000000001";

@@ -427,8 +427,8 @@ async fn too_much_news_becomes_a_full_report() {
     eventually("full report", || namenode.count(is_full) == 2).await;
 }
 
-fn at(address: &str) -> crate::config::HostPort {
-    crate::config::HostPort::parse_with_default(address, None).expect("address")
+fn at(address: &str) -> hayloft_conf::HostPort {
+    hayloft_conf::HostPort::parse_with_default(address, None).expect("address")
 }
 
 #[tokio::test]

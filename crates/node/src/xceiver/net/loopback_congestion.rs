@@ -12,7 +12,7 @@ use std::sync::LazyLock;
 use rustix::net::sockopt;
 use tokio::net::{TcpListener, TcpSocket, TcpStream, lookup_host};
 
-use crate::quiet::Quiet;
+use hayloft_rpc::LogLimit;
 
 /// A congestion control without pacing.
 const UNPACED: &str = "reno";
@@ -36,7 +36,7 @@ pub struct Pacing {
 }
 
 /// Refusals are said now and then, whichever connection they are of: each one that we open has a [`Pacing`] of its own.
-static REFUSALS: LazyLock<Quiet> = LazyLock::new(Quiet::default);
+static REFUSALS: LazyLock<LogLimit> = LazyLock::new(LogLimit::default);
 
 impl Pacing {
     /// Has accepted connections begin unpaced, when the system paces and `wanted`. It has to be the listening socket: one that

@@ -1,4 +1,5 @@
-//! The listening side: connections in, bounded work out.
+//! The RPC port: connections in, bounded work out. A connection may open with no authentication or
+//! with SASL; SIMPLE is all that is on offer until there is Kerberos.
 //!
 //! What bounds it:
 //! - connections: [`Limits::connections`]; one more is closed at once,
@@ -15,6 +16,15 @@
 //! either only asks, or leads to the same state when done twice (recovery is guarded by its recovery
 //! id, a shutdown or reconfiguration under way refuses a second one with its own message).
 
+mod connection;
+pub mod fault;
+mod reply;
+mod session;
+#[cfg(test)]
+mod tests;
+
+pub use session::{Call, Caller};
+
 use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
@@ -28,13 +38,11 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tracing::{debug, info, warn};
 
-use super::connection;
-use super::fault::RpcFault;
-use super::session::{Call, Caller};
-use crate::quiet::Quiet;
+use self::fault::RpcFault;
+use crate::log_limit::LogLimit;
 
 /// What the server runs.
-pub(super) trait Service: Send + Sync + 'static {
+pub trait Service: Send + Sync + 'static {
     /// Whether the caller may connect, and act for another user if it asks to; an error says why not.
     fn authorize(&self, caller: &Caller) -> impl Future<Output = Result<(), String>> + Send;
 
@@ -44,29 +52,29 @@ pub(super) trait Service: Send + Sync + 'static {
 
 /// Bounds of the server; see the module.
 #[derive(Clone, Debug)]
-pub(super) struct Limits {
+pub struct Limits {
     /// Open connections.
-    pub(super) connections: usize,
+    pub connections: usize,
     /// Calls that run at the same time.
-    pub(super) handlers: usize,
+    pub handlers: usize,
     /// Calls that wait for a handler or run.
-    pub(super) queue: usize,
+    pub queue: usize,
     /// Calls of one connection that are not yet answered.
-    pub(super) calls_per_connection: usize,
+    pub calls_per_connection: usize,
     /// Longest frame, in bytes (`ipc.maximum.data.length`).
-    pub(super) frame_bytes: usize,
+    pub frame_bytes: usize,
     /// Bytes of frames above 64 KiB that may be under way in total.
-    pub(super) receive_bytes: usize,
+    pub receive_bytes: usize,
     /// Time to finish what was begun.
-    pub(super) patience: Duration,
+    pub patience: Duration,
     /// A connection without calls and news is closed after this long.
-    pub(super) idle: Duration,
+    pub idle: Duration,
     /// The same, once there are more connections than `idle_threshold`.
-    pub(super) idle_crowded: Duration,
+    pub idle_crowded: Duration,
     /// Connections from which on the shorter idle time holds.
-    pub(super) idle_threshold: usize,
+    pub idle_threshold: usize,
     /// Time for the client to take an answer.
-    pub(super) write_timeout: Duration,
+    pub write_timeout: Duration,
 }
 
 impl Default for Limits {
@@ -108,7 +116,7 @@ pub(super) struct Shared<S> {
     pub(super) budget: Arc<Semaphore>,
     pub(super) stop: CancellationToken,
     pub(super) tasks: TaskTracker,
-    pub(super) quiet: Quiet,
+    pub(super) log_limit: LogLimit,
 }
 
 impl<S> Shared<S> {
@@ -124,7 +132,7 @@ impl<S> Shared<S> {
             limits,
             stop,
             tasks: TaskTracker::new(),
-            quiet: Quiet::default(),
+            log_limit: LogLimit::default(),
         }
     }
 
@@ -140,7 +148,7 @@ impl<S> Shared<S> {
 }
 
 /// Serves the port until `stop`, then lets calls under way finish (for at most 5 s).
-pub(super) async fn serve<S: Service>(
+pub async fn serve<S: Service>(
     listener: TcpListener,
     service: S,
     limits: Limits,
@@ -186,7 +194,7 @@ pub(super) async fn serve<S: Service>(
 
 fn admit<S: Service>(shared: &Arc<Shared<S>>, stream: TcpStream, address: SocketAddr) {
     let Ok(permit) = Arc::clone(&shared.connections).try_acquire_owned() else {
-        if let Some(skipped) = shared.quiet.may_log() {
+        if let Some(skipped) = shared.log_limit.may_log() {
             warn!(
                 %address,
                 skipped,

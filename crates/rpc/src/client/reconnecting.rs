@@ -7,7 +7,8 @@ use std::time::Duration;
 use hayloft_wire::schema::WireMessage;
 use tokio::sync::Mutex;
 
-use super::{Protocol, RpcConnection, RpcError, RpcOptions};
+use super::{RpcConnection, RpcError, RpcOptions};
+use crate::Protocol;
 
 /// Calls to the server at one address. Connects when a call needs it; when the connection was lost,
 /// the next call resolves the name again and makes a new one. A failed call is never repeated here:

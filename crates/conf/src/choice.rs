@@ -1,8 +1,7 @@
 //! Values that are one of a few names: whoever misspells one is told of it at start, with the file and line.
 
-use hayloft_io::ENGINE_NAMES;
 use hayloft_io::calibrate::Media;
-use hayloft_store::ENGINE_AUTO;
+use hayloft_io::{ENGINE_AUTO, ENGINE_NAMES};
 
 use super::value::{Unit, Value};
 

@@ -5,10 +5,10 @@ use std::time::{Duration, Instant};
 
 /// Keeps peers that talk nonsense from filling the log.
 #[derive(Debug, Default)]
-pub struct Quiet(Mutex<QuietState>);
+pub struct LogLimit(Mutex<State>);
 
 #[derive(Debug, Default)]
-struct QuietState {
+struct State {
     window: Option<Instant>,
     said: u32,
     skipped: u64,
@@ -18,7 +18,7 @@ struct QuietState {
 const LINES_PER_WINDOW: u32 = 10;
 const WINDOW: Duration = Duration::from_secs(10);
 
-impl Quiet {
+impl LogLimit {
     /// Whether a line may be logged now; the number of lines that were left out before it.
     pub fn may_log(&self) -> Option<u64> {
         let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -45,8 +45,8 @@ mod tests {
 
     #[test]
     fn a_flood_of_lines_is_cut() {
-        let quiet = Quiet::default();
-        let said = (0..1000).filter(|_| quiet.may_log().is_some()).count();
+        let limit = LogLimit::default();
+        let said = (0..1000).filter(|_| limit.may_log().is_some()).count();
         assert_eq!(said, 10);
     }
 }

@@ -21,11 +21,11 @@ macro_rules! keys {
     )*) => {
         $(
             #[doc = concat!("`", $name, "`, default `", $default, "`: ", $doc)]
-            pub static $ident: $crate::config::Key<$type> =
-                $crate::config::Key::new($name, $default, $doc)$(.$option($($argument),*))*;
+            pub static $ident: $crate::Key<$type> =
+                $crate::Key::new($name, $default, $doc)$(.$option($($argument),*))*;
         )*
         /// Keys of this file.
-        pub(super) static TABLE: &[&dyn $crate::config::AnyKey] = &[$(&$ident),*];
+        pub(super) static TABLE: &[&dyn $crate::AnyKey] = &[$(&$ident),*];
     };
 }
 pub(crate) use keys;

@@ -14,7 +14,8 @@ use hayloft_wire::proto::rpc::{
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
-use super::{DATANODE_PROTOCOL, RpcClient, RpcConnection, RpcError, RpcOptions};
+use super::{RpcClient, RpcConnection, RpcError, RpcOptions};
+use crate::DATANODE_PROTOCOL;
 
 /// A request as the server saw it.
 struct Seen {

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | [`connection`] | one TCP connection with many calls in flight; it never reconnects |
 //! | `tasks` | its writer and reader |
-//! | [`client`] | one address: connects when a call needs it, again after the connection was lost |
+//! | [`reconnecting`] | one address: connects when a call needs it, again after the connection was lost |
 //! | [`error`] | what a call can end with |
 //! | [`user`] | whom we say we are |
 //!
@@ -12,21 +12,16 @@
 //! wire the authentication is SIMPLE, which a Hadoop client announces as "none" in the connection
 //! header; SASL is not spoken here.
 
-pub mod client;
 pub mod connection;
 pub mod error;
+pub mod reconnecting;
 mod tasks;
 pub mod user;
 
 #[cfg(test)]
 mod tests;
 
-pub use client::RpcClient;
 pub use connection::{RpcConnection, RpcOptions};
 pub use error::RpcError;
+pub use reconnecting::RpcClient;
 pub use user::current_user;
-
-pub use hayloft_wire::rpc::names::{
-    CLIENT_DATANODE_PROTOCOL, DATANODE_LIFELINE_PROTOCOL, DATANODE_PROTOCOL,
-    INTER_DATANODE_PROTOCOL, Protocol,
-};

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::keys;
-use crate::config::value::HostPort;
+use crate::value::HostPort;
 
 keys! {
     DEFAULT_FS: String = ("fs.defaultFS", "file:///",

@@ -17,9 +17,9 @@ use tracing::{debug, error, info, warn};
 
 use super::fault::RpcFault;
 use super::reply;
-use super::server::{BUDGET_UNIT, Service, Shared};
 use super::session::{Action, Call, Header, Session};
-use crate::quiet::Quiet;
+use super::{BUDGET_UNIT, Service, Shared};
+use crate::log_limit::LogLimit;
 
 /// Frames up to this size do not draw on the shared budget.
 const SMALL_FRAME: usize = 64 << 10;
@@ -89,7 +89,7 @@ pub(super) async fn run<S: Service>(
     };
     // Calls under way hold the channel open: their answers still go out before the socket closes.
     drop(answers);
-    log_end(&end, address, &shared.quiet);
+    log_end(&end, address, &shared.log_limit);
     if !matches!(end, End::NotReading | End::Io(_)) {
         // The writer ends by itself; waiting keeps this connection counted until then.
         let _joined = writer.await;
@@ -100,18 +100,18 @@ pub(super) async fn run<S: Service>(
 }
 
 /// Says why a connection ended: what a stranger can cause at will, within limits.
-fn log_end(end: &End, address: SocketAddr, quiet: &Quiet) {
+fn log_end(end: &End, address: SocketAddr, log_limit: &LogLimit) {
     match end {
         End::Closed | End::Stopping | End::Idle(_) => {
             debug!(%address, reason = %end, "RPC connection closed");
         }
         End::Io(_) | End::Truncated(_) | End::Slow(_) | End::NotReading => {
-            if let Some(skipped) = quiet.may_log() {
+            if let Some(skipped) = log_limit.may_log() {
                 info!(%address, skipped, reason = %end, "RPC connection lost");
             }
         }
         End::FrameLength { .. } | End::Refused(_) | End::Fault(_) => {
-            if let Some(skipped) = quiet.may_log() {
+            if let Some(skipped) = log_limit.may_log() {
                 warn!(%address, skipped, reason = %end, "RPC connection refused");
             }
         }

@@ -17,8 +17,8 @@ use tokio_util::task::AbortOnDropHandle;
 use hayloft_wire::rpc::names;
 
 use super::fault::{RpcFault, java};
-use super::server::{Limits, Service, serve};
 use super::session::{Call, Caller};
+use super::{Limits, Service, serve};
 
 /// Answers `echo` with its request, `sleep` after a while, and refuses the rest.
 struct Echo;
@@ -480,7 +480,7 @@ mod garbage {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::ipc::session::{Action, Header, Session};
+    use crate::server::session::{Action, Header, Session};
 
     fn any_frame() -> impl Strategy<Value = Bytes> {
         let sensible = prop_oneof![

@@ -5,8 +5,8 @@ use std::time::Duration;
 use super::keys;
 use hayloft_io::calibrate::Media;
 
-use crate::config::choice::{Calculator, ChoosingPolicy, EngineName, LimitOrAuto};
-use crate::config::value::{DataDir, Mode, Unit};
+use crate::choice::{Calculator, ChoosingPolicy, EngineName, LimitOrAuto};
+use crate::value::{DataDir, Mode, Unit};
 
 /// Least `hayloft.memory.limit`, bytes: four write buffers.
 pub const MEMORY_LIMIT_MIN: u64 = 8 << 20;

@@ -21,8 +21,9 @@ use tokio::sync::{Semaphore, mpsc, oneshot};
 use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 
+use super::RpcError;
 use super::tasks::{Answer, Shared, read_answers, write_frames};
-use super::{Protocol, RpcError};
+use crate::Protocol;
 
 /// Calls in flight on one connection; more wait.
 const CALLS_MAX: usize = 256;

@@ -1,0 +1,20 @@
+//! Hadoop RPC over sockets: the client half and the server half.
+//!
+//! | module | what it is |
+//! |---|---|
+//! | [`client`] | calls to a NameNode or another DataNode |
+//! | [`server`] | the port that callers connect to; a [`server::Service`] answers them |
+//! | [`log_limit`] | a bound on log lines that a peer can cause |
+//!
+//! Messages and their framing are of `hayloft-wire`: RPC version 9 with `ProtobufRpcEngine2`.
+
+pub mod client;
+pub mod log_limit;
+pub mod server;
+
+pub use client::{RpcClient, RpcConnection, RpcError, RpcOptions, current_user};
+pub use hayloft_wire::rpc::names::{
+    CLIENT_DATANODE_PROTOCOL, DATANODE_LIFELINE_PROTOCOL, DATANODE_PROTOCOL,
+    INTER_DATANODE_PROTOCOL, Protocol,
+};
+pub use log_limit::LogLimit;
