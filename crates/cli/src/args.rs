@@ -34,7 +34,7 @@ pub enum Command {
     Lab(crate::lab::LabArgs),
     /// Measure the stock DataNode and Hayloft side by side on this machine.
     #[cfg(feature = "lab")]
-    Bench(Box<hayloft_lab::bench::cli::BenchArgs>),
+    Bench(Box<hayloft_bench::cli::BenchArgs>),
 }
 
 /// `hayloft node`.

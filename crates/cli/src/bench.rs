@@ -3,14 +3,14 @@
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use hayloft_lab::bench::cli::BenchArgs;
+use hayloft_bench::cli::BenchArgs;
 
 use crate::error::{CliError, FINDING, INTERRUPTED};
 use crate::progress::say;
 
 /// Measures, prints the page on standard output and says where the rest is.
 pub fn run(args: BenchArgs) -> Result<ExitCode, CliError> {
-    hayloft_lab::hadoop::use_own_binary();
+    hayloft_testkit::hadoop::use_own_binary();
     let words: Vec<String> = std::iter::once("hayloft".to_owned())
         .chain(std::env::args().skip(1))
         .collect();

@@ -4,8 +4,8 @@ use std::fmt;
 use std::path::Path;
 
 use hayloft_conf::ConfigError;
-use hayloft_lab::LabError;
 use hayloft_node::daemon::StartError;
+use hayloft_testkit::TestkitError;
 
 /// Exit code: there is a finding (a cluster that should be up is not).
 pub const FINDING: u8 = 1;
@@ -90,11 +90,13 @@ impl From<StartError> for CliError {
     }
 }
 
-impl From<LabError> for CliError {
-    fn from(error: LabError) -> Self {
+impl From<TestkitError> for CliError {
+    fn from(error: TestkitError) -> Self {
         match error {
-            LabError::Missing { what, todo } => Self::new(format!("{what} not found"), "", todo),
-            LabError::Process {
+            TestkitError::Missing { what, todo } => {
+                Self::new(format!("{what} not found"), "", todo)
+            }
+            TestkitError::Process {
                 name,
                 problem,
                 tail,

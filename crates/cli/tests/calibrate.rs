@@ -135,13 +135,13 @@ fn what_cannot_be_measured_is_refused_with_advice() {
 #[test]
 fn a_read_only_volume_is_refused() {
     let _shared = among_others();
-    if !hayloft_lab::mounts::may_mount() {
+    if !hayloft_testkit::mounts::may_mount() {
         println!("skipped: mounting needs root");
         return;
     }
     let dir = disk();
     let at = dir.path().join("volume");
-    let mount = hayloft_lab::mounts::Mount::tmpfs(&at, 512).expect("mounted");
+    let mount = hayloft_testkit::mounts::Mount::tmpfs(&at, 512).expect("mounted");
     let mut remount = Command::new("mount");
     let remounted = remount
         .args(["-o", "remount,ro"])
@@ -157,7 +157,7 @@ fn a_read_only_volume_is_refused() {
 #[test]
 fn a_hard_disk_is_told_by_its_curve_and_gets_a_large_quantum() {
     use hayloft_io::calibrate::{Media, RunPoint};
-    use hayloft_lab::modelled::{Disk, FileSystem, ModelledDisk, Params, missing};
+    use hayloft_testkit::modelled::{Disk, FileSystem, ModelledDisk, Params, missing};
 
     if let Some(missing) = missing(FileSystem::Ext4) {
         println!("skipped: {missing}");

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use hayloft_lab::modelled::{Disk, FileSystem, ModelledDisk, Params, missing, sweep};
+use hayloft_testkit::modelled::{Disk, FileSystem, ModelledDisk, Params, missing, sweep};
 
 const MIB: usize = 1 << 20;
 /// O_DIRECT on x86-64 and arm64's generic value differ; rustix knows.

@@ -155,7 +155,7 @@ fn distribution(home: &Path) {
     for dir in ["common/lib", "hdfs", "mapreduce"] {
         std::fs::create_dir_all(share.join(dir)).expect("created");
     }
-    let hadoop = hayloft_lab::hadoop::Hadoop::locate().expect("scripts/fetch-hadoop has run");
+    let hadoop = hayloft_testkit::hadoop::Hadoop::locate().expect("scripts/fetch-hadoop has run");
     for jar in hadoop.jars() {
         let name = jar.file_name().and_then(|n| n.to_str()).expect("a name");
         let dir = match name {

@@ -1,56 +1,74 @@
-//! Clusters of real processes: stock NameNode, stock or Hayloft nodes, stock clients.
+//! A described cluster on one machine: racks, hosts as network namespaces, shaped links, disks
+//! real or modelled, a stock NameNode, storage nodes of either kind, clients where one wants them.
 //!
-//! Nothing here is a mock. A [`cluster::Cluster`] is a directory with configuration, logs and
-//! data, and one process per role; a [`driver::Driver`] is a JVM that stays up for a whole test
-//! file and runs stock client code on request. From the bottom up:
+//! [`describe`] reads what shall be, [`net`] makes the hosts and links, [`disks`] the disks,
+//! [`up`] starts the processes and takes everything down again, [`sample`] watches disks, links and
+//! processors while [`workload`] lets clients write and read, [`report`] says what happened,
+//! [`experiments`] are the clusters and workloads of the papers and [`pages`] what is said of them.
+//! [`durability`] needs no hosts: what is left after a kill, a power cut, a bad disk.
 //!
-//! - [`wait`]: deadlines and polling, [`http`]: the few bytes of HTTP needed to ask `/jmx`;
-//! - [`ports`]: ports that stay ours over a restart, [`pattern`]: test data by seed and offset;
-//! - [`process`]: children that die with us (or outlive us, when asked), with their logs;
-//! - [`hadoop`]: where Hadoop's jars are and how its daemons are started;
-//! - [`conf`]: `core-site.xml`, `hdfs-site.xml`, `log4j.properties`;
-//! - [`cluster`], [`node`], [`namenode`]: the roles and what can be done to them;
-//! - [`driver`]: stock clients by request;
-//! - [`procfs`]: memory, descriptors and CPU time of a process;
-//! - `modelled` (feature of that name): hard disks with modelled service times;
-//! - [`mounts`]: small disks that can be filled and broken;
-//! - [`files`]: what tests do with files through the driver, in one line each;
-//! - [`suite`]: the test harness: one cluster, many cases, one printed line each.
-//! - [`load`]: a load client that costs little, and a node without a NameNode;
-//! - `power` (feature `bench`): nodes that are killed or lose their power or their disk, and what
-//!   is left then of what they acknowledged;
-//! - [`testbed`]: described clusters of hosts, shaped links and modelled disks;
-//! - [`mod@bench`]: the stock DataNode and Hayloft side by side.
+//! Needs root, network namespaces, and for modelled disks FUSE and loop devices; [`missing`] says
+//! which of these a machine lacks.
 
-#[cfg(feature = "bench")]
-pub mod bench;
-pub mod cluster;
-pub mod conf;
-pub mod driver;
-pub mod error;
-pub mod files;
-pub mod hadoop;
-pub mod http;
-#[cfg(feature = "bench")]
-pub mod load;
-#[cfg(feature = "modelled")]
-pub mod modelled;
-pub mod mounts;
-pub mod namenode;
-pub mod node;
-pub mod pattern;
-pub mod ports;
-#[cfg(feature = "bench")]
-pub mod power;
-pub mod process;
-pub mod procfs;
-pub mod relay;
-pub mod suite;
-pub mod testbed;
-pub mod wait;
+mod counters;
+pub mod describe;
+pub mod disks;
+pub mod domains;
+pub mod durability;
+pub mod experiments;
+mod mapped;
+pub mod net;
+pub mod netblock;
+pub mod pages;
+pub mod report;
+mod running;
+pub mod sample;
+mod state;
+pub mod up;
+pub mod workload;
 
-pub use cluster::{Cluster, ClusterBuilder};
-pub use driver::Driver;
-pub use error::{LabError, Result};
-pub use node::{Kind, NodeSpec, VolumeSpec};
-pub use suite::{Outcome, Suite};
+use std::path::Path;
+
+/// What this machine lacks for a testbed, in words; `None` when nothing. Modelled disks need more
+/// than the network does.
+#[must_use]
+pub fn missing(modelled: bool) -> Option<String> {
+    if !rustix::process::geteuid().is_root() {
+        return Some("root (network namespaces and mounts need it)".into());
+    }
+    for (tool, package) in [
+        ("ip", "iproute2"),
+        ("tc", "iproute2"),
+        ("nsenter", "util-linux"),
+    ] {
+        if !in_path(tool) {
+            return Some(format!("the program {tool} (Debian package {package})"));
+        }
+    }
+    if !Path::new("/proc/self/ns/net").exists() {
+        return Some("network namespaces (the kernel has none)".into());
+    }
+    if modelled && !Path::new("/dev/fuse").exists() {
+        return Some("FUSE (/dev/fuse is not there)".into());
+    }
+    if modelled && !Path::new("/dev/loop-control").exists() {
+        return Some("loop devices (/dev/loop-control is not there)".into());
+    }
+    net::probe()
+        .err()
+        .map(|error| format!("shaped links between namespaces ({error})"))
+}
+
+/// What this machine lacks for disks that are mapped from host to host.
+#[must_use]
+pub fn missing_for_mapping() -> Option<String> {
+    [("nbdkit", "nbdkit"), ("nbdfuse", "libnbd-bin")]
+        .into_iter()
+        .find(|(tool, _)| !in_path(tool))
+        .map(|(tool, package)| format!("the program {tool} (Debian package {package})"))
+}
+
+fn in_path(tool: &str) -> bool {
+    std::env::var_os("PATH")
+        .is_some_and(|path| std::env::split_paths(&path).any(|dir| dir.join(tool).is_file()))
+}

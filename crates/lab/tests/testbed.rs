@@ -1,11 +1,11 @@
 //! Testbeds: hosts and links as described, a cluster on them, a workload, and nothing left behind.
 
-use hayloft_lab::error::Result;
-use hayloft_lab::suite::{expect, passed};
-use hayloft_lab::testbed::describe::Description;
-use hayloft_lab::testbed::up::{self, Testbed};
-use hayloft_lab::testbed::{missing, missing_for_mapping, net, report, workload};
-use hayloft_lab::{LabError, Outcome, Suite};
+use hayloft_lab::describe::Description;
+use hayloft_lab::up::{self, Testbed};
+use hayloft_lab::{missing, missing_for_mapping, net, report, workload};
+use hayloft_testkit::error::Result;
+use hayloft_testkit::suite::{expect, passed};
+use hayloft_testkit::{Outcome, Suite, TestkitError};
 use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
 use std::process::ExitCode;
@@ -86,7 +86,7 @@ fn rate(name: &str, from: (&str, usize), to: (&str, usize)) -> Result<f64> {
         let (namespace, address) = (net::namespace(name, to.0), address.clone());
         std::thread::spawn(move || {
             net::within(&namespace, move || {
-                let io = |e: std::io::Error| LabError::Talk(e.to_string());
+                let io = |e: std::io::Error| TestkitError::Talk(e.to_string());
                 let listener = TcpListener::bind(&address).map_err(io)?;
                 let _gone = ready.send(());
                 let (mut stream, _) = listener.accept().map_err(io)?;
@@ -103,12 +103,12 @@ fn rate(name: &str, from: (&str, usize), to: (&str, usize)) -> Result<f64> {
             })
         })
     };
-    let late = |_| LabError::Talk("nobody listens".into());
+    let late = |_| TestkitError::Talk("nobody listens".into());
     listening
         .recv_timeout(Duration::from_secs(10))
         .map_err(late)?;
     net::within(&net::namespace(name, from.0), move || {
-        let io = |e: std::io::Error| LabError::Talk(e.to_string());
+        let io = |e: std::io::Error| TestkitError::Talk(e.to_string());
         let mut stream = TcpStream::connect(&address).map_err(io)?;
         stream.write_all(&vec![7; BYTES]).map_err(io)
     })?;
@@ -147,9 +147,9 @@ fn sweep() -> Result<Outcome> {
     let mut left = std::process::Command::new(&argv[0])
         .args(&argv[1..])
         .spawn()
-        .map_err(LabError::file("starting", "sleep"))?;
+        .map_err(TestkitError::file("starting", "sleep"))?;
     std::thread::sleep(Duration::from_millis(300));
-    let dir = tempfile::tempdir().map_err(LabError::file("making", "a directory"))?;
+    let dir = tempfile::tempdir().map_err(TestkitError::file("making", "a directory"))?;
     up::down(name, dir.path())?;
     let ended = left.try_wait().ok().flatten();
     expect(ended.is_some(), || {
@@ -162,7 +162,7 @@ fn sweep() -> Result<Outcome> {
 
 fn cluster() -> Result<Outcome> {
     let name = "tcluster";
-    let dir = tempfile::tempdir().map_err(LabError::file("making", "a directory"))?;
+    let dir = tempfile::tempdir().map_err(TestkitError::file("making", "a directory"))?;
     up::down(name, dir.path())?;
     let mut said = Vec::new();
     let testbed = Testbed::up(described(name, HAYLOFT), dir.path(), false, &mut |what| {
@@ -235,7 +235,7 @@ fn mapped() -> Result<Outcome> {
     wanted
         .conf
         .insert("hayloft.io.engine".into(), "direct".into());
-    let dir = tempfile::tempdir().map_err(LabError::file("making", "a directory"))?;
+    let dir = tempfile::tempdir().map_err(TestkitError::file("making", "a directory"))?;
     up::down(name, dir.path())?;
     let testbed = Testbed::up(wanted, dir.path(), false, &mut |_| {})?;
     let disk = &testbed.nodes()[0].disks[0];
@@ -262,7 +262,7 @@ fn mapped() -> Result<Outcome> {
 /// What a NameNode says when the plug-in is configured wrongly, and that it ends.
 fn wrong_policy() -> Result<Outcome> {
     let name = "tpolicy";
-    let dir = tempfile::tempdir().map_err(LabError::file("making", "a directory"))?;
+    let dir = tempfile::tempdir().map_err(TestkitError::file("making", "a directory"))?;
     for (mistakes, sentence) in [
         (
             &[("hayloft.placement.layout", "stripes")][..],
@@ -288,7 +288,11 @@ fn wrong_policy() -> Result<Outcome> {
             wanted.conf.insert((*key).into(), (*value).into());
         }
         let said = match Testbed::up(wanted, dir.path(), false, &mut |_| {}) {
-            Ok(_) => return Err(LabError::Expectation(format!("it runs with {mistakes:?}"))),
+            Ok(_) => {
+                return Err(TestkitError::Expectation(format!(
+                    "it runs with {mistakes:?}"
+                )));
+            }
             Err(error) => error.to_string(),
         };
         // The last of its log is the reason with which it ends.

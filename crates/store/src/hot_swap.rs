@@ -146,12 +146,13 @@ async fn leave_in_order(inner: &Arc<Inner>, volume: &Arc<Volume>) -> bool {
     let at_ms = crate::state::now_ms();
     let leave = async {
         let durable = commit_rounds::round(inner, volume).await;
-        if durable && volume.commits.all_verified() {
-            if let Err(error) = Mark::close(volume, at_ms).await {
-                warn!(volume = %volume.root.display(), %error,
+        if durable
+            && volume.commits.all_verified()
+            && let Err(error) = Mark::close(volume, at_ms).await
+        {
+            warn!(volume = %volume.root.display(), %error,
                     "cannot mark the volume as left in order: the next start on it verifies its \
                      newest replicas");
-            }
         }
         durable
     };

@@ -4,10 +4,10 @@ use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use hayloft_lab::conf::Conf;
-use hayloft_lab::hadoop::{Hadoop, Jvm, class};
-use hayloft_lab::process::{Signal, Spawn, tail};
-use hayloft_lab::{LabError, http, ports, wait};
+use hayloft_testkit::conf::Conf;
+use hayloft_testkit::hadoop::{Hadoop, Jvm, class};
+use hayloft_testkit::process::{Signal, Spawn, tail};
+use hayloft_testkit::{TestkitError, http, ports, wait};
 
 use super::identity::Identity;
 use super::state::{Cluster, Kind, Role, StateDir};
@@ -226,7 +226,7 @@ pub fn wait_namenode(state: &StateDir, cluster: &Cluster) -> Result<(), CliError
             return Ok(());
         }
         let problem = "ended while it was starting".to_owned();
-        Err(LabError::Process {
+        Err(TestkitError::Process {
             name: "namenode".to_owned(),
             problem,
             tail: tail(&log),
@@ -273,7 +273,7 @@ pub fn wait_ready(state: &StateDir, cluster: &Cluster) -> Result<(), CliError> {
 }
 
 /// `None` when ready, else what is missing.
-fn readiness(cluster: &Cluster) -> Result<Option<String>, LabError> {
+fn readiness(cluster: &Cluster) -> Result<Option<String>, TestkitError> {
     let live = live_nodes(cluster)?;
     let listening = cluster.nodes.iter().filter(|node| {
         let limit = Duration::from_millis(500);
@@ -292,7 +292,7 @@ fn readiness(cluster: &Cluster) -> Result<Option<String>, LabError> {
 }
 
 /// Nodes that the NameNode counts live.
-pub fn live_nodes(cluster: &Cluster) -> Result<usize, LabError> {
+pub fn live_nodes(cluster: &Cluster) -> Result<usize, TestkitError> {
     let bean = namesystem(cluster)?;
     Ok(bean["NumLiveDataNodes"]
         .as_u64()
@@ -302,12 +302,12 @@ pub fn live_nodes(cluster: &Cluster) -> Result<usize, LabError> {
 
 /// The NameNode's own counts, as they are now. (Its metrics beans, which hold more, are up to ten
 /// seconds old.)
-pub fn namesystem(cluster: &Cluster) -> Result<serde_json::Value, LabError> {
+pub fn namesystem(cluster: &Cluster) -> Result<serde_json::Value, TestkitError> {
     namenode_bean(cluster, "FSNamesystemState")
 }
 
 /// A bean of the NameNode.
-pub fn namenode_bean(cluster: &Cluster, name: &str) -> Result<serde_json::Value, LabError> {
+pub fn namenode_bean(cluster: &Cluster, name: &str) -> Result<serde_json::Value, TestkitError> {
     let query = format!("Hadoop:service=NameNode,name={name}");
     http::jmx(ports::local(cluster.namenode.http_port), &query)
 }

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::time::Instant;
 
-use hayloft_lab::hadoop::Hadoop;
+use hayloft_testkit::hadoop::Hadoop;
 use serde::Serialize;
 
 use super::launch::{self, Launcher};

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Args, ValueEnum};
-use hayloft_lab::modelled::{self, Carried, Disk, FileSystem, Params, Stats};
+use hayloft_testkit::modelled::{self, Carried, Disk, FileSystem, Params, Stats};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::oneshot;
 

@@ -5,9 +5,9 @@ use std::process::ExitCode;
 use std::time::{Duration, UNIX_EPOCH};
 
 use clap::Args;
-use hayloft_lab::LabError;
-use hayloft_lab::testbed::experiments::{self, NAMES, Options};
-use hayloft_lab::testbed::{domains, durability, netblock, pages};
+use hayloft_lab::experiments::{self, NAMES, Options};
+use hayloft_lab::{domains, durability, netblock, pages};
+use hayloft_testkit::TestkitError;
 
 use super::{PlaceArgs, Steps};
 use crate::error::CliError;
@@ -123,7 +123,7 @@ pub fn run(args: &ExperimentArgs) -> Result<ExitCode, CliError> {
 
 fn make_out(args: &ExperimentArgs) -> Result<(), CliError> {
     std::fs::create_dir_all(&args.out)
-        .map_err(|e| CliError::from(LabError::file("creating", &args.out)(e)))
+        .map_err(|e| CliError::from(TestkitError::file("creating", &args.out)(e)))
 }
 
 fn netblock(args: &ExperimentArgs, options: &Options) -> Result<ExitCode, CliError> {
@@ -157,8 +157,8 @@ fn domains(args: &ExperimentArgs) -> Result<ExitCode, CliError> {
 
 fn durability(args: &ExperimentArgs) -> Result<ExitCode, CliError> {
     // However it ends, the kernel then unmounts the disks.
-    hayloft_lab::mounts::in_own_namespace();
-    hayloft_lab::hadoop::use_own_binary();
+    hayloft_testkit::mounts::in_own_namespace();
+    hayloft_testkit::hadoop::use_own_binary();
     make_out(args)?;
     let any = || {
         UNIX_EPOCH

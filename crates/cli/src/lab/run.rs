@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Args;
-use hayloft_lab::testbed::describe::Description;
-use hayloft_lab::testbed::up::{self, Testbed};
-use hayloft_lab::testbed::{net, report, workload};
+use hayloft_lab::describe::Description;
+use hayloft_lab::up::{self, Testbed};
+use hayloft_lab::{net, report, workload};
 use serde_json::json;
 
 use super::{PlaceArgs, Steps};

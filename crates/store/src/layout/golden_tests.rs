@@ -1,6 +1,6 @@
 //! What a stock DataNode of Hadoop 3.5.0 leaves behind, read and written again.
 //!
-//! The files are made by `cargo run -p hayloft-lab --bin hayloft-golden`, see there.
+//! The files are made by `cargo run -p hayloft-testkit --bin hayloft-golden`, see there.
 
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use hayloft_lab::hadoop::class;
+use hayloft_testkit::hadoop::class;
 
 use crate::cluster::launch::Launcher;
 use crate::error::CliError;

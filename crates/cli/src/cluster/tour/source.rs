@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use hayloft_lab::hadoop::Hadoop;
+use hayloft_testkit::hadoop::Hadoop;
 
 use crate::error::CliError;
 

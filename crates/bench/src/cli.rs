@@ -1,0 +1,386 @@
+//! The command `hayloft bench`.
+
+use super::record::Record;
+use super::rows::{self, Row};
+use super::{Disk, EDITS, Options, page, peers};
+use clap::Args;
+use hayloft_testkit::congestion;
+use hayloft_testkit::error::{Result, TestkitError};
+use hayloft_testkit::hadoop::repository_root;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// The stock DataNode and Hayloft side by side: same NameNode, clients, device and data.
+#[derive(Args, Clone, Debug)]
+pub struct BenchArgs {
+    /// List the rows and the peers, and stop.
+    #[arg(long)]
+    list: bool,
+    /// Two rounds of 256 MiB: a first look.
+    #[arg(long)]
+    quick: bool,
+    /// Only the rows that a bar of the project depends on.
+    #[arg(long)]
+    bars: bool,
+    /// Only rows whose name contains one of these, such as write-1,cold or write*java.
+    #[arg(long, value_name = "PATTERN")]
+    only: Option<String>,
+    /// Rounds [default: 5, quick 2].
+    #[arg(long)]
+    rounds: Option<u32>,
+    /// MiB moved per row, over all streams [default: 1024, quick 256].
+    #[arg(long)]
+    mib: Option<u64>,
+    /// Who takes part: names of --list, separated by commas; "all" for all of them.
+    #[arg(long, value_delimiter = ',', value_name = "NAMES")]
+    peers: Vec<String>,
+    /// The binary of an earlier version of Hayloft, which takes part as "before".
+    #[arg(long, value_name = "BINARY")]
+    before: Option<PathBuf>,
+    /// Where the nodes keep their data: a directory, or "modelled" for a modelled hard disk
+    /// [default: below the repository's target directory].
+    #[arg(long, value_name = "DIR")]
+    disk: Option<String>,
+    /// Measure start-up with so many blocks too.
+    #[arg(long, default_value_t = 0)]
+    blocks: u64,
+    /// A flag for the stock DataNode's JVM, repeatable; none means the JVM's defaults.
+    #[arg(long = "jvm-flag", allow_hyphen_values = true)]
+    jvm_flags: Vec<String>,
+    /// A property of Hayloft's nodes, KEY=VALUE, repeatable.
+    #[arg(short = 'D', value_parser = key_value)]
+    define: Vec<(String, String)>,
+    /// Run everything in a network namespace of its own with this TCP congestion control, such as cubic, reno
+    /// or bbr; nothing on the machine changes. Needs root.
+    #[arg(long, value_name = "NAME")]
+    congestion: Option<String>,
+    /// Name of the run: results go to bench/runs/DATE-NAME.
+    #[arg(long, default_value = "local")]
+    name: String,
+    /// Where results go instead.
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+    /// Print every sample as JSON instead of the page.
+    #[arg(long)]
+    json: bool,
+    /// Show the page of results.json files written earlier, merged, instead of measuring.
+    #[arg(long, value_name = "FILE")]
+    show: Vec<PathBuf>,
+}
+
+fn key_value(text: &str) -> std::result::Result<(String, String), String> {
+    let pair = text.split_once('=').ok_or("want KEY=VALUE")?;
+    Ok((pair.0.to_owned(), pair.1.to_owned()))
+}
+
+/// What the command printed and how it went.
+#[derive(Debug)]
+pub struct Report {
+    /// For standard output.
+    pub text: String,
+    /// Where the results are; `None` when nothing was measured.
+    pub out: Option<PathBuf>,
+    /// Whether the run was ended before its time.
+    pub interrupted: bool,
+    /// Whether every row worked.
+    pub whole: bool,
+    /// What the reader has to know about the figures, if anything.
+    pub note: Option<String>,
+}
+
+impl BenchArgs {
+    /// Measures; `progress` is told a line now and then, `words` are the command's for the record.
+    ///
+    /// # Errors
+    /// What is wrong with the arguments, or what ended the run.
+    pub fn run(
+        self,
+        words: &[String],
+        progress: Arc<dyn Fn(&str) + Send + Sync>,
+    ) -> Result<Report> {
+        let said = |text| Report {
+            text,
+            out: None,
+            interrupted: false,
+            whole: true,
+            note: None,
+        };
+        if self.list {
+            return Ok(said(list()));
+        }
+        if !self.show.is_empty() {
+            return Ok(said(page::markdown(&merged(&self.show)?, &[])));
+        }
+        let json = self.json;
+        // Before anything is started: what is started belongs to the network that it is started in.
+        let network = self.congestion.as_deref().map(congestion::enter);
+        let network = network.transpose()?;
+        let options = Options {
+            network,
+            ..self.options(words, progress)?
+        };
+        let record = super::run(&options)?;
+        let text = if json {
+            record.to_json()?
+        } else {
+            page::markdown(&record, &[])
+        };
+        Ok(Report {
+            text,
+            out: (!record.samples.is_empty()).then_some(options.out),
+            interrupted: record.interrupted,
+            whole: record.failures().next().is_none(),
+            note: congestion::note(&record.conditions),
+        })
+    }
+
+    fn options(
+        self,
+        words: &[String],
+        progress: Arc<dyn Fn(&str) + Send + Sync>,
+    ) -> Result<Options> {
+        let wanted = |row: &Row| {
+            let only = self.only.as_deref();
+            (!self.bars || rows::has_bar(*row))
+                && only.is_none_or(|pattern| rows::fits(pattern, &row.to_string()))
+        };
+        let rows: Vec<Row> = rows::all().into_iter().filter(wanted).collect();
+        if rows.is_empty() && self.blocks == 0 {
+            return Err(TestkitError::Talk("no row fits: see --list".into()));
+        }
+        let mut peers: Vec<String> = match self.peers.as_slice() {
+            [] => peers::usual(),
+            [all] if all == "all" => peers::names().into_iter().map(str::to_owned).collect(),
+            some => some.to_vec(),
+        };
+        match &self.before {
+            Some(binary) if !binary.is_file() => {
+                let problem = format!("--before: there is no file {}", binary.display());
+                return Err(TestkitError::Talk(problem));
+            }
+            Some(_) if !peers.iter().any(|name| name == peers::BEFORE) => {
+                peers.push(peers::BEFORE.to_owned());
+            }
+            None if peers.iter().any(|name| name == peers::BEFORE) => {
+                return Err(TestkitError::Talk(
+                    "the peer \"before\" needs --before BINARY".into(),
+                ));
+            }
+            _ => {}
+        }
+        for name in &peers {
+            peers::peer(name, &[])?;
+        }
+        let disk = match self.disk.as_deref() {
+            None => Disk::Directory(repository_root().join("target/lab")),
+            Some("modelled") => Disk::Modelled,
+            Some(dir) => Disk::Directory(dir.into()),
+        };
+        let mut define = self.define;
+        if disk == Disk::Modelled && !define.iter().any(|(key, _)| key == MEDIA.0) {
+            define.push((MEDIA.0.to_owned(), MEDIA.1.to_owned()));
+        }
+        let date = civil_date(rustix::time::clock_gettime(rustix::time::ClockId::Realtime).tv_sec);
+        let runs = repository_root().join("bench/runs");
+        Ok(Options {
+            rounds: self.rounds.unwrap_or(if self.quick { 2 } else { 5 }).max(1),
+            mib: self
+                .mib
+                .unwrap_or(if self.quick { 256 } else { 1024 })
+                .max(4),
+            rows,
+            before: self.before,
+            peers,
+            blocks: self.blocks,
+            jvm_flags: self.jvm_flags,
+            define,
+            disk,
+            network: None,
+            out: self
+                .out
+                .unwrap_or_else(|| runs.join(format!("{date}-{}", self.name))),
+            command: recorded(words),
+            progress,
+        })
+    }
+}
+
+/// The command for the record. Where this machine keeps things is no part of a published run: of a directory the last
+/// name is kept.
+fn recorded(words: &[String]) -> String {
+    let shortened = words.iter().map(|word| {
+        let (option, value) = word.split_at(word.find('=').map_or(0, |at| at + 1));
+        match Path::new(value).file_name() {
+            Some(name) if value.starts_with('/') => format!("{option}{}", name.display()),
+            _ => word.clone(),
+        }
+    });
+    shortened.collect::<Vec<_>>().join(" ")
+}
+
+/// What an operator says of a modelled disk: the loop device that it is behind tells the kernel nothing true.
+const MEDIA: (&str, &str) = ("hayloft.io.media", "rotating");
+
+fn list() -> String {
+    let mut text = String::from("rows (workload/client):\n");
+    for row in rows::all() {
+        let bar = if rows::has_bar(row) { " (bar)" } else { "" };
+        text.push_str(&format!(
+            "  {:22} {}{bar}\n",
+            row.to_string(),
+            row.workload.about()
+        ));
+    }
+    text.push_str(&format!("peers: {}\n", peers::names().join(", ")));
+    text
+}
+
+/// The samples of several runs as one; what they have in common is the first one's.
+fn merged(files: &[PathBuf]) -> Result<Record> {
+    let mut whole: Option<Record> = None;
+    for file in files {
+        let text = std::fs::read_to_string(file).map_err(TestkitError::file("reading", file))?;
+        let record = Record::from_json(&text)?;
+        let Some(first) = &mut whole else {
+            whole = Some(record);
+            continue;
+        };
+        same_conditions(first, &record)?;
+        for peer in record.peers {
+            if !first.peers.contains(&peer) {
+                first.peers.push(peer);
+            }
+        }
+        first.samples.extend(record.samples);
+        first.interrupted |= record.interrupted;
+    }
+    whole.ok_or_else(|| TestkitError::Talk("no file was given".into()))
+}
+
+/// Refuses one page of two runs whose connections or whose NameNode's answers cost something else. What a record does not
+/// name may be anything.
+fn same_conditions(first: &Record, other: &Record) -> Result<()> {
+    for name in [congestion::CONDITION, EDITS] {
+        let of = |record: &Record| {
+            record
+                .conditions
+                .get(name)
+                .cloned()
+                .or_else(|| before(name, record))
+        };
+        if let (Some(one), Some(another)) = (of(first), of(other))
+            && one != another
+        {
+            return Err(TestkitError::Talk(format!(
+                "these runs cannot share a page, one has as {name}: {one}, another: {another}; show them one by one"
+            )));
+        }
+    }
+    Ok(())
+}
+
+/// What a condition was in runs that were made before it was recorded, where that is known.
+fn before(name: &str, record: &Record) -> Option<String> {
+    (name == EDITS && !record.modelled).then(|| "on the nodes' disk".to_owned())
+}
+
+/// `YYYY-MM-DD` of a Unix time (days to civil date by the 400-year cycle of the calendar).
+fn civil_date(seconds: i64) -> String {
+    let days = seconds.div_euclid(86_400) + 719_468;
+    let era = days.div_euclid(146_097);
+    let day_of_era = days.rem_euclid(146_097);
+    let year_of_era =
+        (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let shifted_month = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * shifted_month + 2) / 5 + 1;
+    let month = if shifted_month < 10 {
+        shifted_month + 3
+    } else {
+        shifted_month - 9
+    };
+    let year = year_of_era + era * 400 + i64::from(month <= 2);
+    format!("{year:04}-{month:02}-{day:02}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_record_names_no_place_of_this_machine() {
+        let words = "hayloft bench --only write*,cold --out /some/where/mine --disk=/data/1/ -D a.b=/c/d --mib 4";
+        let words: Vec<String> = words.split(' ').map(str::to_owned).collect();
+        assert_eq!(
+            recorded(&words),
+            "hayloft bench --only write*,cold --out mine --disk=1 -D a.b=d --mib 4"
+        );
+    }
+
+    #[test]
+    fn every_published_run_can_be_shown() {
+        let runs = repository_root().join("bench/runs");
+        let mut shown = 0;
+        for run in std::fs::read_dir(runs).expect("the published runs") {
+            let dir = run.expect("listed").path();
+            let file = dir.join("results.json");
+            let Ok(text) = std::fs::read_to_string(&file) else {
+                continue;
+            };
+            let json: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+            let command = json["command"].as_str().unwrap_or_default();
+            if !command.starts_with("hayloft bench") {
+                continue; // another program's, before this one
+            }
+            let record = merged(&[file]).expect("it can be read");
+            let page = page::markdown(&record, &[]);
+            // Until then nobody knew that it matters.
+            let named = record.conditions.contains_key(congestion::CONDITION);
+            assert_eq!(
+                page.contains(congestion::CONDITION),
+                named,
+                "{}",
+                dir.display()
+            );
+            shown += 1;
+        }
+        assert!(shown > 0, "there are published runs");
+    }
+
+    #[test]
+    fn runs_under_other_conditions_do_not_share_a_page() {
+        let of = |condition: &str, value: Option<&str>| {
+            let mut record = Record::default();
+            let pair = value.map(|value| (condition.to_owned(), value.to_owned()));
+            record.conditions.extend(pair);
+            record
+        };
+        let tcp = |name| of(congestion::CONDITION, name);
+        let error = same_conditions(&tcp(Some("bbr")), &tcp(Some("cubic")));
+        let error = error.expect_err("they differ").to_string();
+        assert!(error.contains("bbr") && error.contains("cubic"), "{error}");
+        for (one, another) in [
+            (Some("bbr"), Some("bbr")),
+            (None, Some("bbr")),
+            (None, None),
+        ] {
+            same_conditions(&tcp(one), &tcp(another)).expect("nothing is known against it");
+        }
+        let edits = |place| of(EDITS, place);
+        let (early, now) = (edits(None), edits(Some("in shared memory")));
+        same_conditions(&early, &now).expect_err("they were on the disk");
+        same_conditions(&now, &now).expect("the same");
+        let modelled = Record {
+            modelled: true,
+            ..Record::default()
+        };
+        same_conditions(&modelled, &now).expect("they were never on that disk");
+    }
+
+    #[test]
+    fn dates() {
+        assert_eq!(civil_date(0), "1970-01-01");
+        assert_eq!(civil_date(951_782_400), "2000-02-29");
+        assert_eq!(civil_date(1_767_225_600), "2026-01-01");
+    }
+}

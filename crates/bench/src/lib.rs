@@ -1,0 +1,294 @@
+//! `hayloft bench`: the stock DataNode and Hayloft side by side, on the same device, in the same run.
+//!
+//! All peers run at the same time under one NameNode, one of them works at a time: in every round
+//! and every stage they take turns, the first of one round being the last of the next, so that a
+//! machine that warms up or slows down favours nobody. Files are fresh, every byte that is read is
+//! compared, and a row counts until its client is done; what is left to write by then is measured
+//! beside it.
+//!
+//! - [`rows`], [`peers`], [`figures`]: what, who, which numbers;
+//! - `rig`, `work`: processes and rounds; `clients`: what is done; [`names`]: the native client towards the NameNode;
+//! - `measure`, [`trace`], [`limits`]: how it is measured;
+//! - [`record`], [`bars`], [`page`], `plot`: what is left of it;
+//! - `start`: start-up with many blocks; [`cli`]: the command.
+
+mod bare;
+pub mod bars;
+pub mod cli;
+mod clients;
+pub mod figures;
+mod interrupt;
+pub mod limits;
+mod measure;
+pub mod names;
+pub mod page;
+pub mod peers;
+mod plot;
+pub mod record;
+mod rig;
+pub mod rows;
+mod start;
+pub mod trace;
+mod work;
+
+use hayloft_conf::Configuration;
+use hayloft_node::store_config::memory_limit;
+use hayloft_testkit::error::{Result, TestkitError};
+use hayloft_testkit::machine;
+use hayloft_testkit::modelled::{self, ModelledDisk};
+use record::Record;
+use rig::Rig;
+use rows::{Client, Row, Workload};
+use std::path::PathBuf;
+use std::time::Instant;
+
+/// Where the nodes' directories are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Disk {
+    /// Below this directory.
+    Directory(PathBuf),
+    /// On a modelled hard disk.
+    Modelled,
+}
+
+/// What to measure.
+#[derive(Clone)]
+pub struct Options {
+    /// Rounds; each measures every row once per peer.
+    pub rounds: u32,
+    /// MiB moved per row, over all streams.
+    pub mib: u64,
+    /// The rows, see [`rows::all`].
+    pub rows: Vec<Row>,
+    /// The binary of the peer [`peers::BEFORE`].
+    pub before: Option<PathBuf>,
+    /// Names of the peers, see [`peers::names`].
+    pub peers: Vec<String>,
+    /// Blocks of the start-up measurement; 0 leaves it out.
+    pub blocks: u64,
+    /// Flags of the stock DataNode's JVM; none means the JVM's own defaults.
+    pub jvm_flags: Vec<String>,
+    /// Configuration of Hayloft's nodes.
+    pub define: Vec<(String, String)>,
+    /// Where the nodes' directories are.
+    pub disk: Disk,
+    /// What is special about the network that everything runs in, see [`congestion::enter`].
+    pub network: Option<String>,
+    /// Where results go: `bench/runs/DATE-NAME`.
+    pub out: PathBuf,
+    /// The command, for the record.
+    pub command: String,
+    /// Told a line after every measurement.
+    pub progress: std::sync::Arc<dyn Fn(&str) + Send + Sync>,
+}
+
+impl Options {
+    /// Measurements of the whole run, nearly.
+    fn total(&self, rows: &[Row]) -> usize {
+        let limits = rows.iter().any(|row| row.workload == Workload::Limits);
+        // The raw device is measured beside each row that it may bound.
+        let beside = limits && self.disk != Disk::Modelled;
+        let measurements = |row: &Row| 1 + usize::from(beside && row.workload.bound_by().is_some());
+        let count = |peer: &String| -> usize {
+            let takes_part = |row: &&Row| {
+                row.client != Client::None && (peer != peers::NULL || row.workload.writes_only())
+            };
+            rows.iter().filter(takes_part).map(measurements).sum()
+        };
+        let per_round = self.peers.iter().map(count).sum::<usize>() + usize::from(limits) * 9;
+        per_round * self.rounds as usize
+    }
+}
+
+/// Runs the benchmark; what was measured is written into `options.out`, after an interruption or an
+/// error too.
+///
+/// # Errors
+/// When the cluster does not come up, or results cannot be written.
+pub fn run(options: &Options) -> Result<Record> {
+    interrupt::listen();
+    let mut record = begin(options);
+    let outcome = measure(options, &mut record);
+    record.interrupted = interrupt::asked();
+    if !record.samples.is_empty() {
+        record.write(&options.out)?;
+    }
+    outcome.map(|()| record)
+}
+
+fn measure(options: &Options, record: &mut Record) -> Result<()> {
+    if !options.rows.is_empty() {
+        // Declared before the rig, so that it goes after it.
+        let (base, carried) = disk(options)?;
+        let wants = |wanted: fn(&Row) -> bool| options.rows.iter().any(wanted);
+        let pipelines = wants(|row| row.workload == Workload::Replicated);
+        let java = wants(|row| row.client == Client::Java);
+        (options.progress)("starting the NameNode, the nodes and the clients");
+        let rig = Rig::start(options, &base, pipelines, java)?;
+        conditions(record, &rig);
+        let mut run = work::Run {
+            options,
+            rig,
+            record,
+            rows: options.rows.clone(),
+            done: 0,
+            began: Instant::now(),
+        };
+        (options.progress)("warming up");
+        run.warm_up()?;
+        for round in 0..options.rounds {
+            if interrupt::asked() {
+                break;
+            }
+            (options.progress)(&format!("round {} of {}", round + 1, options.rounds));
+            run.round(round)?;
+        }
+        drop(run);
+        if let Some(disk) = &carried {
+            let answers = answers(&disk.stats()?);
+            record
+                .conditions
+                .insert("answers of the modelled disk".into(), answers);
+        }
+        if let Some(disk) = carried {
+            drop(disk);
+            // What failed keeps its log.
+            if let Some(dir) = base.parent() {
+                let _ = std::fs::remove_file(dir.join(DISK_LOG));
+                let _ = std::fs::remove_dir(dir);
+            }
+        }
+    }
+    if options.blocks > 0 && !interrupt::asked() {
+        start::measure(options, record)?;
+    }
+    Ok(())
+}
+
+/// Bytes of a modelled disk; the file behind it is sparse.
+const MODELLED_BYTES: u64 = 64 << 30;
+
+/// What the server of a modelled disk says, beside where it is mounted.
+const DISK_LOG: &str = "disk.log";
+
+/// Where the nodes' directories go, and the modelled disk that it is on, if it is one.
+fn disk(options: &Options) -> Result<(PathBuf, Option<ModelledDisk>)> {
+    let dir = match &options.disk {
+        Disk::Directory(dir) => return Ok((dir.clone(), None)),
+        Disk::Modelled => hayloft_testkit::hadoop::repository_root()
+            .join("target/lab")
+            .join(format!("modelled-{}", std::process::id())),
+    };
+    std::fs::create_dir_all(&dir).map_err(TestkitError::file("creating", &dir))?;
+    (options.progress)("mounting the modelled disk");
+    let wanted = modelled::Disk {
+        size: MODELLED_BYTES,
+        file_system: modelled::FileSystem::Ext4,
+        params: modelled::Params::default(),
+        dir: dir.join("mnt"),
+        backing: None,
+    };
+    let program = hayloft_testkit::hadoop::hayloft_binary()?;
+    let carried = ModelledDisk::mount(&program, &wanted, &dir.join(DISK_LOG))?;
+    Ok((carried.dir().to_owned(), Some(carried)))
+}
+
+/// Whether the machine let a modelled disk keep its times, in words.
+fn answers(stats: &modelled::Stats) -> String {
+    format!(
+        "{} of {} more than 2 ms later than the model says, the worst by {:.0} ms",
+        stats.late,
+        stats.read.requests + stats.write.requests,
+        stats.late_worst_ms,
+    )
+}
+
+fn begin(options: &Options) -> Record {
+    let mut conditions = machine::describe();
+    let flags = if options.jvm_flags.is_empty() {
+        "none (the JVM's defaults)".to_owned()
+    } else {
+        options.jvm_flags.join(" ")
+    };
+    conditions.insert("stock DataNode's JVM flags".into(), flags);
+    if let Some(network) = &options.network {
+        conditions.insert("network".into(), network.clone());
+    }
+    let define: Vec<String> = options
+        .define
+        .iter()
+        .map(|(k, v)| format!("{k}={v}"))
+        .collect();
+    if !define.is_empty() {
+        conditions.insert("Hayloft's settings".into(), define.join(" "));
+    }
+    let start = if options.blocks > 0 {
+        [peers::STOCK, "posix"].as_slice()
+    } else {
+        &[]
+    };
+    let mut peers = options.peers.clone();
+    for name in start {
+        if !peers.iter().any(|peer| peer == name) {
+            peers.push((*name).to_owned());
+        }
+    }
+    Record {
+        command: options.command.clone(),
+        conditions,
+        modelled: options.disk == Disk::Modelled,
+        mib: options.mib,
+        rounds: options.rounds,
+        memory_limit_mib: memory_limit_mib(&options.define),
+        peers,
+        ..Record::default()
+    }
+}
+
+/// What a node takes for `hayloft.memory.limit` in MiB: as defined for the run, else its default.
+fn memory_limit_mib(define: &[(String, String)]) -> u64 {
+    let limit = |(key, _): &&(String, String)| key == "hayloft.memory.limit";
+    let config = Configuration::from_properties(define.iter().filter(limit).cloned());
+    // With one that means nothing no node starts, and nothing is recorded.
+    config.map_or(0, |config| memory_limit(&config) >> 20)
+}
+
+/// Name of the condition that says where the NameNode's edits are. Before it was recorded they were on the nodes' disk, unless
+/// that was a modelled one.
+const EDITS: &str = "NameNode's edits";
+
+fn conditions(record: &mut Record, rig: &Rig) {
+    let mut add = |name: &str, value: String| record.conditions.insert(name.to_owned(), value);
+    if let Some(kib) = rig.readahead_kib {
+        add("read-ahead of the device", format!("{kib} KiB"));
+    }
+    if let Some(settings) = rig::stock_settings(&rig.seats) {
+        add("stock DataNode's settings", settings);
+    }
+    let edits = if rig.has_names_in_memory() {
+        "in shared memory"
+    } else {
+        "on a disk, perhaps the nodes' (there is too little shared memory)"
+    };
+    add(EDITS, edits.to_owned());
+    if !rig.untraced.is_empty() {
+        add("device requests", format!("not traced: {}", rig.untraced));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_limits_as_hadoop_writes_sizes() {
+        let limit =
+            |value: &str| memory_limit_mib(&[("hayloft.memory.limit".into(), value.into())]);
+        assert_eq!(
+            (limit("512m"), limit("1g"), limit("134217728")),
+            (512, 1024, 128)
+        );
+        let default = hayloft_node::memory::default_limit() >> 20;
+        assert_eq!((memory_limit_mib(&[]), limit("0")), (default, default));
+    }
+}

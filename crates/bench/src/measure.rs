@@ -1,0 +1,151 @@
+//! One measurement: what the nodes, the client, the machine and the device did while a load ran.
+
+use super::figures::{Figure, Figures};
+use super::rows::Workload;
+use super::trace::{Requests, Tracer};
+use hayloft_testkit::error::Result;
+use hayloft_testkit::load::{Latency, Outcome};
+use hayloft_testkit::machine;
+use hayloft_testkit::procfs::{self, Usage};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+const GIB: f64 = (1_u64 << 30) as f64;
+
+/// Whom to look at.
+#[derive(Debug)]
+pub(super) struct Watch<'a> {
+    /// Process ids of the peer's nodes.
+    pub(super) nodes: &'a [u32],
+    /// Process id of the client.
+    pub(super) client: u32,
+    /// The device, when it can be traced.
+    pub(super) tracer: Option<&'a Tracer>,
+    /// The file system whose dirty pages belong to the load.
+    pub(super) disk: &'a Path,
+}
+
+/// Everything counted so far.
+struct Counts {
+    nodes: Usage,
+    client: Usage,
+    machine_s: f64,
+}
+
+impl Watch<'_> {
+    fn counts(&self) -> Result<Counts> {
+        let mut sum = Usage::default();
+        for &pid in self.nodes {
+            let usage = procfs::usage(pid)?;
+            sum.user_s += usage.user_s;
+            sum.system_s += usage.system_s;
+            sum.rss_peak_kib = sum.rss_peak_kib.max(usage.rss_peak_kib);
+        }
+        Ok(Counts {
+            nodes: sum,
+            client: procfs::usage(self.client)?,
+            machine_s: machine::busy_seconds()?,
+        })
+    }
+
+    /// Runs `load` and measures it; writes until they are on the device.
+    ///
+    /// # Errors
+    /// Those of the load, and when a process has gone.
+    pub(super) fn run(
+        &self,
+        workload: Workload,
+        load: impl FnOnce() -> Result<Outcome>,
+    ) -> Result<Figures> {
+        for &pid in self.nodes {
+            procfs::reset_peak(pid);
+        }
+        if let Some(tracer) = self.tracer {
+            tracer.begin()?;
+        }
+        let before = self.counts()?;
+        let outcome = load();
+        let settling = Instant::now();
+        let settles = workload.writes_only() || workload == Workload::Mixed;
+        if settles && outcome.is_ok() {
+            machine::settle(self.disk)?;
+        }
+        let settled = outcome.as_ref().map(|o| o.took).unwrap_or_default() + settling.elapsed();
+        let traffic = self.tracer.map(Tracer::end).transpose()?;
+        let outcome = outcome?;
+        let after = self.counts()?;
+        let mut figures = Figures::new();
+        speed(&mut figures, &outcome, workload);
+        if settles {
+            figures.insert(Figure::SettledRate, rate(outcome.tally.bytes, settled));
+        }
+        let gib = as_f64(outcome.tally.bytes) / GIB;
+        let (nodes, earlier) = (after.nodes, before.nodes);
+        let user = (nodes.user_s - earlier.user_s) / gib;
+        let system = (nodes.system_s - earlier.system_s) / gib;
+        let client = cpu(&after.client) - cpu(&before.client);
+        figures.extend([
+            (Figure::NodeUser, user),
+            (Figure::NodeSystem, system),
+            (Figure::NodeCpu, user + system),
+            (Figure::ClientCpu, client / gib),
+            (
+                Figure::MachineCpu,
+                (after.machine_s - before.machine_s) / gib,
+            ),
+            (Figure::MemoryPeak, as_f64(nodes.rss_peak_kib) / 1024.0),
+        ]);
+        if let Some(traffic) = traffic.filter(|traffic| traffic.lost == 0) {
+            let main = if settles {
+                traffic.writes
+            } else {
+                traffic.reads
+            };
+            let all = traffic.reads.count + traffic.writes.count;
+            figures.insert(Figure::Requests, as_f64(all) / gib);
+            figures.insert(Figure::Seeks, as_f64(traffic.seeks) / gib);
+            requests(&mut figures, &main);
+        }
+        Ok(figures)
+    }
+}
+
+fn speed(figures: &mut Figures, outcome: &Outcome, workload: Workload) {
+    let Outcome { tally, took } = outcome;
+    figures.insert(Figure::Rate, rate(tally.bytes, *took));
+    if !matches!(
+        workload,
+        Workload::Pread(_) | Workload::Hflush | Workload::SmallFiles
+    ) {
+        return;
+    }
+    let latency = Latency::of(tally.op_us.clone());
+    figures.extend([
+        (Figure::Ops, as_f64(tally.ops) / took.as_secs_f64()),
+        (Figure::P50, as_f64(latency.p50_us)),
+        (Figure::P99, as_f64(latency.p99_us)),
+        (Figure::P999, as_f64(latency.p999_us)),
+    ]);
+}
+
+fn requests(figures: &mut Figures, main: &Requests) {
+    if main.count > 0 {
+        let kib = as_f64(main.bytes) / 1024.0;
+        figures.insert(Figure::RequestSize, kib / as_f64(main.count));
+        figures.insert(Figure::RunLength, kib / as_f64(main.runs.max(1)));
+    }
+}
+
+/// MB a second.
+pub(super) fn rate(bytes: u64, took: Duration) -> f64 {
+    as_f64(bytes) / 1e6 / took.as_secs_f64()
+}
+
+fn cpu(usage: &Usage) -> f64 {
+    usage.user_s + usage.system_s
+}
+
+#[expect(clippy::cast_precision_loss, reason = "counts far below 2^53")]
+pub(super) const fn as_f64(count: u64) -> f64 {
+    count as f64
+}

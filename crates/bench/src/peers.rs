@@ -1,0 +1,98 @@
+//! Who is compared.
+
+use hayloft_testkit::conf::Conf;
+use hayloft_testkit::error::{Result, TestkitError};
+use hayloft_testkit::node::Kind;
+
+/// A node that takes part, in one or three copies.
+#[derive(Clone, Debug)]
+pub struct Peer {
+    /// Its name in tables: `stock`, or that of a Hayloft engine.
+    pub name: String,
+    /// Whose.
+    pub kind: Kind,
+    /// Configuration of its own.
+    pub conf: Conf,
+    /// Whether it keeps no data, so that only writes make sense.
+    pub drops_data: bool,
+}
+
+/// The stock DataNode as its documentation advises for throughput.
+pub const STOCK: &str = "stock";
+/// The stock DataNode that keeps its data out of the page cache.
+pub const STOCK_DROP: &str = "stock-drop";
+/// An earlier version of Hayloft, by its binary.
+pub const BEFORE: &str = "before";
+/// The engine that drops what it is given: our own overhead alone.
+pub const NULL: &str = "null";
+
+/// Every peer by name: the stock DataNode twice, and Hayloft with each registered engine.
+#[must_use]
+pub fn names() -> Vec<&'static str> {
+    let engines = hayloft_io::ENGINE_NAMES.into_iter();
+    // The memory engine is for tests: it holds its files in a map.
+    let engines = engines.filter(|name| *name != "memory");
+    [STOCK, STOCK_DROP].into_iter().chain(engines).collect()
+}
+
+/// Those of a run without another wish.
+#[must_use]
+pub fn usual() -> Vec<String> {
+    let names = names().into_iter().filter(|name| *name != STOCK_DROP);
+    names.map(str::to_owned).collect()
+}
+
+/// The peer of that name, [`BEFORE`] included; `define` goes into the configuration of Hayloft's nodes.
+///
+/// # Errors
+/// [`TestkitError::Talk`] listing the known names.
+pub fn peer(name: &str, define: &[(String, String)]) -> Result<Peer> {
+    if name != BEFORE && !names().contains(&name) {
+        let known = names().join(", ");
+        let problem = format!("no peer is named {name:?}; known are {known}");
+        return Err(TestkitError::Talk(problem));
+    }
+    let mut conf = Conf::new();
+    let kind = match name {
+        STOCK => Kind::Apache,
+        STOCK_DROP => {
+            conf.set("dfs.datanode.drop.cache.behind.writes", true)
+                .set("dfs.datanode.drop.cache.behind.reads", true)
+                .set("dfs.datanode.sync.behind.writes", true);
+            Kind::Apache
+        }
+        engine => {
+            if engine != BEFORE {
+                conf.set("hayloft.io.engine", engine);
+            }
+            for (key, value) in define {
+                conf.set(key, value);
+            }
+            Kind::Hayloft
+        }
+    };
+    if kind == Kind::Apache {
+        conf.set("io.file.buffer.size", 128 << 10)
+            .set("dfs.datanode.readahead.bytes", 4 << 20);
+    }
+    Ok(Peer {
+        name: name.to_owned(),
+        kind,
+        conf,
+        drops_data: name == NULL,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_name_makes_a_peer() {
+        for name in names() {
+            assert_eq!(peer(name, &[]).expect("known").name, name);
+        }
+        let error = peer("fast", &[]).expect_err("unknown").to_string();
+        assert!(error.contains("posix"), "{error}");
+    }
+}

@@ -1,0 +1,214 @@
+//! What a run leaves: every sample, and how it was made.
+
+use super::figures::{Figure, Figures, Spread};
+use super::rows::Client;
+use hayloft_testkit::error::{Result, TestkitError};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::path::Path;
+
+/// One row measured once.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Sample {
+    /// What was done.
+    pub workload: String,
+    /// By whom.
+    pub client: Client,
+    /// Against which peer.
+    pub peer: String,
+    /// Round, from 0.
+    pub round: u32,
+    /// What came of it.
+    pub figures: Figures,
+    /// Why there are no figures.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failed: Option<String>,
+}
+
+/// All of a run.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Record {
+    /// The command that made it.
+    pub command: String,
+    /// The machine in general terms, its settings, and those of the peers.
+    pub conditions: BTreeMap<String, String>,
+    /// Whether the disk is a model.
+    pub modelled: bool,
+    /// MiB moved per row.
+    pub mib: u64,
+    /// Rounds asked for.
+    pub rounds: u32,
+    /// Memory for data (`hayloft.memory.limit`) besides the 64 MiB of a node, MiB.
+    pub memory_limit_mib: u64,
+    /// The peers in the order of the tables.
+    pub peers: Vec<String>,
+    /// Whether the run was ended before its time.
+    pub interrupted: bool,
+    /// Everything measured.
+    pub samples: Vec<Sample>,
+}
+
+impl Record {
+    /// Values of a figure over the rounds.
+    #[must_use]
+    pub fn values(&self, workload: &str, client: Client, peer: &str, figure: Figure) -> Vec<f64> {
+        let matching = self.samples.iter().filter(|sample| {
+            sample.workload == workload && sample.client == client && sample.peer == peer
+        });
+        matching
+            .filter_map(|sample| sample.figures.get(&figure).copied())
+            .collect()
+    }
+
+    /// Median and spread of a figure; `None` when it was not measured.
+    #[must_use]
+    pub fn spread(
+        &self,
+        workload: &str,
+        client: Client,
+        peer: &str,
+        figure: Figure,
+    ) -> Option<Spread> {
+        Spread::of(self.values(workload, client, peer, figure))
+    }
+
+    /// Workloads and clients in the order in which they were first measured.
+    #[must_use]
+    pub fn rows(&self) -> Vec<(&str, Client)> {
+        let mut rows = Vec::new();
+        for sample in &self.samples {
+            let row = (sample.workload.as_str(), sample.client);
+            if !rows.contains(&row) {
+                rows.push(row);
+            }
+        }
+        rows
+    }
+
+    /// Samples that failed.
+    pub fn failures(&self) -> impl Iterator<Item = &Sample> {
+        self.samples.iter().filter(|sample| sample.failed.is_some())
+    }
+
+    /// Writes the raw samples (`results.json`), the page (`README.md`) and the plots into `dir`.
+    ///
+    /// # Errors
+    /// [`TestkitError::File`] naming the file.
+    pub fn write(&self, dir: &Path) -> Result<()> {
+        std::fs::create_dir_all(dir).map_err(TestkitError::file("creating", dir))?;
+        let plots = super::plot::write(self, dir)?;
+        let json = self.to_json()?;
+        for (name, text) in [
+            ("results.json", json),
+            ("README.md", super::page::markdown(self, &plots)),
+        ] {
+            let path = dir.join(name);
+            std::fs::write(&path, text).map_err(TestkitError::file("writing", path))?;
+        }
+        Ok(())
+    }
+
+    /// The record as JSON: one line a sample, so that raw data stays small and diffs stay readable.
+    ///
+    /// # Errors
+    /// [`TestkitError::Talk`] when a number cannot be written.
+    pub fn to_json(&self) -> Result<String> {
+        let failed = |error| TestkitError::Talk(format!("results: {error}"));
+        let mut head = serde_json::to_value(Self {
+            samples: Vec::new(),
+            ..self.clone()
+        })
+        .map_err(failed)?;
+        if let Some(map) = head.as_object_mut() {
+            map.remove("samples");
+        }
+        let head = serde_json::to_string_pretty(&head).map_err(failed)?;
+        let samples: std::result::Result<Vec<String>, _> = self
+            .samples
+            .iter()
+            .map(|sample| serde_json::to_string(&rounded(sample)))
+            .collect();
+        let samples = samples.map_err(failed)?.join(",\n    ");
+        let open = head.trim_end().trim_end_matches('}').trim_end();
+        Ok(format!(
+            "{open},\n  \"samples\": [\n    {samples}\n  ]\n}}\n"
+        ))
+    }
+
+    /// Reads what [`Record::to_json`] wrote.
+    ///
+    /// # Errors
+    /// [`TestkitError::Talk`] when it is something else.
+    pub fn from_json(text: &str) -> Result<Self> {
+        serde_json::from_str(text).map_err(|error| TestkitError::Talk(format!("results: {error}")))
+    }
+}
+
+/// Five significant digits are more than any of this is good for.
+fn rounded(sample: &Sample) -> Sample {
+    let mut sample = sample.clone();
+    for value in sample.figures.values_mut() {
+        if value.is_finite() && *value != 0.0 {
+            let scale = 10_f64.powf(4.0 - value.abs().log10().floor());
+            *value = (*value * scale).round() / scale;
+        }
+    }
+    sample
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+
+    /// Workload, client, peer, figures.
+    type Row<'a> = (&'a str, Client, &'a str, &'a [(Figure, f64)]);
+
+    /// A record of one round.
+    pub(crate) fn record(rows: &[Row<'_>]) -> Record {
+        let sample = |&(workload, client, peer, figures): &Row<'_>| Sample {
+            workload: workload.to_owned(),
+            client,
+            peer: peer.to_owned(),
+            round: 0,
+            figures: figures.iter().copied().collect(),
+            failed: None,
+        };
+        let mut peers: Vec<String> = Vec::new();
+        for row in rows {
+            if !peers.iter().any(|peer| peer == row.2) {
+                peers.push(row.2.to_owned());
+            }
+        }
+        Record {
+            command: "hayloft bench".into(),
+            memory_limit_mib: 256,
+            peers,
+            samples: rows.iter().map(sample).collect(),
+            ..Record::default()
+        }
+    }
+
+    #[test]
+    fn json_comes_back_as_it_was() {
+        let record = record(&[
+            (
+                "write-1",
+                Client::Native,
+                "stock",
+                &[(Figure::Rate, 123.45)],
+            ),
+            (
+                "write-1",
+                Client::Java,
+                "posix",
+                &[(Figure::Rate, 1.0), (Figure::NodeCpu, 0.0)],
+            ),
+        ]);
+        let text = record.to_json().expect("writes");
+        let back = Record::from_json(&text).expect("reads");
+        assert_eq!(back.samples, record.samples);
+        assert_eq!(back.peers, record.peers);
+        let empty = Record::default().to_json().expect("writes");
+        assert!(Record::from_json(&empty).expect("reads").samples.is_empty());
+    }
+}

@@ -1,0 +1,265 @@
+//! The stage of a run: one NameNode, every peer's nodes beside each other, both clients.
+
+use super::Options;
+use super::names::NameNodeClient;
+use super::peers::{BEFORE, Peer, STOCK};
+use super::trace::Tracer;
+use hayloft_testkit::cluster::Cluster;
+use hayloft_testkit::driver::Driver;
+use hayloft_testkit::error::{Result, TestkitError};
+use hayloft_testkit::load::Data;
+use hayloft_testkit::machine;
+use hayloft_testkit::machine::{Device, ReadaheadGuard};
+use hayloft_testkit::node::{NodeSpec, VolumeSpec};
+use hayloft_testkit::wait::{self, Seen};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// Block size of the files, bytes.
+pub(super) const BLOCK_BYTES: u64 = 128 << 20;
+/// Read-ahead of the device, KiB, at least: what Hadoop's tuning guides ask for.
+const READAHEAD_KIB: u64 = 4096;
+/// Copies of each peer for pipelines.
+const COPIES: usize = 3;
+
+/// A peer and its nodes.
+#[derive(Debug)]
+pub(super) struct Seat {
+    pub(super) peer: Peer,
+    /// Indices into the cluster's nodes; the first serves everything but pipelines.
+    pub(super) nodes: Vec<usize>,
+}
+
+/// Everything that runs. Dropping it ends all of it and removes its files.
+#[derive(Debug)]
+pub(super) struct Rig {
+    // Dropped in this order: processes before their directories.
+    pub(super) driver: Option<Driver>,
+    pub(super) names: NameNodeClient,
+    cluster: Option<Cluster>,
+    pub(super) seats: Vec<Seat>,
+    pub(super) data: Data,
+    pub(super) tracer: Option<Tracer>,
+    /// Why the device is not traced, or nothing.
+    pub(super) untraced: String,
+    /// What the device's read-ahead is now, for the record.
+    pub(super) readahead_kib: Option<u64>,
+    _readahead: Option<ReadaheadGuard>,
+    disk: tempfile::TempDir,
+}
+
+impl Rig {
+    /// Starts a NameNode and the nodes of all peers on `base`, waits for them, starts the clients.
+    ///
+    /// # Errors
+    /// When something does not come up, or `base` has too little room.
+    pub(super) fn start(
+        options: &Options,
+        base: &Path,
+        pipelines: bool,
+        java: bool,
+    ) -> Result<Self> {
+        std::fs::create_dir_all(base).map_err(TestkitError::file("creating", base))?;
+        let disk = tempfile::Builder::new()
+            .prefix("hayloft-bench-")
+            .tempdir_in(base)
+            .map_err(TestkitError::file("creating a directory in", base))?;
+        let copies = if pipelines { COPIES } else { 1 };
+        room(options, disk.path(), copies)?;
+        let device = Device::under(disk.path()).ok();
+        let guard = device
+            .as_ref()
+            .map(|device| device.raise_readahead(READAHEAD_KIB));
+        let readahead_kib = device.as_ref().and_then(Device::readahead_kib);
+        let (tracer, untraced) = tracer(device.as_ref());
+        let mut builder = Cluster::builder("bench")
+            .names_in_memory()
+            .conf("dfs.blocksize", BLOCK_BYTES)
+            .conf("dfs.replication", 1)
+            // One peer at a time works: its load is above average by design.
+            .conf("dfs.namenode.redundancy.considerLoad", false)
+            .conf("dfs.namenode.fs-limits.min-block-size", 512);
+        let mut seats = Vec::new();
+        let mut index = 0;
+        for name in &options.peers {
+            let peer = super::peers::peer(name, &options.define)?;
+            for copy in 0..copies {
+                let volume = VolumeSpec::at(disk.path().join(format!("{name}-{copy}")));
+                let mut spec = NodeSpec::new(peer.kind).volumes(vec![volume]);
+                spec.conf = peer.conf.clone();
+                spec.jvm_flags = Some(options.jvm_flags.clone());
+                if name == BEFORE {
+                    spec.binary.clone_from(&options.before);
+                }
+                builder = builder.node(spec);
+            }
+            let nodes = (index..index + copies).collect();
+            index += copies;
+            seats.push(Seat { peer, nodes });
+        }
+        let mut cluster = builder.start()?;
+        let names = NameNodeClient::new(&cluster.namenode(0).rpc())?;
+        let driver = java
+            .then(|| cluster.driver_with_flags(vec!["-Xmx1g".into()]))
+            .transpose()?;
+        Ok(Self {
+            driver,
+            names,
+            cluster: Some(cluster),
+            seats,
+            data: Data::new(),
+            tracer,
+            untraced,
+            readahead_kib,
+            _readahead: guard,
+            disk,
+        })
+    }
+
+    /// Where the nodes' directories are.
+    pub(super) fn disk(&self) -> PathBuf {
+        self.disk.path().to_owned()
+    }
+
+    /// Whether the NameNode's edits stay off the disks.
+    pub(super) fn has_names_in_memory(&self) -> bool {
+        let cluster = self.cluster.as_ref();
+        cluster.is_some_and(Cluster::has_names_in_memory)
+    }
+
+    pub(super) fn cluster(&mut self) -> &mut Cluster {
+        self.cluster.as_mut().expect("it is taken only by drop")
+    }
+
+    /// `host:port` of the first `count` nodes of a seat.
+    pub(super) fn addresses(&mut self, seat: usize, count: usize) -> Vec<String> {
+        let nodes: Vec<usize> = self.seats[seat].nodes.iter().copied().take(count).collect();
+        nodes
+            .iter()
+            .map(|&index| self.cluster().node(index).xfer())
+            .collect()
+    }
+
+    /// Process ids of the first `count` nodes of a seat.
+    pub(super) fn pids(&mut self, seat: usize, count: usize) -> Result<Vec<u32>> {
+        let nodes: Vec<usize> = self.seats[seat].nodes.iter().copied().take(count).collect();
+        let pid = |&index: &usize| Ok(self.cluster().node(index).process()?.pid());
+        nodes.iter().map(pid).collect()
+    }
+
+    /// Starts nodes of a seat again that have ended; the ends of their logs.
+    pub(super) fn revive(&mut self, seat: usize) -> Result<String> {
+        let nodes = self.seats[seat].nodes.clone();
+        let mut logs = String::new();
+        for index in nodes {
+            let node = self.cluster().node(index);
+            if node
+                .process()
+                .and_then(|process| process.check_alive())
+                .is_ok()
+            {
+                continue;
+            }
+            logs.push_str(&hayloft_testkit::process::tail(&node.log()));
+            let _ = node.kill();
+            self.cluster().start_node(index)?;
+        }
+        if !logs.is_empty() {
+            self.cluster().wait_all_live()?;
+        }
+        Ok(logs)
+    }
+
+    /// Mean number of extents of the block files of a seat's first node; `None` when the file
+    /// system does not tell or there are none.
+    pub(super) fn extents_per_block(&mut self, seat: usize) -> Option<f64> {
+        let first = *self.seats[seat].nodes.first()?;
+        let files = self.cluster().node(first).all_block_files();
+        let blocks = files.iter().filter(|path| path.extension().is_none());
+        let counts: Vec<usize> = blocks
+            .filter_map(|path| hayloft_io::extents(&std::fs::File::open(path).ok()?).ok())
+            .map(|extents| extents.len())
+            .collect();
+        let sum: usize = counts.iter().sum();
+        let as_f64 = |n: usize| super::measure::as_f64(n as u64);
+        (!counts.is_empty()).then(|| as_f64(sum) / as_f64(counts.len()))
+    }
+
+    /// Deletes all files of the run and waits until their blocks are off the disk.
+    ///
+    /// # Errors
+    /// When the NameNode refuses; blocks that stay for a minute are none.
+    pub(super) fn clean(&mut self) -> Result<()> {
+        self.names.delete("/bench")?;
+        let limit = Duration::from_secs(60);
+        let gone = wait::until("the blocks to be deleted", limit, || {
+            let cluster = self.cluster.as_ref().expect("it is taken only by drop");
+            let left: usize = cluster
+                .nodes()
+                .map(|node| node.all_block_files().len())
+                .sum();
+            Ok(if left == 0 {
+                Seen::Done(())
+            } else {
+                Seen::NotYet(format!("{left} files"))
+            })
+        });
+        if let Err(error) = gone {
+            eprintln!("hayloft: warning: {error}");
+        }
+        machine::settle(self.disk.path())
+    }
+}
+
+impl Drop for Rig {
+    fn drop(&mut self) {
+        // What failed is in the record; gigabytes of blocks tell nothing more.
+        if let Some(cluster) = self.cluster.take() {
+            cluster.succeed();
+        }
+    }
+}
+
+fn tracer(device: Option<&Device>) -> (Option<Tracer>, String) {
+    let Some(device) = device else {
+        return (None, "the directory is not on a block device".into());
+    };
+    match Tracer::new(device.number) {
+        Ok(tracer) => (Some(tracer), String::new()),
+        Err(error) => (None, error.to_string()),
+    }
+}
+
+/// Whether all peers' files of a stage fit, with room to spare.
+fn room(options: &Options, dir: &Path, copies: usize) -> Result<()> {
+    let space =
+        rustix::fs::statvfs(dir).map_err(|e| TestkitError::file("looking at", dir)(e.into()))?;
+    let free = space.f_bavail.saturating_mul(space.f_frsize);
+    let per_peer = (options.mib << 20).saturating_mul(copies as u64);
+    let keeping = options.peers.len() as u64 + 1;
+    // Nodes keep a GiB free by default, and refuse blocks below that.
+    let wanted = per_peer.saturating_mul(keeping).saturating_add(2 << 30);
+    if free >= wanted {
+        return Ok(());
+    }
+    Err(TestkitError::Talk(format!(
+        "{} has {} GiB free and {} are needed: give another directory with --disk DIR, fewer peers or less --mib",
+        dir.display(),
+        free >> 30,
+        (wanted >> 30) + 1
+    )))
+}
+
+/// The stock peer's settings beside the defaults, for the record.
+pub(super) fn stock_settings(seats: &[Seat]) -> Option<String> {
+    let seat = seats
+        .iter()
+        .find(|seat| seat.peer.name.starts_with(STOCK))?;
+    let pairs: Vec<String> = seat
+        .peer
+        .conf
+        .iter()
+        .map(|(k, v)| format!("{k}={v}"))
+        .collect();
+    Some(pairs.join(" "))
+}

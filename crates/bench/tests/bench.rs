@@ -1,0 +1,243 @@
+//! The benchmark itself, with tiny sizes: every row, the stock peer included, measures something.
+
+use hayloft_bench::figures::Figure;
+use hayloft_bench::record::Record;
+use hayloft_bench::rows::{self, Client, Workload};
+use hayloft_bench::{self, Disk, Options};
+use hayloft_testkit::congestion::{self, CONDITION};
+use hayloft_testkit::error::Result;
+use hayloft_testkit::hadoop::hayloft_binary;
+use hayloft_testkit::process::{Process, Spawn, tail};
+use hayloft_testkit::suite::{expect, expect_eq, passed};
+use hayloft_testkit::wait::{self, Seen};
+use hayloft_testkit::{Outcome, Suite, TestkitError};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+fn main() -> ExitCode {
+    Suite::run("bench", |suite| {
+        let dir = tempfile::tempdir_in(hayloft_testkit::hadoop::repository_root().join("target"))
+            .map_err(|error| TestkitError::Talk(format!("a temporary directory: {error}")))?;
+        suite.case("every_row_measures_something", || tiny_run(dir.path()));
+        suite.case("congestion_control_of_the_runs_own", || {
+            congestion(&dir.path().join("own"))
+        });
+        suite.case(
+            "an_unknown_congestion_control_is_told_in_a_sentence",
+            || unknown_congestion(dir.path()),
+        );
+        suite.case("a_killed_run_leaves_nothing_in_its_namespace", || {
+            killed(&dir.path().join("killed"))
+        });
+        Ok(())
+    })
+}
+
+fn tiny_run(dir: &Path) -> Result<Outcome> {
+    let cold = rustix::process::geteuid().is_root();
+    let needs_root = |workload: Workload| {
+        matches!(
+            workload,
+            Workload::Cold(_) | Workload::Pread(_) | Workload::ReadBack | Workload::Mixed
+        )
+    };
+    let mut rows = rows::all();
+    // O_DIRECT is a matter of the file system, and has a test of its own.
+    rows.retain(|row| row.client != Client::None && (cold || !needs_root(row.workload)));
+    let (disk, out) = (dir.join("disk"), dir.join("out"));
+    let options = Options {
+        before: None,
+        rounds: 1,
+        mib: 16,
+        rows: rows.clone(),
+        peers: ["stock", "posix", "null"].map(str::to_owned).to_vec(),
+        blocks: 0,
+        jvm_flags: vec!["-Xmx256m".into()],
+        define: Vec::new(),
+        disk: Disk::Directory(disk.clone()),
+        network: None,
+        out: out.clone(),
+        command: "a test".into(),
+        progress: Arc::new(|line| println!("    {line}")),
+    };
+    let record = hayloft_bench::run(&options)?;
+    let failures: Vec<_> = record.failures().collect();
+    expect(failures.is_empty(), || format!("{failures:#?}"))?;
+    for row in rows {
+        for peer in ["stock", "posix", "null"] {
+            let wanted = peer != "null" || row.workload.writes_only();
+            let name = row.workload.to_string();
+            let rate = record.values(&name, row.client, peer, Figure::Rate);
+            let good = rate.len() == usize::from(wanted) && rate.iter().all(|rate| *rate > 0.0);
+            expect(good, || format!("{row}, {peer}: {rate:?} MB/s"))?;
+        }
+    }
+    let read = |name: &str| {
+        let path = out.join(name);
+        std::fs::read_to_string(&path).map_err(TestkitError::file("reading", path))
+    };
+    let again = Record::from_json(&read("results.json")?)?;
+    expect(again.samples.len() == record.samples.len(), || {
+        "results.json holds other samples than were measured".into()
+    })?;
+    expect(read("README.md")?.contains("## Bars"), || {
+        "the page has no bars".into()
+    })?;
+    expect(read("rate.svg")?.contains("</svg>"), || {
+        "the plot is not whole".into()
+    })?;
+    let left = std::fs::read_dir(&disk).map_or(0, Iterator::count);
+    expect(left == 0, || {
+        format!("{left} directories are left on the disk")
+    })?;
+    passed()
+}
+
+/// How long a tiny run may take on a busy machine.
+const RUN_LIMIT: Duration = Duration::from_secs(180);
+
+/// The command with one tiny row, as a process of its own: it replaces itself on its way.
+fn command(peer: &str, congestion: &str, dir: &Path) -> Result<Process> {
+    std::fs::create_dir_all(dir).map_err(TestkitError::file("creating", dir))?;
+    let words = [
+        "bench",
+        "--rounds",
+        "1",
+        "--mib",
+        "4",
+        "--only",
+        "write-1/native",
+        "--peers",
+        peer,
+        "--congestion",
+        congestion,
+    ];
+    let mut argv = vec![hayloft_binary()?.display().to_string()];
+    argv.extend(words.map(str::to_owned));
+    for (option, name) in [("--disk", "disk"), ("--out", "out")] {
+        argv.extend([option.to_owned(), dir.join(name).display().to_string()]);
+    }
+    Spawn::new("hayloft-bench", argv, dir.join("log")).start()
+}
+
+/// The machine's default, and another one that every kernel has and a run can have of its own here; else why not.
+fn other_congestion() -> std::result::Result<(String, &'static str), Outcome> {
+    let untold = || Outcome::Skipped("the kernel does not tell its congestion control".into());
+    let default = congestion::present().ok_or_else(untold)?;
+    let other = if default == "reno" { "cubic" } else { "reno" };
+    match congestion::check(other) {
+        Ok(()) => Ok((default, other)),
+        Err(error) => Err(Outcome::Skipped(error.to_string())),
+    }
+}
+
+fn congestion(dir: &Path) -> Result<Outcome> {
+    let (default, other) = match other_congestion() {
+        Ok(both) => both,
+        Err(skipped) => return Ok(skipped),
+    };
+    let mut process = command("posix", other, dir)?;
+    let status = process.wait(RUN_LIMIT)?;
+    expect(status.success(), || {
+        format!("{status}\n{}", tail(process.log()))
+    })?;
+    let path = dir.join("out/results.json");
+    let text = std::fs::read_to_string(&path).map_err(TestkitError::file("reading", path))?;
+    let record = Record::from_json(&text)?;
+    let named = record.conditions.get(CONDITION).map(String::as_str);
+    expect_eq("what the run had", named, Some(other))?;
+    expect(
+        record.command.contains(&format!("--congestion {other}")),
+        || format!("the recorded command lacks the option: {}", record.command),
+    )?;
+    let rate = record.values("write-1", Client::Native, "posix", Figure::Rate);
+    expect(rate.len() == 1, || {
+        format!("write-1 by posix: {rate:?} MB/s")
+    })?;
+    expect_eq("the machine's own", congestion::present(), Some(default))?;
+    passed()
+}
+
+fn unknown_congestion(dir: &Path) -> Result<Outcome> {
+    let dir = dir.join("unknown");
+    let mut process = command("posix", "no-such", &dir)?;
+    let status = process.wait(RUN_LIMIT)?;
+    expect_eq("the exit code", status.code(), Some(2))?;
+    let log =
+        std::fs::read_to_string(process.log()).map_err(TestkitError::file("reading", &dir))?;
+    let sentence = log.lines().count() == 1 && log.contains("no-such") && log.contains("reno");
+    expect(sentence, || {
+        format!("not one sentence with what there is: {log}")
+    })?;
+    expect(!dir.join("disk").exists(), || {
+        "it has begun all the same".into()
+    })?;
+    passed()
+}
+
+fn killed(dir: &Path) -> Result<Outcome> {
+    let (_, other) = match other_congestion() {
+        Ok(both) => both,
+        Err(skipped) => return Ok(skipped),
+    };
+    let outside = network_of("self");
+    // The stock node: nothing of it stays in shared memory.
+    let mut process = command("stock", other, dir)?;
+    let pid = process.pid().to_string();
+    let mut cluster = None;
+    let inside = wait::until("a node in a namespace of the run", RUN_LIMIT, || {
+        process.check_alive()?;
+        let network = network_of(&pid);
+        let members = members(network.as_ref());
+        cluster = members.iter().find_map(|pid| cluster_of(pid));
+        Ok(match network {
+            Some(network) if Some(&network) != outside.as_ref() && cluster.is_some() => {
+                Seen::Done(network)
+            }
+            _ => Seen::NotYet(format!("{} processes in {network:?}", members.len())),
+        })
+    })?;
+    process.kill()?;
+    wait::until("its processes to end", Duration::from_secs(20), || {
+        let left = members(Some(&inside));
+        Ok(if left.is_empty() {
+            Seen::Done(())
+        } else {
+            Seen::NotYet(format!("{left:?}"))
+        })
+    })?;
+    // The files of a killed run stay.
+    if let Some(cluster) = cluster {
+        std::fs::remove_dir_all(&cluster).map_err(TestkitError::file("removing", cluster))?;
+    }
+    passed()
+}
+
+/// The network namespace of a process, as the kernel names it.
+fn network_of(pid: &str) -> Option<PathBuf> {
+    std::fs::read_link(Path::new("/proc").join(pid).join("ns/net")).ok()
+}
+
+/// Ids of the processes in a network namespace.
+fn members(network: Option<&PathBuf>) -> Vec<String> {
+    let listed = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+    listed
+        .filter_map(|entry| entry.file_name().into_string().ok())
+        .filter(|pid| {
+            pid.parse::<u32>().is_ok() && network.is_some() && network_of(pid).as_ref() == network
+        })
+        .collect()
+}
+
+/// The directory of the cluster that a stock DataNode's process belongs to: its class path begins with its configuration.
+fn cluster_of(pid: &str) -> Option<PathBuf> {
+    let words = std::fs::read(Path::new("/proc").join(pid).join("cmdline")).ok()?;
+    let words = String::from_utf8(words).ok()?;
+    let mut words = words.split('\0').skip_while(|word| *word != "-cp");
+    let conf = Path::new(words.nth(1)?.split(':').next()?);
+    let node = conf.parent()?;
+    let is_node = node.file_name()?.to_str()?.starts_with("node-");
+    is_node.then(|| node.parent().map(Path::to_owned))?
+}

@@ -1,0 +1,167 @@
+//! What the kernel counts for a testbed: devices, links, processors, streams.
+
+use std::os::linux::fs::MetadataExt as _;
+use std::path::Path;
+
+use super::describe::Description;
+use super::net;
+use hayloft_testkit::procfs;
+
+/// Time of all processors since the start of the machine.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct CpuTicks {
+    /// Working, at ordinary or higher priority, and in the kernel.
+    pub busy: u64,
+    /// Working for programs of a lower priority.
+    pub low: u64,
+    /// Everything.
+    pub all: u64,
+}
+
+/// Sectors read and written, and milliseconds busy.
+pub(super) fn device_counters(device: &str) -> (u64, u64, u64) {
+    let text = std::fs::read_to_string(format!("/sys/block/{device}/stat")).unwrap_or_default();
+    let field = |at: usize| {
+        let field = text.split_whitespace().nth(at);
+        field.and_then(|n| n.parse().ok()).unwrap_or(0)
+    };
+    (field(2), field(6), field(9))
+}
+
+/// Bytes received and sent by the link of the host on which `pid` runs.
+pub(super) fn link_counters(pid: u32) -> (u64, u64) {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/net/dev")).unwrap_or_default();
+    let line = text
+        .lines()
+        .find_map(|line| line.trim().strip_prefix("eth0:"));
+    let field = |at: usize| {
+        let field = line.and_then(|line| line.split_whitespace().nth(at));
+        field.and_then(|n| n.parse().ok()).unwrap_or(0)
+    };
+    (field(0), field(8))
+}
+
+/// Time of the processors, in ticks. The kernel's work for programs of a lower priority counts as
+/// ordinary: it is not told apart.
+pub(super) fn cpu_counters() -> CpuTicks {
+    let text = std::fs::read_to_string("/proc/stat").unwrap_or_default();
+    let line = text.lines().next().unwrap_or_default();
+    let ticks: Vec<u64> = line
+        .split_whitespace()
+        .skip(1)
+        .filter_map(|n| n.parse().ok())
+        .collect();
+    // user, nice, system, idle, iowait, irq, softirq, steal
+    let all: u64 = ticks.iter().take(8).sum();
+    let low = ticks.get(1).copied().unwrap_or(0);
+    let idle: u64 = ticks.iter().skip(3).take(2).sum();
+    CpuTicks {
+        busy: all.saturating_sub(idle + low),
+        low,
+        all,
+    }
+}
+
+/// Processor time of a host's processes so far, seconds.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct HostTime {
+    /// They had a processor.
+    pub used: f64,
+    /// They could have gone on, and waited for one.
+    pub waited: f64,
+}
+
+/// Processor time of every host's processes, in the order of the description. The kernel's own
+/// threads are nobody's.
+pub(super) fn time_by_host(described: &Description) -> Vec<HostTime> {
+    let spaces: Vec<Option<u64>> = described
+        .hosts()
+        .map(|(_, host)| {
+            let path = format!("/run/netns/{}", net::namespace(&described.name, &host.name));
+            std::fs::metadata(path).ok().map(|m| m.st_ino())
+        })
+        .collect();
+    let mut times = vec![HostTime::default(); spaces.len()];
+    let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+    let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+    for pid in pids {
+        let link = std::fs::read_link(format!("/proc/{pid}/ns/net")).unwrap_or_default();
+        let text = link.to_string_lossy();
+        let space = text.strip_prefix("net:[").and_then(|t| t.strip_suffix(']'));
+        let space: Option<u64> = space.and_then(|t| t.parse().ok());
+        let host = spaces.iter().position(|s| s.is_some() && *s == space);
+        if let (Some(host), Ok(usage)) = (host, procfs::usage(pid)) {
+            times[host].used += usage.user_s + usage.system_s;
+            times[host].waited += waited(pid);
+        }
+    }
+    times
+}
+
+/// Seconds that the threads of a process have waited for a processor; 0 where the kernel does not say.
+fn waited(pid: u32) -> f64 {
+    let tasks = std::fs::read_dir(format!("/proc/{pid}/task"));
+    let seconds = |task: std::fs::DirEntry| {
+        let text = std::fs::read_to_string(task.path().join("schedstat")).ok()?;
+        let nanos: f64 = text.split_whitespace().nth(1)?.parse().ok()?;
+        Some(nanos / 1e9)
+    };
+    let tasks = tasks.into_iter().flatten().flatten();
+    tasks.filter_map(seconds).sum()
+}
+
+/// Replicas being written: data files in the `rbw` directories of a volume.
+pub(super) fn writers(current: &Path) -> usize {
+    let names = |dir: &Path| {
+        let entries = std::fs::read_dir(dir).into_iter().flatten().flatten();
+        entries.map(|entry| entry.file_name()).collect::<Vec<_>>()
+    };
+    let pools = names(current);
+    let rbw = pools
+        .iter()
+        .flat_map(|pool| names(&current.join(pool).join("current/rbw")));
+    rbw.filter(|name| {
+        let name = name.to_string_lossy();
+        name.starts_with("blk_") && !name.ends_with(".meta")
+    })
+    .count()
+}
+
+/// Streams to and from the node: established connections of its data port. Clients of a testbed keep
+/// none for later.
+pub(super) fn streams(pid: u32, port: u16) -> usize {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/net/tcp")).unwrap_or_default();
+    text.lines().filter(|line| is_stream(line, port)).count()
+}
+
+/// A line of `/proc/net/tcp`: established, at `port`.
+fn is_stream(line: &str, port: u16) -> bool {
+    const ESTABLISHED: &str = "01";
+    let fields: Vec<&str> = line.split_whitespace().collect();
+    let [_, local, _, state, ..] = fields.as_slice() else {
+        return false;
+    };
+    let own = local.split_once(':').map(|(_, port)| port);
+    let own = own.and_then(|port| u16::from_str_radix(port, 16).ok());
+    *state == ESTABLISHED && own == Some(port)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_connection_of_the_data_port_is_a_stream() {
+        let line = |state: &str, from: &str, to: &str| {
+            format!("   1: 0100007F:{from} 0100007F:{to} {state} 00000000:00000000 01:00000014")
+        };
+        assert!(is_stream(&line("01", "268A", "9C40"), 0x268A));
+        assert!(!is_stream(&line("0A", "268A", "9C40"), 0x268A), "listening");
+        assert!(!is_stream(&line("06", "268A", "9C40"), 0x268A), "closed");
+        assert!(
+            !is_stream(&line("01", "9C40", "268A"), 0x268A),
+            "the client's end"
+        );
+        assert!(!is_stream("sl local_address", 1));
+    }
+}

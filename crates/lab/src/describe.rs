@@ -1,0 +1,546 @@
+//! The description of a testbed: a TOML file, checked before anything is made.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+
+use hayloft_testkit::error::{Result, TestkitError};
+use hayloft_testkit::node::Kind;
+
+/// Hosts in all; their addresses are `10.77.0.1` and up.
+pub const HOSTS_MAX: usize = 64;
+/// Storage nodes of one host.
+pub const NODES_PER_HOST_MAX: usize = 16;
+/// Disks of one node.
+pub const DISKS_PER_NODE_MAX: usize = 16;
+/// Longest name of a testbed or a host: with prefixes it must fit the kernel's 15 for interfaces.
+const NAME_MAX: usize = 10;
+
+/// A testbed as described.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Description {
+    /// Its name: in namespaces, directories and reports.
+    pub name: String,
+    /// Links.
+    #[serde(default)]
+    pub network: Network,
+    /// The NameNode.
+    #[serde(default)]
+    pub namenode: NameNode,
+    /// Racks with their hosts.
+    #[serde(rename = "rack")]
+    pub racks: Vec<Rack>,
+    /// Hadoop configuration of every process, over the lab's defaults.
+    #[serde(default)]
+    pub conf: BTreeMap<String, String>,
+    /// What `run` does.
+    #[serde(default)]
+    pub workload: Workload,
+}
+
+/// Links, both directions at their rate.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Network {
+    /// Rate of a host's link, Mbit/s.
+    #[serde(default = "link_default")]
+    pub link_mbit: u32,
+    /// Rate of a rack's uplink, Mbit/s; 0: not shaped.
+    #[serde(default)]
+    pub uplink_mbit: u32,
+}
+
+fn link_default() -> u32 {
+    200
+}
+
+impl Default for Network {
+    fn default() -> Self {
+        Self {
+            link_mbit: link_default(),
+            uplink_mbit: 0,
+        }
+    }
+}
+
+/// Where and how the NameNode runs. It has a host of its own, whose link is not shaped.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct NameNode {
+    /// `stock`, or a layout of the placement plug-in: `split`, `round-robin`, `hybrid`, `random`.
+    #[serde(default = "stock")]
+    pub placement: String,
+    /// Heap, MiB.
+    #[serde(default = "heap_default")]
+    pub heap_mib: u32,
+}
+
+fn stock() -> String {
+    "stock".into()
+}
+
+fn heap_default() -> u32 {
+    512
+}
+
+impl Default for NameNode {
+    fn default() -> Self {
+        Self {
+            placement: stock(),
+            heap_mib: heap_default(),
+        }
+    }
+}
+
+/// A rack: hosts on a switch with an uplink.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Rack {
+    /// Its name.
+    pub name: String,
+    /// Its hosts.
+    #[serde(rename = "host")]
+    pub hosts: Vec<Host>,
+}
+
+/// A host.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Host {
+    /// Its name.
+    pub name: String,
+    /// A client runs here.
+    #[serde(default)]
+    pub client: bool,
+    /// Rate of its link, Mbit/s, instead of the network's.
+    #[serde(default)]
+    pub link_mbit: Option<u32>,
+    /// Its storage nodes.
+    #[serde(default, rename = "node")]
+    pub nodes: Vec<Node>,
+}
+
+/// A storage node.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Node {
+    /// `hayloft` or `apache`.
+    #[serde(default = "hayloft")]
+    pub kind: String,
+    /// Its disks, one volume on each.
+    #[serde(default = "one_disk", rename = "disk")]
+    pub disks: Vec<Disk>,
+    /// Configuration over the testbed's.
+    #[serde(default)]
+    pub conf: BTreeMap<String, String>,
+}
+
+fn hayloft() -> String {
+    "hayloft".into()
+}
+
+fn one_disk() -> Vec<Disk> {
+    vec![Disk::default()]
+}
+
+impl Default for Node {
+    fn default() -> Self {
+        Self {
+            kind: hayloft(),
+            disks: one_disk(),
+            conf: BTreeMap::new(),
+        }
+    }
+}
+
+impl Node {
+    /// Whose node it is.
+    #[must_use]
+    pub fn kind(&self) -> Kind {
+        if self.kind == "apache" {
+            Kind::Apache
+        } else {
+            Kind::Hayloft
+        }
+    }
+}
+
+/// A disk.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Disk {
+    /// A model of a hard disk (FUSE, loop device, file system of its own); otherwise a directory on
+    /// the machine's disk.
+    #[serde(default)]
+    pub modelled: bool,
+    /// A file system in memory (tmpfs) instead.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub memory: bool,
+    /// Size of a modelled disk or of one in memory, MiB.
+    #[serde(default = "size_default")]
+    pub size_mib: u32,
+    /// Sequential read rate of a modelled disk, MB/s.
+    #[serde(default = "read_default")]
+    pub read_mbs: u32,
+    /// Sequential write rate of a modelled disk, MB/s.
+    #[serde(default = "write_default")]
+    pub write_mbs: u32,
+    /// The host that has the modelled disk, when it is another than the node's: the disk is then
+    /// mapped to the node's host over the network, as a block device.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub on: Option<String>,
+}
+
+fn size_default() -> u32 {
+    4096
+}
+
+fn read_default() -> u32 {
+    105
+}
+
+fn write_default() -> u32 {
+    95
+}
+
+impl Default for Disk {
+    fn default() -> Self {
+        Self {
+            modelled: false,
+            memory: false,
+            size_mib: size_default(),
+            read_mbs: read_default(),
+            write_mbs: write_default(),
+            on: None,
+        }
+    }
+}
+
+/// What the clients do: all write at the same time, then all read at the same time.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Workload {
+    /// Client hosts that take part, in the order of the description; 0: all.
+    #[serde(default)]
+    pub clients: usize,
+    /// Streams of each client.
+    #[serde(default = "one")]
+    pub streams: usize,
+    /// MiB of each stream.
+    #[serde(default = "mib_default")]
+    pub mib: u32,
+    /// Block size, MiB.
+    #[serde(default = "block_default")]
+    pub block_mib: u32,
+    /// Replicas.
+    #[serde(default = "one_replica")]
+    pub replication: u16,
+    /// Whose file a client reads: `own`, `other` (the next client's), `both` (one after the other), or `none`.
+    #[serde(default = "own")]
+    pub read: String,
+    /// Times that it is done.
+    #[serde(default = "one")]
+    pub rounds: usize,
+}
+
+fn one() -> usize {
+    1
+}
+
+fn one_replica() -> u16 {
+    1
+}
+
+fn mib_default() -> u32 {
+    256
+}
+
+fn block_default() -> u32 {
+    64
+}
+
+fn own() -> String {
+    "own".into()
+}
+
+impl Default for Workload {
+    fn default() -> Self {
+        Self {
+            clients: 0,
+            streams: one(),
+            mib: mib_default(),
+            block_mib: block_default(),
+            replication: one_replica(),
+            read: own(),
+            rounds: one(),
+        }
+    }
+}
+
+impl Description {
+    /// Reads and checks a file.
+    ///
+    /// # Errors
+    /// [`TestkitError::Expectation`] that names the file and what to change.
+    pub fn read(path: &Path) -> Result<Self> {
+        let text = std::fs::read_to_string(path).map_err(TestkitError::file("reading", path))?;
+        Self::parse(&text)
+            .map_err(|e| TestkitError::Expectation(format!("{}: {e}", path.display())))
+    }
+
+    /// Reads and checks a text.
+    ///
+    /// # Errors
+    /// [`TestkitError::Expectation`] that says what to change.
+    pub fn parse(text: &str) -> Result<Self> {
+        let described: Self =
+            toml::from_str(text).map_err(|e| TestkitError::Expectation(e.to_string()))?;
+        described.check().map_err(TestkitError::Expectation)?;
+        Ok(described)
+    }
+
+    /// The description as TOML.
+    #[must_use]
+    pub fn to_toml(&self) -> String {
+        toml::to_string_pretty(self).expect("a description has only what TOML has")
+    }
+
+    /// Every host with its rack, in order.
+    pub fn hosts(&self) -> impl Iterator<Item = (&Rack, &Host)> {
+        self.racks
+            .iter()
+            .flat_map(|rack| rack.hosts.iter().map(move |host| (rack, host)))
+    }
+
+    /// Whether any disk is modelled.
+    #[must_use]
+    pub fn modelled(&self) -> bool {
+        self.hosts()
+            .flat_map(|(_, host)| &host.nodes)
+            .flat_map(|node| &node.disks)
+            .any(|disk| disk.modelled)
+    }
+
+    /// Whether any disk is mapped from another host.
+    #[must_use]
+    pub fn mapped(&self) -> bool {
+        self.hosts()
+            .flat_map(|(_, host)| &host.nodes)
+            .flat_map(|node| &node.disks)
+            .any(|disk| disk.on.is_some())
+    }
+
+    /// Clients that the workload uses.
+    #[must_use]
+    pub fn clients(&self) -> usize {
+        let there = self.hosts().filter(|(_, host)| host.client).count();
+        match self.workload.clients {
+            0 => there,
+            some => some.min(there),
+        }
+    }
+
+    fn check(&self) -> std::result::Result<(), String> {
+        check_name("the testbed", &self.name)?;
+        let hosts = self.hosts().count();
+        if hosts == 0 || hosts > HOSTS_MAX {
+            return Err(format!(
+                "{hosts} hosts: between 1 and {HOSTS_MAX} can be made"
+            ));
+        }
+        let mut racks = BTreeSet::new();
+        for rack in &self.racks {
+            check_name("a rack", &rack.name)?;
+            if !racks.insert(&rack.name) {
+                return Err(format!("rack {} is described twice", rack.name));
+            }
+        }
+        let mut names = BTreeSet::new();
+        for (_, host) in self.hosts() {
+            check_name("a host", &host.name)?;
+            if !names.insert(&host.name) {
+                return Err(format!("host {} is described twice", host.name));
+            }
+            check_host(host)?;
+        }
+        self.check_mapped(&names)?;
+        const PLACEMENTS: [&str; 5] = ["stock", "split", "round-robin", "hybrid", "random"];
+        let placement = self.namenode.placement.as_str();
+        if !PLACEMENTS.contains(&placement) {
+            return Err(format!(
+                "namenode.placement = \"{placement}\": choose one of {}",
+                PLACEMENTS.join(", ")
+            ));
+        }
+        check_rate("network.link_mbit", self.network.link_mbit)?;
+        if self.network.uplink_mbit > 0 {
+            check_rate("network.uplink_mbit", self.network.uplink_mbit)?;
+        }
+        self.workload.check()
+    }
+
+    fn check_mapped(&self, names: &BTreeSet<&String>) -> std::result::Result<(), String> {
+        for (_, host) in self.hosts() {
+            for disk in host.nodes.iter().flat_map(|node| &node.disks) {
+                let Some(on) = &disk.on else { continue };
+                if !disk.modelled || on == &host.name || !names.contains(on) {
+                    return Err(format!(
+                        "a disk of host {} is on = \"{on}\": that must be another host of the testbed, and the disk a modelled one",
+                        host.name
+                    ));
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Workload {
+    fn check(&self) -> std::result::Result<(), String> {
+        if !["own", "other", "both", "none"].contains(&self.read.as_str()) {
+            return Err(format!(
+                "workload.read = \"{}\": choose own, other, both or none",
+                self.read
+            ));
+        }
+        let in_range = |what: &str, value: usize, max: usize| {
+            if (1..=max).contains(&value) {
+                Ok(())
+            } else {
+                Err(format!("workload.{what} = {value}: between 1 and {max}"))
+            }
+        };
+        in_range("streams", self.streams, 64)?;
+        in_range("rounds", self.rounds, 100)?;
+        in_range("mib", self.mib as usize, 1 << 16)?;
+        in_range("block_mib", self.block_mib as usize, 2047)?;
+        in_range("replication", usize::from(self.replication), 64)
+    }
+}
+
+fn check_rate(what: &str, mbit: u32) -> std::result::Result<(), String> {
+    if (1..=100_000).contains(&mbit) {
+        Ok(())
+    } else {
+        Err(format!("{what} = {mbit}: between 1 and 100000 Mbit/s"))
+    }
+}
+
+fn check_name(whose: &str, name: &str) -> std::result::Result<(), String> {
+    let good = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
+    if (1..=NAME_MAX).contains(&name.len()) && name.chars().all(good) {
+        Ok(())
+    } else {
+        Err(format!(
+            "\"{name}\" cannot be the name of {whose}: 1 to {NAME_MAX} small letters and digits"
+        ))
+    }
+}
+
+fn check_host(host: &Host) -> std::result::Result<(), String> {
+    if let Some(mbit) = host.link_mbit {
+        check_rate(&format!("link_mbit of host {}", host.name), mbit)?;
+    }
+    if host.nodes.len() > NODES_PER_HOST_MAX {
+        return Err(format!(
+            "host {} has {} nodes, at most {NODES_PER_HOST_MAX} can be made",
+            host.name,
+            host.nodes.len()
+        ));
+    }
+    for node in &host.nodes {
+        if !["hayloft", "apache"].contains(&node.kind.as_str()) {
+            return Err(format!(
+                "kind = \"{}\" of a node of host {}: choose hayloft or apache",
+                node.kind, host.name
+            ));
+        }
+        if node.disks.is_empty() || node.disks.len() > DISKS_PER_NODE_MAX {
+            return Err(format!(
+                "a node of host {} has {} disks: between 1 and {DISKS_PER_NODE_MAX}",
+                host.name,
+                node.disks.len()
+            ));
+        }
+        for disk in &node.disks {
+            if disk.modelled && disk.memory {
+                return Err(format!(
+                    "a disk of host {} is both modelled and memory: choose one",
+                    host.name
+                ));
+            }
+            let rates = [disk.read_mbs, disk.write_mbs];
+            if !(64..=1 << 20).contains(&disk.size_mib)
+                || rates.iter().any(|r| !(1..=10_000).contains(r))
+            {
+                return Err(format!(
+                    "a disk of host {}: size_mib is between 64 and 1048576, read_mbs and write_mbs between 1 and 10000",
+                    host.name
+                ));
+            }
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SMALL: &str = r#"
+name = "small"
+[network]
+link_mbit = 200
+[namenode]
+placement = "split"
+[[rack]]
+name = "r1"
+[[rack.host]]
+name = "s1"
+[[rack.host.node]]
+kind = "apache"
+[[rack.host.node.disk]]
+modelled = true
+size_mib = 512
+[[rack.host]]
+name = "c1"
+client = true
+[workload]
+mib = 64
+read = "other"
+"#;
+
+    #[test]
+    fn a_description_is_read_and_written_back() {
+        let described = Description::parse(SMALL).expect("it is right");
+        assert_eq!(described.hosts().count(), 2);
+        assert_eq!(described.clients(), 1);
+        assert!(described.modelled());
+        assert_eq!(described.racks[0].hosts[0].nodes[0].kind(), Kind::Apache);
+        let again = Description::parse(&described.to_toml()).expect("what was written is read");
+        assert_eq!(described, again);
+    }
+
+    #[test]
+    fn mistakes_are_named() {
+        for (wrong, right, says) in [
+            ("name = \"s1\"", "name = \"S1\"", "small letters"),
+            ("name = \"c1\"", "name = \"s1\"", "described twice"),
+            ("\"apache\"", "\"other\"", "hayloft or apache"),
+            ("\"split\"", "\"best\"", "choose one of"),
+            ("link_mbit = 200", "link_mbit = 0", "between 1 and"),
+            ("mib = 64", "mib = 64\nspeed = 3", "unknown field"),
+            ("\"other\"\n", "\"all\"\n", "own, other, both or none"),
+            ("size_mib = 512", "size_mib = 5", "size_mib"),
+            ("size_mib = 512", "memory = true", "choose one"),
+            ("size_mib = 512", "on = \"s1\"", "another host"),
+            ("size_mib = 512", "on = \"s9\"", "another host"),
+        ] {
+            let text = SMALL.replacen(wrong, right, 1);
+            let error = Description::parse(&text).expect_err(right).to_string();
+            assert!(error.contains(says), "{right}: {error}");
+        }
+    }
+}

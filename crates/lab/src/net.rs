@@ -1,0 +1,304 @@
+//! Hosts as network namespaces on switches, every link shaped in both directions.
+//!
+//! All switches are bridges in one namespace, so that removing the testbed's namespaces removes
+//! everything; nothing is added to the machine's own network.
+
+use std::process::Command;
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal};
+
+use super::describe::Description;
+use hayloft_testkit::error::{Result, TestkitError};
+
+/// Bytes that a shaped link lets pass at once: enough for the largest segment that the kernel sends
+/// whole, and for the timer's tick at high rates.
+const BURST_MIN: u64 = 128 << 10;
+/// How long a packet may wait at a shaped link before it is dropped.
+const QUEUE_MS: u64 = 50;
+/// How often it is looked whether servers have ended, 50 ms apart: a minute.
+const END_LOOKS: usize = 1200;
+
+/// The prefix of every namespace of the testbed `name`.
+fn prefix(name: &str) -> String {
+    format!("hl-{name}-")
+}
+
+/// The namespace of a host.
+#[must_use]
+pub fn namespace(name: &str, host: &str) -> String {
+    format!("{}{host}", prefix(name))
+}
+
+/// Where the switches are; no described host can have this name.
+pub const SWITCH: &str = "SW";
+
+/// The name of the NameNode's host; no described host can have it.
+pub const NAMENODE_HOST: &str = "NN";
+
+/// The address of the host with this position in the description; the NameNode's is `.250`.
+#[must_use]
+pub fn address(position: Option<usize>) -> String {
+    format!("10.77.0.{}", position.map_or(250, |i| i + 1))
+}
+
+/// Makes switches, hosts and links. What is left of an earlier testbed of this name must be gone.
+///
+/// # Errors
+/// [`TestkitError::Talk`] with what `ip` or `tc` said; what was made so far is removed.
+pub fn make(described: &Description) -> Result<()> {
+    build(described).inspect_err(|_| {
+        let _already_failing = remove(&described.name);
+    })
+}
+
+fn build(described: &Description) -> Result<()> {
+    let switch = namespace(&described.name, SWITCH);
+    ip(&["netns", "add", &switch])?;
+    add_bridge(&switch, "core")?;
+    for (at, _) in described.racks.iter().enumerate() {
+        let (bridge, up, down) = (format!("rack{at}"), format!("up{at}"), format!("down{at}"));
+        add_bridge(&switch, &bridge)?;
+        ip(&[
+            "-n", &switch, "link", "add", "name", &up, "type", "veth", "peer", "name", &down,
+        ])?;
+        for (port, master) in [(&up, bridge.as_str()), (&down, "core")] {
+            ip(&["-n", &switch, "link", "set", port, "master", master, "up"])?;
+            if described.network.uplink_mbit > 0 {
+                shape(&switch, port, described.network.uplink_mbit)?;
+            }
+        }
+    }
+    add_host(described, NAMENODE_HOST, None, "core", 0)?;
+    let mut position = 0;
+    for (at, rack) in described.racks.iter().enumerate() {
+        for host in &rack.hosts {
+            let mbit = host.link_mbit.unwrap_or(described.network.link_mbit);
+            add_host(
+                described,
+                &host.name,
+                Some(position),
+                &format!("rack{at}"),
+                mbit,
+            )?;
+            position += 1;
+        }
+    }
+    Ok(())
+}
+
+fn add_bridge(switch: &str, name: &str) -> Result<()> {
+    ip(&["-n", switch, "link", "add", "name", name, "type", "bridge"])?;
+    ip(&["-n", switch, "link", "set", name, "up"])
+}
+
+fn add_host(
+    described: &Description,
+    host: &str,
+    position: Option<usize>,
+    bridge: &str,
+    mbit: u32,
+) -> Result<()> {
+    let switch = namespace(&described.name, SWITCH);
+    let own = namespace(&described.name, host);
+    let port = format!("p-{host}");
+    ip(&["netns", "add", &own])?;
+    ip(&[
+        "-n", &switch, "link", "add", "name", &port, "type", "veth", "peer", "name", "eth0",
+        "netns", &own,
+    ])?;
+    ip(&["-n", &switch, "link", "set", &port, "master", bridge, "up"])?;
+    let cidr = format!("{}/24", address(position));
+    ip(&["-n", &own, "addr", "add", &cidr, "dev", "eth0"])?;
+    ip(&["-n", &own, "link", "set", "eth0", "up"])?;
+    ip(&["-n", &own, "link", "set", "lo", "up"])?;
+    if mbit > 0 {
+        shape(&own, "eth0", mbit)?;
+        shape(&switch, &port, mbit)?;
+    }
+    Ok(())
+}
+
+/// Limits what leaves through `port`.
+fn shape(namespace: &str, port: &str, mbit: u32) -> Result<()> {
+    // Ten milliseconds of the rate: fine enough beside disks, coarse enough for the timer.
+    let burst = (u64::from(mbit) * 125_000 / 100).max(BURST_MIN);
+    let (rate, burst) = (format!("{mbit}mbit"), burst.to_string());
+    let latency = format!("{QUEUE_MS}ms");
+    let arguments = [
+        "-n", namespace, "qdisc", "add", "dev", port, "root", "tbf", "rate", &rate, "burst",
+        &burst, "latency", &latency,
+    ];
+    command("tc", &arguments)
+}
+
+/// Removes every namespace of the testbed `name` with all that runs in it; none is no error.
+///
+/// # Errors
+/// When a namespace cannot be removed.
+pub fn remove(name: &str) -> Result<()> {
+    remove_where(name, |_| true)
+}
+
+/// As [`remove`], but leaves the switches, where the disks are served.
+///
+/// # Errors
+/// When a namespace cannot be removed.
+pub fn remove_hosts(name: &str) -> Result<()> {
+    let switch = namespace(name, SWITCH);
+    remove_where(name, |namespace| namespace != switch)
+}
+
+fn remove_where(name: &str, wanted: impl Fn(&str) -> bool) -> Result<()> {
+    let prefix = prefix(name);
+    for namespace in namespaces()?
+        .iter()
+        .filter(|n| n.starts_with(&prefix) && wanted(n))
+    {
+        kill_all(namespace)?;
+        ip(&["netns", "delete", namespace])?;
+    }
+    Ok(())
+}
+
+/// Asks the processes beside the switches (they serve disks) to end, and waits a little.
+///
+/// # Errors
+/// When they cannot be listed.
+pub fn end_servers(name: &str) -> Result<()> {
+    let switch = namespace(name, SWITCH);
+    if !namespaces()?.contains(&switch) {
+        return Ok(());
+    }
+    // Asked once: what they start to clean up (umount, losetup) is to run to its end.
+    for pid in pids(&switch)? {
+        signal(pid, Signal::TERM);
+    }
+    for _ in 0..END_LOOKS {
+        if pids(&switch)?.is_empty() {
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    Ok(())
+}
+
+fn pids(namespace: &str) -> Result<Vec<i32>> {
+    let listed = output("ip", &["netns", "pids", namespace])?;
+    Ok(listed
+        .lines()
+        .filter_map(|line| line.trim().parse().ok())
+        .collect())
+}
+
+fn signal(pid: i32, signal: Signal) {
+    if let Some(pid) = Pid::from_raw(pid) {
+        let _gone_already = rustix::process::kill_process(pid, signal);
+    }
+}
+
+/// Whether anything of the testbed `name` is there.
+///
+/// # Errors
+/// When namespaces cannot be listed.
+pub fn is_there(name: &str) -> Result<bool> {
+    let prefix = prefix(name);
+    Ok(namespaces()?.iter().any(|n| n.starts_with(&prefix)))
+}
+
+fn namespaces() -> Result<Vec<String>> {
+    let listed = output("ip", &["netns", "list"])?;
+    let first_word = |line: &str| line.split_whitespace().next().map(str::to_owned);
+    Ok(listed.lines().filter_map(first_word).collect())
+}
+
+/// Kills what runs in a namespace that a testbed made.
+fn kill_all(namespace: &str) -> Result<()> {
+    for _ in 0..100 {
+        let pids = pids(namespace)?;
+        if pids.is_empty() {
+            return Ok(());
+        }
+        for pid in pids {
+            signal(pid, Signal::KILL);
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    Err(TestkitError::Talk(format!(
+        "processes in namespace {namespace} do not end (ip netns pids {namespace})"
+    )))
+}
+
+/// Whether namespaces with a shaped link can be made here.
+///
+/// # Errors
+/// What the first refused step said.
+pub fn probe() -> Result<()> {
+    let name = format!("hlprobe{}", std::process::id());
+    let tried = ip(&["netns", "add", &name]).and_then(|()| {
+        ip(&[
+            "-n", &name, "link", "add", "name", "a", "type", "veth", "peer", "name", "b",
+        ])?;
+        ip(&["-n", &name, "link", "add", "name", "c", "type", "bridge"])?;
+        shape(&name, "a", 100)
+    });
+    let removed = ip(&["netns", "delete", &name]);
+    tried.and(removed)
+}
+
+/// Puts a command line into a namespace.
+#[must_use]
+pub fn inside(namespace: &str, argv: Vec<String>) -> Vec<String> {
+    let mut all = vec![
+        "nsenter".to_owned(),
+        format!("--net=/run/netns/{namespace}"),
+        "--".to_owned(),
+    ];
+    all.extend(argv);
+    all
+}
+
+fn ip(arguments: &[&str]) -> Result<()> {
+    command("ip", arguments)
+}
+
+pub(super) fn command(program: &str, arguments: &[&str]) -> Result<()> {
+    output(program, arguments).map(drop)
+}
+
+pub(super) fn output(program: &str, arguments: &[&str]) -> Result<String> {
+    let said =
+        |text: String| TestkitError::Talk(format!("{program} {}: {text}", arguments.join(" ")));
+    let done = Command::new(program)
+        .args(arguments)
+        .output()
+        .map_err(|e| said(e.to_string()))?;
+    if done.status.success() {
+        Ok(String::from_utf8_lossy(&done.stdout).into_owned())
+    } else {
+        Err(said(
+            String::from_utf8_lossy(&done.stderr).trim().to_owned(),
+        ))
+    }
+}
+
+/// Runs `work` on a thread inside a namespace: sockets that it opens belong to that host.
+///
+/// # Errors
+/// When the namespace is gone, or what `work` returns.
+pub fn within<T: Send + 'static>(
+    namespace: &str,
+    work: impl FnOnce() -> Result<T> + Send + 'static,
+) -> Result<T> {
+    let path = format!("/run/netns/{namespace}");
+    let entered = move || {
+        let file = std::fs::File::open(&path).map_err(TestkitError::file("opening", &path))?;
+        let kind = Some(rustix::thread::LinkNameSpaceType::Network);
+        rustix::thread::move_into_link_name_space(std::os::fd::AsFd::as_fd(&file), kind)
+            .map_err(|e| TestkitError::Talk(format!("entering namespace {path}: {e}")))?;
+        work()
+    };
+    std::thread::spawn(entered)
+        .join()
+        .map_err(|_| TestkitError::Talk("a thread in a namespace panicked".into()))?
+}

@@ -1,0 +1,254 @@
+//! What a run gave, as a table and as plots.
+
+use std::fmt::Write as _;
+use std::path::Path;
+
+use plotters::prelude::*;
+use serde::Serialize;
+
+use super::describe::Description;
+use super::workload::{Outcome, Phase, WHATS};
+use hayloft_testkit::error::{Result, TestkitError};
+
+/// Middle of the values (the upper one of two), lowest and highest.
+#[must_use]
+pub fn spread(mut values: Vec<f64>) -> (f64, f64, f64) {
+    values.sort_by(f64::total_cmp);
+    match values.as_slice() {
+        [] => (0.0, 0.0, 0.0),
+        all => (all[all.len() / 2], all[0], all[all.len() - 1]),
+    }
+}
+
+/// The phases of one kind.
+pub fn phases<'a>(outcome: &'a Outcome, what: &'a str) -> impl Iterator<Item = &'a Phase> {
+    outcome
+        .phases
+        .iter()
+        .filter(move |phase| phase.what == what)
+}
+
+/// A table of what a run gave, in Markdown.
+#[must_use]
+pub fn table(described: &Description, outcome: &Outcome) -> String {
+    let mut text = String::from(
+        "| | MB/s, all clients | a client | conflicts | disks busy | busiest link | processors (others) | waited for one | limited by |\n|---|---|---|---|---|---|---|---|---|\n",
+    );
+    for what in WHATS {
+        let all: Vec<&Phase> = phases(outcome, what).collect();
+        if all.is_empty() {
+            continue;
+        }
+        let of = |f: &dyn Fn(&Phase) -> f64| spread(all.iter().map(|phase| f(phase)).collect());
+        let (mbs, low, high) = of(&|p| p.mbs);
+        let clients = spread(
+            all.iter()
+                .flat_map(|p| p.client_mbs.iter().copied())
+                .collect(),
+        );
+        let busy = spread(
+            all.iter()
+                .flat_map(|p| p.disk_busy.iter().copied())
+                .collect(),
+        );
+        let percent = |share: f64| share * 100.0;
+        let _ = writeln!(
+            text,
+            "| {what} | {mbs:.1} ({low:.1} to {high:.1}) | {:.1} ({:.1} to {:.1}) | {:.0} % | {:.0} % ({:.0} to {:.0}) | {:.1} MB/s | {:.0} % ({:.0} %) | {:.0} % | {} |",
+            clients.0,
+            clients.1,
+            clients.2,
+            percent(of(&|p| p.conflicts).0),
+            percent(busy.0),
+            percent(busy.1),
+            percent(busy.2),
+            of(&|p| p.link_mbs).0,
+            percent(of(&|p| p.cpu).0),
+            percent(of(&|p| p.cpu_low).0),
+            percent(of(&Phase::waited).0),
+            all[all.len() / 2].limit(described.network.link_mbit),
+        );
+    }
+    text.push_str("\nMedian (lowest to highest). Conflicts: share of the time in which two streams were on one disk while another had none.\n");
+    text.push_str(
+        "Processors: in use; in brackets what programs of a lower priority took besides. \
+        Waited: of the time in which clients and nodes could have gone on, the share in which they had no processor.\n",
+    );
+    if described.modelled() {
+        text.push_str("Disks are modelled hard disks, not real ones.\n");
+        text.push_str(&late(outcome));
+    }
+    text
+}
+
+/// Whether the machine kept up with the model of its disks.
+fn late(outcome: &Outcome) -> String {
+    let seen = || outcome.phases.iter().flat_map(|phase| &phase.model);
+    let late: u64 = seen().map(|disk| disk.late).sum();
+    let worst = seen().map(|disk| disk.late_worst_ms).fold(0.0, f64::max);
+    format!("Answers of the modelled disks more than 2 ms late: {late}, by up to {worst:.0} ms.\n")
+}
+
+/// Draws utilisation and writers of every disk over time (SVG).
+///
+/// # Errors
+/// [`TestkitError::Talk`] when the file cannot be written.
+pub fn plot(described: &Description, outcome: &Outcome, path: &Path) -> Result<()> {
+    draw(described, outcome, path)
+        .map_err(|e| TestkitError::Talk(format!("drawing {}: {e}", path.display())))
+}
+
+fn draw(
+    described: &Description,
+    outcome: &Outcome,
+    path: &Path,
+) -> std::result::Result<(), Box<dyn std::error::Error>> {
+    let until = outcome.samples.last().map_or(1.0, |sample| sample.at);
+    let count = outcome.disks.len().max(1);
+    let height = u32::try_from(60 + 110 * count)?;
+    let root = SVGBackend::new(path, (900, height)).into_drawing_area();
+    root.fill(&WHITE)?;
+    let modelled = if described.modelled() {
+        ", modelled disks"
+    } else {
+        ""
+    };
+    let title = format!(
+        "{}: disk utilisation (area, %) and streams (line){modelled}",
+        described.name
+    );
+    let root = root.titled(&title, ("sans-serif", 18))?;
+    for (at, area) in root.split_evenly((count, 1)).iter().enumerate() {
+        let mut chart = ChartBuilder::on(area)
+            .margin(4)
+            .x_label_area_size(18)
+            .y_label_area_size(70)
+            .right_y_label_area_size(30)
+            .build_cartesian_2d(0.0..until, 0.0..100.0)?
+            .set_secondary_coord(0.0..until, 0.0..4.0);
+        chart
+            .configure_mesh()
+            .disable_mesh()
+            .y_desc(outcome.disks.get(at).map_or("", String::as_str))
+            .y_labels(3)
+            .draw()?;
+        chart.configure_secondary_axes().y_labels(4).draw()?;
+        let disk =
+            |sample: &super::sample::Sample| sample.disks.get(at).copied().unwrap_or_default();
+        let busy = outcome.samples.iter().map(|s| (s.at, disk(s).busy * 100.0));
+        chart.draw_series(AreaSeries::new(busy, 0.0, BLUE.mix(0.25)))?;
+        #[expect(clippy::cast_precision_loss, reason = "a few streams")]
+        let streams = outcome
+            .samples
+            .iter()
+            .map(|s| (s.at, disk(s).streams() as f64));
+        chart.draw_secondary_series(LineSeries::new(streams, &RED))?;
+    }
+    root.present()?;
+    Ok(())
+}
+
+/// Writes an experiment's page and, as JSON, what it is made of into `dir`.
+///
+/// # Errors
+/// When a file cannot be written.
+pub fn save_page(dir: &Path, page: &str, name: &str, data: &impl Serialize) -> Result<()> {
+    let raw = serde_json::to_string_pretty(data)
+        .map_err(|e| TestkitError::Talk(format!("writing {name} as JSON: {e}")))?;
+    save(dir, name, &raw)?;
+    save(dir, "README.md", page)
+}
+
+fn save(dir: &Path, name: &str, text: &str) -> Result<()> {
+    let path = dir.join(name);
+    std::fs::write(&path, text).map_err(TestkitError::file("writing", path))
+}
+
+/// Writes description, table, plot and raw data of a run into `dir`.
+///
+/// # Errors
+/// When a file cannot be written.
+pub fn write(described: &Description, outcome: &Outcome, command: &str, dir: &Path) -> Result<()> {
+    std::fs::create_dir_all(dir).map_err(TestkitError::file("creating", dir))?;
+    let save = |name: &str, text: &str| save(dir, name, text);
+    save("testbed.toml", &described.to_toml())?;
+    let page = format!(
+        "# Testbed {}\n\nCommand: `{command}`\n\n{}\n![disks over time](disks.svg)\n",
+        described.name,
+        table(described, outcome)
+    );
+    save("README.md", &page)?;
+    let raw = serde_json::to_string(outcome)
+        .map_err(|e| TestkitError::Talk(format!("writing figures as JSON: {e}")))?;
+    save("run.json", &raw)?;
+    plot(described, outcome, &dir.join("disks.svg"))
+}
+
+/// Draws a rate against the number of clients, a line an arrangement, with what linear growth of
+/// the best single client would be (SVG).
+///
+/// # Errors
+/// [`TestkitError::Talk`] when the file cannot be written.
+pub fn plot_scaling(
+    title: &str,
+    rows: &[super::experiments::Row],
+    of: fn(&super::experiments::Row) -> f64,
+    path: &Path,
+) -> Result<()> {
+    draw_scaling(title, rows, of, path)
+        .map_err(|e| TestkitError::Talk(format!("drawing {}: {e}", path.display())))
+}
+
+#[expect(clippy::cast_precision_loss, reason = "a few clients")]
+fn draw_scaling(
+    title: &str,
+    rows: &[super::experiments::Row],
+    of: fn(&super::experiments::Row) -> f64,
+    path: &Path,
+) -> std::result::Result<(), Box<dyn std::error::Error>> {
+    let most = rows.iter().map(|row| row.clients).max().unwrap_or(1) as f64;
+    let single = rows
+        .iter()
+        .filter(|row| row.clients == 1)
+        .map(of)
+        .fold(0.0, f64::max);
+    let top = rows.iter().map(of).fold(single * most, f64::max).max(1.0);
+    let root = SVGBackend::new(path, (760, 460)).into_drawing_area();
+    root.fill(&WHITE)?;
+    let mut chart = ChartBuilder::on(&root)
+        .caption(title, ("sans-serif", 20))
+        .margin(10)
+        .x_label_area_size(36)
+        .y_label_area_size(56)
+        .build_cartesian_2d(0.0..most * 1.05, 0.0..top * 1.1)?;
+    chart
+        .configure_mesh()
+        .x_desc("clients")
+        .y_desc("MB/s, all clients (modelled disks)")
+        .draw()?;
+    let ends = [(1.0, single), (most, single * most)];
+    chart
+        .draw_series(LineSeries::new(ends, BLACK.mix(0.4)))?
+        .label("linear")
+        .legend(|(x, y)| PathElement::new([(x, y), (x + 18, y)], BLACK.mix(0.4)));
+    let mut arrangements: Vec<&str> = rows.iter().map(|row| row.arrangement.as_str()).collect();
+    arrangements.sort_unstable();
+    arrangements.dedup();
+    for (at, arrangement) in arrangements.into_iter().enumerate() {
+        let color = Palette99::pick(at).to_rgba();
+        let mine = rows.iter().filter(|row| row.arrangement == arrangement);
+        let points: Vec<(f64, f64)> = mine.map(|row| (row.clients as f64, of(row))).collect();
+        chart
+            .draw_series(LineSeries::new(points, color.stroke_width(2)).point_size(3))?
+            .label(arrangement)
+            .legend(move |(x, y)| PathElement::new([(x, y), (x + 18, y)], color));
+    }
+    chart
+        .configure_series_labels()
+        .position(SeriesLabelPosition::UpperLeft)
+        .border_style(BLACK)
+        .background_style(WHITE.mix(0.8))
+        .draw()?;
+    root.present()?;
+    Ok(())
+}

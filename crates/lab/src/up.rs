@@ -1,0 +1,508 @@
+//! Starting what was described, and taking it down.
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use super::describe::{Description, Host};
+use super::disks::{self, Mounted};
+use super::mapped::{self, Route};
+use super::net;
+pub use super::running::RunningNode;
+use super::state::State;
+use hayloft_testkit::conf::Conf;
+use hayloft_testkit::driver::Driver;
+use hayloft_testkit::error::{Result, TestkitError};
+use hayloft_testkit::hadoop::{Hadoop, Jvm, class, hayloft_binary, repository_root};
+use hayloft_testkit::http;
+use hayloft_testkit::node::Kind;
+use hayloft_testkit::process::{Process, Spawn};
+use hayloft_testkit::wait::{self, Seen};
+
+/// How long NameNode and nodes may take on a busy machine.
+const START_LIMIT: Duration = Duration::from_secs(180);
+const RPC_PORT: u16 = 8020;
+const HTTP_PORT: u16 = 9870;
+const FIRST_NODE_PORT: u16 = 9866;
+/// Ports of a node: data, RPC, HTTP.
+const PORTS_PER_NODE: u16 = 10;
+/// The policy class of the placement plug-in, its counterpart for erasure coding, and its mapping.
+const POLICY: &str = "io.hayloft.placement.HayloftPlacementPolicy";
+const MAPPING: &str = "io.hayloft.placement.FileTopologyMapping";
+
+/// A testbed that is up. Dropping it takes it down, unless it was started to stay.
+#[derive(Debug)]
+pub struct Testbed {
+    described: Description,
+    dir: PathBuf,
+    hadoop: Hadoop,
+    namenode: Option<Process>,
+    nodes: Vec<RunningNode>,
+    stays: bool,
+}
+
+impl Testbed {
+    /// Makes hosts, links and disks under `dir` and starts everything; `stays`: it outlives this
+    /// process. `tell` hears what is being done.
+    ///
+    /// # Errors
+    /// When something is missing or does not come up, with its log; what was made is taken down.
+    pub fn up(
+        described: Description,
+        dir: &Path,
+        stays: bool,
+        tell: &mut dyn FnMut(&str),
+    ) -> Result<Self> {
+        let lacks = super::missing(described.modelled())
+            .or_else(|| described.mapped().then(super::missing_for_mapping)?);
+        if let Some(what) = lacks {
+            return Err(TestkitError::Missing {
+                what: "this machine cannot carry a testbed".into(),
+                todo: format!("it lacks {what}"),
+            });
+        }
+        if net::is_there(&described.name)? {
+            return Err(TestkitError::Talk(format!(
+                "testbed {0} is there already: take it down first (hayloft lab down {0})",
+                described.name
+            )));
+        }
+        std::fs::create_dir_all(dir).map_err(TestkitError::file("creating", dir))?;
+        let dir = dir
+            .canonicalize()
+            .map_err(TestkitError::file("looking at", dir))?;
+        let mut testbed = Self {
+            hadoop: Hadoop::locate()?,
+            described,
+            dir,
+            namenode: None,
+            nodes: Vec::new(),
+            stays: false,
+        };
+        testbed.add_plug_in()?;
+        testbed.start(stays, tell)?;
+        if stays {
+            State::of(&testbed.described, &testbed.nodes).write(&testbed.dir)?;
+        }
+        testbed.stays = stays;
+        Ok(testbed)
+    }
+
+    /// A testbed that an earlier command brought up to stay, with its files in `dir`.
+    ///
+    /// # Errors
+    /// When there is none, or its description cannot be read.
+    pub fn attach(dir: &Path) -> Result<Self> {
+        let dir = dir
+            .canonicalize()
+            .map_err(TestkitError::file("looking at", dir))?;
+        let state = State::read(&dir)?;
+        let described = state.described.clone();
+        if !net::is_there(&described.name)? {
+            return Err(TestkitError::Talk(format!(
+                "testbed {} is not up any more: take it down and bring it up again",
+                described.name
+            )));
+        }
+        let mut testbed = Self {
+            hadoop: Hadoop::locate()?,
+            described,
+            dir,
+            namenode: None,
+            nodes: state.nodes(),
+            stays: true,
+        };
+        testbed.add_plug_in()?;
+        Ok(testbed)
+    }
+
+    /// The NameNode needs the policy's class, and so do fsck and the balancer.
+    fn add_plug_in(&mut self) -> Result<()> {
+        if self.is_ours() {
+            self.hadoop.add_jar(placement_jar()?);
+        }
+        Ok(())
+    }
+
+    fn start(&mut self, stays: bool, tell: &mut dyn FnMut(&str)) -> Result<()> {
+        tell("making hosts and links");
+        net::make(&self.described)?;
+        tell("making disks");
+        let mut disks = self.make_disks(stays)?;
+        tell("formatting and starting the NameNode");
+        self.write_topology()?;
+        let conf_dir = self.dir.join("conf");
+        self.conf().write_dir(&conf_dir)?;
+        self.start_namenode(stays)?;
+        tell("starting storage nodes");
+        let hosts: Vec<Host> = self
+            .described
+            .hosts()
+            .map(|(_, host)| host.clone())
+            .collect();
+        for (position, host) in hosts.iter().enumerate() {
+            for index in 0..host.nodes.len() {
+                let rest = disks.split_off(host.nodes[index].disks.len());
+                let own = std::mem::replace(&mut disks, rest);
+                self.start_node(position, host, index, own, stays)?;
+            }
+        }
+        self.wait_live(self.nodes.len())
+    }
+
+    /// How a disk that is `on` another host comes to `host`; `number` tells such disks apart.
+    fn route(&self, host: &str, on: &str, number: usize, detached: bool) -> Route {
+        let position = self.described.hosts().position(|(_, h)| h.name == on);
+        let number = u16::try_from(number).expect("few disks");
+        Route {
+            server: net::namespace(&self.described.name, on),
+            client: net::namespace(&self.described.name, host),
+            address: net::address(position),
+            port: mapped::FIRST_PORT + number,
+            detached,
+        }
+    }
+
+    fn make_disks(&self, stays: bool) -> Result<Vec<Mounted>> {
+        let switch = net::namespace(&self.described.name, net::SWITCH);
+        let mut disks = Vec::new();
+        for (_, host) in self.described.hosts() {
+            for (index, node) in host.nodes.iter().enumerate() {
+                for (number, disk) in node.disks.iter().enumerate() {
+                    let name = format!("{}-{index}-disk{number}", host.name);
+                    let dir = self.dir.join("disks").join(&name);
+                    let route = disk.on.as_ref();
+                    let route = route.map(|on| self.route(&host.name, on, disks.len(), stays));
+                    disks.push(disks::begin(disk, &dir, &switch, &name, (stays, route))?);
+                }
+            }
+        }
+        disks.iter_mut().try_for_each(Mounted::finish)?;
+        Ok(disks)
+    }
+
+    /// `/rack` for the stock policy, `/rack/host` for ours.
+    fn write_topology(&self) -> Result<()> {
+        let ours = self.is_ours();
+        let line = |(position, (rack, host)): (usize, (&super::describe::Rack, &Host))| {
+            let address = net::address(Some(position));
+            if ours {
+                format!("{address} /{}/{}\n", rack.name, host.name)
+            } else {
+                format!("{address} /{}\n", rack.name)
+            }
+        };
+        let text: String = self.described.hosts().enumerate().map(line).collect();
+        let path = self.topology_file();
+        std::fs::write(&path, text).map_err(TestkitError::file("writing", path))
+    }
+
+    fn topology_file(&self) -> PathBuf {
+        self.dir.join("topology")
+    }
+
+    fn is_ours(&self) -> bool {
+        self.described.namenode.placement != "stock"
+    }
+
+    /// Configuration of every process and client.
+    #[must_use]
+    pub fn conf(&self) -> Conf {
+        let namenode = net::address(None);
+        let mut conf = Conf::new();
+        conf.set("fs.defaultFS", self.uri())
+            .set("hadoop.tmp.dir", self.dir.join("tmp").display())
+            .set("dfs.namenode.rpc-address", format!("{namenode}:{RPC_PORT}"))
+            .set(
+                "dfs.namenode.http-address",
+                format!("{namenode}:{HTTP_PORT}"),
+            )
+            .set(
+                "dfs.namenode.name.dir",
+                format!("file://{}", self.dir.join("name").display()),
+            )
+            .set(
+                "dfs.namenode.datanode.registration.ip-hostname-check",
+                false,
+            )
+            .set("dfs.namenode.fs-limits.min-block-size", 4096)
+            .set("dfs.heartbeat.interval", 1)
+            .set("dfs.namenode.heartbeat.recheck-interval", 1000)
+            .set("dfs.namenode.stale.datanode.interval", 6000)
+            .set("dfs.namenode.redundancy.interval.seconds", 1)
+            .set("dfs.namenode.safemode.extension", 0)
+            .set("dfs.datanode.du.reserved.pct", 0)
+            .set("dfs.client.socket-timeout", 120_000)
+            // An open connection is a stream then, which is how streams on a disk are counted.
+            .set("dfs.client.socketcache.capacity", 0);
+        if self.is_ours() {
+            conf.set("dfs.block.replicator.classname", POLICY)
+                .set(
+                    "hayloft.placement.layout",
+                    &self.described.namenode.placement,
+                )
+                .set("net.topology.node.switch.mapping.impl", MAPPING)
+                .set("hayloft.topology.file", self.topology_file().display());
+        } else {
+            conf.set(
+                "net.topology.node.switch.mapping.impl",
+                "org.apache.hadoop.net.TableMapping",
+            )
+            .set(
+                "net.topology.table.file.name",
+                self.topology_file().display(),
+            );
+        }
+        for (key, value) in &self.described.conf {
+            conf.set(key, value);
+        }
+        conf
+    }
+
+    /// Where clients find the NameNode.
+    #[must_use]
+    pub fn uri(&self) -> String {
+        format!("hdfs://{}:{RPC_PORT}", net::address(None))
+    }
+
+    fn start_namenode(&mut self, stays: bool) -> Result<()> {
+        let namespace = net::namespace(&self.described.name, net::NAMENODE_HOST);
+        let conf_dir = self.dir.join("conf");
+        let jvm = Jvm::small(&conf_dir, &self.dir, self.described.namenode.heap_mib);
+        let format = [
+            "-format",
+            "-force",
+            "-nonInteractive",
+            "-clusterid",
+            "CID-hayloft-testbed",
+        ];
+        self.hadoop.run(
+            "namenode-format",
+            &jvm,
+            class::NAMENODE,
+            &format,
+            START_LIMIT,
+        )?;
+        let mut spawn = self.hadoop.java("namenode", &jvm, class::NAMENODE, &[]);
+        spawn.argv = net::inside(&namespace, spawn.argv);
+        spawn.detached = stays;
+        let mut process = spawn.start()?;
+        let at = wait::until("the NameNode's page", START_LIMIT, || {
+            process.check_alive()?;
+            Ok(match self.bean("NameNodeInfo") {
+                Ok(_) => Seen::Done(()),
+                Err(error) => Seen::NotYet(error.to_string()),
+            })
+        });
+        self.namenode = Some(process);
+        at
+    }
+
+    /// A bean of the NameNode.
+    ///
+    /// # Errors
+    /// When it does not answer.
+    pub fn bean(&self, name: &str) -> Result<serde_json::Value> {
+        let query = format!("Hadoop:service=NameNode,name={name}");
+        self.jmx(query)
+    }
+
+    /// A bean by its full name.
+    ///
+    /// # Errors
+    /// When the NameNode does not answer.
+    pub fn jmx(&self, query: String) -> Result<serde_json::Value> {
+        let namespace = net::namespace(&self.described.name, net::NAMENODE_HOST);
+        let address = format!("{}:{HTTP_PORT}", net::address(None));
+        net::within(&namespace, move || {
+            let address = address
+                .parse()
+                .map_err(|e| TestkitError::Talk(format!("{address}: {e}")))?;
+            http::jmx(address, &query)
+        })
+    }
+
+    fn start_node(
+        &mut self,
+        position: usize,
+        host: &Host,
+        index: usize,
+        disks: Vec<Mounted>,
+        stays: bool,
+    ) -> Result<()> {
+        let node = &host.nodes[index];
+        let name = format!("{}.{index}", host.name);
+        let namespace = net::namespace(&self.described.name, &host.name);
+        let address = net::address(Some(position));
+        let offset = PORTS_PER_NODE * u16::try_from(index).expect("few nodes on a host");
+        let port = |n: u16| format!("{address}:{}", FIRST_NODE_PORT + offset + n);
+        let dirs: Vec<String> = disks
+            .iter()
+            .map(|disk| format!("file://{}", disk.dir.join("hdfs").display()))
+            .collect();
+        let mut conf = self.conf();
+        conf.set("dfs.datanode.data.dir", dirs.join(","))
+            .set("dfs.datanode.address", port(0))
+            .set("dfs.datanode.ipc.address", port(1))
+            .set("dfs.datanode.http.address", port(2))
+            .set("dfs.datanode.hostname", &address);
+        for (key, value) in &node.conf {
+            conf.set(key, value);
+        }
+        let dir = self.dir.join("nodes").join(&name);
+        conf.write_dir(&dir.join("conf"))?;
+        let spawn = match node.kind() {
+            Kind::Apache => {
+                // Compilers and collector as they come: it is measured.
+                let jvm = Jvm {
+                    flags: vec!["-Xmx256m".into(), "-Djava.net.preferIPv4Stack=true".into()],
+                    ..Jvm::small(&dir.join("conf"), &dir, 256)
+                };
+                self.hadoop.java(&name, &jvm, class::DATANODE, &[])
+            }
+            Kind::Hayloft => {
+                let conf = dir.join("conf").display().to_string();
+                let argv = vec![
+                    hayloft_binary()?.display().to_string(),
+                    "node".into(),
+                    "--conf".into(),
+                    conf,
+                ];
+                Spawn::new(&name, argv, dir.join("hayloft.log"))
+            }
+        };
+        let spawn = Spawn {
+            argv: net::inside(&namespace, spawn.argv.clone()),
+            detached: stays,
+            ..spawn
+        };
+        let process = spawn.clone().start()?;
+        let pid = process.pid();
+        let host = host.name.clone();
+        let node = RunningNode::attached(name, namespace, host, node.kind(), port(0), disks, pid);
+        self.nodes.push(node.started(process, spawn));
+        Ok(())
+    }
+
+    /// Waits until `count` nodes are live.
+    ///
+    /// # Errors
+    /// With the end of a node's log when it has ended; on time-out.
+    pub fn wait_live(&mut self, count: usize) -> Result<()> {
+        let start = Instant::now();
+        loop {
+            let live = self.bean("FSNamesystemState")?["NumLiveDataNodes"].as_u64();
+            if live == u64::try_from(count).ok() {
+                return Ok(());
+            }
+            let processes = self.nodes.iter_mut().filter_map(RunningNode::process_mut);
+            for process in processes {
+                process.check_alive()?;
+            }
+            if start.elapsed() > START_LIMIT {
+                return Err(TestkitError::Timeout {
+                    what: format!("{count} live nodes"),
+                    waited: START_LIMIT,
+                    last: format!("{live:?}"),
+                });
+            }
+            std::thread::sleep(Duration::from_millis(250));
+        }
+    }
+
+    /// A resident stock client on `host`.
+    ///
+    /// # Errors
+    /// When it does not start.
+    pub fn client(&self, host: &str) -> Result<Driver> {
+        let dir = self.dir.join("clients").join(host);
+        self.conf().write_dir(&dir.join("conf"))?;
+        let jvm = Jvm::small(&dir.join("conf"), &dir, 512);
+        let namespace = net::namespace(&self.described.name, host);
+        Driver::start_inside(&self.hadoop, &jvm, |argv| net::inside(&namespace, argv))
+    }
+
+    /// What was described.
+    #[must_use]
+    pub fn described(&self) -> &Description {
+        &self.described
+    }
+
+    /// What the workload shall be from now on.
+    pub fn set_workload(&mut self, workload: super::describe::Workload) {
+        self.described.workload = workload;
+    }
+
+    /// Its directory.
+    #[must_use]
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// Its nodes.
+    #[must_use]
+    pub fn nodes(&self) -> &[RunningNode] {
+        &self.nodes
+    }
+
+    /// Its nodes, to kill one.
+    pub fn nodes_mut(&mut self) -> &mut [RunningNode] {
+        &mut self.nodes
+    }
+}
+
+impl Drop for Testbed {
+    fn drop(&mut self) {
+        if self.stays {
+            return;
+        }
+        self.nodes.clear();
+        self.namenode = None;
+        if let Err(error) = down(&self.described.name, &self.dir) {
+            eprintln!("testbed {}: {error}", self.described.name);
+        }
+    }
+}
+
+/// Takes down the testbed `name` whose files are in `dir`, however it was left: processes, mounts,
+/// links, hosts, and its disks' data. Nothing there is no error.
+///
+/// # Errors
+/// When something cannot be removed.
+pub fn down(name: &str, dir: &Path) -> Result<()> {
+    net::remove_hosts(name)?;
+    net::end_servers(name)?;
+    disks::unmount_below(dir)?;
+    net::remove(name)?;
+    sweep()?;
+    State::remove(dir);
+    let parts = ["disks", "name", "tmp"].map(|part| dir.join(part));
+    for path in parts {
+        match std::fs::remove_dir_all(&path) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                return Err(TestkitError::file("removing", path)(error));
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+/// What servers of disks that were killed left: mounts, loop devices.
+fn sweep() -> Result<()> {
+    let (_, stuck) = hayloft_testkit::modelled::sweep()?;
+    stuck.into_iter().next().map_or(Ok(()), Err)
+}
+
+fn placement_jar() -> Result<PathBuf> {
+    let path = std::env::var_os("HAYLOFT_PLACEMENT_JAR").map_or_else(
+        || repository_root().join("hadoop/placement/target/hayloft-placement.jar"),
+        PathBuf::from,
+    );
+    if path.is_file() {
+        return Ok(path);
+    }
+    Err(TestkitError::Missing {
+        what: format!("the placement plug-in {}", path.display()),
+        todo: "run `mvn -q -f hadoop/pom.xml package`, or set HAYLOFT_PLACEMENT_JAR".into(),
+    })
+}

@@ -1,0 +1,293 @@
+//! Where the stock Hadoop is and how its programs are started.
+
+use crate::error::{Result, TestkitError};
+use crate::process::{Process, Spawn};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// Main classes of the stock daemons and tools.
+pub mod class {
+    /// The NameNode.
+    pub const NAMENODE: &str = "org.apache.hadoop.hdfs.server.namenode.NameNode";
+    /// The stock DataNode.
+    pub const DATANODE: &str = "org.apache.hadoop.hdfs.server.datanode.DataNode";
+    /// `hdfs dfsadmin`.
+    pub const DFSADMIN: &str = "org.apache.hadoop.hdfs.tools.DFSAdmin";
+    /// `hdfs haadmin`.
+    pub const HAADMIN: &str = "org.apache.hadoop.hdfs.tools.DFSHAAdmin";
+    /// `hdfs fsck`.
+    pub const FSCK: &str = "org.apache.hadoop.hdfs.tools.DFSck";
+    /// `hdfs debug`.
+    pub const DEBUG: &str = "org.apache.hadoop.hdfs.tools.DebugAdmin";
+    /// `hdfs storagepolicies`.
+    pub const STORAGE_POLICIES: &str = "org.apache.hadoop.hdfs.tools.StoragePolicyAdmin";
+    /// `hdfs cacheadmin`.
+    pub const CACHE_ADMIN: &str = "org.apache.hadoop.hdfs.tools.CacheAdmin";
+    /// `hdfs ec`.
+    pub const EC: &str = "org.apache.hadoop.hdfs.tools.ECAdmin";
+    /// `hdfs balancer`.
+    pub const BALANCER: &str = "org.apache.hadoop.hdfs.server.balancer.Balancer";
+    /// `hdfs mover`.
+    pub const MOVER: &str = "org.apache.hadoop.hdfs.server.mover.Mover";
+    /// `hadoop fs`.
+    pub const FS_SHELL: &str = "org.apache.hadoop.fs.FsShell";
+    /// The lab's own resident client.
+    pub const LAB_DRIVER: &str = "io.hayloft.lab.LabDriver";
+}
+
+/// Flags for JVMs of the lab: quick to start, small. Peers in a benchmark do not get these.
+pub const LAB_JVM_FLAGS: [&str; 4] = [
+    "-XX:+UseSerialGC",
+    "-XX:TieredStopAtLevel=1",
+    "-Xshare:auto",
+    "-Djava.net.preferIPv4Stack=true",
+];
+
+/// Hadoop 3.5 on JDK 17 reaches into these packages.
+const ADD_OPENS: [&str; 5] = [
+    "--add-opens=java.base/java.lang=ALL-UNNAMED",
+    "--add-opens=java.base/java.util=ALL-UNNAMED",
+    "--add-opens=java.base/java.io=ALL-UNNAMED",
+    "--add-opens=java.base/java.nio=ALL-UNNAMED",
+    "--add-opens=java.base/sun.nio.ch=ALL-UNNAMED",
+];
+
+/// A located Hadoop: jars to put on a class path.
+#[derive(Clone, Debug)]
+pub struct Hadoop {
+    jars: Vec<PathBuf>,
+    driver: PathBuf,
+}
+
+impl Hadoop {
+    /// Finds Hadoop: `HADOOP_HOME` when set, else the `lib` directory that
+    /// `scripts/fetch-hadoop` fills: in `HAYLOFT_HADOOP_DIR`, by default `target/hadoop`.
+    ///
+    /// # Errors
+    /// [`TestkitError::Missing`] saying what to run or set.
+    pub fn locate() -> Result<Self> {
+        let home = std::env::var_os("HADOOP_HOME").filter(|home| !home.is_empty());
+        Self::locate_in(home.as_deref().map(Path::new))
+    }
+
+    /// As [`Hadoop::locate`], with the installation given instead of `HADOOP_HOME`.
+    ///
+    /// # Errors
+    /// As [`Hadoop::locate`].
+    pub fn locate_in(home: Option<&Path>) -> Result<Self> {
+        let root = repository_root();
+        let jars = match home {
+            Some(home) => Self::from_home(home),
+            None => {
+                let fetched = std::env::var_os("HAYLOFT_HADOOP_DIR").filter(|dir| !dir.is_empty());
+                let fetched = fetched.map_or_else(|| root.join("target/hadoop"), PathBuf::from);
+                jars_in(&fetched.join("lib"))
+            }
+        };
+        let has = |part: &str| jars.iter().any(|jar| file_name(jar).starts_with(part));
+        if !has("hadoop-hdfs-3") || !has("hadoop-common-3") {
+            return Err(TestkitError::Missing {
+                what: "Hadoop's jars".into(),
+                todo:
+                    "run `scripts/fetch-hadoop` (Maven fetches them), or set HADOOP_HOME to an installation"
+                        .into(),
+            });
+        }
+        let driver = std::env::var_os("HAYLOFT_LAB_DRIVER").map_or_else(
+            || root.join("hadoop/driver/target/hayloft-lab-driver.jar"),
+            PathBuf::from,
+        );
+        Ok(Self { jars, driver })
+    }
+
+    /// The class path directories of an unpacked Hadoop distribution.
+    fn from_home(home: &Path) -> Vec<PathBuf> {
+        let share = home.join("share/hadoop");
+        [
+            "common",
+            "common/lib",
+            "hdfs",
+            "hdfs/lib",
+            "mapreduce",
+            "mapreduce/lib",
+            "yarn",
+            "yarn/lib",
+        ]
+        .iter()
+        .flat_map(|dir| jars_in(&share.join(dir)))
+        .collect()
+    }
+
+    /// The class path with a configuration directory in front.
+    #[must_use]
+    pub fn class_path(&self, conf_dir: &Path) -> String {
+        let mut path = vec![conf_dir.display().to_string()];
+        path.extend(self.jars.iter().map(|jar| jar.display().to_string()));
+        path.push(self.driver.display().to_string());
+        path.join(":")
+    }
+
+    /// Adds a jar to the class path: a plug-in.
+    pub fn add_jar(&mut self, jar: PathBuf) {
+        self.jars.push(jar);
+    }
+
+    /// All jars, for tools with a class path of their own (Spark).
+    #[must_use]
+    pub fn jars(&self) -> &[PathBuf] {
+        &self.jars
+    }
+
+    /// The jar of the resident client.
+    ///
+    /// # Errors
+    /// [`TestkitError::Missing`] when it has not been built.
+    pub fn driver_jar(&self) -> Result<&Path> {
+        if self.driver.is_file() {
+            return Ok(&self.driver);
+        }
+        Err(TestkitError::Missing {
+            what: format!("the lab's client {}", self.driver.display()),
+            todo: "run `mvn -q -f hadoop/pom.xml package`".into(),
+        })
+    }
+
+    /// A JVM running `main` with `flags` and `args`; not started yet.
+    #[must_use]
+    pub fn java(&self, name: &str, jvm: &Jvm, main: &str, args: &[&str]) -> Spawn {
+        let java = std::env::var_os("JAVA_HOME")
+            .map(|home| Path::new(&home).join("bin/java"))
+            .filter(|java| java.is_file())
+            .map_or_else(|| "java".to_owned(), |java| java.display().to_string());
+        let mut argv = vec![java];
+        argv.extend(ADD_OPENS.map(String::from));
+        argv.extend(jvm.flags.iter().cloned());
+        argv.extend([
+            "-cp".to_owned(),
+            self.class_path(&jvm.conf_dir),
+            main.to_owned(),
+        ]);
+        argv.extend(args.iter().map(|arg| (*arg).to_owned()));
+        Spawn::new(name, argv, jvm.log_dir.join(format!("{name}.log")))
+    }
+
+    /// Runs a stock program to its end.
+    ///
+    /// # Errors
+    /// [`TestkitError::Process`] with the end of its log when it fails or takes longer than `limit`.
+    pub fn run(
+        &self,
+        name: &str,
+        jvm: &Jvm,
+        main: &str,
+        args: &[&str],
+        limit: Duration,
+    ) -> Result<()> {
+        let mut process: Process = self.java(name, jvm, main, args).start()?;
+        let status = process.wait(limit)?;
+        if status.success() {
+            Ok(())
+        } else {
+            Err(process.error(format!("{main} {args:?}: {status}")))
+        }
+    }
+}
+
+/// What a JVM of the lab is started with.
+#[derive(Clone, Debug)]
+pub struct Jvm {
+    /// Configuration directory, first on the class path.
+    pub conf_dir: PathBuf,
+    /// Where its log goes.
+    pub log_dir: PathBuf,
+    /// Flags of the JVM.
+    pub flags: Vec<String>,
+}
+
+impl Jvm {
+    /// A small JVM with the lab's flags and a heap of at most `heap_mib`.
+    #[must_use]
+    pub fn small(conf_dir: &Path, log_dir: &Path, heap_mib: u32) -> Self {
+        let mut flags: Vec<String> = LAB_JVM_FLAGS
+            .iter()
+            .map(|flag| (*flag).to_owned())
+            .collect();
+        flags.push(format!("-Xmx{heap_mib}m"));
+        Self {
+            conf_dir: conf_dir.to_owned(),
+            log_dir: log_dir.to_owned(),
+            flags,
+        }
+    }
+}
+
+/// Set by a program that is the Hayloft binary itself.
+static OWN_BINARY: std::sync::OnceLock<PathBuf> = std::sync::OnceLock::new();
+
+/// Makes this program the Hayloft binary of clusters to come, unless `HAYLOFT_BIN` names one.
+pub fn use_own_binary() {
+    if let Ok(path) = std::env::current_exe() {
+        let _ = OWN_BINARY.set(path);
+    }
+}
+
+/// The Hayloft binary: `HAYLOFT_BIN`, else the program that called [`use_own_binary`], else `target/release/hayloft`.
+///
+/// # Errors
+/// [`TestkitError::Missing`] saying how to build it.
+pub fn hayloft_binary() -> Result<PathBuf> {
+    let built = || {
+        let own = OWN_BINARY.get().cloned();
+        own.unwrap_or_else(|| repository_root().join("target/release/hayloft"))
+    };
+    let path = std::env::var_os("HAYLOFT_BIN").map_or_else(built, PathBuf::from);
+    if path.is_file() {
+        return Ok(path);
+    }
+    Err(TestkitError::Missing {
+        what: format!("the node binary {}", path.display()),
+        todo: "run `cargo build --release -p hayloft`, or set HAYLOFT_BIN".into(),
+    })
+}
+
+/// The repository this crate was built from; falls back to the current directory when it moved.
+#[must_use]
+pub fn repository_root() -> PathBuf {
+    let built = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .ancestors()
+        .nth(2)
+        .map(Path::to_path_buf);
+    built
+        .filter(|dir| dir.join("Cargo.toml").is_file())
+        .or_else(|| std::env::current_dir().ok())
+        .unwrap_or_else(|| PathBuf::from("."))
+}
+
+/// A new directory for what a run needs, under `target/lab` of the repository; removed when it is dropped.
+///
+/// # Errors
+/// [`TestkitError::File`] when it cannot be made.
+pub fn scratch(prefix: &str) -> Result<tempfile::TempDir> {
+    let base = repository_root().join("target/lab");
+    std::fs::create_dir_all(&base).map_err(TestkitError::file("creating", &base))?;
+    tempfile::Builder::new()
+        .prefix(prefix)
+        .tempdir_in(&base)
+        .map_err(TestkitError::file("creating a directory in", &base))
+}
+
+fn jars_in(dir: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(dir).into_iter().flatten().flatten();
+    let mut jars: Vec<PathBuf> = entries
+        .map(|e| e.path())
+        .filter(|p| p.extension().is_some_and(|e| e == "jar"))
+        .collect();
+    jars.sort();
+    jars
+}
+
+fn file_name(path: &Path) -> &str {
+    path.file_name()
+        .and_then(|name| name.to_str())
+        .unwrap_or_default()
+}

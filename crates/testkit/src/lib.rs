@@ -1,0 +1,56 @@
+//! Clusters of real processes: stock NameNode, stock or Hayloft nodes, stock clients.
+//!
+//! Nothing here is a mock. A [`cluster::Cluster`] is a directory with configuration, logs and
+//! data, and one process per role; a [`driver::Driver`] is a JVM that stays up for a whole test
+//! file and runs stock client code on request. From the bottom up:
+//!
+//! - [`wait`]: deadlines and polling, [`http`]: the few bytes of HTTP needed to ask `/jmx`;
+//! - [`ports`]: ports that stay ours over a restart, [`pattern`]: test data by seed and offset;
+//! - [`process`]: children that die with us (or outlive us, when asked), with their logs;
+//! - [`hadoop`]: where Hadoop's jars are and how its daemons are started;
+//! - [`conf`]: `core-site.xml`, `hdfs-site.xml`, `log4j.properties`;
+//! - [`cluster`], [`node`], [`namenode`]: the roles and what can be done to them;
+//! - [`driver`]: stock clients by request;
+//! - [`procfs`]: memory, descriptors and CPU time of a process;
+//! - `modelled` (feature of that name): hard disks with modelled service times;
+//! - [`mounts`]: small disks that can be filled and broken;
+//! - [`files`]: what tests do with files through the driver, in one line each;
+//! - [`suite`]: the test harness: one cluster, many cases, one printed line each;
+//! - [`load`]: a load client that costs little, and a node without a NameNode;
+//! - `power` (feature `load`): nodes that are killed or lose their power or their disk, and what
+//!   is left then of what they acknowledged;
+//! - `machine`, `congestion` (feature `load`): what this machine is, and over which TCP it talks.
+
+pub mod cluster;
+pub mod conf;
+#[cfg(feature = "load")]
+pub mod congestion;
+pub mod driver;
+pub mod error;
+pub mod files;
+pub mod hadoop;
+pub mod http;
+#[cfg(feature = "load")]
+pub mod load;
+#[cfg(feature = "load")]
+pub mod machine;
+#[cfg(feature = "modelled")]
+pub mod modelled;
+pub mod mounts;
+pub mod namenode;
+pub mod node;
+pub mod pattern;
+pub mod ports;
+#[cfg(feature = "load")]
+pub mod power;
+pub mod process;
+pub mod procfs;
+pub mod relay;
+pub mod suite;
+pub mod wait;
+
+pub use cluster::{Cluster, ClusterBuilder};
+pub use driver::Driver;
+pub use error::{Result, TestkitError};
+pub use node::{Kind, NodeSpec, VolumeSpec};
+pub use suite::{Outcome, Suite};

@@ -1,0 +1,180 @@
+//! Small file systems for tests of full, read-only and failing disks. They need root.
+//!
+//! [`in_own_namespace`] puts the whole test into a mount namespace of its own: however it ends,
+//! the kernel unmounts everything.
+
+use crate::error::{Result, TestkitError};
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Whether this process may mount.
+#[must_use]
+pub fn may_mount() -> bool {
+    rustix::process::geteuid().is_root()
+}
+
+/// Runs this program again inside a private mount namespace, unless it is in one already or may
+/// not mount. On success it does not return.
+pub fn in_own_namespace() {
+    const MARK: &str = "HAYLOFT_LAB_OWN_MOUNTS";
+    if !may_mount() || std::env::var_os(MARK).is_some() {
+        return;
+    }
+    let error = run_again_inside(&["--mount", "--propagation", "private"], (MARK, "1"));
+    println!("no mount namespace ({error}); mounts of this test are undone at its end only");
+}
+
+/// Replaces this process by the same program with the same arguments inside the new namespaces that
+/// these flags of `unshare` ask for; `mark` is a variable by which it will know. It comes back only with the reason
+/// why that is impossible.
+pub fn run_again_inside(flags: &[&str], mark: (&str, &str)) -> std::io::Error {
+    let program = match std::env::current_exe() {
+        Ok(program) => program,
+        Err(error) => return error,
+    };
+    Command::new("unshare")
+        .args(flags)
+        .arg("--")
+        .arg(program)
+        .args(std::env::args_os().skip(1))
+        .env(mark.0, mark.1)
+        .exec()
+}
+
+/// A mounted file system; dropping it unmounts.
+#[derive(Debug)]
+pub struct Mount {
+    at: PathBuf,
+    image: Option<PathBuf>,
+}
+
+impl Mount {
+    /// A memory file system of `mib` MiB at `at`, which is created.
+    ///
+    /// # Errors
+    /// When mounting fails.
+    pub fn tmpfs(at: &Path, mib: u32) -> Result<Self> {
+        std::fs::create_dir_all(at).map_err(TestkitError::file("creating", at))?;
+        run(Command::new("mount")
+            .args(["-t", "tmpfs", "-o", &format!("size={mib}m"), "tmpfs"])
+            .arg(at))?;
+        Ok(Self {
+            at: at.to_owned(),
+            image: None,
+        })
+    }
+
+    /// An ext4 of `mib` MiB on a loop device over `image`, mounted at `at`; both are created. At
+    /// its first error it becomes read-only, as servers mount it.
+    ///
+    /// # Errors
+    /// When `mkfs.ext4` or loop devices are missing, or mounting fails.
+    pub fn ext4(image: &Path, at: &Path, mib: u32) -> Result<Self> {
+        std::fs::create_dir_all(at).map_err(TestkitError::file("creating", at))?;
+        let file = std::fs::File::create(image).map_err(TestkitError::file("creating", image))?;
+        file.set_len(u64::from(mib) << 20)
+            .map_err(TestkitError::file("sizing", image))?;
+        run(Command::new("mkfs.ext4").arg("-qF").arg(image))?;
+        run(Command::new("mount")
+            .args(["-o", "loop,errors=remount-ro"])
+            .arg(image)
+            .arg(at))?;
+        Ok(Self {
+            at: at.to_owned(),
+            image: Some(image.to_owned()),
+        })
+    }
+
+    /// Where it is mounted.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.at
+    }
+
+    /// Makes an ext4 read-only as after a journal error, files open for writing included.
+    ///
+    /// # Errors
+    /// When the remount fails.
+    pub fn abort(&self) -> Result<()> {
+        run(Command::new("mount")
+            .args(["-o", "remount,abort"])
+            .arg(&self.at))?;
+        Ok(())
+    }
+
+    /// Cuts the disk under an ext4 down to 1 MiB: writes beyond give EIO at once, reads once out of the cache.
+    ///
+    /// The loop device is told, too: otherwise the next write would lengthen its file again, and from then on
+    /// everything beyond would be zeros instead of errors.
+    ///
+    /// # Errors
+    /// When it is not an ext4, or the device or the caches do not follow.
+    pub fn break_disk(&self) -> Result<()> {
+        let image = self
+            .image
+            .as_ref()
+            .ok_or_else(|| TestkitError::Talk("not on a loop device".into()))?;
+        run(Command::new("sync").arg("-f").arg(&self.at))?;
+        let file = std::fs::File::options().write(true).open(image);
+        file.and_then(|f| f.set_len(1 << 20))
+            .map_err(TestkitError::file("cutting", image))?;
+        let device = run(Command::new("losetup")
+            .args(["--noheadings", "--output", "NAME", "--associated"])
+            .arg(image))?;
+        run(Command::new("losetup")
+            .arg("--set-capacity")
+            .arg(device.trim()))?;
+        std::fs::write("/proc/sys/vm/drop_caches", "3")
+            .map_err(TestkitError::file("writing", "/proc/sys/vm/drop_caches"))
+    }
+
+    /// Fills it up with a file `filler`; returns that file.
+    ///
+    /// # Errors
+    /// When nothing can be written at all.
+    pub fn fill(&self) -> Result<PathBuf> {
+        use std::io::Write as _;
+        let path = self.at.join("filler");
+        let mut file =
+            std::fs::File::create(&path).map_err(TestkitError::file("creating", &path))?;
+        for size in [1 << 20, 4096, 1] {
+            let zeros = vec![0u8; size];
+            while file.write_all(&zeros).is_ok() {}
+        }
+        Ok(path)
+    }
+}
+
+impl Drop for Mount {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg("-l").arg(&self.at).status();
+    }
+}
+
+/// Runs a program to its end and returns what it printed; its stderr is the error.
+pub fn run(command: &mut Command) -> Result<String> {
+    let problem = match command.output() {
+        Ok(output) if output.status.success() => {
+            return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
+        }
+        Ok(output) => String::from_utf8_lossy(&output.stderr).trim().to_owned(),
+        Err(error) => error.to_string(),
+    };
+    Err(TestkitError::Talk(format!("{command:?}: {problem}")))
+}
+
+/// A new loop device over `file`, which it reads and writes past the page cache.
+pub fn loop_device(file: &Path) -> Result<PathBuf> {
+    let said = run(Command::new("losetup")
+        .args(["--find", "--show", "--direct-io=on"])
+        .arg(file))?;
+    let device = PathBuf::from(said.trim());
+    if device.starts_with("/dev") {
+        return Ok(device);
+    }
+    Err(TestkitError::Talk(format!(
+        "losetup named no device for {}: {said}",
+        file.display()
+    )))
+}

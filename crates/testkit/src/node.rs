@@ -1,0 +1,428 @@
+//! A storage node: stock DataNode or Hayloft, on the same directories and ports.
+
+use crate::conf::Conf;
+use crate::error::{Result, TestkitError};
+use crate::hadoop::{Hadoop, Jvm, class, hayloft_binary};
+use crate::ports;
+use crate::process::{Process, Signal, Spawn};
+use crate::wait;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+const START_LIMIT: Duration = Duration::from_secs(60);
+const STOP_LIMIT: Duration = Duration::from_secs(60);
+
+/// Whose node it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// The stock DataNode.
+    Apache,
+    /// Ours.
+    Hayloft,
+}
+
+impl Kind {
+    /// The kind under test: Hayloft, or the stock one with `HAYLOFT_LAB_PEER=apache`, by which
+    /// the tests themselves are validated.
+    #[must_use]
+    pub fn under_test() -> Self {
+        match std::env::var("HAYLOFT_LAB_PEER").as_deref() {
+            Ok("apache") => Self::Apache,
+            _ => Self::Hayloft,
+        }
+    }
+}
+
+/// A directory of a node to come.
+#[derive(Clone, Debug, Default)]
+pub struct VolumeSpec {
+    /// Storage type prefix such as `SSD`; none means `DISK`.
+    pub storage_type: Option<&'static str>,
+    /// Where; none means below the node's directory.
+    pub path: Option<PathBuf>,
+}
+
+impl VolumeSpec {
+    /// A volume of the given type below the node's directory.
+    #[must_use]
+    pub fn typed(storage_type: &'static str) -> Self {
+        Self {
+            storage_type: Some(storage_type),
+            path: None,
+        }
+    }
+
+    /// A `DISK` volume at `path`.
+    #[must_use]
+    pub fn at(path: impl Into<PathBuf>) -> Self {
+        Self {
+            storage_type: None,
+            path: Some(path.into()),
+        }
+    }
+}
+
+/// A node to come.
+#[derive(Clone, Debug)]
+pub struct NodeSpec {
+    /// Whose.
+    pub kind: Kind,
+    /// Its directories.
+    pub volumes: Vec<VolumeSpec>,
+    /// Configuration over the cluster's.
+    pub conf: Conf,
+    /// Flags of a stock DataNode's JVM instead of the lab's small ones.
+    pub jvm_flags: Option<Vec<String>>,
+    /// Another Hayloft binary than that of the other nodes.
+    pub binary: Option<PathBuf>,
+}
+
+impl NodeSpec {
+    /// A node of `kind` with one `DISK` volume.
+    #[must_use]
+    pub fn new(kind: Kind) -> Self {
+        Self {
+            kind,
+            volumes: vec![VolumeSpec::default()],
+            conf: Conf::new(),
+            jvm_flags: None,
+            binary: None,
+        }
+    }
+
+    /// With these volumes instead.
+    #[must_use]
+    pub fn volumes(mut self, volumes: Vec<VolumeSpec>) -> Self {
+        self.volumes = volumes;
+        self
+    }
+
+    /// With a configuration key.
+    #[must_use]
+    pub fn conf(mut self, key: &str, value: impl ToString) -> Self {
+        self.conf.set(key, value);
+        self
+    }
+}
+
+/// A storage node: directories, ports, and a process while it runs.
+#[derive(Debug)]
+pub struct Node {
+    hadoop: Hadoop,
+    name: String,
+    dir: PathBuf,
+    kind: Kind,
+    volumes: Vec<(Option<&'static str>, PathBuf)>,
+    conf: Conf,
+    xfer_port: u16,
+    ipc_port: u16,
+    http_port: u16,
+    jvm_flags: Option<Vec<String>>,
+    binary: Option<PathBuf>,
+    arguments: Vec<String>,
+    process: Option<Process>,
+}
+
+impl Node {
+    pub(crate) fn new(
+        hadoop: &Hadoop,
+        index: usize,
+        spec: NodeSpec,
+        cluster_dir: &Path,
+    ) -> Result<Self> {
+        let name = format!("node-{index}");
+        let dir = cluster_dir.join(&name);
+        std::fs::create_dir_all(&dir).map_err(TestkitError::file("creating", &dir))?;
+        let volumes = spec.volumes.into_iter().enumerate().map(|(i, volume)| {
+            (
+                volume.storage_type,
+                volume.path.unwrap_or_else(|| dir.join(format!("data-{i}"))),
+            )
+        });
+        Ok(Self {
+            hadoop: hadoop.clone(),
+            volumes: volumes.collect(),
+            name,
+            dir,
+            kind: spec.kind,
+            conf: spec.conf,
+            xfer_port: ports::free()?,
+            ipc_port: ports::free()?,
+            http_port: ports::free()?,
+            jvm_flags: spec.jvm_flags,
+            binary: spec.binary,
+            arguments: Vec::new(),
+            process: None,
+        })
+    }
+
+    /// Its name, `node-N`.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Whose node it is at present.
+    #[must_use]
+    pub fn kind(&self) -> Kind {
+        self.kind
+    }
+
+    /// `127.0.0.1:port` of data transfer: how the NameNode and clients name the node.
+    #[must_use]
+    pub fn xfer(&self) -> String {
+        format!("127.0.0.1:{}", self.xfer_port)
+    }
+
+    /// `127.0.0.1:port` of its RPC server.
+    #[must_use]
+    pub fn ipc(&self) -> String {
+        format!("127.0.0.1:{}", self.ipc_port)
+    }
+
+    /// Port of its HTTP server.
+    #[must_use]
+    pub fn http_port(&self) -> u16 {
+        self.http_port
+    }
+
+    /// Its storage directories.
+    pub fn volumes(&self) -> impl Iterator<Item = &Path> {
+        self.volumes.iter().map(|(_, path)| path.as_path())
+    }
+
+    /// Adds a storage directory to its configuration (takes effect at start or reconfiguration).
+    pub fn add_volume(&mut self, storage_type: Option<&'static str>, path: &Path) {
+        self.volumes.push((storage_type, path.to_owned()));
+    }
+
+    /// Takes a storage directory out of its configuration.
+    pub fn remove_volume(&mut self, path: &Path) {
+        self.volumes.retain(|(_, volume)| volume != path);
+    }
+
+    /// Flags for the stock DataNode's JVM instead of the lab's small ones (benchmarks).
+    pub fn set_jvm_flags(&mut self, flags: Vec<String>) {
+        self.jvm_flags = Some(flags);
+    }
+
+    /// Start options for the next starts, such as `-rollback`; both kinds take Apache's.
+    pub fn set_arguments(&mut self, arguments: &[&str]) {
+        self.arguments = arguments.iter().map(|a| (*a).to_owned()).collect();
+    }
+
+    /// Its log.
+    #[must_use]
+    pub fn log(&self) -> PathBuf {
+        let kind = if self.kind == Kind::Apache {
+            "apache"
+        } else {
+            "hayloft"
+        };
+        self.dir.join(format!("{}-{kind}.log", self.name))
+    }
+
+    /// Configuration over the cluster's.
+    pub fn conf_mut(&mut self) -> &mut Conf {
+        &mut self.conf
+    }
+
+    /// Its configuration directory.
+    #[must_use]
+    pub fn conf_dir(&self) -> PathBuf {
+        self.dir.join("conf")
+    }
+
+    /// Writes its configuration: the cluster's, its own keys, directories and ports.
+    pub fn write_conf(&self, cluster: &Conf) -> Result<()> {
+        let dirs: Vec<String> = self
+            .volumes
+            .iter()
+            .map(|(kind, path)| {
+                let prefix = kind.map(|kind| format!("[{kind}]")).unwrap_or_default();
+                format!("{prefix}file://{}", path.display())
+            })
+            .collect();
+        let mut conf = cluster.clone();
+        conf.set("dfs.datanode.data.dir", dirs.join(","))
+            .set("dfs.datanode.address", self.xfer())
+            .set("dfs.datanode.ipc.address", self.ipc())
+            .set(
+                "dfs.datanode.http.address",
+                format!("127.0.0.1:{}", self.http_port),
+            )
+            .set("dfs.datanode.hostname", "127.0.0.1");
+        conf.overlay(&self.conf);
+        conf.write_dir(&self.conf_dir())
+    }
+
+    /// Starts it and waits until data transfer and RPC listen.
+    pub fn start(&mut self, cluster: &Conf) -> Result<()> {
+        self.start_without_waiting(cluster)?;
+        self.wait_started()
+    }
+
+    pub(crate) fn start_without_waiting(&mut self, cluster: &Conf) -> Result<()> {
+        if self.process.is_some() {
+            return Err(TestkitError::Talk(format!("{} runs already", self.name)));
+        }
+        self.write_conf(cluster)?;
+        for dir in self.volumes() {
+            // A vanished or unusable directory may be what the test is about: the node will say.
+            let _ = std::fs::create_dir_all(dir);
+        }
+        self.process = Some(self.spawn()?.start()?);
+        Ok(())
+    }
+
+    fn spawn(&self) -> Result<Spawn> {
+        match self.kind {
+            Kind::Apache => {
+                let mut jvm = Jvm::small(&self.conf_dir(), &self.dir, 256);
+                if let Some(flags) = &self.jvm_flags {
+                    jvm.flags.clone_from(flags);
+                }
+                let arguments: Vec<&str> = self.arguments.iter().map(String::as_str).collect();
+                let mut spawn = self
+                    .hadoop
+                    .java(&self.name, &jvm, class::DATANODE, &arguments);
+                spawn.log = self.log();
+                Ok(spawn)
+            }
+            Kind::Hayloft => {
+                let own = self.binary.clone().map_or_else(hayloft_binary, Ok)?;
+                let binary = own.display().to_string();
+                let conf = self.conf_dir().display().to_string();
+                let mut argv = vec![binary, "node".into(), "--conf".into(), conf];
+                argv.extend(self.arguments.iter().cloned());
+                Ok(Spawn::new(&self.name, argv, self.log()))
+            }
+        }
+    }
+
+    /// Waits until its ports listen.
+    ///
+    /// # Errors
+    /// With the end of its log when it ends or is late.
+    pub fn wait_started(&mut self) -> Result<()> {
+        let (xfer, ipc) = (ports::local(self.xfer_port), ports::local(self.ipc_port));
+        let process = self.process()?;
+        wait::port_open(xfer, START_LIMIT, || process.check_alive())?;
+        wait::port_open(ipc, START_LIMIT, || process.check_alive())
+    }
+
+    /// The running process.
+    ///
+    /// # Errors
+    /// [`TestkitError::Talk`] when it was stopped.
+    pub fn process(&mut self) -> Result<&mut Process> {
+        let name = &self.name;
+        self.process
+            .as_mut()
+            .ok_or_else(|| TestkitError::Talk(format!("{name} is not running")))
+    }
+
+    /// Whether it was started and not stopped by us.
+    #[must_use]
+    pub fn is_started(&self) -> bool {
+        self.process.is_some()
+    }
+
+    /// SIGTERM and wait for a clean end.
+    ///
+    /// # Errors
+    /// When it does not end within a minute.
+    pub fn stop(&mut self) -> Result<()> {
+        match self.process.take() {
+            Some(mut process) => process.stop(STOP_LIMIT).map(drop),
+            None => Ok(()),
+        }
+    }
+
+    /// SIGKILL.
+    ///
+    /// # Errors
+    /// When the kernel refuses.
+    pub fn kill(&mut self) -> Result<()> {
+        match self.process.take() {
+            Some(mut process) => process.kill().map(drop),
+            None => Ok(()),
+        }
+    }
+
+    /// Waits for it to end by itself (after `-shutdownDatanode`).
+    ///
+    /// # Errors
+    /// When it still runs after `limit`.
+    pub fn wait_ended(&mut self, limit: Duration) -> Result<()> {
+        if let Some(process) = self.process.as_mut() {
+            process.wait(limit)?;
+        }
+        self.process = None;
+        Ok(())
+    }
+
+    /// Sends a signal such as `Signal::STOP`.
+    ///
+    /// # Errors
+    /// When it is not running.
+    pub fn signal(&mut self, signal: Signal) -> Result<()> {
+        self.process()?.signal(signal)
+    }
+
+    /// Makes the next start use another kind, on the same directories and ports.
+    ///
+    /// # Errors
+    /// When it is running.
+    pub fn become_kind(&mut self, kind: Kind) -> Result<()> {
+        if self.process.is_some() {
+            return Err(TestkitError::Talk(format!(
+                "stop {} before changing its kind",
+                self.name
+            )));
+        }
+        self.kind = kind;
+        Ok(())
+    }
+
+    /// Files of a block (data and meta) on its volumes, whatever the replica's state.
+    #[must_use]
+    pub fn block_files(&self, block_id: i64) -> Vec<PathBuf> {
+        let (data, meta) = (format!("blk_{block_id}"), format!("blk_{block_id}_"));
+        let mut found = Vec::new();
+        for volume in self.volumes() {
+            collect(&volume.join("current"), &mut |path, name| {
+                if name == data || name.starts_with(&meta) {
+                    found.push(path);
+                }
+            });
+        }
+        found
+    }
+
+    /// Every `blk_*` file on its volumes.
+    #[must_use]
+    pub fn all_block_files(&self) -> Vec<PathBuf> {
+        let mut found = Vec::new();
+        for volume in self.volumes() {
+            collect(&volume.join("current"), &mut |path, name| {
+                if name.starts_with("blk_") {
+                    found.push(path);
+                }
+            });
+        }
+        found
+    }
+}
+
+/// Walks a directory that may change or vanish meanwhile.
+fn collect(dir: &Path, each: &mut impl FnMut(PathBuf, &str)) {
+    for entry in std::fs::read_dir(dir).into_iter().flatten().flatten() {
+        let path = entry.path();
+        if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+            collect(&path, each);
+        } else if let Some(name) = entry.file_name().to_str() {
+            each(path, name);
+        }
+    }
+}

@@ -1,0 +1,80 @@
+//! What the kernel says about a process: memory, descriptors, CPU time.
+
+use crate::error::{Result, TestkitError};
+
+/// Resources of a process at one moment.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Usage {
+    /// Resident memory, KiB.
+    pub rss_kib: u64,
+    /// Largest resident memory so far, KiB.
+    pub rss_peak_kib: u64,
+    /// Threads.
+    pub threads: u64,
+    /// Open descriptors.
+    pub descriptors: usize,
+    /// CPU seconds in user mode.
+    pub user_s: f64,
+    /// CPU seconds in the kernel.
+    pub system_s: f64,
+}
+
+/// Reads `/proc/PID`.
+///
+/// # Errors
+/// [`TestkitError::File`] when the process is gone.
+pub fn usage(pid: u32) -> Result<Usage> {
+    let read = |name: &str| {
+        let path = format!("/proc/{pid}/{name}");
+        std::fs::read_to_string(&path).map_err(TestkitError::file("reading", path))
+    };
+    let status = read("status")?;
+    let field = |name: &str| {
+        let line = status
+            .lines()
+            .find(|line| line.starts_with(name))
+            .unwrap_or_default();
+        line.split_whitespace()
+            .nth(1)
+            .and_then(|n| n.parse().ok())
+            .unwrap_or(0)
+    };
+    let stat = read("stat")?;
+    // The command name, in parentheses, may hold spaces: count fields after it.
+    let after = stat.rsplit_once(')').map_or("", |(_, rest)| rest);
+    let ticks = |index: usize| -> f64 {
+        after
+            .split_whitespace()
+            .nth(index)
+            .and_then(|n| n.parse().ok())
+            .unwrap_or(0.0)
+    };
+    let dir = format!("/proc/{pid}/fd");
+    let descriptors = std::fs::read_dir(&dir)
+        .map_err(TestkitError::file("listing", dir))?
+        .count();
+    // Linux counts these in hundredths of a second on every common architecture.
+    Ok(Usage {
+        rss_kib: field("VmRSS:"),
+        rss_peak_kib: field("VmHWM:"),
+        threads: field("Threads:"),
+        descriptors,
+        user_s: ticks(11) / 100.0,
+        system_s: ticks(12) / 100.0,
+    })
+}
+
+/// Lets a process's peak of resident memory begin anew, where the kernel and our rights allow.
+pub fn reset_peak(pid: u32) {
+    let _ = std::fs::write(format!("/proc/{pid}/clear_refs"), "5");
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn knows_ourselves() {
+        let usage = super::usage(std::process::id()).expect("we run");
+        assert!(usage.rss_kib > 0 && usage.rss_peak_kib >= usage.rss_kib);
+        assert!(usage.descriptors > 2 && usage.threads > 0);
+    }
+}

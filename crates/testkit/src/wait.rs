@@ -1,0 +1,64 @@
+//! Polling with deadlines.
+
+use crate::error::{Result, TestkitError};
+use std::net::{SocketAddr, TcpStream};
+use std::time::{Duration, Instant};
+
+/// What one look showed.
+pub enum Seen<T> {
+    /// It is true now; waiting ends.
+    Done(T),
+    /// Not yet; the text is what was seen and goes into the error on timeout.
+    NotYet(String),
+}
+
+/// Looks every 50 ms (500 ms after five seconds) until `look` says done or `limit` has passed.
+///
+/// # Errors
+/// [`TestkitError::Timeout`] with the last observation, or the error of `look` itself, at once.
+pub fn until<T>(
+    what: &str,
+    limit: Duration,
+    mut look: impl FnMut() -> Result<Seen<T>>,
+) -> Result<T> {
+    let start = Instant::now();
+    loop {
+        let last = match look()? {
+            Seen::Done(value) => return Ok(value),
+            Seen::NotYet(last) => last,
+        };
+        if start.elapsed() >= limit {
+            return Err(TestkitError::Timeout {
+                what: what.to_owned(),
+                waited: limit,
+                last,
+            });
+        }
+        let pause = if start.elapsed() < Duration::from_secs(5) {
+            50
+        } else {
+            250
+        };
+        std::thread::sleep(Duration::from_millis(pause));
+    }
+}
+
+/// Waits until something accepts connections at `addr`; `alive` may end the wait with an error.
+///
+/// # Errors
+/// On timeout, or what `alive` reports.
+pub fn port_open(
+    addr: SocketAddr,
+    limit: Duration,
+    mut alive: impl FnMut() -> Result<()>,
+) -> Result<()> {
+    until(&format!("a listener on {addr}"), limit, || {
+        alive()?;
+        Ok(
+            match TcpStream::connect_timeout(&addr, Duration::from_secs(1)) {
+                Ok(_) => Seen::Done(()),
+                Err(error) => Seen::NotYet(error.to_string()),
+            },
+        )
+    })
+}

@@ -1,0 +1,345 @@
+//! Erasure-coded files: striping is the client's, the nodes keep internal blocks.
+
+use hayloft_testkit::error::Result;
+use hayloft_testkit::hadoop::class;
+use hayloft_testkit::node::Kind;
+use hayloft_testkit::process::Signal;
+use hayloft_testkit::suite::{expect, expect_eq, passed, seconds};
+use hayloft_testkit::wait::{self, Seen};
+use hayloft_testkit::{Cluster, Driver, Outcome, Suite, TestkitError};
+use serde_json::json;
+use std::path::Path;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+/// A cell of the policy, bytes.
+const CELL: u64 = 1 << 20;
+/// Index of a data block in its group, and of a parity block.
+const DATA: u64 = 0;
+const PARITY: u64 = 3;
+/// Three data and two parity blocks, and one node to spare.
+const NODES: usize = 6;
+
+/// What a node says, to the client and in its log, when it is asked for the checksum of a group that lacks a block.
+const CANNOT: &str = "cannot reconstruct missing blocks for a checksum";
+/// What a node logs when the NameNode asks it to make up a lost internal block.
+const DECLINED: &str = "asked to reconstruct";
+
+fn main() -> ExitCode {
+    Suite::run("erasure", |suite| {
+        let cluster = Cluster::builder("erasure")
+            .nodes(NODES, Kind::under_test())
+            .conf("dfs.blocksize", 4 * CELL)
+            .conf("dfs.client.socket-timeout", 10_000)
+            .start()?;
+        let fs = cluster.driver()?;
+        fs.tool(class::EC, &["-enablePolicy", "-policy", "RS-3-2-1024k"])?
+            .ok()?;
+        fs.fs(&["-mkdir", "/ec"])?;
+        fs.tool(
+            class::EC,
+            &["-setPolicy", "-path", "/ec", "-policy", "RS-3-2-1024k"],
+        )?
+        .ok()?;
+        let mut lab = Lab {
+            cluster,
+            fs,
+            sum: None,
+        };
+        suite.case("write_and_read_every_shape", || lab.shapes());
+        suite.case("checksum", || lab.checksum());
+        suite.case("composite_crc_is_that_of_a_replicated_file", || {
+            lab.composite()
+        });
+        suite.case("appended_as_a_new_group", || lab.append());
+        suite.case("writer_dead_then_recover_lease", || lab.dead_writer());
+        suite.case("node_killed_mid_write", || lab.killed_mid_write());
+        suite.case("nodes_restarted", || lab.restarted());
+        suite.case("replicas_verify", || lab.verify());
+        suite.case("degraded_read", || lab.degraded());
+        suite.case("reconstruction_is_declined_in_the_log", || lab.declined());
+        suite.case("node_back_makes_it_whole", || lab.back());
+        suite.case("checksum_without_a_parity_block", || {
+            lab.checksum_without(PARITY)
+        });
+        suite.case("checksum_without_a_data_block", || {
+            lab.checksum_without(DATA)
+        });
+        suite.case("checksum_of_a_silent_data_block", || {
+            lab.checksum_of_silent()
+        });
+        suite.conclude(lab.cluster);
+        Ok(())
+    })
+}
+
+/// The first line of a log that says `what`.
+fn line_with(log: &Path, what: &str) -> Option<String> {
+    let text = std::fs::read_to_string(log).ok()?;
+    text.lines()
+        .find(|line| line.contains(what))
+        .map(String::from)
+}
+
+/// Sizes from less than a cell to more than a group of 12 MiB.
+const SIZES: [u64; 7] = [
+    1,
+    CELL - 1,
+    CELL,
+    3 * CELL,
+    3 * CELL + 1,
+    7 * CELL + 12_345,
+    14 * CELL + 7,
+];
+
+struct Lab {
+    cluster: Cluster,
+    fs: Driver,
+    sum: Option<String>,
+}
+
+impl Lab {
+    fn shapes(&mut self) -> Result<Outcome> {
+        for size in SIZES {
+            let path = format!("/ec/{size}");
+            self.fs.put(&path, size, size, json!({}))?;
+            self.fs.check(&path, size, size)?;
+            self.fs
+                .check_with(&path, size, size, json!({"pread": true}))?;
+        }
+        let status = self.fs.call("status", json!({"path": "/ec/1"}))?;
+        expect(status["erasureCoded"] == true, || status.to_string())?;
+        passed()
+    }
+
+    fn sum_of(&self, path: &str) -> Result<String> {
+        let answer = self.fs.call("checksum", json!({ "path": path }))?;
+        Ok(format!("{}:{}", answer["algorithm"], answer["hex"]))
+    }
+
+    fn checksum(&mut self) -> Result<Outcome> {
+        let size = SIZES[5];
+        self.fs.put("/ec/twin", size, size, json!({}))?;
+        let sum = self.sum_of(&format!("/ec/{size}"))?;
+        expect_eq("equal data", self.sum_of("/ec/twin")?, sum.clone())?;
+        expect(self.sum_of("/ec/1")? != sum, || {
+            "different data, equal sum".into()
+        })?;
+        self.sum = Some(sum);
+        passed()
+    }
+
+    fn composite(&mut self) -> Result<Outcome> {
+        let crc = |path: &str, length: u64| -> Result<String> {
+            let mode = json!({"dfs.checksum.combine.mode": "COMPOSITE_CRC"});
+            let request = json!({"path": path, "length": length, "conf": mode});
+            let answer = self.fs.call("checksum", request)?;
+            Ok(format!("{}:{}", answer["algorithm"], answer["hex"]))
+        };
+        self.fs.fs(&["-mkdir", "-p", "/plain"])?;
+        for size in SIZES {
+            let plain = format!("/plain/{size}");
+            self.fs.put(&plain, size, size, json!({}))?;
+            // Whole, and up to a place within a cell.
+            for length in [size, size - size / 3] {
+                let striped = crc(&format!("/ec/{size}"), length)?;
+                expect(striped.contains("COMPOSITE"), || striped.clone())?;
+                let what = format!("COMPOSITE_CRC of {length} of {size} bytes");
+                expect_eq(&what, striped, crc(&plain, length)?)?;
+            }
+        }
+        passed()
+    }
+
+    fn append(&mut self) -> Result<Outcome> {
+        self.fs.put("/ec/appended", 2_000_000, 3, json!({}))?;
+        self.fs
+            .append("a", "/ec/appended", 3, json!({"newBlock": true}))?;
+        self.fs.write("a", 1_500_000)?;
+        self.fs.handle("close", "a")?;
+        self.fs.check("/ec/appended", 3_500_000, 3)?;
+        passed()
+    }
+
+    /// Full stripes are kept; what was in the writer's cells is not promised by hflush here.
+    fn dead_writer(&mut self) -> Result<Outcome> {
+        self.fs.create("d", "/ec/dead", 4, json!({}))?;
+        self.fs.write("d", 6 * CELL)?;
+        std::thread::sleep(seconds(2));
+        self.fs.handle("abandon", "d")?;
+        self.fs.recover_lease("/ec/dead", seconds(90))?;
+        let length = self.fs.length("/ec/dead")?;
+        expect(length <= 6 * CELL, || format!("{length} bytes"))?;
+        self.fs.check("/ec/dead", length, 4)?;
+        println!("erasure:   kept {length} of {} written", 6 * CELL);
+        passed()
+    }
+
+    fn killed_mid_write(&mut self) -> Result<Outcome> {
+        self.fs.create("k", "/ec/killed", 5, json!({}))?;
+        self.fs.write("k", 5 * CELL)?;
+        let blocks = self.fs.blocks("/ec/killed")?;
+        let xfer = blocks
+            .last()
+            .and_then(|block| block.nodes.get(1))
+            .cloned()
+            .unwrap_or_default();
+        let victim = self.cluster.node_at(&xfer);
+        let victim =
+            victim.ok_or_else(|| TestkitError::Expectation(format!("no node in {blocks:?}")))?;
+        self.cluster.node(victim).kill()?;
+        self.fs.write("k", 9 * CELL)?;
+        self.fs.handle("close", "k")?;
+        self.fs.check("/ec/killed", 14 * CELL, 5)?;
+        self.cluster.start_node(victim)?;
+        self.cluster.wait_all_live()?;
+        passed()
+    }
+
+    fn check_all(&self) -> Result<()> {
+        for size in SIZES {
+            self.fs.check(&format!("/ec/{size}"), size, size)?;
+        }
+        self.fs.check("/ec/killed", 14 * CELL, 5)
+    }
+
+    fn restarted(&mut self) -> Result<Outcome> {
+        for node in 0..NODES {
+            self.cluster.node(node).stop()?;
+            self.cluster.start_node_without_waiting(node)?;
+        }
+        for node in 0..NODES {
+            self.cluster.node(node).wait_started()?;
+        }
+        self.cluster.wait_all_live()?;
+        self.check_all()?;
+        passed()
+    }
+
+    fn verify(&mut self) -> Result<Outcome> {
+        for node in self.cluster.nodes() {
+            self.fs.verify_metas(node)?;
+        }
+        passed()
+    }
+
+    fn degraded(&mut self) -> Result<Outcome> {
+        self.cluster.node(0).kill()?;
+        self.check_all()?;
+        passed()
+    }
+
+    /// With a node dead the NameNode asks others to make up what it had. Ours cannot yet, and say so.
+    fn declined(&mut self) -> Result<Outcome> {
+        if Kind::under_test() == Kind::Apache {
+            return Ok(Outcome::Skipped("the stock node reconstructs".into()));
+        }
+        let line = wait::until("an order to reconstruct, in a log", seconds(60), || {
+            let found = self
+                .cluster
+                .nodes()
+                .find_map(|node| line_with(&node.log(), DECLINED));
+            Ok(found.map_or_else(|| Seen::NotYet("no such line".into()), Seen::Done))
+        })?;
+        println!("erasure:   {}", line.trim());
+        expect(line.contains("only Apache nodes"), || line.clone())?;
+        // Whoever declined is still there, and so is the data.
+        self.check_all()?;
+        passed()
+    }
+
+    /// The node that has block `index` of the first group of a file, and the file's checksum while all is well.
+    fn holder(&mut self, index: u64) -> Result<(usize, String, String)> {
+        let path = format!("/ec/{}", SIZES[5]);
+        let answer = self.fs.call("blocks", json!({ "path": path }))?;
+        let nodes = answer["blocks"][0]["nodes"].as_array().cloned();
+        let nodes = nodes.unwrap_or_default();
+        let with_index = nodes.iter().find(|node| node["index"] == index);
+        let xfer = with_index.and_then(|node| node["xfer"].as_str());
+        let node = xfer.and_then(|xfer| self.cluster.node_at(xfer));
+        let node = node.ok_or_else(|| {
+            TestkitError::Expectation(format!("nobody has block {index} of {path}: {answer}"))
+        })?;
+        let sum = self.sum_of(&path)?;
+        if let Some(before) = &self.sum {
+            expect_eq("checksum of a whole file", &sum, before)?;
+        }
+        Ok((node, path, sum))
+    }
+
+    /// Of a group that lacks a data block the stock node makes up the checksum from the others; ours says that it
+    /// does not, to the client at once and in words. Parity blocks do not matter.
+    fn checksum_without(&mut self, index: u64) -> Result<Outcome> {
+        let (node, path, sum) = self.holder(index)?;
+        self.cluster.node(node).kill()?;
+        let honest = index == DATA && Kind::under_test() == Kind::Hayloft;
+        let outcome = if honest {
+            self.refused(&path, seconds(20))
+        } else {
+            self.sum_of(&path)
+                .and_then(|now| expect_eq("checksum with a node dead", now, sum))
+        };
+        self.cluster.start_node(node)?;
+        self.cluster.wait_all_live()?;
+        outcome?;
+        self.whole()?;
+        passed()
+    }
+
+    /// A node that takes the question and does not answer: after `dfs.checksum.ec.socket-timeout` it is as if dead.
+    fn checksum_of_silent(&mut self) -> Result<Outcome> {
+        if Kind::under_test() == Kind::Apache {
+            return Ok(Outcome::Skipped(
+                "the stock node reconstructs instead".into(),
+            ));
+        }
+        let (node, path, _) = self.holder(DATA)?;
+        self.cluster.node(node).signal(Signal::STOP)?;
+        let outcome = self.refused(&path, seconds(60));
+        self.cluster.node(node).signal(Signal::CONT)?;
+        outcome?;
+        self.cluster.wait_all_live()?;
+        self.whole()?;
+        passed()
+    }
+
+    /// The client's call fails, within `limit`, and nodes told it why.
+    fn refused(&self, path: &str, limit: Duration) -> Result<()> {
+        let start = Instant::now();
+        let error = match self.sum_of(path) {
+            Ok(sum) => return Err(TestkitError::Expectation(format!("a checksum: {sum}"))),
+            Err(error) => error.to_string(),
+        };
+        let took = start.elapsed();
+        expect(took < limit, || format!("refused after {took:?}: {error}"))?;
+        expect(error.contains("Fail to get block checksum"), || {
+            error.clone()
+        })?;
+        let told = self
+            .cluster
+            .nodes()
+            .any(|node| line_with(&node.log(), CANNOT).is_some());
+        expect(told, || format!("no node said «{CANNOT}»"))?;
+        println!("erasure:   refused after {took:?}: {error}");
+        Ok(())
+    }
+
+    fn back(&mut self) -> Result<Outcome> {
+        self.cluster.start_node(0)?;
+        self.cluster.wait_all_live()?;
+        self.whole()?;
+        self.check_all()?;
+        passed()
+    }
+
+    fn whole(&self) -> Result<()> {
+        wait::until("all groups whole", seconds(90), || {
+            let out = self.fs.tool(class::FSCK, &["/ec"])?.out;
+            Ok(if out.contains("is HEALTHY") {
+                Seen::Done(())
+            } else {
+                Seen::NotYet(out)
+            })
+        })
+    }
+}

@@ -1,0 +1,244 @@
+//! Whole programs over the nodes: MapReduce, TestDFSIO, Spark, and a client without a JVM.
+
+use hayloft_testkit::error::Result;
+use hayloft_testkit::files::write_local;
+use hayloft_testkit::hadoop::repository_root;
+use hayloft_testkit::node::Kind;
+use hayloft_testkit::suite::{expect, passed};
+use hayloft_testkit::{Cluster, Driver, Outcome, Suite, TestkitError};
+use serde_json::json;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+
+/// Client libraries that are tested, from the Python package index.
+const PYTHON_PACKAGES: [&str; 2] = ["hdfs-native==0.14.7", "pyspark==4.0.1"];
+
+fn main() -> ExitCode {
+    Suite::run("jobs", |suite| {
+        let mut cluster = Cluster::builder("jobs")
+            .nodes(3, Kind::under_test())
+            .conf("dfs.blocksize", 4 << 20)
+            .conf("dfs.replication", 2)
+            .start()?;
+        let driver = cluster.driver()?;
+        let uri = cluster.namenode(0).uri();
+        let lab = Lab {
+            fs: &driver,
+            uri,
+            dir: cluster.dir().to_path_buf(),
+            conf: cluster.client_conf_dir(),
+        };
+        suite.case("teragen_terasort_teravalidate", || lab.tera());
+        suite.case("grep", || lab.grep());
+        suite.case("testdfsio", || lab.testdfsio());
+        let python = python_with_clients();
+        suite.case("hdfs_native", || lab.python(&python, HDFS_NATIVE));
+        suite.case("pyspark", || lab.python(&python, PYSPARK));
+        suite.case("healthy_at_the_end", || {
+            driver.expect_healthy("/")?;
+            passed()
+        });
+        suite.conclude(cluster);
+        Ok(())
+    })
+}
+
+struct Lab<'a> {
+    fs: &'a Driver,
+    uri: String,
+    dir: PathBuf,
+    conf: PathBuf,
+}
+
+impl Lab<'_> {
+    fn job(&self, class: &str, args: &[&str]) -> Result<String> {
+        let conf = json!({
+            "mapreduce.framework.name": "local",
+            "mapreduce.cluster.local.dir": self.dir.join("mapred").display().to_string(),
+            "mapreduce.task.io.sort.mb": 16,
+            "mapreduce.local.map.tasks.maximum": 2,
+        });
+        let run = self.fs.tool_with(class, args, json!({ "conf": conf }))?;
+        expect(run.code == 0, || {
+            format!("{class} {args:?}: {}\n{}{}", run.code, run.out, run.err)
+        })?;
+        Ok(run.out)
+    }
+
+    /// 200,000 records of 100 bytes: several blocks, several maps.
+    fn tera(&self) -> Result<Outcome> {
+        let class = |name: &str| format!("org.apache.hadoop.examples.terasort.{name}");
+        self.job(&class("TeraGen"), &["200000", "/tera/in"])?;
+        let sizes = self.fs.fs(&["-du", "-s", "/tera/in"])?;
+        expect(sizes.starts_with("20000000 "), || sizes)?;
+        self.job(&class("TeraSort"), &["/tera/in", "/tera/out"])?;
+        self.job(&class("TeraValidate"), &["/tera/out", "/tera/report"])?;
+        let report = self.fs.fs(&["-cat", "/tera/report/part-r-00000"])?;
+        // One line with the sum of all keys when sorted; lines about errors otherwise.
+        expect(
+            report.starts_with("checksum") && report.lines().count() == 1,
+            || report,
+        )?;
+        passed()
+    }
+
+    fn grep(&self) -> Result<Outcome> {
+        let text: String = (0..50_000)
+            .map(|i| {
+                if i % 10 == 0 {
+                    "a needle here\n"
+                } else {
+                    "only hay\n"
+                }
+            })
+            .collect();
+        let path = self.dir.join("hay.txt");
+        std::fs::write(&path, text).map_err(TestkitError::file("writing", &path))?;
+        self.fs.fs(&["-mkdir", "/hay"])?;
+        self.fs
+            .fs(&["-put", &path.display().to_string(), "/hay/hay.txt"])?;
+        self.job(
+            "org.apache.hadoop.examples.Grep",
+            &["/hay", "/found", "need[a-z]+"],
+        )?;
+        let found = self.fs.fs(&["-cat", "/found/part-r-00000"])?;
+        expect(found == "5000\tneedle\n", || found)?;
+        passed()
+    }
+
+    fn testdfsio(&self) -> Result<Outcome> {
+        let result = self.dir.join("testdfsio.log").display().to_string();
+        let class = "org.apache.hadoop.fs.TestDFSIO";
+        for mode in ["-write", "-read", "-append"] {
+            self.job(
+                class,
+                &[mode, "-nrFiles", "3", "-size", "6MB", "-resFile", &result],
+            )?;
+        }
+        let log =
+            std::fs::read_to_string(&result).map_err(TestkitError::file("reading", &result))?;
+        expect(log.matches("Throughput mb/sec").count() == 3, || {
+            log.clone()
+        })?;
+        self.job(class, &["-clean"])?;
+        passed()
+    }
+
+    /// Runs a Python program that prints `ok` at its end.
+    fn python(
+        &self,
+        python: &std::result::Result<PathBuf, String>,
+        program: &str,
+    ) -> Result<Outcome> {
+        let python = match python {
+            Ok(python) => python,
+            Err(reason) => return Ok(Outcome::Skipped(reason.clone())),
+        };
+        let script = self.dir.join("program.py");
+        std::fs::write(&script, program).map_err(TestkitError::file("writing", &script))?;
+        let big = self.dir.join("big.bin");
+        write_local(&big, 9_000_001, 5)?;
+        let output = Command::new(python)
+            .arg(&script)
+            .arg(&self.uri)
+            .arg(&big)
+            .env("HADOOP_CONF_DIR", &self.conf)
+            .env("SPARK_LOCAL_DIRS", self.dir.join("spark"))
+            .env("SPARK_LOCAL_IP", "127.0.0.1")
+            .output()
+            .map_err(TestkitError::file("running", python))?;
+        let out = String::from_utf8_lossy(&output.stdout);
+        let err = String::from_utf8_lossy(&output.stderr);
+        expect(
+            output.status.success() && out.trim_end().ends_with("ok"),
+            || format!("{out}\n{err}"),
+        )?;
+        passed()
+    }
+}
+
+/// A Python environment with the clients under `target/`, made once; else the reason why not.
+fn python_with_clients() -> std::result::Result<PathBuf, String> {
+    let dir = repository_root().join("target/python");
+    let python = dir.join("bin/python");
+    let has = |python: &Path| {
+        let check = Command::new(python)
+            .args(["-c", "import hdfs_native, pyspark"])
+            .output();
+        check.is_ok_and(|output| output.status.success())
+    };
+    if has(&python) {
+        return Ok(python);
+    }
+    let run = |program: &Path, args: &[&str]| -> std::result::Result<(), String> {
+        let output = Command::new(program)
+            .args(args)
+            .output()
+            .map_err(|e| format!("{}: {e}", program.display()))?;
+        if output.status.success() {
+            return Ok(());
+        }
+        let text = String::from_utf8_lossy(&output.stderr);
+        Err(text.lines().last().unwrap_or("failed").to_owned())
+    };
+    let dir_text = dir.display().to_string();
+    run(Path::new("python3"), &["-m", "venv", &dir_text])
+        .map_err(|e| format!("python3 venv: {e}"))?;
+    let install = [&["-m", "pip", "install", "-q"], PYTHON_PACKAGES.as_slice()].concat();
+    run(&python, &install).map_err(|e| format!("pip install {PYTHON_PACKAGES:?}: {e}"))?;
+    if has(&python) {
+        Ok(python)
+    } else {
+        Err("the packages cannot be imported".into())
+    }
+}
+
+const HDFS_NATIVE: &str = r#"
+import sys
+from hdfs_native import Client, WriteOptions
+
+uri, path = sys.argv[1:3]
+client = Client(uri)
+data = open(path, "rb").read()
+with client.create("/native.bin", WriteOptions(block_size=1 << 20, overwrite=True)) as out:
+    for at in range(0, len(data), 700_001):
+        out.write(data[at:at + 700_001])
+with client.read("/native.bin") as inp:
+    assert inp.read(-1) == data, "whole file"
+with client.read("/native.bin") as inp:
+    for at, n in [(0, 1), (511, 3), (1 << 20, 100), ((1 << 20) - 1, 70_000), (len(data) - 5, 5)]:
+        assert inp.read_range(at, n) == data[at:at + n], (at, n)
+with client.append("/native.bin") as out:
+    out.write(b"tail of it")
+with client.read("/native.bin") as inp:
+    assert inp.read(-1) == data + b"tail of it", "after append"
+print("ok")
+"#;
+
+const PYSPARK: &str = r#"
+import sys
+from pyspark.sql import SparkSession, functions as F
+
+uri, path = sys.argv[1:3]
+spark = (SparkSession.builder.master("local[2]").appName("hayloft-lab")
+         .config("spark.ui.enabled", "false").config("spark.driver.host", "127.0.0.1")
+         .config("spark.driver.memory", "700m").config("spark.sql.shuffle.partitions", "4")
+         .config("spark.hadoop.fs.defaultFS", uri).getOrCreate())
+spark.sparkContext.setLogLevel("ERROR")
+n = 200_000
+frame = spark.range(n).select("id", (F.col("id") % 97).alias("k"), F.concat(F.lit("row "), F.col("id")).alias("s"))
+frame.write.mode("overwrite").parquet("/spark/p")
+back = spark.read.parquet("/spark/p")
+assert back.count() == n
+assert back.agg(F.sum("id")).first()[0] == n * (n - 1) // 2
+assert back.where("k = 5").count() == frame.where("k = 5").count()
+assert back.groupBy("k").count().count() == 97
+frame.select("s").write.mode("overwrite").text("/spark/t")
+assert spark.read.text("/spark/t").distinct().count() == n
+frame.write.mode("append").parquet("/spark/p")
+assert spark.read.parquet("/spark/p").count() == 2 * n
+data = spark.read.format("binaryFile").load("/spark/p/*.parquet").select(F.sum("length")).first()[0]
+assert data > 0
+spark.stop()
+print("ok")
+"#;

@@ -1,0 +1,261 @@
+//! The power of a node's disk is cut: what it acknowledged, and what is left of it. [`plan`]: how
+//! many cuts, and which.
+//!
+//! Nodes are on file systems of their own on loop devices. The cut is the kernel's own: nothing
+//! reaches the device any more, the node is killed with it, what it had in shared memory is gone,
+//! and the next mount replays the log. There is one replica of everything. Half of the rounds are
+//! without any sync of a client, as one sync takes along what others wrote; after half of each the
+//! stock DataNode starts on the directories.
+
+mod plan;
+
+use hayloft_testkit::error::Result;
+use hayloft_testkit::hadoop::scratch;
+use hayloft_testkit::modelled::{self, Lost, ModelledDisk};
+use hayloft_testkit::mounts::in_own_namespace;
+use hayloft_testkit::node::Kind;
+use hayloft_testkit::power::{Count, Disk, FileSystem, Rig, Round, Tally, disk};
+use hayloft_testkit::suite::{expect, passed};
+use hayloft_testkit::{Outcome, Suite};
+use plan::Plan;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    if let Some(code) = modelled::carry_if_asked() {
+        return code;
+    }
+    in_own_namespace();
+    Suite::run("power", |suite| {
+        if let Some(missing) = disk::missing() {
+            suite.case("everything", || Ok(Outcome::Skipped(missing)));
+            return Ok(());
+        }
+        let plan = Plan::from_environment()?;
+        println!("power: {plan}");
+        let all = [FileSystem::Ext4, FileSystem::Ext4Commit60, FileSystem::Xfs];
+        for on in all {
+            if let Some(missing) = on.missing() {
+                suite.case(on.name(), || Ok(Outcome::Skipped(missing)));
+            }
+        }
+        let is_here = |on: &FileSystem| on.missing().is_none();
+        let systems: Vec<FileSystem> = all.into_iter().filter(is_here).collect();
+        shown(suite, "", &systems, &plan.rounds(systems.len()), on_image);
+        if let Some(missing) = modelled::missing(modelled::FileSystem::Raw) {
+            suite.case("with_a_volatile_cache", || {
+                Ok(Outcome::Skipped(missing.to_string()))
+            });
+            return Ok(());
+        }
+        let default = |on: &FileSystem| *on != FileSystem::Ext4Commit60;
+        let systems: Vec<FileSystem> = systems.into_iter().filter(default).collect();
+        let rounds = plan.volatile_rounds(systems.len());
+        shown(suite, "_with_a_volatile_cache", &systems, &rounds, volatile);
+        Ok(())
+    })
+}
+
+fn at(base: &Path, on: FileSystem) -> PathBuf {
+    base.join(format!("disk-{}", on as u8))
+}
+
+fn on_image(base: &Path, on: FileSystem) -> Result<Disk> {
+    let image = base.join(format!("image-{}", on as u8));
+    Disk::on_image(&image, &at(base, on), on)
+}
+
+/// A disk that loses part of what no flush followed, with a file system on it.
+fn volatile(base: &Path, on: FileSystem) -> Result<Disk> {
+    let described = modelled::Disk {
+        size: disk::DISK_BYTES,
+        file_system: modelled::FileSystem::Raw,
+        params: plan::fast(),
+        dir: base.join(format!("raw-{}", on as u8)),
+        backing: None,
+    };
+    let log = base.join(format!("raw-{}.log", on as u8));
+    Disk::on_volatile(ModelledDisk::volatile(&described, &log)?, &at(base, on), on)
+}
+
+/// Sums of each node.
+struct Sums {
+    on: FileSystem,
+    /// Of rounds after which the same kind of node started.
+    same: Tally,
+    /// Of rounds after which Apache's node started.
+    apache: Tally,
+}
+
+impl Sums {
+    fn promises_kept(&self) -> bool {
+        let kept = |tally: &Tally| {
+            tally.unreadable == tally.unreadable_open
+                && [tally.closed_synced, tally.closed_old, tally.hsynced]
+                    .iter()
+                    .all(|count| count.lost == 0)
+        };
+        kept(&self.same) && kept(&self.apache)
+    }
+}
+
+/// Carries out the rounds as a case, and judges what is left in cases of their own.
+fn shown(
+    suite: &mut Suite,
+    suffix: &str,
+    systems: &[FileSystem],
+    rounds: &[Round],
+    make: impl Fn(&Path, FileSystem) -> Result<Disk>,
+) {
+    let sums = |on: &FileSystem| Sums {
+        on: *on,
+        same: Tally::default(),
+        apache: Tally::default(),
+    };
+    let mut sums: Vec<Sums> = systems.iter().map(sums).collect();
+    suite.case(&format!("cuts{suffix}"), || cut(rounds, &mut sums, make));
+    let sums = &sums;
+    judge(suite, &format!("synced_is_whole{suffix}"), || {
+        // Apache's node may drop the last chunk of a replica that was being written.
+        expect_none_lost(sums, |sum| {
+            vec![
+                sum.same.hsynced,
+                sum.same.closed_synced,
+                sum.apache.closed_synced,
+            ]
+        })
+    });
+    if !suffix.is_empty() {
+        return;
+    }
+    judge(suite, "closed_15_s_before_is_whole", || {
+        expect_none_lost(sums, |sum| vec![sum.same.closed_old, sum.apache.closed_old])
+    });
+    judge(suite, "hflushed_15_s_before_is_whole", || {
+        expect_none_lost(sums, |sum| vec![sum.same.flushed_old])
+    });
+    judge(suite, "what_is_counted_on_can_be_read", || {
+        expect_readable(sums.iter().map(|sum| (sum.on, &sum.same)), |_| 0)
+    });
+    judge(
+        suite,
+        "what_is_counted_on_can_be_read_by_apaches_node",
+        || {
+            // It verifies the last chunk alone of a replica that was being written, and ext4 may
+            // have kept a length without the bytes: its own replicas have that, too.
+            let tallies = sums.iter().map(|sum| (sum.on, &sum.apache));
+            expect_readable(tallies, |tally| tally.unreadable_open)
+        },
+    );
+}
+
+/// A case about what was printed; nothing is asked of Apache's node.
+fn judge(suite: &mut Suite, name: &str, case: impl FnOnce() -> Result<Outcome>) {
+    suite.case(name, || {
+        if Kind::under_test() == Kind::Apache {
+            return Ok(Outcome::Skipped(
+                "the stock node's losses are printed".into(),
+            ));
+        }
+        case()
+    });
+}
+
+fn cut(
+    rounds: &[Round],
+    sums: &mut [Sums],
+    make: impl Fn(&Path, FileSystem) -> Result<Disk>,
+) -> Result<Outcome> {
+    let base = scratch("power-disks-")?;
+    let mut nodes = Vec::new();
+    for sum in &*sums {
+        nodes.push((Kind::under_test(), make(base.path(), sum.on)?));
+    }
+    let mut rig = Rig::start("power", nodes)?;
+    let mut sectors = Vec::new();
+    for (number, round) in rounds.iter().enumerate() {
+        let Round {
+            seed, syncs, next, ..
+        } = round;
+        let next = next.unwrap_or(Kind::under_test());
+        let seconds = round.writing.as_secs();
+        println!(
+            "power:   round {number}, seed {seed}: {seconds} s, syncs: {syncs:?}, then {next:?}"
+        );
+        let all = rig.run(round)?;
+        for Lost { unflushed, lost } in rig.lost() {
+            println!("power:     the device lost {lost} of {unflushed} unflushed sectors");
+        }
+        sectors.extend(rig.lost().iter().map(|one| one.lost));
+        for (sum, found) in sums.iter_mut().zip(all) {
+            let mut one = Tally::default();
+            one.add(&found);
+            println!("power:     {}: {one}", sum.on.name());
+            let all = if round.next.is_none() {
+                &mut sum.same
+            } else {
+                &mut sum.apache
+            };
+            all.absorb(one);
+        }
+    }
+    for sum in &*sums {
+        for (then, tally) in [("", &sum.same), (", then Apache's node", &sum.apache)] {
+            if tally.events > 0 {
+                println!("power: {}{then}: {tally}", sum.on.name());
+            }
+            for (sort, examples) in &tally.examples {
+                for example in examples {
+                    println!("power:   {}{then}: {sort}: {example}", sum.on.name());
+                }
+            }
+        }
+    }
+    let (cluster, _disks) = rig.into_cluster();
+    // What the cases behind this one will complain of is looked for in the logs.
+    if sums.iter().all(Sums::promises_kept) {
+        cluster.succeed();
+    }
+    expect(
+        sectors.is_empty() || sectors.iter().any(|lost| *lost > 0),
+        || "no device lost anything: this shows nothing".into(),
+    )?;
+    passed()
+}
+
+/// Fails unless nothing of what `counts` names is lost, on any file system.
+fn expect_none_lost(sums: &[Sums], counts: impl Fn(&Sums) -> Vec<Count>) -> Result<Outcome> {
+    let of = |sum| counts(sum).into_iter().map(move |count| (sum.on, count));
+    let all: Vec<(FileSystem, Count)> = sums.iter().flat_map(of).collect();
+    expect(all.iter().any(|(_, count)| count.acknowledged > 0), || {
+        "nothing was acknowledged: this shows nothing".into()
+    })?;
+    let lost: Vec<String> = all
+        .iter()
+        .filter(|(_, count)| count.lost > 0)
+        .map(|(on, count)| format!("{}: {count} lost", on.name()))
+        .collect();
+    expect(lost.is_empty(), || lost.join("; "))?;
+    passed()
+}
+
+/// Fails unless each replica that the NameNode counts on can be read, but for those that are excused.
+fn expect_readable<'a>(
+    tallies: impl Iterator<Item = (FileSystem, &'a Tally)>,
+    excused: impl Fn(&Tally) -> u64,
+) -> Result<Outcome> {
+    let (mut counted_on, mut unreadable) = (0, Vec::new());
+    for (on, tally) in tallies {
+        counted_on += tally.counted_on;
+        let bad = tally.unreadable - excused(tally);
+        if bad > 0 {
+            let all = tally.counted_on;
+            unreadable.push(format!("{}: {bad} of {all} unreadable", on.name()));
+        }
+    }
+    expect(counted_on > 0, || {
+        "nothing is counted on: this shows nothing".into()
+    })?;
+    expect(unreadable.is_empty(), || unreadable.join("; "))?;
+    passed()
+}

@@ -1,0 +1,555 @@
+//! The same directories under the stock DataNode and under ours, both ways, and both at once.
+
+use hayloft_testkit::error::Result;
+use hayloft_testkit::files::merge;
+use hayloft_testkit::node::Kind;
+use hayloft_testkit::suite::{expect, expect_eq, passed, seconds};
+use hayloft_testkit::wait::{self, Seen};
+use hayloft_testkit::{Cluster, Driver, NodeSpec, Outcome, Suite, TestkitError, VolumeSpec};
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+/// Block size of the cluster's clients, bytes.
+const BLOCK: u64 = 1 << 20;
+const NODES: usize = 3;
+
+fn main() -> ExitCode {
+    Suite::run("swap", |suite| {
+        let cluster = Cluster::builder("swap")
+            .nodes(NODES, Kind::Apache)
+            .conf("dfs.blocksize", BLOCK)
+            .conf("dfs.client.socket-timeout", 10_000)
+            .conf(
+                "dfs.client.block.write.replace-datanode-on-failure.policy",
+                "NEVER",
+            )
+            .conf("dfs.datanode.restart.replica.expiration", 50)
+            .start()?;
+        let fs = cluster.driver()?;
+        let mut lab = Lab {
+            cluster,
+            fs,
+            files: BTreeMap::new(),
+            ours: Kind::under_test(),
+        };
+        suite.case("apache_writes", || lab.first_data());
+        suite.case("ours_starts_on_apaches_directories", || lab.swap_in());
+        suite.case("apache_keeps_off_our_directories", || {
+            lab.locked_out(Kind::Apache)
+        });
+        suite.case("ours_appends_extends_deletes", || lab.change("ours"));
+        suite.case("ours_recovers_apaches_open_file", || {
+            lab.recover("/open-apache")
+        });
+        suite.case("replicas_we_wrote_verify", || lab.verify());
+        suite.case("apache_starts_on_our_directories", || lab.swap_out());
+        suite.case("ours_keeps_off_apaches_directories", || {
+            lab.locked_out(lab.ours)
+        });
+        suite.case("apache_appends_extends_deletes", || lab.change("apache"));
+        suite.case("apache_recovers_our_open_file", || {
+            lab.recover("/open-ours")
+        });
+        suite.case("killed_ours_then_apache", || {
+            lab.killed(lab.ours, Kind::Apache)
+        });
+        suite.case("killed_apache_then_ours", || {
+            lab.killed(Kind::Apache, lab.ours)
+        });
+        suite.case("both_kinds_in_one_pipeline", || lab.mixed());
+        suite.case("both_kinds_recover_one_block", || lab.mixed_recovery());
+        suite.case("replication_between_kinds", || lab.mixed_replication());
+        suite.case("rolling_upgrade", || lab.rolling_upgrade());
+        suite.case("everything_is_whole_at_the_end", || lab.whole());
+        suite.conclude(lab.cluster);
+        Ok(())
+    })
+}
+
+struct Lab {
+    cluster: Cluster,
+    fs: Driver,
+    /// Every file there should be: length and seed.
+    files: BTreeMap<String, (u64, u64)>,
+    ours: Kind,
+}
+
+impl Lab {
+    fn put(&mut self, path: &str, bytes: u64, seed: u64, more: Value) -> Result<()> {
+        let before = if more["appendTo"] == true {
+            self.files.get(path).map_or(0, |f| f.0)
+        } else {
+            0
+        };
+        self.fs.put(path, bytes, seed, more)?;
+        self.files.insert(path.into(), (before + bytes, seed));
+        Ok(())
+    }
+
+    fn check_all(&self) -> Result<()> {
+        self.files
+            .iter()
+            .try_for_each(|(path, &(bytes, seed))| self.fs.check(path, bytes, seed))
+    }
+
+    /// Files of every shape; one is left open.
+    fn first_data(&mut self) -> Result<Outcome> {
+        for (index, bytes) in [
+            0,
+            1,
+            511,
+            512,
+            513,
+            100_000,
+            BLOCK,
+            BLOCK + 1,
+            3 * BLOCK + 777,
+        ]
+        .into_iter()
+        .enumerate()
+        {
+            self.put(&format!("/first-{bytes}"), bytes, index as u64, json!({}))?;
+        }
+        for kind in ["CRC32", "CRC32C", "NULL"] {
+            // `keep-`: a client with another chunk size may not append to these; nor does the stock
+            // node take sums where the block has none.
+            let first = if kind == "NULL" { "keep-none" } else { "first" };
+            for (name, chunk) in [(first, 512), ("keep", 4096)] {
+                let conf = json!({"dfs.checksum.type": kind, "dfs.bytes-per-checksum": chunk});
+                let path = format!("/{name}-{kind}");
+                self.put(&path, 150_001, 40, json!({"conf": conf}))?;
+                self.put(&path, 5000, 40, json!({"conf": conf, "appendTo": true}))?;
+            }
+        }
+        self.fs.call(
+            "many",
+            json!({"path": "/first-many", "count": 100, "bytes": 777, "seed": 9000}),
+        )?;
+        self.put("/first-cut", 2 * BLOCK, 41, json!({}))?;
+        self.fs.fs(&["-truncate", "-w", "1234567", "/first-cut"])?;
+        self.files.insert("/first-cut".into(), (1_234_567, 41));
+        self.leave_open("/open-apache")?;
+        self.check_all()?;
+        passed()
+    }
+
+    /// A file whose writer died: an rbw replica of 1.5 blocks on every node.
+    fn leave_open(&mut self, path: &str) -> Result<()> {
+        self.fs.create("open", path, 42, json!({}))?;
+        self.fs.write("open", BLOCK + BLOCK / 2 + 77)?;
+        self.fs.handle("hflush", "open")?;
+        self.fs.handle("abandon", "open").map(drop)
+    }
+
+    fn recover(&mut self, path: &str) -> Result<Outcome> {
+        self.fs.recover_lease(path, seconds(90))?;
+        let bytes = BLOCK + BLOCK / 2 + 77;
+        self.fs.check(path, bytes, 42)?;
+        self.files.insert(path.into(), (bytes, 42));
+        self.put(path, 1000, 42, json!({"appendTo": true}))?;
+        self.check_all()?;
+        passed()
+    }
+
+    fn all_become(&mut self, kind: Kind) -> Result<()> {
+        for index in 0..NODES {
+            self.cluster.node(index).stop()?;
+        }
+        for index in 0..NODES {
+            self.cluster.node(index).become_kind(kind)?;
+            self.cluster.start_node_without_waiting(index)?;
+        }
+        for index in 0..NODES {
+            self.cluster.node(index).wait_started()?;
+        }
+        self.cluster.wait_all_live()
+    }
+
+    /// Who the volumes say they are: the `VERSION` files, without their comments and dates.
+    fn versions(&self) -> Result<BTreeMap<PathBuf, Vec<String>>> {
+        let mut found = BTreeMap::new();
+        for volume in self
+            .cluster
+            .nodes()
+            .flat_map(|node| node.volumes().map(Path::to_path_buf).collect::<Vec<_>>())
+        {
+            let current = volume.join("current");
+            let pools =
+                std::fs::read_dir(&current).map_err(TestkitError::file("listing", &current))?;
+            let pools = pools
+                .flatten()
+                .map(|entry| entry.path().join("current/VERSION"));
+            for path in pools
+                .chain([current.join("VERSION")])
+                .filter(|path| path.is_file())
+            {
+                let text =
+                    std::fs::read_to_string(&path).map_err(TestkitError::file("reading", &path))?;
+                let mut lines: Vec<String> = text
+                    .lines()
+                    .filter(|l| !l.starts_with('#'))
+                    .map(|l| l.trim().to_owned())
+                    .collect();
+                lines.sort();
+                found.insert(path, lines);
+            }
+        }
+        Ok(found)
+    }
+
+    fn swap_in(&mut self) -> Result<Outcome> {
+        let before = self.versions()?;
+        expect(before.len() == 2 * NODES, || format!("{:?}", before.keys()))?;
+        self.all_become(self.ours)?;
+        self.check_all()?;
+        expect_eq("VERSION files", self.versions()?, before)?;
+        self.check_many()?;
+        passed()
+    }
+
+    fn swap_out(&mut self) -> Result<Outcome> {
+        let before = self.versions()?;
+        self.leave_open("/open-ours")?;
+        self.all_become(Kind::Apache)?;
+        self.check_all()?;
+        expect_eq("VERSION files", self.versions()?, before)?;
+        self.check_many()?;
+        passed()
+    }
+
+    /// While a node runs, another of `kind` on its directories refuses by the name of the
+    /// directory, and the first is none the worse for it.
+    fn locked_out(&mut self, kind: Kind) -> Result<Outcome> {
+        let node = self.cluster.node(0);
+        let dirs: Vec<PathBuf> = node.volumes().map(Path::to_path_buf).collect();
+        let pid = node.process()?.pid();
+        let lock = dirs[0].join("in_use.lock");
+        let note = std::fs::read_to_string(&lock).map_err(TestkitError::file("reading", &lock))?;
+        expect(note.starts_with(&format!("{pid}@")), || {
+            format!("in_use.lock says {note:?}, the holder is {pid}")
+        })?;
+        let volumes = dirs.iter().map(VolumeSpec::at).collect();
+        let spec = NodeSpec::new(kind).volumes(volumes);
+        let (failed, log) = self.cluster.refused_node(spec)?;
+        // The stock node ends with exit code 0.
+        expect(failed || kind == Kind::Apache, || {
+            format!("it ended without an error: {log}")
+        })?;
+        let said = log.lines().any(|line| {
+            let named = line.contains(&dirs[0].display().to_string());
+            let why = match kind {
+                Kind::Apache => line.contains("already locked"),
+                Kind::Hayloft => {
+                    line.contains(note.trim()) && line.contains("another DataNode uses")
+                }
+            };
+            named && why
+        });
+        expect(said, || format!("no word of the lock: {log}"))?;
+        let after = std::fs::read_to_string(&lock).map_err(TestkitError::file("reading", &lock))?;
+        expect_eq("the holder's note", after, note)?;
+        self.cluster.node(0).process()?.check_alive()?;
+        self.put("/locked", 1000, 60, json!({}))?;
+        self.check_all()?;
+        passed()
+    }
+
+    fn check_many(&self) -> Result<()> {
+        let request = json!({"path": "/first-many", "count": 100, "bytes": 777, "seed": 9000});
+        let bad = self.fs.call("readMany", request)?;
+        expect(bad["bad"] == json!([]), || bad.to_string())
+    }
+
+    /// What a running cluster does to files that the other kind wrote.
+    fn change(&mut self, who: &str) -> Result<Outcome> {
+        let appendable = self
+            .files
+            .iter()
+            .filter(|(path, _)| !path.starts_with("/keep-"));
+        let names: Vec<(String, u64)> = appendable.map(|(path, f)| (path.clone(), f.1)).collect();
+        for (number, (path, seed)) in names.iter().enumerate() {
+            let more = [1, 511, 70_001][number % 3];
+            self.put(path, more, *seed, json!({"appendTo": true}))?;
+        }
+        self.put("/first-cut", BLOCK, 41, json!({"appendTo": true}))?;
+        let temporary = format!("/temporary-{who}");
+        self.put(&temporary, 2 * BLOCK, 43, json!({}))?;
+        self.put(&format!("/new-{who}"), 2 * BLOCK + 999, 44, json!({}))?;
+        self.fs.append("a", &format!("/new-{who}"), 44, json!({}))?;
+        self.fs.write("a", 100_000)?;
+        self.fs.handle("hflush", "a")?;
+        self.fs
+            .check(&format!("/new-{who}"), 2 * BLOCK + 100_999, 44)?;
+        self.fs.handle("close", "a")?;
+        self.files
+            .insert(format!("/new-{who}"), (2 * BLOCK + 100_999, 44));
+        self.fs.fs(&["-rm", "-skipTrash", &temporary])?;
+        self.files.remove(&temporary);
+        self.fs.fs(&["-truncate", "-w", "1000001", "/first-cut"])?;
+        self.files.insert("/first-cut".into(), (1_000_001, 41));
+        self.check_all()?;
+        passed()
+    }
+
+    fn verify(&mut self) -> Result<Outcome> {
+        for node in self.cluster.nodes() {
+            let count = self.fs.verify_metas(node)?;
+            expect(count > 100, || {
+                format!("only {count} replicas on {}", node.name())
+            })?;
+        }
+        passed()
+    }
+
+    /// No clean stop: `kill -9` in the middle of a write, then the other kind on the directories.
+    fn killed(&mut self, first: Kind, then: Kind) -> Result<Outcome> {
+        self.all_become(first)?;
+        let path = format!("/killed-{first:?}-{then:?}");
+        let conf = json!({"dfs.client.block.write.retries": 0});
+        self.fs.create("k", &path, 45, json!({"conf": conf}))?;
+        let writing = self.fs.begin(
+            "loop",
+            json!({"handle": "k", "bytes": 200 * BLOCK, "chunk": 30_000}),
+        )?;
+        wait::until("2 MB acknowledged", seconds(60), || {
+            let acked = self.fs.handle("progress", "k")?["acked"]
+                .as_u64()
+                .unwrap_or_default();
+            Ok(if acked > 2_000_000 {
+                Seen::Done(())
+            } else {
+                Seen::NotYet(acked.to_string())
+            })
+        })?;
+        for index in 0..NODES {
+            self.cluster.node(index).kill()?;
+        }
+        let end = writing.wait_at_most(seconds(180))?;
+        let _ = self.fs.handle("abandon", "k");
+        for index in 0..NODES {
+            self.cluster.node(index).become_kind(then)?;
+            self.cluster.start_node(index)?;
+        }
+        self.cluster.wait_all_live()?;
+        self.fs.recover_lease(&path, seconds(120))?;
+        let length = self.fs.length(&path)?;
+        let acked = end["acked"].as_u64().unwrap_or_default();
+        // A chunk cut by the kill may be dropped by the stock node, whichever kind wrote it.
+        expect(length + 511 >= acked, || {
+            format!("kept {length} of {acked} acknowledged")
+        })?;
+        self.fs.check(&path, length, 45)?;
+        self.files.insert(path, (length, 45));
+        self.check_all()?;
+        passed()
+    }
+
+    /// Node 1 is the stock one, nodes 0 and 2 are ours; the client's order of them is by chance.
+    fn mixed(&mut self) -> Result<Outcome> {
+        self.all_become(self.ours)?;
+        self.cluster.swap_node(1, Kind::Apache)?;
+        self.cluster.wait_all_live()?;
+        for number in 0..8u64 {
+            let path = format!("/mixed-{number}");
+            self.put(&path, 2 * BLOCK + number * 1000, number, json!({}))?;
+            self.put(&path, 333, number, json!({"appendTo": true}))?;
+        }
+        self.put("/mixed-open", 100, 50, json!({}))?;
+        self.fs.append("m", "/mixed-open", 50, json!({}))?;
+        for _ in 0..20 {
+            self.fs.write("m", 70_001)?;
+            self.fs.handle("hflush", "m")?;
+        }
+        // One node of each kind leaves the pipeline in turn.
+        for victim in [0, 1] {
+            self.cluster.node(victim).kill()?;
+            self.fs.write("m", 100_000)?;
+            self.fs.handle("hsync", "m")?;
+            self.cluster.start_node(victim)?;
+            self.cluster.wait_all_live()?;
+        }
+        self.fs.handle("close", "m")?;
+        self.files
+            .insert("/mixed-open".into(), (100 + 20 * 70_001 + 200_000, 50));
+        self.check_all()?;
+        // What the killed nodes kept of the open block is out of date; the NameNode replaces it once
+        // it is told so, and it waits long for copies that met such a leftover.
+        for node in self.cluster.nodes() {
+            self.fs.dfsadmin(&["-triggerBlockReport", &node.ipc()])?;
+        }
+        self.fs.wait_replicas("/mixed-open", 3, seconds(180))?;
+        passed()
+    }
+
+    fn mixed_recovery(&mut self) -> Result<Outcome> {
+        for number in 0..3 {
+            let path = format!("/mixed-lease-{number}");
+            self.leave_open(&path)?;
+            self.recover(&path)?;
+        }
+        passed()
+    }
+
+    fn mixed_replication(&mut self) -> Result<Outcome> {
+        self.put("/mixed-copy", 3 * BLOCK + 5, 51, json!({"replication": 1}))?;
+        self.fs.fs(&["-setrep", "3", "/mixed-copy"])?;
+        self.fs.wait_replicas("/mixed-copy", 3, seconds(60))?;
+        let mut sums = Vec::new();
+        for mode in ["MD5MD5CRC", "COMPOSITE_CRC"] {
+            let conf = json!({"dfs.checksum.combine.mode": mode});
+            for _ in 0..4 {
+                sums.push((
+                    mode,
+                    self.fs
+                        .call("checksum", json!({"path": "/mixed-copy", "conf": conf}))?["hex"]
+                        .clone(),
+                ));
+            }
+        }
+        sums.dedup();
+        expect(sums.len() == 2, || {
+            format!("the kinds give different checksums: {sums:?}")
+        })?;
+        self.check_all()?;
+        passed()
+    }
+
+    /// Prepare, delete (into trash), upgrade each node under a writing client, finalize.
+    fn rolling_upgrade(&mut self) -> Result<Outcome> {
+        self.all_become(self.ours)?;
+        self.put("/trashed", 2 * BLOCK, 52, json!({}))?;
+        // Without a standby to make the rollback image, the NameNode wants safe mode for it.
+        self.fs.dfsadmin(&["-safemode", "enter"])?;
+        self.fs.dfsadmin(&["-rollingUpgrade", "prepare"])?;
+        self.fs.dfsadmin(&["-safemode", "leave"])?;
+        wait::until("the rollback image", seconds(60), || {
+            let said = self.fs.dfsadmin(&["-rollingUpgrade", "query"])?;
+            Ok(if said.contains("Proceed with rolling upgrade") {
+                Seen::Done(())
+            } else {
+                Seen::NotYet(said)
+            })
+        })?;
+        self.wait_marker(true)?;
+        self.fs.fs(&["-rm", "-skipTrash", "/trashed"])?;
+        self.files.remove("/trashed");
+        wait::until("trash on a volume", seconds(60), || {
+            let count = self.trashed();
+            Ok(if count > 0 {
+                Seen::Done(())
+            } else {
+                Seen::NotYet("no file in any trash".into())
+            })
+        })?;
+        self.fs.create("r", "/rolling", 53, json!({}))?;
+        let request =
+            json!({"handle": "r", "bytes": 6 * BLOCK, "chunk": 20_000, "pauseMillis": 60});
+        let writing = self.fs.begin("loop", request)?;
+        for index in 0..NODES {
+            let ipc = self.cluster.node(index).ipc();
+            self.fs.dfsadmin(&["-shutdownDatanode", &ipc, "upgrade"])?;
+            self.cluster.node(index).wait_ended(seconds(60))?;
+            self.cluster.start_node(index)?;
+            self.cluster.wait_all_live()?;
+            // One at a time: the writer must be past this node's restart before the next.
+            let acked = self.acked("r")?;
+            wait::until("the writer to go on", seconds(60), || {
+                let now = self.acked("r")?;
+                Ok(if now > acked || now == 6 * BLOCK {
+                    Seen::Done(())
+                } else {
+                    Seen::NotYet(now.to_string())
+                })
+            })?;
+        }
+        let end = writing.wait()?;
+        expect(end["failure"].is_null(), || end.to_string())?;
+        self.fs.handle("close", "r")?;
+        self.files.insert("/rolling".into(), (6 * BLOCK, 53));
+        self.fs.dfsadmin(&["-rollingUpgrade", "finalize"])?;
+        self.wait_marker(false)?;
+        wait::until("the trash to be emptied", seconds(60), || {
+            let count = self.trashed();
+            Ok(if count == 0 {
+                Seen::Done(())
+            } else {
+                Seen::NotYet(format!("{count} files"))
+            })
+        })?;
+        self.check_all()?;
+        passed()
+    }
+
+    fn acked(&self, handle: &str) -> Result<u64> {
+        Ok(self.fs.handle("progress", handle)?["acked"]
+            .as_u64()
+            .unwrap_or_default())
+    }
+
+    fn pools(&self) -> Vec<PathBuf> {
+        let volumes = self
+            .cluster
+            .nodes()
+            .flat_map(|n| n.volumes().map(Path::to_path_buf).collect::<Vec<_>>());
+        let entries = volumes.flat_map(|v| {
+            std::fs::read_dir(v.join("current"))
+                .into_iter()
+                .flatten()
+                .flatten()
+        });
+        entries.map(|e| e.path()).filter(|p| p.is_dir()).collect()
+    }
+
+    fn trashed(&self) -> usize {
+        self.pools()
+            .iter()
+            .map(|pool| files_below(&pool.join("trash")))
+            .sum()
+    }
+
+    fn wait_marker(&self, wanted: bool) -> Result<()> {
+        wait::until(
+            &format!("rolling upgrade marker: {wanted}"),
+            seconds(60),
+            || {
+                let marks: Vec<bool> = self
+                    .pools()
+                    .iter()
+                    .map(|p| p.join("RollingUpgradeInProgress").exists())
+                    .collect();
+                let all = marks.iter().all(|&mark| mark == wanted);
+                Ok(if all {
+                    Seen::Done(())
+                } else {
+                    Seen::NotYet(format!("{marks:?}"))
+                })
+            },
+        )
+    }
+
+    fn whole(&mut self) -> Result<Outcome> {
+        self.all_become(Kind::Apache)?;
+        self.check_all()?;
+        self.fs.wait_healthy("/", seconds(90))?;
+        self.verify()?;
+        let more = merge(json!({}), json!({"appendTo": true}));
+        self.put("/first-512", 7, 3, more)?;
+        self.check_all()?;
+        passed()
+    }
+}
+
+fn files_below(dir: &Path) -> usize {
+    let entries = std::fs::read_dir(dir).into_iter().flatten().flatten();
+    entries
+        .map(|e| {
+            if e.path().is_dir() {
+                files_below(&e.path())
+            } else {
+                1
+            }
+        })
+        .sum()
+}
