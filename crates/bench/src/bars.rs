@@ -3,7 +3,7 @@
 use super::figures::Figure;
 use super::limits::LIMIT;
 use super::peers::{NULL, STOCK};
-use super::record::Record;
+use super::record::BenchRecord;
 use super::rows::Client;
 
 /// What a value is compared with.
@@ -189,7 +189,7 @@ pub struct Verdict {
 
 /// Every bar that a run says something about, for each engine.
 #[must_use]
-pub fn verdicts(record: &Record) -> Vec<Verdict> {
+pub fn verdicts(record: &BenchRecord) -> Vec<Verdict> {
     let bars = if record.modelled { MODELLED } else { BARS };
     let mut all = Vec::new();
     for bar in bars {
@@ -205,7 +205,7 @@ pub fn verdicts(record: &Record) -> Vec<Verdict> {
 
 /// Hayloft's engines of a run: the one named, or all that keep data.
 fn engines<'a>(
-    record: &'a Record,
+    record: &'a BenchRecord,
     only: Option<&'static str>,
 ) -> impl Iterator<Item = &'a str> + use<'a> {
     let peers = record.peers.iter().map(String::as_str);
@@ -215,7 +215,7 @@ fn engines<'a>(
     })
 }
 
-fn verdict(record: &Record, bar: &Bar, client: Client, peer: &str) -> Option<Verdict> {
+fn verdict(record: &BenchRecord, bar: &Bar, client: Client, peer: &str) -> Option<Verdict> {
     let median = |workload: &str, client, peer: &str| {
         let spread = record.spread(workload, client, peer, bar.figure)?;
         Some(spread.median)
@@ -254,18 +254,18 @@ fn verdict(record: &Record, bar: &Bar, client: Client, peer: &str) -> Option<Ver
 }
 
 /// What was measured beside the row without any node, where it was.
-fn without_node(record: &Record, row: (&str, Client), figure: Figure) -> Option<f64> {
+fn without_node(record: &BenchRecord, row: (&str, Client), figure: Figure) -> Option<f64> {
     let spread = record.spread(row.0, row.1, LIMIT, figure)?;
     Some(spread.median)
 }
 
 /// What the raw device gives beside the row, where that was measured.
-fn device(record: &Record, row: (&str, Client)) -> Option<f64> {
+fn device(record: &BenchRecord, row: (&str, Client)) -> Option<f64> {
     without_node(record, row, Rate)
 }
 
 /// How much of the stock `DataNode`'s processor time goes into reading and sending alone, and how much more this takes.
-fn bare_limit(record: &Record, row: (&str, Client), own: f64, stock: f64) -> Option<String> {
+fn bare_limit(record: &BenchRecord, row: (&str, Client), own: f64, stock: f64) -> Option<String> {
     let bare = without_node(record, row, NodeCpu)?;
     Some(format!(
         "a program that only reads and sends takes {:.2} of stock's; this is {:.2} of that",
@@ -275,7 +275,7 @@ fn bare_limit(record: &Record, row: (&str, Client), own: f64, stock: f64) -> Opt
 }
 
 /// How far the device would let anybody be ahead of the stock DataNode, and how much of the device this is.
-fn device_limit(record: &Record, row: (&str, Client), own: f64, stock: f64) -> Option<String> {
+fn device_limit(record: &BenchRecord, row: (&str, Client), own: f64, stock: f64) -> Option<String> {
     let device = device(record, row)?;
     let sent = without_node(record, row, SentRate).map(|sent| {
         let (of_stock, of_bare) = (sent / stock, own / sent);
@@ -292,7 +292,7 @@ fn device_limit(record: &Record, row: (&str, Client), own: f64, stock: f64) -> O
 /// What an engine that keeps what it writes can reach beside null's rate, and how much of that it does: the slower one of
 /// null and the raw device is its limit, but for what the page cache holds when the client is done. `None` when the raw device was
 /// not measured.
-fn nearest_limit(record: &Record, row: (&str, Client), own: f64, null: f64) -> Option<String> {
+fn nearest_limit(record: &BenchRecord, row: (&str, Client), own: f64, null: f64) -> Option<String> {
     let device = device(record, row)?;
     let nearest = if device < null { "raw device" } else { "null" };
     Some(format!(
@@ -303,7 +303,7 @@ fn nearest_limit(record: &Record, row: (&str, Client), own: f64, null: f64) -> O
 }
 
 /// The bar on memory: the largest value of all rows.
-fn memory(record: &Record, peer: &str) -> Option<Verdict> {
+fn memory(record: &BenchRecord, peer: &str) -> Option<Verdict> {
     let of_peer = record.samples.iter().filter(|sample| sample.peer == peer);
     let peaks = of_peer.filter_map(|sample| sample.figures.get(&MemoryPeak));
     let value = peaks.copied().reduce(f64::max)?;

@@ -1,8 +1,8 @@
 //! The command `hayloft bench`.
 
-use super::record::Record;
-use super::rows::{self, Row};
-use super::{Disk, EDITS, Options, page, peers};
+use super::record::BenchRecord;
+use super::rows::{self, BenchRow};
+use super::{BenchDisk, BenchOptions, EDITS, page, peers};
 use clap::Args;
 use hayloft_testkit::congestion;
 use hayloft_testkit::error::{Result, TestkitError};
@@ -75,7 +75,7 @@ fn key_value(text: &str) -> std::result::Result<(String, String), String> {
 
 /// What the command printed and how it went.
 #[derive(Debug)]
-pub struct Report {
+pub struct BenchReport {
     /// For standard output.
     pub text: String,
     /// Where the results are; `None` when nothing was measured.
@@ -97,8 +97,8 @@ impl BenchArgs {
         self,
         words: &[String],
         progress: Arc<dyn Fn(&str) + Send + Sync>,
-    ) -> Result<Report> {
-        let said = |text| Report {
+    ) -> Result<BenchReport> {
+        let said = |text| BenchReport {
             text,
             out: None,
             interrupted: false,
@@ -115,7 +115,7 @@ impl BenchArgs {
         // Before anything is started: what is started belongs to the network that it is started in.
         let network = self.congestion.as_deref().map(congestion::enter);
         let network = network.transpose()?;
-        let options = Options {
+        let options = BenchOptions {
             network,
             ..self.options(words, progress)?
         };
@@ -125,7 +125,7 @@ impl BenchArgs {
         } else {
             page::markdown(&record, &[])
         };
-        Ok(Report {
+        Ok(BenchReport {
             text,
             out: (!record.samples.is_empty()).then_some(options.out),
             interrupted: record.interrupted,
@@ -138,13 +138,13 @@ impl BenchArgs {
         self,
         words: &[String],
         progress: Arc<dyn Fn(&str) + Send + Sync>,
-    ) -> Result<Options> {
-        let wanted = |row: &Row| {
+    ) -> Result<BenchOptions> {
+        let wanted = |row: &BenchRow| {
             let only = self.only.as_deref();
             (!self.bars || rows::has_bar(*row))
                 && only.is_none_or(|pattern| rows::fits(pattern, &row.to_string()))
         };
-        let rows: Vec<Row> = rows::all().into_iter().filter(wanted).collect();
+        let rows: Vec<BenchRow> = rows::all().into_iter().filter(wanted).collect();
         if rows.is_empty() && self.blocks == 0 {
             return Err(TestkitError::Talk("no row fits: see --list".into()));
         }
@@ -172,17 +172,17 @@ impl BenchArgs {
             peers::peer(name, &[])?;
         }
         let disk = match self.disk.as_deref() {
-            None => Disk::Directory(repository_root().join("target/lab")),
-            Some("modelled") => Disk::Modelled,
-            Some(dir) => Disk::Directory(dir.into()),
+            None => BenchDisk::Directory(repository_root().join("target/lab")),
+            Some("modelled") => BenchDisk::Modelled,
+            Some(dir) => BenchDisk::Directory(dir.into()),
         };
         let mut define = self.define;
-        if disk == Disk::Modelled && !define.iter().any(|(key, _)| key == MEDIA.0) {
+        if disk == BenchDisk::Modelled && !define.iter().any(|(key, _)| key == MEDIA.0) {
             define.push((MEDIA.0.to_owned(), MEDIA.1.to_owned()));
         }
         let date = civil_date(rustix::time::clock_gettime(rustix::time::ClockId::Realtime).tv_sec);
         let runs = repository_root().join("bench/runs");
-        Ok(Options {
+        Ok(BenchOptions {
             rounds: self.rounds.unwrap_or(if self.quick { 2 } else { 5 }).max(1),
             mib: self
                 .mib
@@ -236,11 +236,11 @@ fn list() -> String {
 }
 
 /// The samples of several runs as one; what they have in common is the first one's.
-fn merged(files: &[PathBuf]) -> Result<Record> {
-    let mut whole: Option<Record> = None;
+fn merged(files: &[PathBuf]) -> Result<BenchRecord> {
+    let mut whole: Option<BenchRecord> = None;
     for file in files {
         let text = std::fs::read_to_string(file).map_err(TestkitError::file("reading", file))?;
-        let record = Record::from_json(&text)?;
+        let record = BenchRecord::from_json(&text)?;
         let Some(first) = &mut whole else {
             whole = Some(record);
             continue;
@@ -259,9 +259,9 @@ fn merged(files: &[PathBuf]) -> Result<Record> {
 
 /// Refuses one page of two runs whose connections or whose NameNode's answers cost something else. What a record does not
 /// name may be anything.
-fn same_conditions(first: &Record, other: &Record) -> Result<()> {
+fn same_conditions(first: &BenchRecord, other: &BenchRecord) -> Result<()> {
     for name in [congestion::CONDITION, EDITS] {
-        let of = |record: &Record| {
+        let of = |record: &BenchRecord| {
             record
                 .conditions
                 .get(name)
@@ -280,7 +280,7 @@ fn same_conditions(first: &Record, other: &Record) -> Result<()> {
 }
 
 /// What a condition was in runs that were made before it was recorded, where that is known.
-fn before(name: &str, record: &Record) -> Option<String> {
+fn before(name: &str, record: &BenchRecord) -> Option<String> {
     (name == EDITS && !record.modelled).then(|| "on the nodes' disk".to_owned())
 }
 
@@ -350,7 +350,7 @@ mod tests {
     #[test]
     fn runs_under_other_conditions_do_not_share_a_page() {
         let of = |condition: &str, value: Option<&str>| {
-            let mut record = Record::default();
+            let mut record = BenchRecord::default();
             let pair = value.map(|value| (condition.to_owned(), value.to_owned()));
             record.conditions.extend(pair);
             record
@@ -370,9 +370,9 @@ mod tests {
         let (early, now) = (edits(None), edits(Some("in shared memory")));
         same_conditions(&early, &now).expect_err("they were on the disk");
         same_conditions(&now, &now).expect("the same");
-        let modelled = Record {
+        let modelled = BenchRecord {
             modelled: true,
-            ..Record::default()
+            ..BenchRecord::default()
         };
         same_conditions(&modelled, &now).expect("they were never on that disk");
     }

@@ -5,7 +5,9 @@ use super::rig::BLOCK_BYTES;
 use super::rows::Client;
 use super::work::Run;
 use hayloft_testkit::error::{Result, TestkitError};
-use hayloft_testkit::load::{self, Check, Outcome, Place, Settings, each_stream, run_read};
+use hayloft_testkit::load::{
+    self, Check, LoadOutcome, LoadPlace, LoadSettings, each_stream, run_read,
+};
 use serde_json::json;
 use std::time::{Duration, Instant};
 
@@ -18,7 +20,7 @@ const SMALL_BYTES: u64 = 10_000;
 /// The file of each stream, by its blocks; a Java client keeps no list of them.
 pub(super) struct Files {
     pub(super) dir: String,
-    pub(super) places: Vec<Vec<Place>>,
+    pub(super) places: Vec<Vec<LoadPlace>>,
 }
 
 impl Run<'_> {
@@ -27,7 +29,7 @@ impl Run<'_> {
         client: Client,
         nodes: &[String],
         dir: &str,
-    ) -> Result<Outcome> {
+    ) -> Result<LoadOutcome> {
         if client == Client::Java {
             let request = json!({
                 "path": dir, "streams": SMALL_CLIENTS, "files": SMALL_FILES, "bytes": SMALL_BYTES, "favored": nodes,
@@ -39,8 +41,8 @@ impl Run<'_> {
             for number in 0..SMALL_FILES {
                 let spec = file(&format!("{dir}/c{client}"), number, SMALL_BYTES, nodes);
                 let began = Instant::now();
-                let mut blocks = load::Tally::default();
-                names.write(&spec, &Settings::default(), data, &mut blocks)?;
+                let mut blocks = load::LatencyTally::default();
+                names.write(&spec, &LoadSettings::default(), data, &mut blocks)?;
                 tally.op(SMALL_BYTES, began.elapsed());
             }
             Ok(())
@@ -73,7 +75,7 @@ impl Run<'_> {
         dir: String,
         share: (u64, u64),
         copies: usize,
-    ) -> Result<(Files, Outcome)> {
+    ) -> Result<(Files, LoadOutcome)> {
         let nodes = self.rig.addresses(seat, copies);
         let (streams, bytes) = share;
         if client == Client::Java {
@@ -96,7 +98,7 @@ impl Run<'_> {
             .collect();
         let outcome = each_stream(&places, |stream, slot, tally| {
             let spec = file(&dir, stream, bytes, &nodes);
-            let written = names.write(&spec, &Settings::default(), data, tally)?;
+            let written = names.write(&spec, &LoadSettings::default(), data, tally)?;
             *slot
                 .lock()
                 .unwrap_or_else(std::sync::PoisonError::into_inner) = written;
@@ -112,7 +114,7 @@ impl Run<'_> {
         Ok((Files { dir, places }, outcome))
     }
 
-    pub(super) fn read(&self, client: Client, files: &Files, check: Check) -> Result<Outcome> {
+    pub(super) fn read(&self, client: Client, files: &Files, check: Check) -> Result<LoadOutcome> {
         if client == Client::Java {
             let request = json!({"path": files.dir, "streams": files.places.len()});
             return self.java("readStreams", request);
@@ -120,7 +122,7 @@ impl Run<'_> {
         run_read(&self.rig.data, check, &files.places)
     }
 
-    fn java(&self, operation: &str, request: serde_json::Value) -> Result<Outcome> {
+    fn java(&self, operation: &str, request: serde_json::Value) -> Result<LoadOutcome> {
         let missing = || TestkitError::Talk("the Java client does not run".into());
         let answer = self
             .rig
@@ -132,7 +134,7 @@ impl Run<'_> {
             let problem = format!("{operation}: bytes differ from what was written");
             return Err(TestkitError::Expectation(problem));
         }
-        let mut outcome = Outcome::default();
+        let mut outcome = LoadOutcome::default();
         outcome.tally.bytes = answer["bytes"].as_u64().unwrap_or(0);
         for micros in answer["micros"].as_array().into_iter().flatten() {
             let micros = Duration::from_micros(micros.as_u64().unwrap_or(u64::MAX));

@@ -36,15 +36,15 @@ use hayloft_node::store_config::memory_limit;
 use hayloft_testkit::error::{Result, TestkitError};
 use hayloft_testkit::machine;
 use hayloft_testkit::modelled::{self, ModelledDisk};
-use record::Record;
+use record::BenchRecord;
 use rig::Rig;
-use rows::{Client, Row, Workload};
+use rows::{BenchRow, BenchWorkload, Client};
 use std::path::PathBuf;
 use std::time::Instant;
 
 /// Where the nodes' directories are.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Disk {
+pub enum BenchDisk {
     /// Below this directory.
     Directory(PathBuf),
     /// On a modelled hard disk.
@@ -53,13 +53,13 @@ pub enum Disk {
 
 /// What to measure.
 #[derive(Clone)]
-pub struct Options {
+pub struct BenchOptions {
     /// Rounds; each measures every row once per peer.
     pub rounds: u32,
     /// MiB moved per row, over all streams.
     pub mib: u64,
     /// The rows, see [`rows::all`].
-    pub rows: Vec<Row>,
+    pub rows: Vec<BenchRow>,
     /// The binary of the peer [`peers::BEFORE`].
     pub before: Option<PathBuf>,
     /// Names of the peers, see [`peers::names`].
@@ -71,7 +71,7 @@ pub struct Options {
     /// Configuration of Hayloft's nodes.
     pub define: Vec<(String, String)>,
     /// Where the nodes' directories are.
-    pub disk: Disk,
+    pub disk: BenchDisk,
     /// What is special about the network that everything runs in, see [`congestion::enter`].
     pub network: Option<String>,
     /// Where results go: `bench/runs/DATE-NAME`.
@@ -82,15 +82,16 @@ pub struct Options {
     pub progress: std::sync::Arc<dyn Fn(&str) + Send + Sync>,
 }
 
-impl Options {
+impl BenchOptions {
     /// Measurements of the whole run, nearly.
-    fn total(&self, rows: &[Row]) -> usize {
-        let limits = rows.iter().any(|row| row.workload == Workload::Limits);
+    fn total(&self, rows: &[BenchRow]) -> usize {
+        let limits = rows.iter().any(|row| row.workload == BenchWorkload::Limits);
         // The raw device is measured beside each row that it may bound.
-        let beside = limits && self.disk != Disk::Modelled;
-        let measurements = |row: &Row| 1 + usize::from(beside && row.workload.bound_by().is_some());
+        let beside = limits && self.disk != BenchDisk::Modelled;
+        let measurements =
+            |row: &BenchRow| 1 + usize::from(beside && row.workload.bound_by().is_some());
         let count = |peer: &String| -> usize {
-            let takes_part = |row: &&Row| {
+            let takes_part = |row: &&BenchRow| {
                 row.client != Client::None && (peer != peers::NULL || row.workload.writes_only())
             };
             rows.iter().filter(takes_part).map(measurements).sum()
@@ -105,7 +106,7 @@ impl Options {
 ///
 /// # Errors
 /// When the cluster does not come up, or results cannot be written.
-pub fn run(options: &Options) -> Result<Record> {
+pub fn run(options: &BenchOptions) -> Result<BenchRecord> {
     interrupt::listen();
     let mut record = begin(options);
     let outcome = measure(options, &mut record);
@@ -116,12 +117,12 @@ pub fn run(options: &Options) -> Result<Record> {
     outcome.map(|()| record)
 }
 
-fn measure(options: &Options, record: &mut Record) -> Result<()> {
+fn measure(options: &BenchOptions, record: &mut BenchRecord) -> Result<()> {
     if !options.rows.is_empty() {
         // Declared before the rig, so that it goes after it.
         let (base, carried) = disk(options)?;
-        let wants = |wanted: fn(&Row) -> bool| options.rows.iter().any(wanted);
-        let pipelines = wants(|row| row.workload == Workload::Replicated);
+        let wants = |wanted: fn(&BenchRow) -> bool| options.rows.iter().any(wanted);
+        let pipelines = wants(|row| row.workload == BenchWorkload::Replicated);
         let java = wants(|row| row.client == Client::Java);
         (options.progress)("starting the NameNode, the nodes and the clients");
         let rig = Rig::start(options, &base, pipelines, java)?;
@@ -172,18 +173,18 @@ const MODELLED_BYTES: u64 = 64 << 30;
 const DISK_LOG: &str = "disk.log";
 
 /// Where the nodes' directories go, and the modelled disk that it is on, if it is one.
-fn disk(options: &Options) -> Result<(PathBuf, Option<ModelledDisk>)> {
+fn disk(options: &BenchOptions) -> Result<(PathBuf, Option<ModelledDisk>)> {
     let dir = match &options.disk {
-        Disk::Directory(dir) => return Ok((dir.clone(), None)),
-        Disk::Modelled => hayloft_testkit::hadoop::repository_root()
+        BenchDisk::Directory(dir) => return Ok((dir.clone(), None)),
+        BenchDisk::Modelled => hayloft_testkit::hadoop::repository_root()
             .join("target/lab")
             .join(format!("modelled-{}", std::process::id())),
     };
     std::fs::create_dir_all(&dir).map_err(TestkitError::file("creating", &dir))?;
     (options.progress)("mounting the modelled disk");
-    let wanted = modelled::Disk {
+    let wanted = modelled::HostedDisk {
         size: MODELLED_BYTES,
-        file_system: modelled::FileSystem::Ext4,
+        file_system: modelled::HostedFileSystem::Ext4,
         params: modelled::Params::default(),
         dir: dir.join("mnt"),
         backing: None,
@@ -203,7 +204,7 @@ fn answers(stats: &modelled::Stats) -> String {
     )
 }
 
-fn begin(options: &Options) -> Record {
+fn begin(options: &BenchOptions) -> BenchRecord {
     let mut conditions = machine::describe();
     let flags = if options.jvm_flags.is_empty() {
         "none (the JVM's defaults)".to_owned()
@@ -233,15 +234,15 @@ fn begin(options: &Options) -> Record {
             peers.push((*name).to_owned());
         }
     }
-    Record {
+    BenchRecord {
         command: options.command.clone(),
         conditions,
-        modelled: options.disk == Disk::Modelled,
+        modelled: options.disk == BenchDisk::Modelled,
         mib: options.mib,
         rounds: options.rounds,
         memory_limit_mib: memory_limit_mib(&options.define),
         peers,
-        ..Record::default()
+        ..BenchRecord::default()
     }
 }
 
@@ -257,7 +258,7 @@ fn memory_limit_mib(define: &[(String, String)]) -> u64 {
 /// that was a modelled one.
 const EDITS: &str = "NameNode's edits";
 
-fn conditions(record: &mut Record, rig: &Rig) {
+fn conditions(record: &mut BenchRecord, rig: &Rig) {
     let mut add = |name: &str, value: String| record.conditions.insert(name.to_owned(), value);
     if let Some(kib) = rig.readahead_kib {
         add("read-ahead of the device", format!("{kib} KiB"));

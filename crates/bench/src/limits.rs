@@ -3,9 +3,9 @@
 use super::bare::{self, Bare};
 use super::figures::Figure;
 use super::measure::rate;
-use super::record::Sample;
+use super::record::BenchSample;
 use super::rows::Client;
-use hayloft_io::raw::{self, Direction};
+use hayloft_io::raw::{self, RawTransfer};
 use hayloft_testkit::error::{Result, TestkitError};
 use hayloft_testkit::load::{Latency, Offsets};
 use hayloft_testkit::machine;
@@ -35,10 +35,10 @@ pub const LIMIT: &str = "limit";
 ///
 /// # Errors
 /// When the file system refuses O_DIRECT, or a socket fails.
-pub(super) fn measure(dir: &Path, mib: u64, round: u32) -> Result<Vec<Sample>> {
+pub(super) fn measure(dir: &Path, mib: u64, round: u32) -> Result<Vec<BenchSample>> {
     let mut samples = Vec::new();
     let mut add = |name: String, figures: Vec<(Figure, f64)>| {
-        samples.push(Sample {
+        samples.push(BenchSample {
             workload: name,
             client: Client::None,
             peer: LIMIT.to_owned(),
@@ -50,8 +50,8 @@ pub(super) fn measure(dir: &Path, mib: u64, round: u32) -> Result<Vec<Sample>> {
     let bytes = (mib << 20).next_multiple_of(TRANSFER as u64);
     let mut device = Device::new(dir, mib)?;
     for (name, direction) in [
-        ("device-write", Direction::Write),
-        ("device-read", Direction::Read),
+        ("device-write", RawTransfer::Write),
+        ("device-read", RawTransfer::Read),
     ] {
         let rate = device.rate(direction)?;
         add(name.into(), vec![(Figure::Rate, rate)]);
@@ -118,7 +118,7 @@ impl Device {
     /// What is only allocated, the device does not read.
     fn fill(&mut self) -> Result<()> {
         if !self.written {
-            transfers(&self.path, self.bytes, Direction::Write)?;
+            transfers(&self.path, self.bytes, RawTransfer::Write)?;
         }
         self.written = true;
         Ok(())
@@ -128,8 +128,8 @@ impl Device {
     ///
     /// # Errors
     /// When a transfer fails.
-    pub(super) fn rate(&mut self, direction: Direction) -> Result<f64> {
-        if direction == Direction::Read {
+    pub(super) fn rate(&mut self, direction: RawTransfer) -> Result<f64> {
+        if direction == RawTransfer::Read {
             self.fill()?;
         }
         self.written = true;
@@ -153,23 +153,23 @@ pub(super) fn open(path: &Path, flags: OFlags) -> Result<File> {
 
 /// Moves all of the file in large transfers, [`DEPTH`] in flight, in the order of their offsets; a
 /// write ends when the device has it.
-fn transfers(path: &Path, bytes: u64, direction: Direction) -> Result<Duration> {
+fn transfers(path: &Path, bytes: u64, direction: RawTransfer) -> Result<Duration> {
     let file = open(path, flags(direction))?;
     let offsets = (0..bytes).step_by(TRANSFER);
     let began = Instant::now();
     raw::transfers(&file, direction, (DEPTH, TRANSFER), offsets, |_| ())
         .map_err(TestkitError::file("transferring by io_uring", path))?;
-    if direction == Direction::Write {
+    if direction == RawTransfer::Write {
         file.sync_data()
             .map_err(TestkitError::file("syncing", path))?;
     }
     Ok(began.elapsed())
 }
 
-fn flags(direction: Direction) -> OFlags {
+fn flags(direction: RawTransfer) -> OFlags {
     match direction {
-        Direction::Read => OFlags::RDONLY,
-        Direction::Write => OFlags::WRONLY,
+        RawTransfer::Read => OFlags::RDONLY,
+        RawTransfer::Write => OFlags::WRONLY,
     }
 }
 
@@ -187,7 +187,7 @@ fn small_reads(path: &Path, bytes: u64, in_flight: usize) -> Result<(Duration, V
     let began = Instant::now();
     raw::transfers(
         &file,
-        Direction::Read,
+        RawTransfer::Read,
         (in_flight, SMALL),
         offsets,
         |took| {
@@ -275,7 +275,7 @@ mod tests {
             Err(error) => panic!("{error}"),
         };
         assert_eq!(samples.len(), 9);
-        let positive = |s: &Sample| s.figures.values().all(|value| *value > 0.0);
+        let positive = |s: &BenchSample| s.figures.values().all(|value| *value > 0.0);
         assert!(samples.iter().all(positive), "{samples:?}");
         assert_eq!(std::fs::read_dir(dir.path()).expect("listed").count(), 0);
     }

@@ -1,10 +1,10 @@
 //! One measurement: what the nodes, the client, the machine and the device did while a load ran.
 
 use super::figures::{Figure, Figures};
-use super::rows::Workload;
+use super::rows::BenchWorkload;
 use super::trace::{Requests, Tracer};
 use hayloft_testkit::error::Result;
-use hayloft_testkit::load::{Latency, Outcome};
+use hayloft_testkit::load::{Latency, LoadOutcome};
 use hayloft_testkit::machine;
 use hayloft_testkit::procfs::{self, Usage};
 use std::path::Path;
@@ -54,8 +54,8 @@ impl Watch<'_> {
     /// Those of the load, and when a process has gone.
     pub(super) fn run(
         &self,
-        workload: Workload,
-        load: impl FnOnce() -> Result<Outcome>,
+        workload: BenchWorkload,
+        load: impl FnOnce() -> Result<LoadOutcome>,
     ) -> Result<Figures> {
         for &pid in self.nodes {
             procfs::reset_peak(pid);
@@ -66,7 +66,7 @@ impl Watch<'_> {
         let before = self.counts()?;
         let outcome = load();
         let settling = Instant::now();
-        let settles = workload.writes_only() || workload == Workload::Mixed;
+        let settles = workload.writes_only() || workload == BenchWorkload::Mixed;
         if settles && outcome.is_ok() {
             machine::settle(self.disk)?;
         }
@@ -110,12 +110,12 @@ impl Watch<'_> {
     }
 }
 
-fn speed(figures: &mut Figures, outcome: &Outcome, workload: Workload) {
-    let Outcome { tally, took } = outcome;
+fn speed(figures: &mut Figures, outcome: &LoadOutcome, workload: BenchWorkload) {
+    let LoadOutcome { tally, took } = outcome;
     figures.insert(Figure::Rate, rate(tally.bytes, *took));
     if !matches!(
         workload,
-        Workload::Pread(_) | Workload::Hflush | Workload::SmallFiles
+        BenchWorkload::Pread(_) | BenchWorkload::Hflush | BenchWorkload::SmallFiles
     ) {
         return;
     }

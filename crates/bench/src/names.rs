@@ -2,7 +2,7 @@
 
 use hayloft_rpc::{RpcClient, RpcError, RpcOptions};
 use hayloft_testkit::error::{Result, TestkitError};
-use hayloft_testkit::load::{Data, Place, Settings, Tally, write_block};
+use hayloft_testkit::load::{Data, LatencyTally, LoadPlace, LoadSettings, write_block};
 use hayloft_wire::ids::{Block, ExtendedBlock};
 use hayloft_wire::proto::client as pb;
 use hayloft_wire::proto::hdfs::ExtendedBlock as WireBlock;
@@ -75,10 +75,10 @@ impl NameNodeClient {
     pub fn write(
         &self,
         spec: &FileSpec,
-        settings: &Settings,
+        settings: &LoadSettings,
         data: &Data,
-        tally: &mut Tally,
-    ) -> Result<Vec<Place>> {
+        tally: &mut LatencyTally,
+    ) -> Result<Vec<LoadPlace>> {
         let client = format!("hayloft-bench{}", spec.path.replace('/', "-"));
         let _: pb::CreateResponse = self.call(
             "create",
@@ -113,7 +113,7 @@ impl NameNodeClient {
         client: &str,
         previous: Option<WireBlock>,
         len: u64,
-    ) -> Result<Place> {
+    ) -> Result<LoadPlace> {
         let request = pb::AddBlockRequest {
             src: spec.path.clone(),
             client_name: client.to_owned(),
@@ -140,7 +140,7 @@ impl NameNodeClient {
             return Err(wrong(format!("is on {chosen:?}, not on {wanted:?}")));
         }
         let number = Block::new(block.block.id, block.block.generation_stamp, len);
-        Ok(Place {
+        Ok(LoadPlace {
             block: ExtendedBlock::new(block.pool, number),
             len,
             nodes: located.locs,

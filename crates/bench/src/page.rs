@@ -4,7 +4,7 @@ use super::bars::{self, Verdict};
 use super::figures::Figure;
 use super::limits::LIMIT;
 use super::peers::STOCK;
-use super::record::Record;
+use super::record::BenchRecord;
 use super::rows::Client;
 use hayloft_testkit::congestion;
 use std::fmt::Write as _;
@@ -50,7 +50,7 @@ const START: [Figure; 4] = [
 
 /// The page: conditions, bars, tables, plots, rows in which Hayloft is not better, failures.
 #[must_use]
-pub fn markdown(record: &Record, plots: &[String]) -> String {
+pub fn markdown(record: &BenchRecord, plots: &[String]) -> String {
     let mut page = String::from("# Stock DataNode and Hayloft on one machine\n\n");
     if record.modelled {
         page.push_str("**The disk is modelled**: it tells how streams share a head, not how fast a disk is.\n\n");
@@ -133,15 +133,16 @@ fn bars_table(page: &mut String, verdicts: &[Verdict]) {
 }
 
 /// A table of one figure: rows by peers. Nothing when nobody has the figure.
-fn table(page: &mut String, record: &Record, figure: Figure, wanted: impl Fn(&str) -> bool) {
+fn table(page: &mut String, record: &BenchRecord, figure: Figure, wanted: impl Fn(&str) -> bool) {
     let columns: Vec<&str> = record
         .peers
         .iter()
         .map(String::as_str)
         .chain([LIMIT])
         .filter(|peer| {
-            let has =
-                |s: &&super::record::Sample| s.peer == **peer && s.figures.contains_key(&figure);
+            let has = |s: &&super::record::BenchSample| {
+                s.peer == **peer && s.figures.contains_key(&figure)
+            };
             record
                 .samples
                 .iter()
@@ -181,7 +182,7 @@ fn table(page: &mut String, record: &Record, figure: Figure, wanted: impl Fn(&st
 }
 
 /// Where an engine is not better than the stock DataNode.
-fn losses(page: &mut String, record: &Record) {
+fn losses(page: &mut String, record: &BenchRecord) {
     const JUDGED: [Figure; 7] = [
         Figure::Rate,
         Figure::SettledRate,
@@ -227,7 +228,7 @@ fn losses(page: &mut String, record: &Record) {
     }
 }
 
-fn failures(page: &mut String, record: &Record) {
+fn failures(page: &mut String, record: &BenchRecord) {
     let mut failures = record.failures().peekable();
     if failures.peek().is_none() {
         return;

@@ -2,7 +2,7 @@
 
 use super::figures::Figure;
 use super::limits::LIMIT;
-use super::record::Record;
+use super::record::BenchRecord;
 use super::rows::Client;
 use hayloft_testkit::error::{Result, TestkitError};
 use plotters::prelude::*;
@@ -39,7 +39,7 @@ const BAR_WIDTH: usize = 16;
 ///
 /// # Errors
 /// [`TestkitError::Talk`] when a file cannot be written.
-pub(super) fn write(record: &Record, dir: &Path) -> Result<Vec<String>> {
+pub(super) fn write(record: &BenchRecord, dir: &Path) -> Result<Vec<String>> {
     let mut written = Vec::new();
     for (name, figure, title) in PLOTS {
         let groups = groups(record, figure);
@@ -57,7 +57,7 @@ pub(super) fn write(record: &Record, dir: &Path) -> Result<Vec<String>> {
 /// A row's bars: its name, and a value for each peer that has one.
 type Group = (String, Vec<(usize, f64)>);
 
-fn groups(record: &Record, figure: Figure) -> Vec<Group> {
+fn groups(record: &BenchRecord, figure: Figure) -> Vec<Group> {
     let mut groups = Vec::new();
     for (workload, client) in record.rows() {
         if client == Client::None || workload.starts_with("start") {

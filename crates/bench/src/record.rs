@@ -9,7 +9,7 @@ use std::path::Path;
 
 /// One row measured once.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Sample {
+pub struct BenchSample {
     /// What was done.
     pub workload: String,
     /// By whom.
@@ -27,7 +27,7 @@ pub struct Sample {
 
 /// All of a run.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub struct Record {
+pub struct BenchRecord {
     /// The command that made it.
     pub command: String,
     /// The machine in general terms, its settings, and those of the peers.
@@ -45,10 +45,10 @@ pub struct Record {
     /// Whether the run was ended before its time.
     pub interrupted: bool,
     /// Everything measured.
-    pub samples: Vec<Sample>,
+    pub samples: Vec<BenchSample>,
 }
 
-impl Record {
+impl BenchRecord {
     /// Values of a figure over the rounds.
     #[must_use]
     pub fn values(&self, workload: &str, client: Client, peer: &str, figure: Figure) -> Vec<f64> {
@@ -86,7 +86,7 @@ impl Record {
     }
 
     /// Samples that failed.
-    pub fn failures(&self) -> impl Iterator<Item = &Sample> {
+    pub fn failures(&self) -> impl Iterator<Item = &BenchSample> {
         self.samples.iter().filter(|sample| sample.failed.is_some())
     }
 
@@ -135,7 +135,7 @@ impl Record {
         ))
     }
 
-    /// Reads what [`Record::to_json`] wrote.
+    /// Reads what [`BenchRecord::to_json`] wrote.
     ///
     /// # Errors
     /// [`TestkitError::Talk`] when it is something else.
@@ -145,7 +145,7 @@ impl Record {
 }
 
 /// Five significant digits are more than any of this is good for.
-fn rounded(sample: &Sample) -> Sample {
+fn rounded(sample: &BenchSample) -> BenchSample {
     let mut sample = sample.clone();
     for value in sample.figures.values_mut() {
         if value.is_finite() && *value != 0.0 {
@@ -161,11 +161,11 @@ pub(super) mod tests {
     use super::*;
 
     /// Workload, client, peer, figures.
-    type Row<'a> = (&'a str, Client, &'a str, &'a [(Figure, f64)]);
+    type BenchRow<'a> = (&'a str, Client, &'a str, &'a [(Figure, f64)]);
 
     /// A record of one round.
-    pub(crate) fn record(rows: &[Row<'_>]) -> Record {
-        let sample = |&(workload, client, peer, figures): &Row<'_>| Sample {
+    pub(crate) fn record(rows: &[BenchRow<'_>]) -> BenchRecord {
+        let sample = |&(workload, client, peer, figures): &BenchRow<'_>| BenchSample {
             workload: workload.to_owned(),
             client,
             peer: peer.to_owned(),
@@ -179,12 +179,12 @@ pub(super) mod tests {
                 peers.push(row.2.to_owned());
             }
         }
-        Record {
+        BenchRecord {
             command: "hayloft bench".into(),
             memory_limit_mib: 256,
             peers,
             samples: rows.iter().map(sample).collect(),
-            ..Record::default()
+            ..BenchRecord::default()
         }
     }
 
@@ -205,10 +205,15 @@ pub(super) mod tests {
             ),
         ]);
         let text = record.to_json().expect("writes");
-        let back = Record::from_json(&text).expect("reads");
+        let back = BenchRecord::from_json(&text).expect("reads");
         assert_eq!(back.samples, record.samples);
         assert_eq!(back.peers, record.peers);
-        let empty = Record::default().to_json().expect("writes");
-        assert!(Record::from_json(&empty).expect("reads").samples.is_empty());
+        let empty = BenchRecord::default().to_json().expect("writes");
+        assert!(
+            BenchRecord::from_json(&empty)
+                .expect("reads")
+                .samples
+                .is_empty()
+        );
     }
 }

@@ -1,6 +1,6 @@
 //! The stage of a run: one NameNode, every peer's nodes beside each other, both clients.
 
-use super::Options;
+use super::BenchOptions;
 use super::names::NameNodeClient;
 use super::peers::{BEFORE, Peer, STOCK};
 use super::trace::Tracer;
@@ -54,7 +54,7 @@ impl Rig {
     /// # Errors
     /// When something does not come up, or `base` has too little room.
     pub(super) fn start(
-        options: &Options,
+        options: &BenchOptions,
         base: &Path,
         pipelines: bool,
         java: bool,
@@ -231,7 +231,7 @@ fn tracer(device: Option<&Device>) -> (Option<Tracer>, String) {
 }
 
 /// Whether all peers' files of a stage fit, with room to spare.
-fn room(options: &Options, dir: &Path, copies: usize) -> Result<()> {
+fn room(options: &BenchOptions, dir: &Path, copies: usize) -> Result<()> {
     let space =
         rustix::fs::statvfs(dir).map_err(|e| TestkitError::file("looking at", dir)(e.into()))?;
     let free = space.f_bavail.saturating_mul(space.f_frsize);

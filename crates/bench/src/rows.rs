@@ -1,12 +1,12 @@
 //! What can be measured, by name.
 
-use hayloft_io::raw::Direction;
+use hayloft_io::raw::RawTransfer;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
 /// A kind of load.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Workload {
+pub enum BenchWorkload {
     /// So many files written at the same time.
     Write(u32),
     /// They are read at the same time, the page cache empty.
@@ -55,7 +55,7 @@ impl Client {
     }
 }
 
-impl fmt::Display for Workload {
+impl fmt::Display for BenchWorkload {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Write(streams) => write!(f, "write-{streams}"),
@@ -73,7 +73,7 @@ impl fmt::Display for Workload {
     }
 }
 
-impl Workload {
+impl BenchWorkload {
     /// What it is, in a line.
     #[must_use]
     pub fn about(self) -> String {
@@ -107,10 +107,10 @@ impl Workload {
 
     /// What of the raw device may bound it.
     #[must_use]
-    pub const fn bound_by(self) -> Option<Direction> {
+    pub const fn bound_by(self) -> Option<RawTransfer> {
         match self {
-            Self::Write(_) => Some(Direction::Write),
-            Self::Cold(_) => Some(Direction::Read),
+            Self::Write(_) => Some(RawTransfer::Write),
+            Self::Cold(_) => Some(RawTransfer::Read),
             _ => None,
         }
     }
@@ -118,14 +118,14 @@ impl Workload {
 
 /// A workload by a client: a row of the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Row {
+pub struct BenchRow {
     /// What is done.
-    pub workload: Workload,
+    pub workload: BenchWorkload,
     /// By whom.
     pub client: Client,
 }
 
-impl fmt::Display for Row {
+impl fmt::Display for BenchRow {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}/{}", self.workload, self.client.name())
     }
@@ -133,8 +133,8 @@ impl fmt::Display for Row {
 
 /// Every row, in the order of a round.
 #[must_use]
-pub fn all() -> Vec<Row> {
-    use Workload::{
+pub fn all() -> Vec<BenchRow> {
+    use BenchWorkload::{
         Cold, Hflush, Limits, Mixed, Pread, ReadBack, Replicated, SmallFiles, Warm, Write,
     };
     let both = [
@@ -157,8 +157,8 @@ pub fn all() -> Vec<Row> {
         Mixed,
         Hflush,
     ];
-    let row = |client| move |&workload: &Workload| Row { workload, client };
-    let mut rows = vec![Row {
+    let row = |client| move |&workload: &BenchWorkload| BenchRow { workload, client };
+    let mut rows = vec![BenchRow {
         workload: Limits,
         client: Client::None,
     }];
@@ -199,21 +199,21 @@ pub(super) const STAGES: [Stage; 12] = [
 
 impl Stage {
     /// Its rows in the order in which they can be measured.
-    pub(super) fn rows(self) -> Vec<Row> {
-        use Workload::{Cold, Pread, Warm, Write};
+    pub(super) fn rows(self) -> Vec<BenchRow> {
+        use BenchWorkload::{Cold, Pread, Warm, Write};
         let (client, workloads) = match self {
             Self::Files(client, 4) if client == Client::Native => (
                 client,
                 vec![Write(4), Cold(4), Warm(4), Pread(1), Pread(16), Pread(64)],
             ),
             Self::Files(client, n) => (client, vec![Write(n), Cold(n), Warm(n)]),
-            Self::ReadBack => (Client::Native, vec![Workload::ReadBack]),
-            Self::Mixed => (Client::Native, vec![Workload::Mixed]),
-            Self::Hflush => (Client::Native, vec![Workload::Hflush]),
-            Self::SmallFiles(client) => (client, vec![Workload::SmallFiles]),
-            Self::Replicated(client) => (client, vec![Workload::Replicated]),
+            Self::ReadBack => (Client::Native, vec![BenchWorkload::ReadBack]),
+            Self::Mixed => (Client::Native, vec![BenchWorkload::Mixed]),
+            Self::Hflush => (Client::Native, vec![BenchWorkload::Hflush]),
+            Self::SmallFiles(client) => (client, vec![BenchWorkload::SmallFiles]),
+            Self::Replicated(client) => (client, vec![BenchWorkload::Replicated]),
         };
-        let row = |workload| Row { workload, client };
+        let row = |workload| BenchRow { workload, client };
         workloads.into_iter().map(row).collect()
     }
 
@@ -228,8 +228,8 @@ impl Stage {
 
 /// Whether a bar of the project depends on the row (besides the limits).
 #[must_use]
-pub fn has_bar(row: Row) -> bool {
-    use Workload::{Cold, Limits, Pread, Replicated, Warm, Write};
+pub fn has_bar(row: BenchRow) -> bool {
+    use BenchWorkload::{Cold, Limits, Pread, Replicated, Warm, Write};
     matches!(
         row.workload,
         Write(1 | 4) | Replicated | Cold(1 | 4) | Warm(1) | Pread(16) | Limits
@@ -271,7 +271,7 @@ mod tests {
 
     #[test]
     fn names_are_unique() {
-        let mut names: Vec<String> = all().iter().map(Row::to_string).collect();
+        let mut names: Vec<String> = all().iter().map(BenchRow::to_string).collect();
         names.sort();
         let count = names.len();
         names.dedup();

@@ -2,9 +2,9 @@
 
 use super::figures::Figure;
 use super::peers::{self, STOCK};
-use super::record::{Record, Sample};
+use super::record::{BenchRecord, BenchSample};
 use super::rows::Client;
-use super::{Options, interrupt};
+use super::{BenchOptions, interrupt};
 use hayloft_testkit::cluster::Cluster;
 use hayloft_testkit::driver::Driver;
 use hayloft_testkit::error::{Result, TestkitError};
@@ -51,7 +51,7 @@ impl Way {
 ///
 /// # Errors
 /// When the cluster does not come up or the NameNode never learns the blocks.
-pub(super) fn measure(options: &Options, record: &mut Record) -> Result<()> {
+pub(super) fn measure(options: &BenchOptions, record: &mut BenchRecord) -> Result<()> {
     let mut cluster = Cluster::builder("bench-blocks")
         .names_in_memory()
         .node(NodeSpec::new(Kind::Hayloft))
@@ -88,7 +88,7 @@ pub(super) fn measure(options: &Options, record: &mut Record) -> Result<()> {
                     continue;
                 }
                 let figures = start_once(options, &mut cluster)?;
-                let sample = Sample {
+                let sample = BenchSample {
                     workload: way.name().to_owned(),
                     client: Client::None,
                     peer: name.to_owned(),
@@ -127,7 +127,7 @@ fn forget_lists(cluster: &mut Cluster) -> Result<()> {
     Ok(())
 }
 
-fn fill(options: &Options, driver: &Driver) -> Result<()> {
+fn fill(options: &BenchOptions, driver: &Driver) -> Result<()> {
     let request = json!({
         "path": "/blocks", "streams": STREAMS, "blockSize": BLOCK_BYTES,
         "bytes": options.blocks.div_ceil(STREAMS) * BLOCK_BYTES,
@@ -138,7 +138,7 @@ fn fill(options: &Options, driver: &Driver) -> Result<()> {
         .map(drop)
 }
 
-fn start_once(options: &Options, cluster: &mut Cluster) -> Result<[(Figure, f64); 4]> {
+fn start_once(options: &BenchOptions, cluster: &mut Cluster) -> Result<[(Figure, f64); 4]> {
     let start = Instant::now();
     cluster.start_node(0)?;
     let listening = start.elapsed().as_secs_f64();

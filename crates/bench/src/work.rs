@@ -4,13 +4,13 @@ use super::clients::{Files, file};
 use super::figures::{Figure, Figures};
 use super::limits::{Device, LIMIT};
 use super::measure::Watch;
-use super::record::{Record, Sample};
+use super::record::{BenchRecord, BenchSample};
 use super::rig::Rig;
-use super::rows::{Client, Row, STAGES, Stage, Workload};
-use super::{Options, interrupt, limits};
+use super::rows::{BenchRow, BenchWorkload, Client, STAGES, Stage};
+use super::{BenchOptions, interrupt, limits};
 use hayloft_testkit::error::{Result, TestkitError};
 use hayloft_testkit::load::{
-    self, Check, Outcome, Place, Preads, Settings, each_stream, run_pread, run_read,
+    self, Check, LoadOutcome, LoadPlace, LoadSettings, Preads, each_stream, run_pread, run_read,
 };
 use hayloft_testkit::machine;
 use std::path::Path;
@@ -35,10 +35,10 @@ const WARM_MAX: u64 = 4 << 30;
 
 /// A run under way.
 pub(super) struct Run<'a> {
-    pub(super) options: &'a Options,
+    pub(super) options: &'a BenchOptions,
     pub(super) rig: Rig,
-    pub(super) record: &'a mut Record,
-    pub(super) rows: Vec<Row>,
+    pub(super) record: &'a mut BenchRecord,
+    pub(super) rows: Vec<BenchRow>,
     pub(super) done: usize,
     pub(super) began: Instant,
 }
@@ -49,7 +49,7 @@ impl Run<'_> {
     /// # Errors
     /// When the cluster itself fails; a failed row is recorded and the round goes on.
     pub(super) fn round(&mut self, round: u32) -> Result<()> {
-        if self.wants(Workload::Limits) && !interrupt::asked() {
+        if self.wants(BenchWorkload::Limits) && !interrupt::asked() {
             let samples = limits::measure(&self.rig.disk(), self.options.mib, round)?;
             for sample in samples {
                 self.tell(&sample);
@@ -105,7 +105,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    fn wants(&self, workload: Workload) -> bool {
+    fn wants(&self, workload: BenchWorkload) -> bool {
         self.rows.iter().any(|row| row.workload == workload)
     }
 
@@ -133,7 +133,7 @@ impl Run<'_> {
                 Err(_) if interrupt::asked() => break,
                 Err(error) => (Figures::new(), Some(self.explain(seat, &error)?)),
             };
-            let sample = Sample {
+            let sample = BenchSample {
                 workload: row.workload.to_string(),
                 client: row.client,
                 peer: self.rig.seats[seat].peer.name.clone(),
@@ -150,11 +150,16 @@ impl Run<'_> {
 
     /// What the raw device gives right after a row that it may bound, and what it takes to send that: on a machine that shares its
     /// device, the next minute's rate is another one. Not on a modelled disk, whose rate stays.
-    fn device_beside(&mut self, row: Row, round: u32, device: &mut Option<Device>) -> Result<()> {
+    fn device_beside(
+        &mut self,
+        row: BenchRow,
+        round: u32,
+        device: &mut Option<Device>,
+    ) -> Result<()> {
         let Some(direction) = row.workload.bound_by() else {
             return Ok(());
         };
-        if self.record.modelled || !self.wants(Workload::Limits) || interrupt::asked() {
+        if self.record.modelled || !self.wants(BenchWorkload::Limits) || interrupt::asked() {
             return Ok(());
         }
         let device = match device {
@@ -162,11 +167,11 @@ impl Run<'_> {
             None => device.insert(Device::new(&self.rig.disk(), self.options.mib)?),
         };
         let mut figures = Figures::from([(Figure::Rate, device.rate(direction)?)]);
-        if let Workload::Cold(streams) = row.workload {
+        if let BenchWorkload::Cold(streams) = row.workload {
             let bare = device.read_and_send(streams)?;
             figures.extend([(Figure::SentRate, bare.rate), (Figure::NodeCpu, bare.cpu)]);
         }
-        let sample = Sample {
+        let sample = BenchSample {
             workload: row.workload.to_string(),
             client: row.client,
             peer: LIMIT.to_owned(),
@@ -187,7 +192,7 @@ impl Run<'_> {
 
     fn row(
         &mut self,
-        row: Row,
+        row: BenchRow,
         stage: Stage,
         seat: usize,
         dir: &str,
@@ -195,20 +200,22 @@ impl Run<'_> {
     ) -> Result<Figures> {
         let bytes = self.options.mib << 20;
         match row.workload {
-            Workload::Write(streams) => {
+            BenchWorkload::Write(streams) => {
                 let share = (streams.into(), bytes / u64::from(streams));
                 self.measured_write(row, seat, dir, share, stage, files)
             }
-            Workload::Replicated => self.measured_write(row, seat, dir, (1, bytes), stage, files),
-            Workload::Cold(streams) | Workload::Warm(streams) => {
+            BenchWorkload::Replicated => {
+                self.measured_write(row, seat, dir, (1, bytes), stage, files)
+            }
+            BenchWorkload::Cold(streams) | BenchWorkload::Warm(streams) => {
                 let share = (streams.into(), bytes / u64::from(streams));
                 let ready = self.ready(row.client, seat, dir, share, files)?;
-                if matches!(row.workload, Workload::Cold(_)) {
+                if matches!(row.workload, BenchWorkload::Cold(_)) {
                     cold(&self.rig.disk(), bytes)?;
                 } else {
                     // Twice in all: a node may keep out of the page cache what is read only once.
-                    let cold_before = Row {
-                        workload: Workload::Cold(streams),
+                    let cold_before = BenchRow {
+                        workload: BenchWorkload::Cold(streams),
                         ..row
                     };
                     let reads = if self.rows.contains(&cold_before) {
@@ -225,10 +232,10 @@ impl Run<'_> {
                     run.read(row.client, ready, Check::Bytes)
                 })
             }
-            Workload::ReadBack => {
+            BenchWorkload::ReadBack => {
                 let ready = self.ready(row.client, seat, dir, (4, bytes / 4), files)?;
                 cold(&self.rig.disk(), bytes)?;
-                let one: Vec<Place> = ready.places.iter().flatten().cloned().collect();
+                let one: Vec<LoadPlace> = ready.places.iter().flatten().cloned().collect();
                 let one = Files {
                     dir: ready.dir.clone(),
                     places: vec![one],
@@ -238,10 +245,10 @@ impl Run<'_> {
                     run.read(row.client, &one, Check::Bytes)
                 })
             }
-            Workload::Pread(in_flight) => {
+            BenchWorkload::Pread(in_flight) => {
                 let ready = self.ready(row.client, seat, dir, (4, bytes / 4), files)?;
                 cold(&self.rig.disk(), bytes)?;
-                let blocks: Vec<Place> = ready.places.iter().flatten().cloned().collect();
+                let blocks: Vec<LoadPlace> = ready.places.iter().flatten().cloned().collect();
                 let preads = Preads {
                     in_flight: in_flight as usize,
                     bytes: PREAD_BYTES.min(bytes / 8),
@@ -254,9 +261,9 @@ impl Run<'_> {
                     run_pread(&run.rig.data, &preads, &blocks)
                 })
             }
-            Workload::Mixed => self.mixed(row, seat, dir, bytes / 4),
-            Workload::Hflush => self.hflush(row, seat, dir, bytes / 4),
-            Workload::SmallFiles => {
+            BenchWorkload::Mixed => self.mixed(row, seat, dir, bytes / 4),
+            BenchWorkload::Hflush => self.hflush(row, seat, dir, bytes / 4),
+            BenchWorkload::SmallFiles => {
                 let nodes = self.rig.addresses(seat, 1);
                 let dir = dir.to_owned();
                 let watched = self.watching(row.client, seat, 1)?;
@@ -264,7 +271,7 @@ impl Run<'_> {
                     run.small_files(row.client, &nodes, &dir)
                 })
             }
-            Workload::Limits | Workload::Start => {
+            BenchWorkload::Limits | BenchWorkload::Start => {
                 Err(TestkitError::Talk(format!("{row} is not measured here")))
             }
         }
@@ -272,7 +279,7 @@ impl Run<'_> {
 
     fn measured_write(
         &mut self,
-        row: Row,
+        row: BenchRow,
         seat: usize,
         dir: &str,
         share: (u64, u64),
@@ -296,7 +303,7 @@ impl Run<'_> {
     }
 
     /// Two writers and two readers of files that were written before.
-    fn mixed(&mut self, row: Row, seat: usize, dir: &str, bytes: u64) -> Result<Figures> {
+    fn mixed(&mut self, row: BenchRow, seat: usize, dir: &str, bytes: u64) -> Result<Figures> {
         let (old, _) = self.write(row.client, seat, format!("{dir}/old"), (2, bytes), 1)?;
         cold(&self.rig.disk(), 2 * bytes)?;
         let nodes = self.rig.addresses(seat, 1);
@@ -308,7 +315,7 @@ impl Run<'_> {
                 if stream < 2 {
                     let spec = file(&new, stream, bytes, &nodes);
                     return names
-                        .write(&spec, &Settings::default(), data, tally)
+                        .write(&spec, &LoadSettings::default(), data, tally)
                         .map(drop);
                 }
                 let outcome = run_read(data, Check::Bytes, &old.places[stream - 2..stream - 1])?;
@@ -319,16 +326,16 @@ impl Run<'_> {
     }
 
     /// A log of records that are hflushed one by one, for as long as four writers are busy.
-    fn hflush(&mut self, row: Row, seat: usize, dir: &str, bytes: u64) -> Result<Figures> {
+    fn hflush(&mut self, row: BenchRow, seat: usize, dir: &str, bytes: u64) -> Result<Figures> {
         const WRITERS: usize = 4;
         machine::settle(&self.rig.disk())?;
         machine::await_rest()?;
         warm_memory(bytes * 4);
         let nodes = self.rig.addresses(seat, 1);
-        let record = Settings {
+        let record = LoadSettings {
             packet_bytes: RECORD_BYTES,
             hflush_every: 1,
-            ..Settings::default()
+            ..LoadSettings::default()
         };
         let watched = self.watching(row.client, seat, 1)?;
         watched.run(self, row.workload, |run| {
@@ -338,15 +345,15 @@ impl Run<'_> {
             each_stream(&streams, |_, &stream: &usize, tally| {
                 if stream < WRITERS {
                     let spec = file(&format!("{dir}/bulk"), stream, bytes, &nodes);
-                    let mut written = load::Tally::default();
-                    let outcome = names.write(&spec, &Settings::default(), data, &mut written);
+                    let mut written = load::LatencyTally::default();
+                    let outcome = names.write(&spec, &LoadSettings::default(), data, &mut written);
                     busy.fetch_sub(1, Ordering::AcqRel);
                     tally.bytes += written.bytes;
                     return outcome.map(drop);
                 }
                 for log in 0.. {
                     let spec = file(&format!("{dir}/log"), log, LOG_BYTES, &nodes);
-                    let mut written = load::Tally::default();
+                    let mut written = load::LatencyTally::default();
                     names.write(&spec, &record, data, &mut written)?;
                     tally.bytes += written.bytes;
                     tally.ops += written.ack_us.len() as u64;
@@ -371,7 +378,7 @@ impl Run<'_> {
         })
     }
 
-    fn tell(&mut self, sample: &Sample) {
+    fn tell(&mut self, sample: &BenchSample) {
         self.done += 1;
         let show = |figure: Figure, unit: &str| {
             let value = sample.figures.get(&figure)?;
@@ -413,8 +420,8 @@ impl Watching {
     fn run<'a>(
         self,
         run: &mut Run<'a>,
-        workload: Workload,
-        load: impl FnOnce(&mut Run<'a>) -> Result<Outcome>,
+        workload: BenchWorkload,
+        load: impl FnOnce(&mut Run<'a>) -> Result<LoadOutcome>,
     ) -> Result<Figures> {
         let tracer = run.rig.tracer.take();
         let disk = run.rig.disk();

@@ -1,9 +1,9 @@
 //! The benchmark itself, with tiny sizes: every row, the stock peer included, measures something.
 
 use hayloft_bench::figures::Figure;
-use hayloft_bench::record::Record;
-use hayloft_bench::rows::{self, Client, Workload};
-use hayloft_bench::{self, Disk, Options};
+use hayloft_bench::record::BenchRecord;
+use hayloft_bench::rows::{self, BenchWorkload, Client};
+use hayloft_bench::{self, BenchDisk, BenchOptions};
 use hayloft_testkit::congestion::{self, CONDITION};
 use hayloft_testkit::error::Result;
 use hayloft_testkit::hadoop::hayloft_binary;
@@ -37,17 +37,20 @@ fn main() -> ExitCode {
 
 fn tiny_run(dir: &Path) -> Result<Outcome> {
     let cold = rustix::process::geteuid().is_root();
-    let needs_root = |workload: Workload| {
+    let needs_root = |workload: BenchWorkload| {
         matches!(
             workload,
-            Workload::Cold(_) | Workload::Pread(_) | Workload::ReadBack | Workload::Mixed
+            BenchWorkload::Cold(_)
+                | BenchWorkload::Pread(_)
+                | BenchWorkload::ReadBack
+                | BenchWorkload::Mixed
         )
     };
     let mut rows = rows::all();
     // O_DIRECT is a matter of the file system, and has a test of its own.
     rows.retain(|row| row.client != Client::None && (cold || !needs_root(row.workload)));
     let (disk, out) = (dir.join("disk"), dir.join("out"));
-    let options = Options {
+    let options = BenchOptions {
         before: None,
         rounds: 1,
         mib: 16,
@@ -56,7 +59,7 @@ fn tiny_run(dir: &Path) -> Result<Outcome> {
         blocks: 0,
         jvm_flags: vec!["-Xmx256m".into()],
         define: Vec::new(),
-        disk: Disk::Directory(disk.clone()),
+        disk: BenchDisk::Directory(disk.clone()),
         network: None,
         out: out.clone(),
         command: "a test".into(),
@@ -78,7 +81,7 @@ fn tiny_run(dir: &Path) -> Result<Outcome> {
         let path = out.join(name);
         std::fs::read_to_string(&path).map_err(TestkitError::file("reading", path))
     };
-    let again = Record::from_json(&read("results.json")?)?;
+    let again = BenchRecord::from_json(&read("results.json")?)?;
     expect(again.samples.len() == record.samples.len(), || {
         "results.json holds other samples than were measured".into()
     })?;
@@ -145,7 +148,7 @@ fn congestion(dir: &Path) -> Result<Outcome> {
     })?;
     let path = dir.join("out/results.json");
     let text = std::fs::read_to_string(&path).map_err(TestkitError::file("reading", path))?;
-    let record = Record::from_json(&text)?;
+    let record = BenchRecord::from_json(&text)?;
     let named = record.conditions.get(CONDITION).map(String::as_str);
     expect_eq("what the run had", named, Some(other))?;
     expect(

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 /// One step that may take more than a second. Everything goes to stderr.
-pub struct Step {
+pub struct ProgressStep {
     what: String,
     bar: ProgressBar,
     start: Instant,
@@ -17,7 +17,7 @@ pub struct Step {
 /// Steps that are usually short are mentioned once they last longer.
 const SHORT: Duration = Duration::from_secs(1);
 
-impl Step {
+impl ProgressStep {
     /// Begins a step of unknown length.
     pub fn spinner(what: impl Into<String>) -> Self {
         Self::begin(what.into(), None)
@@ -29,7 +29,7 @@ impl Step {
     }
 
     /// Begins a step that is usually over at once: it is mentioned when it lasts for a second, for
-    /// which [`Step::tick`] has to be called now and then.
+    /// which [`ProgressStep::tick`] has to be called now and then.
     pub fn short(what: impl Into<String>) -> Self {
         Self {
             what: what.into(),
@@ -124,7 +124,7 @@ mod tests {
 
     #[test]
     fn short_steps_show_up_when_they_last() {
-        let mut step = Step::short("something");
+        let mut step = ProgressStep::short("something");
         step.tick();
         assert!(step.hidden_for.is_some(), "not a word in the first second");
         step.start -= SHORT;

@@ -141,7 +141,7 @@ fn a_read_only_volume_is_refused() {
     }
     let dir = disk();
     let at = dir.path().join("volume");
-    let mount = hayloft_testkit::mounts::Mount::tmpfs(&at, 512).expect("mounted");
+    let mount = hayloft_testkit::mounts::TestMount::tmpfs(&at, 512).expect("mounted");
     let mut remount = Command::new("mount");
     let remounted = remount
         .args(["-o", "remount,ro"])
@@ -157,17 +157,17 @@ fn a_read_only_volume_is_refused() {
 #[test]
 fn a_hard_disk_is_told_by_its_curve_and_gets_a_large_quantum() {
     use hayloft_io::calibrate::{Media, RunPoint};
-    use hayloft_testkit::modelled::{Disk, FileSystem, ModelledDisk, Params, missing};
+    use hayloft_testkit::modelled::{HostedDisk, HostedFileSystem, ModelledDisk, Params, missing};
 
-    if let Some(missing) = missing(FileSystem::Ext4) {
+    if let Some(missing) = missing(HostedFileSystem::Ext4) {
         println!("skipped: {missing}");
         return;
     }
     let _quiet = QUIET.write().unwrap_or_else(PoisonError::into_inner);
     let dir = disk();
-    let modelled = Disk {
+    let modelled = HostedDisk {
         size: 8 << 30,
-        file_system: FileSystem::Ext4,
+        file_system: HostedFileSystem::Ext4,
         params: Params::default(),
         dir: dir.path().join("mounted"),
         backing: None,

@@ -7,21 +7,23 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use hayloft_testkit::modelled::{Disk, FileSystem, ModelledDisk, Params, missing, sweep};
+use hayloft_testkit::modelled::{
+    HostedDisk, HostedFileSystem, ModelledDisk, Params, missing, sweep,
+};
 
 const MIB: usize = 1 << 20;
 /// O_DIRECT on x86-64 and arm64's generic value differ; rustix knows.
 const DIRECT: u32 = rustix::fs::OFlags::DIRECT.bits();
 
-fn skipped(file_system: FileSystem) -> bool {
+fn skipped(file_system: HostedFileSystem) -> bool {
     if let Some(missing) = missing(file_system) {
         println!("skipped: {missing}");
     }
     missing(file_system).is_some()
 }
 
-fn mount(dir: &Path, file_system: FileSystem) -> ModelledDisk {
-    let disk = Disk {
+fn mount(dir: &Path, file_system: HostedFileSystem) -> ModelledDisk {
+    let disk = HostedDisk {
         size: 1 << 30,
         file_system,
         params: Params::default(),
@@ -68,7 +70,7 @@ fn leftovers(disk: &Path, pid: u32) -> Vec<String> {
         .collect()
 }
 
-fn keeps_bytes_and_takes_its_time(file_system: FileSystem) {
+fn keeps_bytes_and_takes_its_time(file_system: HostedFileSystem) {
     if skipped(file_system) {
         return;
     }
@@ -117,21 +119,21 @@ fn keeps_bytes_and_takes_its_time(file_system: FileSystem) {
 
 #[test]
 fn an_ext4_keeps_bytes_and_takes_its_time() {
-    keeps_bytes_and_takes_its_time(FileSystem::Ext4);
+    keeps_bytes_and_takes_its_time(HostedFileSystem::Ext4);
 }
 
 #[test]
 fn an_xfs_keeps_bytes_and_takes_its_time() {
-    keeps_bytes_and_takes_its_time(FileSystem::Xfs);
+    keeps_bytes_and_takes_its_time(HostedFileSystem::Xfs);
 }
 
 #[test]
 fn what_a_killed_carrier_leaves_is_swept_even_in_use() {
-    if skipped(FileSystem::Ext4) {
+    if skipped(HostedFileSystem::Ext4) {
         return;
     }
     let dir = tempfile::tempdir().expect("temporary directory");
-    let disk = mount(dir.path(), FileSystem::Ext4);
+    let disk = mount(dir.path(), HostedFileSystem::Ext4);
     let carrier = disk.pid();
     let mut open = File::create(disk.dir().join("open")).expect("created");
     open.write_all(b"dirty").expect("written");

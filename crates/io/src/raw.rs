@@ -23,7 +23,7 @@ const DEPTH_MAX: usize = 1024;
 
 /// Which way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Direction {
+pub enum RawTransfer {
     /// From the file.
     Read,
     /// To the file; what is written is of no meaning.
@@ -40,7 +40,7 @@ pub enum Direction {
 /// When `size` is above [`BUFFER_MAX`](crate::BUFFER_MAX).
 pub fn transfers(
     file: &File,
-    direction: Direction,
+    direction: RawTransfer,
     (depth, size): (usize, usize),
     mut offsets: impl Iterator<Item = u64>,
     mut ended: impl FnMut(Duration),
@@ -69,8 +69,8 @@ pub fn transfers(
             };
             let memory = buffers[slot].as_mut_capacity().as_mut_ptr();
             let entry = match direction {
-                Direction::Read => opcode::Read::new(fd, memory, length).offset(offset).build(),
-                Direction::Write => opcode::Write::new(fd, memory, length)
+                RawTransfer::Read => opcode::Read::new(fd, memory, length).offset(offset).build(),
+                RawTransfer::Write => opcode::Write::new(fd, memory, length)
                     .offset(offset)
                     .build(),
             };
@@ -120,7 +120,7 @@ mod tests {
         let mut file = tempfile::tempfile().expect("a file");
         let offsets = |count: u64| (0..count).map(|n| n * 8192);
         let mut took = 0;
-        let moved = transfers(&file, Direction::Write, (4, 8192), offsets(9), |_| {
+        let moved = transfers(&file, RawTransfer::Write, (4, 8192), offsets(9), |_| {
             took += 1
         });
         if let Err(error) = moved {
@@ -131,12 +131,12 @@ mod tests {
         let mut written = Vec::new();
         file.read_to_end(&mut written).expect("readable");
         assert_eq!(written, vec![0x5A; 9 * 8192]);
-        transfers(&file, Direction::Read, (64, 8192), offsets(9), |_| {
+        transfers(&file, RawTransfer::Read, (64, 8192), offsets(9), |_| {
             took += 1
         })
         .expect("read");
         assert_eq!(took, 18);
-        let beyond = transfers(&file, Direction::Read, (2, 8192), offsets(10), |_| ());
+        let beyond = transfers(&file, RawTransfer::Read, (2, 8192), offsets(10), |_| ());
         let error = beyond.expect_err("the file ends before the tenth");
         assert_eq!(error.kind(), io::ErrorKind::UnexpectedEof);
     }

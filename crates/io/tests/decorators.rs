@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use hayloft_io::decorators::{
-    Effect, FaultRule, Faults, Faulty, IoMetrics, Metered, Throttle, Throttled, When,
+    Effect, FaultRule, FaultWhen, Faults, Faulty, IoMetrics, Metered, Throttled, ThrottledDisk,
 };
 use hayloft_io::{
     AlignedBuf, Disk, DiskConfig, Engine, EngineConfig, EngineFile, IoClass, IoErrorKind, IoOp,
@@ -131,7 +131,7 @@ async fn short_transfers_and_flipped_bits() {
             bytes: 4,
             errno: libc::EIO,
         })
-        .when(When::Nth(1)),
+        .when(FaultWhen::Nth(1)),
     );
     assert_eq!(
         write(&file, b"0123456789").await,
@@ -165,7 +165,7 @@ async fn chance_repeats_with_its_seed() {
         faults.add(
             FaultRule::new(Effect::Errno(libc::EIO))
                 .on(&[IoOp::Write])
-                .when(When::Chance(0.5)),
+                .when(FaultWhen::Chance(0.5)),
         );
         let mut run = Vec::new();
         for _ in 0..64 {
@@ -221,7 +221,7 @@ async fn metering_counts_bytes_errors_and_latencies() {
 #[tokio::test]
 async fn throttling_slows_its_class_only() {
     let dir = temporary();
-    let throttle = Arc::new(Throttle::default());
+    let throttle = Arc::new(ThrottledDisk::default());
     let engine = Throttled::new(memory(dir.path()), Arc::clone(&throttle));
     let file = create(&engine, &dir.path().join("f")).await;
     throttle.set_rate(IoClass::Balancer, 1 << 20);

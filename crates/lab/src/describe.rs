@@ -28,7 +28,7 @@ pub struct Description {
     pub network: Network,
     /// The NameNode.
     #[serde(default)]
-    pub namenode: NameNode,
+    pub namenode: NameNodeSpec,
     /// Racks with their hosts.
     #[serde(rename = "rack")]
     pub racks: Vec<Rack>,
@@ -37,7 +37,7 @@ pub struct Description {
     pub conf: BTreeMap<String, String>,
     /// What `run` does.
     #[serde(default)]
-    pub workload: Workload,
+    pub workload: WorkloadSpec,
 }
 
 /// Links, both directions at their rate.
@@ -68,7 +68,7 @@ impl Default for Network {
 /// Where and how the NameNode runs. It has a host of its own, whose link is not shaped.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct NameNode {
+pub struct NameNodeSpec {
     /// `stock`, or a layout of the placement plug-in: `split`, `round-robin`, `hybrid`, `random`.
     #[serde(default = "stock")]
     pub placement: String,
@@ -85,7 +85,7 @@ fn heap_default() -> u32 {
     512
 }
 
-impl Default for NameNode {
+impl Default for NameNodeSpec {
     fn default() -> Self {
         Self {
             placement: stock(),
@@ -102,13 +102,13 @@ pub struct Rack {
     pub name: String,
     /// Its hosts.
     #[serde(rename = "host")]
-    pub hosts: Vec<Host>,
+    pub hosts: Vec<HostSpec>,
 }
 
 /// A host.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Host {
+pub struct HostSpec {
     /// Its name.
     pub name: String,
     /// A client runs here.
@@ -119,19 +119,19 @@ pub struct Host {
     pub link_mbit: Option<u32>,
     /// Its storage nodes.
     #[serde(default, rename = "node")]
-    pub nodes: Vec<Node>,
+    pub nodes: Vec<DataNodeSpec>,
 }
 
 /// A storage node.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Node {
+pub struct DataNodeSpec {
     /// `hayloft` or `apache`.
     #[serde(default = "hayloft")]
     pub kind: String,
     /// Its disks, one volume on each.
     #[serde(default = "one_disk", rename = "disk")]
-    pub disks: Vec<Disk>,
+    pub disks: Vec<DiskSpec>,
     /// Configuration over the testbed's.
     #[serde(default)]
     pub conf: BTreeMap<String, String>,
@@ -141,11 +141,11 @@ fn hayloft() -> String {
     "hayloft".into()
 }
 
-fn one_disk() -> Vec<Disk> {
-    vec![Disk::default()]
+fn one_disk() -> Vec<DiskSpec> {
+    vec![DiskSpec::default()]
 }
 
-impl Default for Node {
+impl Default for DataNodeSpec {
     fn default() -> Self {
         Self {
             kind: hayloft(),
@@ -155,7 +155,7 @@ impl Default for Node {
     }
 }
 
-impl Node {
+impl DataNodeSpec {
     /// Whose node it is.
     #[must_use]
     pub fn kind(&self) -> Kind {
@@ -170,7 +170,7 @@ impl Node {
 /// A disk.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Disk {
+pub struct DiskSpec {
     /// A model of a hard disk (FUSE, loop device, file system of its own); otherwise a directory on
     /// the machine's disk.
     #[serde(default)]
@@ -205,7 +205,7 @@ fn write_default() -> u32 {
     95
 }
 
-impl Default for Disk {
+impl Default for DiskSpec {
     fn default() -> Self {
         Self {
             modelled: false,
@@ -221,7 +221,7 @@ impl Default for Disk {
 /// What the clients do: all write at the same time, then all read at the same time.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Workload {
+pub struct WorkloadSpec {
     /// Client hosts that take part, in the order of the description; 0: all.
     #[serde(default)]
     pub clients: usize,
@@ -265,7 +265,7 @@ fn own() -> String {
     "own".into()
 }
 
-impl Default for Workload {
+impl Default for WorkloadSpec {
     fn default() -> Self {
         Self {
             clients: 0,
@@ -308,7 +308,7 @@ impl Description {
     }
 
     /// Every host with its rack, in order.
-    pub fn hosts(&self) -> impl Iterator<Item = (&Rack, &Host)> {
+    pub fn hosts(&self) -> impl Iterator<Item = (&Rack, &HostSpec)> {
         self.racks
             .iter()
             .flat_map(|rack| rack.hosts.iter().map(move |host| (rack, host)))
@@ -397,7 +397,7 @@ impl Description {
     }
 }
 
-impl Workload {
+impl WorkloadSpec {
     fn check(&self) -> std::result::Result<(), String> {
         if !["own", "other", "both", "none"].contains(&self.read.as_str()) {
             return Err(format!(
@@ -439,7 +439,7 @@ fn check_name(whose: &str, name: &str) -> std::result::Result<(), String> {
     }
 }
 
-fn check_host(host: &Host) -> std::result::Result<(), String> {
+fn check_host(host: &HostSpec) -> std::result::Result<(), String> {
     if let Some(mbit) = host.link_mbit {
         check_rate(&format!("link_mbit of host {}", host.name), mbit)?;
     }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::describe::Disk;
+use super::describe::DiskSpec;
 use super::mapped::{self, Route};
 use super::net;
 use hayloft_testkit::error::{Result, TestkitError};
@@ -37,7 +37,7 @@ pub struct Mounted {
 
 /// What a modelled disk did in a while, by its own account.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Seen {
+pub struct DiskCounters {
     /// Share of the time in which it served a request, 0 to 1.
     pub utilisation: f64,
     /// Requests answered more than 2 ms after their time: this machine was busy.
@@ -56,7 +56,7 @@ pub struct Seen {
 /// # Errors
 /// When the binary is missing or does not start.
 pub fn begin(
-    disk: &Disk,
+    disk: &DiskSpec,
     dir: &Path,
     switch: &str,
     name: &str,
@@ -159,7 +159,7 @@ impl Mounted {
 
     /// What a modelled disk did since [`Mounted::forget_seen`]; nothing for others.
     #[must_use]
-    pub fn seen(&self) -> Option<Seen> {
+    pub fn seen(&self) -> Option<DiskCounters> {
         let text = std::fs::read(self.stats.as_ref()?).ok()?;
         serde_json::from_slice(&text).ok()
     }

@@ -11,7 +11,9 @@ use std::time::{Duration, Instant};
 use serde::Serialize;
 use serde_json::json;
 
-use super::describe::{Description, Disk, Host, NameNode, Network, Node, Rack, Workload};
+use super::describe::{
+    DataNodeSpec, Description, DiskSpec, HostSpec, NameNodeSpec, Network, Rack, WorkloadSpec,
+};
 use super::report;
 use super::up::{RunningNode, Testbed};
 use hayloft_testkit::driver::Driver;
@@ -60,7 +62,7 @@ impl Census {
 
 /// One policy and replication.
 #[derive(Clone, Debug, Serialize)]
-pub struct Finding {
+pub struct DomainsFinding {
     /// `stock` or a layout of ours.
     pub placement: String,
     /// Replicas asked for.
@@ -89,24 +91,24 @@ fn is_spare(node: &RunningNode) -> bool {
 }
 
 fn described(placement: &str) -> Description {
-    let node = Node {
-        disks: vec![Disk {
+    let node = DataNodeSpec {
+        disks: vec![DiskSpec {
             memory: true,
             size_mib: DISK_MIB,
-            ..Disk::default()
+            ..DiskSpec::default()
         }],
-        ..Node::default()
+        ..DataNodeSpec::default()
     };
-    let host = |at: usize| Host {
+    let host = |at: usize| HostSpec {
         name: format!("h{at}"),
         nodes: vec![node.clone(); NODES_PER_HOST + 1],
-        ..Host::default()
+        ..HostSpec::default()
     };
-    let mut hosts: Vec<Host> = (0..HOSTS).map(host).collect();
-    hosts.push(Host {
+    let mut hosts: Vec<HostSpec> = (0..HOSTS).map(host).collect();
+    hosts.push(HostSpec {
         name: "c0".into(),
         client: true,
-        ..Host::default()
+        ..HostSpec::default()
     });
     let conf = [
         // The balancer keeps a file of its own, which must fit on such a disk.
@@ -122,16 +124,16 @@ fn described(placement: &str) -> Description {
             link_mbit: 1000,
             uplink_mbit: 0,
         },
-        namenode: NameNode {
+        namenode: NameNodeSpec {
             placement: placement.into(),
-            ..NameNode::default()
+            ..NameNodeSpec::default()
         },
         racks: vec![Rack {
             name: "r1".into(),
             hosts,
         }],
         conf: conf.map(|(k, v)| (k.to_owned(), v.to_owned())).into(),
-        workload: Workload::default(),
+        workload: WorkloadSpec::default(),
     }
 }
 
@@ -145,7 +147,7 @@ pub fn find(
     blocks: u64,
     work: &Path,
     tell: &mut dyn FnMut(&str),
-) -> Result<Finding> {
+) -> Result<DomainsFinding> {
     let described = described(placement);
     super::up::down(&described.name, work)?;
     let mut testbed = Testbed::up(described, work, false, tell)?;
@@ -190,7 +192,7 @@ pub fn find(
     let spares = testbed.nodes().iter().filter(|node| is_spare(node));
     let moved = spares.filter_map(|node| balanced.nodes.get(&node.address));
     let moved = moved.sum();
-    Ok(Finding {
+    Ok(DomainsFinding {
         placement: placement.into(),
         replication,
         unreadable: written.blocks.saturating_sub(killed.blocks),
@@ -318,7 +320,7 @@ pub fn run(
     Ok(text)
 }
 
-fn page(blocks: u64, kind: &str, command: &str, findings: &[Finding]) -> String {
+fn page(blocks: u64, kind: &str, command: &str, findings: &[DomainsFinding]) -> String {
     let mut text = format!(
         "# Failure domains\n\nCommand: `{command}`\n\nOne rack of {HOSTS} hosts with {NODES_PER_HOST} {kind} nodes each, {blocks} blocks, \
          stock NameNode. Wrongly placed: two replicas in one host while a live host has none, counted from fsck's listing. The host is \

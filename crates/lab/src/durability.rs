@@ -15,11 +15,11 @@ use hayloft_testkit::hadoop::scratch;
 use hayloft_testkit::node::Kind;
 use hayloft_testkit::power::tally::{OLD, OLDER};
 use hayloft_testkit::power::writers::{Dice, Syncs};
-use hayloft_testkit::power::{Count, Disk, Event, FileSystem, Rig, Round, Tally, disk};
+use hayloft_testkit::power::{Count, Event, FileSystem, PowerDisk, PowerTally, Rig, Round, disk};
 
 /// What is asked for.
 #[derive(Clone, Copy, Debug)]
-pub struct Options {
+pub struct DurabilityOptions {
     /// How often each event happens.
     pub rounds: u64,
     /// How long clients write before a power cut; before other events a third of it.
@@ -80,7 +80,7 @@ const fn line(name: &'static str, event: Event, syncs: Syncs) -> Line {
 
 /// What one kind of node lost on one file system after one sort of event.
 #[derive(Clone, Debug, Serialize)]
-pub struct Row {
+pub struct DurabilityRow {
     /// The event.
     pub event: String,
     /// The file system.
@@ -88,7 +88,7 @@ pub struct Row {
     /// `stock` or `Hayloft`.
     pub node: String,
     /// The sums over all rounds.
-    pub sums: Tally,
+    pub sums: PowerTally,
 }
 
 /// The raw data.
@@ -97,7 +97,7 @@ struct Record<'a> {
     command: &'a str,
     machine: std::collections::BTreeMap<String, String>,
     seed: u64,
-    rows: &'a [Row],
+    rows: &'a [DurabilityRow],
 }
 
 /// Carries out every event and writes table and raw data to `out`; the page. What is missing on
@@ -106,7 +106,7 @@ struct Record<'a> {
 /// # Errors
 /// When the cluster does not start, a node does not come back, or the lab itself fails.
 pub fn run(
-    options: &Options,
+    options: &DurabilityOptions,
     command: &str,
     out: &Path,
     tell: &mut dyn FnMut(&str),
@@ -127,7 +127,10 @@ pub fn run(
         for kind in [Kind::Apache, Kind::Hayloft] {
             let name = format!("{}-{}", on.name(), name_of(kind));
             let image = base.path().join(format!("{name}.image"));
-            nodes.push((kind, Disk::on_image(&image, &base.path().join(name), on)?));
+            nodes.push((
+                kind,
+                PowerDisk::on_image(&image, &base.path().join(name), on)?,
+            ));
         }
     }
     let whose: Vec<(Kind, FileSystem)> = nodes
@@ -140,12 +143,17 @@ pub fn run(
     let mut text = String::new();
     for line in &LINES {
         let sums = all_rounds(&mut rig, line, options, &mut dice, tell)?;
-        rows.extend(whose.iter().zip(sums).map(|((kind, on), sums)| Row {
-            event: line.name.into(),
-            file_system: on.name().into(),
-            node: name_of(*kind).into(),
-            sums,
-        }));
+        rows.extend(
+            whose
+                .iter()
+                .zip(sums)
+                .map(|((kind, on), sums)| DurabilityRow {
+                    event: line.name.into(),
+                    file_system: on.name().into(),
+                    node: name_of(*kind).into(),
+                    sums,
+                }),
+        );
         text = page(options, command, &rows);
         let machine = hayloft_testkit::machine::describe();
         let record = Record {
@@ -172,11 +180,11 @@ fn name_of(kind: Kind) -> &'static str {
 fn all_rounds(
     rig: &mut Rig,
     line: &Line,
-    options: &Options,
+    options: &DurabilityOptions,
     dice: &mut Dice,
     tell: &mut dyn FnMut(&str),
-) -> Result<Vec<Tally>> {
-    let mut sums = vec![Tally::default(); rig.disks().len()];
+) -> Result<Vec<PowerTally>> {
+    let mut sums = vec![PowerTally::default(); rig.disks().len()];
     for number in 1..=options.rounds {
         tell(&format!("{} ({number} of {})", line.name, options.rounds));
         let longest = match line.event {
@@ -201,7 +209,7 @@ fn all_rounds(
 
 /// The table, and how to read it.
 #[must_use]
-pub fn page(options: &Options, command: &str, rows: &[Row]) -> String {
+pub fn page(options: &DurabilityOptions, command: &str, rows: &[DurabilityRow]) -> String {
     let (old, older) = (OLD.as_secs(), OLDER.as_secs());
     let mut text = format!(
         "# Durability\n\nCommand: `{command}` (seed {})\n\n\
@@ -259,17 +267,17 @@ mod tests {
     #[test]
     fn the_table_has_a_row_a_node_and_losses_in_bold() {
         let count = |acknowledged, lost| Count { acknowledged, lost };
-        let row = Row {
+        let row = DurabilityRow {
             event: LINES[0].name.into(),
             file_system: FileSystem::Xfs.name().into(),
             node: name_of(Kind::Apache).into(),
-            sums: Tally {
+            sums: PowerTally {
                 closed: count(10, 3),
                 hsynced: count(7, 0),
-                ..Tally::default()
+                ..PowerTally::default()
             },
         };
-        let options = Options {
+        let options = DurabilityOptions {
             rounds: 2,
             writing: Duration::from_secs(60),
             seed: 9,

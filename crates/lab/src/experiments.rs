@@ -11,16 +11,18 @@ use std::path::Path;
 
 use serde::Serialize;
 
-use super::describe::{Description, Disk, Host, NameNode, Network, Node, Rack, Workload};
+use super::describe::{
+    DataNodeSpec, Description, DiskSpec, HostSpec, NameNodeSpec, Network, Rack, WorkloadSpec,
+};
 use super::pages;
 use super::report::{self, spread};
 use super::up::Testbed;
-use super::workload::{self, Outcome};
+use super::workload::{self, WorkloadOutcome};
 use hayloft_testkit::error::{Result, TestkitError};
 
 /// What may be chosen about an experiment.
 #[derive(Clone, Debug)]
-pub struct Options {
+pub struct ExperimentOptions {
     /// Rounds of every step.
     pub rounds: usize,
     /// MiB that each client writes and reads.
@@ -37,7 +39,7 @@ pub struct Options {
     pub conf: BTreeMap<String, String>,
 }
 
-impl Options {
+impl ExperimentOptions {
     /// The properties, for a page.
     pub(super) fn listed_conf(&self) -> String {
         let listed: Vec<String> = self
@@ -49,7 +51,7 @@ impl Options {
     }
 }
 
-impl Default for Options {
+impl Default for ExperimentOptions {
     fn default() -> Self {
         Self {
             rounds: 3,
@@ -72,7 +74,7 @@ const ENGINE: [(&str, &str); 2] = [
 
 /// One testbed of an experiment.
 #[derive(Clone, Debug)]
-pub struct Step {
+pub struct ExperimentStep {
     /// How the hosts and the policy are arranged: a column of the table.
     pub arrangement: String,
     /// Clients: a row of the table.
@@ -104,7 +106,7 @@ pub const SPLIT_OURS: &str = "split, ours";
 ///
 /// # Errors
 /// [`TestkitError::Expectation`] when there is none of this name.
-pub fn steps(name: &str, options: &Options) -> Result<Vec<Step>> {
+pub fn steps(name: &str, options: &ExperimentOptions) -> Result<Vec<ExperimentStep>> {
     match name {
         "pairs" => Ok(pairs(options)),
         "layouts" => Ok(layouts(options)),
@@ -115,7 +117,7 @@ pub fn steps(name: &str, options: &Options) -> Result<Vec<Step>> {
     }
 }
 
-fn pairs(options: &Options) -> Vec<Step> {
+fn pairs(options: &ExperimentOptions) -> Vec<ExperimentStep> {
     let mut steps = Vec::new();
     for clients in [1, 2, 4, 8].into_iter().filter(|n| *n <= options.largest) {
         for (arrangement, placement) in [
@@ -130,7 +132,7 @@ fn pairs(options: &Options) -> Vec<Step> {
             if arrangement != LOCAL {
                 hosts.extend((0..clients).map(client_host));
             }
-            steps.push(Step {
+            steps.push(ExperimentStep {
                 arrangement: arrangement.into(),
                 clients,
                 described: one_rack(options, placement, hosts, "own"),
@@ -145,7 +147,7 @@ pub const LAYOUT_HOSTS: usize = 6;
 /// Replicas of `layouts`, as in the paper.
 pub const LAYOUT_REPLICAS: u16 = 3;
 
-fn layouts(options: &Options) -> Vec<Step> {
+fn layouts(options: &ExperimentOptions) -> Vec<ExperimentStep> {
     let mut steps = Vec::new();
     for layout in ["random", "round-robin", "hybrid"] {
         for clients in [1, 3, 6].into_iter().filter(|n| *n <= options.largest) {
@@ -153,7 +155,7 @@ fn layouts(options: &Options) -> Vec<Step> {
             let mut described = one_rack(options, layout, hosts.collect(), "both");
             described.workload.clients = clients;
             described.workload.replication = LAYOUT_REPLICAS;
-            steps.push(Step {
+            steps.push(ExperimentStep {
                 arrangement: layout.into(),
                 clients,
                 described,
@@ -163,19 +165,19 @@ fn layouts(options: &Options) -> Vec<Step> {
     steps
 }
 
-fn storage_host(at: usize, client: bool, options: &Options) -> Host {
-    let disk = Disk {
+fn storage_host(at: usize, client: bool, options: &ExperimentOptions) -> HostSpec {
+    let disk = DiskSpec {
         modelled: true,
         size_mib: 4096,
         read_mbs: options.disk_mbs.0,
         write_mbs: options.disk_mbs.1,
-        ..Disk::default()
+        ..DiskSpec::default()
     };
-    Host {
+    HostSpec {
         name: format!("s{at}"),
         client,
         link_mbit: None,
-        nodes: vec![Node {
+        nodes: vec![DataNodeSpec {
             kind: options.kind.clone(),
             disks: vec![disk],
             conf: BTreeMap::new(),
@@ -183,43 +185,48 @@ fn storage_host(at: usize, client: bool, options: &Options) -> Host {
     }
 }
 
-fn client_host(at: usize) -> Host {
-    Host {
+fn client_host(at: usize) -> HostSpec {
+    HostSpec {
         name: format!("c{at}"),
         client: true,
-        ..Host::default()
+        ..HostSpec::default()
     }
 }
 
-fn one_rack(options: &Options, placement: &str, hosts: Vec<Host>, read: &str) -> Description {
+fn one_rack(
+    options: &ExperimentOptions,
+    placement: &str,
+    hosts: Vec<HostSpec>,
+    read: &str,
+) -> Description {
     Description {
         name: "exp".into(),
         network: Network {
             link_mbit: options.link_mbit,
             uplink_mbit: 0,
         },
-        namenode: NameNode {
+        namenode: NameNodeSpec {
             placement: placement.into(),
-            ..NameNode::default()
+            ..NameNodeSpec::default()
         },
         racks: vec![Rack {
             name: "r1".into(),
             hosts,
         }],
         conf: options.conf.clone(),
-        workload: Workload {
+        workload: WorkloadSpec {
             mib: options.mib,
             block_mib: 16,
             read: read.into(),
             rounds: options.rounds,
-            ..Workload::default()
+            ..WorkloadSpec::default()
         },
     }
 }
 
 /// What a step gave.
 #[derive(Clone, Debug, Serialize)]
-pub struct Row {
+pub struct ExperimentRow {
     /// Column.
     pub arrangement: String,
     /// Row.
@@ -243,9 +250,9 @@ pub struct Row {
     pub limit: (String, String),
 }
 
-impl Row {
-    fn of(step: &Step, outcome: &Outcome) -> Self {
-        let of = |what: &str, f: &dyn Fn(&workload::Phase) -> f64| {
+impl ExperimentRow {
+    fn of(step: &ExperimentStep, outcome: &WorkloadOutcome) -> Self {
+        let of = |what: &str, f: &dyn Fn(&workload::WorkloadPhase) -> f64| {
             spread(report::phases(outcome, what).map(f).collect())
         };
         let disks = |what: &str| {
@@ -291,11 +298,11 @@ impl Row {
 /// When a testbed does not come up or a client fails; what was measured before is in `out`.
 pub fn run(
     name: &str,
-    options: &Options,
+    options: &ExperimentOptions,
     command: &str,
     (work, out): (&Path, &Path),
     tell: &mut dyn FnMut(&str),
-) -> Result<Vec<Row>> {
+) -> Result<Vec<ExperimentRow>> {
     let steps = steps(name, options)?;
     let mut rows = Vec::new();
     let mut running: Option<Testbed> = None;
@@ -319,7 +326,7 @@ pub fn run(
         };
         let outcome = workload::run(&testbed, tell)?;
         running = Some(testbed);
-        let row = Row::of(step, &outcome);
+        let row = ExperimentRow::of(step, &outcome);
         tell(&format!(
             "{label}: write {:.1} MB/s, read {:.1} MB/s",
             row.write.0, row.read.0
@@ -332,7 +339,7 @@ pub fn run(
 }
 
 /// Whether a step can go on with the testbed of the one before.
-fn differ_in_workload(testbed: &Testbed, step: &Step) -> bool {
+fn differ_in_workload(testbed: &Testbed, step: &ExperimentStep) -> bool {
     let described = Description {
         workload: step.described.workload.clone(),
         ..testbed.described().clone()
@@ -347,7 +354,7 @@ mod tests {
     #[test]
     fn every_step_is_a_right_description() {
         for (name, _) in NAMES {
-            let steps = steps(name, &Options::default()).expect("it is known");
+            let steps = steps(name, &ExperimentOptions::default()).expect("it is known");
             assert!(steps.len() >= 9, "{name}");
             for step in steps {
                 let text = step.described.to_toml();
@@ -355,6 +362,6 @@ mod tests {
                 assert_eq!(again.clients(), step.clients, "{name} {}", step.arrangement);
             }
         }
-        assert!(steps("nothing", &Options::default()).is_err());
+        assert!(steps("nothing", &ExperimentOptions::default()).is_err());
     }
 }

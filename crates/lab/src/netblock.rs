@@ -7,11 +7,11 @@ use std::path::Path;
 
 use serde::Serialize;
 
-use super::describe::{Description, Disk, Host, Network, Node, Rack, Workload};
-use super::experiments::Options;
+use super::describe::{DataNodeSpec, Description, DiskSpec, HostSpec, Network, Rack, WorkloadSpec};
+use super::experiments::ExperimentOptions;
 use super::report::{self, spread};
 use super::up::Testbed;
-use super::workload::{self, Outcome, Phase};
+use super::workload::{self, WorkloadOutcome, WorkloadPhase};
 use hayloft_testkit::error::{Result, TestkitError};
 
 /// The client's host, and the one that has the disk in all arrangements but the local one.
@@ -80,7 +80,7 @@ const THESIS: [(&str, f64, f64); 4] = [
 
 /// What an arrangement gave; medians with the lowest and the highest.
 #[derive(Clone, Debug, Serialize)]
-pub struct Finding {
+pub struct NetblockFinding {
     /// Which.
     pub arrangement: String,
     /// Writing.
@@ -107,46 +107,47 @@ pub struct Side {
 }
 
 impl Side {
-    fn of(outcome: &Outcome, what: &str) -> Self {
+    fn of(outcome: &WorkloadOutcome, what: &str) -> Self {
         let all = || report::phases(outcome, what);
-        let of = |f: &dyn Fn(&Phase) -> f64| spread(all().map(f).collect());
+        let of = |f: &dyn Fn(&WorkloadPhase) -> f64| spread(all().map(f).collect());
         #[expect(clippy::cast_precision_loss, reason = "figures for people")]
-        let gib = |phase: &Phase| phase.bytes as f64 / f64::from(1 << 30);
-        let host =
-            |at: usize| of(&move |p: &Phase| p.host_cpu_s.get(at).copied().unwrap_or(0.0) / gib(p));
-        let busy = |p: &Phase| p.model.iter().map(|disk| disk.utilisation).sum();
+        let gib = |phase: &WorkloadPhase| phase.bytes as f64 / f64::from(1 << 30);
+        let host = |at: usize| {
+            of(&move |p: &WorkloadPhase| p.host_cpu_s.get(at).copied().unwrap_or(0.0) / gib(p))
+        };
+        let busy = |p: &WorkloadPhase| p.model.iter().map(|disk| disk.utilisation).sum();
         Self {
             mbs: of(&|p| p.mbs),
             compute_s_gib: host(0),
             storage_s_gib: host(1),
             disk_busy: of(&busy).0,
-            waited: of(&Phase::waited).0,
+            waited: of(&WorkloadPhase::waited).0,
             late: all().flat_map(|p| &p.model).map(|disk| disk.late).sum(),
         }
     }
 }
 
-fn described(arrangement: &Arrangement, options: &Options) -> Description {
-    let disk = Disk {
+fn described(arrangement: &Arrangement, options: &ExperimentOptions) -> Description {
+    let disk = DiskSpec {
         modelled: true,
         read_mbs: options.disk_mbs.0,
         write_mbs: options.disk_mbs.1,
         on: (arrangement.node_at_client && !arrangement.disk_at_client).then(|| STORAGE.into()),
-        ..Disk::default()
+        ..DiskSpec::default()
     };
-    let node = Node {
+    let node = DataNodeSpec {
         kind: arrangement.kind.into(),
         disks: vec![disk],
-        ..Node::default()
+        ..DataNodeSpec::default()
     };
-    let mut client = Host {
+    let mut client = HostSpec {
         name: COMPUTE.into(),
         client: true,
-        ..Host::default()
+        ..HostSpec::default()
     };
-    let mut storage = Host {
+    let mut storage = HostSpec {
         name: STORAGE.into(),
-        ..Host::default()
+        ..HostSpec::default()
     };
     if arrangement.node_at_client {
         client.nodes.push(node);
@@ -162,17 +163,17 @@ fn described(arrangement: &Arrangement, options: &Options) -> Description {
             link_mbit: options.link_mbit,
             uplink_mbit: 0,
         },
-        namenode: super::describe::NameNode::default(),
+        namenode: super::describe::NameNodeSpec::default(),
         racks: vec![Rack {
             name: "r1".into(),
             hosts: vec![client, storage],
         }],
         conf,
-        workload: Workload {
+        workload: WorkloadSpec {
             mib: options.mib,
             block_mib: 16,
             rounds: options.rounds,
-            ..Workload::default()
+            ..WorkloadSpec::default()
         },
     }
 }
@@ -182,7 +183,7 @@ fn described(arrangement: &Arrangement, options: &Options) -> Description {
 /// # Errors
 /// When a testbed does not come up or a client fails; what was measured before is in `out`.
 pub fn run(
-    options: &Options,
+    options: &ExperimentOptions,
     command: &str,
     (work, out): (&Path, &Path),
     tell: &mut dyn FnMut(&str),
@@ -205,7 +206,7 @@ pub fn run(
             read_ahead(&testbed, kib)?;
         }
         // A JVM that has not compiled its code yet is not what is compared.
-        testbed.set_workload(Workload {
+        testbed.set_workload(WorkloadSpec {
             rounds: 1,
             ..described.workload.clone()
         });
@@ -213,7 +214,7 @@ pub fn run(
         testbed.set_workload(described.workload.clone());
         let outcome = workload::run(&testbed, tell)?;
         drop(testbed);
-        findings.push(Finding {
+        findings.push(NetblockFinding {
             arrangement: arrangement.name.into(),
             write: Side::of(&outcome, "write"),
             read: Side::of(&outcome, "read"),
@@ -234,7 +235,7 @@ fn read_ahead(testbed: &Testbed, kib: u32) -> Result<()> {
     Ok(())
 }
 
-fn page(options: &Options, command: &str, findings: &[Finding]) -> String {
+fn page(options: &ExperimentOptions, command: &str, findings: &[NetblockFinding]) -> String {
     let mut text = format!(
         "# Network block device against Split\n\nCommand: `{command}`\n\n\
          One client, one modelled hard disk (not a real one) of {} MB/s reading and {} MB/s writing with ext4, links of {} Mbit/s, \
@@ -253,7 +254,7 @@ fn page(options: &Options, command: &str, findings: &[Finding]) -> String {
     for (what, of) in [
         (
             "Writing",
-            (|f: &Finding| f.write.clone()) as fn(&Finding) -> Side,
+            (|f: &NetblockFinding| f.write.clone()) as fn(&NetblockFinding) -> Side,
         ),
         ("Reading", |f| f.read.clone()),
     ] {
@@ -306,7 +307,7 @@ mod tests {
     #[test]
     fn every_arrangement_is_a_right_description() {
         for arrangement in &ARRANGEMENTS {
-            let described = described(arrangement, &Options::default());
+            let described = described(arrangement, &ExperimentOptions::default());
             let again = Description::parse(&described.to_toml()).expect(arrangement.name);
             assert_eq!(again, described);
             let names: Vec<&str> = again.hosts().map(|(_, h)| h.name.as_str()).collect();

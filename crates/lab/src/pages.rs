@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 use super::experiments::{
-    LAYOUT_HOSTS, LAYOUT_REPLICAS, LOCAL, Options, Row, SPLIT_OURS, SPLIT_STOCK,
+    ExperimentOptions, ExperimentRow, LAYOUT_HOSTS, LAYOUT_REPLICAS, LOCAL, SPLIT_OURS, SPLIT_STOCK,
 };
 use super::report;
 use hayloft_testkit::error::Result;
@@ -23,7 +23,13 @@ const THESIS: [(&str, [f64; 4]); 3] = [
 ///
 /// # Errors
 /// When a file cannot be written.
-pub fn write(name: &str, options: &Options, command: &str, rows: &[Row], out: &Path) -> Result<()> {
+pub fn write(
+    name: &str,
+    options: &ExperimentOptions,
+    command: &str,
+    rows: &[ExperimentRow],
+    out: &Path,
+) -> Result<()> {
     let page = page(name, options, command, rows);
     report::save_page(out, &page, "rows.json", &rows)?;
     for (what, of) in plots(rows) {
@@ -38,9 +44,9 @@ pub fn write(name: &str, options: &Options, command: &str, rows: &[Row], out: &P
     Ok(())
 }
 
-type Figure = fn(&Row) -> f64;
+type Figure = fn(&ExperimentRow) -> f64;
 
-fn plots(rows: &[Row]) -> Vec<(&'static str, Figure)> {
+fn plots(rows: &[ExperimentRow]) -> Vec<(&'static str, Figure)> {
     let mut plots: Vec<(&'static str, Figure)> =
         vec![("write", |row| row.write.0), ("read", |row| row.read.0)];
     if rows.iter().any(|row| row.read_other.is_some()) {
@@ -51,7 +57,12 @@ fn plots(rows: &[Row]) -> Vec<(&'static str, Figure)> {
 
 /// The page of an experiment.
 #[must_use]
-pub fn page(name: &str, options: &Options, command: &str, rows: &[Row]) -> String {
+pub fn page(
+    name: &str,
+    options: &ExperimentOptions,
+    command: &str,
+    rows: &[ExperimentRow],
+) -> String {
     let replicas = if name == "layouts" {
         LAYOUT_REPLICAS
     } else {
@@ -88,7 +99,7 @@ pub fn page(name: &str, options: &Options, command: &str, rows: &[Row]) -> Strin
     text
 }
 
-fn pairs(text: &mut String, rows: &[Row]) {
+fn pairs(text: &mut String, rows: &[ExperimentRow]) {
     text.push_str(
         "| clients x nodes | arrangement | write MB/s | of linear | conflicts | disks busy | processors | read MB/s | of linear | \
          conflicts | disks busy | processors | late | limited by (write, read) |\n\
@@ -140,7 +151,7 @@ fn gains(text: &mut String, arrangement: &str, whose: &str, f: [f64; 4]) {
 }
 
 /// MB/s of one and two writers, one and two readers.
-fn one_and_two(rows: &[Row], arrangement: &str) -> Option<[f64; 4]> {
+fn one_and_two(rows: &[ExperimentRow], arrangement: &str) -> Option<[f64; 4]> {
     let of = |clients: usize| {
         rows.iter()
             .find(|row| row.clients == clients && row.arrangement == arrangement)
@@ -150,7 +161,7 @@ fn one_and_two(rows: &[Row], arrangement: &str) -> Option<[f64; 4]> {
 }
 
 /// What was asked for, and what came.
-fn bars(text: &mut String, rows: &[Row]) {
+fn bars(text: &mut String, rows: &[ExperimentRow]) {
     let verdict = |share: f64| if share >= BAR { "met" } else { "NOT met" };
     let asked = BAR * 100.0;
     if let Some([w1, w2, r1, r2]) = one_and_two(rows, SPLIT_OURS) {
@@ -187,7 +198,7 @@ fn bars(text: &mut String, rows: &[Row]) {
     text.push('\n');
 }
 
-fn layouts(text: &mut String, rows: &[Row]) {
+fn layouts(text: &mut String, rows: &[ExperimentRow]) {
     let _ = writeln!(
         text,
         "{LAYOUT_HOSTS} hosts, each a client's and a node's. `random` is the stock policy: first replica in the client's own \
@@ -195,7 +206,7 @@ fn layouts(text: &mut String, rows: &[Row]) {
          | clients | layout | write MB/s | conflicts | disks busy | processors | read own file MB/s | read another's MB/s | disks busy | \
          processors | late | limited by (write, read) |\n|---|---|---|---|---|---|---|---|---|---|---|---|"
     );
-    let mut sorted: Vec<&Row> = rows.iter().collect();
+    let mut sorted: Vec<&ExperimentRow> = rows.iter().collect();
     sorted.sort_by_key(|row| row.clients);
     for row in sorted {
         let _ = writeln!(
@@ -233,7 +244,7 @@ fn share(share: Option<f64>) -> String {
 }
 
 /// A row's rate over what one client gave in the same arrangement, times the clients.
-fn of_linear(rows: &[Row], row: &Row, of: Figure) -> Option<f64> {
+fn of_linear(rows: &[ExperimentRow], row: &ExperimentRow, of: Figure) -> Option<f64> {
     let one = rows
         .iter()
         .find(|other| other.clients == 1 && other.arrangement == row.arrangement)?;
@@ -246,8 +257,8 @@ fn of_linear(rows: &[Row], row: &Row, of: Figure) -> Option<f64> {
 mod tests {
     use super::*;
 
-    fn row(arrangement: &str, clients: usize, mbs: f64) -> Row {
-        Row {
+    fn row(arrangement: &str, clients: usize, mbs: f64) -> ExperimentRow {
+        ExperimentRow {
             arrangement: arrangement.into(),
             clients,
             write: (mbs, mbs, mbs),
@@ -284,7 +295,7 @@ mod tests {
             ];
             [one.to_vec(), more.to_vec()].concat()
         };
-        let said = |rows: &[Row]| page("pairs", &Options::default(), "c", rows);
+        let said = |rows: &[ExperimentRow]| page("pairs", &ExperimentOptions::default(), "c", rows);
         let good = said(&rows(18.6, 70.0));
         assert_eq!(good.matches(": met").count(), 3, "{good}");
         assert!(

@@ -7,7 +7,7 @@ use plotters::prelude::*;
 use serde::Serialize;
 
 use super::describe::Description;
-use super::workload::{Outcome, Phase, WHATS};
+use super::workload::{WHATS, WorkloadOutcome, WorkloadPhase};
 use hayloft_testkit::error::{Result, TestkitError};
 
 /// Middle of the values (the upper one of two), lowest and highest.
@@ -21,7 +21,10 @@ pub fn spread(mut values: Vec<f64>) -> (f64, f64, f64) {
 }
 
 /// The phases of one kind.
-pub fn phases<'a>(outcome: &'a Outcome, what: &'a str) -> impl Iterator<Item = &'a Phase> {
+pub fn phases<'a>(
+    outcome: &'a WorkloadOutcome,
+    what: &'a str,
+) -> impl Iterator<Item = &'a WorkloadPhase> {
     outcome
         .phases
         .iter()
@@ -30,16 +33,17 @@ pub fn phases<'a>(outcome: &'a Outcome, what: &'a str) -> impl Iterator<Item = &
 
 /// A table of what a run gave, in Markdown.
 #[must_use]
-pub fn table(described: &Description, outcome: &Outcome) -> String {
+pub fn table(described: &Description, outcome: &WorkloadOutcome) -> String {
     let mut text = String::from(
         "| | MB/s, all clients | a client | conflicts | disks busy | busiest link | processors (others) | waited for one | limited by |\n|---|---|---|---|---|---|---|---|---|\n",
     );
     for what in WHATS {
-        let all: Vec<&Phase> = phases(outcome, what).collect();
+        let all: Vec<&WorkloadPhase> = phases(outcome, what).collect();
         if all.is_empty() {
             continue;
         }
-        let of = |f: &dyn Fn(&Phase) -> f64| spread(all.iter().map(|phase| f(phase)).collect());
+        let of =
+            |f: &dyn Fn(&WorkloadPhase) -> f64| spread(all.iter().map(|phase| f(phase)).collect());
         let (mbs, low, high) = of(&|p| p.mbs);
         let clients = spread(
             all.iter()
@@ -65,7 +69,7 @@ pub fn table(described: &Description, outcome: &Outcome) -> String {
             of(&|p| p.link_mbs).0,
             percent(of(&|p| p.cpu).0),
             percent(of(&|p| p.cpu_low).0),
-            percent(of(&Phase::waited).0),
+            percent(of(&WorkloadPhase::waited).0),
             all[all.len() / 2].limit(described.network.link_mbit),
         );
     }
@@ -82,7 +86,7 @@ pub fn table(described: &Description, outcome: &Outcome) -> String {
 }
 
 /// Whether the machine kept up with the model of its disks.
-fn late(outcome: &Outcome) -> String {
+fn late(outcome: &WorkloadOutcome) -> String {
     let seen = || outcome.phases.iter().flat_map(|phase| &phase.model);
     let late: u64 = seen().map(|disk| disk.late).sum();
     let worst = seen().map(|disk| disk.late_worst_ms).fold(0.0, f64::max);
@@ -93,14 +97,14 @@ fn late(outcome: &Outcome) -> String {
 ///
 /// # Errors
 /// [`TestkitError::Talk`] when the file cannot be written.
-pub fn plot(described: &Description, outcome: &Outcome, path: &Path) -> Result<()> {
+pub fn plot(described: &Description, outcome: &WorkloadOutcome, path: &Path) -> Result<()> {
     draw(described, outcome, path)
         .map_err(|e| TestkitError::Talk(format!("drawing {}: {e}", path.display())))
 }
 
 fn draw(
     described: &Description,
-    outcome: &Outcome,
+    outcome: &WorkloadOutcome,
     path: &Path,
 ) -> std::result::Result<(), Box<dyn std::error::Error>> {
     let until = outcome.samples.last().map_or(1.0, |sample| sample.at);
@@ -168,7 +172,12 @@ fn save(dir: &Path, name: &str, text: &str) -> Result<()> {
 ///
 /// # Errors
 /// When a file cannot be written.
-pub fn write(described: &Description, outcome: &Outcome, command: &str, dir: &Path) -> Result<()> {
+pub fn write(
+    described: &Description,
+    outcome: &WorkloadOutcome,
+    command: &str,
+    dir: &Path,
+) -> Result<()> {
     std::fs::create_dir_all(dir).map_err(TestkitError::file("creating", dir))?;
     let save = |name: &str, text: &str| save(dir, name, text);
     save("testbed.toml", &described.to_toml())?;
@@ -191,8 +200,8 @@ pub fn write(described: &Description, outcome: &Outcome, command: &str, dir: &Pa
 /// [`TestkitError::Talk`] when the file cannot be written.
 pub fn plot_scaling(
     title: &str,
-    rows: &[super::experiments::Row],
-    of: fn(&super::experiments::Row) -> f64,
+    rows: &[super::experiments::ExperimentRow],
+    of: fn(&super::experiments::ExperimentRow) -> f64,
     path: &Path,
 ) -> Result<()> {
     draw_scaling(title, rows, of, path)
@@ -202,8 +211,8 @@ pub fn plot_scaling(
 #[expect(clippy::cast_precision_loss, reason = "a few clients")]
 fn draw_scaling(
     title: &str,
-    rows: &[super::experiments::Row],
-    of: fn(&super::experiments::Row) -> f64,
+    rows: &[super::experiments::ExperimentRow],
+    of: fn(&super::experiments::ExperimentRow) -> f64,
     path: &Path,
 ) -> std::result::Result<(), Box<dyn std::error::Error>> {
     let most = rows.iter().map(|row| row.clients).max().unwrap_or(1) as f64;

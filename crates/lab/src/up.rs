@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use super::describe::{Description, Host};
+use super::describe::{Description, HostSpec};
 use super::disks::{self, Mounted};
 use super::mapped::{self, Route};
 use super::net;
@@ -134,7 +134,7 @@ impl Testbed {
         self.conf().write_dir(&conf_dir)?;
         self.start_namenode(stays)?;
         tell("starting storage nodes");
-        let hosts: Vec<Host> = self
+        let hosts: Vec<HostSpec> = self
             .described
             .hosts()
             .map(|(_, host)| host.clone())
@@ -183,7 +183,7 @@ impl Testbed {
     /// `/rack` for the stock policy, `/rack/host` for ours.
     fn write_topology(&self) -> Result<()> {
         let ours = self.is_ours();
-        let line = |(position, (rack, host)): (usize, (&super::describe::Rack, &Host))| {
+        let line = |(position, (rack, host)): (usize, (&super::describe::Rack, &HostSpec))| {
             let address = net::address(Some(position));
             if ours {
                 format!("{address} /{}/{}\n", rack.name, host.name)
@@ -324,7 +324,7 @@ impl Testbed {
     fn start_node(
         &mut self,
         position: usize,
-        host: &Host,
+        host: &HostSpec,
         index: usize,
         disks: Vec<Mounted>,
         stays: bool,
@@ -428,7 +428,7 @@ impl Testbed {
     }
 
     /// What the workload shall be from now on.
-    pub fn set_workload(&mut self, workload: super::describe::Workload) {
+    pub fn set_workload(&mut self, workload: super::describe::WorkloadSpec) {
         self.described.workload = workload;
     }
 

@@ -6,10 +6,10 @@ use serde::Serialize;
 use serde_json::json;
 
 use super::counters;
-use super::disks::{Mounted, Seen};
+use super::disks::{DiskCounters, Mounted};
 use super::sample::{Sample, Watch};
 use super::up::Testbed;
-use hayloft_testkit::driver::{Driver, Pending};
+use hayloft_testkit::driver::{Driver, PendingCall};
 use hayloft_testkit::error::{Result, TestkitError};
 
 /// No phase takes longer.
@@ -20,7 +20,7 @@ const WAITED_LITTLE: f64 = 0.2;
 
 /// What one phase of one round gave.
 #[derive(Clone, Debug, Serialize)]
-pub struct Phase {
+pub struct WorkloadPhase {
     /// One of [`WHATS`].
     pub what: &'static str,
     /// Counted from 0.
@@ -46,7 +46,7 @@ pub struct Phase {
     /// Seconds that they waited for a processor meanwhile, all threads together.
     pub host_waited_s: Vec<f64>,
     /// What each modelled disk says of itself.
-    pub model: Vec<Seen>,
+    pub model: Vec<DiskCounters>,
     /// Seconds after watching began: begin and end.
     pub span: (f64, f64),
 }
@@ -56,11 +56,11 @@ pub const WHATS: [&str; 3] = ["write", "read", "read other"];
 
 /// Everything that a run gave.
 #[derive(Clone, Debug, Serialize)]
-pub struct Outcome {
+pub struct WorkloadOutcome {
     /// `host.node/disk` of every disk.
     pub disks: Vec<String>,
     /// Every phase.
-    pub phases: Vec<Phase>,
+    pub phases: Vec<WorkloadPhase>,
     /// Every look at disks, links and processors.
     pub samples: Vec<Sample>,
 }
@@ -69,7 +69,7 @@ pub struct Outcome {
 ///
 /// # Errors
 /// When a client fails, or reads something else than was written.
-pub fn run(testbed: &Testbed, tell: &mut dyn FnMut(&str)) -> Result<Outcome> {
+pub fn run(testbed: &Testbed, tell: &mut dyn FnMut(&str)) -> Result<WorkloadOutcome> {
     let described = testbed.described();
     let hosts: Vec<&str> = described
         .hosts()
@@ -113,7 +113,7 @@ pub fn run(testbed: &Testbed, tell: &mut dyn FnMut(&str)) -> Result<Outcome> {
     for phase in &mut phases {
         describe(phase, &samples);
     }
-    Ok(Outcome {
+    Ok(WorkloadOutcome {
         disks,
         phases,
         samples,
@@ -122,7 +122,7 @@ pub fn run(testbed: &Testbed, tell: &mut dyn FnMut(&str)) -> Result<Outcome> {
 
 /// A little of everything, so that the first round does not load classes.
 fn warm_up(clients: &[Driver]) -> Result<()> {
-    let begun: Vec<Pending> = clients
+    let begun: Vec<PendingCall> = clients
         .iter()
         .enumerate()
         .map(|(at, client)| {
@@ -149,7 +149,12 @@ fn path(round: usize, client: usize) -> String {
     format!("/run/r{round}/c{client}")
 }
 
-fn write(testbed: &Testbed, clients: &[Driver], watch: &Watch, round: usize) -> Result<Phase> {
+fn write(
+    testbed: &Testbed,
+    clients: &[Driver],
+    watch: &Watch,
+    round: usize,
+) -> Result<WorkloadPhase> {
     let workload = &testbed.described().workload;
     let begin = |(at, client): (usize, &Driver)| {
         let request = json!({
@@ -172,7 +177,7 @@ fn read(
     watch: &Watch,
     round: usize,
     (what, shift): (&'static str, usize),
-) -> Result<Phase> {
+) -> Result<WorkloadPhase> {
     let workload = &testbed.described().workload;
     let begin = |(at, client): (usize, &Driver)| {
         let whose = (at + shift) % clients.len();
@@ -191,8 +196,8 @@ fn phase(
     testbed: &Testbed,
     (what, round): (&'static str, usize),
     watch: &Watch,
-    begin: impl FnOnce() -> Result<Vec<Pending>>,
-) -> Result<Phase> {
+    begin: impl FnOnce() -> Result<Vec<PendingCall>>,
+) -> Result<WorkloadPhase> {
     let disks = || testbed.nodes().iter().flat_map(|node| &node.disks);
     disks().for_each(Mounted::forget_seen);
     let before = counters::time_by_host(testbed.described());
@@ -214,7 +219,7 @@ fn phase(
     let to = watch.now();
     let after = counters::time_by_host(testbed.described());
     let times = || before.iter().zip(&after);
-    Ok(Phase {
+    Ok(WorkloadPhase {
         what,
         round,
         mbs: bytes as f64 / 1e6 / (to - from),
@@ -237,7 +242,7 @@ fn phase(
     clippy::cast_precision_loss,
     reason = "shares of a few thousand samples"
 )]
-fn describe(phase: &mut Phase, samples: &[Sample]) {
+fn describe(phase: &mut WorkloadPhase, samples: &[Sample]) {
     let (from, to) = phase.span;
     let seen: Vec<&Sample> = samples
         .iter()
@@ -267,7 +272,7 @@ fn drop_caches() -> Result<()> {
     std::fs::write(path, "3").map_err(TestkitError::file("writing", path))
 }
 
-impl Phase {
+impl WorkloadPhase {
     /// Share of the time in which clients and nodes wanted a processor and waited for one, 0 to 1: what
     /// tells whether processors were the limit, whoever else used them.
     #[must_use]
@@ -310,8 +315,8 @@ impl Phase {
 mod tests {
     use super::*;
 
-    fn phase(cpu: f64, used: f64, waited: f64) -> Phase {
-        Phase {
+    fn phase(cpu: f64, used: f64, waited: f64) -> WorkloadPhase {
+        WorkloadPhase {
             what: "write",
             round: 0,
             mbs: 1.0,

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use hayloft_io::DiskSettings;
 use hayloft_store::{
-    DirectoryScanConfig, Reserved, ScanConfig, StoreConfig, VolumeChoosing, VolumeConfig,
+    DirectoryScanConfig, ReservedSpace, ScanConfig, StoreConfig, VolumeChoosing, VolumeConfig,
 };
 
 use hayloft_conf::{Calculator, ChoosingPolicy, Configuration, keys};
@@ -130,14 +130,14 @@ fn volume_choosing(config: &Configuration) -> VolumeChoosing {
 }
 
 /// What is kept free, as `calculator` combines what was set.
-fn reserved(calculator: Calculator, set: &hayloft_conf::Reserved) -> Reserved {
+fn reserved(calculator: Calculator, set: &hayloft_conf::Reserved) -> ReservedSpace {
     let pct = u8::try_from(set.percent.min(100)).unwrap_or(100);
     let bytes = set.bytes;
     match calculator {
-        Calculator::Absolute => Reserved::larger(bytes, 0),
-        Calculator::Percentage => Reserved::larger(0, pct),
-        Calculator::Conservative => Reserved::larger(bytes, pct),
-        Calculator::Aggressive => Reserved::smaller(bytes, pct),
+        Calculator::Absolute => ReservedSpace::larger(bytes, 0),
+        Calculator::Percentage => ReservedSpace::larger(0, pct),
+        Calculator::Conservative => ReservedSpace::larger(bytes, pct),
+        Calculator::Aggressive => ReservedSpace::smaller(bytes, pct),
     }
 }
 
@@ -163,7 +163,7 @@ mod tests {
         assert_eq!(volumes[0].storage_type.name(), "SSD");
         assert_eq!(volumes[0].engine, "auto");
         assert_eq!(volumes[1].engine, "memory");
-        assert_eq!(volumes[1].reserved, Reserved::larger(1024, 0));
+        assert_eq!(volumes[1].reserved, ReservedSpace::larger(1024, 0));
     }
 
     #[test]
@@ -178,15 +178,21 @@ mod tests {
             volumes(&config)[0].reserved
         };
         for (name, wanted) in [
-            ("ReservedSpaceCalculatorAbsolute", Reserved::larger(1024, 0)),
-            ("ReservedSpaceCalculatorPercentage", Reserved::larger(0, 5)),
+            (
+                "ReservedSpaceCalculatorAbsolute",
+                ReservedSpace::larger(1024, 0),
+            ),
+            (
+                "ReservedSpaceCalculatorPercentage",
+                ReservedSpace::larger(0, 5),
+            ),
             (
                 "ReservedSpaceCalculatorConservative",
-                Reserved::larger(1024, 5),
+                ReservedSpace::larger(1024, 5),
             ),
             (
                 "ReservedSpaceCalculatorAggressive",
-                Reserved::smaller(1024, 5),
+                ReservedSpace::smaller(1024, 5),
             ),
         ] {
             assert_eq!(reserve(name), wanted, "{name}");

@@ -8,7 +8,7 @@ use hayloft_wire::ids::StorageType;
 
 /// Space kept free on a volume for others than HDFS: bytes, or a share of the file system.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Reserved {
+pub struct ReservedSpace {
     /// Bytes (`dfs.datanode.du.reserved`).
     pub bytes: u64,
     /// Per cent of the file system's size, 0 to 100 (`dfs.datanode.du.reserved.pct`).
@@ -17,7 +17,7 @@ pub struct Reserved {
     pub smaller: bool,
 }
 
-impl Reserved {
+impl ReservedSpace {
     /// The larger of `bytes` and `pct` per cent.
     #[must_use]
     pub fn larger(bytes: u64, pct: u8) -> Self {
@@ -50,7 +50,7 @@ pub struct VolumeConfig {
     /// volume proposes, without one `direct` where that works, else `posix`.
     pub engine: String,
     /// Space to leave to others.
-    pub reserved: Reserved,
+    pub reserved: ReservedSpace,
 }
 
 impl VolumeConfig {
@@ -61,7 +61,7 @@ impl VolumeConfig {
             storage_type: StorageType::Disk,
             path: path.into(),
             engine: "posix".to_owned(),
-            reserved: Reserved::default(),
+            reserved: ReservedSpace::default(),
         }
     }
 }

@@ -11,7 +11,7 @@ use crate::error::{StoreError, StoreErrorKind};
 use crate::load::Progress;
 use crate::pool::add_remove;
 use crate::startup::{admit, adopt_identity, open_volume};
-use crate::state::Inner;
+use crate::state::StoreState;
 use crate::types::StartOption;
 use crate::volume::stop_mark::Mark;
 use crate::volume::{Volume, commit_rounds};
@@ -20,7 +20,7 @@ use crate::volume::{Volume, commit_rounds};
 ///
 /// Volumes are added before others are removed: a node that moves to new disks is never without.
 pub async fn reconfigure(
-    inner: &Arc<Inner>,
+    inner: &Arc<StoreState>,
     wanted: Vec<VolumeConfig>,
 ) -> Vec<(PathBuf, Result<(), StoreError>)> {
     let _changing = inner.changing.lock().await;
@@ -61,7 +61,7 @@ pub async fn reconfigure(
 }
 
 /// Failures of directories that left the configuration, or that work again, are no longer told.
-fn forget_failures(inner: &Inner, wanted: &[VolumeConfig]) {
+fn forget_failures(inner: &StoreState, wanted: &[VolumeConfig]) {
     let mut volumes = inner
         .volumes
         .write()
@@ -73,7 +73,7 @@ fn forget_failures(inner: &Inner, wanted: &[VolumeConfig]) {
 }
 
 /// Puts a volume into use with all pools that are loaded.
-async fn add(inner: &Arc<Inner>, config: &VolumeConfig) -> Result<(), StoreError> {
+async fn add(inner: &Arc<StoreState>, config: &VolumeConfig) -> Result<(), StoreError> {
     let opened = open_volume(inner, config).await?;
     adopt_identity(inner, opened.identity().into_iter())?;
     let volume = admit(inner, opened).await?;
@@ -88,7 +88,7 @@ async fn add(inner: &Arc<Inner>, config: &VolumeConfig) -> Result<(), StoreError
     outcome
 }
 
-async fn load_pools(inner: &Arc<Inner>, volume: &Arc<Volume>) -> Result<(), StoreError> {
+async fn load_pools(inner: &Arc<StoreState>, volume: &Arc<Volume>) -> Result<(), StoreError> {
     let progress = Arc::new(Progress::default());
     for pool in inner.pools() {
         let joining =
@@ -103,7 +103,7 @@ async fn load_pools(inner: &Arc<Inner>, volume: &Arc<Volume>) -> Result<(), Stor
 
 /// Takes a volume out of use. Its files stay as they are; its writers are told to stop and get a short while
 /// to let go, so that whoever takes the directory next finds it quiet.
-async fn remove(inner: &Arc<Inner>, volume: &Arc<Volume>) -> Result<(), StoreError> {
+async fn remove(inner: &Arc<StoreState>, volume: &Arc<Volume>) -> Result<(), StoreError> {
     if inner.volumes().len() <= 1 {
         let text = format!(
             "{}: the last volume cannot be taken out",
@@ -142,7 +142,7 @@ async fn remove(inner: &Arc<Inner>, volume: &Arc<Volume>) -> Result<(), StoreErr
 ///
 /// The mark says so, unless recent replicas are still being verified: their stamp stays then, and
 /// the next start on the directory verifies them anew.
-async fn leave_in_order(inner: &Arc<Inner>, volume: &Arc<Volume>) -> bool {
+async fn leave_in_order(inner: &Arc<StoreState>, volume: &Arc<Volume>) -> bool {
     let at_ms = crate::state::now_ms();
     let leave = async {
         let durable = commit_rounds::round(inner, volume).await;

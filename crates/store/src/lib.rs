@@ -29,15 +29,14 @@ mod writer;
 
 pub use check_swap::{Obstacle, check_swap};
 pub use config::{
-    DirectoryScanConfig, Reserved, ScanConfig, StoreConfig, VolumeChoosing, VolumeConfig,
+    DirectoryScanConfig, ReservedSpace, ScanConfig, StoreConfig, VolumeChoosing, VolumeConfig,
 };
 pub use error::{StoreError, StoreErrorKind};
 pub use reader::ReplicaReader;
 pub use store::Store;
 pub use types::{
     FailureSummary, NodeStorageInfo, PacketData, Pieces, PoolSpec, RecoveryInfo, ReplicaRef,
-    ReportedReplica, StartOption, StorageInfo, StorageReport, StoreEvent, VolumeReport,
-    WriteOptions,
+    ReplicaReport, StartOption, StorageInfo, StorageReport, StoreEvent, VolumeReport, WriteOptions,
 };
 pub use volume::times::VolumeTimes;
 pub use writer::{AckHandle, Due, ReplicaWriter};

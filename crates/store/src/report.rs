@@ -7,13 +7,13 @@ use hayloft_wire::ids::{Block, PoolId, ReplicaState};
 
 use crate::replica::Slot;
 use crate::replica::block_pool::Pool;
-use crate::state::Inner;
-use crate::types::{ReplicaRef, ReportedReplica, StorageInfo, StorageReport, VolumeReport};
-use crate::volume::Slice;
+use crate::state::StoreState;
+use crate::types::{ReplicaRef, ReplicaReport, StorageInfo, StorageReport, VolumeReport};
+use crate::volume::BlockPoolSlice;
 
 /// See [`Store::storage_reports`](crate::Store::storage_reports).
 #[must_use]
-pub fn storage_reports(inner: &Inner, pool: &PoolId) -> Vec<StorageReport> {
+pub fn storage_reports(inner: &StoreState, pool: &PoolId) -> Vec<StorageReport> {
     let volumes = inner.volumes();
     volumes
         .iter()
@@ -40,9 +40,9 @@ pub fn storage_reports(inner: &Inner, pool: &PoolId) -> Vec<StorageReport> {
 
 /// See [`Store::block_report`](crate::Store::block_report).
 #[must_use]
-pub fn block_report(pool: &Pool) -> Vec<(StorageInfo, Vec<ReportedReplica>)> {
+pub fn block_report(pool: &Pool) -> Vec<(StorageInfo, Vec<ReplicaReport>)> {
     let (slices, left) = pool.storages();
-    let mut lists: Vec<Vec<ReportedReplica>> = vec![Vec::new(); slices.len()];
+    let mut lists: Vec<Vec<ReplicaReport>> = vec![Vec::new(); slices.len()];
     let index: HashMap<u16, usize> = slices
         .iter()
         .enumerate()
@@ -65,9 +65,9 @@ pub fn block_report(pool: &Pool) -> Vec<(StorageInfo, Vec<ReportedReplica>)> {
 /// What a report says of a replica: one under recovery is reported as what it was before, one
 /// being copied not at all.
 #[must_use]
-pub fn reported(id: i64, slot: &Slot) -> Option<ReportedReplica> {
+pub fn reported(id: i64, slot: &Slot) -> Option<ReplicaReport> {
     match slot {
-        Slot::Finalized(r) => Some(ReportedReplica {
+        Slot::Finalized(r) => Some(ReplicaReport {
             block: Block::new(id, r.generation_stamp, r.len),
             state: ReplicaState::Finalized,
         }),
@@ -80,14 +80,14 @@ pub fn reported(id: i64, slot: &Slot) -> Option<ReportedReplica> {
                 return None;
             }
             let block = Block::new(id, status.generation_stamp, status.bytes_on_disk);
-            Some(ReportedReplica { block, state })
+            Some(ReplicaReport { block, state })
         }
     }
 }
 
 /// See [`Store::volume_report`](crate::Store::volume_report).
 #[must_use]
-pub fn volume_report(inner: &Inner) -> Vec<VolumeReport> {
+pub fn volume_report(inner: &StoreState) -> Vec<VolumeReport> {
     let mut blocks: HashMap<u16, u64> = HashMap::new();
     for pool in inner.pools() {
         pool.map
@@ -122,7 +122,7 @@ pub fn replica(pool: &Pool, id: i64) -> Option<ReplicaRef> {
 
 /// What is known of a replica on `slice`.
 #[must_use]
-pub fn reference_of(pool: &Pool, slice: &Slice, id: i64, slot: &Slot) -> ReplicaRef {
+pub fn reference_of(pool: &Pool, slice: &BlockPoolSlice, id: i64, slot: &Slot) -> ReplicaRef {
     match slot {
         Slot::Live(live) => crate::replica::finalize::reference(pool, live),
         Slot::Finalized(r) => ReplicaRef {

@@ -11,17 +11,17 @@ use crate::layout::names;
 use crate::layout::replica_cache::{CachedReplica, encode};
 use crate::layout::used_cache::UsedCache;
 use crate::replica::block_pool::Pool;
-use crate::replica::{LiveReplica, Place, Slot};
+use crate::replica::{LiveReplica, ReplicaDir, Slot};
 use crate::startup::FILE_MODE;
-use crate::state::{Inner, now_ms};
+use crate::state::{StoreState, now_ms};
 use crate::volume::stop_mark::Mark;
-use crate::volume::{Slice, commit_rounds};
+use crate::volume::{BlockPoolSlice, commit_rounds};
 
 /// How long operations in flight may take to end: a part of the time that the node has to stop.
 const DRAIN: Duration = Duration::from_secs(3);
 
 /// See [`Store::disk_stats`](crate::Store::disk_stats).
-pub fn disk_stats(inner: &Inner) -> Vec<(String, DiskStats)> {
+pub fn disk_stats(inner: &StoreState) -> Vec<(String, DiskStats)> {
     let mut seen = Vec::new();
     let mut stats = Vec::new();
     for volume in inner.volumes() {
@@ -35,14 +35,14 @@ pub fn disk_stats(inner: &Inner) -> Vec<(String, DiskStats)> {
 }
 
 /// What each disk has done, for the record.
-fn log_disks(inner: &Inner) {
+fn log_disks(inner: &StoreState) {
     for (disk, stats) in disk_stats(inner) {
         info!(disk, "{stats}");
     }
 }
 
 /// See [`Store::shutdown`](crate::Store::shutdown).
-pub async fn shutdown(inner: &Arc<Inner>) {
+pub async fn shutdown(inner: &Arc<StoreState>) {
     inner.ending.cancel();
     let _changing = inner.changing.lock().await;
     if inner.stop.is_cancelled() {
@@ -82,7 +82,7 @@ pub async fn shutdown(inner: &Arc<Inner>) {
 
 /// Makes durable what was written last, and says in each volume that its stop was clean. Where that
 /// takes too long the mark stays open: the next start looks at the replicas that are newest.
-async fn close_marks(inner: &Arc<Inner>, quiet: bool) {
+async fn close_marks(inner: &Arc<StoreState>, quiet: bool) {
     let at_ms = now_ms();
     let volumes = inner.volumes();
     let closes = volumes.iter().map(|volume| async move {
@@ -104,7 +104,7 @@ async fn close_marks(inner: &Arc<Inner>, quiet: bool) {
 }
 
 /// See [`Store::mark_for_restart`](crate::Store::mark_for_restart).
-pub async fn mark_for_restart(inner: &Arc<Inner>, expiration: Duration) {
+pub async fn mark_for_restart(inner: &Arc<StoreState>, expiration: Duration) {
     let until_ms =
         now_ms().saturating_add(u64::try_from(expiration.as_millis()).unwrap_or(u64::MAX));
     for pool in inner.pools() {
@@ -132,7 +132,7 @@ async fn mark(live: &LiveReplica, until_ms: u64) {
 
 /// Saves replicas and space used of a pool on a volume. Failing to is no harm: the next start
 /// finds out itself.
-async fn save(pool: &Pool, slice: &Slice) {
+async fn save(pool: &Pool, slice: &BlockPoolSlice) {
     let mut replicas = Vec::new();
     pool.map.for_each(|id, slot| {
         if slot.volume() == slice.volume.index {
@@ -167,9 +167,9 @@ fn cached(id: i64, slot: &Slot) -> Option<CachedReplica> {
         Slot::Live(live) => {
             let status = live.status();
             let state = match status.place {
-                Place::Finalized => ReplicaState::Finalized,
-                Place::Rbw => ReplicaState::Rbw,
-                Place::Temporary => return None,
+                ReplicaDir::Finalized => ReplicaState::Finalized,
+                ReplicaDir::Rbw => ReplicaState::Rbw,
+                ReplicaDir::Temporary => return None,
             };
             let block = Block::new(id, status.generation_stamp, status.bytes_on_disk);
             Some(CachedReplica {

@@ -20,7 +20,7 @@ use crate::earlier;
 use crate::error::{StoreError, StoreErrorKind};
 use crate::layout::names::{CURRENT, IN_USE_LOCK, VERSION};
 use crate::layout::version::{VERSION_BYTES_MAX, VolumeVersion};
-use crate::state::{Inner, now_ms};
+use crate::state::{StoreState, now_ms};
 use crate::types::{FailedVolume, StorageInfo, StoreEvent};
 use crate::volume::stop_mark::Mark;
 use crate::volume::{Volume, VolumeParts, commit_rounds};
@@ -50,7 +50,7 @@ impl Opened {
 
 /// Refuses to start over what a version with staging in shared memory left there: acknowledged bytes
 /// that are in no replica's files.
-async fn refuse_staged(inner: &Inner) -> Result<(), StoreError> {
+async fn refuse_staged(inner: &StoreState) -> Result<(), StoreError> {
     let uuids = BTreeSet::from([inner.identity().datanode_uuid.clone()]);
     let dirs = inner.config.earlier_staging.clone();
     let look = tokio::task::spawn_blocking(move || {
@@ -76,9 +76,9 @@ async fn refuse_staged(inner: &Inner) -> Result<(), StoreError> {
 pub async fn open(
     config: StoreConfig,
     events: mpsc::Sender<StoreEvent>,
-) -> Result<Arc<Inner>, StoreError> {
+) -> Result<Arc<StoreState>, StoreError> {
     let disks = hayloft_io::Disks::new(DiskConfig::default());
-    let inner = Arc::new(Inner::new(config, events, disks));
+    let inner = Arc::new(StoreState::new(config, events, disks));
     let attempts = inner.config.volumes.iter().map(|v| open_volume(&inner, v));
     let attempts = futures_util::future::join_all(attempts).await;
     let mut opened = Vec::new();
@@ -117,7 +117,7 @@ pub async fn open(
     Ok(inner)
 }
 
-fn note_failure(inner: &Inner, volume: &VolumeConfig, error: &StoreError) {
+fn note_failure(inner: &StoreState, volume: &VolumeConfig, error: &StoreError) {
     warn!(volume = %volume.path.display(), %error, "volume cannot be used; going on without it if that is tolerated");
     let failed = FailedVolume {
         path: volume.path.clone(),
@@ -133,7 +133,7 @@ fn note_failure(inner: &Inner, volume: &VolumeConfig, error: &StoreError) {
 }
 
 /// Whether enough volumes are healthy to go on.
-pub fn check_tolerance(inner: &Inner, healthy: usize) -> Result<(), StoreError> {
+pub fn check_tolerance(inner: &StoreState, healthy: usize) -> Result<(), StoreError> {
     let failed = inner
         .volumes
         .read()
@@ -160,7 +160,7 @@ pub fn tolerated(tolerated: i32, healthy: usize, failed: usize) -> bool {
 }
 
 /// Creates the directory if needed, locks it, reads its VERSION.
-pub async fn open_volume(inner: &Inner, config: &VolumeConfig) -> Result<Opened, StoreError> {
+pub async fn open_volume(inner: &StoreState, config: &VolumeConfig) -> Result<Opened, StoreError> {
     let root = &config.path;
     let doing = format!("opening volume {}", root.display());
     let failed = |e| StoreError::io(&doing, e);
@@ -285,7 +285,7 @@ async fn choose_engine(
 
 /// The engine under the faults of a test, when they are for this directory.
 #[cfg(test)]
-fn with_faults(inner: &Inner, root: &Path, engine: Arc<dyn Engine>) -> Arc<dyn Engine> {
+fn with_faults(inner: &StoreState, root: &Path, engine: Arc<dyn Engine>) -> Arc<dyn Engine> {
     use hayloft_io::decorators::Faulty;
     match &inner.config.faults {
         Some((path, faults)) if path == root => Arc::new(Faulty::new(engine, Arc::clone(faults))),
@@ -319,7 +319,7 @@ fn host_name() -> String {
 
 /// Takes over the identity of the volumes that have one; all must agree.
 pub fn adopt_identity<'a>(
-    inner: &Inner,
+    inner: &StoreState,
     versions: impl Iterator<Item = (&'a Path, &'a VolumeVersion)>,
 ) -> Result<(), StoreError> {
     let mut identity = inner.identity();
@@ -360,7 +360,7 @@ pub fn adopt_identity<'a>(
 }
 
 /// Puts an opened volume into use. A new one is formatted as soon as the cluster is known.
-pub async fn admit(inner: &Arc<Inner>, opened: Opened) -> Result<Arc<Volume>, StoreError> {
+pub async fn admit(inner: &Arc<StoreState>, opened: Opened) -> Result<Arc<Volume>, StoreError> {
     let Opened {
         config,
         engine,
@@ -410,7 +410,10 @@ pub async fn admit(inner: &Arc<Inner>, opened: Opened) -> Result<Arc<Volume>, St
 }
 
 /// Adds a volume to those that are healthy, under the next number.
-fn list(inner: &Inner, parts: impl FnOnce(u16) -> VolumeParts) -> Result<Arc<Volume>, StoreError> {
+fn list(
+    inner: &StoreState,
+    parts: impl FnOnce(u16) -> VolumeParts,
+) -> Result<Arc<Volume>, StoreError> {
     let mut volumes = inner
         .volumes
         .write()
@@ -443,7 +446,7 @@ fn list(inner: &Inner, parts: impl FnOnce(u16) -> VolumeParts) -> Result<Arc<Vol
 }
 
 /// Says, before anything is written to the volume, that it is in use.
-async fn open_mark(inner: &Inner, volume: &Volume) -> Result<(), StoreError> {
+async fn open_mark(inner: &StoreState, volume: &Volume) -> Result<(), StoreError> {
     let eighth = inner.config.page_cache / 8;
     volume.commits.limit_dirty(eighth);
     let since_ms = volume.unclean_since.unwrap_or_else(now_ms);
@@ -460,7 +463,7 @@ async fn open_mark(inner: &Inner, volume: &Volume) -> Result<(), StoreError> {
 }
 
 /// Writes the VERSION of a volume that has none. Called once the cluster is known.
-pub async fn format_if_new(inner: &Inner, volume: &Volume) -> Result<(), StoreError> {
+pub async fn format_if_new(inner: &StoreState, volume: &Volume) -> Result<(), StoreError> {
     let doing = format!("formatting volume {}", volume.root.display());
     let failed = |e| StoreError::io(&doing, e);
     let meta = volume.meta(IoClass::ClientWrite);
@@ -485,7 +488,7 @@ pub async fn format_if_new(inner: &Inner, volume: &Volume) -> Result<(), StoreEr
 
 /// Reads the space of a volume's file system every now and then, so that reports need no disk; notices so a disk
 /// that hangs while nobody uses it.
-async fn watch_space(inner: Arc<Inner>, volume: Arc<Volume>) {
+async fn watch_space(inner: Arc<StoreState>, volume: Arc<Volume>) {
     let interval = inner.config.space_interval.max(Duration::from_millis(100));
     let limit = inner.config.check_timeout;
     let watch = async {

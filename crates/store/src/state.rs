@@ -18,15 +18,15 @@ use crate::error::{StoreError, StoreErrorKind};
 use crate::replica::block_pool::Pool;
 use crate::types::{FailedVolume, StoreEvent};
 use crate::volume::choose::{Candidate, Rounds, choose};
-use crate::volume::{Slice, Volume};
+use crate::volume::{BlockPoolSlice, Volume};
 
 /// The state behind a [`Store`](crate::Store).
 #[derive(Debug)]
-pub struct Inner {
+pub struct StoreState {
     /// What the store was told.
     pub config: StoreConfig,
     /// Who this node is.
-    pub identity: Mutex<Identity>,
+    pub identity: Mutex<StoreIdentity>,
     /// The volumes.
     pub volumes: RwLock<Volumes>,
     /// The loaded pools.
@@ -56,7 +56,7 @@ pub struct Inner {
 
 /// Who this node is.
 #[derive(Clone, Debug, Default)]
-pub struct Identity {
+pub struct StoreIdentity {
     /// Uuid of the datanode.
     pub datanode_uuid: String,
     /// Cluster; empty before the first pool.
@@ -74,7 +74,7 @@ pub struct Volumes {
     pub next_index: u16,
 }
 
-impl Inner {
+impl StoreState {
     /// Without volumes and pools.
     #[must_use]
     pub fn new(config: StoreConfig, events: mpsc::Sender<StoreEvent>, disks: Disks) -> Self {
@@ -99,7 +99,7 @@ impl Inner {
     }
 
     /// The identity, to look at or change.
-    pub fn identity(&self) -> MutexGuard<'_, Identity> {
+    pub fn identity(&self) -> MutexGuard<'_, StoreIdentity> {
         self.identity.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -180,9 +180,9 @@ impl Inner {
         storage_id: Option<&str>,
         bytes: u64,
         except: Option<u16>,
-    ) -> Result<Arc<Slice>, StoreError> {
+    ) -> Result<Arc<BlockPoolSlice>, StoreError> {
         let mut rounds = self.rounds.lock().unwrap_or_else(PoisonError::into_inner);
-        let usable: Vec<Arc<Slice>> = pool
+        let usable: Vec<Arc<BlockPoolSlice>> = pool
             .slices()
             .into_iter()
             .filter(|s| s.volume.info.storage_type == storage_type && !s.volume.is_failed())

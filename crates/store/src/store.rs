@@ -14,9 +14,9 @@ use crate::error::{StoreError, StoreErrorKind};
 use crate::layout::LAYOUT_VERSION;
 use crate::pool::add_remove;
 use crate::reader::{MissingMeta, ReplicaReader};
-use crate::state::Inner;
+use crate::state::StoreState;
 use crate::types::{
-    FailureSummary, NodeStorageInfo, PoolSpec, RecoveryInfo, ReplicaRef, ReportedReplica,
+    FailureSummary, NodeStorageInfo, PoolSpec, RecoveryInfo, ReplicaRef, ReplicaReport,
     StartOption, StorageInfo, StorageReport, StoreEvent, VolumeReport, WriteOptions,
 };
 use crate::volume::failure;
@@ -27,7 +27,7 @@ use crate::{hot_swap, reader, report, shutdown, startup, upgrade};
 
 /// Replicas on the volumes of one datanode. Cheap to clone; all clones are the same store.
 #[derive(Clone, Debug)]
-pub struct Store(pub(crate) Arc<Inner>);
+pub struct Store(pub(crate) Arc<StoreState>);
 
 impl Store {
     /// Locks the volumes, reads or creates their VERSION files. A directory that cannot be used is
@@ -100,7 +100,7 @@ impl Store {
 
     /// Every replica of the pool but TEMPORARY ones, by storage; one that has left is named for a while with none. No disk
     /// I/O. Empty when the pool is not loaded.
-    pub fn block_report(&self, pool: &PoolId) -> Vec<(StorageInfo, Vec<ReportedReplica>)> {
+    pub fn block_report(&self, pool: &PoolId) -> Vec<(StorageInfo, Vec<ReplicaReport>)> {
         self.0
             .pool(pool)
             .map(|p| report::block_report(&p))
@@ -429,7 +429,7 @@ impl Store {
     }
 
     /// Runs an operation to its end even if the caller goes away.
-    async fn run<T, F>(&self, operation: impl FnOnce(Arc<Inner>) -> F) -> Result<T, StoreError>
+    async fn run<T, F>(&self, operation: impl FnOnce(Arc<StoreState>) -> F) -> Result<T, StoreError>
     where
         T: Send + 'static,
         F: Future<Output = Result<T, StoreError>> + Send + 'static,

@@ -215,7 +215,7 @@ pub struct RecoveryInfo {
 
 /// One replica in a full block report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ReportedReplica {
+pub struct ReplicaReport {
     /// Id, generation stamp and bytes on disk.
     pub block: Block,
     /// State; TEMPORARY replicas are never reported.

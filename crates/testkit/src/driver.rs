@@ -122,7 +122,7 @@ impl Driver {
     ///
     /// # Errors
     /// [`TestkitError::Process`] when the JVM is gone.
-    pub fn begin(&self, operation: &str, arguments: Value) -> Result<Pending> {
+    pub fn begin(&self, operation: &str, arguments: Value) -> Result<PendingCall> {
         let id = self.next_id.fetch_add(1, Ordering::Relaxed);
         let mut request = match arguments {
             Value::Object(map) => map,
@@ -138,7 +138,7 @@ impl Driver {
             .write_all(line.as_bytes())
             .and_then(|()| stdin.flush());
         sent.map_err(|error| lock(&self.process).error(format!("{operation}: {error}")))?;
-        Ok(Pending {
+        Ok(PendingCall {
             process: Arc::clone(&self.process),
             operation: operation.into(),
             inbox,
@@ -252,13 +252,13 @@ fn receive(stdout: ChildStdout, waiting: &Waiting) {
 
 /// A request under way.
 #[derive(Debug)]
-pub struct Pending {
+pub struct PendingCall {
     process: Arc<Mutex<Process>>,
     operation: String,
     inbox: Receiver<Value>,
 }
 
-impl Pending {
+impl PendingCall {
     /// Waits for the answer.
     ///
     /// # Errors

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 /// A block as the NameNode describes it to clients.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Block {
+pub struct BlockOnNode {
     /// Block id.
     pub id: i64,
     /// Generation stamp.
@@ -109,7 +109,7 @@ impl Driver {
     ///
     /// # Errors
     /// What the stock client throws.
-    pub fn blocks(&self, path: &str) -> Result<Vec<Block>> {
+    pub fn blocks(&self, path: &str) -> Result<Vec<BlockOnNode>> {
         let answer = self.call("blocks", json!({ "path": path }))?;
         let blocks = answer["blocks"].as_array().cloned().unwrap_or_default();
         Ok(blocks.iter().map(block).collect())
@@ -335,7 +335,7 @@ pub fn flip_byte(path: &Path, offset: usize) -> Result<()> {
         .map_err(TestkitError::file("writing", path))
 }
 
-fn block(value: &Value) -> Block {
+fn block(value: &Value) -> BlockOnNode {
     let nodes = value["nodes"].as_array().cloned().unwrap_or_default();
     let texts = |name: &str| {
         nodes
@@ -343,7 +343,7 @@ fn block(value: &Value) -> Block {
             .map(|n| n[name].as_str().unwrap_or_default().to_owned())
             .collect()
     };
-    Block {
+    BlockOnNode {
         id: value["id"].as_i64().unwrap_or_default(),
         generation: value["generation"].as_u64().unwrap_or_default(),
         pool: value["pool"].as_str().unwrap_or_default().to_owned(),

@@ -44,12 +44,12 @@ pub fn run_again_inside(flags: &[&str], mark: (&str, &str)) -> std::io::Error {
 
 /// A mounted file system; dropping it unmounts.
 #[derive(Debug)]
-pub struct Mount {
+pub struct TestMount {
     at: PathBuf,
     image: Option<PathBuf>,
 }
 
-impl Mount {
+impl TestMount {
     /// A memory file system of `mib` MiB at `at`, which is created.
     ///
     /// # Errors
@@ -146,7 +146,7 @@ impl Mount {
     }
 }
 
-impl Drop for Mount {
+impl Drop for TestMount {
     fn drop(&mut self) {
         let _ = Command::new("umount").arg("-l").arg(&self.at).status();
     }

@@ -2,8 +2,10 @@
 
 use hayloft_testkit::error::Result;
 use hayloft_testkit::hadoop::{hayloft_binary, scratch};
-use hayloft_testkit::load::{Check, Data, Place, Reader, Settings, Tally, run_write};
-use hayloft_testkit::modelled::{self, Disk, FileSystem, ModelledDisk, Params};
+use hayloft_testkit::load::{
+    Check, Data, LatencyTally, LoadPlace, LoadSettings, Reader, run_write,
+};
+use hayloft_testkit::modelled::{self, HostedDisk, HostedFileSystem, ModelledDisk, Params};
 use hayloft_testkit::suite::{expect, passed, seconds};
 use hayloft_testkit::wait::{self, Seen};
 use hayloft_testkit::{Outcome, Suite, TestkitError};
@@ -28,10 +30,10 @@ const SOON: Duration = Duration::from_secs(4);
 fn main() -> ExitCode {
     Suite::run("hung", |suite| {
         for (engine, file_system) in [
-            ("posix", FileSystem::Ext4),
-            ("direct", FileSystem::Ext4),
-            ("uring", FileSystem::Ext4),
-            ("direct", FileSystem::Xfs),
+            ("posix", HostedFileSystem::Ext4),
+            ("direct", HostedFileSystem::Ext4),
+            ("uring", HostedFileSystem::Ext4),
+            ("direct", HostedFileSystem::Xfs),
         ] {
             let on = file_system.name();
             let name = format!("nobody_else_waits_for_a_hung_disk_with_{engine}_on_{on}");
@@ -76,9 +78,9 @@ fn serve(engine: &str, dir: &Path, port: &Path) -> Result<Killed> {
     load(&[&["serve"], &named[..]].concat())
 }
 
-fn disk(base: &Path, file_system: FileSystem) -> Result<ModelledDisk> {
+fn disk(base: &Path, file_system: HostedFileSystem) -> Result<ModelledDisk> {
     let fast = 400_000_000;
-    let disk = Disk {
+    let disk = HostedDisk {
         size: 4 << 30,
         file_system,
         params: Params {
@@ -93,7 +95,7 @@ fn disk(base: &Path, file_system: FileSystem) -> Result<ModelledDisk> {
     ModelledDisk::mount(&hayloft_binary()?, &disk, &base.join("disk.log"))
 }
 
-fn warm_block(node: SocketAddr) -> Place {
+fn warm_block(node: SocketAddr) -> LoadPlace {
     let id = DatanodeId {
         ip_addr: node.ip().to_string(),
         host_name: node.ip().to_string(),
@@ -102,7 +104,7 @@ fn warm_block(node: SocketAddr) -> Place {
         ..DatanodeId::default()
     };
     let pool = PoolId::new(POOL).expect("a pool's name");
-    Place {
+    LoadPlace {
         block: ExtendedBlock::new(pool, Block::new(WARM, GENERATION, 0)),
         len: WARM_BYTES,
         nodes: vec![DatanodeInfo {
@@ -115,7 +117,7 @@ fn warm_block(node: SocketAddr) -> Place {
 }
 
 /// Writers and readers wait for the disk, and their clients die. Those who want nothing of it are answered all the time.
-fn others_go_on(engine: &str, file_system: FileSystem) -> Result<Outcome> {
+fn others_go_on(engine: &str, file_system: HostedFileSystem) -> Result<Outcome> {
     let base = scratch("hung-")?;
     let disk = disk(base.path(), file_system)?;
     let port = base.path().join("port");
@@ -129,7 +131,7 @@ fn others_go_on(engine: &str, file_system: FileSystem) -> Result<Outcome> {
     })?;
     let data = Data::new();
     let warm = warm_block(address);
-    run_write(&Settings::default(), &data, &[vec![warm.clone()]])?;
+    run_write(&LoadSettings::default(), &data, &[vec![warm.clone()]])?;
     let mut asking: Vec<Reader<'_>> = (0..ASKING)
         .map(|_| Reader::new(&data, Check::Bytes, 256 << 10))
         .collect();
@@ -163,18 +165,18 @@ fn others_go_on(engine: &str, file_system: FileSystem) -> Result<Outcome> {
     passed()
 }
 
-fn ask_all(asking: &mut [Reader<'_>], warm: &Place) -> Result<Duration> {
+fn ask_all(asking: &mut [Reader<'_>], warm: &LoadPlace) -> Result<Duration> {
     let mut slowest = Duration::ZERO;
     for reader in asking {
         let began = Instant::now();
-        reader.read(warm, 0, 0, WARM_BYTES, &mut Tally::default())?;
+        reader.read(warm, 0, 0, WARM_BYTES, &mut LatencyTally::default())?;
         slowest = slowest.max(began.elapsed());
     }
     Ok(slowest)
 }
 
 /// The time that the slowest answer took.
-fn ask_for(asking: &mut [Reader<'_>], warm: &Place, time: Duration) -> Result<Duration> {
+fn ask_for(asking: &mut [Reader<'_>], warm: &LoadPlace, time: Duration) -> Result<Duration> {
     let began = Instant::now();
     let mut slowest = Duration::ZERO;
     while began.elapsed() < time {

@@ -2,7 +2,7 @@
 
 use hayloft_testkit::error::Result;
 use hayloft_testkit::hadoop::{hayloft_binary, scratch};
-use hayloft_testkit::modelled::{self, Disk, FileSystem, ModelledDisk, Params};
+use hayloft_testkit::modelled::{self, HostedDisk, HostedFileSystem, ModelledDisk, Params};
 use hayloft_testkit::node::Kind;
 use hayloft_testkit::suite::{expect, passed, seconds};
 use hayloft_testkit::wait::{self, Seen};
@@ -26,7 +26,7 @@ fn main() -> ExitCode {
     Suite::run("upkeep", |suite| {
         let stock = Kind::under_test() == Kind::Apache;
         let base = scratch("slow-disk-")?;
-        let missing = modelled::missing(FileSystem::Ext4);
+        let missing = modelled::missing(HostedFileSystem::Ext4);
         let modelled = |name, write_bytes_s| match &missing {
             None if stock => Ok(None),
             None => modelled_disk(base.path().join(name), write_bytes_s).map(Some),
@@ -134,9 +134,9 @@ const FAST: u64 = 2_000_000_000;
 
 fn modelled_disk(dir: PathBuf, write_bytes_s: u64) -> Result<ModelledDisk> {
     let log = dir.with_extension("log");
-    let disk = Disk {
+    let disk = HostedDisk {
         size: 1 << 30,
-        file_system: FileSystem::Ext4,
+        file_system: HostedFileSystem::Ext4,
         params: Params {
             // Reading is fast, so that making the file system takes no time.
             read_bytes_s: FAST,

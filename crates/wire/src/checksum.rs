@@ -134,7 +134,7 @@ impl From<ChecksumType> for ChecksumKind {
 pub enum ChecksumError {
     /// Unknown algorithm.
     #[error("unknown checksum type {0}")]
-    Kind(i32),
+    FieldKind(i32),
     /// Chunk size out of range.
     #[error("chunks of {0} bytes; 1 to {MAX_BYTES_PER_CHECKSUM} are possible")]
     BytesPerChecksum(i64),
@@ -242,7 +242,8 @@ impl DataChecksum {
         if version != META_VERSION {
             return Err(ChecksumError::MetaVersion(version));
         }
-        let kind = ChecksumKind::from_code(code).ok_or(ChecksumError::Kind(i32::from(code)))?;
+        let kind =
+            ChecksumKind::from_code(code).ok_or(ChecksumError::FieldKind(i32::from(code)))?;
         DataChecksum::new(kind, u32::from_be_bytes([b0, b1, b2, b3]))
     }
 
@@ -325,7 +326,7 @@ impl TryFrom<&pb::Checksum> for DataChecksum {
 
     fn try_from(checksum: &pb::Checksum) -> Result<Self, ChecksumError> {
         let kind = ChecksumType::try_from(checksum.r#type)
-            .map_err(|_| ChecksumError::Kind(checksum.r#type))?;
+            .map_err(|_| ChecksumError::FieldKind(checksum.r#type))?;
         DataChecksum::new(kind.into(), checksum.bytes_per_checksum)
     }
 }

@@ -28,7 +28,7 @@ fn meta_header_is_apaches() {
     );
     assert_eq!(
         DataChecksum::decode_meta_header(&[0, 1, 3, 0, 0, 2, 0]),
-        Err(ChecksumError::Kind(3))
+        Err(ChecksumError::FieldKind(3))
     );
     assert!(DataChecksum::decode_meta_header(&[0, 1, 2, 0, 0, 0, 0]).is_err());
     assert!(DataChecksum::decode_meta_header(&[0, 1, 2, 0xFF, 0, 0, 0]).is_err());

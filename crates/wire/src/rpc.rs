@@ -26,7 +26,7 @@ mod response;
 
 pub use connection::{AuthProtocol, ConnectionHeader, decode_frame};
 pub use request::{
-    BadRequest, Call, Incoming, call_header, encode_call, encode_context, encode_ping,
+    BadRequest, IncomingCall, IncomingFrame, call_header, encode_call, encode_context, encode_ping,
     encode_sasl_request, parse_request,
 };
 pub use response::{
@@ -66,7 +66,7 @@ const NO_RETRY: i32 = -1;
 
 /// Why bytes are not acceptable RPC.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum RpcError {
+pub enum EncodedRpcError {
     /// The peer speaks HTTP.
     #[error("the peer sent an HTTP request to an RPC port")]
     Http,
@@ -97,18 +97,18 @@ pub enum RpcError {
     Frame(#[from] FrameError),
 }
 
-impl RpcError {
+impl EncodedRpcError {
     /// What to tell the peer before closing.
     #[must_use]
     pub const fn code(&self) -> RpcErrorCode {
         match self {
-            RpcError::Version(_) => RpcErrorCode::FatalVersionMismatch,
-            RpcError::Auth(_) => RpcErrorCode::FatalUnauthorized,
-            RpcError::Header(_) => RpcErrorCode::FatalInvalidRpcHeader,
-            RpcError::Frame(_) => RpcErrorCode::FatalDeserializingRequest,
-            RpcError::Http | RpcError::Magic(_) | RpcError::FrameLength { .. } => {
-                RpcErrorCode::FatalUnknown
-            }
+            EncodedRpcError::Version(_) => RpcErrorCode::FatalVersionMismatch,
+            EncodedRpcError::Auth(_) => RpcErrorCode::FatalUnauthorized,
+            EncodedRpcError::Header(_) => RpcErrorCode::FatalInvalidRpcHeader,
+            EncodedRpcError::Frame(_) => RpcErrorCode::FatalDeserializingRequest,
+            EncodedRpcError::Http
+            | EncodedRpcError::Magic(_)
+            | EncodedRpcError::FrameLength { .. } => RpcErrorCode::FatalUnknown,
         }
     }
 }

@@ -39,13 +39,13 @@ fn connection_header_is_hadoops() {
 fn strangers_are_told_apart() {
     let refuse =
         |bytes: &[u8]| ConnectionHeader::decode(&mut BytesMut::from(bytes)).expect_err("refused");
-    assert_eq!(refuse(b"GET / HTTP/1.1"), RpcError::Http);
+    assert_eq!(refuse(b"GET / HTTP/1.1"), EncodedRpcError::Http);
     assert_eq!(
         refuse(b"\x16\x03\x01\x02"),
-        RpcError::Magic([0x16, 3, 1, 2])
+        EncodedRpcError::Magic([0x16, 3, 1, 2])
     );
-    assert_eq!(refuse(b"hrpc\x08"), RpcError::Version(8));
-    assert_eq!(refuse(b"hrpc\x09\x00\x01"), RpcError::Auth(1));
+    assert_eq!(refuse(b"hrpc\x08"), EncodedRpcError::Version(8));
+    assert_eq!(refuse(b"hrpc\x09\x00\x01"), EncodedRpcError::Auth(1));
 }
 
 #[test]
@@ -57,7 +57,7 @@ fn call_there_and_back() {
         "versionRequest",
         &VersionRequest {},
     );
-    let Ok(Incoming::Call(call)) = parse_request(one_frame(&frame)) else {
+    let Ok(IncomingFrame::Call(call)) = parse_request(one_frame(&frame)) else {
         panic!("a call")
     };
     assert_eq!(call.header, header);
@@ -79,16 +79,17 @@ fn what_is_no_call_is_recognised() {
         real_user: None,
     };
     let frame = encode_context(CLIENT_ID, Some(user.clone()), names::DATANODE_PROTOCOL);
-    let Ok(Incoming::Context(context)) = parse_request(one_frame(&frame)) else {
+    let Ok(IncomingFrame::Context(context)) = parse_request(one_frame(&frame)) else {
         panic!("a context")
     };
     assert_eq!(context.user_info, Some(user));
     assert_eq!(
         parse_request(one_frame(&encode_ping(CLIENT_ID))),
-        Ok(Incoming::Ping)
+        Ok(IncomingFrame::Ping)
     );
     let sasl = RpcSasl::step(SaslState::Initiate, &b"abc"[..]);
-    let Ok(Incoming::Sasl(header, read)) = parse_request(one_frame(&encode_sasl_request(&sasl)))
+    let Ok(IncomingFrame::Sasl(header, read)) =
+        parse_request(one_frame(&encode_sasl_request(&sasl)))
     else {
         panic!("a SASL message")
     };
@@ -121,7 +122,7 @@ fn answers_there_and_back() {
     assert_eq!(error.summary(), "disk");
     assert!(!error.is_fatal);
 
-    let frame = encode_fatal(None, &RpcError::Version(8));
+    let frame = encode_fatal(None, &EncodedRpcError::Version(8));
     let response = parse_response(one_frame(&frame)).expect("valid");
     assert_eq!(response.call_id(), CALL_AUTHORIZATION_FAILED);
     assert!(response.outcome.expect_err("error").is_fatal);

@@ -25,7 +25,7 @@ pub enum Label {
 /// Encoding of a field's value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs, reason = "protobuf's own type names")]
-pub enum Kind {
+pub enum FieldKind {
     Bool,
     Bytes,
     Double,
@@ -42,29 +42,29 @@ pub enum Kind {
     Uint64,
 }
 
-impl Kind {
-    const ALL: [(&'static str, Kind); 14] = [
-        ("bool", Kind::Bool),
-        ("bytes", Kind::Bytes),
-        ("double", Kind::Double),
-        ("enumeration", Kind::Enum),
-        ("int32", Kind::Int32),
-        ("int64", Kind::Int64),
-        ("message", Kind::Message),
-        ("sfixed32", Kind::Sfixed32),
-        ("sfixed64", Kind::Sfixed64),
-        ("sint32", Kind::Sint32),
-        ("sint64", Kind::Sint64),
-        ("string", Kind::String),
-        ("uint32", Kind::Uint32),
-        ("uint64", Kind::Uint64),
+impl FieldKind {
+    const ALL: [(&'static str, FieldKind); 14] = [
+        ("bool", FieldKind::Bool),
+        ("bytes", FieldKind::Bytes),
+        ("double", FieldKind::Double),
+        ("enumeration", FieldKind::Enum),
+        ("int32", FieldKind::Int32),
+        ("int64", FieldKind::Int64),
+        ("message", FieldKind::Message),
+        ("sfixed32", FieldKind::Sfixed32),
+        ("sfixed64", FieldKind::Sfixed64),
+        ("sint32", FieldKind::Sint32),
+        ("sint64", FieldKind::Sint64),
+        ("string", FieldKind::String),
+        ("uint32", FieldKind::Uint32),
+        ("uint64", FieldKind::Uint64),
     ];
 
     /// Protobuf's name of the type.
     pub(crate) fn name(self) -> &'static str {
         match self {
-            Kind::Enum => "enum",
-            other => Kind::ALL
+            FieldKind::Enum => "enum",
+            other => FieldKind::ALL
                 .iter()
                 .find(|(_, kind)| *kind == other)
                 .map_or("?", |(name, _)| name),
@@ -73,17 +73,17 @@ impl Kind {
 
     const fn wire_type(self) -> u8 {
         match self {
-            Kind::Double | Kind::Sfixed64 => WIRE_FIXED64,
-            Kind::Sfixed32 => WIRE_FIXED32,
-            Kind::Bytes | Kind::Message | Kind::String => WIRE_LENGTH_DELIMITED,
-            Kind::Bool
-            | Kind::Enum
-            | Kind::Int32
-            | Kind::Int64
-            | Kind::Sint32
-            | Kind::Sint64
-            | Kind::Uint32
-            | Kind::Uint64 => WIRE_VARINT,
+            FieldKind::Double | FieldKind::Sfixed64 => WIRE_FIXED64,
+            FieldKind::Sfixed32 => WIRE_FIXED32,
+            FieldKind::Bytes | FieldKind::Message | FieldKind::String => WIRE_LENGTH_DELIMITED,
+            FieldKind::Bool
+            | FieldKind::Enum
+            | FieldKind::Int32
+            | FieldKind::Int64
+            | FieldKind::Sint32
+            | FieldKind::Sint64
+            | FieldKind::Uint32
+            | FieldKind::Uint64 => WIRE_VARINT,
         }
     }
 }
@@ -101,14 +101,14 @@ pub struct FieldDesc {
     /// Field number.
     pub number: u32,
     /// Encoding.
-    pub kind: Kind,
+    pub kind: FieldKind,
     /// How often it occurs.
     pub label: Label,
     /// Whether repeated scalars are sent packed. Both forms are accepted.
     pub packed: bool,
     /// The prost attribute, from which the other values are taken.
     attr: &'static str,
-    /// Description of the message in it, for [`Kind::Message`].
+    /// Description of the message in it, for [`FieldKind::Message`].
     pub nested: Option<&'static MessageDesc>,
 }
 
@@ -194,9 +194,9 @@ impl FieldDesc {
         };
         let mut kind = None;
         let mut i = 0;
-        while i < Kind::ALL.len() {
-            if starts_with_word(attr, Kind::ALL[i].0) {
-                kind = Some(Kind::ALL[i].1);
+        while i < FieldKind::ALL.len() {
+            if starts_with_word(attr, FieldKind::ALL[i].0) {
+                kind = Some(FieldKind::ALL[i].1);
             }
             i += 1;
         }

@@ -68,7 +68,7 @@ fn attributes_are_read_word_by_word() {
     let field = FieldDesc::parse("x", r#"sint32, optional, tag = "5", default = "-1""#, None);
     assert_eq!(
         (field.kind, field.label, field.number),
-        (Kind::Sint32, Label::Optional, 5)
+        (FieldKind::Sint32, Label::Optional, 5)
     );
     assert_eq!(
         (field.packed, field.default(), field.enum_name()),
@@ -81,7 +81,7 @@ fn attributes_are_read_word_by_word() {
     );
     assert_eq!(
         (field.kind, field.number, field.packed),
-        (Kind::Enum, 12, true)
+        (FieldKind::Enum, 12, true)
     );
     assert_eq!(field.enum_name(), Some("A"));
 }

@@ -11,7 +11,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use clap::Args;
 use hayloft_io::calibrate::{
-    Calibration, CalibrationError, Curves, ENGINE_SPACE, EnginePoint, MeasureError, Plan,
+    Calibration, CalibrationError, Curves, ENGINE_SPACE, EnginePoint, MeasureError, MeasurePlan,
     SPACE_MIN, Scratch, check_space, compare, device_name, file, measure, propose,
 };
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -120,7 +120,7 @@ fn measure_all(
         path: args.dir.clone(),
         source,
     })?;
-    let plan = Plan {
+    let plan = MeasurePlan {
         time: Duration::from_secs(args.seconds),
         space: args.space,
     };

@@ -9,7 +9,7 @@ use super::state::{Role, StateDir};
 use super::status;
 use crate::args::DownArgs;
 use crate::error::CliError;
-use crate::progress::{Step, say};
+use crate::progress::{ProgressStep, say};
 
 #[derive(Debug, Serialize)]
 struct Stopped {
@@ -28,7 +28,8 @@ pub fn run(args: &DownArgs) -> Result<ExitCode, CliError> {
         say(&format!("nothing runs in {}", state.path().display()));
     }
     let nodes: Vec<&Role> = cluster.nodes.iter().collect();
-    let step = (running > 0).then(|| Step::spinner(format!("stopping {running} processes")));
+    let step =
+        (running > 0).then(|| ProgressStep::spinner(format!("stopping {running} processes")));
     let mut endings = launch::stop(&nodes)?;
     endings.extend(launch::stop(&[&cluster.namenode])?);
     let names = cluster

@@ -9,10 +9,10 @@ use hayloft_testkit::hadoop::{Hadoop, Jvm, class};
 use hayloft_testkit::process::{Signal, Spawn, tail};
 use hayloft_testkit::{TestkitError, http, ports, wait};
 
-use super::identity::Identity;
-use super::state::{Cluster, Kind, Role, StateDir};
+use super::identity::StoredIdentity;
+use super::state::{Role, StateDir, StoredCluster, StoredKind};
 use crate::error::CliError;
-use crate::progress::{Step, say};
+use crate::progress::{ProgressStep, say};
 
 /// How long a process may take to come up.
 const START_LIMIT: Duration = Duration::from_secs(120);
@@ -44,7 +44,7 @@ pub struct Launcher<'a> {
 
 impl Launcher<'_> {
     /// Formats the NameNode if it never was, and starts it.
-    pub fn start_namenode(&self, cluster: &Cluster) -> Result<Identity, CliError> {
+    pub fn start_namenode(&self, cluster: &StoredCluster) -> Result<StoredIdentity, CliError> {
         let dir = self.state.role_dir(&cluster.namenode.name);
         let mut conf = cluster_conf(self.state, cluster);
         conf.set(
@@ -55,7 +55,7 @@ impl Launcher<'_> {
         conf.write_dir(&conf_dir)?;
         let jvm = Jvm::small(&conf_dir, &dir, self.namenode_heap);
         if !dir.join("name/current/VERSION").is_file() {
-            let step = Step::spinner("formatting the NameNode");
+            let step = ProgressStep::spinner("formatting the NameNode");
             let args = ["-format", "-nonInteractive"];
             self.hadoop
                 .run("namenode-format", &jvm, class::NAMENODE, &args, START_LIMIT)?;
@@ -65,7 +65,11 @@ impl Launcher<'_> {
     }
 
     /// Starts one storage node.
-    pub fn start_node(&self, cluster: &Cluster, node: &Role) -> Result<Identity, CliError> {
+    pub fn start_node(
+        &self,
+        cluster: &StoredCluster,
+        node: &Role,
+    ) -> Result<StoredIdentity, CliError> {
         let dir = self.state.role_dir(&node.name);
         let data = dir.join("data");
         std::fs::create_dir_all(&data)
@@ -86,7 +90,7 @@ impl Launcher<'_> {
         let conf_dir = dir.join("conf");
         conf.write_dir(&conf_dir)?;
         match node.kind {
-            Some(Kind::Apache) => {
+            Some(StoredKind::Apache) => {
                 let jvm = Jvm::small(&conf_dir, &dir, HEAP_MIB);
                 launch(self.hadoop.java(&node.name, &jvm, class::DATANODE, &[]))
             }
@@ -111,7 +115,7 @@ impl Launcher<'_> {
     }
 
     /// Writes the configuration that clients use.
-    pub fn write_client_conf(&self, cluster: &Cluster) -> Result<(), CliError> {
+    pub fn write_client_conf(&self, cluster: &StoredCluster) -> Result<(), CliError> {
         let dir = self.state.client_conf();
         cluster_conf(self.state, cluster).write_dir(&dir)?;
         let path = dir.join("log4j.properties");
@@ -125,7 +129,7 @@ impl Launcher<'_> {
 }
 
 /// Keys of every process and client. Defaults of Hadoop, but for what one machine needs.
-fn cluster_conf(state: &StateDir, cluster: &Cluster) -> Conf {
+fn cluster_conf(state: &StateDir, cluster: &StoredCluster) -> Conf {
     let mut conf = Conf::new();
     conf.set("fs.defaultFS", cluster.uri())
         .set("hadoop.tmp.dir", state.path().join("tmp").display())
@@ -151,10 +155,10 @@ fn cluster_conf(state: &StateDir, cluster: &Cluster) -> Conf {
 }
 
 /// Starts a process that outlives this one.
-fn launch(mut spawn: Spawn) -> Result<Identity, CliError> {
+fn launch(mut spawn: Spawn) -> Result<StoredIdentity, CliError> {
     spawn.detached = true;
     let mut process = spawn.start()?;
-    match Identity::of(process.pid()) {
+    match StoredIdentity::of(process.pid()) {
         Some(identity) => Ok(identity),
         None => {
             process.check_alive()?;
@@ -166,7 +170,7 @@ fn launch(mut spawn: Spawn) -> Result<Identity, CliError> {
 }
 
 /// A role with ports that nobody uses, `taken` included.
-pub fn new_role(name: &str, kind: Option<Kind>, taken: &[u16]) -> Result<Role, CliError> {
+pub fn new_role(name: &str, kind: Option<StoredKind>, taken: &[u16]) -> Result<Role, CliError> {
     let mut taken = taken.to_vec();
     let mut next = || -> Result<u16, CliError> {
         loop {
@@ -218,8 +222,8 @@ pub fn settle_ports(role: &mut Role, taken: &[u16]) -> Result<(), CliError> {
 }
 
 /// Waits until the NameNode takes calls. Nodes that start before it must wait for their next attempt.
-pub fn wait_namenode(state: &StateDir, cluster: &Cluster) -> Result<(), CliError> {
-    let step = Step::spinner("waiting for the NameNode");
+pub fn wait_namenode(state: &StateDir, cluster: &StoredCluster) -> Result<(), CliError> {
+    let step = ProgressStep::spinner("waiting for the NameNode");
     let log = log_of(state, &cluster.namenode);
     wait::port_open(ports::local(cluster.namenode.port), START_LIMIT, || {
         if cluster.namenode.is_alive() {
@@ -237,9 +241,9 @@ pub fn wait_namenode(state: &StateDir, cluster: &Cluster) -> Result<(), CliError
 }
 
 /// Waits until the NameNode counts every node live and has left safe mode.
-pub fn wait_ready(state: &StateDir, cluster: &Cluster) -> Result<(), CliError> {
+pub fn wait_ready(state: &StateDir, cluster: &StoredCluster) -> Result<(), CliError> {
     let start = Instant::now();
-    let step = Step::spinner(format!("waiting for {} live nodes", cluster.nodes.len()));
+    let step = ProgressStep::spinner(format!("waiting for {} live nodes", cluster.nodes.len()));
     let mut last = "the NameNode does not answer yet".to_owned();
     while start.elapsed() < START_LIMIT {
         if let Some(dead) = cluster.roles().find(|role| !role.is_alive()) {
@@ -273,7 +277,7 @@ pub fn wait_ready(state: &StateDir, cluster: &Cluster) -> Result<(), CliError> {
 }
 
 /// `None` when ready, else what is missing.
-fn readiness(cluster: &Cluster) -> Result<Option<String>, TestkitError> {
+fn readiness(cluster: &StoredCluster) -> Result<Option<String>, TestkitError> {
     let live = live_nodes(cluster)?;
     let listening = cluster.nodes.iter().filter(|node| {
         let limit = Duration::from_millis(500);
@@ -292,7 +296,7 @@ fn readiness(cluster: &Cluster) -> Result<Option<String>, TestkitError> {
 }
 
 /// Nodes that the NameNode counts live.
-pub fn live_nodes(cluster: &Cluster) -> Result<usize, TestkitError> {
+pub fn live_nodes(cluster: &StoredCluster) -> Result<usize, TestkitError> {
     let bean = namesystem(cluster)?;
     Ok(bean["NumLiveDataNodes"]
         .as_u64()
@@ -302,12 +306,15 @@ pub fn live_nodes(cluster: &Cluster) -> Result<usize, TestkitError> {
 
 /// The NameNode's own counts, as they are now. (Its metrics beans, which hold more, are up to ten
 /// seconds old.)
-pub fn namesystem(cluster: &Cluster) -> Result<serde_json::Value, TestkitError> {
+pub fn namesystem(cluster: &StoredCluster) -> Result<serde_json::Value, TestkitError> {
     namenode_bean(cluster, "FSNamesystemState")
 }
 
 /// A bean of the NameNode.
-pub fn namenode_bean(cluster: &Cluster, name: &str) -> Result<serde_json::Value, TestkitError> {
+pub fn namenode_bean(
+    cluster: &StoredCluster,
+    name: &str,
+) -> Result<serde_json::Value, TestkitError> {
     let query = format!("Hadoop:service=NameNode,name={name}");
     http::jmx(ports::local(cluster.namenode.http_port), &query)
 }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize};
 
-use super::identity::Identity;
+use super::identity::StoredIdentity;
 use crate::error::CliError;
 
 /// Version of `cluster.json`.
@@ -15,14 +15,14 @@ const FORMAT: u32 = 1;
 /// Whose a storage node is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Kind {
+pub enum StoredKind {
     /// Ours.
     Hayloft,
     /// Apache's.
     Apache,
 }
 
-impl Kind {
+impl StoredKind {
     /// Name for people.
     pub fn name(self) -> &'static str {
         match self {
@@ -44,15 +44,15 @@ pub struct Role {
     /// Port of a storage node's RPC server.
     pub ipc_port: Option<u16>,
     /// Whose storage node; `None` for the NameNode.
-    pub kind: Option<Kind>,
+    pub kind: Option<StoredKind>,
     /// The process, when it was last started.
-    pub process: Option<Identity>,
+    pub process: Option<StoredIdentity>,
 }
 
 impl Role {
     /// Whether its process runs.
     pub fn is_alive(&self) -> bool {
-        self.process.as_ref().is_some_and(Identity::is_alive)
+        self.process.as_ref().is_some_and(StoredIdentity::is_alive)
     }
 }
 
@@ -87,7 +87,7 @@ impl Copied {
 
 /// The contents of `cluster.json`.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct Cluster {
+pub struct StoredCluster {
     format: u32,
     /// The NameNode.
     pub namenode: Role,
@@ -99,7 +99,7 @@ pub struct Cluster {
     pub copied: Vec<Copied>,
 }
 
-impl Cluster {
+impl StoredCluster {
     /// A cluster that has not been started.
     pub fn new(namenode: Role, replication: u16) -> Self {
         Self {
@@ -194,7 +194,7 @@ impl StateDir {
     }
 
     /// The cluster kept here, if there is one.
-    pub fn load(&self) -> Result<Option<Cluster>, CliError> {
+    pub fn load(&self) -> Result<Option<StoredCluster>, CliError> {
         let path = self.path.join("cluster.json");
         let text = match std::fs::read_to_string(&path) {
             Ok(text) => text,
@@ -208,7 +208,7 @@ impl StateDir {
                 "use the version that wrote it, or another --state directory",
             )
         };
-        let cluster: Cluster = serde_json::from_str(&text)
+        let cluster: StoredCluster = serde_json::from_str(&text)
             .map_err(|error| unusable(format!("cannot understand the cluster: {error}")))?;
         if cluster.format != FORMAT {
             return Err(unusable(format!(
@@ -220,7 +220,7 @@ impl StateDir {
     }
 
     /// Writes the cluster, whole or not at all.
-    pub fn save(&self, cluster: &Cluster) -> Result<(), CliError> {
+    pub fn save(&self, cluster: &StoredCluster) -> Result<(), CliError> {
         let path = self.path.join("cluster.json");
         let part = self.path.join("cluster.json.part");
         let text = serde_json::to_string_pretty(cluster)
@@ -230,7 +230,7 @@ impl StateDir {
     }
 
     /// The cluster kept here, or what to do to get one.
-    pub fn require(&self) -> Result<Cluster, CliError> {
+    pub fn require(&self) -> Result<StoredCluster, CliError> {
         self.load()?.ok_or_else(|| {
             CliError::new(
                 "there is no cluster",
@@ -266,7 +266,7 @@ mod tests {
             kind: None,
             process: None,
         };
-        state.save(&Cluster::new(role, 3)).expect("writable");
+        state.save(&StoredCluster::new(role, 3)).expect("writable");
         let kept = state.load().expect("readable").expect("there");
         assert_eq!(kept.uri(), "hdfs://127.0.0.1:1");
         assert!(!kept.namenode.is_alive());

@@ -6,14 +6,14 @@ use std::process::ExitCode;
 use serde::Serialize;
 
 use super::launch;
-use super::state::{Cluster, Kind, Role, StateDir};
+use super::state::{Role, StateDir, StoredCluster, StoredKind};
 use crate::args::StatusArgs;
 use crate::error::{CliError, FINDING};
 use crate::progress::megabytes;
 
 /// One process.
 #[derive(Debug, Serialize)]
-pub struct Process {
+pub struct ProcessStatus {
     name: String,
     kind: &'static str,
     address: String,
@@ -28,7 +28,7 @@ pub struct Process {
 
 /// The cluster as it is now.
 #[derive(Debug, Serialize)]
-pub struct Report {
+pub struct StatusReport {
     state: String,
     file_system: String,
     conf: String,
@@ -36,10 +36,10 @@ pub struct Report {
     files: Option<u64>,
     used_bytes: Option<u64>,
     missing_blocks: Option<u64>,
-    processes: Vec<Process>,
+    processes: Vec<ProcessStatus>,
 }
 
-impl Report {
+impl StatusReport {
     fn is_well(&self) -> bool {
         let nodes = self.processes.len() - 1;
         self.processes.iter().all(|process| process.running)
@@ -65,14 +65,14 @@ pub fn run(args: &StatusArgs) -> Result<ExitCode, CliError> {
 }
 
 /// Looks at the processes and asks the NameNode.
-pub fn report(state: &StateDir, cluster: &Cluster) -> Report {
+pub fn report(state: &StateDir, cluster: &StoredCluster) -> StatusReport {
     let counts = launch::namesystem(cluster)
         .ok()
         .filter(|_| cluster.namenode.is_alive());
     let count = |name: &str| counts.as_ref().and_then(|counts| counts[name].as_u64());
     let info = launch::namenode_bean(cluster, "NameNodeInfo").ok();
     let missing = info.and_then(|info| info["NumberOfMissingBlocks"].as_u64());
-    Report {
+    StatusReport {
         state: state.path().display().to_string(),
         file_system: cluster.uri(),
         conf: state.client_conf().display().to_string(),
@@ -84,14 +84,14 @@ pub fn report(state: &StateDir, cluster: &Cluster) -> Report {
     }
 }
 
-fn process(state: &StateDir, role: &Role) -> Process {
+fn process(state: &StateDir, role: &Role) -> ProcessStatus {
     let running = role.is_alive();
-    Process {
+    ProcessStatus {
         name: role.name.clone(),
         kind: role.kind.map_or("Apache", |kind| kind.name()),
         address: format!("127.0.0.1:{}", role.port),
         rpc: role.ipc_port.map(|port| format!("127.0.0.1:{port}")),
-        http: (role.kind != Some(Kind::Hayloft))
+        http: (role.kind != Some(StoredKind::Hayloft))
             .then(|| format!("http://127.0.0.1:{}/", role.http_port)),
         running,
         pid: role
@@ -103,7 +103,7 @@ fn process(state: &StateDir, role: &Role) -> Process {
     }
 }
 
-impl fmt::Display for Report {
+impl fmt::Display for StatusReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let running = self
             .processes

@@ -8,8 +8,8 @@ use hayloft_testkit::hadoop::Hadoop;
 use serde::Serialize;
 
 use super::launch::{self, Launcher};
-use super::state::{Cluster, Kind, Role, StateDir};
-use super::status::{self, Report};
+use super::state::{Role, StateDir, StoredCluster, StoredKind};
+use super::status::{self, StatusReport};
 use super::tour::{self, Tour};
 use crate::args::{Nodes, UpArgs};
 use crate::error::CliError;
@@ -20,7 +20,7 @@ use crate::progress::say;
 struct Summary {
     already_running: bool,
     start_seconds: f64,
-    cluster: Report,
+    cluster: StatusReport,
     #[serde(skip_serializing_if = "Option::is_none")]
     tour: Option<Tour>,
 }
@@ -44,7 +44,7 @@ pub fn run(args: &UpArgs) -> Result<ExitCode, CliError> {
     let (mut cluster, is_new) = match state.load()? {
         Some(cluster) => (cluster, false),
         None => (
-            Cluster::new(launch::new_role("namenode", None, &[])?, args.nodes.min(3)),
+            StoredCluster::new(launch::new_role("namenode", None, &[])?, args.nodes.min(3)),
             true,
         ),
     };
@@ -71,7 +71,7 @@ pub fn run(args: &UpArgs) -> Result<ExitCode, CliError> {
 
 fn already_running(
     state: &StateDir,
-    cluster: &Cluster,
+    cluster: &StoredCluster,
     args: &UpArgs,
 ) -> Result<ExitCode, CliError> {
     say(&format!(
@@ -96,7 +96,7 @@ fn already_running(
 /// Starts every process that is not running; each is on record before the next one starts.
 fn start_all(
     launcher: &Launcher<'_>,
-    cluster: &mut Cluster,
+    cluster: &mut StoredCluster,
     args: &UpArgs,
     is_new: bool,
 ) -> Result<(), CliError> {
@@ -146,7 +146,7 @@ fn start_all(
     Ok(())
 }
 
-fn say_what_survived(cluster: &Cluster) {
+fn say_what_survived(cluster: &StoredCluster) {
     let (alive, dead): (Vec<&Role>, Vec<&Role>) = cluster.roles().partition(|role| role.is_alive());
     let names = |roles: &[&Role]| {
         roles
@@ -166,7 +166,7 @@ fn say_what_survived(cluster: &Cluster) {
     }
 }
 
-fn ports_of(cluster: &Cluster) -> Vec<u16> {
+fn ports_of(cluster: &StoredCluster) -> Vec<u16> {
     cluster
         .roles()
         .flat_map(|role| [Some(role.port), Some(role.http_port), role.ipc_port])
@@ -174,12 +174,12 @@ fn ports_of(cluster: &Cluster) -> Vec<u16> {
         .collect()
 }
 
-fn kind_of(nodes: Nodes, index: usize) -> Kind {
+fn kind_of(nodes: Nodes, index: usize) -> StoredKind {
     match nodes {
-        Nodes::Hayloft => Kind::Hayloft,
-        Nodes::Apache => Kind::Apache,
-        Nodes::Mixed if index.is_multiple_of(2) => Kind::Hayloft,
-        Nodes::Mixed => Kind::Apache,
+        Nodes::Hayloft => StoredKind::Hayloft,
+        Nodes::Apache => StoredKind::Apache,
+        Nodes::Mixed if index.is_multiple_of(2) => StoredKind::Hayloft,
+        Nodes::Mixed => StoredKind::Apache,
     }
 }
 

@@ -5,12 +5,12 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Args, ValueEnum};
-use hayloft_testkit::modelled::{self, Carried, Disk, FileSystem, Params, Stats};
+use hayloft_testkit::modelled::{self, Carried, HostedDisk, HostedFileSystem, Params, Stats};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::oneshot;
 
 use crate::error::CliError;
-use crate::progress::Step;
+use crate::progress::ProgressStep;
 use crate::size;
 
 /// `hayloft lab disk`.
@@ -69,7 +69,7 @@ fn params(text: &str) -> Result<Params, String> {
 }
 
 impl DiskArgs {
-    fn disk(&self) -> Disk {
+    fn disk(&self) -> HostedDisk {
         let mut params = self.params.unwrap_or_default();
         if let Some(read) = self.read_mbs {
             params.read_bytes_s = read * 1_000_000;
@@ -83,12 +83,12 @@ impl DiskArgs {
         }
         params.rpm = self.rpm.unwrap_or(params.rpm);
         params.queue_depth = self.depth.unwrap_or(params.queue_depth);
-        Disk {
+        HostedDisk {
             size: self.size,
             file_system: match self.fs {
-                Fs::Ext4 => FileSystem::Ext4,
-                Fs::Xfs => FileSystem::Xfs,
-                Fs::Raw => FileSystem::Raw,
+                Fs::Ext4 => HostedFileSystem::Ext4,
+                Fs::Xfs => HostedFileSystem::Xfs,
+                Fs::Raw => HostedFileSystem::Raw,
             },
             params,
             dir: self.dir.clone(),
@@ -111,7 +111,7 @@ pub fn run(args: &DiskArgs) -> Result<ExitCode, CliError> {
     };
     let (mut terminate, mut interrupt) = signals
         .map_err(|error| CliError::new(format!("cannot listen for signals: {error}"), "", ""))?;
-    let step = Step::spinner(format!("making a modelled disk at {}", args.dir.display()));
+    let step = ProgressStep::spinner(format!("making a modelled disk at {}", args.dir.display()));
     let carried = Carried::start(&args.disk())?;
     step.done(&carried.place().device.display().to_string());
     announce(args, &carried)?;

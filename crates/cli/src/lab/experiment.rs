@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use std::time::{Duration, UNIX_EPOCH};
 
 use clap::Args;
-use hayloft_lab::experiments::{self, NAMES, Options};
+use hayloft_lab::experiments::{self, ExperimentOptions, NAMES};
 use hayloft_lab::{domains, durability, netblock, pages};
 use hayloft_testkit::TestkitError;
 
@@ -66,12 +66,12 @@ fn property(text: &str) -> Result<(String, String), String> {
 }
 
 pub fn run(args: &ExperimentArgs) -> Result<ExitCode, CliError> {
-    let mut options = Options {
+    let mut options = ExperimentOptions {
         rounds: usize::from(args.rounds),
         mib: args.mib,
         largest: usize::from(args.largest),
         kind: args.kind.clone(),
-        ..Options::default()
+        ..ExperimentOptions::default()
     };
     options.conf.extend(args.conf.iter().cloned());
     if args.name == LAYOUTS {
@@ -126,7 +126,7 @@ fn make_out(args: &ExperimentArgs) -> Result<(), CliError> {
         .map_err(|e| CliError::from(TestkitError::file("creating", &args.out)(e)))
 }
 
-fn netblock(args: &ExperimentArgs, options: &Options) -> Result<ExitCode, CliError> {
+fn netblock(args: &ExperimentArgs, options: &ExperimentOptions) -> Result<ExitCode, CliError> {
     make_out(args)?;
     let command = format!(
         "hayloft lab experiment {NETBLOCK} --rounds {} --mib {} --link-mbit {}",
@@ -165,7 +165,7 @@ fn durability(args: &ExperimentArgs) -> Result<ExitCode, CliError> {
             .elapsed()
             .map_or(1, |t| u64::from(t.subsec_nanos()))
     };
-    let options = durability::Options {
+    let options = durability::DurabilityOptions {
         rounds: u64::from(args.rounds),
         writing: Duration::from_secs(args.seconds),
         seed: args.seed.unwrap_or_else(any),

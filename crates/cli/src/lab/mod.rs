@@ -11,7 +11,7 @@ use clap::{Args, Subcommand};
 
 use crate::args::environment;
 use crate::error::CliError;
-use crate::progress::Step;
+use crate::progress::ProgressStep;
 
 /// `hayloft lab`.
 #[derive(Debug, Args)]
@@ -25,11 +25,11 @@ pub struct LabArgs {
 #[derive(Debug, Subcommand)]
 enum LabCommand {
     /// Bring up a described cluster: hosts as network namespaces, shaped links, disks real or modelled.
-    Up(run::UpArgs),
+    Up(run::LabUpArgs),
     /// Run a description's workload and report; on the cluster that is up, else on one made for it.
     Run(run::RunArgs),
     /// Take down a cluster, however it was left.
-    Down(run::DownArgs),
+    Down(run::LabDownArgs),
     /// Run a program on a host of a cluster that is up.
     Exec(run::ExecArgs),
     /// Mount a modelled hard disk and keep it until Ctrl-C.
@@ -79,7 +79,7 @@ pub fn run(args: &LabArgs) -> Result<ExitCode, CliError> {
 }
 
 /// Shows what is being done, one step at a time.
-struct Steps(Option<Step>);
+struct Steps(Option<ProgressStep>);
 
 impl Steps {
     fn new() -> Self {
@@ -89,7 +89,7 @@ impl Steps {
     /// The next step begins; the one before is done.
     fn tell(&mut self, what: &str) {
         self.done();
-        self.0 = Some(Step::spinner(what));
+        self.0 = Some(ProgressStep::spinner(what));
     }
 
     fn done(&mut self) {

@@ -15,7 +15,7 @@ use crate::error::CliError;
 
 /// `hayloft lab up`.
 #[derive(Debug, Args)]
-pub struct UpArgs {
+pub struct LabUpArgs {
     /// The description (TOML); docs/lab.md says what it may hold.
     file: PathBuf,
     #[command(flatten)]
@@ -45,7 +45,7 @@ pub struct RunArgs {
 
 /// `hayloft lab down`.
 #[derive(Debug, Args)]
-pub struct DownArgs {
+pub struct LabDownArgs {
     /// The testbed's name, or its description.
     name: String,
     #[command(flatten)]
@@ -73,7 +73,7 @@ fn describe(file: &Path) -> Result<Description, CliError> {
     Ok(Description::read(file)?)
 }
 
-pub fn up(args: &UpArgs) -> Result<ExitCode, CliError> {
+pub fn up(args: &LabUpArgs) -> Result<ExitCode, CliError> {
     let described = describe(&args.file)?;
     let dir = args.place.of(&described.name);
     let mut steps = Steps::new();
@@ -153,7 +153,7 @@ pub fn run(args: &RunArgs) -> Result<ExitCode, CliError> {
     Ok(ExitCode::SUCCESS)
 }
 
-pub fn down(args: &DownArgs) -> Result<ExitCode, CliError> {
+pub fn down(args: &LabDownArgs) -> Result<ExitCode, CliError> {
     let file = Path::new(&args.name);
     let name = if file.is_file() {
         describe(file)?.name

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use thiserror::Error;
 
 use super::file::{DepthPoint, MixPoint, RunPoint};
-use super::target::{REQUEST, Random, Scratch, Slice, Target, noise};
+use super::target::{CalibrateTarget, REQUEST, Random, Scratch, TargetSlice, noise};
 
 /// Lengths of runs that are measured, bytes.
 const RUNS: [u64; 9] = [
@@ -43,7 +43,7 @@ const KEEP_FREE: u64 = 5;
 
 /// How to measure.
 #[derive(Clone, Copy, Debug)]
-pub struct Plan {
+pub struct MeasurePlan {
     /// About how long, all in all.
     pub time: Duration,
     /// Bytes used at most.
@@ -124,7 +124,7 @@ pub fn check_space(dir: &Path, space: u64) -> Result<(), MeasureError> {
 /// [`MeasureError`]; `stop` makes it [`MeasureError::Interrupted`] within a request's time.
 pub fn measure(
     scratch: &Scratch,
-    plan: &Plan,
+    plan: &MeasurePlan,
     stop: &AtomicBool,
     told: &dyn Fn(f64, &str),
 ) -> Result<Curves, MeasureError> {
@@ -136,7 +136,7 @@ pub fn measure(
             source,
         }
     };
-    let mut target = Target::create(scratch).map_err(failed("creating a file"))?;
+    let mut target = CalibrateTarget::create(scratch).map_err(failed("creating a file"))?;
     told(0.0, "writing");
     fill(&mut target, plan, stop).map_err(|e| e.named(scratch))?;
     target.settle().map_err(failed("syncing"))?;
@@ -160,7 +160,7 @@ pub fn measure(
         // Long runs take longer to say as much.
         let weight = if length >= 8 << 20 { 0.025 } else { 0.012 };
         for write in [false, true] {
-            let slice = Slice::of(stop, plan.time.mul_f64(weight));
+            let slice = TargetSlice::of(stop, plan.time.mul_f64(weight));
             let rate = run_rate(&target, length, write, &slice).map_err(|e| e.named(scratch))?;
             *(if write {
                 &mut point.write_bytes_s
@@ -172,7 +172,7 @@ pub fn measure(
     }
     for (n, &depth) in DEPTHS.iter().enumerate() {
         told(0.55 + 0.12 * share(n, DEPTHS.len()), "queue depth");
-        let slice = Slice::of(stop, plan.time.mul_f64(0.02));
+        let slice = TargetSlice::of(stop, plan.time.mul_f64(0.02));
         let point = depth_point(&target, depth, &slice).map_err(|e| e.named(scratch))?;
         curves.depths.push(point);
     }
@@ -181,7 +181,7 @@ pub fn measure(
             0.67 + 0.08 * share(n, MIXES.len()),
             "reads and writes mixed",
         );
-        let slice = Slice::of(stop, plan.time.mul_f64(0.025));
+        let slice = TargetSlice::of(stop, plan.time.mul_f64(0.025));
         let bytes_s = mix_rate(&target, read_percent, &slice).map_err(|e| e.named(scratch))?;
         curves.mixes.push(MixPoint {
             read_percent,
@@ -213,8 +213,12 @@ fn transferring(source: io::Error) -> MeasureError {
 }
 
 /// Writes the file for at most a fifth of the time, and at least the smallest useful size.
-fn fill(target: &mut Target, plan: &Plan, stop: &AtomicBool) -> Result<(), MeasureError> {
-    let slice = Slice::of(stop, plan.time.mul_f64(0.2));
+fn fill(
+    target: &mut CalibrateTarget,
+    plan: &MeasurePlan,
+    stop: &AtomicBool,
+) -> Result<(), MeasureError> {
+    let slice = TargetSlice::of(stop, plan.time.mul_f64(0.2));
     target.reserve(plan.space);
     let mut buffer = noise(REQUEST);
     let step = u64::try_from(REQUEST).unwrap_or(u64::MAX);
@@ -230,10 +234,10 @@ fn fill(target: &mut Target, plan: &Plan, stop: &AtomicBool) -> Result<(), Measu
 
 /// Bytes a second of runs of `length` at random places, at least two of them.
 fn run_rate(
-    target: &Target,
+    target: &CalibrateTarget,
     length: u64,
     write: bool,
-    slice: &Slice<'_>,
+    slice: &TargetSlice<'_>,
 ) -> Result<f64, MeasureError> {
     let mut random = Random(length ^ 0x5851_F42D_4C95_7F2D);
     let mut buffer = noise(REQUEST);
@@ -254,7 +258,11 @@ fn run_rate(
 }
 
 /// Random reads by `depth` threads.
-fn depth_point(target: &Target, depth: u32, slice: &Slice<'_>) -> Result<DepthPoint, MeasureError> {
+fn depth_point(
+    target: &CalibrateTarget,
+    depth: u32,
+    slice: &TargetSlice<'_>,
+) -> Result<DepthPoint, MeasureError> {
     let start = Instant::now();
     let mut times = in_threads(depth, |n| {
         let mut random = Random(u64::from(n) * 7_919 + u64::from(depth) + 1);
@@ -287,7 +295,11 @@ fn depth_point(target: &Target, depth: u32, slice: &Slice<'_>) -> Result<DepthPo
 }
 
 /// Four threads with runs of 1 MiB at random places, of which `read_percent` read.
-fn mix_rate(target: &Target, read_percent: u32, slice: &Slice<'_>) -> Result<f64, MeasureError> {
+fn mix_rate(
+    target: &CalibrateTarget,
+    read_percent: u32,
+    slice: &TargetSlice<'_>,
+) -> Result<f64, MeasureError> {
     let start = Instant::now();
     let counts = in_threads(4, |n| {
         let mut random = Random(u64::from(n) * 104_729 + u64::from(read_percent) + 1);

@@ -14,5 +14,5 @@ mod target;
 pub use choose::{Proposal, propose};
 pub use engines::{SPACE as ENGINE_SPACE, compare, device_name};
 pub use file::{Calibration, CalibrationError, DepthPoint, EnginePoint, Media, MixPoint, RunPoint};
-pub use measure::{Curves, MeasureError, Plan, SPACE_MIN, check_space, measure};
+pub use measure::{Curves, MeasureError, MeasurePlan, SPACE_MIN, check_space, measure};
 pub use target::Scratch;

@@ -54,7 +54,7 @@ impl Drop for Scratch {
 
 /// An open file that is measured.
 #[derive(Debug)]
-pub struct Target {
+pub struct CalibrateTarget {
     file: File,
     /// Bytes that may be read and overwritten.
     pub size: u64,
@@ -62,7 +62,7 @@ pub struct Target {
     pub direct: bool,
 }
 
-impl Target {
+impl CalibrateTarget {
     /// A new, empty file.
     pub fn create(scratch: &Scratch) -> io::Result<Self> {
         let path = scratch.path().join("data");
@@ -147,12 +147,12 @@ impl Random {
 
 /// Until when to measure, and whether the user has lost patience.
 #[derive(Clone, Copy, Debug)]
-pub struct Slice<'a> {
+pub struct TargetSlice<'a> {
     stop: &'a AtomicBool,
     until: Instant,
 }
 
-impl<'a> Slice<'a> {
+impl<'a> TargetSlice<'a> {
     /// From now on for so long.
     pub fn of(stop: &'a AtomicBool, time: Duration) -> Self {
         Self {

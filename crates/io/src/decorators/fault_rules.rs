@@ -35,7 +35,7 @@ pub enum Effect {
 
 /// Which of the matching operations a rule hits.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum When {
+pub enum FaultWhen {
     /// Every one.
     Always,
     /// Only the n-th, counted from 1.
@@ -54,7 +54,7 @@ pub struct FaultRule {
     ops: Vec<IoOp>,
     classes: Vec<IoClass>,
     path: Option<PathTest>,
-    when: When,
+    when: FaultWhen,
     times: u64,
     effect: Effect,
 }
@@ -67,7 +67,7 @@ impl FaultRule {
             ops: Vec::new(),
             classes: Vec::new(),
             path: None,
-            when: When::Always,
+            when: FaultWhen::Always,
             times: u64::MAX,
             effect,
         }
@@ -96,7 +96,7 @@ impl FaultRule {
 
     /// Which of the matching operations.
     #[must_use]
-    pub fn when(mut self, when: When) -> Self {
+    pub fn when(mut self, when: FaultWhen) -> Self {
         self.when = when;
         self
     }
@@ -240,10 +240,10 @@ impl Faults {
             }
             active.seen += 1;
             let hit = match active.rule.when {
-                When::Always => true,
-                When::Nth(n) => active.seen == n,
-                When::From(n) => active.seen >= n,
-                When::Chance(p) => state.fraction() < p,
+                FaultWhen::Always => true,
+                FaultWhen::Nth(n) => active.seen == n,
+                FaultWhen::From(n) => active.seen >= n,
+                FaultWhen::Chance(p) => state.fraction() < p,
             };
             if !hit {
                 continue;

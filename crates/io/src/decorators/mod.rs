@@ -10,8 +10,8 @@ mod metering;
 mod sampling;
 mod throttling;
 
-pub use fault_rules::{Effect, FaultId, FaultRule, Faults, When};
+pub use fault_rules::{Effect, FaultId, FaultRule, FaultWhen, Faults};
 pub use faults::Faulty;
 pub use metering::{IoMetrics, Latencies, Metered, OpStats};
 pub use sampling::Sampling;
-pub use throttling::{Throttle, Throttled};
+pub use throttling::{Throttled, ThrottledDisk};

@@ -105,11 +105,11 @@ impl Bucket {
 
 /// The rates of all classes; shared by the engines of one node, or one per disk.
 #[derive(Debug)]
-pub struct Throttle {
+pub struct ThrottledDisk {
     buckets: [Bucket; IoClass::COUNT],
 }
 
-impl Default for Throttle {
+impl Default for ThrottledDisk {
     fn default() -> Self {
         Self {
             buckets: std::array::from_fn(|_| Bucket::new()),
@@ -117,7 +117,7 @@ impl Default for Throttle {
     }
 }
 
-impl Throttle {
+impl ThrottledDisk {
     /// Sets the rate of a class in bytes per second, 0 for none; waiting transfers obey the new
     /// rate within a tenth of a second.
     pub fn set_rate(&self, class: IoClass, bytes_per_second: u64) {
@@ -142,17 +142,17 @@ impl Throttle {
     }
 }
 
-/// An engine whose reads and writes obey a [`Throttle`]. See the [module](self).
+/// An engine whose reads and writes obey a [`ThrottledDisk`]. See the [module](self).
 #[derive(Debug)]
 pub struct Throttled {
     inner: Arc<dyn Engine>,
-    throttle: Arc<Throttle>,
+    throttle: Arc<ThrottledDisk>,
 }
 
 impl Throttled {
     /// `inner`, slowed down by `throttle`.
     #[must_use]
-    pub fn new(inner: Arc<dyn Engine>, throttle: Arc<Throttle>) -> Self {
+    pub fn new(inner: Arc<dyn Engine>, throttle: Arc<ThrottledDisk>) -> Self {
         Self { inner, throttle }
     }
 }
@@ -196,7 +196,7 @@ impl Engine for Throttled {
 #[derive(Debug)]
 struct ThrottledFile {
     inner: Arc<dyn EngineFile>,
-    throttle: Arc<Throttle>,
+    throttle: Arc<ThrottledDisk>,
     class: IoClass,
 }
 
@@ -313,7 +313,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn the_average_holds_and_can_be_changed() {
-        let throttle = Throttle::default();
+        let throttle = ThrottledDisk::default();
         throttle.set_rate(IoClass::Scan, 1 << 20);
         let start = Instant::now();
         for _ in 0..40 {

@@ -7,7 +7,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use hayloft_io::calibrate::Media;
 use hayloft_io::decorators::{
-    Effect, FaultRule, Faults, Faulty, IoMetrics, Metered, Throttle, Throttled,
+    Effect, FaultRule, Faults, Faulty, IoMetrics, Metered, Throttled, ThrottledDisk,
 };
 use hayloft_io::{
     AlignedBuf, DirectLimits, Disk, DiskConfig, Engine, EngineConfig, EngineFile, IoClass, IoError,
@@ -89,7 +89,7 @@ fn metered(inner: Arc<dyn Engine>) -> Arc<dyn Engine> {
 
 /// Limited, but far above what the tests move.
 fn throttled(inner: Arc<dyn Engine>) -> Arc<dyn Engine> {
-    let throttle = Throttle::default();
+    let throttle = ThrottledDisk::default();
     for class in IoClass::ALL {
         throttle.set_rate(class, 4 << 30);
     }

@@ -14,7 +14,7 @@ use super::users::Users;
 use super::{client_datanode, configure, inter_datanode};
 use hayloft_rpc::server::Service;
 use hayloft_rpc::server::fault::RpcFault;
-use hayloft_rpc::server::{Call, Caller};
+use hayloft_rpc::server::{Caller, RpcCall};
 
 /// What the methods work with.
 pub(super) struct Context {
@@ -38,7 +38,7 @@ impl Service for Context {
         self.users.may_connect(caller).await
     }
 
-    async fn call(&self, call: Call) -> Result<Bytes, RpcFault> {
+    async fn call(&self, call: RpcCall) -> Result<Bytes, RpcFault> {
         let served = [
             names::CLIENT_DATANODE_PROTOCOL,
             names::INTER_DATANODE_PROTOCOL,

@@ -12,8 +12,8 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::ibr::{Added, Batch, IbrQueue, News};
-use super::notices::{Notice, Notices};
+use super::error_reports::{ErrorReport, ErrorReports};
+use super::ibr::{Added, Batch, BlockChange, IbrQueue};
 use super::pool::PoolService;
 use super::registration::{Namespace, demands_authorization, demands_tokens, may_succeed_later};
 use super::schedule::ReportSchedule;
@@ -114,7 +114,7 @@ pub(super) struct Actor {
     pub(super) report_gate: tokio::sync::Mutex<()>,
     schedule: Mutex<ReportSchedule>,
     pub(super) report_wake: Notify,
-    notices: Mutex<Notices>,
+    error_reports: Mutex<ErrorReports>,
     pub(super) notice_wake: Notify,
     pub(super) heartbeat_wake: Notify,
     state: Mutex<State>,
@@ -153,7 +153,7 @@ impl Actor {
             report_gate: tokio::sync::Mutex::new(()),
             schedule: Mutex::new(ReportSchedule::new(Instant::now())),
             report_wake: Notify::new(),
-            notices: Mutex::new(Notices::default()),
+            error_reports: Mutex::new(ErrorReports::default()),
             notice_wake: Notify::new(),
             heartbeat_wake: Notify::new(),
             state: Mutex::new(State {
@@ -176,8 +176,8 @@ impl Actor {
         lock(&self.schedule)
     }
 
-    pub(super) fn notices(&self) -> MutexGuard<'_, Notices> {
-        lock(&self.notices)
+    pub(super) fn error_reports(&self) -> MutexGuard<'_, ErrorReports> {
+        lock(&self.error_reports)
     }
 
     pub(super) fn state(&self) -> MutexGuard<'_, State> {
@@ -189,7 +189,7 @@ impl Actor {
     }
 
     /// Takes in news for the next incremental report.
-    pub(super) fn news(&self, storage: &hayloft_store::StorageInfo, news: News) {
+    pub(super) fn news(&self, storage: &hayloft_store::StorageInfo, news: BlockChange) {
         let added = self.ibr().add(storage, news);
         match added {
             Added::Stale | Added::Waits => {}
@@ -233,8 +233,8 @@ impl Actor {
     }
 
     /// Queues a notice.
-    pub(super) fn tell(&self, notice: Notice) {
-        if !self.notices().add(notice) {
+    pub(super) fn tell(&self, notice: ErrorReport) {
+        if !self.error_reports().add(notice) {
             tracing::warn!(
                 namenode = self.address,
                 "too many error reports wait for this NameNode: one is dropped"
@@ -392,13 +392,14 @@ impl Actor {
     /// again later.
     async fn send_notices(&self) {
         loop {
-            let (Some(notice), Some(registration)) = (self.notices().first(), self.registration())
+            let (Some(notice), Some(registration)) =
+                (self.error_reports().first(), self.registration())
             else {
                 self.notice_wake.notified().await;
                 continue;
             };
-            match super::notices::send(&self.client, &registration, notice).await {
-                Ok(()) => self.notices().done(),
+            match super::error_reports::send(&self.client, &registration, notice).await {
+                Ok(()) => self.error_reports().done(),
                 // The heartbeats say that the NameNode is away.
                 Err(_) => tokio::time::sleep(settings::heartbeat_interval(&self.node.config)).await,
             }

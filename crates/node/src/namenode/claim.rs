@@ -24,13 +24,13 @@ pub(super) enum ClaimChange<K> {
 
 /// The active NameNode of one pool; `K` names a NameNode.
 #[derive(Clone, Debug)]
-pub(super) struct ActiveClaim<K> {
+pub(super) struct ActiveNameNode<K> {
     active: Option<K>,
     /// Transaction of the last claim believed.
     txid: Option<u64>,
 }
 
-impl<K: Copy + PartialEq> ActiveClaim<K> {
+impl<K: Copy + PartialEq> ActiveNameNode<K> {
     /// Nobody is active.
     pub(super) const fn new() -> Self {
         Self {
@@ -84,11 +84,11 @@ impl<K: Copy + PartialEq> ActiveClaim<K> {
 
 #[cfg(test)]
 mod tests {
-    use super::{ActiveClaim, ClaimChange};
+    use super::{ActiveNameNode, ClaimChange};
 
     #[test]
     fn a_failover_needs_a_newer_transaction() {
-        let mut claim = ActiveClaim::new();
+        let mut claim = ActiveNameNode::new();
         assert_eq!(
             claim.heartbeat('a', true, 10),
             ClaimChange::Took { from: None }
@@ -108,7 +108,7 @@ mod tests {
 
     #[test]
     fn an_equal_transaction_is_not_newer() {
-        let mut claim = ActiveClaim::new();
+        let mut claim = ActiveNameNode::new();
         claim.heartbeat('a', true, 10);
         assert_eq!(
             claim.heartbeat('b', true, 10),
@@ -118,7 +118,7 @@ mod tests {
 
     #[test]
     fn nobody_is_active_after_a_resignation_until_a_newer_claim() {
-        let mut claim = ActiveClaim::new();
+        let mut claim = ActiveNameNode::new();
         claim.heartbeat('a', true, 10);
         assert_eq!(claim.heartbeat('a', false, 11), ClaimChange::Resigned);
         assert_eq!(claim.active(), None);
@@ -134,7 +134,7 @@ mod tests {
 
     #[test]
     fn a_handshake_is_believed_only_while_nobody_is_active() {
-        let mut claim = ActiveClaim::new();
+        let mut claim = ActiveNameNode::new();
         assert_eq!(claim.handshake('a'), ClaimChange::Took { from: None });
         assert_eq!(claim.handshake('b'), ClaimChange::Same);
         assert_eq!(claim.active(), Some('a'));

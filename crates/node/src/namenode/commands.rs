@@ -13,7 +13,7 @@ use hayloft_wire::proto::datanode::{
 use tokio::sync::{RwLock, Semaphore, mpsc};
 use tokio::time::Instant;
 
-use super::notices::Notice;
+use super::error_reports::ErrorReport;
 use super::pool::PoolService;
 use super::work::{NodeWork, TransferOrder};
 use hayloft_conf::keys;
@@ -329,7 +329,7 @@ impl Commander {
         let Some(replica) = usable else {
             let message = format!("Can't send invalid block {block}");
             tracing::info!(%block, "asked to copy a replica that is not here or not finalized");
-            self.service.tell(&Notice::Error {
+            self.service.tell(&ErrorReport::Error {
                 code: ErrorReportCode::InvalidBlock,
                 message,
             });

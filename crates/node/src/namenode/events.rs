@@ -8,7 +8,7 @@ use hayloft_wire::proto::datanode::{BlockStatus, ErrorReportCode};
 use tokio::sync::mpsc;
 
 use super::NameNodes;
-use super::notices::Notice;
+use super::error_reports::ErrorReport;
 
 /// How long the node lives on after a fatal disk error, so that NameNodes hear of it.
 const LAST_WORDS: Duration = Duration::from_secs(2);
@@ -90,7 +90,7 @@ impl NameNodes {
             ErrorReportCode::DiskError
         };
         for service in self.services() {
-            service.tell(&Notice::Error {
+            service.tell(&ErrorReport::Error {
                 code,
                 message: message.clone(),
             });

@@ -17,8 +17,8 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::actor::Phase;
-use super::ibr::News;
-use super::notices::Notice;
+use super::error_reports::ErrorReport;
+use super::ibr::BlockChange;
 use super::pool::PoolService;
 use super::service_side::NodeSide;
 use super::work::NodeWork;
@@ -219,7 +219,7 @@ impl NameNodes {
             let delete_hint = delete_hint.map(str::to_owned);
             actor.news(
                 storage,
-                News {
+                BlockChange {
                     block: block.block,
                     status,
                     delete_hint,
@@ -291,7 +291,7 @@ impl NameNodes {
     /// A replica of another node is corrupt: every NameNode of the pool is told.
     pub fn report_remote_bad_block(&self, node: &DatanodeInfo, block: &ExtendedBlock) {
         if let Some(service) = self.service(&block.pool) {
-            service.tell(&Notice::RemoteBadBlock {
+            service.tell(&ErrorReport::RemoteBadBlock {
                 block: block.into(),
                 node: Box::new(node.clone()),
             });

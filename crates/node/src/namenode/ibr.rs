@@ -17,7 +17,7 @@ const KEPT_CAPACITY: usize = 1 << 14;
 
 /// News of one replica.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct News {
+pub(super) struct BlockChange {
     /// The block, with the replica's generation stamp and length.
     pub block: Block,
     /// What happened.
@@ -43,7 +43,7 @@ pub(super) enum Added {
 struct Entry {
     seq: u64,
     storage: StorageInfo,
-    news: News,
+    news: BlockChange,
 }
 
 /// News on its way to the NameNode; goes back by [`IbrQueue::done`] or [`IbrQueue::put_back`].
@@ -59,8 +59,8 @@ impl Batch {
     }
 
     /// The entries by storage; storages and the news of each in the order they came.
-    pub(super) fn by_storage(&self) -> Vec<(StorageInfo, Vec<&News>)> {
-        let mut groups: Vec<(StorageInfo, Vec<&News>)> = Vec::new();
+    pub(super) fn by_storage(&self) -> Vec<(StorageInfo, Vec<&BlockChange>)> {
+        let mut groups: Vec<(StorageInfo, Vec<&BlockChange>)> = Vec::new();
         for entry in &self.entries {
             match groups
                 .iter_mut()
@@ -103,7 +103,7 @@ impl IbrQueue {
 
     /// Takes in news. RECEIVED leaves at once, because a client's `close` waits for it. RECEIVING
     /// and DELETED wait for the next report, as at Apache's.
-    pub(super) fn add(&mut self, storage: &StorageInfo, news: News) -> Added {
+    pub(super) fn add(&mut self, storage: &StorageInfo, news: BlockChange) -> Added {
         let id = news.block.id;
         let stamp = news.block.generation_stamp;
         if self.in_flight.get(&id).is_some_and(|sent| *sent > stamp) {

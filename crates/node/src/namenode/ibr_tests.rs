@@ -5,7 +5,7 @@ use hayloft_wire::ids::{Block, StorageType};
 use hayloft_wire::proto::datanode::BlockStatus::{self, Deleted, Received, Receiving};
 use proptest::prelude::*;
 
-use super::{Added, IbrQueue, News};
+use super::{Added, BlockChange, IbrQueue};
 
 fn storage(name: &str) -> StorageInfo {
     StorageInfo {
@@ -14,8 +14,8 @@ fn storage(name: &str) -> StorageInfo {
     }
 }
 
-fn news(id: i64, stamp: u64, status: BlockStatus) -> News {
-    News {
+fn news(id: i64, stamp: u64, status: BlockStatus) -> BlockChange {
+    BlockChange {
         block: Block::new(id, stamp, 10),
         status,
         delete_hint: None,

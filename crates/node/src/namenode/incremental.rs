@@ -13,7 +13,7 @@ use tokio::time::Instant;
 
 use super::actor::Actor;
 use super::heartbeat::wire_storage;
-use super::ibr::{Batch, News};
+use super::ibr::{Batch, BlockChange};
 use super::pool::PoolService;
 use super::settings;
 use super::trouble::Trouble;
@@ -153,7 +153,7 @@ fn request(
     }
 }
 
-fn entry(news: &News) -> ReceivedDeletedBlockInfo {
+fn entry(news: &BlockChange) -> ReceivedDeletedBlockInfo {
     ReceivedDeletedBlockInfo {
         block: news.block.into(),
         status: news.status.into(),

@@ -2,7 +2,7 @@
 
 use futures_util::future::BoxFuture;
 use hayloft_store::{
-    FailureSummary, PoolSpec, ReplicaRef, ReportedReplica, StartOption, StorageInfo, StorageReport,
+    FailureSummary, PoolSpec, ReplicaRef, ReplicaReport, StartOption, StorageInfo, StorageReport,
     Store, StoreError,
 };
 use hayloft_wire::ids::{Block, PoolId};
@@ -11,7 +11,7 @@ use hayloft_wire::ids::{Block, PoolId};
 /// real implementation; what is not documented here is as [`Store`] documents it.
 pub(super) trait Inventory: Send + Sync + 'static {
     fn storage_reports(&self, pool: &PoolId) -> Vec<StorageReport>;
-    fn block_report(&self, pool: &PoolId) -> Vec<(StorageInfo, Vec<ReportedReplica>)>;
+    fn block_report(&self, pool: &PoolId) -> Vec<(StorageInfo, Vec<ReplicaReport>)>;
     fn failure_summary(&self) -> FailureSummary;
     fn replica(&self, pool: &PoolId, id: i64) -> Option<ReplicaRef>;
     fn add_pool(&self, spec: PoolSpec, start: StartOption) -> Done<'_>;
@@ -30,7 +30,7 @@ impl Inventory for Store {
         Store::storage_reports(self, pool)
     }
 
-    fn block_report(&self, pool: &PoolId) -> Vec<(StorageInfo, Vec<ReportedReplica>)> {
+    fn block_report(&self, pool: &PoolId) -> Vec<(StorageInfo, Vec<ReplicaReport>)> {
         Store::block_report(self, pool)
     }
 

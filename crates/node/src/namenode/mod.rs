@@ -16,7 +16,7 @@
 //! | module | what it is |
 //! |---|---|
 //! | `ibr`, `claim`, `schedule`, `trouble`, `version` | the rules, as pure structures |
-//! | `actor`, `heartbeat`, `incremental`, `report`, `notices`, `lifeline` | one NameNode |
+//! | `actor`, `heartbeat`, `incremental`, `report`, `error_reports`, `lifeline` | one NameNode |
 //! | `pool`, `commands`, `registration` | one pool |
 //! | `events` | news from the store |
 //! | `inventory`, `work` | what the store and the rest of the node do for them |
@@ -24,6 +24,7 @@
 mod actor;
 mod claim;
 mod commands;
+mod error_reports;
 mod events;
 mod handle;
 mod heartbeat;
@@ -31,7 +32,6 @@ mod ibr;
 mod incremental;
 mod inventory;
 mod lifeline;
-mod notices;
 mod pool;
 mod registration;
 mod report;

@@ -10,9 +10,9 @@ use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
 use super::actor::{Actor, End, Phase};
-use super::claim::{ActiveClaim, ClaimChange};
+use super::claim::{ActiveNameNode, ClaimChange};
 use super::commands::{self, Commander, Order};
-use super::notices::Notice;
+use super::error_reports::ErrorReport;
 use super::registration::Namespace;
 use super::service_side::NodeSide;
 use hayloft_conf::{NameNodeAddr, NameService};
@@ -22,7 +22,7 @@ static NEXT_ACTOR: AtomicU64 = AtomicU64::new(1);
 
 struct State {
     namespace: Option<Namespace>,
-    claim: ActiveClaim<u64>,
+    claim: ActiveNameNode<u64>,
     actors: Vec<Arc<Actor>>,
     /// An order about a rolling upgrade waits or is being carried out.
     rolling_upgrade_ordered: bool,
@@ -49,7 +49,7 @@ impl PoolService {
             node: Arc::clone(node),
             state: Mutex::new(State {
                 namespace: None,
-                claim: ActiveClaim::new(),
+                claim: ActiveNameNode::new(),
                 actors: Vec::new(),
                 rolling_upgrade_ordered: false,
             }),
@@ -307,7 +307,7 @@ impl PoolService {
     }
 
     /// Queues a notice for every NameNode.
-    pub(super) fn tell(&self, notice: &Notice) {
+    pub(super) fn tell(&self, notice: &ErrorReport) {
         for actor in self.actors() {
             actor.tell(notice.clone());
         }
@@ -315,7 +315,7 @@ impl PoolService {
 
     /// Reports a replica of this node as corrupt.
     pub(super) fn bad_block(&self, block: &ExtendedBlock, storage: &StorageInfo) {
-        self.tell(&Notice::BadBlock {
+        self.tell(&ErrorReport::BadBlock {
             block: block.into(),
             storage: storage.id.to_string(),
             storage_type: storage.storage_type,

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use hayloft_store::{ReportedReplica, StorageInfo};
+use hayloft_store::{ReplicaReport, StorageInfo};
 use hayloft_wire::ids::{PoolId, ReplicaState};
 use hayloft_wire::proto::datanode::{
     BlockReportContext, BlockReportRequest, BlockReportResponse, StorageBlockReport,
@@ -129,7 +129,7 @@ fn content(store: &dyn Inventory, pool: &PoolId, buffers: bool) -> Vec<(u64, Sto
 
 fn storage_report(
     storage: &StorageInfo,
-    replicas: &[ReportedReplica],
+    replicas: &[ReplicaReport],
     buffers: bool,
 ) -> StorageBlockReport {
     let mut report = StorageBlockReport {
@@ -152,12 +152,12 @@ fn storage_report(
 
 /// The old form: the number of finalized and of other replicas, three numbers for each finalized
 /// one, three times -1, four numbers for each other one.
-fn longs(replicas: &[ReportedReplica]) -> Vec<u64> {
-    let is_finalized = |replica: &&ReportedReplica| replica.state == ReplicaState::Finalized;
+fn longs(replicas: &[ReplicaReport]) -> Vec<u64> {
+    let is_finalized = |replica: &&ReplicaReport| replica.state == ReplicaState::Finalized;
     let finalized = replicas.iter().filter(is_finalized).count();
     let mut longs = Vec::with_capacity(2 + 3 * finalized + 3 + 4 * (replicas.len() - finalized));
     longs.extend([finalized as u64, (replicas.len() - finalized) as u64]);
-    let block = |replica: &ReportedReplica| {
+    let block = |replica: &ReplicaReport| {
         let block = replica.block;
         [
             block.id.cast_unsigned(),
@@ -188,14 +188,14 @@ fn messages(content: Vec<(u64, StorageBlockReport)>, split: bool) -> Vec<Vec<Sto
 
 #[cfg(test)]
 mod tests {
-    use hayloft_store::{ReportedReplica, StorageInfo};
+    use hayloft_store::{ReplicaReport, StorageInfo};
     use hayloft_wire::ids::{Block, ReplicaState, StorageType};
     use hayloft_wire::proto::datanode::StorageBlockReport;
 
     use super::{longs, messages, storage_report};
 
-    fn replica(id: i64, state: ReplicaState) -> ReportedReplica {
-        ReportedReplica {
+    fn replica(id: i64, state: ReplicaState) -> ReplicaReport {
+        ReplicaReport {
             block: Block::new(id, 1001, 7),
             state,
         }

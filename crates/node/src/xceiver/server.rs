@@ -18,7 +18,7 @@ use super::settings::Settings;
 use super::stats::{Activity, Gauge};
 use crate::xceiver::net::conn::Conn;
 use crate::xceiver::net::loopback_congestion::Pacing;
-use crate::xceiver::net::threads::{Place, Threads};
+use crate::xceiver::net::threads::{ThreadPlace, Threads};
 
 /// Pause after a failed accept (no descriptors left, mostly), doubled up to the longest.
 const BACKOFF_MIN: Duration = Duration::from_millis(10);
@@ -38,7 +38,7 @@ const SHORT_CIRCUIT_VERSION: u32 = 1;
 
 /// What becomes of a connection after an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Next {
+pub enum AfterOperation {
     /// The peer may send another request.
     KeepAlive,
     /// The connection is closed.
@@ -143,7 +143,7 @@ struct Moving {
 impl Session {
     /// Runs the operations of the connection, beginning with `taken`, if that was taken already: to the end, or until the
     /// connection moves.
-    fn run(self, place: Place, taken: Option<OpRequest>) -> BoxFuture<'static, ()> {
+    fn run(self, place: ThreadPlace, taken: Option<OpRequest>) -> BoxFuture<'static, ()> {
         Box::pin(async move {
             let Some(moving) = self.serve(&place, taken).await else {
                 return;
@@ -161,7 +161,7 @@ impl Session {
     }
 
     /// Goes on, on the thread that the connection has moved to.
-    async fn arrive(self, place: Place, request: OpRequest) {
+    async fn arrive(self, place: ThreadPlace, request: OpRequest) {
         match self.conn.moved_here() {
             Ok(conn) => Self { conn, ..self }.run(place, Some(request)).await,
             Err(error) => {
@@ -170,7 +170,7 @@ impl Session {
         }
     }
 
-    async fn serve(mut self, place: &Place, taken: Option<OpRequest>) -> Option<Moving> {
+    async fn serve(mut self, place: &ThreadPlace, taken: Option<OpRequest>) -> Option<Moving> {
         let mut request = match taken {
             Some(request) => request,
             None => self.next(self.settings.read_timeout).await?,
@@ -204,7 +204,7 @@ impl Session {
     }
 
     /// Carries a request out; whether the peer may send another one.
-    async fn perform(&mut self, place: &Place, request: OpRequest) -> bool {
+    async fn perform(&mut self, place: &ThreadPlace, request: OpRequest) -> bool {
         let op = request.op();
         let began = Instant::now();
         let _busy = place.busy();
@@ -213,7 +213,7 @@ impl Session {
         match outcome {
             Ok(next) => {
                 tracing::debug!(op = op.name(), peer = self.conn.peer_name(), millis, "done");
-                next == Next::KeepAlive && !self.settings.keepalive.is_zero()
+                next == AfterOperation::KeepAlive && !self.settings.keepalive.is_zero()
             }
             Err(error) => {
                 report(&self.x, op, &self.conn, &error);
@@ -287,7 +287,11 @@ fn report(x: &Xceivers, op: Op, conn: &Conn, error: &XferError) {
     }
 }
 
-async fn perform(x: &Xceivers, conn: &mut Conn, request: OpRequest) -> Result<Next, XferError> {
+async fn perform(
+    x: &Xceivers,
+    conn: &mut Conn,
+    request: OpRequest,
+) -> Result<AfterOperation, XferError> {
     match request {
         OpRequest::WriteBlock(request) => block_receiver::write_block(x, conn, *request).await,
         OpRequest::ReadBlock(request) => read_block::read_block(x, conn, *request).await,
@@ -308,7 +312,7 @@ async fn perform(x: &Xceivers, conn: &mut Conn, request: OpRequest) -> Result<Ne
                 ..BlockOpResponse::error(Status::ErrorUnsupported, NO_SHORT_CIRCUIT)
             };
             conn.write_message(&refusal).await?;
-            Ok(Next::KeepAlive)
+            Ok(AfterOperation::KeepAlive)
         }
         OpRequest::RequestShortCircuitShm(_) => {
             let refusal = pb::ShortCircuitShmResponse {
@@ -317,7 +321,7 @@ async fn perform(x: &Xceivers, conn: &mut Conn, request: OpRequest) -> Result<Ne
                 id: None,
             };
             conn.write_message(&refusal).await?;
-            Ok(Next::KeepAlive)
+            Ok(AfterOperation::KeepAlive)
         }
         OpRequest::ReleaseShortCircuitFds(_) => {
             let refusal = pb::ReleaseShortCircuitAccessResponse {
@@ -325,7 +329,7 @@ async fn perform(x: &Xceivers, conn: &mut Conn, request: OpRequest) -> Result<Ne
                 error: Some(NO_SHORT_CIRCUIT.to_owned()),
             };
             conn.write_message(&refusal).await?;
-            Ok(Next::KeepAlive)
+            Ok(AfterOperation::KeepAlive)
         }
         OpRequest::Custom(request) => Err(XferError::protocol(
             conn.peer_name(),

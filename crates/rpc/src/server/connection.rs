@@ -17,7 +17,7 @@ use tracing::{debug, error, info, warn};
 
 use super::fault::RpcFault;
 use super::reply;
-use super::session::{Action, Call, Header, Session};
+use super::session::{Action, Header, RpcCall, Session};
 use super::{BUDGET_UNIT, Service, Shared};
 use crate::log_limit::LogLimit;
 
@@ -201,7 +201,7 @@ fn start_call<S: Service>(
     shared: &Arc<Shared<S>>,
     answers: &mpsc::Sender<Bytes>,
     header: Box<RpcRequestHeader>,
-    call: Call,
+    call: RpcCall,
     held: impl Send + 'static,
 ) {
     let shared = Arc::clone(shared);

@@ -23,7 +23,7 @@ mod session;
 #[cfg(test)]
 mod tests;
 
-pub use session::{Call, Caller};
+pub use session::{Caller, RpcCall};
 
 use std::future::Future;
 use std::io;
@@ -47,7 +47,7 @@ pub trait Service: Send + Sync + 'static {
     fn authorize(&self, caller: &Caller) -> impl Future<Output = Result<(), String>> + Send;
 
     /// Carries out one call and gives back the encoded answer, length-delimited.
-    fn call(&self, call: Call) -> impl Future<Output = Result<Bytes, RpcFault>> + Send;
+    fn call(&self, call: RpcCall) -> impl Future<Output = Result<Bytes, RpcFault>> + Send;
 }
 
 /// Bounds of the server; see the module.

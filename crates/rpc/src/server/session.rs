@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 
 use bytes::Bytes;
 use hayloft_wire::rpc::{
-    self, BadRequest, CALL_CONTEXT, CALL_SASL, CONNECTION_HEADER_BYTES, Incoming,
+    self, BadRequest, CALL_CONTEXT, CALL_SASL, CONNECTION_HEADER_BYTES, IncomingFrame,
     IpcConnectionContext, MAGIC, RPC_VERSION, RpcErrorCode, RpcRequestHeader, RpcSasl, SaslAuth,
     SaslState, names,
 };
@@ -31,7 +31,7 @@ pub struct Caller {
 
 /// One call, not yet carried out.
 #[derive(Clone, Debug)]
-pub struct Call {
+pub struct RpcCall {
     /// Who is calling.
     pub caller: Caller,
     /// Name of the protocol's Java interface.
@@ -99,7 +99,7 @@ pub(super) enum Action {
     /// Send this.
     Reply(Bytes),
     /// Carry out a call and answer it.
-    Call(Box<RpcRequestHeader>, Call),
+    Call(Box<RpcRequestHeader>, RpcCall),
     /// Ask whether this caller may connect, then [`Session::admit`] or [`Session::reject`].
     Authorize(Caller),
     /// Send this and close: the client broke the protocol or may not connect.
@@ -148,12 +148,12 @@ impl Session {
     /// What to do about the frame `bytes` (without its length).
     pub(super) fn on_frame(&mut self, bytes: Bytes) -> Action {
         let (header, outcome) = match rpc::parse_request(bytes) {
-            Ok(Incoming::Ping) => return Action::Nothing,
-            Ok(Incoming::Context(context)) => {
+            Ok(IncomingFrame::Ping) => return Action::Nothing,
+            Ok(IncomingFrame::Context(context)) => {
                 (reply::out_of_band(CALL_CONTEXT), self.on_context(context))
             }
-            Ok(Incoming::Sasl(header, message)) => (*header, self.on_sasl(&message)),
-            Ok(Incoming::Call(call)) => {
+            Ok(IncomingFrame::Sasl(header, message)) => (*header, self.on_sasl(&message)),
+            Ok(IncomingFrame::Call(call)) => {
                 let header = call.header.clone();
                 let outcome = self.on_call(*call);
                 (header, outcome)
@@ -167,13 +167,13 @@ impl Session {
         outcome.unwrap_or_else(|fault| Action::Close(reply::failure(&header, &fault), fault))
     }
 
-    fn on_call(&self, call: rpc::Call) -> Result<Action, RpcFault> {
+    fn on_call(&self, call: rpc::IncomingCall) -> Result<Action, RpcFault> {
         let Some(caller) = &self.caller else {
             return Err(RpcFault::invalid_header(
                 "Connection context not established",
             ));
         };
-        let wanted = Call {
+        let wanted = RpcCall {
             caller: caller.clone(),
             protocol: call.request.declaring_class_protocol_name,
             version: call.request.client_protocol_version,

@@ -17,7 +17,7 @@ use tokio_util::task::AbortOnDropHandle;
 use hayloft_wire::rpc::names;
 
 use super::fault::{RpcFault, java};
-use super::session::{Call, Caller};
+use super::session::{Caller, RpcCall};
 use super::{Limits, Service, serve};
 
 /// Answers `echo` with its request, `sleep` after a while, and refuses the rest.
@@ -33,7 +33,7 @@ impl Service for Echo {
         }
     }
 
-    async fn call(&self, call: Call) -> Result<Bytes, RpcFault> {
+    async fn call(&self, call: RpcCall) -> Result<Bytes, RpcFault> {
         match (call.protocol.as_str(), call.method.as_str()) {
             ("test.Protocol", "echo") => {
                 let mut out = BytesMut::new();

@@ -18,10 +18,10 @@ use crate::layout::names;
 use crate::reader::{MissingMeta, ReplicaReader, open_reader};
 use crate::replica::block_pool::Pool;
 use crate::replica::{FinalReplica, Slot};
-use crate::state::{Inner, now_ms};
+use crate::state::{StoreState, now_ms};
 use crate::types::StoreEvent;
 use crate::volume::failure;
-use crate::volume::{Slice, Volume};
+use crate::volume::{BlockPoolSlice, Volume};
 
 /// Suspects that may wait on a volume; more are forgotten, the regular round finds them.
 const SUSPECTS_MAX: usize = 1000;
@@ -42,7 +42,7 @@ const DIRECTORIES: u8 = 32;
 pub type Suspect = (PoolId, i64);
 
 /// Starts a scanner on every volume that has none.
-pub fn start(inner: &Arc<Inner>) {
+pub fn start(inner: &Arc<StoreState>) {
     let config = inner.config.scan;
     if config.bytes_per_second == 0 || config.period.is_zero() {
         return;
@@ -69,7 +69,7 @@ pub fn start(inner: &Arc<Inner>) {
 }
 
 /// See [`Store::mark_suspect`](crate::Store::mark_suspect).
-pub fn mark_suspect(inner: &Inner, block: &ExtendedBlock) {
+pub fn mark_suspect(inner: &StoreState, block: &ExtendedBlock) {
     let Some(slot) = inner
         .pool(&block.pool)
         .ok()
@@ -91,7 +91,7 @@ pub fn mark_suspect(inner: &Inner, block: &ExtendedBlock) {
 }
 
 struct Scanner {
-    inner: Arc<Inner>,
+    inner: Arc<StoreState>,
     volume: Arc<Volume>,
     /// Suspects scanned a short while ago.
     recent: HashMap<Suspect, Instant>,
@@ -177,7 +177,7 @@ impl Scanner {
     }
 
     /// The next replica of a pool's round; begins a round when that is due.
-    async fn next_of(&mut self, pool: &Pool, slice: &Slice) -> Option<i64> {
+    async fn next_of(&mut self, pool: &Pool, slice: &BlockPoolSlice) -> Option<i64> {
         if !self.rounds.contains_key(pool.id()) {
             let round = self.begin(pool, slice).await;
             self.rounds.insert(pool.id().clone(), round);
@@ -215,7 +215,7 @@ impl Scanner {
     }
 
     /// Goes on with the round that was saved, or begins one.
-    async fn begin(&self, pool: &Pool, slice: &Slice) -> Round {
+    async fn begin(&self, pool: &Pool, slice: &BlockPoolSlice) -> Round {
         let path = slice
             .paths
             .root

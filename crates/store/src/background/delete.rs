@@ -22,12 +22,12 @@ use crate::error::{StoreError, StoreErrorKind};
 use crate::layout::names;
 use crate::load::DELETING;
 use crate::replica::block_pool::Pool;
-use crate::replica::exclusive::{Seized, seize};
-use crate::replica::{Place, Slot};
-use crate::state::Inner;
+use crate::replica::exclusive::{Stopped, stop_writer};
+use crate::replica::{ReplicaDir, Slot};
+use crate::state::StoreState;
 use crate::types::StoreEvent;
 use crate::volume::failure::examine;
-use crate::volume::{Slice, Volume};
+use crate::volume::{BlockPoolSlice, Volume};
 
 /// Deletes that may wait for the lanes of a volume; further deletes of that volume wait.
 const WAITING_MAX: usize = 16 * 1024;
@@ -38,7 +38,7 @@ pub enum Delete {
     /// A replica in `tmp/deleting`.
     Replica {
         /// Part of the pool.
-        slice: Arc<Slice>,
+        slice: Arc<BlockPoolSlice>,
         /// The block.
         block: ExtendedBlock,
         /// The names that its files have now.
@@ -51,7 +51,7 @@ pub enum Delete {
 }
 
 /// Starts the lanes of every volume that has none.
-pub fn start_lanes(inner: &Arc<Inner>) {
+pub fn start_lanes(inner: &Arc<StoreState>) {
     for volume in inner.volumes() {
         let mut queues = inner
             .delete_queues
@@ -69,7 +69,7 @@ pub fn start_lanes(inner: &Arc<Inner>) {
 }
 
 /// Removes what comes through the queue, several at a time, until the store stops.
-async fn work_off(inner: Arc<Inner>, volume: Arc<Volume>, receiver: mpsc::Receiver<Delete>) {
+async fn work_off(inner: Arc<StoreState>, volume: Arc<Volume>, receiver: mpsc::Receiver<Delete>) {
     let lanes = inner.config.delete_lanes_per_volume.max(1);
     let orders = futures_util::stream::unfold(receiver, |mut receiver| async move {
         receiver.recv().await.map(|order| (order, receiver))
@@ -81,7 +81,7 @@ async fn work_off(inner: Arc<Inner>, volume: Arc<Volume>, receiver: mpsc::Receiv
     }
 }
 
-async fn remove(inner: &Arc<Inner>, volume: &Arc<Volume>, order: Delete) {
+async fn remove(inner: &Arc<StoreState>, volume: &Arc<Volume>, order: Delete) {
     let meta = volume.meta(IoClass::Delete);
     match order {
         Delete::Leftover(path) => match meta.remove_dir_all(&path).await {
@@ -151,19 +151,19 @@ pub fn block_of(id: i64, slot: &Slot) -> Block {
 /// Takes a replica out of the map and its files out of the way. The caller holds the block's
 /// latch.
 pub async fn discard(
-    inner: &Arc<Inner>,
+    inner: &Arc<StoreState>,
     pool: &Arc<Pool>,
     id: i64,
     tell: bool,
 ) -> Result<(), StoreError> {
-    let seized = match seize(inner, pool, id).await {
+    let seized = match stop_writer(inner, pool, id).await {
         // Its writer gave it up and removed it while we waited.
         Err(e) if e.kind() == StoreErrorKind::NotFound => return Ok(()),
         other => other?,
     };
     let place = match &seized {
-        Seized::Finalized(_) => Place::Finalized,
-        Seized::Live(live, _) => {
+        Stopped::Finalized(_) => ReplicaDir::Finalized,
+        Stopped::Live(live, _) => {
             live.release_promise();
             live.status().place
         }
@@ -177,10 +177,10 @@ pub async fn discard(
 /// Takes the files of a replica out of the way that is no longer in the map; to the trash while a
 /// rolling upgrade runs.
 pub async fn discard_files(
-    inner: &Arc<Inner>,
+    inner: &Arc<StoreState>,
     pool: &Arc<Pool>,
-    slice: &Arc<Slice>,
-    place: Place,
+    slice: &Arc<BlockPoolSlice>,
+    place: ReplicaDir,
     block: Block,
     tell: bool,
 ) -> Result<(), StoreError> {
@@ -215,7 +215,7 @@ pub async fn discard_files(
 }
 
 /// Gives an order to the lanes of a volume; waits when they are behind.
-async fn enqueue(inner: &Inner, volume: &Volume, order: Delete) {
+async fn enqueue(inner: &StoreState, volume: &Volume, order: Delete) {
     let queue = inner
         .delete_queues
         .read()
@@ -230,7 +230,11 @@ async fn enqueue(inner: &Inner, volume: &Volume, order: Delete) {
 }
 
 /// Renames the files of a replica into `tmp/deleting`; gives their new names.
-pub async fn put_aside(slice: &Slice, place: Place, block: Block) -> Result<Vec<PathBuf>, IoError> {
+pub async fn put_aside(
+    slice: &BlockPoolSlice,
+    place: ReplicaDir,
+    block: Block,
+) -> Result<Vec<PathBuf>, IoError> {
     let dir = directory(slice, place, block.id);
     let target = slice.paths.tmp().join(DELETING);
     let unique = slice.delete_sequence.fetch_add(1, Ordering::Relaxed);
@@ -267,18 +271,18 @@ fn rename_if_there(from: &Path, to: &Path) -> Result<bool, IoError> {
 
 /// Directory of a replica's files.
 #[must_use]
-pub fn directory(slice: &Slice, place: Place, id: i64) -> PathBuf {
+pub fn directory(slice: &BlockPoolSlice, place: ReplicaDir, id: i64) -> PathBuf {
     match place {
-        Place::Finalized => slice.paths.finalized_dir(id),
-        Place::Rbw => slice.paths.rbw(),
-        Place::Temporary => slice.paths.tmp(),
+        ReplicaDir::Finalized => slice.paths.finalized_dir(id),
+        ReplicaDir::Rbw => slice.paths.rbw(),
+        ReplicaDir::Temporary => slice.paths.tmp(),
     }
 }
 
 /// Puts a directory (or what is left of one) aside at once and has the lanes remove it.
 pub async fn remove_later(
-    inner: &Arc<Inner>,
-    slice: &Arc<Slice>,
+    inner: &Arc<StoreState>,
+    slice: &Arc<BlockPoolSlice>,
     path: &Path,
 ) -> Result<(), IoError> {
     let unique = slice.delete_sequence.fetch_add(1, Ordering::Relaxed);
@@ -298,7 +302,11 @@ pub async fn remove_later(
 }
 
 /// Has the lanes remove what an earlier process left.
-pub fn clear_leftovers(inner: &Arc<Inner>, slice: &Arc<Slice>, leftovers: Vec<PathBuf>) {
+pub fn clear_leftovers(
+    inner: &Arc<StoreState>,
+    slice: &Arc<BlockPoolSlice>,
+    leftovers: Vec<PathBuf>,
+) {
     let (inner, slice) = (Arc::clone(inner), Arc::clone(slice));
     inner.tasks.clone().spawn(async move {
         for path in leftovers {
@@ -309,7 +317,7 @@ pub fn clear_leftovers(inner: &Arc<Inner>, slice: &Arc<Slice>, leftovers: Vec<Pa
 
 /// Puts the files of a replica out of the way that is not (or no longer) in the map because
 /// another of the same block is.
-pub async fn delete_duplicate(inner: &Arc<Inner>, pool: &Arc<Pool>, id: i64, slot: &Slot) {
+pub async fn delete_duplicate(inner: &Arc<StoreState>, pool: &Arc<Pool>, id: i64, slot: &Slot) {
     let place = slot.place();
     let block = block_of(id, slot);
     let Ok(slice) = pool.slice(slot.volume()) else {

@@ -21,10 +21,10 @@ use crate::load::{Found, Orphans, Progress, walk};
 use crate::replica::block_pool::Pool;
 use crate::replica::files::{Pair, on_disk};
 use crate::replica::{FinalReplica, Slot};
-use crate::state::Inner;
+use crate::state::StoreState;
 use crate::types::StoreEvent;
 use crate::volume::failure::{check, examine, suspect};
-use crate::volume::{Slice, Volume, footprint};
+use crate::volume::{BlockPoolSlice, Volume, footprint};
 
 /// First-level directories, each of which is a step that can be followed by a pause.
 const DIRECTORIES: u8 = 32;
@@ -46,7 +46,7 @@ pub struct Differences {
 
 /// Scans at every interval until the store stops; first after a random part of it, so that nodes that
 /// were started together do not scan together.
-pub async fn run(inner: Arc<Inner>) {
+pub async fn run(inner: Arc<StoreState>) {
     let interval = inner.config.directory_scan.interval;
     if interval.is_zero() {
         return;
@@ -67,7 +67,7 @@ pub async fn run(inner: Arc<Inner>) {
 
 /// Scans every pool on every volume, the volumes at the same time: one that hangs does not hold the
 /// others up, and ends when the volume is given up.
-pub async fn scan_all(inner: &Arc<Inner>) {
+pub async fn scan_all(inner: &Arc<StoreState>) {
     let volumes = inner.volumes();
     let scans = volumes.iter().map(|volume| async move {
         tokio::select! {
@@ -78,7 +78,7 @@ pub async fn scan_all(inner: &Arc<Inner>) {
     futures_util::future::join_all(scans).await;
 }
 
-async fn scan_volume(inner: &Arc<Inner>, volume: &Arc<Volume>) {
+async fn scan_volume(inner: &Arc<StoreState>, volume: &Arc<Volume>) {
     for pool in inner.pools() {
         let Ok(slice) = pool.slice(volume.index) else {
             continue;
@@ -105,9 +105,9 @@ async fn scan_volume(inner: &Arc<Inner>, volume: &Arc<Volume>) {
 
 /// Scans one pool on one volume, directory by directory.
 pub async fn scan(
-    inner: &Arc<Inner>,
+    inner: &Arc<StoreState>,
     pool: &Arc<Pool>,
-    slice: &Arc<Slice>,
+    slice: &Arc<BlockPoolSlice>,
 ) -> Result<Differences, StoreError> {
     let mut all = Differences::default();
     let mut handled = 0;
@@ -147,7 +147,7 @@ fn pause(busy: Duration, run_ms: u32) -> Duration {
     (busy * (1000 - run_ms) / run_ms).min(PAUSE_MAX)
 }
 
-async fn read(slice: &Slice, dir: PathBuf) -> Result<(Vec<Found>, Orphans), StoreError> {
+async fn read(slice: &BlockPoolSlice, dir: PathBuf) -> Result<(Vec<Found>, Orphans), StoreError> {
     let path = dir.clone();
     on_disk(slice, IoClass::Scan, IoOp::List, &path, move || match walk(
         &dir,
@@ -181,7 +181,7 @@ enum Step {
 /// Compares what was read with the map.
 fn differences(
     pool: &Pool,
-    slice: &Slice,
+    slice: &BlockPoolSlice,
     directory: u8,
     found: Vec<Found>,
     orphans: Orphans,
@@ -226,7 +226,10 @@ fn differences(
 }
 
 /// Lengths of the files of a finalized replica now; `None` for one that is not there.
-async fn look(slice: &Slice, block: Block) -> Result<(Option<u64>, Option<u64>), StoreError> {
+async fn look(
+    slice: &BlockPoolSlice,
+    block: Block,
+) -> Result<(Option<u64>, Option<u64>), StoreError> {
     let pair = Pair {
         dir: slice.paths.finalized_dir(block.id),
         id: block.id,
@@ -246,7 +249,7 @@ async fn look(slice: &Slice, block: Block) -> Result<(Option<u64>, Option<u64>),
 }
 
 /// Checks that the tree of finalized replicas is there: without it no single replica is gone, the disk is.
-async fn still_there(slice: &Slice) -> Result<(), StoreError> {
+async fn still_there(slice: &BlockPoolSlice) -> Result<(), StoreError> {
     let path = slice.paths.finalized();
     let dir = path.clone();
     on_disk(slice, IoClass::Scan, IoOp::Stat, &path, move || {
@@ -258,9 +261,9 @@ async fn still_there(slice: &Slice) -> Result<(), StoreError> {
 
 /// Looks again under the latch, and does what is still to be done.
 async fn settle(
-    inner: &Arc<Inner>,
+    inner: &Arc<StoreState>,
     pool: &Arc<Pool>,
-    slice: &Arc<Slice>,
+    slice: &Arc<BlockPoolSlice>,
     step: Step,
     all: &mut Differences,
 ) -> Result<(), StoreError> {
@@ -295,7 +298,7 @@ async fn settle(
 /// Serves a replica that is still not known.
 async fn settle_unknown(
     pool: &Pool,
-    slice: &Arc<Slice>,
+    slice: &Arc<BlockPoolSlice>,
     found: &Found,
     all: &mut Differences,
 ) -> Result<Option<StoreEvent>, StoreError> {
@@ -331,7 +334,7 @@ async fn settle_unknown(
 /// has another generation stamp.
 async fn settle_differs(
     pool: &Pool,
-    slice: &Arc<Slice>,
+    slice: &Arc<BlockPoolSlice>,
     id: i64,
     replica: FinalReplica,
     on_disk: Option<u64>,
@@ -382,7 +385,7 @@ async fn settle_differs(
 /// Removes a meta file if there is still no replica of the block and no data file beside it.
 async fn remove_lone_meta(
     pool: &Pool,
-    slice: &Slice,
+    slice: &BlockPoolSlice,
     block: Block,
     dir: PathBuf,
 ) -> Result<bool, StoreError> {

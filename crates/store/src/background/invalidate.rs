@@ -15,8 +15,8 @@ use tracing::warn;
 use crate::background::delete::{block_of, discard};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::replica::block_pool::Pool;
-use crate::state::Inner;
-use crate::volume::{Slice, Volume};
+use crate::state::StoreState;
+use crate::volume::{BlockPoolSlice, Volume};
 
 /// Replicas of one volume that may wait for their deletion, 24 bytes each. The NameNode orders at
 /// most 1000 a heartbeat by default: this is more than six minutes of it.
@@ -57,13 +57,13 @@ impl Invalidations {
 
 /// See [`Store::invalidate`](crate::Store::invalidate).
 pub async fn invalidate(
-    inner: &Arc<Inner>,
+    inner: &Arc<StoreState>,
     pool_id: &PoolId,
     blocks: &[Block],
 ) -> Result<(), StoreError> {
     let pool = inner.pool(pool_id)?;
     let mut errors = Vec::new();
-    let mut volumes: HashMap<u16, (Arc<Slice>, Vec<Block>)> = HashMap::new();
+    let mut volumes: HashMap<u16, (Arc<BlockPoolSlice>, Vec<Block>)> = HashMap::new();
     for &block in blocks {
         let here = pool.map.get(block.id);
         let slice = here.and_then(|slot| pool.slice(slot.volume()).ok());
@@ -97,9 +97,9 @@ pub async fn invalidate(
 
 /// Deletes the replicas of one volume, as many as may wait; gives the errors.
 async fn of_volume(
-    inner: &Arc<Inner>,
+    inner: &Arc<StoreState>,
     pool: &Arc<Pool>,
-    slice: Arc<Slice>,
+    slice: Arc<BlockPoolSlice>,
     mut blocks: Vec<Block>,
 ) -> Vec<String> {
     let volume = &slice.volume;
@@ -125,7 +125,7 @@ async fn of_volume(
 /// [`invalidate_one`], which ends when the volume fails: an operation on a disk that gives no
 /// answer ends with the answer, and others wait for the block.
 async fn unless_gone(
-    inner: &Arc<Inner>,
+    inner: &Arc<StoreState>,
     pool: &Arc<Pool>,
     volume: &Volume,
     block: Block,
@@ -141,7 +141,7 @@ async fn unless_gone(
 }
 
 async fn invalidate_one(
-    inner: &Arc<Inner>,
+    inner: &Arc<StoreState>,
     pool: &Arc<Pool>,
     volume: &Volume,
     block: Block,

@@ -12,18 +12,18 @@ use tracing::warn;
 use crate::error::{StoreError, StoreErrorKind};
 use crate::replica::block_pool::Pool;
 use crate::replica::files::{self, Pair};
-use crate::replica::{FinalReplica, Place, Slot};
-use crate::state::Inner;
+use crate::replica::{FinalReplica, ReplicaDir, Slot};
+use crate::state::StoreState;
 use crate::types::ReplicaRef;
 use crate::volume::failure::examine;
-use crate::volume::{Slice, footprint};
+use crate::volume::{BlockPoolSlice, footprint};
 
 /// Bytes copied at a time, at least; a whole number of chunks.
 const PIECE_BYTES: usize = 1 << 20;
 
 /// See [`Store::move_block`](crate::Store::move_block).
 pub async fn move_block(
-    inner: &Arc<Inner>,
+    inner: &Arc<StoreState>,
     block: &ExtendedBlock,
     target: StorageType,
     storage_id: Option<&str>,
@@ -46,7 +46,10 @@ pub async fn move_block(
     outcome
 }
 
-fn source(pool: &Pool, block: &ExtendedBlock) -> Result<(FinalReplica, Arc<Slice>), StoreError> {
+fn source(
+    pool: &Pool,
+    block: &ExtendedBlock,
+) -> Result<(FinalReplica, Arc<BlockPoolSlice>), StoreError> {
     let slot = pool.slot(block.block.id)?;
     let Slot::Finalized(replica) = slot else {
         let text = format!("Replica {block} is not finalized and cannot be moved");
@@ -68,12 +71,12 @@ fn source(pool: &Pool, block: &ExtendedBlock) -> Result<(FinalReplica, Arc<Slice
 /// Copies to `tmp` of the other volume without holding anyone up, then switches under the latch if
 /// the replica is still the same.
 async fn copy_and_switch(
-    inner: &Arc<Inner>,
+    inner: &Arc<StoreState>,
     pool: &Arc<Pool>,
     id: i64,
     replica: FinalReplica,
-    from: &Arc<Slice>,
-    to: &Arc<Slice>,
+    from: &Arc<BlockPoolSlice>,
+    to: &Arc<BlockPoolSlice>,
 ) -> Result<ReplicaRef, StoreError> {
     let old = Block::new(id, replica.generation_stamp, replica.len);
     let unique = to
@@ -145,9 +148,15 @@ async fn copy_and_switch(
         let _ = pool.put(id, Slot::Finalized(replica));
         return Err(refused);
     }
-    if let Err(error) =
-        crate::background::delete::discard_files(inner, pool, from, Place::Finalized, old, false)
-            .await
+    if let Err(error) = crate::background::delete::discard_files(
+        inner,
+        pool,
+        from,
+        ReplicaDir::Finalized,
+        old,
+        false,
+    )
+    .await
     {
         // The move is done, and the NameNode has to hear of it.
         warn!(block = %old, volume = %from.volume.root.display(), %error, "cannot delete the source of a moved replica; it is a duplicate that the next start deletes");

@@ -14,20 +14,20 @@ use crate::layout::names::CURRENT;
 use crate::load::{self, FoundRbw, LoadOptions, Loaded, Progress};
 use crate::replica::block_pool::Pool;
 use crate::replica::duplicates;
-use crate::replica::{FinalReplica, LiveReplica, Place, Slot, Status};
+use crate::replica::{FinalReplica, LiveReplica, ReplicaDir, Slot, Status};
 use crate::startup;
-use crate::state::Inner;
+use crate::state::StoreState;
 use crate::types::{PoolSpec, StartOption, StoreEvent};
-use crate::upgrade::Found;
+use crate::upgrade::FoundUpgrade;
 use crate::volume::commit_rounds::CommitRounds;
-use crate::volume::{Slice, Volume, footprint};
+use crate::volume::{BlockPoolSlice, Volume, footprint};
 
 /// How often progress of loading is logged.
 const PROGRESS_EVERY: Duration = Duration::from_secs(2);
 
 /// See [`Store::add_pool`](crate::Store::add_pool).
 pub async fn add_pool(
-    inner: &Arc<Inner>,
+    inner: &Arc<StoreState>,
     spec: PoolSpec,
     start: StartOption,
 ) -> Result<(), StoreError> {
@@ -78,7 +78,7 @@ pub async fn add_pool(
 }
 
 /// A node belongs to one cluster; a new one to that of its first NameNode.
-fn check_cluster(inner: &Inner, spec: &PoolSpec) -> Result<(), StoreError> {
+fn check_cluster(inner: &StoreState, spec: &PoolSpec) -> Result<(), StoreError> {
     let mut identity = inner.identity();
     if identity.cluster_id.is_empty() {
         identity.cluster_id.clone_from(&spec.cluster_id);
@@ -133,21 +133,21 @@ async fn with_progress<T>(pool: &PoolId, progress: &Progress, work: impl Future<
 /// Part of a pool on a volume that joins it.
 #[derive(Debug)]
 pub struct Joining {
-    slice: Arc<Slice>,
+    slice: Arc<BlockPoolSlice>,
     loaded: Loaded,
-    upgrade: Found,
+    upgrade: FoundUpgrade,
 }
 
 /// Formats or checks the pool on a volume and finds its replicas.
 pub async fn add_slice(
-    inner: &Arc<Inner>,
+    inner: &Arc<StoreState>,
     pool: &Arc<Pool>,
     volume: &Arc<Volume>,
     start: StartOption,
     progress: &Arc<Progress>,
 ) -> Result<Joining, StoreError> {
     startup::format_if_new(inner, volume).await?;
-    let slice = Arc::new(Slice::new(Arc::clone(volume), pool.id().clone()));
+    let slice = Arc::new(BlockPoolSlice::new(Arc::clone(volume), pool.id().clone()));
     let upgrade = crate::upgrade::prepare(&pool.spec, &slice, start).await?;
     let options = LoadOptions {
         cache_expiry: inner.config.replica_cache_expiry,
@@ -181,7 +181,7 @@ fn walk_threads() -> usize {
 
 /// Puts what was found on a volume into the pool's map. Duplicates are resolved and the loser is
 /// deleted.
-pub async fn adopt(inner: &Arc<Inner>, pool: &Arc<Pool>, joining: Joining) {
+pub async fn adopt(inner: &Arc<StoreState>, pool: &Arc<Pool>, joining: Joining) {
     let Joining {
         slice,
         loaded,
@@ -231,7 +231,12 @@ pub async fn adopt(inner: &Arc<Inner>, pool: &Arc<Pool>, joining: Joining) {
 
 /// Verifies in the background, the newest first, replicas that a stop may have damaged. The stamp of
 /// commit rounds stays until that is done: a start before looks at them again.
-fn verify_recent(inner: &Arc<Inner>, pool: &Arc<Pool>, slice: &Arc<Slice>, recent: Vec<Block>) {
+fn verify_recent(
+    inner: &Arc<StoreState>,
+    pool: &Arc<Pool>,
+    slice: &Arc<BlockPoolSlice>,
+    recent: Vec<Block>,
+) {
     if recent.is_empty() {
         return;
     }
@@ -257,7 +262,12 @@ fn verify_recent(inner: &Arc<Inner>, pool: &Arc<Pool>, slice: &Arc<Slice>, recen
     });
 }
 
-async fn verify_one(inner: &Arc<Inner>, pool: &Arc<Pool>, slice: &Arc<Slice>, block: Block) {
+async fn verify_one(
+    inner: &Arc<StoreState>,
+    pool: &Arc<Pool>,
+    slice: &Arc<BlockPoolSlice>,
+    block: Block,
+) {
     let unchanged = || {
         matches!(pool.map.get(block.id), Some(Slot::Finalized(now))
             if now.generation_stamp == block.generation_stamp && now.len == block.num_bytes)
@@ -284,8 +294,8 @@ async fn verify_one(inner: &Arc<Inner>, pool: &Arc<Pool>, slice: &Arc<Slice>, bl
 }
 
 /// A live replica from what lay in `rbw`.
-fn revive(slice: &Arc<Slice>, found: &FoundRbw) -> LiveReplica {
-    let mut status = Status::new(found.state, Place::Rbw, found.block.generation_stamp);
+fn revive(slice: &Arc<BlockPoolSlice>, found: &FoundRbw) -> LiveReplica {
+    let mut status = Status::new(found.state, ReplicaDir::Rbw, found.block.generation_stamp);
     status.bytes_on_disk = found.block.num_bytes;
     // An upgrade restart: everything intact counts as acknowledged; the client knows how far it came.
     status.bytes_acked = if found.state == ReplicaState::Rbw {
@@ -299,7 +309,7 @@ fn revive(slice: &Arc<Slice>, found: &FoundRbw) -> LiveReplica {
 }
 
 /// Takes the pool out of the tables and stops its writers.
-pub async fn forget_pool(inner: &Arc<Inner>, id: &PoolId) -> Option<Arc<Pool>> {
+pub async fn forget_pool(inner: &Arc<StoreState>, id: &PoolId) -> Option<Arc<Pool>> {
     let _changing = inner.changing.lock().await;
     let pool = inner
         .pools
@@ -319,12 +329,12 @@ pub async fn forget_pool(inner: &Arc<Inner>, id: &PoolId) -> Option<Arc<Pool>> {
 }
 
 /// Tells every writer of a pool to stop and waits a while; whether all have stopped.
-pub async fn stop_writers(inner: &Inner, pool: &Pool) -> bool {
+pub async fn stop_writers(inner: &StoreState, pool: &Pool) -> bool {
     stop_all(inner, live_replicas(pool, None)).await
 }
 
 /// Tells every writer on a volume to stop and waits a while; whether all have stopped.
-pub async fn stop_writers_on(inner: &Inner, volume: &Volume) -> bool {
+pub async fn stop_writers_on(inner: &StoreState, volume: &Volume) -> bool {
     let pools = inner.pools();
     let live = pools
         .iter()
@@ -345,7 +355,7 @@ pub fn live_replicas(pool: &Pool, volume: Option<u16>) -> Vec<Arc<LiveReplica>> 
     live
 }
 
-async fn stop_all(inner: &Inner, live: Vec<Arc<LiveReplica>>) -> bool {
+async fn stop_all(inner: &StoreState, live: Vec<Arc<LiveReplica>>) -> bool {
     for replica in &live {
         replica.status().cancel.cancel();
     }
@@ -361,7 +371,11 @@ async fn stop_all(inner: &Inner, live: Vec<Arc<LiveReplica>>) -> bool {
 }
 
 /// See [`Store::remove_pool`](crate::Store::remove_pool).
-pub async fn remove_pool(inner: &Arc<Inner>, id: &PoolId, force: bool) -> Result<(), StoreError> {
+pub async fn remove_pool(
+    inner: &Arc<StoreState>,
+    id: &PoolId,
+    force: bool,
+) -> Result<(), StoreError> {
     if !force {
         refuse_with_replicas(inner, id).await?;
     }
@@ -378,7 +392,7 @@ pub async fn remove_pool(inner: &Arc<Inner>, id: &PoolId, force: bool) -> Result
 }
 
 /// Looks on the disks: a pool that is no longer served is not in memory, and its replicas are there.
-async fn refuse_with_replicas(inner: &Arc<Inner>, id: &PoolId) -> Result<(), StoreError> {
+async fn refuse_with_replicas(inner: &Arc<StoreState>, id: &PoolId) -> Result<(), StoreError> {
     let doing = || format!("looking for replicas of block pool {id}");
     for volume in inner.volumes() {
         let root = volume.root.join(CURRENT).join(id.as_str());

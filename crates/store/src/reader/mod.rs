@@ -14,9 +14,9 @@ use hayloft_wire::ids::ExtendedBlock;
 use tracing::debug;
 
 use crate::error::{StoreError, StoreErrorKind};
-use crate::state::Inner;
+use crate::state::StoreState;
 use crate::types::StorageInfo;
-use crate::volume::Slice;
+use crate::volume::BlockPoolSlice;
 use crate::volume::failure::examine;
 
 pub(crate) use cache::{Forgotten, OpenFiles, OpenReplicas};
@@ -27,8 +27,8 @@ pub(crate) use open::{MissingMeta, open_reader};
 /// It stays readable when the replica is deleted or moved.
 #[derive(Debug)]
 pub struct ReplicaReader {
-    inner: Arc<Inner>,
-    slice: Arc<Slice>,
+    inner: Arc<StoreState>,
+    slice: Arc<BlockPoolSlice>,
     block: ExtendedBlock,
     visible_len: u64,
     readable_len: u64,

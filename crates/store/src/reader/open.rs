@@ -16,11 +16,11 @@ use super::cache::OpenFiles;
 use crate::error::{StoreError, StoreErrorKind};
 use crate::replica::block_pool::Pool;
 use crate::replica::files::Pair;
-use crate::replica::{FinalReplica, Latch, LiveReplica, Place, Slot};
-use crate::state::Inner;
+use crate::replica::{FinalReplica, Latch, LiveReplica, ReplicaDir, Slot};
+use crate::state::StoreState;
 use crate::types::StoreEvent;
 use crate::volume::failure::examine;
-use crate::volume::{Slice, footprint};
+use crate::volume::{BlockPoolSlice, footprint};
 
 /// How often opening is tried again at once when the replica moves between directories meanwhile. After that a reader rests
 /// between attempts: on a busy machine whoever changes the replica may be ahead of it each time.
@@ -46,7 +46,7 @@ pub(crate) enum MissingMeta {
 /// A file that is not there is believed to be missing only after a second look while nobody could
 /// rename it: a new generation stamp, finalize and append rename files before memory knows of it.
 pub(crate) async fn open_reader(
-    inner: &Arc<Inner>,
+    inner: &Arc<StoreState>,
     wanted: &ExtendedBlock,
     missing_meta: MissingMeta,
 ) -> Result<ReplicaReader, StoreError> {
@@ -122,7 +122,7 @@ fn same(before: &Slot, now: &Slot) -> bool {
 #[derive(PartialEq, Eq)]
 enum Names {
     Finalized(u16, u64),
-    Live(Place, u64),
+    Live(ReplicaDir, u64),
 }
 
 impl Names {
@@ -212,7 +212,7 @@ fn is_missing(error: &StoreError) -> bool {
 
 /// The data file of a finalized replica is not there: it is no longer served, unless the whole
 /// volume is gone.
-async fn missing(inner: &Arc<Inner>, pool: &Arc<Pool>, id: i64, slot: &Slot) {
+async fn missing(inner: &Arc<StoreState>, pool: &Arc<Pool>, id: i64, slot: &Slot) {
     let Slot::Finalized(replica) = slot else {
         return;
     };
@@ -250,7 +250,7 @@ async fn missing(inner: &Arc<Inner>, pool: &Arc<Pool>, id: i64, slot: &Slot) {
 
 /// Data file and, if there is one, meta file.
 async fn open_pair(
-    slice: &Slice,
+    slice: &BlockPoolSlice,
     pair: &Pair,
 ) -> Result<(Arc<dyn EngineFile>, Option<Arc<dyn EngineFile>>), IoError> {
     let engine = &slice.volume.engine;
@@ -318,7 +318,7 @@ async fn read_sum(
 }
 
 async fn open_finalized(
-    inner: &Arc<Inner>,
+    inner: &Arc<StoreState>,
     pool: &Arc<Pool>,
     id: i64,
     replica: FinalReplica,
@@ -341,8 +341,8 @@ async fn open_finalized(
 /// Opens a replica all of whose bytes are on the disk. The checksum of a partial last chunk is
 /// read now: an append would change it under a reader.
 async fn open_whole(
-    inner: &Arc<Inner>,
-    slice: &Arc<Slice>,
+    inner: &Arc<StoreState>,
+    slice: &Arc<BlockPoolSlice>,
     pair: Pair,
     block: Block,
 ) -> Result<OpenFiles, StoreError> {
@@ -371,9 +371,9 @@ async fn open_whole(
 
 /// A reader of a replica all of whose bytes are in these files.
 fn whole_reader(
-    inner: &Arc<Inner>,
+    inner: &Arc<StoreState>,
     pool: &Pool,
-    slice: &Arc<Slice>,
+    slice: &Arc<BlockPoolSlice>,
     block: Block,
     files: OpenFiles,
 ) -> ReplicaReader {
@@ -393,7 +393,7 @@ fn whole_reader(
 }
 
 async fn open_live(
-    inner: &Arc<Inner>,
+    inner: &Arc<StoreState>,
     pool: &Arc<Pool>,
     live: &Arc<LiveReplica>,
 ) -> Result<ReplicaReader, StoreError> {
@@ -408,7 +408,7 @@ async fn open_live(
         return Err(StoreError::new(StoreErrorKind::Illegal, text));
     };
     let pair = crate::replica::finalize::pair_of(live);
-    if status.place == Place::Finalized {
+    if status.place == ReplicaDir::Finalized {
         let files = open_whole(inner, slice, pair, block).await?;
         return Ok(whole_reader(inner, pool, slice, block, files));
     }

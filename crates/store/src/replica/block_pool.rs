@@ -7,10 +7,10 @@ use std::time::Instant;
 use hayloft_wire::ids::{Block, ExtendedBlock, PoolId};
 
 use crate::error::{StoreError, StoreErrorKind};
-use crate::replica::removed_storages::Left;
+use crate::replica::removed_storages::RemovedStorages;
 use crate::replica::{Gone, Latches, ReplicaMap, Slot};
 use crate::types::{PoolSpec, StorageInfo};
-use crate::volume::Slice;
+use crate::volume::BlockPoolSlice;
 
 /// One pool.
 #[derive(Debug)]
@@ -22,9 +22,9 @@ pub struct Pool {
     /// The right to change a block.
     pub latches: Latches,
     /// Its parts on healthy volumes.
-    slices: RwLock<Vec<Arc<Slice>>>,
+    slices: RwLock<Vec<Arc<BlockPoolSlice>>>,
     /// Storages of volumes that have left. Changed only while `slices` is held, so that no storage is in both.
-    left: Mutex<Left>,
+    left: Mutex<RemovedStorages>,
     /// A rolling upgrade runs: what is deleted goes to `trash`.
     pub rolling_upgrade: AtomicBool,
     /// There may be a marker or trash on a volume.
@@ -63,7 +63,7 @@ impl Pool {
 
     /// Its parts on healthy volumes.
     #[must_use]
-    pub fn slices(&self) -> Vec<Arc<Slice>> {
+    pub fn slices(&self) -> Vec<Arc<BlockPoolSlice>> {
         self.slices
             .read()
             .unwrap_or_else(PoisonError::into_inner)
@@ -72,12 +72,12 @@ impl Pool {
 
     /// Its parts on healthy volumes, and the storages that have left and are not among these.
     #[must_use]
-    pub fn storages(&self) -> (Vec<Arc<Slice>>, Vec<StorageInfo>) {
+    pub fn storages(&self) -> (Vec<Arc<BlockPoolSlice>>, Vec<StorageInfo>) {
         let slices = self.slices.read().unwrap_or_else(PoisonError::into_inner);
         (slices.clone(), self.left().named(Instant::now()))
     }
 
-    fn left(&self) -> MutexGuard<'_, Left> {
+    fn left(&self) -> MutexGuard<'_, RemovedStorages> {
         self.left.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -85,7 +85,7 @@ impl Pool {
     ///
     /// # Errors
     /// `VolumeFailed` when the volume is no longer there.
-    pub fn slice(&self, volume: u16) -> Result<Arc<Slice>, StoreError> {
+    pub fn slice(&self, volume: u16) -> Result<Arc<BlockPoolSlice>, StoreError> {
         let slices = self.slices.read().unwrap_or_else(PoisonError::into_inner);
         slices
             .iter()
@@ -133,7 +133,7 @@ impl Pool {
     }
 
     /// Takes in the part on a volume that joins.
-    pub fn join(&self, slice: Arc<Slice>) {
+    pub fn join(&self, slice: Arc<BlockPoolSlice>) {
         let mut slices = self.slices.write().unwrap_or_else(PoisonError::into_inner);
         self.left().forget(&slice.volume.info.id);
         slices.push(slice);
@@ -144,9 +144,9 @@ impl Pool {
         {
             let mut slices = self.slices.write().unwrap_or_else(PoisonError::into_inner);
             let (gone, here) = slices.drain(..).partition(|s| s.volume.index == volume);
-            let gone: Vec<Arc<Slice>> = gone;
+            let gone: Vec<Arc<BlockPoolSlice>> = gone;
             *slices = here;
-            for Slice { volume, .. } in gone.iter().map(Arc::as_ref) {
+            for BlockPoolSlice { volume, .. } in gone.iter().map(Arc::as_ref) {
                 // Whatever happens: by an empty list of a storage that is in use, the NameNode would miss all that is on it.
                 if !slices.iter().any(|s| s.volume.info.id == volume.info.id) {
                     self.left().remember(volume.info.clone(), Instant::now());

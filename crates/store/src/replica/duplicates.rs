@@ -11,8 +11,8 @@ use crate::background::delete::delete_duplicate;
 use crate::error::StoreError;
 use crate::replica::Slot;
 use crate::replica::block_pool::Pool;
-use crate::replica::exclusive::{Right, stop_writer};
-use crate::state::Inner;
+use crate::replica::exclusive::{WriterLock, stop_live_writer};
+use crate::state::StoreState;
 
 /// How long whoever changes the block may keep it: his disk may give no answer, and the loser waits for the next start.
 const LATCH_WAIT: Duration = Duration::from_secs(10);
@@ -75,7 +75,7 @@ fn rank(pool: &Pool, slot: &Slot) -> (u64, u64, bool, bool) {
 
 /// Settles them one after the other, and waits for that while it goes on: the disk of a loser may give no answer, and whoever
 /// waits here keeps others from taking volumes out and from stopping the node. What is left then is done behind his back.
-pub async fn settle_all(duplicates: Vec<Duplicate>, inner: &Arc<Inner>, pool: &Arc<Pool>) {
+pub async fn settle_all(duplicates: Vec<Duplicate>, inner: &Arc<StoreState>, pool: &Arc<Pool>) {
     if duplicates.is_empty() {
         return;
     }
@@ -102,13 +102,13 @@ pub async fn settle_all(duplicates: Vec<Duplicate>, inner: &Arc<Inner>, pool: &A
 
 impl Duplicate {
     /// Deletes the loser, or puts it into the place of the winner where that has left with its volume.
-    pub async fn settle(self, inner: &Arc<Inner>, pool: &Arc<Pool>) {
+    pub async fn settle(self, inner: &Arc<StoreState>, pool: &Arc<Pool>) {
         let latch = tokio::time::timeout(LATCH_WAIT, pool.latches.acquire(self.id)).await;
         let Ok(_latch) = latch else {
             warn!(pool = %pool.id(), block = self.id, "a block that lies here twice is being changed: the next start deletes one of the two");
             return;
         };
-        let stopped = self.stop_writer(inner).await;
+        let stopped = self.stop_live_writer(inner).await;
         let there = pool.map.get(self.id);
         let usable = |slot: &Slot| pool.slice(slot.volume()).is_ok();
         // A copy that nobody goes on with is no replacement.
@@ -136,16 +136,16 @@ impl Duplicate {
     }
 
     /// The right to the loser once nobody writes it. The right to one that is finalized is the block's latch.
-    async fn stop_writer(&self, inner: &Inner) -> Result<Option<Right>, StoreError> {
+    async fn stop_live_writer(&self, inner: &StoreState) -> Result<Option<WriterLock>, StoreError> {
         match &self.loser {
             Slot::Finalized(_) => Ok(None),
-            Slot::Live(live) => stop_writer(inner, live).await.map(Some),
+            Slot::Live(live) => stop_live_writer(inner, live).await.map(Some),
         }
     }
 
     /// Deletes the files of the loser, for which nobody waits any more once their volume has failed. Not before: a rename that
     /// the disk does later would meet what others have put there, who wait for the block's latch.
-    async fn delete(&self, inner: &Arc<Inner>, pool: &Arc<Pool>) {
+    async fn delete(&self, inner: &Arc<StoreState>, pool: &Arc<Pool>) {
         if let Ok(slice) = pool.slice(self.loser.volume()) {
             tokio::select! {
                 biased;
@@ -164,7 +164,7 @@ impl Duplicate {
         }
     }
 
-    async fn delete_files(&self, inner: &Arc<Inner>, pool: &Arc<Pool>) {
+    async fn delete_files(&self, inner: &Arc<StoreState>, pool: &Arc<Pool>) {
         delete_duplicate(inner, pool, self.id, &self.loser).await;
     }
 }

@@ -7,33 +7,33 @@ use tokio::sync::OwnedMutexGuard;
 use crate::error::{StoreError, StoreErrorKind};
 use crate::replica::block_pool::Pool;
 use crate::replica::{FinalReplica, LiveReplica, Slot};
-use crate::state::Inner;
+use crate::state::StoreState;
 
 /// The exclusive right to change a live replica. Shared with I/O in flight, so that nobody else
 /// gets it before that has ended.
-pub type Right = Arc<OwnedMutexGuard<()>>;
+pub type WriterLock = Arc<OwnedMutexGuard<()>>;
 
 /// A replica that nobody else can change now.
 #[derive(Debug)]
-pub enum Seized {
+pub enum Stopped {
     /// Complete; the block's latch is the right to it.
     Finalized(FinalReplica),
     /// Not complete, and its writer has stopped.
-    Live(Arc<LiveReplica>, Right),
+    Live(Arc<LiveReplica>, WriterLock),
 }
 
 /// Stops the writer of a replica, if there is one. The caller holds the block's latch.
 ///
 /// Errors: `NotFound`; `WriterBusy` when the writer does not stop in time.
-pub async fn seize(inner: &Inner, pool: &Pool, id: i64) -> Result<Seized, StoreError> {
+pub async fn stop_writer(inner: &StoreState, pool: &Pool, id: i64) -> Result<Stopped, StoreError> {
     loop {
         match pool.slot(id)? {
-            Slot::Finalized(replica) => return Ok(Seized::Finalized(replica)),
+            Slot::Finalized(replica) => return Ok(Stopped::Finalized(replica)),
             Slot::Live(live) => {
-                let right = stop_writer(inner, &live).await?;
+                let right = stop_live_writer(inner, &live).await?;
                 // It may have finalized the replica just before it stopped.
                 if pool.map.is_live(&live) {
-                    return Ok(Seized::Live(live, right));
+                    return Ok(Stopped::Live(live, right));
                 }
             }
         }
@@ -43,7 +43,10 @@ pub async fn seize(inner: &Inner, pool: &Pool, id: i64) -> Result<Seized, StoreE
 /// Tells the writer of a replica to stop, if there is one, and gets the right to it.
 ///
 /// Errors: `WriterBusy` when the writer does not stop in time.
-pub async fn stop_writer(inner: &Inner, live: &LiveReplica) -> Result<Right, StoreError> {
+pub async fn stop_live_writer(
+    inner: &StoreState,
+    live: &LiveReplica,
+) -> Result<WriterLock, StoreError> {
     live.status().cancel.cancel();
     let limit = inner.config.writer_stop_timeout;
     match tokio::time::timeout(limit, Arc::clone(&live.writer).lock_owned()).await {

@@ -12,7 +12,7 @@ use hayloft_io::{IoClass, IoError, IoOp};
 
 use crate::layout::names::{data_name, meta_name};
 use crate::load::make_dir;
-use crate::volume::Slice;
+use crate::volume::BlockPoolSlice;
 
 /// A replica's files in one directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -204,7 +204,7 @@ fn at(path: &Path, error: io::Error) -> io::Error {
 /// # Errors
 /// What `work` returns, with `path`.
 pub async fn on_disk<T, F>(
-    slice: &Slice,
+    slice: &BlockPoolSlice,
     class: IoClass,
     op: IoOp,
     path: &Path,
@@ -223,7 +223,7 @@ where
 /// # Errors
 /// What `work` returns, with `path`.
 pub async fn on_disk_with_sync<T, F>(
-    slice: &Slice,
+    slice: &BlockPoolSlice,
     class: IoClass,
     op: IoOp,
     path: &Path,

@@ -9,8 +9,8 @@ use crate::error::{StoreError, StoreErrorKind};
 use crate::replica::block_pool::Pool;
 use crate::replica::files::{self, Pair};
 use crate::replica::state::{Move, after};
-use crate::replica::{FinalReplica, LiveReplica, Place, Slot, Status};
-use crate::state::Inner;
+use crate::replica::{FinalReplica, LiveReplica, ReplicaDir, Slot, Status};
+use crate::state::StoreState;
 use crate::types::{ReplicaRef, StoreEvent};
 use crate::volume::failure::examine;
 
@@ -44,7 +44,7 @@ pub fn reference(pool: &Pool, live: &LiveReplica) -> ReplicaRef {
 /// As [`finalize_live`] for a replica that a recovery has settled. Where closes are synced its bytes are, too: they came
 /// from a writer who did not get so far. After a failed sync this one would promise what nobody knows: then it fails.
 pub async fn finalize_recovered(
-    inner: &Arc<Inner>,
+    inner: &Arc<StoreState>,
     pool: &Arc<Pool>,
     live: &Arc<LiveReplica>,
 ) -> Result<ReplicaRef, StoreError> {
@@ -76,7 +76,7 @@ pub async fn finalize_recovered(
 /// the right to it, and all of its bytes are settled. `durable`: the new names outlive power loss when
 /// it returns.
 pub async fn finalize_live(
-    inner: &Arc<Inner>,
+    inner: &Arc<StoreState>,
     pool: &Arc<Pool>,
     live: &Arc<LiveReplica>,
     durable: bool,
@@ -90,7 +90,7 @@ pub async fn finalize_live(
             format!("{block} was deleted while it was written"),
         ));
     }
-    if status.place != Place::Finalized {
+    if status.place != ReplicaDir::Finalized {
         let from = pair_of(live);
         let to = from.at(live.slice.paths.finalized_dir(live.id));
         let len = status.bytes_on_disk;
@@ -128,7 +128,7 @@ pub async fn finalize_live(
     {
         let mut status = live.status();
         status.state = ReplicaState::Finalized;
-        status.place = Place::Finalized;
+        status.place = ReplicaDir::Finalized;
         status.bytes_acked = status.bytes_on_disk;
     }
     live.release_promise();
@@ -159,7 +159,7 @@ pub async fn finalize_live(
 }
 
 /// Whether a replica that nobody was told is finalized may become so now.
-fn may_finalize(inner: &Inner, status: &Status, block: Block) -> Result<(), StoreError> {
+fn may_finalize(inner: &StoreState, status: &Status, block: Block) -> Result<(), StoreError> {
     let step = if status.state == ReplicaState::Rur {
         Move::EndRecovery
     } else {

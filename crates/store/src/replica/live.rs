@@ -8,11 +8,11 @@ use hayloft_wire::ids::{Block, ReplicaState};
 use tokio_util::sync::CancellationToken;
 
 use crate::error::{StoreError, StoreErrorKind};
-use crate::volume::Slice;
+use crate::volume::BlockPoolSlice;
 
 /// The directory that a replica's files are in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum ReplicaDir {
     /// `current/finalized/subdirA/subdirB`.
     Finalized,
     /// `current/rbw`.
@@ -28,7 +28,7 @@ pub struct Status {
     /// State.
     pub state: ReplicaState,
     /// Where the files are.
-    pub place: Place,
+    pub place: ReplicaDir,
     /// Generation stamp, as in the name of the meta file.
     pub generation_stamp: u64,
     /// Bytes of which data and checksums both are in the files: they outlive a killed process.
@@ -69,7 +69,7 @@ pub struct LiveReplica {
     /// Block id.
     pub id: i64,
     /// Pool and volume.
-    pub slice: Arc<Slice>,
+    pub slice: Arc<BlockPoolSlice>,
     /// The exclusive right to change it.
     pub writer: Arc<tokio::sync::Mutex<()>>,
     status: Mutex<Status>,
@@ -78,7 +78,7 @@ pub struct LiveReplica {
 impl LiveReplica {
     /// A replica in the given status that nobody is writing.
     #[must_use]
-    pub fn new(id: i64, slice: Arc<Slice>, status: Status) -> Self {
+    pub fn new(id: i64, slice: Arc<BlockPoolSlice>, status: Status) -> Self {
         Self {
             id,
             slice,
@@ -163,7 +163,7 @@ impl LiveReplica {
 impl Status {
     /// A replica without data.
     #[must_use]
-    pub fn new(state: ReplicaState, place: Place, generation_stamp: u64) -> Self {
+    pub fn new(state: ReplicaState, place: ReplicaDir, generation_stamp: u64) -> Self {
         Self {
             state,
             place,

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use hayloft_wire::ids::ReplicaState;
 
-use super::live::{LiveReplica, Place};
+use super::live::{LiveReplica, ReplicaDir};
 use crate::reader::{Forgotten, OpenFiles, OpenReplicas};
 
 /// Number of shards: enough that writers on all cores seldom meet.
@@ -55,9 +55,9 @@ impl Slot {
 
     /// The directory that its files are in.
     #[must_use]
-    pub fn place(&self) -> Place {
+    pub fn place(&self) -> ReplicaDir {
         match self {
-            Self::Finalized(_) => Place::Finalized,
+            Self::Finalized(_) => ReplicaDir::Finalized,
             Self::Live(r) => r.status().place,
         }
     }

@@ -12,5 +12,5 @@ pub mod removed_storages;
 pub mod state;
 
 pub use latch::{Latch, Latches};
-pub use live::{LiveReplica, Place, Status};
+pub use live::{LiveReplica, ReplicaDir, Status};
 pub use map::{FinalReplica, Gone, ReplicaMap, Slot};

@@ -20,9 +20,9 @@ const NAMED_MAX: usize = 1024;
 
 /// Storages that have left, the oldest first. Pure: the present is an argument.
 #[derive(Debug, Default)]
-pub struct Left(VecDeque<(Instant, StorageInfo)>);
+pub struct RemovedStorages(VecDeque<(Instant, StorageInfo)>);
 
-impl Left {
+impl RemovedStorages {
     /// A storage has left.
     pub fn remember(&mut self, storage: StorageInfo, now: Instant) {
         self.forget(&storage.id);
@@ -51,7 +51,7 @@ mod tests {
 
     use hayloft_wire::ids::StorageType;
 
-    use super::{Left, NAMED_FOR, NAMED_MAX};
+    use super::{NAMED_FOR, NAMED_MAX, RemovedStorages};
     use crate::types::StorageInfo;
 
     fn storage(n: usize, storage_type: StorageType) -> StorageInfo {
@@ -63,7 +63,7 @@ mod tests {
 
     #[test]
     fn a_storage_is_named_once_until_it_is_here_or_long_gone() {
-        let (mut left, now) = (Left::default(), Instant::now());
+        let (mut left, now) = (RemovedStorages::default(), Instant::now());
         left.remember(storage(1, StorageType::Disk), now);
         left.remember(storage(2, StorageType::Disk), now);
         left.remember(storage(3, StorageType::Disk), now);
@@ -78,7 +78,7 @@ mod tests {
 
     #[test]
     fn of_too_many_the_oldest_are_not_named() {
-        let (mut left, now) = (Left::default(), Instant::now());
+        let (mut left, now) = (RemovedStorages::default(), Instant::now());
         for n in 0..NAMED_MAX + 2 {
             left.remember(storage(n, StorageType::Disk), now);
         }

@@ -30,12 +30,12 @@ use crate::background::delete::{clear_leftovers, directory, remove_later};
 use crate::error::StoreError;
 use crate::layout::names::{self, CURRENT, PREVIOUS, ROLLING_UPGRADE_MARKER, TRASH};
 use crate::load::make_dir;
-use crate::replica::Place;
+use crate::replica::ReplicaDir;
 use crate::replica::block_pool::Pool;
 use crate::replica::files::{link_meta, on_disk};
 use crate::startup::FILE_MODE;
-use crate::state::Inner;
-use crate::volume::Slice;
+use crate::state::StoreState;
+use crate::volume::BlockPoolSlice;
 use crate::volume::failure::examine;
 
 /// How deep `trash` mirrors `current`: `trash/finalized/subdirA/subdirB`.
@@ -43,7 +43,7 @@ const DEPTH_MAX: usize = 4;
 
 /// What a pool's directory says about upgrades.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Found {
+pub struct FoundUpgrade {
     /// The marker of a rolling upgrade.
     pub marker: bool,
     /// Something in the trash.
@@ -87,7 +87,7 @@ fn restore(from: &Path, to: &Path, depth: usize) -> io::Result<u64> {
 
 /// Takes note of what [`prepare()`] found on a volume that is in the pool's list by now: who changes the state
 /// meanwhile sees either the volume or this.
-pub fn note(pool: &Pool, found: Found) {
+pub fn note(pool: &Pool, found: FoundUpgrade) {
     if found.marker && !pool.rolling_upgrade.swap(true, Ordering::AcqRel) {
         // It may be over, and this volume was out when it ended; or the others have joined without it.
         pool.upgrade_unmarked.store(true, Ordering::Release);
@@ -114,7 +114,11 @@ fn unfinished(pool: &Pool, active: bool) -> &AtomicBool {
 
 /// See [`Store::set_rolling_upgrade`](crate::Store::set_rolling_upgrade). Nothing is done when nothing changed.
 /// Every volume is tried; after an error the next call tries all of them again.
-pub async fn set_rolling(inner: &Arc<Inner>, id: &PoolId, active: bool) -> Result<(), StoreError> {
+pub async fn set_rolling(
+    inner: &Arc<StoreState>,
+    id: &PoolId,
+    active: bool,
+) -> Result<(), StoreError> {
     let pool = inner.pool(id)?;
     if rolling_is(&pool, active) {
         return Ok(());
@@ -145,7 +149,7 @@ pub async fn set_rolling(inner: &Arc<Inner>, id: &PoolId, active: bool) -> Resul
 }
 
 /// Gives a volume that joined the pool the marker of the rolling upgrade that runs.
-pub async fn join_rolling(inner: &Arc<Inner>, pool: &Pool, slice: &Slice) {
+pub async fn join_rolling(inner: &Arc<StoreState>, pool: &Pool, slice: &BlockPoolSlice) {
     if !pool.rolling_upgrade.load(Ordering::Acquire) {
         return;
     }
@@ -156,7 +160,7 @@ pub async fn join_rolling(inner: &Arc<Inner>, pool: &Pool, slice: &Slice) {
     }
 }
 
-async fn mark(slice: &Slice) -> Result<(), StoreError> {
+async fn mark(slice: &BlockPoolSlice) -> Result<(), StoreError> {
     let marker = slice.paths.root.join(ROLLING_UPGRADE_MARKER);
     let meta = slice.volume.meta(IoClass::ClientWrite);
     meta.replace(&marker, Vec::new(), FILE_MODE)
@@ -164,7 +168,7 @@ async fn mark(slice: &Slice) -> Result<(), StoreError> {
         .map_err(|e| StoreError::io("marking a rolling upgrade", e))
 }
 
-async fn unmark(inner: &Arc<Inner>, slice: &Arc<Slice>) -> Result<(), StoreError> {
+async fn unmark(inner: &Arc<StoreState>, slice: &Arc<BlockPoolSlice>) -> Result<(), StoreError> {
     let failed = |e| StoreError::io("ending a rolling upgrade", e);
     let meta = slice.volume.meta(IoClass::ClientWrite);
     match meta
@@ -180,7 +184,7 @@ async fn unmark(inner: &Arc<Inner>, slice: &Arc<Slice>) -> Result<(), StoreError
 }
 
 /// See [`Store::finalize_upgrade`](crate::Store::finalize_upgrade).
-pub async fn finalize(inner: &Arc<Inner>, id: &PoolId) -> Result<(), StoreError> {
+pub async fn finalize(inner: &Arc<StoreState>, id: &PoolId) -> Result<(), StoreError> {
     let pool = inner.pool(id)?;
     for slice in pool.slices() {
         let aside = slice.paths.root.join(FINALIZED_TMP);
@@ -206,8 +210,13 @@ pub async fn finalize(inner: &Arc<Inner>, id: &PoolId) -> Result<(), StoreError>
 
 /// Where a deleted replica goes instead of being deleted; `None` when no rolling upgrade runs.
 #[must_use]
-pub fn trash_for(pool: &Pool, slice: &Slice, place: Place, id: i64) -> Option<PathBuf> {
-    if !pool.rolling_upgrade.load(Ordering::Acquire) || place == Place::Temporary {
+pub fn trash_for(
+    pool: &Pool,
+    slice: &BlockPoolSlice,
+    place: ReplicaDir,
+    id: i64,
+) -> Option<PathBuf> {
+    if !pool.rolling_upgrade.load(Ordering::Acquire) || place == ReplicaDir::Temporary {
         return None;
     }
     let dir = directory(slice, place, id);
@@ -218,8 +227,8 @@ pub fn trash_for(pool: &Pool, slice: &Slice, place: Place, id: i64) -> Option<Pa
 /// Moves a replica's files to the trash in the order of [`files`](crate::replica::files), so that the pair is whole either
 /// here or there; gives the bytes they have.
 pub async fn to_trash(
-    slice: &Slice,
-    place: Place,
+    slice: &BlockPoolSlice,
+    place: ReplicaDir,
     block: Block,
     trash: PathBuf,
 ) -> Result<u64, hayloft_io::IoError> {

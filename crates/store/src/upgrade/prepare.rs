@@ -9,7 +9,7 @@ use hayloft_io::{IoClass, IoOp};
 use tracing::info;
 
 use super::transition::{self, Present};
-use super::{Found, restore};
+use super::{FoundUpgrade, restore};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::layout::names::{
     self, CURRENT, PREVIOUS, PoolPaths, ROLLING_UPGRADE_MARKER, TRASH, VERSION,
@@ -18,7 +18,7 @@ use crate::layout::version::{PoolVersion, VERSION_BYTES_MAX};
 use crate::replica::files::on_disk;
 use crate::startup::{DIR_MODE, FILE_MODE};
 use crate::types::{PoolSpec, StartOption};
-use crate::volume::Slice;
+use crate::volume::BlockPoolSlice;
 
 /// Why a directory cannot be used; an operator has to act.
 type Refusal = String;
@@ -31,9 +31,9 @@ type Refusal = String;
 /// than the NameNode's; `Io`.
 pub async fn prepare(
     spec: &PoolSpec,
-    slice: &Slice,
+    slice: &BlockPoolSlice,
     start: StartOption,
-) -> Result<Found, StoreError> {
+) -> Result<FoundUpgrade, StoreError> {
     let doing = format!(
         "block pool {} on {}",
         slice.pool,
@@ -64,7 +64,7 @@ fn settle(
     paths: &PoolPaths,
     spec: &PoolSpec,
     start: StartOption,
-) -> io::Result<Result<Found, Refusal>> {
+) -> io::Result<Result<FoundUpgrade, Refusal>> {
     let root = &paths.root;
     match Present::look(root)?.judge() {
         Ok(None) => {}
@@ -98,7 +98,7 @@ fn settle(
             }
         },
     };
-    Ok(Ok(Found {
+    Ok(Ok(FoundUpgrade {
         marker: root.join(ROLLING_UPGRADE_MARKER).try_exists()?,
         trash: root.join(TRASH).try_exists()?,
         new,
@@ -189,7 +189,7 @@ fn fits(version: Version, spec: &PoolSpec) -> Result<Fits, Refusal> {
 }
 
 /// Writes the VERSION of a new pool.
-async fn format(spec: &PoolSpec, slice: &Slice) -> Result<(), hayloft_io::IoError> {
+async fn format(spec: &PoolSpec, slice: &BlockPoolSlice) -> Result<(), hayloft_io::IoError> {
     info!(pool = %spec.pool, volume = %slice.volume.root.display(), "formatting block pool");
     let meta = slice.volume.meta(IoClass::ClientWrite);
     meta.create_dir_all(&slice.paths.current(), DIR_MODE)

@@ -24,7 +24,7 @@ use super::Volume;
 use super::stop_mark::Mark;
 use crate::replica::block_pool::Pool;
 use crate::replica::{LiveReplica, Slot};
-use crate::state::{Inner, now_ms};
+use crate::state::{StoreState, now_ms};
 use crate::types::StoreEvent;
 
 /// A round begins early when so many replicas wait for it: each keeps two descriptors open.
@@ -134,7 +134,7 @@ impl CommitRounds {
     }
 
     /// Takes note that `written` of the data file of a replica, and its checksums, were written.
-    pub fn touch(&self, inner: &Arc<Inner>, touched: Touched, written: Range<u64>) {
+    pub fn touch(&self, inner: &Arc<StoreState>, touched: Touched, written: Range<u64>) {
         let volume = Arc::clone(&touched.live.slice.volume);
         let page_cache = volume.engine.capabilities().page_cache;
         let key = key_of(&touched.pool, touched.live.id);
@@ -316,7 +316,7 @@ impl Touched {
 const CLASS: IoClass = IoClass::Replication;
 
 /// Carries out the rounds of a volume until the store stops or the volume leaves.
-pub async fn run(inner: Arc<Inner>, volume: Arc<Volume>) {
+pub async fn run(inner: Arc<StoreState>, volume: Arc<Volume>) {
     loop {
         tokio::select! {
             () = inner.stop.cancelled() => return,
@@ -330,7 +330,7 @@ pub async fn run(inner: Arc<Inner>, volume: Arc<Volume>) {
 
 /// Makes all that was written before it durable; whether that was so. Also the last thing before a
 /// clean stop.
-pub async fn round(inner: &Arc<Inner>, volume: &Arc<Volume>) -> bool {
+pub async fn round(inner: &Arc<StoreState>, volume: &Arc<Volume>) -> bool {
     let rounds = &volume.commits;
     let _running = rounds.running.lock().await;
     let began = now_ms();
@@ -378,7 +378,7 @@ pub async fn round(inner: &Arc<Inner>, volume: &Arc<Volume>) -> bool {
 /// Does it for every replica, a few at a time; whether that worked for all.
 async fn each<'a, F>(
     replicas: &'a [Touched],
-    inner: &Arc<Inner>,
+    inner: &Arc<StoreState>,
     volume: &Arc<Volume>,
     work: impl Fn(&'a Touched) -> F,
 ) -> bool
@@ -400,7 +400,7 @@ where
 
 /// The kernel tells once that bytes did not reach the device: nothing of the replica counts as
 /// synced from then on, and the NameNode hears of it when it counts on the replica.
-async fn failed(inner: &Arc<Inner>, volume: &Arc<Volume>, touched: &Touched, error: &IoError) {
+async fn failed(inner: &Arc<StoreState>, volume: &Arc<Volume>, touched: &Touched, error: &IoError) {
     let Touched { pool, live, .. } = touched;
     if volume.is_failed() || !volume.slices_have(&live.slice) {
         return;

@@ -12,13 +12,13 @@ use tracing::{error, warn};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::replica::{Gone, Slot};
 use crate::startup::tolerated;
-use crate::state::Inner;
+use crate::state::StoreState;
 use crate::types::{FailedVolume, StoreEvent};
 use crate::volume::{Volume, health};
 
 /// Checks a volume in the background and fails it if the check fails. For errors that say that the
 /// medium or the file system is damaged.
-pub fn suspect(inner: &Arc<Inner>, volume: &Arc<Volume>, reason: &str) {
+pub fn suspect(inner: &Arc<StoreState>, volume: &Arc<Volume>, reason: &str) {
     if volume.is_failed() || inner.stop.is_cancelled() {
         return;
     }
@@ -36,7 +36,7 @@ const GOOD_FOR: Duration = Duration::from_secs(1);
 
 /// Checks a volume and fails it if the check fails or does not end in time. While a check runs,
 /// others of the same volume wait for it and share its result.
-pub async fn check(inner: &Arc<Inner>, volume: &Arc<Volume>) {
+pub async fn check(inner: &Arc<StoreState>, volume: &Arc<Volume>) {
     let asked = Instant::now();
     let good_for = inner.config.check_min_gap.min(GOOD_FOR);
     let mut checked = volume.checked.lock().await;
@@ -58,7 +58,7 @@ pub async fn check(inner: &Arc<Inner>, volume: &Arc<Volume>) {
 
 /// Looks at a failed operation: when it suspects the volume, the volume is checked. Gives the
 /// error back.
-pub fn examine(inner: &Arc<Inner>, volume: &Arc<Volume>, error: StoreError) -> StoreError {
+pub fn examine(inner: &Arc<StoreState>, volume: &Arc<Volume>, error: StoreError) -> StoreError {
     let suspects = error.io_error().is_some_and(|e| e.kind().suspects_volume());
     if suspects {
         suspect(inner, volume, &error.to_string());
@@ -70,7 +70,7 @@ pub fn examine(inner: &Arc<Inner>, volume: &Arc<Volume>, error: StoreError) -> S
 }
 
 /// Takes a failed volume out of use: its replicas are dropped from the maps, its writers stopped.
-pub async fn fail(inner: &Arc<Inner>, volume: &Arc<Volume>, reason: &str) {
+pub async fn fail(inner: &Arc<StoreState>, volume: &Arc<Volume>, reason: &str) {
     if !volume.set_failed() {
         return;
     }
@@ -81,7 +81,7 @@ pub async fn fail(inner: &Arc<Inner>, volume: &Arc<Volume>, reason: &str) {
 }
 
 /// Does and tells what follows from the failure of a volume.
-async fn retire(inner: Arc<Inner>, volume: Arc<Volume>, reason: String) {
+async fn retire(inner: Arc<StoreState>, volume: Arc<Volume>, reason: String) {
     let (inner, volume) = (&inner, &volume);
     unlist(inner, volume);
     let Leaving { mut lost, closed } = leave(inner, volume, true);
@@ -123,7 +123,7 @@ async fn retire(inner: Arc<Inner>, volume: Arc<Volume>, reason: String) {
 
 /// Takes a volume out of use that has not failed. Waits until its directory is given up, but no longer than a check of it may
 /// take, nor when the node stops: closing a file writes what it has, and the disk may give no answer. Whether it is given up.
-pub async fn take_out(inner: &Arc<Inner>, volume: &Arc<Volume>) -> bool {
+pub async fn take_out(inner: &Arc<StoreState>, volume: &Arc<Volume>) -> bool {
     unlist(inner, volume);
     let Leaving { lost, closed } = leave(inner, volume, true);
     tell_behind(inner, volume, lost);
@@ -140,14 +140,14 @@ pub async fn take_out(inner: &Arc<Inner>, volume: &Arc<Volume>) -> bool {
 
 /// Lets go once more of a volume that failed while a pool was read from it: its failure did not find the pool, or
 /// what was put into the map since.
-pub fn leave_if_failed(inner: &Arc<Inner>, volume: &Arc<Volume>) {
+pub fn leave_if_failed(inner: &Arc<StoreState>, volume: &Arc<Volume>) {
     if volume.is_failed() {
         tell_behind(inner, volume, leave(inner, volume, false).lost);
     }
 }
 
 /// Tells what left with a volume behind the caller's back, since the channel of events may be full for a while.
-fn tell_behind(inner: &Arc<Inner>, volume: &Arc<Volume>, lost: Lost) {
+fn tell_behind(inner: &Arc<StoreState>, volume: &Arc<Volume>, lost: Lost) {
     let (told_of, told) = (Arc::clone(inner), Arc::clone(volume));
     let tracker = inner.tasks.clone();
     tracker.spawn(async move { tell_once_known(&told_of, &told, lost).await });
@@ -165,7 +165,7 @@ type Lost = mpsc::Receiver<Vec<ExtendedBlock>>;
 
 /// Lets go of what a volume had that left, and with `give_up` of its directory, on a thread of its own: closing a file of a disk that gives no answer may take
 /// as long as it gives none.
-fn leave(inner: &Arc<Inner>, volume: &Arc<Volume>, give_up: bool) -> Leaving {
+fn leave(inner: &Arc<StoreState>, volume: &Arc<Volume>, give_up: bool) -> Leaving {
     let (send, lost) = mpsc::channel(1);
     let closed = CancellationToken::new();
     let (out_of, leaver, done) = (Arc::clone(inner), Arc::clone(volume), closed.clone());
@@ -192,7 +192,7 @@ fn leave(inner: &Arc<Inner>, volume: &Arc<Volume>, give_up: bool) -> Leaving {
 }
 
 /// Tells what left with a volume once that is known, unless the node stops before.
-async fn tell_once_known(inner: &Inner, volume: &Volume, mut lost: Lost) {
+async fn tell_once_known(inner: &StoreState, volume: &Volume, mut lost: Lost) {
     let told = async {
         let lost = lost.recv().await.unwrap_or_default();
         tell_lost(inner, volume, lost).await;
@@ -205,7 +205,7 @@ async fn tell_once_known(inner: &Inner, volume: &Volume, mut lost: Lost) {
 
 /// Tells of every replica that left with a volume, as Apache's DataNode does: the NameNode keeps a
 /// replica of a storage that is no longer reported until it hears that the replica is gone.
-async fn tell_lost(inner: &Inner, volume: &Volume, lost: Vec<ExtendedBlock>) {
+async fn tell_lost(inner: &StoreState, volume: &Volume, lost: Vec<ExtendedBlock>) {
     for block in lost {
         inner
             .tell(StoreEvent::Lost {
@@ -217,7 +217,7 @@ async fn tell_lost(inner: &Inner, volume: &Volume, lost: Vec<ExtendedBlock>) {
 }
 
 /// Nothing more is placed on the volume, deleted from it or scanned.
-pub fn unlist(inner: &Inner, volume: &Volume) {
+pub fn unlist(inner: &StoreState, volume: &Volume) {
     inner
         .volumes
         .write()
@@ -238,7 +238,7 @@ pub fn unlist(inner: &Inner, volume: &Volume) {
 
 /// Removes the volume's replicas from the maps of all pools and cancels what goes on with them; gives those that NameNodes know of, and
 /// what was removed.
-fn let_go(inner: &Inner, volume: &Volume) -> (Vec<ExtendedBlock>, Vec<Gone>) {
+fn let_go(inner: &StoreState, volume: &Volume) -> (Vec<ExtendedBlock>, Vec<Gone>) {
     let (mut lost, mut left) = (Vec::new(), Vec::new());
     for pool in inner.pools() {
         for gone in pool.leave(volume.index) {
@@ -254,13 +254,13 @@ fn let_go(inner: &Inner, volume: &Volume) -> (Vec<ExtendedBlock>, Vec<Gone>) {
 }
 
 /// Checks several volumes at the same time: one that hangs does not hold the others up.
-pub async fn check_all(inner: &Arc<Inner>, volumes: &[Arc<Volume>]) {
+pub async fn check_all(inner: &Arc<StoreState>, volumes: &[Arc<Volume>]) {
     futures_util::future::join_all(volumes.iter().map(|v| check(inner, v))).await;
 }
 
 /// Directories that failed, when the last one did (milliseconds since 1970), and their capacity.
 #[must_use]
-pub fn summary(inner: &Inner) -> (Vec<PathBuf>, u64, u64) {
+pub fn summary(inner: &StoreState) -> (Vec<PathBuf>, u64, u64) {
     let volumes = inner.volumes.read().unwrap_or_else(PoisonError::into_inner);
     let last = volumes.failed.iter().map(|f| f.at).max();
     let last_ms = last

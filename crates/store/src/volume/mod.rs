@@ -20,7 +20,7 @@ use hayloft_wire::ids::PoolId;
 use tokio_util::sync::CancellationToken;
 
 use crate::background::invalidate::Invalidations;
-use crate::config::Reserved;
+use crate::config::ReservedSpace;
 use crate::layout::names::PoolPaths;
 use crate::types::StorageInfo;
 use commit_rounds::CommitRounds;
@@ -42,13 +42,13 @@ pub struct Volume {
     /// New replicas go elsewhere while there is room: it is one of the slowest.
     pub avoid: AtomicBool,
     /// Space to leave to others.
-    pub reserved: Reserved,
+    pub reserved: ReservedSpace,
     /// Mount point.
     pub mount: PathBuf,
     /// The record lock; taken out when the volume leaves.
     lock: Mutex<Option<RecordLock>>,
     /// Parts of the pools on this volume.
-    pub slices: RwLock<Vec<Arc<Slice>>>,
+    pub slices: RwLock<Vec<Arc<BlockPoolSlice>>>,
     /// Space of the file system when last read, and what was used then.
     measured: Mutex<Measured>,
     /// Bytes promised to replicas being written.
@@ -77,7 +77,7 @@ struct Measured {
 
 /// The part of one pool on one volume.
 #[derive(Debug)]
-pub struct Slice {
+pub struct BlockPoolSlice {
     /// The volume.
     pub volume: Arc<Volume>,
     /// The pool.
@@ -145,7 +145,7 @@ pub struct VolumeParts {
     /// What it counts in.
     pub metrics: Arc<IoMetrics>,
     /// Space to leave to others.
-    pub reserved: Reserved,
+    pub reserved: ReservedSpace,
     /// Mount point.
     pub mount: PathBuf,
     /// Record lock.
@@ -200,7 +200,7 @@ impl Volume {
 
     /// Whether a part of a pool is still in use here.
     #[must_use]
-    pub fn slices_have(&self, slice: &Arc<Slice>) -> bool {
+    pub fn slices_have(&self, slice: &Arc<BlockPoolSlice>) -> bool {
         let slices = self.slices.read().unwrap_or_else(PoisonError::into_inner);
         slices.iter().any(|known| Arc::ptr_eq(known, slice))
     }
@@ -316,13 +316,13 @@ impl Volume {
 
     /// The part of `pool` on it.
     #[must_use]
-    pub fn slice(&self, pool: &PoolId) -> Option<Arc<Slice>> {
+    pub fn slice(&self, pool: &PoolId) -> Option<Arc<BlockPoolSlice>> {
         let slices = self.slices.read().unwrap_or_else(PoisonError::into_inner);
         slices.iter().find(|s| s.pool == *pool).cloned()
     }
 }
 
-impl Slice {
+impl BlockPoolSlice {
     /// The part of `pool` on `volume`, with nothing used.
     #[must_use]
     pub fn new(volume: Arc<Volume>, pool: PoolId) -> Self {

@@ -2,7 +2,7 @@
 
 use hayloft_io::Space;
 
-use crate::config::Reserved;
+use crate::config::ReservedSpace;
 
 /// Numbers of one volume, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -37,7 +37,7 @@ pub struct Promised {
 #[must_use]
 pub fn numbers(
     space: Space,
-    reserved: Reserved,
+    reserved: ReservedSpace,
     taken_then: u64,
     used: u64,
     promised: Promised,
@@ -69,7 +69,7 @@ pub fn numbers(
     }
 }
 
-fn reserved_bytes(capacity: u64, reserved: Reserved) -> u64 {
+fn reserved_bytes(capacity: u64, reserved: ReservedSpace) -> u64 {
     let pct = u128::from(reserved.pct.min(100));
     let share = u64::try_from(u128::from(capacity) * pct / 100).expect("a share of a u64 fits");
     if reserved.smaller {
@@ -96,7 +96,7 @@ mod tests {
 
     #[test]
     fn others_use_up_the_reserved_space_first() {
-        let reserved = Reserved::larger(10 * GIB, 0);
+        let reserved = ReservedSpace::larger(10 * GIB, 0);
         // 100 GiB, 40 of HDFS, 4 of others: 6 of the 10 reserved are still to be kept free.
         let n = numbers(
             space(100 * GIB, 56 * GIB),
@@ -124,7 +124,7 @@ mod tests {
     fn promises_and_fresh_bytes_are_not_offered_again() {
         let n = numbers(
             space(100 * GIB, 60 * GIB),
-            Reserved::default(),
+            ReservedSpace::default(),
             40 * GIB,
             45 * GIB,
             Promised {
@@ -142,7 +142,7 @@ mod tests {
             all: 5 * GIB,
             allocated: 4 * GIB,
         };
-        let none = Reserved::default();
+        let none = ReservedSpace::default();
         let before = numbers(
             space(100 * GIB, 56 * GIB),
             none,
@@ -173,9 +173,9 @@ mod tests {
     #[test]
     fn the_larger_or_the_smaller_reservation_counts() {
         for (reserved, kept) in [
-            (Reserved::larger(GIB, 20), 20 * GIB),
-            (Reserved::smaller(GIB, 20), GIB),
-            (Reserved::smaller(GIB, 0), 0),
+            (ReservedSpace::larger(GIB, 20), 20 * GIB),
+            (ReservedSpace::smaller(GIB, 20), GIB),
+            (ReservedSpace::smaller(GIB, 0), 0),
         ] {
             let empty = space(100 * GIB, 100 * GIB);
             let n = numbers(empty, reserved, 0, 0, Promised::default());
@@ -189,7 +189,7 @@ mod tests {
         fn nothing_goes_below_zero_or_beyond_the_disk(
             capacity: u64, free: u64, available: u64, bytes: u64, pct: u8, smaller: bool, then: u64, now: u64, all: u64, allocated: u64,
         ) {
-            let n = numbers(Space { capacity, free, available }, Reserved { bytes, pct, smaller }, then, now, Promised { all, allocated: allocated.min(all) });
+            let n = numbers(Space { capacity, free, available }, ReservedSpace { bytes, pct, smaller }, then, now, Promised { all, allocated: allocated.min(all) });
             prop_assert!(n.remaining <= n.capacity && n.capacity <= capacity && n.remaining <= available);
         }
     }

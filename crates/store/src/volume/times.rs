@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use hayloft_io::IoOp;
 
-use crate::state::Inner;
+use crate::state::StoreState;
 
 /// Operations on names, as Apache's volume metrics count them.
 const NAMES: [IoOp; 13] = [
@@ -41,7 +41,7 @@ pub struct VolumeTimes {
 
 /// See [`Store::volume_times`](crate::Store::volume_times).
 #[must_use]
-pub fn volume_times(inner: &Inner) -> Vec<VolumeTimes> {
+pub fn volume_times(inner: &StoreState) -> Vec<VolumeTimes> {
     let volumes = inner.volumes();
     let times = volumes.iter().map(|volume| VolumeTimes {
         path: volume.root.clone(),
@@ -53,7 +53,7 @@ pub fn volume_times(inner: &Inner) -> Vec<VolumeTimes> {
 }
 
 /// See [`Store::avoid_volumes`](crate::Store::avoid_volumes).
-pub fn avoid(inner: &Inner, paths: &[&Path]) {
+pub fn avoid(inner: &StoreState, paths: &[&Path]) {
     for volume in inner.volumes() {
         let avoid = paths.contains(&volume.root.as_path());
         volume.avoid.store(avoid, Ordering::Relaxed);

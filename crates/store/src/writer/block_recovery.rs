@@ -10,12 +10,12 @@ use tracing::info;
 use crate::error::{StoreError, StoreErrorKind};
 use crate::load::Cut;
 use crate::replica::block_pool::Pool;
-use crate::replica::exclusive::{Seized, seize};
+use crate::replica::exclusive::{Stopped, stop_writer};
 use crate::replica::files::{self, Pair};
 use crate::replica::finalize::{finalize_recovered, pair_of};
 use crate::replica::state::{Move, after};
-use crate::replica::{FinalReplica, LiveReplica, Place, Slot, Status};
-use crate::state::Inner;
+use crate::replica::{FinalReplica, LiveReplica, ReplicaDir, Slot, Status};
+use crate::state::StoreState;
 use crate::types::{RecoveryInfo, ReplicaRef};
 use crate::volume::failure::examine;
 use crate::volume::footprint;
@@ -27,7 +27,7 @@ fn illegal(text: String) -> StoreError {
 
 /// See [`Store::init_replica_recovery`](crate::Store::init_replica_recovery).
 pub async fn init(
-    inner: &Arc<Inner>,
+    inner: &Arc<StoreState>,
     block: &ExtendedBlock,
     recovery_id: u64,
 ) -> Result<Option<RecoveryInfo>, StoreError> {
@@ -37,8 +37,8 @@ pub async fn init(
     if pool.map.get(id).is_none() {
         return Ok(None);
     }
-    match seize(inner, &pool, id).await? {
-        Seized::Finalized(replica) => {
+    match stop_writer(inner, &pool, id).await? {
+        Stopped::Finalized(replica) => {
             let here = Block::new(id, replica.generation_stamp, replica.len);
             check_gs(block, here, recovery_id)?;
             let live = under_recovery(&pool, id, replica, recovery_id)?;
@@ -49,7 +49,7 @@ pub async fn init(
                 original_state: ReplicaState::Finalized,
             }))
         }
-        Seized::Live(live, _right) => {
+        Stopped::Live(live, _right) => {
             check_gs(block, live.block(), recovery_id)?;
             begin(inner, block, &live, recovery_id).await.map(Some)
         }
@@ -81,7 +81,7 @@ fn under_recovery(
     let slice = pool.slice(replica.volume)?;
     let mut status = Status::new(
         ReplicaState::Rur,
-        Place::Finalized,
+        ReplicaDir::Finalized,
         replica.generation_stamp,
     );
     status.bytes_on_disk = replica.len;
@@ -93,7 +93,7 @@ fn under_recovery(
 
 /// Puts a live replica, whose writer has stopped, under recovery.
 async fn begin(
-    inner: &Arc<Inner>,
+    inner: &Arc<StoreState>,
     block: &ExtendedBlock,
     live: &Arc<LiveReplica>,
     recovery_id: u64,
@@ -134,7 +134,7 @@ async fn begin(
 
 /// See [`Store::update_replica_under_recovery`](crate::Store::update_replica_under_recovery).
 pub async fn update(
-    inner: &Arc<Inner>,
+    inner: &Arc<StoreState>,
     block: &ExtendedBlock,
     recovery_id: u64,
     new_block_id: i64,
@@ -144,7 +144,7 @@ pub async fn update(
     let id = block.block.id;
     let copy = new_block_id > 0 && new_block_id != id;
     let _latch = pool.latches.acquire(id).await;
-    let Seized::Live(live, _right) = seize(inner, &pool, id).await? else {
+    let Stopped::Live(live, _right) = stop_writer(inner, &pool, id).await? else {
         return Err(illegal(format!(
             "replica of {block} is FINALIZED, not under recovery"
         )));
@@ -182,7 +182,7 @@ pub async fn update(
         copy_shortened(inner, &pool, &live, new_block_id, recovery_id, new_len).await?;
         return give_back(inner, &pool, &live).await;
     }
-    if status.place == Place::Finalized {
+    if status.place == ReplicaDir::Finalized {
         return update_finalized(inner, &pool, &live, recovery_id, new_len).await;
     }
     settle(inner, &live, new_len).await?;
@@ -203,7 +203,7 @@ fn final_of(live: &LiveReplica) -> FinalReplica {
 /// A replica whose files are in `finalized`. It is shortened in `rbw`, so that a stop in the middle leaves
 /// a replica that start-up verifies, not a finalized one with wrong checksums.
 async fn update_finalized(
-    inner: &Arc<Inner>,
+    inner: &Arc<StoreState>,
     pool: &Arc<Pool>,
     live: &Arc<LiveReplica>,
     recovery_id: u64,
@@ -226,7 +226,7 @@ async fn update_finalized(
 
 /// Ends the recovery of a replica that stays as it is.
 async fn give_back(
-    inner: &Arc<Inner>,
+    inner: &Arc<StoreState>,
     pool: &Arc<Pool>,
     live: &Arc<LiveReplica>,
 ) -> Result<ReplicaRef, StoreError> {
@@ -236,7 +236,7 @@ async fn give_back(
 /// Makes the first `len` bytes of a replica a finalized replica of another block on the same volume (truncate
 /// of a file that a snapshot holds).
 async fn copy_shortened(
-    inner: &Arc<Inner>,
+    inner: &Arc<StoreState>,
     pool: &Arc<Pool>,
     live: &Arc<LiveReplica>,
     new_id: i64,

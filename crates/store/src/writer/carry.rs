@@ -9,7 +9,7 @@ use tokio_util::sync::CancellationToken;
 use crate::error::StoreError;
 use crate::replica::LiveReplica;
 use crate::replica::block_pool::Pool;
-use crate::state::Inner;
+use crate::state::StoreState;
 use crate::volume::commit_rounds::Touched;
 use crate::volume::footprint;
 use crate::writer::append_plan::{Plan, Tail};
@@ -38,7 +38,7 @@ pub(super) fn acknowledge(live: &LiveReplica, bytes: u64) {
 
 /// A replica and its open files.
 pub(super) struct Files {
-    pub inner: Arc<Inner>,
+    pub inner: Arc<StoreState>,
     pub pool: Arc<Pool>,
     pub live: Arc<LiveReplica>,
     pub data: Arc<dyn EngineFile>,

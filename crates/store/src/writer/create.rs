@@ -9,10 +9,10 @@ use tracing::warn;
 
 use crate::error::{StoreError, StoreErrorKind};
 use crate::replica::block_pool::Pool;
-use crate::replica::{LiveReplica, Place, Slot, Status};
-use crate::state::Inner;
+use crate::replica::{LiveReplica, ReplicaDir, Slot, Status};
+use crate::state::StoreState;
 use crate::types::WriteOptions;
-use crate::volume::Slice;
+use crate::volume::BlockPoolSlice;
 use crate::writer::ReplicaWriter;
 
 /// How long a new copy waits for what may be the end of an earlier one.
@@ -20,7 +20,7 @@ const CLEANUP_WAIT: Duration = Duration::from_millis(200);
 
 /// See [`Store::create_rbw`](crate::Store::create_rbw).
 pub async fn create_rbw(
-    inner: &Arc<Inner>,
+    inner: &Arc<StoreState>,
     block: &ExtendedBlock,
     options: WriteOptions,
 ) -> Result<ReplicaWriter, StoreError> {
@@ -38,12 +38,12 @@ pub async fn create_rbw(
     if let Some(new_gs) = options.new_gs {
         wanted.generation_stamp = new_gs;
     }
-    create(inner, &pool, wanted, &options, Place::Rbw).await
+    create(inner, &pool, wanted, &options, ReplicaDir::Rbw).await
 }
 
 /// See [`Store::create_temporary`](crate::Store::create_temporary).
 pub async fn create_temporary(
-    inner: &Arc<Inner>,
+    inner: &Arc<StoreState>,
     block: &ExtendedBlock,
     options: WriteOptions,
 ) -> Result<ReplicaWriter, StoreError> {
@@ -70,7 +70,7 @@ pub async fn create_temporary(
         }
         crate::background::delete::discard(inner, &pool, wanted.id, false).await?;
     }
-    create(inner, &pool, wanted, &options, Place::Temporary).await
+    create(inner, &pool, wanted, &options, ReplicaDir::Temporary).await
 }
 
 fn already_exists(block: &ExtendedBlock, there: &Slot, verb: &str) -> StoreError {
@@ -84,11 +84,11 @@ fn already_exists(block: &ExtendedBlock, there: &Slot, verb: &str) -> StoreError
 /// Chooses a volume and creates the files; where the volume leaves meanwhile, another one once more. The caller holds the latch,
 /// and the block is not in the map.
 async fn create(
-    inner: &Arc<Inner>,
+    inner: &Arc<StoreState>,
     pool: &Arc<Pool>,
     block: Block,
     options: &WriteOptions,
-    place: Place,
+    place: ReplicaDir,
 ) -> Result<ReplicaWriter, StoreError> {
     match create_once(inner, pool, block, options, place).await {
         Err(e) if e.kind() == StoreErrorKind::VolumeFailed => {
@@ -101,16 +101,16 @@ async fn create(
 
 /// See [`create`].
 async fn create_once(
-    inner: &Arc<Inner>,
+    inner: &Arc<StoreState>,
     pool: &Arc<Pool>,
     block: Block,
     options: &WriteOptions,
-    place: Place,
+    place: ReplicaDir,
 ) -> Result<ReplicaWriter, StoreError> {
     let bytes = options.expected_len.unwrap_or(block.num_bytes);
     let storage_id = options.storage_id.as_deref().filter(|id| !id.is_empty());
     let slice = inner.choose_slice(pool, options.storage_type, storage_id, bytes, None)?;
-    let state = if place == Place::Rbw {
+    let state = if place == ReplicaDir::Rbw {
         ReplicaState::Rbw
     } else {
         ReplicaState::Temporary
@@ -165,7 +165,7 @@ async fn create_once(
 
 /// Files of a block that is not in the map are in the way (a data file without meta file, or the
 /// half of a failed attempt).
-async fn clear_the_way(slice: &Slice, place: Place, block: Block) {
+async fn clear_the_way(slice: &BlockPoolSlice, place: ReplicaDir, block: Block) {
     warn!(%block, volume = %slice.volume.root.display(), "files of an unknown replica are in the way of a new one: removing them");
     if let Err(error) = crate::background::delete::put_aside(slice, place, block).await {
         warn!(%block, %error, "cannot remove the files in the way of a new replica");

@@ -24,12 +24,12 @@ use tracing::warn;
 
 use crate::error::{StoreError, StoreErrorKind};
 use crate::replica::block_pool::Pool;
-use crate::replica::exclusive::Right;
+use crate::replica::exclusive::WriterLock;
 use crate::replica::files;
 use crate::replica::finalize::{pair_of, reference};
 use crate::replica::state::{Move, after};
-use crate::replica::{LiveReplica, Place, Status};
-use crate::state::Inner;
+use crate::replica::{LiveReplica, ReplicaDir, Status};
+use crate::state::StoreState;
 use crate::types::{PacketData, ReplicaRef, StorageInfo};
 use crate::volume::failure::examine;
 use crate::volume::footprint;
@@ -62,10 +62,10 @@ fn worth_allocating(status: &Status) -> Option<u64> {
 /// new pipeline) cancels the writer and waits until it is dropped.
 #[derive(Debug)]
 pub struct ReplicaWriter {
-    inner: Arc<Inner>,
+    inner: Arc<StoreState>,
     pool: Arc<Pool>,
     live: Arc<LiveReplica>,
-    right: Right,
+    right: WriterLock,
     cancel: CancellationToken,
     class: IoClass,
     data: Arc<dyn EngineFile>,
@@ -96,10 +96,10 @@ pub struct ReplicaWriter {
 impl ReplicaWriter {
     /// Opens the files of a replica that the caller has the right to write.
     pub(crate) async fn open(
-        inner: &Arc<Inner>,
+        inner: &Arc<StoreState>,
         pool: &Arc<Pool>,
         live: Arc<LiveReplica>,
-        right: Right,
+        right: WriterLock,
         mode: OpenMode,
         class: IoClass,
     ) -> Result<Self, StoreError> {
@@ -497,7 +497,7 @@ impl ReplicaWriter {
         {
             let mut status = self.live.status();
             status.state = next;
-            status.place = Place::Rbw;
+            status.place = ReplicaDir::Rbw;
             status.bytes_acked = status.bytes_on_disk;
         }
         Ok(reference(&self.pool, &self.live))
@@ -538,7 +538,7 @@ impl Drop for ReplicaWriter {
                 &inner,
                 &pool,
                 &live.slice,
-                Place::Temporary,
+                ReplicaDir::Temporary,
                 block,
                 false,
             )

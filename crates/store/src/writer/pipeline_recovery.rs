@@ -9,21 +9,21 @@ use tracing::info;
 use crate::error::{StoreError, StoreErrorKind};
 use crate::load::{Cut, Valid, validate};
 use crate::replica::block_pool::Pool;
-use crate::replica::exclusive::{Right, Seized, seize};
+use crate::replica::exclusive::{Stopped, WriterLock, stop_writer};
 use crate::replica::files::{self, Pair};
 use crate::replica::finalize::{finalize_recovered, pair_of};
 use crate::replica::state::{Move, after};
-use crate::replica::{FinalReplica, LiveReplica, Place, Slot, Status};
-use crate::state::Inner;
+use crate::replica::{FinalReplica, LiveReplica, ReplicaDir, Slot, Status};
+use crate::state::StoreState;
 use crate::types::{ReplicaRef, StoreEvent};
 use crate::volume::failure::examine;
-use crate::volume::{Slice, footprint};
+use crate::volume::{BlockPoolSlice, footprint};
 use crate::writer::ReplicaWriter;
 use crate::writer::append_plan::Tail;
 
 /// See [`Store::append`](crate::Store::append).
 pub async fn append(
-    inner: &Arc<Inner>,
+    inner: &Arc<StoreState>,
     block: &ExtendedBlock,
     new_gs: u64,
     expected_len: u64,
@@ -59,7 +59,7 @@ pub async fn append(
 
 /// See [`Store::recover_append`](crate::Store::recover_append).
 pub async fn recover_append(
-    inner: &Arc<Inner>,
+    inner: &Arc<StoreState>,
     block: &ExtendedBlock,
     new_gs: u64,
     expected_len: u64,
@@ -68,8 +68,8 @@ pub async fn recover_append(
     let pool = inner.pool(&block.pool)?;
     let _latch = pool.latches.acquire(block.block.id).await;
     match recover_check(inner, &pool, block, new_gs, expected_len).await? {
-        Seized::Finalized(replica) => append_to(inner, &pool, block.block, replica, new_gs).await,
-        Seized::Live(live, right) => {
+        Stopped::Finalized(replica) => append_to(inner, &pool, block.block, replica, new_gs).await,
+        Stopped::Live(live, right) => {
             let promise =
                 Promise::growth(&live.slice, live.block().num_bytes, block.block.num_bytes)?;
             bump_live(inner, &live, new_gs).await?;
@@ -81,7 +81,7 @@ pub async fn recover_append(
 
 /// See [`Store::recover_close`](crate::Store::recover_close).
 pub async fn recover_close(
-    inner: &Arc<Inner>,
+    inner: &Arc<StoreState>,
     block: &ExtendedBlock,
     new_gs: u64,
     expected_len: u64,
@@ -90,10 +90,10 @@ pub async fn recover_close(
     let pool = inner.pool(&block.pool)?;
     let _latch = pool.latches.acquire(block.block.id).await;
     match recover_check(inner, &pool, block, new_gs, expected_len).await? {
-        Seized::Finalized(replica) => {
+        Stopped::Finalized(replica) => {
             bump_finalized(inner, &pool, block.block.id, replica, new_gs).await
         }
-        Seized::Live(live, _right) => {
+        Stopped::Live(live, _right) => {
             bump_live(inner, &live, new_gs).await?;
             settle(inner, &live, expected_len).await?;
             finalize_recovered(inner, &pool, &live).await
@@ -103,7 +103,7 @@ pub async fn recover_close(
 
 /// See [`Store::recover_rbw`](crate::Store::recover_rbw).
 pub async fn recover_rbw(
-    inner: &Arc<Inner>,
+    inner: &Arc<StoreState>,
     block: &ExtendedBlock,
     new_gs: u64,
     min_bytes_received: u64,
@@ -112,7 +112,7 @@ pub async fn recover_rbw(
     info!(%block, new_gs, min_bytes_received, max_bytes_received, "recovering a replica being written");
     let pool = inner.pool(&block.pool)?;
     let _latch = pool.latches.acquire(block.block.id).await;
-    let Seized::Live(live, right) = seize(inner, &pool, block.block.id).await? else {
+    let Stopped::Live(live, right) = stop_writer(inner, &pool, block.block.id).await? else {
         return Err(not_found(format!(
             "Cannot recover a non-RBW replica {block}: it is FINALIZED"
         )));
@@ -173,19 +173,19 @@ fn check_gs(block: &ExtendedBlock, gs: u64, new_gs: u64) -> Result<(), StoreErro
 
 /// Seizes the replica and checks that it can go on from `expected_len` (append and close recovery).
 async fn recover_check(
-    inner: &Arc<Inner>,
+    inner: &Arc<StoreState>,
     pool: &Arc<Pool>,
     block: &ExtendedBlock,
     new_gs: u64,
     expected_len: u64,
-) -> Result<Seized, StoreError> {
-    let seized = seize(inner, pool, block.block.id).await?;
+) -> Result<Stopped, StoreError> {
+    let seized = stop_writer(inner, pool, block.block.id).await?;
     match &seized {
-        Seized::Finalized(replica) => {
+        Stopped::Finalized(replica) => {
             check_gs(block, replica.generation_stamp, new_gs)?;
             check_len(block, replica.len, expected_len)?;
         }
-        Seized::Live(live, _) => {
+        Stopped::Live(live, _) => {
             let status = live.snapshot();
             if status.state != ReplicaState::Rbw {
                 return Err(not_found(format!(
@@ -211,13 +211,17 @@ async fn recover_check(
 
 /// Room promised on a volume; given back unless it is handed to a replica.
 struct Promise {
-    slice: Arc<Slice>,
+    slice: Arc<BlockPoolSlice>,
     bytes: u64,
 }
 
 impl Promise {
     /// Promises room for growing from `len` to `expected_len` bytes.
-    fn growth(slice: &Arc<Slice>, len: u64, expected_len: u64) -> Result<Self, StoreError> {
+    fn growth(
+        slice: &Arc<BlockPoolSlice>,
+        len: u64,
+        expected_len: u64,
+    ) -> Result<Self, StoreError> {
         let bytes = expected_len.saturating_sub(len);
         let remaining = slice.volume.numbers().remaining;
         if remaining < bytes {
@@ -250,7 +254,7 @@ impl Drop for Promise {
 /// Makes the files of a live replica hold exactly `len` bytes, of those that are known to be
 /// right. The caller has the right to it.
 pub async fn settle(
-    inner: &Arc<Inner>,
+    inner: &Arc<StoreState>,
     live: &Arc<LiveReplica>,
     len: u64,
 ) -> Result<(), StoreError> {
@@ -318,7 +322,12 @@ pub async fn settle(
 }
 
 /// Turns a failed file operation into an error; what reads as damage is `Corrupt`.
-fn corrupt_or_io(inner: &Arc<Inner>, slice: &Slice, doing: String, error: IoError) -> StoreError {
+fn corrupt_or_io(
+    inner: &Arc<StoreState>,
+    slice: &BlockPoolSlice,
+    doing: String,
+    error: IoError,
+) -> StoreError {
     if error.errno().is_none() && error.kind() == IoErrorKind::Other {
         return StoreError::new(StoreErrorKind::Corrupt, format!("{doing}: {error}"));
     }
@@ -327,7 +336,7 @@ fn corrupt_or_io(inner: &Arc<Inner>, slice: &Slice, doing: String, error: IoErro
 
 /// Gives a live replica a new generation stamp, on the disk and in memory.
 pub async fn bump_live(
-    inner: &Arc<Inner>,
+    inner: &Arc<StoreState>,
     live: &Arc<LiveReplica>,
     new_gs: u64,
 ) -> Result<(), StoreError> {
@@ -356,7 +365,7 @@ pub async fn bump_live(
 
 /// Gives a finalized replica a new generation stamp, on the disk and in memory. The caller holds the latch.
 pub async fn bump_finalized(
-    inner: &Arc<Inner>,
+    inner: &Arc<StoreState>,
     pool: &Arc<Pool>,
     id: i64,
     replica: FinalReplica,
@@ -394,10 +403,10 @@ pub async fn bump_finalized(
 
 /// Opens the files of a replica that is there already; the room promised for it goes back when that fails.
 async fn go_on(
-    inner: &Arc<Inner>,
+    inner: &Arc<StoreState>,
     pool: &Arc<Pool>,
     live: Arc<LiveReplica>,
-    right: Right,
+    right: WriterLock,
 ) -> Result<ReplicaWriter, StoreError> {
     let (mode, class) = (OpenMode::ReadWrite, IoClass::ClientWrite);
     let promised = Arc::clone(&live);
@@ -410,7 +419,7 @@ async fn go_on(
 
 /// Reopens a finalized replica for writing. The caller holds the latch.
 async fn append_to(
-    inner: &Arc<Inner>,
+    inner: &Arc<StoreState>,
     pool: &Arc<Pool>,
     block: Block,
     replica: FinalReplica,
@@ -425,12 +434,12 @@ async fn append_to(
 /// Verifies the end of a finalized replica, moves its files to `rbw` under a new generation stamp, and puts
 /// it into the map as a replica being written. The caller holds the latch.
 pub async fn reopen(
-    inner: &Arc<Inner>,
+    inner: &Arc<StoreState>,
     pool: &Arc<Pool>,
     id: i64,
     replica: FinalReplica,
     new_gs: u64,
-) -> Result<(Arc<LiveReplica>, Right), StoreError> {
+) -> Result<(Arc<LiveReplica>, WriterLock), StoreError> {
     let slice = pool.slice(replica.volume)?;
     let old = Block::new(id, replica.generation_stamp, replica.len);
     let state = after(ReplicaState::Finalized, Move::Append)
@@ -484,7 +493,7 @@ pub async fn reopen(
             return Err(StoreError::new(StoreErrorKind::Corrupt, text));
         }
     };
-    let mut status = Status::new(state, Place::Rbw, new_gs);
+    let mut status = Status::new(state, ReplicaDir::Rbw, new_gs);
     status.bytes_on_disk = replica.len;
     status.bytes_acked = replica.len;
     status.checksum = valid.checksum;

@@ -4,7 +4,7 @@ use clap::Parser as _;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    match hayloft_testkit::load::cli::Cli::parse().run() {
+    match hayloft_testkit::load::cli::LoadCli::parse().run() {
         Ok(Some(report)) => {
             println!("{report:#}");
             ExitCode::SUCCESS

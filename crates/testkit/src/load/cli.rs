@@ -1,6 +1,6 @@
 //! `hayloft-load`: a load by hand, and a node to profile.
 
-use super::{Check, Data, Latency, Outcome, Place, Preads, Settings};
+use super::{Check, Data, Latency, LoadOutcome, LoadPlace, LoadSettings, Preads};
 use crate::error::{Result, TestkitError};
 use crate::procfs::{self, Usage};
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -22,7 +22,7 @@ const GENERATION: u64 = 1001;
 /// that a NameNode has not allocated are deleted by it soon.
 #[derive(Debug, Parser)]
 #[command(name = "hayloft-load")]
-pub struct Cli {
+pub struct LoadCli {
     #[command(subcommand)]
     command: Command,
 }
@@ -152,7 +152,7 @@ fn key_value(text: &str) -> std::result::Result<(String, String), String> {
     Ok((pair.0.to_owned(), pair.1.to_owned()))
 }
 
-impl Cli {
+impl LoadCli {
     /// Does it; a load's figures come back as JSON.
     ///
     /// # Errors
@@ -161,7 +161,7 @@ impl Cli {
         let data = Data::new();
         match self.command {
             Command::Serve(serve) => {
-                super::serve::run(super::serve::Options {
+                super::serve::run(super::serve::ServeOptions {
                     dir: serve.dir,
                     engine: serve.engine,
                     pool: pool(&serve.pool)?,
@@ -172,7 +172,7 @@ impl Cli {
                 Ok(None)
             }
             Command::Write(write) => {
-                let settings = Settings {
+                let settings = LoadSettings {
                     packet_bytes: write.packet,
                     window: write.window.max(1),
                     hflush_every: write.hflush_every,
@@ -193,7 +193,7 @@ impl Cli {
             }
             Command::Pread(pread) => {
                 let target = &pread.read.target;
-                let blocks: Vec<Place> = target.places(&[])?.into_iter().flatten().collect();
+                let blocks: Vec<LoadPlace> = target.places(&[])?.into_iter().flatten().collect();
                 let preads = Preads {
                     in_flight: pread.in_flight.max(1),
                     bytes: pread.size_kib << 10,
@@ -223,7 +223,7 @@ fn pool(text: &str) -> Result<PoolId> {
 
 impl Target {
     /// The blocks of each stream: equal shares, cut at the block size.
-    fn places(&self, chain: &[SocketAddr]) -> Result<Vec<Vec<Place>>> {
+    fn places(&self, chain: &[SocketAddr]) -> Result<Vec<Vec<LoadPlace>>> {
         let pool = pool(&self.pool)?;
         let block_bytes = self.block_kib.unwrap_or(self.block_mib << 10).max(1) << 10;
         let streams = u64::from(self.streams.max(1));
@@ -234,7 +234,7 @@ impl Target {
             let len = block_bytes.min(share - index * block_bytes);
             let number = stream * blocks + index;
             let id = self.first_id.saturating_add_unsigned(number);
-            Place {
+            LoadPlace {
                 block: ExtendedBlock::new(pool.clone(), Block::new(id, GENERATION, 0)),
                 len,
                 nodes: nodes.clone(),
@@ -262,7 +262,7 @@ fn node(address: &SocketAddr) -> DatanodeInfo {
 }
 
 /// Runs a load and says what it took, here and in the nodes.
-fn measured(pids: &[u32], load: impl FnOnce() -> Result<Outcome>) -> Result<Value> {
+fn measured(pids: &[u32], load: impl FnOnce() -> Result<LoadOutcome>) -> Result<Value> {
     let usages = || -> Result<Vec<Usage>> { pids.iter().map(|&pid| procfs::usage(pid)).collect() };
     for &pid in pids {
         procfs::reset_peak(pid);

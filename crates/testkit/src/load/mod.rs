@@ -20,7 +20,7 @@ mod write;
 
 pub use data::Data;
 pub use read::{Offsets, Reader};
-pub use tally::{Latency, Tally};
+pub use tally::{Latency, LatencyTally};
 pub use write::{packet_data, write_block};
 
 use crate::error::{Result, TestkitError};
@@ -30,7 +30,7 @@ use std::time::{Duration, Instant};
 
 /// How blocks are written.
 #[derive(Clone, Copy, Debug)]
-pub struct Settings {
+pub struct LoadSettings {
     /// Packet with header and checksums, bytes (`dfs.client-write-packet-size`).
     pub packet_bytes: usize,
     /// Packets that may be unacknowledged (`dfs.client.write.max-packets-in-flight`).
@@ -41,7 +41,7 @@ pub struct Settings {
     pub sync_every: u32,
 }
 
-impl Default for Settings {
+impl Default for LoadSettings {
     fn default() -> Self {
         Self {
             packet_bytes: 65536,
@@ -52,7 +52,7 @@ impl Default for Settings {
     }
 }
 
-impl Settings {
+impl LoadSettings {
     /// After how many packets everything must be acknowledged.
     fn flush_every(&self) -> Option<u64> {
         let either = [self.hflush_every, self.sync_every];
@@ -66,7 +66,7 @@ impl Settings {
 
 /// A block, where it is or shall be, and how long it is or shall be.
 #[derive(Clone, Debug)]
-pub struct Place {
+pub struct LoadPlace {
     /// Pool, id and generation stamp.
     pub block: ExtendedBlock,
     /// Length, bytes.
@@ -92,9 +92,9 @@ pub enum Check {
 
 /// What a load did, all streams together.
 #[derive(Clone, Debug, Default)]
-pub struct Outcome {
+pub struct LoadOutcome {
     /// Counts and times.
-    pub tally: Tally,
+    pub tally: LatencyTally,
     /// From the first request to the last answer.
     pub took: Duration,
 }
@@ -103,7 +103,11 @@ pub struct Outcome {
 ///
 /// # Errors
 /// The first stream's error.
-pub fn run_write(settings: &Settings, data: &Data, streams: &[Vec<Place>]) -> Result<Outcome> {
+pub fn run_write(
+    settings: &LoadSettings,
+    data: &Data,
+    streams: &[Vec<LoadPlace>],
+) -> Result<LoadOutcome> {
     each_stream(streams, |_, places, tally| {
         places
             .iter()
@@ -118,7 +122,7 @@ const READ_BUFFER_BYTES: usize = 512 << 10;
 ///
 /// # Errors
 /// The first stream's error; [`TestkitError::Expectation`] when bytes differ.
-pub fn run_read(data: &Data, check: Check, streams: &[Vec<Place>]) -> Result<Outcome> {
+pub fn run_read(data: &Data, check: Check, streams: &[Vec<LoadPlace>]) -> Result<LoadOutcome> {
     each_stream(streams, |_, places, tally| {
         let mut reader = Reader::new(data, check, READ_BUFFER_BYTES);
         places
@@ -146,7 +150,7 @@ pub struct Preads {
 ///
 /// # Errors
 /// The first connection's error; [`TestkitError::Expectation`] when bytes differ or no block is long enough.
-pub fn run_pread(data: &Data, preads: &Preads, blocks: &[Place]) -> Result<Outcome> {
+pub fn run_pread(data: &Data, preads: &Preads, blocks: &[LoadPlace]) -> Result<LoadOutcome> {
     if blocks.is_empty() || blocks.iter().any(|place| place.len < preads.bytes) {
         return Err(TestkitError::Expectation(format!(
             "positional reads of {} bytes need blocks that are as long",
@@ -173,27 +177,27 @@ pub fn run_pread(data: &Data, preads: &Preads, blocks: &[Place]) -> Result<Outco
 /// Runs `work` for every stream in a thread of its own; they begin together.
 pub fn each_stream<S: Sync>(
     streams: &[S],
-    work: impl Fn(usize, &S, &mut Tally) -> Result<()> + Sync,
-) -> Result<Outcome> {
+    work: impl Fn(usize, &S, &mut LatencyTally) -> Result<()> + Sync,
+) -> Result<LoadOutcome> {
     let start = std::sync::Barrier::new(streams.len() + 1);
     let (work, start) = (&work, &start);
     std::thread::scope(|scope| {
         let spawn = |(index, stream)| {
             scope.spawn(move || {
                 start.wait();
-                let mut tally = Tally::default();
+                let mut tally = LatencyTally::default();
                 work(index, stream, &mut tally).map(|()| tally)
             })
         };
         let threads: Vec<_> = streams.iter().enumerate().map(spawn).collect();
         start.wait();
         let began = Instant::now();
-        let mut all = Tally::default();
+        let mut all = LatencyTally::default();
         for thread in threads {
             let tally = thread.join();
             all.add(tally.map_err(|_| TestkitError::Talk("a load thread panicked".into()))??);
         }
-        Ok(Outcome {
+        Ok(LoadOutcome {
             tally: all,
             took: began.elapsed(),
         })

@@ -2,8 +2,8 @@
 
 use super::data::Data;
 use super::link::Link;
-use super::tally::Tally;
-use super::{Check, Place};
+use super::tally::LatencyTally;
+use super::{Check, LoadPlace};
 use crate::error::{Result, TestkitError};
 use hayloft_wire::checksum::DataChecksum;
 use hayloft_wire::frame;
@@ -45,11 +45,11 @@ impl<'a> Reader<'a> {
     /// When the node refuses, goes away, or sends other bytes than were written.
     pub fn read(
         &mut self,
-        place: &Place,
+        place: &LoadPlace,
         replica: usize,
         offset: u64,
         len: u64,
-        tally: &mut Tally,
+        tally: &mut LatencyTally,
     ) -> Result<()> {
         let began = Instant::now();
         let address = address(place, replica)?;
@@ -76,7 +76,7 @@ impl<'a> Reader<'a> {
     fn range(
         &mut self,
         link: &mut Link,
-        place: &Place,
+        place: &LoadPlace,
         info: &pb::ReadOpChecksumInfo,
         range: Range<u64>,
     ) -> Result<()> {
@@ -159,7 +159,12 @@ impl<'a> Reader<'a> {
 }
 
 /// Asks for a range.
-fn ask(link: &mut Link, place: &Place, offset: u64, len: u64) -> Result<pb::ReadOpChecksumInfo> {
+fn ask(
+    link: &mut Link,
+    place: &LoadPlace,
+    offset: u64,
+    len: u64,
+) -> Result<pb::ReadOpChecksumInfo> {
     link.request(&pb::OpReadBlock {
         header: transfer::client_header(&place.block, Token::default(), &place.client),
         offset,
@@ -189,7 +194,7 @@ fn piece(link: &mut Link, left: usize, unit: usize) -> Result<usize> {
     }
 }
 
-fn address(place: &Place, replica: usize) -> Result<SocketAddr> {
+fn address(place: &LoadPlace, replica: usize) -> Result<SocketAddr> {
     let id = place.block.block.id;
     let none = || TestkitError::Talk(format!("block {id} has no replica {replica}"));
     let address = place.nodes.get(replica).ok_or_else(none)?.id.xfer_addr();

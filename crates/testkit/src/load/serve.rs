@@ -18,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 
 /// What to serve.
 #[derive(Clone, Debug)]
-pub struct Options {
+pub struct ServeOptions {
     /// The one volume; created when it does not exist.
     pub dir: PathBuf,
     /// Name of the engine; the configuration's default without one.
@@ -69,7 +69,7 @@ impl NameNodeLink for Alone {
 ///
 /// # Errors
 /// When the configuration, the directory or the port cannot be used.
-pub fn run(options: Options) -> Result<()> {
+pub fn run(options: ServeOptions) -> Result<()> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .thread_name("hayloft-net")
         .enable_all()
@@ -80,7 +80,7 @@ pub fn run(options: Options) -> Result<()> {
     outcome
 }
 
-async fn run_until_signalled(options: Options) -> Result<()> {
+async fn run_until_signalled(options: ServeOptions) -> Result<()> {
     let talk = |what: &'static str| {
         move |error: &dyn std::fmt::Display| TestkitError::Talk(format!("{what}: {error}"))
     };

@@ -42,7 +42,7 @@ impl Latency {
 
 /// What one stream did. Times are kept one by one: a load is short.
 #[derive(Clone, Debug, Default)]
-pub struct Tally {
+pub struct LatencyTally {
     /// Bytes of block data moved.
     pub bytes: u64,
     /// Operations: blocks written, blocks read, positional reads.
@@ -53,7 +53,7 @@ pub struct Tally {
     pub ack_us: Vec<u32>,
 }
 
-impl Tally {
+impl LatencyTally {
     /// Adds what another stream did.
     pub fn add(&mut self, other: Self) {
         self.bytes += other.bytes;

@@ -2,8 +2,8 @@
 
 use super::data::{CHUNK, Data, SPAN_MAX};
 use super::link::Link;
-use super::tally::{Tally, micros};
-use super::{Place, Settings};
+use super::tally::{LatencyTally, micros};
+use super::{LoadPlace, LoadSettings};
 use crate::error::{Result, TestkitError};
 use bytes::BytesMut;
 use hayloft_wire::ack::PipelineAck;
@@ -33,10 +33,10 @@ pub fn packet_data(packet_bytes: usize) -> usize {
 /// # Errors
 /// When a node refuses, acknowledges anything but success, or goes away.
 pub fn write_block(
-    settings: &Settings,
+    settings: &LoadSettings,
     data: &Data,
-    place: &Place,
-    tally: &mut Tally,
+    place: &LoadPlace,
+    tally: &mut LatencyTally,
 ) -> Result<()> {
     let began = Instant::now();
     let mut link = Link::connect(first(place)?, 0)?;
@@ -60,7 +60,7 @@ pub fn write_block(
     Ok(())
 }
 
-fn first(place: &Place) -> Result<SocketAddr> {
+fn first(place: &LoadPlace) -> Result<SocketAddr> {
     let none = || TestkitError::Talk(format!("block {} has no node", place.block.block.id));
     let id = &place.nodes.first().ok_or_else(none)?.id;
     let address = id.xfer_addr();
@@ -68,7 +68,7 @@ fn first(place: &Place) -> Result<SocketAddr> {
     address.parse().map_err(wrong)
 }
 
-fn request(data: &Data, place: &Place) -> pb::OpWriteBlock {
+fn request(data: &Data, place: &LoadPlace) -> pb::OpWriteBlock {
     let further: Vec<DatanodeInfo> = place.nodes[1..].to_vec();
     let ids: Vec<String> = place.storage_ids.iter().skip(1).cloned().collect();
     pb::OpWriteBlock {
@@ -89,9 +89,9 @@ fn request(data: &Data, place: &Place) -> pb::OpWriteBlock {
 
 /// A block on its way.
 struct Stream<'a> {
-    settings: &'a Settings,
+    settings: &'a LoadSettings,
     data: &'a Data,
-    place: &'a Place,
+    place: &'a LoadPlace,
     salt: u64,
     /// Data bytes of a full packet.
     packet: usize,
@@ -103,7 +103,7 @@ struct Stream<'a> {
 }
 
 impl Stream<'_> {
-    fn run(mut self, link: &mut Link, tally: &mut Tally) -> Result<()> {
+    fn run(mut self, link: &mut Link, tally: &mut LatencyTally) -> Result<()> {
         while self.acked < self.packets {
             let room = self.room();
             if room > 0 {
@@ -188,7 +188,12 @@ impl Stream<'_> {
         }
     }
 
-    fn acknowledged(&mut self, link: &Link, ack: &PipelineAck, tally: &mut Tally) -> Result<()> {
+    fn acknowledged(
+        &mut self,
+        link: &Link,
+        ack: &PipelineAck,
+        tally: &mut LatencyTally,
+    ) -> Result<()> {
         let whole = ack.hops.len() == self.place.nodes.len();
         if ack.seqno.cast_unsigned() != self.acked || !ack.is_success() || !whole {
             return Err(link.error(format_args!(

@@ -7,7 +7,7 @@ use std::io::{Read as _, Write as _};
 use std::path::Path;
 use std::process::{Command, ExitCode};
 
-use super::host::{Carried, Disk};
+use super::host::{Carried, HostedDisk};
 use crate::error::{Result, TestkitError};
 
 /// The first argument of a program that shall carry a disk; the second is the disk as JSON.
@@ -17,7 +17,7 @@ const CARRY: &str = "carry-volatile-disk";
 ///
 /// # Errors
 /// When this program's file cannot be found.
-pub(super) fn command(disk: &Disk) -> Result<Command> {
+pub(super) fn command(disk: &HostedDisk) -> Result<Command> {
     let program = std::env::current_exe().map_err(TestkitError::file("finding", "this program"))?;
     let disk = serde_json::to_string(disk)
         .map_err(|e| TestkitError::Talk(format!("the disk to carry: {e}")))?;
@@ -45,7 +45,7 @@ pub fn carry_if_asked() -> Option<ExitCode> {
 }
 
 fn carry(disk: &str) -> Result<()> {
-    let disk: Disk = serde_json::from_str(disk)
+    let disk: HostedDisk = serde_json::from_str(disk)
         .map_err(|e| TestkitError::Talk(format!("the disk to carry: {e}")))?;
     // What killed carriers left. What stays is no concern of this disk.
     super::sweep()?;

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use fuser::{Errno, ReplyData, ReplyWrite};
 
-use super::model::{Kind, Model, Params, Request};
+use super::model::{MediaKind, Model, Params, Request};
 use super::stats::{Recorder, Stats};
 
 /// Largest request of the FUSE connection, bytes.
@@ -125,7 +125,7 @@ impl Drive {
     }
 
     /// Queues a request; its answer comes when the model has served it.
-    pub fn queue(&self, kind: Kind, offset: u64, length: u64, answer: Answer) {
+    pub fn queue(&self, kind: MediaKind, offset: u64, length: u64, answer: Answer) {
         let request = Request {
             kind,
             offset,

@@ -18,7 +18,7 @@ use fuser::{
 use rustix::fs::{FallocateFlags, fallocate};
 
 use super::drive::{Answer, Drive, REQUEST_MAX};
-use super::model::Kind;
+use super::model::MediaKind;
 use super::volatile::Volatile;
 
 /// Name of the file that is the disk.
@@ -242,7 +242,7 @@ impl Filesystem for DiskFile {
             DISK_INODE if self.is_off() => reply.error(Errno::EIO),
             DISK_INODE if self.on_disk(offset, size.into()) => {
                 self.drive
-                    .queue(Kind::Read, offset, size.into(), Answer::Read(reply));
+                    .queue(MediaKind::Read, offset, size.into(), Answer::Read(reply));
             }
             _ => reply.error(Errno::EINVAL),
         }
@@ -271,9 +271,10 @@ impl Filesystem for DiskFile {
             }
             DISK_INODE if self.on_disk(offset, length) => {
                 match self.change((offset, length), || self.store(offset, data)) {
-                    Ok(()) => self
-                        .drive
-                        .queue(Kind::Write, offset, length, Answer::Write(reply)),
+                    Ok(()) => {
+                        self.drive
+                            .queue(MediaKind::Write, offset, length, Answer::Write(reply))
+                    }
                     Err(_) => reply.error(Errno::EIO),
                 }
             }

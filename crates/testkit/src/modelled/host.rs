@@ -31,7 +31,7 @@ pub const SIZE_MAX: u64 = 16 << 40;
 /// The file system on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum FileSystem {
+pub enum HostedFileSystem {
     /// ext4, as `mkfs.ext4` makes it, all of it written at once.
     Ext4,
     /// XFS, as `mkfs.xfs` makes it.
@@ -40,7 +40,7 @@ pub enum FileSystem {
     Raw,
 }
 
-impl FileSystem {
+impl HostedFileSystem {
     /// Its name.
     #[must_use]
     pub fn name(self) -> &'static str {
@@ -71,11 +71,11 @@ impl FileSystem {
 
 /// A disk to be modelled.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Disk {
+pub struct HostedDisk {
     /// Its size, bytes; a multiple of 4096 is used.
     pub size: u64,
     /// The file system on it.
-    pub file_system: FileSystem,
+    pub file_system: HostedFileSystem,
     /// How it behaves.
     pub params: Params,
     /// Where it is mounted; created if it is not there.
@@ -87,7 +87,7 @@ pub struct Disk {
 
 /// What a user of the disk needs to know.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Place {
+pub struct HostedPlace {
     /// Always true.
     pub modelled: bool,
     /// Where the file system is mounted.
@@ -108,7 +108,7 @@ pub struct Carried {
     thread: Option<JoinHandle<()>>,
     session: Option<BackgroundSession>,
     owned: Option<Owned>,
-    place: Place,
+    place: HostedPlace,
 }
 
 impl Carried {
@@ -117,7 +117,7 @@ impl Carried {
     /// # Errors
     /// [`TestkitError::Missing`] when something that it needs is not there, [`TestkitError::Talk`] when a
     /// parameter makes no sense, else what failed; what was set up by then is taken down.
-    pub fn start(disk: &Disk) -> Result<Self> {
+    pub fn start(disk: &HostedDisk) -> Result<Self> {
         Self::begin(disk, None)
     }
 
@@ -125,11 +125,11 @@ impl Carried {
     ///
     /// # Errors
     /// As [`Carried::start`].
-    pub fn start_volatile(disk: &Disk) -> Result<Self> {
+    pub fn start_volatile(disk: &HostedDisk) -> Result<Self> {
         Self::begin(disk, Some(Volatile::default()))
     }
 
-    fn begin(disk: &Disk, cache: Option<Volatile>) -> Result<Self> {
+    fn begin(disk: &HostedDisk, cache: Option<Volatile>) -> Result<Self> {
         check(disk)?;
         let dir = absolute(&disk.dir)?;
         let backing = match &disk.backing {
@@ -158,7 +158,7 @@ impl Carried {
             })?;
         let drive = Arc::new(Drive::new(disk.params, size, file));
         let mut carried = Self {
-            place: Place {
+            place: HostedPlace {
                 modelled: true,
                 dir,
                 device: PathBuf::new(),
@@ -182,7 +182,7 @@ impl Carried {
 
     /// Where everything is.
     #[must_use]
-    pub fn place(&self) -> &Place {
+    pub fn place(&self) -> &HostedPlace {
         &self.place
     }
 
@@ -257,8 +257,8 @@ impl Carried {
         Ok(())
     }
 
-    fn mount(&mut self, file_system: FileSystem) -> Result<()> {
-        if file_system == FileSystem::Raw {
+    fn mount(&mut self, file_system: HostedFileSystem) -> Result<()> {
+        if file_system == HostedFileSystem::Raw {
             return Ok(());
         }
         let dir = self.place.dir.clone();
@@ -312,7 +312,7 @@ fn go_first() {
         .output();
 }
 
-fn check(disk: &Disk) -> Result<()> {
+fn check(disk: &HostedDisk) -> Result<()> {
     disk.params.check().map_err(TestkitError::Talk)?;
     if !(SIZE_MIN..=SIZE_MAX).contains(&disk.size) {
         return Err(TestkitError::Talk(format!(
@@ -364,9 +364,9 @@ mod tests {
     #[test]
     fn sizes_and_parameters_are_checked_before_anything_is_touched() {
         let dir = tempfile::tempdir().expect("temporary directory");
-        let mut disk = Disk {
+        let mut disk = HostedDisk {
             size: 1,
-            file_system: FileSystem::Ext4,
+            file_system: HostedFileSystem::Ext4,
             params: Params::default(),
             dir: dir.path().join("d"),
             backing: None,

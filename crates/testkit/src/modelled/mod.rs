@@ -31,7 +31,7 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process};
 
 pub use carrier::carry_if_asked;
-pub use host::{Carried, Disk, FileSystem, Place};
+pub use host::{Carried, HostedDisk, HostedFileSystem, HostedPlace};
 pub use model::Params;
 pub use record::sweep;
 pub use stats::Stats;
@@ -48,7 +48,7 @@ const GOING: Duration = Duration::from_secs(60);
 
 /// What is missing here for a modelled disk with `file_system`, if anything.
 #[must_use]
-pub fn missing(file_system: FileSystem) -> Option<TestkitError> {
+pub fn missing(file_system: HostedFileSystem) -> Option<TestkitError> {
     let missing = |what: &str, todo: &str| {
         Some(TestkitError::Missing {
             what: what.into(),
@@ -65,9 +65,9 @@ pub fn missing(file_system: FileSystem) -> Option<TestkitError> {
         return missing("/dev/loop-control", "load the kernel module loop");
     }
     let (program, package) = match file_system {
-        FileSystem::Ext4 => ("mkfs.ext4", "install e2fsprogs"),
-        FileSystem::Xfs => ("mkfs.xfs", "install xfsprogs"),
-        FileSystem::Raw => ("losetup", "install util-linux"),
+        HostedFileSystem::Ext4 => ("mkfs.ext4", "install e2fsprogs"),
+        HostedFileSystem::Xfs => ("mkfs.xfs", "install xfsprogs"),
+        HostedFileSystem::Raw => ("losetup", "install util-linux"),
     };
     for (program, package) in [
         (program, package),
@@ -106,7 +106,7 @@ impl Drop for Hung {
 pub struct ModelledDisk {
     child: Child,
     log: PathBuf,
-    place: Place,
+    place: HostedPlace,
 }
 
 impl ModelledDisk {
@@ -116,7 +116,7 @@ impl ModelledDisk {
     /// # Errors
     /// [`TestkitError::Missing`] when something that it needs is not there, [`TestkitError::Process`] with
     /// what it said when it did not come up.
-    pub fn mount(program: &Path, disk: &Disk, log: &Path) -> Result<Self> {
+    pub fn mount(program: &Path, disk: &HostedDisk, log: &Path) -> Result<Self> {
         if let Some(missing) = missing(disk.file_system) {
             return Err(missing);
         }
@@ -140,7 +140,7 @@ impl ModelledDisk {
     ///
     /// # Errors
     /// As [`ModelledDisk::mount`].
-    pub fn volatile(disk: &Disk, log: &Path) -> Result<Self> {
+    pub fn volatile(disk: &HostedDisk, log: &Path) -> Result<Self> {
         if let Some(missing) = missing(disk.file_system) {
             return Err(missing);
         }
@@ -188,7 +188,7 @@ impl ModelledDisk {
 
     /// Everything about where it is.
     #[must_use]
-    pub fn place(&self) -> &Place {
+    pub fn place(&self) -> &HostedPlace {
         &self.place
     }
 

@@ -98,10 +98,10 @@ impl Params {
         60 * SECOND / self.rpm
     }
 
-    fn transfer(&self, kind: Kind, bytes: u64) -> u64 {
+    fn transfer(&self, kind: MediaKind, bytes: u64) -> u64 {
         let rate = match kind {
-            Kind::Read => self.read_bytes_s,
-            Kind::Write => self.write_bytes_s,
+            MediaKind::Read => self.read_bytes_s,
+            MediaKind::Write => self.write_bytes_s,
         };
         time_of(bytes, rate)
     }
@@ -116,7 +116,7 @@ fn time_of(bytes: u64, bytes_s: u64) -> u64 {
 /// To the host or from it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Kind {
+pub enum MediaKind {
     /// From the disk.
     Read,
     /// To the disk.
@@ -127,7 +127,7 @@ pub enum Kind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Request {
     /// Reading or writing.
-    pub kind: Kind,
+    pub kind: MediaKind,
     /// First byte.
     pub offset: u64,
     /// Bytes.
@@ -144,7 +144,7 @@ impl Request {
 
 /// How a request was served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Service {
+pub struct ServiceTime {
     /// When the drive turned to it.
     pub start: u64,
     /// Time of the seek; 0 when the head was there or the gap passed under it.
@@ -171,7 +171,7 @@ pub struct Model {
     /// The seek over the whole disk, above the shortest one.
     stroke: f64,
     head: u64,
-    last: Kind,
+    last: MediaKind,
     free_at: u64,
 }
 
@@ -196,7 +196,7 @@ impl Model {
             track,
             stroke: above * 15.0 / 8.0,
             head: 0,
-            last: Kind::Read,
+            last: MediaKind::Read,
             free_at: 0,
         }
     }
@@ -247,7 +247,7 @@ impl Model {
     }
 
     /// Serves `request` after everything served before it.
-    pub fn serve(&mut self, request: &Request) -> Service {
+    pub fn serve(&mut self, request: &Request) -> ServiceTime {
         let pause = request.arrived.saturating_sub(self.free_at);
         let transfer = self.params.transfer(request.kind, request.length);
         let start = self.free_at.max(request.arrived);
@@ -267,7 +267,7 @@ impl Model {
             };
             way.rotation = way.rotation.min(end - start);
         }
-        let service = Service {
+        let service = ServiceTime {
             start,
             seek: way.seek,
             rotation: way.rotation,

@@ -24,7 +24,7 @@ fn round() -> Params {
 
 fn read(offset: u64, length: u64, arrived: u64) -> Request {
     Request {
-        kind: Kind::Read,
+        kind: MediaKind::Read,
         offset,
         length,
         arrived,
@@ -33,14 +33,14 @@ fn read(offset: u64, length: u64, arrived: u64) -> Request {
 
 fn write(offset: u64, length: u64, arrived: u64) -> Request {
     Request {
-        kind: Kind::Write,
+        kind: MediaKind::Write,
         ..read(offset, length, arrived)
     }
 }
 
 #[test]
 fn a_queued_sequential_stream_runs_at_the_rate_of_the_medium() {
-    for (kind, expected) in [(Kind::Read, 10 * MS), (Kind::Write, 20 * MS)] {
+    for (kind, expected) in [(MediaKind::Read, 10 * MS), (MediaKind::Write, 20 * MS)] {
         let mut model = Model::new(round(), 1_000 * MB);
         model.last = kind;
         for n in 0..10 {

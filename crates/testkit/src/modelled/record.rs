@@ -21,7 +21,7 @@ const RECORD_MAX: u64 = 64 << 10;
 
 /// What is to be undone, as far as it came.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub struct Record {
+pub struct AccessRecord {
     /// The FUSE mount point.
     pub fuse: PathBuf,
     /// The backing file.
@@ -43,7 +43,7 @@ pub struct Owned {
     home: PathBuf,
     _lock: File,
     /// What it says.
-    pub record: Record,
+    pub record: AccessRecord,
 }
 
 impl Owned {
@@ -67,11 +67,11 @@ impl Owned {
         let owned = Self {
             home,
             _lock: file,
-            record: Record {
+            record: AccessRecord {
                 fuse,
                 backing: backing.to_owned(),
                 dir: dir.to_owned(),
-                ..Record::default()
+                ..AccessRecord::default()
             },
         };
         owned.save()?;
@@ -132,7 +132,7 @@ pub fn sweep() -> Result<(Vec<PathBuf>, Vec<TestkitError>)> {
 }
 
 /// The record in `home`, if nobody holds it any more.
-fn leftover(home: &Path) -> Option<(File, Record)> {
+fn leftover(home: &Path) -> Option<(File, AccessRecord)> {
     use std::io::Read as _;
     let mut file = File::open(home.join(RECORD)).ok()?;
     flock(&file, FlockOperation::NonBlockingLockExclusive).ok()?;
@@ -141,7 +141,7 @@ fn leftover(home: &Path) -> Option<(File, Record)> {
     Some((file, serde_json::from_slice(&text).ok()?))
 }
 
-fn undo(record: &Record, home: &Path) -> Result<()> {
+fn undo(record: &AccessRecord, home: &Path) -> Result<()> {
     undo_upper(record)?;
     if is_mounted(&record.fuse) {
         run(Command::new("umount").arg("--lazy").arg(&record.fuse))?;
@@ -151,7 +151,7 @@ fn undo(record: &Record, home: &Path) -> Result<()> {
     std::fs::remove_dir_all(home).map_err(TestkitError::file("removing", home))
 }
 
-fn undo_upper(record: &Record) -> Result<()> {
+fn undo_upper(record: &AccessRecord) -> Result<()> {
     if is_mounted(&record.dir) {
         // Whoever still uses it keeps it until he lets go, and gets errors from then on.
         if run(Command::new("umount").arg(&record.dir)).is_err() {

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::model::{Kind, Params, Request, Service};
+use super::model::{MediaKind, Params, Request, ServiceTime};
 
 /// Buckets of the utilisation over time; when they are full, two become one.
 const BUCKETS_MAX: usize = 1024;
@@ -13,7 +13,7 @@ const LATE: u64 = 2_000_000;
 
 /// Requests of one direction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Direction {
+pub struct DirectionStats {
     /// How many.
     pub requests: u64,
     /// Bytes of all.
@@ -34,9 +34,9 @@ pub struct Stats {
     /// Seconds covered.
     pub seconds: f64,
     /// Reads.
-    pub read: Direction,
+    pub read: DirectionStats,
     /// Writes.
-    pub write: Direction,
+    pub write: DirectionStats,
     /// Maximal sequences of requests of which each began where the last one ended.
     pub runs: u64,
     /// Mean bytes of a run.
@@ -72,8 +72,8 @@ pub struct Stats {
 #[derive(Debug)]
 pub struct Recorder {
     since: u64,
-    read: Direction,
-    write: Direction,
+    read: DirectionStats,
+    write: DirectionStats,
     runs: u64,
     seeks: u64,
     seek: u64,
@@ -93,8 +93,8 @@ impl Recorder {
     pub fn new(now: u64) -> Self {
         Self {
             since: now,
-            read: Direction::default(),
-            write: Direction::default(),
+            read: DirectionStats::default(),
+            write: DirectionStats::default(),
             runs: 0,
             seeks: 0,
             seek: 0,
@@ -110,10 +110,10 @@ impl Recorder {
     }
 
     /// A request was served; `queued` were waiting when it was chosen, itself included.
-    pub fn served(&mut self, request: &Request, service: &Service, queued: usize) {
+    pub fn served(&mut self, request: &Request, service: &ServiceTime, queued: usize) {
         let direction = match request.kind {
-            Kind::Read => &mut self.read,
-            Kind::Write => &mut self.write,
+            MediaKind::Read => &mut self.read,
+            MediaKind::Write => &mut self.write,
         };
         direction.requests += 1;
         direction.bytes += request.length;
@@ -167,7 +167,7 @@ impl Recorder {
     #[must_use]
     pub fn stats(&self, params: &Params, capacity: u64, now: u64, cpu_s: f64) -> Stats {
         let mean = |sum: u64, count: u64| sum.checked_div(count).unwrap_or(0);
-        let direction = |d: &Direction| Direction {
+        let direction = |d: &DirectionStats| DirectionStats {
             mean_bytes: mean(d.bytes, d.requests),
             ..*d
         };
@@ -224,7 +224,7 @@ mod tests {
 
     fn request(offset: u64, arrived: u64) -> Request {
         Request {
-            kind: Kind::Write,
+            kind: MediaKind::Write,
             offset,
             length: MIB,
             arrived,

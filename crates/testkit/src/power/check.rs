@@ -3,7 +3,7 @@
 use super::writers::{Acked, BLOCK, Closed, Log};
 use crate::driver::Driver;
 use crate::error::{Result, TestkitError};
-use crate::files::Block;
+use crate::files::BlockOnNode;
 use serde_json::{Value, json};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -18,7 +18,7 @@ const WORDS_MAX: usize = 160;
 
 /// What became of a replica.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Left {
+pub enum LeftBehind {
     /// It can be read, and every byte is what was written.
     Whole,
     /// The NameNode counts on it, and it cannot be read, or has other bytes. Why.
@@ -35,7 +35,7 @@ pub struct ClosedLeft {
     /// How long before the event it was closed.
     pub age: Duration,
     /// What became of it.
-    pub left: Left,
+    pub left: LeftBehind,
     /// Its block.
     pub block: Option<i64>,
 }
@@ -46,14 +46,14 @@ pub struct LogLeft {
     /// Which.
     pub log: Log,
     /// What became of what the NameNode counts on.
-    pub left: Left,
+    pub left: LeftBehind,
     /// Length up to which it can be read and is what was written.
     pub kept: u64,
 }
 
 /// One node's round afterwards.
 #[derive(Clone, Debug)]
-pub struct Found {
+pub struct Findings {
     /// When the event came.
     pub event: Instant,
     /// Closed files.
@@ -75,7 +75,7 @@ fn client() -> Value {
 ///
 /// # Errors
 /// When the driver is gone, or the NameNode does not answer.
-pub fn look(fs: &Driver, acked: Acked, event: Instant) -> Result<Found> {
+pub fn look(fs: &Driver, acked: Acked, event: Instant) -> Result<Findings> {
     std::thread::scope(|scope| {
         let logs = acked.logs;
         let recovered = scope.spawn(move || {
@@ -86,7 +86,7 @@ pub fn look(fs: &Driver, acked: Acked, event: Instant) -> Result<Found> {
         let logs = recovered
             .join()
             .map_err(|_| TestkitError::Talk("a reader of logs panicked".into()))??;
-        Ok(Found {
+        Ok(Findings {
             event,
             closed,
             logs,
@@ -121,7 +121,7 @@ fn look_at_closed(fs: &Driver, files: Vec<Closed>, event: Instant) -> Result<Vec
 }
 
 /// Whether the NameNode counts on a replica of the block; why not, if it does not.
-fn counted_on(block: &Block) -> std::result::Result<(), String> {
+fn counted_on(block: &BlockOnNode) -> std::result::Result<(), String> {
     let id = block.id;
     if block.corrupt {
         return Err(format!("the NameNode calls blk_{id} corrupt"));
@@ -132,14 +132,14 @@ fn counted_on(block: &Block) -> std::result::Result<(), String> {
     Ok(())
 }
 
-fn what_is_left(fs: &Driver, file: &Closed) -> Result<(Option<i64>, Left)> {
+fn what_is_left(fs: &Driver, file: &Closed) -> Result<(Option<i64>, LeftBehind)> {
     debug_assert!(file.bytes <= BLOCK, "one block");
     // What the NameNode counts on, it says before anything is read: a read that fails is reported.
     let blocks = fs.blocks(&file.path)?;
     let block = blocks.first().map(|block| block.id);
     for one in &blocks {
         if let Err(why) = counted_on(one) {
-            return Ok((block, Left::Gone(why)));
+            return Ok((block, LeftBehind::Gone(why)));
         }
     }
     let read = fs.check_with(
@@ -149,19 +149,19 @@ fn what_is_left(fs: &Driver, file: &Closed) -> Result<(Option<i64>, Left)> {
         json!({ "conf": client() }),
     );
     match read {
-        Ok(()) => Ok((block, Left::Whole)),
+        Ok(()) => Ok((block, LeftBehind::Whole)),
         Err(error @ (TestkitError::Client { .. } | TestkitError::Expectation(_))) => {
-            Ok((block, Left::Unreadable(first_line(&error))))
+            Ok((block, LeftBehind::Unreadable(first_line(&error))))
         }
         Err(error) => Err(error),
     }
 }
 
-impl Found {
+impl Findings {
     /// Adds to what is lost what of it is on the disk, as `files` tells.
     pub fn explain(&mut self, files: impl Fn(i64) -> String) {
         for closed in &mut self.closed {
-            if let (Left::Unreadable(why) | Left::Gone(why), Some(block)) =
+            if let (LeftBehind::Unreadable(why) | LeftBehind::Gone(why), Some(block)) =
                 (&mut closed.left, closed.block)
             {
                 *why = format!("{}: {why}", files(block));
@@ -174,7 +174,7 @@ fn look_at_log(fs: &Driver, log: Log) -> Result<LogLeft> {
     let gone = |log, why: &TestkitError| {
         Ok(LogLeft {
             log,
-            left: Left::Gone(first_line(why)),
+            left: LeftBehind::Gone(first_line(why)),
             kept: 0,
         })
     };
@@ -185,14 +185,14 @@ fn look_at_log(fs: &Driver, log: Log) -> Result<LogLeft> {
         }
         Err(error) => return Err(error),
     }
-    let (mut kept, mut left) = (0, Left::Whole);
+    let (mut kept, mut left) = (0, LeftBehind::Whole);
     let blocks = fs.blocks(&log.path)?;
     if blocks.is_empty() {
-        left = Left::Gone("lease recovery left no block".into());
+        left = LeftBehind::Gone("lease recovery left no block".into());
     }
     for block in blocks {
         if let Err(why) = counted_on(&block) {
-            left = Left::Gone(why);
+            left = LeftBehind::Gone(why);
             break;
         }
         let request = json!({
@@ -209,7 +209,7 @@ fn look_at_log(fs: &Driver, log: Log) -> Result<LogLeft> {
         };
         kept += good;
         if let Some(problem) = problem {
-            left = Left::Unreadable(format!("{}: {problem}", log.path));
+            left = LeftBehind::Unreadable(format!("{}: {problem}", log.path));
             break;
         }
     }

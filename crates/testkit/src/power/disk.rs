@@ -111,13 +111,13 @@ fn no_program(tool: &str, package: &str) -> Option<String> {
 
 /// A mounted disk. Dropping it unmounts it; its loop device goes with the mount.
 #[derive(Debug)]
-pub struct Disk {
+pub struct PowerDisk {
     at: PathBuf,
     file_system: FileSystem,
     under: Under,
 }
 
-impl Disk {
+impl PowerDisk {
     /// A disk over the file `image`, mounted at `at`; both are created.
     ///
     /// # Errors
@@ -245,7 +245,7 @@ impl Disk {
         Ok(())
     }
 
-    /// Gives back what [`Disk::fill`] took.
+    /// Gives back what [`PowerDisk::fill`] took.
     ///
     /// # Errors
     /// When the file cannot be removed.
@@ -255,7 +255,7 @@ impl Disk {
     }
 
     /// The device fails: from now on it answers nearly everything with EIO. What it had until now
-    /// is kept beside it for [`Disk::repair`].
+    /// is kept beside it for [`PowerDisk::repair`].
     ///
     /// # Errors
     /// When the disk is volatile, or a step fails.
@@ -302,7 +302,7 @@ impl Disk {
     }
 }
 
-impl Drop for Disk {
+impl Drop for PowerDisk {
     fn drop(&mut self) {
         // Lazily: a process that hangs on it must not keep it mounted. What fails here the end of
         // the mount namespace does.

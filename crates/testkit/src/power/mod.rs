@@ -15,6 +15,6 @@ pub mod rig;
 pub mod tally;
 pub mod writers;
 
-pub use disk::{Disk, FileSystem};
+pub use disk::{FileSystem, PowerDisk};
 pub use rig::{Event, Rig, Round};
-pub use tally::{Count, Tally};
+pub use tally::{Count, PowerTally};

@@ -4,9 +4,9 @@
 //! There is one replica of everything, so a loss shows. Which node a file is on, its directory
 //! says: each node has a storage type of its own, and each directory the policy for it.
 
-use super::check::{self, Found};
-use super::disk::Disk;
-use super::writers::{self, Acked, BLOCK, Phase, Syncs};
+use super::check::{self, Findings};
+use super::disk::PowerDisk;
+use super::writers::{self, Acked, BLOCK, Syncs, WriterPhase};
 use crate::error::{Result, TestkitError};
 use crate::hadoop::class;
 use crate::modelled::Lost;
@@ -18,6 +18,10 @@ use std::io::{Read as _, Seek as _, SeekFrom};
 use std::path::PathBuf;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
+
+/// Rounds after which a new client process takes over: writers that a cut left behind stay in the
+/// memory of the old one.
+const ROUNDS_A_CLIENT: u64 = 8;
 
 /// Storage types and the policies whose files go to no other.
 const TYPES: [(&str, &str); 4] = [
@@ -71,7 +75,7 @@ pub struct Rig {
     // Dropped first to last: the nodes end before their disks go.
     fs: Driver,
     cluster: Cluster,
-    disks: Vec<Disk>,
+    disks: Vec<PowerDisk>,
     kinds: Vec<Kind>,
     rounds: u64,
     /// What each volatile device lost at the last cut.
@@ -83,7 +87,7 @@ impl Rig {
     ///
     /// # Errors
     /// When there are more than [`NODES_MAX`], or the cluster does not start.
-    pub fn start(name: &str, nodes: Vec<(Kind, Disk)>) -> Result<Self> {
+    pub fn start(name: &str, nodes: Vec<(Kind, PowerDisk)>) -> Result<Self> {
         if nodes.len() > NODES_MAX {
             return Err(TestkitError::Talk(format!("at most {NODES_MAX} nodes")));
         }
@@ -106,7 +110,7 @@ impl Rig {
             fs.tool(class::STORAGE_POLICIES, &args)?.ok()?;
         }
         // An operator formats directories long before anything is written to them.
-        disks.iter().try_for_each(Disk::sync)?;
+        disks.iter().try_for_each(PowerDisk::sync)?;
         Ok(Self {
             fs,
             cluster,
@@ -119,7 +123,7 @@ impl Rig {
 
     /// Disks, one a node.
     #[must_use]
-    pub fn disks(&self) -> &[Disk] {
+    pub fn disks(&self) -> &[PowerDisk] {
         &self.disks
     }
 
@@ -131,7 +135,7 @@ impl Rig {
 
     /// The cluster, to end it.
     #[must_use]
-    pub fn into_cluster(self) -> (Cluster, Vec<Disk>) {
+    pub fn into_cluster(self) -> (Cluster, Vec<PowerDisk>) {
         (self.cluster, self.disks)
     }
 
@@ -140,7 +144,10 @@ impl Rig {
     ///
     /// # Errors
     /// When a node does not start afterwards, a disk does not come back, or the lab itself fails.
-    pub fn run(&mut self, round: &Round) -> Result<Vec<Found>> {
+    pub fn run(&mut self, round: &Round) -> Result<Vec<Findings>> {
+        if self.rounds > 0 && self.rounds.is_multiple_of(ROUNDS_A_CLIENT) {
+            self.fs = self.cluster.driver()?;
+        }
         self.rounds += 1;
         let dirs: Vec<String> = (0..self.disks.len())
             .map(|node| format!("/{}/round-{}", TYPES[node].0, self.rounds))
@@ -169,7 +176,7 @@ impl Rig {
         round: &Round,
         dirs: &[String],
     ) -> Result<(Vec<Acked>, Instant)> {
-        let phase = Phase::default();
+        let phase = WriterPhase::default();
         let Self {
             fs,
             cluster,
@@ -287,19 +294,19 @@ fn read_from(log: &PathBuf, from: u64) -> Result<String> {
 fn happen(
     round: &Round,
     cluster: &mut Cluster,
-    disks: &[Disk],
-    (phase, lost): (&Phase, &mut Vec<Lost>),
+    disks: &[PowerDisk],
+    (phase, lost): (&WriterPhase, &mut Vec<Lost>),
 ) -> Result<Instant> {
     sleep(round.writing / 2);
     let mut event = None;
     match round.event {
         Event::DiskFull => {
             event = Some(Instant::now());
-            disks.iter().try_for_each(Disk::fill)?;
+            disks.iter().try_for_each(PowerDisk::fill)?;
         }
         Event::DiskFails => {
             event = Some(Instant::now());
-            disks.iter().try_for_each(Disk::fail)?;
+            disks.iter().try_for_each(PowerDisk::fail)?;
         }
         Event::Killed | Event::ContainerGone | Event::PowerCut => {}
     }

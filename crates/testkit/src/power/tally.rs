@@ -1,6 +1,6 @@
 //! Sums over rounds: how much was acknowledged, and how much of it cannot be read afterwards.
 
-use super::check::{Found, Left};
+use super::check::{Findings, LeftBehind};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -38,7 +38,7 @@ impl fmt::Display for Count {
 
 /// The sums of one node's rounds.
 #[derive(Clone, Debug, Default, Serialize)]
-pub struct Tally {
+pub struct PowerTally {
     /// Events, such as cuts.
     pub events: u64,
     /// Closed files of one block.
@@ -65,12 +65,12 @@ pub struct Tally {
     pub examples: BTreeMap<&'static str, Vec<String>>,
 }
 
-impl Tally {
+impl PowerTally {
     /// Adds a round of the node.
-    pub fn add(&mut self, found: &Found) {
+    pub fn add(&mut self, found: &Findings) {
         self.events += 1;
         for closed in &found.closed {
-            let lost = u64::from(closed.left != Left::Whole);
+            let lost = u64::from(closed.left != LeftBehind::Whole);
             if closed.file.synced {
                 self.closed_synced.add(1, lost);
             } else {
@@ -105,25 +105,25 @@ impl Tally {
             let kept = log.kept;
             let what = format!("{}, {kept} bytes kept of {acked}", log.log.path);
             self.judge(&log.left, &what);
-            self.unreadable_open += u64::from(matches!(log.left, Left::Unreadable(_)));
-            if log.left == Left::Whole && kept < acked {
+            self.unreadable_open += u64::from(matches!(log.left, LeftBehind::Unreadable(_)));
+            if log.left == LeftBehind::Whole && kept < acked {
                 self.tell("cut off", &what);
             }
         }
     }
 
-    fn judge(&mut self, left: &Left, what: &str) {
+    fn judge(&mut self, left: &LeftBehind, what: &str) {
         let (sort, why) = match left {
-            Left::Whole => {
+            LeftBehind::Whole => {
                 self.counted_on += 1;
                 return;
             }
-            Left::Unreadable(why) => {
+            LeftBehind::Unreadable(why) => {
                 self.counted_on += 1;
                 self.unreadable += 1;
                 ("unreadable while counted on", why)
             }
-            Left::Gone(why) => ("gone", why),
+            LeftBehind::Gone(why) => ("gone", why),
         };
         self.tell(sort, &format!("{what}: {why}"));
     }
@@ -160,7 +160,7 @@ impl Tally {
     }
 }
 
-impl fmt::Display for Tally {
+impl fmt::Display for PowerTally {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
@@ -191,7 +191,7 @@ mod tests {
     use super::*;
     use std::time::Instant;
 
-    fn closed(age: u64, synced: bool, left: Left, event: Instant) -> ClosedLeft {
+    fn closed(age: u64, synced: bool, left: LeftBehind, event: Instant) -> ClosedLeft {
         ClosedLeft {
             file: Closed {
                 path: "/f".into(),
@@ -209,7 +209,7 @@ mod tests {
     #[test]
     fn losses_are_told_by_what_was_asked_for_and_by_age() {
         let event = Instant::now() + Duration::from_secs(100);
-        let gone = || Left::Gone("it".into());
+        let gone = || LeftBehind::Gone("it".into());
         let log = |synced, kept| LogLeft {
             log: Log {
                 path: "/l".into(),
@@ -219,20 +219,20 @@ mod tests {
                 points: vec![(event.checked_sub(OLD).expect("later than the start"), 50)],
                 acked: 80,
             },
-            left: Left::Whole,
+            left: LeftBehind::Whole,
             kept,
         };
-        let found = Found {
+        let found = Findings {
             event,
             closed: vec![
                 closed(1, false, gone(), event),
-                closed(20, false, Left::Unreadable("bytes".into()), event),
-                closed(50, false, Left::Whole, event),
-                closed(1, true, Left::Whole, event),
+                closed(20, false, LeftBehind::Unreadable("bytes".into()), event),
+                closed(50, false, LeftBehind::Whole, event),
+                closed(1, true, LeftBehind::Whole, event),
             ],
             logs: vec![log(false, 45), log(true, 80)],
         };
-        let mut tally = Tally::default();
+        let mut tally = PowerTally::default();
         tally.add(&found);
         let count = |acknowledged, lost| Count { acknowledged, lost };
         assert_eq!(tally.closed, count(3, 2));

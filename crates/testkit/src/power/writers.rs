@@ -38,9 +38,9 @@ pub enum Syncs {
 
 /// How far a round is, for its writers.
 #[derive(Debug, Default)]
-pub struct Phase(AtomicU8);
+pub struct WriterPhase(AtomicU8);
 
-impl Phase {
+impl WriterPhase {
     const HURRY: u8 = 1;
     const OVER: u8 = 2;
 
@@ -146,7 +146,7 @@ impl Dice {
 struct Desk<'a> {
     fs: &'a Driver,
     dir: &'a str,
-    phase: &'a Phase,
+    phase: &'a WriterPhase,
     seed: u64,
 }
 
@@ -173,7 +173,13 @@ fn client() -> Value {
 ///
 /// # Errors
 /// When the driver is gone.
-pub fn write(fs: &Driver, dir: &str, syncs: Syncs, seed: u64, phase: &Phase) -> Result<Acked> {
+pub fn write(
+    fs: &Driver,
+    dir: &str,
+    syncs: Syncs,
+    seed: u64,
+    phase: &WriterPhase,
+) -> Result<Acked> {
     let desk = Desk {
         fs,
         dir,

@@ -2,7 +2,7 @@
 
 use crate::{BLOCK, Lab, NODES};
 use hayloft_testkit::error::Result;
-use hayloft_testkit::mounts::Mount;
+use hayloft_testkit::mounts::TestMount;
 use hayloft_testkit::node::Kind;
 use hayloft_testkit::suite::{expect, passed, seconds};
 use hayloft_testkit::wait::{self, Seen};
@@ -85,7 +85,7 @@ impl Lab {
         let request =
             json!({"handle": "n", "bytes": 200 * BLOCK, "chunk": 65_536, "pauseMillis": 5});
         let writing = self.fs.begin("loop", request)?;
-        let fillers: Result<Vec<PathBuf>> = self.disks.iter().map(Mount::fill).collect();
+        let fillers: Result<Vec<PathBuf>> = self.disks.iter().map(TestMount::fill).collect();
         let fillers = fillers?;
         let end = writing.wait_at_most(seconds(120));
         let refused = self.fs.put("/no-room", BLOCK, 13, more);

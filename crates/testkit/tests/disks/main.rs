@@ -4,7 +4,7 @@ mod broken;
 
 use hayloft_testkit::error::Result;
 use hayloft_testkit::hadoop::class;
-use hayloft_testkit::mounts::{Mount, in_own_namespace, may_mount};
+use hayloft_testkit::mounts::{TestMount, in_own_namespace, may_mount};
 use hayloft_testkit::node::Kind;
 use hayloft_testkit::suite::{expect, passed, seconds};
 use hayloft_testkit::wait::{self, Seen};
@@ -75,7 +75,7 @@ fn main() -> ExitCode {
         if suite.has_failures() {
             let df = std::process::Command::new("df")
                 .arg("-m")
-                .args(lab.disks.iter().map(Mount::path))
+                .args(lab.disks.iter().map(TestMount::path))
                 .output();
             println!(
                 "{}",
@@ -89,7 +89,7 @@ fn main() -> ExitCode {
 }
 
 /// Four nodes on small disks of their own, which are mounted first.
-fn on_small_disks(base: &Path) -> Result<(Vec<Mount>, Cluster)> {
+fn on_small_disks(base: &Path) -> Result<(Vec<TestMount>, Cluster)> {
     let mut disks = Vec::new();
     let mut builder = Cluster::builder("disks")
         .conf("dfs.blocksize", BLOCK)
@@ -109,7 +109,7 @@ fn on_small_disks(base: &Path) -> Result<(Vec<Mount>, Cluster)> {
         for volume in 0..2 {
             let at = base.join(format!("disk-{node}-{volume}"));
             let image = base.join(format!("image-{node}-{volume}"));
-            disks.push(Mount::ext4(&image, &at, DISK_MIB)?);
+            disks.push(TestMount::ext4(&image, &at, DISK_MIB)?);
             // A directory below the mount point can be moved away, the mount point cannot.
             volumes.push(VolumeSpec::at(at.join("data")));
         }
@@ -143,13 +143,13 @@ struct Lab {
     // Dropped first to last: the nodes end before their disks go.
     fs: Driver,
     cluster: Cluster,
-    disks: Vec<Mount>,
+    disks: Vec<TestMount>,
     /// Failed volumes that the NameNode should know of.
     failed: u64,
 }
 
 impl Lab {
-    fn disk(&self, node: usize, volume: usize) -> &Mount {
+    fn disk(&self, node: usize, volume: usize) -> &TestMount {
         &self.disks[node * 2 + volume]
     }
 

@@ -5,7 +5,7 @@ mod recovery;
 mod replicas;
 
 use hayloft_testkit::error::Result;
-use hayloft_testkit::files::Block;
+use hayloft_testkit::files::BlockOnNode;
 use hayloft_testkit::hadoop::class;
 use hayloft_testkit::node::Kind;
 use hayloft_testkit::process::Signal;
@@ -103,7 +103,7 @@ impl Lab {
     }
 
     /// The blocks of a closed file, once all three replicas of each are reported: close waits for one.
-    fn replicated(&self, path: &str) -> Result<Vec<Block>> {
+    fn replicated(&self, path: &str) -> Result<Vec<BlockOnNode>> {
         self.fs.wait_replicas(path, 3, seconds(30))?;
         self.fs.blocks(path)
     }

@@ -5,7 +5,7 @@ mod bytes;
 
 use bytes::{field, number, operation, rpc_call};
 use hayloft_testkit::error::Result;
-use hayloft_testkit::files::Block;
+use hayloft_testkit::files::BlockOnNode;
 use hayloft_testkit::node::{Kind, Node};
 use hayloft_testkit::procfs::{self, Usage};
 use hayloft_testkit::suite::{expect, passed, seconds};
@@ -86,7 +86,7 @@ enum Port {
 struct Lab {
     cluster: Cluster,
     fs: Driver,
-    block: Block,
+    block: BlockOnNode,
     transfer: SocketAddr,
     rpc: SocketAddr,
     http: SocketAddr,
@@ -94,7 +94,7 @@ struct Lab {
 }
 
 impl Lab {
-    fn new(mut cluster: Cluster, fs: Driver, block: Block) -> Result<Self> {
+    fn new(mut cluster: Cluster, fs: Driver, block: BlockOnNode) -> Result<Self> {
         let node = cluster.node(0);
         let parse = |text: String| {
             text.parse()

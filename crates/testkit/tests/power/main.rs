@@ -14,7 +14,7 @@ use hayloft_testkit::hadoop::scratch;
 use hayloft_testkit::modelled::{self, Lost, ModelledDisk};
 use hayloft_testkit::mounts::in_own_namespace;
 use hayloft_testkit::node::Kind;
-use hayloft_testkit::power::{Count, Disk, FileSystem, Rig, Round, Tally, disk};
+use hayloft_testkit::power::{Count, FileSystem, PowerDisk, PowerTally, Rig, Round, disk};
 use hayloft_testkit::suite::{expect, passed};
 use hayloft_testkit::{Outcome, Suite};
 use plan::Plan;
@@ -42,7 +42,7 @@ fn main() -> ExitCode {
         let is_here = |on: &FileSystem| on.missing().is_none();
         let systems: Vec<FileSystem> = all.into_iter().filter(is_here).collect();
         shown(suite, "", &systems, &plan.rounds(systems.len()), on_image);
-        if let Some(missing) = modelled::missing(modelled::FileSystem::Raw) {
+        if let Some(missing) = modelled::missing(modelled::HostedFileSystem::Raw) {
             suite.case("with_a_volatile_cache", || {
                 Ok(Outcome::Skipped(missing.to_string()))
             });
@@ -60,36 +60,36 @@ fn at(base: &Path, on: FileSystem) -> PathBuf {
     base.join(format!("disk-{}", on as u8))
 }
 
-fn on_image(base: &Path, on: FileSystem) -> Result<Disk> {
+fn on_image(base: &Path, on: FileSystem) -> Result<PowerDisk> {
     let image = base.join(format!("image-{}", on as u8));
-    Disk::on_image(&image, &at(base, on), on)
+    PowerDisk::on_image(&image, &at(base, on), on)
 }
 
 /// A disk that loses part of what no flush followed, with a file system on it.
-fn volatile(base: &Path, on: FileSystem) -> Result<Disk> {
-    let described = modelled::Disk {
+fn volatile(base: &Path, on: FileSystem) -> Result<PowerDisk> {
+    let described = modelled::HostedDisk {
         size: disk::DISK_BYTES,
-        file_system: modelled::FileSystem::Raw,
+        file_system: modelled::HostedFileSystem::Raw,
         params: plan::fast(),
         dir: base.join(format!("raw-{}", on as u8)),
         backing: None,
     };
     let log = base.join(format!("raw-{}.log", on as u8));
-    Disk::on_volatile(ModelledDisk::volatile(&described, &log)?, &at(base, on), on)
+    PowerDisk::on_volatile(ModelledDisk::volatile(&described, &log)?, &at(base, on), on)
 }
 
 /// Sums of each node.
 struct Sums {
     on: FileSystem,
     /// Of rounds after which the same kind of node started.
-    same: Tally,
+    same: PowerTally,
     /// Of rounds after which Apache's node started.
-    apache: Tally,
+    apache: PowerTally,
 }
 
 impl Sums {
     fn promises_kept(&self) -> bool {
-        let kept = |tally: &Tally| {
+        let kept = |tally: &PowerTally| {
             tally.unreadable == tally.unreadable_open
                 && [tally.closed_synced, tally.closed_old, tally.hsynced]
                     .iter()
@@ -105,12 +105,12 @@ fn shown(
     suffix: &str,
     systems: &[FileSystem],
     rounds: &[Round],
-    make: impl Fn(&Path, FileSystem) -> Result<Disk>,
+    make: impl Fn(&Path, FileSystem) -> Result<PowerDisk>,
 ) {
     let sums = |on: &FileSystem| Sums {
         on: *on,
-        same: Tally::default(),
-        apache: Tally::default(),
+        same: PowerTally::default(),
+        apache: PowerTally::default(),
     };
     let mut sums: Vec<Sums> = systems.iter().map(sums).collect();
     suite.case(&format!("cuts{suffix}"), || cut(rounds, &mut sums, make));
@@ -164,7 +164,7 @@ fn judge(suite: &mut Suite, name: &str, case: impl FnOnce() -> Result<Outcome>) 
 fn cut(
     rounds: &[Round],
     sums: &mut [Sums],
-    make: impl Fn(&Path, FileSystem) -> Result<Disk>,
+    make: impl Fn(&Path, FileSystem) -> Result<PowerDisk>,
 ) -> Result<Outcome> {
     let base = scratch("power-disks-")?;
     let mut nodes = Vec::new();
@@ -188,7 +188,7 @@ fn cut(
         }
         sectors.extend(rig.lost().iter().map(|one| one.lost));
         for (sum, found) in sums.iter_mut().zip(all) {
-            let mut one = Tally::default();
+            let mut one = PowerTally::default();
             one.add(&found);
             println!("power:     {}: {one}", sum.on.name());
             let all = if round.next.is_none() {
@@ -241,8 +241,8 @@ fn expect_none_lost(sums: &[Sums], counts: impl Fn(&Sums) -> Vec<Count>) -> Resu
 
 /// Fails unless each replica that the NameNode counts on can be read, but for those that are excused.
 fn expect_readable<'a>(
-    tallies: impl Iterator<Item = (FileSystem, &'a Tally)>,
-    excused: impl Fn(&Tally) -> u64,
+    tallies: impl Iterator<Item = (FileSystem, &'a PowerTally)>,
+    excused: impl Fn(&PowerTally) -> u64,
 ) -> Result<Outcome> {
     let (mut counted_on, mut unreadable) = (0, Vec::new());
     for (on, tally) in tallies {

@@ -240,7 +240,7 @@ impl Lab<'_> {
         self.fs.handle("hflush", "idle")?;
         let after = self.fs.blocks("/idle")?;
         self.fs.handle("close", "idle")?;
-        let stamps = |blocks: &[hayloft_testkit::files::Block]| -> Vec<_> {
+        let stamps = |blocks: &[hayloft_testkit::files::BlockOnNode]| -> Vec<_> {
             blocks.iter().map(|b| (b.id, b.generation)).collect()
         };
         expect_eq(
@@ -319,7 +319,7 @@ fn label(conf: &Value, error: &TestkitError) -> TestkitError {
 /// Header and length of a replica's meta file, when the node has a replica.
 fn check_meta(
     node: &Node,
-    block: &hayloft_testkit::files::Block,
+    block: &hayloft_testkit::files::BlockOnNode,
     kind: u8,
     chunk: u64,
 ) -> Result<()> {

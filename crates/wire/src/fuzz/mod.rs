@@ -24,7 +24,7 @@ pub mod seeds;
 
 /// A fuzzing target.
 #[derive(Clone, Copy, Debug)]
-pub struct Target {
+pub struct FuzzTarget {
     /// Name, also of its file under `fuzz/fuzz_targets`.
     pub name: &'static str,
     /// What must hold for any bytes.
@@ -34,58 +34,58 @@ pub struct Target {
 }
 
 /// Every target.
-pub const TARGETS: &[Target] = &[
-    Target {
+pub const TARGETS: &[FuzzTarget] = &[
+    FuzzTarget {
         name: "op_request",
         run: op_request,
         seeds: seeds::op_requests,
     },
-    Target {
+    FuzzTarget {
         name: "op_response",
         run: op_response,
         seeds: seeds::op_responses,
     },
-    Target {
+    FuzzTarget {
         name: "packets",
         run: packets,
         seeds: seeds::packets,
     },
-    Target {
+    FuzzTarget {
         name: "acks",
         run: acks,
         seeds: seeds::acks,
     },
-    Target {
+    FuzzTarget {
         name: "rpc_connection",
         run: rpc_connection,
         seeds: seeds::rpc_connections,
     },
-    Target {
+    FuzzTarget {
         name: "rpc_request",
         run: rpc_request,
         seeds: seeds::rpc_requests,
     },
-    Target {
+    FuzzTarget {
         name: "rpc_response",
         run: rpc_response,
         seeds: seeds::rpc_responses,
     },
-    Target {
+    FuzzTarget {
         name: "messages",
         run: messages,
         seeds: seeds::messages,
     },
-    Target {
+    FuzzTarget {
         name: "block_token",
         run: block_token,
         seeds: seeds::block_tokens,
     },
-    Target {
+    FuzzTarget {
         name: "block_report",
         run: block_report,
         seeds: seeds::block_reports,
     },
-    Target {
+    FuzzTarget {
         name: "meta_header",
         run: meta_header,
         seeds: seeds::meta_headers,
@@ -191,16 +191,16 @@ pub fn rpc_connection(data: &[u8]) {
 /// A frame from an RPC client.
 pub fn rpc_request(data: &[u8]) {
     match rpc::parse_request(Bytes::copy_from_slice(data)) {
-        Ok(rpc::Incoming::Call(call)) => {
+        Ok(rpc::IncomingFrame::Call(call)) => {
             for decode in CALL_MESSAGES {
                 decode(call.message.clone());
             }
             let _frame = rpc::encode_success(&call.header, &call.request);
         }
-        Ok(rpc::Incoming::Sasl(_, sasl)) => {
+        Ok(rpc::IncomingFrame::Sasl(_, sasl)) => {
             let _frame = rpc::encode_sasl_response(&sasl);
         }
-        Ok(rpc::Incoming::Context(_) | rpc::Incoming::Ping) => {}
+        Ok(rpc::IncomingFrame::Context(_) | rpc::IncomingFrame::Ping) => {}
         Err(bad) => {
             let _frame = rpc::encode_fatal(bad.header.as_deref(), &bad.error);
         }

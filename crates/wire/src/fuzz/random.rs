@@ -6,7 +6,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant, SystemTime};
 
-use super::{TARGETS, Target};
+use super::{FuzzTarget, TARGETS};
 
 /// SplitMix64: small, and good enough to choose mutations.
 struct Random(u64);
@@ -68,7 +68,7 @@ fn environment(name: &str) -> Option<u64> {
     std::env::var(name).ok()?.parse().ok()
 }
 
-fn run(target: Target, random: &mut Random, seed: u64, until: Instant) -> u64 {
+fn run(target: FuzzTarget, random: &mut Random, seed: u64, until: Instant) -> u64 {
     let seeds = (target.seeds)();
     let mut runs = 0;
     while runs < 50 || Instant::now() < until {

@@ -2,7 +2,7 @@
 
 use bytes::{Buf, Bytes, BytesMut};
 
-use super::{CONNECTION_HEADER_BYTES, MAGIC, RPC_VERSION, RpcError};
+use super::{CONNECTION_HEADER_BYTES, EncodedRpcError, MAGIC, RPC_VERSION};
 use crate::frame;
 
 /// How a connection authenticates.
@@ -50,21 +50,21 @@ impl ConnectionHeader {
 
     /// Takes the header from the front of `buf`; `Ok(None)`: incomplete. What cannot become a header
     /// is refused as soon as it shows.
-    pub fn decode(buf: &mut BytesMut) -> Result<Option<ConnectionHeader>, RpcError> {
+    pub fn decode(buf: &mut BytesMut) -> Result<Option<ConnectionHeader>, EncodedRpcError> {
         let Some(magic) = buf.first_chunk::<4>() else {
             return Ok(None);
         };
         if *magic != MAGIC {
             let http = [b"GET ", b"POST", b"HEAD", b"PUT "].contains(&magic);
             return Err(if http {
-                RpcError::Http
+                EncodedRpcError::Http
             } else {
-                RpcError::Magic(*magic)
+                EncodedRpcError::Magic(*magic)
             });
         }
         match buf.get(4) {
             Some(&RPC_VERSION) => {}
-            Some(&version) => return Err(RpcError::Version(version)),
+            Some(&version) => return Err(EncodedRpcError::Version(version)),
             None => return Ok(None),
         }
         let (Some(&service_class), Some(&auth)) = (buf.get(5), buf.get(6)) else {
@@ -73,7 +73,7 @@ impl ConnectionHeader {
         let auth = [AuthProtocol::None, AuthProtocol::Sasl]
             .into_iter()
             .find(|a| a.code() == auth)
-            .ok_or(RpcError::Auth(auth))?;
+            .ok_or(EncodedRpcError::Auth(auth))?;
         buf.advance(CONNECTION_HEADER_BYTES);
         Ok(Some(ConnectionHeader {
             service_class,
@@ -84,7 +84,10 @@ impl ConnectionHeader {
 
 /// Takes a frame (without its length) from the front of `buf`; `Ok(None)`: incomplete. Room for the
 /// rest is made in step with what arrives.
-pub fn decode_frame(buf: &mut BytesMut, limit_bytes: usize) -> Result<Option<Bytes>, RpcError> {
+pub fn decode_frame(
+    buf: &mut BytesMut,
+    limit_bytes: usize,
+) -> Result<Option<Bytes>, EncodedRpcError> {
     const LENGTH_BYTES: usize = 4;
     let Some(length) = buf.first_chunk::<LENGTH_BYTES>() else {
         return Ok(None);
@@ -93,7 +96,7 @@ pub fn decode_frame(buf: &mut BytesMut, limit_bytes: usize) -> Result<Option<Byt
     let len = usize::try_from(announced_bytes)
         .ok()
         .filter(|len| (1..=limit_bytes).contains(len))
-        .ok_or(RpcError::FrameLength {
+        .ok_or(EncodedRpcError::FrameLength {
             announced_bytes,
             limit_bytes,
         })?;

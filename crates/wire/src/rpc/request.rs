@@ -3,8 +3,8 @@
 use bytes::Bytes;
 
 use super::{
-    CALL_CONTEXT, CALL_PING, CALL_SASL, CLIENT_ID_BYTES, FrameBuilder, IpcConnectionContext,
-    RequestHeader, RpcError, RpcRequestHeader, RpcSasl, names, special_header,
+    CALL_CONTEXT, CALL_PING, CALL_SASL, CLIENT_ID_BYTES, EncodedRpcError, FrameBuilder,
+    IpcConnectionContext, RequestHeader, RpcRequestHeader, RpcSasl, names, special_header,
 };
 use crate::frame;
 use crate::limits::MAX_RPC_HEADER_BYTES;
@@ -12,7 +12,7 @@ use crate::proto::rpc as pb;
 
 /// A frame of a client, as a server takes it.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Incoming {
+pub enum IncomingFrame {
     /// User and protocol of the connection.
     Context(IpcConnectionContext),
     /// Sign of life.
@@ -20,12 +20,12 @@ pub enum Incoming {
     /// A step of authentication, or a wrapped frame.
     Sasl(Box<RpcRequestHeader>, RpcSasl),
     /// A call.
-    Call(Box<Call>),
+    Call(Box<IncomingCall>),
 }
 
 /// A call, its message not yet decoded.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Call {
+pub struct IncomingCall {
     /// Header of the frame.
     pub header: RpcRequestHeader,
     /// Protocol and method.
@@ -42,11 +42,11 @@ pub struct BadRequest {
     pub header: Option<Box<RpcRequestHeader>>,
     /// What is wrong.
     #[source]
-    pub error: RpcError,
+    pub error: EncodedRpcError,
 }
 
 /// Takes a client's frame apart.
-pub fn parse_request(frame: Bytes) -> Result<Incoming, BadRequest> {
+pub fn parse_request(frame: Bytes) -> Result<IncomingFrame, BadRequest> {
     let mut rest = frame;
     let header: RpcRequestHeader =
         frame::decode_part(&mut rest, MAX_RPC_HEADER_BYTES).map_err(|source| BadRequest {
@@ -54,10 +54,10 @@ pub fn parse_request(frame: Bytes) -> Result<Incoming, BadRequest> {
             error: source.into(),
         })?;
     match parse_body(&header, &mut rest) {
-        Ok(Body::Context(context)) => Ok(Incoming::Context(context)),
-        Ok(Body::Ping) => Ok(Incoming::Ping),
-        Ok(Body::Sasl(sasl)) => Ok(Incoming::Sasl(Box::new(header), sasl)),
-        Ok(Body::Call(request, message)) => Ok(Incoming::Call(Box::new(Call {
+        Ok(Body::Context(context)) => Ok(IncomingFrame::Context(context)),
+        Ok(Body::Ping) => Ok(IncomingFrame::Ping),
+        Ok(Body::Sasl(sasl)) => Ok(IncomingFrame::Sasl(Box::new(header), sasl)),
+        Ok(Body::Call(request, message)) => Ok(IncomingFrame::Call(Box::new(IncomingCall {
             header,
             request,
             message,
@@ -76,15 +76,17 @@ enum Body {
     Call(RequestHeader, Bytes),
 }
 
-fn parse_body(header: &RpcRequestHeader, rest: &mut Bytes) -> Result<Body, RpcError> {
+fn parse_body(header: &RpcRequestHeader, rest: &mut Bytes) -> Result<Body, EncodedRpcError> {
     if header.client_id.len() > CLIENT_ID_BYTES {
-        return Err(RpcError::Header("the client id is longer than 16 bytes"));
+        return Err(EncodedRpcError::Header(
+            "the client id is longer than 16 bytes",
+        ));
     }
     if header.rpc_op != Some(pb::RpcOperation::RpcFinalPacket.into()) {
-        return Err(RpcError::Header("the operation is no final packet"));
+        return Err(EncodedRpcError::Header("the operation is no final packet"));
     }
     if header.rpc_kind != Some(pb::RpcKind::RpcProtocolBuffer.into()) {
-        return Err(RpcError::Header("the kind is no protocol buffer"));
+        return Err(EncodedRpcError::Header("the kind is no protocol buffer"));
     }
     match header.call_id {
         CALL_CONTEXT => Ok(Body::Context(frame::decode_part(
@@ -93,7 +95,7 @@ fn parse_body(header: &RpcRequestHeader, rest: &mut Bytes) -> Result<Body, RpcEr
         )?)),
         CALL_PING => Ok(Body::Ping),
         CALL_SASL => Ok(Body::Sasl(frame::decode_part(rest, usize::MAX)?)),
-        call_id if call_id < 0 => Err(RpcError::Header("a negative call id of no meaning")),
+        call_id if call_id < 0 => Err(EncodedRpcError::Header("a negative call id of no meaning")),
         _ => {
             let request = frame::decode_part(rest, MAX_RPC_HEADER_BYTES)?;
             let message = frame::take_part(rest, usize::MAX, "method's message")?;

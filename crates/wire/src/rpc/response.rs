@@ -3,7 +3,7 @@
 use bytes::Bytes;
 
 use super::{
-    CALL_AUTHORIZATION_FAILED, CALL_SASL, FrameBuilder, RPC_VERSION, RpcError, RpcErrorCode,
+    CALL_AUTHORIZATION_FAILED, CALL_SASL, EncodedRpcError, FrameBuilder, RPC_VERSION, RpcErrorCode,
     RpcRequestHeader, RpcResponseHeader, RpcSasl, RpcStatus, names, special_header,
 };
 use crate::frame;
@@ -49,11 +49,11 @@ impl RemoteError {
 }
 
 /// Takes a server's frame apart.
-pub fn parse_response(frame: Bytes) -> Result<Response, RpcError> {
+pub fn parse_response(frame: Bytes) -> Result<Response, EncodedRpcError> {
     let mut rest = frame;
     let header: RpcResponseHeader = frame::decode_part(&mut rest, MAX_RPC_HEADER_BYTES)?;
     let status = RpcStatus::try_from(header.status)
-        .map_err(|_| RpcError::Header("a status of no meaning"))?;
+        .map_err(|_| EncodedRpcError::Header("a status of no meaning"))?;
     let outcome = match status {
         RpcStatus::Success => Ok(frame::take_part(&mut rest, usize::MAX, "method's answer")?),
         RpcStatus::Error | RpcStatus::Fatal => Err(RemoteError {
@@ -124,11 +124,11 @@ pub fn encode_error(
 /// [`parse_request`](super::parse_request)'s and
 /// [`ConnectionHeader::decode`](super::ConnectionHeader::decode)'s errors.
 #[must_use]
-pub fn encode_fatal(header: Option<&RpcRequestHeader>, error: &RpcError) -> Bytes {
+pub fn encode_fatal(header: Option<&RpcRequestHeader>, error: &EncodedRpcError) -> Bytes {
     let unknown = special_header(CALL_AUTHORIZATION_FAILED, &[]);
     let class_name = match error {
-        RpcError::Version(_) => names::RPC_VERSION_MISMATCH,
-        RpcError::Auth(_) => names::ACCESS_CONTROL_EXCEPTION,
+        EncodedRpcError::Version(_) => names::RPC_VERSION_MISMATCH,
+        EncodedRpcError::Auth(_) => names::ACCESS_CONTROL_EXCEPTION,
         _ => names::RPC_SERVER_EXCEPTION,
     };
     encode_error(

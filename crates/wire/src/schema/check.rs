@@ -3,7 +3,7 @@
 use bytes::Bytes;
 
 use super::{
-    FieldDesc, Kind, Label, MessageDesc, WIRE_FIXED32, WIRE_FIXED64, WIRE_LENGTH_DELIMITED,
+    FieldDesc, FieldKind, Label, MessageDesc, WIRE_FIXED32, WIRE_FIXED64, WIRE_LENGTH_DELIMITED,
     WIRE_VARINT, WireMessage,
 };
 
@@ -125,8 +125,8 @@ impl Checker {
             });
         }
         match (field.kind, field.nested) {
-            (Kind::Message, Some(nested)) => self.message(payload, nested),
-            (Kind::String | Kind::Bytes, _) => {
+            (FieldKind::Message, Some(nested)) => self.message(payload, nested),
+            (FieldKind::String | FieldKind::Bytes, _) => {
                 let container = if field.label == Label::Repeated {
                     size_of::<Bytes>()
                 } else {

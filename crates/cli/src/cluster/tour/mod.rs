@@ -18,9 +18,9 @@ use self::search::{Search, search};
 use self::shell::{Shell, remove, size_of};
 pub use self::source::{Source, source};
 use super::launch::{self, Launcher};
-use super::state::{Cluster, Copied};
+use super::state::{Copied, StoredCluster};
 use crate::error::CliError;
-use crate::progress::{Step, megabytes, rate};
+use crate::progress::{ProgressStep, megabytes, rate};
 
 /// Everything of the tour is below this.
 const ROOT: &str = "/hayloft";
@@ -106,7 +106,7 @@ impl fmt::Display for Tour {
 /// Copies `source` in unless an earlier run did, reads it back, compares, and searches a text.
 pub fn run(
     launcher: &Launcher<'_>,
-    cluster: &mut Cluster,
+    cluster: &mut StoredCluster,
     source: Source,
 ) -> Result<Tour, CliError> {
     let shell = Shell { launcher };
@@ -139,11 +139,11 @@ pub fn run(
 
 fn copy_in(
     shell: &Shell<'_, '_>,
-    cluster: &Cluster,
+    cluster: &StoredCluster,
     source: &Source,
 ) -> Result<(Copied, Transfer), CliError> {
     let bytes = source.files.iter().map(|(_, bytes)| bytes).sum();
-    let step = Step::bytes(format!("checksumming {}", source.path.display()), bytes);
+    let step = ProgressStep::bytes(format!("checksumming {}", source.path.display()), bytes);
     let mut done = 0;
     let target = free_target(cluster, &source.name);
     let local = shell.scratch("FILES.txt");
@@ -164,7 +164,7 @@ fn copy_in(
     shell.fs(&["-mkdir", "-p", ROOT], None)?;
     // What an interrupted run left there is not on record.
     shell.fs(&["-rm", "-r", "-f", "-skipTrash", &target], None)?;
-    let step = Step::bytes(format!("copying {} in", source.path.display()), bytes);
+    let step = ProgressStep::bytes(format!("copying {} in", source.path.display()), bytes);
     let used_before = used(cluster);
     let replication = u64::from(cluster.replication.max(1));
     let progress = || used(cluster).saturating_sub(used_before) / replication;
@@ -206,7 +206,7 @@ fn as_uri_path(path: &Path) -> String {
 }
 
 /// A name below [`ROOT`] that no other copy has.
-fn free_target(cluster: &Cluster, name: &str) -> String {
+fn free_target(cluster: &StoredCluster, name: &str) -> String {
     let taken = |target: &str| cluster.copied.iter().any(|copied| copied.target == target);
     let numbered = (2..).map(|n| format!("{ROOT}/{name}-{n}"));
     std::iter::once(format!("{ROOT}/{name}"))
@@ -228,20 +228,20 @@ fn read_back(
     let local = shell.scratch("read-back");
     remove(&local)?;
     let bytes = copied.bytes();
-    let step = Step::bytes(format!("reading {} back", copied.target), bytes);
+    let step = ProgressStep::bytes(format!("reading {} back", copied.target), bytes);
     shell.fs(
         &["-get", &copied.target, &local.display().to_string()],
         Some((&step, &|| size_of(&local))),
     )?;
     let took = step.done(&megabytes(bytes));
-    let step = Step::spinner("comparing every byte");
+    let step = ProgressStep::spinner("comparing every byte");
     compare(copied, &local, original)?;
     step.done("equal");
     remove(&local)?;
     Ok(Transfer::new(copied.files.len(), bytes, took))
 }
 
-fn used(cluster: &Cluster) -> u64 {
+fn used(cluster: &StoredCluster) -> u64 {
     launch::namesystem(cluster)
         .ok()
         .and_then(|counts| counts["CapacityUsed"].as_u64())

@@ -8,7 +8,7 @@ use super::shell::{Shell, remove};
 use super::{ROOT, listing_of};
 use crate::cluster::state::{Copied, CopiedFile};
 use crate::error::CliError;
-use crate::progress::Step;
+use crate::progress::ProgressStep;
 
 const EXAMPLES: &str = "org.apache.hadoop.examples.ExampleDriver";
 
@@ -53,7 +53,7 @@ pub(super) fn search(shell: &Shell<'_, '_>, copied: &Copied) -> Result<Option<Se
     };
     let output = format!("{ROOT}/grep-output");
     shell.fs(&["-rm", "-r", "-f", "-skipTrash", &output], None)?;
-    let step = Step::spinner(format!("searching {text} for '{word}' with MapReduce"));
+    let step = ProgressStep::spinner(format!("searching {text} for '{word}' with MapReduce"));
     shell.run(
         "grep",
         EXAMPLES,

@@ -7,10 +7,10 @@ use hayloft_testkit::hadoop::class;
 
 use crate::cluster::launch::Launcher;
 use crate::error::CliError;
-use crate::progress::{Step, say};
+use crate::progress::{ProgressStep, say};
 
 /// A step to move, and how far it is.
-pub(super) type Progress<'a> = Option<(&'a Step, &'a dyn Fn() -> u64)>;
+pub(super) type Progress<'a> = Option<(&'a ProgressStep, &'a dyn Fn() -> u64)>;
 
 /// Stock client programs, one JVM each.
 pub(super) struct Shell<'a, 'b> {
@@ -37,7 +37,7 @@ impl Shell<'_, '_> {
         let _ = std::fs::remove_file(&spawn.log);
         let mut process = spawn.start()?;
         // A JVM takes a second to start: even a small command is worth a word.
-        let mut own = Step::short(format!("stock {name} {}", args.join(" ")));
+        let mut own = ProgressStep::short(format!("stock {name} {}", args.join(" ")));
         let status = loop {
             match process.wait(Duration::from_millis(200)) {
                 Ok(status) => break status,

@@ -10,7 +10,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use hayloft_store::{
-    FailureSummary, PoolSpec, ReplicaRef, ReportedReplica, StartOption, StorageInfo, StorageReport,
+    FailureSummary, PoolSpec, ReplicaRef, ReplicaReport, StartOption, StorageInfo, StorageReport,
     StoreError, StoreErrorKind,
 };
 use hayloft_wire::frame;
@@ -25,7 +25,7 @@ use hayloft_wire::proto::hdfs::{
     NamespaceInfo, NnHaState, NnHaStatusHeartbeat, RecoveringBlock, RollingUpgradeStatus,
     StorageInfo as WireStorageInfo, VersionResponse,
 };
-use hayloft_wire::rpc::{self, Incoming, RpcErrorCode, RpcRequestHeader};
+use hayloft_wire::rpc::{self, IncomingFrame, RpcErrorCode, RpcRequestHeader};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 use tokio::sync::mpsc;
@@ -195,7 +195,7 @@ async fn connection(mut stream: tokio::net::TcpStream, script: Arc<Mutex<Script>
         if read.read_exact(&mut frame).await.is_err() {
             return;
         }
-        if let Ok(Incoming::Call(call)) = rpc::parse_request(frame.into()) {
+        if let Ok(IncomingFrame::Call(call)) = rpc::parse_request(frame.into()) {
             let (script, answers) = (Arc::clone(&script), answers.clone());
             calls.spawn(async move {
                 let answer = serve_call(&call, &script).await;
@@ -214,7 +214,7 @@ fn error(header: &RpcRequestHeader, class: &str) -> Bytes {
     )
 }
 
-async fn serve_call(call: &rpc::Call, script: &Mutex<Script>) -> Bytes {
+async fn serve_call(call: &rpc::IncomingCall, script: &Mutex<Script>) -> Bytes {
     let header = &call.header;
     let message = call.message.clone();
     let tell = |told| {
@@ -385,8 +385,8 @@ impl Inventory for FakeStore {
         self.storages().into_iter().map(report).collect()
     }
 
-    fn block_report(&self, _: &PoolId) -> Vec<(StorageInfo, Vec<ReportedReplica>)> {
-        let replica = |id| ReportedReplica {
+    fn block_report(&self, _: &PoolId) -> Vec<(StorageInfo, Vec<ReplicaReport>)> {
+        let replica = |id| ReplicaReport {
             block: Block::new(id, 1001, 5),
             state: ReplicaState::Finalized,
         };

@@ -10,7 +10,7 @@ use hayloft_wire::ack::PipelineAck;
 use tokio::time::Instant;
 
 use crate::outliers::PeerClock;
-use crate::xceiver::block_receiver::packet_responder::Behind;
+use crate::xceiver::block_receiver::packet_responder::FromMirror;
 use crate::xceiver::net::conn::{Conn, Patience, silence};
 
 /// Runs that may wait for the next node.
@@ -31,7 +31,7 @@ struct Queued {
 }
 
 /// The connection with the next node.
-pub struct Next {
+pub struct Mirror {
     conn: Conn,
     inbox: BytesMut,
     /// What is to be sent, in order; runs have several pieces.
@@ -44,12 +44,12 @@ pub struct Next {
     /// Takes down how long it is waited for.
     clock: Option<PeerClock>,
     /// Nothing can be sent any more.
-    deaf: bool,
-    /// [`Behind::Gone`] was said.
+    discarding: bool,
+    /// [`FromMirror::Gone`] was said.
     gone: bool,
 }
 
-impl Next {
+impl Mirror {
     /// Takes over a connection on which the pipeline was set up; `clock` is for the last node of a pipeline.
     #[must_use]
     pub fn new(mut conn: Conn, clock: Option<PeerClock>) -> Self {
@@ -62,7 +62,7 @@ impl Next {
             runs: VecDeque::new(),
             last_sent: Instant::now(),
             clock,
-            deaf: false,
+            discarding: false,
             gone: false,
         }
     }
@@ -81,7 +81,7 @@ impl Next {
 
     /// Queues a run of so many packets for sending. A node that is gone takes no more; the responder tells the client.
     pub fn push(&mut self, pieces: impl IntoIterator<Item = Bytes>, packets: usize, now: Instant) {
-        if self.deaf {
+        if self.discarding {
             return;
         }
         if self.queue.is_empty() {
@@ -98,7 +98,7 @@ impl Next {
     }
 
     /// Sends what fits; true when something was sent. When that fails the connection is shut down, so that
-    /// [`poll_hear`](Self::poll_hear) comes to its end after everything the node had still said.
+    /// [`poll_recv_acks`](Self::poll_recv_acks) comes to its end after everything the node had still said.
     pub fn poll_send(&mut self, cx: &mut Context<'_>) -> bool {
         let mut moved = false;
         while !self.queue.is_empty() {
@@ -157,28 +157,28 @@ impl Next {
             "cannot send to the next node: {error}"
         );
         self.conn.shut_down();
-        self.deaf = true;
+        self.discarding = true;
         self.queue.clear();
         self.runs.clear();
     }
 
-    /// What the node says next; nothing any more after [`Behind::Gone`].
-    pub fn poll_hear(&mut self, cx: &mut Context<'_>) -> Poll<Behind> {
+    /// What the node says next; nothing any more after [`FromMirror::Gone`].
+    pub fn poll_recv_acks(&mut self, cx: &mut Context<'_>) -> Poll<FromMirror> {
         if self.gone {
             return Poll::Pending;
         }
         loop {
             match PipelineAck::decode(&mut self.inbox) {
-                Ok(Some(ack)) => return Poll::Ready(Behind::Ack(ack, Instant::now())),
+                Ok(Some(ack)) => return Poll::Ready(FromMirror::Ack(ack, Instant::now())),
                 Ok(None) => {}
                 Err(error) => return Poll::Ready(self.lost(error.to_string(), false)),
             }
             let mut bytes = [0; ACK_READ];
             match self.conn.read_ready(&mut bytes) {
                 Ok(Some(0)) => {
-                    let neglected = self.was_neglected();
+                    let starved_by_us = self.was_starved_by_us();
                     return Poll::Ready(
-                        self.lost("it closed the connection".to_owned(), neglected),
+                        self.lost("it closed the connection".to_owned(), starved_by_us),
                     );
                 }
                 Ok(Some(n)) => {
@@ -203,13 +203,16 @@ impl Next {
         }
     }
 
-    fn lost(&mut self, reason: String, neglected: bool) -> Behind {
+    fn lost(&mut self, reason: String, starved_by_us: bool) -> FromMirror {
         self.gone = true;
-        Behind::Gone { reason, neglected }
+        FromMirror::Gone {
+            reason,
+            starved_by_us,
+        }
     }
 
     /// Apache's rule: after 0.9 of the read timeout without a packet, the silence was ours.
-    fn was_neglected(&self) -> bool {
+    fn was_starved_by_us(&self) -> bool {
         let patience = self.conn.read_limit().map(|limit| limit.mul_f32(0.9));
         patience.is_some_and(|patience: Duration| self.last_sent.elapsed() > patience)
     }

@@ -23,12 +23,12 @@ use crate::xceiver::block_receiver::mirror_setup::SetUp;
 use crate::xceiver::context::Xceivers;
 use crate::xceiver::error::XferError;
 use crate::xceiver::net::conn::Conn;
-use crate::xceiver::server::{Next, wait_ready};
+use crate::xceiver::server::{AfterOperation, wait_ready};
 use crate::xceiver::settings::Settings;
 use crate::xceiver::stats::Activity;
-use replica_sink::{Finish, ReplicaSink, When};
+use replica_sink::{CompleteWhen, Finish, ReplicaSink};
 
-pub use crate::xceiver::block_receiver::verify::{Incoming, keep_telling, receive_alone};
+pub use crate::xceiver::block_receiver::verify::{IncomingBlock, keep_telling, receive_alone};
 
 /// Why a write ended that neither its writer nor this node wanted to end.
 const TAKEN_OVER: &str = "another writer or a recovery took the replica over";
@@ -66,7 +66,7 @@ pub async fn write_block(
     x: &Xceivers,
     conn: &mut Conn,
     request: WriteRequest,
-) -> Result<Next, XferError> {
+) -> Result<AfterOperation, XferError> {
     wait_ready(x, &request.block.pool).await?;
     let kind = WriterKind::of(&request);
     if kind == WriterKind::Transfer && !request.message.targets.is_empty() {
@@ -88,7 +88,7 @@ pub async fn write_block(
     if kind == WriterKind::Client {
         conn.write_message(&set_up.response()).await?;
     }
-    let incoming = Incoming {
+    let incoming = IncomingBlock {
         block: request.block.clone(),
         checksum: request.checksum,
         verify: mirror.is_none() || kind == WriterKind::Datanode || translate,
@@ -98,9 +98,9 @@ pub async fn write_block(
     };
     let acks = writer.acks();
     let when = if kind == WriterKind::Client && mirror.is_some() {
-        When::Allowed
+        CompleteWhen::Allowed
     } else {
-        When::Written
+        CompleteWhen::Written
     };
     let disk = ReplicaSink::new(
         x,
@@ -137,7 +137,7 @@ pub async fn write_block(
             }
         }
     }
-    Ok(Next::Close)
+    Ok(AfterOperation::Close)
 }
 
 /// Whoever takes a replica over waits for its writer, which must not wait for a silent node meanwhile.
@@ -173,7 +173,7 @@ async fn close_recovery(
     conn: &mut Conn,
     settings: &Settings,
     request: &WriteRequest,
-) -> Result<Next, XferError> {
+) -> Result<AfterOperation, XferError> {
     let message = &request.message;
     let replica = x
         .store()
@@ -188,7 +188,7 @@ async fn close_recovery(
     let finish = finish_of(WriterKind::Client, request.stage, settings);
     replica_sink::tell(x, &replica, &finish).await;
     conn.write_message(&set_up.response()).await?;
-    Ok(Next::Close)
+    Ok(AfterOperation::Close)
 }
 
 /// Opens the replica as the stage says, with the checksum of the packets. The flag: the disk keeps

@@ -37,7 +37,7 @@ pub struct Pending {
 
 /// What comes from the node behind.
 #[derive(Debug)]
-pub enum Behind {
+pub enum FromMirror {
     /// An acknowledgement.
     Ack(PipelineAck, Instant),
     /// It is gone, or says nonsense.
@@ -45,12 +45,12 @@ pub enum Behind {
         /// Why.
         reason: String,
         /// Nothing was sent to it for so long that this node may be the reason.
-        neglected: bool,
+        starved_by_us: bool,
     },
 }
 
 /// Decides when which packet is acknowledged, and writes the acknowledgements. Does no I/O.
-pub struct Responder<'a> {
+pub struct PacketResponder<'a> {
     x: &'a Xceivers,
     settings: &'a Settings,
     pool: &'a PoolId,
@@ -64,7 +64,7 @@ pub struct Responder<'a> {
     from_behind: VecDeque<(PipelineAck, Instant)>,
     gone: Option<String>,
     /// The writer was told that the node behind is gone; nothing more is acknowledged.
-    mourned: bool,
+    mirror_failure_reported: bool,
     restart_told: bool,
     /// What the nodes behind said to the last packet, while this node completes the replica.
     last_hops: Option<(Vec<Hop>, u64)>,
@@ -73,7 +73,7 @@ pub struct Responder<'a> {
     pub out: BytesMut,
 }
 
-/// What [`Responder::advance`] came to.
+/// What [`PacketResponder::advance`] came to.
 pub enum Step {
     /// Nothing more to acknowledge now.
     Wait,
@@ -83,7 +83,7 @@ pub enum Step {
     GiveUp(XferError),
 }
 
-impl<'a> Responder<'a> {
+impl<'a> PacketResponder<'a> {
     /// For one block; `behind` is the next node's name.
     pub fn new(
         x: &'a Xceivers,
@@ -104,7 +104,7 @@ impl<'a> Responder<'a> {
             queue: VecDeque::new(),
             from_behind: VecDeque::new(),
             gone: None,
-            mourned: false,
+            mirror_failure_reported: false,
             restart_told: false,
             last_hops: None,
             acked: 0,
@@ -142,17 +142,17 @@ impl<'a> Responder<'a> {
     ///
     /// # Errors
     /// This node has to leave the pipeline without a word.
-    pub fn on_behind(&mut self, event: Behind) -> Result<(), XferError> {
+    pub fn on_behind(&mut self, event: FromMirror) -> Result<(), XferError> {
         match event {
-            Behind::Ack(ack, at) => {
+            FromMirror::Ack(ack, at) => {
                 if ack.oob_status().is_some() || ack.seqno == UNKNOWN_SEQNO {
                     self.pass_on(&ack)?;
                 } else {
                     self.from_behind.push_back((ack, at));
                 }
             }
-            Behind::Gone {
-                neglected: true,
+            FromMirror::Gone {
+                starved_by_us: true,
                 reason,
             } => {
                 // The node behind may have given up because this one sent nothing: do not blame it.
@@ -160,7 +160,7 @@ impl<'a> Responder<'a> {
                     "the node behind closed after a silence: {reason}"
                 )));
             }
-            Behind::Gone { reason, .. } => {
+            FromMirror::Gone { reason, .. } => {
                 self.behind = None;
                 self.gone = Some(reason);
             }
@@ -193,7 +193,7 @@ impl<'a> Responder<'a> {
             if head.index >= written {
                 break;
             }
-            if self.mourned {
+            if self.mirror_failure_reported {
                 self.queue.pop_front();
                 if head.last {
                     // Nothing more can come that would end this pipeline.
@@ -221,7 +221,7 @@ impl<'a> Responder<'a> {
         if let Some(End::Failed(error)) = disk.end() {
             return self.on_disk_failure(error);
         }
-        if self.mourn() {
+        if self.report_mirror_failure() {
             // What waited only for the node behind has its end now.
             return self.advance(disk);
         }
@@ -303,9 +303,10 @@ impl<'a> Responder<'a> {
 
     /// Tells the writer once that the node behind is gone; the writer rebuilds the pipeline without it. True
     /// when it was told now.
-    fn mourn(&mut self) -> bool {
+    fn report_mirror_failure(&mut self) -> bool {
         // A node that leaves after it has acknowledged the last packet is no loss.
-        if self.mourned || self.last_hops.is_some() || !self.from_behind.is_empty() {
+        if self.mirror_failure_reported || self.last_hops.is_some() || !self.from_behind.is_empty()
+        {
             return false;
         }
         let Some(reason) = &self.gone else {
@@ -317,7 +318,7 @@ impl<'a> Responder<'a> {
         );
         let hops = vec![self.own_hop(Status::Success), Hop::of(Status::Error)];
         PipelineAck::new(UNKNOWN_SEQNO, hops, 0).encode(&mut self.out);
-        self.mourned = true;
+        self.mirror_failure_reported = true;
         true
     }
 

@@ -23,14 +23,14 @@ use tokio::time::{Instant, Sleep};
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 
 use crate::outliers::PeerClock;
-use crate::xceiver::block_receiver::mirror::Next;
-use crate::xceiver::block_receiver::packet_responder::{Pending, Responder, Step};
+use crate::xceiver::block_receiver::mirror::Mirror;
+use crate::xceiver::block_receiver::packet_responder::{PacketResponder, Pending, Step};
 use crate::xceiver::block_receiver::replica_sink::ReplicaSink;
-use crate::xceiver::block_receiver::verify::{BadPacket, Incoming, ends_block};
+use crate::xceiver::block_receiver::verify::{BadPacket, IncomingBlock, ends_block};
 use crate::xceiver::context::Xceivers;
 use crate::xceiver::error::XferError;
 use crate::xceiver::net::conn::{Conn, Patience, silence};
-use crate::xceiver::packet::receiver::{Inflow, Run};
+use crate::xceiver::packet::receiver::{PacketBatch, PacketReceiver};
 use crate::xceiver::settings::Settings;
 
 /// After its last packet a block has this long to be completed by all nodes when the writer is gone: nobody
@@ -67,7 +67,7 @@ pub struct Ends<'a> {
 pub async fn run(
     x: &Xceivers,
     settings: &Settings,
-    incoming: Incoming,
+    incoming: IncomingBlock,
     ends: Ends<'_>,
 ) -> Result<(), XferError> {
     let Ends {
@@ -81,14 +81,14 @@ pub async fn run(
     let inbox = conn.take_inbox();
     let conn: &Conn = conn;
     let pool = incoming.block.pool.clone();
-    let next = mirror.map(|mirror| Next::new(mirror, clock));
-    let behind = next.as_ref().map(Next::name);
+    let next = mirror.map(|mirror| Mirror::new(mirror, clock));
+    let behind = next.as_ref().map(Mirror::name);
     let mut pipeline = Pipeline {
         x,
         conn,
-        responder: Responder::new(x, settings, &pool, conn.peer_name(), behind, acks),
+        responder: PacketResponder::new(x, settings, &pool, conn.peer_name(), behind, acks),
         receiver: Receiver {
-            inflow: Inflow::new(
+            inflow: PacketReceiver::new(
                 x,
                 settings.max_packet,
                 incoming.checksum,
@@ -119,9 +119,9 @@ struct Pipeline<'a> {
     x: &'a Xceivers,
     conn: &'a Conn,
     receiver: Receiver,
-    next: Option<Next>,
+    next: Option<Mirror>,
     disk: ReplicaSink,
-    responder: Responder<'a>,
+    responder: PacketResponder<'a>,
     signals: Signals,
     slow_io: Duration,
     /// Acknowledgements are being taken.
@@ -135,8 +135,8 @@ struct Pipeline<'a> {
 }
 
 struct Receiver {
-    inflow: Inflow,
-    incoming: Incoming,
+    inflow: PacketReceiver,
+    incoming: IncomingBlock,
     packets: u64,
     phase: Phase,
     patience: Patience,
@@ -149,9 +149,9 @@ enum Phase {
     /// The limit on bandwidth has to be waited for.
     Throttled(Pin<Box<dyn Future<Output = ()> + Send>>, After),
     /// Nothing more counts that the writer sends: drop it until he leaves.
-    Deaf(After),
+    Discarding(After),
     /// The writer has left; the block can still become complete here and behind without him.
-    Orphan(Pin<Box<Sleep>>),
+    ClientGone(Pin<Box<Sleep>>),
 }
 
 /// What follows.
@@ -171,7 +171,7 @@ impl Pipeline<'_> {
         for turn in 1..=TURNS {
             let received = self.poll_receive(cx)?;
             self.disk.set_drained(!received);
-            let heard = self.poll_hear(cx)?;
+            let heard = self.poll_recv_acks(cx)?;
             let sent = self.next.as_mut().is_some_and(|next| next.poll_send(cx));
             let written = self.disk.poll(cx);
             if self.outcome.is_none() {
@@ -184,7 +184,7 @@ impl Pipeline<'_> {
             let told = if received && turn < TURNS && self.may_tell_later() {
                 false
             } else {
-                self.poll_tell(cx)?
+                self.poll_send_acks(cx)?
             };
             if self.responder.out.is_empty()
                 && let Some(outcome) = self.outcome.take()
@@ -205,7 +205,7 @@ impl Pipeline<'_> {
         self.outcome.is_none()
             && self.disk.has_room()
             && self.responder.has_room()
-            && self.next.as_ref().is_none_or(Next::has_room)
+            && self.next.as_ref().is_none_or(Mirror::has_room)
     }
 
     /// Takes what has arrived; true when there was something.
@@ -220,15 +220,15 @@ impl Pipeline<'_> {
                 receiver.patience.touch();
                 receiver.phase = match *after {
                     After::More => Phase::Open,
-                    after => Phase::Deaf(after),
+                    after => Phase::Discarding(after),
                 };
                 return Ok(true);
             }
-            Phase::Deaf(after) => {
+            Phase::Discarding(after) => {
                 let after = *after;
                 return self.poll_deaf(after, cx);
             }
-            Phase::Orphan(grace) => {
+            Phase::ClientGone(grace) => {
                 return match grace.as_mut().poll(cx) {
                     Poll::Ready(()) => Err(self.writer_left()),
                     Poll::Pending => Ok(false),
@@ -259,7 +259,7 @@ impl Pipeline<'_> {
     }
 
     /// Passes a run on, checks it and hands it to the disk.
-    fn on_run(&mut self, mut run: Run) -> Result<(), XferError> {
+    fn on_run(&mut self, mut run: PacketBatch) -> Result<(), XferError> {
         let arrived = Instant::now();
         if let Some(next) = &mut self.next {
             next.push(run.raw.iter().cloned(), run.packets.len(), arrived);
@@ -298,7 +298,7 @@ impl Pipeline<'_> {
             let wait = Box::pin(async move { x.throttles().write.take(bytes).await });
             self.receiver.phase = Phase::Throttled(wait, after);
         } else if after != After::More {
-            self.receiver.phase = Phase::Deaf(after);
+            self.receiver.phase = Phase::Discarding(after);
         }
         Ok(())
     }
@@ -335,7 +335,7 @@ impl Pipeline<'_> {
             },
             _ if after == After::Last => {
                 let grace = Box::pin(tokio::time::sleep(ORPHAN_GRACE));
-                self.receiver.phase = Phase::Orphan(grace);
+                self.receiver.phase = Phase::ClientGone(grace);
                 Ok(true)
             }
             _ => Err(self.writer_left()),
@@ -347,13 +347,13 @@ impl Pipeline<'_> {
             .socket_error(std::io::ErrorKind::UnexpectedEof.into())
     }
 
-    fn poll_hear(&mut self, cx: &mut Context<'_>) -> Result<bool, XferError> {
+    fn poll_recv_acks(&mut self, cx: &mut Context<'_>) -> Result<bool, XferError> {
         let Some(next) = &mut self.next else {
             return Ok(false);
         };
         let mut heard = false;
         while self.outcome.is_none() && self.responder.listens() {
-            let Poll::Ready(said) = next.poll_hear(cx) else {
+            let Poll::Ready(said) = next.poll_recv_acks(cx) else {
                 break;
             };
             self.responder.on_behind(said)?;
@@ -370,7 +370,7 @@ impl Pipeline<'_> {
     }
 
     /// Sends the acknowledgements that there are; true when some were taken.
-    fn poll_tell(&mut self, cx: &mut Context<'_>) -> Result<bool, XferError> {
+    fn poll_send_acks(&mut self, cx: &mut Context<'_>) -> Result<bool, XferError> {
         let mut told = false;
         self.untold_bytes = 0;
         while !self.responder.out.is_empty() {
@@ -429,7 +429,7 @@ impl Signals {
     fn poll(
         &mut self,
         cx: &mut Context<'_>,
-        responder: &mut Responder<'_>,
+        responder: &mut PacketResponder<'_>,
     ) -> Result<(), XferError> {
         for (signal, why) in &mut self.ends {
             if signal.as_mut().poll(cx).is_ready() {

@@ -27,7 +27,7 @@ use tokio::time::{Instant, Sleep, sleep_until};
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 
 use crate::xceiver::context::Xceivers;
-use crate::xceiver::packet::receiver::Run;
+use crate::xceiver::packet::receiver::PacketBatch;
 
 /// Bytes that may wait for the disk, once there is a run: more than the usual client has under way.
 const WAITING_BYTES: u64 = 8 << 20;
@@ -63,7 +63,7 @@ pub enum Finish {
 
 /// When a replica whose last packet is written is completed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum When {
+pub enum CompleteWhen {
     /// At once: there is no mirror.
     Written,
     /// When [`ReplicaSink::allow`] says that every node behind has acknowledged the last packet.
@@ -91,7 +91,7 @@ pub struct ReplicaSink {
     cancel: CancellationToken,
     work: Work,
     /// Runs that the writer was not there for.
-    held: VecDeque<Run>,
+    held: VecDeque<PacketBatch>,
     /// Runs that the writer has accepted, in order of arrival.
     waiting: VecDeque<Waiting>,
     /// Packets whose data is as durable as they asked for, in order of arrival.
@@ -134,7 +134,7 @@ impl ReplicaSink {
         mut writer: ReplicaWriter,
         checksum: DataChecksum,
         finish: Finish,
-        when: When,
+        when: CompleteWhen,
         cache: CacheHints,
     ) -> Self {
         writer.mind_page_cache(cache);
@@ -142,7 +142,7 @@ impl ReplicaSink {
             x: x.clone(),
             checksum,
             finish,
-            allowed: when == When::Written,
+            allowed: when == CompleteWhen::Written,
             cancel: writer.cancel_token(),
             work: Work::Open(Box::new(writer)),
             held: VecDeque::new(),
@@ -189,7 +189,7 @@ impl ReplicaSink {
     /// Whether a run can be [pushed](Self::push) now.
     #[must_use]
     pub fn has_room(&self) -> bool {
-        let held: u64 = self.held.iter().map(Run::data_len).sum();
+        let held: u64 = self.held.iter().map(PacketBatch::data_len).sum();
         let unwritten = match &self.work {
             Work::Open(writer) => writer.received() - writer.bytes_on_disk(),
             _ => 0,
@@ -203,7 +203,7 @@ impl ReplicaSink {
     }
 
     /// Takes a run, in order. [`poll`](Self::poll) writes it.
-    pub fn push(&mut self, run: Run) {
+    pub fn push(&mut self, run: PacketBatch) {
         if self.end.is_some() {
             return;
         }

@@ -17,11 +17,11 @@ use crate::xceiver::context::Xceivers;
 use crate::xceiver::error::XferError;
 use crate::xceiver::net::conn::Conn;
 use crate::xceiver::net::throttle::Throttle;
-use crate::xceiver::packet::receiver::{Inflow, Parcel, Run};
+use crate::xceiver::packet::receiver::{PacketBatch, PacketReceiver, ReceivedPacket};
 
 /// A block being received: how far it came, and how its packets are checked.
 #[derive(Debug)]
-pub struct Incoming {
+pub struct IncomingBlock {
     /// The block as it was announced.
     pub block: ExtendedBlock,
     /// Checksum of the packets.
@@ -45,12 +45,12 @@ pub enum BadPacket {
     Corrupt(String),
 }
 
-impl Incoming {
+impl IncomingBlock {
     /// Checks one packet and counts its data.
     ///
     /// # Errors
     /// Nothing was counted then.
-    pub fn accept(&mut self, packet: &Parcel) -> Result<(), BadPacket> {
+    pub fn accept(&mut self, packet: &ReceivedPacket) -> Result<(), BadPacket> {
         let header = &packet.header;
         let offset = header.offset_in_block.unsigned_abs();
         if offset > self.received {
@@ -75,7 +75,7 @@ impl Incoming {
         Ok(())
     }
 
-    fn check_shape(&self, packet: &Parcel, offset: u64) -> Result<(), BadPacket> {
+    fn check_shape(&self, packet: &ReceivedPacket, offset: u64) -> Result<(), BadPacket> {
         if !packet.sums.is_empty() && packet.sums.len() != self.checksum.sums_len(packet.data.len())
         {
             return Err(BadPacket::Nonsense(format!(
@@ -103,7 +103,7 @@ impl Incoming {
     }
 
     /// Checks the packets of a run; those from the first bad one on are cut off.
-    pub fn accept_run(&mut self, run: &mut Run) -> Result<(), BadPacket> {
+    pub fn accept_run(&mut self, run: &mut PacketBatch) -> Result<(), BadPacket> {
         for at in 0..run.packets.len() {
             if let Err(bad) = self.accept(&run.packets[at]) {
                 self.bad_seqno = Some(run.packets[at].header.seqno);
@@ -139,7 +139,7 @@ fn verify(checksum: DataChecksum, data: &Pieces, sums: &[u8]) -> Result<(), Chec
 }
 
 /// Whether a run ends the block.
-pub fn ends_block(run: &Run) -> bool {
+pub fn ends_block(run: &PacketBatch) -> bool {
     run.packets
         .last()
         .is_some_and(|p| p.header.last_packet_in_block)
@@ -164,12 +164,12 @@ pub async fn receive_alone(
     x: &Xceivers,
     conn: &mut Conn,
     mirror: Option<Conn>,
-    mut incoming: Incoming,
+    mut incoming: IncomingBlock,
     disk: ReplicaSink,
     throttle: &Throttle,
 ) -> Result<ReplicaRef, XferError> {
     let inbox = conn.take_inbox();
-    let mut inflow = Inflow::new(
+    let mut inflow = PacketReceiver::new(
         x,
         x.settings().max_packet,
         incoming.checksum,
@@ -213,7 +213,7 @@ pub async fn receive_alone(
 }
 
 /// Passes a run on.
-async fn send(next: &Conn, run: &Run) -> std::io::Result<()> {
+async fn send(next: &Conn, run: &PacketBatch) -> std::io::Result<()> {
     let mut slices: Vec<IoSlice<'_>> = run.raw.iter().map(|piece| IoSlice::new(piece)).collect();
     next.write_all_vectored(&mut slices).await
 }

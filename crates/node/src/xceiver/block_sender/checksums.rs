@@ -10,7 +10,7 @@ use futures_util::future::BoxFuture;
 use hayloft_io::AlignedBuf;
 use hayloft_store::StoreError;
 
-use crate::xceiver::block_sender::Outflow;
+use crate::xceiver::block_sender::BlockSender;
 
 /// Checksums read first: with chunks of 512 bytes those of 8 MiB. Whoever reads to the end of the block asks for
 /// more; many stop before.
@@ -70,7 +70,7 @@ impl<'a> Sums<'a> {
     }
 
     /// Makes sure that those of the data at `offset` are here or on their way, and says up to where.
-    pub fn ask(&mut self, outflow: &'a Outflow<'_>, offset: u64) -> u64 {
+    pub fn ask(&mut self, outflow: &'a BlockSender<'_>, offset: u64) -> u64 {
         if outflow.range.checksum.sum_size() == 0 {
             return outflow.range.end;
         }
@@ -91,7 +91,7 @@ impl<'a> Sums<'a> {
     /// Those of reading.
     pub async fn before_data(
         &mut self,
-        outflow: &'a Outflow<'_>,
+        outflow: &'a BlockSender<'_>,
         offset: u64,
     ) -> Result<(), StoreError> {
         self.ask(outflow, offset);
@@ -111,7 +111,7 @@ impl<'a> Sums<'a> {
     /// Those of reading.
     pub async fn of(
         &mut self,
-        outflow: &Outflow<'_>,
+        outflow: &BlockSender<'_>,
         offset: u64,
         len: usize,
     ) -> Result<Bytes, StoreError> {
@@ -130,7 +130,7 @@ impl<'a> Sums<'a> {
 }
 
 /// Begins to read checksums from those of the data at `offset` on.
-fn begin<'a>(outflow: &'a Outflow<'_>, offset: u64, first: bool) -> Window<'a> {
+fn begin<'a>(outflow: &'a BlockSender<'_>, offset: u64, first: bool) -> Window<'a> {
     let checksum = outflow.range.checksum;
     let left = usize::try_from(outflow.range.end - offset).unwrap_or(usize::MAX);
     let data = |sums: usize| {

@@ -13,7 +13,7 @@ use rustix::io::Errno;
 use rustix::net::SendFlags;
 
 /// A packet, or what is left of it.
-pub struct Packet {
+pub struct CachedPacket {
     /// Prefix and checksums, and what precedes the packet.
     pub head: Bytes,
     /// Bytes of data behind them.
@@ -21,7 +21,7 @@ pub struct Packet {
 }
 
 /// Why sending stopped.
-pub enum Stopped {
+pub enum SendStopped {
     /// Everything is in the socket.
     Sent,
     /// The socket has no room.
@@ -35,14 +35,14 @@ pub enum Stopped {
 /// Packets that lie one after the other in the file.
 pub struct Sending {
     pub socket: Arc<OwnedFd>,
-    pub packets: VecDeque<Packet>,
+    pub packets: VecDeque<CachedPacket>,
     /// Where the data of the first one, or what is left of it, begins in the file.
     pub offset: u64,
 }
 
 impl Sending {
     /// Sends what the socket has room for. Blocks while a page of `file` has to be read.
-    pub fn run(&mut self, file: BorrowedFd<'_>) -> Stopped {
+    pub fn run(&mut self, file: BorrowedFd<'_>) -> SendStopped {
         while let Some(packet) = self.packets.front_mut() {
             let sent = if packet.head.is_empty() {
                 rustix::fs::sendfile(&self.socket, file, Some(&mut self.offset), packet.data)
@@ -52,17 +52,17 @@ impl Sending {
             };
             match sent {
                 Ok(n) if !packet.head.is_empty() => packet.head.advance(n),
-                Ok(0) | Err(Errno::IO) => return Stopped::Short,
+                Ok(0) | Err(Errno::IO) => return SendStopped::Short,
                 Ok(n) => packet.data -= n,
                 Err(Errno::INTR) => {}
-                Err(Errno::AGAIN) => return Stopped::Full,
-                Err(error) => return Stopped::Broken(error.into()),
+                Err(Errno::AGAIN) => return SendStopped::Full,
+                Err(error) => return SendStopped::Broken(error.into()),
             }
             if packet.head.is_empty() && packet.data == 0 {
                 self.packets.pop_front();
             }
         }
-        Stopped::Sent
+        SendStopped::Sent
     }
 
     /// Takes the rest of the first packet: where its data begins, and how much there is.

@@ -29,7 +29,7 @@ use crate::xceiver::error::XferError;
 use crate::xceiver::net::conn::Conn;
 use crate::xceiver::net::throttle::Throttle;
 use crate::xceiver::stats::XceiverStats;
-use from_cache::{Packet, Sending, Stopped};
+use from_cache::{CachedPacket, SendStopped, Sending};
 
 /// Data in a packet of a short read, rounded to whole chunks: Apache's size without other configuration.
 const PACKET_DATA: usize = 64 << 10;
@@ -74,7 +74,7 @@ pub struct Sent {
 
 /// One replica on its way out.
 #[derive(Debug)]
-pub struct Outflow<'a> {
+pub struct BlockSender<'a> {
     /// Where it is read.
     pub reader: &'a ReplicaReader,
     /// What is sent.
@@ -89,7 +89,7 @@ pub struct Outflow<'a> {
     pub throttles: &'a [&'a Throttle],
 }
 
-impl Outflow<'_> {
+impl BlockSender<'_> {
     /// Sends `head`, then the range in packets, then the empty last packet.
     ///
     /// # Errors
@@ -238,9 +238,9 @@ impl Packets<'_> {
             let (back, stopped) = run.await?;
             sending = back;
             match stopped {
-                Stopped::Sent => return Ok(()),
-                Stopped::Full => self.conn.wait_for_room().await.map_err(failed)?,
-                Stopped::Short => {
+                SendStopped::Sent => return Ok(()),
+                SendStopped::Full => self.conn.wait_for_room().await.map_err(failed)?,
+                SendStopped::Short => {
                     // The file is cut or broken: reading says what it is.
                     let Some((from, len)) = sending.take_first() else {
                         return Ok(());
@@ -249,13 +249,13 @@ impl Packets<'_> {
                     let data = reader.read_data(buf, from, len).await?;
                     self.send_raw(data.as_slice()).await?;
                 }
-                Stopped::Broken(error) => return Err(failed(error)),
+                SendStopped::Broken(error) => return Err(failed(error)),
             }
         }
     }
 
     /// The next packets, which carry `piece`.
-    fn packets_of(&mut self, piece: &Piece) -> VecDeque<Packet> {
+    fn packets_of(&mut self, piece: &Piece) -> VecDeque<CachedPacket> {
         let mut packets = VecDeque::with_capacity(piece.len.div_ceil(self.packet));
         let mut sums = &piece.sums[..];
         let mut left = piece.len;
@@ -267,7 +267,7 @@ impl Packets<'_> {
             head.extend_from_slice(&std::mem::take(&mut self.head));
             self.next(len, these.len(), &mut head);
             head.extend_from_slice(these);
-            packets.push_back(Packet {
+            packets.push_back(CachedPacket {
                 head: head.freeze(),
                 data: len,
             });

@@ -8,7 +8,7 @@ use hayloft_io::AlignedBuf;
 use hayloft_store::StoreError;
 
 use crate::xceiver::block_sender::checksums::{Sums, WINDOW_OF_MANY};
-use crate::xceiver::block_sender::{LONG_READ, Outflow};
+use crate::xceiver::block_sender::{BlockSender, LONG_READ};
 
 /// Data read from the disk first, so that the reader has something soon. Each further piece is twice as large.
 const PIECE_FIRST: usize = 1 << 20;
@@ -71,7 +71,7 @@ enum LoadingBody<'a> {
 
 /// What is being read of a replica that is sent.
 pub struct Ahead<'a> {
-    outflow: &'a Outflow<'a>,
+    outflow: &'a BlockSender<'a>,
     pieces: VecDeque<Loading<'a>>,
     sums: Sums<'a>,
     /// Where the next piece begins.
@@ -89,7 +89,7 @@ pub struct Ahead<'a> {
 }
 
 impl<'a> Ahead<'a> {
-    pub fn new(outflow: &'a Outflow<'a>) -> Self {
+    pub fn new(outflow: &'a BlockSender<'a>) -> Self {
         Self {
             outflow,
             pieces: VecDeque::with_capacity(AHEAD_OF_FEW + 1),
@@ -259,7 +259,7 @@ impl<'a> Ahead<'a> {
     }
 }
 
-impl Outflow<'_> {
+impl BlockSender<'_> {
     /// Data read from the disk at a time when all readers want as much: so that each has its pieces ahead. A reader of
     /// rotating media that has none loses the disk to another one after every piece.
     fn piece_max(&self) -> usize {

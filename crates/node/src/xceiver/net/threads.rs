@@ -56,7 +56,7 @@ struct Load {
 
 /// The place of a connection.
 #[derive(Debug)]
-pub struct Place {
+pub struct ThreadPlace {
     load: Arc<Load>,
     /// The look after which it was last counted among the active; one more, 0 is never.
     counted: AtomicU64,
@@ -64,7 +64,7 @@ pub struct Place {
 
 /// Counts an operation in progress while it lives.
 #[derive(Debug)]
-pub struct Busy<'a>(&'a Place);
+pub struct Busy<'a>(&'a ThreadPlace);
 
 /// What was found by the last look.
 #[derive(Debug)]
@@ -131,7 +131,7 @@ impl Threads {
     pub fn spawn<F>(
         &self,
         tasks: &TaskTracker,
-        connection: impl FnOnce(Place) -> F,
+        connection: impl FnOnce(ThreadPlace) -> F,
     ) -> JoinHandle<()>
     where
         F: Future<Output = ()> + Send + 'static,
@@ -140,18 +140,18 @@ impl Threads {
         self.spawn_on(least.expect("there is a processor"), tasks, connection)
     }
 
-    /// Runs a connection on the thread with this number, of those that [`Place::shall_move`] gives.
+    /// Runs a connection on the thread with this number, of those that [`ThreadPlace::shall_move`] gives.
     pub fn spawn_on<F>(
         &self,
         thread: usize,
         tasks: &TaskTracker,
-        connection: impl FnOnce(Place) -> F,
+        connection: impl FnOnce(ThreadPlace) -> F,
     ) -> JoinHandle<()>
     where
         F: Future<Output = ()> + Send + 'static,
     {
         let worker = &self.workers[thread];
-        let place = Place::new(&worker.load);
+        let place = ThreadPlace::new(&worker.load);
         tasks.spawn_on(connection(place), &worker.runtime)
     }
 
@@ -216,7 +216,7 @@ impl Load {
     }
 }
 
-impl Place {
+impl ThreadPlace {
     fn new(load: &Arc<Load>) -> Self {
         load.connections.fetch_add(1, Ordering::Relaxed);
         Self {
@@ -261,7 +261,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for ThreadPlace {
     fn drop(&mut self) {
         self.load.connections.fetch_sub(1, Ordering::Relaxed);
     }

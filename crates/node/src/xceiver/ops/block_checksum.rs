@@ -12,7 +12,7 @@ use crate::xceiver::context::Xceivers;
 use crate::xceiver::error::XferError;
 use crate::xceiver::net::conn::Conn;
 use crate::xceiver::ops::read_block::after_read_error;
-use crate::xceiver::server::{Next, wait_ready};
+use crate::xceiver::server::{AfterOperation, wait_ready};
 use crate::xceiver::stats::Activity;
 
 /// Checksums read at a time.
@@ -26,7 +26,7 @@ pub async fn block_checksum(
     x: &Xceivers,
     conn: &mut Conn,
     request: BlockRequest<pb::OpBlockChecksum>,
-) -> Result<Next, XferError> {
+) -> Result<AfterOperation, XferError> {
     let BlockRequest { block, message } = request;
     wait_ready(x, &block.pool).await?;
     let _reader = x.stats().enter(Activity::Reader);
@@ -41,7 +41,7 @@ pub async fn block_checksum(
         ..BlockOpResponse::success()
     };
     conn.write_message(&response).await?;
-    Ok(Next::Close)
+    Ok(AfterOperation::Close)
 }
 
 /// The checksum of the first `requested` bytes; of all that is visible when there is no more.

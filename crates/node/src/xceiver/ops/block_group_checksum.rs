@@ -13,7 +13,7 @@ use crate::xceiver::context::Xceivers;
 use crate::xceiver::error::XferError;
 use crate::xceiver::net::conn::Conn;
 use crate::xceiver::net::peer;
-use crate::xceiver::server::{Next, wait_ready};
+use crate::xceiver::server::{AfterOperation, wait_ready};
 use crate::xceiver::stats::Activity;
 
 /// Size of the first buffer in which Apache's collects the MD5s; it doubles, and its unused end is
@@ -35,7 +35,7 @@ pub async fn group_checksum(
     x: &Xceivers,
     conn: &mut Conn,
     request: BlockRequest<pb::OpBlockGroupChecksum>,
-) -> Result<Next, XferError> {
+) -> Result<AfterOperation, XferError> {
     let BlockRequest { block, message } = request;
     wait_ready(x, &block.pool).await?;
     let _reader = x.stats().enter(Activity::Reader);
@@ -46,7 +46,7 @@ pub async fn group_checksum(
                 ..BlockOpResponse::success()
             };
             conn.write_message(&response).await?;
-            Ok(Next::Close)
+            Ok(AfterOperation::Close)
         }
         Err(error) => {
             let text = format!(

@@ -12,11 +12,11 @@ use hayloft_wire::transfer::{BlockOpResponse, BlockRequest, Status};
 use tokio::time::Instant;
 
 use crate::xceiver::block_sender::range::Range;
-use crate::xceiver::block_sender::{CachePolicy, Outflow};
+use crate::xceiver::block_sender::{BlockSender, CachePolicy};
 use crate::xceiver::context::Xceivers;
 use crate::xceiver::error::XferError;
 use crate::xceiver::net::conn::Conn;
-use crate::xceiver::server::{Next, wait_ready};
+use crate::xceiver::server::{AfterOperation, wait_ready};
 use crate::xceiver::settings::Settings;
 use crate::xceiver::stats::Activity;
 
@@ -33,7 +33,7 @@ pub async fn read_block(
     x: &Xceivers,
     conn: &mut Conn,
     request: BlockRequest<pb::OpReadBlock>,
-) -> Result<Next, XferError> {
+) -> Result<AfterOperation, XferError> {
     let BlockRequest { block, message } = request;
     wait_ready(x, &block.pool).await?;
     let _reader = x.stats().enter(Activity::Reader);
@@ -51,7 +51,7 @@ pub async fn read_block(
         Err(error) => return refuse(conn, &block, error).await,
     };
     let head = stream_head(&range);
-    let outflow = Outflow {
+    let outflow = BlockSender {
         reader: &reader,
         range,
         cache: cache_policy(message.caching_strategy.as_ref(), &settings),
@@ -83,7 +83,11 @@ pub async fn after_read_error(x: &Xceivers, block: &ExtendedBlock, error: &XferE
 }
 
 /// Tells the client why there is nothing to read, in the words that Apache's would begin with.
-async fn refuse(conn: &Conn, block: &ExtendedBlock, error: XferError) -> Result<Next, XferError> {
+async fn refuse(
+    conn: &Conn,
+    block: &ExtendedBlock,
+    error: XferError,
+) -> Result<AfterOperation, XferError> {
     let text = format!(
         "opReadBlock {block} received exception {}",
         java_text(&error)
@@ -167,17 +171,21 @@ fn cache_policy(hints: Option<&pb::CachingStrategy>, settings: &Settings) -> Cac
 
 /// Reads what the client says after a complete read. A client that says nothing is done with the
 /// connection.
-async fn confirm(x: &Xceivers, conn: &mut Conn, block: &ExtendedBlock) -> Result<Next, XferError> {
+async fn confirm(
+    x: &Xceivers,
+    conn: &mut Conn,
+    block: &ExtendedBlock,
+) -> Result<AfterOperation, XferError> {
     let status: pb::ClientReadStatus = match conn.read_message(MAX_OP_RESPONSE_BYTES).await {
         Ok(status) => status,
-        Err(XferError::Socket { .. }) => return Ok(Next::Close),
+        Err(XferError::Socket { .. }) => return Ok(AfterOperation::Close),
         Err(error) => return Err(error),
     };
     if Status::from_wire(status.status) == Status::ErrorChecksum {
         tracing::warn!(%block, client = conn.peer_name(), "a client found a corrupt chunk: the replica will be scanned");
         x.store().mark_suspect(block);
     }
-    Ok(Next::KeepAlive)
+    Ok(AfterOperation::KeepAlive)
 }
 
 /// The head of a reply that starts a stream of packets.

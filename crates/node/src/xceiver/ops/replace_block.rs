@@ -11,16 +11,16 @@ use hayloft_wire::proto::hdfs::DatanodeInfo;
 use hayloft_wire::proto::security::Token;
 use hayloft_wire::transfer::{self, BlockOpResponse, BlockRequest, Status};
 
-use crate::xceiver::block_receiver::replica_sink::{Finish, ReplicaSink, When};
-use crate::xceiver::block_receiver::{Incoming, keep_telling, receive_alone};
-use crate::xceiver::block_sender::{CachePolicy, Outflow};
+use crate::xceiver::block_receiver::replica_sink::{CompleteWhen, Finish, ReplicaSink};
+use crate::xceiver::block_receiver::{IncomingBlock, keep_telling, receive_alone};
+use crate::xceiver::block_sender::{BlockSender, CachePolicy};
 use crate::xceiver::context::Xceivers;
 use crate::xceiver::error::XferError;
 use crate::xceiver::net::conn::Conn;
 use crate::xceiver::net::peer;
 use crate::xceiver::net::throttle::MovePermit;
 use crate::xceiver::ops::read_block::{self, after_read_error, java_text, stream_head};
-use crate::xceiver::server::{Next, wait_ready};
+use crate::xceiver::server::{AfterOperation, wait_ready};
 use crate::xceiver::stats::Activity;
 
 /// Two bytes that the source of a move sends after the data, for the target to know that it is done with it
@@ -60,7 +60,7 @@ pub async fn copy_block(
     x: &Xceivers,
     conn: &mut Conn,
     request: BlockRequest<pb::OpCopyBlock>,
-) -> Result<Next, XferError> {
+) -> Result<AfterOperation, XferError> {
     let block = request.block;
     wait_ready(x, &block.pool).await?;
     if x.settings().pinning
@@ -75,10 +75,10 @@ pub async fn copy_block(
         );
         conn.write_message(&BlockOpResponse::error(Status::ErrorBlockPinned, text))
             .await?;
-        return Ok(Next::Close);
+        return Ok(AfterOperation::Close);
     }
     let Some(_permit) = enter(x, conn, &block).await? else {
-        return Ok(Next::Close);
+        return Ok(AfterOperation::Close);
     };
     let _reader = x.stats().enter(Activity::Reader);
     let len = x
@@ -87,7 +87,7 @@ pub async fn copy_block(
         .map_or(0, |r| r.visible_len);
     let (reader, range) = read_block::open_for_copy(x, &block, len).await?;
     let reader = reader.with_class(IoClass::Balancer);
-    let outflow = Outflow {
+    let outflow = BlockSender {
         reader: &reader,
         range,
         cache: CachePolicy {
@@ -112,7 +112,7 @@ pub async fn copy_block(
     conn.write_all(&COPY_DONE)
         .await
         .map_err(|e| conn.socket_error(e))?;
-    Ok(Next::Close)
+    Ok(AfterOperation::Close)
 }
 
 /// REPLACE_BLOCK: takes a replica over from another node, or moves one between the storages of this node.
@@ -123,11 +123,11 @@ pub async fn replace_block(
     x: &Xceivers,
     conn: &mut Conn,
     request: BlockRequest<pb::OpReplaceBlock>,
-) -> Result<Next, XferError> {
+) -> Result<AfterOperation, XferError> {
     let BlockRequest { block, message } = request;
     wait_ready(x, &block.pool).await?;
     let Some(permit) = enter(x, conn, &block).await? else {
-        return Ok(Next::Close);
+        return Ok(AfterOperation::Close);
     };
     let every = x.settings().read_timeout / 2;
     let outcome = {
@@ -142,7 +142,7 @@ pub async fn replace_block(
     match outcome {
         Ok(()) => {
             conn.write_message(&BlockOpResponse::success()).await?;
-            Ok(Next::Close)
+            Ok(AfterOperation::Close)
         }
         Err(error) => {
             let pinned = matches!(
@@ -218,7 +218,7 @@ async fn fetch(
     };
     let mut writer = x.store().create_temporary(&wanted, options).await?;
     writer.set_checksum(checksum).await?;
-    let incoming = Incoming {
+    let incoming = IncomingBlock {
         block: block.clone(),
         checksum,
         verify: true,
@@ -234,7 +234,7 @@ async fn fetch(
         sync_behind: false,
         drop_behind: true,
     };
-    let disk = ReplicaSink::new(x, writer, checksum, finish, When::Written, cache);
+    let disk = ReplicaSink::new(x, writer, checksum, finish, CompleteWhen::Written, cache);
     receive_alone(x, &mut proxy, None, incoming, disk, &x.throttles().balancer).await?;
     let _courtesy = proxy
         .read_exact_small(COPY_DONE.len(), Some(COPY_DONE_WAIT))

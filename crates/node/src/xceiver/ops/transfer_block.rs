@@ -12,14 +12,14 @@ use hayloft_wire::proto::security::Token;
 use hayloft_wire::transfer::{self, BlockOpResponse, BlockRequest, Stage, Status};
 
 use crate::xceiver::block_sender::range::Range;
-use crate::xceiver::block_sender::{CachePolicy, Outflow};
+use crate::xceiver::block_sender::{BlockSender, CachePolicy};
 use crate::xceiver::context::Xceivers;
 use crate::xceiver::error::XferError;
 use crate::xceiver::net::conn::Conn;
 use crate::xceiver::net::peer;
 use crate::xceiver::net::throttle::Throttle;
 use crate::xceiver::ops::read_block::{self, after_read_error};
-use crate::xceiver::server::{Next, wait_ready};
+use crate::xceiver::server::{AfterOperation, wait_ready};
 use crate::xceiver::stats::Activity;
 
 /// Where a copy goes: a chain of nodes with their storages, in order.
@@ -97,7 +97,7 @@ pub async fn on_client_order(
     x: &Xceivers,
     conn: &mut Conn,
     request: BlockRequest<pb::OpTransferBlock>,
-) -> Result<Next, XferError> {
+) -> Result<AfterOperation, XferError> {
     let BlockRequest { mut block, message } = request;
     wait_ready(x, &block.pool).await?;
     let replica = x
@@ -134,7 +134,7 @@ pub async fn on_client_order(
         send_to(x, &block, targets, purpose).await?;
     }
     conn.write_message(&BlockOpResponse::success()).await?;
-    Ok(Next::Close)
+    Ok(AfterOperation::Close)
 }
 
 async fn send_to(
@@ -174,7 +174,7 @@ async fn copy_to(
     } else {
         &[]
     };
-    let outflow = Outflow {
+    let outflow = BlockSender {
         reader: &reader,
         range,
         cache: CachePolicy {

@@ -17,7 +17,7 @@ use hayloft_wire::packet::{PacketError, PacketHeader, PacketLayout};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::xceiver::net::conn::Conn;
-use crate::xceiver::packet::receiver::Parcel;
+use crate::xceiver::packet::receiver::ReceivedPacket;
 
 /// Packets that one read may take.
 const PACKETS_MAX: usize = 8;
@@ -140,9 +140,9 @@ pub struct InPlace {
 
 /// What was found in the bytes received in place.
 #[derive(Debug)]
-pub struct Found {
+pub struct FoundPacket {
     /// Complete packets, and the bytes that they came as.
-    pub packets: Vec<Parcel>,
+    pub packets: Vec<ReceivedPacket>,
     /// The same, byte for byte.
     pub raw: Vec<Bytes>,
     /// The guess was wrong: the stream from the first unexpected packet on.
@@ -254,7 +254,7 @@ impl InPlace {
     ///
     /// # Errors
     /// Bytes that are no packet.
-    pub fn find(&mut self, max_packet: u32) -> Result<Found, PacketError> {
+    pub fn find(&mut self, max_packet: u32) -> Result<FoundPacket, PacketError> {
         let head = self.shape.head();
         let whole = self.shape.whole();
         let mut headers = Vec::new();
@@ -279,7 +279,7 @@ impl InPlace {
         let (packets, raw) = self.give_out(&headers);
         // Complete packets come first; the wrong one follows them.
         let rest = (wrong && self.checked == self.done).then(|| self.put_together());
-        Ok(Found { packets, raw, rest })
+        Ok(FoundPacket { packets, raw, rest })
     }
 
     fn is_expected(&self, layout: &PacketLayout) -> bool {
@@ -293,7 +293,7 @@ impl InPlace {
     }
 
     /// Takes the packets with these headers, the next ones.
-    fn give_out(&mut self, headers: &[PacketHeader]) -> (Vec<Parcel>, Vec<Bytes>) {
+    fn give_out(&mut self, headers: &[PacketHeader]) -> (Vec<ReceivedPacket>, Vec<Bytes>) {
         let Shape { prefix, data, .. } = self.shape;
         let head = self.shape.head();
         if headers.is_empty() {
@@ -321,7 +321,7 @@ impl InPlace {
             let sums = head.slice(prefix..);
             raw.push(head);
             raw.extend(pieces.iter().cloned());
-            packets.push(Parcel {
+            packets.push(ReceivedPacket {
                 header: *header,
                 sums,
                 data: Pieces::from(pieces),

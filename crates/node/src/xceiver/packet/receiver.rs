@@ -1,7 +1,7 @@
 //! Packets out of a socket, in runs, without copying their data.
 //!
 //! Bytes are read into large pooled buffers. As soon as at least one packet is complete and the
-//! socket has nothing more at once, the complete packets are cut off as one [`Run`]: slices of
+//! socket has nothing more at once, the complete packets are cut off as one [`PacketBatch`]: slices of
 //! the buffer, which goes back to its pool when the last of them is dropped. Only the part of a packet that
 //! had arrived behind them is copied, to the front of the next buffer.
 //!
@@ -27,7 +27,7 @@ use tokio::time::Instant;
 use crate::xceiver::context::Xceivers;
 use crate::xceiver::error::XferError;
 use crate::xceiver::net::conn::{Conn, Patience, silence};
-use crate::xceiver::packet::in_place::{Found, Guess, InPlace};
+use crate::xceiver::packet::in_place::{FoundPacket, Guess, InPlace};
 use crate::xceiver::packet::receive_batching::Moderation;
 
 /// Buffers between these sizes, adapted to how fast packets come. The smaller one holds a packet of
@@ -44,7 +44,7 @@ const MEMORY_WAIT: Duration = Duration::from_secs(60);
 
 /// A packet as received.
 #[derive(Clone, Debug)]
-pub struct Parcel {
+pub struct ReceivedPacket {
     /// The header.
     pub header: PacketHeader,
     /// The checksums; may be empty when the sender computes none.
@@ -53,7 +53,7 @@ pub struct Parcel {
     pub data: Pieces,
 }
 
-impl Parcel {
+impl ReceivedPacket {
     /// Offset in the block of the byte after the data.
     #[must_use]
     pub fn end_offset(&self) -> u64 {
@@ -64,18 +64,18 @@ impl Parcel {
 
 /// Packets that arrived together.
 #[derive(Clone, Debug)]
-pub struct Run {
+pub struct PacketBatch {
     /// The packets as they came, byte for byte: what the next node gets.
     pub raw: Vec<Bytes>,
     /// The packets.
-    pub packets: Vec<Parcel>,
+    pub packets: Vec<ReceivedPacket>,
     /// The data was received to its place in a write buffer.
     pub in_place: bool,
     /// Counts the runs of a stream that are still in use: to be kept as long as the data.
     pub token: Arc<()>,
 }
 
-impl Run {
+impl PacketBatch {
     /// Bytes of block data.
     #[must_use]
     pub fn data_len(&self) -> u64 {
@@ -84,7 +84,7 @@ impl Run {
 }
 
 /// The receiving end of a stream of packets.
-pub struct Inflow {
+pub struct PacketReceiver {
     memory: BufferPool,
     max_packet: u32,
     /// Received bytes that belong to no run yet are `buf[..filled]`.
@@ -103,7 +103,7 @@ pub struct Inflow {
     waiting: Option<BoxFuture<'static, Result<AlignedBuf, XferError>>>,
 }
 
-impl Inflow {
+impl PacketReceiver {
     /// Starts with `inbox`, which was received already. With a `landing` the data of a stream that
     /// runs is received into write buffers.
     #[must_use]
@@ -142,7 +142,7 @@ impl Inflow {
     ///
     /// # Errors
     /// `Socket` when the stream ends, breaks or falls silent; `Protocol` for bytes that are no packet.
-    pub async fn next(&mut self, conn: &Conn) -> Result<Run, XferError> {
+    pub async fn next(&mut self, conn: &Conn) -> Result<PacketBatch, XferError> {
         let mut patience = Patience::new(conn.read_limit());
         poll_fn(|cx| {
             if let Poll::Ready(run) = self.poll_next(conn, cx) {
@@ -158,7 +158,11 @@ impl Inflow {
     }
 
     /// As [`next`](Self::next), but whoever polls watches for silence.
-    pub fn poll_next(&mut self, conn: &Conn, cx: &mut Context<'_>) -> Poll<Result<Run, XferError>> {
+    pub fn poll_next(
+        &mut self,
+        conn: &Conn,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<PacketBatch, XferError>> {
         loop {
             if self.place.is_some() {
                 if let Some(run) = ready!(self.poll_place(conn, cx))? {
@@ -167,7 +171,7 @@ impl Inflow {
                 continue;
             }
             let needed = match self.complete(conn)? {
-                Complete::Run(run) => return Poll::Ready(Ok(run)),
+                Complete::PacketBatch(run) => return Poll::Ready(Ok(run)),
                 Complete::Needs(bytes) => bytes,
             };
             if self.guess.is_ready() && self.landing.is_some() {
@@ -204,10 +208,10 @@ impl Inflow {
         &mut self,
         conn: &Conn,
         cx: &mut Context<'_>,
-    ) -> Poll<Result<Option<Run>, XferError>> {
+    ) -> Poll<Result<Option<PacketBatch>, XferError>> {
         while let Some(place) = &mut self.place {
             let found = place.find(self.max_packet);
-            let Found { packets, raw, rest } =
+            let FoundPacket { packets, raw, rest } =
                 found.map_err(|e| XferError::protocol(conn.peer_name(), e))?;
             for packet in &packets {
                 let sums = packet.sums.len();
@@ -225,7 +229,7 @@ impl Inflow {
             }
             if !packets.is_empty() {
                 let token = Arc::clone(&self.token);
-                return Poll::Ready(Ok(Some(Run {
+                return Poll::Ready(Ok(Some(PacketBatch {
                     raw,
                     packets,
                     in_place: true,
@@ -294,10 +298,10 @@ impl Inflow {
         if layouts.is_empty() {
             return Ok(Complete::Needs(needed));
         }
-        Ok(Complete::Run(self.cut(layouts, end)))
+        Ok(Complete::PacketBatch(self.cut(layouts, end)))
     }
 
-    fn cut(&mut self, layouts: Vec<(usize, PacketLayout)>, end: usize) -> Run {
+    fn cut(&mut self, layouts: Vec<(usize, PacketLayout)>, end: usize) -> PacketBatch {
         let mut buf = self.buf.take().expect("packets were found in it");
         self.adapt(buf.capacity());
         let rest = self.filled - end;
@@ -320,14 +324,14 @@ impl Inflow {
                 let data_at = sums_at + layout.sums_len;
                 let (prefix, sums) = (layout.prefix_len, layout.sums_len);
                 self.guess.learn(&layout.header, prefix, sums);
-                Parcel {
+                ReceivedPacket {
                     header: layout.header,
                     sums: raw.slice(sums_at..data_at),
                     data: raw.slice(data_at..at + layout.total_len()).into(),
                 }
             })
             .collect();
-        Run {
+        PacketBatch {
             raw: vec![raw],
             packets,
             in_place: false,
@@ -428,7 +432,7 @@ impl Inflow {
     }
 }
 
-impl std::fmt::Debug for Inflow {
+impl std::fmt::Debug for PacketReceiver {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Inflow")
             .field("filled", &self.filled)
@@ -471,6 +475,6 @@ async fn memory(want: Want) -> Result<AlignedBuf, XferError> {
 }
 
 enum Complete {
-    Run(Run),
+    PacketBatch(PacketBatch),
     Needs(usize),
 }

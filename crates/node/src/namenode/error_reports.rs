@@ -16,7 +16,7 @@ const NOTICES_MAX: usize = 1000;
 
 /// One thing to tell.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Notice {
+pub(super) enum ErrorReport {
     /// A replica of this node is corrupt.
     BadBlock {
         /// The block.
@@ -44,13 +44,13 @@ pub(super) enum Notice {
 
 /// Notices for one NameNode, oldest first, each once.
 #[derive(Debug, Default)]
-pub(super) struct Notices {
-    waiting: VecDeque<Notice>,
+pub(super) struct ErrorReports {
+    waiting: VecDeque<ErrorReport>,
 }
 
-impl Notices {
+impl ErrorReports {
     /// Adds a notice unless it waits already. False: dropped, because too many wait.
-    pub(super) fn add(&mut self, notice: Notice) -> bool {
+    pub(super) fn add(&mut self, notice: ErrorReport) -> bool {
         if self.waiting.contains(&notice) {
             return true;
         }
@@ -61,8 +61,8 @@ impl Notices {
         true
     }
 
-    /// The oldest; it stays until [`Notices::done`].
-    pub(super) fn first(&self) -> Option<Notice> {
+    /// The oldest; it stays until [`ErrorReports::done`].
+    pub(super) fn first(&self) -> Option<ErrorReport> {
         self.waiting.front().cloned()
     }
 
@@ -77,10 +77,10 @@ impl Notices {
 pub(super) async fn send(
     client: &RpcClient,
     registration: &DatanodeRegistration,
-    notice: Notice,
+    notice: ErrorReport,
 ) -> Result<(), RpcError> {
     let outcome = match notice {
-        Notice::Error { code, message } => {
+        ErrorReport::Error { code, message } => {
             let request = ErrorReportRequest {
                 registartion: registration.clone(),
                 error_code: i32::from(code).cast_unsigned(),
@@ -89,7 +89,7 @@ pub(super) async fn send(
             let answer: Result<ErrorReportResponse, _> = client.call("errorReport", &request).await;
             answer.map(|_| ())
         }
-        Notice::BadBlock {
+        ErrorReport::BadBlock {
             block,
             storage,
             storage_type,
@@ -105,7 +105,9 @@ pub(super) async fn send(
             };
             bad_blocks(client, located).await
         }
-        Notice::RemoteBadBlock { block, node } => bad_blocks(client, located(block, *node)).await,
+        ErrorReport::RemoteBadBlock { block, node } => {
+            bad_blocks(client, located(block, *node)).await
+        }
     };
     match outcome {
         Err(error) if error.is_standby() => {
@@ -147,10 +149,10 @@ async fn bad_blocks(client: &RpcClient, block: LocatedBlock) -> Result<(), RpcEr
 mod tests {
     use hayloft_wire::proto::datanode::ErrorReportCode;
 
-    use super::{NOTICES_MAX, Notice, Notices};
+    use super::{ErrorReport, ErrorReports, NOTICES_MAX};
 
-    fn notice(message: String) -> Notice {
-        Notice::Error {
+    fn notice(message: String) -> ErrorReport {
+        ErrorReport::Error {
             code: ErrorReportCode::Notify,
             message,
         }
@@ -158,15 +160,15 @@ mod tests {
 
     #[test]
     fn each_notice_waits_once_and_not_without_limit() {
-        let mut notices = Notices::default();
-        assert!(notices.add(notice("a".to_owned())));
-        assert!(notices.add(notice("a".to_owned())));
-        assert_eq!(notices.first(), Some(notice("a".to_owned())));
-        notices.done();
-        assert_eq!(notices.first(), None);
+        let mut error_reports = ErrorReports::default();
+        assert!(error_reports.add(notice("a".to_owned())));
+        assert!(error_reports.add(notice("a".to_owned())));
+        assert_eq!(error_reports.first(), Some(notice("a".to_owned())));
+        error_reports.done();
+        assert_eq!(error_reports.first(), None);
         for n in 0..NOTICES_MAX {
-            notices.waiting.push_back(notice(n.to_string()));
+            error_reports.waiting.push_back(notice(n.to_string()));
         }
-        assert!(!notices.add(notice("one more".to_owned())));
+        assert!(!error_reports.add(notice("one more".to_owned())));
     }
 }
