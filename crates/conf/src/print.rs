@@ -87,7 +87,7 @@ impl Configuration {
     }
 }
 
-/// The tables of docs/configuration.md: keys with effect, then keys without.
+/// The tables of docs/operate/configure.md: keys with effect, then keys without.
 #[must_use]
 pub fn to_markdown() -> String {
     let mut out = String::from("| Key | Default | Type | Meaning |\n|---|---|---|---|\n");
