@@ -6,7 +6,8 @@
 
 use super::{KERBEROS, Unsupported, always, key};
 
-const GROUPS: &str = "groups come from the system and hadoop.user.group.static.mapping.overrides";
+const GROUPS: &str =
+    "groups come from the system's users and hadoop.user.group.static.mapping.overrides";
 const GROUPS_CACHE: &str = "groups are kept for hadoop.security.groups.cache.secs, found or not";
 const HOST_NAME: &str = "the host name is the system's or dfs.datanode.hostname";
 const SOCKET: &str = "connections are plain TCP";
