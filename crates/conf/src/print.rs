@@ -1,4 +1,4 @@
-//! The configuration as a report: text, JSON, and the table of the documentation.
+//! The configuration as a report: text, JSON, and the lists of the documentation.
 
 use std::fmt::Write as _;
 
@@ -87,38 +87,79 @@ impl Configuration {
     }
 }
 
-/// The tables of docs/configuration.md: keys with effect, then keys without.
+/// Widest line of the documentation, in characters.
+const COLUMNS: usize = 100;
+
+/// The lists of docs/operate/configure.md: keys with effect, then keys without.
 #[must_use]
 pub fn to_markdown() -> String {
-    let mut out = String::from("| Key | Default | Type | Meaning |\n|---|---|---|---|\n");
-    // Some are known to the table so that they can be reconfigured or reported, and have no effect all the same.
+    let mut out = String::from("## Keys\n");
+    // The table has some only so that they can be reconfigured or reported.
     let without_effect =
         |key: &&dyn AnyKey| unsupported::all().any(|entry| entry.name == key.name());
-    for key in keys::all().filter(|key| !without_effect(key)) {
-        let mut kind = key.kind().to_owned();
-        if !key.unit().name().is_empty() {
-            let _ = write!(kind, ", {}", key.unit().name());
+    for (subject, table) in keys::subjects() {
+        let _ = writeln!(out, "\n### {subject}\n");
+        for key in table.iter().copied().filter(|key| !without_effect(key)) {
+            let text = format!("`{}`{}: {}", key.name(), facts(key), escaped(key.doc()));
+            list_item(&mut out, &text);
         }
-        if key.is_reconfigurable() {
-            kind.push_str(", reconfigurable");
-        }
-        let default = if key.default().is_empty() {
-            String::new()
-        } else {
-            format!("`{}`", short(key.default()))
-        };
-        let doc = escaped(key.doc());
-        let _ = writeln!(out, "| `{}` | {default} | {kind} | {doc} |", key.name());
     }
-    out.push_str("\nKeys of Apache's DataNode without effect here; setting one is answered with a warning at start:\n\n");
-    out.push_str("| Key | Why |\n|---|---|\n");
-    for entry in unsupported::all() {
-        let _ = writeln!(out, "| `{}` | {} |", shown(entry.name), entry.ignored);
+    out.push_str("\n## Keys without effect\n\n");
+    for (reason, names) in without_effect_by_reason() {
+        list_item(&mut out, &format!("{}: {reason}.", names.join(", ")));
     }
     out
 }
 
-/// Text for a table: what could be a tag is escaped, but in code, where a backslash would show.
+/// Default, unit and whether it is reconfigurable, in parentheses.
+fn facts(key: &dyn AnyKey) -> String {
+    let mut facts = Vec::new();
+    if !key.default().is_empty() {
+        facts.push(format!("`{}`", short(key.default())));
+    }
+    if !key.unit().name().is_empty() {
+        facts.push(key.unit().name().to_owned());
+    }
+    if key.is_reconfigurable() {
+        facts.push("reconfigurable".to_owned());
+    }
+    if facts.is_empty() {
+        return String::new();
+    }
+    format!(" ({})", facts.join(", "))
+}
+
+/// Keys without effect beside the reason that they share, both in the table's order.
+fn without_effect_by_reason() -> Vec<(&'static str, Vec<String>)> {
+    let mut groups: Vec<(&'static str, Vec<String>)> = Vec::new();
+    for entry in unsupported::all() {
+        let name = format!("`{}`", shown(entry.name));
+        match groups.iter_mut().find(|(why, _)| *why == entry.ignored) {
+            Some((_, names)) => names.push(name),
+            None => groups.push((entry.ignored, vec![name])),
+        }
+    }
+    groups
+}
+
+/// A list item of Markdown, wrapped.
+fn list_item(out: &mut String, text: &str) {
+    let mut column = 1;
+    out.push('-');
+    for word in text.split(' ') {
+        let width = 1 + word.chars().count();
+        if column + width > COLUMNS {
+            out.push_str("\n ");
+            column = 1;
+        }
+        out.push(' ');
+        out.push_str(word);
+        column += width;
+    }
+    out.push('\n');
+}
+
+/// Text for Markdown: what could be a tag is escaped, but not in code: a backslash would show.
 fn escaped(doc: &str) -> String {
     let part = |(at, part): (usize, &str)| match at % 2 {
         0 => part.replace('<', "\\<"),

@@ -44,23 +44,18 @@ const fn always(
     }
 }
 
-const STAGING: &str =
-    "there is no staging in shared memory any more: what is acknowledged lies in the block files";
-const SHORT_CIRCUIT: &str = "short-circuit reads are not served; clients read through TCP";
-const CACHING: &str =
-    "cache directives are not carried out; blocks are read through the page cache";
-const LAZY_PERSIST: &str =
-    "nothing is written to RAM_DISK and copied later; LAZY_PERSIST files go to disk at once";
-const DISK_BALANCER: &str = "disk balancer plans are refused; use the balancer or the mover";
-const EC: &str =
-    "erasure-coded blocks are not reconstructed; only Apache nodes of the cluster can do it";
-const HTTP: &str = "no HTTP server is started yet";
+const STAGING: &str = "nothing is staged in shared memory any more";
+const SHORT_CIRCUIT: &str = "short-circuit reads are not served; clients read over TCP";
+const CACHING: &str = "cache directives are not carried out";
+const LAZY_PERSIST: &str = "LAZY_PERSIST files go to disk at once";
+const DISK_BALANCER: &str = "disk balancer plans are refused";
+const EC: &str = "only Apache's nodes reconstruct erasure-coded blocks";
+const HTTP: &str = "there is no HTTP server yet";
 const SASL: &str = "data transfer has no SASL here";
-const KERBEROS: &str =
-    "there is no Kerberos here; the key matters only with hadoop.security.authentication=kerberos";
+const KERBEROS: &str = "there is no Kerberos here";
 const JAVA_CLASS: &str = "Java classes cannot be loaded into this process";
-const RECONNECT: &str = "the node tries to reach a NameNode again and again by itself";
-const LOCKS: &str = "locks are never held across I/O here, so there is nothing to tune";
+const RECONNECT: &str = "the node tries to reach a NameNode for ever";
+const LOCKS: &str = "no lock is held across I/O here";
 const TIERING: &str = "DISK and ARCHIVE volumes on one mount are counted as two disks";
 
 /// Every key without effect.
@@ -108,7 +103,7 @@ static DATANODE: &[Unsupported] = &[
     key(
         "dfs.datanode.max.locked.memory",
         "0",
-        "nothing is cached or kept in RAM_DISK; blocks are read through the page cache, LAZY_PERSIST files go to disk at once",
+        "nothing is locked in memory, and LAZY_PERSIST files go to disk at once",
     ),
     key("dfs.datanode.pmem.cache.dirs", "", CACHING),
     key("dfs.datanode.pmem.cache.recovery", "true", CACHING),
@@ -197,7 +192,7 @@ static DATANODE: &[Unsupported] = &[
     key(
         "hadoop.rpc.protection",
         "authentication",
-        "RPC has no SASL protection here",
+        "RPC has no SASL here",
     ),
     key("dfs.datanode.kerberos.principal", "", KERBEROS),
     key("dfs.datanode.keytab.file", "", KERBEROS),
@@ -207,12 +202,12 @@ static DATANODE: &[Unsupported] = &[
     key(
         "fs.getspaceused.classname",
         "",
-        "used space is counted from the replicas themselves",
+        "used space is counted from the replicas",
     ),
     key(
         "fs.getspaceused.jitterMillis",
         "60000",
-        "used space is counted from the replicas themselves",
+        "used space is counted from the replicas",
     ),
     key("dfs.datanode.lock.fair", "true", LOCKS),
     key("dfs.datanode.lockmanager.trace", "false", LOCKS),
@@ -254,7 +249,7 @@ static DATANODE: &[Unsupported] = &[
     key(
         "dfs.datanode.fixed.volume.size",
         "false",
-        "a volume's capacity is always asked of its file system",
+        "the file system tells a volume's capacity",
     ),
     key(
         "dfs.datanode.block.id.layout.upgrade.threads",
@@ -274,12 +269,12 @@ static DATANODE: &[Unsupported] = &[
     key(
         "dfs.datanode.max.nodes.to.report",
         "5",
-        "every slow peer is reported",
+        "every slow peer and disk is reported",
     ),
     key(
         "dfs.datanode.max.disks.to.report",
         "5",
-        "every slow disk is reported",
+        "every slow peer and disk is reported",
     ),
     key(
         "dfs.datanode.enable.fileio.fault.injection",
@@ -309,27 +304,27 @@ static DATANODE: &[Unsupported] = &[
     key(
         "dfs.datanode.parallel.volumes.load.threads.num",
         "",
-        "all volumes are read at the same time at start",
+        "all volumes are read at once at start",
     ),
     key(
         "dfs.datanode.replica.cache.root.dir",
         "",
-        "the list of replicas is kept in the volume itself",
+        "each volume has its own list of replicas",
     ),
     always(
         "dfs.datanode.sync.behind.writes.in.background",
         "false",
         "true",
-        "write-back is always started in the background",
+        "write-back always runs in the background",
     ),
     key(
         "dfs.datanode.oob.timeout-ms",
         "1500,0,0,0",
-        "writers are told of a restart without waiting for each",
+        "no writer is waited for at a restart",
     ),
     key(
         "fs.du.interval",
         "600000",
-        "used space is counted from the replicas themselves",
+        "used space is counted from the replicas",
     ),
 ];

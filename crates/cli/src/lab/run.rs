@@ -16,7 +16,7 @@ use crate::error::CliError;
 /// `hayloft lab up`.
 #[derive(Debug, Args)]
 pub struct LabUpArgs {
-    /// The description (TOML); docs/lab.md says what it may hold.
+    /// The description (TOML); docs/develop/lab.md says what it may hold.
     file: PathBuf,
     #[command(flatten)]
     place: PlaceArgs,

@@ -32,15 +32,19 @@ pub(crate) use keys;
 
 /// Every key, grouped by subject.
 pub fn all() -> impl Iterator<Item = &'static dyn AnyKey> {
+    subjects()
+        .into_iter()
+        .flat_map(|(_, table)| table.iter().copied())
+}
+
+/// The tables of keys with their headings.
+pub(super) fn subjects() -> [(&'static str, &'static [&'static dyn AnyKey]); 4] {
     [
-        system::TABLE,
-        namenode::TABLE,
-        transfer::TABLE,
-        storage::TABLE,
+        ("Process, ports and security", system::TABLE),
+        ("NameNodes and reports", namenode::TABLE),
+        ("Data transfer", transfer::TABLE),
+        ("Volumes", storage::TABLE),
     ]
-    .into_iter()
-    .flatten()
-    .copied()
 }
 
 /// The key of that name or deprecated alias.

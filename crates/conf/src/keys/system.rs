@@ -7,63 +7,62 @@ use crate::value::HostPort;
 
 keys! {
     DEFAULT_FS: String = ("fs.defaultFS", "file:///",
-        "The cluster's file system; names the NameNode when no dfs.namenode.*rpc-address does.")
-        .aliases(&["fs.default.name"]);
+        "The cluster's file system. It names the NameNode where no dfs.namenode.*rpc-address \
+         does.").aliases(&["fs.default.name"]);
     HADOOP_TMP_DIR: String = ("hadoop.tmp.dir", "/tmp/hadoop-${user.name}",
         "Base of default directories.");
     DATANODE_ADDRESS: HostPort = ("dfs.datanode.address", "0.0.0.0:9866",
-        "Where the data transfer port listens.");
+        "Address of the data transfer port.");
     DATANODE_IPC_ADDRESS: HostPort = ("dfs.datanode.ipc.address", "0.0.0.0:9867",
-        "Where the RPC server listens.");
+        "Address of the RPC server.");
     DATANODE_HTTP_ADDRESS: HostPort = ("dfs.datanode.http.address", "0.0.0.0:9864",
         "HTTP address; the port is registered with the NameNode.");
     HTTP_POLICY: String = ("dfs.http.policy", "HTTP_ONLY",
         "HTTP_ONLY, HTTPS_ONLY or HTTP_AND_HTTPS.");
     DATANODE_HOSTNAME: Option<String> = ("dfs.datanode.hostname", "",
-        "Host name to register under; the system's own when empty.")
-        .aliases(&["slave.host.name"]);
+        "Host name to register under; the system's own when empty.").aliases(&["slave.host.name"]);
     USE_DATANODE_HOSTNAME: bool = ("dfs.datanode.use.datanode.hostname", "false",
-        "Connect to other nodes by host name instead of address.");
+        "Connect to other nodes by host name.");
     HANDLER_COUNT: u32 = ("dfs.datanode.handler.count", "10",
-        "RPC calls handled at the same time.").min(1).max(100_000);
+        "RPC calls that run at the same time.").min(1).max(100_000);
     IPC_LISTEN_QUEUE: u32 = ("ipc.server.listen.queue.size", "256",
         "Connections that wait to be accepted, on each port.").min(1).max(65_535);
     IPC_MAX_CONNECTIONS: u32 = ("ipc.server.max.connections", "0",
-        "Open connections of the RPC server; more are closed at once. 0 for 4096.").max(1_000_000);
+        "Open RPC connections; more are closed at once. 0 for 4096.").max(1_000_000);
     IPC_HANDLER_QUEUE_SIZE: u32 = ("ipc.server.handler.queue.size", "100",
         "RPC calls that may wait for each handler.").min(1).max(10_000);
     IPC_IDLE_THRESHOLD: u32 = ("ipc.client.idlethreshold", "4000",
-        "Connections from which on the RPC server closes those idle for twice ipc.client.connection.maxidletime.");
+        "RPC connections above which idle ones close after twice \
+         ipc.client.connection.maxidletime.");
     IPC_MAXIMUM_DATA_LENGTH: u32 = ("ipc.maximum.data.length", "134217728",
         "Largest RPC message accepted or sent.").bytes().min(1024).max(2_147_483_647);
     IPC_MAXIMUM_RESPONSE_LENGTH: u32 = ("ipc.maximum.response.length", "134217728",
         "Largest RPC response accepted.").bytes().min(1024).max(2_147_483_647);
     IPC_CONNECT_TIMEOUT: Duration = ("ipc.client.connect.timeout", "20000",
-        "How long a connection to an RPC server may take to open.").millis().min(1);
+        "How long opening an RPC connection may take.").millis().min(1);
     IPC_RPC_TIMEOUT: Duration = ("ipc.client.rpc-timeout.ms", "120000",
         "How long an RPC may take; 0 for no limit but the ping's.").millis();
     IPC_PING_INTERVAL: Duration = ("ipc.ping.interval", "60000",
-        "Silence after which an RPC connection that waits for an answer is pinged.").millis().min(1);
+        "Silence after which a waiting RPC connection is pinged.").millis().min(1);
     IPC_MAX_IDLE_TIME: Duration = ("ipc.client.connection.maxidletime", "10000",
-        "Idle RPC client connections are closed after this.").millis().min(1);
+        "Idle RPC client connections close after this.").millis().min(1);
     PERMISSIONS_ENABLED: bool = ("dfs.permissions.enabled", "true",
-        "Whether administrative RPCs check that the caller is the superuser.")
-        .aliases(&["dfs.permissions"]);
+        "Whether administrative RPCs are for superusers only.").aliases(&["dfs.permissions"]);
     SUPERUSER_GROUP: String = ("dfs.permissions.superusergroup", "supergroup",
-        "Group whose members may call administrative RPCs, beside the user that runs the node.")
+        "Group whose members are superusers, as is the node's own user.")
         .aliases(&["dfs.permissions.supergroup"]);
     STATIC_GROUPS: String = ("hadoop.user.group.static.mapping.overrides", "dr.who=",
-        "Groups that are not looked up in the system's user database: `user=group,group;user=`.");
+        "Groups set here rather than looked up in the system: `user=group,group;user=`.");
     GROUPS_CACHE: Duration = ("hadoop.security.groups.cache.secs", "300",
-        "How long the groups of a user are believed.").seconds();
+        "How long a user's groups are kept.").seconds();
     SECURITY_AUTHENTICATION: String = ("hadoop.security.authentication", "simple",
-        "How users prove who they are; only `simple` is served.");
+        "Only `simple` is served.");
     SECURITY_AUTHORIZATION: bool = ("hadoop.security.authorization", "false",
-        "Whether hadoop-policy.xml says who may call which service; not served yet, so the node refuses to start.");
+        "Service-level authorization. A node does not start with it.");
     BLOCK_ACCESS_TOKEN_ENABLE: bool = ("dfs.block.access.token.enable", "false",
-        "Whether data transfer needs block tokens; not served yet, so the node refuses to start.");
+        "Block tokens. A node does not start with them.");
     ENCRYPT_DATA_TRANSFER: bool = ("dfs.encrypt.data.transfer", "false",
-        "Whether data transfer is encrypted; not served yet, so the node refuses to start.");
+        "Encrypted data transfer. A node does not start with it.");
     DATA_TRANSFER_PROTECTION: Option<String> = ("dfs.data.transfer.protection", "",
-        "SASL protection of data transfer; not served yet, so the node refuses to start.");
+        "SASL protection of data transfer. A node does not start with it.");
 }

@@ -7,17 +7,15 @@
 use super::{KERBEROS, Unsupported, always, key};
 
 const GROUPS: &str =
-    "groups come from the system's users (id) and from hadoop.user.group.static.mapping.overrides";
-const GROUPS_CACHE: &str =
-    "groups are asked for again when hadoop.security.groups.cache.secs have passed, found or not";
+    "groups come from the system's users and hadoop.user.group.static.mapping.overrides";
+const GROUPS_CACHE: &str = "groups are kept for hadoop.security.groups.cache.secs, found or not";
 const HOST_NAME: &str = "the host name is the system's or dfs.datanode.hostname";
-const SOCKET: &str = "connections are plain TCP of the operating system";
-const CALL_QUEUE: &str = "calls are served in the order in which they come";
-const IDLE: &str =
-    "idle RPC connections are closed one by one, after ipc.client.connection.maxidletime";
-const RETRIES: &str = "the node tries to reach a NameNode again and again by itself";
+const SOCKET: &str = "connections are plain TCP";
+const CALL_QUEUE: &str = "calls are served in order of arrival";
+const IDLE: &str = "idle connections close after ipc.client.connection.maxidletime";
+const RETRIES: &str = "the node tries to reach a NameNode for ever";
 const METRICS: &str = "the RPC server has no such figures yet";
-const HTTP: &str = "no HTTP server is started yet";
+const HTTP: &str = "there is no HTTP server yet";
 const NO_SASL: &str = "RPC has no SASL here";
 
 /// The table.
@@ -128,12 +126,12 @@ pub(super) static COMMON: &[Unsupported] = &[
     key(
         "ipc.client.ping",
         "true",
-        "a NameNode that does not answer for ipc.client.rpc-timeout.ms is connected to again",
+        "the node connects again after ipc.client.rpc-timeout.ms",
     ),
     key(
         "ipc.client.async.calls.max",
         "100",
-        "the node waits for the answer to a call before the next of its kind",
+        "calls of a kind follow one another",
     ),
     // Calls to this node.
     key("ipc.<port>.", "", CALL_QUEUE),
@@ -170,22 +168,22 @@ pub(super) static COMMON: &[Unsupported] = &[
     key(
         "ipc.server.max.response.size",
         "1048576",
-        "large answers are not logged",
+        "slow calls and large answers are not logged",
     ),
     key(
         "ipc.server.log.slow.rpc",
         "false",
-        "slow calls are not logged",
+        "slow calls and large answers are not logged",
     ),
     key(
         "ipc.server.log.slow.rpc.threshold.ms",
         "0",
-        "slow calls are not logged",
+        "slow calls and large answers are not logged",
     ),
     key(
         "ipc.server.purge.interval",
         "15",
-        "answers that no client takes end with their connection",
+        "untaken answers end with their connection",
     ),
     key("ipc.server.metrics.update.runner.interval", "5000", METRICS),
     key("rpc.metrics.quantile.enable", "false", METRICS),

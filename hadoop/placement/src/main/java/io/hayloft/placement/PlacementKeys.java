@@ -1,6 +1,6 @@
 package io.hayloft.placement;
 
-/** The configuration keys of the plug-in, each described in docs/placement.md. */
+/** The configuration keys of the plug-in, each described in docs/operate/placement.md. */
 public final class PlacementKeys {
   /** What every key of the policies begins with; others with this prefix are refused as misspelt. */
   public static final String PREFIX = "hayloft.placement.";
