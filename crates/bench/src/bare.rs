@@ -1,4 +1,5 @@
-//! What reading a file and sending it costs whoever does nothing else: no protocol, no checksums, no scheduler.
+//! What reading a file and sending it costs whoever does nothing else: no protocol, no checksums,
+//! no scheduler.
 
 use super::limits::open;
 use super::measure::{as_f64, rate};
@@ -30,8 +31,9 @@ pub(super) struct Bare {
     pub(super) cpu: f64,
 }
 
-/// Reads the first `bytes` of the file by O_DIRECT and sends them over loopback TCP, in as many parts at the same time as
-/// there are `streams` (as far as there are pieces), each read by [`PIECES`] threads and sent by another one.
+/// Reads the first `bytes` of the file by O_DIRECT and sends them over loopback TCP, in as many
+/// parts at the same time as there are `streams` (as far as there are pieces), each read by
+/// [`PIECES`] threads and sent by another one.
 ///
 /// # Errors
 /// When the file is shorter, a transfer or a socket fails.
@@ -152,7 +154,8 @@ fn send(sender: &mut TcpStream, count: u64, slots: &[Slot]) -> std::io::Result<(
     Ok(())
 }
 
-/// Reads its pieces into one buffer, which comes back when it was sent; how much CPU time that took.
+/// Reads its pieces into one buffer, which comes back when it was sent; how much CPU time that
+/// took.
 fn read(
     file: &File,
     pieces: impl Iterator<Item = u64>,

@@ -95,7 +95,8 @@ const BARS: &[Bar] = &[
     only(NULL, bar("write-4", NATIVE, NodeCpu, Value, AtMost(0.3))),
 ];
 
-/// On a modelled disk: what streams cost the head. Rates are those until the bytes are on the device.
+/// On a modelled disk: what streams cost the head. Rates are those until the bytes are on the
+/// device.
 const MODELLED: &[Bar] = &[
     bar(
         "write-4",
@@ -264,7 +265,8 @@ fn device(record: &BenchRecord, row: (&str, Client)) -> Option<f64> {
     without_node(record, row, Rate)
 }
 
-/// How much of the stock `DataNode`'s processor time goes into reading and sending alone, and how much more this takes.
+/// How much of the stock `DataNode`'s processor time goes into reading and sending alone, and how
+/// much more this takes.
 fn bare_limit(record: &BenchRecord, row: (&str, Client), own: f64, stock: f64) -> Option<String> {
     let bare = without_node(record, row, NodeCpu)?;
     Some(format!(
@@ -274,7 +276,8 @@ fn bare_limit(record: &BenchRecord, row: (&str, Client), own: f64, stock: f64) -
     ))
 }
 
-/// How far the device would let anybody be ahead of the stock DataNode, and how much of the device this is.
+/// How far the device would let anybody be ahead of the stock DataNode, and how much of the device
+/// this is.
 fn device_limit(record: &BenchRecord, row: (&str, Client), own: f64, stock: f64) -> Option<String> {
     let device = device(record, row)?;
     let sent = without_node(record, row, SentRate).map(|sent| {
@@ -289,9 +292,9 @@ fn device_limit(record: &BenchRecord, row: (&str, Client), own: f64, stock: f64)
     ))
 }
 
-/// What an engine that keeps what it writes can reach beside null's rate, and how much of that it does: the slower one of
-/// null and the raw device is its limit, but for what the page cache holds when the client is done. `None` when the raw device was
-/// not measured.
+/// What an engine that keeps what it writes can reach beside null's rate, and how much of that it
+/// does: the slower one of null and the raw device is its limit, but for what the page cache holds
+/// when the client is done. `None` when the raw device was not measured.
 fn nearest_limit(record: &BenchRecord, row: (&str, Client), own: f64, null: f64) -> Option<String> {
     let device = device(record, row)?;
     let nearest = if device < null { "raw device" } else { "null" };

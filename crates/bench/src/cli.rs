@@ -50,8 +50,8 @@ pub struct BenchArgs {
     /// A property of Hayloft's nodes, KEY=VALUE, repeatable.
     #[arg(short = 'D', value_parser = key_value)]
     define: Vec<(String, String)>,
-    /// Run everything in a network namespace of its own with this TCP congestion control, such as cubic, reno
-    /// or bbr; nothing on the machine changes. Needs root.
+    /// Run everything in a network namespace of its own with this TCP congestion control, such as
+    /// cubic, reno or bbr; nothing on the machine changes. Needs root.
     #[arg(long, value_name = "NAME")]
     congestion: Option<String>,
     /// Name of the run: results go to bench/runs/DATE-NAME.
@@ -205,8 +205,8 @@ impl BenchArgs {
     }
 }
 
-/// The command for the record. Where this machine keeps things is no part of a published run: of a directory the last
-/// name is kept.
+/// The command for the record. Where this machine keeps things is no part of a published run: of a
+/// directory the last name is kept.
 fn recorded(words: &[String]) -> String {
     let shortened = words.iter().map(|word| {
         let (option, value) = word.split_at(word.find('=').map_or(0, |at| at + 1));
@@ -218,7 +218,8 @@ fn recorded(words: &[String]) -> String {
     shortened.collect::<Vec<_>>().join(" ")
 }
 
-/// What an operator says of a modelled disk: the loop device that it is behind tells the kernel nothing true.
+/// What an operator says of a modelled disk: the loop device that it is behind tells the kernel
+/// nothing true.
 const MEDIA: (&str, &str) = ("hayloft.io.media", "rotating");
 
 fn list() -> String {
@@ -257,8 +258,8 @@ fn merged(files: &[PathBuf]) -> Result<BenchRecord> {
     whole.ok_or_else(|| TestkitError::Talk("no file was given".into()))
 }
 
-/// Refuses one page of two runs whose connections or whose NameNode's answers cost something else. What a record does not
-/// name may be anything.
+/// Refuses one page of two runs whose connections or whose NameNode's answers cost something else.
+/// What a record does not name may be anything.
 fn same_conditions(first: &BenchRecord, other: &BenchRecord) -> Result<()> {
     for name in [congestion::CONDITION, EDITS] {
         let of = |record: &BenchRecord| {

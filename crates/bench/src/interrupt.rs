@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 static INTERRUPTED: AtomicBool = AtomicBool::new(false);
 
-/// Listens for SIGINT and SIGTERM from now on. The first asks for an end, the second ends the process,
-/// and with it everything that it started.
+/// Listens for SIGINT and SIGTERM from now on. The first asks for an end, the second ends the
+/// process, and with it everything that it started.
 pub(super) fn listen() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {

@@ -1,4 +1,5 @@
-//! `hayloft bench`: the stock DataNode and Hayloft side by side, on the same device, in the same run.
+//! `hayloft bench`: the stock DataNode and Hayloft side by side, on the same device, in the same
+//! run.
 //!
 //! All peers run at the same time under one NameNode, one of them works at a time: in every round
 //! and every stage they take turns, the first of one round being the last of the next, so that a
@@ -7,7 +8,8 @@
 //! beside it.
 //!
 //! - [`rows`], [`peers`], [`figures`]: what, who, which numbers;
-//! - `rig`, `work`: processes and rounds; `clients`: what is done; [`names`]: the native client towards the NameNode;
+//! - `rig`, `work`: processes and rounds; `clients`: what is done; [`names`]: the native client
+//!   towards the NameNode;
 //! - `measure`, [`trace`], [`limits`]: how it is measured;
 //! - [`record`], [`bars`], [`page`], `plot`: what is left of it;
 //! - `start`: start-up with many blocks; [`cli`]: the command.
@@ -254,8 +256,8 @@ fn memory_limit_mib(define: &[(String, String)]) -> u64 {
     config.map_or(0, |config| memory_limit(&config) >> 20)
 }
 
-/// Name of the condition that says where the NameNode's edits are. Before it was recorded they were on the nodes' disk, unless
-/// that was a modelled one.
+/// Name of the condition that says where the NameNode's edits are. Before it was recorded they were
+/// on the nodes' disk, unless that was a modelled one.
 const EDITS: &str = "NameNode's edits";
 
 fn conditions(record: &mut BenchRecord, rig: &Rig) {

@@ -1,4 +1,5 @@
-//! What the hardware gives without any HDFS: the device by O_DIRECT on an io_uring, loopback TCP, one sent by the other.
+//! What the hardware gives without any HDFS: the device by O_DIRECT on an io_uring, loopback TCP,
+//! one sent by the other.
 
 use super::bare::{self, Bare};
 use super::figures::Figure;
@@ -106,7 +107,8 @@ impl Device {
         Ok(device)
     }
 
-    /// Reads all of it and sends it, by a program that does nothing else; what was not written before is written first.
+    /// Reads all of it and sends it, by a program that does nothing else; what was not written
+    /// before is written first.
     ///
     /// # Errors
     /// When a transfer or a socket fails.
@@ -211,9 +213,9 @@ fn in_parallel(
     })
 }
 
-/// Sends `bytes` through TCP on the loopback, over so many connections. Who receives drops them, or keeps them: in memory
-/// that was touched before, as whoever stages data must, while what is dropped always goes into the same few pages, which stay in
-/// the processor's cache.
+/// Sends `bytes` through TCP on the loopback, over so many connections. Who receives drops them, or
+/// keeps them: in memory that was touched before, as whoever stages data must, while what is
+/// dropped always goes into the same few pages, which stay in the processor's cache.
 fn loopback(streams: u64, bytes: u64, keeps: bool) -> Result<Duration> {
     let failed = |error: std::io::Error| TestkitError::Talk(format!("loopback TCP: {error}"));
     let listener = TcpListener::bind("127.0.0.1:0").map_err(failed)?;

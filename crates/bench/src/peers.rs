@@ -42,7 +42,8 @@ pub fn usual() -> Vec<String> {
     names.map(str::to_owned).collect()
 }
 
-/// The peer of that name, [`BEFORE`] included; `define` goes into the configuration of Hayloft's nodes.
+/// The peer of that name, [`BEFORE`] included; `define` goes into the configuration of Hayloft's
+/// nodes.
 ///
 /// # Errors
 /// [`TestkitError::Talk`] listing the known names.

@@ -11,7 +11,8 @@ pub enum BenchWorkload {
     Write(u32),
     /// They are read at the same time, the page cache empty.
     Cold(u32),
-    /// They are read at the same time when they have been read twice, from the page cache where there is one.
+    /// They are read at the same time when they have been read twice, from the page cache where
+    /// there is one.
     Warm(u32),
     /// Files that were written at the same time, read by one reader, the page cache empty.
     ReadBack,
@@ -237,7 +238,8 @@ pub fn has_bar(row: BenchRow) -> bool {
 }
 
 /// Whether a name fits a pattern: one of its comma-separated parts occurs in it, `*` standing for
-/// anything. A part that ends in a digit does not stop inside a number: `write-1` is not `write-16`.
+/// anything. A part that ends in a digit does not stop inside a number: `write-1` is not
+/// `write-16`.
 #[must_use]
 pub fn fits(pattern: &str, name: &str) -> bool {
     let digit = |text: &str| text.starts_with(|c: char| c.is_ascii_digit());

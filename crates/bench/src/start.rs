@@ -30,8 +30,8 @@ enum Way {
     WalkCold,
     /// The same with what the last start left in the page cache.
     WalkWarm,
-    /// They are read from the list that a clean stop left. The stock node leaves one only when it is stopped by
-    /// `dfsadmin -shutdownDatanode`, so this is a row of ours alone.
+    /// They are read from the list that a clean stop left. The stock node leaves one only when it
+    /// is stopped by `dfsadmin -shutdownDatanode`, so this is a row of ours alone.
     ListWarm,
 }
 
@@ -77,7 +77,8 @@ pub(super) fn measure(options: &BenchOptions, record: &mut BenchRecord) -> Resul
                     return Ok(());
                 }
                 cluster.node(0).stop()?;
-                // The NameNode must forget the node's blocks, or it could not be seen learning them.
+                // The NameNode must forget the node's blocks, or it could not be seen learning
+                // them.
                 cluster.namenode(0).wait_live(0, Duration::from_secs(90))?;
                 cluster.node(0).become_kind(peer.kind)?;
                 *cluster.node(0).conf_mut() = peer.conf.clone();

@@ -17,8 +17,8 @@ use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
-/// How often everybody warms up, and with how many writers: the stock node's code is compiled while it runs, buffers find
-/// its memory while it is wanted, a little more with each burst.
+/// How often everybody warms up, and with how many writers: the stock node's code is compiled while
+/// it runs, buffers find its memory while it is wanted, a little more with each burst.
 const WARM_UP_TURNS: u32 = 4;
 const WARM_UP_STREAMS: u64 = 4;
 
@@ -29,7 +29,8 @@ const PREAD_BYTES: u64 = 64 << 10;
 const RECORD_BYTES: usize = 1100;
 const LOG_BYTES: u64 = 1 << 20;
 
-/// Memory that is warmed before a row, bytes: the upper one takes ten seconds where the host has to find all of it.
+/// Memory that is warmed before a row, bytes: the upper one takes ten seconds where the host has to
+/// find all of it.
 const WARM_MIN: u64 = 768 << 20;
 const WARM_MAX: u64 = 4 << 30;
 
@@ -74,8 +75,8 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Writes and reads a little with everybody, so that code is compiled and memory is there: with all nodes of a peer, since those
-    /// that only copies go to have theirs to find too.
+    /// Writes and reads a little with everybody, so that code is compiled and memory is there: with
+    /// all nodes of a peer, since those that only copies go to have theirs to find too.
     ///
     /// # Errors
     /// When a peer does not work at all.
@@ -148,8 +149,9 @@ impl Run<'_> {
         Ok(true)
     }
 
-    /// What the raw device gives right after a row that it may bound, and what it takes to send that: on a machine that shares its
-    /// device, the next minute's rate is another one. Not on a modelled disk, whose rate stays.
+    /// What the raw device gives right after a row that it may bound, and what it takes to send
+    /// that: on a machine that shares its device, the next minute's rate is another one. Not on a
+    /// modelled disk, whose rate stays.
     fn device_beside(
         &mut self,
         row: BenchRow,
@@ -437,8 +439,8 @@ impl Watching {
     }
 }
 
-/// What was written is on the device and in no memory: neither staged nor in the page cache, and nobody is busy with it. Memory for the `bytes` that will be
-/// read is there.
+/// What was written is on the device and in no memory: neither staged nor in the page cache, and
+/// nobody is busy with it. Memory for the `bytes` that will be read is there.
 fn cold(disk: &Path, bytes: u64) -> Result<()> {
     machine::settle(disk)?;
     if !machine::drop_caches() {
@@ -450,7 +452,8 @@ fn cold(disk: &Path, bytes: u64) -> Result<()> {
     Ok(())
 }
 
-/// Memory for `bytes` of data, and half as much again for what carries them: sockets, buffers, pages that are read ahead.
+/// Memory for `bytes` of data, and half as much again for what carries them: sockets, buffers,
+/// pages that are read ahead.
 fn warm_memory(bytes: u64) {
     let bytes = (bytes + bytes / 2).clamp(WARM_MIN, WARM_MAX);
     machine::warm_memory(usize::try_from(bytes).unwrap_or(0));

@@ -125,7 +125,8 @@ fn command(peer: &str, congestion: &str, dir: &Path) -> Result<Process> {
     Spawn::new("hayloft-bench", argv, dir.join("log")).start()
 }
 
-/// The machine's default, and another one that every kernel has and a run can have of its own here; else why not.
+/// The machine's default, and another one that every kernel has and a run can have of its own here;
+/// else why not.
 fn other_congestion() -> std::result::Result<(String, &'static str), Outcome> {
     let untold = || Outcome::Skipped("the kernel does not tell its congestion control".into());
     let default = congestion::present().ok_or_else(untold)?;
@@ -234,7 +235,8 @@ fn members(network: Option<&PathBuf>) -> Vec<String> {
         .collect()
 }
 
-/// The directory of the cluster that a stock DataNode's process belongs to: its class path begins with its configuration.
+/// The directory of the cluster that a stock DataNode's process belongs to: its class path begins
+/// with its configuration.
 fn cluster_of(pid: &str) -> Option<PathBuf> {
     let words = std::fs::read(Path::new("/proc").join(pid).join("cmdline")).ok()?;
     let words = String::from_utf8(words).ok()?;

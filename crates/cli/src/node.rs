@@ -59,14 +59,16 @@ fn conf_dir(given: Option<&Path>) -> Result<PathBuf, CliError> {
         })
 }
 
-/// Whether a node would start with it, as far as that can be said without looking at disks or the network.
+/// Whether a node would start with it, as far as that can be said without looking at disks or the
+/// network.
 fn usable(config: &Configuration) -> Result<(), CliError> {
     config.refuse_unprotected()?;
     hayloft_conf::namenodes(config)?;
     Ok(())
 }
 
-/// Prints the configuration, what is remarkable about it and, as an error, what a node would refuse in it.
+/// Prints the configuration, what is remarkable about it and, as an error, what a node would refuse
+/// in it.
 fn print_config(config: &Configuration, json: bool) -> Result<ExitCode, CliError> {
     if json {
         let text = serde_json::to_string_pretty(&config.settings())

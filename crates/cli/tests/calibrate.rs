@@ -27,8 +27,8 @@ fn names(dir: &Path) -> Vec<String> {
 
 const SHORT: [&str; 3] = ["--seconds=3", "--space=64MiB", "--json"];
 
-/// Who measures a curve and believes it takes it alone: the others of these tests, which keep a disk
-/// and both processors busy, would be in it.
+/// Who measures a curve and believes it takes it alone: the others of these tests, which keep a
+/// disk and both processors busy, would be in it.
 static QUIET: RwLock<()> = RwLock::new(());
 
 fn among_others() -> RwLockReadGuard<'static, ()> {

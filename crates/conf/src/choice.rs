@@ -1,4 +1,5 @@
-//! Values that are one of a few names: whoever misspells one is told of it at start, with the file and line.
+//! Values that are one of a few names: whoever misspells one is told of it at start, with the file
+//! and line.
 
 use hayloft_io::calibrate::Media;
 use hayloft_io::{ENGINE_AUTO, ENGINE_NAMES};

@@ -432,7 +432,8 @@ impl OfVolumes {
     }
 }
 
-/// Names of a key for one volume, the first that is set counts: for its directory and type, its directory, its type.
+/// Names of a key for one volume, the first that is set counts: for its directory and type, its
+/// directory, its type.
 pub(super) fn names_for(base: &str, dir: &DataDir) -> [String; 3] {
     let path = dir.path.display();
     let kind = dir.storage_type.name().to_ascii_lowercase();

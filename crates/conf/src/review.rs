@@ -65,7 +65,8 @@ impl Configuration {
         })
     }
 
-    /// A line for each key that ends in a directory which is none of the volumes: a slash too many, or a volume gone.
+    /// A line for each key that ends in a directory which is none of the volumes: a slash too many,
+    /// or a volume gone.
     fn of_no_volume(&self) -> Vec<String> {
         let dirs = self.get(&keys::DATA_DIRS);
         let read_as = |base: &'static str| dirs.iter().map(move |dir| names_for(base, dir));

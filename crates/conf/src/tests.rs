@@ -500,7 +500,8 @@ fn every_key_has_an_effect_or_says_that_it_has_none() {
 }
 
 proptest::proptest! {
-    /// Whatever an operator types is a value or an error, never a panic, and never grows without end.
+    /// Whatever an operator types is a value or an error, never a panic, and never grows without
+    /// end.
     #[test]
     fn any_text_is_a_value_or_an_error(text in "\\PC{0,40}|[-0-9a-z${}:.,/\\[\\] ]{0,40}") {
         for key in keys::all() {

@@ -4,15 +4,15 @@ use std::arch::x86_64::{_mm_crc32_u8, _mm_crc32_u64};
 
 use crate::{MOST_CHUNKS, ask_for};
 
-/// Chunks that are computed at once. The instruction gives its result after three cycles and can begin one in each, on the
-/// x86-64 processors of the last decade.
+/// Chunks that are computed at once. The instruction gives its result after three cycles and can
+/// begin one in each, on the x86-64 processors of the last decade.
 const LANES: usize = 3;
 
 /// Bytes of a line of the caches.
 const LINE: usize = 64;
 
-/// The CRCs of the first [`LANES`] chunks: see [`crate::crc32c_chunks`]. 0 when there are fewer or this processor has no
-/// instruction for it.
+/// The CRCs of the first [`LANES`] chunks: see [`crate::crc32c_chunks`]. 0 when there are fewer or
+/// this processor has no instruction for it.
 #[inline]
 pub fn crc32c(data: &[u8], chunk: usize, crcs: &mut [u32; MOST_CHUNKS]) -> usize {
     let mut chunks = data.chunks_exact(chunk);
@@ -23,7 +23,8 @@ pub fn crc32c(data: &[u8], chunk: usize, crcs: &mut [u32; MOST_CHUNKS]) -> usize
         return 0;
     }
     #[expect(unsafe_code, reason = "a call of a function for some processors only")]
-    // SAFETY: `in_turn` needs SSE 4.2 and nothing else, and this processor has just said that it has it.
+    // SAFETY: `in_turn` needs SSE 4.2 and nothing else, and this processor has just said that it
+    // has it.
     crcs[..LANES].copy_from_slice(&unsafe { in_turn([a, b, c]) });
     LANES
 }
@@ -31,7 +32,8 @@ pub fn crc32c(data: &[u8], chunk: usize, crcs: &mut [u32; MOST_CHUNKS]) -> usize
 /// The chunks have one length.
 #[target_feature(enable = "sse4.2")]
 fn in_turn(chunks: [&[u8]; LANES]) -> [u32; LANES] {
-    // What comes next is usually the next chunks: three short stretches, of which the processor does not guess the next.
+    // What comes next is usually the next chunks: three short stretches, of which the processor
+    // does not guess the next.
     let ahead = chunks[0].len() * LANES;
     let [(a, a_rest), (b, b_rest), (c, c_rest)] = chunks.map(<[u8]>::as_chunks::<8>);
     let mut crcs = [u64::from(!0u32); LANES];

@@ -1,26 +1,29 @@
 //! CRC-32C of several short chunks at once.
 //!
-//! A replica has a checksum for every 512 bytes. A library computes one CRC at a time: within 512 bytes it either waits for
-//! each step of the processor's CRC instruction before the next one, or splits the chunk into parts and spends more on putting
-//! them together than on the parts. The chunks of a packet do not depend on each other, so here several of them take
-//! turns: by carry-less multiplication in wide registers where the processor has them (docs/decisions/0022), else
-//! by its CRC instruction (docs/decisions/0018).
+//! A replica has a checksum for every 512 bytes. A library computes one CRC at a time: within 512
+//! bytes it either waits for each step of the processor's CRC instruction before the next one, or
+//! splits the chunk into parts and spends more on putting them together than on the parts. The
+//! chunks of a packet do not depend on each other, so here several of them take turns: by
+//! carry-less multiplication in wide registers where the processor has them (docs/decisions/0022),
+//! else by its CRC instruction (docs/decisions/0018).
 //!
-//! It stands alone because it has the only unsafe code outside `hayloft-io`: calls of functions for processors that
-//! have what they use, loads of registers, and a hint to the caches.
+//! It stands alone because it has the only unsafe code outside `hayloft-io`: calls of functions for
+//! processors that have what they use, loads of registers, and a hint to the caches.
 
 #[cfg(target_arch = "x86_64")]
 mod lanes;
 #[cfg(target_arch = "x86_64")]
 mod wide;
 
-/// Most chunks that one call takes: a packet of the default size, 126 chunks of 512 bytes, is seven calls.
+/// Most chunks that one call takes: a packet of the default size, 126 chunks of 512 bytes, is seven
+/// calls.
 pub const MOST_CHUNKS: usize = 18;
 
-/// Puts the CRC-32C (Castagnoli, as in iSCSI) of the first chunks of `data`, of `chunk` bytes each, into `crcs`, and returns
-/// of how many: as many as this processor has a quick way for, at most [`MOST_CHUNKS`] and the whole ones of `data`. 0 when one
-/// chunk at a time by a library is quicker or all there is: for a processor without such instructions, for the last one or two chunks of some, and
-/// for chunks of more than 2 KiB on processors with wide registers.
+/// Puts the CRC-32C (Castagnoli, as in iSCSI) of the first chunks of `data`, of `chunk` bytes each,
+/// into `crcs`, and returns of how many: as many as this processor has a quick way for, at most
+/// [`MOST_CHUNKS`] and the whole ones of `data`. 0 when one chunk at a time by a library is quicker
+/// or all there is: for a processor without such instructions, for the last one or two chunks of
+/// some, and for chunks of more than 2 KiB on processors with wide registers.
 #[inline]
 pub fn crc32c_chunks(data: &[u8], chunk: usize, crcs: &mut [u32; MOST_CHUNKS]) -> usize {
     if chunk == 0 {
@@ -53,7 +56,8 @@ fn by_processor(_: &[u8], _: usize, _: &mut [u32; MOST_CHUNKS]) -> usize {
 fn ask_for(place: *const u8) {
     use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
     #[expect(unsafe_code, reason = "takes a pointer, which it does not follow")]
-    // SAFETY: a prefetch is a hint: at any address whatever it reads nothing, changes nothing and cannot fault.
+    // SAFETY: a prefetch is a hint: at any address whatever it reads nothing, changes nothing and
+    // cannot fault.
     unsafe {
         _mm_prefetch::<_MM_HINT_T0>(place.cast());
     }
@@ -137,7 +141,8 @@ mod tests {
     }
 
     proptest! {
-        /// Each chunk has what a library says of it, whatever its length and place in memory, and none is left out between.
+        /// Each chunk has what a library says of it, whatever its length and place in memory, and
+        /// none is left out between.
         #[test]
         fn chunks_have_what_a_library_computes(
             data in prop::collection::vec(any::<u8>(), 0..8192),

@@ -1,12 +1,14 @@
 //! By carry-less multiplication in registers of 512 bits (AVX-512 and VPCLMULQDQ).
 //!
-//! A message is a polynomial over GF(2) and its CRC the remainder by [`POLYNOMIAL`]. A register holds 64 bytes of it as four
-//! lanes of 128 bits. Each step moves the register by 64 bytes (two multiplications a lane, with powers of x that are known when
-//! this is compiled) and adds the next 64; at the end three lanes are moved onto the last one and added, and what is left,
-//! 128 bits with the same remainder, goes through the processor's CRC instruction.
+//! A message is a polynomial over GF(2) and its CRC the remainder by [`POLYNOMIAL`]. A register
+//! holds 64 bytes of it as four lanes of 128 bits. Each step moves the register by 64 bytes (two
+//! multiplications a lane, with powers of x that are known when this is compiled) and adds the next
+//! 64; at the end three lanes are moved onto the last one and added, and what is left, 128 bits
+//! with the same remainder, goes through the processor's CRC instruction.
 //!
-//! One chunk is a chain of such steps, in which each waits for the one before. The chunks of a call are not put in turns by
-//! this code: the processor looks further ahead than a chunk of 512 bytes is long, and does it itself.
+//! One chunk is a chain of such steps, in which each waits for the one before. The chunks of a call
+//! are not put in turns by this code: the processor looks further ahead than a chunk of 512 bytes
+//! is long, and does it itself.
 
 use std::arch::x86_64::{
     __m512i, _mm_crc32_u64, _mm_cvtsi128_si64, _mm_extract_epi64, _mm_xor_si128,
@@ -20,12 +22,13 @@ use crate::{MOST_CHUNKS, ask_for};
 /// Bytes of a register.
 pub const REGISTER: usize = 64;
 
-/// Longest chunk that this is the quickest way for, in bytes. The processor does not look beyond longer ones, so that their steps wait
-/// for each other; a library that has several chains within one of them is quicker (crc-fast: 44 instead of 52 ns at 4 KiB).
+/// Longest chunk that this is the quickest way for, in bytes. The processor does not look beyond
+/// longer ones, so that their steps wait for each other; a library that has several chains within
+/// one of them is quicker (crc-fast: 44 instead of 52 ns at 4 KiB).
 pub const LONGEST_CHUNK: usize = 2048;
 
-/// How far ahead of what is computed memory is asked for, in bytes: a page, since a processor that guesses what comes next
-/// stops at the end of one.
+/// How far ahead of what is computed memory is asked for, in bytes: a page, since a processor that
+/// guesses what comes next stops at the end of one.
 const AHEAD: usize = 4096;
 
 /// CRC-32C's, reflected, without its highest power.
@@ -42,7 +45,8 @@ const ONTO_LAST: [Powers; 4] = [
     Powers::of(0),
 ];
 
-/// What a lane is multiplied by to move it: its first half, which has the higher powers, and its second.
+/// What a lane is multiplied by to move it: its first half, which has the higher powers, and its
+/// second.
 #[derive(Clone, Copy)]
 struct Powers {
     first: u64,
@@ -59,10 +63,12 @@ impl Powers {
     }
 }
 
-/// The remainder of x to the power `exponent` - 1, reflected, as a half of a lane. It is one power less since a product of two
-/// reflected halves has its bits one place further on than a reflected lane would.
+/// The remainder of x to the power `exponent` - 1, reflected, as a half of a lane. It is one power
+/// less since a product of two reflected halves has its bits one place further on than a reflected
+/// lane would.
 const fn power(exponent: u32) -> u64 {
-    // x to the power -1 is what gives 1 when it is multiplied by x: (polynomial + 1) / x, with the highest power of 31.
+    // x to the power -1 is what gives 1 when it is multiplied by x: (polynomial + 1) / x, with the
+    // highest power of 31.
     let mut remainder = ((POLYNOMIAL ^ (1 << 31)) << 1) | 1;
     let mut left = exponent;
     while left > 0 {
@@ -84,15 +90,16 @@ pub fn is_there() -> bool {
         && std::arch::is_x86_feature_detected!("sse4.2")
 }
 
-/// The CRCs of the first chunks, whose length is a multiple of [`REGISTER`]: see [`crate::crc32c_chunks`]. 0 when this
-/// processor does not have what it takes.
+/// The CRCs of the first chunks, whose length is a multiple of [`REGISTER`]: see
+/// [`crate::crc32c_chunks`]. 0 when this processor does not have what it takes.
 #[inline]
 pub fn crc32c(data: &[u8], chunk: usize, crcs: &mut [u32; MOST_CHUNKS]) -> usize {
     if !is_there() {
         return 0;
     }
     #[expect(unsafe_code, reason = "a call of a function for some processors only")]
-    // SAFETY: `one_by_one` needs what `is_there` asks for and nothing else, and this processor has just said that it has it.
+    // SAFETY: `one_by_one` needs what `is_there` asks for and nothing else, and this processor has
+    // just said that it has it.
     unsafe {
         one_by_one(data, chunk, crcs)
     }

@@ -4,14 +4,15 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::engine::{Advice, EngineFile};
 
-/// Bytes that are dropped only when as many more were written: dirty pages cannot be dropped, so they get time to
-/// reach the device. Apache's node has the same distance.
+/// Bytes that are dropped only when as many more were written: dirty pages cannot be dropped, so
+/// they get time to reach the device. Apache's node has the same distance.
 const LAG: u64 = 8 << 20;
 
 /// What a writer wants of the page cache. Without effect in files that do not go through it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CacheHints {
-    /// What was written starts on its way to the device at once (`dfs.datanode.sync.behind.writes`).
+    /// What was written starts on its way to the device at once
+    /// (`dfs.datanode.sync.behind.writes`).
     pub sync_behind: bool,
     /// What was written is dropped some MiB later (`dfs.datanode.drop.cache.behind.writes`).
     pub drop_behind: bool,
@@ -36,8 +37,9 @@ impl WriteBehind {
         }
     }
 
-    /// To be called when everything below `end` is in the file, or nearly: writes beside each other may end in any
-    /// order, and what a hint comes too early for is reached by a later one. Errors are of no consequence.
+    /// To be called when everything below `end` is in the file, or nearly: writes beside each other
+    /// may end in any order, and what a hint comes too early for is reached by a later one. Errors
+    /// are of no consequence.
     pub async fn written(&self, file: &dyn EngineFile, end: u64) {
         let CacheHints {
             sync_behind,
@@ -77,7 +79,8 @@ mod tests {
     use crate::engines::{EngineConfig, Posix};
     use crate::error::IoOp;
 
-    /// Hints that are given while 40 MiB are written, 4 at a time: how often write-back is begun, and pages dropped.
+    /// Hints that are given while 40 MiB are written, 4 at a time: how often write-back is begun,
+    /// and pages dropped.
     async fn hints_of(sync_behind: bool, drop_behind: bool) -> (u64, u64) {
         let dir = tempfile::tempdir().expect("a temporary directory");
         let disk = Disk::for_path(dir.path(), &DiskConfig::default()).expect("a disk");

@@ -20,12 +20,12 @@
 //!
 //! **Durability.** A completed write of an engine with `survives_kill` outlives `kill -9` of this
 //! process. It outlives power loss only after a completed [`sync`](EngineFile::sync) with
-//! `durable_sync`. The *name* of a new file outlives power loss only after the directory was
-//! synced ([`Meta::sync_dir`](crate::Meta::sync_dir)).
+//! `durable_sync`. The *name* of a new file outlives power loss only after the directory was synced
+//! ([`Meta::sync_dir`](crate::Meta::sync_dir)).
 //!
-//! **Drop** of a file has it closed by a thread of its disk, soon: closing waits for the device at times, whoever drops
-//! never does. It does not sync, does not wait for submitted operations (they keep the descriptor open until they end),
-//! and reports no errors.
+//! **Drop** of a file has it closed by a thread of its disk, soon: closing waits for the device at
+//! times, whoever drops never does. It does not sync, does not wait for submitted operations (they
+//! keep the descriptor open until they end), and reports no errors.
 
 use std::fmt;
 use std::os::fd::BorrowedFd;
@@ -110,7 +110,8 @@ pub struct Capabilities {
     /// Multiples of this (bytes) in offset and length avoid copying or read-modify-write; 1 when
     /// it makes no difference.
     pub preferred_alignment: usize,
-    /// Writes complete in the page cache: as fast as memory until that is full of them, whatever the device takes.
+    /// Writes complete in the page cache: as fast as memory until that is full of them, whatever
+    /// the device takes.
     pub page_cache: bool,
     /// Alignment (bytes) of memory that avoids copying; 1 when it makes no difference.
     pub memory_alignment: usize,
@@ -170,15 +171,17 @@ pub trait EngineFile: Send + Sync + fmt::Debug + 'static {
     fn read_at(&self, buf: AlignedBuf, offset: u64, len: usize)
     -> IoFuture<Completion<AlignedBuf>>;
 
-    /// Whether what somebody wants to send from [`fd`](Self::fd) had better be read into the page cache by [`load`](Self::load), and
-    /// not into a buffer: what is at `offset` is to stay in there.
+    /// Whether what somebody wants to send from [`fd`](Self::fd) had better be read into the page
+    /// cache by [`load`](Self::load), and not into a buffer: what is at `offset` is to stay in
+    /// there.
     fn caches(&self, offset: u64) -> bool;
 
-    /// Reads the range into the page cache and nowhere else. The result is how many bytes from `offset` on were brought there or found; less
-    /// than `len` at the end of the file, and 0 where it has no meaning. Pages may be evicted in the next moment.
+    /// Reads the range into the page cache and nowhere else. The result is how many bytes from
+    /// `offset` on were brought there or found; less than `len` at the end of the file, and 0 where
+    /// it has no meaning. Pages may be evicted in the next moment.
     ///
-    /// Errors: `Invalid` when `offset + len` is above 2^63; `MediaError`, and whatever a pipe may fail of: reading them is the
-    /// other way.
+    /// Errors: `Invalid` when `offset + len` is above 2^63; `MediaError`, and whatever a pipe may
+    /// fail of: reading them is the other way.
     fn load(&self, offset: u64, len: usize) -> IoFuture<Result<usize, IoError>>;
 
     /// Writes all of `bufs`, one after the other, from `offset` on: all or an error. After an
@@ -204,9 +207,9 @@ pub trait EngineFile: Send + Sync + fmt::Debug + 'static {
     /// it. `len` 0 means to the end. A no-op where it has no meaning.
     fn start_writeback(&self, offset: u64, len: u64) -> IoFuture<Result<(), IoError>>;
 
-    /// Writes the dirty pages of the range to the device, in its turn among the device's writes, and
-    /// waits for that; nothing becomes durable by it. `len` 0 means to the end. A no-op where it has
-    /// no meaning.
+    /// Writes the dirty pages of the range to the device, in its turn among the device's writes,
+    /// and waits for that; nothing becomes durable by it. `len` 0 means to the end. A no-op where
+    /// it has no meaning.
     fn write_back(&self, offset: u64, len: u64) -> IoFuture<Result<(), IoError>>;
 
     /// Gives a hint about the range; `len` 0 means to the end. A no-op where it has no meaning.

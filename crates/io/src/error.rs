@@ -142,8 +142,8 @@ impl IoOp {
         Self::Other,
     ];
 
-    /// Whether one operation of this kind is a matter of moments on a disk that is well, however much lies on it: the
-    /// others walk or remove whole trees.
+    /// Whether one operation of this kind is a matter of moments on a disk that is well, however
+    /// much lies on it: the others walk or remove whole trees.
     #[must_use]
     pub fn ends_soon(self) -> bool {
         !matches!(self, Self::List | Self::RemoveDir | Self::Other)

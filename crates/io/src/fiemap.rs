@@ -56,8 +56,8 @@ struct Request {
 
 const _: () = assert!(size_of::<RawExtent>() == 56 && size_of::<Request>() == 32 + 56 * BATCH);
 
-/// The extents of a file in the order of its bytes, those that touch on the device joined (ext4 cuts
-/// its own at 128 MiB). Dirty pages are written first. Holes are left out.
+/// The extents of a file in the order of its bytes, those that touch on the device joined (ext4
+/// cuts its own at 128 MiB). Dirty pages are written first. Holes are left out.
 ///
 /// # Errors
 /// What the kernel says: the file system may not support it (`EOPNOTSUPP`).
@@ -108,9 +108,9 @@ fn ask(file: &File, start: u64) -> io::Result<Vec<RawExtent>> {
         reserved: 0,
         extents: [RawExtent::default(); BATCH],
     };
-    // SAFETY: the descriptor is open as long as `file` is borrowed; the pointer is to a live struct with the
-    // layout of the kernel's `struct fiemap` (its size is asserted above), followed by as many extents as
-    // `extent_count` says, and the kernel writes nothing beyond them.
+    // SAFETY: the descriptor is open as long as `file` is borrowed; the pointer is to a live struct
+    // with the layout of the kernel's `struct fiemap` (its size is asserted above), followed by as
+    // many extents as `extent_count` says, and the kernel writes nothing beyond them.
     let rc = unsafe { libc::ioctl(file.as_raw_fd(), FS_IOC_FIEMAP, &raw mut request) };
     if rc != 0 {
         return Err(io::Error::last_os_error());

@@ -1,8 +1,10 @@
 //! Reading into the page cache and nowhere else.
 //!
-//! What is to be sent from the page cache has to be read into it first. A hint (`POSIX_FADV_WILLNEED`, `readahead(2)`) puts it into pages of the least
-//! size, which cost whoever uses them; a read makes large ones, and a copy for nobody. So pages are moved into a pipe,
-//! which takes references to them, and from there to nowhere: the kernel reads them as for any reader (docs/decisions/0023).
+//! What is to be sent from the page cache has to be read into it first. A hint
+//! (`POSIX_FADV_WILLNEED`, `readahead(2)`) puts it into pages of the least size, which cost whoever
+//! uses them; a read makes large ones, and a copy for nobody. So pages are moved into a pipe, which
+//! takes references to them, and from there to nowhere: the kernel reads them as for any reader
+//! (docs/decisions/0023).
 
 use std::fs::{File, OpenOptions};
 use std::os::fd::{AsFd as _, OwnedFd};
@@ -11,12 +13,13 @@ use std::sync::{Mutex, PoisonError};
 use rustix::io::Errno;
 use rustix::pipe::{PipeFlags, SpliceFlags, fcntl_setpipe_size, pipe_with, splice};
 
-/// Room in a pipe, bytes: the most that the kernel gives to everybody (`fs.pipe-max-size`). As much is asked of the file at once,
-/// which is what the kernel goes by when it is told to read little ahead.
+/// Room in a pipe, bytes: the most that the kernel gives to everybody (`fs.pipe-max-size`). As much
+/// is asked of the file at once, which is what the kernel goes by when it is told to read little
+/// ahead.
 const ROOM: usize = 1 << 20;
 
-/// Pipes that are kept for later: as many as loads go on at once, up to a quarter of what the kernel lets one user have of this size
-/// (`fs.pipe-user-pages-soft`).
+/// Pipes that are kept for later: as many as loads go on at once, up to a quarter of what the
+/// kernel lets one user have of this size (`fs.pipe-user-pages-soft`).
 const KEPT_MAX: usize = 16;
 
 static KEPT: Mutex<Vec<Pipe>> = Mutex::new(Vec::new());
@@ -29,7 +32,8 @@ struct Pipe {
 }
 
 impl Pipe {
-    /// A user who has many gets small ones from the kernel, of which none is made: a buffer is quicker then.
+    /// A user who has many gets small ones from the kernel, of which none is made: a buffer is
+    /// quicker then.
     fn new() -> Result<Self, Errno> {
         let nowhere = OpenOptions::new().write(true).open("/dev/null");
         let nowhere = nowhere.map_err(|e| Errno::from_io_error(&e).unwrap_or(Errno::IO))?;
@@ -78,7 +82,8 @@ impl Pipe {
     }
 }
 
-/// Has `len` bytes of `file` from `offset` on read into the page cache; how many of them there were.
+/// Has `len` bytes of `file` from `offset` on read into the page cache; how many of them there
+/// were.
 pub(crate) fn load(file: &File, offset: u64, len: usize) -> Result<usize, Errno> {
     let (done, pipe) = load_by(Pipe::take()?, file, offset, len)?;
     pipe.keep();

@@ -1,7 +1,8 @@
 //! Memory that is mapped by itself: what is dropped goes back to the system at once and whole.
 //!
-//! An allocator keeps large pieces that were freed, touches all of what it hands out as zeroes a second time, and
-//! cannot align without taking more. Buffers that come and go by the megabyte are better off without one.
+//! An allocator keeps large pieces that were freed, touches all of what it hands out as zeroes a
+//! second time, and cannot align without taking more. Buffers that come and go by the megabyte are
+//! better off without one.
 #![expect(
     unsafe_code,
     reason = "a mapping is memory that its owner vouches for: see each block"
@@ -13,8 +14,8 @@ use std::ptr::NonNull;
 use rustix::io::Errno;
 use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
 
-/// Bytes of a huge page, in which the kernel maps memory where it has some: a direct transfer pins each page, and hands
-/// the device each stretch of memory by itself.
+/// Bytes of a huge page, in which the kernel maps memory where it has some: a direct transfer pins
+/// each page, and hands the device each stretch of memory by itself.
 pub(crate) const HUGE_PAGE: usize = 2 << 20;
 
 /// Mapped pages, until this is dropped. Who may touch which of their bytes is up to the owner.
@@ -24,8 +25,8 @@ pub(crate) struct Pages {
     len: usize,
 }
 
-// SAFETY: plain memory at a fixed address. `Pages` itself only hands out that address; whoever reads or writes through
-// it has to see to it that threads do not get into each other's way.
+// SAFETY: plain memory at a fixed address. `Pages` itself only hands out that address; whoever
+// reads or writes through it has to see to it that threads do not get into each other's way.
 unsafe impl Send for Pages {}
 // SAFETY: as above.
 unsafe impl Sync for Pages {}
@@ -47,12 +48,14 @@ impl Pages {
         // Mappings begin at pages; what is too much before and behind is given back.
         let whole = len.checked_add(alignment - page).ok_or(Errno::NOMEM)?;
         let flags = MapFlags::PRIVATE | flags;
-        // SAFETY: a new private mapping at an address of the kernel's choosing touches no memory that exists.
+        // SAFETY: a new private mapping at an address of the kernel's choosing touches no memory
+        // that exists.
         let first = unsafe { mmap_anonymous(std::ptr::null_mut(), whole, access, flags) }?;
         let first = NonNull::new(first.cast::<u8>()).ok_or(Errno::NOMEM)?;
         let at = first.addr().get() + aligned;
         let before = at.next_multiple_of(alignment) - at;
-        // SAFETY: `before` is a multiple of the page size below `alignment`, so `before + len <= whole`.
+        // SAFETY: `before` is a multiple of the page size below `alignment`, so `before + len <=
+        // whole`.
         let (start, end) = unsafe { (first.add(before), first.add(before + len)) };
         unmap(first, before);
         unmap(end, whole - before - len);
@@ -74,8 +77,9 @@ impl Drop for Pages {
 /// Only for pages of a mapping made here that nobody reads or writes any more.
 fn unmap(start: NonNull<u8>, len: usize) {
     if len > 0 {
-        // SAFETY: as the callers promise: the rims of a new mapping, and the pages of one whose owner, and with him
-        // every borrow, has gone. Failure would leave them mapped, which harms nobody.
+        // SAFETY: as the callers promise: the rims of a new mapping, and the pages of one whose
+        // owner, and with him every borrow, has gone. Failure would leave them mapped, which harms
+        // nobody.
         let _ = unsafe { munmap(start.as_ptr().cast(), len) };
     }
 }
@@ -85,8 +89,8 @@ fn unmap(start: NonNull<u8>, len: usize) {
 pub(crate) struct Mapping(Pages);
 
 impl Mapping {
-    /// `len` bytes at a multiple of `alignment`; `None` when the system has no memory. Both are multiples of the page
-    /// size, and not 0.
+    /// `len` bytes at a multiple of `alignment`; `None` when the system has no memory. Both are
+    /// multiples of the page size, and not 0.
     pub(crate) fn new(len: usize, alignment: usize) -> Option<Self> {
         let access = ProtFlags::READ | ProtFlags::WRITE;
         Pages::anonymous(len, alignment, 0, access, MapFlags::empty())
@@ -94,7 +98,8 @@ impl Mapping {
             .ok()
     }
 
-    /// The first byte, for who divides the memory among others: it stays where it is until this is dropped.
+    /// The first byte, for who divides the memory among others: it stays where it is until this is
+    /// dropped.
     pub(crate) fn start(&self) -> NonNull<u8> {
         self.0.start()
     }
@@ -104,8 +109,8 @@ impl Deref for Mapping {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        // SAFETY: the pages are private to this value, readable and initialised (zeroes at first) as long as it lives,
-        // and only change through `&mut self`.
+        // SAFETY: the pages are private to this value, readable and initialised (zeroes at first)
+        // as long as it lives, and only change through `&mut self`.
         unsafe { std::slice::from_raw_parts(self.0.start.as_ptr(), self.0.len) }
     }
 }

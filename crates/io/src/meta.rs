@@ -125,8 +125,8 @@ impl Meta {
         }
     }
 
-    /// The same for work that waits for the device on its way if `syncs`: it is [run](Self::run) beside syncs, so that no
-    /// other name waits for the device too.
+    /// The same for work that waits for the device on its way if `syncs`: it is [run](Self::run)
+    /// beside syncs, so that no other name waits for the device too.
     #[must_use]
     pub fn that_syncs(mut self, syncs: bool) -> Self {
         self.syncs = syncs;

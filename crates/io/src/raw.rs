@@ -1,8 +1,9 @@
 //! The device by itself: transfers on an io_uring of their own, without engine or scheduler. For
 //! measurements of what a device can do at most; the data path does not use it.
 //!
-//! **Memory.** One buffer a transfer in flight, owned by [`transfers`] until the kernel has answered for all of them,
-//! also after an error; if waiting for the answers itself fails, the buffers are leaked rather than freed.
+//! **Memory.** One buffer a transfer in flight, owned by [`transfers`] until the kernel has
+//! answered for all of them, also after an error; if waiting for the answers itself fails, the
+//! buffers are leaked rather than freed.
 #![expect(
     unsafe_code,
     reason = "the kernel is handed addresses; see the memory paragraph above"
@@ -30,11 +31,13 @@ pub enum RawTransfer {
     Write,
 }
 
-/// Moves `size` bytes at each of `offsets`, `depth` (at least 1, at most 1024) of them in flight, and tells `ended` how
-/// long each took. The file decides by its flags whether that goes around the page cache.
+/// Moves `size` bytes at each of `offsets`, `depth` (at least 1, at most 1024) of them in flight,
+/// and tells `ended` how long each took. The file decides by its flags whether that goes around the
+/// page cache.
 ///
 /// # Errors
-/// Where io_uring is refused; of the first transfer that fails or moves less than `size`, as `UnexpectedEof`.
+/// Where io_uring is refused; of the first transfer that fails or moves less than `size`, as
+/// `UnexpectedEof`.
 ///
 /// # Panics
 /// When `size` is above [`BUFFER_MAX`](crate::BUFFER_MAX).
@@ -76,9 +79,9 @@ pub fn transfers(
             };
             let entry = entry.user_data(slot as u64);
             began[slot] = Instant::now();
-            // SAFETY: the memory is `length` bytes (`size`, the least capacity of each buffer) of a buffer that no
-            // other entry uses: its slot was free. It is freed only when nothing is in flight, see below, and the
-            // descriptor is borrowed for the whole call.
+            // SAFETY: the memory is `length` bytes (`size`, the least capacity of each buffer) of a
+            // buffer that no other entry uses: its slot was free. It is freed only when nothing is
+            // in flight, see below, and the descriptor is borrowed for the whole call.
             if unsafe { ring.submission().push(&entry) }.is_err() {
                 failed = Some(io::Error::other("the submission queue is full"));
                 free.push(slot);

@@ -7,12 +7,13 @@ use rustix::io::{ReadWriteFlags, preadv2};
 
 use crate::sys;
 
-/// Size of a page of the page cache that residency is counted in; larger on some architectures, where
-/// `is_resident` then never says yes.
+/// Size of a page of the page cache that residency is counted in; larger on some architectures,
+/// where `is_resident` then never says yes.
 const PAGE: u64 = 4096;
 
-/// Whether all of the range can be read without waiting for the device, as far as that can be told before:
-/// pages may be evicted in the next moment. `false` when it cannot be told (Linux before 6.5, sandboxes).
+/// Whether all of the range can be read without waiting for the device, as far as that can be told
+/// before: pages may be evicted in the next moment. `false` when it cannot be told (Linux before
+/// 6.5, sandboxes).
 ///
 /// Costs three system calls and a walk over the range's pages; does not block.
 #[must_use]
@@ -21,8 +22,8 @@ pub fn is_resident(fd: BorrowedFd<'_>, offset: u64, len: u64) -> bool {
         return len == 0;
     };
     let pages = last / PAGE - offset / PAGE + 1;
-    // Pages that are being read count as cached. The kernel reads ahead from front to back, so that the ends
-    // tell about what is between them.
+    // Pages that are being read count as cached. The kernel reads ahead from front to back, so that
+    // the ends tell about what is between them.
     sys::cached_pages(fd, offset, len).is_ok_and(|cached| cached >= pages)
         && readable_at_once(fd, last)
         && readable_at_once(fd, offset)

@@ -23,7 +23,8 @@ pub(crate) fn write_back(fd: BorrowedFd<'_>, offset: u64, len: u64) -> Result<()
     sync_range(fd, offset, len, flags)
 }
 
-/// Writes all dirty pages of a file to the device and waits for that. Nothing becomes durable by it. Blocking.
+/// Writes all dirty pages of a file to the device and waits for that. Nothing becomes durable by
+/// it. Blocking.
 ///
 /// # Errors
 /// What the device answered. No later sync through the same descriptor meets that error again.
@@ -35,7 +36,8 @@ pub fn write_back_file(file: &std::fs::File) -> std::io::Result<()> {
 fn sync_range(fd: BorrowedFd<'_>, offset: u64, len: u64, flags: libc::c_uint) -> Result<(), Errno> {
     let offset = libc::off64_t::try_from(offset).map_err(|_| Errno::INVAL)?;
     let len = libc::off64_t::try_from(len).map_err(|_| Errno::INVAL)?;
-    // SAFETY: the descriptor is open for as long as the borrow lives, and the call takes no pointers.
+    // SAFETY: the descriptor is open for as long as the borrow lives, and the call takes no
+    // pointers.
     let rc = unsafe { libc::sync_file_range(fd.as_raw_fd(), offset, len, flags) };
     if rc == 0 {
         Ok(())
@@ -44,11 +46,12 @@ fn sync_range(fd: BorrowedFd<'_>, offset: u64, len: u64, flags: libc::c_uint) ->
     }
 }
 
-/// Asks for huge pages behind whole huge pages of `memory` (madvise(2) with `MADV_HUGEPAGE`). A wish: where the
-/// kernel has none, ordinary pages do.
+/// Asks for huge pages behind whole huge pages of `memory` (madvise(2) with `MADV_HUGEPAGE`). A
+/// wish: where the kernel has none, ordinary pages do.
 pub(crate) fn want_huge_pages(memory: &[u8]) {
-    // SAFETY: the range is memory that the caller has borrowed, so it is mapped throughout the call, and this advice
-    // changes neither its contents nor its protection, only the size of the pages that the kernel takes for it.
+    // SAFETY: the range is memory that the caller has borrowed, so it is mapped throughout the
+    // call, and this advice changes neither its contents nor its protection, only the size of the
+    // pages that the kernel takes for it.
     let _a_wish = unsafe {
         libc::madvise(
             memory.as_ptr().cast_mut().cast(),
@@ -58,16 +61,17 @@ pub(crate) fn want_huge_pages(memory: &[u8]) {
     };
 }
 
-/// Asks that whoever waits for the stream socket is woken up only when `bytes` can be read, or at its end
-/// (`SO_RCVLOWAT`, at least 1; Linux takes less when the receive buffer may not grow to twice as much).
+/// Asks that whoever waits for the stream socket is woken up only when `bytes` can be read, or at
+/// its end (`SO_RCVLOWAT`, at least 1; Linux takes less when the receive buffer may not grow to
+/// twice as much).
 ///
 /// # Errors
 /// Of the system call: not a socket.
 pub fn set_receive_low_water(socket: BorrowedFd<'_>, bytes: u32) -> Result<(), Errno> {
     let value = libc::c_int::try_from(bytes).map_err(|_| Errno::INVAL)?;
     let size = libc::socklen_t::try_from(size_of_val(&value)).expect("four");
-    // SAFETY: the descriptor is open for as long as the borrow lives. `value` is a live local of the length
-    // given, which the kernel reads during the call only.
+    // SAFETY: the descriptor is open for as long as the borrow lives. `value` is a live local of
+    // the length given, which the kernel reads during the call only.
     let rc = unsafe {
         libc::setsockopt(
             socket.as_raw_fd(),
@@ -129,14 +133,14 @@ struct Cachestat {
     recently_evicted: u64,
 }
 
-/// Pages of the range that are in the page cache (cachestat(2), Linux 6.5), also those that are just being
-/// read. Does not block. `len` 0 means to the end of the file.
+/// Pages of the range that are in the page cache (cachestat(2), Linux 6.5), also those that are
+/// just being read. Does not block. `len` 0 means to the end of the file.
 pub(crate) fn cached_pages(fd: BorrowedFd<'_>, offset: u64, len: u64) -> Result<u64, Errno> {
     let range = CachestatRange { offset, len };
     let mut found = Cachestat::default();
-    // SAFETY: the descriptor is open for as long as the borrow lives. `range` is read and `found` written
-    // by the kernel during the call only; both are live locals with the kernel's layout and size (`repr(C)`,
-    // two and five 64-bit words), and any bit pattern is a valid `Cachestat`.
+    // SAFETY: the descriptor is open for as long as the borrow lives. `range` is read and `found`
+    // written by the kernel during the call only; both are live locals with the kernel's layout and
+    // size (`repr(C)`, two and five 64-bit words), and any bit pattern is a valid `Cachestat`.
     let rc = unsafe {
         libc::syscall(
             SYS_CACHESTAT,

@@ -102,7 +102,8 @@ fn piece(seed: u64, from: usize, len: usize) -> Bytes {
 }
 
 impl Growing {
-    /// Appends as writers of replicas do: whole aligned pieces, the last page again when it was partial.
+    /// Appends as writers of replicas do: whole aligned pieces, the last page again when it was
+    /// partial.
     async fn append(&mut self, len: usize) {
         let from = self.len - self.len % 4096;
         let end = self.len + len;

@@ -332,7 +332,8 @@ async fn names_wait_for_no_data_however_much_is_queued() {
     let dir = tempfile::tempdir().expect("a temporary directory");
     let disk = Disk::for_path(dir.path(), &DiskConfig::default()).expect("the directory exists");
     let go_on = Arc::new(AtomicBool::new(false));
-    // Writes and reads that do not end, of clients and of the scanner, more than there are threads and places.
+    // Writes and reads that do not end, of clients and of the scanner, more than there are threads
+    // and places.
     let stuck = |class, op| {
         let go_on = Arc::clone(&go_on);
         disk.run(class, op, dir.path(), move |_| {

@@ -11,7 +11,8 @@ use hayloft_io::{
     AlignedBuf, Disk, DiskConfig, EngineConfig, IoClass, OpenMode, engine_by_name, engine_for,
 };
 
-/// Lets this thread, and those that it starts, do everything but `io_uring_setup`, which fails with EPERM.
+/// Lets this thread, and those that it starts, do everything but `io_uring_setup`, which fails with
+/// EPERM.
 fn refuse_io_uring() -> std::io::Result<()> {
     let step = |code: u32, jt, jf, k| libc::sock_filter {
         code: u16::try_from(code).expect("codes have 16 bits"),
@@ -37,9 +38,9 @@ fn refuse_io_uring() -> std::io::Result<()> {
         len: 4,
         filter: steps.as_mut_ptr(),
     };
-    // SAFETY: both calls read their arguments only. `program` and the `steps` it points to are live locals, laid out
-    // by libc as the kernel wants them, and the kernel copies them before the call returns. The filter holds for this
-    // thread and its children alone.
+    // SAFETY: both calls read their arguments only. `program` and the `steps` it points to are live
+    // locals, laid out by libc as the kernel wants them, and the kernel copies them before the call
+    // returns. The filter holds for this thread and its children alone.
     let results = unsafe {
         [
             libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0),

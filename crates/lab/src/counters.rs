@@ -98,7 +98,8 @@ pub(super) fn time_by_host(described: &Description) -> Vec<HostTime> {
     times
 }
 
-/// Seconds that the threads of a process have waited for a processor; 0 where the kernel does not say.
+/// Seconds that the threads of a process have waited for a processor; 0 where the kernel does not
+/// say.
 fn waited(pid: u32) -> f64 {
     let tasks = std::fs::read_dir(format!("/proc/{pid}/task"));
     let seconds = |task: std::fs::DirEntry| {
@@ -127,8 +128,8 @@ pub(super) fn writers(current: &Path) -> usize {
     .count()
 }
 
-/// Streams to and from the node: established connections of its data port. Clients of a testbed keep
-/// none for later.
+/// Streams to and from the node: established connections of its data port. Clients of a testbed
+/// keep none for later.
 pub(super) fn streams(pid: u32, port: u16) -> usize {
     let text = std::fs::read_to_string(format!("/proc/{pid}/net/tcp")).unwrap_or_default();
     text.lines().filter(|line| is_stream(line, port)).count()

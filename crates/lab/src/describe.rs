@@ -237,7 +237,8 @@ pub struct WorkloadSpec {
     /// Replicas.
     #[serde(default = "one_replica")]
     pub replication: u16,
-    /// Whose file a client reads: `own`, `other` (the next client's), `both` (one after the other), or `none`.
+    /// Whose file a client reads: `own`, `other` (the next client's), `both` (one after the other),
+    /// or `none`.
     #[serde(default = "own")]
     pub read: String,
     /// Times that it is done.

@@ -1,7 +1,7 @@
 //! Failure domains: a rack of three hosts with four storage nodes each. Blocks are written, a host
 //! is killed and comes back, every host gets an empty node and the balancer runs; after each step
-//! fsck says where every replica is, and blocks with two replicas in one host are counted, under the
-//! stock policy and under ours.
+//! fsck says where every replica is, and blocks with two replicas in one host are counted, under
+//! the stock policy and under ours.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -235,7 +235,8 @@ fn heal(
     loop {
         let bean = testbed.bean("FSNamesystem")?;
         let count = |key: &str| bean[key].as_u64().unwrap_or(u64::MAX);
-        // What the NameNode still has to copy says fsck: its own count keeps some blocks that it has copied.
+        // What the NameNode still has to copy says fsck: its own count keeps some blocks that it
+        // has copied.
         let work = count("PendingReplicationBlocks")
             .saturating_add(count("ExcessBlocks"))
             .saturating_add(count("PendingDeletionBlocks"));

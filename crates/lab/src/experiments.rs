@@ -2,9 +2,9 @@
 //!
 //! `pairs`: the thesis' Tables 7.2 and 7.3 and Figures 7.3 and 7.4: as many clients as storage
 //! nodes, on the same hosts, apart under the stock policy, and apart under ours. `layouts`: the
-//! HDFS/PVFS paper's Figures 5 and 9: hosts that compute and store, three layouts, three
-//! replicas, every client reading its own file and then another's. Disks are modelled and slower than the links, so that disks
-//! are the limit and two processors are not.
+//! HDFS/PVFS paper's Figures 5 and 9: hosts that compute and store, three layouts, three replicas,
+//! every client reading its own file and then another's. Disks are modelled and slower than the
+//! links, so that disks are the limit and two processors are not.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -292,7 +292,8 @@ impl ExperimentRow {
 }
 
 /// Carries out the steps of an experiment, one testbed after the other below `work`, and writes
-/// tables, plots and raw data to `out` after every step, so that an interrupted run leaves what it has.
+/// tables, plots and raw data to `out` after every step, so that an interrupted run leaves what it
+/// has.
 ///
 /// # Errors
 /// When a testbed does not come up or a client fails; what was measured before is in `out`.

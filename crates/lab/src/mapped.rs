@@ -1,6 +1,6 @@
 //! A disk of one host mapped to another over the network, block by block: what the thesis did with
-//! ATA over Ethernet and clouds do with iSCSI, here with nbdkit on the disk's host and nbdfuse on the
-//! node's, in user space because not every kernel has a network block device.
+//! ATA over Ethernet and clouds do with iSCSI, here with nbdkit on the disk's host and nbdfuse on
+//! the node's, in user space because not every kernel has a network block device.
 //!
 //! nbdkit serves the modelled disk itself, without a cache of its own, so a block that was written
 //! is on the platter. On the node's host nbdfuse's file carries a loop device with ext4.
@@ -38,8 +38,8 @@ pub struct Route {
     pub detached: bool,
 }
 
-/// Maps the disk that is described in `log` to `dir`, with a fresh ext4: the programs that carry it,
-/// and where the disk tells what it did.
+/// Maps the disk that is described in `log` to `dir`, with a fresh ext4: the programs that carry
+/// it, and where the disk tells what it did.
 ///
 /// # Errors
 /// When a program is missing or does not come up, with the end of its log.

@@ -1,6 +1,7 @@
 //! A disk on another host: reached as a network block device under a stock DataNode beside the
-//! client, or by HDFS' own protocol from a DataNode beside the disk (the thesis' Table 7.1 and Figure
-//! 7.2; the cloud paper's iSCSI volumes). One client, one disk, the same link and the same disk.
+//! client, or by HDFS' own protocol from a DataNode beside the disk (the thesis' Table 7.1 and
+//! Figure 7.2; the cloud paper's iSCSI volumes). One client, one disk, the same link and the same
+//! disk.
 
 use std::fmt::Write as _;
 use std::path::Path;

@@ -59,7 +59,8 @@ pub struct Sample {
     /// Share of all processors in use, 0 to 1, without what ran at a lower priority.
     #[serde(serialize_with = "short")]
     pub cpu: f64,
-    /// Share of all processors that ran at a lower priority (nice): others' work on a shared machine.
+    /// Share of all processors that ran at a lower priority (nice): others' work on a shared
+    /// machine.
     #[serde(serialize_with = "short")]
     pub cpu_low: f64,
 }

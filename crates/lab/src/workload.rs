@@ -273,8 +273,8 @@ fn drop_caches() -> Result<()> {
 }
 
 impl WorkloadPhase {
-    /// Share of the time in which clients and nodes wanted a processor and waited for one, 0 to 1: what
-    /// tells whether processors were the limit, whoever else used them.
+    /// Share of the time in which clients and nodes wanted a processor and waited for one, 0 to 1:
+    /// what tells whether processors were the limit, whoever else used them.
     #[must_use]
     pub fn waited(&self) -> f64 {
         let waited: f64 = self.host_waited_s.iter().sum();
@@ -286,8 +286,8 @@ impl WorkloadPhase {
         }
     }
 
-    /// What limited this phase, as far as the figures tell. Processors that others kept busy were no
-    /// limit as long as clients and nodes got one nearly whenever they wanted.
+    /// What limited this phase, as far as the figures tell. Processors that others kept busy were
+    /// no limit as long as clients and nodes got one nearly whenever they wanted.
     #[must_use]
     pub fn limit(&self, link_mbit: u32) -> &'static str {
         let link = self.link_mbs * 8.0 / f64::from(link_mbit);

@@ -7,7 +7,8 @@ use hayloft_wire::proto::hdfs::DatanodeId;
 use hayloft_conf::{Configuration, keys};
 
 /// Version that a registration carries. A stock NameNode refuses one it finds too old, and calls a
-/// cluster mixed when versions differ; this is the version of Hadoop whose DataNode we stand in for.
+/// cluster mixed when versions differ; this is the version of Hadoop whose DataNode we stand in
+/// for.
 pub const SOFTWARE_VERSION: &str = "3.5.0";
 
 /// Names and ports of this node, fixed when its sockets are bound.

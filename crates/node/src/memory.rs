@@ -8,8 +8,8 @@ const MIB: u64 = 1 << 20;
 const SHARE: u64 = 32;
 /// At least this, bytes.
 const LEAST: u64 = 32 * MIB;
-/// At most this, bytes: 32 buffers of a MiB for writers, and twice as much for readers. What is on its
-/// way to a disk waits for the disk, so more gains writers nothing.
+/// At most this, bytes: 32 buffers of a MiB for writers, and twice as much for readers. What is on
+/// its way to a disk waits for the disk, so more gains writers nothing.
 const MOST: u64 = 96 * MIB;
 
 /// Memory that this process and its page cache may use, in bytes: that of the machine, or of the
@@ -35,9 +35,9 @@ fn share_of(memory: u64) -> u64 {
     (memory / SHARE).clamp(LEAST, MOST)
 }
 
-/// The lowest limit on memory of the control groups in `groups`, the text of `/proc/self/cgroup`, and of those above
-/// them, in bytes; both versions of the hierarchy under `root`. In a container the paths may be those of the host: then the root
-/// has the container's limit.
+/// The lowest limit on memory of the control groups in `groups`, the text of `/proc/self/cgroup`,
+/// and of those above them, in bytes; both versions of the hierarchy under `root`. In a container
+/// the paths may be those of the host: then the root has the container's limit.
 fn lowest_limit(root: &Path, groups: &str) -> Option<u64> {
     let of_line = |line: &str| -> Option<Vec<PathBuf>> {
         let (controllers, path) = line.split_once(':')?.1.split_once(':')?;

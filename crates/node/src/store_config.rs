@@ -79,8 +79,8 @@ pub fn memory_limit(config: &Configuration) -> u64 {
     limit.0.unwrap_or_else(crate::memory::default_limit)
 }
 
-/// The part of [`memory_limit`] for what is written, in bytes: a third. What is written waits for the disk
-/// with or without memory; readers of flash keep it busy by what they ask for ahead.
+/// The part of [`memory_limit`] for what is written, in bytes: a third. What is written waits for
+/// the disk with or without memory; readers of flash keep it busy by what they ask for ahead.
 #[must_use]
 pub fn write_memory(config: &Configuration) -> u64 {
     memory_limit(config) / 3

@@ -46,8 +46,9 @@ pub struct VolumeConfig {
     pub storage_type: StorageType,
     /// The directory; created when it does not exist.
     pub path: PathBuf,
-    /// Name of the I/O engine (`hayloft.io.engine`); [`ENGINE_AUTO`](hayloft_io::ENGINE_AUTO): the one that the calibration of the
-    /// volume proposes, without one `direct` where that works, else `posix`.
+    /// Name of the I/O engine (`hayloft.io.engine`); [`ENGINE_AUTO`](hayloft_io::ENGINE_AUTO): the
+    /// one that the calibration of the volume proposes, without one `direct` where that works, else
+    /// `posix`.
     pub engine: String,
     /// Space to leave to others.
     pub reserved: ReservedSpace,
@@ -90,9 +91,11 @@ pub enum VolumeChoosing {
 /// The block scanner (reads replicas in the background and verifies their checksums).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ScanConfig {
-    /// Every replica is read once in this time (`dfs.datanode.scan.period.hours`); zero switches the scanner off.
+    /// Every replica is read once in this time (`dfs.datanode.scan.period.hours`); zero switches
+    /// the scanner off.
     pub period: Duration,
-    /// Bytes a second on each volume (`dfs.block.scanner.volume.bytes.per.second`); 0 switches it off.
+    /// Bytes a second on each volume (`dfs.block.scanner.volume.bytes.per.second`); 0 switches it
+    /// off.
     pub bytes_per_second: u64,
 }
 
@@ -101,7 +104,8 @@ pub struct ScanConfig {
 pub struct DirectoryScanConfig {
     /// Time between scans (`dfs.datanode.directoryscan.interval`); zero switches the scanner off.
     pub interval: Duration,
-    /// Milliseconds of each second that a scan may run (`...throttle.limit.ms.per.sec`); 1000: unthrottled.
+    /// Milliseconds of each second that a scan may run (`...throttle.limit.ms.per.sec`); 1000:
+    /// unthrottled.
     pub run_ms_per_second: u32,
     /// Differences handled at a time.
     pub reconcile_batch: usize,
@@ -132,11 +136,13 @@ pub struct StoreConfig {
     pub writer_stop_timeout: Duration,
     /// How often free space of the file systems is read.
     pub space_interval: Duration,
-    /// Space is reserved on the device for the expected length of a new replica once it is larger than a megabyte.
+    /// Space is reserved on the device for the expected length of a new replica once it is larger
+    /// than a megabyte.
     pub preallocate: bool,
     /// What the operator says about the disks under the volumes.
     pub disk: DiskSettings,
-    /// What clients read goes through the page cache with engines that go around it too (`hayloft.io.read.cached`).
+    /// What clients read goes through the page cache with engines that go around it too
+    /// (`hayloft.io.read.cached`).
     pub cache_client_reads: bool,
     /// Bytes of memory for received data on its way to the disks, all replicas together.
     pub write_memory: usize,
@@ -153,7 +159,8 @@ pub struct StoreConfig {
     /// than a second counts as one: a check is a few small operations, and waiting a quarter of an
     /// hour to notice a dead disk helps nobody.
     pub check_min_gap: Duration,
-    /// A volume that does not answer a check in this time has failed (`dfs.datanode.disk.check.timeout`).
+    /// A volume that does not answer a check in this time has failed
+    /// (`dfs.datanode.disk.check.timeout`).
     pub check_timeout: Duration,
     /// Block scanner.
     pub scan: ScanConfig,

@@ -1,4 +1,5 @@
-//! What versions with staging in shared memory left there: acknowledged bytes in no replica's files.
+//! What versions with staging in shared memory left there: acknowledged bytes in no replica's
+//! files.
 
 use std::collections::BTreeSet;
 use std::fs;

@@ -1,8 +1,10 @@
-//! Replicas on volumes: states, on-disk layout, block pools, capacity, recovery of a directory at start-up.
+//! Replicas on volumes: states, on-disk layout, block pools, capacity, recovery of a directory at
+//! start-up.
 //!
-//! [`Store`] is the whole of it. It gives out a [`ReplicaWriter`] for each replica being written and a
-//! [`ReplicaReader`] for each one being read, takes the NameNode's orders (invalidate, recover,
-//! move), and reports from memory. News goes up as [`StoreEvent`]s through one bounded channel.
+//! [`Store`] is the whole of it. It gives out a [`ReplicaWriter`] for each replica being written
+//! and a [`ReplicaReader`] for each one being read, takes the NameNode's orders (invalidate,
+//! recover, move), and reports from memory. News goes up as [`StoreEvent`]s through one bounded
+//! channel.
 
 mod background;
 mod check_swap;

@@ -57,7 +57,8 @@ pub fn block_report(pool: &Pool) -> Vec<(StorageInfo, Vec<ReplicaReport>)> {
         .iter()
         .map(|s| s.volume.info.clone())
         .zip(lists)
-        // Last: the NameNode finds a replica that was taken to another storage there before it misses it here.
+        // Last: the NameNode finds a replica that was taken to another storage there before it
+        // misses it here.
         .chain(left.into_iter().map(|storage| (storage, Vec::new())))
         .collect()
 }

@@ -48,8 +48,8 @@ impl Opened {
     }
 }
 
-/// Refuses to start over what a version with staging in shared memory left there: acknowledged bytes
-/// that are in no replica's files.
+/// Refuses to start over what a version with staging in shared memory left there: acknowledged
+/// bytes that are in no replica's files.
 async fn refuse_staged(inner: &StoreState) -> Result<(), StoreError> {
     let uuids = BTreeSet::from([inner.identity().datanode_uuid.clone()]);
     let dirs = inner.config.earlier_staging.clone();
@@ -153,7 +153,8 @@ pub fn check_tolerance(inner: &StoreState, healthy: usize) -> Result<(), StoreEr
     ))
 }
 
-/// The rule: at least one healthy volume, and no more failures than `tolerated`; -1 allows any number.
+/// The rule: at least one healthy volume, and no more failures than `tolerated`; -1 allows any
+/// number.
 #[must_use]
 pub fn tolerated(tolerated: i32, healthy: usize, failed: usize) -> bool {
     healthy > 0 && usize::try_from(tolerated).map_or(tolerated == -1, |t| failed <= t)
@@ -244,8 +245,9 @@ async fn read_calibration(root: &Path) -> Option<Calibration> {
     }
 }
 
-/// The engine of a volume of which nothing is said. Of those that keep data it writes with the least work of the
-/// processor, and it does not push what is read out of the page cache (docs/decisions/0009-direct-by-default.md).
+/// The engine of a volume of which nothing is said. Of those that keep data it writes with the
+/// least work of the processor, and it does not push what is read out of the page cache
+/// (docs/decisions/0009-direct-by-default.md).
 const UNCALIBRATED: &str = "direct";
 
 /// The configured engine, or the next best that works in the volume's directory.
@@ -486,8 +488,8 @@ pub async fn format_if_new(inner: &StoreState, volume: &Volume) -> Result<(), St
         .map_err(failed)
 }
 
-/// Reads the space of a volume's file system every now and then, so that reports need no disk; notices so a disk
-/// that hangs while nobody uses it.
+/// Reads the space of a volume's file system every now and then, so that reports need no disk;
+/// notices so a disk that hangs while nobody uses it.
 async fn watch_space(inner: Arc<StoreState>, volume: Arc<Volume>) {
     let interval = inner.config.space_interval.max(Duration::from_millis(100));
     let limit = inner.config.check_timeout;

@@ -98,8 +98,8 @@ impl Store {
         report::storage_reports(&self.0, pool)
     }
 
-    /// Every replica of the pool but TEMPORARY ones, by storage; one that has left is named for a while with none. No disk
-    /// I/O. Empty when the pool is not loaded.
+    /// Every replica of the pool but TEMPORARY ones, by storage; one that has left is named for a
+    /// while with none. No disk I/O. Empty when the pool is not loaded.
     pub fn block_report(&self, pool: &PoolId) -> Vec<(StorageInfo, Vec<ReplicaReport>)> {
         self.0
             .pool(pool)
@@ -151,7 +151,8 @@ impl Store {
 
     /// Opens a finalized replica of length `expected_len` for append and gives it `new_gs`.
     ///
-    /// Errors: `NotFound`, `UnexpectedGenerationStamp`, `Illegal` (not finalized, wrong length, `new_gs` not newer), ...
+    /// Errors: `NotFound`, `UnexpectedGenerationStamp`, `Illegal` (not finalized, wrong length,
+    /// `new_gs` not newer), ...
     pub async fn append(
         &self,
         block: &ExtendedBlock,
@@ -165,7 +166,8 @@ impl Store {
         .await
     }
 
-    /// As [`append`](Self::append), after a failed pipeline set-up: the replica may be finalized or RBW already.
+    /// As [`append`](Self::append), after a failed pipeline set-up: the replica may be finalized or
+    /// RBW already.
     pub async fn recover_append(
         &self,
         block: &ExtendedBlock,
@@ -179,10 +181,11 @@ impl Store {
         .await
     }
 
-    /// Takes over an RBW replica after a pipeline failure (PIPELINE_SETUP_STREAMING_RECOVERY): stops its writer,
-    /// cuts it to the acknowledged length, gives it `new_gs`.
+    /// Takes over an RBW replica after a pipeline failure (PIPELINE_SETUP_STREAMING_RECOVERY):
+    /// stops its writer, cuts it to the acknowledged length, gives it `new_gs`.
     ///
-    /// Errors: `NotFound`, `UnexpectedGenerationStamp`, `Illegal` (received bytes outside of `min..=max`), `WriterBusy`.
+    /// Errors: `NotFound`, `UnexpectedGenerationStamp`, `Illegal` (received bytes outside of
+    /// `min..=max`), `WriterBusy`.
     pub async fn recover_rbw(
         &self,
         block: &ExtendedBlock,
@@ -230,17 +233,17 @@ impl Store {
     /// Opens a replica for reading. A replica whose generation stamp is higher than the one asked
     /// for is served, one with a lower is not.
     ///
-    /// A finalized replica without meta file is read without checksums. Whoever copies or vouches for
-    /// what is read uses [`Store::open_verifiable`].
+    /// A finalized replica without meta file is read without checksums. Whoever copies or vouches
+    /// for what is read uses [`Store::open_verifiable`].
     ///
-    /// Errors: `NotFound`, `UnexpectedGenerationStamp`, `NotReady`, `Io`; `Corrupt` when the header of
-    /// the meta file cannot be read; the block scanner then looks at the replica.
+    /// Errors: `NotFound`, `UnexpectedGenerationStamp`, `NotReady`, `Io`; `Corrupt` when the header
+    /// of the meta file cannot be read; the block scanner then looks at the replica.
     pub async fn open_reader(&self, block: &ExtendedBlock) -> Result<ReplicaReader, StoreError> {
         self.open_marking(block, MissingMeta::Tolerated).await
     }
 
-    /// As [`Store::open_reader`], for copies and checksums: a replica without meta file is `Corrupt`.
-    /// A reader that says NULL belongs to a replica that was written without checksums.
+    /// As [`Store::open_reader`], for copies and checksums: a replica without meta file is
+    /// `Corrupt`. A reader that says NULL belongs to a replica that was written without checksums.
     pub async fn open_verifiable(
         &self,
         block: &ExtendedBlock,
@@ -282,10 +285,11 @@ impl Store {
             .await
     }
 
-    /// `initReplicaRecovery`: stops the writer, verifies the replica and puts it under recovery `recovery_id`.
-    /// `None` when there is no replica or one too old to take part.
+    /// `initReplicaRecovery`: stops the writer, verifies the replica and puts it under recovery
+    /// `recovery_id`. `None` when there is no replica or one too old to take part.
     ///
-    /// Errors: `RecoveryInProgress` when a recovery with the same or a higher id owns it, `WriterBusy`, `Corrupt`.
+    /// Errors: `RecoveryInProgress` when a recovery with the same or a higher id owns it,
+    /// `WriterBusy`, `Corrupt`.
     pub async fn init_replica_recovery(
         &self,
         block: &ExtendedBlock,
@@ -296,9 +300,10 @@ impl Store {
             .await
     }
 
-    /// `updateReplicaUnderRecovery`: cuts the replica to `new_len`, gives it the recovery id as generation
-    /// stamp and finalizes it. With a `new_block_id` other than 0 and the block's own, the cut replica becomes
-    /// a new block and the old one stays (truncate with copy-on-write). Returns the storage.
+    /// `updateReplicaUnderRecovery`: cuts the replica to `new_len`, gives it the recovery id as
+    /// generation stamp and finalizes it. With a `new_block_id` other than 0 and the block's own,
+    /// the cut replica becomes a new block and the old one stays (truncate with copy-on-write).
+    /// Returns the storage.
     pub async fn update_replica_under_recovery(
         &self,
         block: &ExtendedBlock,
@@ -313,7 +318,8 @@ impl Store {
         .await
     }
 
-    /// Moves a finalized replica to a volume of another storage type (or to the named volume) of this node.
+    /// Moves a finalized replica to a volume of another storage type (or to the named volume) of
+    /// this node.
     pub async fn move_block(
         &self,
         block: &ExtendedBlock,
@@ -327,8 +333,8 @@ impl Store {
         .await
     }
 
-    /// Takes volumes out and in so that exactly `volumes` remain; volumes that stay are not touched.
-    /// One result for every volume that was added or removed.
+    /// Takes volumes out and in so that exactly `volumes` remain; volumes that stay are not
+    /// touched. One result for every volume that was added or removed.
     pub async fn reconfigure_volumes(
         &self,
         volumes: Vec<VolumeConfig>,
@@ -356,17 +362,20 @@ impl Store {
         report::volume_report(&self.0)
     }
 
-    /// Measures `percent` of a hundred reads and writes on the volumes, and, above 0, all work on names.
+    /// Measures `percent` of a hundred reads and writes on the volumes, and, above 0, all work on
+    /// names.
     pub fn sample_volumes(&self, percent: u32) {
         self.0.sampling.set(percent);
     }
 
-    /// What was measured on each healthy volume; nothing when nothing is [sampled](Self::sample_volumes).
+    /// What was measured on each healthy volume; nothing when nothing is
+    /// [sampled](Self::sample_volumes).
     pub fn volume_times(&self) -> Vec<VolumeTimes> {
         times::volume_times(&self.0)
     }
 
-    /// What the disks under the healthy volumes did since they were opened, by the kernel's names of the disks.
+    /// What the disks under the healthy volumes did since they were opened, by the kernel's names
+    /// of the disks.
     pub fn disk_stats(&self) -> Vec<(String, DiskStats)> {
         shutdown::disk_stats(&self.0)
     }
@@ -376,20 +385,23 @@ impl Store {
         times::avoid(&self.0, paths);
     }
 
-    /// Checks all volumes after an I/O error; failed ones are taken out. Calls at the same time share one check.
+    /// Checks all volumes after an I/O error; failed ones are taken out. Calls at the same time
+    /// share one check.
     pub async fn check_volumes(&self) {
         failure::check_all(&self.0, &self.0.volumes()).await;
     }
 
-    /// The NameNode says whether a rolling upgrade runs: while it does, deleted replicas go to `trash`.
+    /// The NameNode says whether a rolling upgrade runs: while it does, deleted replicas go to
+    /// `trash`.
     pub async fn set_rolling_upgrade(&self, pool: &PoolId, active: bool) -> Result<(), StoreError> {
         let pool = pool.clone();
         self.run(|inner| async move { upgrade::set_rolling(&inner, &pool, active).await })
             .await
     }
 
-    /// Whether [`set_rolling_upgrade`](Self::set_rolling_upgrade) would have nothing to do; nor has it for a pool that is not
-    /// loaded. A volume that joins may change that: it brings what it was left with. No disk I/O.
+    /// Whether [`set_rolling_upgrade`](Self::set_rolling_upgrade) would have nothing to do; nor has
+    /// it for a pool that is not loaded. A volume that joins may change that: it brings what it was
+    /// left with. No disk I/O.
     pub fn rolling_upgrade_is(&self, pool: &PoolId, active: bool) -> bool {
         let pool = self.0.pool(pool).ok();
         pool.is_none_or(|pool| upgrade::rolling_is(&pool, active))
@@ -402,7 +414,8 @@ impl Store {
             .await
     }
 
-    /// A client reported the replica as bad, or reading it failed: the block scanner looks at it soon.
+    /// A client reported the replica as bad, or reading it failed: the block scanner looks at it
+    /// soon.
     pub fn mark_suspect(&self, block: &ExtendedBlock) {
         block_scanner::mark_suspect(&self.0, block);
     }

@@ -68,13 +68,14 @@ pub struct WriteOptions {
     /// The replica is pinned: balancer and mover leave it here.
     pub pinned: bool,
     /// A later attempt of the client at the same pipeline, with this generation stamp (the
-    /// operation's `latestGenerationStamp` when it is not 0): a replica that the earlier one left is
-    /// replaced. Only for `create_rbw`.
+    /// operation's `latestGenerationStamp` when it is not 0): a replica that the earlier one left
+    /// is replaced. Only for `create_rbw`.
     pub new_gs: Option<u64>,
     /// The copy is for a pipeline (stages TRANSFER_RBW and TRANSFER_FINALIZED): it replaces a
     /// replica with a lower generation stamp in any state. Only for `create_temporary`.
     pub transfer: bool,
-    /// On whose behalf the files are written: a copy that nobody waits for must not compete with clients.
+    /// On whose behalf the files are written: a copy that nobody waits for must not compete with
+    /// clients.
     pub class: IoClass,
 }
 
@@ -104,7 +105,8 @@ pub struct PacketData {
     pub sums: Bytes,
 }
 
-/// Bytes in one or more pieces, in order: data that was received into segments may straddle two of them.
+/// Bytes in one or more pieces, in order: data that was received into segments may straddle two of
+/// them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Pieces {
     first: Bytes,

@@ -1,9 +1,9 @@
 //! TCP congestion control: which one a run had, and another one without a change to the machine.
 //!
-//! The default is a setting of a network namespace, and what connections cost depends on it, on the loopback too: an
-//! algorithm that paces (BBR does) sends each piece when a timer says so. [`enter`] moves the whole
-//! comparison into a namespace that nobody else uses: it has no name, so that the kernel removes it with
-//! the last process in it, however that ended.
+//! The default is a setting of a network namespace, and what connections cost depends on it, on the
+//! loopback too: an algorithm that paces (BBR does) sends each piece when a timer says so.
+//! [`enter`] moves the whole comparison into a namespace that nobody else uses: it has no name, so
+//! that the kernel removes it with the last process in it, however that ended.
 
 use crate::error::{Result, TestkitError};
 use crate::mounts;
@@ -67,18 +67,20 @@ impl Machine {
     }
 }
 
-/// What new connections of this process use, as the kernel tells of a socket; `None` when it does not.
+/// What new connections of this process use, as the kernel tells of a socket; `None` when it does
+/// not.
 #[must_use]
 pub fn present() -> Option<String> {
     let socket = rustix::net::socket(AddressFamily::INET, SocketType::STREAM, None).ok()?;
     sockopt::tcp_congestion(&socket).ok()
 }
 
-/// Sees to it that this process is in a network namespace of its own in which `name` is the default:
-/// at first by running the program again inside one, so that this does not return; then, inside, by
-/// setting it up. What is returned tells of that network in words, for the record.
+/// Sees to it that this process is in a network namespace of its own in which `name` is the
+/// default: at first by running the program again inside one, so that this does not return; then,
+/// inside, by setting it up. What is returned tells of that network in words, for the record.
 ///
-/// Everything started from here on is inside. All other settings of TCP are as they are on the machine.
+/// Everything started from here on is inside. All other settings of TCP are as they are on the
+/// machine.
 ///
 /// # Errors
 /// One sentence: it needs root, `name` is not available, or the kernel refuses a namespace.
@@ -92,7 +94,8 @@ pub fn enter(name: &str) -> Result<String> {
     }
 }
 
-/// Runs this program again in a namespace; it comes back only with the reason why that is impossible.
+/// Runs this program again in a namespace; it comes back only with the reason why that is
+/// impossible.
 fn run_inside(name: &str, here: &Machine) -> TestkitError {
     if let Err(error) = check(name) {
         return error;
@@ -114,7 +117,8 @@ pub fn check(name: &str) -> Result<()> {
     if !rustix::process::geteuid().is_root() {
         return Err(no_namespace(name, &"this is not root"));
     }
-    // Tried first: once this process has become `unshare`, a refusal would be that one's own words only.
+    // Tried first: once this process has become `unshare`, a refusal would be that one's own words
+    // only.
     let try_out = ["--", "ip", "link", "set", "lo", "up"];
     let tried = mounts::run(Command::new("unshare").args(UNSHARE).args(try_out));
     tried.map_err(|error| no_namespace(name, &error))?;
@@ -142,8 +146,8 @@ fn is_among(name: &str, allowed: &str) -> Result<()> {
 
 /// Sets up the namespaces that this process is alone in.
 ///
-/// The host's name becomes `localhost` there: the stock NameNode does not start when it cannot resolve it, and a
-/// namespace without a way out has no name server.
+/// The host's name becomes `localhost` there: the stock NameNode does not start when it cannot
+/// resolve it, and a namespace without a way out has no name server.
 fn set_up(name: &str, machine: &Machine) -> Result<String> {
     mounts::run(Command::new("ip").args(["link", "set", "lo", "up"]))?;
     rustix::system::sethostname(b"localhost")
@@ -189,8 +193,8 @@ fn settings() -> BTreeMap<String, String> {
     tcp.chain(buffers).filter_map(value).collect()
 }
 
-/// Gives this namespace the settings of another one; the names of those that it does not take. Settings
-/// that it does not have are the whole machine's.
+/// Gives this namespace the settings of another one; the names of those that it does not take.
+/// Settings that it does not have are the whole machine's.
 fn carry(wanted: &BTreeMap<String, String>) -> Vec<String> {
     for (name, value) in differing(wanted, &settings()) {
         // What is refused is found below.
@@ -211,8 +215,8 @@ fn differing<'a>(
         .filter(|(name, value)| here.get(*name).is_some_and(|own| own != *value))
 }
 
-/// What the congestion control of a run means for its figures; nothing needs to be said of the usual one, of
-/// reno, which does not pace either, and of records that do not name it.
+/// What the congestion control of a run means for its figures; nothing needs to be said of the
+/// usual one, of reno, which does not pace either, and of records that do not name it.
 #[must_use]
 pub fn note(conditions: &BTreeMap<String, String>) -> Option<String> {
     let name = conditions.get(CONDITION)?;

@@ -22,7 +22,8 @@ const ANSWER_LIMIT: Duration = Duration::from_secs(300);
 
 type Waiting = Arc<Mutex<BTreeMap<u64, Sender<Value>>>>;
 
-/// A running driver. Dropping it kills the JVM: writers it has open are left as a dead client would.
+/// A running driver. Dropping it kills the JVM: writers it has open are left as a dead client
+/// would.
 #[derive(Debug)]
 pub struct Driver {
     process: Arc<Mutex<Process>>,
@@ -112,8 +113,8 @@ impl Driver {
     /// Sends a request and waits for its answer.
     ///
     /// # Errors
-    /// [`TestkitError::Client`] when the stock client threw, [`TestkitError::Process`] when the JVM is
-    /// gone, [`TestkitError::Talk`] after five minutes without an answer.
+    /// [`TestkitError::Client`] when the stock client threw, [`TestkitError::Process`] when the JVM
+    /// is gone, [`TestkitError::Talk`] after five minutes without an answer.
     pub fn call(&self, operation: &str, arguments: Value) -> Result<Value> {
         self.begin(operation, arguments)?.wait()
     }
@@ -153,7 +154,8 @@ impl Driver {
         self.tool_with(class, args, json!({}))
     }
 
-    /// As [`Driver::tool`] with client configuration and other request fields (`conf`, `stdin`, `user`).
+    /// As [`Driver::tool`] with client configuration and other request fields (`conf`, `stdin`,
+    /// `user`).
     ///
     /// # Errors
     /// As [`Driver::tool`].
@@ -190,8 +192,9 @@ impl Driver {
             .map_err(|e| TestkitError::Expectation(format!("dfsadmin {}: {e}", args.join(" "))))
     }
 
-    /// Has the node at the IPC address `ipc` reread its configuration (`dfsadmin -reconfig`), and waits until it has done what follows from
-    /// it: what `status` says then, errors of single properties included.
+    /// Has the node at the IPC address `ipc` reread its configuration (`dfsadmin -reconfig`), and
+    /// waits until it has done what follows from it: what `status` says then, errors of single
+    /// properties included.
     ///
     /// # Errors
     /// When it does not begin, or does not end within `limit`.

@@ -174,7 +174,8 @@ impl Hadoop {
     /// Runs a stock program to its end.
     ///
     /// # Errors
-    /// [`TestkitError::Process`] with the end of its log when it fails or takes longer than `limit`.
+    /// [`TestkitError::Process`] with the end of its log when it fails or takes longer than
+    /// `limit`.
     pub fn run(
         &self,
         name: &str,
@@ -231,7 +232,8 @@ pub fn use_own_binary() {
     }
 }
 
-/// The Hayloft binary: `HAYLOFT_BIN`, else the program that called [`use_own_binary`], else `target/release/hayloft`.
+/// The Hayloft binary: `HAYLOFT_BIN`, else the program that called [`use_own_binary`], else
+/// `target/release/hayloft`.
 ///
 /// # Errors
 /// [`TestkitError::Missing`] saying how to build it.
@@ -263,7 +265,8 @@ pub fn repository_root() -> PathBuf {
         .unwrap_or_else(|| PathBuf::from("."))
 }
 
-/// A new directory for what a run needs, under `target/lab` of the repository; removed when it is dropped.
+/// A new directory for what a run needs, under `target/lab` of the repository; removed when it is
+/// dropped.
 ///
 /// # Errors
 /// [`TestkitError::File`] when it cannot be made.

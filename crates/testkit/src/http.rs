@@ -11,7 +11,8 @@ const PAGE_BYTES_MAX: u64 = 16 << 20;
 /// Fetches `path` from a local server and returns the body of a 200 answer.
 ///
 /// # Errors
-/// [`TestkitError::Talk`] when the server is not there, is slow (10 s), or answers anything but 200.
+/// [`TestkitError::Talk`] when the server is not there, is slow (10 s), or answers anything but
+/// 200.
 pub fn get(addr: SocketAddr, path: &str) -> Result<String> {
     let fail = |problem: String| TestkitError::Talk(format!("GET http://{addr}{path}: {problem}"));
     let io = |error: std::io::Error| fail(error.to_string());

@@ -26,8 +26,8 @@ pub fn in_own_namespace() {
 }
 
 /// Replaces this process by the same program with the same arguments inside the new namespaces that
-/// these flags of `unshare` ask for; `mark` is a variable by which it will know. It comes back only with the reason
-/// why that is impossible.
+/// these flags of `unshare` ask for; `mark` is a variable by which it will know. It comes back only
+/// with the reason why that is impossible.
 pub fn run_again_inside(flags: &[&str], mark: (&str, &str)) -> std::io::Error {
     let program = match std::env::current_exe() {
         Ok(program) => program,
@@ -103,10 +103,11 @@ impl TestMount {
         Ok(())
     }
 
-    /// Cuts the disk under an ext4 down to 1 MiB: writes beyond give EIO at once, reads once out of the cache.
+    /// Cuts the disk under an ext4 down to 1 MiB: writes beyond give EIO at once, reads once out of
+    /// the cache.
     ///
-    /// The loop device is told, too: otherwise the next write would lengthen its file again, and from then on
-    /// everything beyond would be zeros instead of errors.
+    /// The loop device is told, too: otherwise the next write would lengthen its file again, and
+    /// from then on everything beyond would be zeros instead of errors.
     ///
     /// # Errors
     /// When it is not an ext4, or the device or the caches do not follow.

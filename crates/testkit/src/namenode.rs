@@ -134,7 +134,8 @@ impl NameNode {
             .run(&name, &self.jvm(), class::NAMENODE, &args, START_LIMIT)
     }
 
-    /// Starts it (with further arguments such as `-rollingUpgrade`, `started`) and waits for its ports.
+    /// Starts it (with further arguments such as `-rollingUpgrade`, `started`) and waits for its
+    /// ports.
     ///
     /// # Errors
     /// With the end of its log when it ends or does not listen in time.

@@ -1,10 +1,10 @@
 //! Child processes with a log file, that die with us unless told otherwise.
 //!
-//! A test may panic, be interrupted or be killed with `kill -9`; its children must not stay.
-//! Each supervised child is started under `setpriv --pdeathsig KILL` (util-linux), by which the
-//! kernel kills it when its parent goes. The kernel's notion of parent is the *thread* that
-//! forked, so every child is started by one thread that lives as long as this process. Should we go
-//! before the child has asked for the signal, it finds that its parent is another one, and does not begin.
+//! A test may panic, be interrupted or be killed with `kill -9`; its children must not stay. Each
+//! supervised child is started under `setpriv --pdeathsig KILL` (util-linux), by which the kernel
+//! kills it when its parent goes. The kernel's notion of parent is the *thread* that forked, so
+//! every child is started by one thread that lives as long as this process. Should we go before the
+//! child has asked for the signal, it finds that its parent is another one, and does not begin.
 
 use crate::error::{Result, TestkitError};
 use std::fs::File;
@@ -21,7 +21,8 @@ pub use rustix::process::Signal;
 /// How much of a log's end is shown with an error, bytes.
 const TAIL_BYTES: u64 = 6 * 1024;
 
-/// Becomes the program unless the parent, the first argument, went before the kernel was asked for a signal at its end.
+/// Becomes the program unless the parent, the first argument, went before the kernel was asked for
+/// a signal at its end.
 const IF_PARENT_LIVES: &str = r#"[ "$PPID" = "$1" ] || exit 1; shift; exec "$@""#;
 
 /// A process to start: what, with which environment, logging where.
@@ -57,7 +58,8 @@ impl Spawn {
     /// Starts it.
     ///
     /// # Errors
-    /// [`TestkitError::Process`] when the program cannot be run, [`TestkitError::File`] for the log.
+    /// [`TestkitError::Process`] when the program cannot be run, [`TestkitError::File`] for the
+    /// log.
     pub fn start(self) -> Result<Process> {
         let log = File::options().create(true).append(true).open(&self.log);
         let log = log.map_err(TestkitError::file("opening log", &self.log))?;

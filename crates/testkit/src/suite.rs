@@ -88,8 +88,8 @@ impl Suite {
         !self.failed.is_empty()
     }
 
-    /// Ends a cluster whose cases have all been run: prints the ends of its logs if any has failed, and else leaves
-    /// nothing of it.
+    /// Ends a cluster whose cases have all been run: prints the ends of its logs if any has failed,
+    /// and else leaves nothing of it.
     pub fn conclude(&self, cluster: Cluster) {
         if self.has_failures() {
             println!("{}", cluster.log_tails());

@@ -20,7 +20,8 @@ const PARITY: u64 = 3;
 /// Three data and two parity blocks, and one node to spare.
 const NODES: usize = 6;
 
-/// What a node says, to the client and in its log, when it is asked for the checksum of a group that lacks a block.
+/// What a node says, to the client and in its log, when it is asked for the checksum of a group
+/// that lacks a block.
 const CANNOT: &str = "cannot reconstruct missing blocks for a checksum";
 /// What a node logs when the NameNode asks it to make up a lost internal block.
 const DECLINED: &str = "asked to reconstruct";
@@ -229,7 +230,8 @@ impl Lab {
         passed()
     }
 
-    /// With a node dead the NameNode asks others to make up what it had. Ours cannot yet, and say so.
+    /// With a node dead the NameNode asks others to make up what it had. Ours cannot yet, and say
+    /// so.
     fn declined(&mut self) -> Result<Outcome> {
         if Kind::under_test() == Kind::Apache {
             return Ok(Outcome::Skipped("the stock node reconstructs".into()));
@@ -248,7 +250,8 @@ impl Lab {
         passed()
     }
 
-    /// The node that has block `index` of the first group of a file, and the file's checksum while all is well.
+    /// The node that has block `index` of the first group of a file, and the file's checksum while
+    /// all is well.
     fn holder(&mut self, index: u64) -> Result<(usize, String, String)> {
         let path = format!("/ec/{}", SIZES[5]);
         let answer = self.fs.call("blocks", json!({ "path": path }))?;
@@ -267,8 +270,8 @@ impl Lab {
         Ok((node, path, sum))
     }
 
-    /// Of a group that lacks a data block the stock node makes up the checksum from the others; ours says that it
-    /// does not, to the client at once and in words. Parity blocks do not matter.
+    /// Of a group that lacks a data block the stock node makes up the checksum from the others;
+    /// ours says that it does not, to the client at once and in words. Parity blocks do not matter.
     fn checksum_without(&mut self, index: u64) -> Result<Outcome> {
         let (node, path, sum) = self.holder(index)?;
         self.cluster.node(node).kill()?;
@@ -286,7 +289,8 @@ impl Lab {
         passed()
     }
 
-    /// A node that takes the question and does not answer: after `dfs.checksum.ec.socket-timeout` it is as if dead.
+    /// A node that takes the question and does not answer: after `dfs.checksum.ec.socket-timeout`
+    /// it is as if dead.
     fn checksum_of_silent(&mut self) -> Result<Outcome> {
         if Kind::under_test() == Kind::Apache {
             return Ok(Outcome::Skipped(

@@ -284,8 +284,9 @@ impl Federation {
         passed()
     }
 
-    /// `deleteBlockPool`: refused while the pool is served, then while it holds blocks; by force its
-    /// directories go, and the other pool's stay. Back in the configuration, it is filled again.
+    /// `deleteBlockPool`: refused while the pool is served, then while it holds blocks; by force
+    /// its directories go, and the other pool's stay. Back in the configuration, it is filled
+    /// again.
     fn pool_deleted(&mut self) -> Result<Outcome> {
         let path = self.path(1, "/same-name");
         let pool = self.fs.blocks(&path)?.remove(0).pool;

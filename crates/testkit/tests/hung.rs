@@ -1,4 +1,5 @@
-//! A node without a NameNode, on a disk that gives no answer any more: what waits for the disk holds up nobody else.
+//! A node without a NameNode, on a disk that gives no answer any more: what waits for the disk
+//! holds up nobody else.
 
 use hayloft_testkit::error::Result;
 use hayloft_testkit::hadoop::{hayloft_binary, scratch};
@@ -116,7 +117,8 @@ fn warm_block(node: SocketAddr) -> LoadPlace {
     }
 }
 
-/// Writers and readers wait for the disk, and their clients die. Those who want nothing of it are answered all the time.
+/// Writers and readers wait for the disk, and their clients die. Those who want nothing of it are
+/// answered all the time.
 fn others_go_on(engine: &str, file_system: HostedFileSystem) -> Result<Outcome> {
     let base = scratch("hung-")?;
     let disk = disk(base.path(), file_system)?;

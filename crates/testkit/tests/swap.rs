@@ -374,8 +374,8 @@ impl Lab {
         self.files
             .insert("/mixed-open".into(), (100 + 20 * 70_001 + 200_000, 50));
         self.check_all()?;
-        // What the killed nodes kept of the open block is out of date; the NameNode replaces it once
-        // it is told so, and it waits long for copies that met such a leftover.
+        // What the killed nodes kept of the open block is out of date; the NameNode replaces it
+        // once it is told so, and it waits long for copies that met such a leftover.
         for node in self.cluster.nodes() {
             self.fs.dfsadmin(&["-triggerBlockReport", &node.ipc()])?;
         }

@@ -160,7 +160,8 @@ impl Lab {
         passed()
     }
 
-    /// The NameNode goes back, and all nodes with it: one by the kind that upgraded it, the others not.
+    /// The NameNode goes back, and all nodes with it: one by the kind that upgraded it, the others
+    /// not.
     fn roll_back(&mut self) -> Result<Outcome> {
         self.stop_all()?;
         // What `namenode -rollback` does after it has asked on the terminal.

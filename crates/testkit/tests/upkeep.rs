@@ -1,4 +1,5 @@
-//! What a node notices by itself: damage that nobody reads, slow peers, slow disks, disks that do not answer.
+//! What a node notices by itself: damage that nobody reads, slow peers, slow disks, disks that do
+//! not answer.
 
 use hayloft_testkit::error::Result;
 use hayloft_testkit::hadoop::{hayloft_binary, scratch};
@@ -41,7 +42,8 @@ fn main() -> ExitCode {
             .conf("dfs.replication", 2)
             // Acknowledgements carry what nodes know of their load, and of being called slow.
             .conf("dfs.pipeline.ecn", true)
-            // But a client that hears of congestion sleeps for half a minute, and this machine may be busy.
+            // But a client that hears of congestion sleeps for half a minute, and this machine may
+            // be busy.
             .conf("dfs.pipeline.congestion.ratio", 1000)
             .conf("dfs.pipeline.slownode", true)
             .conf("dfs.datanode.outliers.report.interval", "2s")
@@ -67,7 +69,8 @@ fn main() -> ExitCode {
                     .volumes(volumes)
                     // Another one may be slow for a moment on a busy machine.
                     .conf("dfs.datanode.max.slowdisks.to.exclude", 2)
-                    // Five busy volumes of one real disk are uneven at times; half a quantum on the slow one takes 500 ms.
+                    // Five busy volumes of one real disk are uneven at times; half a quantum on the
+                    // slow one takes 500 ms.
                     .conf("dfs.datanode.slowdisk.low.threshold.ms", 200)
                     // Through the page cache every disk is fast for a while.
                     .conf("hayloft.io.engine", "direct")
@@ -175,8 +178,8 @@ impl Lab {
             .map_err(|e| TestkitError::Talk(format!("{attribute}: {e}: {text}")))
     }
 
-    /// Writes until the NameNode reports something.
-    /// Writes until the NameNode reports one for which `is` holds: a disk that really was slow for a moment is reported too.
+    /// Writes until the NameNode reports something. Writes until the NameNode reports one for which
+    /// `is` holds: a disk that really was slow for a moment is reported too.
     fn write_until_reported(
         &mut self,
         attribute: &str,
@@ -209,7 +212,8 @@ impl Lab {
         Ok((block.id, node, files))
     }
 
-    /// Waits until two nodes have data files of the block, equal to `good`. Nobody reads through a node meanwhile.
+    /// Waits until two nodes have data files of the block, equal to `good`. Nobody reads through a
+    /// node meanwhile.
     fn wait_two_good(&self, block: i64, good: &[u8]) -> Result<()> {
         wait::until("two good replicas", seconds(150), || {
             let files = self
@@ -328,8 +332,9 @@ impl Lab {
         passed()
     }
 
-    /// The process behind the disk stands still, so that what is asked of the device waits in the kernel. The node
-    /// cannot be told so; it sees a transfer that does not end, gives the volume up, and serves what it has elsewhere.
+    /// The process behind the disk stands still, so that what is asked of the device waits in the
+    /// kernel. The node cannot be told so; it sees a transfer that does not end, gives the volume
+    /// up, and serves what it has elsewhere.
     fn hung_disk(&mut self) -> Result<Outcome> {
         let disk = self.hung.take();
         let disk = disk.ok_or_else(|| TestkitError::Expectation("no such disk".into()))?;
@@ -372,8 +377,8 @@ impl Lab {
         passed()
     }
 
-    /// Names of the data files of replicas under a directory. A replica that moved from one of its directories to another
-    /// while they were looked through is found by the second look.
+    /// Names of the data files of replicas under a directory. A replica that moved from one of its
+    /// directories to another while they were looked through is found by the second look.
     fn replicas_below(&self, dir: &std::path::Path) -> BTreeSet<String> {
         let mut found = BTreeSet::new();
         for _ in 0..2 {

@@ -1,4 +1,5 @@
-//! Prints what the crate believes of the wire (messages, constants, names) for the comparison with Hadoop's descriptors.
+//! Prints what the crate believes of the wire (messages, constants, names) for the comparison with
+//! Hadoop's descriptors.
 
 fn main() {
     print!("{}", hayloft_wire::table::field_table());

@@ -1,9 +1,10 @@
 //! Chunk checksums: CRC-32 and CRC-32C per chunk of a block, as on the wire and in meta files.
 //!
-//! Chunks are usually only 512 bytes long, so what counts is the cost of a short one. The chunks of CRC-32C, the default of
-//! HDFS, are computed some at a time by `hayloft-crc` where the processor has instructions for it. The others come from
-//! crc-fast, which picks the widest carry-less multiplication the processor has, for both polynomials.
-//! `cargo run --release -p hayloft-wire --example crc_speed` shows what they cost.
+//! Chunks are usually only 512 bytes long, so what counts is the cost of a short one. The chunks of
+//! CRC-32C, the default of HDFS, are computed some at a time by `hayloft-crc` where the processor
+//! has instructions for it. The others come from crc-fast, which picks the widest carry-less
+//! multiplication the processor has, for both polynomials. `cargo run --release -p hayloft-wire
+//! --example crc_speed` shows what they cost.
 
 use std::convert::Infallible;
 use std::fmt;
@@ -260,8 +261,8 @@ impl DataChecksum {
         all.unwrap_or_else(|never| match never {});
     }
 
-    /// Compares `data`, which starts at a chunk boundary, with its checksums. Checksums that are too
-    /// few or too many are a mismatch at the first chunk without its counterpart.
+    /// Compares `data`, which starts at a chunk boundary, with its checksums. Checksums that are
+    /// too few or too many are a mismatch at the first chunk without its counterpart.
     pub fn verify(self, data: &[u8], sums: &[u8]) -> Result<(), ChecksumMismatch> {
         if self.sum_size() == 0 {
             return Ok(());

@@ -36,7 +36,8 @@ pub enum FrameError {
     Decode(#[from] prost::DecodeError),
 }
 
-/// Decoded form of a message may take this many times its encoded limit, plus a constant, in memory.
+/// Decoded form of a message may take this many times its encoded limit, plus a constant, in
+/// memory.
 const MEMORY_FACTOR: usize = 16;
 const MEMORY_BASE_BYTES: usize = 64 << 10;
 

@@ -7,14 +7,15 @@ pub const MAX_POOL_ID_BYTES: usize = 255;
 /// bytes (`dfs.data.transfer.max.packet.size`).
 pub const MAX_PACKET_BYTES: u32 = 16 << 20;
 
-/// Largest chunk, in bytes. A packet holds at least one whole chunk, so larger ones could not travel.
+/// Largest chunk, in bytes. A packet holds at least one whole chunk, so larger ones could not
+/// travel.
 pub const MAX_BYTES_PER_CHECKSUM: u32 = MAX_PACKET_BYTES;
 
 /// Longest header of a packet, in bytes. Hadoop sends 25 or 27; the rest is room for new fields.
 pub const MAX_PACKET_HEADER_BYTES: usize = 1 << 10;
 
-/// Longest data transfer operation message, in bytes. Real ones take some hundred bytes a target, most
-/// of them tokens.
+/// Longest data transfer operation message, in bytes. Real ones take some hundred bytes a target,
+/// most of them tokens.
 pub const MAX_OP_BYTES: usize = 1 << 20;
 
 /// Longest answer to a data transfer operation, or step of its SASL handshake, in bytes.
@@ -34,7 +35,8 @@ pub const MAX_RPC_FRAME_BYTES: usize = 128 << 20;
 /// Longest RPC frame accepted before the caller is known: headers, connection context and SASL.
 pub const MAX_RPC_HANDSHAKE_BYTES: usize = 1 << 20;
 
-/// Longest header inside an RPC frame, in bytes. Tokens, caller contexts and error texts live there.
+/// Longest header inside an RPC frame, in bytes. Tokens, caller contexts and error texts live
+/// there.
 pub const MAX_RPC_HEADER_BYTES: usize = 4 << 20;
 
 /// Longest block token identifier, in bytes.

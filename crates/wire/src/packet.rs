@@ -325,8 +325,8 @@ impl Default for PacketParser {
 }
 
 impl PacketParser {
-    /// A parser that accepts packets up to `limit_bytes` (`dfs.data.transfer.max.packet.size`); more
-    /// than 1 GiB counts as 1 GiB.
+    /// A parser that accepts packets up to `limit_bytes` (`dfs.data.transfer.max.packet.size`);
+    /// more than 1 GiB counts as 1 GiB.
     #[must_use]
     pub fn new(limit_bytes: u32) -> Self {
         PacketParser {

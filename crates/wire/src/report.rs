@@ -1,4 +1,5 @@
-//! Full block reports in their compact form: a stream of integers, four a replica, cut into buffers.
+//! Full block reports in their compact form: a stream of integers, four a replica, cut into
+//! buffers.
 //!
 //! A replica is its block id (zigzag varint), its bytes on disk, its generation stamp and its state
 //! (varints). The stream is cut every [`BUFFER_BYTES`] without regard to where a replica ends; the

@@ -60,7 +60,8 @@ pub struct BlockTokenIdentifier {
 }
 
 impl BlockTokenIdentifier {
-    /// Decodes either form: the first byte of a protobuf is positive, that of the older form is not.
+    /// Decodes either form: the first byte of a protobuf is positive, that of the older form is
+    /// not.
     pub fn decode(bytes: &Bytes) -> Result<Self, TokenError> {
         if bytes.len() > MAX_TOKEN_BYTES {
             return Err(TokenError::TooLong(bytes.len()));

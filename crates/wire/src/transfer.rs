@@ -336,7 +336,8 @@ impl hdfs::DatanodeId {
         format!("{}:{}", self.ip_addr, self.xfer_port)
     }
 
-    /// `ip:port` of its HTTPS service, or its HTTP service without one: how reports about peers name a node.
+    /// `ip:port` of its HTTPS service, or its HTTP service without one: how reports about peers
+    /// name a node.
     #[must_use]
     pub fn info_addr(&self) -> String {
         let secure = self.info_secure_port.filter(|port| *port != 0);

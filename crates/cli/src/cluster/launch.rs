@@ -221,7 +221,8 @@ pub fn settle_ports(role: &mut Role, taken: &[u16]) -> Result<(), CliError> {
     Ok(())
 }
 
-/// Waits until the NameNode takes calls. Nodes that start before it must wait for their next attempt.
+/// Waits until the NameNode takes calls. Nodes that start before it must wait for their next
+/// attempt.
 pub fn wait_namenode(state: &StateDir, cluster: &StoredCluster) -> Result<(), CliError> {
     let step = ProgressStep::spinner("waiting for the NameNode");
     let log = log_of(state, &cluster.namenode);

@@ -55,7 +55,8 @@ const DOMAINS: &str = "domains";
 const NETBLOCK: &str = "netblock";
 const DURABILITY: &str = "durability";
 const LAYOUTS: &str = "layouts";
-/// Links slower than the disks: a copy in the client's own host is worth something, as in the paper.
+/// Links slower than the disks: a copy in the client's own host is worth something, as in the
+/// paper.
 const LAYOUTS_LINK_MBIT: u32 = 100;
 
 fn property(text: &str) -> Result<(String, String), String> {

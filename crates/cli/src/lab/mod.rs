@@ -24,7 +24,8 @@ pub struct LabArgs {
 /// The commands of the lab. All need root.
 #[derive(Debug, Subcommand)]
 enum LabCommand {
-    /// Bring up a described cluster: hosts as network namespaces, shaped links, disks real or modelled.
+    /// Bring up a described cluster: hosts as network namespaces, shaped links, disks real or
+    /// modelled.
     Up(run::LabUpArgs),
     /// Run a description's workload and report; on the cluster that is up, else on one made for it.
     Run(run::RunArgs),
@@ -36,7 +37,8 @@ enum LabCommand {
     Disk(Box<disk::DiskArgs>),
     /// Take down modelled disks whose process was killed.
     Sweep,
-    /// Repeat an experiment of the papers, `pairs`, `layouts`, `domains` or `netblock`; or `durability`.
+    /// Repeat an experiment of the papers, `pairs`, `layouts`, `domains` or `netblock`; or
+    /// `durability`.
     Experiment(experiment::ExperimentArgs),
 }
 

@@ -22,7 +22,8 @@ pub const ALIGNMENT: usize = 4096;
 /// Largest single buffer, in bytes; more is a mistake in arithmetic somewhere above.
 pub const BUFFER_MAX: usize = 1 << 30;
 
-/// Buffers of at least this many bytes are mapped by themselves: the system has their memory back when they go.
+/// Buffers of at least this many bytes are mapped by themselves: the system has their memory back
+/// when they go.
 const MAPPED_MIN: usize = 256 << 10;
 
 /// Memory of one buffer. The range of the wanted capacity in it is aligned and never moves.

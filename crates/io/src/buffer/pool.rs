@@ -58,8 +58,8 @@ impl PoolShared {
         });
     }
 
-    /// Takes the idle region of exactly `capacity` that was used last, else drops those that were not used for
-    /// longest until a new one fits.
+    /// Takes the idle region of exactly `capacity` that was used last, else drops those that were
+    /// not used for longest until a new one fits.
     fn take(&self, capacity: usize) -> Region {
         let mut dropped = Vec::new();
         {
@@ -102,9 +102,10 @@ impl PoolShared {
 /// A source of [`AlignedBuf`]s with a budget in bytes.
 ///
 /// Buffers in use and idle ones kept for reuse together never exceed the budget; when it is used
-/// up, [`acquire`](BufferPool::acquire) waits, first come first served. Each small buffer costs up to
-/// one page more than its capacity outside the budget (alignment). From 2 MiB on a buffer lies in huge pages where the system has some; smaller
-/// ones may [share](BufferPool::try_acquire_below) them.
+/// up, [`acquire`](BufferPool::acquire) waits, first come first served. Each small buffer costs up
+/// to one page more than its capacity outside the budget (alignment). From 2 MiB on a buffer lies
+/// in huge pages where the system has some; smaller ones may [share](BufferPool::try_acquire_below)
+/// them.
 #[derive(Clone)]
 pub struct BufferPool {
     shared: Arc<PoolShared>,
@@ -157,8 +158,8 @@ impl BufferPool {
             .bytes
     }
 
-    /// Gives the memory of buffers that were not used for `idle` back to the system. To be called every now and then
-    /// by the pool's owner.
+    /// Gives the memory of buffers that were not used for `idle` back to the system. To be called
+    /// every now and then by the pool's owner.
     pub fn trim(&self, idle: Duration) {
         self.shared.trim(idle);
     }
@@ -207,9 +208,10 @@ impl BufferPool {
         Ok((capacity, pages))
     }
 
-    /// As [`try_acquire`](BufferPool::try_acquire), for what a device transfers and for less than all of the budget: `None`, too, where more than
-    /// `limit` bytes would be in use. A buffer from 256 KiB to 1 MiB is part of a huge page that others have parts of, as long as nobody
-    /// waits for memory, and a quarter of `limit` is left for others.
+    /// As [`try_acquire`](BufferPool::try_acquire), for what a device transfers and for less than
+    /// all of the budget: `None`, too, where more than `limit` bytes would be in use. A buffer from
+    /// 256 KiB to 1 MiB is part of a huge page that others have parts of, as long as nobody waits
+    /// for memory, and a quarter of `limit` is left for others.
     ///
     /// # Errors
     /// As `acquire`.
@@ -228,8 +230,8 @@ impl BufferPool {
         self.try_acquire(capacity)
     }
 
-    /// Part of a huge page, if `capacity` is worth it and there is room for one. A page is in use until all of its parts are free:
-    /// whoever waits must not see it handed on for ever.
+    /// Part of a huge page, if `capacity` is worth it and there is room for one. A page is in use
+    /// until all of its parts are free: whoever waits must not see it handed on for ever.
     fn part(&self, capacity: usize, limit: usize) -> Option<AlignedBuf> {
         let size = part_size(capacity)?;
         if self.shared.waiting.load(Ordering::Relaxed) > 0 {

@@ -1,7 +1,8 @@
 //! Huge pages that are given out in equal parts.
 //!
-//! Each stretch of memory is a segment of a device's request, and a request has a limited number of them (128 or 254 are common): a
-//! piece of a MiB in small pages is two or more requests, or as many as fill a virtual device's queue by themselves.
+//! Each stretch of memory is a segment of a device's request, and a request has a limited number of
+//! them (128 or 254 are common): a piece of a MiB in small pages is two or more requests, or as
+//! many as fill a virtual device's queue by themselves.
 #![expect(
     unsafe_code,
     reason = "parts of one piece of memory have owners of their own: see each block"
@@ -17,7 +18,8 @@ use crate::mapping::HUGE_PAGE;
 /// Largest part: of a larger buffer half a huge page would be waste.
 const PART_MAX: usize = HUGE_PAGE / 2;
 
-/// Size of the parts that a buffer of `capacity` bytes is one of; `None` when it has memory of its own.
+/// Size of the parts that a buffer of `capacity` bytes is one of; `None` when it has memory of its
+/// own.
 pub(super) fn part_size(capacity: usize) -> Option<usize> {
     let worth = (MAPPED_MIN..=PART_MAX).contains(&capacity);
     worth.then(|| capacity.next_power_of_two())
@@ -29,18 +31,20 @@ pub(super) struct Slab {
     part: usize,
     /// A bit for each free part.
     free: AtomicU32,
-    /// Goes back to its pool when nobody has a part any more. Nobody touches its bytes but by `start`.
+    /// Goes back to its pool when nobody has a part any more. Nobody touches its bytes but by
+    /// `start`.
     _whole: AlignedBuf,
 }
 
-// SAFETY: plain memory at a fixed address. `Slab` itself reads and writes none of it; each part has one owner, by its bit.
+// SAFETY: plain memory at a fixed address. `Slab` itself reads and writes none of it; each part has
+// one owner, by its bit.
 unsafe impl Send for Slab {}
 // SAFETY: as above.
 unsafe impl Sync for Slab {}
 
 impl Slab {
-    /// Divides `whole`, a buffer of a huge page's size, into parts of `part` bytes (a power of two from [`MAPPED_MIN`] to
-    /// [`PART_MAX`]). `None` when its memory is not mapped by itself.
+    /// Divides `whole`, a buffer of a huge page's size, into parts of `part` bytes (a power of two
+    /// from [`MAPPED_MIN`] to [`PART_MAX`]). `None` when its memory is not mapped by itself.
     pub(super) fn new(whole: AlignedBuf, part: usize) -> Option<Self> {
         let count = HUGE_PAGE / part;
         assert!(
@@ -80,14 +84,14 @@ impl Part {
     /// The first byte, which stays at its place until this is dropped.
     pub(super) fn start(&self) -> NonNull<u8> {
         let offset = self.at as usize * self.slab.part;
-        // SAFETY: `at` is one of the bits that `new` set: the part begins and ends within the huge page, which is mapped as
-        // long as its slab lives.
+        // SAFETY: `at` is one of the bits that `new` set: the part begins and ends within the huge
+        // page, which is mapped as long as its slab lives.
         unsafe { self.slab.start.add(offset) }
     }
 
     pub(super) fn bytes(&self) -> &[u8] {
-        // SAFETY: the part's bytes are mapped and initialised (zeroes at first), see `start`; they are nobody else's while its bit
-        // is taken, and change only through `&mut self`.
+        // SAFETY: the part's bytes are mapped and initialised (zeroes at first), see `start`; they
+        // are nobody else's while its bit is taken, and change only through `&mut self`.
         unsafe { std::slice::from_raw_parts(self.start().as_ptr(), self.slab.part) }
     }
 

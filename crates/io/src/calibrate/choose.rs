@@ -138,8 +138,8 @@ pub fn fit(curve: &[(u64, f64)]) -> Option<Fit> {
     all.min_by(|a, b| a.distance(&curve).total_cmp(&b.distance(&curve)))
 }
 
-/// The shortest run, a power of two, that reaches 95 % of the fitted plateau; from the shortest that
-/// was measured to twice the longest, and at most [`QUANTUM_MAX`]. `None` without a curve.
+/// The shortest run, a power of two, that reaches 95 % of the fitted plateau; from the shortest
+/// that was measured to twice the longest, and at most [`QUANTUM_MAX`]. `None` without a curve.
 #[must_use]
 pub fn quantum(curve: &[(u64, f64)]) -> Option<u64> {
     let fit = fit(curve)?;

@@ -192,9 +192,9 @@ impl Calibration {
             .map_err(|what| CalibrationError::Invalid { path, what })
     }
 
-    /// Why the file system in `dir` looks like another one than the one that was measured: of another type, or an eighth
-    /// larger or smaller. (Some change their size a little as they are used.) `None` when it does not, or cannot be
-    /// asked. Blocking.
+    /// Why the file system in `dir` looks like another one than the one that was measured: of
+    /// another type, or an eighth larger or smaller. (Some change their size a little as they are
+    /// used.) `None` when it does not, or cannot be asked. Blocking.
     #[must_use]
     pub fn measured_elsewhere(&self, dir: &Path) -> Option<String> {
         let (kind, bytes) = file_system(dir).ok()?;

@@ -17,8 +17,8 @@ pub enum Effect {
     Errno(i32),
     /// Waits first, then goes on to the next rule.
     Delay(Duration),
-    /// As [`Delay`](Effect::Delay), but a read, write or sync keeps a thread of the disk meanwhile, as with a disk
-    /// that does not answer: the disk sees a transfer that goes on and on.
+    /// As [`Delay`](Effect::Delay), but a read, write or sync keeps a thread of the disk meanwhile,
+    /// as with a disk that does not answer: the disk sees a transfer that goes on and on.
     Stall(Duration),
     /// Transfers only the first `bytes`: a read ends there as if the file did; a write fails there
     /// with `errno`. Other operations are not touched.

@@ -147,7 +147,8 @@ impl IoMetrics {
         }
     }
 
-    /// How many operations of the kinds `ops` have ended, in all classes, and how long they took together.
+    /// How many operations of the kinds `ops` have ended, in all classes, and how long they took
+    /// together.
     #[must_use]
     pub fn total(&self, ops: &[IoOp]) -> (u64, Duration) {
         let cells = IoClass::ALL

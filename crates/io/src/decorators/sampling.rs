@@ -4,7 +4,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 /// Which operations are counted; may be changed while they run. Engines can share one.
 ///
-/// Operations on names are counted as soon as anything is: they are few, and each says something about the disk.
+/// Operations on names are counted as soon as anything is: they are few, and each says something
+/// about the disk.
 #[derive(Debug)]
 pub struct Sampling {
     /// Of a hundred reads, writes and syncs.
@@ -13,7 +14,8 @@ pub struct Sampling {
 }
 
 impl Sampling {
-    /// Counts `percent` of a hundred reads, writes and syncs; 0 counts nothing, more than 100 are 100.
+    /// Counts `percent` of a hundred reads, writes and syncs; 0 counts nothing, more than 100 are
+    /// 100.
     #[must_use]
     pub fn new(percent: u32) -> Self {
         Self {

@@ -1,9 +1,10 @@
 //! Closing files where a disk that gives no answer holds up nobody else.
 //!
-//! close(2) may wait for the device: it gives back the space of a file whose names are gone, and room that was reserved
-//! behind the end; a network file system writes what it has. Whoever uses a file last, however, is a thread that serves
-//! many: of a connection, or of another disk. So what holds descriptors is dropped on a thread of its disk that does
-//! nothing else. There are never more waiting than descriptors are open.
+//! close(2) may wait for the device: it gives back the space of a file whose names are gone, and
+//! room that was reserved behind the end; a network file system writes what it has. Whoever uses a
+//! file last, however, is a thread that serves many: of a connection, or of another disk. So what
+//! holds descriptors is dropped on a thread of its disk that does nothing else. There are never
+//! more waiting than descriptors are open.
 
 use std::fmt;
 use std::ops::Deref;
@@ -22,8 +23,8 @@ impl Closer {
         Self(lane)
     }
 
-    /// Drops `what`, which is open at `path`, there. Never waits; here and now only when the disk itself is no longer
-    /// used.
+    /// Drops `what`, which is open at `path`, there. Never waits; here and now only when the disk
+    /// itself is no longer used.
     pub(crate) fn close<T: Send + 'static>(&self, path: Arc<Path>, what: T) {
         let task = Task {
             job: Box::new(move || drop(what)),
@@ -45,7 +46,8 @@ impl Closer {
     }
 }
 
-/// Something with open descriptors; they are closed by a thread of the disk, soon after this was dropped.
+/// Something with open descriptors; they are closed by a thread of the disk, soon after this was
+/// dropped.
 pub(crate) struct Aside<T: Send + 'static> {
     /// Taken by the drop.
     inside: Option<(Arc<Path>, T)>,

@@ -1,4 +1,5 @@
-//! A lane of a disk that is not for reads and writes: a queue by class and the threads that empty it.
+//! A lane of a disk that is not for reads and writes: a queue by class and the threads that empty
+//! it.
 
 use std::collections::VecDeque;
 use std::io;
@@ -219,8 +220,8 @@ impl TaskLane {
         since.min().map(|start| start.elapsed())
     }
 
-    /// As [`longest`](Self::longest), of those that should not take long and are about something below `root`; with
-    /// the verb for it.
+    /// As [`longest`](Self::longest), of those that should not take long and are about something
+    /// below `root`; with the verb for it.
     pub(super) fn longest_watched(&self, root: &Path) -> Option<(Duration, &'static str)> {
         let queues = self.lock();
         let since = queues.threads.iter().filter_map(|t| match t {

@@ -180,8 +180,8 @@ impl Disk {
         self.run_in(Lane::of(op), class, op, path, work)
     }
 
-    /// As [`run`](Self::run), for `work` that sends from the page cache: on threads of its own, because a page that
-    /// has left the page cache has the thread wait for the device.
+    /// As [`run`](Self::run), for `work` that sends from the page cache: on threads of its own,
+    /// because a page that has left the page cache has the thread wait for the device.
     pub fn run_send<T, F>(
         &self,
         class: IoClass,
@@ -313,23 +313,25 @@ impl Disk {
         self.workers.threads()
     }
 
-    /// How long the read or write that has been running longest has been running; `None` when none runs. A disk
-    /// that hangs shows here first.
+    /// How long the read or write that has been running longest has been running; `None` when none
+    /// runs. A disk that hangs shows here first.
     #[must_use]
     pub fn longest_transfer(&self) -> Option<Duration> {
         self.workers.longest_transfer()
     }
 
-    /// As [`longest_transfer`](Self::longest_transfer), of what is neither read nor write, and the verb for it: syncs,
-    /// names, closing of files. Only of what is below `root`: one file system of a disk may hang alone. Work that can
-    /// rightly take long, such as walking a tree, is left out.
+    /// As [`longest_transfer`](Self::longest_transfer), of what is neither read nor write, and the
+    /// verb for it: syncs, names, closing of files. Only of what is below `root`: one file system
+    /// of a disk may hang alone. Work that can rightly take long, such as walking a tree, is left
+    /// out.
     #[must_use]
     pub fn longest_other(&self, root: &Path) -> Option<(Duration, &'static str)> {
         self.workers.longest_other(root)
     }
 
-    /// Drops `what`, which holds the file `path` of this disk open, on a thread of the disk: closing a file may take as
-    /// long as the disk gives no answer. Never waits. Files of the engines do this by themselves.
+    /// Drops `what`, which holds the file `path` of this disk open, on a thread of the disk:
+    /// closing a file may take as long as the disk gives no answer. Never waits. Files of the
+    /// engines do this by themselves.
     pub fn close_aside<T: Send + 'static>(&self, path: &Path, what: T) {
         self.workers.closer().close(path.into(), what);
     }
@@ -339,7 +341,8 @@ impl Disk {
         self.workers.closer().guard(path, value)
     }
 
-    /// How long the oldest of all operations has been running, also of those that can rightly take long.
+    /// How long the oldest of all operations has been running, also of those that can rightly take
+    /// long.
     #[must_use]
     pub fn longest_running(&self) -> Option<Duration> {
         self.workers.longest_running()

@@ -9,14 +9,15 @@
 //!
 //! **Rotating**: one stream at a time. It is served until it has had a quantum; while it has had
 //! less and nothing more of it is queued, the disk waits a moment for more rather than seek away
-//! (anticipation), unless it was one short request alone, such as a reader's checksums. Then the next stream of the
-//! chosen class in order of its number (an inode's number follows its place on the device), wrapping round at the end.
+//! (anticipation), unless it was one short request alone, such as a reader's checksums. Then the
+//! next stream of the chosen class in order of its number (an inode's number follows its place on
+//! the device), wrapping round at the end.
 //!
 //! **Classes** share by weight, in bytes; one that was idle does not save up. A request that waited
 //! longer than the deadline of its class goes first, but every second choice stays with the
-//! weights, so that a heap of late scans cannot hold clients up. Background classes have one request
-//! under way while a client wants something, else [`Policy::background_max`]; they always have
-//! some, so that they finish.
+//! weights, so that a heap of late scans cannot hold clients up. Background classes have one
+//! request under way while a client wants something, else [`Policy::background_max`]; they always
+//! have some, so that they finish.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -33,8 +34,8 @@ const STREAM_DEPTH: usize = 2;
 /// Streams whose ends are remembered.
 const LATELY: usize = 64;
 
-/// A request of as many bytes is one of a stream, even the first of a file: what is written back at once of a file that
-/// goes on growing. Its writer may wait for the room that its end gives.
+/// A request of as many bytes is one of a stream, even the first of a file: what is written back at
+/// once of a file that goes on growing. Its writer may wait for the room that its end gives.
 const LONG: u64 = 4 << 20;
 
 /// A background stream on rotating media gets this fraction of a quantum.
@@ -134,7 +135,8 @@ struct Current {
     class: IoClass,
     /// Bytes of this quantum.
     had: u64,
-    /// Whether a request went on where another one had ended, or was long: such a stream is worth waiting for.
+    /// Whether a request went on where another one had ended, or was long: such a stream is worth
+    /// waiting for.
     continued: bool,
     in_flight: usize,
     /// Where the last request ended.

@@ -33,7 +33,8 @@ pub(crate) enum Lane {
     Sync,
     /// Names, directories, opening.
     Meta,
-    /// Sending from the page cache to a socket, which waits for the device where a page has left it.
+    /// Sending from the page cache to a socket, which waits for the device where a page has left
+    /// it.
     Send,
 }
 

@@ -1,13 +1,15 @@
 //! Which parts of an open file were read around the page cache before.
 //!
-//! What is read once, by a scan or a copy, is better kept out of the page cache. What is read again while the file is
-//! still open is likely to be read a third time: that goes through the cache and stays there.
+//! What is read once, by a scan or a copy, is better kept out of the page cache. What is read again
+//! while the file is still open is likely to be read a third time: that goes through the cache and
+//! stays there.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Bytes that one bit stands for; direct reads are at least as long.
 const UNIT: u64 = 256 * 1024;
-/// 2048 bits: 512 MiB. In a longer file parts share bits, and some of it gets into the cache at once.
+/// 2048 bits: 512 MiB. In a longer file parts share bits, and some of it gets into the cache at
+/// once.
 const WORDS: usize = 32;
 
 #[derive(Debug, Default)]
@@ -20,7 +22,8 @@ impl ReadBefore {
         self.0[word].load(Ordering::Relaxed) & bit != 0
     }
 
-    /// Whether the beginning of the range was read before; if not, all of it counts as read from now on.
+    /// Whether the beginning of the range was read before; if not, all of it counts as read from
+    /// now on.
     pub(super) fn again(&self, offset: u64, len: usize) -> bool {
         let first = offset / UNIT;
         let (word, bit) = place(first);

@@ -34,10 +34,11 @@ use crate::sys;
 /// Buffers passed to the kernel in one call; Linux takes no more than 1024 (`IOV_MAX`).
 const IOV_MAX: usize = 1024;
 
-/// Bytes handed to the page cache in one call. The kernel allocates for what it is given in as few pieces of memory
-/// as it can; from 2 MiB on these are pieces that a virtual machine has given back to its host when they were
-/// freed (free page reporting), and touching them again costs ten times the copying. The call itself costs nothing
-/// beside either (docs/decisions/0008-small-calls-into-the-page-cache.md).
+/// Bytes handed to the page cache in one call. The kernel allocates for what it is given in as few
+/// pieces of memory as it can; from 2 MiB on these are pieces that a virtual machine has given back
+/// to its host when they were freed (free page reporting), and touching them again costs ten times
+/// the copying. The call itself costs nothing beside either
+/// (docs/decisions/0008-small-calls-into-the-page-cache.md).
 pub(super) const CACHED_CALL_MAX: usize = 512 * 1024;
 
 /// Reads up to this many bytes may be copied out of the page cache on the caller's thread: about
@@ -101,7 +102,8 @@ impl Engine for Posix {
     }
 }
 
-/// Opens a regular file, gives its inode with it; never waits on a pipe, never follows into a device.
+/// Opens a regular file, gives its inode with it; never waits on a pipe, never follows into a
+/// device.
 pub(super) fn open_regular(path: &Path, mode: OpenMode) -> Result<(File, u64), IoError> {
     let mut options = OpenOptions::new();
     options
@@ -304,7 +306,8 @@ fn slices_of<'a>(bufs: &[&'a Bytes]) -> Vec<IoSlice<'a>> {
         .collect()
 }
 
-/// Writes all of `rest`, at most `call_max` bytes in a call, or says how much was written before the error.
+/// Writes all of `rest`, at most `call_max` bytes in a call, or says how much was written before
+/// the error.
 pub(super) fn write_fully(
     file: &File,
     mut rest: &mut [IoSlice<'_>],

@@ -1,11 +1,11 @@
 //! A file with two descriptors: one through the page cache, one around it (`O_DIRECT`).
 //!
 //! Transfers go around the cache where file offset, length and memory allow it and the transfer is
-//! large enough to be worth it, reads only the first time; everything else, and the unaligned edges of large writes, goes
-//! through the cache. The kernel keeps the two coherent: a direct read or write first writes out
-//! dirty pages of its range, and a direct write drops the cached pages of its range. Writes are cut
-//! at page boundaries, so that the two never share a page within one write. No direct write begins
-//! behind dirty bytes of its file before their write-back has begun.
+//! large enough to be worth it, reads only the first time; everything else, and the unaligned edges
+//! of large writes, goes through the cache. The kernel keeps the two coherent: a direct read or
+//! write first writes out dirty pages of its range, and a direct write drops the cached pages of
+//! its range. Writes are cut at page boundaries, so that the two never share a page within one
+//! write. No direct write begins behind dirty bytes of its file before their write-back has begun.
 
 use std::fs::{File, OpenOptions};
 use std::io::IoSlice;
@@ -38,8 +38,8 @@ pub struct DirectLimits {
     /// Aligned bytes of a write. Smaller ones would wait for the device each. `usize::MAX`: writes
     /// never go around the page cache, as on rotating media, which want them in long runs.
     pub write_min: usize,
-    /// What clients read and is sent from the page cache is read into it ([`EngineFile::caches`](crate::EngineFile::caches)), and not only what is
-    /// read again.
+    /// What clients read and is sent from the page cache is read into it
+    /// ([`EngineFile::caches`](crate::EngineFile::caches)), and not only what is read again.
     pub cache_client_reads: bool,
 }
 
@@ -197,7 +197,8 @@ impl UnbufferedFile {
         Err(Errno::STALE.into())
     }
 
-    /// The descriptor, when reading `len` bytes at `offset` to `target` may go around the cache: the first time.
+    /// The descriptor, when reading `len` bytes at `offset` to `target` may go around the cache:
+    /// the first time.
     pub(super) fn direct_for_read(
         &self,
         target: *const u8,
@@ -384,7 +385,8 @@ impl Blocking for UnbufferedFile {
         if self.limits.cache_client_reads && class == IoClass::ClientRead {
             return true;
         }
-        // Without a descriptor around the cache, or before one was asked for, a read says what it does.
+        // Without a descriptor around the cache, or before one was asked for, a read says what it
+        // does.
         let direct = self.direct.get().and_then(Option::as_ref);
         direct.is_some_and(|direct| direct.read_before.has(offset))
     }

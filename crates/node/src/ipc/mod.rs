@@ -1,5 +1,5 @@
-//! What the RPC port of the node answers: Hadoop RPC on the IPC port (9867), for clients, administrators and
-//! other DataNodes.
+//! What the RPC port of the node answers: Hadoop RPC on the IPC port (9867), for clients,
+//! administrators and other DataNodes.
 //!
 //! | module | what it is |
 //! |---|---|

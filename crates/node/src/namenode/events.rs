@@ -72,7 +72,8 @@ impl NameNodes {
                 replica.block.block.generation_stamp,
                 block.block.generation_stamp,
             );
-            // The same one is here again when its directory was put in again. A copy that only begins may not end.
+            // The same one is here again when its directory was put in again. A copy that only
+            // begins may not end.
             let again = now == then && replica.state != ReplicaState::Temporary;
             now > then || again || replica.storage.id != storage.id
         });

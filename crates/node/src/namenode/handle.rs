@@ -249,8 +249,8 @@ impl NameNodes {
         );
     }
 
-    /// As [`notify_received`](Self::notify_received), of a replica of the store: its volume may leave after it was
-    /// finalized, and that be told before.
+    /// As [`notify_received`](Self::notify_received), of a replica of the store: its volume may
+    /// leave after it was finalized, and that be told before.
     pub fn notify_finalized(
         &self,
         block: &ExtendedBlock,
@@ -264,8 +264,8 @@ impl NameNodes {
         }
     }
 
-    /// Waits until the pool's active NameNode has taken what there is to report of the block, at most
-    /// `limit`. At once when there is nothing, or no NameNode is known to be active.
+    /// Waits until the pool's active NameNode has taken what there is to report of the block, at
+    /// most `limit`. At once when there is nothing, or no NameNode is known to be active.
     pub async fn wait_told(&self, block: &ExtendedBlock, limit: Duration) {
         let active = self
             .service(&block.pool)

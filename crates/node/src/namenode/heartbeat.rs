@@ -32,7 +32,8 @@ const REFUSALS: [&str; 3] = [
 pub(super) async fn run(service: &Arc<PoolService>, actor: &Arc<Actor>) -> End {
     let mut trouble = Trouble::default();
     let mut next = Instant::now();
-    // Heartbeats name outliers only so often: a search takes its time, and what it finds changes slowly.
+    // Heartbeats name outliers only so often: a search takes its time, and what it finds changes
+    // slowly.
     let mut outliers_due = next;
     loop {
         tokio::select! {

@@ -67,8 +67,8 @@ pub(super) async fn run(service: &Arc<PoolService>, actor: &Arc<Actor>) {
     }
 }
 
-/// Sends what is waiting now. The caller holds the report gate: what comes meanwhile has to wait for the next time, so that a
-/// node that never rests cannot hold up its full report.
+/// Sends what is waiting now. The caller holds the report gate: what comes meanwhile has to wait
+/// for the next time, so that a node that never rests cannot hold up its full report.
 pub(super) async fn flush(service: &PoolService, actor: &Actor) -> Result<(), RpcError> {
     let (Some(registration), Some(pool)) = (actor.registration(), service.pool()) else {
         return Ok(());
@@ -86,7 +86,8 @@ pub(super) async fn flush(service: &PoolService, actor: &Actor) -> Result<(), Rp
     Ok(())
 }
 
-/// A batch on its way; it goes back to the queue unless it arrived, also when the sender is dropped.
+/// A batch on its way; it goes back to the queue unless it arrived, also when the sender is
+/// dropped.
 struct Sending<'a> {
     actor: &'a Actor,
     batch: Option<Batch>,

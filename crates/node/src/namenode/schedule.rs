@@ -14,7 +14,8 @@ pub(super) struct ReportSchedule {
     due: Instant,
     lease: u64,
     forced: bool,
-    /// Another one was forced while one was being sent, which may have been made before what the other is to tell.
+    /// Another one was forced while one was being sent, which may have been made before what the
+    /// other is to tell.
     forced_again: bool,
     /// The next report is the first after a registration: the following one is put at a random
     /// time, so that nodes that started together drift apart.
@@ -97,8 +98,9 @@ impl ReportSchedule {
         }
     }
 
-    /// The report failed in part or whole; all of it is made and sent again, so that a report forced meanwhile is that
-    /// one. A lease that the NameNode no longer knows is dropped and asked for anew.
+    /// The report failed in part or whole; all of it is made and sent again, so that a report
+    /// forced meanwhile is that one. A lease that the NameNode no longer knows is dropped and asked
+    /// for anew.
     pub(super) fn failed(&mut self, lease_is_void: bool) {
         self.sending = false;
         self.forced_again = false;

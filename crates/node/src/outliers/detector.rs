@@ -1,14 +1,16 @@
 //! Which of several like things is far slower than the others.
 //!
-//! Apache's rule: a latency is an outlier when it is above all of a low threshold, three times the median, and the
-//! median plus three times the scaled median absolute deviation (Leys and others, "Detecting outliers: do not use
-//! standard deviation around the mean", doi:10.1016/j.jesp.2013.03.013).
+//! Apache's rule: a latency is an outlier when it is above all of a low threshold, three times the
+//! median, and the median plus three times the scaled median absolute deviation (Leys and others,
+//! "Detecting outliers: do not use standard deviation around the mean",
+//! doi:10.1016/j.jesp.2013.03.013).
 
 /// Makes the median absolute deviation of normally distributed values their standard deviation.
 const MAD_SCALE: f64 = 1.4826;
 /// Deviations above the median that are still usual.
 const DEVIATIONS: f64 = 3.0;
-/// Below this many medians nothing is an outlier: values that lie close together have a small deviation.
+/// Below this many medians nothing is an outlier: values that lie close together have a small
+/// deviation.
 const MEDIANS: f64 = 3.0;
 
 /// What is usual among some latencies, in milliseconds.
@@ -22,8 +24,8 @@ pub struct Usual {
     pub limit: f64,
 }
 
-/// What is usual among `latencies`, milliseconds; `None` when there are fewer than `least`, or none. Nothing up to
-/// `low` milliseconds is an outlier.
+/// What is usual among `latencies`, milliseconds; `None` when there are fewer than `least`, or
+/// none. Nothing up to `low` milliseconds is an outlier.
 #[must_use]
 pub fn usual(latencies: impl Iterator<Item = f64>, least: u64, low: f64) -> Option<Usual> {
     let mut values: Vec<f64> = latencies.collect();

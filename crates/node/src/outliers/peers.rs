@@ -25,7 +25,8 @@ pub struct PeerRules {
     pub low: Duration,
 }
 
-/// How often a full list is searched for peers that were not heard of for long: whoever writes would wait for each search.
+/// How often a full list is searched for peers that were not heard of for long: whoever writes
+/// would wait for each search.
 const SWEEP: Duration = Duration::from_secs(60);
 
 /// The times of all peers; clones are the same.
@@ -123,7 +124,8 @@ impl PeerClock {
         }
     }
 
-    /// `packets` that were handed over at `handed` are sent. Time in which earlier ones were in the way is theirs.
+    /// `packets` that were handed over at `handed` are sent. Time in which earlier ones were in the
+    /// way is theirs.
     pub fn sent(&mut self, packets: u64, handed: Instant, now: Instant) {
         let took = now.saturating_duration_since(handed.max(self.idle_since));
         self.idle_since = now;

@@ -1,4 +1,5 @@
-//! Averages over the last three hours, in five-minute windows: Apache's for the latencies of its peers.
+//! Averages over the last three hours, in five-minute windows: Apache's for the latencies of its
+//! peers.
 
 use std::collections::VecDeque;
 use std::time::Duration;

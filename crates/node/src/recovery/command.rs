@@ -5,7 +5,8 @@ use hayloft_wire::proto::hdfs::{DatanodeId, ErasureCodingPolicy, RecoveringBlock
 
 use super::rules::Stripe;
 
-/// More locations than a block can have in any sane cluster (Hadoop's `dfs.replication.max` is 512).
+/// More locations than a block can have in any sane cluster (Hadoop's `dfs.replication.max` is
+/// 512).
 const MAX_LOCATIONS: usize = 512;
 /// Internal blocks of a group; their index takes four bits of the block id.
 const MAX_WIDTH: u32 = 16;

@@ -1,5 +1,5 @@
-//! One recovery, led by this node: ask every location, decide, bring the chosen replicas to the same
-//! generation stamp and length, tell the NameNode.
+//! One recovery, led by this node: ask every location, decide, bring the chosen replicas to the
+//! same generation stamp and length, tell the NameNode.
 //!
 //! Locations are asked at the same time, so that a dead one costs one timeout and not one each.
 

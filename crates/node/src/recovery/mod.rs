@@ -1,6 +1,7 @@
-//! Block recovery: after a writer died (lease recovery) or a file was truncated, the replicas of its
-//! last block are brought to the same length and a new generation stamp. The NameNode chooses one
-//! of the nodes as the primary and sends it an order with a heartbeat; this module carries it out.
+//! Block recovery: after a writer died (lease recovery) or a file was truncated, the replicas of
+//! its last block are brought to the same length and a new generation stamp. The NameNode chooses
+//! one of the nodes as the primary and sends it an order with a heartbeat; this module carries it
+//! out.
 //!
 //! | module | what it is |
 //! |---|---|

@@ -19,7 +19,8 @@ use crate::xceiver::net::throttle::Throttles;
 use hayloft_rpc::LogLimit;
 
 /// Memory for block data on its way between sockets and disks, all connections together, besides
-/// [`Settings::reading_memory`]. When it is used up, senders wait; receivers go on with one small buffer each.
+/// [`Settings::reading_memory`]. When it is used up, senders wait; receivers go on with one small
+/// buffer each.
 pub const DATA_MEMORY: usize = 32 << 20;
 
 /// Streams that may hold write buffers for packets they have not sent in full, two buffers each at
@@ -87,8 +88,8 @@ impl Xceivers {
         &self.0.store
     }
 
-    /// Looks for failed volumes, beside whoever met an error: a check takes minutes when a disk hangs, and no
-    /// client shall wait for it.
+    /// Looks for failed volumes, beside whoever met an error: a check takes minutes when a disk
+    /// hangs, and no client shall wait for it.
     pub(super) fn check_volumes_soon(&self) {
         let store = self.0.store.clone();
         self.0
@@ -133,7 +134,8 @@ impl Xceivers {
         &self.0.memory
     }
 
-    /// What connections run on. Started with the first call, ended with the last clone of this service.
+    /// What connections run on. Started with the first call, ended with the last clone of this
+    /// service.
     pub(super) fn threads(&self) -> &Threads {
         self.0.threads.get_or_init(|| {
             Threads::start().unwrap_or_else(|error| {

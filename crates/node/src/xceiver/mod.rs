@@ -10,9 +10,9 @@
 //! shared:    conn (socket with limits), inflow and outflow (packets in and out), peer (other nodes)
 //! ```
 //!
-//! What is bounded: connections (`dfs.datanode.max.transfer.threads`), memory for block data ([`DATA_MEMORY`], and
-//! one small buffer for each stream beyond it), every queue of a pipeline, every wait for a socket, the
-//! lines that strangers can cause in the log.
+//! What is bounded: connections (`dfs.datanode.max.transfer.threads`), memory for block data
+//! ([`DATA_MEMORY`], and one small buffer for each stream beyond it), every queue of a pipeline,
+//! every wait for a socket, the lines that strangers can cause in the log.
 
 mod block_receiver;
 mod block_sender;

@@ -15,7 +15,8 @@ pub trait NameNodeLink: Send + Sync + 'static {
     /// A block is being received (incremental report RECEIVING).
     fn receiving(&self, block: &ExtendedBlock, storage: &StorageInfo);
 
-    /// A block was received in full (RECEIVED). `delete_hint`: uuid of the node whose replica may go.
+    /// A block was received in full (RECEIVED). `delete_hint`: uuid of the node whose replica may
+    /// go.
     fn received(&self, block: &ExtendedBlock, storage: &StorageInfo, delete_hint: Option<&str>);
 
     /// Waits until the active NameNode has taken the news of the block, at most `limit`.

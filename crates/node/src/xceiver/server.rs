@@ -30,7 +30,8 @@ const DRAIN: Duration = Duration::from_secs(2);
 /// How often idle memory and the threads are looked at.
 const LOOK: Duration = Duration::from_millis(500);
 
-/// Buffers that were not used for so long go back to the system: readers come in bursts, and new memory has to be cleared.
+/// Buffers that were not used for so long go back to the system: readers come in bursts, and new
+/// memory has to be cleared.
 const IDLE_MEMORY: Duration = Duration::from_secs(60);
 
 /// Version of short-circuit access that this node would speak.
@@ -141,8 +142,8 @@ struct Moving {
 }
 
 impl Session {
-    /// Runs the operations of the connection, beginning with `taken`, if that was taken already: to the end, or until the
-    /// connection moves.
+    /// Runs the operations of the connection, beginning with `taken`, if that was taken already: to
+    /// the end, or until the connection moves.
     fn run(self, place: ThreadPlace, taken: Option<OpRequest>) -> BoxFuture<'static, ()> {
         Box::pin(async move {
             let Some(moving) = self.serve(&place, taken).await else {

@@ -20,8 +20,8 @@ pub struct Settings {
     pub read_timeout: Duration,
     /// How long a peer may refuse to take data (`dfs.datanode.socket.write.timeout`).
     pub write_timeout: Duration,
-    /// How long a connection may wait for its next operation (`dfs.datanode.socket.reuse.keepalive`);
-    /// zero closes it after the first.
+    /// How long a connection may wait for its next operation
+    /// (`dfs.datanode.socket.reuse.keepalive`); zero closes it after the first.
     pub keepalive: Duration,
     /// TCP_NODELAY (`dfs.data.transfer.server.tcpnodelay`).
     pub tcp_nodelay: bool,
@@ -35,8 +35,8 @@ pub struct Settings {
     pub use_hostname: bool,
     /// Largest packet accepted (`dfs.data.transfer.max.packet.size`), bytes.
     pub max_packet: u32,
-    /// How long the last acknowledgement of a client's block waits for the NameNode to hear of the block
-    /// (`hayloft.blockreport.incremental.before-ack`); zero where reports are collected.
+    /// How long the last acknowledgement of a client's block waits for the NameNode to hear of the
+    /// block (`hayloft.blockreport.incremental.before-ack`); zero where reports are collected.
     pub report_before_ack: Duration,
     /// How long an operation waits for its block pool (`dfs.datanode.bp-ready.timeout`).
     pub pool_ready_timeout: Duration,
@@ -55,7 +55,8 @@ pub struct Settings {
     pub sync_behind_writes: bool,
     /// Acknowledgements carry congestion (`dfs.pipeline.ecn`).
     pub ecn: bool,
-    /// Load average per processor from which the node is congested (`dfs.pipeline.congestion.ratio`).
+    /// Load average per processor from which the node is congested
+    /// (`dfs.pipeline.congestion.ratio`).
     pub congestion_ratio: f64,
     /// Acknowledgements carry slowness (`dfs.pipeline.slownode`).
     pub slow_flag: bool,

@@ -1,9 +1,9 @@
 //! One connection of Hadoop RPC: many calls in flight, answers in any order.
 //!
-//! Two tasks serve a connection: one writes frames from a bounded queue, one reads answers and hands
-//! them to the waiting calls. The connection ends when its last handle is dropped, on the first
-//! error of either task, on a fatal answer, and when a call timed out and nothing at all was heard
-//! from the server since. It never comes back: the owner makes a new one.
+//! Two tasks serve a connection: one writes frames from a bounded queue, one reads answers and
+//! hands them to the waiting calls. The connection ends when its last handle is dropped, on the
+//! first error of either task, on a fatal answer, and when a call timed out and nothing at all was
+//! heard from the server since. It never comes back: the owner makes a new one.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;

@@ -13,8 +13,8 @@
 //!
 //! There is no retry cache: a client that lost its connection sends the call again with the same
 //! call id and a higher retry count, and it is carried out again. Everything served on this port
-//! either only asks, or leads to the same state when done twice (recovery is guarded by its recovery
-//! id, a shutdown or reconfiguration under way refuses a second one with its own message).
+//! either only asks, or leads to the same state when done twice (recovery is guarded by its
+//! recovery id, a shutdown or reconfiguration under way refuses a second one with its own message).
 
 mod connection;
 pub mod fault;
@@ -43,7 +43,8 @@ use crate::log_limit::LogLimit;
 
 /// What the server runs.
 pub trait Service: Send + Sync + 'static {
-    /// Whether the caller may connect, and act for another user if it asks to; an error says why not.
+    /// Whether the caller may connect, and act for another user if it asks to; an error says why
+    /// not.
     fn authorize(&self, caller: &Caller) -> impl Future<Output = Result<(), String>> + Send;
 
     /// Carries out one call and gives back the encoded answer, length-delimited.

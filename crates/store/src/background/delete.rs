@@ -1,4 +1,5 @@
-//! Deleting replicas: at once in the map, durably out of the way in the directories, later for good.
+//! Deleting replicas: at once in the map, durably out of the way in the directories, later for
+//! good.
 //!
 //! The files of a deleted replica are renamed into `tmp/deleting` before anyone is told. A restart
 //! does not look there for replicas (Apache's DataNode empties `tmp` when it starts), so deleted

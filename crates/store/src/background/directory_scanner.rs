@@ -1,8 +1,8 @@
 //! The directory scanner: compares directories with the replica map every few hours, for files that
 //! came, went or changed behind our back.
 //!
-//! What differs is looked at again under the block's latch before anything is done, because replicas
-//! come and go while directories are read.
+//! What differs is looked at again under the block's latch before anything is done, because
+//! replicas come and go while directories are read.
 
 use std::collections::HashMap;
 use std::fs;
@@ -44,8 +44,8 @@ pub struct Differences {
     pub lone_meta: usize,
 }
 
-/// Scans at every interval until the store stops; first after a random part of it, so that nodes that
-/// were started together do not scan together.
+/// Scans at every interval until the store stops; first after a random part of it, so that nodes
+/// that were started together do not scan together.
 pub async fn run(inner: Arc<StoreState>) {
     let interval = inner.config.directory_scan.interval;
     if interval.is_zero() {
@@ -121,7 +121,8 @@ pub async fn scan(
             .iter()
             .any(|step| matches!(step, Step::Differs { .. }))
         {
-            // Files that are gone may mean that the disk is: then its replicas are not lost one by one.
+            // Files that are gone may mean that the disk is: then its replicas are not lost one by
+            // one.
             check(inner, &slice.volume).await;
             if slice.volume.is_failed() {
                 return Ok(all);
@@ -248,7 +249,8 @@ async fn look(
     .map_err(|e| StoreError::io("comparing directories with memory", e))
 }
 
-/// Checks that the tree of finalized replicas is there: without it no single replica is gone, the disk is.
+/// Checks that the tree of finalized replicas is there: without it no single replica is gone, the
+/// disk is.
 async fn still_there(slice: &BlockPoolSlice) -> Result<(), StoreError> {
     let path = slice.paths.finalized();
     let dir = path.clone();

@@ -144,7 +144,8 @@ async fn copy_and_switch(
     leaves().map_or(Ok(()), Err)?;
     pool.put(id, slot.clone())?;
     if let Some(refused) = leaves() {
-        // The copy leaves with its volume: the source stays. If that has left too, the copy is told as lost with its own.
+        // The copy leaves with its volume: the source stays. If that has left too, the copy is told
+        // as lost with its own.
         let _ = pool.put(id, Slot::Finalized(replica));
         return Err(refused);
     }

@@ -59,8 +59,8 @@ impl Cursor {
         self.cur_entry = Some(names::data_name(id));
     }
 
-    /// First-level directory and the last replica whose turn has come. Apache saves the name of a meta
-    /// or a data file; either tells the block.
+    /// First-level directory and the last replica whose turn has come. Apache saves the name of a
+    /// meta or a data file; either tells the block.
     #[must_use]
     pub fn place(&self) -> Option<(u8, i64)> {
         match names::parse(self.cur_entry.as_deref()?)? {

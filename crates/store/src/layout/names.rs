@@ -90,7 +90,8 @@ fn canonical_digits(text: &str) -> bool {
         && (text == "0" || !text.starts_with('0'))
 }
 
-/// The two directory numbers of a finalized block, 0 to 31 each: bits 16 to 20 and 8 to 12 of the id.
+/// The two directory numbers of a finalized block, 0 to 31 each: bits 16 to 20 and 8 to 12 of the
+/// id.
 #[must_use]
 pub fn subdir_numbers(id: i64) -> (u8, u8) {
     let bits = id.cast_unsigned();

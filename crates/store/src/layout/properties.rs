@@ -153,7 +153,8 @@ fn java_date(now: SystemTime) -> String {
     format!("{weekday} {month} {day:02} {h:02}:{m:02}:{s:02} UTC {year}")
 }
 
-/// Year, month and day of a day since 1970 (Gregorian calendar, years of 400-year eras that begin in March).
+/// Year, month and day of a day since 1970 (Gregorian calendar, years of 400-year eras that begin
+/// in March).
 fn civil(days: u64) -> (u64, u64, u64) {
     let shifted = days + 719_468;
     let (era, of_era) = (shifted / 146_097, shifted % 146_097);

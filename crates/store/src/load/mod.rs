@@ -178,8 +178,8 @@ fn clear_tmp(tmp: &Path) -> io::Result<Vec<PathBuf>> {
     Ok(leftovers)
 }
 
-/// The finalized replicas in the replica cache, if it is ours and young enough. The file is removed in
-/// any case: from now on it is out of date.
+/// The finalized replicas in the replica cache, if it is ours and young enough. The file is removed
+/// in any case: from now on it is out of date.
 fn take_cache(paths: &PoolPaths, expiry: Duration) -> Option<Vec<Found>> {
     let path = paths.current().join(names::REPLICAS);
     let meta = fs::metadata(&path).ok()?;
@@ -351,8 +351,8 @@ fn restart_allowed(paths: &PoolPaths, id: i64) -> bool {
         .is_ok_and(|until_ms| until_ms > crate::state::now_ms())
 }
 
-/// Gives finalized data whose meta file stayed in `rbw` its meta file back, and removes meta files that
-/// belong to nothing.
+/// Gives finalized data whose meta file stayed in `rbw` its meta file back, and removes meta files
+/// that belong to nothing.
 fn reunite(paths: &PoolPaths, finalized: &mut Vec<Found>, orphans: &Orphans) {
     let mut used = std::collections::HashSet::new();
     for (id, dir, len) in &orphans.data {

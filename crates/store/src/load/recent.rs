@@ -23,8 +23,8 @@ pub fn is_recent(changed_ms: u64, since_ms: u64) -> bool {
     changed_ms.saturating_add(SLACK_MS) >= since_ms
 }
 
-/// Looks at the recent ones among finalized replicas. One that is damaged goes to `rbw`, where it is
-/// cut to what is intact and reported as what it is: a replica whose end is not known. Gives the
+/// Looks at the recent ones among finalized replicas. One that is damaged goes to `rbw`, where it
+/// is cut to what is intact and reported as what it is: a replica whose end is not known. Gives the
 /// others, the newest first.
 pub fn look_at(paths: &PoolPaths, finalized: &mut Vec<Found>, since_ms: u64) -> Vec<Block> {
     let mut recent = Vec::new();

@@ -24,9 +24,9 @@ pub struct Valid {
 /// Finds the longest beginning of the data whose last chunk has a right checksum. Earlier chunks
 /// are taken to be right: they were written in order.
 ///
-/// The writer puts data before checksums whenever it completes a partial chunk. A process killed between the
-/// two leaves a checksum that covers only the beginning of the chunk on the disk: that beginning
-/// was acknowledged, and is found by trying every length.
+/// The writer puts data before checksums whenever it completes a partial chunk. A process killed
+/// between the two leaves a checksum that covers only the beginning of the chunk on the disk: that
+/// beginning was acknowledged, and is found by trying every length.
 pub fn validate(data: &Path, meta: &Path) -> io::Result<Valid> {
     let (data, meta) = (File::open(data)?, File::open(meta)?);
     let (data_len, meta_len) = (data.metadata()?.len(), meta.metadata()?.len());
@@ -108,7 +108,8 @@ fn longest_match(kind: ChecksumKind, tail: &[u8], stored: u32) -> Option<usize> 
 /// Bytes read at a time, at most: a chunk may be larger, as [`DataChecksum`] allows.
 const PIECE: usize = 1 << 20;
 
-/// Whether the first `len` bytes are there and all of their checksums are right. Reads all of them. `None` when not.
+/// Whether the first `len` bytes are there and all of their checksums are right. Reads all of them.
+/// `None` when not.
 pub fn whole(data: &Path, meta: &Path, len: u64) -> io::Result<Option<Valid>> {
     let (data, meta) = (File::open(data)?, File::open(meta)?);
     let (data_len, meta_len) = (data.metadata()?.len(), meta.metadata()?.len());
@@ -164,8 +165,8 @@ pub fn intact(data: &File, meta: &File, valid: &Valid) -> io::Result<u64> {
 pub fn cut(data: &Path, meta: &Path, valid: &Valid) -> io::Result<()> {
     let open = |path: &Path| OpenOptions::new().write(true).open(path);
     let data = open(data)?;
-    // Also when it is as long as that already: blocks may have been reserved behind the end. Written back before, as in
-    // [`files::trim`](crate::replica::files::trim).
+    // Also when it is as long as that already: blocks may have been reserved behind the end.
+    // Written back before, as in [`files::trim`](crate::replica::files::trim).
     if data.metadata()?.len() >= valid.len {
         hayloft_io::write_back_file(&data)?;
         data.set_len(valid.len)?;
@@ -257,10 +258,12 @@ impl Cut {
         self.crc.unwrap_or(0)
     }
 
-    /// Makes it: the meta file first (fewer checksums, then the one of the new last chunk), then the data, so that a
-    /// stop at any point leaves something that [`validate`] cuts to at least `len` bytes. Blocking.
+    /// Makes it: the meta file first (fewer checksums, then the one of the new last chunk), then
+    /// the data, so that a stop at any point leaves something that [`validate`] cuts to at least
+    /// `len` bytes. Blocking.
     ///
-    /// Errors: what failed. The files may be in any of these states then, and checksums beyond `len` are gone.
+    /// Errors: what failed. The files may be in any of these states then, and checksums beyond
+    /// `len` are gone.
     pub fn make(self) -> Result<(), (IoOp, io::Error)> {
         let cut = |e| (IoOp::Truncate, e);
         let sums = self.checksum.meta_len(self.len);
@@ -269,8 +272,9 @@ impl Cut {
             let at = self.checksum.meta_len(self.checksum.chunk_start(self.len));
             let crc = crc.to_be_bytes();
             self.meta.write_all_at(&crc, at).map_err(cut)?;
-            // Before the data is cut: should that be on the device first when power is lost, the bytes that stay would
-            // have a checksum of more than them, and an hsynced tail would count as damaged.
+            // Before the data is cut: should that be on the device first when power is lost, the
+            // bytes that stay would have a checksum of more than them, and an hsynced tail would
+            // count as damaged.
             self.meta.sync_data().map_err(|e| (IoOp::Sync, e))?;
         }
         #[cfg(test)]

@@ -229,8 +229,8 @@ pub async fn adopt(inner: &Arc<StoreState>, pool: &Arc<Pool>, joining: Joining) 
     crate::upgrade::join_rolling(inner, pool, slice).await;
 }
 
-/// Verifies in the background, the newest first, replicas that a stop may have damaged. The stamp of
-/// commit rounds stays until that is done: a start before looks at them again.
+/// Verifies in the background, the newest first, replicas that a stop may have damaged. The stamp
+/// of commit rounds stays until that is done: a start before looks at them again.
 fn verify_recent(
     inner: &Arc<StoreState>,
     pool: &Arc<Pool>,
@@ -297,7 +297,8 @@ async fn verify_one(
 fn revive(slice: &Arc<BlockPoolSlice>, found: &FoundRbw) -> LiveReplica {
     let mut status = Status::new(found.state, ReplicaDir::Rbw, found.block.generation_stamp);
     status.bytes_on_disk = found.block.num_bytes;
-    // An upgrade restart: everything intact counts as acknowledged; the client knows how far it came.
+    // An upgrade restart: everything intact counts as acknowledged; the client knows how far it
+    // came.
     status.bytes_acked = if found.state == ReplicaState::Rbw {
         found.block.num_bytes
     } else {
@@ -391,7 +392,8 @@ pub async fn remove_pool(
     first_error.map_or(Ok(()), Err)
 }
 
-/// Looks on the disks: a pool that is no longer served is not in memory, and its replicas are there.
+/// Looks on the disks: a pool that is no longer served is not in memory, and its replicas are
+/// there.
 async fn refuse_with_replicas(inner: &Arc<StoreState>, id: &PoolId) -> Result<(), StoreError> {
     let doing = || format!("looking for replicas of block pool {id}");
     for volume in inner.volumes() {

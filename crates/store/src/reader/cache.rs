@@ -1,5 +1,5 @@
-//! Files of finalized replicas that were read a moment ago, kept open: a small positional read costs
-//! less than opening its two files.
+//! Files of finalized replicas that were read a moment ago, kept open: a small positional read
+//! costs less than opening its two files.
 //!
 //! An entry is dropped, and its files closed, with every change of what is known of its block: the
 //! replica map does both under one lock. Files that somebody else removed are noticed by their link
@@ -86,8 +86,9 @@ impl OpenReplicas {
         None
     }
 
-    /// Keeps the files of a replica, unless somebody removed them. Called by the map, under its lock, while the replica is as given;
-    /// what is no longer kept is closed when what is given back is dropped.
+    /// Keeps the files of a replica, unless somebody removed them. Called by the map, under its
+    /// lock, while the replica is as given; what is no longer kept is closed when what is given
+    /// back is dropped.
     pub fn keep(&self, id: i64, replica: FinalReplica, files: OpenFiles) -> Forgotten {
         let used = Instant::now();
         let entry = Entry {
@@ -110,7 +111,8 @@ impl OpenReplicas {
         Forgotten(gone)
     }
 
-    /// No longer keeps the files of a block. They are closed when what is given back is dropped, and nobody reads them any more.
+    /// No longer keeps the files of a block. They are closed when what is given back is dropped,
+    /// and nobody reads them any more.
     pub fn forget(&self, id: i64) -> Forgotten {
         let mut entries = self.lock();
         Forgotten(entries.extract_if(.., |e| e.id == id).collect())

@@ -77,8 +77,8 @@ impl ReplicaReader {
         self.readable_len
     }
 
-    /// How the data is checksummed. NULL when the meta file says so; without a meta file too, which only
-    /// [`Store::open_reader`](crate::Store::open_reader) lets pass.
+    /// How the data is checksummed. NULL when the meta file says so; without a meta file too, which
+    /// only [`Store::open_reader`](crate::Store::open_reader) lets pass.
     #[must_use]
     pub fn checksum(&self) -> DataChecksum {
         self.checksum
@@ -206,8 +206,8 @@ impl ReplicaReader {
         }))
     }
 
-    /// Whether all of the range is in the page cache, for [`send_with`](Self::send_with). `false` also when the
-    /// engine has no descriptor, and for a replica that is being written.
+    /// Whether all of the range is in the page cache, for [`send_with`](Self::send_with). `false`
+    /// also when the engine has no descriptor, and for a replica that is being written.
     #[must_use]
     pub fn resident(&self, offset: u64, len: u64) -> bool {
         let end = offset.checked_add(len);
@@ -218,8 +218,9 @@ impl ReplicaReader {
     }
 
     /// Runs `send`, which sends from the data file what [`resident`](Self::resident) found in the
-    /// page cache, on a thread of the disk: a page that has left the page cache meanwhile has that thread wait for the device, and no
-    /// connection. The file stays open until `send` has ended, also when the future is dropped.
+    /// page cache, on a thread of the disk: a page that has left the page cache meanwhile has that
+    /// thread wait for the device, and no connection. The file stays open until `send` has ended,
+    /// also when the future is dropped.
     ///
     /// # Errors
     /// `Io` when the engine has no descriptor, or `send` panicked.
@@ -245,11 +246,13 @@ impl ReplicaReader {
         async move { sent.await.map_err(|error| self.failed(error)) }
     }
 
-    /// Has the range read into the page cache and nowhere else. The read is on its way when this returns, if the disk's queue has room. `None`
-    /// where the engine does not keep in there what it reads.
+    /// Has the range read into the page cache and nowhere else. The read is on its way when this
+    /// returns, if the disk's queue has room. `None` where the engine does not keep in there what
+    /// it reads.
     ///
-    /// The future tells whether all of it got there; [`resident`](Self::resident) tells whether it still is. Where it did not, for whatever reason, [`read_data`](Self::read_data) says
-    /// what the matter is.
+    /// The future tells whether all of it got there; [`resident`](Self::resident) tells whether it
+    /// still is. Where it did not, for whatever reason, [`read_data`](Self::read_data) says what
+    /// the matter is.
     pub fn load(
         &self,
         offset: u64,
@@ -274,7 +277,8 @@ impl ReplicaReader {
         })
     }
 
-    /// Whether large reads go around the page cache: into memory that is aligned, at no cost per page.
+    /// Whether large reads go around the page cache: into memory that is aligned, at no cost per
+    /// page.
     #[must_use]
     pub fn goes_around_cache(&self) -> bool {
         self.slice.volume.engine.capabilities().memory_alignment > 1
@@ -292,8 +296,8 @@ impl ReplicaReader {
         let _ = self.data.advise(advice, offset, len).await;
     }
 
-    /// Asks the system to have all checksums in the page cache soon: one move of the head instead of several. Errors
-    /// are of no consequence and dropped.
+    /// Asks the system to have all checksums in the page cache soon: one move of the head instead
+    /// of several. Errors are of no consequence and dropped.
     pub async fn read_sums_ahead(&self) {
         if let Some(meta) = &self.meta {
             let _ = meta.advise(Advice::WillNeed, 0, 0).await;

@@ -22,8 +22,9 @@ use crate::types::StoreEvent;
 use crate::volume::failure::examine;
 use crate::volume::{BlockPoolSlice, footprint};
 
-/// How often opening is tried again at once when the replica moves between directories meanwhile. After that a reader rests
-/// between attempts: on a busy machine whoever changes the replica may be ahead of it each time.
+/// How often opening is tried again at once when the replica moves between directories meanwhile.
+/// After that a reader rests between attempts: on a busy machine whoever changes the replica may be
+/// ahead of it each time.
 const ATTEMPTS_AT_ONCE: usize = 10;
 /// How long a file that is not there may be one that is just being renamed.
 const RENAME_WAIT: Duration = Duration::from_secs(3);

@@ -23,7 +23,8 @@ pub struct Pool {
     pub latches: Latches,
     /// Its parts on healthy volumes.
     slices: RwLock<Vec<Arc<BlockPoolSlice>>>,
-    /// Storages of volumes that have left. Changed only while `slices` is held, so that no storage is in both.
+    /// Storages of volumes that have left. Changed only while `slices` is held, so that no storage
+    /// is in both.
     left: Mutex<RemovedStorages>,
     /// A rolling upgrade runs: what is deleted goes to `trash`.
     pub rolling_upgrade: AtomicBool,
@@ -103,8 +104,8 @@ impl Pool {
         )
     }
 
-    /// Sets what is known of a block, unless its volume has left: what left with it was taken from the map and told once,
-    /// and what came later would stay there for good.
+    /// Sets what is known of a block, unless its volume has left: what left with it was taken from
+    /// the map and told once, and what came later would stay there for good.
     ///
     /// # Errors
     /// `VolumeFailed`.
@@ -122,8 +123,8 @@ impl Pool {
             .map(|replaced| replaced.is_some())
     }
 
-    /// Changes the map while a volume cannot leave, so that [`leave`](Self::leave) finds the change there or was here
-    /// before. What is replaced is given back: files are closed without a lock.
+    /// Changes the map while a volume cannot leave, so that [`leave`](Self::leave) finds the change
+    /// there or was here before. What is replaced is given back: files are closed without a lock.
     fn while_here<T>(&self, volume: u16, change: impl FnOnce() -> T) -> Result<T, StoreError> {
         let slices = self.slices.read().unwrap_or_else(PoisonError::into_inner);
         if !slices.iter().any(|s| s.volume.index == volume) {
@@ -147,7 +148,8 @@ impl Pool {
             let gone: Vec<Arc<BlockPoolSlice>> = gone;
             *slices = here;
             for BlockPoolSlice { volume, .. } in gone.iter().map(Arc::as_ref) {
-                // Whatever happens: by an empty list of a storage that is in use, the NameNode would miss all that is on it.
+                // Whatever happens: by an empty list of a storage that is in use, the NameNode
+                // would miss all that is on it.
                 if !slices.iter().any(|s| s.volume.info.id == volume.info.id) {
                     self.left().remember(volume.info.clone(), Instant::now());
                 }

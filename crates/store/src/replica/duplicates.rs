@@ -14,7 +14,8 @@ use crate::replica::block_pool::Pool;
 use crate::replica::exclusive::{WriterLock, stop_live_writer};
 use crate::state::StoreState;
 
-/// How long whoever changes the block may keep it: his disk may give no answer, and the loser waits for the next start.
+/// How long whoever changes the block may keep it: his disk may give no answer, and the loser waits
+/// for the next start.
 const LATCH_WAIT: Duration = Duration::from_secs(10);
 
 /// So long after the last one was settled nobody waits for the others any more.
@@ -28,14 +29,15 @@ pub struct Duplicate {
     winner: u16,
 }
 
-/// Adds a replica; of two of the same block gives the one back that loses. Without the block's latch: what is known of the block
-/// may change meanwhile, and of that nothing is undone.
+/// Adds a replica; of two of the same block gives the one back that loses. Without the block's
+/// latch: what is known of the block may change meanwhile, and of that nothing is undone.
 pub fn insert(pool: &Pool, id: i64, slot: Slot) -> Option<Duplicate> {
     loop {
         let Err(there) = pool.map.insert_new(id, slot.clone()) else {
             return None;
         };
-        // Before the map is locked again: `Pool::put` locks it while it has the slices, which a rank looks at.
+        // Before the map is locked again: `Pool::put` locks it while it has the slices, which a
+        // rank looks at.
         let (ours, theirs) = (rank(pool, &slot), rank(pool, &there));
         let wins = ours > theirs;
         if wins && pool.map.replace_if(id, &there, slot.clone()).is_none() {
@@ -56,8 +58,9 @@ pub fn insert(pool: &Pool, id: i64, slot: Slot) -> Option<Duplicate> {
     }
 }
 
-/// Of two replicas of a block the one that ranks higher is kept: generation stamp, then length, then
-/// finalized, then on a medium that keeps it (the stock node copies what it wrote to `RAM_DISK`).
+/// Of two replicas of a block the one that ranks higher is kept: generation stamp, then length,
+/// then finalized, then on a medium that keeps it (the stock node copies what it wrote to
+/// `RAM_DISK`).
 fn rank(pool: &Pool, slot: &Slot) -> (u64, u64, bool, bool) {
     let (stamp, len, finalized, volume) = match slot {
         Slot::Finalized(r) => (r.generation_stamp, r.len, true, r.volume),
@@ -73,8 +76,9 @@ fn rank(pool: &Pool, slot: &Slot) -> (u64, u64, bool, bool) {
     (stamp, len, finalized, lasting)
 }
 
-/// Settles them one after the other, and waits for that while it goes on: the disk of a loser may give no answer, and whoever
-/// waits here keeps others from taking volumes out and from stopping the node. What is left then is done behind his back.
+/// Settles them one after the other, and waits for that while it goes on: the disk of a loser may
+/// give no answer, and whoever waits here keeps others from taking volumes out and from stopping
+/// the node. What is left then is done behind his back.
 pub async fn settle_all(duplicates: Vec<Duplicate>, inner: &Arc<StoreState>, pool: &Arc<Pool>) {
     if duplicates.is_empty() {
         return;
@@ -101,7 +105,8 @@ pub async fn settle_all(duplicates: Vec<Duplicate>, inner: &Arc<StoreState>, poo
 }
 
 impl Duplicate {
-    /// Deletes the loser, or puts it into the place of the winner where that has left with its volume.
+    /// Deletes the loser, or puts it into the place of the winner where that has left with its
+    /// volume.
     pub async fn settle(self, inner: &Arc<StoreState>, pool: &Arc<Pool>) {
         let latch = tokio::time::timeout(LATCH_WAIT, pool.latches.acquire(self.id)).await;
         let Ok(_latch) = latch else {
@@ -135,7 +140,8 @@ impl Duplicate {
         }
     }
 
-    /// The right to the loser once nobody writes it. The right to one that is finalized is the block's latch.
+    /// The right to the loser once nobody writes it. The right to one that is finalized is the
+    /// block's latch.
     async fn stop_live_writer(&self, inner: &StoreState) -> Result<Option<WriterLock>, StoreError> {
         match &self.loser {
             Slot::Finalized(_) => Ok(None),
@@ -143,8 +149,9 @@ impl Duplicate {
         }
     }
 
-    /// Deletes the files of the loser, for which nobody waits any more once their volume has failed. Not before: a rename that
-    /// the disk does later would meet what others have put there, who wait for the block's latch.
+    /// Deletes the files of the loser, for which nobody waits any more once their volume has
+    /// failed. Not before: a rename that the disk does later would meet what others have put there,
+    /// who wait for the block's latch.
     async fn delete(&self, inner: &Arc<StoreState>, pool: &Arc<Pool>) {
         if let Ok(slice) = pool.slice(self.loser.volume()) {
             tokio::select! {
@@ -153,7 +160,8 @@ impl Duplicate {
                 () = self.delete_files(inner, pool) => {}
             }
         }
-        // After the files have left their names: a process killed before still has all that was acknowledged.
+        // After the files have left their names: a process killed before still has all that was
+        // acknowledged.
         self.give_up();
     }
 

@@ -1,8 +1,8 @@
 //! Moving the two files of a replica between directories, so that a stop at any point leaves one
 //! directory with a whole pair and at most a lone meta file in another, which start-up removes.
 //!
-//! The meta file gets its name in the new directory first (a hard link), then the data file is renamed, then
-//! the meta file's old name goes. Everything here blocks.
+//! The meta file gets its name in the new directory first (a hard link), then the data file is
+//! renamed, then the meta file's old name goes. Everything here blocks.
 
 use std::fs::{self, File};
 use std::io;
@@ -80,7 +80,8 @@ pub fn move_pair(from: &Pair, to: &Pair, durable: bool) -> io::Result<()> {
     Ok(())
 }
 
-/// Whether the data file and this generation's meta file are in their new directory, and the data file nowhere else.
+/// Whether the data file and this generation's meta file are in their new directory, and the data
+/// file nowhere else.
 pub fn is_moved(from: &Pair, to: &Pair) -> io::Result<bool> {
     Ok(!from.data().try_exists()? && to.data().try_exists()? && to.meta().try_exists()?)
 }
@@ -112,8 +113,8 @@ pub fn reopen(from: &Pair, to: &Pair, scratch: &Path) -> io::Result<()> {
     if to.data().try_exists()? {
         return Err(at(&to.data(), io::ErrorKind::AlreadyExists.into()));
     }
-    // The copy becomes a pair at the rename of its data; until the old pair is gone there are two, and
-    // the one with the higher generation stamp counts.
+    // The copy becomes a pair at the rename of its data; until the old pair is gone there are two,
+    // and the one with the higher generation stamp counts.
     let copy = scratch.join(format!("{}.unshared", data_name(from.id)));
     fs::copy(from.data(), &copy).map_err(|e| at(&copy, e))?;
     fs::copy(from.meta(), to.meta()).map_err(|e| at(&to.meta(), e))?;
@@ -126,8 +127,8 @@ pub fn reopen(from: &Pair, to: &Pair, scratch: &Path) -> io::Result<()> {
     fs::remove_file(from.meta()).map_err(|e| at(&from.meta(), e))
 }
 
-/// Gives a pair another generation stamp where it is: one rename, which with `durable` outlives power loss when it returns. One that failed after it had renamed is
-/// gone on with.
+/// Gives a pair another generation stamp where it is: one rename, which with `durable` outlives
+/// power loss when it returns. One that failed after it had renamed is gone on with.
 pub fn bump(pair: &Pair, generation_stamp: u64, durable: bool) -> io::Result<()> {
     if pair.generation_stamp == generation_stamp {
         return Ok(());
@@ -158,9 +159,9 @@ pub fn sync_dir(dir: &Path) -> io::Result<()> {
         .map_err(|e| at(dir, e))
 }
 
-/// Gives back the blocks that were reserved behind the end of a data file, which is `len` bytes long. What is dirty of it is
-/// written to the device before: ext4 takes the length for final then, and after power loss would read reserved blocks
-/// that were never written as zeros.
+/// Gives back the blocks that were reserved behind the end of a data file, which is `len` bytes
+/// long. What is dirty of it is written to the device before: ext4 takes the length for final then,
+/// and after power loss would read reserved blocks that were never written as zeros.
 pub fn trim(data: &Path, len: u64) -> io::Result<()> {
     let file = fs::OpenOptions::new()
         .write(true)
@@ -174,7 +175,8 @@ pub fn trim(data: &Path, len: u64) -> io::Result<()> {
     Ok(())
 }
 
-/// Makes a data file ready to be finalized: gives back the room behind `len`, if that is given, and pins it if it is to be.
+/// Makes a data file ready to be finalized: gives back the room behind `len`, if that is given, and
+/// pins it if it is to be.
 pub fn trim_and_pin(data: &Path, len: Option<u64>, pinned: bool) -> io::Result<()> {
     if let Some(len) = len {
         trim(data, len)?;
@@ -217,8 +219,8 @@ where
     on_disk_with_sync(slice, class, op, path, false, work).await
 }
 
-/// As [`on_disk`]; where `work` waits for the device on its way (`syncs`), new replicas and other names do not wait
-/// behind it.
+/// As [`on_disk`]; where `work` waits for the device on its way (`syncs`), new replicas and other
+/// names do not wait behind it.
 ///
 /// # Errors
 /// What `work` returns, with `path`.

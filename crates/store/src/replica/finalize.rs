@@ -41,8 +41,9 @@ pub fn reference(pool: &Pool, live: &LiveReplica) -> ReplicaRef {
     }
 }
 
-/// As [`finalize_live`] for a replica that a recovery has settled. Where closes are synced its bytes are, too: they came
-/// from a writer who did not get so far. After a failed sync this one would promise what nobody knows: then it fails.
+/// As [`finalize_live`] for a replica that a recovery has settled. Where closes are synced its
+/// bytes are, too: they came from a writer who did not get so far. After a failed sync this one
+/// would promise what nobody knows: then it fails.
 pub async fn finalize_recovered(
     inner: &Arc<StoreState>,
     pool: &Arc<Pool>,
@@ -72,8 +73,8 @@ pub async fn finalize_recovered(
         .map_err(|e| examine(inner, &live.slice.volume, e))
 }
 
-/// Moves the files of a live replica to `finalized` and the replica in the map. The caller has
-/// the right to it, and all of its bytes are settled. `durable`: the new names outlive power loss when
+/// Moves the files of a live replica to `finalized` and the replica in the map. The caller has the
+/// right to it, and all of its bytes are settled. `durable`: the new names outlive power loss when
 /// it returns.
 pub async fn finalize_live(
     inner: &Arc<StoreState>,

@@ -45,8 +45,8 @@ pub struct Status {
     pub promised: u64,
     /// Bytes promised that the file system has reserved already.
     pub allocated_ahead: u64,
-    /// The file system has reserved room for the first bytes of the file, so many; what is behind its end is given
-    /// back when the replica is finalized.
+    /// The file system has reserved room for the first bytes of the file, so many; what is behind
+    /// its end is given back when the replica is finalized.
     pub reserved: u64,
     /// Told when somebody else wants to write.
     pub cancel: CancellationToken,
@@ -57,7 +57,8 @@ pub struct Status {
     /// The files may hold more or other bytes than `bytes_on_disk` says (a write failed, or the
     /// replica comes from an earlier process): they must be cut and checked before more is written.
     pub unsettled: bool,
-    /// A sync of its files failed: bytes that were written before may not be on the device, whatever a later one says.
+    /// A sync of its files failed: bytes that were written before may not be on the device,
+    /// whatever a later one says.
     pub sync_failed: bool,
 }
 
@@ -105,15 +106,16 @@ impl LiveReplica {
         Block::new(self.id, status.generation_stamp, status.bytes_on_disk)
     }
 
-    /// Takes note of a failed operation on its files: after a failed sync nothing of it counts as synced any more.
+    /// Takes note of a failed operation on its files: after a failed sync nothing of it counts as
+    /// synced any more.
     pub fn note_failure(&self, error: &IoError) {
         if error.op() == IoOp::Sync {
             self.status().sync_failed = true;
         }
     }
 
-    /// Refuses to call anything of it synced after a sync has failed: the kernel tells of bytes that did not reach the
-    /// device once.
+    /// Refuses to call anything of it synced after a sync has failed: the kernel tells of bytes
+    /// that did not reach the device once.
     ///
     /// # Errors
     /// `Io`.
@@ -146,7 +148,8 @@ impl LiveReplica {
         self.slice.volume.release_allocated(allocated);
     }
 
-    /// The file system has reserved room for the first `whole` bytes: what is promised of them is taken already.
+    /// The file system has reserved room for the first `whole` bytes: what is promised of them is
+    /// taken already.
     pub fn note_allocated(&self, whole: u64) {
         let mut status = self.status();
         status.reserved = status.reserved.max(whole);

@@ -117,7 +117,8 @@ type Shard = HashMap<i64, Slot, BuildHasherDefault<IdHasher>>;
 #[derive(Debug)]
 pub struct ReplicaMap {
     shards: Box<[Mutex<Shard>]>,
-    /// Files of finalized replicas. Whatever changes a block forgets them before its shard is unlocked.
+    /// Files of finalized replicas. Whatever changes a block forgets them before its shard is
+    /// unlocked.
     open: OpenReplicas,
 }
 
@@ -145,7 +146,8 @@ impl ReplicaMap {
         self.shard(id).get(&id).cloned()
     }
 
-    /// Sets what is known of a block; gives back what was, whose files are closed when that is dropped.
+    /// Sets what is known of a block; gives back what was, whose files are closed when that is
+    /// dropped.
     pub fn insert(&self, id: i64, slot: Slot) -> Replaced {
         let mut shard = self.shard(id);
         Replaced {
@@ -165,8 +167,8 @@ impl ReplicaMap {
         }
     }
 
-    /// As [`insert`](Self::insert) while the map still says `there` of the block; otherwise it stays as it is, and this
-    /// is `None`.
+    /// As [`insert`](Self::insert) while the map still says `there` of the block; otherwise it
+    /// stays as it is, and this is `None`.
     pub fn replace_if(&self, id: i64, there: &Slot, slot: Slot) -> Option<Replaced> {
         let mut shard = self.shard(id);
         let now = shard.get_mut(&id).filter(|now| now.is_same(there))?;
@@ -191,7 +193,8 @@ impl ReplicaMap {
         self.open.find(id, replica)
     }
 
-    /// Keeps the files of a finalized replica open for later readers, unless it has changed meanwhile.
+    /// Keeps the files of a finalized replica open for later readers, unless it has changed
+    /// meanwhile.
     pub fn keep_open(&self, id: i64, replica: FinalReplica, files: OpenFiles) {
         let shard = self.shard(id);
         let unchanged = matches!(shard.get(&id), Some(Slot::Finalized(now)) if *now == replica);

@@ -37,7 +37,8 @@ async fn acknowledged_bytes_survive_a_killed_process_at_any_length() {
     }
 }
 
-/// The files of a replica of 700 acknowledged bytes whose next write, up to 3000, stopped in the middle.
+/// The files of a replica of 700 acknowledged bytes whose next write, up to 3000, stopped in the
+/// middle.
 #[tokio::test]
 async fn a_write_killed_between_data_and_checksums_keeps_what_was_acknowledged() {
     for data_end in [700, 701, 1024, 2000, 3000] {
@@ -140,7 +141,8 @@ async fn an_append_that_is_killed_leaves_the_old_or_the_new_replica() {
     }
 }
 
-/// The same for an append to files that an upgrade's snapshot shares: for a moment there are two whole pairs.
+/// The same for an append to files that an upgrade's snapshot shares: for a moment there are two
+/// whole pairs.
 #[tokio::test]
 async fn an_unsharing_append_that_is_killed_leaves_one_whole_replica() {
     for steps in 0..=4 {

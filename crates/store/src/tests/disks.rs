@@ -208,7 +208,8 @@ async fn a_disk_fails_of_which_one_operation_never_ends_though_others_do() {
                 }
             }
         });
-        // Both directories are on the disk that hangs, as far as the node can see; a name says which of them.
+        // Both directories are on the disk that hangs, as far as the node can see; a name says
+        // which of them.
         let failing = match stuck {
             IoOp::Read | IoOp::Write => 2,
             _ => 1,

@@ -171,8 +171,8 @@ async fn a_replica_that_cannot_go_to_the_trash_stays_whole() {
     }
 }
 
-/// Apache's DataNode (`FsDatasetImpl.createRbw`, 3.5.0) replaces whatever there is when a new generation stamp
-/// comes with the request, and refuses when none does.
+/// Apache's DataNode (`FsDatasetImpl.createRbw`, 3.5.0) replaces whatever there is when a new
+/// generation stamp comes with the request, and refuses when none does.
 #[tokio::test]
 async fn a_new_pipeline_replaces_a_replica_of_any_generation_stamp() {
     for there in [1001, 1002, 1003] {

@@ -138,7 +138,8 @@ async fn a_storage_that_has_left_is_reported_as_empty_until_it_is_back() {
     assert_eq!(reported(), [(second, 5), (first, 3)]);
 }
 
-/// Whatever goes on meanwhile, nothing is known afterwards of a volume that has left, and nothing is forgotten of the other one.
+/// Whatever goes on meanwhile, nothing is known afterwards of a volume that has left, and nothing
+/// is forgotten of the other one.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn writers_and_a_volume_that_comes_and_goes() {
     let dir = tempfile::tempdir().expect("temporary directory");

@@ -155,7 +155,8 @@ impl Node {
         (Self::start(dir, volumes, config).await, faults)
     }
 
-    /// As [`with_faults`](Self::with_faults), and the node outlives one volume, whose failure is seen at once.
+    /// As [`with_faults`](Self::with_faults), and the node outlives one volume, whose failure is
+    /// seen at once.
     async fn faulty(volumes: usize) -> (Self, Arc<Faults>) {
         Self::with_faults(volumes, outlives_a_volume).await
     }
@@ -226,7 +227,8 @@ impl Node {
     }
 }
 
-/// Checks the first `len` bytes; data beyond, up to the end of the chunk, must fit its checksum too.
+/// Checks the first `len` bytes; data beyond, up to the end of the chunk, must fit its checksum
+/// too.
 async fn check_reader(reader: &ReplicaReader, len: usize) {
     let chunk = reader.checksum().chunk_size();
     let readable = usize::try_from(reader.readable_len()).expect("small");
@@ -246,7 +248,8 @@ async fn check_reader(reader: &ReplicaReader, len: usize) {
         .expect("data and checksums fit");
 }
 
-/// Runs an ignored test of this program in a process of its own, kills that after a while, and gives what it printed.
+/// Runs an ignored test of this program in a process of its own, kills that after a while, and
+/// gives what it printed.
 fn run_and_kill(test: &str, env: &[(&str, &OsStr)], after: Duration) -> Vec<String> {
     let mut child = Command::new(std::env::current_exe().expect("this program"))
         .args(["--exact", test, "--ignored", "--nocapture"])

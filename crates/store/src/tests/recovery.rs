@@ -197,7 +197,8 @@ async fn a_recovery_that_never_ends_leaves_the_replica_after_a_restart() {
     );
 }
 
-/// Its checksums are gone then, of all beyond: no recovery may put these bytes into a finalized replica.
+/// Its checksums are gone then, of all beyond: no recovery may put these bytes into a finalized
+/// replica.
 #[tokio::test]
 async fn a_cut_that_fails_half_way_is_gone_on_with() {
     use std::os::unix::fs::MetadataExt as _;

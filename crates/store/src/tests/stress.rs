@@ -1,4 +1,5 @@
-//! Many tasks at once on few blocks: nothing waits forever, and memory and directories agree afterwards.
+//! Many tasks at once on few blocks: nothing waits forever, and memory and directories agree
+//! afterwards.
 
 use super::*;
 use rand::rngs::StdRng;

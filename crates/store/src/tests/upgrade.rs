@@ -256,7 +256,8 @@ async fn a_finalized_upgrade_leaves_no_way_back() {
     node.check(1, 1001, 3000).await;
 }
 
-/// What a kill leaves: directories to rename (`from`, `to`), and whether the new `current` has its VERSION.
+/// What a kill leaves: directories to rename (`from`, `to`), and whether the new `current` has its
+/// VERSION.
 #[tokio::test]
 async fn upgrades_and_rollbacks_that_were_killed_are_finished_or_undone() {
     let node = Node::new().await;

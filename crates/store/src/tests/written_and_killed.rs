@@ -8,8 +8,8 @@ use rand::{Rng as _, SeedableRng as _};
 const CHILD_DIR: &str = "HAYLOFT_TEST_WRITTEN_DIR";
 const WRITERS: i64 = 4;
 
-/// Not a test of its own: the process that the next one kills. Writes until it dies, and prints what it would have
-/// acknowledged.
+/// Not a test of its own: the process that the next one kills. Writes until it dies, and prints
+/// what it would have acknowledged.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "a part of another test, which starts it"]
 async fn child_writes_until_it_is_killed() {

@@ -1,13 +1,14 @@
 //! Rolling upgrades and what earlier upgrades left behind.
 //!
-//! While the NameNode says that a rolling upgrade runs, deleted replicas go to `trash`, which mirrors
-//! `current`; a marker file makes a restarted node go on with that before it hears from the NameNode.
-//! A start with `-rollback` (or `-rollingupgrade rollback`) takes them back out; the end of the
-//! upgrade empties the trash.
+//! While the NameNode says that a rolling upgrade runs, deleted replicas go to `trash`, which
+//! mirrors `current`; a marker file makes a restarted node go on with that before it hears from the
+//! NameNode. A start with `-rollback` (or `-rollingupgrade rollback`) takes them back out; the end
+//! of the upgrade empties the trash.
 //!
-//! When the NameNode was started with `-upgrade`, its cTime is newer than the directories': they are upgraded as
-//! Apache's DataNode does it ([`transition`]), so that `-rollback` can go back until the upgrade is finalized.
-//! Upgrades of the layout itself (older than -57) are left to Apache's DataNode.
+//! When the NameNode was started with `-upgrade`, its cTime is newer than the directories': they
+//! are upgraded as Apache's DataNode does it ([`transition`]), so that `-rollback` can go back
+//! until the upgrade is finalized. Upgrades of the layout itself (older than -57) are left to
+//! Apache's DataNode.
 
 mod prepare;
 mod transition;
@@ -58,8 +59,8 @@ pub fn interrupted(root: &Path) -> io::Result<Result<Option<Unfinished>, &'stati
     Ok(Present::look(root)?.judge())
 }
 
-/// Moves every file below `from` to the same place below `to`, unless there is one already, and removes the
-/// directories. Gives the number of files moved.
+/// Moves every file below `from` to the same place below `to`, unless there is one already, and
+/// removes the directories. Gives the number of files moved.
 fn restore(from: &Path, to: &Path, depth: usize) -> io::Result<u64> {
     let entries = match fs::read_dir(from) {
         Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(0),
@@ -85,11 +86,12 @@ fn restore(from: &Path, to: &Path, depth: usize) -> io::Result<u64> {
     }
 }
 
-/// Takes note of what [`prepare()`] found on a volume that is in the pool's list by now: who changes the state
-/// meanwhile sees either the volume or this.
+/// Takes note of what [`prepare()`] found on a volume that is in the pool's list by now: who
+/// changes the state meanwhile sees either the volume or this.
 pub fn note(pool: &Pool, found: FoundUpgrade) {
     if found.marker && !pool.rolling_upgrade.swap(true, Ordering::AcqRel) {
-        // It may be over, and this volume was out when it ended; or the others have joined without it.
+        // It may be over, and this volume was out when it ended; or the others have joined without
+        // it.
         pool.upgrade_unmarked.store(true, Ordering::Release);
     }
     if found.marker || found.trash {
@@ -112,8 +114,8 @@ fn unfinished(pool: &Pool, active: bool) -> &AtomicBool {
     }
 }
 
-/// See [`Store::set_rolling_upgrade`](crate::Store::set_rolling_upgrade). Nothing is done when nothing changed.
-/// Every volume is tried; after an error the next call tries all of them again.
+/// See [`Store::set_rolling_upgrade`](crate::Store::set_rolling_upgrade). Nothing is done when
+/// nothing changed. Every volume is tried; after an error the next call tries all of them again.
 pub async fn set_rolling(
     inner: &Arc<StoreState>,
     id: &PoolId,
@@ -224,8 +226,8 @@ pub fn trash_for(
     Some(slice.paths.root.join(TRASH).join(below))
 }
 
-/// Moves a replica's files to the trash in the order of [`files`](crate::replica::files), so that the pair is whole either
-/// here or there; gives the bytes they have.
+/// Moves a replica's files to the trash in the order of [`files`](crate::replica::files), so that
+/// the pair is whole either here or there; gives the bytes they have.
 pub async fn to_trash(
     slice: &BlockPoolSlice,
     place: ReplicaDir,

@@ -23,12 +23,12 @@ use crate::volume::BlockPoolSlice;
 /// Why a directory cannot be used; an operator has to act.
 type Refusal = String;
 
-/// Finishes what was interrupted, rolls back when told to, follows the NameNode's upgrade, and formats a
-/// directory that is new.
+/// Finishes what was interrupted, rolls back when told to, follows the NameNode's upgrade, and
+/// formats a directory that is new.
 ///
 /// # Errors
-/// `Incompatible` with what to do when the directory is of another namespace, in a state that cannot be, or newer
-/// than the NameNode's; `Io`.
+/// `Incompatible` with what to do when the directory is of another namespace, in a state that
+/// cannot be, or newer than the NameNode's; `Io`.
 pub async fn prepare(
     spec: &PoolSpec,
     slice: &BlockPoolSlice,

@@ -1,9 +1,10 @@
-//! From one state of a pool's directory to another, as Apache's DataNode does it: upgrade, rollback, and finishing
-//! one of these that was interrupted. Everything here blocks.
+//! From one state of a pool's directory to another, as Apache's DataNode does it: upgrade,
+//! rollback, and finishing one of these that was interrupted. Everything here blocks.
 //!
-//! An upgrade sets `current` aside as `previous.tmp`, builds a new `current` of hard links, whose VERSION comes last,
-//! and names the old one `previous`. A rollback sets `current` aside as `removed.tmp` and takes `previous` instead.
-//! So there is a whole `current` or one way to it at every moment, whoever looks next.
+//! An upgrade sets `current` aside as `previous.tmp`, builds a new `current` of hard links, whose
+//! VERSION comes last, and names the old one `previous`. A rollback sets `current` aside as
+//! `removed.tmp` and takes `previous` instead. So there is a whole `current` or one way to it at
+//! every moment, whoever looks next.
 
 use std::fs::{self, File};
 use std::io::{self, Write as _};
@@ -145,7 +146,8 @@ pub fn roll_back(root: &Path) -> io::Result<()> {
     sync_dir(root)
 }
 
-/// Keeps `current` as `previous` and goes on with links to its replicas under `version`. An older `previous` goes.
+/// Keeps `current` as `previous` and goes on with links to its replicas under `version`. An older
+/// `previous` goes.
 pub fn upgrade(paths: &PoolPaths, version: &PoolVersion) -> io::Result<()> {
     let root = &paths.root;
     info!(pool = %root.display(), ctime = version.ctime, "upgrading; the state before is kept in previous");

@@ -36,7 +36,8 @@ pub fn choose(
         VolumeChoosing::RoundRobin { additional }
         | VolumeChoosing::AvailableSpace { additional, .. } => additional,
     };
-    // Room beyond the block first; a volume that is just large enough, or to be avoided, rather than failing the write.
+    // Room beyond the block first; a volume that is just large enough, or to be avoided, rather
+    // than failing the write.
     let ample = bytes.saturating_add(additional);
     [(ample, false), (bytes, false), (ample, true), (bytes, true)]
         .into_iter()

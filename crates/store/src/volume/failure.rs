@@ -121,8 +121,9 @@ async fn retire(inner: Arc<StoreState>, volume: Arc<Volume>, reason: String) {
     }
 }
 
-/// Takes a volume out of use that has not failed. Waits until its directory is given up, but no longer than a check of it may
-/// take, nor when the node stops: closing a file writes what it has, and the disk may give no answer. Whether it is given up.
+/// Takes a volume out of use that has not failed. Waits until its directory is given up, but no
+/// longer than a check of it may take, nor when the node stops: closing a file writes what it has,
+/// and the disk may give no answer. Whether it is given up.
 pub async fn take_out(inner: &Arc<StoreState>, volume: &Arc<Volume>) -> bool {
     unlist(inner, volume);
     let Leaving { lost, closed } = leave(inner, volume, true);
@@ -138,15 +139,16 @@ pub async fn take_out(inner: &Arc<StoreState>, volume: &Arc<Volume>) -> bool {
     closed
 }
 
-/// Lets go once more of a volume that failed while a pool was read from it: its failure did not find the pool, or
-/// what was put into the map since.
+/// Lets go once more of a volume that failed while a pool was read from it: its failure did not
+/// find the pool, or what was put into the map since.
 pub fn leave_if_failed(inner: &Arc<StoreState>, volume: &Arc<Volume>) {
     if volume.is_failed() {
         tell_behind(inner, volume, leave(inner, volume, false).lost);
     }
 }
 
-/// Tells what left with a volume behind the caller's back, since the channel of events may be full for a while.
+/// Tells what left with a volume behind the caller's back, since the channel of events may be full
+/// for a while.
 fn tell_behind(inner: &Arc<StoreState>, volume: &Arc<Volume>, lost: Lost) {
     let (told_of, told) = (Arc::clone(inner), Arc::clone(volume));
     let tracker = inner.tasks.clone();
@@ -163,8 +165,8 @@ struct Leaving {
 /// Has one list: replicas that NameNodes know of.
 type Lost = mpsc::Receiver<Vec<ExtendedBlock>>;
 
-/// Lets go of what a volume had that left, and with `give_up` of its directory, on a thread of its own: closing a file of a disk that gives no answer may take
-/// as long as it gives none.
+/// Lets go of what a volume had that left, and with `give_up` of its directory, on a thread of its
+/// own: closing a file of a disk that gives no answer may take as long as it gives none.
 fn leave(inner: &Arc<StoreState>, volume: &Arc<Volume>, give_up: bool) -> Leaving {
     let (send, lost) = mpsc::channel(1);
     let closed = CancellationToken::new();
@@ -175,7 +177,8 @@ fn leave(inner: &Arc<StoreState>, volume: &Arc<Volume>, give_up: bool) -> Leavin
         let _inside = runtime.enter();
         let _done = done.drop_guard();
         let (lost, left) = let_go(&out_of, &leaver);
-        // Before anything is closed. There is room for one; nobody listens any more when the node stops.
+        // Before anything is closed. There is room for one; nobody listens any more when the node
+        // stops.
         let _ = send.try_send(lost);
         drop(left);
         if give_up {
@@ -236,8 +239,8 @@ pub fn unlist(inner: &StoreState, volume: &Volume) {
         .remove(&volume.index);
 }
 
-/// Removes the volume's replicas from the maps of all pools and cancels what goes on with them; gives those that NameNodes know of, and
-/// what was removed.
+/// Removes the volume's replicas from the maps of all pools and cancels what goes on with them;
+/// gives those that NameNodes know of, and what was removed.
 fn let_go(inner: &StoreState, volume: &Volume) -> (Vec<ExtendedBlock>, Vec<Gone>) {
     let (mut lost, mut left) = (Vec::new(), Vec::new());
     for pool in inner.pools() {

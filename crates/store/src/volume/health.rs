@@ -11,9 +11,10 @@ use crate::layout::version::VERSION_BYTES_MAX;
 use crate::load::DELETING;
 use crate::startup::DIR_MODE;
 
-/// Looks whether the volume's VERSION can be read, its directories are there and a file can be written. As
-/// Apache's check does, it makes directories again that are missing and hold nothing lasting; when that of the
-/// finalized replicas is gone, so are they, and the volume has failed. A full disk is a good one.
+/// Looks whether the volume's VERSION can be read, its directories are there and a file can be
+/// written. As Apache's check does, it makes directories again that are missing and hold nothing
+/// lasting; when that of the finalized replicas is gone, so are they, and the volume has failed. A
+/// full disk is a good one.
 ///
 /// # Errors
 /// Why it cannot be used, in words.

@@ -224,8 +224,8 @@ impl Volume {
         first
     }
 
-    /// Gives the record lock up, though writers may still hold descriptors: the directory is out of our hands. Blocking:
-    /// closing the file may write what it has.
+    /// Gives the record lock up, though writers may still hold descriptors: the directory is out of
+    /// our hands. Blocking: closing the file may write what it has.
     pub fn unlock(&self) {
         let mut lock = self.lock.lock().unwrap_or_else(PoisonError::into_inner);
         let taken = lock.take();

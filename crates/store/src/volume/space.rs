@@ -30,8 +30,8 @@ pub struct Promised {
     pub allocated: u64,
 }
 
-/// Computes the numbers. `space` was read when HDFS had taken `taken_then`: used, or reserved ahead. Now it uses
-/// `used`, and has more reserved ahead for a part of what is `promised`.
+/// Computes the numbers. `space` was read when HDFS had taken `taken_then`: used, or reserved
+/// ahead. Now it uses `used`, and has more reserved ahead for a part of what is `promised`.
 ///
 /// Others' files count against the reserved space first: only what is left of it is kept free.
 #[must_use]
@@ -137,7 +137,8 @@ mod tests {
 
     #[test]
     fn what_is_reserved_ahead_is_not_taken_off_twice() {
-        // 100 GiB, 40 used; 5 promised, of which the file system reserved 4: before space was read, or since.
+        // 100 GiB, 40 used; 5 promised, of which the file system reserved 4: before space was read,
+        // or since.
         let promised = Promised {
             all: 5 * GIB,
             allocated: 4 * GIB,

@@ -25,8 +25,8 @@ const NAMES: [IoOp; 13] = [
     IoOp::Length,
 ];
 
-/// How many operations were measured on a volume since it was opened, and how long they took together, waiting in
-/// queues included.
+/// How many operations were measured on a volume since it was opened, and how long they took
+/// together, waiting in queues included.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VolumeTimes {
     /// The volume's directory.

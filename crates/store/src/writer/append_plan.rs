@@ -75,8 +75,8 @@ pub enum PlanError {
     },
 }
 
-/// Plans the writing of `packets`, whose checksums were verified against their data, to a replica that
-/// ends at `tail` and has checksums of `disk`; the packets' are of `client`.
+/// Plans the writing of `packets`, whose checksums were verified against their data, to a replica
+/// that ends at `tail` and has checksums of `disk`; the packets' are of `client`.
 pub fn plan(
     tail: Tail,
     disk: DataChecksum,

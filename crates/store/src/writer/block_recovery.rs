@@ -200,8 +200,8 @@ fn final_of(live: &LiveReplica) -> FinalReplica {
     }
 }
 
-/// A replica whose files are in `finalized`. It is shortened in `rbw`, so that a stop in the middle leaves
-/// a replica that start-up verifies, not a finalized one with wrong checksums.
+/// A replica whose files are in `finalized`. It is shortened in `rbw`, so that a stop in the middle
+/// leaves a replica that start-up verifies, not a finalized one with wrong checksums.
 async fn update_finalized(
     inner: &Arc<StoreState>,
     pool: &Arc<Pool>,
@@ -233,8 +233,8 @@ async fn give_back(
     finalize_recovered(inner, pool, live).await
 }
 
-/// Makes the first `len` bytes of a replica a finalized replica of another block on the same volume (truncate
-/// of a file that a snapshot holds).
+/// Makes the first `len` bytes of a replica a finalized replica of another block on the same volume
+/// (truncate of a file that a snapshot holds).
 async fn copy_shortened(
     inner: &Arc<StoreState>,
     pool: &Arc<Pool>,

@@ -76,9 +76,9 @@ impl ReplicaWriter {
         Ok(done)
     }
 
-    /// Has what the page cache has of a long replica, whose other data went around it, written to the
-    /// device: the checksums and an unaligned end. Otherwise power loss soon after could leave a
-    /// finalized replica of full length without them, which Apache's node reports as good.
+    /// Has what the page cache has of a long replica, whose other data went around it, written to
+    /// the device: the checksums and an unaligned end. Otherwise power loss soon after could leave
+    /// a finalized replica of full length without them, which Apache's node reports as good.
     async fn write_back(&self) -> Result<(), IoError> {
         let direct = !self.live.slice.volume.engine.capabilities().page_cache;
         if direct && self.bytes_on_disk() >= DIRECT_MIN {

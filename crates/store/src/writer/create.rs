@@ -31,8 +31,9 @@ pub async fn create_rbw(
         if options.new_gs.is_none() {
             return Err(already_exists(block, &there, "created"));
         }
-        // The client's first attempt at this pipeline failed; this is the next one. Apache's DataNode
-        // (FsDatasetImpl.createRbw, 3.5.0) compares neither state nor generation stamp here either.
+        // The client's first attempt at this pipeline failed; this is the next one. Apache's
+        // DataNode (FsDatasetImpl.createRbw, 3.5.0) compares neither state nor generation stamp
+        // here either.
         crate::background::delete::discard(inner, &pool, wanted.id, false).await?;
     }
     if let Some(new_gs) = options.new_gs {
@@ -81,8 +82,8 @@ fn already_exists(block: &ExtendedBlock, there: &Slot, verb: &str) -> StoreError
     )
 }
 
-/// Chooses a volume and creates the files; where the volume leaves meanwhile, another one once more. The caller holds the latch,
-/// and the block is not in the map.
+/// Chooses a volume and creates the files; where the volume leaves meanwhile, another one once
+/// more. The caller holds the latch, and the block is not in the map.
 async fn create(
     inner: &Arc<StoreState>,
     pool: &Arc<Pool>,

@@ -44,8 +44,8 @@ pub use self::gathered::Due;
 /// Room is reserved for replicas that have this many bytes and expect as many more.
 const ALLOCATE_FROM: u64 = 1 << 20;
 
-/// No more room than this is reserved ahead: how long a replica will be is the word of a client, who may send less
-/// than it said. Longer ones grow beyond it as they are written.
+/// No more room than this is reserved ahead: how long a replica will be is the word of a client,
+/// who may send less than it said. Longer ones grow beyond it as they are written.
 const ALLOCATE_MAX: u64 = 1 << 30;
 
 /// The length to reserve room for, when the replica is expected to grow enough.
@@ -70,7 +70,8 @@ pub struct ReplicaWriter {
     class: IoClass,
     data: Arc<dyn EngineFile>,
     meta: Arc<dyn EngineFile>,
-    /// Minds the page cache behind what is written, where files go through it and somebody wants it.
+    /// Minds the page cache behind what is written, where files go through it and somebody wants
+    /// it.
     behind: Option<Arc<WriteBehind>>,
     /// What was accepted and is not in the files; `None` before the checksum is known.
     gathered: Option<Gathered>,
@@ -81,7 +82,8 @@ pub struct ReplicaWriter {
     names_durable: bool,
     /// The names that finalizing gives outlive power loss.
     durable_finalize: bool,
-    /// Room is to be asked for on the device for the length that the replica is expected to reach, once it is worth it.
+    /// Room is to be asked for on the device for the length that the replica is expected to reach,
+    /// once it is worth it.
     to_allocate: bool,
     /// That is being done.
     allocating: Option<JoinHandle<()>>,
@@ -122,14 +124,15 @@ impl ReplicaWriter {
         let (client, synced_len, to_allocate) = {
             let mut status = live.status();
             status.cancel = cancel.clone();
-            // What goes through the page cache gets its blocks when it is written back, in long runs; giving back
-            // the rest at the close would have to wait for that.
+            // What goes through the page cache gets its blocks when it is written back, in long
+            // runs; giving back the rest at the close would have to wait for that.
             let direct = !live.slice.volume.engine.capabilities().page_cache;
             let to_allocate =
                 direct && inner.config.preallocate && worth_allocating(&status).is_some();
             (status.checksum, status.bytes_on_disk, to_allocate)
         };
-        // Whoever takes a volume out marks it first and tells its writers to stop then, of whom this is one from here on.
+        // Whoever takes a volume out marks it first and tells its writers to stop then, of whom
+        // this is one from here on.
         if live.slice.volume.is_failed() {
             return Err(pool.volume_failed());
         }
@@ -158,10 +161,10 @@ impl ReplicaWriter {
         Ok(writer)
     }
 
-    /// Has the file system reserve room for the length that the replica is expected to reach, in the background: its
-    /// extents become few and long. Small replicas are spared the trouble. The length of the file does not change, so
-    /// that a crash leaves none that is longer than its data; what is not used is given back when the replica
-    /// is finalized.
+    /// Has the file system reserve room for the length that the replica is expected to reach, in
+    /// the background: its extents become few and long. Small replicas are spared the trouble. The
+    /// length of the file does not change, so that a crash leaves none that is longer than its
+    /// data; what is not used is given back when the replica is finalized.
     fn allocate_ahead(&mut self) {
         if !self.to_allocate || self.bytes_on_disk() < ALLOCATE_FROM {
             return;
@@ -436,7 +439,8 @@ impl ReplicaWriter {
         self.cancel.clone()
     }
 
-    /// Has the page cache minded behind what is written from now on. Nothing where the engine goes around it.
+    /// Has the page cache minded behind what is written from now on. Nothing where the engine goes
+    /// around it.
     pub fn mind_page_cache(&mut self, hints: CacheHints) {
         let wanted = hints != CacheHints::default();
         if wanted && self.live.slice.volume.engine.capabilities().page_cache {

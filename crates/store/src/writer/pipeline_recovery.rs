@@ -363,7 +363,8 @@ pub async fn bump_live(
     Ok(())
 }
 
-/// Gives a finalized replica a new generation stamp, on the disk and in memory. The caller holds the latch.
+/// Gives a finalized replica a new generation stamp, on the disk and in memory. The caller holds
+/// the latch.
 pub async fn bump_finalized(
     inner: &Arc<StoreState>,
     pool: &Arc<Pool>,
@@ -401,7 +402,8 @@ pub async fn bump_finalized(
     Ok(crate::report::reference_of(pool, &slice, id, &slot))
 }
 
-/// Opens the files of a replica that is there already; the room promised for it goes back when that fails.
+/// Opens the files of a replica that is there already; the room promised for it goes back when that
+/// fails.
 async fn go_on(
     inner: &Arc<StoreState>,
     pool: &Arc<Pool>,
@@ -431,8 +433,8 @@ async fn append_to(
     go_on(inner, pool, live, right).await
 }
 
-/// Verifies the end of a finalized replica, moves its files to `rbw` under a new generation stamp, and puts
-/// it into the map as a replica being written. The caller holds the latch.
+/// Verifies the end of a finalized replica, moves its files to `rbw` under a new generation stamp,
+/// and puts it into the map as a replica being written. The caller holds the latch.
 pub async fn reopen(
     inner: &Arc<StoreState>,
     pool: &Arc<Pool>,

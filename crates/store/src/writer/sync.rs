@@ -14,8 +14,8 @@ impl ReplicaWriter {
     /// hsync: everything written is durable; the first time, the directory entries too.
     ///
     /// # Errors
-    /// `Io`: what was written since the last sync may not be durable, whatever a later sync says: each one after it fails,
-    /// of later writers, too.
+    /// `Io`: what was written since the last sync may not be durable, whatever a later sync says:
+    /// each one after it fails, of later writers, too.
     pub async fn sync(&mut self) -> Result<(), StoreError> {
         self.live.refuse_after_failed_sync()?;
         self.write_all().await?;
@@ -28,8 +28,8 @@ impl ReplicaWriter {
         let names = self.live.slice.volume.meta(self.class);
         let (live, right) = (Arc::clone(&self.live), Arc::clone(&self.right));
         let work = async move {
-            // Nobody else gets at the files before it is known: the kernel tells of a failure once, and whoever opens
-            // them afterwards does not hear of it.
+            // Nobody else gets at the files before it is known: the kernel tells of a failure once,
+            // and whoever opens them afterwards does not hear of it.
             let _right = right;
             let synced = sync_files(files, &names, dir.as_deref()).await;
             synced.map_err(|e| failed(&live, e))
@@ -47,14 +47,15 @@ impl ReplicaWriter {
         Ok(())
     }
 
-    /// The writer asked for a synced close: what [`finalize`](Self::finalize) does outlives power loss when
-    /// it returns. The data does only after [`sync`](Self::sync).
+    /// The writer asked for a synced close: what [`finalize`](Self::finalize) does outlives power
+    /// loss when it returns. The data does only after [`sync`](Self::sync).
     pub fn finalize_durably(&mut self) {
         self.durable_finalize = true;
     }
 }
 
-/// Syncs the data, where that is not synced, the checksums, and where they are new the names of both.
+/// Syncs the data, where that is not synced, the checksums, and where they are new the names of
+/// both.
 async fn sync_files(
     (data, meta): (Option<Arc<dyn EngineFile>>, Arc<dyn EngineFile>),
     names: &Meta,

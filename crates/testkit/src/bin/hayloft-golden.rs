@@ -1,8 +1,8 @@
 //! Makes the golden files of the on-disk layout: what a stock DataNode leaves behind.
 //!
-//! `cargo run -p hayloft-testkit --bin hayloft-golden` writes `crates/store/src/layout/golden` anew: one
-//! volume, as a stock DataNode of a stock NameNode left it at a clean stop, without its lock file.
-//! The directories alone, which git does not keep, are listed in `tree.txt`.
+//! `cargo run -p hayloft-testkit --bin hayloft-golden` writes `crates/store/src/layout/golden`
+//! anew: one volume, as a stock DataNode of a stock NameNode left it at a clean stop, without its
+//! lock file. The directories alone, which git does not keep, are listed in `tree.txt`.
 
 use hayloft_testkit::error::{Result, TestkitError};
 use hayloft_testkit::hadoop::repository_root;

@@ -60,8 +60,9 @@ impl ClusterBuilder {
         self
     }
 
-    /// Keeps images and edits of the NameNodes in shared memory, where the machine has enough of it: a NameNode answers once its
-    /// edits are synced, and on a disk that nodes keep busy that is a queue's length later. In a cluster it has a disk of its own.
+    /// Keeps images and edits of the NameNodes in shared memory, where the machine has enough of
+    /// it: a NameNode answers once its edits are synced, and on a disk that nodes keep busy that is
+    /// a queue's length later. In a cluster it has a disk of its own.
     #[must_use]
     pub fn names_in_memory(mut self) -> Self {
         self.names_in_memory = true;
@@ -139,8 +140,8 @@ fn base_conf(dir: &Path) -> Conf {
         .set("dfs.namenode.heartbeat.recheck-interval", 1000)
         .set("dfs.namenode.stale.datanode.interval", 6000)
         .set("dfs.namenode.redundancy.interval.seconds", 1)
-        // One stream at the moment of a heartbeat makes a node of three "too busy" for a second (twice
-        // the average of a third): pipelines would lack a node by chance.
+        // One stream at the moment of a heartbeat makes a node of three "too busy" for a second
+        // (twice the average of a third): pipelines would lack a node by chance.
         .set("dfs.namenode.redundancy.considerLoad", false)
         .set("dfs.namenode.reconstruction.pending.timeout-sec", 10)
         .set("dfs.namenode.decommission.interval", 1)

@@ -4,15 +4,16 @@ use std::fs::File;
 use std::path::Path;
 use tempfile::TempDir;
 
-/// Where they are, and what has to be free there, bytes: a NameNode stops to take changes when less than
-/// 100 MiB are.
+/// Where they are, and what has to be free there, bytes: a NameNode stops to take changes when less
+/// than 100 MiB are.
 const MEMORY: &str = "/dev/shm";
 const MEMORY_FREE: u64 = 1 << 30;
 const PREFIX: &str = "hayloft-names-";
 /// Locked for as long as the directory that it is in is in use.
 const LOCK: &str = "lock";
 
-/// A directory in shared memory. It goes when this does; one whose process was killed, when the next one is made.
+/// A directory in shared memory. It goes when this does; one whose process was killed, when the
+/// next one is made.
 #[derive(Debug)]
 pub struct NamesInMemory {
     dir: TempDir,

@@ -5,7 +5,8 @@ use hayloft_wire::checksum::{ChecksumKind, DataChecksum};
 /// Bytes per checksum of everything the client writes, HDFS's default.
 pub const CHUNK: usize = 512;
 
-/// Chunks after which the data repeats: prime, so that pieces which were swapped at any power of two are seen.
+/// Chunks after which the data repeats: prime, so that pieces which were swapped at any power of
+/// two are seen.
 const PERIOD_CHUNKS: usize = 2039;
 
 /// Longest stretch of data that can be asked for, bytes: the largest packet.
@@ -76,7 +77,8 @@ impl Data {
         if len.is_multiple_of(CHUNK) {
             return &self.sums[first..whole];
         }
-        // Short files end in a part of a chunk; this is the only place that computes while measuring.
+        // Short files end in a part of a chunk; this is the only place that computes while
+        // measuring.
         spare.clear();
         spare.extend_from_slice(&self.sums[first..whole]);
         let rest = len % CHUNK;

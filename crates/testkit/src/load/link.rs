@@ -13,9 +13,11 @@ use std::time::Duration;
 const PATIENCE: Duration = Duration::from_secs(120);
 /// Answers and acknowledgements are far smaller, bytes.
 const MESSAGE_MAX: usize = 4096;
-/// What is received lies in the buffer as in the stream, up to multiples of this. Pages that the node sends from its page cache
-/// would otherwise be copied to the beginning of the buffer again and again, which is a few bytes behind that of a page: some processors
-/// (AMD's Zen 3) copy to such a place at a sixth of their speed, and the client would be what is measured (docs/evaluate/benchmarks.md).
+/// What is received lies in the buffer as in the stream, up to multiples of this. Pages that the
+/// node sends from its page cache would otherwise be copied to the beginning of the buffer again
+/// and again, which is a few bytes behind that of a page: some processors (AMD's Zen 3) copy to
+/// such a place at a sixth of their speed, and the client would be what is measured
+/// (docs/evaluate/benchmarks.md).
 const PAGE: usize = 4096;
 
 /// A connection, and what was received but not taken yet.

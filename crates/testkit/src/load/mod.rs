@@ -1,8 +1,8 @@
 //! A load client that costs little: data transfer as a stock client speaks it, from plain threads.
 //!
 //! A JVM client uses up a processor of its own and hides what a node can do. Here the data and its
-//! checksums are computed once, a packet goes out of them in one gathered write, and what is read is
-//! compared with them. Nothing is cached between runs.
+//! checksums are computed once, a packet goes out of them in one gathered write, and what is read
+//! is compared with them. Nothing is cached between runs.
 //!
 //! - [`data`]: the pattern; [`tally`]: counts and percentiles;
 //! - [`write_block`], [`Reader`]: one operation each;
@@ -149,7 +149,8 @@ pub struct Preads {
 /// Reads ranges at random places of `blocks`.
 ///
 /// # Errors
-/// The first connection's error; [`TestkitError::Expectation`] when bytes differ or no block is long enough.
+/// The first connection's error; [`TestkitError::Expectation`] when bytes differ or no block is
+/// long enough.
 pub fn run_pread(data: &Data, preads: &Preads, blocks: &[LoadPlace]) -> Result<LoadOutcome> {
     if blocks.is_empty() || blocks.iter().any(|place| place.len < preads.bytes) {
         return Err(TestkitError::Expectation(format!(

@@ -21,8 +21,8 @@ use std::time::Instant;
 /// does not limit what is measured.
 const BATCH: usize = 8;
 
-/// Data in each packet of `packet_bytes` (`dfs.client-write-packet-size`): as many whole chunks as fit
-/// with their checksums and the longest header, as Hadoop's client reckons.
+/// Data in each packet of `packet_bytes` (`dfs.client-write-packet-size`): as many whole chunks as
+/// fit with their checksums and the longest header, as Hadoop's client reckons.
 pub fn packet_data(packet_bytes: usize) -> usize {
     let chunks = packet_bytes.saturating_sub(MAX_PREFIX_BYTES) / (CHUNK + 4);
     (chunks.max(1) * CHUNK).min(SPAN_MAX)
@@ -164,7 +164,8 @@ impl Stream<'_> {
         let mut parts = Vec::with_capacity(3 * count);
         for (prefix, sums, bytes) in &cuts {
             parts.push(IoSlice::new(&prefixes[prefix.clone()]));
-            // Only the block's last data packet, one in a batch, has its checksums in the spare vector.
+            // Only the block's last data packet, one in a batch, has its checksums in the spare
+            // vector.
             let own = sums.is_empty() && !bytes.is_empty();
             parts.push(IoSlice::new(if own { &spare } else { sums }));
             parts.push(IoSlice::new(bytes));

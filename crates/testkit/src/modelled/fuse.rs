@@ -1,7 +1,7 @@
 //! The FUSE file system with the one file: `disk`, and beside it `stats.json`.
 //!
-//! Reading `stats.json` gives the statistics so far, writing anything to it begins them anew.
-//! A disk with a volatile cache has a file `power` too: writing `off SEED` cuts it, `arm SEED` has it
+//! Reading `stats.json` gives the statistics so far, writing anything to it begins them anew. A
+//! disk with a volatile cache has a file `power` too: writing `off SEED` cuts it, `arm SEED` has it
 //! cut in the midst of the next writes, `on` gives it back; reading tells how it stands, as JSON.
 
 use std::ffi::OsStr;

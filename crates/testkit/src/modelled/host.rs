@@ -115,8 +115,8 @@ impl Carried {
     /// Mounts the disk. Needs root, FUSE and loop devices.
     ///
     /// # Errors
-    /// [`TestkitError::Missing`] when something that it needs is not there, [`TestkitError::Talk`] when a
-    /// parameter makes no sense, else what failed; what was set up by then is taken down.
+    /// [`TestkitError::Missing`] when something that it needs is not there, [`TestkitError::Talk`]
+    /// when a parameter makes no sense, else what failed; what was set up by then is taken down.
     pub fn start(disk: &HostedDisk) -> Result<Self> {
         Self::begin(disk, None)
     }

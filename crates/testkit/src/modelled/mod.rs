@@ -8,7 +8,8 @@
 //! - [`model`]: service times, a pure function; [`stats`]: what the disk did;
 //! - `drive`: queue and clock; `fuse`: the file; `record`: what is to be undone after a crash;
 //! - [`host`]: the process that carries a disk (`hayloft lab disk`);
-//! - [`volatile`]: a cache that loses part of what no flush followed; `carrier`: who carries such a disk;
+//! - [`volatile`]: a cache that loses part of what no flush followed; `carrier`: who carries such a
+//!   disk;
 //! - [`ModelledDisk`]: such a process as a child of ours.
 //!
 //! Needs root, FUSE, loop devices and `mkfs`; [`missing`] says what is not there.
@@ -114,8 +115,8 @@ impl ModelledDisk {
     /// mounted. What it says goes to `log`.
     ///
     /// # Errors
-    /// [`TestkitError::Missing`] when something that it needs is not there, [`TestkitError::Process`] with
-    /// what it said when it did not come up.
+    /// [`TestkitError::Missing`] when something that it needs is not there,
+    /// [`TestkitError::Process`] with what it said when it did not come up.
     pub fn mount(program: &Path, disk: &HostedDisk, log: &Path) -> Result<Self> {
         if let Some(missing) = missing(disk.file_system) {
             return Err(missing);
@@ -192,7 +193,8 @@ impl ModelledDisk {
         &self.place
     }
 
-    /// From now on the disk answers nothing, until what is returned is dropped: what is asked of it waits in the kernel.
+    /// From now on the disk answers nothing, until what is returned is dropped: what is asked of it
+    /// waits in the kernel.
     ///
     /// # Errors
     /// Its process is gone.

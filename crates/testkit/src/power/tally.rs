@@ -59,7 +59,8 @@ pub struct PowerTally {
     pub counted_on: u64,
     /// Those of them that cannot be read, or have other bytes than were written.
     pub unreadable: u64,
-    /// Those of them that were being written: of these Apache's node looks at the last chunk alone when it starts.
+    /// Those of them that were being written: of these Apache's node looks at the last chunk alone
+    /// when it starts.
     pub unreadable_open: u64,
     /// Some of the losses in words, by their sort.
     pub examples: BTreeMap<&'static str, Vec<String>>,

@@ -14,7 +14,8 @@ impl Lab {
     /// Reads and writes on every node until the NameNode knows of one more failed volume.
     ///
     /// The stock DataNode checks a volume by its directories only: it may miss a disk that turned
-    /// read-only or gives EIO inside of files, so it need not notice where `stock_notices` is false.
+    /// read-only or gives EIO inside of files, so it need not notice where `stock_notices` is
+    /// false.
     fn one_more_failed(
         &mut self,
         read: &str,
@@ -76,8 +77,8 @@ impl Lab {
         passed()
     }
 
-    /// Nowhere is room: a writer under way gets an exception in time, and so does a new one; what was
-    /// acknowledged is there, and once there is room again all goes on.
+    /// Nowhere is room: a writer under way gets an exception in time, and so does a new one; what
+    /// was acknowledged is there, and once there is room again all goes on.
     pub fn all_full(&mut self) -> Result<Outcome> {
         let conf = json!({"dfs.client.block.write.locateFollowingBlock.retries": 2});
         let more = json!({"replication": 2, "conf": conf});
@@ -104,7 +105,8 @@ impl Lab {
                 "a new file: {refused:?}"
             )));
         };
-        // The replica that the writer gave up may leave a node just enough room to begin with another.
+        // The replica that the writer gave up may leave a node just enough room to begin with
+        // another.
         expect(known.iter().any(|text| message.contains(text)), || {
             format!("a new file got {class}: {message}")
         })?;
@@ -117,7 +119,8 @@ impl Lab {
         })?;
         self.fs.check("/nowhere", length, 12)?;
         wait::until("room again at the NameNode", seconds(60), || {
-            // Each node tells of its room when it has looked for itself: one that says it has none is not asked.
+            // Each node tells of its room when it has looked for itself: one that says it has none
+            // is not asked.
             let all = json!({"replication": NODES});
             Ok(match self.fs.put("/room", BLOCK, 14, all) {
                 Ok(()) => Seen::Done(()),

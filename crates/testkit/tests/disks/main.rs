@@ -1,4 +1,5 @@
-//! Which disk a block is on: chosen, moved, come and gone; the balancer and the mover. [`broken`]: disks that fail.
+//! Which disk a block is on: chosen, moved, come and gone; the balancer and the mover. [`broken`]:
+//! disks that fail.
 
 mod broken;
 
@@ -27,7 +28,8 @@ const ON_RAM: usize = 1;
 /// The node that drops news for a full block report when more than this waits for the NameNode.
 const FORGETFUL: usize = 3;
 const NEWS_MAX: usize = 2;
-/// The node that gives blocks to the volume with more space: to no other, if one has this much more.
+/// The node that gives blocks to the volume with more space: to no other, if one has this much
+/// more.
 const BY_SPACE: usize = 2;
 const MORE_SPACE: u64 = 64 << 20;
 
@@ -195,8 +197,8 @@ impl Lab {
         passed()
     }
 
-    /// Something else fills a disk of the node that chooses by space: new blocks go to its other one, and to both
-    /// once it is gone.
+    /// Something else fills a disk of the node that chooses by space: new blocks go to its other
+    /// one, and to both once it is gone.
     fn by_space(&mut self) -> Result<Outcome> {
         let ballast = self.disk(BY_SPACE, 0).path().join("ballast");
         let bytes = vec![1; usize::try_from(MORE_SPACE * 3 / 2).expect("some MiB")];
@@ -392,7 +394,8 @@ impl Lab {
             self.cluster.start_node(node)?;
         }
         self.cluster.wait_all_live()?;
-        // As long as the NameNode has not heard how much room the nodes have, everything is balanced.
+        // As long as the NameNode has not heard how much room the nodes have, everything is
+        // balanced.
         wait::until("blocks on three nodes", seconds(90), || {
             let run = self.fs.tool(class::BALANCER, &["-threshold", "5"])?;
             expect(run.code == 0, || {

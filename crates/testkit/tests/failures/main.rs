@@ -102,7 +102,8 @@ impl Lab {
             .ok_or_else(|| TestkitError::Expectation(format!("unknown node {xfer}")))
     }
 
-    /// The blocks of a closed file, once all three replicas of each are reported: close waits for one.
+    /// The blocks of a closed file, once all three replicas of each are reported: close waits for
+    /// one.
     fn replicated(&self, path: &str) -> Result<Vec<BlockOnNode>> {
         self.fs.wait_replicas(path, 3, seconds(30))?;
         self.fs.blocks(path)
@@ -351,8 +352,9 @@ impl Lab {
     /// After all of the above: files healthy, every replica on disk matches its checksums.
     fn whole(&mut self) -> Result<Outcome> {
         self.cluster.heal()?;
-        // A recovery that found one replica finalized leaves the others as they are: stock nodes refuse a copy of the
-        // recovered block until a full report tells the NameNode that they are out of date. See `outdated`.
+        // A recovery that found one replica finalized leaves the others as they are: stock nodes
+        // refuse a copy of the recovered block until a full report tells the NameNode that they are
+        // out of date. See `outdated`.
         if Kind::under_test() == Kind::Apache {
             self.ask_for_reports()?;
         }
@@ -396,9 +398,10 @@ impl Lab {
         Ok(())
     }
 
-    /// Whether every block that lacks replicas has one on each node, of which the NameNode knows that some are outdated. It has
-    /// those deleted only when it hears of them while it knows a good one, so that nodes that report first after a restart of everything
-    /// keep theirs until the next full report, whatever node they are; and it copies to no node that has one.
+    /// Whether every block that lacks replicas has one on each node, of which the NameNode knows
+    /// that some are outdated. It has those deleted only when it hears of them while it knows a
+    /// good one, so that nodes that report first after a restart of everything keep theirs until
+    /// the next full report, whatever node they are; and it copies to no node that has one.
     fn nowhere_to_copy_to(&self) -> Result<bool> {
         let out = self.fsck_of_replicas("/")?;
         let lacking = |line: &&str| line.contains("Live_repl=1 ") || line.contains("Live_repl=2 ");

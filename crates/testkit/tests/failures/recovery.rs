@@ -61,8 +61,9 @@ impl Lab {
         passed()
     }
 
-    /// A block recovery that finds a finalized replica leaves the others as they are. These must not refuse the copies
-    /// that the NameNode orders then until it hears of them in the next full report, hours later.
+    /// A block recovery that finds a finalized replica leaves the others as they are. These must
+    /// not refuse the copies that the NameNode orders then until it hears of them in the next full
+    /// report, hours later.
     pub fn outdated(&mut self) -> Result<Outcome> {
         if Kind::under_test() == Kind::Apache {
             return Ok(Outcome::Skipped(
@@ -109,8 +110,9 @@ impl Lab {
         passed()
     }
 
-    /// Outdated replicas that are reported while the NameNode knows no good one yet are not deleted for it. With the good one and one
-    /// copy there is nowhere left to copy to, until nodes report once more.
+    /// Outdated replicas that are reported while the NameNode knows no good one yet are not deleted
+    /// for it. With the good one and one copy there is nowhere left to copy to, until nodes report
+    /// once more.
     pub fn reported_first(&mut self) -> Result<Outcome> {
         self.cluster.heal()?;
         let alone =
@@ -190,8 +192,8 @@ impl Lab {
         self.fs.put("/snap/f", 300_300, 18, json!({}))?;
         self.fs.dfsadmin(&["-allowSnapshot", "/snap"])?;
         self.fs.fs(&["-createSnapshot", "/snap", "s"])?;
-        // "-w" waits for the length only, which the NameNode shows before any node has cut anything;
-        // until then a reader finds no replica of the new block.
+        // "-w" waits for the length only, which the NameNode shows before any node has cut
+        // anything; until then a reader finds no replica of the new block.
         self.fs.fs(&["-truncate", "-w", "100100", "/snap/f"])?;
         self.fs.wait_closed("/snap/f", seconds(60))?;
         self.fs.check("/snap/f", 100_100, 18)?;

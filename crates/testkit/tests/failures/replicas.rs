@@ -39,8 +39,8 @@ impl Lab {
         passed()
     }
 
-    /// Somebody removes a replica's files behind the node: readers get the bytes elsewhere, the NameNode learns, and the
-    /// replica is made anew.
+    /// Somebody removes a replica's files behind the node: readers get the bytes elsewhere, the
+    /// NameNode learns, and the replica is made anew.
     pub fn files_vanished(&mut self) -> Result<Outcome> {
         self.cluster.heal()?;
         self.fs.put("/vanished", 200_000, 25, json!({}))?;

@@ -239,7 +239,8 @@ fn expect_none_lost(sums: &[Sums], counts: impl Fn(&Sums) -> Vec<Count>) -> Resu
     passed()
 }
 
-/// Fails unless each replica that the NameNode counts on can be read, but for those that are excused.
+/// Fails unless each replica that the NameNode counts on can be read, but for those that are
+/// excused.
 fn expect_readable<'a>(
     tallies: impl Iterator<Item = (FileSystem, &'a PowerTally)>,
     excused: impl Fn(&PowerTally) -> u64,

@@ -41,7 +41,8 @@ impl Lab<'_> {
         passed()
     }
 
-    /// Nodes without memory for a cache are ordered nothing; files under a directive are read as any others.
+    /// Nodes without memory for a cache are ordered nothing; files under a directive are read as
+    /// any others.
     pub fn cache_directives(&self) -> Result<Outcome> {
         let admin = |args: &[&str]| self.fs.tool(class::CACHE_ADMIN, args)?.ok();
         self.fs.put("/cached", 100_000, 42, json!({}))?;

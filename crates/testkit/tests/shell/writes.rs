@@ -51,9 +51,9 @@ impl Lab<'_> {
         passed()
     }
 
-    /// A stock client that closes a file before the NameNode has heard of its block is refused and sleeps for 400 ms: of
-    /// these files most with the stock node, one in a hundred with ours (the NameNode answers reports before it has worked
-    /// on them). On a busy machine some more.
+    /// A stock client that closes a file before the NameNode has heard of its block is refused and
+    /// sleeps for 400 ms: of these files most with the stock node, one in a hundred with ours (the
+    /// NameNode answers reports before it has worked on them). On a busy machine some more.
     pub fn closes(&self, namenode_log: &Path) -> Result<Outcome> {
         if Kind::under_test() == Kind::Apache {
             let reason = "the stock node acknowledges a block before it reports it";
@@ -226,8 +226,9 @@ impl Lab<'_> {
         passed()
     }
 
-    /// A client that has nothing to write sends heartbeats through its pipeline. It gives a node up that does not
-    /// acknowledge them for its socket timeout and 5 s, and the block gets a new generation stamp.
+    /// A client that has nothing to write sends heartbeats through its pipeline. It gives a node up
+    /// that does not acknowledge them for its socket timeout and 5 s, and the block gets a new
+    /// generation stamp.
     pub fn idle_writer(&self) -> Result<Outcome> {
         let conf = json!({"dfs.client.socket-timeout": 3000});
         let more = json!({"conf": conf, "replication": 1});

@@ -1,8 +1,9 @@
 //! Entry points for fuzzers: one function a decoder, which must hold for any bytes.
 //!
-//! Beyond "does not panic" each checks what its decoder promises: incomplete input leaves the buffer
-//! alone, what was decoded encodes to something that decodes to the same. The package `fuzz/` at the
-//! root of the repository gives them to cargo-fuzz; the test `random` runs them on any toolchain.
+//! Beyond "does not panic" each checks what its decoder promises: incomplete input leaves the
+//! buffer alone, what was decoded encodes to something that decodes to the same. The package
+//! `fuzz/` at the root of the repository gives them to cargo-fuzz; the test `random` runs them on
+//! any toolchain.
 
 use bytes::{Bytes, BytesMut};
 

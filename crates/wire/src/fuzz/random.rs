@@ -1,7 +1,7 @@
 //! The fuzzing targets on a stable toolchain: random and mutated inputs for a bounded time.
 //!
-//! `HAYLOFT_FUZZ_SECONDS` sets the time for all targets together (2 by default), `HAYLOFT_FUZZ_SEED`
-//! repeats a run. A failure names the target, the seed and the input.
+//! `HAYLOFT_FUZZ_SECONDS` sets the time for all targets together (2 by default),
+//! `HAYLOFT_FUZZ_SEED` repeats a run. A failure names the target, the seed and the input.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant, SystemTime};

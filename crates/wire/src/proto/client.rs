@@ -1,4 +1,5 @@
-//! Clients to a NameNode (ClientNamenodeProtocol.proto): what it takes to write a file and to delete it.
+//! Clients to a NameNode (ClientNamenodeProtocol.proto): what it takes to write a file and to
+//! delete it.
 //!
 //! Hayloft's nodes are no HDFS clients; the lab's load client is one.
 

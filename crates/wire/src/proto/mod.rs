@@ -8,8 +8,8 @@
 //!
 //! Fields that Hadoop marks `required` are plain values; the bounded decoder rejects a message that
 //! lacks one, as Hadoop does. Optional scalar fields have a getter of the same name that applies
-//! Hadoop's default. Enum fields are `i32` on the struct (as prost has it): the getter maps an unknown
-//! value to the default, `TryFrom<i32>` tells the truth.
+//! Hadoop's default. Enum fields are `i32` on the struct (as prost has it): the getter maps an
+//! unknown value to the default, `TryFrom<i32>` tells the truth.
 
 pub mod client;
 pub mod clientdatanode;

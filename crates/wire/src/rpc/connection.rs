@@ -48,8 +48,8 @@ impl ConnectionHeader {
         ]
     }
 
-    /// Takes the header from the front of `buf`; `Ok(None)`: incomplete. What cannot become a header
-    /// is refused as soon as it shows.
+    /// Takes the header from the front of `buf`; `Ok(None)`: incomplete. What cannot become a
+    /// header is refused as soon as it shows.
     pub fn decode(buf: &mut BytesMut) -> Result<Option<ConnectionHeader>, EncodedRpcError> {
         let Some(magic) = buf.first_chunk::<4>() else {
             return Ok(None);

@@ -1,5 +1,5 @@
-//! Commands that this node does not carry out, and finalizing: whatever is asked, the commands after
-//! it are carried out.
+//! Commands that this node does not carry out, and finalizing: whatever is asked, the commands
+//! after it are carried out.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};

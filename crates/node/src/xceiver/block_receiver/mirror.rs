@@ -1,4 +1,5 @@
-//! The next node of a pipeline while data flows: packets go to it unchanged, acknowledgements come back.
+//! The next node of a pipeline while data flows: packets go to it unchanged, acknowledgements come
+//! back.
 
 use std::collections::VecDeque;
 use std::io::IoSlice;
@@ -50,7 +51,8 @@ pub struct Mirror {
 }
 
 impl Mirror {
-    /// Takes over a connection on which the pipeline was set up; `clock` is for the last node of a pipeline.
+    /// Takes over a connection on which the pipeline was set up; `clock` is for the last node of a
+    /// pipeline.
     #[must_use]
     pub fn new(mut conn: Conn, clock: Option<PeerClock>) -> Self {
         Self {
@@ -79,7 +81,8 @@ impl Mirror {
         self.runs.len() < WAITING_RUNS
     }
 
-    /// Queues a run of so many packets for sending. A node that is gone takes no more; the responder tells the client.
+    /// Queues a run of so many packets for sending. A node that is gone takes no more; the
+    /// responder tells the client.
     pub fn push(&mut self, pieces: impl IntoIterator<Item = Bytes>, packets: usize, now: Instant) {
         if self.discarding {
             return;
@@ -97,8 +100,9 @@ impl Mirror {
         });
     }
 
-    /// Sends what fits; true when something was sent. When that fails the connection is shut down, so that
-    /// [`poll_recv_acks`](Self::poll_recv_acks) comes to its end after everything the node had still said.
+    /// Sends what fits; true when something was sent. When that fails the connection is shut down,
+    /// so that [`poll_recv_acks`](Self::poll_recv_acks) comes to its end after everything the node
+    /// had still said.
     pub fn poll_send(&mut self, cx: &mut Context<'_>) -> bool {
         let mut moved = false;
         while !self.queue.is_empty() {

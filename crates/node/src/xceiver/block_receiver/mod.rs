@@ -140,7 +140,8 @@ pub async fn write_block(
     Ok(AfterOperation::Close)
 }
 
-/// Whoever takes a replica over waits for its writer, which must not wait for a silent node meanwhile.
+/// Whoever takes a replica over waits for its writer, which must not wait for a silent node
+/// meanwhile.
 async fn unless_taken_over<T>(
     x: &Xceivers,
     cancel: &CancellationToken,
@@ -221,9 +222,11 @@ async fn open_replica(
     Ok((writer, translate))
 }
 
-/// A copy that the NameNode ordered was refused for what a recovery left of the replica here. It does not know of that
-/// one, and would order the copy again and again until the next full report, hours later: told of it now, as that would tell it, it compares generation
-/// stamps and may have the replica deleted. A newer stamp is of a recovery that came after the one that the NameNode committed.
+/// A copy that the NameNode ordered was refused for what a recovery left of the replica here. It
+/// does not know of that one, and would order the copy again and again until the next full report,
+/// hours later: told of it now, as that would tell it, it compares generation stamps and may have
+/// the replica deleted. A newer stamp is of a recovery that came after the one that the NameNode
+/// committed.
 fn report_stale(x: &Xceivers, wanted: &ExtendedBlock) {
     let Some(there) = x.store().replica(&wanted.pool, wanted.block.id) else {
         return;
@@ -249,8 +252,8 @@ fn report_stale(x: &Xceivers, wanted: &ExtendedBlock) {
     }
 }
 
-/// Sums of another type can be made anew, but a block keeps its chunk size for life: Apache refuses an
-/// append with another one, and a client is told so here too.
+/// Sums of another type can be made anew, but a block keeps its chunk size for life: Apache refuses
+/// an append with another one, and a client is told so here too.
 fn same_chunks(disk: Option<DataChecksum>, packets: DataChecksum) -> Result<(), XferError> {
     match disk {
         Some(disk) if disk.bytes_per_checksum() != packets.bytes_per_checksum() => {
@@ -310,11 +313,11 @@ fn write_options(settings: &Settings, request: &WriteRequest, kind: WriterKind) 
     let known_len = request.block.block.num_bytes;
     WriteOptions {
         storage_type: request.storage_type,
-        // The NameNode names the first storage with room for every block: followed, all writes would
-        // meet on one disk. Hadoop's volume choosing policies pass over it too.
+        // The NameNode names the first storage with room for every block: followed, all writes
+        // would meet on one disk. Hadoop's volume choosing policies pass over it too.
         storage_id: None,
-        // `allowLazyPersist` asks for nothing that must be done: without memory set aside for it the
-        // stock node, too, writes to the type that the NameNode named, which is never RAM_DISK.
+        // `allowLazyPersist` asks for nothing that must be done: without memory set aside for it
+        // the stock node, too, writes to the type that the NameNode named, which is never RAM_DISK.
         expected_len: Some(if known_len == 0 {
             settings.block_size_estimate
         } else {
@@ -347,8 +350,8 @@ fn announce(x: &Xceivers, block: &ExtendedBlock, storage: &StorageInfo) {
     x.link().receiving(block, storage);
 }
 
-/// Connects to the next node, if there is one. A client learns at once when that fails; a copy between
-/// nodes goes on without the rest of its chain.
+/// Connects to the next node, if there is one. A client learns at once when that fails; a copy
+/// between nodes goes on without the rest of its chain.
 async fn connect_mirror(
     conn: &Conn,
     settings: &Settings,
@@ -383,8 +386,8 @@ async fn connect_mirror(
     }
 }
 
-/// Only the last node of a pipeline is measured, by the one before: how long any other one takes depends on those
-/// behind it too.
+/// Only the last node of a pipeline is measured, by the one before: how long any other one takes
+/// depends on those behind it too.
 fn peer_clock(x: &Xceivers, settings: &Settings, request: &WriteRequest) -> Option<PeerClock> {
     let [last] = &request.message.targets[..] else {
         return None;

@@ -1,4 +1,5 @@
-//! Acknowledgements of a pipeline: in order, each one only after this node's disk and every node behind.
+//! Acknowledgements of a pipeline: in order, each one only after this node's disk and every node
+//! behind.
 
 use std::collections::VecDeque;
 
@@ -14,8 +15,8 @@ use crate::xceiver::context::Xceivers;
 use crate::xceiver::error::XferError;
 use crate::xceiver::settings::Settings;
 
-/// Packets that may wait for their acknowledgement here, and acknowledgements from behind that may wait for
-/// the disk. A stock client has 80 packets on their way at most.
+/// Packets that may wait for their acknowledgement here, and acknowledgements from behind that may
+/// wait for the disk. A stock client has 80 packets on their way at most.
 pub const WINDOW: usize = 256;
 
 /// A packet to be acknowledged.
@@ -228,9 +229,9 @@ impl<'a> PacketResponder<'a> {
         Step::Wait
     }
 
-    /// The last packet: acknowledged when the replica is completed here, which waits for the nodes behind. When
-    /// one of them failed, the replica stays one being written: whoever rebuilds the pipeline, or recovers the
-    /// block, decides on its length.
+    /// The last packet: acknowledged when the replica is completed here, which waits for the nodes
+    /// behind. When one of them failed, the replica stays one being written: whoever rebuilds the
+    /// pipeline, or recovers the block, decides on its length.
     fn advance_last(&mut self, head: Pending, disk: &mut ReplicaSink) -> Step {
         if self.last_hops.is_none() {
             let hops = match self.hops_for(head) {
@@ -276,7 +277,8 @@ impl<'a> PacketResponder<'a> {
         Some(Ok((self.with_own_hop(&ack), waited)))
     }
 
-    /// Rests on: the packet is written here ([`ReplicaSink::written`]) and acknowledged by every node behind.
+    /// Rests on: the packet is written here ([`ReplicaSink::written`]) and acknowledged by every
+    /// node behind.
     fn acknowledge(&mut self, head: Pending, (hops, waited): (Vec<Hop>, u64)) {
         let ack = PipelineAck::new(head.seqno, hops, waited);
         if ack.is_success() && head.end_offset > self.acked {
@@ -301,8 +303,8 @@ impl<'a> PacketResponder<'a> {
         Step::GiveUp(XferError::Store(error.clone()))
     }
 
-    /// Tells the writer once that the node behind is gone; the writer rebuilds the pipeline without it. True
-    /// when it was told now.
+    /// Tells the writer once that the node behind is gone; the writer rebuilds the pipeline without
+    /// it. True when it was told now.
     fn report_mirror_failure(&mut self) -> bool {
         // A node that leaves after it has acknowledged the last packet is no loss.
         if self.mirror_failure_reported || self.last_hops.is_some() || !self.from_behind.is_empty()
@@ -340,8 +342,8 @@ impl<'a> PacketResponder<'a> {
     }
 }
 
-/// When the next node found the data corrupt that this one sent it, this one (or the way to it) is to
-/// blame: closing without an acknowledgement makes the writer drop this node.
+/// When the next node found the data corrupt that this one sent it, this one (or the way to it) is
+/// to blame: closing without an acknowledgement makes the writer drop this node.
 fn refuse_corrupt(ack: &PipelineAck) -> Result<(), XferError> {
     if ack
         .hops

@@ -1,4 +1,5 @@
-//! The data phase of a client's write: one task that receives, verifies, writes, passes on and acknowledges.
+//! The data phase of a client's write: one task that receives, verifies, writes, passes on and
+//! acknowledges.
 //!
 //! ```text
 //! client ──packets──> Receiver ──> ReplicaSink (the replica's writer)
@@ -6,9 +7,9 @@
 //! client <──acks── Responder <──── Next <── acknowledgements
 //! ```
 //!
-//! All parts are polled by the connection's task, in turns: what one turn received is on its way to the next node,
-//! verified, handed to the disk and, where that takes no waiting, acknowledged with one send before
-//! the socket is looked at again. Nobody wakes anybody.
+//! All parts are polled by the connection's task, in turns: what one turn received is on its way to
+//! the next node, verified, handed to the disk and, where that takes no waiting, acknowledged with
+//! one send before the socket is looked at again. Nobody wakes anybody.
 
 use std::future::{Future, poll_fn};
 use std::io::IoSlice;
@@ -33,15 +34,16 @@ use crate::xceiver::net::conn::{Conn, Patience, silence};
 use crate::xceiver::packet::receiver::{PacketBatch, PacketReceiver};
 use crate::xceiver::settings::Settings;
 
-/// After its last packet a block has this long to be completed by all nodes when the writer is gone: nobody
-/// is left who would recover it soon.
+/// After its last packet a block has this long to be completed by all nodes when the writer is
+/// gone: nobody is left who would recover it soon.
 const ORPHAN_GRACE: Duration = Duration::from_secs(10);
 
 /// Turns after which other tasks get the thread.
 const TURNS: u32 = 8;
 
-/// While more is there to be received, acknowledgements wait until those of so many bytes go with one send: a fifth of what the
-/// usual client has on its way. Each send wakes up the writer, which costs both sides more than the rest of it.
+/// While more is there to be received, acknowledgements wait until those of so many bytes go with
+/// one send: a fifth of what the usual client has on its way. Each send wakes up the writer, which
+/// costs both sides more than the rest of it.
 const TELL_AFTER: u64 = 1 << 20;
 
 /// What a pipeline is connected to.

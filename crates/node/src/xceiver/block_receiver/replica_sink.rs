@@ -38,8 +38,8 @@ const WAITING_RUNS: usize = 256;
 /// How long what was received may wait for more, where the sender is known to have more under way.
 const GATHER: Duration = Duration::from_millis(1);
 
-/// What a sender is taken to have under way before it is known, in bytes: the packets of a small file
-/// are written together.
+/// What a sender is taken to have under way before it is known, in bytes: the packets of a small
+/// file are written together.
 const WINDOW_MIN: u64 = 512 << 10;
 
 /// Gatherings in vain after which a stream gathers no more.

@@ -26,7 +26,8 @@ pub struct IncomingBlock {
     pub block: ExtendedBlock,
     /// Checksum of the packets.
     pub checksum: DataChecksum,
-    /// Compare data with checksums here. Nodes in the middle of a pipeline leave that to the last one.
+    /// Compare data with checksums here. Nodes in the middle of a pipeline leave that to the last
+    /// one.
     pub verify: bool,
     /// End of the data received so far.
     pub received: u64,
@@ -119,7 +120,8 @@ impl IncomingBlock {
     }
 }
 
-/// Compares data with checksums, piece by piece: a piece that is not the last one ends with a chunk.
+/// Compares data with checksums, piece by piece: a piece that is not the last one ends with a
+/// chunk.
 fn verify(checksum: DataChecksum, data: &Pieces, sums: &[u8]) -> Result<(), ChecksumMismatch> {
     let mut sums = sums;
     let mut at = 0;
@@ -155,8 +157,8 @@ impl BadPacket {
     }
 }
 
-/// Receives a block from a node: every packet is checked, none is acknowledged. The rest of the chain
-/// behind `mirror` is served as long as it keeps up.
+/// Receives a block from a node: every packet is checked, none is acknowledged. The rest of the
+/// chain behind `mirror` is served as long as it keeps up.
 ///
 /// # Errors
 /// What ended the copy early; the replica is gone then.

@@ -1,7 +1,7 @@
 //! Checksums of a replica on its way to a socket: read for many pieces at a time.
 //!
-//! Each read of the meta file is a system call, and on rotating media a move of the head away from the data
-//! and back.
+//! Each read of the meta file is a system call, and on rotating media a move of the head away from
+//! the data and back.
 
 use std::collections::VecDeque;
 
@@ -12,12 +12,12 @@ use hayloft_store::StoreError;
 
 use crate::xceiver::block_sender::BlockSender;
 
-/// Checksums read first: with chunks of 512 bytes those of 8 MiB. Whoever reads to the end of the block asks for
-/// more; many stop before.
+/// Checksums read first: with chunks of 512 bytes those of 8 MiB. Whoever reads to the end of the
+/// block asks for more; many stop before.
 const WINDOW_FIRST: usize = 64 << 10;
 
-/// Checksums read at a time after that, and at once on rotating media: with chunks of 512 bytes those of a block of
-/// 128 MiB.
+/// Checksums read at a time after that, and at once on rotating media: with chunks of 512 bytes
+/// those of a block of 128 MiB.
 const WINDOW: usize = 1 << 20;
 
 /// The same with more readers than [`FEW`]: those of 32 MiB.
@@ -69,7 +69,8 @@ impl<'a> Sums<'a> {
         }
     }
 
-    /// Makes sure that those of the data at `offset` are here or on their way, and says up to where.
+    /// Makes sure that those of the data at `offset` are here or on their way, and says up to
+    /// where.
     pub fn ask(&mut self, outflow: &'a BlockSender<'_>, offset: u64) -> u64 {
         if outflow.range.checksum.sum_size() == 0 {
             return outflow.range.end;
@@ -84,8 +85,9 @@ impl<'a> Sums<'a> {
         end
     }
 
-    /// Waits for those of the data at `offset` before anybody asks for that data. A head that is at the data when
-    /// they come to be read leaves it for them, while the data cannot be sent without them.
+    /// Waits for those of the data at `offset` before anybody asks for that data. A head that is at
+    /// the data when they come to be read leaves it for them, while the data cannot be sent without
+    /// them.
     ///
     /// # Errors
     /// Those of reading.
@@ -105,7 +107,8 @@ impl<'a> Sums<'a> {
         window.arrive().await.map(drop)
     }
 
-    /// Those of `len` bytes at `offset`, for which [`ask`](Self::ask) was called; offsets do not go back.
+    /// Those of `len` bytes at `offset`, for which [`ask`](Self::ask) was called; offsets do not go
+    /// back.
     ///
     /// # Errors
     /// Those of reading.

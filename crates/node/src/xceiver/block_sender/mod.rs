@@ -3,9 +3,11 @@
 //! Data goes out in pieces, the next ones being read while one is sent.
 //!
 //! - What is not in the page cache is read through the volume's engine in large pieces into pooled
-//!   buffers, and each goes out in one gathered write: packet prefixes and checksums beside the data.
-//! - What is in the page cache is sent from there by descriptor (sendfile), without a copy on this side, by
-//!   threads of the disk. Short reads are copied: they are over before asking where the data are has paid.
+//!   buffers, and each goes out in one gathered write: packet prefixes and checksums beside the
+//!   data.
+//! - What is in the page cache is sent from there by descriptor (sendfile), without a copy on this
+//!   side, by threads of the disk. Short reads are copied: they are over before asking where the
+//!   data are has paid.
 //!
 //! The figures are in docs/decisions (6 and 12).
 
@@ -31,11 +33,13 @@ use crate::xceiver::net::throttle::Throttle;
 use crate::xceiver::stats::XceiverStats;
 use from_cache::{CachedPacket, SendStopped, Sending};
 
-/// Data in a packet of a short read, rounded to whole chunks: Apache's size without other configuration.
+/// Data in a packet of a short read, rounded to whole chunks: Apache's size without other
+/// configuration.
 const PACKET_DATA: usize = 64 << 10;
 
-/// Data in a packet of a long read. Every packet costs its reader three or more system calls. Apache's sends as
-/// much where `io.file.buffer.size` is raised to it, and a stock client takes up to 16 MiB.
+/// Data in a packet of a long read. Every packet costs its reader three or more system calls.
+/// Apache's sends as much where `io.file.buffer.size` is raised to it, and a stock client takes up
+/// to 16 MiB.
 const PACKET_DATA_LONG: usize = 256 << 10;
 
 /// A read longer than this is worth reading ahead and dropping behind without being asked to.
@@ -138,8 +142,8 @@ impl BlockSender<'_> {
         })
     }
 
-    /// Asks the system for what follows a short read, when the reader wants that. Long reads are read
-    /// ahead here: what the system reads ahead on request costs twice as much processor time.
+    /// Asks the system for what follows a short read, when the reader wants that. Long reads are
+    /// read ahead here: what the system reads ahead on request costs twice as much processor time.
     async fn hint_ahead(&self) {
         let CachePolicy {
             readahead,
@@ -193,7 +197,8 @@ struct Packets<'a> {
 }
 
 impl Packets<'_> {
-    /// Sends `data` as packets in one gathered write, with the empty last packet if nothing follows.
+    /// Sends `data` as packets in one gathered write, with the empty last packet if nothing
+    /// follows.
     async fn send(&mut self, data: &[u8], sums: &[u8]) -> Result<(), XferError> {
         let count = data.len().div_ceil(self.packet) + 1;
         let mut prefixes = BytesMut::with_capacity(count * MAX_PREFIX_BYTES);

@@ -10,14 +10,17 @@ use hayloft_store::StoreError;
 use crate::xceiver::block_sender::checksums::{Sums, WINDOW_OF_MANY};
 use crate::xceiver::block_sender::{BlockSender, LONG_READ};
 
-/// Data read from the disk first, so that the reader has something soon. Each further piece is twice as large.
+/// Data read from the disk first, so that the reader has something soon. Each further piece is
+/// twice as large.
 const PIECE_FIRST: usize = 1 << 20;
 
-/// Data read around the page cache at a time, at most. Every piece wakes a thread of the disk and then one of ours.
+/// Data read around the page cache at a time, at most. Every piece wakes a thread of the disk and
+/// then one of ours.
 const PIECE: usize = 4 << 20;
 
-/// Data read into the page cache at a time, sent from there at a time, and asked for at a time. What is copied out of it, where it is not sent from there,
-/// is still in the processor's cache when it is sent.
+/// Data read into the page cache at a time, sent from there at a time, and asked for at a time.
+/// What is copied out of it, where it is not sent from there, is still in the processor's cache
+/// when it is sent.
 const PIECE_CACHED: usize = 1 << 20;
 
 /// Data read from the disk at a time when many readers share the memory.
@@ -26,14 +29,16 @@ const PIECE_LEAST: usize = 256 << 10;
 /// Data read at a time when memory is short.
 const PIECE_SHORT_OF_MEMORY: usize = 64 << 10;
 
-/// Shorter pieces are read without asking first where they are: the engine tries the page cache by itself.
+/// Shorter pieces are read without asking first where they are: the engine tries the page cache by
+/// itself.
 const NOT_ASKED: usize = 128 << 10;
 
 /// Pieces that are read while one is being sent.
 const AHEAD: usize = 2;
 
-/// The same for a few readers of flash around the page cache (in there the system reads ahead): with two pieces a lone reader had 0.7 of
-/// what the device gives, which has nobody else to be busy with.
+/// The same for a few readers of flash around the page cache (in there the system reads ahead):
+/// with two pieces a lone reader had 0.7 of what the device gives, which has nobody else to be busy
+/// with.
 const AHEAD_OF_FEW: usize = 4;
 
 /// Readers that are a few.
@@ -123,7 +128,8 @@ impl<'a> Ahead<'a> {
                 Body::Read(data)
             }
             LoadingBody::Cached(there) => {
-                // A slow peer, a machine short of memory, a file system that keeps nothing: sendfile would wait for the disk.
+                // A slow peer, a machine short of memory, a file system that keeps nothing:
+                // sendfile would wait for the disk.
                 if there.await && self.outflow.reader.resident(offset, len as u64) {
                     Body::Resident
                 } else {
@@ -170,7 +176,8 @@ impl<'a> Ahead<'a> {
         }
     }
 
-    /// Begins to load the next piece. `None` when it has to wait for memory, which the first never has.
+    /// Begins to load the next piece. `None` when it has to wait for memory, which the first never
+    /// has.
     fn load(&mut self) -> Option<Loading<'a>> {
         let (outflow, offset) = (self.outflow, self.next);
         let first = self.pieces.is_empty();
@@ -201,8 +208,9 @@ impl<'a> Ahead<'a> {
         })
     }
 
-    /// Has `len` bytes read into the page cache, to be sent from there, where the engine keeps in there what it reads. A head that moves for every
-    /// piece had better be given large ones, by engines that can.
+    /// Has `len` bytes read into the page cache, to be sent from there, where the engine keeps in
+    /// there what it reads. A head that moves for every piece had better be given large ones, by
+    /// engines that can.
     fn cache_first(&mut self, offset: u64, len: usize) -> Option<BoxFuture<'a, bool>> {
         let reader = self.outflow.reader;
         let large = reader.goes_around_cache() && reader.is_on_rotating_media();
@@ -225,8 +233,9 @@ impl<'a> Ahead<'a> {
         self.outflow.cache.send_file && self.outflow.range.end - offset > NOT_ASKED as u64
     }
 
-    /// An engine that goes around the page cache reads through it what was read before. The kernel reads ahead by itself then, in
-    /// large pages where it is asked in order: small ones, which it takes for pieces asked for at random, cost every later reader more.
+    /// An engine that goes around the page cache reads through it what was read before. The kernel
+    /// reads ahead by itself then, in large pages where it is asked in order: small ones, which it
+    /// takes for pieces asked for at random, cost every later reader more.
     fn learn(&mut self, offset: u64, len: usize) {
         let reader = self.outflow.reader;
         // A head that moves for every piece had better be given large ones.
@@ -260,8 +269,9 @@ impl<'a> Ahead<'a> {
 }
 
 impl BlockSender<'_> {
-    /// Data read from the disk at a time when all readers want as much: so that each has its pieces ahead. A reader of
-    /// rotating media that has none loses the disk to another one after every piece.
+    /// Data read from the disk at a time when all readers want as much: so that each has its pieces
+    /// ahead. A reader of rotating media that has none loses the disk to another one after every
+    /// piece.
     fn piece_max(&self) -> usize {
         let most = if self.reader.goes_around_cache() {
             PIECE

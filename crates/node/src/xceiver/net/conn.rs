@@ -111,7 +111,8 @@ impl Conn {
         self.write_limit
     }
 
-    /// How often a write had to wait because the peer took nothing, since the connection was opened.
+    /// How often a write had to wait because the peer took nothing, since the connection was
+    /// opened.
     pub fn waits(&self) -> u64 {
         self.waits.load(Ordering::Relaxed)
     }
@@ -195,16 +196,17 @@ impl Conn {
         }
     }
 
-    /// As [`read_ready`](Self::read_ready), into several pieces. A call that fills less than all of them counts as the
-    /// last of what was there: the next one is refused without asking the kernel, until more has arrived.
+    /// As [`read_ready`](Self::read_ready), into several pieces. A call that fills less than all of
+    /// them counts as the last of what was there: the next one is refused without asking the
+    /// kernel, until more has arrived.
     ///
     /// # Errors
     /// The connection broke.
     pub fn read_ready_vectored(&self, into: &mut [IoSliceMut<'_>]) -> io::Result<Option<usize>> {
         let room: usize = into.iter().map(|piece| piece.len()).sum();
         let mut short = None;
-        // What makes the socket count as empty is a refusal within `try_io`, which knows the readiness from before
-        // the read: data that arrives meanwhile is not forgotten.
+        // What makes the socket count as empty is a refusal within `try_io`, which knows the
+        // readiness from before the read: data that arrives meanwhile is not forgotten.
         let outcome = self.stream.try_io(Interest::READABLE, || {
             loop {
                 match rustix::io::readv(&self.stream, into) {
@@ -229,14 +231,16 @@ impl Conn {
         self.poll_readable_from(1, cx)
     }
 
-    /// As [`poll_readable`](Self::poll_readable), but as long as fewer than `bytes` are there it may wait: until the stream
-    /// ends, or somebody asks for less. What is there when this begins may or may not be told.
+    /// As [`poll_readable`](Self::poll_readable), but as long as fewer than `bytes` are there it
+    /// may wait: until the stream ends, or somebody asks for less. What is there when this begins
+    /// may or may not be told.
     pub fn poll_readable_from(&self, bytes: u32, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         self.wake_up_at(bytes);
         self.stream.poll_read_ready(cx)
     }
 
-    /// Every wait for the socket to become readable goes through here, so that none inherits another's batch.
+    /// Every wait for the socket to become readable goes through here, so that none inherits
+    /// another's batch.
     fn wake_up_at(&self, bytes: u32) {
         if self.low_water.swap(bytes, Ordering::Relaxed) != bytes {
             // A kernel that refuses wakes up as before, at every byte.
@@ -244,12 +248,12 @@ impl Conn {
         }
     }
 
-    /// Lets the peer send up to `bytes` ahead of what was read, from now on: the kernel's own way there takes as long as
-    /// many windows do.
+    /// Lets the peer send up to `bytes` ahead of what was read, from now on: the kernel's own way
+    /// there takes as long as many windows do.
     pub fn widen(&self, bytes: u32) {
-        // The buffer grows with the low water mark and does not shrink with it. Unlike with SO_RCVBUF the kernel
-        // goes on to adapt it, and the limit is that of net.ipv4.tcp_rmem, not the low one of net.core.rmem_max. Where
-        // the operator has set a size, it stays.
+        // The buffer grows with the low water mark and does not shrink with it. Unlike with
+        // SO_RCVBUF the kernel goes on to adapt it, and the limit is that of net.ipv4.tcp_rmem, not
+        // the low one of net.core.rmem_max. Where the operator has set a size, it stays.
         self.wake_up_at(bytes);
         self.wake_up_at(1);
     }
@@ -329,7 +333,8 @@ impl Conn {
     /// Reads a length-delimited message of at most `limit_bytes`.
     ///
     /// # Errors
-    /// `Socket` when the connection breaks, ends or stays silent, `Protocol` for bytes that are no such message.
+    /// `Socket` when the connection breaks, ends or stays silent, `Protocol` for bytes that are no
+    /// such message.
     pub async fn read_message<M: WireMessage>(
         &mut self,
         limit_bytes: usize,
@@ -379,8 +384,8 @@ impl Conn {
         Ok(())
     }
 
-    /// Another descriptor of the socket, for a thread that sends to it without waiting. It keeps the connection open;
-    /// nothing else may be sent while it is used.
+    /// Another descriptor of the socket, for a thread that sends to it without waiting. It keeps
+    /// the connection open; nothing else may be sent while it is used.
     ///
     /// # Errors
     /// Out of descriptors.
@@ -388,7 +393,8 @@ impl Conn {
         socket_ref(&self.stream).try_clone_to_owned()
     }
 
-    /// Waits until the socket has room, after a write through [`duplicate`](Self::duplicate) that found none.
+    /// Waits until the socket has room, after a write through [`duplicate`](Self::duplicate) that
+    /// found none.
     ///
     /// # Errors
     /// The peer took nothing for longer than the limit.
@@ -429,8 +435,9 @@ impl Conn {
             .map_err(|e| self.socket_error(e))
     }
 
-    /// Closes so that the last bytes sent arrive: closing with unread bytes would reset the connection, and the peer
-    /// might lose them. Says that nothing follows, then drops what the peer still sends, for a moment.
+    /// Closes so that the last bytes sent arrive: closing with unread bytes would reset the
+    /// connection, and the peer might lose them. Says that nothing follows, then drops what the
+    /// peer still sends, for a moment.
     pub async fn linger(&self) {
         let _gone_already =
             rustix::net::shutdown(socket_ref(&self.stream), rustix::net::Shutdown::Write);

@@ -1,9 +1,10 @@
 //! Connections that do not leave the host are not paced.
 //!
-//! A congestion control that paces (BBR) lets every segment of 64 KiB wait for a timer, also where there is no
-//! network between the two ends, and those timers cost more than moving the bytes does (docs/decisions/0012). Where
-//! one is the system's default, connections within the host use Reno, which every Linux has and lets every process
-//! choose. Connections to other hosts keep what the operator chose.
+//! A congestion control that paces (BBR) lets every segment of 64 KiB wait for a timer, also where
+//! there is no network between the two ends, and those timers cost more than moving the bytes does
+//! (docs/decisions/0012). Where one is the system's default, connections within the host use Reno,
+//! which every Linux has and lets every process choose. Connections to other hosts keep what the
+//! operator chose.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -35,12 +36,13 @@ pub struct Pacing {
     default: Option<String>,
 }
 
-/// Refusals are said now and then, whichever connection they are of: each one that we open has a [`Pacing`] of its own.
+/// Refusals are said now and then, whichever connection they are of: each one that we open has a
+/// [`Pacing`] of its own.
 static REFUSALS: LazyLock<LogLimit> = LazyLock::new(LogLimit::default);
 
 impl Pacing {
-    /// Has accepted connections begin unpaced, when the system paces and `wanted`. It has to be the listening socket: one that
-    /// began paced keeps its timers, whatever it is told later.
+    /// Has accepted connections begin unpaced, when the system paces and `wanted`. It has to be the
+    /// listening socket: one that began paced keeps its timers, whatever it is told later.
     pub fn of_listener(listener: &TcpListener, wanted: bool) -> Self {
         let default = wanted.then(|| begin_unpaced(listener)).flatten();
         if let Some(name) = &default {
@@ -53,7 +55,8 @@ impl Pacing {
         Self { default }
     }
 
-    /// Gives a connection with another host the system's congestion control. To be called before data is sent.
+    /// Gives a connection with another host the system's congestion control. To be called before
+    /// data is sent.
     pub fn settle(&self, stream: &TcpStream) {
         if self.default.is_none() {
             return; // Most systems: not a system call for it.
@@ -87,7 +90,8 @@ fn begin_unpaced(socket: impl std::os::fd::AsFd) -> Option<String> {
     (paces(&name) && sockopt::set_tcp_congestion(&socket, UNPACED).is_ok()).then_some(name)
 }
 
-/// Connects to the first address of `host` that answers, without pacing when that is within this host and `unpaced`.
+/// Connects to the first address of `host` that answers, without pacing when that is within this
+/// host and `unpaced`.
 ///
 /// # Errors
 /// The name is unknown, or no address of it takes the connection: the last one's error.
@@ -121,7 +125,8 @@ async fn connect_to(address: SocketAddr, unpaced: bool) -> io::Result<TcpStream>
 mod tests {
     use super::*;
 
-    /// A listener whose connections are paced, as by a system with that default; `None` where this system has none.
+    /// A listener whose connections are paced, as by a system with that default; `None` where this
+    /// system has none.
     async fn paced_listener() -> Option<TcpListener> {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
         if let Err(error) = sockopt::set_tcp_congestion(&listener, "bbr") {
@@ -131,7 +136,8 @@ mod tests {
         Some(listener)
     }
 
-    /// An accepted connection, and what the listener was made to say of it; `None` where nothing paces.
+    /// An accepted connection, and what the listener was made to say of it; `None` where nothing
+    /// paces.
     async fn accepted(wanted: bool) -> Option<(Pacing, TcpStream)> {
         let listener = paced_listener().await?;
         let pacing = Pacing::of_listener(&listener, wanted);

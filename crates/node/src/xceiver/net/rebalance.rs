@@ -40,9 +40,9 @@ impl Use {
     }
 }
 
-/// What to do about the busiest thread: nothing unless it is short of time, several connections share it, and another
-/// one is left clearly better off than it was after taking one. All connections of a thread are taken to be alike, so that half the
-/// difference moves.
+/// What to do about the busiest thread: nothing unless it is short of time, several connections
+/// share it, and another one is left clearly better off than it was after taking one. All
+/// connections of a thread are taken to be alike, so that half the difference moves.
 #[must_use]
 pub fn relief(uses: &[Use]) -> Option<Relief> {
     let (from, hot) = uses.iter().enumerate().max_by_key(|(_, u)| u.busy)?;

@@ -1,9 +1,10 @@
 //! The threads that connections are served by: a connection stays with the one that it was given.
 //!
-//! What a task of a shared pool of threads waits for wakes up any of them: a stream would move from processor to processor
-//! with nearly every packet and every write that ends, and its data from cache to cache. So each thread here has a runtime
-//! of its own, and a new connection goes to the one with the least to do. When kept-alive connections crowd on one, some of
-//! them move between two requests; see [`relief`](crate::xceiver::net::rebalance).
+//! What a task of a shared pool of threads waits for wakes up any of them: a stream would move from
+//! processor to processor with nearly every packet and every write that ends, and its data from
+//! cache to cache. So each thread here has a runtime of its own, and a new connection goes to the
+//! one with the least to do. When kept-alive connections crowd on one, some of them move between
+//! two requests; see [`relief`](crate::xceiver::net::rebalance).
 
 use std::future::Future;
 use std::io;
@@ -21,12 +22,14 @@ use crate::xceiver::net::rebalance::{Relief, Use, relief};
 /// Threads at most, however many processors there are.
 const THREADS_MAX: usize = 64;
 
-/// Polls of tasks after which a thread looks for tasks that other threads have woken. A stream that is received without a
-/// pause takes half a millisecond a poll and wakes itself up again; the ends of its own disk writes come from other threads.
-/// With the runtime's default of 31 the disk stood idle while tens of megabytes were received.
+/// Polls of tasks after which a thread looks for tasks that other threads have woken. A stream that
+/// is received without a pause takes half a millisecond a poll and wakes itself up again; the ends
+/// of its own disk writes come from other threads. With the runtime's default of 31 the disk stood
+/// idle while tens of megabytes were received.
 const LOOK_FOR_WOKEN: u32 = 1;
 
-/// Polls of tasks after which it asks the kernel for sockets and timers: a small read beside such a stream waits as long.
+/// Polls of tasks after which it asks the kernel for sockets and timers: a small read beside such a
+/// stream waits as long.
 const LOOK_FOR_EVENTS: u32 = 4;
 
 /// One thread.
@@ -140,7 +143,8 @@ impl Threads {
         self.spawn_on(least.expect("there is a processor"), tasks, connection)
     }
 
-    /// Runs a connection on the thread with this number, of those that [`ThreadPlace::shall_move`] gives.
+    /// Runs a connection on the thread with this number, of those that [`ThreadPlace::shall_move`]
+    /// gives.
     pub fn spawn_on<F>(
         &self,
         thread: usize,
@@ -155,8 +159,8 @@ impl Threads {
         tasks.spawn_on(connection(place), &worker.runtime)
     }
 
-    /// Looks how busy the threads were since the last call, and has connections move when one has clearly more to do than
-    /// another. To be called every now and then.
+    /// Looks how busy the threads were since the last call, and has connections move when one has
+    /// clearly more to do than another. To be called every now and then.
     pub fn look(&self) {
         if self.workers.len() < 2 {
             return;
@@ -206,7 +210,8 @@ impl Load {
         (busy, self.connections.load(Ordering::Relaxed))
     }
 
-    /// Begins to count anew, and takes back what was not given; gives the connections that were active.
+    /// Begins to count anew, and takes back what was not given; gives the connections that were
+    /// active.
     fn next_look(&self) -> usize {
         self.give.store(0, Ordering::Relaxed);
         self.look.fetch_add(1, Ordering::Relaxed);

@@ -74,8 +74,8 @@ async fn compute(
     })
 }
 
-/// Calls `take` with the checksums of the chunks in the first `len` bytes, in order. A chunk cut short by
-/// `len` is checksummed anew from its data.
+/// Calls `take` with the checksums of the chunks in the first `len` bytes, in order. A chunk cut
+/// short by `len` is checksummed anew from its data.
 async fn for_each_run(
     reader: &ReplicaReader,
     checksum: DataChecksum,
@@ -83,7 +83,8 @@ async fn for_each_run(
     mut take: impl FnMut(&[u8]) -> Result<(), XferError>,
 ) -> Result<(), XferError> {
     let chunk = u64::from(checksum.bytes_per_checksum());
-    // The last chunk of the replica may be short and still be whole: its stored checksum covers just it.
+    // The last chunk of the replica may be short and still be whole: its stored checksum covers
+    // just it.
     let whole = if len == reader.readable_len() {
         len.div_ceil(chunk)
     } else {

@@ -212,7 +212,8 @@ async fn ask_node(
     let settings = x.settings();
     let limit =
         (!settings.group_checksum_timeout.is_zero()).then_some(settings.group_checksum_timeout);
-    // A client waits for the whole group: a host that is gone must not take the time that a pipeline would have.
+    // A client waits for the whole group: a host that is gone must not take the time that a
+    // pipeline would have.
     let connecting = peer::connect(&settings, node, 1);
     let mut conn = tokio::time::timeout(limit.unwrap_or(Duration::MAX), connecting)
         .await
@@ -243,8 +244,8 @@ fn same_kind(parts: &[pb::OpBlockChecksumResponse]) -> Result<ChecksumType, Xfer
     Ok(first.crc_type())
 }
 
-/// MD5 of the blocks' MD5s, followed by the zeros at the end of the buffer in which Apache's collects
-/// them: answers of both have to be equal.
+/// MD5 of the blocks' MD5s, followed by the zeros at the end of the buffer in which Apache's
+/// collects them: answers of both have to be equal.
 fn md5_of_md5s(parts: &[pb::OpBlockChecksumResponse]) -> Vec<u8> {
     let mut bytes: Vec<u8> = parts
         .iter()

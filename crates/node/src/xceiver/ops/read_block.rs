@@ -72,7 +72,8 @@ pub async fn read_block(
     confirm(x, conn, &block).await
 }
 
-/// After a failed read: the scanner looks at the replica, and the volumes are checked if a disk may be to blame.
+/// After a failed read: the scanner looks at the replica, and the volumes are checked if a disk may
+/// be to blame.
 pub async fn after_read_error(x: &Xceivers, block: &ExtendedBlock, error: &XferError) {
     if error.is_corrupt() || error.suspects_disk() {
         x.store().mark_suspect(block);

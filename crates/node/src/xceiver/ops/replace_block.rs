@@ -23,8 +23,8 @@ use crate::xceiver::ops::read_block::{self, after_read_error, java_text, stream_
 use crate::xceiver::server::{AfterOperation, wait_ready};
 use crate::xceiver::stats::Activity;
 
-/// Two bytes that the source of a move sends after the data, for the target to know that it is done with it
-/// (Apache's `writeChar('d')`).
+/// Two bytes that the source of a move sends after the data, for the target to know that it is done
+/// with it (Apache's `writeChar('d')`).
 const COPY_DONE: [u8; 2] = [0, b'd'];
 
 /// How long the target waits for them: they are a courtesy.
@@ -115,7 +115,8 @@ pub async fn copy_block(
     Ok(AfterOperation::Close)
 }
 
-/// REPLACE_BLOCK: takes a replica over from another node, or moves one between the storages of this node.
+/// REPLACE_BLOCK: takes a replica over from another node, or moves one between the storages of this
+/// node.
 ///
 /// # Errors
 /// After the requester was told.

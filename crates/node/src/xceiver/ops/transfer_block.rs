@@ -50,8 +50,9 @@ impl Purpose<'_> {
     };
 }
 
-/// Sends the finalized replica of `block` to `targets` (the NameNode's TRANSFER command). Counts as one
-/// of the node's xmits, and is held to the transfer bandwidth. A replica that is missing or too short is reported.
+/// Sends the finalized replica of `block` to `targets` (the NameNode's TRANSFER command). Counts as
+/// one of the node's xmits, and is held to the transfer bandwidth. A replica that is missing or too
+/// short is reported.
 ///
 /// # Errors
 /// The copy was not made, as far as this node can tell: nodes give no answer to a replication.

@@ -1,16 +1,19 @@
 //! Fewer and larger awakenings for a stream that runs fast.
 //!
-//! A sender on a fast link sends a packet, this node wakes up, takes it, acknowledges it, wakes the sender up by that,
-//! sleeps, and so on: as many switches on both sides as there are packets. So while a stream is fast the kernel is asked to
-//! wake it up only when a few packets are there (`SO_RCVLOWAT`), or after a moment. Interrupts of network cards
-//! are moderated the same way, for the same reason.
+//! A sender on a fast link sends a packet, this node wakes up, takes it, acknowledges it, wakes the
+//! sender up by that, sleeps, and so on: as many switches on both sides as there are packets. So
+//! while a stream is fast the kernel is asked to wake it up only when a few packets are there
+//! (`SO_RCVLOWAT`), or after a moment. Interrupts of network cards are moderated the same way, for
+//! the same reason.
 //!
-//! A stream that is slower than [`BATCH_MIN`] in an [`INTERVAL`], such as most that wait for each acknowledgement, is
-//! not delayed at all. One whose sender stops before as much is there (because it waits for acknowledgements) is
-//! delayed [`MISSES_MAX`] times, and from then on once in [`FORGIVEN_AFTER`] batches that came in full.
+//! A stream that is slower than [`BATCH_MIN`] in an [`INTERVAL`], such as most that wait for each
+//! acknowledgement, is not delayed at all. One whose sender stops before as much is there (because
+//! it waits for acknowledgements) is delayed [`MISSES_MAX`] times, and from then on once in
+//! [`FORGIVEN_AFTER`] batches that came in full.
 //!
-//! A fast stream also gets a [large window](WINDOW_BYTES) early. What a small window keeps back is sent later, a little
-//! each time that this node has made room, which costs both sides more (on one machine even in the receiver's name).
+//! A fast stream also gets a [large window](WINDOW_BYTES) early. What a small window keeps back is
+//! sent later, a little each time that this node has made room, which costs both sides more (on one
+//! machine even in the receiver's name).
 
 use std::io;
 use std::pin::Pin;
@@ -23,7 +26,8 @@ use tokio::time::{Instant, Sleep, sleep_until};
 
 use crate::xceiver::net::conn::Conn;
 
-/// Bytes to wait for, at most: four packets of the usual size, far less than what the usual client has under way.
+/// Bytes to wait for, at most: four packets of the usual size, far less than what the usual client
+/// has under way.
 const BATCH_MAX: u32 = 256 << 10;
 
 /// Bytes that are worth waiting for: two packets.
@@ -41,14 +45,17 @@ const RATE_OVER: Duration = Duration::from_millis(2);
 /// Waits in vain after which a stream is left alone.
 const MISSES_MAX: u32 = 4;
 
-/// Batches after which a wait in vain is forgiven: at 16 MiB, of which the wait is a small part at any rate.
+/// Batches after which a wait in vain is forgiven: at 16 MiB, of which the wait is a small part at
+/// any rate.
 const FORGIVEN_AFTER: u32 = 64;
 
-/// Blocks usually end at a multiple of this. Their last packet is followed by nothing that could be waited for.
+/// Blocks usually end at a multiple of this. Their last packet is followed by nothing that could be
+/// waited for.
 const BLOCK_GRID: u64 = 16 << 20;
 
-/// What the sender of a fast stream may send ahead: more than the usual client ever does (80 packets of 64 KiB). The
-/// kernel gets there by itself only after seconds of full speed, and then goes beyond it.
+/// What the sender of a fast stream may send ahead: more than the usual client ever does (80
+/// packets of 64 KiB). The kernel gets there by itself only after seconds of full speed, and then
+/// goes beyond it.
 const WINDOW_BYTES: u32 = 8 << 20;
 
 /// Bytes in [`RATE_OVER`] that make a stream fast enough for the window: 100 MB/s.
@@ -97,8 +104,8 @@ impl Moderation {
         self.missed = false;
     }
 
-    /// Waits until it is worth reading from the socket, of which everything that was there was read; `offset` is that
-    /// of the next packet in its block.
+    /// Waits until it is worth reading from the socket, of which everything that was there was
+    /// read; `offset` is that of the next packet in its block.
     ///
     /// # Errors
     /// The connection broke.

@@ -1,13 +1,13 @@
 //! Packets out of a socket, in runs, without copying their data.
 //!
 //! Bytes are read into large pooled buffers. As soon as at least one packet is complete and the
-//! socket has nothing more at once, the complete packets are cut off as one [`PacketBatch`]: slices of
-//! the buffer, which goes back to its pool when the last of them is dropped. Only the part of a packet that
-//! had arrived behind them is copied, to the front of the next buffer.
+//! socket has nothing more at once, the complete packets are cut off as one [`PacketBatch`]: slices
+//! of the buffer, which goes back to its pool when the last of them is dropped. Only the part of a
+//! packet that had arrived behind them is copied, to the front of the next buffer.
 //!
-//! Memory: a stream that waits for its peer holds no buffer. When the pool is used up, a stream with
-//! runs still on their way waits for them; one without goes on with a small buffer of its own, so that no
-//! stream can starve.
+//! Memory: a stream that waits for its peer holds no buffer. When the pool is used up, a stream
+//! with runs still on their way waits for them; one without goes on with a small buffer of its own,
+//! so that no stream can starve.
 
 use std::future::poll_fn;
 use std::io::IoSliceMut;
@@ -38,8 +38,8 @@ const BUFFER_MAX: usize = 512 << 10;
 /// How often a stream without memory looks whether its own runs are gone.
 const MEMORY_NAP: Duration = Duration::from_millis(5);
 
-/// How long a packet that needs more than the usual buffer is let wait for it, where a silent peer is let wait
-/// for ever.
+/// How long a packet that needs more than the usual buffer is let wait for it, where a silent peer
+/// is let wait for ever.
 const MEMORY_WAIT: Duration = Duration::from_secs(60);
 
 /// A packet as received.
@@ -141,7 +141,8 @@ impl PacketReceiver {
     /// Waits for packets and takes all complete ones, at least one.
     ///
     /// # Errors
-    /// `Socket` when the stream ends, breaks or falls silent; `Protocol` for bytes that are no packet.
+    /// `Socket` when the stream ends, breaks or falls silent; `Protocol` for bytes that are no
+    /// packet.
     pub async fn next(&mut self, conn: &Conn) -> Result<PacketBatch, XferError> {
         let mut patience = Patience::new(conn.read_limit());
         poll_fn(|cx| {
@@ -306,7 +307,8 @@ impl PacketReceiver {
         self.adapt(buf.capacity());
         let rest = self.filled - end;
         if rest > 0 {
-            // The rest is less than a packet; a small buffer that is not counted holds it until more comes.
+            // The rest is less than a packet; a small buffer that is not counted holds it until
+            // more comes.
             let mut next = match self.memory.try_acquire(self.size.max(rest)) {
                 Ok(Some(next)) => next,
                 Ok(None) | Err(_) => AlignedBuf::unpooled(rest.max(BUFFER_MIN)),
@@ -394,8 +396,9 @@ impl PacketReceiver {
         }
     }
 
-    /// A buffer from the pool; a small one of its own for a stream that has nothing else. One that is larger
-    /// than those is waited for as long as for a silent peer: it may depend on other streams.
+    /// A buffer from the pool; a small one of its own for a stream that has nothing else. One that
+    /// is larger than those is waited for as long as for a silent peer: it may depend on other
+    /// streams.
     fn poll_buffer(
         &mut self,
         conn: &Conn,

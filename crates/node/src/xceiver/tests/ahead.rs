@@ -1,5 +1,5 @@
-//! What is read before the client asks for it: never does a reader wait for the disk at the end of a block because
-//! nobody had asked for that end.
+//! What is read before the client asks for it: never does a reader wait for the disk at the end of
+//! a block because nobody had asked for that end.
 
 use hayloft_io::IoClass;
 use hayloft_wire::ids::StorageType;
@@ -14,8 +14,8 @@ use super::{block, crc32c, pattern};
 
 const MIB: usize = 1 << 20;
 
-/// Not a multiple of anything. More than what the node may ask for when a client has taken 3 MiB: the piece that is sent,
-/// four ahead of it, and as much as sockets hold on a busy machine.
+/// Not a multiple of anything. More than what the node may ask for when a client has taken 3 MiB:
+/// the piece that is sent, four ahead of it, and as much as sockets hold on a busy machine.
 const LEN: usize = 36_000_123;
 
 /// Bytes that clients had from the node's disk, checksums included.
@@ -41,8 +41,9 @@ async fn take(client: &mut Client, data: &mut Vec<u8>, len: usize) {
     }
 }
 
-/// A client of a block that is not in memory reads a part of it and stops: what was asked of the disk meanwhile.
-/// `enough`: a part that is followed by no more than what the node holds ahead of a client.
+/// A client of a block that is not in memory reads a part of it and stops: what was asked of the
+/// disk meanwhile. `enough`: a part that is followed by no more than what the node holds ahead of a
+/// client.
 async fn the_end_is_asked_for(engine: &str, too_little: usize, enough: usize) {
     let node = Node::with_engine(engine, Settings::default(), &[StorageType::Disk]).await;
     let wanted = pattern(LEN);
@@ -81,7 +82,8 @@ async fn the_end_is_asked_for(engine: &str, too_little: usize, enough: usize) {
 #[tokio::test(flavor = "multi_thread")]
 async fn the_end_of_a_block_is_read_before_the_client_is_there() {
     for engine in ["direct", "uring"] {
-        // Pieces of 1, 2 and then 4 MiB, two ahead of the one that is sent: the end comes with that at 23 MiB.
+        // Pieces of 1, 2 and then 4 MiB, two ahead of the one that is sent: the end comes with that
+        // at 23 MiB.
         the_end_is_asked_for(engine, 3 * MIB, 24 * MIB).await;
     }
 }

@@ -122,7 +122,8 @@ async fn corrupt_data_in_a_longer_pipeline_closes_the_node_before_it() {
     pipeline
         .send_raw(0, &data, &[1, 2, 3, 4], false, false)
         .await;
-    // The last node finds it, the middle one takes the blame and closes, the first one reports the middle.
+    // The last node finds it, the middle one takes the blame and closes, the first one reports the
+    // middle.
     let ack = pipeline.client.ack().await.expect("told");
     assert_eq!(statuses(&ack), vec![Status::Success, Status::Error]);
 }

@@ -1,4 +1,5 @@
-//! Streams at full speed, whose packets are received in place, and everything that surprises the guess.
+//! Streams at full speed, whose packets are received in place, and everything that surprises the
+//! guess.
 
 use bytes::BytesMut;
 use hayloft_wire::ack::{PipelineAck, UNKNOWN_SEQNO};
@@ -64,8 +65,8 @@ async fn in_memory() -> Node {
     Node::with_engine("memory", Settings::default(), &[StorageType::Disk]).await
 }
 
-/// Sends the stream in parts of `part` bytes, with pauses now and then, while the acknowledgements are read.
-/// Returns those that came before the node closed or `expected` were there.
+/// Sends the stream in parts of `part` bytes, with pauses now and then, while the acknowledgements
+/// are read. Returns those that came before the node closed or `expected` were there.
 async fn send(
     pipeline: &mut Pipeline,
     stream: &[u8],

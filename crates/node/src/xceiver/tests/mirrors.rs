@@ -220,8 +220,8 @@ async fn a_last_packet_after_the_mirror_was_mourned_ends_the_write_too() {
     drop(pipeline);
 }
 
-/// A pipeline that appends with another checksum than the replica has: then a node in the middle checks
-/// packets as well.
+/// A pipeline that appends with another checksum than the replica has: then a node in the middle
+/// checks packets as well.
 async fn appending(node: &Node, mirror: &Mirror, id: i64) -> (Pipeline, Client) {
     let crc32 = DataChecksum::new(ChecksumKind::Crc32, 512).expect("valid");
     let create = Stage::PipelineSetupCreate;

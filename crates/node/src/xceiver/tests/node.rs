@@ -110,7 +110,8 @@ impl Node {
         Self::with_engine("posix", settings, volumes).await
     }
 
-    /// A node whose volumes use the engine with this name; `NAME cached` with what clients read through the page cache.
+    /// A node whose volumes use the engine with this name; `NAME cached` with what clients read
+    /// through the page cache.
     pub async fn with_engine(engine: &str, settings: Settings, volumes: &[StorageType]) -> Self {
         let dir = TempDir::new().expect("a temporary directory");
         let (engine, cached) = engine.split_once(' ').unwrap_or((engine, ""));
@@ -184,8 +185,8 @@ impl Node {
         }
     }
 
-    /// The one file below the volumes with this name; looked for again for a while, since one that is moved may be in neither place
-    /// while these are listed.
+    /// The one file below the volumes with this name; looked for again for a while, since one that
+    /// is moved may be in neither place while these are listed.
     pub fn file(&self, name: &str) -> std::path::PathBuf {
         for _ in 0..100 {
             if let Some(path) = self.find(name) {

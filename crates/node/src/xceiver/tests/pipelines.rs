@@ -373,8 +373,8 @@ async fn a_node_that_the_namenode_calls_slow_says_so() {
     pipeline.close(2).await;
 }
 
-/// More streams than the memory for block data has room for, each with packets larger than the usual ones,
-/// while readers that take nothing hold some of it.
+/// More streams than the memory for block data has room for, each with packets larger than the
+/// usual ones, while readers that take nothing hold some of it.
 #[tokio::test(flavor = "multi_thread")]
 async fn many_streams_share_little_memory() {
     let nodes = [Node::start().await, Node::start().await];

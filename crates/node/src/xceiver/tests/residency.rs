@@ -137,7 +137,8 @@ async fn cold_data_is_read_into_the_page_cache_and_sent_from_there() {
         let all = LEN as u64;
         node.until("counted", |node| node.x.stats().bytes_read() == all)
             .await;
-        // All but a short end, unless this machine is so short of memory that it dropped some meanwhile.
+        // All but a short end, unless this machine is so short of memory that it dropped some
+        // meanwhile.
         let by_descriptor = node.x.stats().bytes_read_by_descriptor();
         assert!(by_descriptor > all / 4 * 3, "{engine}: {by_descriptor}");
         assert_eq!(node.x.memory().in_use(), 0, "{engine}");

@@ -56,7 +56,8 @@ fn finalized(generation_stamp: u64, volume: u16) -> Slot {
     })
 }
 
-/// Finds a second replica of each of many blocks while somebody else changes what is known of the same block.
+/// Finds a second replica of each of many blocks while somebody else changes what is known of the
+/// same block.
 fn find_while(pool: &Pool, found: &Slot, change: impl Fn(i64)) {
     let at = AtomicI64::new(0);
     std::thread::scope(|scope| {
@@ -135,7 +136,8 @@ async fn whole_is_out(node: &Node) {
     reconfigure(node, rest).await;
 }
 
-/// Block 7 is on the second volume, which is taken out; and it is being written to the first one, whose disk is full.
+/// Block 7 is on the second volume, which is taken out; and it is being written to the first one,
+/// whose disk is full.
 async fn written_anew(node: &Node, state: ReplicaState) -> ReplicaWriter {
     whole_is_out(node).await;
     let whole = block(7, 1001, 0);
@@ -176,8 +178,8 @@ async fn a_replica_that_is_being_written_makes_way_for_a_better_one_and_leaves_n
     }
 }
 
-/// Block 7 is on both volumes, of which the second one, with the better replica, is out; the disk of the first one does not
-/// answer to whoever deletes the other one.
+/// Block 7 is on both volumes, of which the second one, with the better replica, is out; the disk
+/// of the first one does not answer to whoever deletes the other one.
 async fn lesser_one_hangs() -> (Node, Vec<VolumeConfig>) {
     let (node, faults) = Node::faulty(2).await;
     whole_is_out(&node).await;

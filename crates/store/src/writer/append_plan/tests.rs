@@ -13,7 +13,8 @@ fn block(len: usize) -> Vec<u8> {
         .collect()
 }
 
-/// A packet as a client makes it: checksums on the block's chunk grid, the first over what the packet has of its chunk.
+/// A packet as a client makes it: checksums on the block's chunk grid, the first over what the
+/// packet has of its chunk.
 fn packet(client: DataChecksum, block: &[u8], from: usize, to: usize) -> PacketData {
     let mut sums = Vec::new();
     let mut at = from;
