@@ -282,7 +282,10 @@ fn device_limit(record: &BenchRecord, row: (&str, Client), own: f64, stock: f64)
     let device = device(record, row)?;
     let sent = without_node(record, row, SentRate).map(|sent| {
         let (of_stock, of_bare) = (sent / stock, own / sent);
-        format!("; read and sent by a program that does nothing else, {of_stock:.2}, of which this is {of_bare:.2}")
+        format!(
+            "; read and sent by a program that does nothing else, {of_stock:.2}, of which \
+            this is {of_bare:.2}"
+        )
     });
     Some(format!(
         "the raw device beside it gives {:.2} of stock's; this is {:.2} of the raw device{}",

@@ -273,7 +273,8 @@ fn same_conditions(first: &BenchRecord, other: &BenchRecord) -> Result<()> {
             && one != another
         {
             return Err(TestkitError::Talk(format!(
-                "these runs cannot share a page, one has as {name}: {one}, another: {another}; show them one by one"
+                "these runs cannot share a page, one has as {name}: {one}, another: {another}; \
+                    show them one by one"
             )));
         }
     }
@@ -310,7 +311,8 @@ mod tests {
 
     #[test]
     fn the_record_names_no_place_of_this_machine() {
-        let words = "hayloft bench --only write*,cold --out /some/where/mine --disk=/data/1/ -D a.b=/c/d --mib 4";
+        let words = "hayloft bench --only write*,cold --out /some/where/mine --disk=/data/1/ -D \
+            a.b=/c/d --mib 4";
         let words: Vec<String> = words.split(' ').map(str::to_owned).collect();
         assert_eq!(
             recorded(&words),

@@ -53,7 +53,10 @@ const START: [Figure; 4] = [
 pub fn markdown(record: &BenchRecord, plots: &[String]) -> String {
     let mut page = String::from("# Stock DataNode and Hayloft on one machine\n\n");
     if record.modelled {
-        page.push_str("**The disk is modelled**: it tells how streams share a head, not how fast a disk is.\n\n");
+        page.push_str(
+            "**The disk is modelled**: it tells how streams share a head, not how fast \
+            a disk is.\n\n",
+        );
     }
     if record.interrupted {
         page.push_str(
@@ -66,7 +69,8 @@ pub fn markdown(record: &BenchRecord, plots: &[String]) -> String {
     }
     let _ = writeln!(
         page,
-        "- {} MiB per row, up to {} rounds, peers in turn within each; every byte that was read was compared\n",
+        "- {} MiB per row, up to {} rounds, peers in turn within each; every byte that was read \
+            was compared\n",
         record.mib, record.rounds
     );
     if let Some(note) = congestion::note(&record.conditions) {
@@ -127,7 +131,8 @@ fn bars_table(page: &mut String, verdicts: &[Verdict]) {
     let of_null = |verdict: &Verdict| verdict.beside.is_some() && verdict.wanted.contains("null");
     if verdicts.iter().any(of_null) {
         page.push_str(
-            "Null acknowledges what it drops. An engine that writes to the device has the raw device as its limit.\n\n",
+            "Null acknowledges what it drops. An engine that writes to the device has the raw \
+                device as its limit.\n\n",
         );
     }
 }

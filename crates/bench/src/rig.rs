@@ -243,7 +243,8 @@ fn room(options: &BenchOptions, dir: &Path, copies: usize) -> Result<()> {
         return Ok(());
     }
     Err(TestkitError::Talk(format!(
-        "{} has {} GiB free and {} are needed: give another directory with --disk DIR, fewer peers or less --mib",
+        "{} has {} GiB free and {} are needed: give another directory with --disk DIR, fewer \
+            peers or less --mib",
         dir.display(),
         free >> 30,
         (wanted >> 30) + 1

@@ -194,7 +194,8 @@ mod tests {
         let mut count = Count::default();
         for line in [
             "# tracer: nop",
-            "  kworker/1:1H-123 [001] ..... 1.0: block_rq_issue: 254,0 W 4096 () 100 + 8 none,0,0 [kworker/1:1H]",
+            "  kworker/1:1H-123 [001] ..... 1.0: block_rq_issue: 254,0 W 4096 () 100 + 8 none,0,0 \
+                [kworker/1:1H]",
             "  java-9 [001] ..... 1.1: block_rq_issue: 254,0 WS 4096 () 108 + 8 be,0,4 [java]",
             "  java-9 [001] ..... 1.2: block_rq_issue: 254,0 RA 8192 () 500 + 16 none,0,0 [java]",
             "  a-9 [001] ..... 1.3: block_rq_issue: 254,0 WFS 4096 () 116 + 8 none,0,0 [a]",

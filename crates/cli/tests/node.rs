@@ -312,7 +312,8 @@ fn the_documentation_lists_every_key_as_the_binary_does() {
     }
     assert!(
         page.contains(tables.trim()),
-        "docs/operate/configure.md is out of date: run 'HAYLOFT_BLESS=1 cargo test -p hayloft --test node'"
+        "docs/operate/configure.md is out of date: run 'HAYLOFT_BLESS=1 cargo test -p hayloft \
+            --test node'"
     );
 }
 

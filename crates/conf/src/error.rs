@@ -7,7 +7,8 @@ use std::path::PathBuf;
 pub enum ConfigError {
     /// The configuration directory holds none of the files that are read.
     #[error(
-        "no core-site.xml or hdfs-site.xml in {}: name the directory that holds them with --conf or HADOOP_CONF_DIR",
+        "no core-site.xml or hdfs-site.xml in {}: name the directory that holds them with --conf \
+            or HADOOP_CONF_DIR",
         dir.display()
     )]
     NoFiles {
@@ -15,7 +16,8 @@ pub enum ConfigError {
         dir: PathBuf,
     },
     /// A file could not be read.
-    #[error("cannot read configuration file {}{}: {source}", path.display(), from_suffix(included_from.as_deref()))]
+    #[error("cannot read configuration file {}{}: \
+        {source}", path.display(), from_suffix(included_from.as_deref()))]
     Read {
         /// File that was being read.
         path: PathBuf,

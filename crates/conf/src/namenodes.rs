@@ -49,7 +49,8 @@ pub fn namenodes(config: &Configuration) -> Result<Vec<NameService>, ConfigError
     let internal = config.get(&keys::INTERNAL_NAMESERVICES);
     if let Some(unknown) = internal.iter().find(|id| !known.contains(id)) {
         let what = format!(
-            "dfs.internal.nameservices ({}) names '{unknown}', which dfs.nameservices ({}) does not list",
+            "dfs.internal.nameservices ({}) names '{unknown}', which dfs.nameservices ({}) does \
+                not list",
             config.origin(keys::INTERNAL_NAMESERVICES.name()),
             config.origin(keys::NAMESERVICES.name()),
         );

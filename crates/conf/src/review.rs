@@ -56,7 +56,8 @@ impl Configuration {
             .collect();
         (!transient.is_empty()).then(|| {
             format!(
-                "{} ({}): {}: replicas there are not copied to disk, and are lost with the memory; LAZY_PERSIST files are \
+                "{} ({}): {}: replicas there are not copied to disk, and are lost with the \
+                    memory; LAZY_PERSIST files are \
                  written to DISK at once instead",
                 keys::DATA_DIRS.name(),
                 self.origin(keys::DATA_DIRS.name()),

@@ -12,7 +12,13 @@ impl Dir {
         Self(tempfile::tempdir().expect("a temporary directory"))
     }
     fn write(self, name: &str, body: &str) -> Self {
-        self.raw(name, &format!("<?xml version=\"1.0\"?>\n<configuration xmlns:xi=\"http://www.w3.org/2001/XInclude\">\n{body}\n</configuration>\n"))
+        self.raw(
+            name,
+            &format!(
+                "<?xml version=\"1.0\"?>\n<configuration \
+            xmlns:xi=\"http://www.w3.org/2001/XInclude\">\n{body}\n</configuration>\n"
+            ),
+        )
     }
     fn raw(self, name: &str, text: &str) -> Self {
         std::fs::write(self.0.path().join(name), text)
@@ -222,8 +228,10 @@ fn properties_without_a_value_say_nothing() {
 #[test]
 fn xinclude_relative_nested_and_with_fallback() {
     let dir = Dir::new()
-        .write("hdfs-site.xml", &(property("dfs.datanode.handler.count", "1") + "<xi:include href=\"more.xml\"/>" + &property("dfs.heartbeat.interval", "4")))
-        .write("more.xml", &("<xi:include href=\"absent.xml\"><xi:fallback>".to_owned() + &property("dfs.datanode.handler.count", "2") + "</xi:fallback></xi:include><xi:include href=\"hdfs-ignored.xml\"><xi:fallback/></xi:include>"));
+        .write("hdfs-site.xml", &(property("dfs.datanode.handler.count", "1") + "<xi:include \
+            href=\"more.xml\"/>" + &property("dfs.heartbeat.interval", "4")))
+        .write("more.xml", &("<xi:include \
+            href=\"absent.xml\"><xi:fallback>".to_owned() + &property("dfs.datanode.handler.count", "2") + "</xi:fallback></xi:include><xi:include href=\"hdfs-ignored.xml\"><xi:fallback/></xi:include>"));
     let config = dir.load().unwrap();
     assert_eq!(config.get(&keys::HANDLER_COUNT), 2);
     assert!(
@@ -276,7 +284,8 @@ fn xml_details() {
          <property name='dfs.datanode.handler.count' value='6' final='true'/>\n\
          <property><description>d <b>x</b></description><name> dfs.datanode.hostname\n</name>\
          <value>a<!-- c -->&amp;&#98;<![CDATA[<c>]]></value></property>\n\
-         <configuration><property><name>dfs.heartbeat.interval</name><value> 8 </value></property></configuration>\n\
+         <configuration><property><name>dfs.heartbeat.interval</name><value> 8 \
+         </value></property></configuration>\n\
          </configuration>",
     );
     let config = dir.load().unwrap();

@@ -91,7 +91,8 @@ macro_rules! integers {
             const KIND: &'static str = "number";
             fn parse(text: &str, unit: Unit) -> Result<Self, String> {
                 let number = if unit.is_bytes() { byte_count(text)? } else { integer(text).ok_or("a whole number")? };
-                Self::try_from(number).map_err(|_| format!("between {} and {}", Self::MIN, Self::MAX))
+                Self::try_from(number).map_err(|_| format!("between {} and \
+                    {}", Self::MIN, Self::MAX))
             }
             fn magnitude(&self) -> Option<i128> {
                 Some(i128::from(*self))

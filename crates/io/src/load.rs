@@ -74,7 +74,8 @@ impl Pipe {
         let mut left = taken;
         while left > 0 {
             match again(|| splice(&self.out_end, None, self.nowhere.as_fd(), None, left, flags))? {
-                0 => return Err(Errno::IO), // A page that was cut off the file meanwhile. Not to loop on.
+                // A page that was cut off the file meanwhile. Not to loop on.
+                0 => return Err(Errno::IO),
                 gone => left -= gone,
             }
         }

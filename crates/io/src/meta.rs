@@ -327,7 +327,8 @@ fn list_dir(path: &Path, entries_max: usize) -> Result<Vec<DirEntry>, IoError> {
             Ok(t) if t.is_file() => FileKind::File,
             Ok(t) if t.is_dir() => FileKind::Dir,
             Ok(_) => FileKind::Other,
-            Err(e) if e.kind() == io::ErrorKind::NotFound => continue, // Removed while we were looking.
+            // Removed while we were looking.
+            Err(e) if e.kind() == io::ErrorKind::NotFound => continue,
             Err(e) => return Err(failed(e)),
         };
         let (name, odd) = match entry.file_name().into_string() {

@@ -93,7 +93,8 @@ pub fn transfers(
         match ring.submit_and_wait(1) {
             Ok(_) => {}
             Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-            Err(error) => return Err(error), // The kernel may still have the buffers: they are leaked.
+            // The kernel may still have the buffers: they are leaked.
+            Err(error) => return Err(error),
         }
         for answer in ring.completion() {
             let slot = usize::try_from(answer.user_data()).expect("a slot number");

@@ -1,7 +1,8 @@
 //! The system calls that the safe wrappers lack.
 #![expect(
     unsafe_code,
-    reason = "sync_file_range(2), cachestat(2), SO_RCVLOWAT and FS_IOC_GOINGDOWN are not wrapped by rustix, and madvise(2) is unsafe there"
+    reason = "sync_file_range(2), cachestat(2), SO_RCVLOWAT and FS_IOC_GOINGDOWN are not wrapped \
+        by rustix, and madvise(2) is unsafe there"
 )]
 
 use std::os::fd::{AsRawFd as _, BorrowedFd};

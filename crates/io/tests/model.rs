@@ -150,7 +150,8 @@ proptest! {
     fn a_file_is_a_vector_of_bytes(steps in prop::collection::vec(step(), 1..24)) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
         let dir = tempfile::tempdir().expect("a temporary directory");
-        let disk = Disk::for_path(dir.path(), &DiskConfig::default()).expect("the directory exists");
+        let disk = Disk::for_path(dir.path(), &DiskConfig::default()).expect("the directory \
+            exists");
         for name in ["posix", "direct", "uring", "memory"] {
             let mut config = EngineConfig::new(Arc::clone(&disk));
             config.direct = DirectLimits { read_min: 1, write_min: 1, ..DirectLimits::default() };

@@ -388,7 +388,8 @@ impl Description {
                 let Some(on) = &disk.on else { continue };
                 if !disk.modelled || on == &host.name || !names.contains(on) {
                     return Err(format!(
-                        "a disk of host {} is on = \"{on}\": that must be another host of the testbed, and the disk a modelled one",
+                        "a disk of host {} is on = \"{on}\": that must be another host of the \
+                            testbed, and the disk a modelled one",
                         host.name
                     ));
                 }
@@ -477,7 +478,8 @@ fn check_host(host: &HostSpec) -> std::result::Result<(), String> {
                 || rates.iter().any(|r| !(1..=10_000).contains(r))
             {
                 return Err(format!(
-                    "a disk of host {}: size_mib is between 64 and 1048576, read_mbs and write_mbs between 1 and 10000",
+                    "a disk of host {}: size_mib is between 64 and 1048576, read_mbs and \
+                        write_mbs between 1 and 10000",
                     host.name
                 ));
             }

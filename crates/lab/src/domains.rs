@@ -323,11 +323,16 @@ pub fn run(
 
 fn page(blocks: u64, kind: &str, command: &str, findings: &[DomainsFinding]) -> String {
     let mut text = format!(
-        "# Failure domains\n\nCommand: `{command}`\n\nOne rack of {HOSTS} hosts with {NODES_PER_HOST} {kind} nodes each, {blocks} blocks, \
-         stock NameNode. Wrongly placed: two replicas in one host while a live host has none, counted from fsck's listing. The host is \
-         killed with `kill -9` of its nodes. Before the balancer runs every host gets an empty node more.\n\n\
-         | policy | replicas | wrongly placed after writing | host killed: blocks without a replica | all others copied again after | \
-         fewest replicas, wrongly placed then | host back: wrongly placed | replicas that the balancer moved | replicas of a node, before and after | \
+        "# Failure domains\n\nCommand: `{command}`\n\nOne rack of {HOSTS} hosts with \
+            {NODES_PER_HOST} {kind} nodes each, {blocks} blocks, \
+         stock NameNode. Wrongly placed: two replicas in one host while a live host has none, \
+         counted from fsck's listing. The host is \
+         killed with `kill -9` of its nodes. Before the balancer runs every host gets an empty \
+         node more.\n\n\
+         | policy | replicas | wrongly placed after writing | host killed: blocks without a \
+         replica | all others copied again after | \
+         fewest replicas, wrongly placed then | host back: wrongly placed | replicas that the \
+         balancer moved | replicas of a node, before and after | \
          wrongly placed after it (exit) | fsck |\n|---|---|---|---|---|---|---|---|---|---|---|\n"
     );
     for f in findings {
@@ -335,7 +340,8 @@ fn page(blocks: u64, kind: &str, command: &str, findings: &[DomainsFinding]) -> 
         let (before, after) = (f.returned.evenness(nodes), f.balanced.evenness(nodes));
         let _ = writeln!(
             text,
-            "| {} | {} | {} of {} | {} | {:.0} s | {}, {} of {} | {} | {} | {} to {}, then {} to {} | {} ({}) | {} |",
+            "| {} | {} | {} of {} | {} | {:.0} s | {}, {} of {} | {} | {} | {} to {}, then {} to \
+                {} | {} ({}) | {} |",
             f.placement,
             f.replication,
             f.written.violations,
@@ -361,8 +367,10 @@ fn page(blocks: u64, kind: &str, command: &str, findings: &[DomainsFinding]) -> 
         );
     }
     text.push_str(
-        "\nWith a host killed two are left, so three replicas cannot be apart: then two of a block in one host are right, and counted is \
-         only a block all of whose replicas are in one host. Balancer's exit code 0: balanced; -2 or -3: nothing left that it may move.\n",
+        "\nWith a host killed two are left, so three replicas cannot be apart: then two of a \
+            block in one host are right, and counted is \
+         only a block all of whose replicas are in one host. Balancer's exit code 0: balanced; -2 \
+         or -3: nothing left that it may move.\n",
     );
     text
 }

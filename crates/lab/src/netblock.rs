@@ -239,12 +239,17 @@ fn read_ahead(testbed: &Testbed, kib: u32) -> Result<()> {
 fn page(options: &ExperimentOptions, command: &str, findings: &[NetblockFinding]) -> String {
     let mut text = format!(
         "# Network block device against Split\n\nCommand: `{command}`\n\n\
-         One client, one modelled hard disk (not a real one) of {} MB/s reading and {} MB/s writing with ext4, links of {} Mbit/s, \
-         {} MiB in blocks of 16 MiB, one replica, {} rounds after one that is not counted; median (lowest to highest). `dfs.datanode.synconclose=true` for \
-         every node, {} for Hayloft; caches are dropped before reading. Block device: nbdkit serves the disk without a cache of its \
+         One client, one modelled hard disk (not a real one) of {} MB/s reading and {} MB/s \
+         writing with ext4, links of {} Mbit/s, \
+         {} MiB in blocks of 16 MiB, one replica, {} rounds after one that is not counted; median \
+         (lowest to highest). `dfs.datanode.synconclose=true` for \
+         every node, {} for Hayloft; caches are dropped before reading. Block device: nbdkit \
+         serves the disk without a cache of its \
          own, nbdfuse, a loop device and ext4 on the client's host.\n\n\
-         Processor seconds are those of the processes on each side (client and node, or client, node and nbdfuse; node or \
-         nbdkit), without the kernel's own threads (a loop device has such) and without the process that models the disk.\n\n",
+         Processor seconds are those of the processes on each side (client and node, or client, \
+         node and nbdfuse; node or \
+         nbdkit), without the kernel's own threads (a loop device has such) and without the \
+         process that models the disk.\n\n",
         options.disk_mbs.0,
         options.disk_mbs.1,
         options.link_mbit,
@@ -261,7 +266,8 @@ fn page(options: &ExperimentOptions, command: &str, findings: &[NetblockFinding]
     ] {
         let _ = writeln!(
             text,
-            "## {what}\n\n| | MB/s | of local | CPU s/GiB, client's side | CPU s/GiB, disk's side | disk busy | waited for a processor | late |\n\
+            "## {what}\n\n| | MB/s | of local | CPU s/GiB, client's side | CPU s/GiB, disk's side \
+                | disk busy | waited for a processor | late |\n\
              |---|---|---|---|---|---|---|---|"
         );
         let local = findings.first().map_or(0.0, |f| of(f).mbs.0);
@@ -283,7 +289,8 @@ fn page(options: &ExperimentOptions, command: &str, findings: &[NetblockFinding]
         text.push('\n');
     }
     text.push_str(
-        "## The thesis (Table 7.1, real disks)\n\n| | write MB/s | of local | read MB/s | of local |\n|---|---|---|---|---|\n",
+        "## The thesis (Table 7.1, real disks)\n\n| | write MB/s | of local | read MB/s | of \
+            local |\n|---|---|---|---|---|\n",
     );
     let (_, write, read) = THESIS[0];
     for (name, w, r) in THESIS {

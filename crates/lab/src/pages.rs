@@ -70,9 +70,12 @@ pub fn page(
     };
     let mut text = format!(
         "# Experiment {name}\n\nCommand: `{command}`\n\n\
-         One machine, every host a network namespace, links of {} Mbit/s, modelled hard disks (not real ones) of {} MB/s \
-         reading and {} MB/s writing, storage nodes: {} ({}), stock NameNode and stock clients, {} MiB for each client in \
-         blocks of 16 MiB, {replicas} replica(s), {} rounds; median (lowest to highest). Caches are dropped before reading.\n\n",
+         One machine, every host a network namespace, links of {} Mbit/s, modelled hard disks \
+         (not real ones) of {} MB/s \
+         reading and {} MB/s writing, storage nodes: {} ({}), stock NameNode and stock clients, \
+         {} MiB for each client in \
+         blocks of 16 MiB, {replicas} replica(s), {} rounds; median (lowest to highest). Caches \
+         are dropped before reading.\n\n",
         options.link_mbit,
         options.disk_mbs.0,
         options.disk_mbs.1,
@@ -87,10 +90,14 @@ pub fn page(
         pairs(&mut text, rows);
     }
     text.push_str(
-        "\nOf linear: against the same arrangement with one client, times the clients. Conflicts: share of the time in \
-         which two streams were on one disk while another had none. Processors: without what others' programs of a lower \
-         priority took of this machine. Late: requests that a modelled disk answered more than 2 ms after their time. A \
-         directory beside this page holds every step with its description, figures and each disk's utilisation over time.\n",
+        "\nOf linear: against the same arrangement with one client, times the clients. Conflicts: \
+            share of the time in \
+         which two streams were on one disk while another had none. Processors: without what \
+         others' programs of a lower \
+         priority took of this machine. Late: requests that a modelled disk answered more than 2 \
+         ms after their time. A \
+         directory beside this page holds every step with its description, figures and each \
+         disk's utilisation over time.\n",
     );
     for (what, _) in plots(rows) {
         let _ = write!(text, "\n![{what}]({what}.svg)");
@@ -101,14 +108,16 @@ pub fn page(
 
 fn pairs(text: &mut String, rows: &[ExperimentRow]) {
     text.push_str(
-        "| clients x nodes | arrangement | write MB/s | of linear | conflicts | disks busy | processors | read MB/s | of linear | \
+        "| clients x nodes | arrangement | write MB/s | of linear | conflicts | disks busy | \
+            processors | read MB/s | of linear | \
          conflicts | disks busy | processors | late | limited by (write, read) |\n\
          |---|---|---|---|---|---|---|---|---|---|---|---|---|---|\n",
     );
     for row in rows {
         let _ = writeln!(
             text,
-            "| {0} x {0} | {1} | {2} | {3} | {4:.0} % | {5:.0} % | {6:.0} % | {7} | {8} | {9:.0} % | {10:.0} % | {11:.0} % | {12} | {13}, {14} |",
+            "| {0} x {0} | {1} | {2} | {3} | {4:.0} % | {5:.0} % | {6:.0} % | {7} | {8} | {9:.0} \
+                % | {10:.0} % | {11:.0} % | {12} | {13}, {14} |",
             row.clients,
             row.arrangement,
             in_words(row.write),
@@ -126,8 +135,14 @@ fn pairs(text: &mut String, rows: &[ExperimentRow]) {
             row.limit.1,
         );
     }
-    text.push_str("\n## Beside the thesis (Tables 7.2 and 7.3)\n\nAggregate MB/s; the thesis' disks are real.\n\n");
-    text.push_str("| | | 1 writer | 2 writers | gain | 1 reader | 2 readers | gain |\n|---|---|---|---|---|---|---|---|\n");
+    text.push_str(
+        "\n## Beside the thesis (Tables 7.2 and 7.3)\n\nAggregate MB/s; the thesis' \
+        disks are real.\n\n",
+    );
+    text.push_str(
+        "| | | 1 writer | 2 writers | gain | 1 reader | 2 readers | gain \
+        |\n|---|---|---|---|---|---|---|---|\n",
+    );
     for (arrangement, thesis) in THESIS {
         gains(text, arrangement, "thesis", thesis);
         if let Some(here) = one_and_two(rows, arrangement) {
@@ -201,17 +216,21 @@ fn bars(text: &mut String, rows: &[ExperimentRow]) {
 fn layouts(text: &mut String, rows: &[ExperimentRow]) {
     let _ = writeln!(
         text,
-        "{LAYOUT_HOSTS} hosts, each a client's and a node's. `random` is the stock policy: first replica in the client's own \
+        "{LAYOUT_HOSTS} hosts, each a client's and a node's. `random` is the stock policy: first \
+            replica in the client's own \
          host, the others at random.\n\n\
-         | clients | layout | write MB/s | conflicts | disks busy | processors | read own file MB/s | read another's MB/s | disks busy | \
-         processors | late | limited by (write, read) |\n|---|---|---|---|---|---|---|---|---|---|---|---|"
+         | clients | layout | write MB/s | conflicts | disks busy | processors | read own file \
+         MB/s | read another's MB/s | disks busy | \
+         processors | late | limited by (write, read) \
+         |\n|---|---|---|---|---|---|---|---|---|---|---|---|"
     );
     let mut sorted: Vec<&ExperimentRow> = rows.iter().collect();
     sorted.sort_by_key(|row| row.clients);
     for row in sorted {
         let _ = writeln!(
             text,
-            "| {} | {} | {} | {:.0} % | {:.0} % | {:.0} % | {} | {} | {:.0} % | {:.0} % | {} | {}, {} |",
+            "| {} | {} | {} | {:.0} % | {:.0} % | {:.0} % | {} | {} | {:.0} % | {:.0} % | {} | \
+                {}, {} |",
             row.clients,
             row.arrangement,
             in_words(row.write),
@@ -228,9 +247,12 @@ fn layouts(text: &mut String, rows: &[ExperimentRow]) {
         );
     }
     text.push_str(
-        "\nThe paper (50 servers, 10 Gbit/s links, up to 50 clients) gives curves, not figures. Its Figure 5: hybrid writes \
-         faster than round-robin, and both scale better than HDFS's random layout. Figure 9 (a), own file: hybrid and random read faster \
-         than round-robin, which keeps no copy with the writer. Figure 9 (b), another's file: all three alike, and at the rate of \
+        "\nThe paper (50 servers, 10 Gbit/s links, up to 50 clients) gives curves, not figures. \
+            Its Figure 5: hybrid writes \
+         faster than round-robin, and both scale better than HDFS's random layout. Figure 9 (a), \
+         own file: hybrid and random read faster \
+         than round-robin, which keeps no copy with the writer. Figure 9 (b), another's file: all \
+         three alike, and at the rate of \
          round-robin in (a).\n",
     );
 }

@@ -35,7 +35,8 @@ pub fn phases<'a>(
 #[must_use]
 pub fn table(described: &Description, outcome: &WorkloadOutcome) -> String {
     let mut text = String::from(
-        "| | MB/s, all clients | a client | conflicts | disks busy | busiest link | processors (others) | waited for one | limited by |\n|---|---|---|---|---|---|---|---|---|\n",
+        "| | MB/s, all clients | a client | conflicts | disks busy | busiest link | processors \
+            (others) | waited for one | limited by |\n|---|---|---|---|---|---|---|---|---|\n",
     );
     for what in WHATS {
         let all: Vec<&WorkloadPhase> = phases(outcome, what).collect();
@@ -58,7 +59,8 @@ pub fn table(described: &Description, outcome: &WorkloadOutcome) -> String {
         let percent = |share: f64| share * 100.0;
         let _ = writeln!(
             text,
-            "| {what} | {mbs:.1} ({low:.1} to {high:.1}) | {:.1} ({:.1} to {:.1}) | {:.0} % | {:.0} % ({:.0} to {:.0}) | {:.1} MB/s | {:.0} % ({:.0} %) | {:.0} % | {} |",
+            "| {what} | {mbs:.1} ({low:.1} to {high:.1}) | {:.1} ({:.1} to {:.1}) | {:.0} % | \
+                {:.0} % ({:.0} to {:.0}) | {:.1} MB/s | {:.0} % ({:.0} %) | {:.0} % | {} |",
             clients.0,
             clients.1,
             clients.2,
@@ -73,10 +75,14 @@ pub fn table(described: &Description, outcome: &WorkloadOutcome) -> String {
             all[all.len() / 2].limit(described.network.link_mbit),
         );
     }
-    text.push_str("\nMedian (lowest to highest). Conflicts: share of the time in which two streams were on one disk while another had none.\n");
+    text.push_str(
+        "\nMedian (lowest to highest). Conflicts: share of the time in which two \
+        streams were on one disk while another had none.\n",
+    );
     text.push_str(
         "Processors: in use; in brackets what programs of a lower priority took besides. \
-        Waited: of the time in which clients and nodes could have gone on, the share in which they had no processor.\n",
+        Waited: of the time in which clients and nodes could have gone on, the share in which \
+        they had no processor.\n",
     );
     if described.modelled() {
         text.push_str("Disks are modelled hard disks, not real ones.\n");

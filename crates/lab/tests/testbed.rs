@@ -277,7 +277,8 @@ fn wrong_policy() -> Result<Outcome> {
                 ("hayloft.placement.domains", "host"),
                 ("hayloft.placement.domains.file", "/x"),
             ],
-            "hayloft.placement.domains.file is set, but hayloft.placement.domains is host, which does not use it: \
+            "hayloft.placement.domains.file is set, but hayloft.placement.domains is host, which \
+                does not use it: \
              set hayloft.placement.domains=file or remove the path.",
         ),
     ] {

@@ -7,7 +7,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 /// What the operator does about it.
-pub const TODO: &str = "start the version of Hayloft that left it, with its configuration, and stop it cleanly; \
+pub const TODO: &str = "start the version of Hayloft that left it, with its configuration, and \
+    stop it cleanly; \
      or remove the file to give these bytes up";
 
 /// What the files are called, without the uuid of their node.

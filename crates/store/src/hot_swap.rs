@@ -38,7 +38,8 @@ pub async fn reconfigure(
             Some(same) if same.info.storage_type == config.storage_type => {}
             Some(other) => {
                 let text = format!(
-                    "Changing storage type is not allowed: {} is {} and cannot become {} while it is in use; take it out first",
+                    "Changing storage type is not allowed: {} is {} and cannot become {} while it \
+                        is in use; take it out first",
                     config.path.display(),
                     other.info.storage_type,
                     config.storage_type

@@ -126,7 +126,8 @@ async fn mark(live: &LiveReplica, until_ms: u64) {
     let meta = live.slice.volume.meta(IoClass::ClientWrite);
     let until = until_ms.to_string().into_bytes();
     if let Err(error) = meta.replace(&marker, until, FILE_MODE).await {
-        warn!(path = %marker.display(), %error, "cannot mark a replica for the restart; its client has to recover it");
+        warn!(path = %marker.display(), %error, "cannot mark a replica for the restart; its \
+            client has to recover it");
     }
 }
 
@@ -150,7 +151,8 @@ async fn save(pool: &Pool, slice: &BlockPoolSlice) {
         (names::REPLICAS, encode(&replicas)),
     ] {
         if let Err(error) = meta.replace(&current.join(name), contents, FILE_MODE).await {
-            warn!(path = %current.join(name).display(), %error, "cannot save what the next start could use");
+            warn!(path = %current.join(name).display(), %error, "cannot save what the next start \
+                could use");
         }
     }
 }

@@ -63,7 +63,8 @@ async fn refuse_staged(inner: &StoreState) -> Result<(), StoreError> {
         Some(path) => Err(StoreError::new(
             StoreErrorKind::Incompatible,
             format!(
-                "{} holds bytes that an earlier version of Hayloft acknowledged and did not write to its \
+                "{} holds bytes that an earlier version of Hayloft acknowledged and did not write \
+                    to its \
                  blocks: {}",
                 path.display(),
                 earlier::TODO
@@ -118,7 +119,8 @@ pub async fn open(
 }
 
 fn note_failure(inner: &StoreState, volume: &VolumeConfig, error: &StoreError) {
-    warn!(volume = %volume.path.display(), %error, "volume cannot be used; going on without it if that is tolerated");
+    warn!(volume = %volume.path.display(), %error, "volume cannot be used; going on without it if \
+        that is tolerated");
     let failed = FailedVolume {
         path: volume.path.clone(),
         at: SystemTime::now(),
@@ -146,8 +148,10 @@ pub fn check_tolerance(inner: &StoreState, healthy: usize) -> Result<(), StoreEr
     Err(StoreError::new(
         StoreErrorKind::VolumeFailed,
         format!(
-            "Too many failed volumes - current valid volumes: {healthy}, volumes failed: {failed}, volume failures \
-             tolerated: {}; repair the directories named above or raise dfs.datanode.failed.volumes.tolerated",
+            "Too many failed volumes - current valid volumes: {healthy}, volumes failed: \
+                {failed}, volume failures \
+             tolerated: {}; repair the directories named above or raise \
+             dfs.datanode.failed.volumes.tolerated",
             inner.config.failed_volumes_tolerated
         ),
     ))
@@ -190,13 +194,19 @@ pub async fn open_volume(inner: &StoreState, config: &VolumeConfig) -> Result<Op
     let engine: Arc<dyn Engine> = Arc::new(Metered::new(engine, Arc::clone(&metrics)));
     let meta = engine.meta(IoClass::ClientWrite);
     let note = format!("{}@{}", std::process::id(), host_name());
-    let lock = meta.lock(&root.join(IN_USE_LOCK), note).await.map_err(|e| match e.kind() {
-        IoErrorKind::Locked => StoreError::new(
-            StoreErrorKind::Incompatible,
-            format!("{doing}: {e}; another DataNode uses this directory: stop it, or remove the directory from dfs.datanode.data.dir"),
-        ),
-        _ => failed(e),
-    })?;
+    let lock = meta
+        .lock(&root.join(IN_USE_LOCK), note)
+        .await
+        .map_err(|e| match e.kind() {
+            IoErrorKind::Locked => StoreError::new(
+                StoreErrorKind::Incompatible,
+                format!(
+                    "{doing}: {e}; another DataNode uses this directory: stop it, or remove the \
+                directory from dfs.datanode.data.dir"
+                ),
+            ),
+            _ => failed(e),
+        })?;
     let version = match meta
         .read_small(&root.join(CURRENT).join(VERSION), VERSION_BYTES_MAX)
         .await
@@ -233,13 +243,15 @@ async fn read_calibration(root: &Path) -> Option<Calibration> {
     });
     let (calibration, elsewhere) = read.await.ok()?;
     if let Some(why) = elsewhere {
-        warn!(volume = %root.display(), why, "the calibration seems to be another disk's: if the directory was copied, run \
+        warn!(volume = %root.display(), why, "the calibration seems to be another disk's: if the \
+            directory was copied, run \
             'hayloft calibrate' here");
     }
     match calibration {
         Ok(calibration) => calibration,
         Err(error) => {
-            warn!(volume = %root.display(), %error, "going on as if the volume were not calibrated");
+            warn!(volume = %root.display(), %error, "going on as if the volume were not \
+                calibrated");
             None
         }
     }
@@ -330,8 +342,10 @@ pub fn adopt_identity<'a>(
             StoreError::new(
                 StoreErrorKind::Incompatible,
                 format!(
-                    "{}: {what} {theirs} differs from {ours} of the other volumes: this directory belongs to another \
-                     DataNode or cluster; take it out of dfs.datanode.data.dir or move its contents away",
+                    "{}: {what} {theirs} differs from {ours} of the other volumes: this directory \
+                        belongs to another \
+                     DataNode or cluster; take it out of dfs.datanode.data.dir or move its \
+                     contents away",
                     path.display()
                 ),
             )

@@ -208,7 +208,8 @@ impl StoreState {
             return Err(StoreError::new(
                 StoreErrorKind::OutOfSpace,
                 format!(
-                    "Out of space: The volume with the most available space (={most} B) is less than the block size \
+                    "Out of space: The volume with the most available space (={most} B) is less \
+                        than the block size \
                      (={bytes} B); {} volumes of type {storage_type} are in use",
                     candidates.len()
                 ),

@@ -127,7 +127,8 @@ pub fn check(name: &str) -> Result<()> {
 
 fn no_namespace(name: &str, why: &dyn std::fmt::Display) -> TestkitError {
     TestkitError::Talk(format!(
-        "--congestion {name} has no network namespace to run in ({why}): it needs root, and the commands unshare and ip"
+        "--congestion {name} has no network namespace to run in ({why}): it needs root, and the \
+            commands unshare and ip"
     ))
 }
 
@@ -138,7 +139,8 @@ fn is_among(name: &str, allowed: &str) -> Result<()> {
         return Ok(());
     }
     Err(TestkitError::Talk(format!(
-        "--congestion {name:?} is not available here: choose one of {} (net.ipv4.tcp_allowed_congestion_control), or load the \
+        "--congestion {name:?} is not available here: choose one of {} \
+            (net.ipv4.tcp_allowed_congestion_control), or load the \
          kernel module tcp_{name} first if there is one",
         known.join(", ")
     )))
@@ -223,16 +225,20 @@ pub fn note(conditions: &BTreeMap<String, String>) -> Option<String> {
     let meaning = match name.as_str() {
         USUAL | "reno" => return None,
         "bbr" => {
-            "It paces with timers what a connection sends, on the loopback too, which the peers and the clients here pay for \
-             with rate and processor time (but for what Hayloft's nodes send: hayloft.transfer.local.unpaced)"
+            "It paces with timers what a connection sends, on the loopback too, which the peers \
+                and the clients here pay for \
+             with rate and processor time (but for what Hayloft's nodes send: \
+             hayloft.transfer.local.unpaced)"
         }
         _ => {
-            "It is not the kernel's own default: if it paces what a connection sends, every peer and client here pays for \
+            "It is not the kernel's own default: if it paces what a connection sends, every peer \
+                and client here pays for \
              that with rate and processor time"
         }
     };
     Some(format!(
-        "The TCP congestion control was {name}. {meaning}; `--congestion {USUAL}` makes the same comparison with the kernel's \
+        "The TCP congestion control was {name}. {meaning}; `--congestion {USUAL}` makes the same \
+            comparison with the kernel's \
          own default, and changes nothing on the machine."
     ))
 }

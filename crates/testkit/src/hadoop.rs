@@ -88,9 +88,9 @@ impl Hadoop {
         if !has("hadoop-hdfs-3") || !has("hadoop-common-3") {
             return Err(TestkitError::Missing {
                 what: "Hadoop's jars".into(),
-                todo:
-                    "run `scripts/fetch-hadoop` (Maven fetches them), or set HADOOP_HOME to an installation"
-                        .into(),
+                todo: "run `scripts/fetch-hadoop` (Maven fetches them), or set HADOOP_HOME to an \
+                        installation"
+                    .into(),
             });
         }
         let driver = std::env::var_os("HAYLOFT_LAB_DRIVER").map_or_else(

@@ -141,7 +141,8 @@ impl Lab<'_> {
         expect(run.code != 0, || format!("{run:?}"))?;
         says(
             &run.err,
-            "The block pool is still running. First do a refreshNamenodes to shutdown the block pool service",
+            "The block pool is still running. First do a refreshNamenodes to shutdown the block \
+                pool service",
         )?;
         let run = self.admin(&["-deleteBlockPool", &ipc, "BP-none-127.0.0.1-1", "force"])?;
         run.ok()?;

@@ -11,7 +11,8 @@ use crate::varint::{self, Peek};
 pub enum FrameError {
     /// The announced length exceeds the limit of this place.
     #[error(
-        "the peer announced a message of {announced_bytes} bytes; at most {limit_bytes} are accepted"
+        "the peer announced a message of {announced_bytes} bytes; at most {limit_bytes} are \
+            accepted"
     )]
     TooLong {
         /// Length the peer announced.

@@ -14,7 +14,8 @@ use crate::proto::hdfs as pb;
 pub enum IdError {
     /// Block pool ids become directory names, so they are held to one plain path component.
     #[error(
-        "{0:?} is no block pool id: it must be 1 to {MAX_POOL_ID_BYTES} bytes of printable text without '/' and not start with '.'"
+        "{0:?} is no block pool id: it must be 1 to {MAX_POOL_ID_BYTES} bytes of printable text \
+            without '/' and not start with '.'"
     )]
     Pool(String),
     /// A block length beyond what a file can have.

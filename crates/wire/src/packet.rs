@@ -55,7 +55,8 @@ pub enum PacketError {
     HeaderLength(i16),
     /// The whole is longer than the limit.
     #[error(
-        "packet of {packet_bytes} bytes; at most {limit_bytes} are accepted (dfs.data.transfer.max.packet.size)"
+        "packet of {packet_bytes} bytes; at most {limit_bytes} are accepted \
+            (dfs.data.transfer.max.packet.size)"
     )]
     TooLong {
         /// Length the peer announced.

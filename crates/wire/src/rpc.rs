@@ -81,7 +81,8 @@ pub enum EncodedRpcError {
     Auth(u8),
     /// A negative or excessive frame length.
     #[error(
-        "the peer announced a frame of {announced_bytes} bytes; 1 to {limit_bytes} are accepted (ipc.maximum.data.length)"
+        "the peer announced a frame of {announced_bytes} bytes; 1 to {limit_bytes} are accepted \
+            (ipc.maximum.data.length)"
     )]
     FrameLength {
         /// The length announced.

@@ -56,7 +56,8 @@ fn table_names_a_type_for_every_message_and_enum_field() {
         assert_eq!(needs_type, words[7] != "-", "{line}");
     }
     assert!(table.contains(
-        "\nfield hadoop.hdfs.OpWriteBlockProto storage_type 11 enum optional - hadoop.hdfs.StorageTypeProto Disk\n"
+        "\nfield hadoop.hdfs.OpWriteBlockProto storage_type 11 enum optional - \
+            hadoop.hdfs.StorageTypeProto Disk\n"
     ));
     assert!(
         table.contains("\nfield hadoop.hdfs.PipelineAckProto flag 4 uint32 repeated packed - -\n")

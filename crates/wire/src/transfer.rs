@@ -35,7 +35,8 @@ const OP_PREFIX_BYTES: usize = 3;
 pub enum OpError {
     /// The peer wants a SASL handshake where a plain request was expected.
     #[error(
-        "the peer started a SASL handshake (0xDEADBEEF) on a connection without one; compare dfs.data.transfer.protection and dfs.encrypt.data.transfer on both sides"
+        "the peer started a SASL handshake (0xDEADBEEF) on a connection without one; compare \
+            dfs.data.transfer.protection and dfs.encrypt.data.transfer on both sides"
     )]
     Sasl,
     /// Another version, or no data transfer at all.
@@ -74,7 +75,8 @@ pub enum OpError {
         source: ChecksumError,
     },
     /// More targets, tokens or types than any pipeline has.
-    #[error("bad {} request: {count} entries in {list}; at most {MAX_TARGETS} are accepted", .op.name())]
+    #[error("bad {} request: {count} entries in {list}; at most {MAX_TARGETS} are \
+        accepted", .op.name())]
     TooMany {
         /// The operation.
         op: Op,

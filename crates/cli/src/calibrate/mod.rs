@@ -83,7 +83,8 @@ pub fn run(args: &CalibrateArgs) -> Result<ExitCode, CliError> {
     };
     if !curves.direct {
         eprintln!(
-            "hayloft: warning: this file system knows no O_DIRECT: the figures are those of memory in part"
+            "hayloft: warning: this file system knows no O_DIRECT: the figures are those of \
+                memory in part"
         );
     }
     let calibration = conclude(dir, curves, engines)?;

@@ -141,7 +141,8 @@ impl StateDir {
             std::path::absolute(path).map_err(CliError::file("find the state directory", path))?;
         if path.to_string_lossy().contains([':', ',', ' ']) {
             let place = path.display().to_string();
-            let advice = "choose another with --state: Java's class path and Hadoop's lists cannot hold ':', ',' or blanks";
+            let advice = "choose another with --state: Java's class path and Hadoop's lists \
+                cannot hold ':', ',' or blanks";
             return Err(CliError::new(
                 "this state directory cannot be used",
                 place,

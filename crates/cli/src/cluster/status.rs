@@ -143,7 +143,8 @@ impl fmt::Display for StatusReport {
         ) {
             writeln!(
                 f,
-                "  the NameNode counts {live} live nodes, {files} files and directories, {} used, {missing} missing blocks",
+                "  the NameNode counts {live} live nodes, {files} files and directories, {} used, \
+                    {missing} missing blocks",
                 megabytes(used)
             )?;
         }

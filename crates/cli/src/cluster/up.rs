@@ -80,7 +80,8 @@ fn already_running(
     ));
     if usize::from(args.nodes) != cluster.nodes.len() || args.put.is_some() {
         say(
-            "--nodes, --kind and --put count when it starts: copy with 'hayloft fs -put', or stop it first",
+            "--nodes, --kind and --put count when it starts: copy with 'hayloft fs -put', or stop \
+                it first",
         );
     }
     let summary = Summary {

@@ -172,7 +172,8 @@ fn tell(args: &DiskArgs, stats: &Stats) -> Result<(), CliError> {
         return Ok(());
     }
     eprintln!(
-        "hayloft: modelled disk: {} reads, {} writes, {} seeks, runs of {}, busy {:.0} % of {:.0} s",
+        "hayloft: modelled disk: {} reads, {} writes, {} seeks, runs of {}, busy {:.0} % of {:.0} \
+            s",
         stats.read.requests,
         stats.write.requests,
         stats.seeks,
@@ -182,7 +183,8 @@ fn tell(args: &DiskArgs, stats: &Stats) -> Result<(), CliError> {
     );
     if stats.late > 0 {
         eprintln!(
-            "hayloft: warning: {} requests were answered late, by up to {:.0} ms: this machine was too busy for the model",
+            "hayloft: warning: {} requests were answered late, by up to {:.0} ms: this machine \
+                was too busy for the model",
             stats.late, stats.late_worst_ms,
         );
     }

@@ -96,7 +96,10 @@ pub fn run(args: &ExperimentArgs) -> Result<ExitCode, CliError> {
             format!("there is no experiment {}", args.name),
             "hayloft lab experiment",
             format!(
-                "choose one of:{known}\n  {DOMAINS}: three hosts of four nodes, replicas never twice in a host\n  {NETBLOCK}: a disk over the network, by blocks or by HDFS' protocol\n  {DURABILITY}: what is left of acknowledged data after kills, power cuts and bad disks"
+                "choose one of:{known}\n  {DOMAINS}: three hosts of four nodes, replicas never \
+                    twice in a host\n  {NETBLOCK}: a disk over the network, by blocks or by HDFS' \
+                    protocol\n  {DURABILITY}: what is left of acknowledged data after kills, \
+                    power cuts and bad disks"
             ),
         ));
     }

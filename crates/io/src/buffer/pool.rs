@@ -80,7 +80,8 @@ impl PoolShared {
             }
             dropped.extend(idle.regions.drain(..count));
         }
-        drop(dropped); // Returning memory to the system is done outside the lock, before asking for more.
+        // Returning memory to the system is done outside the lock, before asking for more.
+        drop(dropped);
         Region::new(capacity)
     }
 

@@ -51,12 +51,14 @@ pub fn propose(runs: &[RunPoint], depths: &[DepthPoint], engines: &[EnginePoint]
     let mut reason = format!("It behaves like {kind}. ");
     match measured {
         Some(measured) if measured < floor => reason.push_str(&format!(
-            "Runs of {} already reach 95 % of the bandwidth of long ones; a quantum of {} keeps the number of requests low. ",
+            "Runs of {} already reach 95 % of the bandwidth of long ones; a quantum of {} keeps \
+                the number of requests low. ",
             mib(measured),
             mib(floor),
         )),
         Some(_) => reason.push_str(&format!(
-            "Runs of {} between seeks are the shortest that reach 95 % of the bandwidth of long ones. ",
+            "Runs of {} between seeks are the shortest that reach 95 % of the bandwidth of long \
+                ones. ",
             mib(quantum_bytes),
         )),
         None => reason.push_str("Bandwidth against run length was not measured. "),
@@ -193,7 +195,8 @@ fn engine(engines: &[EnginePoint]) -> (String, String) {
     (
         chosen.engine.clone(),
         format!(
-            "Of the engines that move within 10 % of the fastest, {} costs least: {:.2} processor seconds a GiB.",
+            "Of the engines that move within 10 % of the fastest, {} costs least: {:.2} processor \
+                seconds a GiB.",
             chosen.engine, chosen.cpu_s_per_gib
         ),
     )

@@ -140,7 +140,8 @@ pub enum CalibrationError {
         source: io::Error,
     },
     /// It is not what `hayloft calibrate` writes, or a number is out of bounds.
-    #[error("the calibration {} is not usable ({what}): run `hayloft calibrate` again or delete it", path.display())]
+    #[error("the calibration {} is not usable ({what}): run `hayloft calibrate` again or delete \
+        it", path.display())]
     Invalid {
         /// Which file.
         path: PathBuf,

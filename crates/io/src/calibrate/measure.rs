@@ -58,7 +58,9 @@ pub enum MeasureError {
     Interrupted,
     /// Too little space.
     #[error(
-        "only {available} bytes are free of {capacity}: measuring with {space} bytes would leave less than {KEEP_FREE} % free; free some, or give less with --space (at least {SPACE_MIN})"
+        "only {available} bytes are free of {capacity}: measuring with {space} bytes would leave \
+            less than {KEEP_FREE} % free; free some, or give less with --space (at least \
+            {SPACE_MIN})"
     )]
     Full {
         /// Free bytes.

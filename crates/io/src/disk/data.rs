@@ -153,7 +153,8 @@ impl Lane {
         }
         for _ in 0..start {
             if let Err(error) = self.spawn() {
-                tracing::warn!(lane = self.name, %error, "cannot start another I/O thread; check the limit on threads");
+                tracing::warn!(lane = self.name, %error, "cannot start another I/O thread; check \
+                    the limit on threads");
                 self.lock().threads -= 1;
             }
         }

@@ -165,7 +165,8 @@ impl TaskLane {
         };
         drop(queues);
         if let Err(error) = self.spawn(slot) {
-            tracing::warn!(lane = self.name, %error, "cannot start another I/O thread; check the limit on threads");
+            tracing::warn!(lane = self.name, %error, "cannot start another I/O thread; check the \
+                limit on threads");
         }
         None
     }

@@ -276,7 +276,8 @@ impl Disk {
         let start = || {
             Ring::start(&self.name)
                 .inspect_err(|error| {
-                    tracing::warn!(disk = self.name, %error, "no io_uring; transfers go through threads");
+                    tracing::warn!(disk = self.name, %error, "no io_uring; transfers go through \
+                        threads");
                 })
                 .ok()
         };

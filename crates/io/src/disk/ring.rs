@@ -402,7 +402,8 @@ impl Driver {
     /// The ring does not work any more. Nobody knows what the kernel still does with the memory of
     /// the slots: it is kept for ever, and those who wait see that they were given up.
     fn give_up(mut self, error: &io::Error) {
-        tracing::error!(%error, "io_uring failed; transfers of this disk go through threads from now on");
+        tracing::error!(%error, "io_uring failed; transfers of this disk go through threads from \
+            now on");
         let waiting = {
             let mut inbox = self.shared.lock();
             inbox.broken = true;

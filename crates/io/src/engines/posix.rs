@@ -191,7 +191,8 @@ impl Blocking for PosixFile {
                 self.nowait_refused.store(true, Ordering::Relaxed);
                 (0, false)
             }
-            Err(_) => (0, false), // Not resident; or an error, which a thread meets again and reports.
+            // Not resident; or an error, which a thread meets again and reports.
+            Err(_) => (0, false),
         }
     }
 
@@ -318,7 +319,8 @@ pub(super) fn write_fully(
     while !rest.is_empty() {
         let at = offset + u64::try_from(done).expect("usize fits in u64 on Linux");
         match write_some(file, rest, at, call_max) {
-            Ok(0) => return (done, Err(Errno::IO)), // Never on Linux for a length above 0; not to loop on.
+            // Never on Linux for a length above 0; not to loop on.
+            Ok(0) => return (done, Err(Errno::IO)),
             Ok(n) => {
                 done += n;
                 IoSlice::advance_slices(&mut rest, n);

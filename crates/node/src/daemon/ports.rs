@@ -63,7 +63,8 @@ impl Wait<'_> {
             return false;
         }
         if !std::mem::replace(&mut self.said, true) {
-            info!(%address, "the port is in use; trying for {PATIENCE:?}, in case a node that was stopped still frees it");
+            info!(%address, "the port is in use; trying for {PATIENCE:?}, in case a node that was \
+                stopped still frees it");
         }
         tokio::select! {
             () = self.shutdown.cancelled() => false,

@@ -157,11 +157,13 @@ fn local_path(
         .any(|allowed| !user.is_empty() && allowed.trim() == user);
     if listed {
         return Err(RpcFault::unsupported(
-            "this DataNode does not give out paths of block files; use the UNIX domain socket way of short-circuit reads",
+            "this DataNode does not give out paths of block files; use the UNIX domain socket way \
+                of short-circuit reads",
         ));
     }
     Err(RpcFault::access_denied(format!(
-        "Can't continue with getBlockLocalPathInfo() authorization. The user {user} is not configured in {LOCAL_PATH_USERS}"
+        "Can't continue with getBlockLocalPathInfo() authorization. The user {user} is not \
+            configured in {LOCAL_PATH_USERS}"
     )))
 }
 
@@ -212,7 +214,8 @@ async fn delete_block_pool(
     info!(%pool, force = request.force, "deleting a block pool, as an administrator asked");
     if cx.host.serves(&pool) {
         return Err(RpcFault::io(
-            "The block pool is still running. First do a refreshNamenodes to shutdown the block pool service",
+            "The block pool is still running. First do a refreshNamenodes to shutdown the block \
+                pool service",
         ));
     }
     cx.host

@@ -197,7 +197,8 @@ fn look_up(user: &str) -> Vec<String> {
             .collect(),
         Ok(_) => Vec::new(),
         Err(error) => {
-            warn!(%error, user, "cannot run 'id' to find the groups of a user; taking it as in none");
+            warn!(%error, user, "cannot run 'id' to find the groups of a user; taking it as in \
+                none");
             Vec::new()
         }
     }

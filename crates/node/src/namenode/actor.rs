@@ -220,7 +220,8 @@ impl Actor {
     pub(super) fn reports_overflowed(&self) {
         tracing::warn!(
             namenode = self.address,
-            "too many block changes wait for this NameNode (hayloft.blockreport.incremental.pending.max): \
+            "too many block changes wait for this NameNode \
+                (hayloft.blockreport.incremental.pending.max): \
              they are dropped, a full block report follows"
         );
         self.report_soon();

@@ -108,13 +108,15 @@ impl Commander {
                     .config
                     .get(&keys::PROCESS_COMMANDS_THRESHOLD)
             {
-                tracing::warn!(%pool, "the NameNode's command {kind} took {:.1} s", took.as_secs_f64());
+                tracing::warn!(%pool, "the NameNode's command {kind} took {:.1} \
+                    s", took.as_secs_f64());
             }
         }
     }
 
     async fn rolling_upgrade(&self, pool: &PoolId, active: bool) {
-        tracing::info!(%pool, "rolling upgrade {}", if active { "is in progress" } else { "was finalized" });
+        tracing::info!(%pool, "rolling upgrade \
+            {}", if active { "is in progress" } else { "was finalized" });
         self.deletions_end().await;
         if let Err(error) = self
             .service
@@ -267,7 +269,8 @@ impl Commander {
         {
             tracing::warn!(
                 namenode = address,
-                "asked to keep {blocks} block(s) in memory: this node has no cache (it reports none), \
+                "asked to keep {blocks} block(s) in memory: this node has no cache (it reports \
+                    none), \
                  ignored from now on"
             );
         }
@@ -275,7 +278,8 @@ impl Commander {
 
     fn recover(&self, pool: &PoolId, blocks: Vec<hayloft_wire::proto::hdfs::RecoveringBlock>) {
         let Ok(permit) = Arc::clone(&self.recoveries).try_acquire_owned() else {
-            tracing::warn!(%pool, "too many block recoveries at a time: {} left to the next attempt", blocks.len());
+            tracing::warn!(%pool, "too many block recoveries at a time: {} left to the next \
+                attempt", blocks.len());
             return;
         };
         let work = self.work.recover(pool.clone(), blocks);
@@ -305,7 +309,8 @@ impl Commander {
             let block = ExtendedBlock::new(pool.clone(), block);
             let fits = |len: usize| len == 0 || len == targets.len();
             if targets.is_empty() || !fits(storage_ids.len()) || !fits(storage_types.len()) {
-                tracing::warn!(%block, "an order to copy names {} target(s) but other numbers of storages: ignored", targets.len());
+                tracing::warn!(%block, "an order to copy names {} target(s) but other numbers of \
+                    storages: ignored", targets.len());
                 continue;
             }
             if self.can_transfer(&block) {

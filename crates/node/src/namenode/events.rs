@@ -38,7 +38,8 @@ impl NameNodes {
                 self.notify_finalized(&block, &storage, None);
             }
             StoreEvent::Corrupt { block, storage } => {
-                tracing::warn!(%block, storage = &*storage.id, "replica is corrupt: reported to the NameNode");
+                tracing::warn!(%block, storage = &*storage.id, "replica is corrupt: reported to \
+                    the NameNode");
                 self.report_bad_block(&block, &storage);
             }
             StoreEvent::VolumeFailed {

@@ -179,7 +179,8 @@ impl NameNodes {
         // The store of a stopping node keeps its pools until it has saved what it knows of them.
         if !node.shutdown.is_cancelled() {
             if let Some(pool) = service.pool() {
-                tracing::warn!(%pool, nameservice = service.label(), "block pool is no longer served");
+                tracing::warn!(%pool, nameservice = service.label(), "block pool is no longer \
+                    served");
                 node.store.forget_pool(&pool).await;
             }
             let mut services = self

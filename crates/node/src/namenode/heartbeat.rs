@@ -76,7 +76,8 @@ pub(super) async fn run(service: &Arc<PoolService>, actor: &Arc<Actor>) -> End {
             Err(error) if REFUSALS.iter().any(|class| error.is_remote(class)) => {
                 let hint = match error.is_remote("UnregisteredNodeException") {
                     true => {
-                        "it knows no such node (was it reformatted, or another node given this one's place?)"
+                        "it knows no such node (was it reformatted, or another node given this \
+                            one's place?)"
                     }
                     false => "it does not want this node (see its host lists)",
                 };
@@ -186,7 +187,8 @@ fn rolling_upgrade(service: &Arc<PoolService>, status: Option<&RollingUpgradeSta
         return;
     };
     if status.block_pool_id != pool.as_str() {
-        tracing::error!(%pool, "a rolling upgrade status for the pool {:?} arrived: ignored", status.block_pool_id);
+        tracing::error!(%pool, "a rolling upgrade status for the pool {:?} arrived: \
+            ignored", status.block_pool_id);
         return;
     }
     service.rolling_upgrade(&pool, !status.finalized());

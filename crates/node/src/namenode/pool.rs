@@ -201,7 +201,8 @@ impl PoolService {
         if namespace.claims_active {
             let change = self.state().claim.handshake(actor);
             if change != ClaimChange::Same {
-                tracing::debug!(pool = %namespace.pool, "the NameNode said that it is active when asked for its version");
+                tracing::debug!(pool = %namespace.pool, "the NameNode said that it is active when \
+                    asked for its version");
             }
         }
         Ok(())
@@ -261,7 +262,8 @@ impl PoolService {
             ClaimChange::Refused { known_txid } => {
                 tracing::warn!(
                     namenode = address,
-                    "claims to be active at transaction {txid}, but another one is at {known_txid}: not believed"
+                    "claims to be active at transaction {txid}, but another one is at \
+                        {known_txid}: not believed"
                 );
             }
         }

@@ -70,7 +70,8 @@ impl Namespace {
         }
         if self.ctime != other.ctime {
             return Err(format!(
-                "creation time mismatch: this node serves {}, it says {}; the NameNode was upgraded, \
+                "creation time mismatch: this node serves {}, it says {}; the NameNode was \
+                    upgraded, \
                  restart this node to upgrade its directories",
                 self.ctime, other.ctime
             ));

@@ -105,7 +105,8 @@ async fn send(service: &Arc<PoolService>, actor: &Arc<Actor>, lease: u64) -> Res
     tracing::info!(
         namenode = actor.address,
         %pool,
-        "full block report of {replicas} replicas on {storages} storages sent in {total_rpcs} message(s): \
+        "full block report of {replicas} replicas on {storages} storages sent in {total_rpcs} \
+            message(s): \
          {} ms to make, {} ms until it was taken (lease {lease:#x})",
         made.as_millis(),
         (began.elapsed() - made).as_millis()

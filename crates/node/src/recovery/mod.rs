@@ -75,7 +75,8 @@ impl BlockRecovery {
             let order = match Order::try_from(block) {
                 Ok(order) => order,
                 Err(error) => {
-                    warn!(namenode = who, %error, "an order to recover a block makes no sense and is ignored");
+                    warn!(namenode = who, %error, "an order to recover a block makes no sense and \
+                        is ignored");
                     continue;
                 }
             };

@@ -139,7 +139,8 @@ impl Xceivers {
     pub(super) fn threads(&self) -> &Threads {
         self.0.threads.get_or_init(|| {
             Threads::start().unwrap_or_else(|error| {
-                tracing::warn!(%error, "cannot start the threads of the data transfer service, which shares those of the \
+                tracing::warn!(%error, "cannot start the threads of the data transfer service, \
+                    which shares those of the \
                     node: raise the limits on processes and open files (ulimit -u, -n)");
                 Threads::shared()
             })

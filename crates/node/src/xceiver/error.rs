@@ -47,7 +47,8 @@ pub enum XferError {
     Checksum(String),
     /// There was no memory for a packet for too long.
     #[error(
-        "no memory for a packet of {bytes} bytes from {peer} within {seconds} s: too many large packets arrive at a time; \
+        "no memory for a packet of {bytes} bytes from {peer} within {seconds} s: too many large \
+            packets arrive at a time; \
          let clients send packets of at most 512 KiB (dfs.client-write-packet-size)"
     )]
     NoMemory {

@@ -70,7 +70,8 @@ pub async fn serve(x: Xceivers, listener: TcpListener) {
                 admit(&x, threads, stream);
             }
             Err(error) => {
-                tracing::warn!(%error, "cannot accept a data transfer connection; trying again in {backoff:?}");
+                tracing::warn!(%error, "cannot accept a data transfer connection; trying again in \
+                    {backoff:?}");
                 tokio::time::sleep(backoff).await;
                 backoff = (backoff * 2).min(BACKOFF_MAX);
             }
@@ -96,7 +97,8 @@ fn admit(x: &Xceivers, threads: &Threads, stream: TcpStream) {
             tracing::warn!(
                 limit = settings.max_connections,
                 skipped,
-                "a data transfer connection was closed: the limit of dfs.datanode.max.transfer.threads is reached"
+                "a data transfer connection was closed: the limit of \
+                    dfs.datanode.max.transfer.threads is reached"
             );
         }
         return;
@@ -166,7 +168,8 @@ impl Session {
         match self.conn.moved_here() {
             Ok(conn) => Self { conn, ..self }.run(place, Some(request)).await,
             Err(error) => {
-                tracing::warn!(%error, "a data transfer connection was lost on its way to another thread")
+                tracing::warn!(%error, "a data transfer connection was lost on its way to another \
+                    thread")
             }
         }
     }

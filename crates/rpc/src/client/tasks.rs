@@ -149,7 +149,8 @@ async fn read_frame<R: AsyncRead + Unpin>(
     let len = usize::try_from(announced).unwrap_or(usize::MAX);
     if len > limit {
         return Err(shared.malformed(format!(
-            "it announced {announced} bytes; at most {limit} are accepted (ipc.maximum.response.length)"
+            "it announced {announced} bytes; at most {limit} are accepted \
+                (ipc.maximum.response.length)"
         )));
     }
     let mut frame = BytesMut::with_capacity(len.min(READ_STEP_BYTES));

@@ -51,7 +51,8 @@ enum End {
     #[error("{0}")]
     Io(#[from] std::io::Error),
     #[error(
-        "the client announced a frame of {announced} bytes; 0 to {limit} are accepted (ipc.maximum.data.length)"
+        "the client announced a frame of {announced} bytes; 0 to {limit} are accepted \
+            (ipc.maximum.data.length)"
     )]
     FrameLength { announced: i32, limit: usize },
     #[error("the client opened it with {0:?}")]

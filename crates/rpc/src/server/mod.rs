@@ -171,7 +171,8 @@ pub async fn serve<S: Service>(
                 debug!(%error, "a connection ended before it was accepted");
             }
             Err(error) => {
-                warn!(%error, pause_ms = pause.as_millis(), "cannot accept RPC connections; trying again");
+                warn!(%error, pause_ms = pause.as_millis(), "cannot accept RPC connections; \
+                    trying again");
                 tokio::select! {
                     () = shared.stop.cancelled() => break,
                     () = tokio::time::sleep(pause) => {}

@@ -196,7 +196,8 @@ impl Scanner {
         while round.todo.is_empty() {
             if round.next == DIRECTORIES {
                 round.cursor.at_end = true;
-                info!(pool = %pool.id(), volume = %self.volume.root.display(), "block scanner has finished a round");
+                info!(pool = %pool.id(), volume = %self.volume.root.display(), "block scanner has \
+                    finished a round");
                 let cursor = round.cursor.clone();
                 self.save(pool.id(), &cursor).await;
                 return None;
@@ -290,7 +291,8 @@ impl Scanner {
             debug!(%block, %error, "a replica changed while it was scanned");
             return;
         }
-        warn!(%block, volume = %self.volume.root.display(), %error, "block scanner found a damaged replica");
+        warn!(%block, volume = %self.volume.root.display(), %error, "block scanner found a \
+            damaged replica");
         self.inner
             .tell(StoreEvent::Corrupt {
                 block,

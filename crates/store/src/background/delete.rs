@@ -87,7 +87,8 @@ async fn remove(inner: &Arc<StoreState>, volume: &Arc<Volume>, order: Delete) {
     match order {
         Delete::Leftover(path) => match meta.remove_dir_all(&path).await {
             Err(e) if e.kind() != IoErrorKind::NotFound => {
-                warn!(path = %path.display(), error = %e, "cannot remove what an earlier process left; it is tried again at the next start");
+                warn!(path = %path.display(), error = %e, "cannot remove what an earlier process \
+                    left; it is tried again at the next start");
             }
             _ => debug!(path = %path.display(), "removed what an earlier process left"),
         },
@@ -107,7 +108,8 @@ async fn remove(inner: &Arc<StoreState>, volume: &Arc<Volume>, order: Delete) {
                 Ok(bytes) => slice.used.sub(bytes),
                 Err(error) => {
                     // Out of the way already: only its space is not back.
-                    warn!(%block, %error, "cannot remove a deleted replica; it is tried again at the next start");
+                    warn!(%block, %error, "cannot remove a deleted replica; it is tried again at \
+                        the next start");
                     if error.kind().suspects_volume() {
                         crate::volume::failure::suspect(inner, volume, &error.to_string());
                     }

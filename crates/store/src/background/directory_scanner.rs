@@ -97,7 +97,8 @@ async fn scan_volume(inner: &Arc<StoreState>, volume: &Arc<Volume>) {
                 {
                     suspect(inner, volume, &error.to_string());
                 }
-                warn!(pool = %pool.id(), volume = %volume.root.display(), %error, "cannot compare directories with memory");
+                warn!(pool = %pool.id(), volume = %volume.root.display(), %error, "cannot compare \
+                    directories with memory");
             }
         }
     }
@@ -371,7 +372,8 @@ async fn settle_differs(
     if block.generation_stamp == replica.generation_stamp {
         return Ok(None);
     }
-    warn!(%block, before = replica.generation_stamp, "the meta file of a replica has another generation stamp now");
+    warn!(%block, before = replica.generation_stamp, "the meta file of a replica has another \
+        generation stamp now");
     let now = FinalReplica {
         generation_stamp: block.generation_stamp,
         ..replica

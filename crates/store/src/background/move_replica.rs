@@ -160,7 +160,8 @@ async fn copy_and_switch(
     .await
     {
         // The move is done, and the NameNode has to hear of it.
-        warn!(block = %old, volume = %from.volume.root.display(), %error, "cannot delete the source of a moved replica; it is a duplicate that the next start deletes");
+        warn!(block = %old, volume = %from.volume.root.display(), %error, "cannot delete the \
+            source of a moved replica; it is a duplicate that the next start deletes");
     }
     Ok(crate::report::reference_of(pool, to, id, &slot))
 }

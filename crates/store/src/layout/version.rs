@@ -26,7 +26,8 @@ pub enum VersionError {
     },
     /// Written by another version of the layout.
     #[error(
-        "layoutVersion is {0}, only {LAYOUT_VERSION} can be read: start Apache's DataNode (3.x) once on this directory \
+        "layoutVersion is {0}, only {LAYOUT_VERSION} can be read: start Apache's DataNode (3.x) \
+            once on this directory \
          and finalize its upgrade"
     )]
     Layout(i64),

@@ -196,16 +196,19 @@ fn take_cache(paths: &PoolPaths, expiry: Duration) -> Option<Vec<Found>> {
     };
     if let Err(error) = fs::remove_file(&path) {
         // A cache that stays would be believed by the next process although it is out of date.
-        warn!(path = %path.display(), %error, "cannot remove the replica cache; walking the directories");
+        warn!(path = %path.display(), %error, "cannot remove the replica cache; walking the \
+            directories");
         return None;
     }
     // Nor may power loss bring it back.
     if let Err(error) = crate::replica::files::sync_dir(&paths.current()) {
-        warn!(path = %path.display(), %error, "cannot make the removal of the replica cache durable; walking the directories");
+        warn!(path = %path.display(), %error, "cannot make the removal of the replica cache \
+            durable; walking the directories");
         return None;
     }
     let replicas = replica_cache::parse(&cached?)?;
-    info!(path = %path.display(), replicas = replicas.len(), "using the replica cache of the last clean stop");
+    info!(path = %path.display(), replicas = replicas.len(), "using the replica cache of the last \
+        clean stop");
     let found = replicas
         .into_iter()
         .filter(|r| r.state == ReplicaState::Finalized);
@@ -237,13 +240,16 @@ fn take_used(paths: &PoolPaths, expiry: Duration) -> Option<u64> {
 fn put_in_place(paths: &PoolPaths, finalized: &mut Vec<Found>) {
     finalized.retain_mut(|found| {
         let right = paths.finalized_dir(found.block.id);
-        let Some(dir) = found.dir.take() else { return true };
+        let Some(dir) = found.dir.take() else {
+            return true;
+        };
         if dir == right {
             return true;
         }
         let moved = make_dir(&right).and_then(|()| move_pair(&dir, &right, found.block));
         if let Err(error) = &moved {
-            warn!(block = %found.block, dir = %dir.display(), %error, "block lies in the wrong directory and cannot be moved; it is not served");
+            warn!(block = %found.block, dir = %dir.display(), %error, "block lies in the wrong \
+                directory and cannot be moved; it is not served");
         }
         moved.is_ok()
     });
@@ -274,7 +280,8 @@ fn load_rbw(
     // Data here whose meta file got as far as `finalized` (a stop in the middle of finalizing).
     for (id, dir, len) in strays.data {
         let Some(at) = orphans.meta.iter().position(|(block, _)| block.id == id) else {
-            warn!(block = id, dir = %dir.display(), "data file without meta file in rbw: not served");
+            warn!(block = id, dir = %dir.display(), "data file without meta file in rbw: not \
+                served");
             continue;
         };
         let (mut block, from) = orphans.meta.swap_remove(at);
@@ -320,7 +327,8 @@ fn load_one_rbw(paths: &PoolPaths, block: Block, recent: bool) -> FoundRbw {
         }
     });
     if valid.len < block.num_bytes {
-        info!(%block, on_disk = block.num_bytes, intact = valid.len, "cut a replica that was being written to what is intact");
+        info!(%block, on_disk = block.num_bytes, intact = valid.len, "cut a replica that was \
+            being written to what is intact");
     }
     let restarted = after(ReplicaState::Rbw, Move::Restart)
         .expect("any replica being written may be found again");

@@ -93,8 +93,10 @@ fn check_cluster(inner: &StoreState, spec: &PoolSpec) -> Result<(), StoreError> 
     Err(StoreError::new(
         StoreErrorKind::Incompatible,
         format!(
-            "Incompatible clusterIDs in{roots}: namenode clusterID = {}; datanode clusterID = {}. Connect this node to \
-             the NameNode of its own cluster. If the NameNode was formatted anew and the old blocks are not wanted, \
+            "Incompatible clusterIDs in{roots}: namenode clusterID = {}; datanode clusterID = {}. \
+                Connect this node to \
+             the NameNode of its own cluster. If the NameNode was formatted anew and the old \
+             blocks are not wanted, \
              empty these directories and start again",
             spec.cluster_id, identity.cluster_id
         ),
@@ -108,7 +110,8 @@ fn check_same(ours: &PoolSpec, theirs: &PoolSpec) -> Result<(), StoreError> {
     Err(StoreError::new(
         StoreErrorKind::Incompatible,
         format!(
-            "Incompatible namespaceIDs of block pool {}: namenode namespaceID = {}; datanode namespaceID = {}",
+            "Incompatible namespaceIDs of block pool {}: namenode namespaceID = {}; datanode \
+                namespaceID = {}",
             ours.pool, theirs.namespace_id, ours.namespace_id
         ),
     ))
@@ -242,7 +245,8 @@ fn verify_recent(
     }
     let volume = &slice.volume;
     info!(volume = %volume.root.display(), replicas = recent.len(),
-        "the last stop was not clean: verifying the replicas that are newer than the last commit round");
+        "the last stop was not clean: verifying the replicas that are newer than the last commit \
+            round");
     let verifying = CommitRounds::verifying(volume);
     let (inner, pool, slice) = (Arc::clone(inner), Arc::clone(pool), Arc::clone(slice));
     let tasks = inner.tasks.clone();
@@ -410,7 +414,8 @@ async fn refuse_with_replicas(inner: &Arc<StoreState>, id: &PoolId) -> Result<()
             return Err(StoreError::new(
                 StoreErrorKind::Illegal,
                 format!(
-                    "Cannot delete block pool, it contains some block files: {} is there; use force to delete it with them",
+                    "Cannot delete block pool, it contains some block files: {} is there; use \
+                        force to delete it with them",
                     path.display()
                 ),
             ));

@@ -240,7 +240,8 @@ async fn missing(inner: &Arc<StoreState>, pool: &Arc<Pool>, id: i64, slot: &Slot
     pool.map.remove(id);
     slice.used.sub(footprint(replica.len, None));
     let block = pool.extended(Block::new(id, replica.generation_stamp, replica.len));
-    warn!(%block, volume = %slice.volume.root.display(), "the files of a replica are gone; it is no longer served");
+    warn!(%block, volume = %slice.volume.root.display(), "the files of a replica are gone; it is \
+        no longer served");
     inner
         .tell(StoreEvent::Lost {
             block,

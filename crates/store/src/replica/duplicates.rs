@@ -52,7 +52,8 @@ pub fn insert(pool: &Pool, id: i64, slot: Slot) -> Option<Duplicate> {
         } else {
             (there, theirs, slot, ours)
         };
-        warn!(pool = %pool.id(), block = id, ?keep, ?lose, "a block lies here twice; the one with the higher generation stamp, then the longer is kept");
+        warn!(pool = %pool.id(), block = id, ?keep, ?lose, "a block lies here twice; the one with \
+            the higher generation stamp, then the longer is kept");
         let winner = kept.volume();
         return Some(Duplicate { id, loser, winner });
     }
@@ -97,7 +98,8 @@ pub async fn settle_all(duplicates: Vec<Duplicate>, inner: &Arc<StoreState>, poo
             _ = &mut all => return,
             () = inner.ending.cancelled() => return,
             settled = tokio::time::timeout(PATIENCE, progress.notified()) => if settled.is_err() {
-                warn!(pool = %pool.id(), "deleting the lesser replicas of blocks that lie here twice takes long: it goes on in the background");
+                warn!(pool = %pool.id(), "deleting the lesser replicas of blocks that lie here \
+                    twice takes long: it goes on in the background");
                 return;
             }
         }
@@ -110,7 +112,8 @@ impl Duplicate {
     pub async fn settle(self, inner: &Arc<StoreState>, pool: &Arc<Pool>) {
         let latch = tokio::time::timeout(LATCH_WAIT, pool.latches.acquire(self.id)).await;
         let Ok(_latch) = latch else {
-            warn!(pool = %pool.id(), block = self.id, "a block that lies here twice is being changed: the next start deletes one of the two");
+            warn!(pool = %pool.id(), block = self.id, "a block that lies here twice is being \
+                changed: the next start deletes one of the two");
             return;
         };
         let stopped = self.stop_live_writer(inner).await;
@@ -126,7 +129,8 @@ impl Duplicate {
             return;
         }
         if let Err(error) = stopped {
-            warn!(pool = %pool.id(), block = self.id, %error, "the lesser replica of a block that lies here twice is still being written: the next start deletes it");
+            warn!(pool = %pool.id(), block = self.id, %error, "the lesser replica of a block that \
+                lies here twice is still being written: the next start deletes it");
             return;
         }
         // Written anew meanwhile, or to its end, where the loser was: the names are the same.

@@ -124,7 +124,8 @@ impl LiveReplica {
             return Ok(());
         }
         let text = format!(
-            "an earlier sync of replica {} failed: what was written before it may not be on the disk",
+            "an earlier sync of replica {} failed: what was written before it may not be on the \
+                disk",
             self.block()
         );
         Err(StoreError::new(StoreErrorKind::Io, text))

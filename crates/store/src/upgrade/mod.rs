@@ -157,7 +157,8 @@ pub async fn join_rolling(inner: &Arc<StoreState>, pool: &Pool, slice: &BlockPoo
     }
     if let Err(error) = mark(slice).await {
         let error = examine(inner, &slice.volume, error);
-        warn!(pool = %pool.id(), volume = %slice.volume.root.display(), %error, "cannot mark the rolling upgrade on a volume");
+        warn!(pool = %pool.id(), volume = %slice.volume.root.display(), %error, "cannot mark the \
+            rolling upgrade on a volume");
         pool.upgrade_unmarked.store(true, Ordering::Release);
     }
 }

@@ -71,7 +71,8 @@ fn settle(
         Ok(Some(unfinished)) => transition::finish(root, unfinished)?,
         Err(text) => {
             return Ok(Err(format!(
-                "{text}: {} is in a state that no upgrade or rollback leaves. Restore it from a backup, or move it \
+                "{text}: {} is in a state that no upgrade or rollback leaves. Restore it from a \
+                    backup, or move it \
                  away to have its blocks copied here again",
                 root.display()
             )));
@@ -117,7 +118,8 @@ fn go_back(paths: &PoolPaths, spec: &PoolSpec) -> io::Result<Result<(), Refusal>
             None => Some(format!("{PREVIOUS}/{VERSION} is missing")),
             Some(Err(why)) => Some(format!("{PREVIOUS}/{VERSION} cannot be used: {why}")),
             Some(Ok(old)) if old.ctime > spec.ctime => Some(format!(
-                "cannot roll back to a newer state: cTime of {PREVIOUS} is {}, the NameNode's is {}. Roll the NameNode \
+                "cannot roll back to a newer state: cTime of {PREVIOUS} is {}, the NameNode's is \
+                    {}. Roll the NameNode \
                  back first",
                 old.ctime, spec.ctime
             )),
@@ -169,14 +171,16 @@ fn fits(version: Version, spec: &PoolSpec) -> Result<Fits, Refusal> {
     }
     if version.namespace_id != spec.namespace_id {
         return Err(format!(
-            "Incompatible namespaceIDs: namenode namespaceID = {}; datanode namespaceID = {}. The pool directory is of \
+            "Incompatible namespaceIDs: namenode namespaceID = {}; datanode namespaceID = {}. The \
+                pool directory is of \
              another namespace: move it away to start empty",
             spec.namespace_id, version.namespace_id
         ));
     }
     if version.ctime > spec.ctime {
         return Err(format!(
-            "its cTime {} is newer than the NameNode's {}: the NameNode was rolled back. Start this node with -rollback \
+            "its cTime {} is newer than the NameNode's {}: the NameNode was rolled back. Start \
+                this node with -rollback \
              to go back to the state before the upgrade",
             version.ctime, spec.ctime
         ));

@@ -150,7 +150,8 @@ pub fn roll_back(root: &Path) -> io::Result<()> {
 /// `previous` goes.
 pub fn upgrade(paths: &PoolPaths, version: &PoolVersion) -> io::Result<()> {
     let root = &paths.root;
-    info!(pool = %root.display(), ctime = version.ctime, "upgrading; the state before is kept in previous");
+    info!(pool = %root.display(), ctime = version.ctime, "upgrading; the state before is kept in \
+        previous");
     discard(root, PREVIOUS)?;
     let old = root.join(PREVIOUS_TMP);
     fs::rename(paths.current(), &old)?;

@@ -408,7 +408,8 @@ async fn failed(inner: &Arc<StoreState>, volume: &Arc<Volume>, touched: &Touched
     live.note_lost_writes();
     let block = pool.extended(live.block());
     error!(%block, volume = %volume.root.display(), %error,
-        "written bytes of a replica did not reach the disk: it is reported corrupt when its block is \
+        "written bytes of a replica did not reach the disk: it is reported corrupt when its block \
+            is \
          closed. Check the disk");
     crate::volume::failure::suspect(inner, volume, &error.to_string());
     let stamp = block.block.generation_stamp;

@@ -103,7 +103,8 @@ async fn retire(inner: Arc<StoreState>, volume: Arc<Volume>, reason: String) {
         (volumes.healthy.len(), volumes.failed.len())
     };
     let fatal = !tolerated(inner.config.failed_volumes_tolerated, healthy, failed);
-    warn!(volume = %volume.root.display(), healthy, failed, fatal, "replicas of the failed volume are no longer served");
+    warn!(volume = %volume.root.display(), healthy, failed, fatal, "replicas of the failed volume \
+        are no longer served");
     inner
         .tell(StoreEvent::VolumeFailed {
             path: volume.root.clone(),
@@ -134,7 +135,8 @@ pub async fn take_out(inner: &Arc<StoreState>, volume: &Arc<Volume>) -> bool {
         () = inner.ending.cancelled() => false,
     };
     if !closed {
-        warn!(volume = %volume.root.display(), "the files of a volume that was taken out are not closed yet: its disk gives no answer");
+        warn!(volume = %volume.root.display(), "the files of a volume that was taken out are not \
+            closed yet: its disk gives no answer");
     }
     closed
 }
@@ -187,7 +189,8 @@ fn leave(inner: &Arc<StoreState>, volume: &Arc<Volume>, give_up: bool) -> Leavin
     };
     let thread = std::thread::Builder::new().name("hayloft-left".to_owned());
     if let Err(error) = thread.spawn(leave.clone()) {
-        warn!(%error, "no thread is left to let go of a volume's files, which may take as long as its disk gives no \
+        warn!(%error, "no thread is left to let go of a volume's files, which may take as long as \
+            its disk gives no \
             answer: raise the limit on processes (ulimit -u)");
         leave();
     }

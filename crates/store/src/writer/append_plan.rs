@@ -47,7 +47,8 @@ pub enum PlanError {
     },
     /// Too few or too many checksums.
     #[error(
-        "packet at {offset} with {data_len} bytes has {sums_len} bytes of checksums instead of {expected}"
+        "packet at {offset} with {data_len} bytes has {sums_len} bytes of checksums instead of \
+            {expected}"
     )]
     Sums {
         /// Where the packet begins.
@@ -61,7 +62,8 @@ pub enum PlanError {
     },
     /// The checksum that the client sends for a chunk covers other bytes than those on the disk.
     #[error(
-        "the bytes on the disk of the chunk at {chunk_start} are not those that the client sends again"
+        "the bytes on the disk of the chunk at {chunk_start} are not those that the client sends \
+            again"
     )]
     Mismatch {
         /// Where the chunk begins.

@@ -60,12 +60,14 @@ pub async fn init(
 fn check_gs(block: &ExtendedBlock, here: Block, recovery_id: u64) -> Result<(), StoreError> {
     if here.generation_stamp < block.block.generation_stamp {
         return Err(illegal(format!(
-            "replica.getGenerationStamp() < block.getGenerationStamp(), block={block}, replica={here}"
+            "replica.getGenerationStamp() < block.getGenerationStamp(), block={block}, \
+                replica={here}"
         )));
     }
     if here.generation_stamp >= recovery_id {
         return Err(illegal(format!(
-            "THIS IS NOT SUPPOSED TO HAPPEN: replica.getGenerationStamp() >= recoveryId = {recovery_id}, block={block}, \
+            "THIS IS NOT SUPPOSED TO HAPPEN: replica.getGenerationStamp() >= recoveryId = \
+                {recovery_id}, block={block}, \
              replica={here}"
         )));
     }
@@ -105,7 +107,8 @@ async fn begin(
         return Err(StoreError::new(
             StoreErrorKind::RecoveryInProgress,
             format!(
-                "rur.getRecoveryID() >= recoveryId = {recovery_id}, block={block}, rur has recovery id {theirs}"
+                "rur.getRecoveryID() >= recoveryId = {recovery_id}, block={block}, rur has \
+                    recovery id {theirs}"
             ),
         ));
     }
@@ -125,7 +128,8 @@ async fn begin(
     now.recovery = Some((recovery_id, original_state));
     let here = Block::new(live.id, now.generation_stamp, now.bytes_on_disk);
     drop(now);
-    info!(%block, recovery_id, state = %original_state, len = here.num_bytes, "replica is under recovery");
+    info!(%block, recovery_id, state = %original_state, len = here.num_bytes, "replica is under \
+        recovery");
     Ok(RecoveryInfo {
         block: here,
         original_state,
@@ -161,12 +165,14 @@ pub async fn update(
     };
     if ours != recovery_id {
         return Err(illegal(format!(
-            "rur.getRecoveryID() != recoveryId = {recovery_id}, block={block}, rur has recovery id {ours}"
+            "rur.getRecoveryID() != recoveryId = {recovery_id}, block={block}, rur has recovery \
+                id {ours}"
         )));
     }
     if status.bytes_on_disk != block.block.num_bytes {
         return Err(illegal(format!(
-            "THIS IS NOT SUPPOSED TO HAPPEN: replica.getBytesOnDisk() != block.getNumBytes(), block={block} with {} bytes, \
+            "THIS IS NOT SUPPOSED TO HAPPEN: replica.getBytesOnDisk() != block.getNumBytes(), \
+                block={block} with {} bytes, \
              replica has {}",
             block.block.num_bytes, status.bytes_on_disk
         )));

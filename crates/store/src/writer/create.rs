@@ -93,7 +93,8 @@ async fn create(
 ) -> Result<ReplicaWriter, StoreError> {
     match create_once(inner, pool, block, options, place).await {
         Err(e) if e.kind() == StoreErrorKind::VolumeFailed => {
-            warn!(%block, error = %e, "a volume left while a replica was created there: taking another one");
+            warn!(%block, error = %e, "a volume left while a replica was created there: taking \
+                another one");
             create_once(inner, pool, block, options, place).await
         }
         other => other,
@@ -167,7 +168,8 @@ async fn create_once(
 /// Files of a block that is not in the map are in the way (a data file without meta file, or the
 /// half of a failed attempt).
 async fn clear_the_way(slice: &BlockPoolSlice, place: ReplicaDir, block: Block) {
-    warn!(%block, volume = %slice.volume.root.display(), "files of an unknown replica are in the way of a new one: removing them");
+    warn!(%block, volume = %slice.volume.root.display(), "files of an unknown replica are in the \
+        way of a new one: removing them");
     if let Err(error) = crate::background::delete::put_aside(slice, place, block).await {
         warn!(%block, %error, "cannot remove the files in the way of a new replica");
     }

@@ -548,7 +548,8 @@ impl Drop for ReplicaWriter {
             )
             .await
             {
-                warn!(%block, %error, "cannot delete an unfinished copy; it is removed at the next start");
+                warn!(%block, %error, "cannot delete an unfinished copy; it is removed at the \
+                    next start");
             }
         };
         self.inner.tasks.spawn_on(cleanup, &runtime);

@@ -30,7 +30,8 @@ pub async fn append(
 ) -> Result<ReplicaWriter, StoreError> {
     if new_gs < block.block.generation_stamp {
         return Err(illegal(format!(
-            "The new generation stamp {new_gs} should be greater than the replica {block}'s generation stamp"
+            "The new generation stamp {new_gs} should be greater than the replica {block}'s \
+                generation stamp"
         )));
     }
     let pool = inner.pool(&block.pool)?;
@@ -109,7 +110,8 @@ pub async fn recover_rbw(
     min_bytes_received: u64,
     max_bytes_received: u64,
 ) -> Result<ReplicaWriter, StoreError> {
-    info!(%block, new_gs, min_bytes_received, max_bytes_received, "recovering a replica being written");
+    info!(%block, new_gs, min_bytes_received, max_bytes_received, "recovering a replica being \
+        written");
     let pool = inner.pool(&block.pool)?;
     let _latch = pool.latches.acquire(block.block.id).await;
     let Stopped::Live(live, right) = stop_writer(inner, &pool, block.block.id).await? else {
@@ -128,7 +130,8 @@ pub async fn recover_rbw(
     let (acked, received) = (status.bytes_acked, status.bytes_on_disk);
     if acked < min_bytes_received || received > max_bytes_received {
         return Err(not_found(format!(
-            "Unmatched length replica {block}: BytesAcked = {acked} BytesRcvd = {received} are not in the range of \
+            "Unmatched length replica {block}: BytesAcked = {acked} BytesRcvd = {received} are \
+                not in the range of \
              [{min_bytes_received}, {max_bytes_received}]."
         )));
     }
@@ -165,7 +168,8 @@ fn check_gs(block: &ExtendedBlock, gs: u64, new_gs: u64) -> Result<(), StoreErro
     Err(StoreError::new(
         StoreErrorKind::UnexpectedGenerationStamp,
         format!(
-            "Cannot append to a replica with unexpected generation stamp {gs}. Expected GS range is [{}, {new_gs}].",
+            "Cannot append to a replica with unexpected generation stamp {gs}. Expected GS range \
+                is [{}, {new_gs}].",
             block.block.generation_stamp
         ),
     ))
@@ -189,7 +193,8 @@ async fn recover_check(
             let status = live.snapshot();
             if status.state != ReplicaState::Rbw {
                 return Err(not_found(format!(
-                    "Cannot recover append/close to a replica that's not FINALIZED and not RBW {block}: it is {}",
+                    "Cannot recover append/close to a replica that's not FINALIZED and not RBW \
+                        {block}: it is {}",
                     status.state
                 )));
             }
@@ -489,7 +494,8 @@ pub async fn reopen(
             };
             inner.tell(event).await;
             let text = format!(
-                "replica {old} is damaged: its data file has {on_disk} bytes, of which {} are intact",
+                "replica {old} is damaged: its data file has {on_disk} bytes, of which {} are \
+                    intact",
                 valid.len
             );
             return Err(StoreError::new(StoreErrorKind::Corrupt, text));

@@ -361,7 +361,8 @@ impl Lab {
         let healthy = self.fs.wait_healthy("/", seconds(90));
         if healthy.is_err() && self.nowhere_to_copy_to()? {
             println!(
-                "failures:   outdated replicas are on all other nodes, and were reported before the good one"
+                "failures:   outdated replicas are on all other nodes, and were reported before \
+                    the good one"
             );
             self.ask_for_reports()?;
             self.fs.wait_healthy("/", seconds(60))?;

@@ -258,7 +258,8 @@ fn same_chunks(disk: Option<DataChecksum>, packets: DataChecksum) -> Result<(), 
     match disk {
         Some(disk) if disk.bytes_per_checksum() != packets.bytes_per_checksum() => {
             Err(XferError::Refused(format!(
-                "Client requested {packets:?} when appending to an existing block with different chunk size: {disk:?}"
+                "Client requested {packets:?} when appending to an existing block with different \
+                    chunk size: {disk:?}"
             )))
         }
         _ => Ok(()),
@@ -412,7 +413,8 @@ fn write_cache(request: &WriteRequest, settings: &Settings) -> CacheHints {
 /// The node that a copy came from, when the data turns out to be bad.
 fn blame_source(x: &Xceivers, source: Option<&DatanodeInfo>, block: &ExtendedBlock) {
     if let Some(source) = source {
-        tracing::warn!(%block, source = source.id.xfer_addr(), "a copy arrived corrupt: its source is reported");
+        tracing::warn!(%block, source = source.id.xfer_addr(), "a copy arrived corrupt: its \
+            source is reported");
         x.link().remote_bad_block(source, block);
     }
 }

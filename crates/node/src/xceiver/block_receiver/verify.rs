@@ -190,7 +190,8 @@ pub async fn receive_alone(
         if let Some(next) = &mirror
             && let Err(error) = send(next, &run).await
         {
-            tracing::info!(block = %incoming.block, node = next.peer_name(), "copying on without the next node: {error}");
+            tracing::info!(block = %incoming.block, node = next.peer_name(), "copying on without \
+                the next node: {error}");
             mirror = None;
         }
         if let Err(bad) = incoming.accept_run(&mut run) {

@@ -33,7 +33,8 @@ impl Range {
         let asked_end = offset.checked_add(len).filter(|&end| end <= readable);
         let Some(asked_end) = asked_end else {
             return Err(format!(
-                "offset {offset} and length {len} are not within {block}, which has {readable} bytes to read"
+                "offset {offset} and length {len} are not within {block}, which has {readable} \
+                    bytes to read"
             ));
         };
         let checksum = if with_sums && stored.kind() != ChecksumKind::Null {

@@ -49,7 +49,8 @@ impl Pacing {
             tracing::info!(
                 system = name,
                 "connections within this host use the congestion control {UNPACED}: \
-                 what the system uses paces also where there is no network (hayloft.transfer.local.unpaced)"
+                 what the system uses paces also where there is no network \
+                 (hayloft.transfer.local.unpaced)"
             );
         }
         Self { default }
@@ -77,8 +78,10 @@ impl Pacing {
             tracing::warn!(
                 %error,
                 skipped,
-                "a connection with another host uses the congestion control {UNPACED}: {default} was refused; \
-                 allow it in net.ipv4.tcp_allowed_congestion_control or set hayloft.transfer.local.unpaced to false"
+                "a connection with another host uses the congestion control {UNPACED}: {default} \
+                    was refused; \
+                 allow it in net.ipv4.tcp_allowed_congestion_control or set \
+                 hayloft.transfer.local.unpaced to false"
             );
         }
     }

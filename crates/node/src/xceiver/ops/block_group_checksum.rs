@@ -155,7 +155,8 @@ async fn ask(
 ) -> Result<pb::OpBlockChecksumResponse, XferError> {
     let missing = |why: &str| {
         XferError::Refused(format!(
-            "data block {index} of {group} {why}, and this datanode cannot reconstruct missing blocks for a checksum yet"
+            "data block {index} of {group} {why}, and this datanode cannot reconstruct missing \
+                blocks for a checksum yet"
         ))
     };
     let at = message
@@ -233,7 +234,8 @@ fn same_kind(parts: &[pb::OpBlockChecksumResponse]) -> Result<ChecksumType, Xfer
     for part in parts {
         if part.bytes_per_crc != first.bytes_per_crc || part.crc_type() != first.crc_type() {
             return Err(XferError::Refused(format!(
-                "the data blocks of a group differ in their checksums: {:?} of {} bytes and {:?} of {} bytes",
+                "the data blocks of a group differ in their checksums: {:?} of {} bytes and {:?} \
+                    of {} bytes",
                 first.crc_type(),
                 first.bytes_per_crc,
                 part.crc_type(),

@@ -183,7 +183,8 @@ async fn confirm(
         Err(error) => return Err(error),
     };
     if Status::from_wire(status.status) == Status::ErrorChecksum {
-        tracing::warn!(%block, client = conn.peer_name(), "a client found a corrupt chunk: the replica will be scanned");
+        tracing::warn!(%block, client = conn.peer_name(), "a client found a corrupt chunk: the \
+            replica will be scanned");
         x.store().mark_suspect(block);
     }
     Ok(AfterOperation::KeepAlive)

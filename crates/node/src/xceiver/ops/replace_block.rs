@@ -180,7 +180,8 @@ async fn replace(
     let own = x.link().identity(&block.pool);
     if own.is_some_and(|own| own.datanode_uuid == message.source.id.datanode_uuid) {
         let moved = x.store().move_block(block, target, storage_id).await?;
-        tracing::info!(%block, storage = %moved.storage.id, %target, "moved between storages of this node");
+        tracing::info!(%block, storage = %moved.storage.id, %target, "moved between storages of \
+            this node");
         // The store's events tell the NameNode about the old place.
         x.link().received(&moved.block, &moved.storage, None);
         return Ok(());

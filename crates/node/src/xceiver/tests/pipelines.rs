@@ -169,7 +169,8 @@ async fn append_goes_on_inside_a_chunk() {
     request.max_bytes_rcvd = 700;
     let mut pipeline = Pipeline::set_up(&node, &request).await.expect("set up");
     pipeline.offset = 700;
-    pipeline.write(&data[700..1024], 324, 1).await; // The rest of the chunk has a packet of its own.
+    // The rest of the chunk has a packet of its own.
+    pipeline.write(&data[700..1024], 324, 1).await;
     pipeline.write(&data[1024..], 512, 1).await;
     pipeline.close(1).await;
     assert_eq!(read(&node, &block(4, 1002), 0, 2000).await, Ok(data));
