@@ -37,10 +37,10 @@ test: ## Everything: format, lints, unit tests, docs, Java, clusters of real pro
 test-fast: ## Unit and property tests, no JVM (< 3 min)
 	@scripts/test --fast
 
-bench: build hadoop ## Stock DataNode against Hayloft, on this machine; raw results under bench/runs/
+bench: build hadoop ## Stock DataNode against Hayloft, on this machine; raw results under target/bench/
 	@scripts/bench $(BENCH)
 
-bench-placement: ## What choosing targets costs, our policy and the stock one; raw results under bench/runs/
+bench-placement: ## What choosing targets costs, our policy and the stock one; raw results under target/bench/
 	@scripts/bench-placement $(BENCH)
 
 fmt: ## Format the Rust code

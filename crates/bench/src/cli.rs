@@ -1,6 +1,7 @@
 //! The command `hayloft bench`.
 
 use super::record::BenchRecord;
+use super::results::PublishedRuns;
 use super::rows::{self, BenchRow};
 use super::{BenchDisk, BenchOptions, EDITS, page, peers};
 use clap::Args;
@@ -54,18 +55,23 @@ pub struct BenchArgs {
     /// cubic, reno or bbr; nothing on the machine changes. Needs root.
     #[arg(long, value_name = "NAME")]
     congestion: Option<String>,
-    /// Name of the run: results go to bench/runs/DATE-NAME.
+    /// Name of the run: results go to target/bench/DATE-NAME.
     #[arg(long, default_value = "local")]
     name: String,
+    /// Also add the run, by its name, to this file of published runs, such as
+    /// bench/results/0.1.0/two-core-vm.json.
+    #[arg(long, value_name = "FILE")]
+    add_to: Option<PathBuf>,
     /// Where results go instead.
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
     /// Print every sample as JSON instead of the page.
     #[arg(long)]
     json: bool,
-    /// Show the page of results.json files written earlier, merged, instead of measuring.
-    #[arg(long, value_name = "FILE")]
-    show: Vec<PathBuf>,
+    /// Show the page of runs measured earlier, merged, instead of measuring: a results.json, or one
+    /// run of a file of published ones.
+    #[arg(long, value_name = "FILE[#RUN]")]
+    show: Vec<String>,
 }
 
 fn key_value(text: &str) -> std::result::Result<(String, String), String> {
@@ -111,7 +117,7 @@ impl BenchArgs {
         if !self.show.is_empty() {
             return Ok(said(page::markdown(&merged(&self.show)?, &[])));
         }
-        let json = self.json;
+        let (json, add_to, name) = (self.json, self.add_to.clone(), self.name.clone());
         // Before anything is started: what is started belongs to the network that it is started in.
         let network = self.congestion.as_deref().map(congestion::enter);
         let network = network.transpose()?;
@@ -125,12 +131,16 @@ impl BenchArgs {
         } else {
             page::markdown(&record, &[])
         };
+        let note = congestion::note(&record.conditions);
+        if let Some(file) = add_to {
+            PublishedRuns::add(&file, &name, record.clone())?;
+        }
         Ok(BenchReport {
             text,
             out: (!record.samples.is_empty()).then_some(options.out),
             interrupted: record.interrupted,
             whole: record.failures().next().is_none(),
-            note: congestion::note(&record.conditions),
+            note,
         })
     }
 
@@ -181,7 +191,7 @@ impl BenchArgs {
             define.push((MEDIA.0.to_owned(), MEDIA.1.to_owned()));
         }
         let date = civil_date(rustix::time::clock_gettime(rustix::time::ClockId::Realtime).tv_sec);
-        let runs = repository_root().join("bench/runs");
+        let runs = repository_root().join("target/bench");
         Ok(BenchOptions {
             rounds: self.rounds.unwrap_or(if self.quick { 2 } else { 5 }).max(1),
             mib: self
@@ -237,11 +247,13 @@ fn list() -> String {
 }
 
 /// The samples of several runs as one; what they have in common is the first one's.
-fn merged(files: &[PathBuf]) -> Result<BenchRecord> {
+fn merged(runs: &[String]) -> Result<BenchRecord> {
     let mut whole: Option<BenchRecord> = None;
-    for file in files {
-        let text = std::fs::read_to_string(file).map_err(TestkitError::file("reading", file))?;
-        let record = BenchRecord::from_json(&text)?;
+    let mut records = Vec::new();
+    for run in runs {
+        records.extend(PublishedRuns::named(run)?);
+    }
+    for (_, record) in records {
         let Some(first) = &mut whole else {
             whole = Some(record);
             continue;
@@ -322,30 +334,23 @@ mod tests {
 
     #[test]
     fn every_published_run_can_be_shown() {
-        let runs = repository_root().join("bench/runs");
+        let versions = repository_root().join("bench/results");
+        let below = |dir: &Path| -> Vec<PathBuf> {
+            let entries = std::fs::read_dir(dir).expect("published runs").flatten();
+            entries.map(|entry| entry.path()).collect()
+        };
         let mut shown = 0;
-        for run in std::fs::read_dir(runs).expect("the published runs") {
-            let dir = run.expect("listed").path();
-            let file = dir.join("results.json");
-            let Ok(text) = std::fs::read_to_string(&file) else {
-                continue;
-            };
-            let json: serde_json::Value = serde_json::from_str(&text).expect("JSON");
-            let command = json["command"].as_str().unwrap_or_default();
-            if !command.starts_with("hayloft bench") {
-                continue; // another program's, before this one
+        for file in below(&versions).iter().flat_map(|version| below(version)) {
+            if file.ends_with("experiments.json") {
+                continue; // The lab's.
             }
-            let record = merged(&[file]).expect("it can be read");
-            let page = page::markdown(&record, &[]);
-            // Until then nobody knew that it matters.
-            let named = record.conditions.contains_key(congestion::CONDITION);
-            assert_eq!(
-                page.contains(congestion::CONDITION),
-                named,
-                "{}",
-                dir.display()
-            );
-            shown += 1;
+            for (name, record) in PublishedRuns::read(&file).expect("it can be read").runs {
+                let page = page::markdown(&record, &[]);
+                // Earlier runs do not name it.
+                let named = record.conditions.contains_key(congestion::CONDITION);
+                assert_eq!(page.contains(congestion::CONDITION), named, "{name}");
+                shown += 1;
+            }
         }
         assert!(shown > 0, "there are published runs");
     }

@@ -11,7 +11,7 @@
 //! - `rig`, `work`: processes and rounds; `clients`: what is done; [`names`]: the native client
 //!   towards the NameNode;
 //! - `measure`, [`trace`], [`limits`]: how it is measured;
-//! - [`record`], [`bars`], [`page`], `plot`: what is left of it;
+//! - [`record`], [`results`], [`bars`], [`page`], `plot`: what is left of it;
 //! - `start`: start-up with many blocks; [`cli`]: the command.
 
 mod bare;
@@ -27,6 +27,7 @@ pub mod page;
 pub mod peers;
 mod plot;
 pub mod record;
+pub mod results;
 mod rig;
 pub mod rows;
 mod start;
@@ -76,7 +77,7 @@ pub struct BenchOptions {
     pub disk: BenchDisk,
     /// What is special about the network that everything runs in, see [`congestion::enter`].
     pub network: Option<String>,
-    /// Where results go: `bench/runs/DATE-NAME`.
+    /// Where results go: `target/bench/DATE-NAME`.
     pub out: PathBuf,
     /// The command, for the record.
     pub command: String,

@@ -145,7 +145,7 @@ impl BenchRecord {
 }
 
 /// Five significant digits are more than any of this is good for.
-fn rounded(sample: &BenchSample) -> BenchSample {
+pub(super) fn rounded(sample: &BenchSample) -> BenchSample {
     let mut sample = sample.clone();
     for value in sample.figures.values_mut() {
         if value.is_finite() && *value != 0.0 {
