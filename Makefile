@@ -6,7 +6,7 @@ export PATH := $(HOME)/.cargo/bin:$(PATH)
 
 HAYLOFT := target/release/hayloft
 
-.PHONY: help check-deps build hadoop up down status test test-fast bench bench-placement fmt doc clean
+.PHONY: help check-deps build hadoop up down status test suites test-fast bench bench-placement fmt doc clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -31,8 +31,11 @@ status: ## Say what runs and where
 	@[ -x $(HAYLOFT) ] || { echo "hayloft: error: not built yet: run 'make up'" >&2; exit 2; }
 	@$(HAYLOFT) status
 
-test: ## Everything: format, lints, unit tests, docs, Java, clusters of real processes (< 50 min)
+test: ## The gate: format, lints, unit tests, docs, Java, clusters of real processes (< 35 min)
 	@scripts/test
+
+suites: ## All there is: the gate, and jobs, hostile peers, hosts and links, power cuts (< 90 min)
+	@scripts/test --suites
 
 test-fast: ## Unit and property tests, no JVM (< 3 min)
 	@scripts/test --fast

@@ -30,7 +30,12 @@ const SENTENCE_WORDS: usize = 25;
 
 /// Words that hide who does something, or that mean nothing to a newcomer.
 const UNWANTED: [&str; 6] = [
-    "whoever", "somebody", "nobody", "everybody", "anybody", "mourn",
+    "whoever",
+    "somebody",
+    "nobody",
+    "everybody",
+    "anybody",
+    "mourn",
 ];
 
 /// What `known.txt` allows: rule, file, number.
@@ -60,11 +65,7 @@ fn judge(rule: &str, found: &BTreeMap<String, usize>, todo: &str) {
         .map(|file| format!("{file}: take it out of known.txt"))
         .collect();
     wrong.extend(mended);
-    assert!(
-        wrong.is_empty(),
-        "{rule}: {todo}\n  {}",
-        wrong.join("\n  ")
-    );
+    assert!(wrong.is_empty(), "{rule}: {todo}\n  {}", wrong.join("\n  "));
 }
 
 fn count<'a>(
@@ -83,15 +84,18 @@ fn count<'a>(
 
 #[test]
 fn lines_have_at_most_100_columns() {
-    let found = count(&["rs", "md", "java", "toml", "xml", "sh", ""], |path, text| {
-        let page = path.extension().is_some_and(|extension| extension == "md");
-        let long = |line: &&str| {
-            // A link cannot be wrapped.
-            let link = page && line.trim_start().starts_with("[") && line.contains("]: http");
-            line.chars().count() > COLUMNS && !link
-        };
-        text.lines().filter(long).count()
-    });
+    let found = count(
+        &["rs", "md", "java", "toml", "xml", "sh", ""],
+        |path, text| {
+            let page = path.extension().is_some_and(|extension| extension == "md");
+            let long = |line: &&str| {
+                // A link cannot be wrapped.
+                let link = page && line.trim_start().starts_with("[") && line.contains("]: http");
+                line.chars().count() > COLUMNS && !link
+            };
+            text.lines().filter(long).count()
+        },
+    );
     judge("columns", &found, "wrap these lines");
 }
 
@@ -104,7 +108,11 @@ fn words_name_the_actor() {
         let text = text.to_lowercase();
         words(&text).filter(|word| UNWANTED.contains(word)).count()
     });
-    judge("words", &found, "name the actor: the writer, the caller, the operator");
+    judge(
+        "words",
+        &found,
+        "name the actor: the writer, the caller, the operator",
+    );
 }
 
 #[test]
@@ -136,11 +144,15 @@ fn a_public_type_has_its_name_alone() {
         }
         let text = std::fs::read_to_string(&path).expect("readable");
         for name in text::public_types(code_of(&text)) {
-            seen.entry(name.to_owned()).or_default().insert(path.clone());
+            seen.entry(name.to_owned())
+                .or_default()
+                .insert(path.clone());
         }
     }
     let twice = seen.iter().filter(|(_, paths)| paths.len() > 1);
-    let twice: Vec<_> = twice.map(|(name, paths)| format!("{name}: {paths:?}")).collect();
+    let twice: Vec<_> = twice
+        .map(|(name, paths)| format!("{name}: {paths:?}"))
+        .collect();
     assert!(
         twice.is_empty(),
         "two public types share a name: {twice:#?}"
@@ -158,7 +170,10 @@ fn pages_are_short() {
         let has = words(&root.join(page));
         assert!(has <= most, "{page} has {has} words of at most {most}");
     }
-    let docs: usize = files(&root.join("docs"), &["md"]).iter().map(|path| words(path)).sum();
+    let docs: usize = files(&root.join("docs"), &["md"])
+        .iter()
+        .map(|path| words(path))
+        .sum();
     assert!(
         docs <= DOCS_WORDS,
         "the pages below docs have {docs} words of at most {DOCS_WORDS}"

@@ -17,7 +17,11 @@ pub fn files(dir: &Path, extensions: &[&str]) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir(dir).expect("the folder is there") {
         let path = entry.expect("readable").path();
-        let name = path.file_name().expect("named").to_string_lossy().into_owned();
+        let name = path
+            .file_name()
+            .expect("named")
+            .to_string_lossy()
+            .into_owned();
         if path.is_dir() {
             if !LEFT_OUT.contains(&name.as_str()) {
                 found.extend(files(&path, extensions));
@@ -42,7 +46,9 @@ pub fn words(text: &str) -> impl Iterator<Item = &str> {
 
 /// A source without the tests at its end.
 pub fn code_of(text: &str) -> &str {
-    text.split("#[cfg(test)]\nmod tests {").next().unwrap_or(text)
+    text.split("#[cfg(test)]\nmod tests {")
+        .next()
+        .unwrap_or(text)
 }
 
 /// Names of public types that are declared at the left margin.
@@ -51,7 +57,8 @@ pub fn public_types(code: &str) -> impl Iterator<Item = &str> {
         let rest = line.strip_prefix("pub ")?;
         let kinds = ["struct ", "enum ", "trait ", "union ", "type "];
         let rest = kinds.iter().find_map(|kind| rest.strip_prefix(kind))?;
-        rest.split(|c: char| !c.is_alphanumeric() && c != '_').next()
+        rest.split(|c: char| !c.is_alphanumeric() && c != '_')
+            .next()
     })
 }
 
@@ -127,12 +134,22 @@ fn folders(dir: &Path) -> Vec<String> {
 /// Rooms that the picture of a page shows: in the block that begins with `crates/` a line is a
 /// room when its first word ends with `/`, and two more columns of indent are one level more.
 pub fn drawn_rooms(page: &str) -> BTreeSet<String> {
-    let block = page.split("```").find(|b| b.trim_start_matches('\n').starts_with("crates/"));
+    let block = page
+        .split("```")
+        .find(|b| b.trim_start_matches('\n').starts_with("crates/"));
     let mut path: Vec<&str> = Vec::new();
     let mut found = BTreeSet::new();
-    for line in block.expect("a picture that begins with crates/").lines().skip(2) {
+    for line in block
+        .expect("a picture that begins with crates/")
+        .lines()
+        .skip(2)
+    {
         let indent = (line.len() - line.trim_start().len()) / 2;
-        let Some(name) = line.split_whitespace().next().and_then(|w| w.strip_suffix('/')) else {
+        let Some(name) = line
+            .split_whitespace()
+            .next()
+            .and_then(|w| w.strip_suffix('/'))
+        else {
             continue;
         };
         path.truncate(indent.saturating_sub(1));

@@ -13,13 +13,13 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::error_reports::{ErrorReport, ErrorReports};
-use super::ibr::{Added, Batch, BlockChange, IbrQueue};
 use super::pool::PoolService;
 use super::registration::{Namespace, demands_authorization, demands_tokens, may_succeed_later};
-use super::schedule::ReportSchedule;
 use super::service_side::NodeSide;
 use super::trouble::Trouble;
 use super::{heartbeat, incremental, lifeline, report, settings};
+use crate::namenode::block_report::ReportSchedule;
+use crate::namenode::ibr::{Added, Batch, BlockChange, IbrQueue};
 use hayloft_conf::{NameNodeAddr, keys};
 use hayloft_rpc::{DATANODE_LIFELINE_PROTOCOL, DATANODE_PROTOCOL, RpcClient, RpcError};
 

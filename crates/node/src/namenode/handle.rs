@@ -18,11 +18,11 @@ use tokio_util::task::TaskTracker;
 
 use super::actor::Phase;
 use super::error_reports::ErrorReport;
-use super::ibr::BlockChange;
 use super::pool::PoolService;
 use super::service_side::NodeSide;
 use super::work::NodeWork;
 use crate::identity::Identity;
+use crate::namenode::ibr::BlockChange;
 use hayloft_conf::{ConfigError, Configuration, HostPort, SharedConfig, namenodes};
 use hayloft_rpc::RpcError;
 

@@ -5,37 +5,35 @@
 //!
 //! ```text
 //! NameNodes --- PoolService --- Actor: handshake, then side by side
-//!                  |              heartbeat    on time; answers bring leases, claims, commands
-//!                  |              incremental  block changes, at once
-//!                  |              report       full block reports, when leased
-//!                  |              notices      bad blocks, errors
-//!                  |              lifeline     when heartbeats are late
+//!                  |              heartbeat     on time; answers bring leases, commands
+//!                  |              ibr           block changes, at once
+//!                  |              block_report  full block reports, when leased
+//!                  |              error_reports bad blocks, errors
+//!                  |              lifeline      when heartbeats are late
 //!                  `-- Commander: NameNode commands, one queue per pool
 //! ```
 //!
 //! | module | what it is |
 //! |---|---|
-//! | `ibr`, `claim`, `schedule`, `trouble`, `version` | the rules, as pure structures |
-//! | `actor`, `heartbeat`, `incremental`, `report`, `error_reports`, `lifeline` | one NameNode |
+//! | `ibr::queue`, `active_namenode`, `block_report::lease`, `trouble`, `version` | pure rules |
+//! | `actor`, `heartbeat`, `ibr`, `block_report`, `error_reports`, `lifeline` | one NameNode |
 //! | `pool`, `commands`, `registration` | one pool |
-//! | `events` | news from the store |
+//! | `events` | what the store tells |
 //! | `inventory`, `work` | what the store and the rest of the node do for them |
 
+mod active_namenode;
 mod actor;
-mod claim;
+mod block_report;
 mod commands;
 mod error_reports;
 mod events;
 mod handle;
 mod heartbeat;
 mod ibr;
-mod incremental;
 mod inventory;
 mod lifeline;
 mod pool;
 mod registration;
-mod report;
-mod schedule;
 mod service_side;
 mod settings;
 mod trouble;

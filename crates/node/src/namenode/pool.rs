@@ -10,11 +10,11 @@ use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
 use super::actor::{Actor, End, Phase};
-use super::claim::{ActiveNameNode, ClaimChange};
 use super::commands::{self, Commander, Order};
 use super::error_reports::ErrorReport;
 use super::registration::Namespace;
 use super::service_side::NodeSide;
+use crate::namenode::active_namenode::{ActiveNameNode, ClaimChange};
 use hayloft_conf::{NameNodeAddr, NameService};
 
 /// Names actors in logs and claims; never used twice in a process.

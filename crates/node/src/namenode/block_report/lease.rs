@@ -10,7 +10,7 @@ use tokio::time::Instant;
 
 /// Due time and lease of full reports to one NameNode. Pure: the present and chance are arguments.
 #[derive(Debug)]
-pub(super) struct ReportSchedule {
+pub(in crate::namenode) struct ReportSchedule {
     due: Instant,
     lease: u64,
     forced: bool,
@@ -29,7 +29,7 @@ pub(super) struct ReportSchedule {
 
 impl ReportSchedule {
     /// Nothing is reported before the first registration.
-    pub(super) fn new(now: Instant) -> Self {
+    pub(in crate::namenode) fn new(now: Instant) -> Self {
         Self {
             due: now,
             lease: 0,
@@ -43,7 +43,7 @@ impl ReportSchedule {
     }
 
     /// Registered: a full report is due within `delay`. `chance` is in 0.0..1.0.
-    pub(super) fn registered(&mut self, now: Instant, delay: Duration, chance: f64) {
+    pub(in crate::namenode) fn registered(&mut self, now: Instant, delay: Duration, chance: f64) {
         self.due = now + delay.mul_f64(chance);
         self.lease = 0;
         self.first = true;
@@ -51,31 +51,31 @@ impl ReportSchedule {
     }
 
     /// A report is due now.
-    pub(super) fn soon(&mut self, now: Instant) {
+    pub(in crate::namenode) fn soon(&mut self, now: Instant) {
         self.due = self.due.min(now);
         self.again = self.sending;
     }
 
     /// A report leaves now, lease or not; after the one that is being sent.
-    pub(super) fn force(&mut self) {
+    pub(in crate::namenode) fn force(&mut self) {
         self.forced = true;
         self.forced_again = self.sending;
     }
 
     /// Whether the next heartbeat should ask for a lease.
-    pub(super) fn wants_lease(&self, now: Instant) -> bool {
+    pub(in crate::namenode) fn wants_lease(&self, now: Instant) -> bool {
         self.lease == 0 && !self.sending && now >= self.due
     }
 
     /// A heartbeat brought a lease; zero is none.
-    pub(super) fn granted(&mut self, lease: u64) {
+    pub(in crate::namenode) fn granted(&mut self, lease: u64) {
         if lease != 0 {
             self.lease = lease;
         }
     }
 
     /// The lease for a report to send now; zero: without one. `None`: nothing to send.
-    pub(super) fn start(&mut self) -> Option<u64> {
+    pub(in crate::namenode) fn start(&mut self) -> Option<u64> {
         if self.sending || (self.lease == 0 && !self.forced) {
             return None;
         }
@@ -84,7 +84,7 @@ impl ReportSchedule {
     }
 
     /// The NameNode has taken the whole report.
-    pub(super) fn sent(&mut self, now: Instant, interval: Duration, chance: f64) {
+    pub(in crate::namenode) fn sent(&mut self, now: Instant, interval: Duration, chance: f64) {
         self.sending = false;
         self.forced = std::mem::take(&mut self.forced_again);
         self.last = Some(now);
@@ -101,7 +101,7 @@ impl ReportSchedule {
     /// The report failed in part or whole; all of it is made and sent again, so that a report
     /// forced meanwhile is that one. A lease that the NameNode no longer knows is dropped and asked
     /// for anew.
-    pub(super) fn failed(&mut self, lease_is_void: bool) {
+    pub(in crate::namenode) fn failed(&mut self, lease_is_void: bool) {
         self.sending = false;
         self.forced_again = false;
         if lease_is_void {
@@ -110,7 +110,7 @@ impl ReportSchedule {
     }
 
     /// When the last report was taken.
-    pub(super) fn last(&self) -> Option<Instant> {
+    pub(in crate::namenode) fn last(&self) -> Option<Instant> {
         self.last
     }
 }

@@ -17,7 +17,7 @@ const KEPT_CAPACITY: usize = 1 << 14;
 
 /// News of one replica.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct BlockChange {
+pub(in crate::namenode) struct BlockChange {
     /// The block, with the replica's generation stamp and length.
     pub block: Block,
     /// What happened.
@@ -28,7 +28,7 @@ pub(super) struct BlockChange {
 
 /// What became of news handed to [`IbrQueue::add`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Added {
+pub(in crate::namenode) enum Added {
     /// Older than what is known: dropped.
     Stale,
     /// Waits for the next report.
@@ -48,18 +48,18 @@ struct Entry {
 
 /// News on its way to the NameNode; goes back by [`IbrQueue::done`] or [`IbrQueue::put_back`].
 #[derive(Debug, Default)]
-pub(super) struct Batch {
+pub(in crate::namenode) struct Batch {
     entries: Vec<Entry>,
 }
 
 impl Batch {
     /// Number of entries.
-    pub(super) fn len(&self) -> usize {
+    pub(in crate::namenode) fn len(&self) -> usize {
         self.entries.len()
     }
 
     /// The entries by storage; storages and the news of each in the order they came.
-    pub(super) fn by_storage(&self) -> Vec<(StorageInfo, Vec<&BlockChange>)> {
+    pub(in crate::namenode) fn by_storage(&self) -> Vec<(StorageInfo, Vec<&BlockChange>)> {
         let mut groups: Vec<(StorageInfo, Vec<&BlockChange>)> = Vec::new();
         for entry in &self.entries {
             match groups
@@ -76,7 +76,7 @@ impl Batch {
 
 /// Pending news for one NameNode.
 #[derive(Debug)]
-pub(super) struct IbrQueue {
+pub(in crate::namenode) struct IbrQueue {
     /// By block id.
     pending: HashMap<i64, Entry>,
     /// Block ids in the order of their news.
@@ -90,7 +90,7 @@ pub(super) struct IbrQueue {
 
 impl IbrQueue {
     /// An empty queue for at most `limit` entries.
-    pub(super) fn new(limit: usize) -> Self {
+    pub(in crate::namenode) fn new(limit: usize) -> Self {
         Self {
             pending: HashMap::new(),
             order: BTreeMap::new(),
@@ -103,7 +103,7 @@ impl IbrQueue {
 
     /// Takes in news. RECEIVED leaves at once, because a client's `close` waits for it. RECEIVING
     /// and DELETED wait for the next report, as at Apache's.
-    pub(super) fn add(&mut self, storage: &StorageInfo, news: BlockChange) -> Added {
+    pub(in crate::namenode) fn add(&mut self, storage: &StorageInfo, news: BlockChange) -> Added {
         let id = news.block.id;
         let stamp = news.block.generation_stamp;
         if self.in_flight.get(&id).is_some_and(|sent| *sent > stamp) {
@@ -158,27 +158,27 @@ impl IbrQueue {
     }
 
     /// Whether a report should leave before the next heartbeat.
-    pub(super) fn is_ready(&self) -> bool {
+    pub(in crate::namenode) fn is_ready(&self) -> bool {
         self.ready
     }
 
     /// Makes what is waiting leave now.
-    pub(super) fn trigger(&mut self) {
+    pub(in crate::namenode) fn trigger(&mut self) {
         self.ready = true;
     }
 
     /// Number of entries waiting.
-    pub(super) fn len(&self) -> usize {
+    pub(in crate::namenode) fn len(&self) -> usize {
         self.pending.len()
     }
 
     /// Whether news of the block waits, or is on its way.
-    pub(super) fn holds(&self, block_id: i64) -> bool {
+    pub(in crate::namenode) fn holds(&self, block_id: i64) -> bool {
         self.pending.contains_key(&block_id) || self.in_flight.contains_key(&block_id)
     }
 
     /// Takes the oldest entries, at most `max`. One batch at a time.
-    pub(super) fn take(&mut self, max: usize) -> Batch {
+    pub(in crate::namenode) fn take(&mut self, max: usize) -> Batch {
         debug_assert!(self.in_flight.is_empty(), "one batch at a time");
         let mut entries = Vec::with_capacity(self.pending.len().min(max));
         while entries.len() < max {
@@ -195,7 +195,7 @@ impl IbrQueue {
     }
 
     /// The NameNode has taken the batch.
-    pub(super) fn done(&mut self, _batch: Batch) {
+    pub(in crate::namenode) fn done(&mut self, _batch: Batch) {
         self.in_flight.clear();
         if self.pending.is_empty() && self.pending.capacity() > KEPT_CAPACITY {
             // What piled up while a NameNode was away is not needed again soon.
@@ -206,7 +206,7 @@ impl IbrQueue {
 
     /// Sending failed: what was not overtaken by newer news waits again, in its old place. False:
     /// the bound was met and everything dropped, a full report has to take its place.
-    pub(super) fn put_back(&mut self, batch: Batch) -> bool {
+    pub(in crate::namenode) fn put_back(&mut self, batch: Batch) -> bool {
         self.in_flight.clear();
         for entry in batch.entries {
             let stamp = entry.news.block.generation_stamp;
@@ -224,5 +224,5 @@ impl IbrQueue {
 }
 
 #[cfg(test)]
-#[path = "ibr_tests.rs"]
+#[path = "queue_tests.rs"]
 mod tests;

@@ -1,5 +1,9 @@
 //! Full block reports: what they hold, and sending them.
 
+mod lease;
+
+pub(super) use lease::ReportSchedule;
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,13 +15,13 @@ use hayloft_wire::proto::datanode::{
 use hayloft_wire::report::{self as wire_report, ReportEncoder};
 use tokio::time::Instant;
 
-use super::actor::Actor;
-use super::commands::Order;
-use super::heartbeat::wire_storage;
-use super::inventory::Inventory;
-use super::pool::PoolService;
-use super::trouble::Trouble;
-use super::{incremental, settings};
+use crate::namenode::actor::Actor;
+use crate::namenode::commands::Order;
+use crate::namenode::heartbeat::wire_storage;
+use crate::namenode::inventory::Inventory;
+use crate::namenode::pool::PoolService;
+use crate::namenode::trouble::Trouble;
+use crate::namenode::{incremental, settings};
 use hayloft_conf::keys;
 use hayloft_rpc::RpcError;
 

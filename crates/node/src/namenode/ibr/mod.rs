@@ -1,6 +1,10 @@
 //! Sends incremental block reports: received blocks at once, the rest with them or at the pace of
 //! heartbeats. A client's `close` waits for this.
 
+mod queue;
+
+pub(super) use queue::{Added, Batch, BlockChange, IbrQueue};
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,12 +15,11 @@ use hayloft_wire::proto::datanode::{
 };
 use tokio::time::Instant;
 
-use super::actor::Actor;
-use super::heartbeat::wire_storage;
-use super::ibr::{Batch, BlockChange};
-use super::pool::PoolService;
-use super::settings;
-use super::trouble::Trouble;
+use crate::namenode::actor::Actor;
+use crate::namenode::heartbeat::wire_storage;
+use crate::namenode::pool::PoolService;
+use crate::namenode::settings;
+use crate::namenode::trouble::Trouble;
 use hayloft_conf::keys;
 use hayloft_rpc::RpcError;
 
