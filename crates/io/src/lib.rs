@@ -56,4 +56,4 @@ pub use lock::RecordLock;
 pub use meta::{DirEntry, FileInfo, FileKind, Meta, MetaHook, Space};
 pub use mount::{Mount, mount_of};
 pub use residency::is_resident;
-pub use sys::{set_receive_low_water, shut_down_file_system, write_back_file};
+pub use sys::{shut_down_file_system, write_back_file};

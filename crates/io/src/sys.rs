@@ -1,7 +1,7 @@
 //! The system calls that the safe wrappers lack.
 #![expect(
     unsafe_code,
-    reason = "sync_file_range(2), cachestat(2), SO_RCVLOWAT and FS_IOC_GOINGDOWN are not wrapped \
+    reason = "sync_file_range(2), cachestat(2) and FS_IOC_GOINGDOWN are not wrapped \
         by rustix, and madvise(2) is unsafe there"
 )]
 
@@ -60,33 +60,6 @@ pub(crate) fn want_huge_pages(memory: &[u8]) {
             libc::MADV_HUGEPAGE,
         )
     };
-}
-
-/// Asks that whoever waits for the stream socket is woken up only when `bytes` can be read, or at
-/// its end (`SO_RCVLOWAT`, at least 1; Linux takes less when the receive buffer may not grow to
-/// twice as much).
-///
-/// # Errors
-/// Of the system call: not a socket.
-pub fn set_receive_low_water(socket: BorrowedFd<'_>, bytes: u32) -> Result<(), Errno> {
-    let value = libc::c_int::try_from(bytes).map_err(|_| Errno::INVAL)?;
-    let size = libc::socklen_t::try_from(size_of_val(&value)).expect("four");
-    // SAFETY: the descriptor is open for as long as the borrow lives. `value` is a live local of
-    // the length given, which the kernel reads during the call only.
-    let rc = unsafe {
-        libc::setsockopt(
-            socket.as_raw_fd(),
-            libc::SOL_SOCKET,
-            libc::SO_RCVLOWAT,
-            (&raw const value).cast(),
-            size,
-        )
-    };
-    if rc == 0 {
-        Ok(())
-    } else {
-        Err(Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::IO))
-    }
 }
 
 /// `_IOR('X', 125, __u32)`: `EXT4_IOC_SHUTDOWN` and `XFS_IOC_GOINGDOWN`, one number for both.

@@ -17,7 +17,7 @@ use super::pool::PoolService;
 use super::registration::{Namespace, demands_authorization, demands_tokens, may_succeed_later};
 use super::service_side::NodeSide;
 use super::trouble::Trouble;
-use super::{heartbeat, incremental, lifeline, report, settings};
+use super::{block_report, heartbeat, ibr, lifeline, settings};
 use crate::namenode::block_report::ReportSchedule;
 use crate::namenode::ibr::{Added, Batch, BlockChange, IbrQueue};
 use hayloft_conf::{NameNodeAddr, keys};
@@ -279,8 +279,8 @@ impl Actor {
         // The loops are dropped together: each leaves at a wait, with nothing half done.
         tokio::select! {
             end = heartbeat::run(service, self) => end,
-            () = incremental::run(service, self) => End::Stopped,
-            () = report::run(service, self) => End::Stopped,
+            () = ibr::run(service, self) => End::Stopped,
+            () = block_report::run(service, self) => End::Stopped,
             () = self.send_notices() => End::Stopped,
             () = lifeline::run(service, self) => End::Stopped,
         }

@@ -27,9 +27,6 @@ pub const DATA_MEMORY: usize = 32 << 20;
 /// most. Further streams are received elsewhere and copied.
 const PLACES: usize = 32;
 
-/// Streams that get a large receive window at once, up to 8 MiB of the kernel's memory each.
-const WIDE_WINDOWS: usize = 16;
-
 /// The data transfer service of one node; clones are the same service.
 #[derive(Clone)]
 pub struct Xceivers(Arc<Inner>);
@@ -42,7 +39,6 @@ struct Inner {
     settings: ArcSwap<Settings>,
     memory: BufferPool,
     places: Arc<Semaphore>,
-    wide_windows: Arc<Semaphore>,
     shutdown: CancellationToken,
     evict: Mutex<CancellationToken>,
     restarting: CancellationToken,
@@ -73,7 +69,6 @@ impl Xceivers {
             settings: ArcSwap::from_pointee(settings),
             memory: BufferPool::new(memory),
             places: Arc::new(Semaphore::new(PLACES)),
-            wide_windows: Arc::new(Semaphore::new(WIDE_WINDOWS)),
             shutdown,
             evict: Mutex::new(CancellationToken::new()),
             restarting: CancellationToken::new(),
@@ -145,11 +140,6 @@ impl Xceivers {
                 Threads::shared()
             })
         })
-    }
-
-    /// Permits for a large receive window.
-    pub(super) fn wide_windows(&self) -> &Arc<Semaphore> {
-        &self.0.wide_windows
     }
 
     pub(super) fn places(&self) -> &Arc<Semaphore> {

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::future::BoxFuture;
 use hayloft_wire::ids::PoolId;
 use hayloft_wire::proto::datatransfer as pb;
 use hayloft_wire::transfer::{self, BlockOpResponse, Op, OpError, OpRequest, Status};
@@ -58,7 +57,6 @@ pub async fn serve(x: Xceivers, listener: TcpListener) {
             () = x.shutdown_token().cancelled() => break,
             _ = look.tick() => {
                 x.memory().trim(IDLE_MEMORY);
-                threads.look();
                 continue;
             }
             accepted = listener.accept() => accepted,
@@ -124,11 +122,11 @@ fn admit(x: &Xceivers, threads: &Threads, stream: TcpStream) {
             settings,
             _gauge: gauge,
         };
-        session.run(place, None).await;
+        session.run(place).await;
     });
 }
 
-/// An open connection and what it needs, on whichever thread.
+/// An open connection and what it needs.
 struct Session {
     x: Xceivers,
     conn: Conn,
@@ -136,62 +134,16 @@ struct Session {
     _gauge: Gauge,
 }
 
-/// A connection that goes on on another thread, with the request that it has just taken.
-struct Moving {
-    thread: usize,
-    session: Session,
-    request: OpRequest,
-}
-
 impl Session {
-    /// Runs the operations of the connection, beginning with `taken`, if that was taken already: to
-    /// the end, or until the connection moves.
-    fn run(self, place: ThreadPlace, taken: Option<OpRequest>) -> BoxFuture<'static, ()> {
-        Box::pin(async move {
-            let Some(moving) = self.serve(&place, taken).await else {
+    /// Runs the operations of the connection to its end.
+    async fn run(mut self, place: ThreadPlace) {
+        let mut limit = self.settings.read_timeout;
+        while let Some(request) = self.next(limit).await {
+            if !self.perform(&place, request).await {
                 return;
-            };
-            drop(place);
-            let Moving {
-                thread,
-                session,
-                request,
-            } = moving;
-            let x = session.x.clone();
-            x.threads()
-                .spawn_on(thread, x.tasks(), |place| session.arrive(place, request));
-        })
-    }
-
-    /// Goes on, on the thread that the connection has moved to.
-    async fn arrive(self, place: ThreadPlace, request: OpRequest) {
-        match self.conn.moved_here() {
-            Ok(conn) => Self { conn, ..self }.run(place, Some(request)).await,
-            Err(error) => {
-                tracing::warn!(%error, "a data transfer connection was lost on its way to another \
-                    thread")
-            }
-        }
-    }
-
-    async fn serve(mut self, place: &ThreadPlace, taken: Option<OpRequest>) -> Option<Moving> {
-        let mut request = match taken {
-            Some(request) => request,
-            None => self.next(self.settings.read_timeout).await?,
-        };
-        loop {
-            if !self.perform(place, request).await {
-                return None;
             }
             self.conn.shrink();
-            request = self.next(self.settings.keepalive).await?;
-            if let Some(thread) = place.shall_move() {
-                return Some(Moving {
-                    thread,
-                    session: self,
-                    request,
-                });
-            }
+            limit = self.settings.keepalive;
         }
     }
 

@@ -21,7 +21,7 @@ use crate::namenode::heartbeat::wire_storage;
 use crate::namenode::inventory::Inventory;
 use crate::namenode::pool::PoolService;
 use crate::namenode::trouble::Trouble;
-use crate::namenode::{incremental, settings};
+use crate::namenode::{ibr, settings};
 use hayloft_conf::keys;
 use hayloft_rpc::RpcError;
 
@@ -66,7 +66,7 @@ async fn send(service: &Arc<PoolService>, actor: &Arc<Actor>, lease: u64) -> Res
         return Ok(());
     };
     let _gate = actor.report_gate.lock().await;
-    incremental::flush(service, actor).await?;
+    ibr::flush(service, actor).await?;
     let began = Instant::now();
     let store = Arc::clone(&actor.node.store);
     let buffers = actor.state().report_buffers;

@@ -7,7 +7,7 @@
 use std::io::{self, IoSlice, IoSliceMut};
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::pin::Pin;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -41,8 +41,6 @@ pub struct Conn {
     write_limit: Option<Duration>,
     /// How often a write had to wait for the peer.
     waits: AtomicU64,
-    /// What the kernel was told by [`wake_up_at`](Self::wake_up_at).
-    low_water: AtomicU32,
 }
 
 fn some(limit: Duration) -> Option<Duration> {
@@ -78,18 +76,6 @@ impl Conn {
             read_limit: some(settings.read_timeout),
             write_limit: some(settings.write_timeout),
             waits: AtomicU64::new(0),
-            low_water: AtomicU32::new(1),
-        })
-    }
-
-    /// The same connection, to be looked after by the runtime that this is called in from now on.
-    ///
-    /// # Errors
-    /// Out of memory or descriptors.
-    pub fn moved_here(self) -> io::Result<Self> {
-        Ok(Self {
-            stream: TcpStream::from_std(self.stream.into_std()?)?,
-            ..self
         })
     }
 
@@ -161,7 +147,6 @@ impl Conn {
 
     /// Waits until bytes can be read, at most `limit`.
     async fn readable(&self, limit: Option<Duration>) -> io::Result<()> {
-        self.wake_up_at(1);
         within(limit, "reading", self.stream.readable()).await
     }
 
@@ -228,40 +213,7 @@ impl Conn {
 
     /// Readiness for the task that reads; only one task may ask at a time.
     pub fn poll_readable(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.poll_readable_from(1, cx)
-    }
-
-    /// As [`poll_readable`](Self::poll_readable), but as long as fewer than `bytes` are there it
-    /// may wait: until the stream ends, or somebody asks for less. What is there when this begins
-    /// may or may not be told.
-    pub fn poll_readable_from(&self, bytes: u32, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.wake_up_at(bytes);
         self.stream.poll_read_ready(cx)
-    }
-
-    /// Every wait for the socket to become readable goes through here, so that none inherits
-    /// another's batch.
-    fn wake_up_at(&self, bytes: u32) {
-        if self.low_water.swap(bytes, Ordering::Relaxed) != bytes {
-            // A kernel that refuses wakes up as before, at every byte.
-            let _as_before = hayloft_io::set_receive_low_water(socket_ref(&self.stream), bytes);
-        }
-    }
-
-    /// Lets the peer send up to `bytes` ahead of what was read, from now on: the kernel's own way
-    /// there takes as long as many windows do.
-    pub fn widen(&self, bytes: u32) {
-        // The buffer grows with the low water mark and does not shrink with it. Unlike with
-        // SO_RCVBUF the kernel goes on to adapt it, and the limit is that of net.ipv4.tcp_rmem, not
-        // the low one of net.core.rmem_max. Where the operator has set a size, it stays.
-        self.wake_up_at(bytes);
-        self.wake_up_at(1);
-    }
-
-    /// The socket.
-    #[cfg(test)]
-    pub fn socket(&self) -> BorrowedFd<'_> {
-        socket_ref(&self.stream)
     }
 
     /// Readiness for the task that writes; only one task may ask at a time.

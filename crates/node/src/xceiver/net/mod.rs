@@ -3,6 +3,5 @@
 pub mod conn;
 pub mod loopback_congestion;
 pub mod peer;
-pub mod rebalance;
 pub mod threads;
 pub mod throttle;

@@ -101,12 +101,6 @@ impl Guess {
         self.offset = offset.saturating_add(data as u64);
     }
 
-    /// Where the data of the next packet is expected.
-    #[must_use]
-    pub fn next_offset(&self) -> u64 {
-        self.offset
-    }
-
     /// The guess was wrong.
     pub fn forget(&mut self) {
         self.streak = 0;

@@ -1,5 +1,4 @@
 //! Packets as they come in.
 
 pub mod in_place;
-pub mod receive_batching;
 pub mod receiver;

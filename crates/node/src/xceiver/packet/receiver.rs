@@ -28,7 +28,6 @@ use crate::xceiver::context::Xceivers;
 use crate::xceiver::error::XferError;
 use crate::xceiver::net::conn::{Conn, Patience, silence};
 use crate::xceiver::packet::in_place::{FoundPacket, Guess, InPlace};
-use crate::xceiver::packet::receive_batching::Moderation;
 
 /// Buffers between these sizes, adapted to how fast packets come. The smaller one holds a packet of
 /// the usual 64 KiB, the larger one is as much as a disk is given at a time.
@@ -98,7 +97,6 @@ pub struct PacketReceiver {
     places: Arc<Semaphore>,
     guess: Guess,
     place: Option<InPlace>,
-    moderation: Moderation,
     /// The wait for a buffer.
     waiting: Option<BoxFuture<'static, Result<AlignedBuf, XferError>>>,
 }
@@ -126,7 +124,6 @@ impl PacketReceiver {
             places: Arc::clone(x.places()),
             guess: Guess::new(checksum),
             place: None,
-            moderation: Moderation::new(x.wide_windows()),
             waiting: None,
         };
         if !inbox.is_empty() {
@@ -178,10 +175,7 @@ impl PacketReceiver {
             if self.guess.is_ready() && self.landing.is_some() {
                 if self.filled == 0 {
                     self.buf = None; // A stream that waits holds no memory.
-                    let readable =
-                        self.moderation
-                            .poll_readable(conn, self.guess.next_offset(), cx);
-                    ready!(readable).map_err(|e| conn.socket_error(e))?;
+                    ready!(conn.poll_readable(cx)).map_err(|e| conn.socket_error(e))?;
                 }
                 if self.begin_place() {
                     continue;
@@ -243,18 +237,12 @@ impl PacketReceiver {
                     let ended = std::io::ErrorKind::UnexpectedEof.into();
                     return Poll::Ready(Err(conn.socket_error(ended)));
                 }
-                Some(n) => {
-                    self.progress = true;
-                    self.moderation.received(n);
-                }
+                Some(_) => self.progress = true,
                 None => {
                     if place.is_clean() {
                         self.place = None; // A stream that waits holds no room.
                     }
-                    let readable =
-                        self.moderation
-                            .poll_readable(conn, self.guess.next_offset(), cx);
-                    ready!(readable).map_err(|e| conn.socket_error(e))?;
+                    ready!(conn.poll_readable(cx)).map_err(|e| conn.socket_error(e))?;
                 }
             }
         }

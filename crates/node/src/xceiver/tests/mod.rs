@@ -4,7 +4,6 @@
 mod ahead;
 mod bench;
 mod client;
-mod crowds;
 mod failures;
 mod garbage;
 mod inplace;

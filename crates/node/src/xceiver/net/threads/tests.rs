@@ -1,5 +1,6 @@
 use std::collections::HashSet;
 use std::sync::Mutex;
+use std::time::Duration;
 
 use tokio::sync::Semaphore;
 
@@ -154,47 +155,4 @@ async fn what_comes_by_a_socket_does_not_wait_for_a_stream() {
     });
     let waited = waited.await;
     assert!(waited < 80, "{waited} polls of the stream for 10 answers");
-}
-
-#[tokio::test]
-async fn busy_connections_leave_a_thread_that_is_short_of_time() {
-    let threads = two();
-    let tasks = TaskTracker::new();
-    let told = Arc::new(Mutex::new(Vec::new()));
-    let stop = CancellationToken::new();
-    for _ in 0..4 {
-        let (told, stop) = (Arc::clone(&told), stop.clone());
-        let _detached = threads.spawn_on(0, &tasks, |place| async move {
-            while !stop.is_cancelled() {
-                {
-                    let _busy = place.busy();
-                    std::thread::sleep(Duration::from_millis(1));
-                }
-                if let Some(to) = place.shall_move() {
-                    told.lock().expect("no panic holds it").push(to);
-                    return;
-                }
-                tokio::task::yield_now().await;
-            }
-        });
-    }
-    // It would not be better off elsewhere.
-    let alone = threads.spawn_on(1, &tasks, |place| async move {
-        let _busy = place.busy();
-        assert_eq!(place.shall_move(), None);
-    });
-    alone.await.expect("no panic");
-    let moved = async {
-        while told.lock().expect("no panic holds it").len() < 2 {
-            threads.look();
-            tokio::time::sleep(Duration::from_millis(50)).await;
-        }
-    };
-    let moved = tokio::time::timeout(Duration::from_secs(30), moved).await;
-    moved.expect("two of four move");
-    stop.cancel();
-    tasks.close();
-    tasks.wait().await;
-    let told = told.lock().expect("no panic holds it");
-    assert!(told.iter().all(|to| *to == 1), "{told:?}");
 }
