@@ -14,7 +14,7 @@ pub enum IoClass {
     Replication,
     /// Copies between nodes or volumes that even out use.
     Balancer,
-    /// Checks that nobody waits for.
+    /// Checks that no client waits for.
     Scan,
     /// Removal of data.
     Delete,
@@ -40,7 +40,7 @@ impl IoClass {
         self as usize
     }
 
-    /// Whether nobody waits for it: served apart, so that it can never delay a client.
+    /// Whether no client waits for it: served apart, so that it can never delay a client.
     #[must_use]
     pub fn is_background(self) -> bool {
         matches!(self, Self::Balancer | Self::Scan | Self::Delete)

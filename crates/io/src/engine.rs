@@ -24,8 +24,8 @@
 //! ([`Meta::sync_dir`](crate::Meta::sync_dir)).
 //!
 //! **Drop** of a file has it closed by a thread of its disk, soon: closing waits for the device at
-//! times, whoever drops never does. It does not sync, does not wait for submitted operations (they
-//! keep the descriptor open until they end), and reports no errors.
+//! times, the task that drops it never does. It does not sync, does not wait for submitted
+//! operations (they keep the descriptor open until they end), and reports no errors.
 
 use std::fmt;
 use std::os::fd::BorrowedFd;
@@ -171,7 +171,7 @@ pub trait EngineFile: Send + Sync + fmt::Debug + 'static {
     fn read_at(&self, buf: AlignedBuf, offset: u64, len: usize)
     -> IoFuture<Completion<AlignedBuf>>;
 
-    /// Whether what somebody wants to send from [`fd`](Self::fd) had better be read into the page
+    /// Whether what a caller wants to send from [`fd`](Self::fd) had better be read into the page
     /// cache by [`load`](Self::load), and not into a buffer: what is at `offset` is to stay in
     /// there.
     fn caches(&self, offset: u64) -> bool;

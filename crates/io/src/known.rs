@@ -15,9 +15,9 @@ pub struct Known {
     pub len: u64,
 }
 
-/// What is known about an open file without asking whoever keeps it: on a network file system it
-/// may be a little old, and one that gives no answer keeps nobody waiting. `None` when the kernel
-/// does not say.
+/// What is known about an open file without asking its server: on a network file system it may be a
+/// little old, and one that gives no answer keeps no caller waiting. `None` when the kernel does
+/// not say.
 #[must_use]
 pub fn known(fd: BorrowedFd<'_>) -> Option<Known> {
     let wanted = StatxFlags::INO | StatxFlags::NLINK | StatxFlags::SIZE;

@@ -1,10 +1,10 @@
 //! Reading into the page cache and nowhere else.
 //!
 //! What is to be sent from the page cache has to be read into it first. A hint
-//! (`POSIX_FADV_WILLNEED`, `readahead(2)`) puts it into pages of the least size, which cost whoever
-//! uses them; a read makes large ones, and a copy for nobody. So pages are moved into a pipe, which
-//! takes references to them, and from there to nowhere: the kernel reads them as for any reader
-//! (docs/decisions/0023).
+//! (`POSIX_FADV_WILLNEED`, `readahead(2)`) puts it into pages of the least size, which cost the
+//! code that uses them; a read makes large ones, and a copy that is not used. So pages are moved
+//! into a pipe, which takes references to them, and from there to nowhere: the kernel reads them as
+//! for any reader (docs/decisions/0023).
 
 use std::fs::{File, OpenOptions};
 use std::os::fd::{AsFd as _, OwnedFd};
@@ -13,9 +13,9 @@ use std::sync::{Mutex, PoisonError};
 use rustix::io::Errno;
 use rustix::pipe::{PipeFlags, SpliceFlags, fcntl_setpipe_size, pipe_with, splice};
 
-/// Room in a pipe, bytes: the most that the kernel gives to everybody (`fs.pipe-max-size`). As much
-/// is asked of the file at once, which is what the kernel goes by when it is told to read little
-/// ahead.
+/// Room in a pipe, bytes: the most that the kernel gives to any process (`fs.pipe-max-size`). As
+/// much is asked of the file at once, which is what the kernel goes by when it is told to read
+/// little ahead.
 const ROOM: usize = 1 << 20;
 
 /// Pipes that are kept for later: as many as loads go on at once, up to a quarter of what the

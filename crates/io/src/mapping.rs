@@ -25,7 +25,7 @@ pub(crate) struct Pages {
     len: usize,
 }
 
-// SAFETY: plain memory at a fixed address. `Pages` itself only hands out that address; whoever
+// SAFETY: plain memory at a fixed address. `Pages` itself only hands out that address; code that
 // reads or writes through it has to see to it that threads do not get into each other's way.
 unsafe impl Send for Pages {}
 // SAFETY: as above.
@@ -74,7 +74,7 @@ impl Drop for Pages {
     }
 }
 
-/// Only for pages of a mapping made here that nobody reads or writes any more.
+/// Only for pages of a mapping made here that no code reads or writes any more.
 fn unmap(start: NonNull<u8>, len: usize) {
     if len > 0 {
         // SAFETY: as the callers promise: the rims of a new mapping, and the pages of one whose

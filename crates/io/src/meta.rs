@@ -394,7 +394,7 @@ fn replace(path: &Path, contents: &[u8], mode: u32) -> Result<(), IoError> {
 }
 
 fn write_new(path: &Path, contents: &[u8], mode: u32) -> io::Result<()> {
-    // A leftover of a crashed process with our pid may be in the way; it is nobody's.
+    // A leftover of a crashed process with our pid may be in the way; no process owns it.
     let mut file = OpenOptions::new()
         .write(true)
         .create(true)

@@ -103,7 +103,7 @@ async fn load_pools(inner: &Arc<StoreState>, volume: &Arc<Volume>) -> Result<(),
 }
 
 /// Takes a volume out of use. Its files stay as they are; its writers are told to stop and get a
-/// short while to let go, so that whoever takes the directory next finds it quiet.
+/// short while to let go, so that its next owner finds the directory quiet.
 async fn remove(inner: &Arc<StoreState>, volume: &Arc<Volume>) -> Result<(), StoreError> {
     if inner.volumes().len() <= 1 {
         let text = format!(

@@ -503,7 +503,7 @@ pub async fn format_if_new(inner: &StoreState, volume: &Volume) -> Result<(), St
 }
 
 /// Reads the space of a volume's file system every now and then, so that reports need no disk;
-/// notices so a disk that hangs while nobody uses it.
+/// notices so a disk that hangs while it is idle.
 async fn watch_space(inner: Arc<StoreState>, volume: Arc<Volume>) {
     let interval = inner.config.space_interval.max(Duration::from_millis(100));
     let limit = inner.config.check_timeout;

@@ -149,7 +149,7 @@ impl StoreState {
     }
 
     /// Runs `work` to its end even if the caller goes away: an operation on files is not left half
-    /// done, and nobody else gets at them before it is.
+    /// done, and no other operation gets at them before it is.
     pub async fn complete<T: Send + 'static>(
         &self,
         work: impl Future<Output = Result<T, StoreError>> + Send + 'static,
@@ -165,7 +165,7 @@ impl StoreState {
 
     /// Sends news; waits when the node is behind.
     pub async fn tell(&self, event: StoreEvent) {
-        // Nobody listens any more only when the node is ending.
+        // The node stops listening only when it ends.
         let _ = self.events.send(event).await;
     }
 

@@ -233,8 +233,8 @@ impl Store {
     /// Opens a replica for reading. A replica whose generation stamp is higher than the one asked
     /// for is served, one with a lower is not.
     ///
-    /// A finalized replica without meta file is read without checksums. Whoever copies or vouches
-    /// for what is read uses [`Store::open_verifiable`].
+    /// A finalized replica without meta file is read without checksums. A caller that copies or
+    /// vouches for what is read uses [`Store::open_verifiable`].
     ///
     /// Errors: `NotFound`, `UnexpectedGenerationStamp`, `NotReady`, `Io`; `Corrupt` when the header
     /// of the meta file cannot be read; the block scanner then looks at the replica.

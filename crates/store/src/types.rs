@@ -74,7 +74,7 @@ pub struct WriteOptions {
     /// The copy is for a pipeline (stages TRANSFER_RBW and TRANSFER_FINALIZED): it replaces a
     /// replica with a lower generation stamp in any state. Only for `create_temporary`.
     pub transfer: bool,
-    /// On whose behalf the files are written: a copy that nobody waits for must not compete with
+    /// On whose behalf the files are written: a copy that no client waits for must not compete with
     /// clients.
     pub class: IoClass,
 }

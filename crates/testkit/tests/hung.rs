@@ -1,5 +1,5 @@
 //! A node without a NameNode, on a disk that gives no answer any more: what waits for the disk
-//! holds up nobody else.
+//! holds up no other file.
 
 use hayloft_testkit::error::Result;
 use hayloft_testkit::hadoop::{hayloft_binary, scratch};

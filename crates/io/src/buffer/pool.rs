@@ -41,7 +41,7 @@ struct Idle {
 struct PoolShared {
     budget: usize,
     idle: Mutex<Idle>,
-    /// Those that somebody has a part of.
+    /// Those of which a buffer has a part.
     slabs: Mutex<Vec<Weak<Slab>>>,
     /// Who waits in [`BufferPool::acquire`].
     waiting: AtomicUsize,
@@ -211,8 +211,8 @@ impl BufferPool {
 
     /// As [`try_acquire`](BufferPool::try_acquire), for what a device transfers and for less than
     /// all of the budget: `None`, too, where more than `limit` bytes would be in use. A buffer from
-    /// 256 KiB to 1 MiB is part of a huge page that others have parts of, as long as nobody waits
-    /// for memory, and a quarter of `limit` is left for others.
+    /// 256 KiB to 1 MiB is part of a huge page that others have parts of, as long as no caller
+    /// waits for memory, and a quarter of `limit` is left for others.
     ///
     /// # Errors
     /// As `acquire`.
@@ -232,7 +232,7 @@ impl BufferPool {
     }
 
     /// Part of a huge page, if `capacity` is worth it and there is room for one. A page is in use
-    /// until all of its parts are free: whoever waits must not see it handed on for ever.
+    /// until all of its parts are free: a caller that waits must not see it handed on for ever.
     fn part(&self, capacity: usize, limit: usize) -> Option<AlignedBuf> {
         let size = part_size(capacity)?;
         if self.shared.waiting.load(Ordering::Relaxed) > 0 {
@@ -285,7 +285,7 @@ impl BufferPool {
     }
 }
 
-/// Somebody waits, until this is dropped.
+/// A caller waits, until this is dropped.
 struct Waiting<'a>(&'a AtomicUsize);
 
 impl<'a> Waiting<'a> {

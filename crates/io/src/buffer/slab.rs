@@ -31,7 +31,7 @@ pub(super) struct Slab {
     part: usize,
     /// A bit for each free part.
     free: AtomicU32,
-    /// Goes back to its pool when nobody has a part any more. Nobody touches its bytes but by
+    /// Goes back to its pool when no buffer has a part any more. No code touches its bytes but by
     /// `start`.
     _whole: AlignedBuf,
 }
@@ -91,7 +91,7 @@ impl Part {
 
     pub(super) fn bytes(&self) -> &[u8] {
         // SAFETY: the part's bytes are mapped and initialised (zeroes at first), see `start`; they
-        // are nobody else's while its bit is taken, and change only through `&mut self`.
+        // belong to no other buffer while its bit is taken, and change only through `&mut self`.
         unsafe { std::slice::from_raw_parts(self.start().as_ptr(), self.slab.part) }
     }
 

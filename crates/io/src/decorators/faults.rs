@@ -216,7 +216,7 @@ impl EngineFile for FaultyFile {
         })
     }
 
-    /// Nobody sends from here: see [`fd`](EngineFile::fd).
+    /// No caller sends from here: see [`fd`](EngineFile::fd).
     fn caches(&self, _offset: u64) -> bool {
         false
     }

@@ -1,10 +1,10 @@
-//! Closing files where a disk that gives no answer holds up nobody else.
+//! Closing files where a disk that gives no answer holds up no other file.
 //!
 //! close(2) may wait for the device: it gives back the space of a file whose names are gone, and
-//! room that was reserved behind the end; a network file system writes what it has. Whoever uses a
-//! file last, however, is a thread that serves many: of a connection, or of another disk. So what
-//! holds descriptors is dropped on a thread of its disk that does nothing else. There are never
-//! more waiting than descriptors are open.
+//! room that was reserved behind the end; a network file system writes what it has. A task that
+//! uses a file last, however, is a thread that serves many: of a connection, or of another disk. So
+//! what holds descriptors is dropped on a thread of its disk that does nothing else. There are
+//! never more waiting than descriptors are open.
 
 use std::fmt;
 use std::ops::Deref;

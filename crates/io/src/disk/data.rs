@@ -1,7 +1,7 @@
 //! The data lane of a disk: carries out what the scheduler chooses, on threads or by submitting.
 //!
-//! Whoever queues something or ends something asks the scheduler what may start now. Work that
-//! blocks goes to a thread; work that only submits is done at once by whoever asked. There are as
+//! A task that queues or ends something asks the scheduler what may start now. Work that blocks
+//! goes to a thread; work that only submits is done at once by the task that asked. There are as
 //! many threads as requests may be under way, started on demand, so that what was chosen never
 //! waits for a thread.
 
@@ -138,7 +138,7 @@ impl Lane {
                 Next::Nothing => break None,
             }
         };
-        // Somebody must be awake for each job, and one to ask again in time.
+        // A thread must be awake for each job, and one to ask again in time.
         let wanted = core.ready.len() + usize::from(core.ask_at.is_some());
         let wanted = wanted.saturating_sub(usize::from(taking));
         let wake = wanted.min(core.idle);

@@ -382,7 +382,7 @@ impl fmt::Debug for Disk {
     }
 }
 
-/// The disks of a process, one [`Disk`] per physical device; kept as long as somebody uses them.
+/// The disks of a process, one [`Disk`] per physical device; kept as long as they are used.
 #[derive(Debug, Default)]
 pub struct Disks {
     config: DiskConfig,

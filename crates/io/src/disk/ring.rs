@@ -83,7 +83,7 @@ struct InKernel {
 struct Addresses(Vec<libc::iovec>);
 
 // SAFETY: the addresses point into heap memory owned by the payload beside them, which is Send and
-// is not touched by anybody while the kernel has them; moving the owner does not move that memory.
+// is not touched while the kernel has them; moving the owner does not move that memory.
 unsafe impl Send for Addresses {}
 
 impl Addresses {
@@ -180,7 +180,7 @@ struct Inbox {
     transfers: VecDeque<Transfer>,
     sleeping: bool,
     closed: bool,
-    /// The ring is broken: nobody would take a transfer out.
+    /// The ring is broken: no thread would take a transfer out.
     broken: bool,
 }
 
@@ -399,7 +399,7 @@ impl Driver {
         }
     }
 
-    /// The ring does not work any more. Nobody knows what the kernel still does with the memory of
+    /// The ring does not work any more. It is unknown what the kernel still does with the memory of
     /// the slots: it is kept for ever, and those who wait see that they were given up.
     fn give_up(mut self, error: &io::Error) {
         tracing::error!(%error, "io_uring failed; transfers of this disk go through threads from \

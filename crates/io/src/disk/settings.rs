@@ -4,10 +4,10 @@
 use super::DiskConfig;
 use crate::calibrate::{Calibration, Media};
 
-/// Quantum of rotating media that nobody measured: a third of a second at 100 MB/s, so that two
+/// Quantum of rotating media that was not measured: a third of a second at 100 MB/s, so that two
 /// seeks a quantum cost about 5 %.
 pub(super) const QUANTUM_ROTATING: u64 = 32 << 20;
-/// Quantum of flash that nobody measured: several of the device's largest requests at once.
+/// Quantum of flash that was not measured: several of the device's largest requests at once.
 pub(super) const QUANTUM_FLASH: u64 = 4 << 20;
 
 /// What the operator says about disks; `None` leaves it to the calibration and the device.

@@ -189,7 +189,7 @@ impl Workers {
             meta: lane("meta", config.meta_threads)?,
             send: lane("send", config.send_threads)?,
             background: lane("back", config.background_threads)?,
-            // One: many closes at once would be no use to anybody, and who closes does not wait.
+            // One: many closes at once gain nothing, and a task that closes does not wait.
             closing: lane("close", 1)?,
             places: std::array::from_fn(|_| {
                 std::array::from_fn(|_| Arc::new(Semaphore::new(depth)))

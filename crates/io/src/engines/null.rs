@@ -116,7 +116,7 @@ impl NullFile {
 
 impl Drop for NullFile {
     fn drop(&mut self) {
-        // One quick call without data; nobody is left to hear of an error.
+        // One quick call without data; no caller is left to hear of an error.
         let _ = self.settle();
     }
 }

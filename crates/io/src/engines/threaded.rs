@@ -27,7 +27,7 @@ pub(super) trait Blocking: Send + Sync + fmt::Debug + 'static {
     fn path(&self) -> &Path;
 
     /// Fills the first `len` bytes of `target` from `offset` on; less only at the end of the file.
-    /// What follows them in `target` is room for bytes that nobody asked for.
+    /// What follows them in `target` is room for bytes that no caller asked for.
     fn read(&self, target: &mut [u8], len: usize, offset: u64) -> Result<usize, IoError>;
 
     /// What can be read without waiting, and whether that is all there is. May be called on an

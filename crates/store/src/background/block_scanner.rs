@@ -1,5 +1,5 @@
 //! The block scanner: every finalized replica is read once in a period and compared with its
-//! checksums, suspects first. One task per volume, in the class of I/O that nobody waits for.
+//! checksums, suspects first. One task per volume, in the class of I/O that no client waits for.
 
 use std::collections::HashMap;
 use std::sync::{Arc, PoisonError};

@@ -58,7 +58,7 @@ pub fn encode(replicas: &[CachedReplica]) -> Vec<u8> {
     out
 }
 
-/// Reads a file that we wrote; `None` when it is somebody else's, cut short or garbled.
+/// Reads a file that we wrote; `None` when another program wrote it, or it is cut short or garbled.
 #[must_use]
 pub fn parse(bytes: &[u8]) -> Option<Vec<CachedReplica>> {
     let mut rest = bytes;

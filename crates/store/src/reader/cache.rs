@@ -2,8 +2,8 @@
 //! costs less than opening its two files.
 //!
 //! An entry is dropped, and its files closed, with every change of what is known of its block: the
-//! replica map does both under one lock. Files that somebody else removed are noticed by their link
-//! count.
+//! replica map does both under one lock. Files that another program removed are noticed by their
+//! link count.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -16,7 +16,7 @@ use crate::replica::FinalReplica;
 /// Replicas kept open in a pool, with two or three descriptors each.
 const ENTRIES_MAX: usize = 64;
 
-/// An entry that nobody used for so long is dropped by the next that is added.
+/// An entry that no reader used for so long is dropped by the next that is added.
 const IDLE: Duration = Duration::from_secs(30);
 
 /// What opening a whole replica found.
@@ -86,7 +86,7 @@ impl OpenReplicas {
         None
     }
 
-    /// Keeps the files of a replica, unless somebody removed them. Called by the map, under its
+    /// Keeps the files of a replica, unless they were removed. Called by the map, under its
     /// lock, while the replica is as given; what is no longer kept is closed when what is given
     /// back is dropped.
     pub fn keep(&self, id: i64, replica: FinalReplica, files: OpenFiles) -> Forgotten {
@@ -112,7 +112,7 @@ impl OpenReplicas {
     }
 
     /// No longer keeps the files of a block. They are closed when what is given back is dropped,
-    /// and nobody reads them any more.
+    /// and no reader has them any more.
     pub fn forget(&self, id: i64) -> Forgotten {
         let mut entries = self.lock();
         Forgotten(entries.extract_if(.., |e| e.id == id).collect())

@@ -23,8 +23,8 @@ use crate::volume::failure::examine;
 use crate::volume::{BlockPoolSlice, footprint};
 
 /// How often opening is tried again at once when the replica moves between directories meanwhile.
-/// After that a reader rests between attempts: on a busy machine whoever changes the replica may be
-/// ahead of it each time.
+/// After that a reader rests between attempts: on a busy machine the task that changes the replica
+/// may be ahead of it each time.
 const ATTEMPTS_AT_ONCE: usize = 10;
 /// How long a file that is not there may be one that is just being renamed.
 const RENAME_WAIT: Duration = Duration::from_secs(3);
@@ -37,14 +37,14 @@ const NULL_CHUNK_BYTES: u32 = 512;
 pub(crate) enum MissingMeta {
     /// It is read without checksums: better for a client than nothing.
     Tolerated,
-    /// It is `Corrupt`: whoever copies or verifies it would take damage for data.
+    /// It is `Corrupt`: a copy or a check would take damage for data.
     Refused,
 }
 
 /// See [`Store::open_reader`](crate::Store::open_reader) and
 /// [`Store::open_verifiable`](crate::Store::open_verifiable).
 ///
-/// A file that is not there is believed to be missing only after a second look while nobody could
+/// A file that is not there is believed to be missing only after a second look while no task could
 /// rename it: a new generation stamp, finalize and append rename files before memory knows of it.
 pub(crate) async fn open_reader(
     inner: &Arc<StoreState>,
@@ -140,7 +140,7 @@ impl Names {
 
 /// Keeps the files of a replica where they are.
 enum Still {
-    /// Nobody changes a finalized replica without its latch.
+    /// No task changes a finalized replica without its latch.
     Finalized(#[expect(dead_code, reason = "held, not used")] Latch),
     /// The right to a live replica; `None` when its writer kept that, and renamed nothing for long.
     Live(
@@ -150,7 +150,7 @@ enum Still {
 }
 
 impl Still {
-    /// Waits until nobody renames the files of the replica. `None` when its names have changed.
+    /// Waits until no task renames the files of the replica. `None` when its names have changed.
     async fn wait(
         pool: &Pool,
         id: i64,

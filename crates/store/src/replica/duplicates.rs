@@ -14,11 +14,11 @@ use crate::replica::block_pool::Pool;
 use crate::replica::exclusive::{WriterLock, stop_live_writer};
 use crate::state::StoreState;
 
-/// How long whoever changes the block may keep it: his disk may give no answer, and the loser waits
-/// for the next start.
+/// How long a task that changes the block may keep it: its disk may give no answer, and the loser
+/// waits for the next start.
 const LATCH_WAIT: Duration = Duration::from_secs(10);
 
-/// So long after the last one was settled nobody waits for the others any more.
+/// So long after the last one was settled no task waits for the others any more.
 const PATIENCE: Duration = Duration::from_secs(if cfg!(test) { 1 } else { 10 });
 
 /// The one of two replicas that was not taken into the map.
@@ -44,7 +44,7 @@ pub fn insert(pool: &Pool, id: i64, slot: Slot) -> Option<Duplicate> {
             continue;
         }
         if wins && let Slot::Live(live) = &there {
-            // Nobody is to be told that a replica is complete that is not known any more.
+            // No report may say that a replica is complete that is not known any more.
             live.status().cancel.cancel();
         }
         let (kept, keep, loser, lose) = if wins {
@@ -78,8 +78,8 @@ fn rank(pool: &Pool, slot: &Slot) -> (u64, u64, bool, bool) {
 }
 
 /// Settles them one after the other, and waits for that while it goes on: the disk of a loser may
-/// give no answer, and whoever waits here keeps others from taking volumes out and from stopping
-/// the node. What is left then is done behind his back.
+/// give no answer, and a task that waits here keeps others from taking volumes out and from
+/// stopping the node. What is left then is done behind his back.
 pub async fn settle_all(duplicates: Vec<Duplicate>, inner: &Arc<StoreState>, pool: &Arc<Pool>) {
     if duplicates.is_empty() {
         return;
@@ -119,7 +119,7 @@ impl Duplicate {
         let stopped = self.stop_live_writer(inner).await;
         let there = pool.map.get(self.id);
         let usable = |slot: &Slot| pool.slice(slot.volume()).is_ok();
-        // A copy that nobody goes on with is no replacement.
+        // A copy that no writer goes on with is no replacement.
         let whole = self.loser.state() != ReplicaState::Temporary;
         if whole && pool.slice(self.winner).is_err() {
             if !there.as_ref().is_some_and(usable) {
@@ -144,7 +144,7 @@ impl Duplicate {
         }
     }
 
-    /// The right to the loser once nobody writes it. The right to one that is finalized is the
+    /// The right to the loser once no writer has it. The right to one that is finalized is the
     /// block's latch.
     async fn stop_live_writer(&self, inner: &StoreState) -> Result<Option<WriterLock>, StoreError> {
         match &self.loser {
@@ -153,7 +153,7 @@ impl Duplicate {
         }
     }
 
-    /// Deletes the files of the loser, for which nobody waits any more once their volume has
+    /// Deletes the files of the loser, for which no task waits any more once their volume has
     /// failed. Not before: a rename that the disk does later would meet what others have put there,
     /// who wait for the block's latch.
     async fn delete(&self, inner: &Arc<StoreState>, pool: &Arc<Pool>) {

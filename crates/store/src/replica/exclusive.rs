@@ -9,11 +9,11 @@ use crate::replica::block_pool::Pool;
 use crate::replica::{FinalReplica, LiveReplica, Slot};
 use crate::state::StoreState;
 
-/// The exclusive right to change a live replica. Shared with I/O in flight, so that nobody else
+/// The exclusive right to change a live replica. Shared with I/O in flight, so that no other task
 /// gets it before that has ended.
 pub type WriterLock = Arc<OwnedMutexGuard<()>>;
 
-/// A replica that nobody else can change now.
+/// A replica that no other task can change now.
 #[derive(Debug)]
 pub enum Stopped {
     /// Complete; the block's latch is the right to it.

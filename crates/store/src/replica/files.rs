@@ -145,7 +145,7 @@ pub fn bump(pair: &Pair, generation_stamp: u64, durable: bool) -> io::Result<()>
     Ok(())
 }
 
-/// Makes a file durable, whoever has written it.
+/// Makes a file durable, also what other descriptors wrote.
 pub fn sync_file(path: &Path) -> io::Result<()> {
     File::open(path)
         .and_then(|f| f.sync_all())

@@ -43,7 +43,7 @@ pub fn reference(pool: &Pool, live: &LiveReplica) -> ReplicaRef {
 
 /// As [`finalize_live`] for a replica that a recovery has settled. Where closes are synced its
 /// bytes are, too: they came from a writer who did not get so far. After a failed sync this one
-/// would promise what nobody knows: then it fails.
+/// would promise what is not known: then it fails.
 pub async fn finalize_recovered(
     inner: &Arc<StoreState>,
     pool: &Arc<Pool>,
@@ -159,7 +159,7 @@ pub async fn finalize_live(
     ))
 }
 
-/// Whether a replica that nobody was told is finalized may become so now.
+/// Whether a replica that was not reported as finalized may become so now.
 fn may_finalize(inner: &StoreState, status: &Status, block: Block) -> Result<(), StoreError> {
     let step = if status.state == ReplicaState::Rur {
         Move::EndRecovery

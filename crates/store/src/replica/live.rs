@@ -48,7 +48,7 @@ pub struct Status {
     /// The file system has reserved room for the first bytes of the file, so many; what is behind
     /// its end is given back when the replica is finalized.
     pub reserved: u64,
-    /// Told when somebody else wants to write.
+    /// Told when another writer wants the replica.
     pub cancel: CancellationToken,
     /// Recovery id and the state before recovery.
     pub recovery: Option<(u64, ReplicaState)>,
@@ -64,7 +64,7 @@ pub struct Status {
 
 /// A replica that is not finalized, or that is under recovery.
 ///
-/// Whoever changes its files or its place in the map holds `writer`.
+/// A task that changes its files or its place in the map holds `writer`.
 #[derive(Debug)]
 pub struct LiveReplica {
     /// Block id.
@@ -77,7 +77,7 @@ pub struct LiveReplica {
 }
 
 impl LiveReplica {
-    /// A replica in the given status that nobody is writing.
+    /// A replica in the given status, without a writer.
     #[must_use]
     pub fn new(id: i64, slice: Arc<BlockPoolSlice>, status: Status) -> Self {
         Self {

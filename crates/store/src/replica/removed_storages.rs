@@ -5,7 +5,7 @@
 //! replica, or in a full report that names the storage. It drops what is on one that heartbeats no
 //! longer list only when more volumes have failed, which one that was taken out has not. What is
 //! told replica by replica may be lost: too much of it may wait for a NameNode, and a deletion that
-//! was in progress when the volume left is told by nobody.
+//! was in progress when the volume left is not told.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};

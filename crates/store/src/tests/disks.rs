@@ -183,7 +183,7 @@ async fn a_disk_fails_of_which_one_operation_never_ends_though_others_do() {
             node.put(id, 1001, 3000).await;
         }
         let ids = on_first(&node);
-        // Longer than the test: nobody is ever told how the transfer went.
+        // Longer than the test: no caller is ever told how the transfer went.
         let hour = Duration::from_secs(3600);
         faults.add(FaultRule::new(Effect::Stall(hour)).on(&[stuck]));
         let (store, id) = (node.store.clone(), ids[0]);

@@ -1,4 +1,4 @@
-//! Volumes that are taken out while somebody works on them.
+//! Volumes that are taken out while writers and readers work on them.
 
 mod duplicates;
 
@@ -120,7 +120,7 @@ async fn a_storage_that_has_left_is_reported_as_empty_until_it_is_back() {
         report.map(|(s, list)| (s.id, list.len())).collect()
     };
     let [first, second] = [0, 1].map(|n| reported()[n].0.clone());
-    // What is still being deleted when the volume leaves, nobody tells.
+    // No report tells what is still being deleted when the volume leaves.
     let (_, on_the_first) = node.store.block_report(&pool()).swap_remove(0);
     let deleted: Vec<Block> = on_the_first.iter().map(|r| r.block).take(2).collect();
     node.store
@@ -175,7 +175,7 @@ async fn writers_and_a_volume_that_comes_and_goes() {
     for round in 0..24 {
         let goes = node.store.0.volumes()[1].clone();
         if round % 2 == 0 {
-            // At once, whoever is at work.
+            // At once, whatever is at work.
             crate::volume::failure::fail(&node.store.0, &goes, "a test").await;
         } else {
             let left = node.store.reconfigure_volumes(all[..1].to_vec()).await;

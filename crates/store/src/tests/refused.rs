@@ -122,7 +122,7 @@ async fn no_recovery_calls_a_replica_synced_after_a_failed_sync() {
     }
 }
 
-/// The sync of a commit round, which nobody waits for.
+/// The sync of a commit round, which no client waits for.
 #[tokio::test]
 async fn a_background_sync_that_fails_is_told() {
     let (mut node, faults) = Node::faulty(1).await;

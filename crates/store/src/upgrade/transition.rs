@@ -4,7 +4,7 @@
 //! An upgrade sets `current` aside as `previous.tmp`, builds a new `current` of hard links, whose
 //! VERSION comes last, and names the old one `previous`. A rollback sets `current` aside as
 //! `removed.tmp` and takes `previous` instead. So there is a whole `current` or one way to it at
-//! every moment, whoever looks next.
+//! every moment, for the next start of either kind.
 
 use std::fs::{self, File};
 use std::io::{self, Write as _};

@@ -87,7 +87,7 @@ async fn retire(inner: Arc<StoreState>, volume: Arc<Volume>, reason: String) {
     let Leaving { mut lost, closed } = leave(inner, volume, true);
     let until = tokio::time::Instant::now() + SOON;
     let soon = tokio::time::timeout_at(until, lost.recv()).await;
-    // Whoever hears of it may put the directory in again at once.
+    // The operator who hears of it may put the directory in again at once.
     let _ = tokio::time::timeout_at(until, closed.cancelled()).await;
     let (healthy, failed) = {
         let mut volumes = inner
@@ -173,13 +173,13 @@ fn leave(inner: &Arc<StoreState>, volume: &Arc<Volume>, give_up: bool) -> Leavin
     let (send, lost) = mpsc::channel(1);
     let closed = CancellationToken::new();
     let (out_of, leaver, done) = (Arc::clone(inner), Arc::clone(volume), closed.clone());
-    // Whoever hears that he has lost his volume may begin something.
+    // A task that hears of the lost volume may begin something.
     let runtime = tokio::runtime::Handle::current();
     let leave = move || {
         let _inside = runtime.enter();
         let _done = done.drop_guard();
         let (lost, left) = let_go(&out_of, &leaver);
-        // Before anything is closed. There is room for one; nobody listens any more when the node
+        // Before anything is closed. There is room for one; the node stops listening when it
         // stops.
         let _ = send.try_send(lost);
         drop(left);

@@ -250,7 +250,7 @@ async fn copy_shortened(
     len: u64,
 ) -> Result<(), StoreError> {
     let block = Block::new(new_id, gs, len);
-    // The id is new: nobody can be waiting for both.
+    // The id is new: no task can be waiting for both.
     let _latch = pool.latches.acquire(new_id).await;
     if pool.map.get(new_id).is_some() {
         let text = format!("Block {block} already exists and thus cannot be made by a truncate");

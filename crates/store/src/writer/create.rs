@@ -155,7 +155,7 @@ async fn create_once(
         }
     };
     pool.put(block.id, Slot::Live(Arc::clone(&live)))?;
-    // Whoever takes the volume out stops the writers that he finds in the map.
+    // The removal of the volume stops the writers that it finds in the map.
     if slice.volume.is_failed() {
         if pool.map.is_live(&live) {
             pool.map.remove(block.id);

@@ -70,7 +70,7 @@ pub struct ReplicaWriter {
     class: IoClass,
     data: Arc<dyn EngineFile>,
     meta: Arc<dyn EngineFile>,
-    /// Minds the page cache behind what is written, where files go through it and somebody wants
+    /// Minds the page cache behind what is written, where files go through it and a client wants
     /// it.
     behind: Option<Arc<WriteBehind>>,
     /// What was accepted and is not in the files; `None` before the checksum is known.
@@ -131,7 +131,7 @@ impl ReplicaWriter {
                 direct && inner.config.preallocate && worth_allocating(&status).is_some();
             (status.checksum, status.bytes_on_disk, to_allocate)
         };
-        // Whoever takes a volume out marks it first and tells its writers to stop then, of whom
+        // The removal of a volume marks it first and then tells its writers to stop, of which
         // this is one from here on.
         if live.slice.volume.is_failed() {
             return Err(pool.volume_failed());
@@ -460,7 +460,7 @@ impl ReplicaWriter {
         examine(&self.inner, &self.live.slice.volume, error)
     }
 
-    /// Turns a TEMPORARY replica into an RBW one that nobody is writing.
+    /// Turns a TEMPORARY replica into an RBW one without a writer.
     pub(crate) async fn convert(self) -> Result<ReplicaRef, StoreError> {
         let inner = Arc::clone(&self.inner);
         inner.complete(self.convert_owned()).await

@@ -384,7 +384,7 @@ pub async fn bump_finalized(
         generation_stamp: replica.generation_stamp,
     };
     slice.volume.commits.touch_dir(&pair.dir);
-    // Nobody closes it again.
+    // No caller closes it again.
     let (path, durable) = (pair.meta(), inner.config.sync_on_close);
     files::on_disk_with_sync(
         &slice,

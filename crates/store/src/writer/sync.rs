@@ -28,8 +28,8 @@ impl ReplicaWriter {
         let names = self.live.slice.volume.meta(self.class);
         let (live, right) = (Arc::clone(&self.live), Arc::clone(&self.right));
         let work = async move {
-            // Nobody else gets at the files before it is known: the kernel tells of a failure once,
-            // and whoever opens them afterwards does not hear of it.
+            // No other task gets at the files before it is known: the kernel tells of a failure
+            // once, and a descriptor opened afterwards does not hear of it.
             let _right = right;
             let synced = sync_files(files, &names, dir.as_deref()).await;
             synced.map_err(|e| failed(&live, e))

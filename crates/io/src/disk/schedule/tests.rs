@@ -26,7 +26,7 @@ fn request(class: IoClass, stream: u64, offset: u64, bytes: u64) -> Request {
     }
 }
 
-/// Somebody who asks for something, again after each answer when told to.
+/// A client that asks for something, again after each answer when told to.
 #[derive(Clone, Debug)]
 struct Client {
     class: IoClass,
@@ -198,7 +198,7 @@ proptest! {
         }
     }
 
-    /// Whoever comes waits at most for the deadline of its class, and then for a turn of each
+    /// A request waits at most for the deadline of its class, and then for a turn of each
     /// stream that came before, twice because every second choice is by weight.
     #[test]
     fn nobody_starves(
@@ -235,7 +235,7 @@ fn rotating_media_serve_whole_quanta() {
     }
     runs.pop();
     assert!(runs.len() > 20, "{} runs", runs.len());
-    // Nobody knows before its second request that a stream goes on; and each ends somewhere.
+    // Before its second request it is unknown that a stream goes on; and each ends somewhere.
     for (id, bytes) in &runs[clients.len()..runs.len() - clients.len()] {
         assert!(*bytes >= 32 * MIB, "stream {id} had only {bytes}");
     }
@@ -370,7 +370,7 @@ fn a_stream_is_waited_for_only_when_it_goes_on_where_it_ended() {
     scheduler.finished(now, &sums, MIB);
     let data = served(&mut scheduler, now).expect("nothing is waited for");
     assert_eq!(stream_id(&data.request), 5);
-    // The data goes on where it ended, after somebody else had the disk.
+    // The data goes on where it ended, after another stream had the disk.
     push(&mut scheduler, 6, 0);
     scheduler.finished(now, &data, MIB);
     let other = served(&mut scheduler, now).expect("a stream is not known by one request");

@@ -56,7 +56,7 @@ fn finalized(generation_stamp: u64, volume: u16) -> Slot {
     })
 }
 
-/// Finds a second replica of each of many blocks while somebody else changes what is known of the
+/// Finds a second replica of each of many blocks while another task changes what is known of the
 /// same block.
 fn find_while(pool: &Pool, found: &Slot, change: impl Fn(i64)) {
     let at = AtomicI64::new(0);
@@ -179,7 +179,7 @@ async fn a_replica_that_is_being_written_makes_way_for_a_better_one_and_leaves_n
 }
 
 /// Block 7 is on both volumes, of which the second one, with the better replica, is out; the disk
-/// of the first one does not answer to whoever deletes the other one.
+/// of the first one gives no answer to the task that deletes the other one.
 async fn lesser_one_hangs() -> (Node, Vec<VolumeConfig>) {
     let (node, faults) = Node::faulty(2).await;
     whole_is_out(&node).await;
