@@ -1,5 +1,5 @@
-//! What reading a file and sending it costs whoever does nothing else: no protocol, no checksums,
-//! no scheduler.
+//! What reading a file and sending it costs a program that does nothing else: no protocol, no
+//! checksums, no scheduler.
 
 use super::limits::open;
 use super::measure::{as_f64, rate};
@@ -130,7 +130,7 @@ impl<'a> Part<'a> {
             let began = cpu_time();
             let sent = send(&mut sender, count, &slots);
             let mut cpu = cpu_time().saturating_sub(began);
-            drop((slots, sender)); // Whoever waits for more, ends.
+            drop((slots, sender)); // A thread that waits for more ends.
             for reader in readers {
                 cpu += joined(reader)?;
             }

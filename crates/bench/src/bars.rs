@@ -276,7 +276,7 @@ fn bare_limit(record: &BenchRecord, row: (&str, Client), own: f64, stock: f64) -
     ))
 }
 
-/// How far the device would let anybody be ahead of the stock DataNode, and how much of the device
+/// How far the device would let any node be ahead of the stock DataNode, and how much of the device
 /// this is.
 fn device_limit(record: &BenchRecord, row: (&str, Client), own: f64, stock: f64) -> Option<String> {
     let device = device(record, row)?;

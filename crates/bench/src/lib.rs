@@ -3,7 +3,7 @@
 //!
 //! All peers run at the same time under one NameNode, one of them works at a time: in every round
 //! and every stage they take turns, the first of one round being the last of the next, so that a
-//! machine that warms up or slows down favours nobody. Files are fresh, every byte that is read is
+//! machine that warms up or slows down favours no peer. Files are fresh, every byte that is read is
 //! compared, and a row counts until its client is done; what is left to write by then is measured
 //! beside it.
 //!

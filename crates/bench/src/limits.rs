@@ -214,7 +214,7 @@ fn in_parallel(
 }
 
 /// Sends `bytes` through TCP on the loopback, over so many connections. Who receives drops them, or
-/// keeps them: in memory that was touched before, as whoever stages data must, while what is
+/// keeps them: in memory that was touched before, as a program that keeps data must, while what is
 /// dropped always goes into the same few pages, which stay in the processor's cache.
 fn loopback(streams: u64, bytes: u64, keeps: bool) -> Result<Duration> {
     let failed = |error: std::io::Error| TestkitError::Talk(format!("loopback TCP: {error}"));

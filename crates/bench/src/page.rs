@@ -137,7 +137,7 @@ fn bars_table(page: &mut String, verdicts: &[Verdict]) {
     }
 }
 
-/// A table of one figure: rows by peers. Nothing when nobody has the figure.
+/// A table of one figure: rows by peers. Nothing when no peer has the figure.
 fn table(page: &mut String, record: &BenchRecord, figure: Figure, wanted: impl Fn(&str) -> bool) {
     let columns: Vec<&str> = record
         .peers

@@ -1,5 +1,5 @@
 //! What a device was asked for: the kernel's `block:block_rq_issue` tracepoint, in a trace instance
-//! of our own so that nobody else's tracing is disturbed.
+//! of our own so that no other tracing is disturbed.
 
 use hayloft_testkit::error::{Result, TestkitError};
 use std::io::{BufRead as _, BufReader};

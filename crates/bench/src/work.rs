@@ -17,8 +17,8 @@ use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
-/// How often everybody warms up, and with how many writers: the stock node's code is compiled while
-/// it runs, buffers find its memory while it is wanted, a little more with each burst.
+/// How often every peer warms up, and with how many writers: the stock node's code is compiled
+/// while it runs, buffers find its memory while it is wanted, a little more with each burst.
 const WARM_UP_TURNS: u32 = 4;
 const WARM_UP_STREAMS: u64 = 4;
 
@@ -64,7 +64,7 @@ impl Run<'_> {
                 if interrupt::asked() {
                     break;
                 }
-                // Whoever was first in one round is last in the next.
+                // The peer that was first in one round is last in the next.
                 let seat = (turn + round as usize) % count;
                 used |= self.stage(stage, seat, round)?;
             }
@@ -75,8 +75,8 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Writes and reads a little with everybody, so that code is compiled and memory is there: with
-    /// all nodes of a peer, since those that only copies go to have theirs to find too.
+    /// Writes and reads a little with every peer, so that code is compiled and memory is there:
+    /// with all nodes of a peer, since those that only copies go to have theirs to find too.
     ///
     /// # Errors
     /// When a peer does not work at all.
@@ -440,7 +440,7 @@ impl Watching {
 }
 
 /// What was written is on the device and in no memory: neither staged nor in the page cache, and
-/// nobody is busy with it. Memory for the `bytes` that will be read is there.
+/// no process is busy with it. Memory for the `bytes` that will be read is there.
 fn cold(disk: &Path, bytes: u64) -> Result<()> {
     machine::settle(disk)?;
     if !machine::drop_caches() {

@@ -1,4 +1,4 @@
-//! The daemon's log: lines on stderr, for whoever keeps them.
+//! The daemon's log: lines on stderr, for the service manager to keep.
 
 use std::io::IsTerminal as _;
 

@@ -1,4 +1,4 @@
-//! Values that are one of a few names: whoever misspells one is told of it at start, with the file
+//! Values that are one of a few names: a misspelt one is named at start, with the file
 //! and line.
 
 use hayloft_io::calibrate::Media;

@@ -20,7 +20,7 @@ const FILES: [&str; 3] = ["core-site.xml", "hdfs-site.xml", "hayloft-site.xml"];
 /// Where a value came from.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Origin {
-    /// Nobody set it.
+    /// No file sets it.
     Default,
     /// A configuration file; the line is that of its `<property>`.
     File {

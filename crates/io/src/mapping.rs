@@ -79,7 +79,7 @@ fn unmap(start: NonNull<u8>, len: usize) {
     if len > 0 {
         // SAFETY: as the callers promise: the rims of a new mapping, and the pages of one whose
         // owner, and with him every borrow, has gone. Failure would leave them mapped, which harms
-        // nobody.
+        // no code.
         let _ = unsafe { munmap(start.as_ptr().cast(), len) };
     }
 }

@@ -72,7 +72,7 @@ pub(super) struct HostTime {
 }
 
 /// Processor time of every host's processes, in the order of the description. The kernel's own
-/// threads are nobody's.
+/// threads belong to no node.
 pub(super) fn time_by_host(described: &Description) -> Vec<HostTime> {
     let spaces: Vec<Option<u64>> = described
         .hosts()

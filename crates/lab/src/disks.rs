@@ -190,7 +190,7 @@ pub fn device_name(dir: &Path) -> Option<String> {
     Some(target.file_name()?.to_str()?.to_owned())
 }
 
-/// Unmounts whatever is mounted below `dir`, whoever left it there.
+/// Unmounts whatever is mounted below `dir`.
 ///
 /// # Errors
 /// When the list of mounts cannot be read.

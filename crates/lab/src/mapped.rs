@@ -67,7 +67,7 @@ pub(super) fn mount(
             .args(["-t", "ext4", "-o", "noatime"])
             .args([&device, dir]))
     });
-    // While it is mounted this means: when nobody uses it any more.
+    // While it is mounted this means: when no process uses it any more.
     let detached = run(Command::new("losetup").arg("--detach").arg(&device));
     made.and(detached)?;
     Ok((vec![server, client], place.stats))

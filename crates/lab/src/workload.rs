@@ -79,7 +79,7 @@ pub fn run(testbed: &Testbed, tell: &mut dyn FnMut(&str)) -> Result<WorkloadOutc
         .collect();
     if hosts.is_empty() {
         return Err(TestkitError::Expectation(
-            "no host has client = true: nobody can run the workload".into(),
+            "no host has client = true: no client can run the workload".into(),
         ));
     }
     tell(&format!("starting {} clients", hosts.len()));
@@ -274,7 +274,7 @@ fn drop_caches() -> Result<()> {
 
 impl WorkloadPhase {
     /// Share of the time in which clients and nodes wanted a processor and waited for one, 0 to 1:
-    /// what tells whether processors were the limit, whoever else used them.
+    /// what tells whether processors were the limit, whichever process used them.
     #[must_use]
     pub fn waited(&self) -> f64 {
         let waited: f64 = self.host_waited_s.iter().sum();

@@ -103,7 +103,7 @@ fn rate(name: &str, from: (&str, usize), to: (&str, usize)) -> Result<f64> {
             })
         })
     };
-    let late = |_| TestkitError::Talk("nobody listens".into());
+    let late = |_| TestkitError::Talk("no server listens".into());
     listening
         .recv_timeout(Duration::from_secs(10))
         .map_err(late)?;

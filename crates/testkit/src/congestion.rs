@@ -2,7 +2,7 @@
 //!
 //! The default is a setting of a network namespace, and what connections cost depends on it, on the
 //! loopback too: an algorithm that paces (BBR does) sends each piece when a timer says so.
-//! [`enter`] moves the whole comparison into a namespace that nobody else uses: it has no name, so
+//! [`enter`] moves the whole comparison into a namespace of its own: it has no name, so
 //! that the kernel removes it with the last process in it, however that ended.
 
 use crate::error::{Result, TestkitError};
@@ -272,7 +272,7 @@ mod tests {
         };
         assert!(
             !forged.is_apart_from(&machine),
-            "a variable that somebody set is no proof"
+            "a variable alone is no proof"
         );
         let here = Machine::present().expect("Linux has namespaces");
         assert!(!here.is_apart_from(&here));

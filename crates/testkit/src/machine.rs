@@ -50,8 +50,8 @@ const REST: (f64, Duration) = (0.1, Duration::from_millis(300));
 /// How long rest is waited for: where others never rest, this would say nothing about the nodes.
 const REST_LIMIT: Duration = Duration::from_secs(5);
 
-/// Waits until nobody is busy, at most five seconds: what a node does for itself after a load
-/// (commit rounds, compilers and collectors of a Java runtime) is not part of the next one.
+/// Waits until the processors are idle, at most five seconds: what a node does for itself after a
+/// load (commit rounds, compilers and collectors of a Java runtime) is not part of the next one.
 ///
 /// # Errors
 /// When the machine does not tell.
@@ -72,10 +72,10 @@ pub fn await_rest() -> Result<()> {
 const WARM_PIECE: usize = 64 << 20;
 
 /// Takes memory from the system, touches it and gives it back. A virtual machine may have returned
-/// free pages to its host, and getting one back costs more than anything measured here; whoever is
-/// measured next shall not pay for that. Huge pages are taken: it is the large free pieces that are
-/// returned, page caches and shared memory are made of them, and small pages would come from what
-/// is left of others. At most half of what is free is taken.
+/// free pages to its host, and getting one back costs more than anything measured here; the peer
+/// that is measured next shall not pay for that. Huge pages are taken: it is the large free pieces
+/// that are returned, page caches and shared memory are made of them, and small pages would come
+/// from what is left of others. At most half of what is free is taken.
 pub fn warm_memory(bytes: usize) {
     let system = rustix::system::sysinfo();
     let free = system.freeram.saturating_mul(system.mem_unit.into());

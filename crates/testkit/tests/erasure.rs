@@ -245,7 +245,7 @@ impl Lab {
         })?;
         println!("erasure:   {}", line.trim());
         expect(line.contains("only Apache nodes"), || line.clone())?;
-        // Whoever declined is still there, and so is the data.
+        // The node that declined is still there, and so is the data.
         self.check_all()?;
         passed()
     }
@@ -261,7 +261,7 @@ impl Lab {
         let xfer = with_index.and_then(|node| node["xfer"].as_str());
         let node = xfer.and_then(|xfer| self.cluster.node_at(xfer));
         let node = node.ok_or_else(|| {
-            TestkitError::Expectation(format!("nobody has block {index} of {path}: {answer}"))
+            TestkitError::Expectation(format!("no node has block {index} of {path}: {answer}"))
         })?;
         let sum = self.sum_of(&path)?;
         if let Some(before) = &self.sum {

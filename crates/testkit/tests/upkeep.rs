@@ -1,5 +1,5 @@
-//! What a node notices by itself: damage that nobody reads, slow peers, slow disks, disks that do
-//! not answer.
+//! What a node notices by itself: damage that no client reads, slow peers, slow disks, disks that
+//! do not answer.
 
 use hayloft_testkit::error::Result;
 use hayloft_testkit::hadoop::{hayloft_binary, scratch};
@@ -212,8 +212,8 @@ impl Lab {
         Ok((block.id, node, files))
     }
 
-    /// Waits until two nodes have data files of the block, equal to `good`. Nobody reads through a
-    /// node meanwhile.
+    /// Waits until two nodes have data files of the block, equal to `good`. No client reads through
+    /// a node meanwhile.
     fn wait_two_good(&self, block: i64, good: &[u8]) -> Result<()> {
         wait::until("two good replicas", seconds(150), || {
             let files = self

@@ -159,8 +159,8 @@ impl RpcSasl {
         }
     }
 
-    /// A server's answer to `NEGOTIATE` when it authenticates nobody: success at once, which tells
-    /// the client to go on without SASL.
+    /// A server's answer to `NEGOTIATE` when it authenticates no client: success at once, which
+    /// tells the client to go on without SASL.
     #[must_use]
     pub fn simple_only() -> Self {
         RpcSasl {

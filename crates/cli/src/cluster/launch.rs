@@ -169,7 +169,7 @@ fn launch(mut spawn: Spawn) -> Result<StoredIdentity, CliError> {
     }
 }
 
-/// A role with ports that nobody uses, `taken` included.
+/// A role with ports that no process uses, `taken` included.
 pub fn new_role(name: &str, kind: Option<StoredKind>, taken: &[u16]) -> Result<Role, CliError> {
     let mut taken = taken.to_vec();
     let mut next = || -> Result<u16, CliError> {

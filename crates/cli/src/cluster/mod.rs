@@ -3,7 +3,7 @@
 //! ```text
 //! .hayloft/
 //!   cluster.json    who is in the cluster: ports, process identities, what was copied in
-//!   lock            held by whoever changes the cluster
+//!   lock            held by the command that changes the cluster
 //!   conf/           HADOOP_CONF_DIR for clients
 //!   logs/           logs of clients
 //!   namenode/       conf/, name/, namenode.log

@@ -167,7 +167,7 @@ fn announce(args: &DiskArgs, carried: &Carried) -> Result<(), CliError> {
 
 fn tell(args: &DiskArgs, stats: &Stats) -> Result<(), CliError> {
     if args.json {
-        // Whoever asked for it may be gone.
+        // The caller may be gone.
         let _ = print(&serde_json::to_string(stats));
         return Ok(());
     }

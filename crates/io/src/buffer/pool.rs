@@ -432,7 +432,7 @@ mod tests {
         parts.clear();
         let waited = tokio::time::timeout(Duration::from_secs(5), waiting).await;
         assert!(waited.expect("the page is free").is_ok());
-        assert!(take(512 << 10).is_some(), "nobody waits any more");
+        assert!(take(512 << 10).is_some(), "no caller waits any more");
         drop(large);
     }
 }

@@ -233,7 +233,7 @@ pub async fn dropping_a_file_waits_for_no_disk(rig: Rig) {
     let dropped = tokio::task::spawn_blocking(move || drop(file));
     let dropped = tokio::time::timeout(Duration::from_secs(20), dropped).await;
     dropped.expect("no wait for the disk").expect("no panic");
-    assert_eq!(open_on(&path), open, "closed by whoever dropped it");
+    assert_eq!(open_on(&path), open, "closed by the task that dropped it");
     eventually("the close that takes long is seen", async || {
         let longest = rig.disk.longest_other(rig.dir.path());
         longest.is_some_and(|(time, what)| what == "close" && time >= Duration::from_millis(20))

@@ -87,7 +87,7 @@ pub async fn what_is_loaded_is_read_and_counted(rig: Rig) {
         }
     }
     if file.caches(0) {
-        assert!(file.fd().is_some(), "nobody could send it");
+        assert!(file.fd().is_some(), "no caller could send it");
     }
     assert_eq!(read(&file, 0, 3_000_000).await, rig.kept(&data));
     for offset in [i64::MAX.unsigned_abs(), u64::MAX] {

@@ -42,7 +42,7 @@ impl Users {
         }
     }
 
-    /// The user of the node and members of `dfs.permissions.superusergroup` pass, and everybody
+    /// The user of the node and members of `dfs.permissions.superusergroup` pass, and every user
     /// when `dfs.permissions.enabled` is false.
     pub(super) async fn require_superuser(&self, caller: &Caller) -> Result<(), RpcFault> {
         let config = self.config.current();
@@ -240,11 +240,11 @@ mod tests {
         );
         let refused = users.require_superuser(&caller("bob", None)).await;
         assert_eq!(refused, Err(RpcFault::access_denied("Permission denied.")));
-        let nobody = Caller {
+        let unnamed = Caller {
             user: None,
             ..caller("x", None)
         };
-        assert!(users.require_superuser(&nobody).await.is_err());
+        assert!(users.require_superuser(&unnamed).await.is_err());
     }
 
     #[tokio::test]

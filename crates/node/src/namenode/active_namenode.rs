@@ -31,7 +31,7 @@ pub(super) struct ActiveNameNode<K> {
 }
 
 impl<K: Copy + PartialEq> ActiveNameNode<K> {
-    /// Nobody is active.
+    /// No NameNode is active.
     pub(super) const fn new() -> Self {
         Self {
             active: None,
@@ -44,7 +44,7 @@ impl<K: Copy + PartialEq> ActiveNameNode<K> {
         self.active
     }
 
-    /// A handshake answered with the state ACTIVE: believed while nobody else is.
+    /// A handshake answered with the state ACTIVE: believed while no other one is.
     pub(super) fn handshake(&mut self, who: K) -> ClaimChange<K> {
         if self.active.is_some() {
             return ClaimChange::Same;

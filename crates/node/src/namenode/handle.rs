@@ -372,7 +372,7 @@ impl NameNodes {
                     .await
                     .is_ok();
             }
-            // Before the first handshake nobody knows which service will have the pool.
+            // Before the first handshake it is unknown which service will have the pool.
             if Instant::now() >= deadline {
                 return false;
             }

@@ -25,8 +25,8 @@ pub struct PeerRules {
     pub low: Duration,
 }
 
-/// How often a full list is searched for peers that were not heard of for long: whoever writes
-/// would wait for each search.
+/// How often a full list is searched for peers that were not heard of for long: the caller that
+/// writes would wait for each search.
 const SWEEP: Duration = Duration::from_secs(60);
 
 /// The times of all peers; clones are the same.

@@ -105,7 +105,7 @@ async fn recover_group(order: &Group, peers: &impl Peers) -> Result<(), Recovery
     let mut request = commit_request(group, order.recovery_id);
     // The NameNode reads the targets by index in the group; empty places are named so.
     let width = order.stripe.data + order.stripe.parity;
-    request.new_taragets = vec![nobody(); width];
+    request.new_taragets = vec![no_node(); width];
     request.new_target_storages = vec![String::new(); width];
     match plan {
         StripedPlan::Delete { named } => {
@@ -264,7 +264,7 @@ fn internal_block(group: &ExtendedBlock, index: u8) -> ExtendedBlock {
 }
 
 /// Hadoop's placeholder for no node. The NameNode compares the uuid, so it has to be there.
-fn nobody() -> DatanodeId {
+fn no_node() -> DatanodeId {
     DatanodeId {
         ip_addr: "null".to_owned(),
         host_name: "null".to_owned(),

@@ -1,4 +1,4 @@
-//! This node's part in the recovery of a block, whoever leads it.
+//! This node's part in the recovery of a block that another node leads.
 
 use hayloft_store::{RecoveryInfo, StoreError};
 use hayloft_wire::ids::{Block, ExtendedBlock};

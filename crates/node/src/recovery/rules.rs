@@ -27,7 +27,7 @@ pub(super) struct Replica {
 /// How a contiguous block goes on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Plan {
-    /// Nobody has any byte of it: it leaves the file.
+    /// No node has any byte of it: it leaves the file.
     Delete,
     /// The replicas at these locations become `length` bytes long and finalized; the others are
     /// left behind with their old generation stamp.
@@ -42,7 +42,7 @@ pub(super) enum Plan {
 /// Why a block cannot be recovered now. The NameNode tries again later.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum Unrecoverable {
-    /// Nobody answered.
+    /// No node answered.
     #[error("none of its {locations} locations answered")]
     AllFailed {
         /// How many there are.

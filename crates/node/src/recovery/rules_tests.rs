@@ -223,8 +223,8 @@ fn any_answer() -> impl Strategy<Value = Answer> {
 }
 
 proptest! {
-    /// Whatever is chosen: nobody who takes part is stale, empty, or shorter than the new length
-    /// (they are only ever cut), nobody unusable takes part, and a finalized candidate is in.
+    /// Whatever is chosen: no node that takes part is stale, empty, or shorter than the new length
+    /// (they are only ever cut), no unusable node takes part, and a finalized candidate is in.
     #[test]
     fn plans_only_ever_cut(answers in prop::collection::vec(any_answer(), 0..8)) {
         if let Ok(Plan::Sync { participants, length }) = plan_contiguous(BLOCK, &answers, None) {

@@ -83,8 +83,8 @@ impl Xceivers {
         &self.0.store
     }
 
-    /// Looks for failed volumes, beside whoever met an error: a check takes minutes when a disk
-    /// hangs, and no client shall wait for it.
+    /// Looks for failed volumes, beside the task that met an error: a check takes minutes when a
+    /// disk hangs, and no client shall wait for it.
     pub(super) fn check_volumes_soon(&self) {
         let store = self.0.store.clone();
         self.0

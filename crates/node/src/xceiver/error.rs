@@ -7,7 +7,7 @@ use hayloft_wire::frame::FrameError;
 use hayloft_wire::ids::IdError;
 use hayloft_wire::proto::datatransfer::Status;
 
-/// An operation that could not be completed. Whoever handles the connection logs it, once.
+/// An operation that could not be completed. The task of the connection logs it, once.
 #[derive(Debug, thiserror::Error)]
 pub enum XferError {
     /// The connection with the client or upstream node broke or fell silent.

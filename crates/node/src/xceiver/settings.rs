@@ -135,7 +135,7 @@ impl Settings {
     }
 }
 
-/// Whoever has reports collected does not want every block to wait for its own.
+/// An operator who has reports collected does not want every block to wait for its own.
 fn report_before_ack(config: &Configuration) -> Duration {
     if config.get(&keys::INCREMENTAL_REPORT_INTERVAL).is_zero() {
         config.get(&keys::REPORT_BEFORE_ACK)

@@ -8,7 +8,7 @@ use hayloft_wire::rpc::RpcErrorCode;
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RpcError {
-    /// The address cannot be resolved or nobody accepts the connection: try again later.
+    /// The address cannot be resolved or no server accepts the connection: try again later.
     #[error("cannot connect to {address}: {reason}")]
     Connect {
         /// Host and port as configured.

@@ -45,7 +45,7 @@ impl Shared {
             *pending = Err(error.clone());
             drop(pending);
             for waiting in calls.into_values() {
-                // The caller may have gone; nobody else wants to know.
+                // The caller may have gone; no other task wants to know.
                 let _ = waiting.send(Err(error.clone()));
             }
         }

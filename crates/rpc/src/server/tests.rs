@@ -1,4 +1,4 @@
-//! The server against raw bytes: what a stock client sends, and what nobody should send.
+//! The server against raw bytes: what a stock client sends, and what no client should send.
 
 use std::net::SocketAddr;
 use std::time::Duration;

@@ -88,7 +88,7 @@ async fn a_sync_that_fails_after_its_caller_has_gone_is_not_forgotten() {
     let left = block(5, 1001, 0);
     let taken = node.store.recover_rbw(&left, 1002, 700, 700).await;
     let mut writer = taken.expect("is taken over");
-    let error = writer.sync().await.expect_err("nobody knows");
+    let error = writer.sync().await.expect_err("it is not known");
     assert!(error.to_string().contains("earlier sync"), "{error}");
 }
 

@@ -124,7 +124,7 @@ impl ClusterBuilder {
 /// Keys that make small clusters on one machine quick to notice things.
 fn base_conf(dir: &Path) -> Conf {
     let mut conf = Conf::new();
-    // Hadoop wants the file to be there; an empty one excludes nobody.
+    // Hadoop wants the file to be there; an empty one excludes no node.
     let exclude = dir.join("hosts-exclude");
     let _ = std::fs::write(&exclude, "");
     conf.set("dfs.hosts.exclude", exclude.display());

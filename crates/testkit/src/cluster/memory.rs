@@ -50,7 +50,7 @@ impl NamesInMemory {
     }
 }
 
-/// Removes directories that nobody holds any more. One without the file to lock is being made.
+/// Removes directories that no process holds any more. One without the file to lock is being made.
 fn sweep(parent: &Path) {
     for entry in std::fs::read_dir(parent).into_iter().flatten().flatten() {
         let is_one = entry.file_name().to_string_lossy().starts_with(PREFIX);

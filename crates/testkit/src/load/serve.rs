@@ -33,7 +33,7 @@ pub struct ServeOptions {
     pub define: Vec<(String, String)>,
 }
 
-/// A NameNode side that is always ready and listens to nobody.
+/// A NameNode side that is always ready and ignores what it is told.
 struct Alone(DatanodeId);
 
 impl NameNodeLink for Alone {
@@ -133,7 +133,7 @@ async fn run_until_signalled(options: ServeOptions) -> Result<()> {
     );
     let serving = tokio::spawn(serve(xceivers, listener));
     if let Some(file) = &options.port_file {
-        // Renamed into place: whoever waits for it never reads half an address.
+        // Renamed into place: a process that waits for it never reads half an address.
         let partial = file.with_extension("partial");
         std::fs::write(&partial, format!("{address}\n"))
             .and_then(|()| std::fs::rename(&partial, file))

@@ -55,7 +55,7 @@ impl HostedFileSystem {
         let mut command = Command::new(format!("mkfs.{}", self.name()));
         match self {
             Self::Raw => return Ok(()),
-            // Nothing left to be written later, when somebody measures.
+            // Nothing left to be written later, during a measurement.
             Self::Ext4 => command.args([
                 "-q",
                 "-F",
@@ -277,7 +277,7 @@ impl Carried {
     }
 
     fn take_down(&mut self) -> Result<()> {
-        // Nobody waits for what is written last.
+        // No client waits for what is written last.
         self.drive.take_time(false);
         let Some(owned) = self.owned.take() else {
             return Ok(());

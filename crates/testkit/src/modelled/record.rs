@@ -1,4 +1,4 @@
-//! What a modelled disk occupies, written down so that whoever comes after a crash can undo it.
+//! What a modelled disk occupies, written down so that the next process after a crash can undo it.
 //!
 //! Each disk has a directory under `/run/hayloft-modelled` with its record, which its owner keeps
 //! locked as long as it lives: a record that can be locked is a leftover.
@@ -131,7 +131,7 @@ pub fn sweep() -> Result<(Vec<PathBuf>, Vec<TestkitError>)> {
     Ok((freed, stuck))
 }
 
-/// The record in `home`, if nobody holds it any more.
+/// The record in `home`, if no process holds it any more.
 fn leftover(home: &Path) -> Option<(File, AccessRecord)> {
     use std::io::Read as _;
     let mut file = File::open(home.join(RECORD)).ok()?;
@@ -153,7 +153,7 @@ fn undo(record: &AccessRecord, home: &Path) -> Result<()> {
 
 fn undo_upper(record: &AccessRecord) -> Result<()> {
     if is_mounted(&record.dir) {
-        // Whoever still uses it keeps it until he lets go, and gets errors from then on.
+        // A process that still uses it keeps it until it lets go, and gets errors from then on.
         if run(Command::new("umount").arg(&record.dir)).is_err() {
             run(Command::new("umount").arg("--lazy").arg(&record.dir))?;
         }
@@ -168,7 +168,7 @@ fn undo_upper(record: &AccessRecord) -> Result<()> {
         run(Command::new("losetup").arg("--detach").arg(device))?;
     }
     if record.dir_created && !is_mounted(&record.dir) {
-        // Not empty means that somebody put something there: it is his then.
+        // Not empty means that another program put something there, which stays.
         let _ = std::fs::remove_dir(&record.dir);
     }
     Ok(())

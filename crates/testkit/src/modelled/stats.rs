@@ -205,7 +205,7 @@ impl Recorder {
 
 #[expect(
     clippy::cast_precision_loss,
-    reason = "exact up to 2^53 ns, 104 days; beyond that nobody looks at nanoseconds"
+    reason = "exact up to 2^53 ns, 104 days; beyond that nanoseconds do not matter"
 )]
 fn seconds(nanoseconds: u64) -> f64 {
     nanoseconds as f64 / 1e9

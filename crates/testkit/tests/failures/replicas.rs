@@ -39,7 +39,7 @@ impl Lab {
         passed()
     }
 
-    /// Somebody removes a replica's files behind the node: readers get the bytes elsewhere, the
+    /// The test removes a replica's files behind the node: readers get the bytes elsewhere, the
     /// NameNode learns, and the replica is made anew.
     pub fn files_vanished(&mut self) -> Result<Outcome> {
         self.cluster.heal()?;

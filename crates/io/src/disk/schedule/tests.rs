@@ -261,7 +261,7 @@ fn the_elevator_goes_up_and_starts_again_below() {
     // The first choice starts from nowhere.
     for _ in 0..5 {
         let Next::Serve(ticket, id) = scheduler.next(start) else {
-            panic!("somebody waits");
+            panic!("a client waits");
         };
         order.push(id);
         assert!(
@@ -343,7 +343,7 @@ fn classes_share_by_weight_and_the_background_gets_what_is_left() {
     let (start, done) = simulate(policy(Media::Flash), &[single(IoClass::Scan, 1)]);
     assert!(
         done[0].ended - start < Duration::from_millis(1100),
-        "alone it waits for nobody"
+        "alone it does not wait"
     );
 }
 

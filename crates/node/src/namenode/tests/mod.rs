@@ -174,7 +174,7 @@ async fn a_finalized_replica_that_has_left_already_is_not_told_as_received() {
         block: block(8, 1001),
         storage: storage(),
     };
-    events.send(event).await.expect("somebody listens");
+    events.send(event).await.expect("the receiver is open");
     drop(events);
     node.services.serve_store_events(found).await;
     eventually("reports", || namenode.news().len() > 1).await;

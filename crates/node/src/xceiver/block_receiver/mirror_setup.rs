@@ -40,7 +40,7 @@ pub struct SetUp {
 }
 
 impl SetUp {
-    /// There is nobody behind, or nobody who failed.
+    /// There is no mirror, or none that failed.
     #[must_use]
     pub fn fine() -> Self {
         Self {

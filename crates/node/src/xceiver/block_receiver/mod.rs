@@ -140,7 +140,7 @@ pub async fn write_block(
     Ok(AfterOperation::Close)
 }
 
-/// Whoever takes a replica over waits for its writer, which must not wait for a silent node
+/// The next writer of a replica waits for this one, which must not wait for a silent node
 /// meanwhile.
 async fn unless_taken_over<T>(
     x: &Xceivers,

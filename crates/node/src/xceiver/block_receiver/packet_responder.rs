@@ -230,8 +230,8 @@ impl<'a> PacketResponder<'a> {
     }
 
     /// The last packet: acknowledged when the replica is completed here, which waits for the nodes
-    /// behind. When one of them failed, the replica stays one being written: whoever rebuilds the
-    /// pipeline, or recovers the block, decides on its length.
+    /// behind. When one of them failed, the replica stays one being written: the client that
+    /// rebuilds the pipeline, or recovers the block, decides on its length.
     fn advance_last(&mut self, head: Pending, disk: &mut ReplicaSink) -> Step {
         if self.last_hops.is_none() {
             let hops = match self.hops_for(head) {
@@ -366,7 +366,7 @@ fn congestion(ratio: f64) -> Ecn {
         reason = "a load average needs no more than 53 bits"
     )]
     let load = load_fixed as f64 / 65_536.0;
-    #[expect(clippy::cast_precision_loss, reason = "nobody has 2^53 processors")]
+    #[expect(clippy::cast_precision_loss, reason = "no machine has 2^53 processors")]
     let limit = ratio * processors as f64;
     if load > limit {
         Ecn::Congested

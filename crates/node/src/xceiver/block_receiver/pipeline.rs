@@ -9,7 +9,7 @@
 //!
 //! All parts are polled by the connection's task, in turns: what one turn received is on its way to
 //! the next node, verified, handed to the disk and, where that takes no waiting, acknowledged with
-//! one send before the socket is looked at again. Nobody wakes anybody.
+//! one send before the socket is looked at again. No task wakes another.
 
 use std::future::{Future, poll_fn};
 use std::io::IoSlice;
@@ -35,7 +35,7 @@ use crate::xceiver::packet::receiver::{PacketBatch, PacketReceiver};
 use crate::xceiver::settings::Settings;
 
 /// After its last packet a block has this long to be completed by all nodes when the writer is
-/// gone: nobody is left who would recover it soon.
+/// gone: no client is left that would recover it soon.
 const ORPHAN_GRACE: Duration = Duration::from_secs(10);
 
 /// Turns after which other tasks get the thread.

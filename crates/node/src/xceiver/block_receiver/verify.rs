@@ -256,7 +256,7 @@ async fn failed(disk: &mut ReplicaSink) -> XferError {
     }
 }
 
-/// Tells whoever waits for the outcome of a long operation that it is still going on.
+/// Tells the peer that waits for the outcome of a long operation that it is still going on.
 pub async fn keep_telling(conn: &Conn, every: Duration) -> XferError {
     let message = BlockOpResponse::of(Status::InProgress);
     loop {

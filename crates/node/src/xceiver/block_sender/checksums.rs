@@ -12,8 +12,8 @@ use hayloft_store::StoreError;
 
 use crate::xceiver::block_sender::BlockSender;
 
-/// Checksums read first: with chunks of 512 bytes those of 8 MiB. Whoever reads to the end of the
-/// block asks for more; many stop before.
+/// Checksums read first: with chunks of 512 bytes those of 8 MiB. A client that reads to the end of
+/// the block asks for more; many stop before.
 const WINDOW_FIRST: usize = 64 << 10;
 
 /// Checksums read at a time after that, and at once on rotating media: with chunks of 512 bytes
@@ -85,9 +85,9 @@ impl<'a> Sums<'a> {
         end
     }
 
-    /// Waits for those of the data at `offset` before anybody asks for that data. A head that is at
-    /// the data when they come to be read leaves it for them, while the data cannot be sent without
-    /// them.
+    /// Waits for those of the data at `offset` before a caller asks for that data. A head that is
+    /// at the data when they come to be read leaves it for them, while the data cannot be sent
+    /// without them.
     ///
     /// # Errors
     /// Those of reading.

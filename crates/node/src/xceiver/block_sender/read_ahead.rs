@@ -37,8 +37,8 @@ const NOT_ASKED: usize = 128 << 10;
 const AHEAD: usize = 2;
 
 /// The same for a few readers of flash around the page cache (in there the system reads ahead):
-/// with two pieces a lone reader had 0.7 of what the device gives, which has nobody else to be busy
-/// with.
+/// with two pieces a lone reader had 0.7 of what the device gives, which has no other reader to be
+/// busy with.
 const AHEAD_OF_FEW: usize = 4;
 
 /// Readers that are a few.

@@ -14,8 +14,9 @@ const NAP_MAX: Duration = Duration::from_millis(500);
 
 /// A limit in bytes a second, shared by everyone who takes from it; 0 means no limit.
 ///
-/// Bytes are taken after they were transferred: the bucket may go into debt, and whoever takes
-/// next waits until it is paid. So one large transfer is never refused, and the average holds.
+/// Bytes are taken after they were transferred: the bucket may go into debt, and the caller that
+/// takes next waits until it is paid. So one large transfer is never refused, and the average
+/// holds.
 #[derive(Debug)]
 pub struct Throttle {
     rate: AtomicU64,

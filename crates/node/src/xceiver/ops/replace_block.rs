@@ -135,7 +135,7 @@ pub async fn replace_block(
         let requester: &Conn = conn;
         tokio::select! {
             outcome = replace(x, requester, &block, &message) => outcome,
-            // Someone who waits is told from time to time; without a read timeout nobody has to be.
+            // A waiting peer is told from time to time; one without a read timeout need not be.
             error = keep_telling(requester, every), if !every.is_zero() => Err(error),
         }
     };

@@ -155,7 +155,7 @@ impl PacketReceiver {
         .await
     }
 
-    /// As [`next`](Self::next), but whoever polls watches for silence.
+    /// As [`next`](Self::next), but the caller watches for silence.
     pub fn poll_next(
         &mut self,
         conn: &Conn,

@@ -1,5 +1,5 @@
 //! What is read before the client asks for it: never does a reader wait for the disk at the end of
-//! a block because nobody had asked for that end.
+//! a block because no reader had asked for that end.
 
 use hayloft_io::IoClass;
 use hayloft_wire::ids::StorageType;

@@ -63,9 +63,9 @@ async fn a_dead_mirror_is_named_and_the_rest_goes_on() {
 #[tokio::test(flavor = "multi_thread")]
 async fn an_unreachable_mirror_is_the_first_bad_link() {
     let node = Node::start().await;
-    let nobody = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
-    let port = nobody.local_addr().expect("bound").port();
-    drop(nobody);
+    let closed = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+    let port = closed.local_addr().expect("bound").port();
+    drop(closed);
     let mut request = write_request(
         &block(2, 1001),
         &[&node],
@@ -215,8 +215,8 @@ async fn evicted_writers_are_closed() {
     another.close(1).await;
 }
 
-/// Whoever meets an I/O error has the volumes looked at: the one that is gone is out of use soon,
-/// long before the periodic check, and the others go on.
+/// A task that meets an I/O error has the volumes looked at: the one that is gone is out of use
+/// soon, long before the periodic check, and the others go on.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_io_error_has_the_volumes_checked() {
     let disks = [StorageType::Disk, StorageType::Disk];

@@ -170,7 +170,7 @@ async fn the_replica_is_completed_when_a_slow_mirror_has_acknowledged_the_last_p
     until_written(&node, 7, 512).await;
     acknowledge(&mut upstream, 0, Status::Success).await;
     pipeline.acked(0, 2).await;
-    // Long enough for a node that waits for nobody to complete it.
+    // Long enough for a node that does not wait to complete it.
     tokio::time::sleep(std::time::Duration::from_millis(200)).await;
     assert_still_being_written(&node, 7);
     acknowledge(&mut upstream, 1, Status::Success).await;

@@ -71,7 +71,7 @@ async fn a_namenode_that_takes_no_report_delays_the_last_acknowledgement_no_long
             .said()
             .iter()
             .any(|said| matches!(said, Said::Waits(..))),
-        "zero waits for nobody"
+        "zero does not wait"
     );
 }
 
@@ -176,7 +176,7 @@ async fn append_goes_on_inside_a_chunk() {
     assert_eq!(read(&node, &block(4, 1002), 0, 2000).await, Ok(data));
     assert!(
         read(&node, &block(4, 1003), 0, 1).await.is_err(),
-        "nobody has this generation stamp yet"
+        "no replica has this generation stamp yet"
     );
 }
 

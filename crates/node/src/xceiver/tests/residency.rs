@@ -234,7 +234,7 @@ async fn a_block_deleted_under_a_reader_is_read_to_its_end() {
         .await;
     assert_eq!(client.packets(crc32c(), 0).await, Some(data));
     let refused = read(&node, &block(4, 1001), 0, 1).await;
-    assert!(refused.is_err(), "nobody else finds it");
+    assert!(refused.is_err(), "no other process finds it");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -112,7 +112,9 @@ final class Files {
     }
   }
 
-  /** Arguments: path, length (optional), conf (dfs.checksum.combine.mode). Results: algorithm, hex. */
+  /**
+   * Arguments: path, length (optional), conf (dfs.checksum.combine.mode). Results: algorithm, hex.
+   */
   private void checksum(ObjectNode request, ObjectNode answer) throws IOException {
     try (DistributedFileSystem fs = Request.open(request)) {
       long length = Request.number(request, "length", Long.MAX_VALUE);
@@ -140,7 +142,9 @@ final class Files {
     }
   }
 
-  /** Results: underConstruction, blocks [{id, generation, pool, length, offset, corrupt, nodes}]. */
+  /**
+   * Results: underConstruction, blocks [{id, generation, pool, length, offset, corrupt, nodes}].
+   */
   private void blocks(ObjectNode request, ObjectNode answer) throws IOException {
     try (DistributedFileSystem fs = Request.open(request)) {
       String path = Request.path(request).toUri().getPath();

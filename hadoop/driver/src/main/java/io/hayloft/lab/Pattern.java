@@ -1,6 +1,8 @@
 package io.hayloft.lab;
 
-/** Test data as a pure function of a seed and a file offset, the same as in the lab's pattern.rs. */
+/**
+ * Test data as a pure function of a seed and a file offset, the same as in the lab's pattern.rs.
+ */
 final class Pattern {
   private Pattern() {
   }

@@ -28,8 +28,8 @@ final class Throughput {
   }
 
   /**
-   * Arguments: path, streams, bytes (each), replication, blockSize, favored ("host:port" of the nodes to prefer).
-   * Results: bytes, nanos.
+   * Arguments: path, streams, bytes (each), replication, blockSize, favored ("host:port" of the
+   * nodes to prefer). Results: bytes, nanos.
    */
   private void write(ObjectNode request, ObjectNode answer) throws Exception {
     long bytes = Request.number(request, "bytes", 1 << 20);
@@ -54,8 +54,9 @@ final class Throughput {
   }
 
   /**
-   * Creates small files, one after the other in each stream. Arguments: path, streams, files (of each), bytes, favored.
-   * Results: bytes, nanos, micros (from create to the end of close, of each file).
+   * Creates small files, one after the other in each stream. Arguments: path, streams, files (of
+   * each), bytes, favored. Results: bytes, nanos, micros (from create to the end of close, of each
+   * file).
    */
   private void create(ObjectNode request, ObjectNode answer) throws Exception {
     byte[] data = new byte[(int) Request.number(request, "bytes", 10_000)];

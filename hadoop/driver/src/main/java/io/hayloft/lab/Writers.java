@@ -52,8 +52,8 @@ final class Writers {
   }
 
   /**
-   * Arguments: handle, path, seed, conf; for create also replication, blockSize, syncBlock; for append also
-   * newBlock. The pattern goes on from the file's length.
+   * Arguments: handle, path, seed, conf; for create also replication, blockSize, syncBlock; for
+   * append also newBlock. The pattern goes on from the file's length.
    */
   private void open(ObjectNode request, ObjectNode answer, boolean append) throws IOException {
     Writer writer = start(request, append);
@@ -177,7 +177,9 @@ final class Writers {
     answer.put("length", writer.position);
   }
 
-  /** Leaves the file open at the NameNode as a dead client would: streams cut, lease not renewed. */
+  /**
+   * Leaves the file open at the NameNode as a dead client would: streams cut, lease not renewed.
+   */
   private void abandon(ObjectNode request, ObjectNode answer) throws IOException {
     Writer writer = writer(request);
     writers.remove(Request.text(request, "handle"));
@@ -185,7 +187,10 @@ final class Writers {
     answer.put("acked", writer.acked);
   }
 
-  /** create, write and close in one: path, bytes, seed, chunk, replication, blockSize, syncBlock, conf. */
+  /**
+   * create, write and close in one: path, bytes, seed, chunk, replication, blockSize, syncBlock,
+   * conf.
+   */
   private void put(ObjectNode request, ObjectNode answer) throws IOException {
     Writer writer = start(request, request.path("appendTo").asBoolean(false));
     try {

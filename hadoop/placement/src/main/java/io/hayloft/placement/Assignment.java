@@ -4,8 +4,9 @@ import io.hayloft.placement.ClusterIndex.Load;
 import org.apache.hadoop.hdfs.server.blockmanagement.DatanodeDescriptor;
 
 /**
- * A writer's sticky node, and its part in the nodes' loads. Fields change under the object's own lock,
- * under which no lock of another object of this plug-in is taken; {@link #node} may be read without it.
+ * A writer's sticky node, and its part in the nodes' loads. Fields change under the object's own
+ * lock, under which no lock of another object of this plug-in is taken; {@link #node} may be read
+ * without it.
  */
 final class Assignment {
   private static final Load[] NONE = new Load[0];
@@ -61,8 +62,8 @@ final class Assignment {
   }
 
   /**
-   * Takes the node of a finished file of the same client, unless others write there by now; called before
-   * anybody else sees this, and after {@code before} was retired. Returns whether it did.
+   * Takes the node of a finished file of the same client, unless others write there by now; called
+   * before another thread sees this, and after {@code before} was retired. Returns whether it did.
    */
   boolean inherit(Assignment before) {
     Load load;
@@ -79,8 +80,9 @@ final class Assignment {
   }
 
   /**
-   * Whether the file seems to be closed: the node has fewer blocks under way than writers, so one of them
-   * has stopped. The policy is not told when a file is closed; a wrong guess costs the file its node.
+   * Whether the file seems to be closed: the node has fewer blocks under way than writers, so one
+   * of them has stopped. The policy is not told when a file is closed; a wrong guess costs the file
+   * its node.
    */
   synchronized boolean looksFinished() {
     return !counted || first == null || node.getBlocksScheduled() < first.streams.get();

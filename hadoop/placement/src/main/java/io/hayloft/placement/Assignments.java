@@ -14,14 +14,17 @@ import org.apache.hadoop.ipc.CallerConnection;
 
 /**
  * All assignments: bounded, least recently used first out, found by writer. Stripes by client keep
- * concurrent calls apart; all files of a client are in one stripe. No lock is taken inside a stripe's but
- * an assignment's own.
+ * concurrent calls apart; all files of a client are in one stripe. No lock is taken inside a
+ * stripe's but an assignment's own.
  */
 final class Assignments {
   private static final int STRIPES = 32;
   /** Files of one client that are looked through for one that is finished. */
   private static final int TAKE_OVER_SCAN = 16;
-  /** A file younger than this may not have its first block scheduled yet, so it is never called finished. */
+  /**
+   * A file younger than this may not have its first block scheduled yet, so it is never called
+   * finished.
+   */
   static final long TAKE_OVER_MIN_IDLE_MS = 5;
   /** Between two blocks of a file none is under way; this is longer. */
   static final long SETTLE_MIN_IDLE_MS = 1_000;
@@ -55,8 +58,8 @@ final class Assignments {
   }
 
   /**
-   * The writer's assignment, a new one if there is none. A client that starts a file after it has finished
-   * another goes on with the other's node, unless another writer is there by now.
+   * The writer's assignment, a new one if there is none. A client that starts a file after it has
+   * finished another goes on with the other's node, unless another writer is there by now.
    */
   Assignment get(Writer writer, String clientRack) {
     long now = clockMs.getAsLong();
@@ -130,8 +133,8 @@ final class Assignments {
   }
 
   /**
-   * Stops counting writers that were quiet for {@code activeMs}, and forgets them too if their connection
-   * is closed or if they were quiet for {@code expiryMs}.
+   * Stops counting writers that were quiet for {@code activeMs}, and forgets them too if their
+   * connection is closed or if they were quiet for {@code expiryMs}.
    */
   void sweep(long activeMs, long expiryMs) {
     long now = clockMs.getAsLong();
@@ -158,9 +161,9 @@ final class Assignments {
   }
 
   /**
-   * Stops counting writers whose files seem to be closed: those that were quiet longest at nodes with more
-   * writers than blocks under way. They would keep the place of a writer that is not there, and be moved
-   * instead of one that is. A wrong guess lasts until the file's next block.
+   * Stops counting writers whose files seem to be closed: those that were quiet longest at nodes
+   * with more writers than blocks under way. They would keep the place of a writer that is not
+   * there, and be moved instead of one that is. A wrong guess lasts until the file's next block.
    */
   void settle() {
     long now = clockMs.getAsLong();

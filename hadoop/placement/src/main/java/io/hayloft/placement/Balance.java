@@ -14,9 +14,9 @@ import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
 /**
- * Moves active assignments from nodes with many writers to nodes with few. A node outside the client's
- * rack counts as if it had {@code drift + 1} writers more, so leaving the rack must be worth it, and
- * coming home is done as soon as it costs nothing.
+ * Moves active assignments from nodes with many writers to nodes with few. A node outside the
+ * client's rack counts as if it had {@code drift + 1} writers more, so leaving the rack must be
+ * worth it, and coming home is done as soon as it costs nothing.
  */
 final class Balance {
   private static final Logger LOG = LoggerFactory.getLogger(Balance.class);

@@ -36,7 +36,10 @@ final class Call {
     this.reasons = Reasons.collect(withReasons);
   }
 
-  /** The types that are tried before two replicas share a domain: those that the stock code turns to as well. */
+  /**
+   * The types that are tried before two replicas share a domain: those that the stock code turns to
+   * as well.
+   */
   Set<StorageType> laterTypes(EnumMap<StorageType, Integer> types) {
     if (shareAtOnce) {
       return types.keySet();

@@ -16,9 +16,9 @@ import org.apache.hadoop.hdfs.server.blockmanagement.DatanodeStorageInfo;
 import org.apache.hadoop.net.Node;
 
 /**
- * One choice of targets under way: what is placed so far, and the search for the next node. Of the nodes
- * that a step allows it takes a few at random and of these the one with the fewest streams, then asks the
- * stock rules; it goes on until all nodes of the step were asked.
+ * One choice of targets under way: what is placed so far, and the search for the next node. Of the
+ * nodes that a step allows it takes a few at random and of these the one with the fewest streams,
+ * then asks the stock rules; it goes on until all nodes of the step were asked.
  */
 final class Choice {
   /** Nodes compared for a sticky node, which is chosen once a file. */
@@ -182,10 +182,11 @@ final class Choice {
   }
 
   /**
-   * Finds a node and takes a storage of it. Types are sought one after the other, each over the whole group,
-   * as the stock policy does.
+   * Finds a node and takes a storage of it. Types are sought one after the other, each over the
+   * whole group, as the stock policy does.
    *
-   * @param start where the walk over the group starts; with a sample of 1 the first that will do is taken
+   * @param start where the walk over the group starts; with a sample of 1 the first that will do is
+   *     taken
    * @return null if no node of the group will do
    */
   Entry search(Group group, int start, Where where, Level level, int sample) {
@@ -283,7 +284,9 @@ final class Choice {
     usedRacks.add(entry.rack);
   }
 
-  /** Whether some node in a new domain would do if stale nodes or these other types were allowed. */
+  /**
+   * Whether some node in a new domain would do if stale nodes or these other types were allowed.
+   */
   boolean newDomainLater(Set<StorageType> otherTypes) {
     if (!avoidStale && types.keySet().containsAll(otherTypes)) {
       return false;

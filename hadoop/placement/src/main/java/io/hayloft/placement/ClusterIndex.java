@@ -12,8 +12,9 @@ import org.apache.hadoop.hdfs.server.blockmanagement.DatanodeDescriptor;
 import org.apache.hadoop.hdfs.server.blockmanagement.DatanodeStorageInfo;
 
 /**
- * The cluster's nodes by rack and failure domain, as arrays from which a random node costs no lock. Built
- * anew when the topology changes; what it says of a node is checked again when the node is chosen.
+ * The cluster's nodes by rack and failure domain, as arrays from which a random node costs no lock.
+ * Built anew when the topology changes; what it says of a node is checked again when the node is
+ * chosen.
  */
 final class ClusterIndex {
   /** A node, and how many writers have replicas on it. */
@@ -40,8 +41,8 @@ final class ClusterIndex {
     }
 
     /**
-     * Streams being written to the node: what assignments say, or what the NameNode has scheduled if
-     * that is more (writers on storage nodes, copies between nodes).
+     * Streams being written to the node: what assignments say, or what the NameNode has scheduled
+     * if that is more (writers on storage nodes, copies between nodes).
      */
     int streams() {
       return Math.max(load.streams.get(), node.getBlocksScheduled());
@@ -57,7 +58,10 @@ final class ClusterIndex {
     final AtomicInteger writers = new AtomicInteger();
   }
 
-  /** Nodes of a rack, a domain or all, in an order that hops about so that neighbours are rarely related. */
+  /**
+   * Nodes of a rack, a domain or all, in an order that hops about so that neighbours are rarely
+   * related.
+   */
   static final class Group {
     final Entry[] entries;
     private final int stride;
@@ -72,7 +76,10 @@ final class ClusterIndex {
       return entries[(int) ((start + (long) i * stride) % entries.length)];
     }
 
-    /** Near the golden section and without a common divisor with n, so that the walk is a permutation. */
+    /**
+     * Near the golden section and without a common divisor with n, so that the walk is a
+     * permutation.
+     */
     private static int strideFor(int n) {
       int stride = Math.max(1, (int) (n * 0.618));
       while (gcd(stride, n) > 1) {
@@ -180,7 +187,10 @@ final class ClusterIndex {
     return byUuid.get(node.getDatanodeUuid());
   }
 
-  /** Nodes of a rack, for those who may go to another; none if the location is the rack, or few racks are left. */
+  /**
+   * Nodes of a rack, for those who may go to another; none if the location is the rack, or few
+   * racks are left.
+   */
   List<DatanodeDescriptor> beyond(String location, String rackName) {
     Rack rack = racks.get(rackName);
     if (rack == null || rackName.equals(location) || racks.size() <= 2) {

@@ -16,9 +16,9 @@ import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
 /**
- * Keeps a {@link ClusterIndex} up to date: built anew when the number of nodes differs, when a node is not
- * where the index has it, and at the latest after {@link #MAX_AGE_NANOS}. Readers never wait for another's
- * build unless there is no index yet.
+ * Keeps a {@link ClusterIndex} up to date: built anew when the number of nodes differs, when a node
+ * is not where the index has it, and at the latest after {@link #MAX_AGE_NANOS}. Readers never wait
+ * for another's build unless there is no index yet.
  */
 final class ClusterView {
   private static final Logger LOG = LoggerFactory.getLogger(ClusterView.class);
@@ -76,7 +76,8 @@ final class ClusterView {
       return index;
     }
     ClusterIndex built = ClusterIndex.build(nodes == null ? List.of() : nodes, domains, loads);
-    // Assignments on nodes that left hold their Load until they move; a node that returns starts anew.
+    // Assignments on nodes that left hold their Load until they move; a node that returns starts
+    // anew.
     loads.keySet().removeIf(uuid -> built.find(uuid) == null);
     index = built;
     return built;

@@ -13,9 +13,10 @@ import org.apache.hadoop.hdfs.server.blockmanagement.DatanodeStorageInfo;
 import org.apache.hadoop.hdfs.server.blockmanagement.OpenPlacementPolicy;
 
 /**
- * What is asked about replicas that are there already: whether they are placed well (fsck, re-replication),
- * whether one may move (Balancer, Mover), and which of too many goes. All by {@link DomainRule}, so that no
- * stock tool undoes what {@link HayloftPlacementPolicy} did. With the layout {@code random} the stock answers.
+ * What is asked about replicas that are there already: whether they are placed well (fsck,
+ * re-replication), whether one may move (Balancer, Mover), and which of too many goes. All by
+ * {@link DomainRule}, so that no stock tool undoes what {@link HayloftPlacementPolicy} did. With
+ * the layout {@code random} the stock answers.
  */
 abstract class DomainKeepingPolicy extends OpenPlacementPolicy {
   /** Whether it places the blocks of erasure-coded groups. */

@@ -8,8 +8,8 @@ import java.util.Map;
 import java.util.function.Function;
 
 /**
- * The rule on failure domains as pure functions of the names of the domains: replicas of a block are in as
- * many domains as there are, and where they must share, as evenly as can be.
+ * The rule on failure domains as pure functions of the names of the domains: replicas of a block
+ * are in as many domains as there are, and where they must share, as evenly as can be.
  */
 final class DomainRule {
   private DomainRule() {}
@@ -21,8 +21,8 @@ final class DomainRule {
   }
 
   /**
-   * Whether a replica may move from one domain to another: never so that more replicas share a domain
-   * than before.
+   * Whether a replica may move from one domain to another: never so that more replicas share a
+   * domain than before.
    *
    * @param counts replicas a domain before the move, the source's included, the target's not
    */
@@ -32,8 +32,8 @@ final class DomainRule {
   }
 
   /**
-   * The candidates for deletion that leave the block in as many domains as before: those of the domains
-   * with the most replicas, if any domain has two; all otherwise.
+   * The candidates for deletion that leave the block in as many domains as before: those of the
+   * domains with the most replicas, if any domain has two; all otherwise.
    *
    * @param counts replicas a domain, of all replicas of the block
    */

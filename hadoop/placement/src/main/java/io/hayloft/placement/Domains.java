@@ -13,7 +13,9 @@ final class Domains {
   private final DomainSource source;
   private final WatchedFile<Map<String, String>> file;
 
-  /** Reads the mapping file if there is one; throws {@link IllegalArgumentException} if it is bad. */
+  /**
+   * Reads the mapping file if there is one; throws {@link IllegalArgumentException} if it is bad.
+   */
   Domains(PlacementConfig config) {
     this.source = config.domains();
     this.file =
@@ -41,8 +43,8 @@ final class Domains {
   }
 
   /**
-   * The failure domain. A node of which the chosen source says nothing is in a domain with the other nodes
-   * of its IP address.
+   * The failure domain. A node of which the chosen source says nothing is in a domain with the
+   * other nodes of its IP address.
    */
   String domain(DatanodeInfo node) {
     String named =

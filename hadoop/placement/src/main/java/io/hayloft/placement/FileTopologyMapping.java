@@ -14,9 +14,10 @@ import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
 /**
- * The mapping for {@code net.topology.node.switch.mapping.impl}: a text file gives {@code /rack/host} (or
- * {@code /rack}) for each host name or address. The file is read at the start, where an error stops the
- * process with one sentence, and again when it changes, where an error leaves the last good mapping.
+ * The mapping for {@code net.topology.node.switch.mapping.impl}: a text file gives {@code
+ * /rack/host} (or {@code /rack}) for each host name or address. The file is read at the start,
+ * where an error stops the process with one sentence, and again when it changes, where an error
+ * leaves the last good mapping.
  *
  * <p>It extends the cached mapping for one reason: the NameNode then asks for DataNodes by address, as it
  * does for clients, whatever host name they report. It caches nothing; a look-up is one in a map.

@@ -21,13 +21,14 @@ import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
 /**
- * The policy for {@code dfs.block.replicator.classname}: the layouts of {@link Layout} under the rule that
- * no two replicas of a block share a failure domain while another could be had.
+ * The policy for {@code dfs.block.replicator.classname}: the layouts of {@link Layout} under the
+ * rule that no two replicas of a block share a failure domain while another could be had.
  *
  * <p>The stock policy stays in charge of everything around the choice of the next node: placement flags,
- * storage policies and their fallbacks, the second attempt with stale nodes, the order of the pipeline. Its
- * step {@code chooseTargetInOrder} is replaced by {@link Placer}, which asks the stock rules about each
- * node. Checks and deletions are {@link DomainKeepingPolicy}'s, so that stock tools keep what this policy did.
+ * storage policies and their fallbacks, the second attempt with stale nodes, the order of the
+ * pipeline. Its step {@code chooseTargetInOrder} is replaced by {@link Placer}, which asks the
+ * stock rules about each node. Checks and deletions are {@link DomainKeepingPolicy}'s, so that
+ * stock tools keep what this policy did.
  *
  * <p>Safe for concurrent calls: the NameNode chooses targets without its lock.
  */
@@ -139,8 +140,8 @@ public class HayloftPlacementPolicy extends DomainKeepingPolicy {
   }
 
   /**
-   * Too busy by the stock rule even without this writer's own threads. With them a lone writer in a large
-   * idle cluster would drive itself away from its node at each heartbeat.
+   * Too busy by the stock rule even without this writer's own threads. With them a lone writer in a
+   * large idle cluster would drive itself away from its node at each heartbeat.
    */
   private boolean overloadedByOthers(DatanodeDescriptor node) {
     return considerLoad
@@ -215,7 +216,8 @@ public class HayloftPlacementPolicy extends DomainKeepingPolicy {
   private Set<Node> exclusions(Node writer, Set<Node> excluded, EnumSet<AddBlockFlag> flags) {
     Set<Node> all = excluded == null ? new HashSet<>() : new HashSet<>(excluded);
     if (flags != null && flags.contains(AddBlockFlag.NO_LOCAL_RACK) && writer != null) {
-      // The stock code excludes the writer's network location, which with /rack/host is its host only.
+      // The stock code excludes the writer's network location, which with /rack/host is its host
+      // only.
       String location = writer.getNetworkLocation();
       all.addAll(view().get().beyond(location, domains().rackOf(location)));
     }
@@ -295,7 +297,8 @@ public class HayloftPlacementPolicy extends DomainKeepingPolicy {
       return super.chooseTargetInOrder(
           replicas, writer, excluded, blockSize, maxPerRack, results, avoidStale, newBlock, types);
     }
-    // Empties the stock code's notes of this thread, which would grow with each node that it refuses.
+    // Empties the stock code's notes of this thread, which would grow with each node that it
+    // refuses.
     chooseRandom(0, "", excluded, blockSize, maxPerRack, results, avoidStale, types);
     Call call = calls.get();
     Choice choice =

@@ -10,8 +10,9 @@ import java.util.Locale;
 import java.util.Map;
 
 /**
- * A text file of two columns, a host and its value: one pair a line, separated by blanks, {@code #} starts
- * a comment. Hosts are compared without regard to case; a host may stand twice only with the same value.
+ * A text file of two columns, a host and its value: one pair a line, separated by blanks, {@code #}
+ * starts a comment. Hosts are compared without regard to case; a host may stand twice only with the
+ * same value.
  */
 final class HostTable {
   /** Files beyond this size are refused: 4,000 hosts take about 200 KiB. */

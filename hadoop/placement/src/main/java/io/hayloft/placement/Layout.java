@@ -2,11 +2,17 @@ package io.hayloft.placement;
 
 /** Where the replicas of a new block go. */
 public enum Layout {
-  /** First replica local or on the writer's sticky node, the second elsewhere as configured, others spread. */
+  /**
+   * First replica local or on the writer's sticky node, the second elsewhere as configured, others
+   * spread.
+   */
   SPLIT("split"),
   /** All replicas in turn over the failure domains. */
   ROUND_ROBIN("round-robin"),
-  /** First replica local or on the writer's sticky node, the others in turn over the failure domains. */
+  /**
+   * First replica local or on the writer's sticky node, the others in turn over the failure
+   * domains.
+   */
   HYBRID("hybrid"),
   /** The stock policy, unchanged; for comparison. */
   RANDOM("random");

@@ -7,7 +7,10 @@ import org.apache.hadoop.hdfs.server.blockmanagement.DatanodeStorageInfo;
 
 /** What the stock policy says of a single node; see {@code OpenPlacementPolicy}. */
 interface NodeRules {
-  /** In service, not stale (if asked), not slow, not busy (if asked and if {@code considerLoad} is on). */
+  /**
+   * In service, not stale (if asked), not slow, not busy (if asked and if {@code considerLoad} is
+   * on).
+   */
   boolean acceptable(
       DatanodeDescriptor node,
       boolean checkLoad,

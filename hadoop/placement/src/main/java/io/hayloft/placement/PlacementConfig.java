@@ -73,7 +73,8 @@ public record PlacementConfig(
   /**
    * Reads and checks all keys.
    *
-   * @throws IllegalArgumentException with one sentence that names the key, what is wrong and what is right
+   * @throws IllegalArgumentException with one sentence that names the key, what is wrong and what
+   *     is right
    */
   public static PlacementConfig read(Configuration conf) {
     refuseMisspelt(conf);

@@ -2,19 +2,28 @@ package io.hayloft.placement;
 
 /** The configuration keys of the plug-in, each described in docs/operate/placement.md. */
 public final class PlacementKeys {
-  /** What every key of the policies begins with; others with this prefix are refused as misspelt. */
+  /**
+   * What every key of the policies begins with; others with this prefix are refused as misspelt.
+   */
   public static final String PREFIX = "hayloft.placement.";
 
-  /** {@code split}, {@code round-robin}, {@code hybrid} or {@code random}; default {@code split}. */
+  /**
+   * {@code split}, {@code round-robin}, {@code hybrid} or {@code random}; default {@code split}.
+   */
   public static final String LAYOUT = PREFIX + "layout";
 
-  /** {@code topology}, {@code host}, {@code upgrade-domain} or {@code file}; default {@code topology}. */
+  /**
+   * {@code topology}, {@code host}, {@code upgrade-domain} or {@code file}; default {@code
+   * topology}.
+   */
   public static final String DOMAINS = PREFIX + "domains";
 
   /** Path of the mapping file, with {@code hayloft.placement.domains=file} only. */
   public static final String DOMAINS_FILE = PREFIX + "domains.file";
 
-  /** {@code other-rack} or {@code same-rack}; default {@code other-rack}; layout {@code split} only. */
+  /**
+   * {@code other-rack} or {@code same-rack}; default {@code other-rack}; layout {@code split} only.
+   */
   public static final String SECOND_REPLICA = PREFIX + "second-replica";
 
   /** Time after its last block within which a writer counts as active; default 60 s. */

@@ -23,7 +23,10 @@ final class Placer {
   private final PlacementMetrics metrics;
   private final LongSupplier clockMs;
   private final boolean striped;
-  /** Stock staleness limit in milliseconds: a sticky node that misses heartbeats so long is given up. */
+  /**
+   * Stock staleness limit in milliseconds: a sticky node that misses heartbeats so long is given
+   * up.
+   */
   private final long staleMs;
   /** Whether a node is too busy even without one writer's own share. */
   private final Predicate<DatanodeDescriptor> overloaded;
@@ -113,7 +116,9 @@ final class Placer {
     return overloaded.test(entry.node) ? Left.OVERLOADED : null;
   }
 
-  /** First the client's rack, then anywhere; nodes that miss heartbeats only if there is no other. */
+  /**
+   * First the client's rack, then anywhere; nodes that miss heartbeats only if there is no other.
+   */
   private Entry newSticky(
       Choice choice, Assignment assignment, Set<StorageType> later, Reasons reasons) {
     boolean avoidStale = choice.avoidStale;

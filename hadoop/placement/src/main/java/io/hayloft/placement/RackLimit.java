@@ -5,8 +5,8 @@ final class RackLimit {
   private RackLimit() {}
 
   /**
-   * The stock limits, over racks rather than over network locations (with {@code /rack/host} each host is
-   * a location of its own).
+   * The stock limits, over racks rather than over network locations (with {@code /rack/host} each
+   * host is a location of its own).
    *
    * @param total replicas of the block
    * @param racks racks with a node in service

@@ -2,7 +2,7 @@ package io.hayloft.placement;
 
 import io.hayloft.placement.ClusterIndex.Entry;
 
-/** Collects why each node was chosen; does nothing unless somebody will read it. */
+/** Collects why each node was chosen; does nothing unless a caller will read it. */
 final class Reasons {
   private static final int MAX_CHARS = 4096;
   private static final Reasons OFF = new Reasons(null);

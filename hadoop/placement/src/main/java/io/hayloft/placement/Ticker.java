@@ -9,8 +9,9 @@ import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
 /**
- * Calls objects at an interval for as long as somebody else holds them. The NameNode has no hook to close
- * a policy (it may replace one at run time), so the daemon threads here must not keep it alive.
+ * Calls objects at an interval for as long as another object holds them. The NameNode has no hook
+ * to close a policy (it may replace one at run time), so the daemon threads here must not keep it
+ * alive.
  */
 final class Ticker {
   private static final Logger LOG = LoggerFactory.getLogger(Ticker.class);

@@ -3,8 +3,8 @@ package io.hayloft.placement;
 import java.util.function.IntPredicate;
 
 /**
- * A place in a ring, for going round it fairly although some stations cannot be served at each stop:
- * those passed over are served first as soon as they can be. Safe for concurrent use.
+ * A place in a ring, for going round it fairly although some stations cannot be served at each
+ * stop: those passed over are served first as soon as they can be. Safe for concurrent use.
  */
 final class Turn {
   /** Stations passed over that are remembered; beyond that they wait for the next round. */

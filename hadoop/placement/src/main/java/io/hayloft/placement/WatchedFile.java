@@ -9,8 +9,9 @@ import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
 /**
- * A value parsed from a file, parsed again when the file changes. A file that cannot be read or parsed
- * later on leaves the last good value in place and is logged once for each change; at the start it throws.
+ * A value parsed from a file, parsed again when the file changes. A file that cannot be read or
+ * parsed later on leaves the last good value in place and is logged once for each change; at the
+ * start it throws.
  *
  * @param <T> the parsed value, immutable
  */

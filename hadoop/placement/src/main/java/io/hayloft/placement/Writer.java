@@ -5,8 +5,8 @@ import org.apache.hadoop.ipc.Server;
 
 /**
  * Who writes, as far as a placement policy is told: the client's host, the id of the client's RPC
- * connection pool (one a process; the NameNode passes no client name), and the file, which has one writer
- * at a time.
+ * connection pool (one a process; the NameNode passes no client name), and the file, which has one
+ * writer at a time.
  *
  * @param client host and process
  * @param path the file

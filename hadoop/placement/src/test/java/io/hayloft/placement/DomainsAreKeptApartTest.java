@@ -129,7 +129,10 @@ class DomainsAreKeptApartTest {
         });
   }
 
-  /** Excess replicas go so that as few as possible share a domain, and no rack is lost that need not be. */
+  /**
+   * Excess replicas go so that as few as possible share a domain, and no rack is lost that need not
+   * be.
+   */
   @ParameterizedTest
   @ValueSource(booleans = {false, true})
   void excessReplicas(boolean striped) {

@@ -25,7 +25,10 @@ import org.apache.hadoop.hdfs.server.balancer.RunBalancer;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 
-/** A real NameNode with the plug-in, and twelve DataNodes with little disks: three hosts with four each. */
+/**
+ * A real NameNode with the plug-in, and twelve DataNodes with little disks: three hosts with four
+ * each.
+ */
 class NameNodeTest extends RealNameNode {
   private static final long CAPACITY = 100L * BLOCK;
 

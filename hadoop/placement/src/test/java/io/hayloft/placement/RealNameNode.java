@@ -21,7 +21,10 @@ import org.apache.hadoop.hdfs.tools.DFSck;
 import org.apache.hadoop.util.ToolRunner;
 import org.junit.jupiter.api.io.TempDir;
 
-/** What tests with a real NameNode share: its configuration with the plug-in, files, where their blocks are. */
+/**
+ * What tests with a real NameNode share: its configuration with the plug-in, files, where their
+ * blocks are.
+ */
 abstract class RealNameNode {
   static final int BLOCK = 4096;
   @TempDir Path dir;

@@ -3,7 +3,10 @@ package io.hayloft.placement;
 import java.util.Random;
 import java.util.function.Consumer;
 
-/** Runs a randomised case many times; a failure names the seed, {@code -Dseed=N} runs that one alone. */
+/**
+ * Runs a randomised case many times; a failure names the seed, {@code -Dseed=N} runs that one
+ * alone.
+ */
 final class Seeds {
   private Seeds() {}
 

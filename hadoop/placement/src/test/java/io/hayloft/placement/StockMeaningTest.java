@@ -22,7 +22,10 @@ import org.apache.hadoop.hdfs.server.blockmanagement.FakeCluster;
 import org.apache.hadoop.net.Node;
 import org.junit.jupiter.api.Test;
 
-/** Storage policies, favoured nodes, flags, staleness and load mean what they mean to the stock policy. */
+/**
+ * Storage policies, favoured nodes, flags, staleness and load mean what they mean to the stock
+ * policy.
+ */
 class StockMeaningTest {
   private final FakeCluster cluster = new FakeCluster();
   private final Node client = client("/r1/c1", "10.9.0.1");

@@ -13,7 +13,9 @@ import org.junit.jupiter.api.DynamicTest;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.TestFactory;
 
-/** Every message and enum of the Rust crate against the descriptors of the Hadoop on the class path. */
+/**
+ * Every message and enum of the Rust crate against the descriptors of the Hadoop on the class path.
+ */
 class FieldNumbersTest {
   /** Fewer messages than this mean that the table was cut. */
   private static final int LEAST_MESSAGES = 100;

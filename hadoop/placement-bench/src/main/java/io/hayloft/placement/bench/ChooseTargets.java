@@ -23,10 +23,10 @@ import org.openjdk.jmh.annotations.State;
 import org.openjdk.jmh.annotations.Warmup;
 
 /**
- * Choosing three targets for a new block: 4,000 nodes on 1,000 hosts in 100 racks, 10,000 writers on
- * machines of the same racks that are no DataNodes. Stock and ours have the same nodes, heartbeats and
- * requests, and each sees {@code /rack} or {@code /rack/host} as the parameter says. Calls are sampled: on a
- * machine that others use too the median says more than the mean.
+ * Choosing three targets for a new block: 4,000 nodes on 1,000 hosts in 100 racks, 10,000 writers
+ * on machines of the same racks that are no DataNodes. Stock and ours have the same nodes,
+ * heartbeats and requests, and each sees {@code /rack} or {@code /rack/host} as the parameter says.
+ * Calls are sampled: on a machine that others use too the median says more than the mean.
  */
 @State(Scope.Benchmark)
 @BenchmarkMode(Mode.SampleTime)

@@ -2,7 +2,10 @@ package org.apache.hadoop.ipc;
 
 import java.util.function.Supplier;
 
-/** A client process whose calls this thread serves for a while, and whose connection a test may close. */
+/**
+ * A client process whose calls this thread serves for a while, and whose connection a test may
+ * close.
+ */
 public final class FakeCaller {
   private final byte[] id;
   private volatile boolean open = true;

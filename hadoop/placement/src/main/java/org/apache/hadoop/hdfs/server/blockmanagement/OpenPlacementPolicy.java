@@ -15,8 +15,9 @@ import org.apache.hadoop.net.Node;
  * Opens the stock policy to classes outside Hadoop's package, and does nothing else.
  *
  * <p>Hadoop declares several hooks of its placement policy package-private, down to a parameter type of
- * {@code initialize}, so a policy that lives elsewhere cannot override them. This class stands in Hadoop's
- * package, passes each hook on under a name of its own, and leaves every decision to its subclass.
+ * {@code initialize}, so a policy that lives elsewhere cannot override them. This class stands in
+ * Hadoop's package, passes each hook on under a name of its own, and leaves every decision to its
+ * subclass.
  */
 public abstract class OpenPlacementPolicy extends BlockPlacementPolicyDefault {
 
@@ -68,8 +69,8 @@ public abstract class OpenPlacementPolicy extends BlockPlacementPolicyDefault {
   protected abstract DatanodeStorageInfo[] withFavored(FavoredChoice choice);
 
   /**
-   * Whether the stock rules take {@code node}: in service, not stale (if asked), not slow, and not busy
-   * (if asked). The stock limit per rack is not part of it.
+   * Whether the stock rules take {@code node}: in service, not stale (if asked), not slow, and not
+   * busy (if asked). The stock limit per rack is not part of it.
    */
   protected final boolean acceptable(
       DatanodeDescriptor node,

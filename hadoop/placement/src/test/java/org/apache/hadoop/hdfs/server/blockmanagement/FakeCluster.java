@@ -21,8 +21,9 @@ import org.apache.hadoop.net.Node;
 import org.apache.hadoop.net.NodeBase;
 
 /**
- * The NameNode's own classes for a cluster that exists nowhere: a topology, descriptors that "heartbeat"
- * when a test says so, statistics computed from them. Stands in Hadoop's package for their closed setters.
+ * The NameNode's own classes for a cluster that exists nowhere: a topology, descriptors that
+ * "heartbeat" when a test says so, statistics computed from them. Stands in Hadoop's package for
+ * their closed setters.
  */
 public final class FakeCluster {
   /** Bytes of a block here. */
