@@ -6,7 +6,7 @@
 //!   when it is durable, what dropping does not do.
 //! - [`engines`]: the engines by name ([`engine_by_name`]).
 //! - [`disk`]: one [`Disk`] per physical device: bounded queues per [`IoClass`], threads.
-//! - [`decorators`]: metering, throttling, faults, around any engine.
+//! - [`decorators`]: metering, faults, around any engine.
 //! - [`meta`]: names, directories, space, locks, small files, all off the async threads.
 //! - [`calibrate`]: what a volume's device was measured to do, kept beside the data.
 //! - [`buffer`]: [`AlignedBuf`] and the [`BufferPool`] with a budget.

@@ -5,9 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use hayloft_io::decorators::{
-    Effect, FaultRule, FaultWhen, Faults, Faulty, IoMetrics, Metered, Throttled, ThrottledDisk,
-};
+use hayloft_io::decorators::{Effect, FaultRule, FaultWhen, Faults, Faulty, IoMetrics, Metered};
 use hayloft_io::{
     AlignedBuf, Disk, DiskConfig, Engine, EngineConfig, EngineFile, IoClass, IoErrorKind, IoOp,
     OpenMode, SyncKind, engine_by_name,
@@ -216,41 +214,4 @@ async fn metering_counts_bytes_errors_and_latencies() {
     assert_eq!(metrics.stats(IoClass::ClientWrite, IoOp::Open).ops, 1);
     assert_eq!(metrics.stats(IoClass::Delete, IoOp::Unlink).ops, 1);
     assert_eq!(metrics.bytes(IoOp::Write), 100);
-}
-
-#[tokio::test]
-async fn throttling_slows_its_class_only() {
-    let dir = temporary();
-    let throttle = Arc::new(ThrottledDisk::default());
-    let engine = Throttled::new(memory(dir.path()), Arc::clone(&throttle));
-    let file = create(&engine, &dir.path().join("f")).await;
-    throttle.set_rate(IoClass::Balancer, 1 << 20);
-    let balancer = file.with_class(IoClass::Balancer);
-    let data = Bytes::from(vec![1; 128 * 1024]);
-    for _ in 0..8 {
-        assert!(file.write_at(vec![data.clone()], 0).await.result.is_ok());
-    }
-    let start = Instant::now();
-    for _ in 0..4 {
-        assert!(
-            balancer
-                .write_at(vec![data.clone()], 0)
-                .await
-                .result
-                .is_ok()
-        );
-    }
-    let slow = start.elapsed();
-    assert!(
-        slow >= Duration::from_millis(200),
-        "512 KiB at 1 MiB/s took {slow:?}"
-    );
-    throttle.set_rate(IoClass::Balancer, 0);
-    assert!(
-        balancer
-            .write_at(vec![data.clone()], 0)
-            .await
-            .result
-            .is_ok()
-    );
 }

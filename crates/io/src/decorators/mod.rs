@@ -1,17 +1,14 @@
 //! Wrappers around any engine: each is an [`Engine`](crate::Engine) and keeps its contract.
 //!
 //! - [`Metered`]: counts, bytes and latencies by class and operation.
-//! - [`Throttled`]: bytes per second by class, adjustable while running.
 //! - [`Faulty`]: errors, delays, short transfers and flipped bits by rule, for tests.
 
 mod fault_rules;
 mod faults;
 mod metering;
 mod sampling;
-mod throttling;
 
 pub use fault_rules::{Effect, FaultId, FaultRule, FaultWhen, Faults};
 pub use faults::Faulty;
 pub use metering::{IoMetrics, Latencies, Metered, OpStats};
 pub use sampling::Sampling;
-pub use throttling::{Throttled, ThrottledDisk};

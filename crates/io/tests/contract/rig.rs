@@ -6,9 +6,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use hayloft_io::calibrate::Media;
-use hayloft_io::decorators::{
-    Effect, FaultRule, Faults, Faulty, IoMetrics, Metered, Throttled, ThrottledDisk,
-};
+use hayloft_io::decorators::{Effect, FaultRule, Faults, Faulty, IoMetrics, Metered};
 use hayloft_io::{
     AlignedBuf, DirectLimits, Disk, DiskConfig, Engine, EngineConfig, EngineFile, IoClass, IoError,
     OpenMode, engine_by_name,
@@ -49,9 +47,8 @@ impl Rig {
         let plain = |name| engine_by_name(name, &config).expect("a known name");
         let engine = match name {
             "metered" => metered(plain("posix")),
-            "throttled" => throttled(plain("posix")),
             "faulty" => faulty(plain("posix")),
-            "stacked" => metered(throttled(faulty(plain("memory")))),
+            "stacked" => metered(faulty(plain("memory"))),
             plain_name => plain(plain_name),
         };
         Self { engine, disk, dir }
@@ -85,15 +82,6 @@ impl Rig {
 
 fn metered(inner: Arc<dyn Engine>) -> Arc<dyn Engine> {
     Arc::new(Metered::new(inner, Arc::new(IoMetrics::default())))
-}
-
-/// Limited, but far above what the tests move.
-fn throttled(inner: Arc<dyn Engine>) -> Arc<dyn Engine> {
-    let throttle = ThrottledDisk::default();
-    for class in IoClass::ALL {
-        throttle.set_rate(class, 4 << 30);
-    }
-    Arc::new(Throttled::new(inner, Arc::new(throttle)))
 }
 
 /// With rules that never change a result.
