@@ -75,7 +75,8 @@ pub struct BenchOptions {
     pub define: Vec<(String, String)>,
     /// Where the nodes' directories are.
     pub disk: BenchDisk,
-    /// What is special about the network that everything runs in, see [`congestion::enter`].
+    /// What is special about the network that everything runs in, see
+    /// `hayloft_testkit::congestion::enter`.
     pub network: Option<String>,
     /// Where results go: `target/bench/DATE-NAME`.
     pub out: PathBuf,

@@ -211,3 +211,10 @@ impl Default for StoreConfig {
         }
     }
 }
+
+/// The rule: at least one healthy volume, and no more failures than `tolerated`; -1 allows any
+/// number.
+#[must_use]
+pub fn tolerated(tolerated: i32, healthy: usize, failed: usize) -> bool {
+    healthy > 0 && usize::try_from(tolerated).map_or(tolerated == -1, |t| failed <= t)
+}

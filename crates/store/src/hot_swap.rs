@@ -144,7 +144,7 @@ async fn remove(inner: &Arc<StoreState>, volume: &Arc<Volume>) -> Result<(), Sto
 /// The mark says so, unless recent replicas are still being verified: their stamp stays then, and
 /// the next start on the directory verifies them anew.
 async fn leave_in_order(inner: &Arc<StoreState>, volume: &Arc<Volume>) -> bool {
-    let at_ms = crate::state::now_ms();
+    let at_ms = crate::layout::dirs::now_ms();
     let leave = async {
         let durable = commit_rounds::round(inner, volume).await;
         if durable

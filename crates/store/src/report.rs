@@ -3,13 +3,13 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use hayloft_wire::ids::{Block, PoolId, ReplicaState};
+use hayloft_wire::ids::PoolId;
 
 use crate::replica::Slot;
 use crate::replica::block_pool::Pool;
+use crate::replica::finalize::{reference_of, reported};
 use crate::state::StoreState;
 use crate::types::{ReplicaRef, ReplicaReport, StorageInfo, StorageReport, VolumeReport};
-use crate::volume::BlockPoolSlice;
 
 /// See [`Store::storage_reports`](crate::Store::storage_reports).
 #[must_use]
@@ -63,29 +63,6 @@ pub fn block_report(pool: &Pool) -> Vec<(StorageInfo, Vec<ReplicaReport>)> {
         .collect()
 }
 
-/// What a report says of a replica: one under recovery is reported as what it was before, one
-/// being copied not at all.
-#[must_use]
-pub fn reported(id: i64, slot: &Slot) -> Option<ReplicaReport> {
-    match slot {
-        Slot::Finalized(r) => Some(ReplicaReport {
-            block: Block::new(id, r.generation_stamp, r.len),
-            state: ReplicaState::Finalized,
-        }),
-        Slot::Live(live) => {
-            let status = live.status();
-            let state = status
-                .recovery
-                .map_or(status.state, |(_, original)| original);
-            if state == ReplicaState::Temporary {
-                return None;
-            }
-            let block = Block::new(id, status.generation_stamp, status.bytes_on_disk);
-            Some(ReplicaReport { block, state })
-        }
-    }
-}
-
 /// See [`Store::volume_report`](crate::Store::volume_report).
 #[must_use]
 pub fn volume_report(inner: &StoreState) -> Vec<VolumeReport> {
@@ -118,21 +95,5 @@ pub fn replica(pool: &Pool, id: i64) -> Option<ReplicaRef> {
             let slice = pool.slice(slot.volume()).ok()?;
             Some(reference_of(pool, &slice, id, &slot))
         }
-    }
-}
-
-/// What is known of a replica on `slice`.
-#[must_use]
-pub fn reference_of(pool: &Pool, slice: &BlockPoolSlice, id: i64, slot: &Slot) -> ReplicaRef {
-    match slot {
-        Slot::Live(live) => crate::replica::finalize::reference(pool, live),
-        Slot::Finalized(r) => ReplicaRef {
-            block: pool.extended(Block::new(id, r.generation_stamp, r.len)),
-            state: ReplicaState::Finalized,
-            visible_len: r.len,
-            bytes_on_disk: r.len,
-            storage: slice.volume.info.clone(),
-            pinned: r.pinned,
-        },
     }
 }

@@ -7,13 +7,14 @@ use hayloft_io::{DiskStats, IoClass, IoError};
 use hayloft_wire::ids::{Block, ReplicaState};
 use tracing::{info, warn};
 
+use crate::layout::dirs::FILE_MODE;
+use crate::layout::dirs::now_ms;
 use crate::layout::names;
 use crate::layout::replica_cache::{CachedReplica, encode};
 use crate::layout::used_cache::UsedCache;
 use crate::replica::block_pool::Pool;
 use crate::replica::{LiveReplica, ReplicaDir, Slot};
-use crate::startup::FILE_MODE;
-use crate::state::{StoreState, now_ms};
+use crate::state::StoreState;
 use crate::volume::stop_mark::Mark;
 use crate::volume::{BlockPoolSlice, commit_rounds};
 

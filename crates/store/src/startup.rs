@@ -15,20 +15,16 @@ use tokio::sync::mpsc;
 use tracing::{info, warn};
 use uuid::Uuid;
 
-use crate::config::{StoreConfig, VolumeConfig};
+use crate::config::{StoreConfig, VolumeConfig, tolerated};
 use crate::earlier;
 use crate::error::{StoreError, StoreErrorKind};
+use crate::layout::dirs::{DIR_MODE, FILE_MODE, now_ms};
 use crate::layout::names::{CURRENT, IN_USE_LOCK, VERSION};
 use crate::layout::version::{VERSION_BYTES_MAX, VolumeVersion};
-use crate::state::{StoreState, now_ms};
+use crate::state::StoreState;
 use crate::types::{FailedVolume, StorageInfo, StoreEvent};
 use crate::volume::stop_mark::Mark;
 use crate::volume::{Volume, VolumeParts, commit_rounds};
-
-/// Permission bits of directories inside a volume.
-pub const DIR_MODE: u32 = 0o755;
-/// Permission bits of small files such as VERSION.
-pub const FILE_MODE: u32 = 0o644;
 
 /// A directory that is locked and whose VERSION, if it has one, was read.
 #[derive(Debug)]
@@ -155,13 +151,6 @@ pub fn check_tolerance(inner: &StoreState, healthy: usize) -> Result<(), StoreEr
             inner.config.failed_volumes_tolerated
         ),
     ))
-}
-
-/// The rule: at least one healthy volume, and no more failures than `tolerated`; -1 allows any
-/// number.
-#[must_use]
-pub fn tolerated(tolerated: i32, healthy: usize, failed: usize) -> bool {
-    healthy > 0 && usize::try_from(tolerated).map_or(tolerated == -1, |t| failed <= t)
 }
 
 /// Creates the directory if needed, locks it, reads its VERSION.

@@ -2,13 +2,13 @@
 
 use std::collections::HashMap;
 use std::future::Future;
+use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use hayloft_io::decorators::Sampling;
 use hayloft_io::{BufferPool, Disks};
-use hayloft_wire::ids::{PoolId, StorageType};
+use hayloft_wire::ids::{ExtendedBlock, PoolId, StorageType};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -44,15 +44,36 @@ pub struct StoreState {
     /// The physical devices.
     pub disks: Disks,
     /// Work on deletes, by number of the volume.
-    pub delete_queues: RwLock<HashMap<u16, mpsc::Sender<crate::background::delete::Delete>>>,
+    pub delete_queues: RwLock<HashMap<u16, mpsc::Sender<Delete>>>,
     /// Block scanners, by number of the volume.
-    pub scanners: RwLock<HashMap<u16, mpsc::Sender<crate::background::block_scanner::Suspect>>>,
+    pub scanners: RwLock<HashMap<u16, mpsc::Sender<Suspect>>>,
     /// Memory for received data on its way to the disks.
     pub write_memory: BufferPool,
     /// Which operations on the volumes are measured.
     pub sampling: Arc<Sampling>,
     rounds: Mutex<Rounds>,
 }
+
+/// Files to remove for good.
+#[derive(Debug)]
+pub enum Delete {
+    /// A replica in `tmp/deleting`.
+    Replica {
+        /// Part of the pool.
+        slice: Arc<BlockPoolSlice>,
+        /// The block.
+        block: ExtendedBlock,
+        /// The names that its files have now.
+        files: Vec<PathBuf>,
+        /// Tell the node when they are gone.
+        tell: bool,
+    },
+    /// A directory that an earlier process left.
+    Leftover(PathBuf),
+}
+
+/// A replica to look at soon.
+pub type Suspect = (PoolId, i64);
 
 /// Who this node is.
 #[derive(Clone, Debug, Default)]
@@ -218,13 +239,4 @@ impl StoreState {
         usable[chosen].volume.promise(bytes);
         Ok(Arc::clone(&usable[chosen]))
     }
-}
-
-/// Milliseconds since 1970.
-#[must_use]
-pub fn now_ms() -> u64 {
-    let since = SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .unwrap_or_default();
-    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }

@@ -14,11 +14,12 @@ use tracing::{debug, info, warn};
 
 use crate::background::scanner_cursor::Cursor;
 use crate::error::{StoreError, StoreErrorKind};
+use crate::layout::dirs::now_ms;
 use crate::layout::names;
 use crate::reader::{MissingMeta, ReplicaReader, open_reader};
 use crate::replica::block_pool::Pool;
 use crate::replica::{FinalReplica, Slot};
-use crate::state::{StoreState, now_ms};
+use crate::state::{StoreState, Suspect};
 use crate::types::StoreEvent;
 use crate::volume::failure;
 use crate::volume::{BlockPoolSlice, Volume};
@@ -37,9 +38,6 @@ const SAVE_EVERY: Duration = Duration::from_secs(600);
 const IDLE: Duration = Duration::from_secs(1);
 /// Directories that a round goes through.
 const DIRECTORIES: u8 = 32;
-
-/// A replica to look at soon.
-pub type Suspect = (PoolId, i64);
 
 /// Starts a scanner on every volume that has none.
 pub fn start(inner: &Arc<StoreState>) {
@@ -256,7 +254,7 @@ impl Scanner {
         if let Err(error) = self
             .volume
             .meta(IoClass::Scan)
-            .replace(&path, contents, crate::startup::FILE_MODE)
+            .replace(&path, contents, crate::layout::dirs::FILE_MODE)
             .await
         {
             debug!(path = %path.display(), %error, "cannot save the place of the block scanner");

@@ -15,41 +15,24 @@ use std::sync::{Arc, PoisonError};
 
 use futures_util::StreamExt as _;
 use hayloft_io::{IoClass, IoError, IoErrorKind, IoOp};
-use hayloft_wire::ids::{Block, ExtendedBlock};
+use hayloft_wire::ids::Block;
 use tokio::sync::mpsc;
 use tracing::{debug, warn};
 
 use crate::error::{StoreError, StoreErrorKind};
+use crate::layout::dirs::DELETING;
 use crate::layout::names;
-use crate::load::DELETING;
 use crate::replica::block_pool::Pool;
 use crate::replica::exclusive::{Stopped, stop_writer};
+use crate::replica::live::directory;
 use crate::replica::{ReplicaDir, Slot};
-use crate::state::StoreState;
+use crate::state::{Delete, StoreState};
 use crate::types::StoreEvent;
 use crate::volume::failure::examine;
 use crate::volume::{BlockPoolSlice, Volume};
 
 /// Deletes that may wait for the lanes of a volume; further deletes of that volume wait.
 const WAITING_MAX: usize = 16 * 1024;
-
-/// Files to remove for good.
-#[derive(Debug)]
-pub enum Delete {
-    /// A replica in `tmp/deleting`.
-    Replica {
-        /// Part of the pool.
-        slice: Arc<BlockPoolSlice>,
-        /// The block.
-        block: ExtendedBlock,
-        /// The names that its files have now.
-        files: Vec<PathBuf>,
-        /// Tell the node when they are gone.
-        tell: bool,
-    },
-    /// A directory that an earlier process left.
-    Leftover(PathBuf),
-}
 
 /// Starts the lanes of every volume that has none.
 pub fn start_lanes(inner: &Arc<StoreState>) {
@@ -272,16 +255,6 @@ fn rename_if_there(from: &Path, to: &Path) -> Result<bool, IoError> {
     }
 }
 
-/// Directory of a replica's files.
-#[must_use]
-pub fn directory(slice: &BlockPoolSlice, place: ReplicaDir, id: i64) -> PathBuf {
-    match place {
-        ReplicaDir::Finalized => slice.paths.finalized_dir(id),
-        ReplicaDir::Rbw => slice.paths.rbw(),
-        ReplicaDir::Temporary => slice.paths.tmp(),
-    }
-}
-
 /// Puts a directory (or what is left of one) aside at once and has the lanes remove it.
 pub async fn remove_later(
     inner: &Arc<StoreState>,
@@ -289,10 +262,10 @@ pub async fn remove_later(
     path: &Path,
 ) -> Result<(), IoError> {
     let unique = slice.delete_sequence.fetch_add(1, Ordering::Relaxed);
-    let aside = slice
-        .paths
-        .tmp()
-        .join(format!("{DELETING}-{}-{unique}", crate::state::now_ms()));
+    let aside = slice.paths.tmp().join(format!(
+        "{DELETING}-{}-{unique}",
+        crate::layout::dirs::now_ms()
+    ));
     let meta = slice.volume.meta(IoClass::ClientWrite);
     match meta.rename(path, &aside).await {
         Err(e) if e.kind() == IoErrorKind::NotFound => Ok(()),

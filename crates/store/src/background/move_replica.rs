@@ -163,13 +163,13 @@ async fn copy_and_switch(
         warn!(block = %old, volume = %from.volume.root.display(), %error, "cannot delete the \
             source of a moved replica; it is a duplicate that the next start deletes");
     }
-    Ok(crate::report::reference_of(pool, to, id, &slot))
+    Ok(crate::replica::finalize::reference_of(pool, to, id, &slot))
 }
 
 /// Copies a pair to the device and compares every chunk with its checksum on the way. Blocking.
 fn copy_verified(from: &Pair, to: &Pair, len: u64) -> io::Result<DataChecksum> {
     let damaged = |text: String| io::Error::new(io::ErrorKind::InvalidData, text);
-    crate::load::make_dir(&to.dir)?;
+    crate::layout::dirs::make_dir(&to.dir)?;
     fs::copy(from.meta(), to.meta())?;
     let mut meta = io::BufReader::with_capacity(64 << 10, File::open(to.meta())?);
     let mut header = [0; META_HEADER_LEN];

@@ -10,6 +10,7 @@
 //! DIR/current/BP-x/{tmp/, trash/, previous/, scanner.cursor, RollingUpgradeInProgress}
 //! ```
 
+pub mod dirs;
 pub mod names;
 pub mod properties;
 pub mod replica_cache;

@@ -17,20 +17,17 @@ use hayloft_wire::checksum::DataChecksum;
 use hayloft_wire::ids::{Block, ReplicaState};
 use tracing::{info, warn};
 
+use crate::layout::dirs::{DELETING, make_dir};
 use crate::layout::names::{self, PoolPaths};
 use crate::layout::replica_cache::{self, REPLICAS_BYTES_MAX};
 use crate::layout::used_cache::{DFS_USED_BYTES_MAX, UsedCache};
 use crate::replica::state::{Move, after};
-use crate::startup::DIR_MODE;
 
 pub use recent::is_whole;
 #[cfg(test)]
 pub use validate::CANNOT_BE_CUT;
 pub use validate::{Cut, Valid, cut, validate};
 pub use walk::{Found, Orphans, walk};
-
-/// Directory inside `tmp` for what is being deleted. Apache empties `tmp` when it starts.
-pub const DELETING: &str = "deleting";
 
 /// How far loading has come, for the log.
 #[derive(Debug, Default)]
@@ -144,15 +141,6 @@ pub fn first_replica(dir: &Path) -> io::Result<Option<PathBuf>> {
     Ok(None)
 }
 
-/// Creates a directory and those above it.
-pub fn make_dir(path: &Path) -> io::Result<()> {
-    use std::os::unix::fs::DirBuilderExt as _;
-    fs::DirBuilder::new()
-        .recursive(true)
-        .mode(DIR_MODE)
-        .create(path)
-}
-
 /// Removes the copies that were being received; puts aside what was being deleted, which may be a
 /// lot, and gives back where.
 fn clear_tmp(tmp: &Path) -> io::Result<Vec<PathBuf>> {
@@ -232,7 +220,7 @@ fn take_used(paths: &PoolPaths, expiry: Duration) -> Option<u64> {
     let saved = if short { fs::read(&path).ok() } else { None };
     fs::remove_file(&path).ok()?;
     let saved = UsedCache::parse(&saved?)?;
-    let age_ms = crate::state::now_ms().checked_sub(saved.at_ms)?;
+    let age_ms = crate::layout::dirs::now_ms().checked_sub(saved.at_ms)?;
     (u128::from(age_ms) <= expiry.as_millis()).then_some(saved.used)
 }
 
@@ -356,7 +344,7 @@ fn restart_allowed(paths: &PoolPaths, id: i64) -> bool {
     }
     text.trim()
         .parse::<u64>()
-        .is_ok_and(|until_ms| until_ms > crate::state::now_ms())
+        .is_ok_and(|until_ms| until_ms > crate::layout::dirs::now_ms())
 }
 
 /// Gives finalized data whose meta file stayed in `rbw` its meta file back, and removes meta files

@@ -12,7 +12,8 @@ use tracing::{error, warn};
 
 use super::validate::{Valid, whole};
 use super::walk::Found;
-use super::{make_dir, move_pair, validate};
+use super::{move_pair, validate};
+use crate::layout::dirs::make_dir;
 use crate::layout::names::{self, PoolPaths};
 
 /// Clocks of files are this coarse, in milliseconds, and a stamp may be as much too late.

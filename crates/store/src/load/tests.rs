@@ -155,7 +155,7 @@ fn an_upgrade_restart_keeps_a_replica_open_once() {
     write_replica(&paths.rbw(), 7, 1, &bytes(100));
     fs::write(
         paths.restart_marker(7),
-        (crate::state::now_ms() + 60_000).to_string(),
+        (crate::layout::dirs::now_ms() + 60_000).to_string(),
     )
     .expect("marker");
     assert_eq!(run(&paths).rbw[0].state, ReplicaState::Rbw);

@@ -10,8 +10,8 @@ use std::path::{Path, PathBuf};
 
 use hayloft_io::{IoClass, IoError, IoOp};
 
+use crate::layout::dirs::make_dir;
 use crate::layout::names::{data_name, meta_name};
-use crate::load::make_dir;
 use crate::volume::BlockPoolSlice;
 
 /// A replica's files in one directory.

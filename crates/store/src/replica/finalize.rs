@@ -11,14 +11,15 @@ use crate::replica::files::{self, Pair};
 use crate::replica::state::{Move, after};
 use crate::replica::{FinalReplica, LiveReplica, ReplicaDir, Slot, Status};
 use crate::state::StoreState;
-use crate::types::{ReplicaRef, StoreEvent};
+use crate::types::{ReplicaRef, ReplicaReport, StoreEvent};
+use crate::volume::BlockPoolSlice;
 use crate::volume::failure::examine;
 
 /// The files of a live replica.
 pub fn pair_of(live: &LiveReplica) -> Pair {
     let status = live.status();
     Pair {
-        dir: crate::background::delete::directory(&live.slice, status.place, live.id),
+        dir: crate::replica::live::directory(&live.slice, status.place, live.id),
         id: live.id,
         generation_stamp: status.generation_stamp,
     }
@@ -38,6 +39,45 @@ pub fn reference(pool: &Pool, live: &LiveReplica) -> ReplicaRef {
         bytes_on_disk: status.bytes_on_disk,
         storage: live.slice.volume.info.clone(),
         pinned: status.pinned,
+    }
+}
+
+/// What is known of a replica on `slice`.
+#[must_use]
+pub fn reference_of(pool: &Pool, slice: &BlockPoolSlice, id: i64, slot: &Slot) -> ReplicaRef {
+    match slot {
+        Slot::Live(live) => reference(pool, live),
+        Slot::Finalized(r) => ReplicaRef {
+            block: pool.extended(Block::new(id, r.generation_stamp, r.len)),
+            state: ReplicaState::Finalized,
+            visible_len: r.len,
+            bytes_on_disk: r.len,
+            storage: slice.volume.info.clone(),
+            pinned: r.pinned,
+        },
+    }
+}
+
+/// What a report says of a replica: one under recovery is reported as what it was before, one
+/// being copied not at all.
+#[must_use]
+pub fn reported(id: i64, slot: &Slot) -> Option<ReplicaReport> {
+    match slot {
+        Slot::Finalized(r) => Some(ReplicaReport {
+            block: Block::new(id, r.generation_stamp, r.len),
+            state: ReplicaState::Finalized,
+        }),
+        Slot::Live(live) => {
+            let status = live.status();
+            let state = status
+                .recovery
+                .map_or(status.state, |(_, original)| original);
+            if state == ReplicaState::Temporary {
+                return None;
+            }
+            let block = Block::new(id, status.generation_stamp, status.bytes_on_disk);
+            Some(ReplicaReport { block, state })
+        }
     }
 }
 
@@ -151,7 +191,7 @@ pub async fn finalize_live(
         let block = pool.extended(block);
         inner.tell(StoreEvent::Corrupt { block, storage }).await;
     }
-    Ok(crate::report::reference_of(
+    Ok(crate::replica::finalize::reference_of(
         pool,
         &live.slice,
         live.id,

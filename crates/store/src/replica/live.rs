@@ -1,5 +1,6 @@
 //! A replica that is not finalized, or that is under recovery.
 
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use hayloft_io::{IoError, IoOp};
@@ -74,6 +75,16 @@ pub struct LiveReplica {
     /// The exclusive right to change it.
     pub writer: Arc<tokio::sync::Mutex<()>>,
     status: Mutex<Status>,
+}
+
+/// Directory of a replica's files.
+#[must_use]
+pub fn directory(slice: &BlockPoolSlice, place: ReplicaDir, id: i64) -> PathBuf {
+    match place {
+        ReplicaDir::Finalized => slice.paths.finalized_dir(id),
+        ReplicaDir::Rbw => slice.paths.rbw(),
+        ReplicaDir::Temporary => slice.paths.tmp(),
+    }
 }
 
 impl LiveReplica {

@@ -27,14 +27,15 @@ pub use prepare::prepare;
 pub use transition::Unfinished;
 use transition::{FINALIZED_TMP, Present};
 
-use crate::background::delete::{clear_leftovers, directory, remove_later};
+use crate::background::delete::{clear_leftovers, remove_later};
 use crate::error::StoreError;
+use crate::layout::dirs::FILE_MODE;
+use crate::layout::dirs::make_dir;
 use crate::layout::names::{self, CURRENT, PREVIOUS, ROLLING_UPGRADE_MARKER, TRASH};
-use crate::load::make_dir;
 use crate::replica::ReplicaDir;
 use crate::replica::block_pool::Pool;
 use crate::replica::files::{link_meta, on_disk};
-use crate::startup::FILE_MODE;
+use crate::replica::live::directory;
 use crate::state::StoreState;
 use crate::volume::BlockPoolSlice;
 use crate::volume::failure::examine;

@@ -11,12 +11,12 @@ use tracing::info;
 use super::transition::{self, Present};
 use super::{FoundUpgrade, restore};
 use crate::error::{StoreError, StoreErrorKind};
+use crate::layout::dirs::{DIR_MODE, FILE_MODE};
 use crate::layout::names::{
     self, CURRENT, PREVIOUS, PoolPaths, ROLLING_UPGRADE_MARKER, TRASH, VERSION,
 };
 use crate::layout::version::{PoolVersion, VERSION_BYTES_MAX};
 use crate::replica::files::on_disk;
-use crate::startup::{DIR_MODE, FILE_MODE};
 use crate::types::{PoolSpec, StartOption};
 use crate::volume::BlockPoolSlice;
 

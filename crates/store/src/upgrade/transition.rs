@@ -13,11 +13,11 @@ use std::time::SystemTime;
 
 use tracing::info;
 
+use crate::layout::dirs::{DELETING, make_dir};
 use crate::layout::names::{
     self, CURRENT, FINALIZED, PREVIOUS, PoolPaths, RBW, ReplicaFile, TMP, VERSION,
 };
 use crate::layout::version::PoolVersion;
-use crate::load::{DELETING, make_dir};
 use crate::replica::files::sync_dir;
 
 /// The old `current` during an upgrade.
@@ -129,7 +129,7 @@ pub fn finish(root: &Path, unfinished: Unfinished) -> io::Result<()> {
 fn discard(root: &Path, name: &str) -> io::Result<()> {
     let tmp = root.join(TMP);
     make_dir(&tmp)?;
-    let stamp = crate::state::now_ms();
+    let stamp = crate::layout::dirs::now_ms();
     let aside = tmp.join(format!("{DELETING}-{name}-{stamp}"));
     match fs::rename(root.join(name), aside) {
         Err(e) if e.kind() != io::ErrorKind::NotFound => Err(e),

@@ -22,9 +22,10 @@ use tracing::{error, warn};
 
 use super::Volume;
 use super::stop_mark::Mark;
+use crate::layout::dirs::now_ms;
 use crate::replica::block_pool::Pool;
 use crate::replica::{LiveReplica, Slot};
-use crate::state::{StoreState, now_ms};
+use crate::state::StoreState;
 use crate::types::StoreEvent;
 
 /// A round begins early when so many replicas wait for it: each keeps two descriptors open.

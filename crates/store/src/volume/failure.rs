@@ -9,9 +9,9 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use tracing::{error, warn};
 
+use crate::config::tolerated;
 use crate::error::{StoreError, StoreErrorKind};
 use crate::replica::{Gone, Slot};
-use crate::startup::tolerated;
 use crate::state::StoreState;
 use crate::types::{FailedVolume, StoreEvent};
 use crate::volume::{Volume, health};
@@ -251,7 +251,7 @@ fn let_go(inner: &StoreState, volume: &Volume) -> (Vec<ExtendedBlock>, Vec<Gone>
             if let Slot::Live(live) = &gone.slot {
                 live.status().cancel.cancel();
             }
-            let reported = crate::report::reported(gone.id, &gone.slot);
+            let reported = crate::replica::finalize::reported(gone.id, &gone.slot);
             lost.extend(reported.map(|replica| pool.extended(replica.block)));
             left.push(gone);
         }

@@ -6,10 +6,10 @@ use std::sync::Arc;
 use hayloft_io::{FileKind, IoClass, IoError, IoErrorKind};
 
 use super::Volume;
+use crate::layout::dirs::DELETING;
+use crate::layout::dirs::DIR_MODE;
 use crate::layout::names::{CURRENT, VERSION};
 use crate::layout::version::VERSION_BYTES_MAX;
-use crate::load::DELETING;
-use crate::startup::DIR_MODE;
 
 /// Looks whether the volume's VERSION can be read, its directories are there and a file can be
 /// written. As Apache's check does, it makes directories again that are missing and hold nothing

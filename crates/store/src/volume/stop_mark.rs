@@ -13,8 +13,8 @@ use std::path::{Path, PathBuf};
 use hayloft_io::{IoClass, IoError, IoErrorKind, IoOp};
 
 use super::Volume;
+use crate::layout::dirs::FILE_MODE;
 use crate::layout::names::{CURRENT, VERSION};
-use crate::startup::FILE_MODE;
 
 /// Name of the file in the directory of a volume.
 const FILE_NAME: &str = ".hayloft-stop";

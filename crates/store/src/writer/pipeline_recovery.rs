@@ -404,7 +404,9 @@ pub async fn bump_finalized(
         ..replica
     });
     pool.put(id, slot.clone())?;
-    Ok(crate::report::reference_of(pool, &slice, id, &slot))
+    Ok(crate::replica::finalize::reference_of(
+        pool, &slice, id, &slot,
+    ))
 }
 
 /// Opens the files of a replica that is there already; the room promised for it goes back when that
