@@ -27,7 +27,7 @@ const TAKEN: usize = 512 << 10;
 pub(super) struct Bare {
     /// MB/s, until the receivers had everything.
     pub(super) rate: f64,
-    /// CPU seconds per GiB of those who read and send; receiving is the client's.
+    /// CPU seconds per GiB of the threads that read and send; receiving is the client's.
     pub(super) cpu: f64,
 }
 

@@ -45,7 +45,7 @@ pub(super) struct Run<'a> {
 }
 
 impl Run<'_> {
-    /// Measures every row once for every peer, who take turns.
+    /// Measures every row once for every peer, in turns.
     ///
     /// # Errors
     /// When the cluster itself fails; a failed row is recorded and the round goes on.

@@ -11,7 +11,7 @@
 //! **Buffers** go in by value and come back with the result, on errors too. A buffer whose caller
 //! went away is dropped after the kernel is done with it.
 //!
-//! **Order.** Operations on one file are not ordered against each other, except that a caller who
+//! **Order.** Operations on one file are not ordered against each other, except that a caller that
 //! waits for a completion sees its effect in everything it submits afterwards.
 //!
 //! **Visibility.** A completed write is visible to every later read through any handle of the same

@@ -32,7 +32,7 @@ struct Pipe {
 }
 
 impl Pipe {
-    /// A user who has many gets small ones from the kernel, of which none is made: a buffer is
+    /// A user with many gets small ones from the kernel, of which none is made: a buffer is
     /// quicker then.
     fn new() -> Result<Self, Errno> {
         let nowhere = OpenOptions::new().write(true).open("/dev/null");

@@ -78,7 +78,7 @@ impl Drop for Pages {
 fn unmap(start: NonNull<u8>, len: usize) {
     if len > 0 {
         // SAFETY: as the callers promise: the rims of a new mapping, and the pages of one whose
-        // owner, and with him every borrow, has gone. Failure would leave them mapped, which harms
+        // owner, and with it every borrow, has gone. Failure would leave them mapped, which harms
         // no code.
         let _ = unsafe { munmap(start.as_ptr().cast(), len) };
     }
@@ -98,7 +98,7 @@ impl Mapping {
             .ok()
     }
 
-    /// The first byte, for who divides the memory among others: it stays where it is until this is
+    /// The first byte, for the code that divides the memory: it stays where it is until this is
     /// dropped.
     pub(crate) fn start(&self) -> NonNull<u8> {
         self.0.start()

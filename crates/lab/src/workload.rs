@@ -15,7 +15,7 @@ use hayloft_testkit::error::{Result, TestkitError};
 /// No phase takes longer.
 const PHASE_LIMIT: Duration = Duration::from_secs(900);
 
-/// Who waits for a processor for a smaller part of the time that he wants one is not held up by it.
+/// A client that waits for a processor for a smaller part of its time is not held up by it.
 const WAITED_LITTLE: f64 = 0.2;
 
 /// What one phase of one round gave.

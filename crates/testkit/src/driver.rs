@@ -233,8 +233,8 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Hands answers to those who wait, until the driver closes its end; then all waiters are told
-/// by the drop of their channel.
+/// Hands answers to the callers that wait, until the driver closes its end; then all waiters are
+/// told by the drop of their channel.
 fn receive(stdout: ChildStdout, waiting: &Waiting) {
     for line in BufReader::new(stdout)
         .lines()

@@ -117,8 +117,8 @@ fn warm_block(node: SocketAddr) -> LoadPlace {
     }
 }
 
-/// Writers and readers wait for the disk, and their clients die. Those who want nothing of it are
-/// answered all the time.
+/// Writers and readers wait for the disk, and their clients die. Clients that want nothing of it
+/// are answered all the time.
 fn others_go_on(engine: &str, file_system: HostedFileSystem) -> Result<Outcome> {
     let base = scratch("hung-")?;
     let disk = disk(base.path(), file_system)?;

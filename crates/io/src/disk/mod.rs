@@ -266,7 +266,7 @@ impl Disk {
         self.workers.with_place(class, Lane::Data, queue)
     }
 
-    /// Where reads and writes are queued by those who hold a place.
+    /// Where reads and writes are queued by holders of a place.
     pub(crate) fn data_queue(&self) -> DataQueue {
         DataQueue(Arc::clone(self.workers.data()))
     }

@@ -5,7 +5,7 @@
 //! into an inbox and wake the thread by an eventfd when it sleeps.
 //!
 //! Memory: a transfer owns its buffers, its file and the list of addresses handed to the kernel.
-//! It stays in a slot until its completion arrived, whatever happens to who asked for it, and the
+//! It stays in a slot until its completion arrived, whatever happens to the caller, and the
 //! thread does not end before every slot is empty.
 #![expect(
     unsafe_code,
@@ -400,7 +400,7 @@ impl Driver {
     }
 
     /// The ring does not work any more. It is unknown what the kernel still does with the memory of
-    /// the slots: it is kept for ever, and those who wait see that they were given up.
+    /// the slots: it is kept for ever, and callers that wait see that they were given up.
     fn give_up(mut self, error: &io::Error) {
         tracing::error!(%error, "io_uring failed; transfers of this disk go through threads from \
             now on");

@@ -79,7 +79,7 @@ fn rank(pool: &Pool, slot: &Slot) -> (u64, u64, bool, bool) {
 
 /// Settles them one after the other, and waits for that while it goes on: the disk of a loser may
 /// give no answer, and a task that waits here keeps others from taking volumes out and from
-/// stopping the node. What is left then is done behind his back.
+/// stopping the node. What is left then is done in the background.
 pub async fn settle_all(duplicates: Vec<Duplicate>, inner: &Arc<StoreState>, pool: &Arc<Pool>) {
     if duplicates.is_empty() {
         return;
@@ -155,7 +155,7 @@ impl Duplicate {
 
     /// Deletes the files of the loser, for which no task waits any more once their volume has
     /// failed. Not before: a rename that the disk does later would meet what others have put there,
-    /// who wait for the block's latch.
+    /// that wait for the block's latch.
     async fn delete(&self, inner: &Arc<StoreState>, pool: &Arc<Pool>) {
         if let Ok(slice) = pool.slice(self.loser.volume()) {
             tokio::select! {

@@ -82,7 +82,7 @@ pub fn reported(id: i64, slot: &Slot) -> Option<ReplicaReport> {
 }
 
 /// As [`finalize_live`] for a replica that a recovery has settled. Where closes are synced its
-/// bytes are, too: they came from a writer who did not get so far. After a failed sync this one
+/// bytes are, too: they came from a writer that did not get so far. After a failed sync this one
 /// would promise what is not known: then it fails.
 pub async fn finalize_recovered(
     inner: &Arc<StoreState>,

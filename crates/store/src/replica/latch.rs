@@ -63,7 +63,7 @@ impl Drop for Latch {
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
         self.guard = None;
-        // Anyone who waits holds a second reference; the map's own is the only one otherwise.
+        // A task that waits holds a second reference; the map's own is the only one otherwise.
         if shard
             .get(&self.id)
             .is_some_and(|lock| Arc::strong_count(lock) == 1)

@@ -68,7 +68,7 @@ async fn after_a_failed_sync_nothing_of_the_replica_is_said_to_be_synced() {
     node.check(5, 1002, 9000).await;
 }
 
-/// The kernel tells of it once, and only those who had the file open.
+/// The kernel tells of it once, and only to a process that had the file open.
 #[tokio::test]
 async fn a_sync_that_fails_after_its_caller_has_gone_is_not_forgotten() {
     let (node, faults) = Node::faulty(1).await;

@@ -86,7 +86,7 @@ fn told_to_encrypt(suite: &mut Suite) -> Result<()> {
         .node(node)
         .conf("dfs.replication", 1)
         .conf("dfs.encrypt.data.transfer", true)
-        // The key to encrypt with is made by who makes block tokens.
+        // The maker of block tokens makes the key to encrypt with.
         .conf("dfs.block.access.token.enable", true)
         .conf("dfs.client.block.write.retries", 1)
         .start()?;

@@ -150,9 +150,9 @@ enum Phase {
     Open,
     /// The limit on bandwidth has to be waited for.
     Throttled(Pin<Box<dyn Future<Output = ()> + Send>>, After),
-    /// Nothing more counts that the writer sends: drop it until he leaves.
+    /// What the client still sends no longer counts: the receiver drops it until the client leaves.
     Discarding(After),
-    /// The writer has left; the block can still become complete here and behind without him.
+    /// The client has left; the block can still become complete here and at the mirror.
     ClientGone(Pin<Box<Sleep>>),
 }
 

@@ -297,7 +297,7 @@ impl BlockSender<'_> {
         }
     }
 
-    /// What all readers may use ahead: the rest is for those who have nothing yet.
+    /// What all readers may use ahead: the rest is for readers that have nothing yet.
     fn budget_ahead(&self) -> usize {
         self.memory.budget() / 8 * 7
     }

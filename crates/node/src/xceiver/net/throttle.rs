@@ -12,7 +12,7 @@ const BURST: Duration = Duration::from_millis(500);
 /// One sleep never lasts longer, so that a raised rate takes effect soon.
 const NAP_MAX: Duration = Duration::from_millis(500);
 
-/// A limit in bytes a second, shared by everyone who takes from it; 0 means no limit.
+/// A limit in bytes a second, shared by every caller that takes from it; 0 means no limit.
 ///
 /// Bytes are taken after they were transferred: the bucket may go into debt, and the caller that
 /// takes next waits until it is paid. So one large transfer is never refused, and the average
@@ -43,7 +43,7 @@ impl Throttle {
         }
     }
 
-    /// Changes the limit, also for those who wait now.
+    /// Changes the limit, also for callers that wait now.
     pub fn set(&self, bytes_per_second: u64) {
         self.rate.store(bytes_per_second, Ordering::Relaxed);
     }
@@ -132,7 +132,7 @@ impl Default for Throttles {
     }
 }
 
-/// How many balancer moves may run; who comes too many is refused, not queued, as with Apache's.
+/// How many balancer moves may run; one too many is refused, not queued, as with Apache's.
 #[derive(Clone, Debug)]
 pub struct MoveLimit(Arc<MoveLimitInner>);
 

@@ -217,7 +217,7 @@ async fn a_node_stops_while_the_disk_of_a_lesser_replica_hangs() {
     stop.expect("does not wait for the disk");
 }
 
-/// The writer may be past the last look at what is known of his block.
+/// The writer may be past the last look at what is known of its block.
 #[tokio::test]
 async fn a_better_replica_stays_known_though_the_lesser_one_is_being_finalized() {
     let (node, faults) = Node::faulty(2).await;
