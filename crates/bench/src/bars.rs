@@ -89,8 +89,6 @@ const BARS: &[Bar] = &[
     bar("pread-16", NATIVE, P99, Stock, AtMost(0.5)),
     only("direct", bar("write-1", NATIVE, Rate, Null, AtLeast(0.8))),
     only("direct", bar("write-4", NATIVE, Rate, Null, AtLeast(0.8))),
-    only("uring", bar("write-1", NATIVE, Rate, Null, AtLeast(0.8))),
-    only("uring", bar("write-4", NATIVE, Rate, Null, AtLeast(0.8))),
     only(NULL, bar("write-1", NATIVE, NodeCpu, Value, AtMost(0.3))),
     only(NULL, bar("write-4", NATIVE, NodeCpu, Value, AtMost(0.3))),
 ];
@@ -382,11 +380,11 @@ mod tests {
         let of = |device: f64| {
             let record = record(&[
                 ("write-1", native, LIMIT, &[(Rate, device)]),
-                ("write-1", native, "uring", &[(Rate, 900.0)]),
+                ("write-1", native, "direct", &[(Rate, 900.0)]),
                 ("write-1", native, "null", &[(Rate, 2000.0)]),
             ]);
             let all = verdicts(&record);
-            let verdict = verdict_of(&all, "write-1", "uring", "null's").clone();
+            let verdict = verdict_of(&all, "write-1", "direct", "null's").clone();
             assert!(!verdict.met, "the bar itself stays: {verdict:?}");
             verdict.beside.expect("said")
         };
@@ -444,12 +442,12 @@ mod tests {
         let native = Client::Native;
         let mut record = record(&[
             ("device-write", Client::None, LIMIT, &[(Rate, 95.0)]),
-            ("write-1", native, "uring", &[(SettledRate, 90.0)]),
-            ("write-16", native, "uring", &[(SettledRate, 80.0)]),
+            ("write-1", native, "direct", &[(SettledRate, 90.0)]),
+            ("write-16", native, "direct", &[(SettledRate, 80.0)]),
         ]);
         record.modelled = true;
         let all = verdicts(&record);
-        assert!(verdict_of(&all, "write-1", "uring", "device-write").met);
-        assert!(!verdict_of(&all, "write-16", "uring", "write-1's").met);
+        assert!(verdict_of(&all, "write-1", "direct", "device-write").met);
+        assert!(!verdict_of(&all, "write-16", "direct", "write-1's").met);
     }
 }

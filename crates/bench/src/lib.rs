@@ -26,6 +26,7 @@ pub mod names;
 pub mod page;
 pub mod peers;
 mod plot;
+pub mod raw;
 pub mod record;
 pub mod results;
 mod rig;

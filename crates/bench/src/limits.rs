@@ -1,12 +1,12 @@
-//! What the hardware gives without any HDFS: the device by O_DIRECT on an io_uring, loopback TCP,
+//! What the hardware gives without any HDFS: the device by O_DIRECT, loopback TCP,
 //! one sent by the other.
 
 use super::bare::{self, Bare};
 use super::figures::Figure;
 use super::measure::rate;
+use super::raw::{self, RawTransfer, in_parallel};
 use super::record::BenchSample;
 use super::rows::Client;
-use hayloft_io::raw::{self, RawTransfer};
 use hayloft_testkit::error::{Result, TestkitError};
 use hayloft_testkit::load::{Latency, Offsets};
 use hayloft_testkit::machine;
@@ -19,7 +19,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Transfers in flight.
-const DEPTH: usize = 4;
+const DEPTH: u64 = 4;
 /// Bytes of a large transfer.
 const TRANSFER: usize = 4 << 20;
 /// Bytes of a small one.
@@ -159,8 +159,8 @@ fn transfers(path: &Path, bytes: u64, direction: RawTransfer) -> Result<Duration
     let file = open(path, flags(direction))?;
     let offsets = (0..bytes).step_by(TRANSFER);
     let began = Instant::now();
-    raw::transfers(&file, direction, (DEPTH, TRANSFER), offsets, |_| ())
-        .map_err(TestkitError::file("transferring by io_uring", path))?;
+    raw::transfers(&file, direction, (DEPTH, TRANSFER), offsets)
+        .map_err(TestkitError::file("transferring", path))?;
     if direction == RawTransfer::Write {
         file.sync_data()
             .map_err(TestkitError::file("syncing", path))?;
@@ -175,7 +175,7 @@ fn flags(direction: RawTransfer) -> OFlags {
     }
 }
 
-fn small_reads(path: &Path, bytes: u64, in_flight: usize) -> Result<(Duration, Vec<u32>)> {
+fn small_reads(path: &Path, bytes: u64, in_flight: u64) -> Result<(Duration, Vec<u32>)> {
     let file = open(path, OFlags::RDONLY)?;
     let places = bytes / 4096 - (SMALL as u64 / 4096) + 1;
     let count = if in_flight == 1 {
@@ -183,34 +183,14 @@ fn small_reads(path: &Path, bytes: u64, in_flight: usize) -> Result<(Duration, V
     } else {
         SMALL_READS
     };
-    let mut random = Offsets::new(in_flight as u64);
+    let mut random = Offsets::new(in_flight);
     let offsets = (0..count).map(|_| random.below(places) * 4096);
-    let mut latencies = Vec::with_capacity(count);
     let began = Instant::now();
-    raw::transfers(
-        &file,
-        RawTransfer::Read,
-        (in_flight, SMALL),
-        offsets,
-        |took| {
-            latencies.push(hayloft_testkit::load::tally::micros(took));
-        },
-    )
-    .map_err(TestkitError::file("reading by io_uring", path))?;
-    Ok((began.elapsed(), latencies))
-}
-
-fn in_parallel(
-    count: u64,
-    worker: &(impl Fn() -> std::io::Result<()> + Sync),
-) -> std::io::Result<()> {
-    std::thread::scope(|scope| {
-        let threads: Vec<_> = (0..count).map(|_| scope.spawn(worker)).collect();
-        threads.into_iter().try_for_each(|thread| {
-            let outcome = thread.join();
-            outcome.unwrap_or_else(|_| Err(std::io::Error::other("a thread panicked")))
-        })
-    })
+    let took = raw::transfers(&file, RawTransfer::Read, (in_flight, SMALL), offsets)
+        .map_err(TestkitError::file("reading", path))?;
+    let elapsed = began.elapsed();
+    let latencies = took.into_iter().map(hayloft_testkit::load::tally::micros);
+    Ok((elapsed, latencies.collect()))
 }
 
 /// Sends `bytes` through TCP on the loopback, over so many connections. Who receives drops them, or
@@ -266,11 +246,7 @@ mod tests {
         let dir = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).expect("a directory");
         let samples = match measure(dir.path(), 8, 0) {
             Ok(samples) => samples,
-            Err(error)
-                if ["O_DIRECT", "io_uring"]
-                    .iter()
-                    .any(|what| error.to_string().contains(what)) =>
-            {
+            Err(error) if error.to_string().contains("O_DIRECT") => {
                 eprintln!("skipped: {error}");
                 return;
             }

@@ -1,6 +1,6 @@
 //! What can be measured, by name.
 
-use hayloft_io::raw::RawTransfer;
+use super::raw::RawTransfer;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 

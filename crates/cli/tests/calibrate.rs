@@ -191,7 +191,7 @@ fn a_hard_disk_is_told_by_its_curve_and_gets_a_large_quantum() {
     assert_eq!(read.media, Media::Rotating, "{}", read.reason);
     // A seek there and half a turn are 1 MiB of this disk: shorter quanta are mostly seeking.
     assert!(read.quantum_bytes >= 4 << 20, "{}", read.reason);
-    assert!(["posix", "direct", "uring"].contains(&&*read.engine));
+    assert!(["posix", "direct"].contains(&&*read.engine));
     assert!(read.reason.contains(&read.engine), "{}", read.reason);
     let rate = |rate: fn(&RunPoint) -> Option<f64>, run: u64| {
         let of_run = read.runs.iter().filter(|p| p.run_bytes >= run);

@@ -2,7 +2,7 @@
 //! and line.
 
 use hayloft_io::calibrate::Media;
-use hayloft_io::{ENGINE_AUTO, ENGINE_NAMES};
+use hayloft_io::{ENGINE_AUTO, ENGINE_NAMES, ENGINE_REMOVED};
 
 use super::value::{Unit, Value};
 
@@ -15,6 +15,11 @@ impl Value for EngineName {
     fn parse(text: &str, _: Unit) -> Result<Self, String> {
         if text == ENGINE_AUTO || ENGINE_NAMES.contains(&text) {
             return Ok(Self(text.to_owned()));
+        }
+        if text == ENGINE_REMOVED {
+            return Err(format!(
+                "direct, which does all that {text} did: there is no {text} any more"
+            ));
         }
         Err(format!("{ENGINE_AUTO} or {}", ENGINE_NAMES.join(", ")))
     }
@@ -112,8 +117,13 @@ mod tests {
             let engine = EngineName::parse(name, Unit::None);
             assert_eq!(engine, Ok(EngineName((*name).to_owned())));
         }
-        let error = EngineName::parse("iouring", Unit::None).expect_err("unknown");
-        assert!(error.contains("uring") && error.contains("auto"), "{error}");
+        let error = EngineName::parse("drect", Unit::None).expect_err("unknown");
+        assert!(
+            error.contains("direct") && error.contains("auto"),
+            "{error}"
+        );
+        let error = EngineName::parse("uring", Unit::None).expect_err("removed");
+        assert!(error.starts_with("direct, which"), "{error}");
     }
 
     #[test]

@@ -10,7 +10,6 @@
 //! - [`meta`]: names, directories, space, locks, small files, all off the async threads.
 //! - [`calibrate`]: what a volume's device was measured to do, kept beside the data.
 //! - [`buffer`]: [`AlignedBuf`] and the [`BufferPool`] with a budget.
-//! - [`raw`]: the device by itself, for measurements.
 //! - [`error`]: [`IoError`], whose kind says what to do.
 //!
 //! Limits: [`DiskConfig`] (operations per class, threads), the budget of each `BufferPool`,
@@ -33,7 +32,6 @@ mod lock;
 mod mapping;
 pub mod meta;
 mod mount;
-pub mod raw;
 mod residency;
 mod sys;
 
@@ -47,7 +45,8 @@ pub use engine::{
     Advice, Capabilities, Completion, Engine, EngineFile, IoFuture, OpenMode, SyncKind,
 };
 pub use engines::{
-    DirectLimits, ENGINE_AUTO, ENGINE_NAMES, EngineConfig, engine_by_name, engine_for,
+    DirectLimits, ENGINE_AUTO, ENGINE_NAMES, ENGINE_REMOVED, EngineConfig, engine_by_name,
+    engine_for,
 };
 pub use error::{IoError, IoErrorKind, IoOp};
 pub use fiemap::{Extent, extents};

@@ -240,7 +240,7 @@ async fn each_engine(kind: &str) {
         println!("skipped: no {kind} on a loop device here: {why}");
         return;
     }
-    for name in ["posix", "direct", "uring"] {
+    for name in ["posix", "direct"] {
         scenario(kind, name).await.expect("it worked a moment ago");
     }
 }

@@ -225,7 +225,12 @@ mod tests {
     #[test]
     fn what_means_nothing_is_refused_with_its_key_and_place() {
         for (key, value, allowed) in [
-            ("hayloft.io.engine", "iouring", "uring"),
+            (
+                "hayloft.io.engine",
+                "uring",
+                "direct, which does all that uring did",
+            ),
+            ("hayloft.io.engine./data/2", "uring", "must be direct"),
             ("hayloft.io.engine./data/1", "drect", "direct"),
             ("hayloft.io.media", "tape", "rotating"),
             ("hayloft.memory.limit", "4m", "at least 8388608"),

@@ -33,7 +33,6 @@ fn main() -> ExitCode {
         for (engine, file_system) in [
             ("posix", HostedFileSystem::Ext4),
             ("direct", HostedFileSystem::Ext4),
-            ("uring", HostedFileSystem::Ext4),
             ("direct", HostedFileSystem::Xfs),
         ] {
             let on = file_system.name();

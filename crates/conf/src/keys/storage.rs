@@ -18,16 +18,16 @@ keys! {
     DATA_DIR_PERM: Mode = ("dfs.datanode.data.dir.perm", "700",
         "Permissions of these directories, octal.");
     IO_ENGINE: EngineName = ("hayloft.io.engine", "auto",
-        "I/O engine: posix, direct, uring, null, memory, or auto (calibrated, else direct, else \
-         posix). `hayloft.io.engine.<directory>` for one volume.");
+        "I/O engine: posix, direct, null, memory, or auto (calibrated, else direct, else posix). \
+         `hayloft.io.engine.<directory>` for one volume.");
     IO_QUANTUM: u64 = ("hayloft.io.quantum", "0",
         "Bytes a rotating disk serves to one file in turn, and of one write-back. 0: as \
          calibrated, else 32m, flash 4m.").bytes().max(1 << 30);
     IO_DEPTH: u32 = ("hayloft.io.depth", "0",
         "Transfers on a flash device at once. 0: as calibrated, else 32.").max(256);
     IO_READ_CACHED: bool = ("hayloft.io.read.cached", "false",
-        "Clients' reads above 128k go through the page cache with direct and uring too. No effect \
-         on rotating disks.");
+        "Clients' reads above 128k go through the page cache with direct too. No effect on \
+         rotating disks.");
     IO_MEDIA: Option<Media> = ("hayloft.io.media", "auto",
         "What the devices are: rotating, flash, or auto (calibrated, else as the kernel says).");
     MEMORY_LIMIT: LimitOrAuto<MEMORY_LIMIT_MIN> = ("hayloft.memory.limit", "0",

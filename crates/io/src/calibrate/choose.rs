@@ -380,7 +380,7 @@ mod tests {
         let engines = [
             point("posix", 9.5e7, 0.6),
             point("direct", 1e8, 0.2),
-            point("uring", 5e7, 0.1),
+            point("slow", 5e7, 0.1),
         ];
         assert_eq!(engine(&engines).0, "direct");
     }

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-use crate::engines::ENGINE_NAMES;
+use crate::engines::{ENGINE_NAMES, ENGINE_REMOVED};
 use crate::error::{IoError, IoOp};
 
 /// Name of the file in the volume's directory.
@@ -226,7 +226,10 @@ impl Calibration {
                 head.version
             ));
         }
-        let read: Self = serde_json::from_slice(text).map_err(|e| e.to_string())?;
+        let mut read: Self = serde_json::from_slice(text).map_err(|e| e.to_string())?;
+        if read.engine == ENGINE_REMOVED {
+            read.engine = "direct".to_owned();
+        }
         read.check()?;
         Ok(read)
     }

@@ -59,6 +59,12 @@ fn what_is_written_is_read() {
 }
 
 #[test]
+fn direct_stands_for_an_engine_that_was_removed() {
+    let read = Calibration::parse(&text_with("/engine", ENGINE_REMOVED.into()));
+    assert_eq!(read.expect("all else is kept").engine, "direct");
+}
+
+#[test]
 fn every_number_has_a_limit() {
     for (pointer, value) in [
         ("/quantum_bytes", 0.into()),

@@ -1,9 +1,7 @@
-//! The data lane of a disk: carries out what the scheduler chooses, on threads or by submitting.
+//! The data lane of a disk: threads carry out what the scheduler chooses.
 //!
-//! A task that queues or ends something asks the scheduler what may start now. Work that blocks
-//! goes to a thread; work that only submits is done at once by the task that asked. There are as
-//! many threads as requests may be under way, started on demand, so that what was chosen never
-//! waits for a thread.
+//! The task that queues or ends something asks the scheduler what may start now. There are as many
+//! threads as requests may be under way, started on demand: what was chosen never waits for one.
 
 use std::collections::VecDeque;
 use std::io;
@@ -16,32 +14,10 @@ use super::stats::DiskStats;
 use super::workers::{STACK_BYTES, guarded};
 
 /// Work that blocks; gives the bytes it moved.
-pub(crate) type Job = Box<dyn FnOnce() -> u64 + Send>;
-
-/// How a request is carried out.
-pub(crate) enum Work {
-    /// On a thread.
-    Blocking(Job),
-    /// By a call that does not block; the request is under way until the slot is dropped.
-    Submit(Box<dyn FnOnce(Slot) + Send>),
-}
-
-/// A request under way that no thread stands for.
-pub(crate) struct Slot {
-    lane: Arc<Lane>,
-    key: usize,
-    /// Bytes moved, to be set before the end.
-    pub bytes: u64,
-}
-
-impl Drop for Slot {
-    fn drop(&mut self) {
-        self.lane.end(self.key, self.bytes);
-    }
-}
+pub(super) type Job = Box<dyn FnOnce() -> u64 + Send>;
 
 struct Core {
-    scheduler: Scheduler<Work>,
+    scheduler: Scheduler<Job>,
     stats: DiskStats,
     /// Requests under way, by key.
     under_way: Vec<Option<Ticket>>,
@@ -75,7 +51,7 @@ impl Core {
 }
 
 /// See the [module](self).
-pub(crate) struct Lane {
+pub(crate) struct DataLane {
     name: String,
     threads_max: usize,
     thread_idle: Duration,
@@ -83,7 +59,7 @@ pub(crate) struct Lane {
     work: Condvar,
 }
 
-impl Lane {
+impl DataLane {
     /// A lane with its first thread, which stays: work never depends on being able to start one.
     pub(super) fn start(
         disk: &str,
@@ -114,25 +90,21 @@ impl Lane {
         self.core.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Queues work. The caller holds a place for it.
-    pub(crate) fn push(self: &Arc<Self>, request: Request, work: Work) {
+    /// Queues a job. The caller holds a place for it.
+    pub(super) fn push(self: &Arc<Self>, request: Request, job: Job) {
         let now = Instant::now();
         let mut core = self.lock();
-        core.scheduler.push(now, request, work);
+        core.scheduler.push(now, request, job);
         self.serve(core, now, false);
     }
 
     /// Starts what may start now. `taking`: the caller is a thread that takes the next job itself.
     fn serve(self: &Arc<Self>, mut core: MutexGuard<'_, Core>, now: Instant, taking: bool) {
-        let mut submits = Vec::new();
         core.ask_at = loop {
             match core.scheduler.next(now) {
-                Next::Serve(ticket, work) => {
+                Next::Serve(ticket, job) => {
                     let key = core.start(ticket);
-                    match work {
-                        Work::Blocking(job) => core.ready.push_back((key, job)),
-                        Work::Submit(submit) => submits.push((key, submit)),
-                    }
+                    core.ready.push_back((key, job));
                 }
                 Next::At(time) => break Some(time),
                 Next::Nothing => break None,
@@ -158,20 +130,6 @@ impl Lane {
                 self.lock().threads -= 1;
             }
         }
-        for (key, submit) in submits {
-            submit(Slot {
-                lane: Arc::clone(self),
-                key,
-                bytes: 0,
-            });
-        }
-    }
-
-    fn end(self: &Arc<Self>, key: usize, bytes: u64) {
-        let now = Instant::now();
-        let mut core = self.lock();
-        core.end(now, key, bytes);
-        self.serve(core, now, false);
     }
 
     fn spawn(self: &Arc<Self>) -> io::Result<()> {

@@ -7,7 +7,6 @@ mod closing;
 mod data;
 mod device;
 mod lane;
-pub(crate) mod ring;
 pub(crate) mod schedule;
 mod settings;
 mod stats;
@@ -16,12 +15,11 @@ mod workers;
 use std::collections::HashMap;
 use std::fmt;
 use std::path::Path;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
 pub(crate) use closing::Aside;
-pub(crate) use data::Slot;
-use data::Work;
+pub(crate) use data::DataLane;
 pub use device::DeviceId;
 use lane::Doing;
 pub(crate) use schedule::{Request, Stream};
@@ -35,7 +33,6 @@ use crate::class::IoClass;
 use crate::engine::IoFuture;
 use crate::error::{IoError, IoErrorKind, IoOp};
 use futures_util::future::Either;
-use ring::Ring;
 use schedule::Policy;
 use workers::Workers;
 
@@ -98,8 +95,6 @@ pub struct Disk {
     name: String,
     rotational: Option<bool>,
     workers: Workers,
-    /// Started by the first file of the engine `uring`; `None` where io_uring cannot be used.
-    ring: OnceLock<Option<Ring>>,
 }
 
 impl Disk {
@@ -137,7 +132,6 @@ impl Disk {
             workers,
             id,
             name,
-            ring: OnceLock::new(),
         }))
     }
 
@@ -266,22 +260,9 @@ impl Disk {
         self.workers.with_place(class, Lane::Data, queue)
     }
 
-    /// Where reads and writes are queued by holders of a place.
-    pub(crate) fn data_queue(&self) -> DataQueue {
-        DataQueue(Arc::clone(self.workers.data()))
-    }
-
-    /// The io_uring of this disk; `None` where the kernel does not give one.
-    pub(crate) fn ring(&self) -> Option<&Ring> {
-        let start = || {
-            Ring::start(&self.name)
-                .inspect_err(|error| {
-                    tracing::warn!(disk = self.name, %error, "no io_uring; transfers go through \
-                        threads");
-                })
-                .ok()
-        };
-        self.ring.get_or_init(start).as_ref()
+    /// Where holders of a place queue reads and writes.
+    pub(crate) fn data_lane(&self) -> &Arc<DataLane> {
+        self.workers.data()
     }
 
     /// Operations of `class` that are queued or running.
@@ -347,28 +328,6 @@ impl Disk {
     #[must_use]
     pub fn longest_running(&self) -> Option<Duration> {
         self.workers.longest_running()
-    }
-}
-
-/// Where reads and writes of a disk are queued.
-#[derive(Clone)]
-pub(crate) struct DataQueue(Arc<data::Lane>);
-
-impl DataQueue {
-    /// Queues a transfer for a thread. The caller holds a [`Place`] for it.
-    pub(crate) fn push_blocking(&self, request: Request, job: data::Job) {
-        workers::push_blocking(&self.0, request, job);
-    }
-
-    /// Queues a transfer that is submitted without blocking. The caller holds a [`Place`] for it.
-    pub(crate) fn push_submit(&self, request: Request, submit: impl FnOnce(Slot) + Send + 'static) {
-        self.0.push(request, Work::Submit(Box::new(submit)));
-    }
-}
-
-impl fmt::Debug for DataQueue {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("DataQueue")
     }
 }
 

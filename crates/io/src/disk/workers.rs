@@ -1,5 +1,5 @@
 //! Threads that make blocking calls for one disk, behind bounded queues. Reads and writes go
-//! through the scheduler of the [`data`] lane, everything else has lanes of its own.
+//! through the scheduler of the [`DataLane`], everything else has lanes of its own.
 
 use std::cell::RefCell;
 use std::io;
@@ -13,7 +13,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
 use super::DiskConfig;
 use super::closing::Closer;
-use super::data::{self, Work};
+use super::data::{DataLane, Job};
 use super::lane::{Doing, Task, TaskLane};
 use super::schedule::{Policy, Request};
 use super::stats::DiskStats;
@@ -63,7 +63,7 @@ enum Held {
     /// For the threads of a lane.
     Task(Arc<TaskLane>, IoClass, Task),
     /// For the scheduler.
-    Data(Arc<data::Lane>, Request, data::Job),
+    Data(Arc<DataLane>, Request, Job),
 }
 
 thread_local! {
@@ -97,7 +97,7 @@ pub fn together<T>(submit: impl FnOnce() -> T) -> T {
             for work in joined(HELD_BACK.take().unwrap_or_default()) {
                 match work {
                     Held::Task(lane, class, task) => drop(lane.push(class, task)),
-                    Held::Data(lane, request, job) => lane.push(request, Work::Blocking(job)),
+                    Held::Data(lane, request, job) => lane.push(request, job),
                 }
             }
         }
@@ -165,7 +165,7 @@ pub(super) fn guarded<T>(work: Box<dyn FnOnce() -> T + Send>) -> Option<T> {
 
 /// All lanes of one disk. Dropping it lets queued work finish and then ends the threads.
 pub(super) struct Workers {
-    data: Arc<data::Lane>,
+    data: Arc<DataLane>,
     sync: Arc<TaskLane>,
     meta: Arc<TaskLane>,
     send: Arc<TaskLane>,
@@ -184,7 +184,7 @@ impl Workers {
         };
         let depth = config.depth_per_class.clamp(1, Semaphore::MAX_PERMITS);
         Ok(Self {
-            data: data::Lane::start(disk, policy, config.thread_idle)?,
+            data: DataLane::start(disk, policy, config.thread_idle)?,
             sync: lane("sync", config.sync_threads)?,
             meta: lane("meta", config.meta_threads)?,
             send: lane("send", config.send_threads)?,
@@ -199,7 +199,7 @@ impl Workers {
     }
 
     /// The lane of reads and writes.
-    pub(super) fn data(&self) -> &Arc<data::Lane> {
+    pub(super) fn data(&self) -> &Arc<DataLane> {
         &self.data
     }
 
@@ -254,7 +254,7 @@ impl Workers {
                 let _ = tell.send(value);
                 bytes
             });
-            push_blocking(&lane, request, job);
+            lane.push_or_hold(request, job);
         });
         async move {
             waiting.await;
@@ -343,14 +343,17 @@ impl Workers {
     }
 }
 
-/// Queues a transfer for a thread, or keeps it for the end of [`together`] when it is quick.
-pub(super) fn push_blocking(lane: &Arc<data::Lane>, request: Request, job: data::Job) {
-    if request.stream.is_some() {
-        return lane.push(request, Work::Blocking(job));
-    }
-    let held = Held::Data(Arc::clone(lane), request, job);
-    if let Some(Held::Data(lane, request, job)) = hold_back(held) {
-        lane.push(request, Work::Blocking(job));
+impl DataLane {
+    /// Queues a job, or keeps it for the end of [`together`] when it does not reach the device. The
+    /// caller holds a place for it.
+    pub(crate) fn push_or_hold(self: &Arc<Self>, request: Request, job: Job) {
+        if request.stream.is_some() {
+            return self.push(request, job);
+        }
+        let held = Held::Data(Arc::clone(self), request, job);
+        if let Some(Held::Data(lane, request, job)) = hold_back(held) {
+            lane.push(request, job);
+        }
     }
 }
 

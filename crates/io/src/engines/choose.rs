@@ -26,52 +26,40 @@ pub struct Choice {
 }
 
 /// The engine called `name` for files under the existing directory `dir`, tried out there. Where
-/// `uring` does not work, `direct` is taken, and where that does not, `posix`; the remark says why.
+/// `direct` does not work, `posix` is taken; the remark says why.
 ///
-/// Blocking: creates, writes and removes a file of one page in `dir` for `direct` and `uring`.
+/// Blocking: creates, writes and removes a file of one page in `dir` for `direct`.
 ///
 /// # Errors
 /// `Invalid` for an unknown name. Never because an engine does not work.
 pub fn engine_for(name: &str, dir: &Path, config: &EngineConfig) -> Result<Choice, IoError> {
-    let mut remarks = Vec::new();
-    let mut name = name;
-    if name == "uring"
-        && let Err(why) = super::uring::probe()
-    {
-        remarks.push(format!("the engine uring cannot be used: {why}"));
-        name = "direct";
+    if name != "direct" {
+        let engine = engine_by_name(name, config)?;
+        return Ok(Choice {
+            engine,
+            remark: None,
+        });
     }
-    if matches!(name, "direct" | "uring")
-        && let Err(why) = probe_direct(dir)
-    {
-        remarks.push(format!(
-            "the engine {name} cannot be used under {}: {why}",
-            dir.display()
-        ));
-        name = "posix";
+    if let Err(why) = probe_direct(dir) {
+        let dir = dir.display();
+        return Ok(Choice {
+            engine: engine_by_name("posix", config)?,
+            remark: Some(format!(
+                "the engine direct cannot be used under {dir}: {why}; using posix instead \
+                    (hayloft.io.engine.{dir} = posix silences this)"
+            )),
+        });
     }
     let mut config = config.clone();
-    let cached = matches!(name, "direct" | "uring")
-        .then(|| why_cached(dir, config.disk.media()))
-        .flatten();
-    if cached.is_some() {
+    let remark = why_cached(dir, config.disk.media());
+    if remark.is_some() {
         config.direct.write_min = usize::MAX;
     }
     let engine = engine_by_name(name, &config)?;
-    let replaced = (!remarks.is_empty()).then(|| {
-        format!(
-            "{}; using {name} instead (hayloft.io.engine.{} = {name} silences this)",
-            remarks.join("; "),
-            dir.display()
-        )
-    });
-    let remarks: Vec<String> = replaced.into_iter().chain(cached).collect();
-    let remark = (!remarks.is_empty()).then(|| remarks.join("; "));
     Ok(Choice { engine, remark })
 }
 
-/// Why writes under `dir` go through the page cache with an engine that goes around it; `None`
-/// where they do not.
+/// Why `direct` writes through the page cache under `dir`; `None` where it goes around it.
 fn why_cached(dir: &Path, media: Media) -> Option<String> {
     if media == Media::Rotating {
         return Some(

@@ -9,7 +9,6 @@ mod placeholder;
 mod posix;
 mod threaded;
 mod unbuffered;
-mod uring;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -20,7 +19,6 @@ pub use memory::Memory;
 pub use null::Null;
 pub use posix::Posix;
 pub use unbuffered::DirectLimits;
-pub use uring::Uring;
 
 use crate::disk::Disk;
 use crate::engine::Engine;
@@ -33,7 +31,7 @@ pub struct EngineConfig {
     pub disk: Arc<Disk>,
     /// `memory`: bytes of file contents it may hold; more is `NoSpace`. Default 1 GiB.
     pub memory_max: u64,
-    /// `direct`, `uring`: which transfers go around the page cache.
+    /// `direct`: which transfers go around the page cache.
     pub direct: DirectLimits,
 }
 
@@ -52,8 +50,12 @@ impl EngineConfig {
 /// Name of the engine that the calibration of a volume proposes, or without one what works there.
 pub const ENGINE_AUTO: &str = "auto";
 
+/// Name of an engine of 0.1 that a configuration or a calibration may still give: `direct` does what
+/// it did.
+pub const ENGINE_REMOVED: &str = "uring";
+
 /// Names that [`engine_by_name`] knows.
-pub const ENGINE_NAMES: [&str; 5] = ["posix", "direct", "uring", "memory", "null"];
+pub const ENGINE_NAMES: [&str; 4] = ["posix", "direct", "memory", "null"];
 
 /// Builds the engine that the configuration names.
 ///
@@ -63,7 +65,6 @@ pub fn engine_by_name(name: &str, config: &EngineConfig) -> Result<Arc<dyn Engin
     match name {
         "posix" => Ok(Arc::new(Posix::new(config))),
         "direct" => Ok(Arc::new(DirectIo::new(config))),
-        "uring" => Ok(Arc::new(Uring::new(config))),
         "memory" => Ok(Arc::new(Memory::new(config))),
         "null" => Ok(Arc::new(Null::new(config))),
         _ => Err(IoError::new(

@@ -11,7 +11,7 @@ use tokio::sync::oneshot;
 
 use crate::buffer::AlignedBuf;
 use crate::class::IoClass;
-use crate::disk::{Aside, DataQueue, Disk, Place, Request, Stream};
+use crate::disk::{Aside, DataLane, Disk, Place, Request, Stream};
 use crate::engine::{Advice, Completion, EngineFile, IoFuture, SyncKind};
 use crate::error::{IoError, IoErrorKind, IoOp};
 
@@ -157,7 +157,7 @@ impl Drop for GiveUpOnPanic<'_> {
 fn queue_turn<B: Blocking>(
     file: &Arc<Aside<B>>,
     writes: &Arc<Mutex<Writes>>,
-    queue: &DataQueue,
+    lane: &Arc<DataLane>,
     class: IoClass,
     (offset, len): (u64, usize),
 ) {
@@ -166,9 +166,9 @@ fn queue_turn<B: Blocking>(
         stream: file.stream(IoOp::Write, offset, len),
         bytes: bytes(len),
     };
-    let (file, writes, again) = (Arc::clone(file), Arc::clone(writes), queue.clone());
+    let (file, writes, again) = (Arc::clone(file), Arc::clone(writes), Arc::clone(lane));
     let turn = move || bytes(write_turn(&file, &writes, &again, class));
-    queue.push_blocking(request, Box::new(turn));
+    lane.push_or_hold(request, Box::new(turn));
 }
 
 /// Empties the queue of one handle, at most a turn's worth, then queues itself again; gives the
@@ -176,7 +176,7 @@ fn queue_turn<B: Blocking>(
 fn write_turn<B: Blocking>(
     file: &Arc<Aside<B>>,
     writes: &Arc<Mutex<Writes>>,
-    queue: &DataQueue,
+    lane: &Arc<DataLane>,
     class: IoClass,
 ) -> usize {
     let _guard = GiveUpOnPanic(writes);
@@ -201,7 +201,7 @@ fn write_turn<B: Blocking>(
         turn = turn.saturating_add(batch.iter().map(|w| w.len).sum());
         write_batch(&***file, batch, writes);
     };
-    queue_turn(file, writes, queue, class, next);
+    queue_turn(file, writes, lane, class, next);
     turn
 }
 
@@ -356,7 +356,7 @@ impl<B: Blocking> EngineFile for Threaded<B> {
         }
         let (tell, done) = oneshot::channel();
         let (file, writes) = (Arc::clone(&self.file), Arc::clone(&self.writes));
-        let (queue, class) = (self.disk.data_queue(), self.class);
+        let (lane, class) = (Arc::clone(self.disk.data_lane()), self.class);
         let waiting = self.disk.with_place(self.class, move |place| {
             let start = {
                 let mut writes = lock(&writes);
@@ -370,7 +370,7 @@ impl<B: Blocking> EngineFile for Threaded<B> {
                 !std::mem::replace(&mut writes.active, true)
             };
             if start {
-                queue_turn(&file, &writes, &queue, class, (offset, len));
+                queue_turn(&file, &writes, &lane, class, (offset, len));
             }
         });
         let file = Arc::clone(&self.file);
@@ -436,7 +436,7 @@ fn bytes(len: usize) -> u64 {
 }
 
 /// Checks that a transfer fits its buffer and stays within what file offsets can say.
-pub(super) fn check_range(
+fn check_range(
     op: IoOp,
     path: &Path,
     offset: u64,
@@ -454,12 +454,12 @@ pub(super) fn check_range(
 }
 
 /// The sum of the lengths, or the largest number when it does not fit.
-pub(super) fn total_len(bufs: &[Bytes]) -> usize {
+fn total_len(bufs: &[Bytes]) -> usize {
     bufs.iter()
         .fold(0_usize, |sum, b| sum.saturating_add(b.len()))
 }
 
 /// The error when a worker died with the operation; only a panic in this crate can cause it.
-pub(super) fn closed(op: IoOp, path: &Path) -> IoError {
+fn closed(op: IoOp, path: &Path) -> IoError {
     IoError::new(IoErrorKind::Closed, op, path, "the worker gave no answer")
 }

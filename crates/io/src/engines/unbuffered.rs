@@ -14,7 +14,7 @@ use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd};
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use bytes::Bytes;
 use rustix::fs::{AtFlags, StatxFlags, statx};
@@ -94,7 +94,7 @@ impl Alignment {
 /// The descriptor around the page cache.
 #[derive(Debug)]
 pub(super) struct Direct {
-    pub file: Arc<File>,
+    file: File,
     pub alignment: Alignment,
     /// The kernel refused a transfer that should have been allowed: do not try again.
     refused: AtomicBool,
@@ -165,11 +165,6 @@ impl UnbufferedFile {
             .filter(|d| !d.refused.load(Ordering::Relaxed))
     }
 
-    /// Whether that was found out already: asking is no matter of the disk any more.
-    pub(super) fn direct_is_known(&self) -> bool {
-        self.direct.get().is_some()
-    }
-
     fn open_direct(&self) -> Option<Direct> {
         let mut options = OpenOptions::new();
         options
@@ -181,7 +176,7 @@ impl UnbufferedFile {
         let file = file.ok()?;
         Some(Direct {
             alignment: Alignment::of(&file)?,
-            file: Arc::new(file),
+            file,
             refused: AtomicBool::new(false),
             read_before: ReadBefore::default(),
         })
@@ -235,14 +230,6 @@ impl UnbufferedFile {
                     && slice.len().is_multiple_of(direct.alignment.read)
             });
         body_fits.then_some((direct, parts))
-    }
-
-    /// Whether a direct write at `offset` has to begin with the write-back of dirty bytes.
-    pub(super) fn is_dirty_before(&self, offset: u64) -> bool {
-        self.dirty
-            .lock()
-            .as_ref()
-            .is_some_and(|dirty| dirty.start < offset)
     }
 
     fn write_cached(&self, slices: &mut [IoSlice<'_>], offset: u64) -> (usize, Result<(), Errno>) {

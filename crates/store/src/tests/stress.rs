@@ -75,11 +75,6 @@ async fn they_agree_with_direct_writes() {
     storm("direct").await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn they_agree_with_direct_writes_through_a_ring() {
-    storm("uring").await;
-}
-
 async fn storm(engine: &str) {
     let seed = u64::from(rand::random::<u32>());
     println!("seed {seed}");

@@ -17,7 +17,7 @@ use super::{block, crc32c, pattern, pool};
 const LEN: usize = 24_000_123;
 
 /// Through the page cache, around it, and around it but for clients' reads.
-const ENGINES: [&str; 4] = ["posix", "direct", "direct cached", "uring cached"];
+const ENGINES: [&str; 3] = ["posix", "direct", "direct cached"];
 
 /// A node with one finalized block, and its data.
 async fn with_block(engine: &str, id: i64) -> (Node, Vec<u8>) {
@@ -129,7 +129,7 @@ async fn a_send_that_waits_for_the_disk_stops_no_other_connection() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn cold_data_is_read_into_the_page_cache_and_sent_from_there() {
-    for engine in ["posix", "direct cached", "uring cached"] {
+    for engine in ["posix", "direct cached"] {
         let (node, data) = with_block(engine, 1).await;
         drop_pages(&node, 1, 0, 0);
         let got = read(&node, &block(1, 1001), 0, LEN as u64).await;
