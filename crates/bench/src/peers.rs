@@ -30,8 +30,6 @@ pub const NULL: &str = "null";
 #[must_use]
 pub fn names() -> Vec<&'static str> {
     let engines = hayloft_io::ENGINE_NAMES.into_iter();
-    // The memory engine is for tests: it holds its files in a map.
-    let engines = engines.filter(|name| *name != "memory");
     [STOCK, STOCK_DROP].into_iter().chain(engines).collect()
 }
 

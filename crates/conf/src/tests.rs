@@ -340,7 +340,7 @@ fn per_volume_keys() {
         ("dfs.datanode.du.reserved.ssd", "2k"),
         ("dfs.datanode.du.reserved./b", "3k"),
         ("dfs.datanode.du.reserved.pct", "7"),
-        ("hayloft.io.engine./c", "memory"),
+        ("hayloft.io.engine./c", "null"),
     ])
     .unwrap();
     let dirs = config.get(&keys::DATA_DIRS);
@@ -351,7 +351,7 @@ fn per_volume_keys() {
     assert_eq!(reserved, [2048, 3072, 1024]);
     assert_eq!(config.reserved_for(&dirs[0]).percent, 7);
     assert_eq!(config.engine_for(&dirs[0]), "auto");
-    assert_eq!(config.engine_for(&dirs[2]), "memory");
+    assert_eq!(config.engine_for(&dirs[2]), "null");
 }
 
 #[test]

@@ -76,7 +76,7 @@ mod tests {
     use crate::decorators::{IoMetrics, Metered};
     use crate::disk::{Disk, DiskConfig};
     use crate::engine::{Engine, OpenMode};
-    use crate::engines::{EngineConfig, Posix};
+    use crate::engines::{EngineConfig, engine_by_name};
     use crate::error::IoOp;
 
     /// Hints that are given while 40 MiB are written, 4 at a time: how often write-back is begun,
@@ -85,10 +85,8 @@ mod tests {
         let dir = tempfile::tempdir().expect("a temporary directory");
         let disk = Disk::for_path(dir.path(), &DiskConfig::default()).expect("a disk");
         let metrics = Arc::new(IoMetrics::default());
-        let engine = Metered::new(
-            Arc::new(Posix::new(&EngineConfig::new(disk))),
-            Arc::clone(&metrics),
-        );
+        let posix = engine_by_name("posix", &EngineConfig::new(disk)).expect("a known name");
+        let engine = Metered::new(posix, Arc::clone(&metrics));
         let opened = engine
             .open(
                 &dir.path().join("f"),

@@ -14,14 +14,13 @@
 //! **Order.** Operations on one file are not ordered against each other, except that a caller that
 //! waits for a completion sees its effect in everything it submits afterwards.
 //!
-//! **Visibility.** A completed write is visible to every later read through any handle of the same
-//! engine. With an engine whose capabilities say `kernel_visible`, it is also visible to other
-//! processes and to the [`fd`](EngineFile::fd).
+//! **Visibility.** A completed write is visible to every later read through any handle, to other
+//! processes, and to the [`fd`](EngineFile::fd). (This and the next paragraph hold for engines that
+//! [keep data](Capabilities::keeps_data).)
 //!
-//! **Durability.** A completed write of an engine with `survives_kill` outlives `kill -9` of this
-//! process. It outlives power loss only after a completed [`sync`](EngineFile::sync) with
-//! `durable_sync`. The *name* of a new file outlives power loss only after the directory was synced
-//! ([`Meta::sync_dir`](crate::Meta::sync_dir)).
+//! **Durability.** A completed write outlives `kill -9` of this process. It outlives power loss only
+//! after a completed [`sync`](EngineFile::sync). The *name* of a new file outlives power loss only
+//! after the directory was synced ([`Meta::sync_dir`](crate::Meta::sync_dir)).
 //!
 //! **Drop** of a file has it closed by a thread of its disk, soon: closing waits for the device at
 //! times, the task that drops it never does. It does not sync, does not wait for submitted
@@ -102,14 +101,7 @@ pub enum Advice {
 
 /// What an engine can do and what is cheap on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[expect(
-    clippy::struct_excessive_bools,
-    reason = "independent facts, each asked for by name"
-)]
 pub struct Capabilities {
-    /// Multiples of this (bytes) in offset and length avoid copying or read-modify-write; 1 when
-    /// it makes no difference.
-    pub preferred_alignment: usize,
     /// Writes complete in the page cache: as fast as memory until that is full of them, whatever
     /// the device takes.
     pub page_cache: bool,
@@ -118,13 +110,8 @@ pub struct Capabilities {
     /// [`EngineFile::fd`] gives a descriptor from which the kernel can send and that can be passed
     /// to another process.
     pub descriptor: bool,
-    /// Other processes see completed writes.
-    pub kernel_visible: bool,
-    /// Completed writes outlive a killed process.
-    pub survives_kill: bool,
-    /// A completed sync outlives power loss.
-    pub durable_sync: bool,
-    /// Bytes read are bytes written (false for `null`).
+    /// Bytes read are bytes written (false for `null`), in this process and others; they outlive
+    /// it, and after a sync power loss too.
     pub keeps_data: bool,
 }
 
@@ -198,8 +185,7 @@ pub trait EngineFile: Send + Sync + fmt::Debug + 'static {
     /// Sets the length: cuts, or extends with zeros. Space reserved beyond `len` is given back.
     fn truncate(&self, len: u64) -> IoFuture<Result<(), IoError>>;
 
-    /// Completes when everything whose write completed before the call is durable (as far as
-    /// `durable_sync` says). After a failed sync, what was written before is in an unknown state:
+    /// Completes when everything whose write completed before the call is durable. After a failed sync, what was written before is in an unknown state:
     /// a repeated sync may succeed without the data being there.
     fn sync(&self, kind: SyncKind) -> IoFuture<Result<(), IoError>>;
 

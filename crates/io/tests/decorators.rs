@@ -11,9 +11,9 @@ use hayloft_io::{
     OpenMode, SyncKind, engine_by_name,
 };
 
-fn memory(dir: &Path) -> Arc<dyn Engine> {
+fn engine(dir: &Path) -> Arc<dyn Engine> {
     let disk = Disk::for_path(dir, &DiskConfig::default()).expect("the directory exists");
-    engine_by_name("memory", &EngineConfig::new(disk)).expect("a known name")
+    engine_by_name("posix", &EngineConfig::new(disk)).expect("a known name")
 }
 
 fn temporary() -> tempfile::TempDir {
@@ -49,7 +49,7 @@ async fn read(file: &Arc<dyn EngineFile>, len: usize) -> Result<Vec<u8>, IoError
 async fn eio_and_enospc_by_operation_class_and_path() {
     let dir = temporary();
     let faults = Faults::new(1);
-    let engine = Faulty::new(memory(dir.path()), Arc::clone(&faults));
+    let engine = Faulty::new(engine(dir.path()), Arc::clone(&faults));
     let file = create(&engine, &dir.path().join("blk_1")).await;
     let other = create(&engine, &dir.path().join("blk_2")).await;
     let full = faults.add(
@@ -99,7 +99,7 @@ async fn eio_and_enospc_by_operation_class_and_path() {
 async fn rules_reach_names_and_can_be_slow() {
     let dir = temporary();
     let faults = Faults::new(1);
-    let engine = Faulty::new(memory(dir.path()), Arc::clone(&faults));
+    let engine = Faulty::new(engine(dir.path()), Arc::clone(&faults));
     faults.add(
         FaultRule::new(Effect::Errno(libc::EROFS))
             .on(&[IoOp::Rename])
@@ -122,7 +122,7 @@ async fn rules_reach_names_and_can_be_slow() {
 async fn short_transfers_and_flipped_bits() {
     let dir = temporary();
     let faults = Faults::new(1);
-    let engine = Faulty::new(memory(dir.path()), Arc::clone(&faults));
+    let engine = Faulty::new(engine(dir.path()), Arc::clone(&faults));
     let file = create(&engine, &dir.path().join("f")).await;
     faults.add(
         FaultRule::new(Effect::Short {
@@ -158,7 +158,7 @@ async fn chance_repeats_with_its_seed() {
     let mut runs = Vec::new();
     for (i, seed) in [7, 7, 8].into_iter().enumerate() {
         let faults = Faults::new(seed);
-        let engine = Faulty::new(memory(dir.path()), Arc::clone(&faults));
+        let engine = Faulty::new(engine(dir.path()), Arc::clone(&faults));
         let file = create(&engine, &dir.path().join(format!("f{i}"))).await;
         faults.add(
             FaultRule::new(Effect::Errno(libc::EIO))
@@ -182,7 +182,7 @@ async fn metering_counts_bytes_errors_and_latencies() {
     let dir = temporary();
     let faults = Faults::new(1);
     let metrics = Arc::new(IoMetrics::default());
-    let faulty = Faulty::new(memory(dir.path()), Arc::clone(&faults));
+    let faulty = Faulty::new(engine(dir.path()), Arc::clone(&faults));
     let engine = Metered::new(Arc::new(faulty), Arc::clone(&metrics));
     let file = create(&engine, &dir.path().join("f")).await;
     for _ in 0..10 {

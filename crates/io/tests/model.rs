@@ -152,7 +152,7 @@ proptest! {
         let dir = tempfile::tempdir().expect("a temporary directory");
         let disk = Disk::for_path(dir.path(), &DiskConfig::default()).expect("the directory \
             exists");
-        for name in ["posix", "direct", "memory"] {
+        for name in ["posix", "direct"] {
             let mut config = EngineConfig::new(Arc::clone(&disk));
             config.direct = DirectLimits { read_min: 1, write_min: 1, ..DirectLimits::default() };
             let engine = engine_by_name(name, &config).expect("a known name");

@@ -290,44 +290,6 @@ async fn a_full_disk_gives_the_buffers_back_and_keeps_what_was_there() {
 }
 
 #[tokio::test]
-async fn the_memory_engine_has_a_budget_and_frees_it() {
-    let dir = tempfile::tempdir().expect("a temporary directory");
-    let disk = Disk::for_path(dir.path(), &DiskConfig::default()).expect("the directory exists");
-    let config = EngineConfig {
-        memory_max: 1 << 20,
-        ..EngineConfig::new(disk)
-    };
-    let engine = engine_by_name("memory", &config).expect("a known name");
-    let meta = engine.meta(IoClass::Delete);
-    let path = dir.path().join("f");
-    for _ in 0..5 {
-        let file = engine
-            .open(&path, OpenMode::CreateNew, IoClass::ClientWrite)
-            .await
-            .expect("a new file");
-        let megabyte = bytes::Bytes::from(vec![1; 1 << 20]);
-        // The thread that wrote the last file may hold it a moment longer than we did.
-        let mut tries = 0;
-        while file
-            .write_at(vec![megabyte.clone()], 0)
-            .await
-            .result
-            .is_err()
-        {
-            tries += 1;
-            assert!(tries < 500, "the memory of an unlinked file is not freed");
-            tokio::time::sleep(std::time::Duration::from_millis(10)).await;
-        }
-        let over = file.write_at(vec![megabyte], 1 << 20).await;
-        assert_eq!(
-            over.result.expect_err("over the budget").kind(),
-            IoErrorKind::NoSpace
-        );
-        meta.unlink(&path).await.expect("there");
-    }
-}
-
-#[tokio::test]
 async fn names_wait_for_no_data_however_much_is_queued() {
     let dir = tempfile::tempdir().expect("a temporary directory");
     let disk = Disk::for_path(dir.path(), &DiskConfig::default()).expect("the directory exists");

@@ -155,14 +155,14 @@ mod tests {
     fn volumes_carry_type_engine_and_reserve() {
         let config = with(&[
             ("dfs.datanode.data.dir", "[SSD]file:///a,/b"),
-            ("hayloft.io.engine./b", "memory"),
+            ("hayloft.io.engine./b", "null"),
             ("dfs.datanode.du.reserved", "1k"),
         ]);
         let volumes = volumes(&config);
         assert_eq!(volumes.len(), 2);
         assert_eq!(volumes[0].storage_type.name(), "SSD");
         assert_eq!(volumes[0].engine, "auto");
-        assert_eq!(volumes[1].engine, "memory");
+        assert_eq!(volumes[1].engine, "null");
         assert_eq!(volumes[1].reserved, ReservedSpace::larger(1024, 0));
     }
 

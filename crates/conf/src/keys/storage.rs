@@ -18,7 +18,7 @@ keys! {
     DATA_DIR_PERM: Mode = ("dfs.datanode.data.dir.perm", "700",
         "Permissions of these directories, octal.");
     IO_ENGINE: EngineName = ("hayloft.io.engine", "auto",
-        "I/O engine: posix, direct, null, memory, or auto (calibrated, else direct, else posix). \
+        "I/O engine: posix, direct, null, or auto (calibrated, else direct, else posix). \
          `hayloft.io.engine.<directory>` for one volume.");
     IO_QUANTUM: u64 = ("hayloft.io.quantum", "0",
         "Bytes a rotating disk serves to one file in turn, and of one write-back. 0: as \

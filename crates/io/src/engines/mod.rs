@@ -1,36 +1,33 @@
 //! The engines, and their names.
 
 mod again;
+mod around;
+mod blocking;
+mod calls;
 mod choose;
 mod direct;
-mod memory;
+mod file;
 mod null;
-mod placeholder;
 mod posix;
 mod threaded;
-mod unbuffered;
+mod writes;
 
 use std::path::Path;
 use std::sync::Arc;
 
+pub use around::DirectLimits;
 pub use choose::{Choice, engine_for};
-pub use direct::DirectIo;
-pub use memory::Memory;
-pub use null::Null;
-pub use posix::Posix;
-pub use unbuffered::DirectLimits;
 
 use crate::disk::Disk;
 use crate::engine::Engine;
 use crate::error::{IoError, IoErrorKind, IoOp};
+use blocking::{BlockingEngine, OnThreads};
 
 /// What an engine is built from. Settings that an engine does not have are ignored by it.
 #[derive(Clone, Debug)]
 pub struct EngineConfig {
     /// The disk that its operations run on.
     pub disk: Arc<Disk>,
-    /// `memory`: bytes of file contents it may hold; more is `NoSpace`. Default 1 GiB.
-    pub memory_max: u64,
     /// `direct`: which transfers go around the page cache.
     pub direct: DirectLimits,
 }
@@ -41,7 +38,6 @@ impl EngineConfig {
     pub fn new(disk: Arc<Disk>) -> Self {
         Self {
             disk,
-            memory_max: 1 << 30,
             direct: DirectLimits::default(),
         }
     }
@@ -55,7 +51,7 @@ pub const ENGINE_AUTO: &str = "auto";
 pub const ENGINE_REMOVED: &str = "uring";
 
 /// Names that [`engine_by_name`] knows.
-pub const ENGINE_NAMES: [&str; 4] = ["posix", "direct", "memory", "null"];
+pub const ENGINE_NAMES: [&str; 3] = ["posix", "direct", "null"];
 
 /// Builds the engine that the configuration names.
 ///
@@ -63,10 +59,9 @@ pub const ENGINE_NAMES: [&str; 4] = ["posix", "direct", "memory", "null"];
 /// `Invalid` for an unknown name; the message lists the known ones.
 pub fn engine_by_name(name: &str, config: &EngineConfig) -> Result<Arc<dyn Engine>, IoError> {
     match name {
-        "posix" => Ok(Arc::new(Posix::new(config))),
-        "direct" => Ok(Arc::new(DirectIo::new(config))),
-        "memory" => Ok(Arc::new(Memory::new(config))),
-        "null" => Ok(Arc::new(Null::new(config))),
+        "posix" => Ok(on_threads(posix::Posix, config)),
+        "direct" => Ok(on_threads(direct::DirectIo(config.direct), config)),
+        "null" => Ok(on_threads(null::Null::default(), config)),
         _ => Err(IoError::new(
             IoErrorKind::Invalid,
             IoOp::Open,
@@ -77,4 +72,11 @@ pub fn engine_by_name(name: &str, config: &EngineConfig) -> Result<Arc<dyn Engin
             ),
         )),
     }
+}
+
+fn on_threads(engine: impl BlockingEngine, config: &EngineConfig) -> Arc<dyn Engine> {
+    Arc::new(OnThreads {
+        disk: Arc::clone(&config.disk),
+        engine: Arc::new(engine),
+    })
 }

@@ -1,102 +1,93 @@
 //! `null`: drops what is written, reads zeros; measures what everything above the disk costs.
 //!
-//! Lengths are kept: of open files in this process, and on the real (sparse) file after a sync,
-//! truncate or length call and when the last handle is closed. A directory walk before that sees
-//! an older length.
+//! The engine keeps lengths: of open files in this process, and on the real (sparse) file after a
+//! sync, truncate or length call and when the last handle is closed. A directory walk before that
+//! sees an older length.
 
+use std::collections::HashMap;
 use std::fs::File;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
+use rustix::fs::{AtFlags, StatxFlags, statx};
 use rustix::io::Errno;
 
-use super::EngineConfig;
-use super::placeholder::{InodeKey, Inodes};
-use super::posix::open_regular;
-use super::threaded::{Blocking, Threaded};
-use crate::class::IoClass;
-use crate::disk::Disk;
-use crate::engine::{Advice, Capabilities, Engine, EngineFile, IoFuture, OpenMode, SyncKind};
+use super::blocking::{Blocking, BlockingEngine};
+use super::calls::at;
+use super::file::open_regular;
+use crate::engine::{Capabilities, OpenMode, SyncKind};
 use crate::error::{IoError, IoOp};
-use crate::meta::Meta;
 
 /// Drops data. See the [module](self).
-#[derive(Debug)]
-pub struct Null {
-    disk: Arc<Disk>,
-    lengths: Arc<Inodes<AtomicU64>>,
+#[derive(Debug, Default)]
+pub(super) struct Null {
+    lengths: Mutex<HashMap<InodeKey, Arc<AtomicU64>>>,
 }
 
-impl Null {
-    /// The engine on the disk of `config`.
-    #[must_use]
-    pub fn new(config: &EngineConfig) -> Self {
-        Self {
-            disk: Arc::clone(&config.disk),
-            lengths: Arc::default(),
-        }
+/// An inode. Its time of birth, where the file system knows it, tells it apart from a later one
+/// with the same number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct InodeKey {
+    dev: (u32, u32),
+    ino: u64,
+    born: (i64, u32),
+}
+
+impl InodeKey {
+    /// The key of an open file, and its length.
+    fn of(file: &File) -> Result<(Self, u64), Errno> {
+        let wanted = StatxFlags::BASIC_STATS | StatxFlags::BTIME;
+        let s = statx(file, "", AtFlags::EMPTY_PATH, wanted)?;
+        let knows_birth = s.stx_mask & StatxFlags::BTIME.bits() != 0;
+        let born = knows_birth.then_some((s.stx_btime.tv_sec, s.stx_btime.tv_nsec));
+        let key = Self {
+            dev: (s.stx_dev_major, s.stx_dev_minor),
+            ino: s.stx_ino,
+            born: born.unwrap_or_default(),
+        };
+        Ok((key, s.stx_size))
     }
 }
 
-impl Engine for Null {
-    fn name(&self) -> &'static str {
-        "null"
-    }
+impl BlockingEngine for Null {
+    type File = NullFile;
+
+    const NAME: &'static str = "null";
 
     fn capabilities(&self) -> Capabilities {
         Capabilities {
-            preferred_alignment: 1,
             page_cache: false,
             memory_alignment: 1,
             descriptor: false,
-            kernel_visible: false,
-            survives_kill: false,
-            durable_sync: false,
             keeps_data: false,
         }
     }
 
-    fn disk(&self) -> &Arc<Disk> {
-        &self.disk
-    }
-
-    fn open(
-        &self,
-        path: &Path,
-        mode: OpenMode,
-        class: IoClass,
-    ) -> IoFuture<Result<Arc<dyn EngineFile>, IoError>> {
-        let (disk, lengths) = (Arc::clone(&self.disk), Arc::clone(&self.lengths));
-        self.disk.run(class, IoOp::Open, path, move |path| {
-            let (file, _) = open_regular(path, mode)?;
-            let key = InodeKey::of_file(&file, path)?;
-            let len = file
-                .metadata()
-                .map_err(|e| IoError::from_std(IoOp::Open, path, &e))?
-                .len();
-            lengths.forget_unused();
-            let length = lengths.entry(key, mode == OpenMode::CreateNew, || AtomicU64::new(len));
-            let writable = mode != OpenMode::ReadOnly;
-            let file = NullFile {
-                file,
-                path: path.to_owned(),
-                writable,
-                length,
-            };
-            let file = Arc::new(disk.aside(path, file));
-            Ok(Arc::new(Threaded::new(file, disk, class)) as Arc<dyn EngineFile>)
+    fn open(&self, path: &Path, mode: OpenMode) -> Result<NullFile, IoError> {
+        let (file, _) = open_regular(path, mode)?;
+        let found = InodeKey::of(&file);
+        let (key, len) = found.map_err(|e| IoError::from_errno(IoOp::Open, path, e))?;
+        let mut lengths = self.lengths.lock().unwrap_or_else(PoisonError::into_inner);
+        // Lengths that no open file has any more, and that of an earlier file of this inode.
+        lengths.retain(|known, length| {
+            Arc::strong_count(length) > 1 && (mode != OpenMode::CreateNew || *known != key)
+        });
+        let length = lengths
+            .entry(key)
+            .or_insert_with(|| Arc::new(AtomicU64::new(len)));
+        Ok(NullFile {
+            file,
+            path: path.to_owned(),
+            writable: mode != OpenMode::ReadOnly,
+            length: Arc::clone(length),
         })
-    }
-
-    fn meta(&self, class: IoClass) -> Meta {
-        Meta::new(Arc::clone(&self.disk), class)
     }
 }
 
 #[derive(Debug)]
-struct NullFile {
+pub(super) struct NullFile {
     file: File,
     path: PathBuf,
     writable: bool,
@@ -104,20 +95,24 @@ struct NullFile {
 }
 
 impl NullFile {
-    /// Gives the real file the logical length.
-    fn settle(&self) -> Result<u64, Errno> {
+    /// Gives the real file the logical length, for `op`.
+    fn settle(&self, op: IoOp) -> Result<u64, IoError> {
         let len = self.length.load(Ordering::Acquire);
         if self.writable {
-            rustix::fs::ftruncate(&self.file, len)?;
+            rustix::fs::ftruncate(&self.file, len).map_err(|e| self.failed(op, e))?;
         }
         Ok(len)
+    }
+
+    fn failed(&self, op: IoOp, errno: Errno) -> IoError {
+        IoError::from_errno(op, &self.path, errno)
     }
 }
 
 impl Drop for NullFile {
     fn drop(&mut self) {
         // One quick call without data; no caller is left to hear of an error.
-        let _ = self.settle();
+        let _ = self.settle(IoOp::Other);
     }
 }
 
@@ -135,49 +130,28 @@ impl Blocking for NullFile {
 
     fn write(&self, bufs: &[&Bytes], offset: u64) -> (usize, Result<(), IoError>) {
         if !self.writable {
-            return (
-                0,
-                Err(IoError::from_errno(IoOp::Write, &self.path, Errno::BADF)),
-            );
+            return (0, Err(self.failed(IoOp::Write, Errno::BADF)));
         }
         let len: usize = bufs.iter().map(|b| b.len()).sum();
         if len > 0 {
-            let end = offset + u64::try_from(len).expect("usize fits in u64 on Linux");
-            self.length.fetch_max(end, Ordering::AcqRel);
+            self.length.fetch_max(at(offset, len), Ordering::AcqRel);
         }
         (len, Ok(()))
     }
 
-    fn allocate(&self, _len: u64) -> Result<(), IoError> {
-        Ok(())
-    }
-
     fn truncate(&self, len: u64) -> Result<(), IoError> {
         if !self.writable {
-            return Err(IoError::from_errno(IoOp::Truncate, &self.path, Errno::BADF));
+            return Err(self.failed(IoOp::Truncate, Errno::BADF));
         }
         self.length.store(len, Ordering::Release);
-        self.settle()
-            .map(drop)
-            .map_err(|e| IoError::from_errno(IoOp::Truncate, &self.path, e))
+        self.settle(IoOp::Truncate).map(drop)
     }
 
     fn sync(&self, _kind: SyncKind) -> Result<(), IoError> {
-        self.settle()
-            .map(drop)
-            .map_err(|e| IoError::from_errno(IoOp::Sync, &self.path, e))
-    }
-
-    fn start_writeback(&self, _offset: u64, _len: u64) -> Result<(), IoError> {
-        Ok(())
-    }
-
-    fn advise(&self, _advice: Advice, _offset: u64, _len: u64) -> Result<(), IoError> {
-        Ok(())
+        self.settle(IoOp::Sync).map(drop)
     }
 
     fn length(&self) -> Result<u64, IoError> {
-        self.settle()
-            .map_err(|e| IoError::from_errno(IoOp::Length, &self.path, e))
+        self.settle(IoOp::Length)
     }
 }

@@ -1,133 +1,37 @@
 //! From blocking calls to the [`EngineFile`] contract: hand-over to the disk's threads.
 
-use std::collections::VecDeque;
 use std::fmt;
+use std::future::ready;
 use std::os::fd::BorrowedFd;
 use std::path::Path;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use bytes::Bytes;
 use tokio::sync::oneshot;
 
+use super::blocking::Blocking;
+use super::calls::at;
+use super::writes::{Write, WriteQueue};
 use crate::buffer::AlignedBuf;
 use crate::class::IoClass;
-use crate::disk::{Aside, DataLane, Disk, Place, Request, Stream};
+use crate::disk::{Aside, Disk, Request};
 use crate::engine::{Advice, Completion, EngineFile, IoFuture, SyncKind};
 use crate::error::{IoError, IoErrorKind, IoOp};
 
-/// A writer gives its thread to others after this many bytes, when more is waiting.
-const WRITE_TURN_BYTES: usize = 8 << 20;
-
-/// Adjacent writes that are waiting are joined up to this many bytes and buffers.
-const JOIN_BYTES: usize = 4 << 20;
-const JOIN_BUFFERS: usize = 1024;
-
-/// An open file whose calls block. Ranges are checked before they get here.
-pub(super) trait Blocking: Send + Sync + fmt::Debug + 'static {
-    fn path(&self) -> &Path;
-
-    /// Fills the first `len` bytes of `target` from `offset` on; less only at the end of the file.
-    /// What follows them in `target` is room for bytes that no caller asked for.
-    fn read(&self, target: &mut [u8], len: usize, offset: u64) -> Result<usize, IoError>;
-
-    /// What can be read without waiting, and whether that is all there is. May be called on an
-    /// async thread.
-    fn read_at_once(&self, _target: &mut [u8], _offset: u64) -> (usize, bool) {
-        (0, false)
-    }
-
-    /// As [`EngineFile::caches`], for reads of `_class`.
-    fn caches(&self, _class: IoClass, _offset: u64) -> bool {
-        false
-    }
-
-    /// As [`EngineFile::load`].
-    fn load(&self, _offset: u64, _len: usize) -> Result<usize, IoError> {
-        Ok(0)
-    }
-
-    /// Writes `bufs` from `offset` on; the count is what was written before the error, if any.
-    fn write(&self, bufs: &[&Bytes], offset: u64) -> (usize, Result<(), IoError>);
-
-    /// The place on the device that a transfer goes to; `None` when it stays in memory.
-    fn stream(&self, _op: IoOp, _offset: u64, _len: usize) -> Option<Stream> {
-        None
-    }
-
-    fn allocate(&self, len: u64) -> Result<(), IoError>;
-    fn truncate(&self, len: u64) -> Result<(), IoError>;
-    fn sync(&self, kind: SyncKind) -> Result<(), IoError>;
-    fn start_writeback(&self, offset: u64, len: u64) -> Result<(), IoError>;
-
-    /// As [`EngineFile::write_back`].
-    fn write_back(&self, _offset: u64, _len: u64) -> Result<(), IoError> {
-        Ok(())
-    }
-
-    fn advise(&self, advice: Advice, offset: u64, len: u64) -> Result<(), IoError>;
-    fn length(&self) -> Result<u64, IoError>;
-
-    fn fd(&self) -> Option<BorrowedFd<'_>> {
-        None
-    }
-}
-
 /// An [`EngineFile`] that makes the calls of a [`Blocking`] on the disk's threads.
-///
-/// The writes of one handle are carried out by one thread at a time, in order of submission, and
-/// joined where they are adjacent: the kernel would let only one write to a file at a time anyway,
-/// and a stream of small writes pays for one hand-over as long as the thread is behind.
-#[derive(Debug)]
 pub(super) struct Threaded<B: Blocking> {
-    file: Arc<Aside<B>>,
-    writes: Arc<Mutex<Writes>>,
+    writes: Arc<WriteQueue<B>>,
     disk: Arc<Disk>,
-    class: IoClass,
-}
-
-#[derive(Debug, Default)]
-struct Writes {
-    waiting: VecDeque<Write>,
-    /// A thread has, or will get, the job of emptying `waiting`.
-    active: bool,
-}
-
-#[derive(Debug)]
-struct Write {
-    bufs: Vec<Bytes>,
-    offset: u64,
-    len: usize,
-    tell: oneshot::Sender<Completion<Vec<Bytes>>>,
-    place: Place,
-}
-
-impl Write {
-    fn finish(self, result: Result<usize, IoError>) {
-        let Self {
-            bufs, tell, place, ..
-        } = self;
-        drop(place);
-        // The caller may have gone away; the buffers are dropped here then.
-        let _ = tell.send(Completion { buf: bufs, result });
-    }
-
-    fn end(&self) -> u64 {
-        self.offset + bytes(self.len)
-    }
-}
-
-fn lock(writes: &Mutex<Writes>) -> MutexGuard<'_, Writes> {
-    writes.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl<B: Blocking> Threaded<B> {
     pub(super) fn new(file: Arc<Aside<B>>, disk: Arc<Disk>, class: IoClass) -> Self {
-        Self {
-            file,
-            writes: Arc::default(),
-            disk,
-            class,
-        }
+        let writes = Arc::new(WriteQueue::new(file, disk.data_lane(), class));
+        Self { writes, disk }
+    }
+
+    fn file(&self) -> &Arc<Aside<B>> {
+        &self.writes.file
     }
 
     fn run<T, F>(&self, op: IoOp, work: F) -> IoFuture<Result<T, IoError>>
@@ -135,142 +39,58 @@ impl<B: Blocking> Threaded<B> {
         T: Send + 'static,
         F: FnOnce(&B) -> Result<T, IoError> + Send + 'static,
     {
-        let file = Arc::clone(&self.file);
-        self.disk
-            .run(self.class, op, self.file.path(), move |_| work(&file))
+        let file = Arc::clone(self.file());
+        let class = self.writes.class;
+        self.disk.run(class, op, self.path(), move |_| work(&file))
     }
-}
 
-/// When a write panics, those waiting behind it are given up (their callers see `Closed`) rather
-/// than left without a thread.
-struct GiveUpOnPanic<'a>(&'a Mutex<Writes>);
-
-impl Drop for GiveUpOnPanic<'_> {
-    fn drop(&mut self) {
-        if std::thread::panicking() {
-            *lock(self.0) = Writes::default();
-        }
-    }
-}
-
-/// Queues a turn of writing for the handle, whose next write goes to `offset`.
-fn queue_turn<B: Blocking>(
-    file: &Arc<Aside<B>>,
-    writes: &Arc<Mutex<Writes>>,
-    lane: &Arc<DataLane>,
-    class: IoClass,
-    (offset, len): (u64, usize),
-) {
-    let request = Request {
-        class,
-        stream: file.stream(IoOp::Write, offset, len),
-        bytes: bytes(len),
-    };
-    let (file, writes, again) = (Arc::clone(file), Arc::clone(writes), Arc::clone(lane));
-    let turn = move || bytes(write_turn(&file, &writes, &again, class));
-    lane.push_or_hold(request, Box::new(turn));
-}
-
-/// Empties the queue of one handle, at most a turn's worth, then queues itself again; gives the
-/// bytes it was asked to write.
-fn write_turn<B: Blocking>(
-    file: &Arc<Aside<B>>,
-    writes: &Arc<Mutex<Writes>>,
-    lane: &Arc<DataLane>,
-    class: IoClass,
-) -> usize {
-    let _guard = GiveUpOnPanic(writes);
-    let mut turn = 0_usize;
-    let next = loop {
-        let batch = {
-            let mut writes = lock(writes);
-            let batch = next_batch(&mut writes.waiting);
-            let Some(first) = batch.first() else {
-                writes.active = false;
-                return turn;
-            };
-            if turn >= WRITE_TURN_BYTES {
-                let next = (first.offset, first.len);
-                for write in batch.into_iter().rev() {
-                    writes.waiting.push_front(write);
-                }
-                break next;
-            }
-            batch
+    /// Has a thread do `work` when it is its turn among the disk's reads and writes. `work` gives
+    /// its value and the bytes it moved; `lost` makes a value of the error when it panicked.
+    fn transfer<T: Send + 'static>(
+        &self,
+        op: IoOp,
+        (offset, len): (u64, u64),
+        work: impl FnOnce(&B) -> (T, u64) + Send + 'static,
+        lost: fn(IoError) -> T,
+    ) -> IoFuture<T> {
+        let file = Arc::clone(self.file());
+        let some = usize::try_from(len).unwrap_or(usize::MAX);
+        let request = Request {
+            class: self.writes.class,
+            stream: file.stream(op, offset, some),
+            bytes: len,
         };
-        turn = turn.saturating_add(batch.iter().map(|w| w.len).sum());
-        write_batch(&***file, batch, writes);
-    };
-    queue_turn(file, writes, lane, class, next);
-    turn
+        let done = self.disk.transfer(request, move || work(&file));
+        let file = Arc::clone(self.file());
+        Box::pin(async move {
+            let value = done.await;
+            value.unwrap_or_else(|| lost(closed(op, file.path())))
+        })
+    }
 }
 
-/// The first waiting write and those that continue it.
-fn next_batch(waiting: &mut VecDeque<Write>) -> Vec<Write> {
-    let Some(first) = waiting.pop_front() else {
-        return Vec::new();
-    };
-    let (mut end, mut bytes, mut buffers) = (first.end(), first.len, first.bufs.len());
-    let mut batch = vec![first];
-    while let Some(next) = waiting.front() {
-        bytes = bytes.saturating_add(next.len);
-        buffers += next.bufs.len();
-        if next.offset != end || bytes > JOIN_BYTES || buffers > JOIN_BUFFERS {
-            break;
-        }
-        end = next.end();
-        batch.extend(waiting.pop_front());
+impl<B: Blocking> fmt::Debug for Threaded<B> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Threaded")
+            .field("file", self.file())
+            .field("class", &self.writes.class)
+            .finish_non_exhaustive()
     }
-    batch
 }
 
-/// Carries out joined writes. The one that meets an error gets it; those behind it go back to the
-/// queue and are tried on their own.
-fn write_batch<B: Blocking>(file: &B, batch: Vec<Write>, writes: &Mutex<Writes>) {
-    let offset = batch.first().map_or(0, |w| w.offset);
-    let slices: Vec<&Bytes> = batch.iter().flat_map(|w| &w.bufs).collect();
-    let (mut done, result) = file.write(&slices, offset);
-    let mut error = result.err();
-    let mut rest = batch.into_iter();
-    for write in rest.by_ref() {
-        let len = write.len;
-        if len <= done {
-            done -= len;
-            write.finish(Ok(len));
-        } else if let Some(error) = error.take() {
-            write.finish(Err(error));
-            break;
-        } else {
-            let short = IoError::new(
-                IoErrorKind::Other,
-                IoOp::Write,
-                file.path(),
-                "wrote less than asked, without an error",
-            );
-            write.finish(Err(short));
-            break;
-        }
-    }
-    let behind: Vec<Write> = rest.collect();
-    if !behind.is_empty() {
-        let mut writes = lock(writes);
-        for write in behind.into_iter().rev() {
-            writes.waiting.push_front(write);
-        }
-    }
+/// How many bytes a transfer moved.
+fn moved(result: &Result<usize, IoError>) -> u64 {
+    at(0, *result.as_ref().unwrap_or(&0))
 }
 
 impl<B: Blocking> EngineFile for Threaded<B> {
     fn path(&self) -> &Path {
-        self.file.path()
+        self.file().path()
     }
 
     fn with_class(&self, class: IoClass) -> Arc<dyn EngineFile> {
-        Arc::new(Self::new(
-            Arc::clone(&self.file),
-            Arc::clone(&self.disk),
-            class,
-        ))
+        let (file, disk) = (Arc::clone(self.file()), Arc::clone(&self.disk));
+        Arc::new(Self::new(file, disk, class))
     }
 
     fn read_at(
@@ -280,100 +100,68 @@ impl<B: Blocking> EngineFile for Threaded<B> {
         len: usize,
     ) -> IoFuture<Completion<AlignedBuf>> {
         buf.set_len(0);
-        if let Err(error) = check_range(IoOp::Read, self.path(), offset, len, buf.capacity()) {
-            return Box::pin(std::future::ready(Completion {
-                buf,
-                result: Err(error),
-            }));
+        let checked = check_range(IoOp::Read, self.path(), offset, len, buf.capacity());
+        if let Err(error) = checked {
+            let result = Err(error);
+            return Box::pin(ready(Completion { buf, result }));
         }
-        let (there, whole) = self
-            .file
-            .read_at_once(&mut buf.as_mut_capacity()[..len], offset);
+        let target = &mut buf.as_mut_capacity()[..len];
+        let (there, whole) = self.file().read_at_once(target, offset);
         if whole {
             buf.set_len(there);
-            return Box::pin(std::future::ready(Completion {
-                buf,
-                result: Ok(there),
-            }));
+            let result = Ok(there);
+            return Box::pin(ready(Completion { buf, result }));
         }
-        let file = Arc::clone(&self.file);
-        let request = Request {
-            class: self.class,
-            stream: file.stream(IoOp::Read, offset, len),
-            bytes: bytes(len),
+        let work = move |file: &B| {
+            let target = &mut buf.as_mut_capacity()[there..];
+            let rest = file.read(target, len - there, at(offset, there));
+            let result = rest.map(|n| there + n);
+            buf.set_len(*result.as_ref().unwrap_or(&0));
+            let bytes = moved(&result);
+            (Completion { buf, result }, bytes)
         };
-        let done = self.disk.transfer(request, move || {
-            let from = offset + bytes(there);
-            let result = file
-                .read(&mut buf.as_mut_capacity()[there..], len - there, from)
-                .map(|n| there + n);
-            let moved = *result.as_ref().unwrap_or(&0);
-            buf.set_len(moved);
-            (Completion { buf, result }, bytes(moved))
-        });
-        let file = Arc::clone(&self.file);
-        Box::pin(async move {
-            done.await.unwrap_or_else(|| Completion {
-                buf: AlignedBuf::empty(),
-                result: Err(closed(IoOp::Read, file.path())),
-            })
+        self.transfer(IoOp::Read, (offset, at(0, len)), work, |error| Completion {
+            buf: AlignedBuf::empty(),
+            result: Err(error),
         })
     }
 
     fn caches(&self, offset: u64) -> bool {
-        self.file.caches(self.class, offset)
+        self.file().caches(self.writes.class, offset)
     }
 
     fn load(&self, offset: u64, len: usize) -> IoFuture<Result<usize, IoError>> {
         if let Err(error) = check_range(IoOp::Read, self.path(), offset, len, len) {
-            return Box::pin(std::future::ready(Err(error)));
+            return Box::pin(ready(Err(error)));
         }
-        let file = Arc::clone(&self.file);
-        let request = Request {
-            class: self.class,
-            stream: file.stream(IoOp::Read, offset, len),
-            bytes: bytes(len),
-        };
-        let done = self.disk.transfer(request, move || {
+        let work = move |file: &B| {
             let result = file.load(offset, len);
-            let moved = *result.as_ref().unwrap_or(&0);
-            (result, bytes(moved))
-        });
-        let file = Arc::clone(&self.file);
-        Box::pin(async move {
-            let ended = done.await;
-            ended.unwrap_or_else(|| Err(closed(IoOp::Read, file.path())))
-        })
+            let bytes = moved(&result);
+            (result, bytes)
+        };
+        self.transfer(IoOp::Read, (offset, at(0, len)), work, Err)
     }
 
     fn write_at(&self, bufs: Vec<Bytes>, offset: u64) -> IoFuture<Completion<Vec<Bytes>>> {
         let len = total_len(&bufs);
         if let Err(error) = check_range(IoOp::Write, self.path(), offset, len, len) {
-            return Box::pin(std::future::ready(Completion {
+            return Box::pin(ready(Completion {
                 buf: bufs,
                 result: Err(error),
             }));
         }
         let (tell, done) = oneshot::channel();
-        let (file, writes) = (Arc::clone(&self.file), Arc::clone(&self.writes));
-        let (lane, class) = (Arc::clone(self.disk.data_lane()), self.class);
-        let waiting = self.disk.with_place(self.class, move |place| {
-            let start = {
-                let mut writes = lock(&writes);
-                writes.waiting.push_back(Write {
-                    bufs,
-                    offset,
-                    len,
-                    tell,
-                    place,
-                });
-                !std::mem::replace(&mut writes.active, true)
-            };
-            if start {
-                queue_turn(&file, &writes, &lane, class, (offset, len));
-            }
+        let writes = Arc::clone(&self.writes);
+        let waiting = self.disk.with_place(writes.class, move |place| {
+            writes.push(Write {
+                bufs,
+                offset,
+                len,
+                tell,
+                place,
+            });
         });
-        let file = Arc::clone(&self.file);
+        let file = Arc::clone(self.file());
         Box::pin(async move {
             waiting.await;
             done.await.unwrap_or_else(|_| Completion {
@@ -400,21 +188,8 @@ impl<B: Blocking> EngineFile for Threaded<B> {
     }
 
     fn write_back(&self, offset: u64, len: u64) -> IoFuture<Result<(), IoError>> {
-        let some = usize::try_from(len).unwrap_or(usize::MAX);
-        let request = Request {
-            class: self.class,
-            // Pages leave the cache for the device, as a read's bytes come from there.
-            stream: self.file.stream(IoOp::Read, offset, some),
-            bytes: len,
-        };
-        let file = Arc::clone(&self.file);
-        let work = move || (file.write_back(offset, len), len);
-        let done = self.disk.transfer(request, work);
-        let file = Arc::clone(&self.file);
-        Box::pin(async move {
-            let ended = done.await;
-            ended.unwrap_or_else(|| Err(closed(IoOp::Writeback, file.path())))
-        })
+        let work = move |file: &B| (file.write_back(offset, len), len);
+        self.transfer(IoOp::Writeback, (offset, len), work, Err)
     }
 
     fn advise(&self, advice: Advice, offset: u64, len: u64) -> IoFuture<Result<(), IoError>> {
@@ -426,13 +201,8 @@ impl<B: Blocking> EngineFile for Threaded<B> {
     }
 
     fn fd(&self) -> Option<BorrowedFd<'_>> {
-        self.file.fd()
+        self.file().fd()
     }
-}
-
-/// A length as the kernel counts.
-fn bytes(len: usize) -> u64 {
-    u64::try_from(len).expect("usize fits in u64 on Linux")
 }
 
 /// Checks that a transfer fits its buffer and stays within what file offsets can say.

@@ -45,7 +45,7 @@ macro_rules! contract {
     };
 }
 
-contract!(posix direct memory null metered faulty stacked);
+contract!(posix direct null metered faulty stacked);
 // Around the page cache even when small; clients' reads through it; on a disk that is taken for a
 // rotating one.
 contract!(direct_as_eager direct_as_cached posix_as_rotating direct_as_rotating);

@@ -198,7 +198,7 @@ pub async fn a_descriptor_is_given_as_declared(rig: Rig) {
         copy.read_exact_at(&mut seen, 0).expect("readable");
         assert_eq!(&seen, b"through the kernel");
     }
-    if capabilities.kernel_visible {
+    if capabilities.keeps_data {
         assert_eq!(
             std::fs::read(rig.path("f")).expect("readable"),
             b"through the kernel"

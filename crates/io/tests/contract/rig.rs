@@ -48,7 +48,7 @@ impl Rig {
         let engine = match name {
             "metered" => metered(plain("posix")),
             "faulty" => faulty(plain("posix")),
-            "stacked" => metered(faulty(plain("memory"))),
+            "stacked" => metered(faulty(plain("direct"))),
             plain_name => plain(plain_name),
         };
         Self { engine, disk, dir }

@@ -60,9 +60,9 @@ impl Stream {
     }
 }
 
-/// A node that writes aligned runs, wherever temporary files are.
-async fn in_memory() -> Node {
-    Node::with_engine("memory", Settings::default(), &[StorageType::Disk]).await
+/// A node that writes aligned runs.
+async fn around_cache() -> Node {
+    Node::with_engine("direct", Settings::default(), &[StorageType::Disk]).await
 }
 
 /// Sends the stream in parts of `part` bytes, with pauses now and then, while the acknowledgements
@@ -145,7 +145,7 @@ async fn whole(nodes: &[&Node], id: i64, checksum: DataChecksum, packet: usize, 
 
 #[tokio::test(flavor = "multi_thread")]
 async fn packets_of_every_shape_arrive_in_whatever_parts() {
-    let node = in_memory().await;
+    let node = around_cache().await;
     let mut id = 1;
     for (chunk, packet) in [
         (512, 64_512),      // Java's: straddles segments.
@@ -169,7 +169,11 @@ async fn packets_of_every_shape_arrive_in_whatever_parts() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_next_nodes_get_the_same_packets() {
-    let nodes = [in_memory().await, in_memory().await, in_memory().await];
+    let nodes = [
+        around_cache().await,
+        around_cache().await,
+        around_cache().await,
+    ];
     let all = [&nodes[0], &nodes[1], &nodes[2]];
     for (id, part) in [(1, 1009), (2, 100_000), (3, 3_000_000)] {
         whole(&all, id, crc32c(), 64_512, part).await;
@@ -181,7 +185,7 @@ async fn the_next_nodes_get_the_same_packets() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn wrong_guesses_lose_nothing() {
-    let node = in_memory().await;
+    let node = around_cache().await;
     let data = pattern(6_000_000);
     for (id, part) in [(1, 50_000), (2, 6_000_000)] {
         let mut stream = Stream::new(crc32c());
@@ -211,7 +215,7 @@ async fn wrong_guesses_lose_nothing() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn damage_in_a_stream_is_told_at_its_place() {
-    let node = in_memory().await;
+    let node = around_cache().await;
     let data = pattern(20 * 64_512);
     let mut stream = Stream::new(crc32c());
     stream.packets(&data, 0, 64_512);
@@ -231,7 +235,7 @@ async fn damage_in_a_stream_is_told_at_its_place() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_length_that_lies_in_the_middle_of_a_stream_closes_it() {
-    let node = in_memory().await;
+    let node = around_cache().await;
     let data = pattern(20 * 64_512);
     let mut stream = Stream::new(crc32c());
     stream.packets(&data, 0, 64_512);
@@ -246,7 +250,7 @@ async fn a_length_that_lies_in_the_middle_of_a_stream_closes_it() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_writer_in_the_middle_of_a_packet_can_be_taken_over() {
-    let node = in_memory().await;
+    let node = around_cache().await;
     let data = pattern(40 * 64_512);
     let mut stream = Stream::new(crc32c());
     stream.packets(&data, 0, 64_512);
@@ -286,7 +290,7 @@ async fn a_writer_in_the_middle_of_a_packet_can_be_taken_over() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn without_a_place_of_its_own_a_stream_is_received_elsewhere() {
-    let node = in_memory().await;
+    let node = around_cache().await;
     let all = u32::try_from(node.x.places().available_permits()).expect("few");
     let taken = node.x.places().acquire_many(all).await.expect("open");
     whole(&[&node], 1, crc32c(), 64_512, 300_000).await;
