@@ -27,6 +27,7 @@ pub mod engines;
 pub mod error;
 mod fiemap;
 mod known;
+mod latency;
 mod load;
 mod lock;
 mod mapping;

@@ -6,9 +6,11 @@
 mod fault_rules;
 mod faults;
 mod metering;
+mod metrics;
 mod sampling;
 
 pub use fault_rules::{Effect, FaultId, FaultRule, FaultWhen, Faults};
 pub use faults::Faulty;
-pub use metering::{IoMetrics, Latencies, Metered, OpStats};
+pub use metering::Metered;
+pub use metrics::{IoMetrics, OpStats};
 pub use sampling::Sampling;

@@ -190,7 +190,7 @@ impl DataLane {
     }
 
     pub(super) fn stats(&self) -> DiskStats {
-        self.lock().stats
+        self.lock().stats.clone()
     }
 
     pub(super) fn policy(&self) -> Policy {

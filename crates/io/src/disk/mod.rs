@@ -24,7 +24,7 @@ pub use device::DeviceId;
 use lane::Doing;
 pub(crate) use schedule::{Request, Stream};
 pub use settings::DiskSettings;
-pub use stats::{ClassStats, DiskStats, Histogram};
+pub use stats::{ClassStats, DiskStats};
 pub use workers::together;
 pub(crate) use workers::{Lane, Place};
 

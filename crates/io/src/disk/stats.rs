@@ -2,84 +2,61 @@
 //! the scheduler needs anyway, so that counting costs a few additions.
 
 use std::fmt;
-use std::time::{Duration, Instant};
+use std::time::Instant;
+
+use hdrhistogram::Histogram;
 
 use super::schedule::Ticket;
 use crate::class::IoClass;
+use crate::latency::{histogram, record, up_to};
 
-/// Buckets of a [`Histogram`]; the last holds everything above.
-const BUCKETS: usize = 40;
-
-/// Counts by powers of two: bucket `i` holds values below 2^i that are not in an earlier one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Histogram {
-    buckets: [u64; BUCKETS],
-}
-
-impl Default for Histogram {
-    fn default() -> Self {
-        Self {
-            buckets: [0; BUCKETS],
-        }
-    }
-}
-
-impl Histogram {
-    pub(super) fn add(&mut self, value: u64) {
-        let bucket = usize::try_from(u64::BITS - value.leading_zeros()).expect("at most 64");
-        self.buckets[bucket.min(BUCKETS - 1)] += 1;
-    }
-
-    /// The counts; bucket `i` is of values below 2^i.
-    #[must_use]
-    pub fn buckets(&self) -> &[u64] {
-        &self.buckets
-    }
-
-    /// How many values were counted.
-    #[must_use]
-    pub fn count(&self) -> u64 {
-        self.buckets.iter().sum()
-    }
-
-    /// A bound, within a factor of two, that `percent` of the values stay below; 0 without values.
-    #[must_use]
-    pub fn percentile(&self, percent: u64) -> u64 {
-        let rank = self.count().saturating_mul(percent.min(100)).div_ceil(100);
-        let mut seen = 0;
-        for (i, n) in self.buckets.iter().enumerate() {
-            seen += n;
-            if seen >= rank.max(1) {
-                return 1 << i;
-            }
-        }
-        0
-    }
-}
+/// A longer run counts as this many bytes.
+const LONGEST_RUN: u64 = 1 << 40;
 
 /// What one class did.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct ClassStats {
     /// Reads and writes that ended.
     pub ops: u64,
     /// Bytes that they moved.
     pub bytes: u64,
     /// From submission to service, microseconds.
-    pub queue_us: Histogram,
+    pub queue_us: Histogram<u64>,
     /// From service to the end, microseconds.
-    pub service_us: Histogram,
+    pub service_us: Histogram<u64>,
+}
+
+impl Default for ClassStats {
+    fn default() -> Self {
+        Self {
+            ops: 0,
+            bytes: 0,
+            queue_us: histogram(),
+            service_us: histogram(),
+        }
+    }
 }
 
 /// What a disk did since it was opened.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct DiskStats {
     /// By [`IoClass::index`].
     pub classes: [ClassStats; IoClass::COUNT],
     /// Lengths in bytes of runs: what was asked of the device in one file, in sequence, before
     /// something else was. Requests through the page cache are not in it.
-    pub runs: Histogram,
+    pub runs: Histogram<u64>,
     /// The run that goes on: file and where it ends, and its length so far.
     run: Option<(u64, u64, u64)>,
+}
+
+impl Default for DiskStats {
+    fn default() -> Self {
+        Self {
+            classes: std::array::from_fn(|_| ClassStats::default()),
+            runs: up_to(LONGEST_RUN),
+            run: None,
+        }
+    }
 }
 
 impl DiskStats {
@@ -92,7 +69,7 @@ impl DiskStats {
     pub(super) fn served(&mut self, ticket: &Ticket) {
         let waited = ticket.served.saturating_duration_since(ticket.queued);
         let class = &mut self.classes[ticket.request.class.index()];
-        class.queue_us.add(micros(waited));
+        record(&mut class.queue_us, waited);
         let Some(stream) = ticket.request.stream else {
             return;
         };
@@ -103,7 +80,7 @@ impl DiskStats {
                 length.saturating_add(bytes)
             }
             Some((_, _, length)) => {
-                self.runs.add(length);
+                self.runs.saturating_record(length);
                 bytes
             }
             None => bytes,
@@ -115,14 +92,9 @@ impl DiskStats {
         let class = &mut self.classes[ticket.request.class.index()];
         class.ops += 1;
         class.bytes = class.bytes.saturating_add(bytes);
-        class
-            .service_us
-            .add(micros(now.saturating_duration_since(ticket.served)));
+        let took = now.saturating_duration_since(ticket.served);
+        record(&mut class.service_us, took);
     }
-}
-
-fn micros(took: Duration) -> u64 {
-    u64::try_from(took.as_micros()).unwrap_or(u64::MAX)
 }
 
 /// One line: the classes that did something, and the runs.
@@ -135,28 +107,29 @@ impl fmt::Display for DiskStats {
             }
             write!(
                 f,
-                "{class}: {} operations, {} MiB, queue p50/p99 < {}/{} us, service p50/p99 < \
-                    {}/{} us; ",
+                "{class}: {} operations, {} MiB, queue p50/p99 {}/{} us, service p50/p99 {}/{} us; ",
                 c.ops,
                 c.bytes >> 20,
-                c.queue_us.percentile(50),
-                c.queue_us.percentile(99),
-                c.service_us.percentile(50),
-                c.service_us.percentile(99),
+                c.queue_us.value_at_quantile(0.50),
+                c.queue_us.value_at_quantile(0.99),
+                c.service_us.value_at_quantile(0.50),
+                c.service_us.value_at_quantile(0.99),
             )?;
         }
         let runs = &self.runs;
         write!(
             f,
-            "runs: {}, p50 < {} KiB",
-            runs.count(),
-            runs.percentile(50) >> 10
+            "runs: {}, p50 {} KiB",
+            runs.len(),
+            runs.value_at_quantile(0.50) >> 10
         )
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
     use crate::disk::schedule::{Request, Stream};
 
@@ -185,16 +158,12 @@ mod tests {
             stats.served(&t);
             stats.finished(t.served + Duration::from_millis(3), &t, t.request.bytes);
         }
-        assert_eq!(stats.runs.count(), 2, "the last one goes on");
-        assert_eq!(
-            (stats.runs.buckets()[9], stats.runs.buckets()[6]),
-            (1, 1),
-            "300 and 50"
-        );
+        assert_eq!(stats.runs.len(), 2, "the last one goes on");
+        assert_eq!((stats.runs.count_at(300), stats.runs.count_at(50)), (1, 1));
         let class = stats.class(IoClass::ClientRead);
         assert_eq!((class.ops, class.bytes), (4, 359));
-        assert_eq!(class.queue_us.percentile(50), 128);
-        assert_eq!(class.service_us.percentile(99), 4096);
+        assert!((100..107).contains(&class.queue_us.value_at_quantile(0.50)));
+        assert!((3000..3200).contains(&class.service_us.value_at_quantile(0.99)));
         assert!(
             stats.to_string().contains("client-read: 4 operations"),
             "{stats}"
