@@ -13,7 +13,7 @@
 //! - [`error`]: [`IoError`], whose kind says what to do.
 //!
 //! Limits: [`DiskConfig`] (operations per class, threads), the budget of each `BufferPool`,
-//! [`BUFFER_MAX`] per buffer, the caller's limit on small files and directory listings. A full
+//! [`BUFFER_MAX`] per buffer, the caller's limit on small files. A full
 //! queue or pool makes its caller wait; nothing grows.
 
 mod behind;
@@ -53,7 +53,7 @@ pub use error::{IoError, IoErrorKind, IoOp};
 pub use fiemap::{Extent, extents};
 pub use known::{Known, known};
 pub use lock::RecordLock;
-pub use meta::{DirEntry, FileInfo, FileKind, Meta, MetaHook, Space};
+pub use meta::{Meta, MetaHook, Space};
 pub use mount::{Mount, mount_of};
 pub use residency::is_resident;
 pub use sys::{shut_down_file_system, write_back_file};

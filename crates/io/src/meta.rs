@@ -5,11 +5,11 @@
 use std::fmt;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read as _, Write as _};
-use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
 use crate::class::IoClass;
 use crate::disk::{Disk, Lane};
@@ -28,65 +28,6 @@ pub trait MetaHook: Send + Sync + fmt::Debug {
 
     /// Called after it, with how long it took.
     fn after(&self, class: IoClass, op: IoOp, took: Duration, failed: bool);
-}
-
-/// What a name stands for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum FileKind {
-    /// A regular file.
-    File,
-    /// A directory.
-    Dir,
-    /// A symbolic link, device, socket or pipe.
-    Other,
-}
-
-/// Facts about a file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct FileInfo {
-    /// What it is.
-    pub kind: FileKind,
-    /// Length in bytes.
-    pub len: u64,
-    /// Space it takes on the device, in bytes.
-    pub allocated: u64,
-    /// Number of names (hard links).
-    pub links: u64,
-    /// Last change of the contents.
-    pub modified: SystemTime,
-    /// Identity: device and inode.
-    pub id: (u64, u64),
-}
-
-impl FileInfo {
-    fn of(meta: &fs::Metadata) -> Self {
-        let kind = if meta.is_file() {
-            FileKind::File
-        } else if meta.is_dir() {
-            FileKind::Dir
-        } else {
-            FileKind::Other
-        };
-        Self {
-            kind,
-            len: meta.len(),
-            allocated: meta.blocks().saturating_mul(512),
-            links: meta.nlink(),
-            modified: meta.modified().unwrap_or(SystemTime::UNIX_EPOCH),
-            id: (meta.dev(), meta.ino()),
-        }
-    }
-}
-
-/// One name in a directory.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct DirEntry {
-    /// The name; one that is not UTF-8 comes with replacement characters and `odd` set.
-    pub name: String,
-    /// What it is.
-    pub kind: FileKind,
-    /// The name was not UTF-8: it cannot be opened by `name`.
-    pub odd: bool,
 }
 
 /// Space of a file system, in bytes.
@@ -138,12 +79,6 @@ impl Meta {
     pub fn with_hook(mut self, hook: Arc<dyn MetaHook>) -> Self {
         self.hooks.push(hook);
         self
-    }
-
-    /// The class of the operations.
-    #[must_use]
-    pub fn class(&self) -> IoClass {
-        self.class
     }
 
     /// Runs `work`, which may block, on the disk's threads under the hooks; for sequences that
@@ -214,40 +149,15 @@ impl Meta {
         self.simple(IoOp::Unlink, path, |path| fs::remove_file(path))
     }
 
-    /// Removes an empty directory; `Exists` when it is not empty.
-    pub fn remove_dir(&self, path: &Path) -> IoFuture<Result<(), IoError>> {
-        self.simple(IoOp::RemoveDir, path, |path| fs::remove_dir(path))
-    }
-
     /// Removes a directory with everything in it. Symbolic links are removed, not followed.
     pub fn remove_dir_all(&self, path: &Path) -> IoFuture<Result<(), IoError>> {
         self.simple(IoOp::RemoveDir, path, |path| fs::remove_dir_all(path))
     }
 
-    /// Gives the file `original` a second name `link`; `Exists` when that is taken.
-    pub fn hard_link(&self, original: &Path, link: &Path) -> IoFuture<Result<(), IoError>> {
-        let link = link.to_owned();
-        self.run(IoOp::Link, original, move |original| {
-            fs::hard_link(original, &link).map_err(|e| {
-                IoError::from_std(IoOp::Link, original, &e)
-                    .with_context(format_args!("to {}", link.display()))
-            })
-        })
-    }
-
-    /// The names in a directory, in no order; `TooLarge` when there are more than `entries_max`.
-    pub fn list_dir(
-        &self,
-        path: &Path,
-        entries_max: usize,
-    ) -> IoFuture<Result<Vec<DirEntry>, IoError>> {
-        self.run(IoOp::List, path, move |path| list_dir(path, entries_max))
-    }
-
-    /// Facts about a name; symbolic links are followed.
-    pub fn stat(&self, path: &Path) -> IoFuture<Result<FileInfo, IoError>> {
+    /// Whether the name is a directory; symbolic links are followed.
+    pub fn is_dir(&self, path: &Path) -> IoFuture<Result<bool, IoError>> {
         self.simple(IoOp::Stat, path, |path| {
-            fs::metadata(path).map(|m| FileInfo::of(&m))
+            fs::metadata(path).map(|m| m.is_dir())
         })
     }
 
@@ -308,36 +218,6 @@ impl Meta {
     pub fn mount_of(&self, path: &Path) -> IoFuture<Result<Mount, IoError>> {
         self.run(IoOp::Mount, path, mount::mount_of)
     }
-}
-
-fn list_dir(path: &Path, entries_max: usize) -> Result<Vec<DirEntry>, IoError> {
-    let failed = |e: io::Error| IoError::from_std(IoOp::List, path, &e);
-    let mut entries = Vec::new();
-    for entry in fs::read_dir(path).map_err(failed)? {
-        if entries.len() == entries_max {
-            return Err(IoError::new(
-                IoErrorKind::TooLarge,
-                IoOp::List,
-                path,
-                format!("more than {entries_max} entries"),
-            ));
-        }
-        let entry = entry.map_err(failed)?;
-        let kind = match entry.file_type() {
-            Ok(t) if t.is_file() => FileKind::File,
-            Ok(t) if t.is_dir() => FileKind::Dir,
-            Ok(_) => FileKind::Other,
-            // Removed while we were looking.
-            Err(e) if e.kind() == io::ErrorKind::NotFound => continue,
-            Err(e) => return Err(failed(e)),
-        };
-        let (name, odd) = match entry.file_name().into_string() {
-            Ok(name) => (name, false),
-            Err(raw) => (raw.to_string_lossy().into_owned(), true),
-        };
-        entries.push(DirEntry { name, kind, odd });
-    }
-    Ok(entries)
 }
 
 fn read_small(path: &Path, limit: usize) -> Result<Vec<u8>, IoError> {

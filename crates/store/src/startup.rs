@@ -8,8 +8,7 @@ use std::time::{Duration, SystemTime};
 use hayloft_io::calibrate::Calibration;
 use hayloft_io::decorators::{IoMetrics, Metered};
 use hayloft_io::{
-    DiskConfig, ENGINE_AUTO, Engine, EngineConfig, IoClass, IoError, IoErrorKind, IoOp, RecordLock,
-    engine_for,
+    ENGINE_AUTO, Engine, EngineConfig, IoClass, IoError, IoErrorKind, IoOp, RecordLock, engine_for,
 };
 use tokio::sync::mpsc;
 use tracing::{info, warn};
@@ -74,7 +73,7 @@ pub async fn open(
     config: StoreConfig,
     events: mpsc::Sender<StoreEvent>,
 ) -> Result<Arc<StoreState>, StoreError> {
-    let disks = hayloft_io::Disks::new(DiskConfig::default());
+    let disks = hayloft_io::Disks::default();
     let inner = Arc::new(StoreState::new(config, events, disks));
     let attempts = inner.config.volumes.iter().map(|v| open_volume(&inner, v));
     let attempts = futures_util::future::join_all(attempts).await;
@@ -168,10 +167,7 @@ pub async fn open_volume(inner: &StoreState, config: &VolumeConfig) -> Result<Op
         .map_err(|e| StoreError::new(StoreErrorKind::Io, format!("{doing}: {e}")))?;
     let calibration = read_calibration(root).await;
     let disk_config = inner.config.disk.config(calibration.as_ref());
-    let disk = inner
-        .disks
-        .for_path_with(root, &disk_config)
-        .map_err(failed)?;
+    let disk = inner.disks.for_path(root, &disk_config).map_err(failed)?;
     let mut engine_config = EngineConfig::new(disk);
     engine_config.direct.cache_client_reads = inner.config.cache_client_reads;
     let engine = choose_engine(config, calibration.as_ref(), engine_config)

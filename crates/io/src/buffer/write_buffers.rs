@@ -5,141 +5,28 @@
 //! [`WRITE_BUFFER`] in the file. Bytes that arrive elsewhere are copied there, or kept as they are
 //! where no such memory is free.
 //!
-//! A buffer is in two parts, divided by `frozen`: below it bytes never change again and are shared
-//! with the mirror and the disk; from it on only the one [`Room`] of the buffer may write.
-#![expect(
-    unsafe_code,
-    reason = "one piece of memory is shared below a mark and written above it: see each block"
-)]
+//! A buffer is in two [parts](memory): bytes that never change again and are shared with the mirror
+//! and the disk, and behind them room to write.
+
+mod memory;
+mod piece;
+mod reserved;
+#[cfg(test)]
+mod tests;
 
 use std::collections::VecDeque;
-use std::io::IoSliceMut;
 use std::ops::Range;
-use std::ptr::NonNull;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
 
-use super::{AlignedBuf, BufferPool};
+use super::BufferPool;
+use memory::{Memory, Room};
+use piece::Piece;
+pub use reserved::ReservedRoom;
 
 /// Bytes of one write buffer; each begins at a multiple of this in its file.
 pub const WRITE_BUFFER: usize = 1 << 20;
-
-/// Memory of one buffer, until the last slice of it is dropped.
-struct Memory {
-    start: NonNull<u8>,
-    /// Bytes below do not change any more.
-    frozen: AtomicUsize,
-    /// Goes back to its pool with this. Nothing touches its bytes but by `start`.
-    _owner: AlignedBuf,
-}
-
-// SAFETY: plain memory at a fixed address. Bytes below `frozen` are only read, those above it are
-// only touched through the one `Room`, which is not shared.
-unsafe impl Send for Memory {}
-// SAFETY: as above.
-unsafe impl Sync for Memory {}
-
-impl Memory {
-    /// Frozen bytes, shared without copying.
-    fn share(self: &Arc<Self>, range: Range<usize>) -> Bytes {
-        let frozen = self.frozen.load(Ordering::Acquire);
-        assert!(
-            range.start <= range.end && range.end <= frozen,
-            "only frozen bytes are shared"
-        );
-        let memory = Arc::clone(self);
-        Bytes::from_owner(Shared { memory, range })
-    }
-
-    /// Whether `bytes` are the frozen bytes from `at` on.
-    fn holds(&self, at: usize, bytes: &[u8]) -> bool {
-        let end = at.checked_add(bytes.len());
-        end.is_some_and(|end| end <= self.frozen.load(Ordering::Acquire))
-            && bytes.as_ptr().addr() == self.start.addr().get() + at
-    }
-}
-
-/// Frozen bytes of a buffer.
-struct Shared {
-    memory: Arc<Memory>,
-    range: Range<usize>,
-}
-
-impl AsRef<[u8]> for Shared {
-    fn as_ref(&self) -> &[u8] {
-        // SAFETY: the range lies below `frozen` (checked when it was shared): inside the memory,
-        // initialised, and nothing writes there while `memory` lives, which this keeps alive.
-        unsafe {
-            let from = self.memory.start.add(self.range.start);
-            std::slice::from_raw_parts(from.as_ptr(), self.range.len())
-        }
-    }
-}
-
-/// The only right to write the bytes of a buffer that are not frozen.
-struct Room {
-    memory: Arc<Memory>,
-    /// Offset in the file of the buffer's first byte.
-    base: u64,
-    filled: usize,
-}
-
-impl Room {
-    /// A buffer that begins at `base`, filled from `from` on. `None` where the memory is not
-    /// mapped by itself.
-    fn new(owner: AlignedBuf, base: u64, from: usize) -> Option<Self> {
-        let start = owner.region.fixed_start()?;
-        let memory = Arc::new(Memory {
-            start,
-            frozen: AtomicUsize::new(from),
-            _owner: owner,
-        });
-        Some(Self {
-            memory,
-            base,
-            filled: from,
-        })
-    }
-
-    fn len(&self) -> usize {
-        WRITE_BUFFER - self.filled
-    }
-
-    /// Offset in the file of the next byte.
-    fn next(&self) -> u64 {
-        self.base + self.filled as u64
-    }
-
-    /// What is not filled yet, at most `at_most` bytes of it. Holds what earlier uses left.
-    fn unfilled(&mut self, at_most: usize) -> &mut [u8] {
-        let len = self.len().min(at_most);
-        // SAFETY: `filled..filled + len` is inside the buffer and not below `frozen`: no shared
-        // slice covers it. This is the only `Room` of the memory, and it is borrowed mutably.
-        unsafe {
-            let from = self.memory.start.add(self.filled);
-            std::slice::from_raw_parts_mut(from.as_ptr(), len)
-        }
-    }
-
-    fn advance(&mut self, n: usize) {
-        assert!(n <= self.len(), "more than fits was not filled");
-        self.filled += n;
-    }
-
-    /// Makes all that was filled immutable; gives the bytes that became so.
-    fn freeze(&mut self) -> Range<usize> {
-        let before = self.memory.frozen.swap(self.filled, Ordering::Release);
-        before..self.filled
-    }
-}
-
-/// Appended bytes that lie together in memory.
-enum Piece {
-    Own(Arc<Memory>, Range<usize>),
-    Other(Bytes),
-}
 
 struct State {
     /// What was appended and not taken, in order.
@@ -320,36 +207,6 @@ impl std::fmt::Debug for WriteBuffers {
     }
 }
 
-impl Piece {
-    fn len(&self) -> usize {
-        match self {
-            Self::Own(_, range) => range.len(),
-            Self::Other(bytes) => bytes.len(),
-        }
-    }
-
-    fn split(self, at: usize) -> (Self, Self) {
-        match self {
-            Self::Own(memory, range) => {
-                let middle = range.start + at;
-                let now = Self::Own(Arc::clone(&memory), range.start..middle);
-                (now, Self::Own(memory, middle..range.end))
-            }
-            Self::Other(bytes) => {
-                let now = Self::Other(bytes.slice(..at));
-                (now, Self::Other(bytes.slice(at..)))
-            }
-        }
-    }
-
-    fn into_bytes(self) -> Bytes {
-        match self {
-            Self::Own(memory, range) => memory.share(range),
-            Self::Other(bytes) => bytes,
-        }
-    }
-}
-
 impl State {
     fn push_own(&mut self, memory: Arc<Memory>, range: Range<usize>) {
         self.end += range.len() as u64;
@@ -397,203 +254,5 @@ impl State {
             self.frontier = self.end;
         }
         self.pieces.push_back(Piece::Other(bytes));
-    }
-}
-
-/// Room in write buffers for a run of bytes. Fill what [`unfilled`](Self::unfilled) gives, say how
-/// much with [`advance`](Self::advance), and [take](Self::take) it. Dropped, it leaves nothing.
-pub struct ReservedRoom {
-    buffers: WriteBuffers,
-    rooms: Vec<Room>,
-    /// The room that is being filled.
-    at: usize,
-    remaining: usize,
-}
-
-impl ReservedRoom {
-    /// The next memory to fill, in order: for a gather read from a socket.
-    pub fn unfilled(&mut self) -> Vec<IoSliceMut<'_>> {
-        let mut left = self.remaining;
-        let mut slices = Vec::with_capacity(self.rooms.len() - self.at);
-        for room in &mut self.rooms[self.at..] {
-            if left == 0 {
-                break;
-            }
-            let slice = room.unfilled(left);
-            left -= slice.len();
-            slices.push(IoSliceMut::new(slice));
-        }
-        slices
-    }
-
-    /// The next `n` bytes were filled.
-    ///
-    /// # Panics
-    /// When `n` is above what was reserved.
-    pub fn advance(&mut self, n: usize) {
-        assert!(n <= self.remaining, "more than was reserved");
-        self.remaining -= n;
-        let mut left = n;
-        while left > 0 {
-            let room = &mut self.rooms[self.at];
-            let now = left.min(room.len());
-            room.advance(now);
-            left -= now;
-            if room.len() == 0 {
-                self.at += 1;
-            }
-        }
-    }
-
-    /// The bytes filled since the last call, immutable from now on, one piece a buffer.
-    #[must_use]
-    pub fn take(&mut self) -> Vec<Bytes> {
-        let mut pieces = Vec::with_capacity(2);
-        let mut state = self.buffers.lock();
-        for room in &mut self.rooms {
-            let range = room.freeze();
-            if range.is_empty() {
-                continue;
-            }
-            state.frontier = room.next();
-            let known = state
-                .received
-                .back()
-                .is_some_and(|(base, _)| *base == room.base);
-            if !known {
-                state
-                    .received
-                    .push_back((room.base, Arc::clone(&room.memory)));
-            }
-            pieces.push(room.memory.share(range));
-        }
-        pieces
-    }
-}
-
-impl Drop for ReservedRoom {
-    fn drop(&mut self) {
-        let mut state = self.buffers.lock();
-        state.lent = false;
-        let frontier = state.frontier;
-        // What was filled and not taken never was received.
-        let of_next = |mut room: Room| {
-            room.filled = room.memory.frozen.load(Ordering::Acquire);
-            (room.next() == frontier && room.len() > 0).then_some(room)
-        };
-        state.room = self.rooms.drain(..).find_map(of_next);
-    }
-}
-
-impl std::fmt::Debug for ReservedRoom {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("ReservedRoom")
-            .field("remaining", &self.remaining)
-            .finish_non_exhaustive()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn bytes(from: usize, len: usize) -> Vec<u8> {
-        let byte = |i: usize| u8::try_from(i % 251).expect("below 256");
-        (from..from + len).map(byte).collect()
-    }
-
-    fn pool() -> BufferPool {
-        BufferPool::new(16 << 20)
-    }
-
-    /// Receives `len` bytes in place, as a socket would in two reads.
-    fn receive(buffers: &WriteBuffers, from: usize, len: usize) -> Vec<Bytes> {
-        let mut room = buffers
-            .try_reserve(from as u64, len)
-            .expect("there is room");
-        let mut pieces = Vec::new();
-        for (at, n) in [(0, len / 3), (len / 3, len - len / 3)] {
-            let wanted = bytes(from + at, n);
-            let mut rest = &wanted[..];
-            for slice in &mut room.unfilled() {
-                let now = rest.len().min(slice.len());
-                slice[..now].copy_from_slice(&rest[..now]);
-                rest = &rest[now..];
-            }
-            room.advance(n);
-            pieces.extend(room.take());
-        }
-        pieces
-    }
-
-    #[test]
-    fn what_is_received_in_place_lies_in_one_aligned_piece() {
-        let buffers = WriteBuffers::new(&pool(), 0);
-        let first = receive(&buffers, 0, 700_001);
-        buffers.append(&first, true);
-        let second = receive(&buffers, 700_001, 900_000);
-        buffers.append(&second, true);
-        assert_eq!(buffers.appended(), 1_600_001);
-        let taken = buffers.take(WRITE_BUFFER);
-        assert_eq!(taken.len(), 1);
-        assert_eq!(taken[0].as_ptr().addr() % 4096, 0);
-        assert!(taken[0] == bytes(0, WRITE_BUFFER));
-        let rest = buffers.take(1_600_001 - WRITE_BUFFER);
-        assert_eq!(rest.len(), 1);
-        assert!(rest[0] == bytes(WRITE_BUFFER, 1_600_001 - WRITE_BUFFER));
-    }
-
-    #[test]
-    fn other_bytes_are_copied_between_those_in_place() {
-        let buffers = WriteBuffers::new(&pool(), 5000);
-        buffers.append(&[Bytes::from(bytes(5000, 3000))], true);
-        let pieces = receive(&buffers, 8000, 2000);
-        // While it is lent nothing is copied behind it; what is received waits to be appended.
-        buffers.append(&pieces, true);
-        buffers.append(&[Bytes::from(bytes(10_000, 20_000))], true);
-        let taken = buffers.take(25_000);
-        assert_eq!(taken.len(), 1, "one buffer");
-        assert!(taken[0] == bytes(5000, 25_000));
-        assert_eq!(taken[0].as_ptr().addr() % 4096, 5000 % 4096);
-    }
-
-    #[test]
-    fn without_memory_the_pieces_are_kept_as_they_are() {
-        let pool = BufferPool::new(4096);
-        let buffers = WriteBuffers::new(&pool, 0);
-        assert!(buffers.try_reserve(0, 100).is_none());
-        let piece = Bytes::from(bytes(0, 3000));
-        buffers.append(std::slice::from_ref(&piece), true);
-        buffers.append(&[Bytes::from(bytes(3000, 100))], false);
-        let taken = buffers.take(3050);
-        assert_eq!(taken[0].as_ptr(), piece.as_ptr());
-        assert_eq!(taken.iter().map(Bytes::len).collect::<Vec<_>>(), [3000, 50]);
-        assert!(buffers.take(50)[0] == bytes(3050, 50));
-    }
-
-    #[test]
-    fn bytes_that_were_received_and_given_up_are_overwritten() {
-        let buffers = WriteBuffers::new(&pool(), 0);
-        let mut room = buffers.try_reserve(0, 8192).expect("there is room");
-        room.unfilled()[0].fill(9);
-        room.advance(8192);
-        assert!(buffers.try_reserve(0, 1).is_none(), "it is lent");
-        drop(room);
-        let pieces = receive(&buffers, 0, 8192);
-        buffers.append(&pieces, true);
-        assert!(buffers.take(8192)[0] == bytes(0, 8192));
-    }
-
-    #[test]
-    fn memory_goes_back_with_the_last_slice() {
-        let pool = pool();
-        let buffers = WriteBuffers::new(&pool, 0);
-        let pieces = receive(&buffers, 0, 3 * WRITE_BUFFER);
-        buffers.append(&pieces, true);
-        drop(buffers.take(3 * WRITE_BUFFER));
-        assert!(pool.in_use() >= 3 * WRITE_BUFFER);
-        drop(pieces);
-        drop(buffers);
-        assert_eq!(pool.in_use(), 0);
     }
 }

@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{major, makedev, minor};
+use rustix::fs::{major, minor};
 
 use crate::calibrate::Media;
 use crate::error::{IoError, IoOp};
@@ -89,7 +89,7 @@ impl DeviceId {
     }
 
     /// What `queue/rotational` says; `None` without a block device.
-    pub(super) fn rotational(self) -> Option<bool> {
+    fn rotational(self) -> Option<bool> {
         let text = fs::read_to_string(self.sysfs()?.join("queue/rotational")).ok()?;
         Some(text.trim() == "1")
     }
@@ -106,12 +106,6 @@ impl DeviceId {
         } else {
             Media::Flash
         }
-    }
-
-    /// The number as in `st_dev`.
-    #[must_use]
-    pub fn raw(self) -> u64 {
-        makedev(self.major, self.minor)
     }
 }
 

@@ -7,23 +7,24 @@ mod closing;
 mod data;
 mod device;
 mod lane;
+mod registry;
 pub(crate) mod schedule;
 mod settings;
 mod stats;
 mod workers;
 
-use std::collections::HashMap;
 use std::fmt;
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::Arc;
 use std::time::Duration;
 
 pub(crate) use closing::Aside;
 pub(crate) use data::DataLane;
 pub use device::DeviceId;
 use lane::Doing;
+pub use registry::Disks;
 pub(crate) use schedule::{Request, Stream};
-pub use settings::DiskSettings;
+pub use settings::{DiskConfig, DiskSettings};
 pub use stats::{ClassStats, DiskStats};
 pub use workers::together;
 pub(crate) use workers::{Lane, Place};
@@ -36,55 +37,6 @@ use futures_util::future::Either;
 use schedule::Policy;
 use workers::Workers;
 
-/// Limits of one disk's queues and threads.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct DiskConfig {
-    /// Operations of one class that may be queued or running; the next one waits. Default 128.
-    pub depth_per_class: usize,
-    /// Reads and writes at once that do not reach the device: copies into the page cache, and what
-    /// engines without a device do. Default 8.
-    pub data_threads: usize,
-    /// Reads and writes on a flash device at once (`hayloft.io.depth`). Default 32.
-    pub depth: usize,
-    /// Bytes that rotating media serve to one stream before they turn to another
-    /// (`hayloft.io.quantum`), and writers hand in at once. `None`: 32 MiB, on flash 4 MiB.
-    pub quantum: Option<u64>,
-    /// What the device is (`hayloft.io.media`); `None`: as the kernel says. Default `None`.
-    pub media: Option<Media>,
-    /// How long rotating media wait for more of the stream they serve. Default 8 ms, less than a
-    /// seek there and back.
-    pub anticipation: Duration,
-    /// Threads for syncs of clients and replication. Default 4.
-    pub sync_threads: usize,
-    /// Threads for names, directories and opening of clients and replication. Default 4.
-    pub meta_threads: usize,
-    /// Threads that send from the page cache to sockets. Default 8.
-    pub send_threads: usize,
-    /// Threads for names and syncs of balancer, scan and delete, and reads and writes of these at
-    /// once while no client wants anything. Default 3.
-    pub background_threads: usize,
-    /// A thread without work ends after this. Default 10 s.
-    pub thread_idle: Duration,
-}
-
-impl Default for DiskConfig {
-    fn default() -> Self {
-        Self {
-            depth_per_class: 128,
-            data_threads: 8,
-            depth: 32,
-            quantum: None,
-            media: None,
-            anticipation: Duration::from_millis(8),
-            sync_threads: 4,
-            meta_threads: 4,
-            send_threads: 8,
-            background_threads: 3,
-            thread_idle: Duration::from_secs(10),
-        }
-    }
-}
-
 /// One physical device: its identity and its bounded queues.
 ///
 /// Reads and writes are ordered by the scheduler: classes by weight and deadline, on rotating media
@@ -93,7 +45,6 @@ impl Default for DiskConfig {
 pub struct Disk {
     id: DeviceId,
     name: String,
-    rotational: Option<bool>,
     workers: Workers,
 }
 
@@ -109,7 +60,6 @@ impl Disk {
 
     fn new(id: DeviceId, config: &DiskConfig, path: &Path) -> Result<Arc<Self>, IoError> {
         let name = id.name();
-        let rotational = id.rotational();
         let media = config.media.unwrap_or_else(|| id.media());
         let by_media = match media {
             Media::Rotating => settings::QUANTUM_ROTATING,
@@ -127,12 +77,7 @@ impl Disk {
             IoError::from_std(IoOp::Open, path, &e)
                 .with_context("starting the I/O threads of its disk")
         })?;
-        Ok(Arc::new(Self {
-            rotational,
-            workers,
-            id,
-            name,
-        }))
+        Ok(Arc::new(Self { workers, id, name }))
     }
 
     /// The device's identity.
@@ -145,12 +90,6 @@ impl Disk {
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
-    }
-
-    /// Whether it is rotating media, when the kernel says.
-    #[must_use]
-    pub fn rotational(&self) -> Option<bool> {
-        self.rotational
     }
 
     /// Runs `work`, which may block, on one of this disk's threads, and gives its value back.
@@ -335,72 +274,16 @@ impl fmt::Debug for Disk {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Disk")
             .field("name", &self.name)
-            .field("rotational", &self.rotational)
             .field("threads", &self.threads())
             .finish_non_exhaustive()
     }
 }
 
-/// The disks of a process, one [`Disk`] per physical device; kept as long as they are used.
-#[derive(Debug, Default)]
-pub struct Disks {
-    config: DiskConfig,
-    known: Mutex<HashMap<DeviceId, Weak<Disk>>>,
-}
-
-impl Disks {
-    /// An empty registry whose disks get `config`.
-    #[must_use]
-    pub fn new(config: DiskConfig) -> Self {
-        Self {
-            config,
-            known: Mutex::default(),
-        }
-    }
-
-    /// The disk under `path` (an existing file or directory), shared with every other path on the
-    /// same physical device. Blocking (a few stat calls).
-    ///
-    /// # Errors
-    /// When `path` cannot be examined.
-    pub fn for_path(&self, path: &Path) -> Result<Arc<Disk>, IoError> {
-        self.for_path_with(path, &self.config)
-    }
-
-    /// As [`for_path`](Self::for_path), with limits of its own; they are ignored when the disk is
-    /// known already: the first volume on a disk decides.
-    ///
-    /// # Errors
-    /// When `path` cannot be examined.
-    pub fn for_path_with(&self, path: &Path, config: &DiskConfig) -> Result<Arc<Disk>, IoError> {
-        let id = DeviceId::of_path(path)?;
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(disk) = known.get(&id).and_then(Weak::upgrade) {
-            return Ok(disk);
-        }
-        let disk = Disk::new(id, config, path)?;
-        known.retain(|_, disk| disk.strong_count() > 0);
-        known.insert(id, Arc::downgrade(&disk));
-        Ok(disk)
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use std::sync::{Mutex, PoisonError};
 
-    #[test]
-    fn paths_on_one_device_share_a_disk() {
-        let dir = tempfile::tempdir().expect("a temporary directory");
-        let other = dir.path().join("other");
-        std::fs::create_dir(&other).expect("a directory in it");
-        let disks = Disks::default();
-        let a = disks.for_path(dir.path()).expect("exists");
-        let b = disks.for_path(&other).expect("exists");
-        assert!(Arc::ptr_eq(&a, &b));
-        assert!(!a.name().is_empty());
-        assert!(disks.for_path(&dir.path().join("missing")).is_err());
-    }
+    use super::*;
 
     #[tokio::test]
     async fn threads_are_few_and_end_when_idle() {

@@ -19,129 +19,28 @@
 //! request under way while a client wants something, else [`Policy::background_max`]; they always
 //! have some, so that they finish.
 
+mod request;
+mod rotating;
+#[cfg(test)]
+mod tests;
+
 use std::collections::VecDeque;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use crate::calibrate::Media;
 use crate::class::IoClass;
+use request::{DEADLINES, WEIGHTS};
+pub(crate) use request::{Next, Policy, Request, Stream, Ticket};
+use rotating::{Current, LATELY};
 
 /// What one request costs besides its bytes, in bytes: small ones are not free.
 const OVERHEAD: u64 = 64 * 1024;
-
-/// Requests of the one stream that a rotating disk has at once: the next is there when one ends.
-const STREAM_DEPTH: usize = 2;
-
-/// Streams whose ends are remembered.
-const LATELY: usize = 64;
-
-/// A request of as many bytes is one of a stream, even the first of a file: what is written back at
-/// once of a file that goes on growing. Its writer may wait for the room that its end gives.
-const LONG: u64 = 4 << 20;
-
-/// A background stream on rotating media gets this fraction of a quantum.
-const BACKGROUND_QUANTUM_DIVISOR: u64 = 4;
-
-/// Shares of a busy disk by class.
-const WEIGHTS: [u64; IoClass::COUNT] = {
-    let mut weights = [0; IoClass::COUNT];
-    weights[IoClass::ClientWrite as usize] = 32;
-    weights[IoClass::ClientRead as usize] = 32;
-    weights[IoClass::Replication as usize] = 12;
-    weights[IoClass::Balancer as usize] = 3;
-    weights[IoClass::Scan as usize] = 1;
-    weights[IoClass::Delete as usize] = 2;
-    weights
-};
-
-/// After this a request of the class goes first.
-pub(super) const DEADLINES: [Duration; IoClass::COUNT] = {
-    let mut deadlines = [Duration::ZERO; IoClass::COUNT];
-    deadlines[IoClass::ClientWrite as usize] = Duration::from_secs(1);
-    deadlines[IoClass::ClientRead as usize] = Duration::from_millis(300);
-    deadlines[IoClass::Replication as usize] = Duration::from_secs(3);
-    deadlines[IoClass::Balancer as usize] = Duration::from_secs(10);
-    deadlines[IoClass::Scan as usize] = Duration::from_secs(20);
-    deadlines[IoClass::Delete as usize] = Duration::from_secs(10);
-    deadlines
-};
-
-/// How a disk is served.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Policy {
-    /// Decides between streams and a plain depth.
-    pub media: Media,
-    /// Bytes served to one stream before the disk turns to another. Rotating only.
-    pub quantum: u64,
-    /// Requests on the device at once. Flash only.
-    pub depth: usize,
-    /// Requests at once that do not reach the device.
-    pub cached_max: usize,
-    /// Requests of background classes at once, when no client wants anything.
-    pub background_max: usize,
-    /// How long a rotating disk waits for more of the stream it serves.
-    pub anticipation: Duration,
-}
-
-/// A place in a file on the device.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Stream {
-    /// The file; numbers near each other are near each other on the device.
-    pub id: u64,
-    /// Where in the file, in bytes.
-    pub offset: u64,
-}
-
-/// What is known of a request before it is served.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Request {
-    /// On whose behalf.
-    pub class: IoClass,
-    /// `None` when it does not reach the device.
-    pub stream: Option<Stream>,
-    /// An estimate of what it moves.
-    pub bytes: u64,
-}
-
-/// A request under way.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Ticket {
-    pub request: Request,
-    pub queued: Instant,
-    pub served: Instant,
-}
-
-/// The answer to "what next".
-#[derive(Debug)]
-pub(crate) enum Next<T> {
-    /// This one, now.
-    Serve(Ticket, T),
-    /// Nothing now; ask again at this time, or when something was queued or has ended.
-    At(Instant),
-    /// Nothing until something was queued or has ended.
-    Nothing,
-}
 
 #[derive(Debug)]
 struct Queued<T> {
     request: Request,
     queued: Instant,
     item: T,
-}
-
-/// The stream that a rotating disk serves.
-#[derive(Clone, Copy, Debug)]
-struct Current {
-    id: u64,
-    class: IoClass,
-    /// Bytes of this quantum.
-    had: u64,
-    /// Whether a request went on where another one had ended, or was long: such a stream is worth
-    /// waiting for.
-    continued: bool,
-    in_flight: usize,
-    /// Where the last request ended.
-    position: u64,
-    idle_since: Instant,
 }
 
 type Queues<T> = [VecDeque<Queued<T>>; IoClass::COUNT];
@@ -242,49 +141,6 @@ impl<T> Scheduler<T> {
         Next::Nothing
     }
 
-    fn next_on_rotating(&mut self, now: Instant) -> Next<T> {
-        if let Some(current) = self.current {
-            let more = self.continuation(&current);
-            let others = self.device.iter().map(VecDeque::len).sum::<usize>();
-            let alone = others == self.queued_of(&current);
-            let entitled = alone || self.may_go_on(&current);
-            if entitled {
-                if let Some(at) = more {
-                    let background = current.class.is_background();
-                    if current.in_flight >= STREAM_DEPTH || (background && !self.has_room()) {
-                        return Next::Nothing;
-                    }
-                    return self.serve_stream(now, current.class, at);
-                }
-                if others == 0 || current.in_flight > 0 {
-                    return Next::Nothing;
-                }
-                let until = current.idle_since + self.policy.anticipation;
-                if current.continued && now < until {
-                    return Next::At(until);
-                }
-            } else if current.in_flight > 0 {
-                return Next::Nothing;
-            }
-        }
-        let Some(class) = self.choose(true, now) else {
-            return Next::Nothing;
-        };
-        let class = IoClass::ALL[class];
-        let at = self.elevator(class, now);
-        self.serve_stream(now, class, at)
-    }
-
-    /// Whether the current stream goes on although others wait: until it had its quantum, but of
-    /// the background only until a client wants the device.
-    fn may_go_on(&self, current: &Current) -> bool {
-        let clients = self.device.iter().enumerate();
-        let clients = clients.filter(|(class, _)| !IoClass::ALL[*class].is_background());
-        let yields = current.class.is_background()
-            && clients.map(|(_, queue)| queue.len()).sum::<usize>() > 0;
-        current.had < self.quantum_of(current.class) && !yields
-    }
-
     /// Whether one more request of a background class may be under way.
     fn has_room(&self) -> bool {
         let classes = || IoClass::ALL.into_iter();
@@ -299,93 +155,6 @@ impl<T> Scheduler<T> {
             } else {
                 self.policy.background_max
             }
-    }
-
-    fn quantum_of(&self, class: IoClass) -> u64 {
-        if class.is_background() {
-            self.policy.quantum / BACKGROUND_QUANTUM_DIVISOR
-        } else {
-            self.policy.quantum
-        }
-    }
-
-    /// Requests queued of the current stream.
-    fn queued_of(&self, current: &Current) -> usize {
-        self.device[current.class.index()]
-            .iter()
-            .filter(|q| stream_id(&q.request) == current.id)
-            .count()
-    }
-
-    /// The request that continues the current stream: the nearest one onward, else the lowest.
-    fn continuation(&self, current: &Current) -> Option<usize> {
-        let of_stream = self.device[current.class.index()]
-            .iter()
-            .enumerate()
-            .filter(|(_, q)| stream_id(&q.request) == current.id);
-        of_stream
-            .min_by_key(|(_, q)| {
-                let offset = q.request.stream.map_or(0, |s| s.offset);
-                (offset < current.position, offset)
-            })
-            .map(|(at, _)| at)
-    }
-
-    /// The first request of the stream to turn to: the one whose oldest request is late, else the
-    /// next in order of number.
-    fn elevator(&self, class: IoClass, now: Instant) -> usize {
-        let queue = &self.device[class.index()];
-        let late = queue
-            .front()
-            .is_some_and(|q| now.saturating_duration_since(q.queued) >= DEADLINES[class.index()]);
-        if late {
-            return 0;
-        }
-        let here = self.current.map_or(0, |c| c.id);
-        queue
-            .iter()
-            .enumerate()
-            .min_by_key(|(_, q)| {
-                let Stream { id, offset } = q.request.stream.unwrap_or(Stream { id: 0, offset: 0 });
-                (id <= here, id, offset)
-            })
-            .map_or(0, |(at, _)| at)
-    }
-
-    fn serve_stream(&mut self, now: Instant, class: IoClass, at: usize) -> Next<T> {
-        let Some(queued) = self.device[class.index()].remove(at) else {
-            return Next::Nothing;
-        };
-        let Request { stream, bytes, .. } = queued.request;
-        let Stream { id, offset } = stream.unwrap_or(Stream { id: 0, offset: 0 });
-        let fresh = Current {
-            id,
-            class,
-            had: 0,
-            continued: bytes >= LONG || self.lately.contains(&(id, offset)),
-            in_flight: 0,
-            position: 0,
-            idle_since: now,
-        };
-        let mut current = self
-            .current
-            .filter(|c| c.id == id && c.class == class && c.had < self.quantum_of(class))
-            .unwrap_or(fresh);
-        if let Some(before) = self.current.filter(|c| c.id == id && c.class == class) {
-            current.in_flight = before.in_flight; // A new quantum of the same stream.
-            current.continued = true;
-        }
-        current.had = current.had.saturating_add(bytes);
-        current.position = offset.saturating_add(bytes);
-        current.in_flight += 1;
-        self.lately.retain(|(stream, _)| *stream != id);
-        if self.lately.len() == LATELY {
-            self.lately.pop_front();
-        }
-        self.lately.push_back((id, current.position));
-        self.current = Some(current);
-        self.device_in_flight += 1;
-        self.serve(now, queued)
     }
 
     /// The class whose turn it is among those with something queued; the caller serves it.
@@ -451,26 +220,6 @@ impl<T> Scheduler<T> {
             return;
         };
         self.device_in_flight -= 1;
-        if let Some(current) = &mut self.current
-            && (current.id, current.class) == (stream.id, class)
-        {
-            current.in_flight = current.in_flight.saturating_sub(1);
-            current.had = current.had.saturating_add(more);
-            current.idle_since = now;
-            current.position = current.position.max(stream.offset.saturating_add(bytes));
-        }
-        // It may have been joined with others that wait where it ended.
-        if more > 0
-            && let Some((_, end)) = self.lately.iter_mut().find(|(id, _)| *id == stream.id)
-        {
-            *end = (*end).max(stream.offset.saturating_add(bytes));
-        }
+        self.stream_ended(now, (class, stream), (bytes, more));
     }
 }
-
-fn stream_id(request: &Request) -> u64 {
-    request.stream.map_or(0, |s| s.id)
-}
-
-#[cfg(test)]
-mod tests;

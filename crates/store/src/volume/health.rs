@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use hayloft_io::{FileKind, IoClass, IoError, IoErrorKind};
+use hayloft_io::{IoClass, IoError, IoErrorKind};
 
 use super::Volume;
 use crate::layout::dirs::DELETING;
@@ -31,8 +31,7 @@ pub async fn check(volume: &Arc<Volume>) -> Result<(), String> {
         .clone();
     for slice in slices {
         let finalized = slice.paths.finalized();
-        let found = meta.stat(&finalized).await.map_err(|e| e.to_string())?;
-        if found.kind != FileKind::Dir {
+        if !meta.is_dir(&finalized).await.map_err(|e| e.to_string())? {
             return Err(format!("{} is not a directory", finalized.display()));
         }
         for dir in [slice.paths.rbw(), slice.paths.tmp().join(DELETING)] {

@@ -1,7 +1,10 @@
 //! The scheduler over an abstract clock and a device that takes 10 ms a seek and moves 100 MB/s.
 
+use std::time::Duration;
+
 use proptest::prelude::*;
 
+use super::rotating::{STREAM_DEPTH, stream_id};
 use super::*;
 
 const MIB: u64 = 1 << 20;
