@@ -1,9 +1,11 @@
 //! What writing and reading through an engine gives and costs, in the shape that replicas have.
 //!
-//! `engines ENGINE DIR WRITERS [MIB] [QUANTUM_KIB] [prealloc|plain] [read]`: WRITERS tasks each
-//! write files of 128 MiB one after the other, MIB in all each, in writes of QUANTUM_KIB made of
-//! aligned pieces of 256 KiB; a file is preallocated (or not), cut to its length and dropped at its
-//! end. At last everything is synced. With `read`, the files are read back by as many readers.
+//! `engines ENGINE DIR WRITERS [MIB] [QUANTUM_KIB] [prealloc|plain] [read]`: each of
+//! WRITERS tasks writes files of 128 MiB one after the other, MIB in all. A write has QUANTUM_KIB,
+//! made of aligned pieces of 256 KiB. A file is preallocated (or not), cut to its length and
+//! dropped at its end. At last everything is synced. With `read`, as many readers read the
+//! files back.
+//!
 //! One line each: MB/s, processor seconds per GiB of this process and of the whole machine.
 
 use std::path::{Path, PathBuf};

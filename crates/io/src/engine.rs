@@ -11,15 +11,15 @@
 //! **Buffers** go in by value and come back with the result, on errors too. A buffer whose caller
 //! went away is dropped after the kernel is done with it.
 //!
-//! **Order.** Operations on one file are not ordered against each other, except that a caller that
-//! waits for a completion sees its effect in everything it submits afterwards.
+//! **Order.** Operations on one file are not ordered against each other. A caller that waits for a
+//! completion sees its effect in everything it submits afterwards.
 //!
 //! **Visibility.** A completed write is visible to every later read through any handle, to other
 //! processes, and to the [`fd`](EngineFile::fd). (This and the next paragraph hold for engines that
 //! [keep data](Capabilities::keeps_data).)
 //!
-//! **Durability.** A completed write outlives `kill -9` of this process. It outlives power loss only
-//! after a completed [`sync`](EngineFile::sync). The *name* of a new file outlives power loss only
+//! **Durability.** A completed write outlives `kill -9` of this process. It outlives power loss
+//! only after a completed [`sync`](EngineFile::sync). The *name* of a new file outlives power loss only
 //! after the directory was synced ([`Meta::sync_dir`](crate::Meta::sync_dir)).
 //!
 //! **Drop** of a file has it closed by a thread of its disk, soon: closing waits for the device at
@@ -185,8 +185,9 @@ pub trait EngineFile: Send + Sync + fmt::Debug + 'static {
     /// Sets the length: cuts, or extends with zeros. Space reserved beyond `len` is given back.
     fn truncate(&self, len: u64) -> IoFuture<Result<(), IoError>>;
 
-    /// Completes when everything whose write completed before the call is durable. After a failed sync, what was written before is in an unknown state:
-    /// a repeated sync may succeed without the data being there.
+    /// Completes when everything whose write completed before the call is durable. After a failed
+    /// sync, what was written before is in an unknown state: a repeated sync may succeed without
+    /// the data being there.
     fn sync(&self, kind: SyncKind) -> IoFuture<Result<(), IoError>>;
 
     /// Starts writing the range to the device without waiting for it; nothing becomes durable by

@@ -108,9 +108,9 @@ fn ask(file: &File, start: u64) -> io::Result<Vec<RawExtent>> {
         reserved: 0,
         extents: [RawExtent::default(); BATCH],
     };
-    // SAFETY: the descriptor is open as long as `file` is borrowed; the pointer is to a live struct
-    // with the layout of the kernel's `struct fiemap` (its size is asserted above), followed by as
-    // many extents as `extent_count` says, and the kernel writes nothing beyond them.
+    // SAFETY: the descriptor is open as long as `file` is borrowed. The pointer is to a live struct
+    // with the layout of the kernel's `struct fiemap`; its size is asserted above. As many extents
+    // follow as `extent_count` says, and the kernel writes nothing beyond them.
     let rc = unsafe { libc::ioctl(file.as_raw_fd(), FS_IOC_FIEMAP, &raw mut request) };
     if rc != 0 {
         return Err(io::Error::last_os_error());

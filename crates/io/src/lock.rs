@@ -27,8 +27,8 @@ static HELD: LazyLock<Mutex<HashSet<(u64, u64)>>> = LazyLock::new(Mutex::default
 /// held, nothing else in the process may open and close the file.
 #[derive(Debug)]
 pub struct RecordLock {
-    // Closed before the reservation is given up, else the close would release a newer lock.
-    file: Option<File>,
+    // Dropped before the reservation: else the close would release a newer lock.
+    _file: File,
     path: PathBuf,
     _reserved: Reserved,
 }
@@ -99,7 +99,7 @@ impl RecordLock {
             .and_then(|()| file.write_all(contents))
             .map_err(failed)?;
         Ok(Self {
-            file: Some(file),
+            _file: file,
             path: path.to_owned(),
             _reserved: reserved,
         })
@@ -132,12 +132,6 @@ impl RecordLock {
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
-    }
-}
-
-impl Drop for RecordLock {
-    fn drop(&mut self) {
-        drop(self.file.take());
     }
 }
 

@@ -51,8 +51,8 @@ fn sync_range(fd: BorrowedFd<'_>, offset: u64, len: u64, flags: libc::c_uint) ->
 /// wish: where the kernel has none, ordinary pages do.
 pub(crate) fn want_huge_pages(memory: &[u8]) {
     // SAFETY: the range is memory that the caller has borrowed, so it is mapped throughout the
-    // call, and this advice changes neither its contents nor its protection, only the size of the
-    // pages that the kernel takes for it.
+    // call. This advice changes neither its contents nor its protection, only the size of the pages
+    // that the kernel takes for it.
     let _a_wish = unsafe {
         libc::madvise(
             memory.as_ptr().cast_mut().cast(),

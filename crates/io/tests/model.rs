@@ -148,7 +148,8 @@ proptest! {
 
     #[test]
     fn a_file_is_a_vector_of_bytes(steps in prop::collection::vec(step(), 1..24)) {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        let runtime = runtime.expect("a runtime");
         let dir = tempfile::tempdir().expect("a temporary directory");
         let disk = Disk::for_path(dir.path(), &DiskConfig::default()).expect("the directory \
             exists");

@@ -43,7 +43,7 @@ struct PoolShared {
     idle: Mutex<Idle>,
     /// Those of which a buffer has a part.
     slabs: Mutex<Vec<Weak<Slab>>>,
-    /// Who waits in [`BufferPool::acquire`].
+    /// Callers that wait in [`BufferPool::acquire`].
     waiting: AtomicUsize,
 }
 
@@ -210,9 +210,10 @@ impl BufferPool {
     }
 
     /// As [`try_acquire`](BufferPool::try_acquire), for what a device transfers and for less than
-    /// all of the budget: `None`, too, where more than `limit` bytes would be in use. A buffer from
-    /// 256 KiB to 1 MiB is part of a huge page that others have parts of, as long as no caller
-    /// waits for memory, and a quarter of `limit` is left for others.
+    /// all of the budget: `None`, too, where more than `limit` bytes would be in use.
+    ///
+    /// A buffer from 256 KiB to 1 MiB is part of a huge page that others have parts of. That holds
+    /// as long as no caller waits for memory and a quarter of `limit` is left for others.
     ///
     /// # Errors
     /// As `acquire`.

@@ -116,9 +116,9 @@ impl Fit {
 /// The device that a curve comes closest to; `None` without a point above 0.
 ///
 /// Of the devices through every two points (and those without any cost of beginning, through
-/// every one) the closest to all of them: a machine that was busy while some points were taken
-/// does not move it, and one that was busy all the time lowers the plateau but leaves the time
-/// that a seek takes, which is what the quantum follows from.
+/// every one) the closest to all of them. A machine that was busy while some points were taken
+/// does not move it. One that was busy all the time lowers the plateau, but leaves the time that a
+/// seek takes: the quantum follows from that.
 #[must_use]
 pub fn fit(curve: &[(u64, f64)]) -> Option<Fit> {
     let usable = |(run, rate): &&(u64, f64)| *run > 0 && *rate > 0.0 && rate.is_finite();

@@ -170,8 +170,8 @@ impl Calibration {
     /// Reads the calibration of the volume in `dir`; `None` when there is none. Blocking.
     ///
     /// # Errors
-    /// [`CalibrationError::File`] when it is there and cannot be read, `Invalid` when it is not of
-    /// this version, not of this form or has a number out of bounds.
+    /// [`CalibrationError::File`] when it is there and cannot be read. `Invalid` when it has
+    /// another version or form, or a number out of bounds.
     pub fn read(dir: &Path) -> Result<Option<Self>, CalibrationError> {
         let path = Self::path(dir);
         let failed = |source| CalibrationError::File {

@@ -14,36 +14,22 @@ use std::sync::Arc;
 use super::lane::{Doing, Task, TaskLane};
 use crate::class::IoClass;
 
-/// Drops things on the closing thread of a disk.
-#[derive(Clone)]
-pub(crate) struct Closer(Arc<TaskLane>);
-
-impl Closer {
-    pub(super) fn new(lane: Arc<TaskLane>) -> Self {
-        Self(lane)
-    }
-
-    /// Drops `what`, which is open at `path`, there. Never waits; here and now only when the disk
-    /// itself is no longer used.
-    pub(crate) fn close<T: Send + 'static>(&self, path: Arc<Path>, what: T) {
-        let task = Task {
-            job: Box::new(move || drop(what)),
-            watched: Some(Doing {
-                what: "close",
-                path,
-            }),
-        };
-        // One order is as good as another: the lane has one thread.
-        drop(self.0.push(IoClass::Delete, task));
-    }
-
-    /// `value`, which is open at `path`, to be dropped there.
-    pub(crate) fn guard<T: Send + 'static>(&self, path: &Path, value: T) -> Aside<T> {
-        Aside {
-            inside: Some((path.into(), value)),
-            closer: self.clone(),
-        }
-    }
+/// Drops `what`, which is open at `path`, on the closing thread of a disk. Never waits. Drops here
+/// and now only when the disk itself is no longer used.
+pub(super) fn close<T: Send + 'static>(lane: &Arc<TaskLane>, path: Arc<Path>, what: T) {
+    let job = move || {
+        drop(what);
+        0
+    };
+    let task = Task {
+        job: Box::new(job),
+        watched: Some(Doing {
+            what: "close",
+            path,
+        }),
+    };
+    // One order is as good as another: the lane has one thread.
+    drop(lane.push(IoClass::Delete, task));
 }
 
 /// Something with open descriptors; they are closed by a thread of the disk, soon after this was
@@ -51,7 +37,17 @@ impl Closer {
 pub(crate) struct Aside<T: Send + 'static> {
     /// Taken by the drop.
     inside: Option<(Arc<Path>, T)>,
-    closer: Closer,
+    closing: Arc<TaskLane>,
+}
+
+impl<T: Send + 'static> Aside<T> {
+    /// `value`, which is open at `path`, to be dropped on the closing thread of `closing`.
+    pub(super) fn new(closing: &Arc<TaskLane>, path: &Path, value: T) -> Self {
+        Self {
+            inside: Some((path.into(), value)),
+            closing: Arc::clone(closing),
+        }
+    }
 }
 
 impl<T: Send + 'static> Deref for Aside<T> {
@@ -66,7 +62,7 @@ impl<T: Send + 'static> Deref for Aside<T> {
 impl<T: Send + 'static> Drop for Aside<T> {
     fn drop(&mut self) {
         if let Some((path, value)) = self.inside.take() {
-            self.closer.close(path, value);
+            close(&self.closing, path, value);
         }
     }
 }

@@ -11,10 +11,7 @@ use std::time::{Duration, Instant};
 
 use super::schedule::{Next, Policy, Request, Scheduler, Ticket};
 use super::stats::DiskStats;
-use super::workers::{STACK_BYTES, guarded};
-
-/// Work that blocks; gives the bytes it moved.
-pub(super) type Job = Box<dyn FnOnce() -> u64 + Send>;
+use super::workers::{Job, STACK_BYTES, guarded};
 
 struct Core {
     scheduler: Scheduler<Job>,
@@ -146,7 +143,7 @@ impl DataLane {
         loop {
             if let Some((key, job)) = core.ready.pop_front() {
                 drop(core);
-                let bytes = guarded(job).unwrap_or(0);
+                let bytes = guarded(job);
                 let now = Instant::now();
                 core = self.lock();
                 core.end(now, key, bytes);

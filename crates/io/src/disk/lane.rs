@@ -8,10 +8,8 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::workers::{STACK_BYTES, guarded};
+use super::workers::{Job, STACK_BYTES, guarded};
 use crate::class::IoClass;
-
-pub(super) type Job = Box<dyn FnOnce() + Send>;
 
 /// What is done, and to what.
 #[derive(Clone)]
@@ -26,32 +24,6 @@ pub(super) struct Task {
     pub(super) job: Job,
     /// `None` when it can rightly take long, as walking a tree does.
     pub(super) watched: Option<Doing>,
-}
-
-impl Task {
-    pub(super) fn nothing() -> Self {
-        Self {
-            job: Box::new(|| ()),
-            watched: None,
-        }
-    }
-
-    /// Both, one after the other.
-    pub(super) fn then(self, next: Self) -> Self {
-        let (first, second) = (self.job, next.job);
-        Self {
-            job: Box::new(move || {
-                run(first);
-                run(second);
-            }),
-            watched: self.watched.filter(|_| next.watched.is_some()),
-        }
-    }
-}
-
-/// Runs a job; the panic hook reports a panic, and the waiting caller sees a closed channel.
-fn run(job: Job) {
-    let _ = guarded(job);
 }
 
 enum Thread {
@@ -147,7 +119,7 @@ impl TaskLane {
         self.queues.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Queues a task. Who pushes bounds how many there are. A lane that has ended gives it back.
+    /// Queues a task. The caller bounds how many there are. A lane that has ended gives it back.
     pub(super) fn push(self: &Arc<Self>, class: IoClass, task: Task) -> Option<Task> {
         let mut queues = self.lock();
         if queues.closed && queues.alive() == 0 {
@@ -189,7 +161,7 @@ impl TaskLane {
             if let Some(task) = queues.pop() {
                 queues.threads[slot] = Thread::Since(Instant::now(), task.watched);
                 drop(queues);
-                run(task.job);
+                guarded(task.job);
                 queues = self.lock();
                 continue;
             }

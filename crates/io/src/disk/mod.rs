@@ -11,6 +11,7 @@ mod registry;
 pub(crate) mod schedule;
 mod settings;
 mod stats;
+mod together;
 mod workers;
 
 use std::fmt;
@@ -21,12 +22,11 @@ use std::time::Duration;
 pub(crate) use closing::Aside;
 pub(crate) use data::DataLane;
 pub use device::DeviceId;
-use lane::Doing;
 pub use registry::Disks;
 pub(crate) use schedule::{Request, Stream};
 pub use settings::{DiskConfig, DiskSettings};
 pub use stats::{ClassStats, DiskStats};
-pub use workers::together;
+pub use together::together;
 pub(crate) use workers::{Lane, Place};
 
 use crate::calibrate::Media;
@@ -34,8 +34,10 @@ use crate::class::IoClass;
 use crate::engine::IoFuture;
 use crate::error::{IoError, IoErrorKind, IoOp};
 use futures_util::future::Either;
+use lane::{Doing, TaskLane};
 use schedule::Policy;
-use workers::Workers;
+use tokio::sync::Semaphore;
+use workers::LANES;
 
 /// One physical device: its identity and its bounded queues.
 ///
@@ -45,7 +47,17 @@ use workers::Workers;
 pub struct Disk {
     id: DeviceId,
     name: String,
-    workers: Workers,
+    /// Reads and writes.
+    data: Arc<DataLane>,
+    sync: Arc<TaskLane>,
+    meta: Arc<TaskLane>,
+    send: Arc<TaskLane>,
+    /// Syncs and names of background classes.
+    background: Arc<TaskLane>,
+    closing: Arc<TaskLane>,
+    /// By [`Lane`] and class.
+    places: [[Arc<Semaphore>; IoClass::COUNT]; LANES],
+    places_max: usize,
 }
 
 impl Disk {
@@ -73,11 +85,38 @@ impl Disk {
             background_max: config.background_threads.max(1),
             anticipation: config.anticipation,
         };
-        let workers = Workers::new(&name, config, policy).map_err(|e| {
-            IoError::from_std(IoOp::Open, path, &e)
-                .with_context("starting the I/O threads of its disk")
-        })?;
-        Ok(Arc::new(Self { workers, id, name }))
+        Self::start(id, name, config, policy)
+            .map(Arc::new)
+            .map_err(|e| {
+                IoError::from_std(IoOp::Open, path, &e)
+                    .with_context("starting the I/O threads of its disk")
+            })
+    }
+
+    fn start(
+        id: DeviceId,
+        name: String,
+        config: &DiskConfig,
+        policy: Policy,
+    ) -> std::io::Result<Self> {
+        let lane = |label: &str, threads| {
+            TaskLane::start(format!("{label}:{name}"), threads, config.thread_idle)
+        };
+        let places = config.depth_per_class.clamp(1, Semaphore::MAX_PERMITS);
+        let of_class = |_| Arc::new(Semaphore::new(places));
+        Ok(Self {
+            data: DataLane::start(&name, policy, config.thread_idle)?,
+            sync: lane("sync", config.sync_threads)?,
+            meta: lane("meta", config.meta_threads)?,
+            send: lane("send", config.send_threads)?,
+            background: lane("back", config.background_threads)?,
+            // One: many closes at once gain nothing, and a task that closes does not wait.
+            closing: lane("close", 1)?,
+            places: std::array::from_fn(|_| std::array::from_fn(of_class)),
+            places_max: places,
+            id,
+            name,
+        })
     }
 
     /// The device's identity.
@@ -159,7 +198,7 @@ impl Disk {
                 Either::Left(self.transfer(request, move || (work(), 0)))
             }
             Lane::Sync | Lane::Meta | Lane::Send => {
-                Either::Right(self.workers.submit(class, (lane, watched), work))
+                Either::Right(self.task(class, (lane, watched), work))
             }
         };
         Box::pin(async move {
@@ -174,71 +213,50 @@ impl Disk {
         })
     }
 
-    /// See [`Workers::transfer`].
-    pub(crate) fn transfer<T, F>(
-        &self,
-        request: Request,
-        work: F,
-    ) -> impl Future<Output = Option<T>> + Send + use<T, F>
-    where
-        T: Send + 'static,
-        F: FnOnce() -> (T, u64) + Send + 'static,
-    {
-        self.workers.transfer(request, work)
-    }
-
-    /// A place among the reads and writes of `class`; see [`Workers::with_place`].
-    pub(crate) fn with_place<F>(
-        &self,
-        class: IoClass,
-        queue: F,
-    ) -> impl Future<Output = ()> + Send + use<F>
-    where
-        F: FnOnce(Place) + Send + 'static,
-    {
-        self.workers.with_place(class, Lane::Data, queue)
-    }
-
     /// Where holders of a place queue reads and writes.
     pub(crate) fn data_lane(&self) -> &Arc<DataLane> {
-        self.workers.data()
+        &self.data
     }
 
     /// Operations of `class` that are queued or running.
     #[must_use]
     pub fn pending(&self, class: IoClass) -> usize {
-        self.workers.pending(class)
+        let free =
+            |places: &[Arc<Semaphore>; IoClass::COUNT]| places[class.index()].available_permits();
+        let taken = self.places.iter().map(|lane| self.places_max - free(lane));
+        taken.sum()
     }
 
     /// What the disk has done so far.
     #[must_use]
     pub fn stats(&self) -> DiskStats {
-        self.workers.stats()
+        self.data.stats()
     }
 
     /// What kind of device it is taken for.
     #[must_use]
     pub fn media(&self) -> Media {
-        self.workers.data().policy().media
+        self.data.policy().media
     }
 
     /// Bytes that a writer should hand in at once, and that rotating media serve to one stream.
     #[must_use]
     pub fn quantum(&self) -> u64 {
-        self.workers.data().policy().quantum
+        self.data.policy().quantum
     }
 
     /// Threads alive now.
     #[must_use]
     pub fn threads(&self) -> usize {
-        self.workers.threads()
+        let others: usize = self.task_lanes().iter().map(|lane| lane.threads()).sum();
+        self.data.threads() + others
     }
 
     /// How long the read or write that has been running longest has been running; `None` when none
     /// runs. A disk that hangs shows here first.
     #[must_use]
     pub fn longest_transfer(&self) -> Option<Duration> {
-        self.workers.longest_transfer()
+        self.data.longest()
     }
 
     /// As [`longest_transfer`](Self::longest_transfer), of what is neither read nor write, and the
@@ -247,26 +265,50 @@ impl Disk {
     /// out.
     #[must_use]
     pub fn longest_other(&self, root: &Path) -> Option<(Duration, &'static str)> {
-        self.workers.longest_other(root)
+        let lanes = self.task_lanes().into_iter();
+        lanes.filter_map(|lane| lane.longest_watched(root)).max()
     }
 
     /// Drops `what`, which holds the file `path` of this disk open, on a thread of the disk:
     /// closing a file may take as long as the disk gives no answer. Never waits. Files of the
     /// engines do this by themselves.
     pub fn close_aside<T: Send + 'static>(&self, path: &Path, what: T) {
-        self.workers.closer().close(path.into(), what);
+        closing::close(&self.closing, path.into(), what);
     }
 
     /// `value`, which will be closed so when it is dropped.
     pub(crate) fn aside<T: Send + 'static>(&self, path: &Path, value: T) -> Aside<T> {
-        self.workers.closer().guard(path, value)
+        Aside::new(&self.closing, path, value)
     }
 
     /// How long the oldest of all operations has been running, also of those that can rightly take
     /// long.
     #[must_use]
     pub fn longest_running(&self) -> Option<Duration> {
-        self.workers.longest_running()
+        let others = self.task_lanes().into_iter().filter_map(|l| l.longest());
+        others.max().max(self.data.longest())
+    }
+}
+
+impl Disk {
+    fn task_lanes(&self) -> [&Arc<TaskLane>; 5] {
+        [
+            &self.sync,
+            &self.meta,
+            &self.send,
+            &self.background,
+            &self.closing,
+        ]
+    }
+}
+
+/// What is queued is finished, then the threads end.
+impl Drop for Disk {
+    fn drop(&mut self) {
+        self.data.close();
+        for lane in self.task_lanes() {
+            lane.close();
+        }
     }
 }
 

@@ -7,15 +7,15 @@
 //! **Flash**: at most [`Policy::depth`] at once, in arrival order within a class; the device orders
 //! them better than we could.
 //!
-//! **Rotating**: one stream at a time. It is served until it has had a quantum; while it has had
+//! **Rotating**: one stream at a time. It is served until it has had a quantum. While it has had
 //! less and nothing more of it is queued, the disk waits a moment for more rather than seek away
-//! (anticipation), unless it was one short request alone, such as a reader's checksums. Then the
-//! next stream of the chosen class in order of its number (an inode's number follows its place on
-//! the device), wrapping round at the end.
+//! (anticipation). It does not for one short request alone, such as a reader's checksums. Then the
+//! next stream of the chosen class is served, in order of its number, wrapping round at the end. An
+//! inode's number follows its place on the device.
 //!
 //! **Classes** share by weight, in bytes; one that was idle does not save up. A request that waited
-//! longer than the deadline of its class goes first, but every second choice stays with the
-//! weights, so that a heap of late scans cannot hold clients up. Background classes have one
+//! longer than the deadline of its class goes first. Every second choice stays with the weights: a
+//! heap of late scans cannot hold clients up. Background classes have one
 //! request under way while a client wants something, else [`Policy::background_max`]; they always
 //! have some, so that they finish.
 

@@ -107,7 +107,8 @@ impl fmt::Display for DiskStats {
             }
             write!(
                 f,
-                "{class}: {} operations, {} MiB, queue p50/p99 {}/{} us, service p50/p99 {}/{} us; ",
+                "{class}: {} operations, {} MiB, queue p50/p99 {}/{} us, service p50/p99 \
+                    {}/{} us; ",
                 c.ops,
                 c.bytes >> 20,
                 c.queue_us.value_at_quantile(0.50),

@@ -1,27 +1,22 @@
-//! Threads that make blocking calls for one disk, behind bounded queues. Reads and writes go
-//! through the scheduler of the [`DataLane`], everything else has lanes of its own.
+//! From work that blocks to a future: a place in a bounded queue, and a thread that does it.
 
-use std::cell::RefCell;
-use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
 
 use futures_util::future::Either;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
+use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
-use super::DiskConfig;
-use super::closing::Closer;
-use super::data::{DataLane, Job};
-use super::lane::{Doing, Task, TaskLane};
-use super::schedule::{Policy, Request};
-use super::stats::DiskStats;
+use super::Disk;
+use super::lane::{Doing, Task};
+use super::schedule::Request;
 use crate::class::IoClass;
 use crate::error::IoOp;
 
 /// Stack of a worker: its calls are shallow.
 pub(super) const STACK_BYTES: usize = 256 * 1024;
+
+/// Work that blocks; gives the bytes it moved.
+pub(super) type Job = Box<dyn FnOnce() -> u64 + Send>;
 
 /// Kinds of work that have places and threads of their own, because one may block for long while
 /// another is quick: a name never waits behind data or a flush.
@@ -50,7 +45,7 @@ impl Lane {
     }
 }
 
-const LANES: usize = 4;
+pub(super) const LANES: usize = 4;
 
 /// A place in the queue of a class; held until the operation is done.
 #[derive(Debug)]
@@ -58,154 +53,16 @@ pub(crate) struct Place {
     _permit: OwnedSemaphorePermit,
 }
 
-/// Work that was submitted within [`together`].
-enum Held {
-    /// For the threads of a lane.
-    Task(Arc<TaskLane>, IoClass, Task),
-    /// For the scheduler.
-    Data(Arc<DataLane>, Request, Job),
+/// Runs a job; 0 when it panicked. The panic hook reports that, and the caller that waits sees a
+/// closed channel.
+pub(super) fn guarded(job: Job) -> u64 {
+    catch_unwind(AssertUnwindSafe(job)).unwrap_or(0)
 }
 
-thread_local! {
-    /// What was submitted within [`together`] on this thread; `None` outside.
-    static HELD_BACK: RefCell<Option<Vec<Held>>> = const { RefCell::new(None) };
-}
-
-/// Keeps the work for the end of [`together`]; gives it back outside.
-fn hold_back(work: Held) -> Option<Held> {
-    HELD_BACK.with_borrow_mut(|held| match held {
-        Some(held) => {
-            held.push(work);
-            None
-        }
-        None => Some(work),
-    })
-}
-
-/// Hands everything that `submit` submits to the disks' threads at once: operations for the same
-/// threads are carried out by one of them, one after the other.
-///
-/// For quick operations that belong together, such as a write of data and one of its checksums:
-/// waking a thread costs as much as copying a packet. Transfers that reach the device are not
-/// joined: the scheduler orders them. `submit` only calls the methods and returns their futures;
-/// what finds no free place is submitted on its own when it is polled.
-pub fn together<T>(submit: impl FnOnce() -> T) -> T {
-    /// Hands over also when `submit` panics.
-    struct HandOver;
-    impl Drop for HandOver {
-        fn drop(&mut self) {
-            for work in joined(HELD_BACK.take().unwrap_or_default()) {
-                match work {
-                    Held::Task(lane, class, task) => drop(lane.push(class, task)),
-                    Held::Data(lane, request, job) => lane.push(request, job),
-                }
-            }
-        }
-    }
-    if HELD_BACK.with_borrow(Option::is_some) {
-        return submit(); // Within another: that one hands over.
-    }
-    HELD_BACK.set(Some(Vec::new()));
-    let _hand_over = HandOver;
-    submit()
-}
-
-/// Joins what goes to the same lane in the same class, in order.
-fn joined(held: Vec<Held>) -> Vec<Held> {
-    let mut out: Vec<Held> = Vec::new();
-    for work in held {
-        match work {
-            Held::Task(lane, class, task) => {
-                let same = out.iter_mut().find_map(|other| match other {
-                    Held::Task(l, c, earlier) if Arc::ptr_eq(l, &lane) && *c == class => {
-                        Some(earlier)
-                    }
-                    _ => None,
-                });
-                match same {
-                    Some(earlier) => append(earlier, Task::nothing(), |first| first.then(task)),
-                    None => out.push(Held::Task(lane, class, task)),
-                }
-            }
-            Held::Data(lane, request, job) => {
-                let same = out.iter_mut().find_map(|other| match other {
-                    Held::Data(l, r, earlier)
-                        if Arc::ptr_eq(l, &lane) && r.class == request.class =>
-                    {
-                        r.bytes = r.bytes.saturating_add(request.bytes);
-                        Some(earlier)
-                    }
-                    _ => None,
-                });
-                match same {
-                    Some(earlier) => append(earlier, Box::new(|| 0), |first| {
-                        Box::new(move || {
-                            let moved = guarded(first).unwrap_or(0);
-                            moved.saturating_add(guarded(job).unwrap_or(0))
-                        })
-                    }),
-                    None => out.push(Held::Data(lane, request, job)),
-                }
-            }
-        }
-    }
-    out
-}
-
-/// Replaces `place` by what `joined` makes of it; `nothing` stands in meanwhile.
-fn append<J>(place: &mut J, nothing: J, joined: impl FnOnce(J) -> J) {
-    let first = std::mem::replace(place, nothing);
-    *place = joined(first);
-}
-
-/// Runs work and gives its value, `None` when it panicked; the panic hook reports that.
-pub(super) fn guarded<T>(work: Box<dyn FnOnce() -> T + Send>) -> Option<T> {
-    catch_unwind(AssertUnwindSafe(work)).ok()
-}
-
-/// All lanes of one disk. Dropping it lets queued work finish and then ends the threads.
-pub(super) struct Workers {
-    data: Arc<DataLane>,
-    sync: Arc<TaskLane>,
-    meta: Arc<TaskLane>,
-    send: Arc<TaskLane>,
-    /// Syncs and names of background classes.
-    background: Arc<TaskLane>,
-    closing: Arc<TaskLane>,
-    /// By lane and class.
-    places: [[Arc<Semaphore>; IoClass::COUNT]; LANES],
-    depth: usize,
-}
-
-impl Workers {
-    pub(super) fn new(disk: &str, config: &DiskConfig, policy: Policy) -> io::Result<Self> {
-        let lane = |label: &str, threads| {
-            TaskLane::start(format!("{label}:{disk}"), threads, config.thread_idle)
-        };
-        let depth = config.depth_per_class.clamp(1, Semaphore::MAX_PERMITS);
-        Ok(Self {
-            data: DataLane::start(disk, policy, config.thread_idle)?,
-            sync: lane("sync", config.sync_threads)?,
-            meta: lane("meta", config.meta_threads)?,
-            send: lane("send", config.send_threads)?,
-            background: lane("back", config.background_threads)?,
-            // One: many closes at once gain nothing, and a task that closes does not wait.
-            closing: lane("close", 1)?,
-            places: std::array::from_fn(|_| {
-                std::array::from_fn(|_| Arc::new(Semaphore::new(depth)))
-            }),
-            depth,
-        })
-    }
-
-    /// The lane of reads and writes.
-    pub(super) fn data(&self) -> &Arc<DataLane> {
-        &self.data
-    }
-
+impl Disk {
     /// Calls `queue` with a place of `class` in `lane`: before this returns when one is free, else
     /// when the future gets one. The work behind it holds the place until it is done.
-    pub(super) fn with_place<F>(
+    fn with_place_in<F>(
         &self,
         class: IoClass,
         lane: Lane,
@@ -230,12 +87,53 @@ impl Workers {
         }
     }
 
-    /// Queues `work`, which gives its value and the bytes it moved; the future gives the value, or
-    /// `None` when it panicked.
+    /// As [`with_place_in`](Self::with_place_in), among the reads and writes.
+    pub(crate) fn with_place<F>(
+        &self,
+        class: IoClass,
+        queue: F,
+    ) -> impl Future<Output = ()> + Send + use<F>
+    where
+        F: FnOnce(Place) + Send + 'static,
+    {
+        self.with_place_in(class, Lane::Data, queue)
+    }
+
+    /// Makes a job of `work`, which gives its value and the bytes it moved, and has `queue` queue
+    /// it; the future gives the value, or `None` when it panicked.
     ///
-    /// With a free place the work is queued before this returns, else when the future gets one.
-    /// Queued work runs to its end whatever happens to the future.
-    pub(super) fn transfer<T, F>(
+    /// With a free place the job is queued before this returns, else when the future gets one. A
+    /// queued job runs to its end whatever happens to the future.
+    fn submit<T, F, Q>(
+        &self,
+        class: IoClass,
+        lane: Lane,
+        work: F,
+        queue: Q,
+    ) -> impl Future<Output = Option<T>> + Send + use<T, F, Q>
+    where
+        T: Send + 'static,
+        F: FnOnce() -> (T, u64) + Send + 'static,
+        Q: FnOnce(Job) + Send + 'static,
+    {
+        let (tell, done) = oneshot::channel();
+        let waiting = self.with_place_in(class, lane, move |place| {
+            queue(Box::new(move || {
+                let (value, bytes) = work();
+                drop(place);
+                // The caller may have gone away; the value, buffers included, is dropped here then.
+                let _ = tell.send(value);
+                bytes
+            }));
+        });
+        async move {
+            waiting.await;
+            done.await.ok()
+        }
+    }
+
+    /// Submits a read or a write.
+    pub(crate) fn transfer<T, F>(
         &self,
         request: Request,
         work: F,
@@ -244,26 +142,13 @@ impl Workers {
         T: Send + 'static,
         F: FnOnce() -> (T, u64) + Send + 'static,
     {
-        let (tell, done) = oneshot::channel();
         let lane = Arc::clone(&self.data);
-        let waiting = self.with_place(request.class, Lane::Data, move |place| {
-            let job = Box::new(move || {
-                let (value, bytes) = work();
-                drop(place);
-                // The caller may have gone away; the value, buffers included, is dropped here then.
-                let _ = tell.send(value);
-                bytes
-            });
-            lane.push_or_hold(request, job);
-        });
-        async move {
-            waiting.await;
-            done.await.ok()
-        }
+        let queue = move |job| lane.push_or_hold(request, job);
+        self.submit(request.class, Lane::Data, work, queue)
     }
 
-    /// As [`transfer`](Self::transfer), for work that is not a read or a write.
-    pub(super) fn submit<T, F>(
+    /// Submits what is neither.
+    pub(super) fn task<T, F>(
         &self,
         class: IoClass,
         (kind, watched): (Lane, Option<Doing>),
@@ -280,88 +165,7 @@ impl Workers {
             Lane::Meta | Lane::Data => &self.meta,
         };
         let lane = Arc::clone(lane);
-        let (tell, done) = oneshot::channel();
-        let waiting = self.with_place(class, kind, move |place| {
-            let job = Box::new(move || {
-                let value = work();
-                drop(place);
-                let _ = tell.send(value); // As above.
-            });
-            let task = Task { job, watched };
-            if let Some(Held::Task(lane, class, task)) = hold_back(Held::Task(lane, class, task)) {
-                lane.push(class, task);
-            }
-        });
-        async move {
-            waiting.await;
-            done.await.ok()
-        }
-    }
-
-    /// Where files are closed.
-    pub(super) fn closer(&self) -> Closer {
-        Closer::new(Arc::clone(&self.closing))
-    }
-
-    fn task_lanes(&self) -> [&Arc<TaskLane>; 5] {
-        [
-            &self.sync,
-            &self.meta,
-            &self.send,
-            &self.background,
-            &self.closing,
-        ]
-    }
-
-    pub(super) fn pending(&self, class: IoClass) -> usize {
-        let free =
-            |lane: &[Arc<Semaphore>; IoClass::COUNT]| lane[class.index()].available_permits();
-        self.places.iter().map(|lane| self.depth - free(lane)).sum()
-    }
-
-    pub(super) fn threads(&self) -> usize {
-        let others: usize = self.task_lanes().iter().map(|lane| lane.threads()).sum();
-        self.data.threads() + others
-    }
-
-    pub(super) fn longest_running(&self) -> Option<Duration> {
-        let others = self.task_lanes().into_iter().filter_map(|l| l.longest());
-        others.max().max(self.data.longest())
-    }
-
-    pub(super) fn longest_transfer(&self) -> Option<Duration> {
-        self.data.longest()
-    }
-
-    pub(super) fn longest_other(&self, root: &Path) -> Option<(Duration, &'static str)> {
-        let lanes = self.task_lanes().into_iter();
-        lanes.filter_map(|lane| lane.longest_watched(root)).max()
-    }
-
-    pub(super) fn stats(&self) -> DiskStats {
-        self.data.stats()
-    }
-}
-
-impl DataLane {
-    /// Queues a job, or keeps it for the end of [`together`] when it does not reach the device. The
-    /// caller holds a place for it.
-    pub(crate) fn push_or_hold(self: &Arc<Self>, request: Request, job: Job) {
-        if request.stream.is_some() {
-            return self.push(request, job);
-        }
-        let held = Held::Data(Arc::clone(self), request, job);
-        if let Some(Held::Data(lane, request, job)) = hold_back(held) {
-            lane.push(request, job);
-        }
-    }
-}
-
-impl Drop for Workers {
-    fn drop(&mut self) {
-        self.data.close();
-        for lane in self.task_lanes() {
-            lane.close();
-        }
+        let queue = move |job| lane.push_or_hold(class, Task { job, watched });
+        self.submit(class, kind, move || (work(), 0), queue)
     }
 }

@@ -46,8 +46,8 @@ impl EngineConfig {
 /// Name of the engine that the calibration of a volume proposes, or without one what works there.
 pub const ENGINE_AUTO: &str = "auto";
 
-/// Name of an engine of 0.1 that a configuration or a calibration may still give: `direct` does what
-/// it did.
+/// Name of an engine of 0.1 that a configuration or a calibration may still give. `direct` does
+/// what it did.
 pub const ENGINE_REMOVED: &str = "uring";
 
 /// Names that [`engine_by_name`] knows.

@@ -1,8 +1,8 @@
 //! `null`: drops what is written, reads zeros; measures what everything above the disk costs.
 //!
-//! The engine keeps lengths: of open files in this process, and on the real (sparse) file after a
-//! sync, truncate or length call and when the last handle is closed. A directory walk before that
-//! sees an older length.
+//! The engine keeps the lengths of open files in this process. The real (sparse) file gets its
+//! length by a sync, truncate or length call, and when the last handle is closed. A directory walk
+//! before that sees an older one.
 
 use std::collections::HashMap;
 use std::fs::File;
