@@ -19,8 +19,8 @@
 //! [keep data](Capabilities::keeps_data).)
 //!
 //! **Durability.** A completed write outlives `kill -9` of this process. It outlives power loss
-//! only after a completed [`sync`](EngineFile::sync). The *name* of a new file outlives power loss only
-//! after the directory was synced ([`Meta::sync_dir`](crate::Meta::sync_dir)).
+//! only after a completed [`sync`](EngineFile::sync). The *name* of a new file outlives power loss
+//! only after the directory was synced ([`Meta::sync_dir`](crate::Meta::sync_dir)).
 //!
 //! **Drop** of a file has it closed by a thread of its disk, soon: closing waits for the device at
 //! times, the task that drops it never does. It does not sync, does not wait for submitted
