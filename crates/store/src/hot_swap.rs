@@ -8,13 +8,14 @@ use tracing::{info, warn};
 
 use crate::config::VolumeConfig;
 use crate::error::{StoreError, StoreErrorKind};
+use crate::lifecycle::commit;
 use crate::load::Progress;
 use crate::pool::add_remove;
 use crate::startup::{admit, adopt_identity, open_volume};
 use crate::state::StoreState;
 use crate::types::StartOption;
+use crate::volume::Volume;
 use crate::volume::stop_mark::Mark;
-use crate::volume::{Volume, commit_rounds};
 
 /// See [`Store::reconfigure_volumes`](crate::Store::reconfigure_volumes).
 ///
@@ -78,13 +79,13 @@ async fn add(inner: &Arc<StoreState>, config: &VolumeConfig) -> Result<(), Store
     let opened = open_volume(inner, config).await?;
     adopt_identity(inner, opened.identity().into_iter())?;
     let volume = admit(inner, opened).await?;
-    crate::background::delete::start_lanes(inner);
+    crate::lifecycle::delete::start_lanes(inner);
     crate::background::block_scanner::start(inner);
     let outcome = load_pools(inner, &volume).await;
     if let Err(error) = &outcome {
         warn!(volume = %volume.root.display(), %error, "the new volume cannot be used");
         volume.set_failed();
-        crate::volume::failure::take_out(inner, &volume).await;
+        crate::lifecycle::volume_failure::take_out(inner, &volume).await;
     }
     outcome
 }
@@ -95,7 +96,7 @@ async fn load_pools(inner: &Arc<StoreState>, volume: &Arc<Volume>) -> Result<(),
         let joining =
             add_remove::add_slice(inner, &pool, volume, StartOption::Regular, &progress).await?;
         add_remove::adopt(inner, &pool, joining).await;
-        crate::volume::failure::leave_if_failed(inner, volume);
+        crate::lifecycle::volume_failure::leave_if_failed(inner, volume);
     }
     let replicas = progress.replicas.load(Ordering::Relaxed);
     info!(volume = %volume.root.display(), replicas, "volume added");
@@ -122,7 +123,7 @@ async fn remove(inner: &Arc<StoreState>, volume: &Arc<Volume>) -> Result<(), Sto
         }
         durable = leave_in_order(inner, volume) => durable,
     };
-    let closed = crate::volume::failure::take_out(inner, volume).await;
+    let closed = crate::lifecycle::volume_failure::take_out(inner, volume).await;
     info!(volume = %volume.root.display(), "volume removed");
     let late = "what was written last may not be on its disk yet: sync its file system before you \
         detach it";
@@ -146,7 +147,7 @@ async fn remove(inner: &Arc<StoreState>, volume: &Arc<Volume>) -> Result<(), Sto
 async fn leave_in_order(inner: &Arc<StoreState>, volume: &Arc<Volume>) -> bool {
     let at_ms = crate::layout::dirs::now_ms();
     let leave = async {
-        let durable = commit_rounds::round(inner, volume).await;
+        let durable = commit::round(inner, volume).await;
         if durable
             && volume.commits.all_verified()
             && let Err(error) = Mark::close(volume, at_ms).await

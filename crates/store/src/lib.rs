@@ -13,6 +13,7 @@ mod earlier;
 mod error;
 mod hot_swap;
 mod layout;
+mod lifecycle;
 mod load;
 mod pool;
 mod reader;
@@ -35,10 +36,10 @@ pub use config::{
 };
 pub use error::{StoreError, StoreErrorKind};
 pub use reader::ReplicaReader;
+pub use report::VolumeTimes;
 pub use store::Store;
 pub use types::{
     FailureSummary, NodeStorageInfo, PacketData, Pieces, PoolSpec, RecoveryInfo, ReplicaRef,
     ReplicaReport, StartOption, StorageInfo, StorageReport, StoreEvent, VolumeReport, WriteOptions,
 };
-pub use volume::times::VolumeTimes;
 pub use writer::{AckHandle, Due, ReplicaWriter};

@@ -12,11 +12,12 @@ use crate::layout::dirs::now_ms;
 use crate::layout::names;
 use crate::layout::replica_cache::{CachedReplica, encode};
 use crate::layout::used_cache::UsedCache;
+use crate::lifecycle::commit;
 use crate::replica::block_pool::Pool;
 use crate::replica::{LiveReplica, ReplicaDir, Slot};
 use crate::state::StoreState;
+use crate::volume::BlockPoolSlice;
 use crate::volume::stop_mark::Mark;
-use crate::volume::{BlockPoolSlice, commit_rounds};
 
 /// How long operations in flight may take to end: a part of the time that the node has to stop.
 const DRAIN: Duration = Duration::from_secs(3);
@@ -87,7 +88,7 @@ async fn close_marks(inner: &Arc<StoreState>, quiet: bool) {
     let at_ms = now_ms();
     let volumes = inner.volumes();
     let closes = volumes.iter().map(|volume| async move {
-        let durable = commit_rounds::round(inner, volume).await;
+        let durable = commit::round(inner, volume).await;
         if durable && quiet && volume.commits.all_verified() && !volume.is_failed() {
             Mark::close(volume, at_ms).await?;
         }

@@ -21,10 +21,11 @@ use crate::error::{StoreError, StoreErrorKind};
 use crate::layout::dirs::{DIR_MODE, FILE_MODE, now_ms};
 use crate::layout::names::{CURRENT, IN_USE_LOCK, VERSION};
 use crate::layout::version::{VERSION_BYTES_MAX, VolumeVersion};
+use crate::lifecycle::commit;
 use crate::state::StoreState;
 use crate::types::{FailedVolume, StorageInfo, StoreEvent};
 use crate::volume::stop_mark::Mark;
-use crate::volume::{Volume, VolumeParts, commit_rounds};
+use crate::volume::{Volume, VolumeParts};
 
 /// A directory that is locked and whose VERSION, if it has one, was read.
 #[derive(Debug)]
@@ -104,7 +105,7 @@ pub async fn open(
         }
     }
     check_tolerance(&inner, inner.volumes().len())?;
-    crate::background::delete::start_lanes(&inner);
+    crate::lifecycle::delete::start_lanes(&inner);
     crate::background::block_scanner::start(&inner);
     inner
         .tasks
@@ -406,10 +407,10 @@ pub async fn admit(inner: &Arc<StoreState>, opened: Opened) -> Result<Arc<Volume
         .spawn(watch_space(Arc::clone(inner), Arc::clone(&volume)));
     if let Err(error) = open_mark(inner, &volume).await {
         volume.set_failed();
-        crate::volume::failure::unlist(inner, &volume);
+        crate::lifecycle::volume_failure::unlist(inner, &volume);
         return Err(error);
     }
-    let rounds = commit_rounds::run(Arc::clone(inner), Arc::clone(&volume));
+    let rounds = commit::run(Arc::clone(inner), Arc::clone(&volume));
     inner.tasks.spawn(rounds);
     Ok(volume)
 }
@@ -514,7 +515,7 @@ async fn watch_space(inner: Arc<StoreState>, volume: Arc<Volume>) {
             match tokio::time::timeout(limit, meta.space(&volume.root)).await {
                 Ok(Ok(space)) => volume.set_space(space),
                 Ok(Err(error)) => {
-                    crate::volume::failure::suspect(&inner, &volume, &error.to_string());
+                    crate::lifecycle::volume_failure::suspect(&inner, &volume, &error.to_string());
                 }
                 Err(_) => {
                     let reason = format!("no answer for {} s", limit.as_secs());
@@ -528,5 +529,5 @@ async fn watch_space(inner: Arc<StoreState>, volume: Arc<Volume>) {
         () = volume.gone.cancelled() => return,
         reason = watch => reason,
     };
-    crate::volume::failure::fail(&inner, &volume, &reason).await;
+    crate::lifecycle::volume_failure::fail(&inner, &volume, &reason).await;
 }

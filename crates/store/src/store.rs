@@ -12,15 +12,15 @@ use crate::background::{invalidate, move_replica};
 use crate::config::{StoreConfig, VolumeConfig};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::layout::LAYOUT_VERSION;
+use crate::lifecycle::volume_failure;
 use crate::pool::add_remove;
 use crate::reader::{MissingMeta, ReplicaReader};
+use crate::report::VolumeTimes;
 use crate::state::StoreState;
 use crate::types::{
     FailureSummary, NodeStorageInfo, PoolSpec, RecoveryInfo, ReplicaRef, ReplicaReport,
     StartOption, StorageInfo, StorageReport, StoreEvent, VolumeReport, WriteOptions,
 };
-use crate::volume::failure;
-use crate::volume::times::{self, VolumeTimes};
 use crate::writer::ReplicaWriter;
 use crate::writer::{block_recovery, create, pipeline_recovery};
 use crate::{hot_swap, reader, report, shutdown, startup, upgrade};
@@ -109,7 +109,7 @@ impl Store {
 
     /// Failed volumes so far.
     pub fn failure_summary(&self) -> FailureSummary {
-        let (failed_locations, last_failure_ms, lost_capacity) = failure::summary(&self.0);
+        let (failed_locations, last_failure_ms, lost_capacity) = volume_failure::summary(&self.0);
         FailureSummary {
             failed_locations,
             last_failure_ms,
@@ -371,7 +371,7 @@ impl Store {
     /// What was measured on each healthy volume; nothing when nothing is
     /// [sampled](Self::sample_volumes).
     pub fn volume_times(&self) -> Vec<VolumeTimes> {
-        times::volume_times(&self.0)
+        report::volume_times(&self.0)
     }
 
     /// What the disks under the healthy volumes did since they were opened, by the kernel's names
@@ -382,13 +382,13 @@ impl Store {
 
     /// New replicas go to the volumes at `paths` only when no other has room; until the next call.
     pub fn avoid_volumes(&self, paths: &[&Path]) {
-        times::avoid(&self.0, paths);
+        report::avoid(&self.0, paths);
     }
 
     /// Checks all volumes after an I/O error; failed ones are taken out. Calls at the same time
     /// share one check.
     pub async fn check_volumes(&self) {
-        failure::check_all(&self.0, &self.0.volumes()).await;
+        volume_failure::check_all(&self.0, &self.0.volumes()).await;
     }
 
     /// The NameNode says whether a rolling upgrade runs: while it does, deleted replicas go to

@@ -16,12 +16,12 @@ use crate::background::scanner_cursor::Cursor;
 use crate::error::{StoreError, StoreErrorKind};
 use crate::layout::dirs::now_ms;
 use crate::layout::names;
+use crate::lifecycle::volume_failure;
 use crate::reader::{MissingMeta, ReplicaReader, open_reader};
 use crate::replica::block_pool::Pool;
 use crate::replica::{FinalReplica, Slot};
 use crate::state::{StoreState, Suspect};
 use crate::types::StoreEvent;
-use crate::volume::failure;
 use crate::volume::{BlockPoolSlice, Volume};
 
 /// Suspects that may wait on a volume; more are forgotten, the regular round finds them.
@@ -280,7 +280,7 @@ impl Scanner {
             return;
         }
         if error.io_error().is_some() {
-            failure::check(&self.inner, &self.volume).await;
+            volume_failure::check(&self.inner, &self.volume).await;
             if self.volume.is_failed() || self.inner.stop.is_cancelled() {
                 return;
             }

@@ -17,13 +17,13 @@ use tracing::{info, warn};
 
 use crate::error::StoreError;
 use crate::layout::names;
+use crate::lifecycle::volume_failure::{check, examine, suspect};
 use crate::load::{Found, Orphans, Progress, walk};
 use crate::replica::block_pool::Pool;
 use crate::replica::files::{Pair, on_disk};
 use crate::replica::{FinalReplica, Slot};
 use crate::state::StoreState;
 use crate::types::StoreEvent;
-use crate::volume::failure::{check, examine, suspect};
 use crate::volume::{BlockPoolSlice, Volume, footprint};
 
 /// First-level directories, each of which is a step that can be followed by a pause.

@@ -9,51 +9,17 @@ use std::sync::Arc;
 use futures_util::StreamExt as _;
 use futures_util::future::join_all;
 use hayloft_wire::ids::{Block, PoolId};
-use tokio::sync::{Semaphore, SemaphorePermit};
 use tracing::warn;
 
-use crate::background::delete::{block_of, discard};
 use crate::error::{StoreError, StoreErrorKind};
+use crate::lifecycle::delete::discard;
 use crate::replica::block_pool::Pool;
 use crate::state::StoreState;
+use crate::volume::invalidations::AT_ONCE;
 use crate::volume::{BlockPoolSlice, Volume};
 
-/// Replicas of one volume that may wait for their deletion, 24 bytes each. The NameNode orders at
-/// most 1000 a heartbeat by default: this is more than six minutes of it.
-const WAITING_MAX: usize = if cfg!(test) { 64 } else { 128 * 1024 };
-/// Replicas of one volume that are put out of the way at the same time.
-const AT_ONCE: usize = 8;
 /// Replicas that an error names.
 const NAMED_MAX: usize = 10;
-
-/// The deletes that NameNodes have ordered of one volume and that are not done.
-#[derive(Debug)]
-pub struct Invalidations {
-    waiting: Semaphore,
-    at_once: Semaphore,
-}
-
-impl Invalidations {
-    /// None.
-    #[must_use]
-    pub fn new() -> Self {
-        Self {
-            waiting: Semaphore::new(WAITING_MAX),
-            at_once: Semaphore::new(AT_ONCE),
-        }
-    }
-
-    /// Room for some of `wanted` replicas to wait, as many as there is room for.
-    fn room(&self, wanted: usize) -> (usize, Option<SemaphorePermit<'_>>) {
-        let fits = wanted.min(self.waiting.available_permits());
-        let permits = u32::try_from(fits).unwrap_or(u32::MAX);
-        match self.waiting.try_acquire_many(permits) {
-            Ok(permit) => (fits, Some(permit)),
-            // Another order took the room in between.
-            Err(_) => (0, None),
-        }
-    }
-}
 
 /// See [`Store::invalidate`](crate::Store::invalidate).
 pub async fn invalidate(
@@ -152,7 +118,7 @@ async fn invalidate_one(
     let Some(slot) = pool.map.get(block.id) else {
         return Err(not_found(block));
     };
-    let here = block_of(block.id, &slot);
+    let here = slot.block(block.id);
     // As Apache's: an order for another generation is about a replica that is not this one.
     if here.generation_stamp != block.generation_stamp {
         return Err(StoreError::new(

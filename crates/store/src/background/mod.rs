@@ -1,7 +1,6 @@
 //! What the store does on its own: deletes, scanners, moves between volumes.
 
 pub mod block_scanner;
-pub mod delete;
 pub mod directory_scanner;
 pub mod invalidate;
 pub mod move_replica;

@@ -10,12 +10,12 @@ use hayloft_wire::ids::{Block, ExtendedBlock, StorageType};
 use tracing::warn;
 
 use crate::error::{StoreError, StoreErrorKind};
+use crate::lifecycle::volume_failure::examine;
 use crate::replica::block_pool::Pool;
 use crate::replica::files::{self, Pair};
 use crate::replica::{FinalReplica, ReplicaDir, Slot};
 use crate::state::StoreState;
 use crate::types::ReplicaRef;
-use crate::volume::failure::examine;
 use crate::volume::{BlockPoolSlice, footprint};
 
 /// Bytes copied at a time, at least; a whole number of chunks.
@@ -149,7 +149,7 @@ async fn copy_and_switch(
         let _ = pool.put(id, Slot::Finalized(replica));
         return Err(refused);
     }
-    if let Err(error) = crate::background::delete::discard_files(
+    if let Err(error) = crate::lifecycle::delete::discard_files(
         inner,
         pool,
         from,
@@ -163,7 +163,7 @@ async fn copy_and_switch(
         warn!(block = %old, volume = %from.volume.root.display(), %error, "cannot delete the \
             source of a moved replica; it is a duplicate that the next start deletes");
     }
-    Ok(crate::replica::finalize::reference_of(pool, to, id, &slot))
+    Ok(crate::replica::reference::reference_of(pool, to, id, &slot))
 }
 
 /// Copies a pair to the device and compares every chunk with its checksum on the way. Blocking.

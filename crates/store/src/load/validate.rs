@@ -8,7 +8,7 @@ use std::path::Path;
 use hayloft_io::IoOp;
 use hayloft_wire::checksum::{ChecksumKind, DataChecksum, META_HEADER_LEN};
 
-use crate::writer::append_plan::Tail;
+use crate::replica::Tail;
 
 /// What is intact.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -12,8 +12,8 @@ use tracing::{info, warn};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::layout::names::CURRENT;
 use crate::load::{self, FoundRbw, LoadOptions, Loaded, Progress};
+use crate::pool::duplicates;
 use crate::replica::block_pool::Pool;
-use crate::replica::duplicates;
 use crate::replica::{FinalReplica, LiveReplica, ReplicaDir, Slot, Status};
 use crate::startup;
 use crate::state::StoreState;
@@ -55,7 +55,7 @@ pub async fn add_pool(
         match outcome {
             Ok(joining) => adopt(inner, &pool, joining).await,
             Err(e) if e.kind() == StoreErrorKind::Incompatible => return Err(e),
-            Err(e) => crate::volume::failure::fail(inner, volume, &e.to_string()).await,
+            Err(e) => crate::lifecycle::volume_failure::fail(inner, volume, &e.to_string()).await,
         }
     }
     startup::check_tolerance(inner, inner.volumes().len())?;
@@ -72,7 +72,7 @@ pub async fn add_pool(
         .unwrap_or_else(PoisonError::into_inner)
         .insert(pool.id().clone(), Arc::clone(&pool));
     for volume in &volumes {
-        crate::volume::failure::leave_if_failed(inner, volume);
+        crate::lifecycle::volume_failure::leave_if_failed(inner, volume);
     }
     Ok(())
 }
@@ -228,7 +228,7 @@ pub async fn adopt(inner: &Arc<StoreState>, pool: &Arc<Pool>, joining: Joining) 
     // Before anyone can work on the winners, whose files may have to go where these are.
     duplicates::settle_all(losers, inner, pool).await;
     verify_recent(inner, pool, slice, loaded.recent);
-    crate::background::delete::clear_leftovers(inner, slice, loaded.leftovers);
+    crate::lifecycle::delete::clear_leftovers(inner, slice, loaded.leftovers);
     crate::upgrade::join_rolling(inner, pool, slice).await;
 }
 

@@ -1,3 +1,4 @@
 //! Block pools that come and go.
 
 pub mod add_remove;
+pub mod duplicates;

@@ -1,6 +1,5 @@
 //! Reading one replica.
 
-mod cache;
 mod open;
 
 use std::os::fd::BorrowedFd;
@@ -14,12 +13,11 @@ use hayloft_wire::ids::ExtendedBlock;
 use tracing::debug;
 
 use crate::error::{StoreError, StoreErrorKind};
+use crate::lifecycle::volume_failure::examine;
 use crate::state::StoreState;
 use crate::types::StorageInfo;
 use crate::volume::BlockPoolSlice;
-use crate::volume::failure::examine;
 
-pub(crate) use cache::{Forgotten, OpenFiles, OpenReplicas};
 pub(crate) use open::{MissingMeta, open_reader};
 
 /// One replica opened for reading: a snapshot of its length and of the checksum of its last

@@ -12,14 +12,14 @@ use tokio::time::{Instant, sleep, timeout};
 use tracing::warn;
 
 use super::ReplicaReader;
-use super::cache::OpenFiles;
 use crate::error::{StoreError, StoreErrorKind};
+use crate::lifecycle::volume_failure::examine;
 use crate::replica::block_pool::Pool;
 use crate::replica::files::Pair;
+use crate::replica::open_files::OpenFiles;
 use crate::replica::{FinalReplica, Latch, LiveReplica, ReplicaDir, Slot};
 use crate::state::StoreState;
 use crate::types::StoreEvent;
-use crate::volume::failure::examine;
 use crate::volume::{BlockPoolSlice, footprint};
 
 /// How often opening is tried again at once when the replica moves between directories meanwhile.
@@ -65,7 +65,7 @@ pub(crate) async fn open_reader(
         }
         let slot = pool.slot(id)?;
         let names = Names::of(&slot);
-        let here = crate::background::delete::block_of(id, &slot);
+        let here = slot.block(id);
         if here.generation_stamp < wanted.block.generation_stamp {
             return Err(StoreError::new(
                 StoreErrorKind::UnexpectedGenerationStamp,
@@ -226,7 +226,7 @@ async fn missing(inner: &Arc<StoreState>, pool: &Arc<Pool>, id: i64, slot: &Slot
         .exists(&slice.paths.finalized())
         .await;
     if !matches!(healthy, Ok(true)) {
-        crate::volume::failure::suspect(
+        crate::lifecycle::volume_failure::suspect(
             inner,
             &slice.volume,
             "the directory of finalized replicas is gone",
@@ -409,7 +409,7 @@ async fn open_live(
         );
         return Err(StoreError::new(StoreErrorKind::Illegal, text));
     };
-    let pair = crate::replica::finalize::pair_of(live);
+    let pair = live.pair();
     if status.place == ReplicaDir::Finalized {
         let files = open_whole(inner, slice, pair, block).await?;
         return Ok(whole_reader(inner, pool, slice, block, files));

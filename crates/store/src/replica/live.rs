@@ -8,6 +8,7 @@ use hayloft_wire::checksum::DataChecksum;
 use hayloft_wire::ids::{Block, ReplicaState};
 use tokio_util::sync::CancellationToken;
 
+use super::files::Pair;
 use crate::error::{StoreError, StoreErrorKind};
 use crate::volume::BlockPoolSlice;
 
@@ -20,6 +21,15 @@ pub enum ReplicaDir {
     Rbw,
     /// `tmp`.
     Temporary,
+}
+
+/// The end of a replica: its length, and the CRC of its last chunk when that is partial (else 0).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tail {
+    /// Bytes.
+    pub len: u64,
+    /// CRC of the bytes since the last chunk boundary.
+    pub crc: u32,
 }
 
 /// What changes about a live replica. Readers take it in one piece, so that length and checksum of
@@ -102,6 +112,17 @@ impl LiveReplica {
     /// Its status, to look at or change. Never held across I/O.
     pub fn status(&self) -> MutexGuard<'_, Status> {
         self.status.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Its files.
+    #[must_use]
+    pub fn pair(&self) -> Pair {
+        let status = self.status();
+        Pair {
+            dir: directory(&self.slice, status.place, self.id),
+            id: self.id,
+            generation_stamp: status.generation_stamp,
+        }
     }
 
     /// A copy of its status.

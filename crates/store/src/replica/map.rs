@@ -4,10 +4,10 @@ use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use hayloft_wire::ids::ReplicaState;
+use hayloft_wire::ids::{Block, ReplicaState};
 
 use super::live::{LiveReplica, ReplicaDir};
-use crate::reader::{Forgotten, OpenFiles, OpenReplicas};
+use super::open_files::{Forgotten, OpenFiles, OpenReplicas};
 
 /// Number of shards: enough that writers on all cores seldom meet.
 const SHARDS: usize = 64;
@@ -41,6 +41,15 @@ impl Slot {
         match self {
             Self::Finalized(r) => r.volume,
             Self::Live(r) => r.slice.volume.index,
+        }
+    }
+
+    /// Id, generation stamp and length; `id` is that of the block.
+    #[must_use]
+    pub fn block(&self, id: i64) -> Block {
+        match self {
+            Self::Finalized(r) => Block::new(id, r.generation_stamp, r.len),
+            Self::Live(live) => live.block(),
         }
     }
 

@@ -2,11 +2,10 @@
 
 pub mod choose;
 pub mod commit_rounds;
-pub mod failure;
 pub mod health;
+pub mod invalidations;
 pub mod space;
 pub mod stop_mark;
-pub mod times;
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -19,11 +18,11 @@ use hayloft_wire::checksum::DataChecksum;
 use hayloft_wire::ids::PoolId;
 use tokio_util::sync::CancellationToken;
 
-use crate::background::invalidate::Invalidations;
 use crate::config::ReservedSpace;
 use crate::layout::names::PoolPaths;
 use crate::types::StorageInfo;
 use commit_rounds::CommitRounds;
+use invalidations::Invalidations;
 use space::Numbers;
 
 /// One configured directory.

@@ -8,16 +8,8 @@
 use bytes::Bytes;
 use hayloft_wire::checksum::{ChecksumKind, DataChecksum};
 
+use crate::replica::Tail;
 use crate::types::{PacketData, Pieces};
-
-/// The end of a replica: its length, and the CRC of its last chunk when that is partial (else 0).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Tail {
-    /// Bytes.
-    pub len: u64,
-    /// CRC of the bytes since the last chunk boundary.
-    pub crc: u32,
-}
 
 /// What to write.
 #[derive(Clone, Debug, PartialEq, Eq)]

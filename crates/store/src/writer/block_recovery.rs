@@ -8,16 +8,16 @@ use hayloft_wire::ids::{Block, ExtendedBlock, ReplicaState};
 use tracing::info;
 
 use crate::error::{StoreError, StoreErrorKind};
+use crate::lifecycle::exclusive::{Stopped, stop_writer};
+use crate::lifecycle::finalize::finalize_recovered;
+use crate::lifecycle::volume_failure::examine;
 use crate::load::Cut;
 use crate::replica::block_pool::Pool;
-use crate::replica::exclusive::{Stopped, stop_writer};
 use crate::replica::files::{self, Pair};
-use crate::replica::finalize::{finalize_recovered, pair_of};
 use crate::replica::state::{Move, after};
 use crate::replica::{FinalReplica, LiveReplica, ReplicaDir, Slot, Status};
 use crate::state::StoreState;
 use crate::types::{RecoveryInfo, ReplicaRef};
-use crate::volume::failure::examine;
 use crate::volume::footprint;
 use crate::writer::pipeline_recovery::{bump_finalized, bump_live, reopen, settle};
 
@@ -257,7 +257,7 @@ async fn copy_shortened(
         return Err(StoreError::new(StoreErrorKind::AlreadyExists, text));
     }
     let slice = Arc::clone(&live.slice);
-    let from = pair_of(live);
+    let from = live.pair();
     let scratch = Pair {
         dir: slice.paths.tmp(),
         id: new_id,

@@ -7,12 +7,13 @@ use hayloft_wire::checksum::DataChecksum;
 use tokio_util::sync::CancellationToken;
 
 use crate::error::StoreError;
+use crate::lifecycle::commit;
 use crate::replica::LiveReplica;
+use crate::replica::Tail;
 use crate::replica::block_pool::Pool;
 use crate::state::StoreState;
-use crate::volume::commit_rounds::Touched;
 use crate::volume::footprint;
-use crate::writer::append_plan::{Plan, Tail};
+use crate::writer::append_plan::Plan;
 
 /// Reports what the whole pipeline has acknowledged. Cheap to clone; of no effect once another
 /// writer took the replica over.
@@ -71,10 +72,8 @@ impl Files {
             return Err(StoreError::io(text, error));
         }
         grow(live, disk, before, tail);
-        let touched = Touched::new(&self.pool, live, data, &self.meta);
-        volume
-            .commits
-            .touch(&self.inner, touched, before.len..tail.len);
+        let written = before.len..tail.len;
+        commit::touch(&self.inner, &self.pool, live, (data, &self.meta), written);
         if let Some(behind) = behind {
             behind.written(&**data, tail.len).await;
         }

@@ -7,7 +7,8 @@ use hayloft_io::{IoError, SyncKind, together};
 use super::ReplicaWriter;
 use super::gathered::DIRECT_MIN;
 use crate::error::{StoreError, StoreErrorKind};
-use crate::replica::finalize::finalize_live;
+use crate::lifecycle::commit;
+use crate::lifecycle::finalize::finalize_live;
 use crate::types::ReplicaRef;
 
 impl ReplicaWriter {
@@ -70,8 +71,7 @@ impl ReplicaWriter {
         let durable = self.inner.config.sync_on_close || self.durable_finalize;
         let done = finalize_live(&self.inner, &self.pool, &self.live, durable).await?;
         if self.inner.config.sync_on_close || (durable && self.synced_len == done.bytes_on_disk) {
-            let commits = &self.live.slice.volume.commits;
-            commits.forget(&self.pool, self.live.id);
+            commit::forget(&self.live.slice.volume, &self.pool, self.live.id);
         }
         Ok(done)
     }

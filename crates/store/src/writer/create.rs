@@ -34,7 +34,7 @@ pub async fn create_rbw(
         // The client's first attempt at this pipeline failed; this is the next one. Apache's
         // DataNode (FsDatasetImpl.createRbw, 3.5.0) compares neither state nor generation stamp
         // here either.
-        crate::background::delete::discard(inner, &pool, wanted.id, false).await?;
+        crate::lifecycle::delete::discard(inner, &pool, wanted.id, false).await?;
     }
     if let Some(new_gs) = options.new_gs {
         wanted.generation_stamp = new_gs;
@@ -58,7 +58,7 @@ pub async fn create_temporary(
         let _ = tokio::time::timeout(CLEANUP_WAIT, live.writer.lock()).await;
     }
     if let Some(there) = pool.map.get(wanted.id) {
-        let here = crate::background::delete::block_of(wanted.id, &there);
+        let here = there.block(wanted.id);
         let in_pipeline = match &there {
             Slot::Finalized(_) => false,
             Slot::Live(live) => matches!(
@@ -69,7 +69,7 @@ pub async fn create_temporary(
         if here.generation_stamp >= wanted.generation_stamp || !(in_pipeline || options.transfer) {
             return Err(already_exists(block, &there, "created"));
         }
-        crate::background::delete::discard(inner, &pool, wanted.id, false).await?;
+        crate::lifecycle::delete::discard(inner, &pool, wanted.id, false).await?;
     }
     create(inner, &pool, wanted, &options, ReplicaDir::Temporary).await
 }
@@ -170,7 +170,7 @@ async fn create_once(
 async fn clear_the_way(slice: &BlockPoolSlice, place: ReplicaDir, block: Block) {
     warn!(%block, volume = %slice.volume.root.display(), "files of an unknown replica are in the \
         way of a new one: removing them");
-    if let Err(error) = crate::background::delete::put_aside(slice, place, block).await {
+    if let Err(error) = crate::lifecycle::delete::put_aside(slice, place, block).await {
         warn!(%block, %error, "cannot remove the files in the way of a new replica");
     }
 }

@@ -4,7 +4,8 @@ use bytes::Bytes;
 use hayloft_io::{BufferPool, WRITE_BUFFER, WriteBuffers};
 use hayloft_wire::checksum::DataChecksum;
 
-use crate::writer::append_plan::{Plan, Tail};
+use crate::replica::Tail;
+use crate::writer::append_plan::Plan;
 
 /// Bytes that one write takes at most.
 const WRITE_MAX: u64 = 4 << 20;

@@ -23,17 +23,18 @@ use tokio_util::sync::{CancellationToken, WaitForCancellationFuture};
 use tracing::warn;
 
 use crate::error::{StoreError, StoreErrorKind};
+use crate::lifecycle::exclusive::WriterLock;
+use crate::lifecycle::volume_failure::examine;
+use crate::replica::Tail;
 use crate::replica::block_pool::Pool;
-use crate::replica::exclusive::WriterLock;
 use crate::replica::files;
-use crate::replica::finalize::{pair_of, reference};
+use crate::replica::reference::reference;
 use crate::replica::state::{Move, after};
 use crate::replica::{LiveReplica, ReplicaDir, Status};
 use crate::state::StoreState;
 use crate::types::{PacketData, ReplicaRef, StorageInfo};
-use crate::volume::failure::examine;
 use crate::volume::footprint;
-use crate::writer::append_plan::{Plan, Tail, plan};
+use crate::writer::append_plan::{Plan, plan};
 
 use self::carry::{Files, acknowledge};
 use self::gathered::Gathered;
@@ -105,7 +106,7 @@ impl ReplicaWriter {
         mode: OpenMode,
         class: IoClass,
     ) -> Result<Self, StoreError> {
-        let pair = pair_of(&live);
+        let pair = live.pair();
         let engine = &live.slice.volume.engine;
         let (data, meta) = futures_util::future::join(
             engine.open(&pair.data(), mode, class),
@@ -482,7 +483,7 @@ impl ReplicaWriter {
             ));
         };
         self.write_all().await?;
-        let from = pair_of(&self.live);
+        let from = self.live.pair();
         let to = from.at(self.live.slice.paths.rbw());
         let dirs = [from.dir.clone(), to.dir.clone()];
         let path = from.data();
@@ -538,7 +539,7 @@ impl Drop for ReplicaWriter {
             }
             let block = live.block();
             pool.map.remove(live.id);
-            if let Err(error) = crate::background::delete::discard_files(
+            if let Err(error) = crate::lifecycle::delete::discard_files(
                 &inner,
                 &pool,
                 &live.slice,

@@ -7,19 +7,19 @@ use hayloft_wire::ids::{Block, ExtendedBlock, ReplicaState};
 use tracing::info;
 
 use crate::error::{StoreError, StoreErrorKind};
+use crate::lifecycle::exclusive::{Stopped, WriterLock, stop_writer};
+use crate::lifecycle::finalize::finalize_recovered;
+use crate::lifecycle::volume_failure::examine;
 use crate::load::{Cut, Valid, validate};
+use crate::replica::Tail;
 use crate::replica::block_pool::Pool;
-use crate::replica::exclusive::{Stopped, WriterLock, stop_writer};
 use crate::replica::files::{self, Pair};
-use crate::replica::finalize::{finalize_recovered, pair_of};
 use crate::replica::state::{Move, after};
 use crate::replica::{FinalReplica, LiveReplica, ReplicaDir, Slot, Status};
 use crate::state::StoreState;
 use crate::types::{ReplicaRef, StoreEvent};
-use crate::volume::failure::examine;
 use crate::volume::{BlockPoolSlice, footprint};
 use crate::writer::ReplicaWriter;
-use crate::writer::append_plan::Tail;
 
 /// See [`Store::append`](crate::Store::append).
 pub async fn append(
@@ -276,7 +276,7 @@ pub async fn settle(
             status.bytes_on_disk
         )));
     }
-    let pair = pair_of(live);
+    let pair = live.pair();
     let (path, known) = (
         pair.data(),
         Tail {
@@ -345,7 +345,7 @@ pub async fn bump_live(
     live: &Arc<LiveReplica>,
     new_gs: u64,
 ) -> Result<(), StoreError> {
-    let pair = pair_of(live);
+    let pair = live.pair();
     let path = pair.meta();
     live.slice.volume.commits.touch_dir(&pair.dir);
     files::on_disk(
@@ -404,7 +404,7 @@ pub async fn bump_finalized(
         ..replica
     });
     pool.put(id, slot.clone())?;
-    Ok(crate::replica::finalize::reference_of(
+    Ok(crate::replica::reference::reference_of(
         pool, &slice, id, &slot,
     ))
 }

@@ -7,8 +7,8 @@ use hayloft_io::{EngineFile, IoError, Meta, SyncKind};
 
 use super::ReplicaWriter;
 use crate::error::StoreError;
+use crate::lifecycle::commit;
 use crate::replica::LiveReplica;
-use crate::replica::finalize::pair_of;
 
 impl ReplicaWriter {
     /// hsync: everything written is durable; the first time, the directory entries too.
@@ -24,7 +24,7 @@ impl ReplicaWriter {
             (!self.data_synced).then(|| Arc::clone(&self.data)),
             Arc::clone(&self.meta),
         );
-        let dir = (!self.names_durable).then(|| pair_of(&self.live).dir);
+        let dir = (!self.names_durable).then(|| self.live.pair().dir);
         let names = self.live.slice.volume.meta(self.class);
         let (live, right) = (Arc::clone(&self.live), Arc::clone(&self.right));
         let work = async move {
@@ -42,8 +42,7 @@ impl ReplicaWriter {
         self.names_durable = true;
         self.synced_len = len;
         // The next round has nothing to do for it, unless more is written.
-        let commits = &self.live.slice.volume.commits;
-        commits.forget(&self.pool, self.live.id);
+        commit::forget(&self.live.slice.volume, &self.pool, self.live.id);
         Ok(())
     }
 

@@ -1,4 +1,4 @@
-//! What a live replica is, and how it becomes a finalized one.
+//! How a live replica becomes a finalized one.
 
 use std::sync::Arc;
 
@@ -6,80 +6,14 @@ use hayloft_io::{IoClass, IoOp};
 use hayloft_wire::ids::{Block, ReplicaState};
 
 use crate::error::{StoreError, StoreErrorKind};
+use crate::lifecycle::volume_failure::examine;
 use crate::replica::block_pool::Pool;
-use crate::replica::files::{self, Pair};
+use crate::replica::files;
+use crate::replica::reference::reference_of;
 use crate::replica::state::{Move, after};
 use crate::replica::{FinalReplica, LiveReplica, ReplicaDir, Slot, Status};
 use crate::state::StoreState;
-use crate::types::{ReplicaRef, ReplicaReport, StoreEvent};
-use crate::volume::BlockPoolSlice;
-use crate::volume::failure::examine;
-
-/// The files of a live replica.
-pub fn pair_of(live: &LiveReplica) -> Pair {
-    let status = live.status();
-    Pair {
-        dir: crate::replica::live::directory(&live.slice, status.place, live.id),
-        id: live.id,
-        generation_stamp: status.generation_stamp,
-    }
-}
-
-/// What is known of a live replica.
-pub fn reference(pool: &Pool, live: &LiveReplica) -> ReplicaRef {
-    let status = live.snapshot();
-    ReplicaRef {
-        block: pool.extended(Block::new(
-            live.id,
-            status.generation_stamp,
-            status.bytes_on_disk,
-        )),
-        state: status.state,
-        visible_len: status.visible_len().unwrap_or(0),
-        bytes_on_disk: status.bytes_on_disk,
-        storage: live.slice.volume.info.clone(),
-        pinned: status.pinned,
-    }
-}
-
-/// What is known of a replica on `slice`.
-#[must_use]
-pub fn reference_of(pool: &Pool, slice: &BlockPoolSlice, id: i64, slot: &Slot) -> ReplicaRef {
-    match slot {
-        Slot::Live(live) => reference(pool, live),
-        Slot::Finalized(r) => ReplicaRef {
-            block: pool.extended(Block::new(id, r.generation_stamp, r.len)),
-            state: ReplicaState::Finalized,
-            visible_len: r.len,
-            bytes_on_disk: r.len,
-            storage: slice.volume.info.clone(),
-            pinned: r.pinned,
-        },
-    }
-}
-
-/// What a report says of a replica: one under recovery is reported as what it was before, one
-/// being copied not at all.
-#[must_use]
-pub fn reported(id: i64, slot: &Slot) -> Option<ReplicaReport> {
-    match slot {
-        Slot::Finalized(r) => Some(ReplicaReport {
-            block: Block::new(id, r.generation_stamp, r.len),
-            state: ReplicaState::Finalized,
-        }),
-        Slot::Live(live) => {
-            let status = live.status();
-            let state = status
-                .recovery
-                .map_or(status.state, |(_, original)| original);
-            if state == ReplicaState::Temporary {
-                return None;
-            }
-            let block = Block::new(id, status.generation_stamp, status.bytes_on_disk);
-            Some(ReplicaReport { block, state })
-        }
-    }
-}
+use crate::types::{ReplicaRef, StoreEvent};
 
 /// As [`finalize_live`] for a replica that a recovery has settled. Where closes are synced its
 /// bytes are, too: they came from a writer that did not get so far. After a failed sync this one
@@ -92,7 +26,7 @@ pub async fn finalize_recovered(
     let durable = inner.config.sync_on_close;
     let finalize = async {
         if durable {
-            let pair = pair_of(live);
+            let pair = live.pair();
             let path = pair.data();
             let sync = move || {
                 files::sync_file(&pair.data())?;
@@ -132,7 +66,7 @@ pub async fn finalize_live(
         ));
     }
     if status.place != ReplicaDir::Finalized {
-        let from = pair_of(live);
+        let from = live.pair();
         let to = from.at(live.slice.paths.finalized_dir(live.id));
         let len = status.bytes_on_disk;
         let (path, pinned, trim) = (from.data(), status.pinned, status.reserved > len);
@@ -191,7 +125,7 @@ pub async fn finalize_live(
         let block = pool.extended(block);
         inner.tell(StoreEvent::Corrupt { block, storage }).await;
     }
-    Ok(crate::replica::finalize::reference_of(
+    Ok(reference_of(
         pool,
         &live.slice,
         live.id,

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use hayloft_io::EngineFile;
 use hayloft_wire::checksum::DataChecksum;
 
-use crate::replica::FinalReplica;
+use super::FinalReplica;
 
 /// Replicas kept open in a pool, with two or three descriptors each.
 const ENTRIES_MAX: usize = 64;

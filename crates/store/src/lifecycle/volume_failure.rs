@@ -251,7 +251,7 @@ fn let_go(inner: &StoreState, volume: &Volume) -> (Vec<ExtendedBlock>, Vec<Gone>
             if let Slot::Live(live) = &gone.slot {
                 live.status().cancel.cancel();
             }
-            let reported = crate::replica::finalize::reported(gone.id, &gone.slot);
+            let reported = crate::replica::reference::reported(gone.id, &gone.slot);
             lost.extend(reported.map(|replica| pool.extended(replica.block)));
             left.push(gone);
         }

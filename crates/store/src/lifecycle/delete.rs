@@ -19,16 +19,17 @@ use hayloft_wire::ids::Block;
 use tokio::sync::mpsc;
 use tracing::{debug, warn};
 
+use super::{commit, trash};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::layout::dirs::DELETING;
 use crate::layout::names;
+use crate::lifecycle::exclusive::{Stopped, stop_writer};
+use crate::lifecycle::volume_failure::examine;
 use crate::replica::block_pool::Pool;
-use crate::replica::exclusive::{Stopped, stop_writer};
 use crate::replica::live::directory;
 use crate::replica::{ReplicaDir, Slot};
 use crate::state::{Delete, StoreState};
 use crate::types::StoreEvent;
-use crate::volume::failure::examine;
 use crate::volume::{BlockPoolSlice, Volume};
 
 /// Deletes that may wait for the lanes of a volume; further deletes of that volume wait.
@@ -94,7 +95,11 @@ async fn remove(inner: &Arc<StoreState>, volume: &Arc<Volume>, order: Delete) {
                     warn!(%block, %error, "cannot remove a deleted replica; it is tried again at \
                         the next start");
                     if error.kind().suspects_volume() {
-                        crate::volume::failure::suspect(inner, volume, &error.to_string());
+                        crate::lifecycle::volume_failure::suspect(
+                            inner,
+                            volume,
+                            &error.to_string(),
+                        );
                     }
                 }
             }
@@ -125,15 +130,6 @@ fn remove_files(files: &[PathBuf]) -> Result<u64, IoError> {
     Ok(bytes)
 }
 
-/// Id, generation stamp and length of a slot.
-#[must_use]
-pub fn block_of(id: i64, slot: &Slot) -> Block {
-    match slot {
-        Slot::Finalized(r) => Block::new(id, r.generation_stamp, r.len),
-        Slot::Live(live) => live.block(),
-    }
-}
-
 /// Takes a replica out of the map and its files out of the way. The caller holds the block's
 /// latch.
 pub async fn discard(
@@ -157,7 +153,7 @@ pub async fn discard(
     let slot = pool.slot(id)?;
     let slice = pool.slice(slot.volume())?;
     pool.map.remove(id);
-    discard_files(inner, pool, &slice, place, block_of(id, &slot), tell).await
+    discard_files(inner, pool, &slice, place, slot.block(id), tell).await
 }
 
 /// Takes the files of a replica out of the way that is no longer in the map; to the trash while a
@@ -174,8 +170,8 @@ pub async fn discard_files(
         let e = StoreError::io(format!("deleting replica {block}"), e);
         examine(inner, &slice.volume, e)
     };
-    if let Some(trash) = crate::upgrade::trash_for(pool, slice, place, block.id).filter(|_| tell) {
-        let bytes = crate::upgrade::to_trash(slice, place, block, trash)
+    if let Some(trash) = trash::trash_for(pool, slice, place, block.id).filter(|_| tell) {
+        let bytes = trash::to_trash(slice, place, block, trash)
             .await
             .map_err(failed)?;
         slice.used.sub(bytes);
@@ -188,7 +184,7 @@ pub async fn discard_files(
             .await;
         return Ok(());
     }
-    slice.volume.commits.forget(pool, block.id);
+    commit::forget(&slice.volume, pool, block.id);
     let files = put_aside(slice, place, block).await.map_err(failed)?;
     let order = Delete::Replica {
         block: pool.extended(block),
@@ -295,7 +291,7 @@ pub fn clear_leftovers(
 /// another of the same block is.
 pub async fn delete_duplicate(inner: &Arc<StoreState>, pool: &Arc<Pool>, id: i64, slot: &Slot) {
     let place = slot.place();
-    let block = block_of(id, slot);
+    let block = slot.block(id);
     let Ok(slice) = pool.slice(slot.volume()) else {
         return;
     };

@@ -7,11 +7,11 @@ use hayloft_wire::ids::ReplicaState;
 use tokio::sync::Notify;
 use tracing::warn;
 
-use crate::background::delete::delete_duplicate;
 use crate::error::StoreError;
+use crate::lifecycle::delete::delete_duplicate;
+use crate::lifecycle::exclusive::{WriterLock, stop_live_writer};
 use crate::replica::Slot;
 use crate::replica::block_pool::Pool;
-use crate::replica::exclusive::{WriterLock, stop_live_writer};
 use crate::state::StoreState;
 
 /// How long a task that changes the block may keep it: its disk may give no answer, and the loser
