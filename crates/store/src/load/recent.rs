@@ -12,8 +12,7 @@ use tracing::{error, warn};
 
 use super::validate::{Valid, whole};
 use super::walk::Found;
-use super::{move_pair, validate};
-use crate::layout::dirs::make_dir;
+use super::{move_to, validate};
 use crate::layout::names::{self, PoolPaths};
 
 /// Clocks of files are this coarse, in milliseconds, and a stamp may be as much too late.
@@ -45,9 +44,7 @@ pub fn look_at(paths: &PoolPaths, finalized: &mut Vec<Found>, since_ms: u64) -> 
         warn!(%block, damage, "a replica is damaged since the last stop, which was not clean: it \
             is taken as one that was being written");
         let from = paths.finalized_dir(block.id);
-        if let Err(error) =
-            make_dir(&paths.rbw()).and_then(|()| move_pair(&from, &paths.rbw(), block))
-        {
+        if let Err(error) = move_to(&from, &paths.rbw(), block) {
             error!(%block, %error, "cannot move a damaged replica to rbw: it is not served");
         }
         false

@@ -235,3 +235,18 @@ fn shortening_leaves_right_checksums() {
         );
     }
 }
+
+/// A stop between the link and the rename of a move leaves the meta file's name in both places.
+#[test]
+fn a_move_to_the_right_directory_that_was_stopped_is_gone_on_with() {
+    let dir = tempfile::tempdir().expect("temporary directory");
+    let paths = paths(dir.path());
+    let (wrong, right) = (paths.finalized().join("subdir9"), paths.finalized_dir(5));
+    write_replica(&wrong, 5, 1003, &bytes(10));
+    make_dir(&right).expect("directory");
+    let name = names::meta_name(5, 1003);
+    fs::hard_link(wrong.join(&name), right.join(&name)).expect("links");
+    let blocks: Vec<_> = run(&paths).finalized.into_iter().map(|f| f.block).collect();
+    assert_eq!(blocks, [Block::new(5, 1003, 10)]);
+    assert!(right.join(names::data_name(5)).is_file() && right.join(&name).is_file());
+}
