@@ -48,12 +48,14 @@ impl Latches {
                 .unwrap_or_else(PoisonError::into_inner);
             Arc::clone(shard.entry(id).or_default())
         };
-        let guard = lock.lock_owned().await;
-        Latch {
+        // Before the wait: a task that stops waiting leaves no entry behind either.
+        let mut latch = Latch {
             id,
             shards: Arc::clone(&self.shards),
-            guard: Some(guard),
-        }
+            guard: None,
+        };
+        latch.guard = Some(lock.lock_owned().await);
+        latch
     }
 }
 
@@ -97,5 +99,17 @@ mod tests {
                 .iter()
                 .all(|s| s.lock().expect("not poisoned").is_empty())
         );
+    }
+
+    #[tokio::test]
+    async fn a_task_that_stops_waiting_leaves_nothing_behind() {
+        let latches = Latches::new();
+        let first = latches.acquire(7).await;
+        let mut waiting = Box::pin(latches.acquire(7));
+        assert!(futures_util::poll!(&mut waiting).is_pending());
+        drop(first);
+        drop(waiting);
+        let shard = latches.shards[7].lock().expect("not poisoned");
+        assert!(shard.is_empty());
     }
 }
