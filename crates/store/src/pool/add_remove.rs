@@ -51,10 +51,17 @@ pub async fn add_pool(
         .map(|v| add_slice(inner, &pool, v, start, &progress));
     let loads = futures_util::future::join_all(loads);
     let loads = with_progress(pool.id(), &progress, loads).await;
+    // Before any joins: what a refused pool had put on a volume would count as used there.
+    let mut joining = Vec::new();
     for (volume, outcome) in volumes.iter().zip(loads) {
         match outcome {
-            Ok(joining) => adopt(inner, &pool, joining).await,
             Err(e) if e.kind() == StoreErrorKind::Incompatible => return Err(e),
+            outcome => joining.push((volume, outcome)),
+        }
+    }
+    for (volume, outcome) in joining {
+        match outcome {
+            Ok(joining) => adopt(inner, &pool, joining).await,
             Err(e) => crate::lifecycle::volume_failure::fail(inner, volume, &e.to_string()).await,
         }
     }
