@@ -218,3 +218,25 @@ async fn new_replicas_do_not_wait_for_closes_that_are_synced() {
         close.await.expect("no panic").expect("closes");
     }
 }
+
+/// Bytes that a recovery cut off and a client sent again are dirty once.
+#[tokio::test]
+async fn dirty_bytes_are_counted_once() {
+    let node = Node::new().await;
+    let mut writer = node.writer(5, 1001).await;
+    writer.write(vec![packet(0, 2000)]).await.expect("writes");
+    writer.set_bytes_acked(1000);
+    drop(writer);
+    let left = block(5, 1001, 0);
+    let taken = node.store.recover_rbw(&left, 1002, 1000, 2000).await;
+    let mut writer = taken.expect("is cut");
+    writer.set_checksum(crc32c()).await.expect("is known");
+    writer
+        .write(vec![packet(1000, 2000)])
+        .await
+        .expect("writes");
+    let volume = node.store.0.volumes().remove(0);
+    assert_eq!(volume.commits.dirty(), 2000);
+    assert!(crate::lifecycle::commit::round(&node.store.0, &volume).await);
+    assert_eq!(volume.commits.dirty(), 0);
+}

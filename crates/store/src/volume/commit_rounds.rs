@@ -122,6 +122,12 @@ impl CommitRounds {
         rate.unwrap_or(DIRTY_FIRST).max(DIRTY_MIN).min(most)
     }
 
+    /// Dirty bytes in the page cache.
+    #[cfg(test)]
+    pub fn dirty(&self) -> u64 {
+        self.lock().dirty
+    }
+
     fn has_room(&self, page_cache: bool, len: u64) -> bool {
         let state = self.lock();
         let limit = self.limit(&state);
@@ -167,10 +173,13 @@ impl CommitRounds {
         }
         let mut due = None;
         if page_cache {
+            // What was cut off and is written again is dirty once.
+            let before = len(&entry.dirty);
             let dirty = join(&entry.dirty, &written);
             entry.dirty = dirty.clone();
             let touched = entry.clone();
-            state.dirty = state.dirty.saturating_add(len(&written));
+            let more = len(&dirty).saturating_sub(before);
+            state.dirty = state.dirty.saturating_add(more);
             // Many files come to the limit before one of them has a quantum.
             let share = self.limit(&state) / 4 / state.replicas.len().max(1) as u64;
             let quantum = volume
