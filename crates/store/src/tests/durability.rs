@@ -240,3 +240,20 @@ async fn dirty_bytes_are_counted_once() {
     assert!(crate::lifecycle::commit::round(&node.store.0, &volume).await);
     assert_eq!(volume.commits.dirty(), 0);
 }
+
+/// A round that comes between takes the directory before its names have changed.
+#[tokio::test]
+async fn names_that_change_during_a_round_are_left_to_the_next() {
+    let (node, faults) = Node::with_faults(1, |_| {}).await;
+    node.put(5, 1001, 700).await;
+    faults.add(FaultRule::new(Effect::Delay(Duration::from_millis(400))).on(&[IoOp::Rename]));
+    let volume = node.store.0.volumes().remove(0);
+    let left = block(5, 1001, 0);
+    let (closed, ()) = tokio::join!(node.store.recover_close(&left, 1002, 700), async {
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        crate::lifecycle::commit::round(&node.store.0, &volume).await;
+    });
+    closed.expect("has the new generation stamp");
+    let dir = node.pool_dir().join("current/finalized/subdir0/subdir0");
+    assert!(volume.commits.take().1.contains(&dir));
+}

@@ -346,9 +346,8 @@ pub async fn bump_live(
     new_gs: u64,
 ) -> Result<(), StoreError> {
     let pair = live.pair();
-    let path = pair.meta();
-    live.slice.volume.commits.touch_dir(&pair.dir);
-    files::on_disk(
+    let (path, dir) = (pair.meta(), pair.dir.clone());
+    let outcome = files::on_disk(
         &live.slice,
         IoClass::ClientWrite,
         IoOp::Rename,
@@ -356,8 +355,10 @@ pub async fn bump_live(
         // Its names become durable when it is closed.
         move || files::bump(&pair, new_gs, false),
     )
-    .await
-    .map_err(|e| {
+    .await;
+    // After the names have changed: a commit round that came before would not see that.
+    live.slice.volume.commits.touch_dir(&dir);
+    outcome.map_err(|e| {
         let e = StoreError::io(
             format!("giving {} the generation stamp {new_gs}", live.block()),
             e,
@@ -383,10 +384,10 @@ pub async fn bump_finalized(
         id,
         generation_stamp: replica.generation_stamp,
     };
-    slice.volume.commits.touch_dir(&pair.dir);
     // No caller closes it again.
     let (path, durable) = (pair.meta(), inner.config.sync_on_close);
-    files::on_disk_with_sync(
+    let dir = pair.dir.clone();
+    let outcome = files::on_disk_with_sync(
         &slice,
         IoClass::ClientWrite,
         IoOp::Rename,
@@ -394,8 +395,9 @@ pub async fn bump_finalized(
         durable,
         move || files::bump(&pair, new_gs, durable),
     )
-    .await
-    .map_err(|e| {
+    .await;
+    slice.volume.commits.touch_dir(&dir);
+    outcome.map_err(|e| {
         let e = StoreError::io(format!("giving blk_{id} the generation stamp {new_gs}"), e);
         examine(inner, &slice.volume, e)
     })?;
@@ -460,9 +462,7 @@ pub async fn reopen(
     };
     let to = from.at(slice.paths.rbw()).with_gs(new_gs);
     let (path, scratch) = (from.data(), slice.paths.tmp());
-    for dir in [&from.dir, &to.dir] {
-        slice.volume.commits.touch_dir(dir);
-    }
+    let dirs = [from.dir.clone(), to.dir.clone()];
     let outcome = files::on_disk_with_sync(
         &slice,
         IoClass::ClientWrite,
@@ -479,8 +479,11 @@ pub async fn reopen(
             files::reopen(&from, &to, &scratch).map(|()| Ok(valid))
         },
     )
-    .await
-    .map_err(|e| {
+    .await;
+    for dir in &dirs {
+        slice.volume.commits.touch_dir(dir);
+    }
+    let outcome = outcome.map_err(|e| {
         examine(
             inner,
             &slice.volume,
