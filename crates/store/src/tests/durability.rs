@@ -257,3 +257,21 @@ async fn names_that_change_during_a_round_are_left_to_the_next() {
     let dir = node.pool_dir().join("current/finalized/subdir0/subdir0");
     assert!(volume.commits.take().1.contains(&dir));
 }
+
+/// Write-back heard of the error that a sync of the same descriptor then does not hear of.
+#[tokio::test]
+async fn an_hsync_fails_when_write_back_failed_meanwhile() {
+    let (node, faults) = Node::with_faults(1, |_| {}).await;
+    let mut writer = node.writer(5, 1001).await;
+    writer.write(vec![packet(0, 700)]).await.expect("writes");
+    faults.add(FaultRule::new(Effect::Delay(Duration::from_millis(400))).on(&[IoOp::Sync]));
+    let slot = node.store.0.pools().remove(0).map.get(5);
+    let Some(crate::replica::Slot::Live(live)) = slot else {
+        panic!("is being written")
+    };
+    let (synced, ()) = tokio::join!(writer.sync(), async {
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        live.note_lost_writes();
+    });
+    synced.expect_err("bytes may be lost");
+}

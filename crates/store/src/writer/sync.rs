@@ -38,6 +38,8 @@ impl ReplicaWriter {
             .complete(work)
             .await
             .map_err(|e| self.examine(e))?;
+        // Write-back of the same descriptor may have been told instead of this sync.
+        self.live.refuse_after_failed_sync()?;
         self.data_synced = true;
         self.names_durable = true;
         self.synced_len = len;
