@@ -145,8 +145,17 @@ pub fn bump(pair: &Pair, generation_stamp: u64, durable: bool) -> io::Result<()>
     Ok(())
 }
 
+/// Files that were synced by name.
+#[cfg(test)]
+pub static SYNCED: std::sync::Mutex<Vec<PathBuf>> = std::sync::Mutex::new(Vec::new());
+
 /// Makes a file durable, also what other descriptors wrote.
 pub fn sync_file(path: &Path) -> io::Result<()> {
+    #[cfg(test)]
+    SYNCED
+        .lock()
+        .unwrap_or_else(std::sync::PoisonError::into_inner)
+        .push(path.to_owned());
     File::open(path)
         .and_then(|f| f.sync_all())
         .map_err(|e| at(path, e))

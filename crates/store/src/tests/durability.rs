@@ -275,3 +275,23 @@ async fn an_hsync_fails_when_write_back_failed_meanwhile() {
     });
     synced.expect_err("bytes may be lost");
 }
+
+/// Commit rounds know of writers' files only.
+#[tokio::test]
+async fn the_copy_that_a_truncate_makes_is_synced() {
+    let node = Node::new().await;
+    node.put(5, 1001, 2000).await;
+    node.store
+        .init_replica_recovery(&block(5, 1001, 0), 1010)
+        .await
+        .expect("begins");
+    node.store
+        .update_replica_under_recovery(&block(5, 1001, 2000), 1010, 9, 700)
+        .await
+        .expect("ends");
+    let tmp = node.pool_dir().join("tmp");
+    for name in ["blk_9", "blk_9_1010.meta"] {
+        let synced = crate::replica::files::SYNCED.lock().expect("not poisoned");
+        assert!(synced.contains(&tmp.join(name)), "{name}");
+    }
+}

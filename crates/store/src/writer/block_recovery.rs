@@ -264,12 +264,13 @@ async fn copy_shortened(
         generation_stamp: gs,
     };
     let to = scratch.at(slice.paths.finalized_dir(new_id));
-    let (path, durable) = (from.data(), inner.config.sync_on_close);
-    let checksum = files::on_disk(
+    let path = from.data();
+    let checksum = files::on_disk_with_sync(
         &slice,
         IoClass::Replication,
         IoOp::Write,
         &path,
+        true,
         move || {
             std::fs::copy(from.data(), scratch.data())?;
             std::fs::copy(from.meta(), scratch.meta())?;
@@ -278,11 +279,11 @@ async fn copy_shortened(
                 .ok_or_else(|| std::io::Error::other("the meta file has no header"))?;
             let cut = Cut::of(&scratch.data(), &scratch.meta(), checksum, len, None)?;
             cut.make().map_err(|(_, e)| e)?;
-            if durable {
-                files::sync_file(&scratch.data())?;
-                files::sync_file(&scratch.meta())?;
-            }
-            files::move_pair(&scratch, &to, durable)?;
+            // The original was on the device for long, and commit rounds know of writers' files
+            // only.
+            files::sync_file(&scratch.data())?;
+            files::sync_file(&scratch.meta())?;
+            files::move_pair(&scratch, &to, true)?;
             Ok(checksum)
         },
     )
