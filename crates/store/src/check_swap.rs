@@ -9,9 +9,9 @@ use std::path::{Path, PathBuf};
 
 use hayloft_io::RecordLock;
 
-use crate::earlier;
 use crate::layout::names::{CURRENT, IN_USE_LOCK, PoolPaths, VERSION};
 use crate::layout::version::{PoolVersion, VERSION_BYTES_MAX, VolumeVersion};
+use crate::staging_leftovers;
 use crate::upgrade::{Unfinished, interrupted};
 
 const FINISH: &str = "start Hayloft and stop it: the start ends it";
@@ -145,12 +145,12 @@ fn settled(root: &Path, whose: &str) -> Result<(), Obstacle> {
 
 /// Nothing that a version with staging left for a node with one of these uuids.
 fn no_area(dir: &Path, uuids: &BTreeSet<String>) -> Result<(), Obstacle> {
-    match earlier::staged(dir, uuids).map_err(Obstacle::unreadable(dir))? {
+    match staging_leftovers::find(dir, uuids).map_err(Obstacle::unreadable(dir))? {
         None => Ok(()),
         Some(path) => Err(Obstacle::new(
             &path,
             "it holds acknowledged bytes that an earlier version of Hayloft left",
-            earlier::TODO,
+            staging_leftovers::TODO,
         )),
     }
 }

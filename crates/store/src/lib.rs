@@ -3,13 +3,12 @@
 //!
 //! [`Store`] is the whole of it. It gives out a [`ReplicaWriter`] for each replica being written
 //! and a [`ReplicaReader`] for each one being read, takes the NameNode's orders (invalidate,
-//! recover, move), and reports from memory. News goes up as [`StoreEvent`]s through one bounded
+//! recover, move), and reports from memory. Changes go up as [`StoreEvent`]s through one bounded
 //! channel.
 
 mod background;
 mod check_swap;
 mod config;
-mod earlier;
 mod error;
 mod hot_swap;
 mod layout;
@@ -20,6 +19,7 @@ mod reader;
 mod replica;
 mod report;
 mod shutdown;
+mod staging_leftovers;
 mod startup;
 mod state;
 mod store;

@@ -114,7 +114,7 @@ pub fn volume_report(inner: &StoreState) -> Vec<VolumeReport> {
             used: n.used,
             free: n.remaining,
             reserved: n.reserved,
-            reserved_for_replicas: n.promised,
+            reserved_for_replicas: n.reserved_for_replicas,
             blocks: blocks.get(&v.index).copied().unwrap_or(0),
         }
     };

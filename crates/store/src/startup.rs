@@ -16,12 +16,12 @@ use tracing::{info, warn};
 use uuid::Uuid;
 
 use crate::config::{StoreConfig, VolumeConfig, tolerated};
-use crate::earlier;
 use crate::error::{StoreError, StoreErrorKind};
 use crate::layout::dirs::{DIR_MODE, FILE_MODE, now_ms};
 use crate::layout::names::{CURRENT, IN_USE_LOCK, VERSION};
 use crate::layout::version::{VERSION_BYTES_MAX, VolumeVersion};
 use crate::lifecycle::commit;
+use crate::staging_leftovers;
 use crate::state::StoreState;
 use crate::types::{FailedVolume, StorageInfo, StoreEvent};
 use crate::volume::stop_mark::Mark;
@@ -53,7 +53,7 @@ async fn refuse_staged(inner: &StoreState) -> Result<(), StoreError> {
     let look = tokio::task::spawn_blocking(move || {
         // One that cannot be listed is no reason not to start.
         dirs.iter()
-            .find_map(|dir| earlier::staged(dir, &uuids).ok()?)
+            .find_map(|dir| staging_leftovers::find(dir, &uuids).ok()?)
     });
     match look.await.ok().flatten() {
         None => Ok(()),
@@ -64,7 +64,7 @@ async fn refuse_staged(inner: &StoreState) -> Result<(), StoreError> {
                     to its \
                  blocks: {}",
                 path.display(),
-                earlier::TODO
+                staging_leftovers::TODO
             ),
         )),
     }
@@ -407,7 +407,7 @@ pub async fn admit(inner: &Arc<StoreState>, opened: Opened) -> Result<Arc<Volume
         .spawn(watch_space(Arc::clone(inner), Arc::clone(&volume)));
     if let Err(error) = open_mark(inner, &volume).await {
         volume.set_failed();
-        crate::lifecycle::volume_failure::unlist(inner, &volume);
+        crate::lifecycle::volume_failure::remove_from_service(inner, &volume);
         return Err(error);
     }
     let rounds = commit::run(Arc::clone(inner), Arc::clone(&volume));

@@ -33,7 +33,7 @@ pub struct StoreState {
     pub pools: RwLock<HashMap<PoolId, Arc<Pool>>>,
     /// Held while pools or volumes come and go.
     pub changing: tokio::sync::Mutex<()>,
-    /// News for the node.
+    /// Events for the node.
     pub events: mpsc::Sender<StoreEvent>,
     /// Is to stop: what may take long is to be left now.
     pub ending: CancellationToken,
@@ -184,13 +184,13 @@ impl StoreState {
         }
     }
 
-    /// Sends news; waits when the node is behind.
-    pub async fn tell(&self, event: StoreEvent) {
+    /// Sends an event; waits when the node is behind.
+    pub async fn send_event(&self, event: StoreEvent) {
         // The node stops listening only when it ends.
         let _ = self.events.send(event).await;
     }
 
-    /// Chooses a volume with room for a replica of `bytes` and promises the room to it.
+    /// Chooses a volume with room for a replica of `bytes` and reserves the room for it.
     ///
     /// # Errors
     /// `OutOfSpace` when no healthy volume of the type has room.
@@ -236,7 +236,7 @@ impl StoreState {
                 ),
             ));
         };
-        usable[chosen].volume.promise(bytes);
+        usable[chosen].volume.reserve_for_replica(bytes);
         Ok(Arc::clone(&usable[chosen]))
     }
 }

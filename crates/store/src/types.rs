@@ -235,7 +235,7 @@ pub struct StorageReport {
     pub capacity: u64,
     /// Bytes used by all pools: data and meta files.
     pub dfs_used: u64,
-    /// Bytes left for blocks, what is promised to replicas being written taken off.
+    /// Bytes left for blocks, what is reserved for replicas being written taken off.
     pub remaining: u64,
     /// Bytes used by this pool.
     pub block_pool_used: u64,
@@ -269,7 +269,7 @@ pub struct VolumeReport {
     pub free: u64,
     /// Bytes reserved by configuration.
     pub reserved: u64,
-    /// Bytes promised to replicas being written.
+    /// Bytes reserved for replicas being written.
     pub reserved_for_replicas: u64,
     /// Finalized and other replicas on it.
     pub blocks: u64,
@@ -286,7 +286,7 @@ pub struct FailedVolume {
     pub capacity: u64,
 }
 
-/// News from the store for the node: the only channel that goes upward.
+/// Events from the store for the node: the only channel that goes upward.
 #[derive(Clone, Debug)]
 pub enum StoreEvent {
     /// The files of an invalidated replica are gone.

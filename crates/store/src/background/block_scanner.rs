@@ -292,7 +292,7 @@ impl Scanner {
         warn!(%block, volume = %self.volume.root.display(), %error, "block scanner found a \
             damaged replica");
         self.inner
-            .tell(StoreEvent::Corrupt {
+            .send_event(StoreEvent::Corrupt {
                 block,
                 storage: self.volume.info.clone(),
             })

@@ -293,7 +293,7 @@ async fn settle(
     };
     if let Some(event) = event {
         info!(pool = %pool.id(), block = id, "directory scanner: {event:?}");
-        inner.tell(event).await;
+        inner.send_event(event).await;
     }
     Ok(())
 }

@@ -42,7 +42,7 @@ pub async fn move_block(
     }
     let slice = inner.choose_slice(&pool, target, storage_id, replica.len, Some(replica.volume))?;
     let outcome = copy_and_switch(inner, &pool, id, replica, &from, &slice).await;
-    slice.volume.release(replica.len);
+    slice.volume.release_reserved(replica.len);
     outcome
 }
 

@@ -155,7 +155,7 @@ async fn failed(inner: &Arc<StoreState>, volume: &Arc<Volume>, touched: &Touched
     let event = touched.replica.note_lost_writes(error);
     volume_failure::suspect(inner, volume, &error.to_string());
     if let Some(event) = event {
-        inner.tell(event).await;
+        inner.send_event(event).await;
     }
 }
 

@@ -105,7 +105,7 @@ async fn remove(inner: &Arc<StoreState>, volume: &Arc<Volume>, order: Delete) {
             }
             if tell {
                 inner
-                    .tell(StoreEvent::Deleted {
+                    .send_event(StoreEvent::Deleted {
                         block,
                         storage: volume.info.clone(),
                     })
@@ -138,15 +138,15 @@ pub async fn discard(
     id: i64,
     tell: bool,
 ) -> Result<(), StoreError> {
-    let seized = match stop_writer(inner, pool, id).await {
+    let stopped = match stop_writer(inner, pool, id).await {
         // Its writer gave it up and removed it while we waited.
         Err(e) if e.kind() == StoreErrorKind::NotFound => return Ok(()),
         other => other?,
     };
-    let place = match &seized {
+    let place = match &stopped {
         Stopped::Finalized(_) => ReplicaDir::Finalized,
         Stopped::Live(live, _) => {
-            live.release_promise();
+            live.release_reserved();
             live.status().place
         }
     };
@@ -177,7 +177,7 @@ pub async fn discard_files(
         slice.used.sub(bytes);
         let storage = slice.volume.info.clone();
         inner
-            .tell(StoreEvent::Deleted {
+            .send_event(StoreEvent::Deleted {
                 block: pool.extended(block),
                 storage,
             })

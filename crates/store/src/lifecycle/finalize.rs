@@ -69,7 +69,7 @@ pub async fn finalize_live(
         let from = live.pair();
         let to = from.at(live.slice.paths.finalized_dir(live.id));
         let len = status.bytes_on_disk;
-        let (path, pinned, trim) = (from.data(), status.pinned, status.reserved > len);
+        let (path, pinned, trim) = (from.data(), status.pinned, status.allocated_len > len);
         let dirs = [from.dir.clone(), to.dir.clone()];
         files::on_disk_with_sync(
             &live.slice,
@@ -106,7 +106,7 @@ pub async fn finalize_live(
         status.place = ReplicaDir::Finalized;
         status.bytes_acked = status.bytes_on_disk;
     }
-    live.release_promise();
+    live.release_reserved();
     if live.slice.volume.is_failed() {
         return Err(pool.volume_failed());
     }
@@ -123,7 +123,9 @@ pub async fn finalize_live(
         // Bytes of it did not reach the disk, whatever the page cache still has.
         let storage = live.slice.volume.info.clone();
         let block = pool.extended(block);
-        inner.tell(StoreEvent::Corrupt { block, storage }).await;
+        inner
+            .send_event(StoreEvent::Corrupt { block, storage })
+            .await;
     }
     Ok(reference_of(
         pool,

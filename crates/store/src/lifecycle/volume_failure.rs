@@ -83,7 +83,7 @@ pub async fn fail(inner: &Arc<StoreState>, volume: &Arc<Volume>, reason: &str) {
 /// Does and tells what follows from the failure of a volume.
 async fn retire(inner: Arc<StoreState>, volume: Arc<Volume>, reason: String) {
     let (inner, volume) = (&inner, &volume);
-    unlist(inner, volume);
+    remove_from_service(inner, volume);
     let Leaving { mut lost, closed } = leave(inner, volume, true);
     let until = tokio::time::Instant::now() + SOON;
     let soon = tokio::time::timeout_at(until, lost.recv()).await;
@@ -106,7 +106,7 @@ async fn retire(inner: Arc<StoreState>, volume: Arc<Volume>, reason: String) {
     warn!(volume = %volume.root.display(), healthy, failed, fatal, "replicas of the failed volume \
         are no longer served");
     inner
-        .tell(StoreEvent::VolumeFailed {
+        .send_event(StoreEvent::VolumeFailed {
             path: volume.root.clone(),
             storage: volume.info.clone(),
             reason,
@@ -117,8 +117,8 @@ async fn retire(inner: Arc<StoreState>, volume: Arc<Volume>, reason: String) {
         return;
     }
     match soon {
-        Ok(lost) => tell_lost(inner, volume, lost.unwrap_or_default()).await,
-        Err(_) => tell_once_known(inner, volume, lost).await,
+        Ok(lost) => send_lost(inner, volume, lost.unwrap_or_default()).await,
+        Err(_) => send_lost_once_known(inner, volume, lost).await,
     }
 }
 
@@ -126,9 +126,9 @@ async fn retire(inner: Arc<StoreState>, volume: Arc<Volume>, reason: String) {
 /// longer than a check of it may take, nor when the node stops: closing a file writes what it has,
 /// and the disk may give no answer. Whether it is given up.
 pub async fn take_out(inner: &Arc<StoreState>, volume: &Arc<Volume>) -> bool {
-    unlist(inner, volume);
+    remove_from_service(inner, volume);
     let Leaving { lost, closed } = leave(inner, volume, true);
-    tell_behind(inner, volume, lost);
+    send_lost_later(inner, volume, lost);
     let limit = inner.config.check_timeout;
     let closed = tokio::select! {
         closed = tokio::time::timeout(limit, closed.cancelled()) => closed.is_ok(),
@@ -145,16 +145,16 @@ pub async fn take_out(inner: &Arc<StoreState>, volume: &Arc<Volume>) -> bool {
 /// find the pool, or what was put into the map since.
 pub fn leave_if_failed(inner: &Arc<StoreState>, volume: &Arc<Volume>) {
     if volume.is_failed() {
-        tell_behind(inner, volume, leave(inner, volume, false).lost);
+        send_lost_later(inner, volume, leave(inner, volume, false).lost);
     }
 }
 
 /// Tells what left with a volume behind the caller's back, since the channel of events may be full
 /// for a while.
-fn tell_behind(inner: &Arc<StoreState>, volume: &Arc<Volume>, lost: Lost) {
+fn send_lost_later(inner: &Arc<StoreState>, volume: &Arc<Volume>, lost: Lost) {
     let (told_of, told) = (Arc::clone(inner), Arc::clone(volume));
     let tracker = inner.tasks.clone();
-    tracker.spawn(async move { tell_once_known(&told_of, &told, lost).await });
+    tracker.spawn(async move { send_lost_once_known(&told_of, &told, lost).await });
 }
 
 /// What comes of letting go of a volume.
@@ -178,7 +178,7 @@ fn leave(inner: &Arc<StoreState>, volume: &Arc<Volume>, give_up: bool) -> Leavin
     let leave = move || {
         let _inside = runtime.enter();
         let _done = done.drop_guard();
-        let (lost, left) = let_go(&out_of, &leaver);
+        let (lost, left) = drop_replicas(&out_of, &leaver);
         // Before anything is closed. There is room for one; the node stops listening when it
         // stops.
         let _ = send.try_send(lost);
@@ -198,10 +198,10 @@ fn leave(inner: &Arc<StoreState>, volume: &Arc<Volume>, give_up: bool) -> Leavin
 }
 
 /// Tells what left with a volume once that is known, unless the node stops before.
-async fn tell_once_known(inner: &StoreState, volume: &Volume, mut lost: Lost) {
+async fn send_lost_once_known(inner: &StoreState, volume: &Volume, mut lost: Lost) {
     let told = async {
         let lost = lost.recv().await.unwrap_or_default();
-        tell_lost(inner, volume, lost).await;
+        send_lost(inner, volume, lost).await;
     };
     tokio::select! {
         () = inner.stop.cancelled() => {}
@@ -211,10 +211,10 @@ async fn tell_once_known(inner: &StoreState, volume: &Volume, mut lost: Lost) {
 
 /// Tells of every replica that left with a volume, as Apache's DataNode does: the NameNode keeps a
 /// replica of a storage that is no longer reported until it hears that the replica is gone.
-async fn tell_lost(inner: &StoreState, volume: &Volume, lost: Vec<ExtendedBlock>) {
+async fn send_lost(inner: &StoreState, volume: &Volume, lost: Vec<ExtendedBlock>) {
     for block in lost {
         inner
-            .tell(StoreEvent::Lost {
+            .send_event(StoreEvent::Lost {
                 block,
                 storage: volume.info.clone(),
             })
@@ -223,7 +223,7 @@ async fn tell_lost(inner: &StoreState, volume: &Volume, lost: Vec<ExtendedBlock>
 }
 
 /// Nothing more is placed on the volume, deleted from it or scanned.
-pub fn unlist(inner: &StoreState, volume: &Volume) {
+pub fn remove_from_service(inner: &StoreState, volume: &Volume) {
     inner
         .volumes
         .write()
@@ -244,7 +244,7 @@ pub fn unlist(inner: &StoreState, volume: &Volume) {
 
 /// Removes the volume's replicas from the maps of all pools and cancels what goes on with them;
 /// gives those that NameNodes know of, and what was removed.
-fn let_go(inner: &StoreState, volume: &Volume) -> (Vec<ExtendedBlock>, Vec<Gone>) {
+fn drop_replicas(inner: &StoreState, volume: &Volume) -> (Vec<ExtendedBlock>, Vec<Gone>) {
     let (mut lost, mut left) = (Vec::new(), Vec::new());
     for pool in inner.pools() {
         for gone in pool.leave(volume.index) {

@@ -301,7 +301,9 @@ async fn verify_one(
     warn!(%block, ?outcome, "a replica is damaged since the last stop, which was not clean");
     let block = pool.extended(block);
     let storage = slice.volume.info.clone();
-    inner.tell(StoreEvent::Corrupt { block, storage }).await;
+    inner
+        .send_event(StoreEvent::Corrupt { block, storage })
+        .await;
 }
 
 /// A live replica from what lay in `rbw`.

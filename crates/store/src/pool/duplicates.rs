@@ -172,7 +172,7 @@ impl Duplicate {
     /// Gives back what the loser has beside its files.
     fn give_up(&self) {
         if let Slot::Live(live) = &self.loser {
-            live.release_promise();
+            live.release_reserved();
         }
     }
 

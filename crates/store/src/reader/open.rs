@@ -54,7 +54,7 @@ pub(crate) async fn open_reader(
     let pool = inner.pool(&wanted.pool)?;
     let id = wanted.block.id;
     let mut last_error = pool.not_found(id);
-    let mut still: Option<Still> = None;
+    let mut guard: Option<RenameGuard> = None;
     let deadline = Instant::now() + RENAME_WAIT;
     for attempts in 0_usize.. {
         if attempts >= ATTEMPTS_AT_ONCE {
@@ -64,7 +64,7 @@ pub(crate) async fn open_reader(
             sleep(RENAME_POLL).await;
         }
         let slot = pool.slot(id)?;
-        let names = Names::of(&slot);
+        let names = FileNames::of(&slot);
         let here = slot.block(id);
         if here.generation_stamp < wanted.block.generation_stamp {
             return Err(StoreError::new(
@@ -85,10 +85,10 @@ pub(crate) async fn open_reader(
         if unchanged && !incomplete {
             return attempt;
         }
-        let renamed = !now.is_some_and(|now| Names::of(&now) == names);
-        if !renamed && still.as_ref().is_some_and(|still| still.holds(&slot)) {
+        let renamed = !now.is_some_and(|now| FileNames::of(&now) == names);
+        if !renamed && guard.as_ref().is_some_and(|guard| guard.holds(&slot)) {
             // `missing` takes the latch.
-            drop(still);
+            drop(guard);
             return match attempt {
                 Ok(reader) => without_meta(reader, &slot, missing_meta),
                 Err(e) => {
@@ -101,9 +101,9 @@ pub(crate) async fn open_reader(
             last_error = e;
         }
         // Never two at a time: it may be the same latch.
-        drop(still.take());
+        drop(guard.take());
         if !renamed {
-            still = Still::wait(&pool, id, &slot, &names).await?;
+            guard = RenameGuard::wait(&pool, id, &slot, &names).await?;
         }
     }
     Err(last_error)
@@ -121,12 +121,12 @@ fn same(before: &Slot, now: &Slot) -> bool {
 
 /// What the names of a replica's files follow from.
 #[derive(PartialEq, Eq)]
-enum Names {
+enum FileNames {
     Finalized(u16, u64),
     Live(ReplicaDir, u64),
 }
 
-impl Names {
+impl FileNames {
     fn of(slot: &Slot) -> Self {
         match slot {
             Slot::Finalized(replica) => Self::Finalized(replica.volume, replica.generation_stamp),
@@ -139,7 +139,7 @@ impl Names {
 }
 
 /// Keeps the files of a replica where they are.
-enum Still {
+enum RenameGuard {
     /// No task changes a finalized replica without its latch.
     Finalized(#[expect(dead_code, reason = "held, not used")] Latch),
     /// The right to a live replica; `None` when its writer kept that, and renamed nothing for long.
@@ -149,13 +149,13 @@ enum Still {
     ),
 }
 
-impl Still {
+impl RenameGuard {
     /// Waits until no task renames the files of the replica. `None` when its names have changed.
     async fn wait(
         pool: &Pool,
         id: i64,
         slot: &Slot,
-        names: &Names,
+        names: &FileNames,
     ) -> Result<Option<Self>, StoreError> {
         let Slot::Live(live) = slot else {
             let latch = timeout(RENAME_WAIT, pool.latches.acquire(id)).await;
@@ -169,13 +169,13 @@ impl Still {
         };
         let deadline = Instant::now() + RENAME_WAIT;
         loop {
-            let right = Arc::clone(&live.writer).try_lock_owned().ok();
+            let writer_lock = Arc::clone(&live.writer).try_lock_owned().ok();
             let now = pool.map.get(id);
-            if !now.is_some_and(|now| same(slot, &now) && Names::of(&now) == *names) {
+            if !now.is_some_and(|now| same(slot, &now) && FileNames::of(&now) == *names) {
                 return Ok(None);
             }
-            if right.is_some() || Instant::now() >= deadline {
-                return Ok(Some(Self::Live(Arc::clone(live), right)));
+            if writer_lock.is_some() || Instant::now() >= deadline {
+                return Ok(Some(Self::Live(Arc::clone(live), writer_lock)));
             }
             sleep(RENAME_POLL).await;
         }
@@ -243,7 +243,7 @@ async fn missing(inner: &Arc<StoreState>, pool: &Arc<Pool>, id: i64, slot: &Slot
     warn!(%block, volume = %slice.volume.root.display(), "the files of a replica are gone; it is \
         no longer served");
     inner
-        .tell(StoreEvent::Lost {
+        .send_event(StoreEvent::Lost {
             block,
             storage: slice.volume.info.clone(),
         })

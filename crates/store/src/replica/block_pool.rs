@@ -25,7 +25,7 @@ pub struct Pool {
     slices: RwLock<Vec<Arc<BlockPoolSlice>>>,
     /// Storages of volumes that have left. Changed only while `slices` is held, so that no storage
     /// is in both.
-    left: Mutex<RemovedStorages>,
+    removed: Mutex<RemovedStorages>,
     /// A rolling upgrade runs: what is deleted goes to `trash`.
     pub rolling_upgrade: AtomicBool,
     /// There may be a marker or trash on a volume.
@@ -43,7 +43,7 @@ impl Pool {
             map: ReplicaMap::new(),
             latches: Latches::new(),
             slices: RwLock::default(),
-            left: Mutex::default(),
+            removed: Mutex::default(),
             rolling_upgrade: AtomicBool::new(false),
             upgrade_leftovers: AtomicBool::new(false),
             upgrade_unmarked: AtomicBool::new(false),
@@ -75,11 +75,11 @@ impl Pool {
     #[must_use]
     pub fn storages(&self) -> (Vec<Arc<BlockPoolSlice>>, Vec<StorageInfo>) {
         let slices = self.slices.read().unwrap_or_else(PoisonError::into_inner);
-        (slices.clone(), self.left().named(Instant::now()))
+        (slices.clone(), self.removed().named(Instant::now()))
     }
 
-    fn left(&self) -> MutexGuard<'_, RemovedStorages> {
-        self.left.lock().unwrap_or_else(PoisonError::into_inner)
+    fn removed(&self) -> MutexGuard<'_, RemovedStorages> {
+        self.removed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Its part on the volume with this number.
@@ -136,7 +136,7 @@ impl Pool {
     /// Takes in the part on a volume that joins.
     pub fn join(&self, slice: Arc<BlockPoolSlice>) {
         let mut slices = self.slices.write().unwrap_or_else(PoisonError::into_inner);
-        self.left().forget(&slice.volume.info.id);
+        self.removed().forget(&slice.volume.info.id);
         slices.push(slice);
     }
 
@@ -151,7 +151,7 @@ impl Pool {
                 // Whatever happens: by an empty list of a storage that is in use, the NameNode
                 // would miss all that is on it.
                 if !slices.iter().any(|s| s.volume.info.id == volume.info.id) {
-                    self.left().remember(volume.info.clone(), Instant::now());
+                    self.removed().remember(volume.info.clone(), Instant::now());
                 }
             }
         }

@@ -51,14 +51,14 @@ pub struct Status {
     /// CRC of the last chunk when that is partial.
     pub last_crc: u32,
     /// Length that it is expected to reach; 0 when not known.
-    pub expected: u64,
-    /// Bytes promised to this replica on its volume and not yet written.
-    pub promised: u64,
-    /// Bytes promised that the file system has reserved already.
+    pub expected_len: u64,
+    /// Bytes reserved for this replica on its volume and not yet written.
+    pub bytes_reserved: u64,
+    /// Those of them that the file system has allocated already.
     pub allocated_ahead: u64,
-    /// The file system has reserved room for the first bytes of the file, so many; what is behind
-    /// its end is given back when the replica is finalized.
-    pub reserved: u64,
+    /// Bytes from the beginning of the file that the file system has allocated. What is behind its
+    /// end is given back when the replica is finalized.
+    pub allocated_len: u64,
     /// Told when another writer wants the replica.
     pub cancel: CancellationToken,
     /// Recovery id and the state before recovery.
@@ -168,27 +168,27 @@ impl LiveReplica {
         self.status().sync_failed = true;
     }
 
-    /// Gives back to the volume what was promised and not used.
-    pub fn release_promise(&self) {
-        let (promised, allocated) = {
+    /// Gives back to the volume what was reserved and not used.
+    pub fn release_reserved(&self) {
+        let (reserved, allocated) = {
             let mut status = self.status();
             (
-                std::mem::take(&mut status.promised),
+                std::mem::take(&mut status.bytes_reserved),
                 std::mem::take(&mut status.allocated_ahead),
             )
         };
-        self.slice.volume.release(promised);
+        self.slice.volume.release_reserved(reserved);
         self.slice.volume.release_allocated(allocated);
     }
 
-    /// The file system has reserved room for the first `whole` bytes: what is promised of them is
-    /// taken already.
+    /// The file system has allocated the first `whole` bytes: what is reserved of them is taken
+    /// already.
     pub fn note_allocated(&self, whole: u64) {
         let mut status = self.status();
-        status.reserved = status.reserved.max(whole);
+        status.allocated_len = status.allocated_len.max(whole);
         let ahead = whole
             .saturating_sub(status.bytes_on_disk)
-            .min(status.promised);
+            .min(status.bytes_reserved);
         let more = ahead.saturating_sub(status.allocated_ahead);
         status.allocated_ahead += more;
         drop(status);
@@ -208,10 +208,10 @@ impl Status {
             bytes_acked: 0,
             checksum: None,
             last_crc: 0,
-            promised: 0,
-            expected: 0,
+            bytes_reserved: 0,
+            expected_len: 0,
             allocated_ahead: 0,
-            reserved: 0,
+            allocated_len: 0,
             cancel: CancellationToken::new(),
             recovery: None,
             pinned: false,

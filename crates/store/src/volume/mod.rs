@@ -50,9 +50,9 @@ pub struct Volume {
     pub slices: RwLock<Vec<Arc<BlockPoolSlice>>>,
     /// Space of the file system when last read, and what was used then.
     measured: Mutex<Measured>,
-    /// Bytes promised to replicas being written.
-    promised: AtomicU64,
-    /// Those of them that the file system has reserved already.
+    /// Bytes reserved for replicas being written.
+    reserved_for_replicas: AtomicU64,
+    /// Those of them that the file system has allocated already.
     allocated: AtomicU64,
     failed: AtomicBool,
     /// Makes what is written to it durable.
@@ -70,7 +70,7 @@ pub struct Volume {
 #[derive(Clone, Copy, Debug)]
 struct Measured {
     space: Space,
-    /// Used and reserved ahead by HDFS when it was read.
+    /// Used and allocated ahead by HDFS when it was read.
     used_then: u64,
 }
 
@@ -186,7 +186,7 @@ impl Volume {
                 space,
                 used_then: 0,
             }),
-            promised: AtomicU64::new(0),
+            reserved_for_replicas: AtomicU64::new(0),
             allocated: AtomicU64::new(0),
             failed: AtomicBool::new(false),
             commits: CommitRounds::default(),
@@ -263,16 +263,19 @@ impl Volume {
     pub fn numbers(&self) -> Numbers {
         let Measured { space, used_then } =
             *self.measured.lock().unwrap_or_else(PoisonError::into_inner);
-        let promised = self.promised.load(Ordering::Relaxed);
-        let allocated = self.allocated.load(Ordering::Relaxed).min(promised);
+        let reserved_for_replicas = self.reserved_for_replicas.load(Ordering::Relaxed);
+        let allocated = self
+            .allocated
+            .load(Ordering::Relaxed)
+            .min(reserved_for_replicas);
         let used = self.used();
         space::numbers(
             space,
             self.reserved,
             used_then,
             used,
-            space::Promised {
-                all: promised,
+            space::ReservedForReplicas {
+                all: reserved_for_replicas,
                 allocated,
             },
         )
@@ -284,12 +287,12 @@ impl Volume {
             .saturating_add(self.allocated.load(Ordering::Relaxed))
     }
 
-    /// Takes note that the file system has reserved bytes that were promised.
+    /// Takes note that the file system has allocated bytes that were reserved for replicas.
     pub fn note_allocated(&self, bytes: u64) {
         self.allocated.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// Bytes that had been reserved ahead are used, or were given back.
+    /// Bytes that had been allocated ahead are used, or were given back.
     pub fn release_allocated(&self, bytes: u64) {
         let _ = self
             .allocated
@@ -298,19 +301,20 @@ impl Volume {
             });
     }
 
-    /// Promises `bytes` to a replica. The chooser does this under its lock, so that two writers
-    /// are not promised the same space.
-    pub fn promise(&self, bytes: u64) {
-        self.promised.fetch_add(bytes, Ordering::Relaxed);
+    /// Reserves `bytes` for a replica. The chooser does this under its lock, so that two writers
+    /// do not get the same space.
+    pub fn reserve_for_replica(&self, bytes: u64) {
+        self.reserved_for_replicas
+            .fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// Takes back a promise, or the part of it that was used.
-    pub fn release(&self, bytes: u64) {
-        let _ = self
-            .promised
-            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |v| {
-                Some(v.saturating_sub(bytes))
-            });
+    /// Gives back what was reserved for a replica, or the part of it that was used.
+    pub fn release_reserved(&self, bytes: u64) {
+        let _ =
+            self.reserved_for_replicas
+                .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |v| {
+                    Some(v.saturating_sub(bytes))
+                });
     }
 
     /// The part of `pool` on it.

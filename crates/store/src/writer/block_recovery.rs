@@ -49,7 +49,7 @@ pub async fn init(
                 original_state: ReplicaState::Finalized,
             }))
         }
-        Stopped::Live(live, _right) => {
+        Stopped::Live(live, _writer_lock) => {
             check_gs(block, live.block(), recovery_id)?;
             begin(inner, block, &live, recovery_id).await.map(Some)
         }
@@ -119,7 +119,7 @@ async fn begin(
         )));
     };
     settle(inner, live, status.bytes_on_disk).await?;
-    live.release_promise();
+    live.release_reserved();
     let original_state = status
         .recovery
         .map_or(status.state, |(_, original)| original);
@@ -148,7 +148,7 @@ pub async fn update(
     let id = block.block.id;
     let copy = new_block_id > 0 && new_block_id != id;
     let _latch = pool.latches.acquire(id).await;
-    let Stopped::Live(live, _right) = stop_writer(inner, &pool, id).await? else {
+    let Stopped::Live(live, _writer_lock) = stop_writer(inner, &pool, id).await? else {
         return Err(illegal(format!(
             "replica of {block} is FINALIZED, not under recovery"
         )));
@@ -219,7 +219,7 @@ async fn update_finalized(
     if replica.len == new_len {
         return bump_finalized(inner, pool, live.id, replica, recovery_id).await;
     }
-    let (reopened, _right) = reopen(inner, pool, live.id, replica, recovery_id).await?;
+    let (reopened, _writer_lock) = reopen(inner, pool, live.id, replica, recovery_id).await?;
     // Should the rest fail, the replica is still under this recovery, for the next attempt.
     {
         let mut status = reopened.status();

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use hayloft_io::{IoError, SyncKind, together};
 
 use super::ReplicaWriter;
-use super::gathered::DIRECT_MIN;
+use super::pending::DIRECT_MIN;
 use crate::error::{StoreError, StoreErrorKind};
 use crate::lifecycle::commit;
 use crate::lifecycle::finalize::finalize_live;

@@ -118,16 +118,16 @@ async fn create_once(
         ReplicaState::Temporary
     };
     let mut status = Status::new(state, place, block.generation_stamp);
-    status.promised = bytes;
-    status.expected = bytes;
+    status.bytes_reserved = bytes;
+    status.expected_len = bytes;
     status.pinned = options.pinned;
     let live = Arc::new(LiveReplica::new(block.id, Arc::clone(&slice), status));
-    let right = Arc::new(Arc::clone(&live.writer).lock_owned().await);
+    let writer_lock = Arc::new(Arc::clone(&live.writer).lock_owned().await);
     let mut opened = ReplicaWriter::open(
         inner,
         pool,
         Arc::clone(&live),
-        Arc::clone(&right),
+        Arc::clone(&writer_lock),
         OpenMode::CreateNew,
         options.class,
     )
@@ -141,7 +141,7 @@ async fn create_once(
             inner,
             pool,
             Arc::clone(&live),
-            right,
+            writer_lock,
             OpenMode::CreateNew,
             options.class,
         )
@@ -150,7 +150,7 @@ async fn create_once(
     let writer = match opened {
         Ok(writer) => writer,
         Err(e) => {
-            live.release_promise();
+            live.release_reserved();
             return Err(e);
         }
     };

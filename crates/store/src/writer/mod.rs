@@ -2,11 +2,11 @@
 
 pub mod append_plan;
 pub mod block_recovery;
-mod carry;
 mod close;
 pub mod create;
-mod gathered;
+mod pending;
 pub mod pipeline_recovery;
+mod replica_files;
 mod sync;
 
 use std::future::poll_fn;
@@ -36,11 +36,11 @@ use crate::types::{PacketData, ReplicaRef, StorageInfo};
 use crate::volume::footprint;
 use crate::writer::append_plan::{Plan, plan};
 
-use self::carry::{Files, acknowledge};
-use self::gathered::Gathered;
+use self::pending::PendingPackets;
+use self::replica_files::{ReplicaFiles, acknowledge};
 
-pub use self::carry::AckHandle;
-pub use self::gathered::Due;
+pub use self::pending::Due;
+pub use self::replica_files::AckHandle;
 
 /// Room is reserved for replicas that have this many bytes and expect as many more.
 const ALLOCATE_FROM: u64 = 1 << 20;
@@ -51,9 +51,9 @@ const ALLOCATE_MAX: u64 = 1 << 30;
 
 /// The length to reserve room for, when the replica is expected to grow enough.
 fn worth_allocating(status: &Status) -> Option<u64> {
-    let ahead = status.expected.saturating_sub(status.bytes_on_disk);
+    let ahead = status.expected_len.saturating_sub(status.bytes_on_disk);
     let most = status.bytes_on_disk.saturating_add(ALLOCATE_MAX);
-    (ahead >= ALLOCATE_FROM).then_some(status.expected.min(most))
+    (ahead >= ALLOCATE_FROM).then_some(status.expected_len.min(most))
 }
 
 /// The exclusive right to write one replica.
@@ -66,16 +66,16 @@ pub struct ReplicaWriter {
     inner: Arc<StoreState>,
     pool: Arc<Pool>,
     live: Arc<LiveReplica>,
-    right: WriterLock,
+    writer_lock: WriterLock,
     cancel: CancellationToken,
     class: IoClass,
     data: Arc<dyn EngineFile>,
     meta: Arc<dyn EngineFile>,
     /// Minds the page cache behind what is written, where files go through it and a client wants
     /// it.
-    behind: Option<Arc<WriteBehind>>,
+    write_behind: Option<Arc<WriteBehind>>,
     /// What was accepted and is not in the files; `None` before the checksum is known.
-    gathered: Option<Gathered>,
+    pending: Option<PendingPackets>,
     /// The write that is under way. One at a time: a file grows in order.
     writing: Option<JoinHandle<Result<(), StoreError>>>,
     /// Checksum of the packets.
@@ -102,7 +102,7 @@ impl ReplicaWriter {
         inner: &Arc<StoreState>,
         pool: &Arc<Pool>,
         live: Arc<LiveReplica>,
-        right: WriterLock,
+        writer_lock: WriterLock,
         mode: OpenMode,
         class: IoClass,
     ) -> Result<Self, StoreError> {
@@ -141,13 +141,13 @@ impl ReplicaWriter {
             inner: Arc::clone(inner),
             pool: Arc::clone(pool),
             live,
-            right,
+            writer_lock,
             cancel,
             class,
             data,
             meta,
-            behind: None,
-            gathered: None,
+            write_behind: None,
+            pending: None,
             writing: None,
             client,
             names_durable: false,
@@ -158,7 +158,7 @@ impl ReplicaWriter {
             data_synced: false,
             done: false,
         };
-        writer.begin_gathering();
+        writer.begin_pending();
         Ok(writer)
     }
 
@@ -176,9 +176,9 @@ impl ReplicaWriter {
         };
         let (data, live) = (Arc::clone(&self.data), Arc::clone(&self.live));
         // The next writer of the replica does not meet it.
-        let right = Arc::clone(&self.right);
+        let writer_lock = Arc::clone(&self.writer_lock);
         self.allocating = Some(self.inner.tasks.spawn(async move {
-            let _right = right;
+            let _writer_lock = writer_lock;
             // Without it the file grows as it is written.
             if data.allocate(whole).await.is_ok() {
                 live.note_allocated(whole);
@@ -231,13 +231,13 @@ impl ReplicaWriter {
             return Ok(());
         }
         let header = Bytes::copy_from_slice(&checksum.encode_meta_header());
-        let (meta, live, right) = (
+        let (meta, live, writer_lock) = (
             Arc::clone(&self.meta),
             Arc::clone(&self.live),
-            Arc::clone(&self.right),
+            Arc::clone(&self.writer_lock),
         );
         let work = async move {
-            let _right = right;
+            let _writer_lock = writer_lock;
             meta.write_at(vec![header], 0)
                 .await
                 .result
@@ -249,12 +249,12 @@ impl ReplicaWriter {
         };
         let outcome = self.inner.complete(work).await;
         outcome.map_err(|e| self.examine(e))?;
-        self.begin_gathering();
+        self.begin_pending();
         Ok(())
     }
 
     /// Gathers from now on what is written, when the checksum is known.
-    fn begin_gathering(&mut self) {
+    fn begin_pending(&mut self) {
         let (checksum, tail) = {
             let status = self.live.status();
             let tail = Tail {
@@ -266,26 +266,28 @@ impl ReplicaWriter {
         let Some(checksum) = checksum else { return };
         let direct = !self.live.slice.volume.engine.capabilities().page_cache;
         let pool = &self.inner.write_memory;
-        self.gathered = Some(Gathered::new(pool, checksum, tail, direct));
+        self.pending = Some(PendingPackets::new(pool, checksum, tail, direct));
     }
 
     /// Memory to receive packets' data in, where that saves a copy: around the page cache. Ask
     /// after [`set_checksum`](Self::set_checksum).
     #[must_use]
-    pub fn landing(&self) -> Option<WriteBuffers> {
-        self.gathered.as_ref().and_then(Gathered::landing)
+    pub fn receive_buffers(&self) -> Option<WriteBuffers> {
+        self.pending
+            .as_ref()
+            .and_then(PendingPackets::receive_buffers)
     }
 
     /// End of the accepted bytes.
     #[must_use]
     pub fn received(&self) -> u64 {
-        let gathered = self.gathered.as_ref();
-        gathered.map_or_else(|| self.bytes_on_disk(), |g| g.received().len)
+        let pending = self.pending.as_ref();
+        pending.map_or_else(|| self.bytes_on_disk(), |g| g.received().len)
     }
 
     /// Checks that packets can be written now, and plans it.
     fn planned(&self, packets: &[PacketData]) -> Result<Plan, StoreError> {
-        let (Some(gathered), Some(client)) = (&self.gathered, self.client) else {
+        let (Some(pending), Some(client)) = (&self.pending, self.client) else {
             return Err(StoreError::new(
                 StoreErrorKind::Illegal,
                 "set_checksum comes before write",
@@ -303,7 +305,7 @@ impl ReplicaWriter {
             return Err(StoreError::new(StoreErrorKind::Illegal, text));
         }
         let disk = disk.unwrap_or(client);
-        plan(gathered.received(), disk, client, packets).map_err(|e| {
+        plan(pending.received(), disk, client, packets).map_err(|e| {
             let text = format!("{}: {e}", self.live.block());
             StoreError::new(StoreErrorKind::Illegal, text)
         })
@@ -317,10 +319,10 @@ impl ReplicaWriter {
     /// `Illegal` for packets that leave a gap or that contradict what is there, `Cancelled`.
     pub fn accept(&mut self, packets: &[PacketData]) -> Result<(), StoreError> {
         let plan = self.planned(packets)?;
-        if let Some(gathered) = &mut self.gathered
+        if let Some(pending) = &mut self.pending
             && !plan.data.is_empty()
         {
-            gathered.accept(plan);
+            pending.accept(plan);
         }
         Ok(())
     }
@@ -363,29 +365,30 @@ impl ReplicaWriter {
     }
 
     fn begin_write(&mut self, due: Due) -> bool {
-        let Some(gathered) = &mut self.gathered else {
+        let Some(pending) = &mut self.pending else {
             return false;
         };
-        let Some(cut) = gathered.cut(due) else {
+        let Some(cut) = pending.cut(due) else {
             return false;
         };
-        let (before, plan) = gathered.take(cut);
+        let (before, plan) = pending.take(cut);
         // A checksum that covers synced bytes is about to be replaced.
-        let chunk_start = gathered.chunk_start(plan.first_chunk);
+        let chunk_start = pending.chunk_start(plan.first_chunk);
         let guard = plan.completes_chunk && chunk_start < self.synced_len;
         self.data_synced = guard;
-        let files = Files {
+        let files = ReplicaFiles {
             inner: Arc::clone(&self.inner),
             pool: Arc::clone(&self.pool),
             live: Arc::clone(&self.live),
             data: Arc::clone(&self.data),
             meta: Arc::clone(&self.meta),
         };
-        let (right, behind) = (Arc::clone(&self.right), self.behind.clone());
+        let (writer_lock, write_behind) =
+            (Arc::clone(&self.writer_lock), self.write_behind.clone());
         // To its end even if the writer goes away: files are not left half written.
         self.writing = Some(self.inner.tasks.spawn(async move {
-            let _right = right;
-            files.carry_out(before, plan, guard, behind).await
+            let _writer_lock = writer_lock;
+            files.write_plan(before, plan, guard, write_behind).await
         }));
         true
     }
@@ -442,11 +445,11 @@ impl ReplicaWriter {
 
     /// Has the page cache minded behind what is written from now on. Nothing where the engine goes
     /// around it.
-    pub fn mind_page_cache(&mut self, hints: CacheHints) {
+    pub fn set_cache_hints(&mut self, hints: CacheHints) {
         let wanted = hints != CacheHints::default();
         if wanted && self.live.slice.volume.engine.capabilities().page_cache {
-            let behind = WriteBehind::new(hints, self.bytes_on_disk());
-            self.behind = Some(Arc::new(behind));
+            let write_behind = WriteBehind::new(hints, self.bytes_on_disk());
+            self.write_behind = Some(Arc::new(write_behind));
         }
     }
 
@@ -514,7 +517,7 @@ impl Drop for ReplicaWriter {
         if self.done {
             return;
         }
-        self.live.release_promise();
+        self.live.release_reserved();
         if self.live.status().state != ReplicaState::Temporary {
             return;
         }
@@ -524,12 +527,12 @@ impl Drop for ReplicaWriter {
             Arc::clone(&self.pool),
             Arc::clone(&self.live),
         );
-        let right = Arc::clone(&self.right);
+        let writer_lock = Arc::clone(&self.writer_lock);
         let Ok(runtime) = tokio::runtime::Handle::try_current() else {
             return;
         };
         let cleanup = async move {
-            let _right = right;
+            let _writer_lock = writer_lock;
             if let Some(writing) = writing {
                 // What it wrote is counted as used before the files are deleted.
                 let _of_no_use = writing.await;

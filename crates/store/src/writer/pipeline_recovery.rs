@@ -70,12 +70,12 @@ pub async fn recover_append(
     let _latch = pool.latches.acquire(block.block.id).await;
     match recover_check(inner, &pool, block, new_gs, expected_len).await? {
         Stopped::Finalized(replica) => append_to(inner, &pool, block.block, replica, new_gs).await,
-        Stopped::Live(live, right) => {
-            let promise =
-                Promise::growth(&live.slice, live.block().num_bytes, block.block.num_bytes)?;
+        Stopped::Live(live, writer_lock) => {
+            let reservation =
+                Reservation::growth(&live.slice, live.block().num_bytes, block.block.num_bytes)?;
             bump_live(inner, &live, new_gs).await?;
-            promise.hand_to(&live);
-            go_on(inner, &pool, live, right).await
+            reservation.hand_to(&live);
+            go_on(inner, &pool, live, writer_lock).await
         }
     }
 }
@@ -94,7 +94,7 @@ pub async fn recover_close(
         Stopped::Finalized(replica) => {
             bump_finalized(inner, &pool, block.block.id, replica, new_gs).await
         }
-        Stopped::Live(live, _right) => {
+        Stopped::Live(live, _writer_lock) => {
             bump_live(inner, &live, new_gs).await?;
             settle(inner, &live, expected_len).await?;
             finalize_recovered(inner, &pool, &live).await
@@ -114,7 +114,7 @@ pub async fn recover_rbw(
         written");
     let pool = inner.pool(&block.pool)?;
     let _latch = pool.latches.acquire(block.block.id).await;
-    let Stopped::Live(live, right) = stop_writer(inner, &pool, block.block.id).await? else {
+    let Stopped::Live(live, writer_lock) = stop_writer(inner, &pool, block.block.id).await? else {
         return Err(not_found(format!(
             "Cannot recover a non-RBW replica {block}: it is FINALIZED"
         )));
@@ -135,12 +135,12 @@ pub async fn recover_rbw(
              [{min_bytes_received}, {max_bytes_received}]."
         )));
     }
-    let promise = Promise::growth(&live.slice, acked, block.block.num_bytes)?;
+    let reservation = Reservation::growth(&live.slice, acked, block.block.num_bytes)?;
     // What was not acknowledged is sent again, perhaps with other packet boundaries.
     settle(inner, &live, acked).await?;
     bump_live(inner, &live, new_gs).await?;
-    promise.hand_to(&live);
-    go_on(inner, &pool, live, right).await
+    reservation.hand_to(&live);
+    go_on(inner, &pool, live, writer_lock).await
 }
 
 fn illegal(text: String) -> StoreError {
@@ -183,8 +183,8 @@ async fn recover_check(
     new_gs: u64,
     expected_len: u64,
 ) -> Result<Stopped, StoreError> {
-    let seized = stop_writer(inner, pool, block.block.id).await?;
-    match &seized {
+    let stopped = stop_writer(inner, pool, block.block.id).await?;
+    match &stopped {
         Stopped::Finalized(replica) => {
             check_gs(block, replica.generation_stamp, new_gs)?;
             check_len(block, replica.len, expected_len)?;
@@ -211,17 +211,17 @@ async fn recover_check(
             check_len(block, status.bytes_on_disk, expected_len)?;
         }
     }
-    Ok(seized)
+    Ok(stopped)
 }
 
-/// Room promised on a volume; given back unless it is handed to a replica.
-struct Promise {
+/// Room reserved on a volume; given back unless it is handed to a replica.
+struct Reservation {
     slice: Arc<BlockPoolSlice>,
     bytes: u64,
 }
 
-impl Promise {
-    /// Promises room for growing from `len` to `expected_len` bytes.
+impl Reservation {
+    /// Reserves room for growing from `len` to `expected_len` bytes.
     fn growth(
         slice: &Arc<BlockPoolSlice>,
         len: u64,
@@ -235,7 +235,7 @@ impl Promise {
             );
             return Err(StoreError::new(StoreErrorKind::OutOfSpace, text));
         }
-        slice.volume.promise(bytes);
+        slice.volume.reserve_for_replica(bytes);
         Ok(Self {
             slice: Arc::clone(slice),
             bytes,
@@ -245,14 +245,14 @@ impl Promise {
     fn hand_to(mut self, live: &LiveReplica) {
         let mut status = live.status();
         let bytes = std::mem::take(&mut self.bytes);
-        status.promised += bytes;
-        status.expected = status.bytes_on_disk.saturating_add(bytes);
+        status.bytes_reserved += bytes;
+        status.expected_len = status.bytes_on_disk.saturating_add(bytes);
     }
 }
 
-impl Drop for Promise {
+impl Drop for Reservation {
     fn drop(&mut self) {
-        self.slice.volume.release(self.bytes);
+        self.slice.volume.release_reserved(self.bytes);
     }
 }
 
@@ -312,7 +312,7 @@ pub async fn settle(
     now.bytes_on_disk = len;
     now.bytes_acked = now.bytes_acked.min(len);
     // Cutting a file gives back what was reserved behind its end.
-    now.reserved = now.reserved.min(len);
+    now.allocated_len = now.allocated_len.min(len);
     now.last_crc = crc;
     now.unsettled = made.is_err();
     drop(now);
@@ -411,19 +411,19 @@ pub async fn bump_finalized(
     ))
 }
 
-/// Opens the files of a replica that is there already; the room promised for it goes back when that
+/// Opens the files of a replica that is there already; the room reserved for it goes back when that
 /// fails.
 async fn go_on(
     inner: &Arc<StoreState>,
     pool: &Arc<Pool>,
     live: Arc<LiveReplica>,
-    right: WriterLock,
+    writer_lock: WriterLock,
 ) -> Result<ReplicaWriter, StoreError> {
     let (mode, class) = (OpenMode::ReadWrite, IoClass::ClientWrite);
-    let promised = Arc::clone(&live);
-    let opened = ReplicaWriter::open(inner, pool, live, right, mode, class).await;
+    let reserved = Arc::clone(&live);
+    let opened = ReplicaWriter::open(inner, pool, live, writer_lock, mode, class).await;
     if opened.is_err() {
-        promised.release_promise();
+        reserved.release_reserved();
     }
     opened
 }
@@ -436,10 +436,11 @@ async fn append_to(
     replica: FinalReplica,
     new_gs: u64,
 ) -> Result<ReplicaWriter, StoreError> {
-    let promise = Promise::growth(&pool.slice(replica.volume)?, replica.len, block.num_bytes)?;
-    let (live, right) = reopen(inner, pool, block.id, replica, new_gs).await?;
-    promise.hand_to(&live);
-    go_on(inner, pool, live, right).await
+    let reservation =
+        Reservation::growth(&pool.slice(replica.volume)?, replica.len, block.num_bytes)?;
+    let (live, writer_lock) = reopen(inner, pool, block.id, replica, new_gs).await?;
+    reservation.hand_to(&live);
+    go_on(inner, pool, live, writer_lock).await
 }
 
 /// Verifies the end of a finalized replica, moves its files to `rbw` under a new generation stamp,
@@ -497,7 +498,7 @@ pub async fn reopen(
                 block: pool.extended(old),
                 storage: slice.volume.info.clone(),
             };
-            inner.tell(event).await;
+            inner.send_event(event).await;
             let text = format!(
                 "replica {old} is damaged: its data file has {on_disk} bytes, of which {} are \
                     intact",
@@ -513,7 +514,7 @@ pub async fn reopen(
     status.last_crc = valid.last_crc;
     status.pinned = replica.pinned;
     let live = Arc::new(LiveReplica::new(id, slice, status));
-    let right = Arc::new(Arc::clone(&live.writer).lock_owned().await);
+    let writer_lock = Arc::new(Arc::clone(&live.writer).lock_owned().await);
     pool.put(id, Slot::Live(Arc::clone(&live)))?;
-    Ok((live, right))
+    Ok((live, writer_lock))
 }

@@ -26,11 +26,11 @@ impl ReplicaWriter {
         );
         let dir = (!self.names_durable).then(|| self.live.pair().dir);
         let names = self.live.slice.volume.meta(self.class);
-        let (live, right) = (Arc::clone(&self.live), Arc::clone(&self.right));
+        let (live, writer_lock) = (Arc::clone(&self.live), Arc::clone(&self.writer_lock));
         let work = async move {
             // No other task gets at the files before it is known: the kernel tells of a failure
             // once, and a descriptor opened afterwards does not hear of it.
-            let _right = right;
+            let _writer_lock = writer_lock;
             let synced = sync_files(files, &names, dir.as_deref()).await;
             synced.map_err(|e| failed(&live, e))
         };
