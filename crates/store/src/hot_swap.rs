@@ -10,8 +10,9 @@ use crate::config::VolumeConfig;
 use crate::error::{StoreError, StoreErrorKind};
 use crate::lifecycle::commit;
 use crate::load::Progress;
-use crate::pool::add_remove;
-use crate::startup::{admit, adopt_identity, open_volume};
+use crate::open_volume::open_volume;
+use crate::pool::{add_remove, join};
+use crate::startup::{admit, adopt_identity};
 use crate::state::StoreState;
 use crate::types::StartOption;
 use crate::volume::Volume;
@@ -94,8 +95,8 @@ async fn load_pools(inner: &Arc<StoreState>, volume: &Arc<Volume>) -> Result<(),
     let progress = Arc::new(Progress::default());
     for pool in inner.pools() {
         let joining =
-            add_remove::add_slice(inner, &pool, volume, StartOption::Regular, &progress).await?;
-        add_remove::adopt(inner, &pool, joining).await;
+            join::add_slice(inner, &pool, volume, StartOption::Regular, &progress).await?;
+        join::adopt(inner, &pool, joining).await;
         crate::lifecycle::volume_failure::leave_if_failed(inner, volume);
     }
     let replicas = progress.replicas.load(Ordering::Relaxed);

@@ -14,6 +14,7 @@ mod hot_swap;
 mod layout;
 mod lifecycle;
 mod load;
+mod open_volume;
 mod pool;
 mod reader;
 mod replica;
@@ -23,6 +24,7 @@ mod staging_leftovers;
 mod startup;
 mod state;
 mod store;
+mod store_replicas;
 #[cfg(test)]
 mod tests;
 mod types;

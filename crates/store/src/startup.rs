@@ -1,49 +1,28 @@
-//! Opening volumes: locks, VERSION files, identity of the node.
+//! Start-up: volumes that can be used, and the identity of the node.
 
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::{Arc, PoisonError};
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
-use hayloft_io::calibrate::Calibration;
-use hayloft_io::decorators::{IoMetrics, Metered};
-use hayloft_io::{
-    DiskConfig, ENGINE_AUTO, Engine, EngineConfig, IoClass, IoError, IoErrorKind, IoOp, RecordLock,
-    engine_for,
-};
+use hayloft_io::{DiskConfig, IoClass, IoErrorKind};
 use tokio::sync::mpsc;
 use tracing::{info, warn};
 use uuid::Uuid;
 
+use crate::background::space_watch::watch_space;
 use crate::config::{StoreConfig, VolumeConfig, tolerated};
 use crate::error::{StoreError, StoreErrorKind};
-use crate::layout::dirs::{DIR_MODE, FILE_MODE, now_ms};
-use crate::layout::names::{CURRENT, IN_USE_LOCK, VERSION};
-use crate::layout::version::{VERSION_BYTES_MAX, VolumeVersion};
+use crate::layout::dirs::{FILE_MODE, now_ms};
+use crate::layout::names::{CURRENT, VERSION};
+use crate::layout::version::VolumeVersion;
 use crate::lifecycle::commit;
+use crate::open_volume::{Opened, open_volume};
 use crate::staging_leftovers;
 use crate::state::StoreState;
 use crate::types::{FailedVolume, StorageInfo, StoreEvent};
 use crate::volume::stop_mark::Mark;
 use crate::volume::{Volume, VolumeParts};
-
-/// A directory that is locked and whose VERSION, if it has one, was read.
-#[derive(Debug)]
-pub struct Opened {
-    config: VolumeConfig,
-    engine: Arc<dyn Engine>,
-    metrics: Arc<IoMetrics>,
-    lock: RecordLock,
-    version: Option<VolumeVersion>,
-    unclean_since: Option<u64>,
-}
-
-impl Opened {
-    /// Its path and identity, unless it is new.
-    pub fn identity(&self) -> Option<(&Path, &VolumeVersion)> {
-        Some((self.config.path.as_path(), self.version.as_ref()?))
-    }
-}
 
 /// Refuses to start over what a version with staging in shared memory left there: acknowledged
 /// bytes that are in no replica's files.
@@ -152,173 +131,6 @@ pub fn check_tolerance(inner: &StoreState, healthy: usize) -> Result<(), StoreEr
             inner.config.failed_volumes_tolerated
         ),
     ))
-}
-
-/// Creates the directory if needed, locks it, reads its VERSION.
-pub async fn open_volume(inner: &StoreState, config: &VolumeConfig) -> Result<Opened, StoreError> {
-    let root = &config.path;
-    let doing = format!("opening volume {}", root.display());
-    let failed = |e| StoreError::io(&doing, e);
-    let mode = inner.config.perm;
-    let made = tokio::task::spawn_blocking({
-        let root = root.clone();
-        move || prepare_root(&root, mode)
-    });
-    made.await
-        .map_err(|e| StoreError::new(StoreErrorKind::Io, format!("{doing}: {e}")))?
-        .map_err(|e| StoreError::new(StoreErrorKind::Io, format!("{doing}: {e}")))?;
-    let calibration = read_calibration(root).await;
-    let disk_config = inner.config.disk.config(calibration.as_ref());
-    let disk = inner
-        .disks
-        .for_path_with(root, &disk_config)
-        .map_err(failed)?;
-    let mut engine_config = EngineConfig::new(disk);
-    engine_config.direct.cache_client_reads = inner.config.cache_client_reads;
-    let engine = choose_engine(config, calibration.as_ref(), engine_config)
-        .await
-        .map_err(failed)?;
-    #[cfg(test)]
-    let engine = with_faults(inner, root, engine);
-    let metrics = Arc::new(IoMetrics::sampled(Arc::clone(&inner.sampling)));
-    let engine: Arc<dyn Engine> = Arc::new(Metered::new(engine, Arc::clone(&metrics)));
-    let meta = engine.meta(IoClass::ClientWrite);
-    let note = format!("{}@{}", std::process::id(), host_name());
-    let lock = meta
-        .lock(&root.join(IN_USE_LOCK), note)
-        .await
-        .map_err(|e| match e.kind() {
-            IoErrorKind::Locked => StoreError::new(
-                StoreErrorKind::Incompatible,
-                format!(
-                    "{doing}: {e}; another DataNode uses this directory: stop it, or remove the \
-                directory from dfs.datanode.data.dir"
-                ),
-            ),
-            _ => failed(e),
-        })?;
-    let version = match meta
-        .read_small(&root.join(CURRENT).join(VERSION), VERSION_BYTES_MAX)
-        .await
-    {
-        Ok(bytes) => Some(VolumeVersion::parse(&bytes).map_err(|e| {
-            StoreError::new(
-                StoreErrorKind::Incompatible,
-                format!("{doing}: {VERSION} cannot be used: {e}"),
-            )
-        })?),
-        Err(e) if e.kind() == IoErrorKind::NotFound => None,
-        Err(e) => return Err(failed(e)),
-    };
-    let look = meta.run(IoOp::Stat, root, |root| Ok(Mark::unclean_since(root)));
-    let unclean_since = look.await.map_err(failed)?;
-    Ok(Opened {
-        config: config.clone(),
-        engine,
-        metrics,
-        lock,
-        version,
-        unclean_since,
-    })
-}
-
-/// What `hayloft calibrate` wrote for the volume; one that cannot be used is named in the log.
-async fn read_calibration(root: &Path) -> Option<Calibration> {
-    let dir = root.to_owned();
-    let read = tokio::task::spawn_blocking(move || {
-        let calibration = Calibration::read(&dir);
-        let found = calibration.as_ref().ok().and_then(Option::as_ref);
-        let elsewhere = found.and_then(|found| found.measured_elsewhere(&dir));
-        (calibration, elsewhere)
-    });
-    let (calibration, elsewhere) = read.await.ok()?;
-    if let Some(why) = elsewhere {
-        warn!(volume = %root.display(), why, "the calibration seems to be another disk's: if the \
-            directory was copied, run \
-            'hayloft calibrate' here");
-    }
-    match calibration {
-        Ok(calibration) => calibration,
-        Err(error) => {
-            warn!(volume = %root.display(), %error, "going on as if the volume were not \
-                calibrated");
-            None
-        }
-    }
-}
-
-/// The engine of a volume of which nothing is said. Of those that keep data it writes with the
-/// least work of the processor, and it does not push what is read out of the page cache
-/// (docs/decisions/0009-direct-by-default.md).
-const UNCALIBRATED: &str = "direct";
-
-/// The configured engine, or the next best that works in the volume's directory.
-async fn choose_engine(
-    config: &VolumeConfig,
-    calibration: Option<&Calibration>,
-    engine_config: EngineConfig,
-) -> Result<Arc<dyn Engine>, IoError> {
-    let disk = Arc::clone(&engine_config.disk);
-    let name = match (config.engine.as_str(), calibration) {
-        (ENGINE_AUTO, Some(calibration)) => calibration.engine.clone(),
-        (ENGINE_AUTO, None) => UNCALIBRATED.to_owned(),
-        (name, _) => name.to_owned(),
-    };
-    let probe = move |root: &Path| engine_for(&name, root, &engine_config);
-    let choice = disk
-        .run(IoClass::ClientWrite, IoOp::Open, &config.path, probe)
-        .await?;
-    // Neither the operator nor a calibration named the engine that does not work there.
-    let named = config.engine != ENGINE_AUTO || calibration.is_some();
-    match choice.remark {
-        Some(remark) if named => warn!(volume = %config.path.display(), "{remark}"),
-        Some(remark) => info!(volume = %config.path.display(), "{remark}"),
-        None => {}
-    }
-    info!(
-        volume = %config.path.display(),
-        engine = choice.engine.name(),
-        disk = disk.name(),
-        media = ?disk.media(),
-        quantum = disk.quantum(),
-        calibrated = calibration.is_some(),
-        "volume's way to its disk"
-    );
-    Ok(choice.engine)
-}
-
-/// The engine under the faults of a test, when they are for this directory.
-#[cfg(test)]
-fn with_faults(inner: &StoreState, root: &Path, engine: Arc<dyn Engine>) -> Arc<dyn Engine> {
-    use hayloft_io::decorators::Faulty;
-    match &inner.config.faults {
-        Some((path, faults)) if path == root => Arc::new(Faulty::new(engine, Arc::clone(faults))),
-        _ => engine,
-    }
-}
-
-/// Makes the directory and gives it the configured permission.
-fn prepare_root(root: &Path, mode: u32) -> std::io::Result<()> {
-    use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
-    std::fs::DirBuilder::new()
-        .recursive(true)
-        .mode(mode)
-        .create(root)?;
-    let there = std::fs::metadata(root)?.permissions().mode() & 0o777;
-    if there != mode & 0o777 {
-        std::fs::set_permissions(root, std::fs::Permissions::from_mode(mode))?;
-    }
-    std::fs::DirBuilder::new()
-        .recursive(true)
-        .mode(DIR_MODE)
-        .create(root.join(CURRENT))
-}
-
-fn host_name() -> String {
-    rustix::system::uname()
-        .nodename()
-        .to_string_lossy()
-        .into_owned()
 }
 
 /// Takes over the identity of the volumes that have one; all must agree.
@@ -490,44 +302,4 @@ pub async fn format_if_new(inner: &StoreState, volume: &Volume) -> Result<(), St
     meta.replace(&path, version.encode(SystemTime::now()), FILE_MODE)
         .await
         .map_err(failed)
-}
-
-/// Reads the space of a volume's file system every now and then, so that reports need no disk;
-/// notices so a disk that hangs while it is idle.
-async fn watch_space(inner: Arc<StoreState>, volume: Arc<Volume>) {
-    let interval = inner.config.space_interval.max(Duration::from_millis(100));
-    let limit = inner.config.check_timeout;
-    let watch = async {
-        loop {
-            tokio::time::sleep(interval).await;
-            // Reading the space may be served from memory while every transfer hangs.
-            let disk = volume.engine.disk();
-            let transfer = disk.longest_transfer().map(|time| (time, "transfer"));
-            let longest = transfer
-                .into_iter()
-                .chain(disk.longest_other(&volume.root))
-                .max();
-            if let Some((hangs, what)) = longest.filter(|(time, _)| *time >= limit) {
-                let (name, s) = (disk.name(), hangs.as_secs());
-                return format!("one operation of disk {name} has not ended for {s} s: {what}");
-            }
-            let meta = volume.meta(IoClass::ClientRead);
-            match tokio::time::timeout(limit, meta.space(&volume.root)).await {
-                Ok(Ok(space)) => volume.set_space(space),
-                Ok(Err(error)) => {
-                    crate::lifecycle::volume_failure::suspect(&inner, &volume, &error.to_string());
-                }
-                Err(_) => {
-                    let reason = format!("no answer for {} s", limit.as_secs());
-                    return reason;
-                }
-            }
-        }
-    };
-    let reason = tokio::select! {
-        () = inner.stop.cancelled() => return,
-        () = volume.gone.cancelled() => return,
-        reason = watch => reason,
-    };
-    crate::lifecycle::volume_failure::fail(&inner, &volume, &reason).await;
 }

@@ -4,4 +4,6 @@ pub mod block_scanner;
 pub mod directory_scanner;
 pub mod invalidate;
 pub mod move_replica;
+pub mod reconcile;
 pub mod scanner_cursor;
+pub mod space_watch;

@@ -2,3 +2,4 @@
 
 pub mod add_remove;
 pub mod duplicates;
+pub mod join;

@@ -1,6 +1,7 @@
 //! Reading one replica.
 
 mod open;
+mod rename_guard;
 
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;

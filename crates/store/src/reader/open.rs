@@ -2,22 +2,21 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
 
 use hayloft_io::{AlignedBuf, EngineFile, IoClass, IoError, IoErrorKind, OpenMode, together};
 use hayloft_wire::checksum::{ChecksumKind, DataChecksum, META_HEADER_LEN};
 use hayloft_wire::ids::{Block, ExtendedBlock};
-use tokio::sync::OwnedMutexGuard;
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{Instant, sleep};
 use tracing::warn;
 
 use super::ReplicaReader;
+use super::rename_guard::{FileNames, RENAME_POLL, RENAME_WAIT, RenameGuard, same};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::lifecycle::volume_failure::examine;
 use crate::replica::block_pool::Pool;
 use crate::replica::files::Pair;
 use crate::replica::open_files::OpenFiles;
-use crate::replica::{FinalReplica, Latch, LiveReplica, ReplicaDir, Slot};
+use crate::replica::{FinalReplica, LiveReplica, ReplicaDir, Slot};
 use crate::state::StoreState;
 use crate::types::StoreEvent;
 use crate::volume::{BlockPoolSlice, footprint};
@@ -26,9 +25,6 @@ use crate::volume::{BlockPoolSlice, footprint};
 /// After that a reader rests between attempts: on a busy machine the task that changes the replica
 /// may be ahead of it each time.
 const ATTEMPTS_AT_ONCE: usize = 10;
-/// How long a file that is not there may be one that is just being renamed.
-const RENAME_WAIT: Duration = Duration::from_secs(3);
-const RENAME_POLL: Duration = Duration::from_millis(5);
 /// Chunk size that stands for "no checksums".
 const NULL_CHUNK_BYTES: u32 = 512;
 
@@ -107,87 +103,6 @@ pub(crate) async fn open_reader(
         }
     }
     Err(last_error)
-}
-
-/// Whether nothing happened to the replica that would make an open file or a length wrong. A live
-/// replica that only grew is the same.
-fn same(before: &Slot, now: &Slot) -> bool {
-    match (before, now) {
-        (Slot::Finalized(a), Slot::Finalized(b)) => a == b,
-        (Slot::Live(a), Slot::Live(b)) => Arc::ptr_eq(a, b),
-        _ => false,
-    }
-}
-
-/// What the names of a replica's files follow from.
-#[derive(PartialEq, Eq)]
-enum FileNames {
-    Finalized(u16, u64),
-    Live(ReplicaDir, u64),
-}
-
-impl FileNames {
-    fn of(slot: &Slot) -> Self {
-        match slot {
-            Slot::Finalized(replica) => Self::Finalized(replica.volume, replica.generation_stamp),
-            Slot::Live(live) => {
-                let status = live.status();
-                Self::Live(status.place, status.generation_stamp)
-            }
-        }
-    }
-}
-
-/// Keeps the files of a replica where they are.
-enum RenameGuard {
-    /// No task changes a finalized replica without its latch.
-    Finalized(#[expect(dead_code, reason = "held, not used")] Latch),
-    /// The right to a live replica; `None` when its writer kept that, and renamed nothing for long.
-    Live(
-        Arc<LiveReplica>,
-        #[expect(dead_code, reason = "held, not used")] Option<OwnedMutexGuard<()>>,
-    ),
-}
-
-impl RenameGuard {
-    /// Waits until no task renames the files of the replica. `None` when its names have changed.
-    async fn wait(
-        pool: &Pool,
-        id: i64,
-        slot: &Slot,
-        names: &FileNames,
-    ) -> Result<Option<Self>, StoreError> {
-        let Slot::Live(live) = slot else {
-            let latch = timeout(RENAME_WAIT, pool.latches.acquire(id)).await;
-            let busy = |_| {
-                let text = format!("blk_{id} is being changed: try again later");
-                StoreError::new(StoreErrorKind::WriterBusy, text)
-            };
-            return latch
-                .map(|latch| Some(Self::Finalized(latch)))
-                .map_err(busy);
-        };
-        let deadline = Instant::now() + RENAME_WAIT;
-        loop {
-            let writer_lock = Arc::clone(&live.writer).try_lock_owned().ok();
-            let now = pool.map.get(id);
-            if !now.is_some_and(|now| same(slot, &now) && FileNames::of(&now) == *names) {
-                return Ok(None);
-            }
-            if writer_lock.is_some() || Instant::now() >= deadline {
-                return Ok(Some(Self::Live(Arc::clone(live), writer_lock)));
-            }
-            sleep(RENAME_POLL).await;
-        }
-    }
-
-    fn holds(&self, slot: &Slot) -> bool {
-        match (self, slot) {
-            (Self::Finalized(_), Slot::Finalized(_)) => true,
-            (Self::Live(held, _), Slot::Live(live)) => Arc::ptr_eq(held, live),
-            _ => false,
-        }
-    }
 }
 
 /// A replica whose meta file is known to be missing.

@@ -12,18 +12,18 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Instant;
 
+use commit_rounds::CommitRounds;
 use hayloft_io::decorators::IoMetrics;
 use hayloft_io::{Engine, IoClass, Meta, RecordLock, Space};
 use hayloft_wire::checksum::DataChecksum;
 use hayloft_wire::ids::PoolId;
+use invalidations::Invalidations;
+use space::Numbers;
 use tokio_util::sync::CancellationToken;
 
 use crate::config::ReservedSpace;
 use crate::layout::names::PoolPaths;
 use crate::types::StorageInfo;
-use commit_rounds::CommitRounds;
-use invalidations::Invalidations;
-use space::Numbers;
 
 /// One configured directory.
 #[derive(Debug)]

@@ -19,7 +19,7 @@ use crate::replica::{FinalReplica, LiveReplica, ReplicaDir, Slot, Status};
 use crate::state::StoreState;
 use crate::types::{RecoveryInfo, ReplicaRef};
 use crate::volume::footprint;
-use crate::writer::pipeline_recovery::{bump_finalized, bump_live, reopen, settle};
+use crate::writer::recovery_steps::{bump_finalized, bump_live, reopen, settle};
 
 fn illegal(text: String) -> StoreError {
     StoreError::new(StoreErrorKind::Illegal, text)

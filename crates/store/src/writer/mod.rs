@@ -1,60 +1,41 @@
 //! Writing one replica.
 
+mod allocate;
 pub mod append_plan;
 pub mod block_recovery;
 mod close;
 pub mod create;
 mod pending;
 pub mod pipeline_recovery;
+pub mod recovery_steps;
 mod replica_files;
 mod sync;
+mod temporary;
+mod write;
 
-use std::future::poll_fn;
 use std::sync::Arc;
-use std::task::{Context, Poll};
 
 use bytes::Bytes;
-use futures_util::FutureExt as _;
-use hayloft_io::{CacheHints, EngineFile, IoClass, IoOp, OpenMode, WriteBehind, WriteBuffers};
+use hayloft_io::{CacheHints, EngineFile, IoClass, OpenMode, WriteBehind};
 use hayloft_wire::checksum::DataChecksum;
-use hayloft_wire::ids::{ExtendedBlock, ReplicaState};
+use hayloft_wire::ids::ExtendedBlock;
 use tokio::task::JoinHandle;
 use tokio_util::sync::{CancellationToken, WaitForCancellationFuture};
-use tracing::warn;
 
+use self::allocate::worth_allocating;
+use self::pending::PendingPackets;
+use self::replica_files::acknowledge;
 use crate::error::{StoreError, StoreErrorKind};
 use crate::lifecycle::exclusive::WriterLock;
 use crate::lifecycle::volume_failure::examine;
-use crate::replica::Tail;
+use crate::replica::LiveReplica;
 use crate::replica::block_pool::Pool;
-use crate::replica::files;
-use crate::replica::reference::reference;
-use crate::replica::state::{Move, after};
-use crate::replica::{LiveReplica, ReplicaDir, Status};
 use crate::state::StoreState;
-use crate::types::{PacketData, ReplicaRef, StorageInfo};
+use crate::types::StorageInfo;
 use crate::volume::footprint;
-use crate::writer::append_plan::{Plan, plan};
-
-use self::pending::PendingPackets;
-use self::replica_files::{ReplicaFiles, acknowledge};
 
 pub use self::pending::Due;
 pub use self::replica_files::AckHandle;
-
-/// Room is reserved for replicas that have this many bytes and expect as many more.
-const ALLOCATE_FROM: u64 = 1 << 20;
-
-/// No more room than this is reserved ahead: how long a replica will be is the word of a client,
-/// who may send less than it said. Longer ones grow beyond it as they are written.
-const ALLOCATE_MAX: u64 = 1 << 30;
-
-/// The length to reserve room for, when the replica is expected to grow enough.
-fn worth_allocating(status: &Status) -> Option<u64> {
-    let ahead = status.expected_len.saturating_sub(status.bytes_on_disk);
-    let most = status.bytes_on_disk.saturating_add(ALLOCATE_MAX);
-    (ahead >= ALLOCATE_FROM).then_some(status.expected_len.min(most))
-}
 
 /// The exclusive right to write one replica.
 ///
@@ -162,38 +143,6 @@ impl ReplicaWriter {
         Ok(writer)
     }
 
-    /// Has the file system reserve room for the length that the replica is expected to reach, in
-    /// the background: its extents become few and long. Small replicas are spared the trouble. The
-    /// length of the file does not change, so that a crash leaves none that is longer than its
-    /// data; what is not used is given back when the replica is finalized.
-    fn allocate_ahead(&mut self) {
-        if !self.to_allocate || self.bytes_on_disk() < ALLOCATE_FROM {
-            return;
-        }
-        self.to_allocate = false;
-        let Some(whole) = worth_allocating(&self.live.status()) else {
-            return;
-        };
-        let (data, live) = (Arc::clone(&self.data), Arc::clone(&self.live));
-        // The next writer of the replica does not meet it.
-        let writer_lock = Arc::clone(&self.writer_lock);
-        self.allocating = Some(self.inner.tasks.spawn(async move {
-            let _writer_lock = writer_lock;
-            // Without it the file grows as it is written.
-            if data.allocate(whole).await.is_ok() {
-                live.note_allocated(whole);
-            }
-        }));
-    }
-
-    /// Nothing is being allocated any more.
-    async fn allocated(&mut self) {
-        if let Some(allocating) = self.allocating.take() {
-            // It only ends early when the process does.
-            let _ = allocating.await;
-        }
-    }
-
     /// The block with its present generation stamp; its length is the bytes received.
     #[must_use]
     pub fn block(&self) -> ExtendedBlock {
@@ -253,169 +202,6 @@ impl ReplicaWriter {
         Ok(())
     }
 
-    /// Gathers from now on what is written, when the checksum is known.
-    fn begin_pending(&mut self) {
-        let (checksum, tail) = {
-            let status = self.live.status();
-            let tail = Tail {
-                len: status.bytes_on_disk,
-                crc: status.last_crc,
-            };
-            (status.checksum, tail)
-        };
-        let Some(checksum) = checksum else { return };
-        let direct = !self.live.slice.volume.engine.capabilities().page_cache;
-        let pool = &self.inner.write_memory;
-        self.pending = Some(PendingPackets::new(pool, checksum, tail, direct));
-    }
-
-    /// Memory to receive packets' data in, where that saves a copy: around the page cache. Ask
-    /// after [`set_checksum`](Self::set_checksum).
-    #[must_use]
-    pub fn receive_buffers(&self) -> Option<WriteBuffers> {
-        self.pending
-            .as_ref()
-            .and_then(PendingPackets::receive_buffers)
-    }
-
-    /// End of the accepted bytes.
-    #[must_use]
-    pub fn received(&self) -> u64 {
-        let pending = self.pending.as_ref();
-        pending.map_or_else(|| self.bytes_on_disk(), |g| g.received().len)
-    }
-
-    /// Checks that packets can be written now, and plans it.
-    fn planned(&self, packets: &[PacketData]) -> Result<Plan, StoreError> {
-        let (Some(pending), Some(client)) = (&self.pending, self.client) else {
-            return Err(StoreError::new(
-                StoreErrorKind::Illegal,
-                "set_checksum comes before write",
-            ));
-        };
-        if self.cancel.is_cancelled() {
-            return Err(self.was_cancelled());
-        }
-        let (disk, unsettled) = {
-            let status = self.live.status();
-            (status.checksum, status.unsettled)
-        };
-        if unsettled {
-            let text = format!("an earlier write of {} failed", self.live.block());
-            return Err(StoreError::new(StoreErrorKind::Illegal, text));
-        }
-        let disk = disk.unwrap_or(client);
-        plan(pending.received(), disk, client, packets).map_err(|e| {
-            let text = format!("{}: {e}", self.live.block());
-            StoreError::new(StoreErrorKind::Illegal, text)
-        })
-    }
-
-    /// Accepts a run of verified packets, in order: data that is there already is skipped, a
-    /// partial last chunk that is sent again or appended to is completed. Never waits, and writes
-    /// nothing: [`poll_write`](Self::poll_write) does.
-    ///
-    /// # Errors
-    /// `Illegal` for packets that leave a gap or that contradict what is there, `Cancelled`.
-    pub fn accept(&mut self, packets: &[PacketData]) -> Result<(), StoreError> {
-        let plan = self.planned(packets)?;
-        if let Some(pending) = &mut self.pending
-            && !plan.data.is_empty()
-        {
-            pending.accept(plan);
-        }
-        Ok(())
-    }
-
-    /// Goes on with writing what was accepted, as far as it is `due`; true when a write has ended
-    /// or begun. What an acknowledgement rests on: all bytes up to
-    /// [`bytes_on_disk`](Self::bytes_on_disk) and their checksums are in the replica's files, in
-    /// the page cache or on the device.
-    ///
-    /// # Errors
-    /// `OutOfSpace`, `Io`. Nothing more can be written through this writer then: drop it, and let
-    /// the pipeline recover.
-    pub fn poll_write(&mut self, cx: &mut Context<'_>, due: Due) -> Result<bool, StoreError> {
-        let mut moved = false;
-        loop {
-            if let Some(writing) = &mut self.writing {
-                let Poll::Ready(outcome) = writing.poll_unpin(cx) else {
-                    return Ok(moved);
-                };
-                self.writing = None;
-                moved = true;
-                let outcome = outcome.unwrap_or_else(|error| {
-                    let text = format!("a write of {} did not end: {error}", self.live.block());
-                    Err(StoreError::new(StoreErrorKind::Closed, text))
-                });
-                outcome.map_err(|e| self.examine(e))?;
-                self.allocate_ahead();
-            }
-            if !self.begin_write(due) {
-                return Ok(moved);
-            }
-            moved = true;
-        }
-    }
-
-    /// Whether a write is under way.
-    #[must_use]
-    pub fn is_writing(&self) -> bool {
-        self.writing.is_some()
-    }
-
-    fn begin_write(&mut self, due: Due) -> bool {
-        let Some(pending) = &mut self.pending else {
-            return false;
-        };
-        let Some(cut) = pending.cut(due) else {
-            return false;
-        };
-        let (before, plan) = pending.take(cut);
-        // A checksum that covers synced bytes is about to be replaced.
-        let chunk_start = pending.chunk_start(plan.first_chunk);
-        let guard = plan.completes_chunk && chunk_start < self.synced_len;
-        self.data_synced = guard;
-        let files = ReplicaFiles {
-            inner: Arc::clone(&self.inner),
-            pool: Arc::clone(&self.pool),
-            live: Arc::clone(&self.live),
-            data: Arc::clone(&self.data),
-            meta: Arc::clone(&self.meta),
-        };
-        let (writer_lock, write_behind) =
-            (Arc::clone(&self.writer_lock), self.write_behind.clone());
-        // To its end even if the writer goes away: files are not left half written.
-        self.writing = Some(self.inner.tasks.spawn(async move {
-            let _writer_lock = writer_lock;
-            files.write_plan(before, plan, guard, write_behind).await
-        }));
-        true
-    }
-
-    /// Accepts packets and waits until all that was accepted is in the files.
-    ///
-    /// # Errors
-    /// As for [`accept`](Self::accept) and [`poll_write`](Self::poll_write).
-    pub async fn write(&mut self, packets: Vec<PacketData>) -> Result<(), StoreError> {
-        self.accept(&packets)?;
-        drop(packets);
-        self.write_all().await
-    }
-
-    /// Writes all that was accepted.
-    ///
-    /// # Errors
-    /// As for [`poll_write`](Self::poll_write).
-    pub(crate) async fn write_all(&mut self) -> Result<(), StoreError> {
-        poll_fn(|cx| match self.poll_write(cx, Due::All) {
-            Ok(_) if self.writing.is_some() => Poll::Pending,
-            Ok(_) => Poll::Ready(Ok(())),
-            Err(error) => Poll::Ready(Err(error)),
-        })
-        .await
-    }
-
     /// Everything below `bytes` was acknowledged by the whole pipeline: readers may see it. Never
     /// goes back, nor beyond what is on the disk.
     pub fn set_bytes_acked(&self, bytes: u64) {
@@ -453,7 +239,7 @@ impl ReplicaWriter {
         }
     }
 
-    fn was_cancelled(&self) -> StoreError {
+    pub(super) fn was_cancelled(&self) -> StoreError {
         StoreError::new(
             StoreErrorKind::Cancelled,
             format!("another writer or a recovery took {}", self.live.block()),
@@ -462,100 +248,5 @@ impl ReplicaWriter {
 
     fn examine(&self, error: StoreError) -> StoreError {
         examine(&self.inner, &self.live.slice.volume, error)
-    }
-
-    /// Turns a TEMPORARY replica into an RBW one without a writer.
-    pub(crate) async fn convert(self) -> Result<ReplicaRef, StoreError> {
-        let inner = Arc::clone(&self.inner);
-        inner.complete(self.convert_owned()).await
-    }
-
-    async fn convert_owned(mut self) -> Result<ReplicaRef, StoreError> {
-        let result = self.convert_files().await.map_err(|e| self.examine(e));
-        self.done = result.is_ok();
-        result
-    }
-
-    async fn convert_files(&mut self) -> Result<ReplicaRef, StoreError> {
-        let block = self.live.block();
-        let next = self.live.status().state;
-        let Some(next) = after(next, Move::Convert) else {
-            return Err(StoreError::new(
-                StoreErrorKind::Illegal,
-                format!("{block} is {next}, not TEMPORARY"),
-            ));
-        };
-        self.write_all().await?;
-        let from = self.live.pair();
-        let to = from.at(self.live.slice.paths.rbw());
-        let dirs = [from.dir.clone(), to.dir.clone()];
-        let path = from.data();
-        files::on_disk(
-            &self.live.slice,
-            self.class,
-            IoOp::Rename,
-            &path,
-            move || files::move_pair(&from, &to, false),
-        )
-        .await
-        .map_err(|e| StoreError::io(format!("making {block} a replica being written"), e))?;
-        for dir in &dirs {
-            self.live.slice.volume.commits.touch_dir(dir);
-        }
-        {
-            let mut status = self.live.status();
-            status.state = next;
-            status.place = ReplicaDir::Rbw;
-            status.bytes_acked = status.bytes_on_disk;
-        }
-        Ok(reference(&self.pool, &self.live))
-    }
-}
-
-impl Drop for ReplicaWriter {
-    fn drop(&mut self) {
-        if self.done {
-            return;
-        }
-        self.live.release_reserved();
-        if self.live.status().state != ReplicaState::Temporary {
-            return;
-        }
-        let writing = self.writing.take();
-        let (inner, pool, live) = (
-            Arc::clone(&self.inner),
-            Arc::clone(&self.pool),
-            Arc::clone(&self.live),
-        );
-        let writer_lock = Arc::clone(&self.writer_lock);
-        let Ok(runtime) = tokio::runtime::Handle::try_current() else {
-            return;
-        };
-        let cleanup = async move {
-            let _writer_lock = writer_lock;
-            if let Some(writing) = writing {
-                // What it wrote is counted as used before the files are deleted.
-                let _of_no_use = writing.await;
-            }
-            if !pool.map.is_live(&live) {
-                return;
-            }
-            let block = live.block();
-            pool.map.remove(live.id);
-            if let Err(error) = crate::lifecycle::delete::discard_files(
-                &inner,
-                &pool,
-                &live.slice,
-                ReplicaDir::Temporary,
-                block,
-                false,
-            )
-            .await
-            {
-                warn!(%block, %error, "cannot delete an unfinished copy; it is removed at the \
-                    next start");
-            }
-        };
-        self.inner.tasks.spawn_on(cleanup, &runtime);
     }
 }
