@@ -1,8 +1,8 @@
 //! Taking volumes out of use and putting others in while the node runs.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, PoisonError};
 
 use tracing::{info, warn};
 
@@ -10,6 +10,7 @@ use crate::config::VolumeConfig;
 use crate::error::{StoreError, StoreErrorKind};
 use crate::lifecycle::commit;
 use crate::load::Progress;
+use crate::locks;
 use crate::open_volume::open_volume;
 use crate::pool::{add_remove, join};
 use crate::startup::{admit, adopt_identity};
@@ -65,10 +66,7 @@ pub async fn reconfigure(
 
 /// Failures of directories that left the configuration, or that work again, are no longer told.
 fn forget_failures(inner: &StoreState, wanted: &[VolumeConfig]) {
-    let mut volumes = inner
-        .volumes
-        .write()
-        .unwrap_or_else(PoisonError::into_inner);
+    let mut volumes = locks::write(&inner.volumes);
     let healthy: Vec<PathBuf> = volumes.healthy.iter().map(|v| v.root.clone()).collect();
     volumes.failed.retain(|f| {
         wanted.iter().any(|config| config.path == f.path) && !healthy.contains(&f.path)

@@ -14,6 +14,7 @@ mod hot_swap;
 mod layout;
 mod lifecycle;
 mod load;
+mod locks;
 mod open_volume;
 mod pool;
 mod reader;

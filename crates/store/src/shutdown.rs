@@ -1,6 +1,6 @@
 //! A clean stop: writers end, what is known is saved for the next start, locks go.
 
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use hayloft_io::{DiskStats, IoClass, IoError};
@@ -13,6 +13,7 @@ use crate::layout::names;
 use crate::layout::replica_cache::{CachedReplica, encode};
 use crate::layout::used_cache::UsedCache;
 use crate::lifecycle::commit;
+use crate::locks;
 use crate::replica::block_pool::Pool;
 use crate::replica::{LiveReplica, ReplicaDir, Slot};
 use crate::state::StoreState;
@@ -56,11 +57,7 @@ pub async fn shutdown(inner: &Arc<StoreState>) {
     for pool in &pools {
         quiet &= crate::pool::add_remove::stop_writers(inner, pool).await;
     }
-    inner
-        .delete_queues
-        .write()
-        .unwrap_or_else(PoisonError::into_inner)
-        .clear();
+    locks::write(&inner.delete_queues).clear();
     inner.tasks.close();
     quiet &= tokio::time::timeout(DRAIN, inner.tasks.wait())
         .await

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::path::Path;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 use std::time::SystemTime;
 
 use hayloft_io::{DiskConfig, IoClass, IoErrorKind};
@@ -17,6 +17,7 @@ use crate::layout::dirs::{FILE_MODE, now_ms};
 use crate::layout::names::{CURRENT, VERSION};
 use crate::layout::version::VolumeVersion;
 use crate::lifecycle::commit;
+use crate::locks;
 use crate::open_volume::{Opened, open_volume};
 use crate::staging_leftovers;
 use crate::state::StoreState;
@@ -102,22 +103,12 @@ fn note_failure(inner: &StoreState, volume: &VolumeConfig, error: &StoreError) {
         at: SystemTime::now(),
         capacity: 0,
     };
-    inner
-        .volumes
-        .write()
-        .unwrap_or_else(PoisonError::into_inner)
-        .failed
-        .push(failed);
+    locks::write(&inner.volumes).failed.push(failed);
 }
 
 /// Whether enough volumes are healthy to go on.
 pub fn check_tolerance(inner: &StoreState, healthy: usize) -> Result<(), StoreError> {
-    let failed = inner
-        .volumes
-        .read()
-        .unwrap_or_else(PoisonError::into_inner)
-        .failed
-        .len();
+    let failed = locks::read(&inner.volumes).failed.len();
     if tolerated(inner.config.failed_volumes_tolerated, healthy, failed) {
         return Ok(());
     }
@@ -232,10 +223,7 @@ fn list(
     inner: &StoreState,
     parts: impl FnOnce(u16) -> VolumeParts,
 ) -> Result<Arc<Volume>, StoreError> {
-    let mut volumes = inner
-        .volumes
-        .write()
-        .unwrap_or_else(PoisonError::into_inner);
+    let mut volumes = locks::write(&inner.volumes);
     let index = volumes.next_index;
     let parts = parts(index);
     let doing = format!("opening volume {}", parts.root.display());

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::future::Future;
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, RwLock};
 
 use hayloft_io::decorators::Sampling;
 use hayloft_io::{BufferPool, Disks};
@@ -15,6 +15,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::config::StoreConfig;
 use crate::error::{StoreError, StoreErrorKind};
+use crate::locks;
 use crate::replica::block_pool::Pool;
 use crate::types::{FailedVolume, StoreEvent};
 use crate::volume::choose::{Candidate, Rounds, choose};
@@ -121,28 +122,19 @@ impl StoreState {
 
     /// The identity, to look at or change.
     pub fn identity(&self) -> MutexGuard<'_, StoreIdentity> {
-        self.identity.lock().unwrap_or_else(PoisonError::into_inner)
+        locks::lock(&self.identity)
     }
 
     /// The healthy volumes.
     #[must_use]
     pub fn volumes(&self) -> Vec<Arc<Volume>> {
-        self.volumes
-            .read()
-            .unwrap_or_else(PoisonError::into_inner)
-            .healthy
-            .clone()
+        locks::read(&self.volumes).healthy.clone()
     }
 
     /// The loaded pools.
     #[must_use]
     pub fn pools(&self) -> Vec<Arc<Pool>> {
-        self.pools
-            .read()
-            .unwrap_or_else(PoisonError::into_inner)
-            .values()
-            .cloned()
-            .collect()
+        locks::read(&self.pools).values().cloned().collect()
     }
 
     /// A loaded pool.
@@ -156,17 +148,12 @@ impl StoreState {
                 "the store is shut down",
             ));
         }
-        self.pools
-            .read()
-            .unwrap_or_else(PoisonError::into_inner)
-            .get(id)
-            .cloned()
-            .ok_or_else(|| {
-                StoreError::new(
-                    StoreErrorKind::NotReady,
-                    format!("block pool {id} is not registered here (yet)"),
-                )
-            })
+        locks::read(&self.pools).get(id).cloned().ok_or_else(|| {
+            StoreError::new(
+                StoreErrorKind::NotReady,
+                format!("block pool {id} is not registered here (yet)"),
+            )
+        })
     }
 
     /// Runs `work` to its end even if the caller goes away: an operation on files is not left half
@@ -202,7 +189,7 @@ impl StoreState {
         bytes: u64,
         except: Option<u16>,
     ) -> Result<Arc<BlockPoolSlice>, StoreError> {
-        let mut rounds = self.rounds.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut rounds = locks::lock(&self.rounds);
         let usable: Vec<Arc<BlockPoolSlice>> = pool
             .slices()
             .into_iter()

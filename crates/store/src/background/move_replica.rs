@@ -82,11 +82,7 @@ async fn copy_and_switch(
     let unique = to
         .delete_sequence
         .fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-    let source = Pair {
-        dir: from.paths.finalized_dir(id),
-        id,
-        generation_stamp: replica.generation_stamp,
-    };
+    let source = Pair::finalized(&from.paths, id, replica.generation_stamp);
     // A directory of its own: a copy from another node may be in `tmp` under the same name.
     let scratch = source.at(to.paths.tmp().join(format!("move-{unique}")));
     let failed = |e| {
@@ -110,7 +106,7 @@ async fn copy_and_switch(
     .await;
     let checksum = copied.map_err(failed)?;
     let _latch = pool.latches.acquire(id).await;
-    let unchanged = matches!(pool.map.get(id), Some(Slot::Finalized(now)) if now == replica);
+    let unchanged = pool.map.is_finalized(id, &replica);
     let target = scratch.at(to.paths.finalized_dir(id));
     files::on_disk_with_sync(
         to,

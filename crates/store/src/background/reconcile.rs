@@ -53,11 +53,7 @@ async fn look(
     slice: &BlockPoolSlice,
     block: Block,
 ) -> Result<(Option<u64>, Option<u64>), StoreError> {
-    let pair = Pair {
-        dir: slice.paths.finalized_dir(block.id),
-        id: block.id,
-        generation_stamp: block.generation_stamp,
-    };
+    let pair = Pair::finalized(&slice.paths, block.id, block.generation_stamp);
     let path = pair.data();
     on_disk(slice, IoClass::Scan, IoOp::Stat, &path, move || {
         let len = |path: PathBuf| match fs::metadata(path) {
@@ -172,7 +168,7 @@ async fn settle_differs(
         block.generation_stamp = gs;
         meta = look(slice, block).await?.1;
     }
-    if !matches!(pool.map.get(id), Some(Slot::Finalized(now)) if now == replica) {
+    if !pool.map.is_finalized(id, &replica) {
         return Ok(None);
     }
     let Some(len) = data else {

@@ -10,8 +10,8 @@
 //! orders its deletion again.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, PoisonError};
 
 use futures_util::StreamExt as _;
 use hayloft_io::{IoClass, IoError, IoErrorKind, IoOp};
@@ -25,6 +25,7 @@ use crate::layout::dirs::DELETING;
 use crate::layout::names;
 use crate::lifecycle::exclusive::{Stopped, stop_writer};
 use crate::lifecycle::volume_failure::examine;
+use crate::locks;
 use crate::replica::block_pool::Pool;
 use crate::replica::live::directory;
 use crate::replica::{ReplicaDir, Slot};
@@ -38,10 +39,7 @@ const WAITING_MAX: usize = 16 * 1024;
 /// Starts the lanes of every volume that has none.
 pub fn start_lanes(inner: &Arc<StoreState>) {
     for volume in inner.volumes() {
-        let mut queues = inner
-            .delete_queues
-            .write()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut queues = locks::write(&inner.delete_queues);
         if queues.contains_key(&volume.index) {
             continue;
         }
@@ -198,10 +196,7 @@ pub async fn discard_files(
 
 /// Gives an order to the lanes of a volume; waits when they are behind.
 async fn enqueue(inner: &StoreState, volume: &Volume, order: Delete) {
-    let queue = inner
-        .delete_queues
-        .read()
-        .unwrap_or_else(PoisonError::into_inner)
+    let queue = locks::read(&inner.delete_queues)
         .get(&volume.index)
         .cloned();
     if let Some(queue) = queue

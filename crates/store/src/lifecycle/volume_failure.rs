@@ -1,7 +1,7 @@
 //! What happens when a volume fails.
 
 use std::path::PathBuf;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use hayloft_wire::ids::ExtendedBlock;
@@ -11,6 +11,7 @@ use tracing::{error, warn};
 
 use crate::config::tolerated;
 use crate::error::{StoreError, StoreErrorKind};
+use crate::locks;
 use crate::replica::{Gone, Slot};
 use crate::state::StoreState;
 use crate::types::{FailedVolume, StoreEvent};
@@ -90,10 +91,7 @@ async fn retire(inner: Arc<StoreState>, volume: Arc<Volume>, reason: String) {
     // The operator who hears of it may put the directory in again at once.
     let _ = tokio::time::timeout_at(until, closed.cancelled()).await;
     let (healthy, failed) = {
-        let mut volumes = inner
-            .volumes
-            .write()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut volumes = locks::write(&inner.volumes);
         let capacity = volume.numbers().capacity;
         volumes.failed.push(FailedVolume {
             path: volume.root.clone(),
@@ -224,22 +222,11 @@ async fn send_lost(inner: &StoreState, volume: &Volume, lost: Vec<ExtendedBlock>
 
 /// Nothing more is placed on the volume, deleted from it or scanned.
 pub fn remove_from_service(inner: &StoreState, volume: &Volume) {
-    inner
-        .volumes
-        .write()
-        .unwrap_or_else(PoisonError::into_inner)
+    locks::write(&inner.volumes)
         .healthy
         .retain(|v| v.index != volume.index);
-    inner
-        .delete_queues
-        .write()
-        .unwrap_or_else(PoisonError::into_inner)
-        .remove(&volume.index);
-    inner
-        .scanners
-        .write()
-        .unwrap_or_else(PoisonError::into_inner)
-        .remove(&volume.index);
+    locks::write(&inner.delete_queues).remove(&volume.index);
+    locks::write(&inner.scanners).remove(&volume.index);
 }
 
 /// Removes the volume's replicas from the maps of all pools and cancels what goes on with them;
@@ -267,7 +254,7 @@ pub async fn check_all(inner: &Arc<StoreState>, volumes: &[Arc<Volume>]) {
 /// Directories that failed, when the last one did (milliseconds since 1970), and their capacity.
 #[must_use]
 pub fn summary(inner: &StoreState) -> (Vec<PathBuf>, u64, u64) {
-    let volumes = inner.volumes.read().unwrap_or_else(PoisonError::into_inner);
+    let volumes = locks::read(&inner.volumes);
     let last = volumes.failed.iter().map(|f| f.at).max();
     let last_ms = last
         .and_then(|at| at.duration_since(SystemTime::UNIX_EPOCH).ok())

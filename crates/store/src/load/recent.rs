@@ -13,7 +13,8 @@ use tracing::{error, warn};
 use super::validate::{Valid, whole};
 use super::walk::Found;
 use super::{move_to, validate};
-use crate::layout::names::{self, PoolPaths};
+use crate::layout::names::PoolPaths;
+use crate::replica::files::Pair;
 
 /// Clocks of files are this coarse, in milliseconds, and a stamp may be as much too late.
 const SLACK_MS: u64 = 2000;
@@ -55,9 +56,8 @@ pub fn look_at(paths: &PoolPaths, finalized: &mut Vec<Found>, since_ms: u64) -> 
 
 /// What is wrong with a finalized replica, as far as a quick look tells.
 fn damage_of(paths: &PoolPaths, block: Block) -> io::Result<Option<&'static str>> {
-    let dir = paths.finalized_dir(block.id);
-    let data = dir.join(names::data_name(block.id));
-    let meta = dir.join(names::meta_name(block.id, block.generation_stamp));
+    let pair = Pair::finalized(paths, block.id, block.generation_stamp);
+    let (data, meta) = (pair.data(), pair.meta());
     let valid = validate(&data, &meta)?;
     let Some(checksum) = valid.checksum else {
         return Ok(Some("its meta file has no header"));
@@ -92,9 +92,8 @@ fn has_gaps(data: &File, len: u64) -> bool {
 
 /// Whether all checksums of a finalized replica are right. Reads all of it.
 pub fn is_whole(paths: &PoolPaths, block: Block) -> io::Result<bool> {
-    let dir = paths.finalized_dir(block.id);
-    let data = dir.join(names::data_name(block.id));
-    let meta = dir.join(names::meta_name(block.id, block.generation_stamp));
+    let pair = Pair::finalized(paths, block.id, block.generation_stamp);
+    let (data, meta) = (pair.data(), pair.meta());
     Ok(whole(&data, &meta, block.num_bytes)?.is_some())
 }
 

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 use std::path::Path;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use hayloft_io::{IoClass, IoError, IoErrorKind, IoOp};
@@ -12,6 +12,7 @@ use tracing::{info, warn};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::layout::names::CURRENT;
 use crate::load::{self, Progress};
+use crate::locks;
 use crate::pool::join::{add_slice, adopt};
 use crate::replica::block_pool::Pool;
 use crate::replica::{LiveReplica, Slot};
@@ -71,11 +72,7 @@ pub async fn add_pool(
         ));
     }
     info!(pool = %pool.id(), replicas = pool.map.len(), volumes = pool.slices().len(), took_ms = started.elapsed().as_millis(), "block pool loaded");
-    inner
-        .pools
-        .write()
-        .unwrap_or_else(PoisonError::into_inner)
-        .insert(pool.id().clone(), Arc::clone(&pool));
+    locks::write(&inner.pools).insert(pool.id().clone(), Arc::clone(&pool));
     for volume in &volumes {
         crate::lifecycle::volume_failure::leave_if_failed(inner, volume);
     }
@@ -141,19 +138,10 @@ async fn with_progress<T>(pool: &PoolId, progress: &Progress, work: impl Future<
 /// Takes the pool out of the tables and stops its writers.
 pub async fn forget_pool(inner: &Arc<StoreState>, id: &PoolId) -> Option<Arc<Pool>> {
     let _changing = inner.changing.lock().await;
-    let pool = inner
-        .pools
-        .write()
-        .unwrap_or_else(PoisonError::into_inner)
-        .remove(id)?;
+    let pool = locks::write(&inner.pools).remove(id)?;
     stop_writers(inner, &pool).await;
     for slice in pool.slices() {
-        slice
-            .volume
-            .slices
-            .write()
-            .unwrap_or_else(PoisonError::into_inner)
-            .retain(|s| s.pool != *id);
+        locks::write(&slice.volume.slices).retain(|s| s.pool != *id);
     }
     Some(pool)
 }

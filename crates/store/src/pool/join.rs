@@ -1,6 +1,6 @@
 //! The part of a block pool on a volume that joins it.
 
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
 use hayloft_io::{IoClass, IoError, IoOp};
 use hayloft_wire::ids::{Block, ReplicaState};
@@ -8,6 +8,7 @@ use tracing::{info, warn};
 
 use crate::error::StoreError;
 use crate::load::{self, FoundRbw, LoadOptions, Loaded, Progress};
+use crate::locks;
 use crate::pool::duplicates;
 use crate::replica::block_pool::Pool;
 use crate::replica::{FinalReplica, LiveReplica, ReplicaDir, Slot, Status};
@@ -76,12 +77,7 @@ pub async fn adopt(inner: &Arc<StoreState>, pool: &Arc<Pool>, joining: Joining) 
         upgrade,
     } = joining;
     let slice = &slice;
-    slice
-        .volume
-        .slices
-        .write()
-        .unwrap_or_else(PoisonError::into_inner)
-        .push(Arc::clone(slice));
+    locks::write(&slice.volume.slices).push(Arc::clone(slice));
     pool.join(Arc::clone(slice));
     crate::upgrade::note(pool, upgrade);
     pool.map.reserve(loaded.finalized.len());

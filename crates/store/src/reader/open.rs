@@ -10,7 +10,7 @@ use tokio::time::{Instant, sleep};
 use tracing::warn;
 
 use super::ReplicaReader;
-use super::rename_guard::{FileNames, RENAME_POLL, RENAME_WAIT, RenameGuard, same};
+use super::rename_guard::{FileNames, RENAME_POLL, RENAME_WAIT, RenameGuard};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::lifecycle::volume_failure::examine;
 use crate::replica::block_pool::Pool;
@@ -73,7 +73,7 @@ pub(crate) async fn open_reader(
             Slot::Live(live) => open_live(inner, &pool, live).await,
         };
         let now = pool.map.get(id);
-        let unchanged = now.as_ref().is_some_and(|now| same(&slot, now));
+        let unchanged = now.as_ref().is_some_and(|now| slot.is_same(now));
         let incomplete = match &attempt {
             Ok(reader) => reader.meta.is_none(),
             Err(e) => is_missing(e),
@@ -149,10 +149,9 @@ async fn missing(inner: &Arc<StoreState>, pool: &Arc<Pool>, id: i64, slot: &Slot
         return;
     }
     let _latch = pool.latches.acquire(id).await;
-    if !pool.map.get(id).is_some_and(|now| same(slot, &now)) {
+    if !pool.map.remove_if(id, slot) {
         return;
     }
-    pool.map.remove(id);
     slice.used.sub(footprint(replica.len, None));
     let block = pool.extended(Block::new(id, replica.generation_stamp, replica.len));
     warn!(%block, volume = %slice.volume.root.display(), "the files of a replica are gone; it is \
@@ -245,11 +244,7 @@ async fn open_finalized(
     if let Some(files) = pool.map.open_files(id, &replica) {
         return Ok(whole_reader(inner, pool, &slice, block, files));
     }
-    let pair = Pair {
-        dir: slice.paths.finalized_dir(id),
-        id,
-        generation_stamp: replica.generation_stamp,
-    };
+    let pair = Pair::finalized(&slice.paths, id, replica.generation_stamp);
     let files = open_whole(inner, &slice, pair, block).await?;
     pool.map.keep_open(id, replica, files.clone());
     Ok(whole_reader(inner, pool, &slice, block, files))

@@ -15,16 +15,6 @@ pub const RENAME_WAIT: Duration = Duration::from_secs(3);
 
 pub const RENAME_POLL: Duration = Duration::from_millis(5);
 
-/// Whether nothing happened to the replica that would make an open file or a length wrong. A live
-/// replica that only grew is the same.
-pub fn same(before: &Slot, now: &Slot) -> bool {
-    match (before, now) {
-        (Slot::Finalized(a), Slot::Finalized(b)) => a == b,
-        (Slot::Live(a), Slot::Live(b)) => Arc::ptr_eq(a, b),
-        _ => false,
-    }
-}
-
 /// What the names of a replica's files follow from.
 #[derive(PartialEq, Eq)]
 pub enum FileNames {
@@ -77,7 +67,7 @@ impl RenameGuard {
         loop {
             let writer_lock = Arc::clone(&live.writer).try_lock_owned().ok();
             let now = pool.map.get(id);
-            if !now.is_some_and(|now| same(slot, &now) && FileNames::of(&now) == *names) {
+            if !now.is_some_and(|now| slot.is_same(&now) && FileNames::of(&now) == *names) {
                 return Ok(None);
             }
             if writer_lock.is_some() || Instant::now() >= deadline {

@@ -1,12 +1,13 @@
 //! A block pool that is loaded: its replicas and its parts on the volumes.
 
 use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, RwLock};
 use std::time::Instant;
 
 use hayloft_wire::ids::{Block, ExtendedBlock, PoolId};
 
 use crate::error::{StoreError, StoreErrorKind};
+use crate::locks;
 use crate::replica::removed_storages::RemovedStorages;
 use crate::replica::{Gone, Latches, ReplicaMap, Slot};
 use crate::types::{PoolSpec, StorageInfo};
@@ -65,21 +66,18 @@ impl Pool {
     /// Its parts on healthy volumes.
     #[must_use]
     pub fn slices(&self) -> Vec<Arc<BlockPoolSlice>> {
-        self.slices
-            .read()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone()
+        locks::read(&self.slices).clone()
     }
 
     /// Its parts on healthy volumes, and the storages that have left and are not among these.
     #[must_use]
     pub fn storages(&self) -> (Vec<Arc<BlockPoolSlice>>, Vec<StorageInfo>) {
-        let slices = self.slices.read().unwrap_or_else(PoisonError::into_inner);
+        let slices = locks::read(&self.slices);
         (slices.clone(), self.removed().named(Instant::now()))
     }
 
     fn removed(&self) -> MutexGuard<'_, RemovedStorages> {
-        self.removed.lock().unwrap_or_else(PoisonError::into_inner)
+        locks::lock(&self.removed)
     }
 
     /// Its part on the volume with this number.
@@ -87,7 +85,7 @@ impl Pool {
     /// # Errors
     /// `VolumeFailed` when the volume is no longer there.
     pub fn slice(&self, volume: u16) -> Result<Arc<BlockPoolSlice>, StoreError> {
-        let slices = self.slices.read().unwrap_or_else(PoisonError::into_inner);
+        let slices = locks::read(&self.slices);
         slices
             .iter()
             .find(|s| s.volume.index == volume && !s.volume.is_failed())
@@ -126,7 +124,7 @@ impl Pool {
     /// Changes the map while a volume cannot leave, so that [`leave`](Self::leave) finds the change
     /// there or was here before. What is replaced is given back: files are closed without a lock.
     fn while_here<T>(&self, volume: u16, change: impl FnOnce() -> T) -> Result<T, StoreError> {
-        let slices = self.slices.read().unwrap_or_else(PoisonError::into_inner);
+        let slices = locks::read(&self.slices);
         if !slices.iter().any(|s| s.volume.index == volume) {
             return Err(self.volume_failed());
         }
@@ -135,7 +133,7 @@ impl Pool {
 
     /// Takes in the part on a volume that joins.
     pub fn join(&self, slice: Arc<BlockPoolSlice>) {
-        let mut slices = self.slices.write().unwrap_or_else(PoisonError::into_inner);
+        let mut slices = locks::write(&self.slices);
         self.removed().forget(&slice.volume.info.id);
         slices.push(slice);
     }
@@ -143,7 +141,7 @@ impl Pool {
     /// Forgets the part on a volume that leaves, and gives back the replicas that were on it.
     pub fn leave(&self, volume: u16) -> Vec<Gone> {
         {
-            let mut slices = self.slices.write().unwrap_or_else(PoisonError::into_inner);
+            let mut slices = locks::write(&self.slices);
             let (gone, here) = slices.drain(..).partition(|s| s.volume.index == volume);
             let gone: Vec<Arc<BlockPoolSlice>> = gone;
             *slices = here;

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use hayloft_io::{IoClass, IoError, IoOp};
 
 use crate::layout::dirs::make_dir;
-use crate::layout::names::{data_name, meta_name};
+use crate::layout::names::{PoolPaths, data_name, meta_name};
 use crate::volume::BlockPoolSlice;
 
 /// A replica's files in one directory.
@@ -26,6 +26,16 @@ pub struct Pair {
 }
 
 impl Pair {
+    /// The files of a finalized replica.
+    #[must_use]
+    pub fn finalized(paths: &PoolPaths, id: i64, generation_stamp: u64) -> Self {
+        Self {
+            dir: paths.finalized_dir(id),
+            id,
+            generation_stamp,
+        }
+    }
+
     /// The data file.
     #[must_use]
     pub fn data(&self) -> PathBuf {
@@ -152,10 +162,7 @@ pub static SYNCED: std::sync::Mutex<Vec<PathBuf>> = std::sync::Mutex::new(Vec::n
 /// Makes a file durable, also what other descriptors wrote.
 pub fn sync_file(path: &Path) -> io::Result<()> {
     #[cfg(test)]
-    SYNCED
-        .lock()
-        .unwrap_or_else(std::sync::PoisonError::into_inner)
-        .push(path.to_owned());
+    crate::locks::lock(&SYNCED).push(path.to_owned());
     File::open(path)
         .and_then(|f| f.sync_all())
         .map_err(|e| at(path, e))

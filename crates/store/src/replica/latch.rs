@@ -4,9 +4,11 @@
 //! holds a latch never waits for another latch.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use tokio::sync::OwnedMutexGuard;
+
+use crate::locks;
 
 const SHARDS: usize = 64;
 
@@ -43,9 +45,7 @@ impl Latches {
     /// Waits for the right to block `id`.
     pub async fn acquire(&self, id: i64) -> Latch {
         let lock = {
-            let mut shard = shard(&self.shards, id)
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner);
+            let mut shard = locks::lock(shard(&self.shards, id));
             Arc::clone(shard.entry(id).or_default())
         };
         // Before the wait: a task that stops waiting leaves no entry behind either.
@@ -61,9 +61,7 @@ impl Latches {
 
 impl Drop for Latch {
     fn drop(&mut self) {
-        let mut shard = shard(&self.shards, self.id)
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut shard = locks::lock(shard(&self.shards, self.id));
         self.guard = None;
         // A task that waits holds a second reference; the map's own is the only one otherwise.
         if shard

@@ -1,7 +1,7 @@
 //! A replica that is not finalized, or that is under recovery.
 
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use hayloft_io::{IoError, IoOp};
 use hayloft_wire::checksum::DataChecksum;
@@ -10,6 +10,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::files::Pair;
 use crate::error::{StoreError, StoreErrorKind};
+use crate::locks;
 use crate::volume::BlockPoolSlice;
 
 /// The directory that a replica's files are in.
@@ -111,7 +112,7 @@ impl LiveReplica {
 
     /// Its status, to look at or change. Never held across I/O.
     pub fn status(&self) -> MutexGuard<'_, Status> {
-        self.status.lock().unwrap_or_else(PoisonError::into_inner)
+        locks::lock(&self.status)
     }
 
     /// Its files.

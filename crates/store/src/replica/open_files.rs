@@ -5,13 +5,14 @@
 //! replica map does both under one lock. Files that another program removed are noticed by their
 //! link count.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use hayloft_io::EngineFile;
 use hayloft_wire::checksum::DataChecksum;
 
 use super::FinalReplica;
+use crate::locks;
 
 /// Replicas kept open in a pool, with two or three descriptors each.
 const ENTRIES_MAX: usize = 64;
@@ -60,7 +61,7 @@ pub(crate) struct OpenReplicas(Mutex<Vec<Entry>>);
 
 impl OpenReplicas {
     fn lock(&self) -> MutexGuard<'_, Vec<Entry>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        locks::lock(&self.0)
     }
 
     /// The open files of exactly this replica.

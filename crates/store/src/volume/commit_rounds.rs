@@ -14,13 +14,14 @@ use std::fmt;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use hayloft_io::{EngineFile, IoClass, IoError, SyncKind};
 use tokio::sync::Notify;
 
 use super::Volume;
+use crate::locks;
 use crate::types::StoreEvent;
 
 /// A round begins early when so many replicas wait for it: each keeps two descriptors open.
@@ -104,7 +105,7 @@ pub struct CommitRounds {
 
 impl CommitRounds {
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        locks::lock(&self.state)
     }
 
     /// Sets how many bytes may be dirty at most, whatever the disk's rate.

@@ -10,6 +10,7 @@ use crate::layout::dirs::DELETING;
 use crate::layout::dirs::DIR_MODE;
 use crate::layout::names::{CURRENT, VERSION};
 use crate::layout::version::VERSION_BYTES_MAX;
+use crate::locks;
 
 /// Looks whether the volume's VERSION can be read, its directories are there and a file can be
 /// written. As Apache's check does, it makes directories again that are missing and hold nothing
@@ -24,11 +25,7 @@ pub async fn check(volume: &Arc<Volume>) -> Result<(), String> {
     meta.read_small(&current.join(VERSION), VERSION_BYTES_MAX)
         .await
         .map_err(|e| e.to_string())?;
-    let slices = volume
-        .slices
-        .read()
-        .unwrap_or_else(std::sync::PoisonError::into_inner)
-        .clone();
+    let slices = locks::read(&volume.slices).clone();
     for slice in slices {
         let finalized = slice.paths.finalized();
         let found = meta.stat(&finalized).await.map_err(|e| e.to_string())?;

@@ -9,7 +9,7 @@ pub mod stop_mark;
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, RwLock};
 use std::time::Instant;
 
 use commit_rounds::CommitRounds;
@@ -23,6 +23,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::config::ReservedSpace;
 use crate::layout::names::PoolPaths;
+use crate::locks;
 use crate::types::StorageInfo;
 
 /// One configured directory.
@@ -51,9 +52,9 @@ pub struct Volume {
     /// Space of the file system when last read, and what was used then.
     measured: Mutex<Measured>,
     /// Bytes reserved for replicas being written.
-    reserved_for_replicas: AtomicU64,
+    reserved_for_replicas: Counter,
     /// Those of them that the file system has allocated already.
-    allocated: AtomicU64,
+    allocated: Counter,
     failed: AtomicBool,
     /// Makes what is written to it durable.
     pub commits: CommitRounds,
@@ -186,8 +187,8 @@ impl Volume {
                 space,
                 used_then: 0,
             }),
-            reserved_for_replicas: AtomicU64::new(0),
-            allocated: AtomicU64::new(0),
+            reserved_for_replicas: Counter::default(),
+            allocated: Counter::default(),
             failed: AtomicBool::new(false),
             commits: CommitRounds::default(),
             unclean_since,
@@ -200,7 +201,7 @@ impl Volume {
     /// Whether a part of a pool is still in use here.
     #[must_use]
     pub fn slices_have(&self, slice: &Arc<BlockPoolSlice>) -> bool {
-        let slices = self.slices.read().unwrap_or_else(PoisonError::into_inner);
+        let slices = locks::read(&self.slices);
         slices.iter().any(|known| Arc::ptr_eq(known, slice))
     }
 
@@ -226,7 +227,7 @@ impl Volume {
     /// Gives the record lock up, though writers may still hold descriptors: the directory is out of
     /// our hands. Blocking: closing the file may write what it has.
     pub fn unlock(&self) {
-        let mut lock = self.lock.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut lock = locks::lock(&self.lock);
         let taken = lock.take();
         drop(lock);
         drop(taken);
@@ -235,7 +236,7 @@ impl Volume {
     /// Bytes of data and meta files of all pools.
     #[must_use]
     pub fn used(&self) -> u64 {
-        let slices = self.slices.read().unwrap_or_else(PoisonError::into_inner);
+        let slices = locks::read(&self.slices);
         slices
             .iter()
             .map(|s| s.used.get())
@@ -245,29 +246,21 @@ impl Volume {
     /// Takes note of the space of the file system, read just now.
     pub fn set_space(&self, space: Space) {
         let used_then = self.taken();
-        *self.measured.lock().unwrap_or_else(PoisonError::into_inner) =
-            Measured { space, used_then };
+        *locks::lock(&self.measured) = Measured { space, used_then };
     }
 
     /// Takes note that what is used now was on the disk already when its space was last read.
     pub fn settle_used(&self) {
         let used = self.taken();
-        self.measured
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .used_then = used;
+        locks::lock(&self.measured).used_then = used;
     }
 
     /// The numbers of its reports, as of now.
     #[must_use]
     pub fn numbers(&self) -> Numbers {
-        let Measured { space, used_then } =
-            *self.measured.lock().unwrap_or_else(PoisonError::into_inner);
-        let reserved_for_replicas = self.reserved_for_replicas.load(Ordering::Relaxed);
-        let allocated = self
-            .allocated
-            .load(Ordering::Relaxed)
-            .min(reserved_for_replicas);
+        let Measured { space, used_then } = *locks::lock(&self.measured);
+        let reserved_for_replicas = self.reserved_for_replicas.get();
+        let allocated = self.allocated.get().min(reserved_for_replicas);
         let used = self.used();
         space::numbers(
             space,
@@ -283,44 +276,34 @@ impl Volume {
 
     /// Bytes that the file system counts as taken by HDFS.
     fn taken(&self) -> u64 {
-        self.used()
-            .saturating_add(self.allocated.load(Ordering::Relaxed))
+        self.used().saturating_add(self.allocated.get())
     }
 
     /// Takes note that the file system has allocated bytes that were reserved for replicas.
     pub fn note_allocated(&self, bytes: u64) {
-        self.allocated.fetch_add(bytes, Ordering::Relaxed);
+        self.allocated.add(bytes);
     }
 
     /// Bytes that had been allocated ahead are used, or were given back.
     pub fn release_allocated(&self, bytes: u64) {
-        let _ = self
-            .allocated
-            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |v| {
-                Some(v.saturating_sub(bytes))
-            });
+        self.allocated.sub(bytes);
     }
 
     /// Reserves `bytes` for a replica. The chooser does this under its lock, so that two writers
     /// do not get the same space.
     pub fn reserve_for_replica(&self, bytes: u64) {
-        self.reserved_for_replicas
-            .fetch_add(bytes, Ordering::Relaxed);
+        self.reserved_for_replicas.add(bytes);
     }
 
     /// Gives back what was reserved for a replica, or the part of it that was used.
     pub fn release_reserved(&self, bytes: u64) {
-        let _ =
-            self.reserved_for_replicas
-                .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |v| {
-                    Some(v.saturating_sub(bytes))
-                });
+        self.reserved_for_replicas.sub(bytes);
     }
 
     /// The part of `pool` on it.
     #[must_use]
     pub fn slice(&self, pool: &PoolId) -> Option<Arc<BlockPoolSlice>> {
-        let slices = self.slices.read().unwrap_or_else(PoisonError::into_inner);
+        let slices = locks::read(&self.slices);
         slices.iter().find(|s| s.pool == *pool).cloned()
     }
 }

@@ -19,11 +19,8 @@ use crate::replica::{FinalReplica, LiveReplica, ReplicaDir, Slot, Status};
 use crate::state::StoreState;
 use crate::types::{RecoveryInfo, ReplicaRef};
 use crate::volume::footprint;
+use crate::writer::pipeline_recovery::illegal;
 use crate::writer::recovery_steps::{bump_finalized, bump_live, reopen, settle};
-
-fn illegal(text: String) -> StoreError {
-    StoreError::new(StoreErrorKind::Illegal, text)
-}
 
 /// See [`Store::init_replica_recovery`](crate::Store::init_replica_recovery).
 pub async fn init(
@@ -186,7 +183,8 @@ pub async fn update(
     info!(%block, recovery_id, new_block_id, new_len, "ending the recovery of a replica");
     if copy {
         copy_shortened(inner, &pool, &live, new_block_id, recovery_id, new_len).await?;
-        return give_back(inner, &pool, &live).await;
+        // The old block stays as it is.
+        return finalize_recovered(inner, &pool, &live).await;
     }
     if status.place == ReplicaDir::Finalized {
         return update_finalized(inner, &pool, &live, recovery_id, new_len).await;
@@ -228,15 +226,6 @@ async fn update_finalized(
     }
     settle(inner, &reopened, new_len).await?;
     finalize_recovered(inner, pool, &reopened).await
-}
-
-/// Ends the recovery of a replica that stays as it is.
-async fn give_back(
-    inner: &Arc<StoreState>,
-    pool: &Arc<Pool>,
-    live: &Arc<LiveReplica>,
-) -> Result<ReplicaRef, StoreError> {
-    finalize_recovered(inner, pool, live).await
 }
 
 /// Makes the first `len` bytes of a replica a finalized replica of another block on the same volume

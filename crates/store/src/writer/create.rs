@@ -157,9 +157,7 @@ async fn create_once(
     pool.put(block.id, Slot::Live(Arc::clone(&live)))?;
     // The removal of the volume stops the writers that it finds in the map.
     if slice.volume.is_failed() {
-        if pool.map.is_live(&live) {
-            pool.map.remove(block.id);
-        }
+        pool.map.remove_if(block.id, &Slot::Live(live));
         return Err(pool.volume_failed());
     }
     Ok(writer)

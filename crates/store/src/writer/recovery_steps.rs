@@ -140,11 +140,7 @@ pub async fn bump_finalized(
     new_gs: u64,
 ) -> Result<ReplicaRef, StoreError> {
     let slice = pool.slice(replica.volume)?;
-    let pair = Pair {
-        dir: slice.paths.finalized_dir(id),
-        id,
-        generation_stamp: replica.generation_stamp,
-    };
+    let pair = Pair::finalized(&slice.paths, id, replica.generation_stamp);
     // No caller closes it again.
     let (path, durable) = (pair.meta(), inner.config.sync_on_close);
     let dir = pair.dir.clone();
@@ -185,11 +181,7 @@ pub async fn reopen(
     let old = Block::new(id, replica.generation_stamp, replica.len);
     let state = after(ReplicaState::Finalized, Move::Append)
         .expect("a finalized replica can be appended to");
-    let from = Pair {
-        dir: slice.paths.finalized_dir(id),
-        id,
-        generation_stamp: replica.generation_stamp,
-    };
+    let from = Pair::finalized(&slice.paths, id, replica.generation_stamp);
     let to = from.at(slice.paths.rbw()).with_gs(new_gs);
     let (path, scratch) = (from.data(), slice.paths.tmp());
     let dirs = [from.dir.clone(), to.dir.clone()];

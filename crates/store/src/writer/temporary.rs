@@ -8,10 +8,10 @@ use tracing::warn;
 
 use super::ReplicaWriter;
 use crate::error::{StoreError, StoreErrorKind};
-use crate::replica::ReplicaDir;
 use crate::replica::files;
 use crate::replica::reference::reference;
 use crate::replica::state::{Move, after};
+use crate::replica::{ReplicaDir, Slot};
 use crate::types::ReplicaRef;
 
 impl ReplicaWriter {
@@ -88,11 +88,10 @@ impl Drop for ReplicaWriter {
                 // What it wrote is counted as used before the files are deleted.
                 let _of_no_use = writing.await;
             }
-            if !pool.map.is_live(&live) {
+            if !pool.map.remove_if(live.id, &Slot::Live(Arc::clone(&live))) {
                 return;
             }
             let block = live.block();
-            pool.map.remove(live.id);
             if let Err(error) = crate::lifecycle::delete::discard_files(
                 &inner,
                 &pool,
