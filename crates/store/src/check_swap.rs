@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 
 use hayloft_io::RecordLock;
 
+use crate::layout::dirs::read_small;
 use crate::layout::names::{CURRENT, IN_USE_LOCK, PoolPaths, VERSION};
 use crate::layout::version::{PoolVersion, VERSION_BYTES_MAX, VolumeVersion};
 use crate::staging_leftovers;
@@ -166,16 +167,5 @@ fn entries(dir: &Path) -> Result<impl Iterator<Item = io::Result<fs::DirEntry>>,
 
 /// A file of at most [`VERSION_BYTES_MAX`]; `None` when it is not there.
 fn small_file(path: &Path) -> Result<Option<Vec<u8>>, Obstacle> {
-    use io::Read as _;
-    let file = match fs::File::open(path) {
-        Ok(file) => file,
-        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
-        Err(e) => return Err(Obstacle::unreadable(path)(e)),
-    };
-    let mut bytes = Vec::new();
-    let limit = u64::try_from(VERSION_BYTES_MAX).unwrap_or(u64::MAX);
-    file.take(limit)
-        .read_to_end(&mut bytes)
-        .map_err(Obstacle::unreadable(path))?;
-    Ok(Some(bytes))
+    read_small(path, VERSION_BYTES_MAX).map_err(Obstacle::unreadable(path))
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use hayloft_io::calibrate::Calibration;
 use hayloft_io::decorators::{IoMetrics, Metered};
 use hayloft_io::{
-    ENGINE_AUTO, Engine, EngineConfig, IoClass, IoError, IoErrorKind, IoOp, RecordLock, engine_for,
+    ENGINE_AUTO, Engine, EngineConfig, IoClass, IoError, IoErrorKind, IoOp, engine_for,
 };
 use tracing::{info, warn};
 
@@ -16,28 +16,14 @@ use crate::layout::dirs::DIR_MODE;
 use crate::layout::names::{CURRENT, IN_USE_LOCK, VERSION};
 use crate::layout::version::{VERSION_BYTES_MAX, VolumeVersion};
 use crate::state::StoreState;
+use crate::volume::OpenedVolume;
 use crate::volume::stop_mark::Mark;
 
-/// A directory that is locked and whose VERSION, if it has one, was read.
-#[derive(Debug)]
-pub struct Opened {
-    pub config: VolumeConfig,
-    pub engine: Arc<dyn Engine>,
-    pub metrics: Arc<IoMetrics>,
-    pub lock: RecordLock,
-    pub version: Option<VolumeVersion>,
-    pub unclean_since: Option<u64>,
-}
-
-impl Opened {
-    /// Its path and identity, unless it is new.
-    pub fn identity(&self) -> Option<(&Path, &VolumeVersion)> {
-        Some((self.config.path.as_path(), self.version.as_ref()?))
-    }
-}
-
 /// Creates the directory if needed, locks it, reads its VERSION.
-pub async fn open_volume(inner: &StoreState, config: &VolumeConfig) -> Result<Opened, StoreError> {
+pub async fn open_volume(
+    inner: &StoreState,
+    config: &VolumeConfig,
+) -> Result<OpenedVolume, StoreError> {
     let root = &config.path;
     let doing = format!("opening volume {}", root.display());
     let failed = |e| StoreError::io(&doing, e);
@@ -94,7 +80,7 @@ pub async fn open_volume(inner: &StoreState, config: &VolumeConfig) -> Result<Op
     };
     let look = meta.run(IoOp::Stat, root, |root| Ok(Mark::unclean_since(root)));
     let unclean_since = look.await.map_err(failed)?;
-    Ok(Opened {
+    Ok(OpenedVolume {
         config: config.clone(),
         engine,
         metrics,

@@ -18,12 +18,12 @@ use crate::layout::names::{CURRENT, VERSION};
 use crate::layout::version::VolumeVersion;
 use crate::lifecycle::commit;
 use crate::locks;
-use crate::open_volume::{Opened, open_volume};
+use crate::open_volume::open_volume;
 use crate::staging_leftovers;
 use crate::state::StoreState;
 use crate::types::{FailedVolume, StorageInfo, StoreEvent};
 use crate::volume::stop_mark::Mark;
-use crate::volume::{Volume, VolumeParts};
+use crate::volume::{OpenedVolume, Volume};
 
 /// Refuses to start over what a version with staging in shared memory left there: acknowledged
 /// bytes that are in no replica's files.
@@ -169,42 +169,31 @@ pub fn adopt_identity<'a>(
 }
 
 /// Puts an opened volume into use. A new one is formatted as soon as the cluster is known.
-pub async fn admit(inner: &Arc<StoreState>, opened: Opened) -> Result<Arc<Volume>, StoreError> {
-    let Opened {
-        config,
-        engine,
-        metrics,
-        lock,
-        version,
-        unclean_since,
-    } = opened;
-    let doing = format!("opening volume {}", config.path.display());
-    let meta = engine.meta(IoClass::ClientWrite);
+pub async fn admit(
+    inner: &Arc<StoreState>,
+    opened: OpenedVolume,
+) -> Result<Arc<Volume>, StoreError> {
+    let path = &opened.config.path;
+    let doing = format!("opening volume {}", path.display());
+    let meta = opened.engine.meta(IoClass::ClientWrite);
     let space = meta
-        .space(&config.path)
+        .space(path)
         .await
         .map_err(|e| StoreError::io(&doing, e))?;
     let mount = meta
-        .mount_of(&config.path)
+        .mount_of(path)
         .await
         .map(|m| m.point)
         .unwrap_or_default();
-    let id = version.map_or_else(|| format!("DS-{}", Uuid::new_v4()), |v| v.storage_id);
-    let volume = list(inner, |index| VolumeParts {
-        index,
-        root: config.path,
-        info: StorageInfo {
-            id: id.into(),
-            storage_type: config.storage_type,
-        },
-        engine,
-        metrics,
-        reserved: config.reserved,
-        mount,
-        lock,
-        unclean_since,
-        space,
-    })?;
+    let id = match &opened.version {
+        Some(version) => version.storage_id.clone(),
+        None => format!("DS-{}", Uuid::new_v4()),
+    };
+    let info = StorageInfo {
+        id: id.into(),
+        storage_type: opened.config.storage_type,
+    };
+    let volume = list(inner, Volume::new(opened, info, mount, space))?;
     inner
         .tasks
         .spawn(watch_space(Arc::clone(inner), Arc::clone(&volume)));
@@ -219,33 +208,30 @@ pub async fn admit(inner: &Arc<StoreState>, opened: Opened) -> Result<Arc<Volume
 }
 
 /// Adds a volume to those that are healthy, under the next number.
-fn list(
-    inner: &StoreState,
-    parts: impl FnOnce(u16) -> VolumeParts,
-) -> Result<Arc<Volume>, StoreError> {
+fn list(inner: &StoreState, mut volume: Volume) -> Result<Arc<Volume>, StoreError> {
     let mut volumes = locks::write(&inner.volumes);
     let index = volumes.next_index;
-    let parts = parts(index);
-    let doing = format!("opening volume {}", parts.root.display());
+    let doing = format!("opening volume {}", volume.root.display());
     let Some(next_index) = index.checked_add(1) else {
         return Err(StoreError::new(
             StoreErrorKind::Illegal,
             format!("{doing}: more volumes than can be numbered"),
         ));
     };
-    let known = |v: &&Arc<Volume>| v.info.id == parts.info.id;
+    let known = |v: &&Arc<Volume>| v.info.id == volume.info.id;
     if let Some(same) = volumes.healthy.iter().find(known) {
         return Err(StoreError::new(
             StoreErrorKind::Incompatible,
             format!(
                 "{doing}: its storageID {} is also that of {}: one is a copy of the other",
-                parts.info.id,
+                volume.info.id,
                 same.root.display()
             ),
         ));
     }
     volumes.next_index = next_index;
-    let volume = Arc::new(Volume::new(parts));
+    volume.index = index;
+    let volume = Arc::new(volume);
     info!(volume = %volume.root.display(), storage = %volume.info.id, kind = %volume.info.storage_type, "volume in use");
     volumes.healthy.push(Arc::clone(&volume));
     Ok(volume)

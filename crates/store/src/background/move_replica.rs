@@ -4,7 +4,7 @@ use std::fs::{self, File};
 use std::io::{self, Read as _, Write as _};
 use std::sync::Arc;
 
-use hayloft_io::{IoClass, IoOp};
+use hayloft_io::{IoClass, IoError, IoOp};
 use hayloft_wire::checksum::{DataChecksum, META_HEADER_LEN};
 use hayloft_wire::ids::{Block, ExtendedBlock, StorageType};
 use tracing::warn;
@@ -92,41 +92,15 @@ async fn copy_and_switch(
         );
         examine(inner, &to.volume, examine(inner, &from.volume, e))
     };
-    let copied = files::on_disk(to, IoClass::Balancer, IoOp::Write, &scratch.data(), {
-        let scratch = scratch.clone();
-        move || {
-            let copied = copy_verified(&source, &scratch, replica.len);
-            if copied.is_err() {
-                // The first error is the one to report; what stays goes at the next start.
-                let _ = fs::remove_dir_all(&scratch.dir);
-            }
-            copied
-        }
-    })
-    .await;
+    let copied = copy(to, source, scratch.clone(), replica.len).await;
     let checksum = copied.map_err(failed)?;
     let _latch = pool.latches.acquire(id).await;
     let unchanged = pool.map.is_finalized(id, &replica);
     let target = scratch.at(to.paths.finalized_dir(id));
-    files::on_disk_with_sync(
-        to,
-        IoClass::Balancer,
-        IoOp::Rename,
-        &scratch.data(),
-        true,
-        move || {
-            if unchanged {
-                if replica.pinned {
-                    files::pin(&scratch.data())?;
-                }
-                // The source goes next: from here on the copy must outlive power loss.
-                files::move_pair(&scratch, &target, true)?;
-            }
-            fs::remove_dir_all(&scratch.dir)
-        },
-    )
-    .await
-    .map_err(failed)?;
+    let target = unchanged.then_some(target);
+    settle_copy(to, scratch, target, replica.pinned)
+        .await
+        .map_err(failed)?;
     if !unchanged {
         let text = format!("replica {old} changed while it was moved");
         return Err(StoreError::new(StoreErrorKind::Illegal, text));
@@ -160,6 +134,46 @@ async fn copy_and_switch(
             source of a moved replica; it is a duplicate that the next start deletes");
     }
     Ok(crate::replica::reference::reference_of(pool, to, id, &slot))
+}
+
+/// Copies a pair to the directory `to`, which goes again when that fails.
+async fn copy(
+    slice: &BlockPoolSlice,
+    from: Pair,
+    to: Pair,
+    len: u64,
+) -> Result<DataChecksum, IoError> {
+    let path = to.data();
+    let work = move || {
+        let copied = copy_verified(&from, &to, len);
+        if copied.is_err() {
+            // The first error is the one to report; what stays goes at the next start.
+            let _ = fs::remove_dir_all(&to.dir);
+        }
+        copied
+    };
+    files::on_disk(slice, IoClass::Balancer, IoOp::Write, &path, work).await
+}
+
+/// Moves a copy to its `target`, if it is given one, and removes its directory.
+async fn settle_copy(
+    slice: &BlockPoolSlice,
+    copy: Pair,
+    target: Option<Pair>,
+    pinned: bool,
+) -> Result<(), IoError> {
+    let path = copy.data();
+    let work = move || {
+        if let Some(target) = target {
+            if pinned {
+                files::pin(&copy.data())?;
+            }
+            // The source goes next: from here on the copy must outlive power loss.
+            files::move_pair(&copy, &target, true)?;
+        }
+        fs::remove_dir_all(&copy.dir)
+    };
+    files::on_disk_with_sync(slice, IoClass::Balancer, IoOp::Rename, &path, true, work).await
 }
 
 /// Copies a pair to the device and compares every chunk with its checksum on the way. Blocking.

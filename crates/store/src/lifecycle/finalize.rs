@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use hayloft_io::{IoClass, IoOp};
+use hayloft_io::{IoClass, IoError, IoOp};
 use hayloft_wire::ids::{Block, ReplicaState};
 
 use crate::error::{StoreError, StoreErrorKind};
@@ -66,33 +66,9 @@ pub async fn finalize_live(
         ));
     }
     if status.place != ReplicaDir::Finalized {
-        let from = live.pair();
-        let to = from.at(live.slice.paths.finalized_dir(live.id));
-        let len = status.bytes_on_disk;
-        let (path, pinned, trim) = (from.data(), status.pinned, status.allocated_len > len);
-        let dirs = [from.dir.clone(), to.dir.clone()];
-        files::on_disk_with_sync(
-            &live.slice,
-            IoClass::ClientWrite,
-            IoOp::Rename,
-            &path,
-            durable,
-            move || {
-                match files::trim_and_pin(&from.data(), trim.then_some(len), pinned) {
-                    // An earlier attempt came further.
-                    Err(_) if files::is_moved(&from, &to)? => {}
-                    other => other?,
-                }
-                files::move_pair(&from, &to, durable)
-            },
-        )
-        .await
-        .map_err(|e| StoreError::io(format!("finalizing replica {block}"), e))?;
-        if !durable {
-            for dir in &dirs {
-                live.slice.volume.commits.touch_dir(dir);
-            }
-        }
+        move_files(live, &status, durable)
+            .await
+            .map_err(|e| StoreError::io(format!("finalizing replica {block}"), e))?;
     }
     let done = FinalReplica {
         generation_stamp: status.generation_stamp,
@@ -133,6 +109,37 @@ pub async fn finalize_live(
         live.id,
         &Slot::Finalized(done),
     ))
+}
+
+/// Moves the files of a replica to `finalized`.
+async fn move_files(live: &LiveReplica, status: &Status, durable: bool) -> Result<(), IoError> {
+    let from = live.pair();
+    let to = from.at(live.slice.paths.finalized_dir(live.id));
+    let len = status.bytes_on_disk;
+    let (path, pinned, trim) = (from.data(), status.pinned, status.allocated_len > len);
+    let dirs = [from.dir.clone(), to.dir.clone()];
+    files::on_disk_with_sync(
+        &live.slice,
+        IoClass::ClientWrite,
+        IoOp::Rename,
+        &path,
+        durable,
+        move || {
+            match files::trim_and_pin(&from.data(), trim.then_some(len), pinned) {
+                // An earlier attempt came further.
+                Err(_) if files::is_moved(&from, &to)? => {}
+                other => other?,
+            }
+            files::move_pair(&from, &to, durable)
+        },
+    )
+    .await?;
+    if !durable {
+        for dir in &dirs {
+            live.slice.volume.commits.touch_dir(dir);
+        }
+    }
+    Ok(())
 }
 
 /// Whether a replica that was not reported as finalized may become so now.

@@ -17,7 +17,7 @@ use hayloft_wire::checksum::DataChecksum;
 use hayloft_wire::ids::{Block, ReplicaState};
 use tracing::{info, warn};
 
-use crate::layout::dirs::{DELETING, make_dir};
+use crate::layout::dirs::{DELETING, make_dir, read_small};
 use crate::layout::names::{self, PoolPaths};
 use crate::layout::replica_cache::{self, REPLICAS_BYTES_MAX};
 use crate::layout::used_cache::{DFS_USED_BYTES_MAX, UsedCache};
@@ -29,6 +29,9 @@ pub use recent::is_whole;
 pub use validate::CANNOT_BE_CUT;
 pub use validate::{Cut, Valid, cut, validate};
 pub use walk::{Found, Orphans, walk};
+
+/// Bytes of the marker of an upgrade restart, at most: a number of milliseconds.
+const MARKER_BYTES_MAX: usize = 64;
 
 /// How far loading has come, for the log.
 #[derive(Debug, Default)]
@@ -217,10 +220,9 @@ fn take_cache(paths: &PoolPaths, expiry: Duration) -> Option<Vec<Found>> {
 /// it is out of date.
 fn take_used(paths: &PoolPaths, expiry: Duration) -> Option<u64> {
     let path = paths.current().join(names::DFS_USED);
-    let short = fs::metadata(&path).ok()?.len() <= DFS_USED_BYTES_MAX;
-    let saved = if short { fs::read(&path).ok() } else { None };
+    let saved = read_small(&path, DFS_USED_BYTES_MAX);
     fs::remove_file(&path).ok()?;
-    let saved = UsedCache::parse(&saved?)?;
+    let saved = UsedCache::parse(&saved.ok()??)?;
     let age_ms = crate::layout::dirs::now_ms().checked_sub(saved.at_ms)?;
     (u128::from(age_ms) <= expiry.as_millis()).then_some(saved.used)
 }
@@ -339,12 +341,14 @@ fn load_one_rbw(paths: &PoolPaths, block: Block, recent: bool) -> FoundRbw {
 /// Whether an upgrade restart left a marker whose time has not come; the marker is used up.
 fn restart_allowed(paths: &PoolPaths, id: i64) -> bool {
     let marker = paths.restart_marker(id);
-    let Ok(text) = fs::read_to_string(&marker) else {
-        return false;
+    let text = match read_small(&marker, MARKER_BYTES_MAX) {
+        Ok(None) => return false,
+        other => other.ok().flatten().unwrap_or_default(),
     };
     if let Err(error) = fs::remove_file(&marker) {
         warn!(path = %marker.display(), %error, "cannot remove the marker of an upgrade restart");
     }
+    let text = String::from_utf8_lossy(&text);
     text.trim()
         .parse::<u64>()
         .is_ok_and(|until_ms| until_ms > crate::layout::dirs::now_ms())

@@ -160,8 +160,11 @@ fn an_upgrade_restart_keeps_a_replica_open_once() {
     .expect("marker");
     assert_eq!(run(&paths).rbw[0].state, ReplicaState::Rbw);
     assert_eq!(run(&paths).rbw[0].state, ReplicaState::Rwr);
-    fs::write(paths.restart_marker(7), "1000").expect("marker");
-    assert_eq!(run(&paths).rbw[0].state, ReplicaState::Rwr);
+    let garbled = format!("{:>100}", crate::layout::dirs::now_ms() + 60_000);
+    for not_now in ["1000", &garbled] {
+        fs::write(paths.restart_marker(7), not_now).expect("marker");
+        assert_eq!(run(&paths).rbw[0].state, ReplicaState::Rwr);
+    }
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! What is done to a pool's directory on a volume before its replicas are looked for.
 
-use std::fs::{self, File};
-use std::io::{self, Read as _};
+use std::fs;
+use std::io;
 use std::path::Path;
 use std::time::SystemTime;
 
@@ -11,7 +11,7 @@ use tracing::info;
 use super::transition::{self, Present};
 use super::{FoundUpgrade, restore};
 use crate::error::{StoreError, StoreErrorKind};
-use crate::layout::dirs::{DIR_MODE, FILE_MODE};
+use crate::layout::dirs::{DIR_MODE, FILE_MODE, read_small};
 use crate::layout::names::{
     self, CURRENT, PREVIOUS, PoolPaths, ROLLING_UPGRADE_MARKER, TRASH, VERSION,
 };
@@ -147,14 +147,8 @@ type Version = Result<PoolVersion, Refusal>;
 
 /// Reads VERSION in `dir`; `None` when there is none.
 fn read_version(dir: &Path) -> io::Result<Option<Version>> {
-    let file = match File::open(dir.join(VERSION)) {
-        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
-        other => other?,
-    };
-    let mut bytes = Vec::new();
-    file.take(VERSION_BYTES_MAX as u64)
-        .read_to_end(&mut bytes)?;
-    Ok(Some(PoolVersion::parse(&bytes).map_err(|e| e.to_string())))
+    let bytes = read_small(&dir.join(VERSION), VERSION_BYTES_MAX)?;
+    Ok(bytes.map(|bytes| PoolVersion::parse(&bytes).map_err(|e| e.to_string())))
 }
 
 /// How a directory compares with the NameNode.

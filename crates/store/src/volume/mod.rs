@@ -7,7 +7,7 @@ pub mod invalidations;
 pub mod space;
 pub mod stop_mark;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, RwLock};
 use std::time::Instant;
@@ -21,8 +21,9 @@ use invalidations::Invalidations;
 use space::Numbers;
 use tokio_util::sync::CancellationToken;
 
-use crate::config::ReservedSpace;
+use crate::config::{ReservedSpace, VolumeConfig};
 use crate::layout::names::PoolPaths;
+use crate::layout::version::VolumeVersion;
 use crate::locks;
 use crate::types::StorageInfo;
 
@@ -131,57 +132,44 @@ impl Counter {
     }
 }
 
-/// What a volume is made of.
+/// A directory that is locked and whose VERSION, if it has one, was read.
 #[derive(Debug)]
-pub struct VolumeParts {
-    /// Number.
-    pub index: u16,
-    /// Directory.
-    pub root: PathBuf,
-    /// `DS-<uuid>` and type.
-    pub info: StorageInfo,
+pub struct OpenedVolume {
+    /// What the configuration says.
+    pub config: VolumeConfig,
     /// Engine.
     pub engine: Arc<dyn Engine>,
-    /// What it counts in.
+    /// What the engine counts in.
     pub metrics: Arc<IoMetrics>,
-    /// Space to leave to others.
-    pub reserved: ReservedSpace,
-    /// Mount point.
-    pub mount: PathBuf,
     /// Record lock.
     pub lock: RecordLock,
+    /// VERSION, unless the directory is new.
+    pub version: Option<VolumeVersion>,
     /// See [`Volume::unclean_since`].
     pub unclean_since: Option<u64>,
-    /// Space now.
-    pub space: Space,
+}
+
+impl OpenedVolume {
+    /// Its path and identity, unless it is new.
+    pub fn identity(&self) -> Option<(&Path, &VolumeVersion)> {
+        Some((self.config.path.as_path(), self.version.as_ref()?))
+    }
 }
 
 impl Volume {
-    /// A healthy volume without pools.
+    /// A healthy volume without pools. Its number is given when it is put into use.
     #[must_use]
-    pub fn new(parts: VolumeParts) -> Self {
-        let VolumeParts {
-            index,
-            root,
-            info,
-            engine,
-            metrics,
-            reserved,
-            mount,
-            lock,
-            unclean_since,
-            space,
-        } = parts;
+    pub fn new(opened: OpenedVolume, info: StorageInfo, mount: PathBuf, space: Space) -> Self {
         Self {
-            index,
-            root,
+            index: 0,
+            root: opened.config.path,
             info,
-            engine,
-            metrics,
+            engine: opened.engine,
+            metrics: opened.metrics,
             avoid: AtomicBool::new(false),
-            reserved,
+            reserved: opened.config.reserved,
             mount,
-            lock: Mutex::new(Some(lock)),
+            lock: Mutex::new(Some(opened.lock)),
             slices: RwLock::default(),
             measured: Mutex::new(Measured {
                 space,
@@ -191,7 +179,7 @@ impl Volume {
             allocated: Counter::default(),
             failed: AtomicBool::new(false),
             commits: CommitRounds::default(),
-            unclean_since,
+            unclean_since: opened.unclean_since,
             gone: CancellationToken::new(),
             invalidations: Invalidations::new(),
             checked: tokio::sync::Mutex::default(),

@@ -212,20 +212,10 @@ pub async fn reopen(
             StoreError::io(format!("reopening replica {old} for writing"), e),
         )
     })?;
-    let valid: Valid = match outcome {
+    let valid = match outcome {
         Ok(valid) => valid,
         Err((valid, on_disk)) => {
-            let event = StoreEvent::Corrupt {
-                block: pool.extended(old),
-                storage: slice.volume.info.clone(),
-            };
-            inner.send_event(event).await;
-            let text = format!(
-                "replica {old} is damaged: its data file has {on_disk} bytes, of which {} are \
-                    intact",
-                valid.len
-            );
-            return Err(StoreError::new(StoreErrorKind::Corrupt, text));
+            return Err(damaged(inner, pool, &slice, old, (valid, on_disk)).await);
         }
     };
     let mut status = Status::new(state, ReplicaDir::Rbw, new_gs);
@@ -238,4 +228,25 @@ pub async fn reopen(
     let writer_lock = Arc::new(Arc::clone(&live.writer).lock_owned().await);
     pool.put(id, Slot::Live(Arc::clone(&live)))?;
     Ok((live, writer_lock))
+}
+
+/// Reports a finalized replica whose end is not intact, and gives the error. The pair is what is
+/// intact and how many bytes the data file has.
+async fn damaged(
+    inner: &Arc<StoreState>,
+    pool: &Pool,
+    slice: &BlockPoolSlice,
+    block: Block,
+    (valid, on_disk): (Valid, u64),
+) -> StoreError {
+    let event = StoreEvent::Corrupt {
+        block: pool.extended(block),
+        storage: slice.volume.info.clone(),
+    };
+    inner.send_event(event).await;
+    let text = format!(
+        "replica {block} is damaged: its data file has {on_disk} bytes, of which {} are intact",
+        valid.len
+    );
+    StoreError::new(StoreErrorKind::Corrupt, text)
 }
