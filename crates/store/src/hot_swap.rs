@@ -102,8 +102,8 @@ async fn load_pools(inner: &Arc<StoreState>, volume: &Arc<Volume>) -> Result<(),
     Ok(())
 }
 
-/// Takes a volume out of use. Its files stay as they are; its writers are told to stop and get a
-/// short while to let go, so that its next owner finds the directory quiet.
+/// Takes a volume out of use. Its files stay as they are. Its writers are told to stop and get a
+/// short while for it: the next owner finds the directory quiet.
 async fn remove(inner: &Arc<StoreState>, volume: &Arc<Volume>) -> Result<(), StoreError> {
     if inner.volumes().len() <= 1 {
         let text = format!(

@@ -2,7 +2,7 @@
 //! start-up.
 //!
 //! [`Store`] is the whole of it. It gives out a [`ReplicaWriter`] for each replica being written
-//! and a [`ReplicaReader`] for each one being read, takes the NameNode's orders (invalidate,
+//! and a [`ReplicaReader`] for each one being read. It takes the NameNode's orders (invalidate,
 //! recover, move), and reports from memory. Changes go up as [`StoreEvent`]s through one bounded
 //! channel.
 

@@ -115,9 +115,8 @@ async fn read_calibration(root: &Path) -> Option<Calibration> {
     }
 }
 
-/// The engine of a volume of which nothing is said. Of those that keep data it writes with the
-/// least work of the processor, and it does not push what is read out of the page cache
-/// (docs/decisions/0009-direct-by-default.md).
+/// The engine of a volume of which nothing is said. It writes with the least work of the processor,
+/// and does not push what is read out of the page cache (docs/decisions/0009-direct-by-default.md).
 const UNCALIBRATED: &str = "direct";
 
 /// The configured engine, or the next best that works in the volume's directory.

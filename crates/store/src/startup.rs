@@ -232,7 +232,8 @@ fn list(inner: &StoreState, mut volume: Volume) -> Result<Arc<Volume>, StoreErro
     volumes.next_index = next_index;
     volume.index = index;
     let volume = Arc::new(volume);
-    info!(volume = %volume.root.display(), storage = %volume.info.id, kind = %volume.info.storage_type, "volume in use");
+    let StorageInfo { id, storage_type } = &volume.info;
+    info!(volume = %volume.root.display(), storage = %id, kind = %storage_type, "volume in use");
     volumes.healthy.push(Arc::clone(&volume));
     Ok(volume)
 }

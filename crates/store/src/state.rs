@@ -156,8 +156,8 @@ impl StoreState {
         })
     }
 
-    /// Runs `work` to its end even if the caller goes away: an operation on files is not left half
-    /// done, and no other operation gets at them before it is.
+    /// Runs `work` to its end even if the caller goes away. An operation on files is not left half
+    /// done, and no other operation gets at them before.
     pub async fn complete<T: Send + 'static>(
         &self,
         work: impl Future<Output = Result<T, StoreError>> + Send + 'static,

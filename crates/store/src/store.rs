@@ -75,9 +75,9 @@ impl Store {
         let _ = add_remove::forget_pool(&self.0, pool).await;
     }
 
-    /// Before a shutdown for an upgrade: replicas that are being written stay open for the next
-    /// process (RBW, not RWR) when it starts within `expiration`
-    /// (`dfs.datanode.restart.replica.expiration`), so that clients told to wait can go on.
+    /// Before a shutdown for an upgrade: replicas being written stay RBW for the next process when
+    /// it starts within `expiration` (`dfs.datanode.restart.replica.expiration`). Clients told to
+    /// wait can go on.
     pub async fn mark_for_restart(&self, expiration: std::time::Duration) {
         shutdown::mark_for_restart(&self.0, expiration).await;
     }

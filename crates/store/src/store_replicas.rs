@@ -112,8 +112,8 @@ impl Store {
         .await
     }
 
-    /// Turns a TEMPORARY replica that was received in full into an RBW one (stage TRANSFER_RBW);
-    /// the writer is used up: the client comes back with `recover_rbw` or `append`.
+    /// Turns a TEMPORARY replica that was received in full into an RBW one (stage TRANSFER_RBW).
+    /// The writer is used up: the client comes back with `recover_rbw` or `append`.
     pub async fn convert_temporary_to_rbw(
         &self,
         writer: ReplicaWriter,

@@ -67,9 +67,9 @@ pub struct WriteOptions {
     pub expected_len: Option<u64>,
     /// The replica is pinned: balancer and mover leave it here.
     pub pinned: bool,
-    /// A later attempt of the client at the same pipeline, with this generation stamp (the
-    /// operation's `latestGenerationStamp` when it is not 0): a replica that the earlier one left
-    /// is replaced. Only for `create_rbw`.
+    /// A later attempt of the client at the same pipeline, with this generation stamp: the
+    /// operation's `latestGenerationStamp` when it is not 0. A replica that the earlier one left is
+    /// replaced. Only for `create_rbw`.
     pub new_gs: Option<u64>,
     /// The copy is for a pipeline (stages TRANSFER_RBW and TRANSFER_FINALIZED): it replaces a
     /// replica with a lower generation stamp in any state. Only for `create_temporary`.
@@ -100,8 +100,8 @@ pub struct PacketData {
     pub offset: u64,
     /// The data.
     pub data: Pieces,
-    /// One big-endian checksum per chunk of `data`, the chunk grid starting at block offset 0 (so
-    /// the first chunk may be the rest of a chunk). Empty with NULL checksums.
+    /// One big-endian checksum per chunk of `data`. Chunks begin at block offset 0, so the first
+    /// one may be the rest of a chunk. Empty with NULL checksums.
     pub sums: Bytes,
 }
 

@@ -29,8 +29,8 @@ const DIRECTORIES: u8 = 32;
 /// The longest pause of a throttled scan after one step.
 const PAUSE_MAX: Duration = Duration::from_secs(60);
 
-/// Scans at every interval until the store stops; first after a random part of it, so that nodes
-/// that were started together do not scan together.
+/// Scans at every interval until the store stops. The first scan comes after a random part of it:
+/// nodes that were started together do not scan together.
 pub async fn run(inner: Arc<StoreState>) {
     let interval = inner.config.directory_scan.interval;
     if interval.is_zero() {
@@ -50,8 +50,8 @@ pub async fn run(inner: Arc<StoreState>) {
     }
 }
 
-/// Scans every pool on every volume, the volumes at the same time: one that hangs does not hold the
-/// others up, and ends when the volume is given up.
+/// Scans every pool on every volume, the volumes at the same time. A volume that hangs does not
+/// hold the others up; its scan ends when the volume is given up.
 pub async fn scan_all(inner: &Arc<StoreState>) {
     let volumes = inner.volumes();
     let scans = volumes.iter().map(|volume| async move {
@@ -72,7 +72,8 @@ async fn scan_volume(inner: &Arc<StoreState>, volume: &Arc<Volume>) {
         match scan(inner, &pool, &slice).await {
             Ok(found) => {
                 let took_ms = started.elapsed().as_millis();
-                info!(pool = %pool.id(), volume = %volume.root.display(), ?found, took_ms, "directories compared with memory");
+                info!(pool = %pool.id(), volume = %volume.root.display(), ?found, took_ms,
+                    "directories compared with memory");
             }
             Err(error) => {
                 let error = examine(inner, volume, error);

@@ -88,8 +88,8 @@ async fn of_volume(
     errors.map(|error| error.to_string()).collect()
 }
 
-/// [`invalidate_one`], which ends when the volume fails: an operation on a disk that gives no
-/// answer ends with the answer, and others wait for the block.
+/// [`invalidate_one`], which ends when the volume fails. An operation on a disk that gives no
+/// answer never ends, and others wait for the block.
 async fn unless_gone(
     inner: &Arc<StoreState>,
     pool: &Arc<Pool>,

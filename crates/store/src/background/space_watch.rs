@@ -8,8 +8,8 @@ use hayloft_io::IoClass;
 use crate::state::StoreState;
 use crate::volume::Volume;
 
-/// Reads the space of a volume's file system every now and then, so that reports need no disk;
-/// notices so a disk that hangs while it is idle.
+/// Reads the space of a volume's file system every now and then, so that reports need no disk. So
+/// it also notices a disk that hangs while it is idle.
 pub async fn watch_space(inner: Arc<StoreState>, volume: Arc<Volume>) {
     let interval = inner.config.space_interval.max(Duration::from_millis(100));
     let limit = inner.config.check_timeout;

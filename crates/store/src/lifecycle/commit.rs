@@ -146,8 +146,8 @@ where
     all
 }
 
-/// The kernel tells once that bytes did not reach the device: nothing of the replica counts as
-/// synced from then on, and the NameNode hears of it when it counts on the replica.
+/// The kernel tells once that bytes did not reach the device. Nothing of the replica counts as
+/// synced from then on, and a NameNode that counts on it hears of it.
 async fn failed(inner: &Arc<StoreState>, volume: &Arc<Volume>, touched: &Touched, error: &IoError) {
     if volume.is_failed() {
         return;

@@ -1,10 +1,10 @@
 //! Deleting replicas: at once in the map, durably out of the way in the directories, later for
 //! good.
 //!
-//! The files of a deleted replica are renamed into `tmp/deleting` before anyone is told. A restart
-//! does not look there for replicas (Apache's DataNode empties `tmp` when it starts), so deleted
-//! replicas do not come back, however many deletes were waiting. Lanes of each volume then remove
-//! the files, as a class of I/O that clients do not wait for.
+//! The files of a deleted replica are renamed into `tmp/deleting` before the node is told. A
+//! restart does not look there for replicas, and Apache's DataNode empties `tmp` when it starts. So
+//! deleted replicas do not come back, however many deletes were waiting. Lanes of each volume then
+//! remove the files, as a class of I/O that clients do not wait for.
 //!
 //! Power loss may undo a rename: the replica is then found and reported again, and the NameNode
 //! orders its deletion again.
@@ -282,8 +282,8 @@ pub fn clear_leftovers(
     });
 }
 
-/// Puts the files of a replica out of the way that is not (or no longer) in the map because
-/// another of the same block is.
+/// Puts the files of a replica out of the way that is not in the map because another of the same
+/// block is.
 pub async fn delete_duplicate(inner: &Arc<StoreState>, pool: &Arc<Pool>, id: i64, slot: &Slot) {
     let place = slot.place();
     let block = slot.block(id);

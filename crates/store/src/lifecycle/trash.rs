@@ -32,8 +32,8 @@ pub fn trash_for(
     Some(slice.paths.root.join(TRASH).join(below))
 }
 
-/// Moves a replica's files to the trash in the order of [`files`](crate::replica::files), so that
-/// the pair is whole either here or there; gives the bytes they have.
+/// Moves a replica's files to the trash in the order of [`files`](crate::replica::files): the pair
+/// is whole either here or there. Gives the bytes they have.
 pub async fn to_trash(
     slice: &BlockPoolSlice,
     place: ReplicaDir,

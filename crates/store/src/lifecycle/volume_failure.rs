@@ -121,7 +121,7 @@ async fn retire(inner: Arc<StoreState>, volume: Arc<Volume>, reason: String) {
 }
 
 /// Takes a volume out of use that has not failed. Waits until its directory is given up, but no
-/// longer than a check of it may take, nor when the node stops: closing a file writes what it has,
+/// longer than a check of it may take, nor when the node stops. Closing a file writes what it has,
 /// and the disk may give no answer. Whether it is given up.
 pub async fn take_out(inner: &Arc<StoreState>, volume: &Arc<Volume>) -> bool {
     remove_from_service(inner, volume);
@@ -139,8 +139,8 @@ pub async fn take_out(inner: &Arc<StoreState>, volume: &Arc<Volume>) -> bool {
     closed
 }
 
-/// Lets go once more of a volume that failed while a pool was read from it: its failure did not
-/// find the pool, or what was put into the map since.
+/// Drops once more what is known of a volume that failed while a pool was read from it. Its failure
+/// did not find the pool, or what was put into the map since.
 pub fn leave_if_failed(inner: &Arc<StoreState>, volume: &Arc<Volume>) {
     if volume.is_failed() {
         send_lost_later(inner, volume, leave(inner, volume, false).lost);
@@ -165,8 +165,8 @@ struct Leaving {
 /// Has one list: replicas that NameNodes know of.
 type Lost = mpsc::Receiver<Vec<ExtendedBlock>>;
 
-/// Lets go of what a volume had that left, and with `give_up` of its directory, on a thread of its
-/// own: closing a file of a disk that gives no answer may take as long as it gives none.
+/// Drops what a volume had that left, and with `give_up` its lock, on a thread of its own. Closing
+/// a file may take as long as its disk gives no answer.
 fn leave(inner: &Arc<StoreState>, volume: &Arc<Volume>, give_up: bool) -> Leaving {
     let (send, lost) = mpsc::channel(1);
     let closed = CancellationToken::new();
@@ -207,8 +207,8 @@ async fn send_lost_once_known(inner: &StoreState, volume: &Volume, mut lost: Los
     }
 }
 
-/// Tells of every replica that left with a volume, as Apache's DataNode does: the NameNode keeps a
-/// replica of a storage that is no longer reported until it hears that the replica is gone.
+/// Sends an event for every replica that left with a volume, as Apache's DataNode tells of each. A
+/// NameNode keeps a replica of a storage that is no longer reported until then.
 async fn send_lost(inner: &StoreState, volume: &Volume, lost: Vec<ExtendedBlock>) {
     for block in lost {
         inner
@@ -229,8 +229,8 @@ pub fn remove_from_service(inner: &StoreState, volume: &Volume) {
     locks::write(&inner.scanners).remove(&volume.index);
 }
 
-/// Removes the volume's replicas from the maps of all pools and cancels what goes on with them;
-/// gives those that NameNodes know of, and what was removed.
+/// Removes the volume's replicas from the maps of all pools and cancels their writers. Gives those
+/// that NameNodes know of, and what was removed.
 fn drop_replicas(inner: &StoreState, volume: &Volume) -> (Vec<ExtendedBlock>, Vec<Gone>) {
     let (mut lost, mut left) = (Vec::new(), Vec::new());
     for pool in inner.pools() {

@@ -1,8 +1,8 @@
 //! Replicas that may have been damaged by a stop that was not clean.
 //!
 //! What was written before the last commit round is durable. A replica that is newer is looked at
-//! before it is reported: its lengths, holes and blocks of its data file that were reserved and
-//! never written, its last chunk. The whole of it is verified later, in the background.
+//! before it is reported: its lengths, its last chunk, holes of its data file, and blocks allocated
+//! and never written. The whole of it is verified later, in the background.
 
 use std::fs::{self, File};
 use std::io;
@@ -25,8 +25,8 @@ pub fn is_recent(changed_ms: u64, since_ms: u64) -> bool {
 }
 
 /// Looks at the recent ones among finalized replicas. One that is damaged goes to `rbw`, where it
-/// is cut to what is intact and reported as what it is: a replica whose end is not known. Gives the
-/// others, the newest first.
+/// is cut to what is intact. It is reported as a replica whose end is not known. Gives the others,
+/// the newest first.
 pub fn look_at(paths: &PoolPaths, finalized: &mut Vec<Found>, since_ms: u64) -> Vec<Block> {
     let mut recent = Vec::new();
     finalized.retain(|found| {

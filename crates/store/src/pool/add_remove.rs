@@ -71,7 +71,9 @@ pub async fn add_pool(
             format!("block pool {}: no volume left", pool.id()),
         ));
     }
-    info!(pool = %pool.id(), replicas = pool.map.len(), volumes = pool.slices().len(), took_ms = started.elapsed().as_millis(), "block pool loaded");
+    let (replicas, took_ms) = (pool.map.len(), started.elapsed().as_millis());
+    info!(pool = %pool.id(), replicas, volumes = pool.slices().len(), took_ms,
+        "block pool loaded");
     locks::write(&inner.pools).insert(pool.id().clone(), Arc::clone(&pool));
     for volume in &volumes {
         crate::lifecycle::volume_failure::leave_if_failed(inner, volume);
@@ -128,7 +130,8 @@ async fn with_progress<T>(pool: &PoolId, progress: &Progress, work: impl Future<
         tokio::select! {
             done = &mut work => return done,
             _ = ticks.tick() => {
-                let (directories, replicas) = (progress.directories.load(Relaxed), progress.replicas.load(Relaxed));
+                let directories = progress.directories.load(Relaxed);
+                let replicas = progress.replicas.load(Relaxed);
                 info!(%pool, replicas, directories, "loading block pool");
             }
         }

@@ -21,9 +21,9 @@ use crate::volume::BlockPoolSlice;
 
 pub(crate) use open::{MissingMeta, open_reader};
 
-/// One replica opened for reading: a snapshot of its length and of the checksum of its last
-/// partial chunk, so that data and checksums always fit together, also while it is being written.
-/// It stays readable when the replica is deleted or moved.
+/// One replica opened for reading: a snapshot of its length and of the checksum of its last partial
+/// chunk. Data and checksums always fit together, also while it is being written. It stays readable
+/// when the replica is deleted or moved.
 #[derive(Debug)]
 pub struct ReplicaReader {
     inner: Arc<StoreState>,
@@ -216,10 +216,10 @@ impl ReplicaReader {
         end.is_some_and(|end| end <= self.readable_len) && hayloft_io::is_resident(fd, offset, len)
     }
 
-    /// Runs `send`, which sends from the data file what [`resident`](Self::resident) found in the
-    /// page cache, on a thread of the disk: a page that has left the page cache meanwhile has that
-    /// thread wait for the device, and no connection. The file stays open until `send` has ended,
-    /// also when the future is dropped.
+    /// Runs `send` on a thread of the disk. It sends from the data file what
+    /// [`resident`](Self::resident) found in the page cache. For a page that has left it meanwhile
+    /// that thread waits, and no connection. The file stays open until `send` has ended, also when
+    /// the future is dropped.
     ///
     /// # Errors
     /// `Io` when the engine has no descriptor, or `send` panicked.

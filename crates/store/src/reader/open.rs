@@ -41,7 +41,7 @@ pub(crate) enum MissingMeta {
 /// [`Store::open_verifiable`](crate::Store::open_verifiable).
 ///
 /// A file that is not there is believed to be missing only after a second look while no task could
-/// rename it: a new generation stamp, finalize and append rename files before memory knows of it.
+/// rename it. Recovery, finalize and append rename files before memory knows of it.
 pub(crate) async fn open_reader(
     inner: &Arc<StoreState>,
     wanted: &ExtendedBlock,

@@ -102,8 +102,8 @@ impl Pool {
         )
     }
 
-    /// Sets what is known of a block, unless its volume has left: what left with it was taken from
-    /// the map and told once, and what came later would stay there for good.
+    /// Sets what is known of a block, unless its volume has left. What left with it was taken from
+    /// the map and told once; what came later would stay there for good.
     ///
     /// # Errors
     /// `VolumeFailed`.

@@ -66,8 +66,8 @@ pub struct Status {
     pub recovery: Option<(u64, ReplicaState)>,
     /// Pinned to this node.
     pub pinned: bool,
-    /// The files may hold more or other bytes than `bytes_on_disk` says (a write failed, or the
-    /// replica comes from an earlier process): they must be cut and checked before more is written.
+    /// The files may hold more or other bytes than `bytes_on_disk` says: a write failed, or the
+    /// replica comes from an earlier process. They must be cut and checked before more is written.
     pub unsettled: bool,
     /// A sync of its files failed: bytes that were written before may not be on the device,
     /// whatever a later one says.

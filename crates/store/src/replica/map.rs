@@ -237,7 +237,8 @@ impl ReplicaMap {
     /// Whether the block is `live` and nothing else by now.
     #[must_use]
     pub fn is_live(&self, live: &Arc<LiveReplica>) -> bool {
-        matches!(self.shard(live.id).get(&live.id), Some(Slot::Live(there)) if Arc::ptr_eq(there, live))
+        let shard = self.shard(live.id);
+        matches!(shard.get(&live.id), Some(Slot::Live(there)) if Arc::ptr_eq(there, live))
     }
 
     /// Forgets every block for which `keep` is false and gives those back.

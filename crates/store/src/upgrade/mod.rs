@@ -1,14 +1,14 @@
 //! Rolling upgrades and what earlier upgrades left behind.
 //!
 //! While the NameNode says that a rolling upgrade runs, deleted replicas go to `trash`, which
-//! mirrors `current`; a marker file makes a restarted node go on with that before it hears from the
+//! mirrors `current`. By a marker file a restarted node goes on with that before it hears from the
 //! NameNode. A start with `-rollback` (or `-rollingupgrade rollback`) takes them back out; the end
 //! of the upgrade empties the trash.
 //!
-//! When the NameNode was started with `-upgrade`, its cTime is newer than the directories': they
-//! are upgraded as Apache's DataNode does it ([`transition`]), so that `-rollback` can go back
-//! until the upgrade is finalized. Upgrades of the layout itself (older than -57) are left to
-//! Apache's DataNode.
+//! When the NameNode was started with `-upgrade`, its cTime is newer than the directories'. They
+//! are upgraded as Apache's DataNode does it ([`transition`]): `-rollback` can go back until the
+//! upgrade is finalized. Upgrades of the layout itself (older than -57) are left to Apache's
+//! DataNode.
 
 mod prepare;
 mod transition;
@@ -84,8 +84,8 @@ fn restore(from: &Path, to: &Path, depth: usize) -> io::Result<u64> {
     }
 }
 
-/// Takes note of what [`prepare()`] found on a volume that is in the pool's list by now: who
-/// changes the state meanwhile sees either the volume or this.
+/// Takes note of what [`prepare()`] found on a volume that is in the pool's list by now. A task
+/// that changes the state meanwhile sees either the volume or this.
 pub fn note(pool: &Pool, found: FoundUpgrade) {
     if found.marker && !pool.rolling_upgrade.swap(true, Ordering::AcqRel) {
         // It may be over, and this volume was out when it ended; or the others have joined without
@@ -137,7 +137,8 @@ pub async fn set_rolling(
         };
         if let Err(error) = outcome {
             let error = examine(inner, &slice.volume, error);
-            warn!(pool = %id, volume = %slice.volume.root.display(), active, %error, "rolling upgrade: a volume is behind; it is tried again");
+            warn!(pool = %id, volume = %slice.volume.root.display(), active, %error,
+                "rolling upgrade: a volume is behind; it is tried again");
             failed = Some(error);
         }
     }

@@ -1,13 +1,13 @@
 //! Commit rounds: what replicas' files hold becomes durable within seconds, unasked.
 //!
-//! An acknowledged byte is in the page cache or on the device, but its length, its place on the
-//! device and the names of its files are not durable until they are synced. Every few seconds a
-//! round syncs each file that was written since the last one, and then the directories whose names
-//! have changed. A file that is written slowly and for long is in each of them.
+//! An acknowledged byte is in the page cache or on the device. The file's length, its place on the
+//! device and its names are not durable until they are synced. Every few seconds a round syncs each
+//! file that was written since the last one, and then the directories whose names have changed. A
+//! file that is written slowly and for long is in each of them.
 //!
-//! On engines that write through the page cache the rounds also bound what is dirty there: a file
-//! is written back a quantum at a time, in the disk's order, and writers wait while more is dirty
-//! than the disk takes in five seconds.
+//! On engines that write through the page cache the rounds also bound what is dirty there. A file
+//! is written back a quantum at a time, in the disk's order. Writers wait while more is dirty than
+//! the disk takes in five seconds.
 
 use std::collections::{BTreeSet, HashMap};
 use std::fmt;
@@ -203,8 +203,8 @@ impl CommitRounds {
         due
     }
 
-    /// A replica is deleted, or durable: its files are closed, so that its space is given back. `pool` is
-    /// the address of its pool.
+    /// A replica is deleted, or durable: its files are closed, and its space is given back. `pool`
+    /// is the address of its pool.
     pub fn forget(&self, pool: usize, id: i64) {
         let mut state = self.lock();
         let gone = state.replicas.remove(&(pool, id));

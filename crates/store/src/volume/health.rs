@@ -14,8 +14,8 @@ use crate::locks;
 
 /// Looks whether the volume's VERSION can be read, its directories are there and a file can be
 /// written. As Apache's check does, it makes directories again that are missing and hold nothing
-/// lasting; when that of the finalized replicas is gone, so are they, and the volume has failed. A
-/// full disk is a good one.
+/// lasting. Without that of the finalized replicas the volume has failed. A full disk is a good
+/// one.
 ///
 /// # Errors
 /// Why it cannot be used, in words.

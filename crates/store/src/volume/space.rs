@@ -140,8 +140,8 @@ mod tests {
 
     #[test]
     fn what_is_reserved_ahead_is_not_taken_off_twice() {
-        // 100 GiB, 40 used; 5 reserved for replicas, of which the file system allocated 4: before space was read,
-        // or since.
+        // 100 GiB, 40 used; 5 reserved for replicas, of which the file system allocated 4: before
+        // space was read, or since.
         let reserved_for_replicas = ReservedForReplicas {
             all: 5 * GIB,
             allocated: 4 * GIB,
@@ -191,10 +191,15 @@ mod tests {
     proptest! {
         #[test]
         fn nothing_goes_below_zero_or_beyond_the_disk(
-            capacity: u64, free: u64, available: u64, bytes: u64, pct: u8, smaller: bool, then: u64, now: u64, all: u64, allocated: u64,
+            capacity: u64, free: u64, available: u64, bytes: u64, pct: u8, smaller: bool,
+            then: u64, now: u64, all: u64, allocated: u64,
         ) {
-            let n = numbers(Space { capacity, free, available }, ReservedSpace { bytes, pct, smaller }, then, now, ReservedForReplicas { all, allocated: allocated.min(all) });
-            prop_assert!(n.remaining <= n.capacity && n.capacity <= capacity && n.remaining <= available);
+            let space = Space { capacity, free, available };
+            let reserved = ReservedSpace { bytes, pct, smaller };
+            let allocated = allocated.min(all);
+            let n = numbers(space, reserved, then, now, ReservedForReplicas { all, allocated });
+            prop_assert!(n.remaining <= n.capacity && n.capacity <= capacity);
+            prop_assert!(n.remaining <= available);
         }
     }
 }

@@ -3,7 +3,7 @@
 //! While a volume is used its mark is open and says up to when all that was written is durable. A
 //! clean stop closes it. A start that finds it open looks at the replicas that are newer, since a
 //! power cut may have damaged them. Apache's DataNode knows nothing of the mark, but writes VERSION
-//! anew when it starts: a closed mark is void when VERSION is not the one that it names.
+//! anew when it starts. A closed mark is void when VERSION is not the one that it names.
 
 use std::fs;
 use std::io;

@@ -8,8 +8,8 @@ use crate::replica::Status;
 /// Room is reserved for replicas that have this many bytes and expect as many more.
 const ALLOCATE_FROM: u64 = 1 << 20;
 
-/// No more room than this is reserved ahead: how long a replica will be is the word of a client,
-/// who may send less than it said. Longer ones grow beyond it as they are written.
+/// No more room than this is allocated ahead: a client may send less than it said. Longer ones grow
+/// beyond it as they are written.
 const ALLOCATE_MAX: u64 = 1 << 30;
 
 /// The length to reserve room for, when the replica is expected to grow enough.
@@ -22,8 +22,8 @@ pub(super) fn worth_allocating(status: &Status) -> Option<u64> {
 impl ReplicaWriter {
     /// Has the file system reserve room for the length that the replica is expected to reach, in
     /// the background: its extents become few and long. Small replicas are spared the trouble. The
-    /// length of the file does not change, so that a crash leaves none that is longer than its
-    /// data; what is not used is given back when the replica is finalized.
+    /// length of the file does not change: a crash leaves none that is longer than its data. What
+    /// is not used is given back when the replica is finalized.
     pub(super) fn allocate_ahead(&mut self) {
         if !self.to_allocate || self.bytes_on_disk() < ALLOCATE_FROM {
             return;

@@ -228,8 +228,8 @@ async fn update_finalized(
     finalize_recovered(inner, pool, &reopened).await
 }
 
-/// Makes the first `len` bytes of a replica a finalized replica of another block on the same volume
-/// (truncate of a file that a snapshot holds).
+/// Makes the first `len` bytes of a replica a finalized replica of another block on the same
+/// volume: truncate under a snapshot.
 async fn copy_shortened(
     inner: &Arc<StoreState>,
     pool: &Arc<Pool>,

@@ -12,9 +12,9 @@ use crate::lifecycle::finalize::finalize_live;
 use crate::types::ReplicaRef;
 
 impl ReplicaWriter {
-    /// Completes the replica at the length it has: afterwards it is finalized whatever happens;
-    /// when this fails or the process dies on the way, it is still RBW or already finalized, never
-    /// in between. All of its bytes are in its files then, and durable within seconds.
+    /// Completes the replica at the length it has. When this fails or the process dies on the way,
+    /// the replica is still RBW or already finalized, never in between. All of its bytes are in its
+    /// files then, and durable within seconds.
     ///
     /// # Errors
     /// `Cancelled`, `Corrupt` (the files do not have the lengths they should), `Io`.
@@ -76,9 +76,9 @@ impl ReplicaWriter {
         Ok(done)
     }
 
-    /// Has what the page cache has of a long replica, whose other data went around it, written to
-    /// the device: the checksums and an unaligned end. Otherwise power loss soon after could leave
-    /// a finalized replica of full length without them, which Apache's node reports as good.
+    /// Has the checksums and an unaligned end of a long replica, whose other data went around the
+    /// page cache, written to the device. Otherwise power loss soon after could leave a finalized
+    /// replica of full length without them, which Apache's node reports as good.
     async fn write_back(&self) -> Result<(), IoError> {
         let direct = !self.live.slice.volume.engine.capabilities().page_cache;
         if direct && self.bytes_on_disk() >= DIRECT_MIN {

@@ -163,8 +163,8 @@ async fn create_once(
     Ok(writer)
 }
 
-/// Files of a block that is not in the map are in the way (a data file without meta file, or the
-/// half of a failed attempt).
+/// Files of a block that is not in the map are in the way: a data file without meta file, or half
+/// of a failed attempt.
 async fn clear_the_way(slice: &BlockPoolSlice, place: ReplicaDir, block: Block) {
     warn!(%block, volume = %slice.volume.root.display(), "files of an unknown replica are in the \
         way of a new one: removing them");

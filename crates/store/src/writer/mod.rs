@@ -69,8 +69,8 @@ pub struct ReplicaWriter {
     to_allocate: bool,
     /// That is being done.
     allocating: Option<JoinHandle<()>>,
-    /// Bytes of the replica that may have been promised to outlive power loss: those of the last
-    /// hsync, and those that were there before this writer.
+    /// Bytes of the replica that may have to outlive power loss: those of the last hsync, and those
+    /// from before this writer.
     synced_len: u64,
     /// Nothing was written to the data file since it was last synced.
     data_synced: bool,
@@ -107,7 +107,7 @@ impl ReplicaWriter {
             let mut status = live.status();
             status.cancel = cancel.clone();
             // What goes through the page cache gets its blocks when it is written back, in long
-            // runs; giving back the rest at the close would have to wait for that.
+            // runs. Giving back the rest at the close would wait for that.
             let direct = !live.slice.volume.engine.capabilities().page_cache;
             let to_allocate =
                 direct && inner.config.preallocate && worth_allocating(&status).is_some();

@@ -168,8 +168,8 @@ pub async fn bump_finalized(
     ))
 }
 
-/// Verifies the end of a finalized replica, moves its files to `rbw` under a new generation stamp,
-/// and puts it into the map as a replica being written. The caller holds the latch.
+/// Verifies the end of a finalized replica and moves its files to `rbw` under a new generation
+/// stamp. Puts it into the map as a replica being written. The caller holds the latch.
 pub async fn reopen(
     inner: &Arc<StoreState>,
     pool: &Arc<Pool>,

@@ -48,8 +48,8 @@ pub(super) struct ReplicaFiles {
 
 impl ReplicaFiles {
     /// Writes what was planned behind `before` and takes note of it. Data goes before checksums
-    /// when a checksum of a partial chunk is replaced: a killed process then leaves the old
-    /// checksum, which still tells where the acknowledged bytes end; the other way round they could
+    /// when a checksum of a partial chunk is replaced. A killed process then leaves the old
+    /// checksum, which still tells where the acknowledged bytes end. The other way round they could
     /// not be told from damage. With `guard`, data reaches the device before, so that this is true
     /// of power loss too.
     pub(super) async fn write_plan(

@@ -14,8 +14,8 @@ impl ReplicaWriter {
     /// hsync: everything written is durable; the first time, the directory entries too.
     ///
     /// # Errors
-    /// `Io`: what was written since the last sync may not be durable, whatever a later sync says:
-    /// each one after it fails, of later writers, too.
+    /// `Io`: what was written since the last sync may not be durable, whatever a later sync says.
+    /// Each later one fails, of later writers too.
     pub async fn sync(&mut self) -> Result<(), StoreError> {
         self.live.refuse_after_failed_sync()?;
         self.write_all().await?;
@@ -28,7 +28,7 @@ impl ReplicaWriter {
         let names = self.live.slice.volume.meta(self.class);
         let (live, writer_lock) = (Arc::clone(&self.live), Arc::clone(&self.writer_lock));
         let work = async move {
-            // No other task gets at the files before it is known: the kernel tells of a failure
+            // No other task gets at the files before it is known. The kernel tells of a failure
             // once, and a descriptor opened afterwards does not hear of it.
             let _writer_lock = writer_lock;
             let synced = sync_files(files, &names, dir.as_deref()).await;

@@ -75,7 +75,7 @@ impl ReplicaWriter {
         })
     }
 
-    /// Accepts a run of verified packets, in order: data that is there already is skipped, a
+    /// Accepts a run of verified packets, in order. Data that is there already is skipped; a
     /// partial last chunk that is sent again or appended to is completed. Never waits, and writes
     /// nothing: [`poll_write`](Self::poll_write) does.
     ///
@@ -93,8 +93,8 @@ impl ReplicaWriter {
 
     /// Goes on with writing what was accepted, as far as it is `due`; true when a write has ended
     /// or begun. What an acknowledgement rests on: all bytes up to
-    /// [`bytes_on_disk`](Self::bytes_on_disk) and their checksums are in the replica's files, in
-    /// the page cache or on the device.
+    /// [`bytes_on_disk`](Self::bytes_on_disk) and their checksums are in the replica's files,
+    /// cached or on the device.
     ///
     /// # Errors
     /// `OutOfSpace`, `Io`. Nothing more can be written through this writer then: drop it, and let

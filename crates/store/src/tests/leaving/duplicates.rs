@@ -177,8 +177,8 @@ async fn a_replica_that_is_being_written_makes_way_for_a_better_one_and_leaves_n
     }
 }
 
-/// Block 7 is on both volumes, of which the second one, with the better replica, is out; the disk
-/// of the first one gives no answer to the task that deletes the other one.
+/// Block 7 is on both volumes, of which the second one, with the better replica, is out. The disk
+/// of the first gives no answer to the task that deletes the other replica.
 async fn lesser_one_hangs() -> (Node, Vec<VolumeConfig>) {
     let (node, faults) = Node::faulty(2).await;
     whole_is_out(&node).await;
