@@ -11,7 +11,6 @@ use crate::error::{StoreError, StoreErrorKind};
 use crate::lifecycle::commit;
 use crate::load::Progress;
 use crate::locks;
-use crate::open_volume::open_volume;
 use crate::pool::{add_remove, join};
 use crate::startup::{admit, adopt_identity};
 use crate::state::StoreState;
@@ -31,10 +30,7 @@ pub async fn reconfigure(
     let mut results = Vec::new();
     if wanted.is_empty() {
         let text = "No directory is specified: a node needs at least one volume";
-        return vec![(
-            PathBuf::new(),
-            Err(StoreError::new(StoreErrorKind::Illegal, text)),
-        )];
+        return vec![(PathBuf::new(), Err(StoreError::illegal(text)))];
     }
     for config in &wanted {
         match present.iter().find(|v| v.root == config.path) {
@@ -47,10 +43,7 @@ pub async fn reconfigure(
                     other.info.storage_type,
                     config.storage_type
                 );
-                results.push((
-                    config.path.clone(),
-                    Err(StoreError::new(StoreErrorKind::Illegal, text)),
-                ));
+                results.push((config.path.clone(), Err(StoreError::illegal(text))));
             }
             None => results.push((config.path.clone(), add(inner, config).await)),
         }
@@ -75,7 +68,7 @@ fn forget_failures(inner: &StoreState, wanted: &[VolumeConfig]) {
 
 /// Puts a volume into use with all pools that are loaded.
 async fn add(inner: &Arc<StoreState>, config: &VolumeConfig) -> Result<(), StoreError> {
-    let opened = open_volume(inner, config).await?;
+    let opened = inner.open_volume(config).await?;
     adopt_identity(inner, opened.identity().into_iter())?;
     let volume = admit(inner, opened).await?;
     crate::lifecycle::delete::start_lanes(inner);
@@ -110,7 +103,7 @@ async fn remove(inner: &Arc<StoreState>, volume: &Arc<Volume>) -> Result<(), Sto
             "{}: the last volume cannot be taken out",
             volume.root.display()
         );
-        return Err(StoreError::new(StoreErrorKind::Illegal, text));
+        return Err(StoreError::illegal(text));
     }
     volume.set_failed();
     add_remove::stop_writers_on(inner, volume).await;
@@ -118,7 +111,7 @@ async fn remove(inner: &Arc<StoreState>, volume: &Arc<Volume>) -> Result<(), Sto
         biased;
         () = inner.ending.cancelled() => {
             let text = format!("{} is not taken out: the node stops", volume.root.display());
-            return Err(StoreError::new(StoreErrorKind::Closed, text));
+            return Err(StoreError::closed(text));
         }
         durable = leave_in_order(inner, volume) => durable,
     };

@@ -15,7 +15,6 @@ mod layout;
 mod lifecycle;
 mod load;
 mod locks;
-mod open_volume;
 mod pool;
 mod reader;
 mod replica;

@@ -18,7 +18,6 @@ use crate::layout::names::{CURRENT, VERSION};
 use crate::layout::version::VolumeVersion;
 use crate::lifecycle::commit;
 use crate::locks;
-use crate::open_volume::open_volume;
 use crate::staging_leftovers;
 use crate::state::StoreState;
 use crate::types::{FailedVolume, StorageInfo, StoreEvent};
@@ -37,16 +36,13 @@ async fn refuse_staged(inner: &StoreState) -> Result<(), StoreError> {
     });
     match look.await.ok().flatten() {
         None => Ok(()),
-        Some(path) => Err(StoreError::new(
-            StoreErrorKind::Incompatible,
-            format!(
-                "{} holds bytes that an earlier version of Hayloft acknowledged and did not write \
+        Some(path) => Err(StoreError::incompatible(format!(
+            "{} holds bytes that an earlier version of Hayloft acknowledged and did not write \
                     to its \
                  blocks: {}",
-                path.display(),
-                staging_leftovers::TODO
-            ),
-        )),
+            path.display(),
+            staging_leftovers::TODO
+        ))),
     }
 }
 
@@ -57,7 +53,7 @@ pub async fn open(
 ) -> Result<Arc<StoreState>, StoreError> {
     let disks = hayloft_io::Disks::new(DiskConfig::default());
     let inner = Arc::new(StoreState::new(config, events, disks));
-    let attempts = inner.config.volumes.iter().map(|v| open_volume(&inner, v));
+    let attempts = inner.config.volumes.iter().map(|v| inner.open_volume(v));
     let attempts = futures_util::future::join_all(attempts).await;
     let mut opened = Vec::new();
     for (volume, attempt) in inner.config.volumes.iter().zip(attempts) {
@@ -132,16 +128,13 @@ pub fn adopt_identity<'a>(
     let mut identity = inner.identity();
     for (path, version) in versions {
         let differ = |what: &str, theirs: &str, ours: &str| {
-            StoreError::new(
-                StoreErrorKind::Incompatible,
-                format!(
-                    "{}: {what} {theirs} differs from {ours} of the other volumes: this directory \
+            StoreError::incompatible(format!(
+                "{}: {what} {theirs} differs from {ours} of the other volumes: this directory \
                         belongs to another \
                      DataNode or cluster; take it out of dfs.datanode.data.dir or move its \
                      contents away",
-                    path.display()
-                ),
-            )
+                path.display()
+            ))
         };
         if identity.datanode_uuid.is_empty() {
             identity.datanode_uuid.clone_from(&version.datanode_uuid);
@@ -213,21 +206,17 @@ fn list(inner: &StoreState, mut volume: Volume) -> Result<Arc<Volume>, StoreErro
     let index = volumes.next_index;
     let doing = format!("opening volume {}", volume.root.display());
     let Some(next_index) = index.checked_add(1) else {
-        return Err(StoreError::new(
-            StoreErrorKind::Illegal,
-            format!("{doing}: more volumes than can be numbered"),
-        ));
+        return Err(StoreError::illegal(format!(
+            "{doing}: more volumes than can be numbered"
+        )));
     };
     let known = |v: &&Arc<Volume>| v.info.id == volume.info.id;
     if let Some(same) = volumes.healthy.iter().find(known) {
-        return Err(StoreError::new(
-            StoreErrorKind::Incompatible,
-            format!(
-                "{doing}: its storageID {} is also that of {}: one is a copy of the other",
-                volume.info.id,
-                same.root.display()
-            ),
-        ));
+        return Err(StoreError::incompatible(format!(
+            "{doing}: its storageID {} is also that of {}: one is a copy of the other",
+            volume.info.id,
+            same.root.display()
+        )));
     }
     volumes.next_index = next_index;
     volume.index = index;

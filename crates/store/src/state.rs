@@ -13,13 +13,14 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::config::StoreConfig;
+use crate::config::{StoreConfig, VolumeConfig};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::locks;
 use crate::replica::block_pool::Pool;
 use crate::types::{FailedVolume, StoreEvent};
 use crate::volume::choose::{Candidate, Rounds, choose};
-use crate::volume::{BlockPoolSlice, Volume};
+use crate::volume::open::open_volume;
+use crate::volume::{BlockPoolSlice, OpenedVolume, Volume};
 
 /// The state behind a [`Store`](crate::Store).
 #[derive(Debug)]
@@ -120,6 +121,14 @@ impl StoreState {
         }
     }
 
+    /// Opens a configured volume.
+    ///
+    /// # Errors
+    /// `Incompatible` when another DataNode uses the directory or it is of another make; `Io`.
+    pub async fn open_volume(&self, config: &VolumeConfig) -> Result<OpenedVolume, StoreError> {
+        open_volume(&self.config, &self.disks, &self.sampling, config).await
+    }
+
     /// The identity, to look at or change.
     pub fn identity(&self) -> MutexGuard<'_, StoreIdentity> {
         locks::lock(&self.identity)
@@ -143,10 +152,7 @@ impl StoreState {
     /// `NotReady` when it is not loaded, `Closed` when the store was shut down.
     pub fn pool(&self, id: &PoolId) -> Result<Arc<Pool>, StoreError> {
         if self.stop.is_cancelled() {
-            return Err(StoreError::new(
-                StoreErrorKind::Closed,
-                "the store is shut down",
-            ));
+            return Err(StoreError::closed("the store is shut down"));
         }
         locks::read(&self.pools).get(id).cloned().ok_or_else(|| {
             StoreError::new(
@@ -164,10 +170,9 @@ impl StoreState {
     ) -> Result<T, StoreError> {
         match self.tasks.spawn(work).await {
             Ok(result) => result,
-            Err(error) => Err(StoreError::new(
-                StoreErrorKind::Closed,
-                format!("the operation did not end: {error}"),
-            )),
+            Err(error) => Err(StoreError::closed(format!(
+                "the operation did not end: {error}"
+            ))),
         }
     }
 

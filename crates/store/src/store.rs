@@ -8,7 +8,7 @@ use hayloft_wire::ids::PoolId;
 use tokio::sync::mpsc;
 
 use crate::config::{StoreConfig, VolumeConfig};
-use crate::error::{StoreError, StoreErrorKind};
+use crate::error::StoreError;
 use crate::layout::LAYOUT_VERSION;
 use crate::lifecycle::volume_failure;
 use crate::pool::add_remove;
@@ -133,10 +133,7 @@ impl Store {
             Ok(results) => results,
             Err(error) => {
                 let text = format!("the exchange of volumes did not end: {error}");
-                vec![(
-                    PathBuf::new(),
-                    Err(StoreError::new(StoreErrorKind::Closed, text)),
-                )]
+                vec![(PathBuf::new(), Err(StoreError::closed(text)))]
             }
         }
     }

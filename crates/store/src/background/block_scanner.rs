@@ -327,10 +327,7 @@ impl Scanner {
 }
 
 fn mismatch(reader: &ReplicaReader, offset: u64, error: ChecksumMismatch) -> StoreError {
-    StoreError::new(
-        StoreErrorKind::Corrupt,
-        format!("{} from byte {offset}: {error}", reader.block()),
-    )
+    StoreError::corrupt(format!("{} from byte {offset}: {error}", reader.block()))
 }
 
 /// The order of a round within a first-level directory.

@@ -51,14 +51,11 @@ pub async fn invalidate(
         return Ok(());
     }
     let named = errors[..errors.len().min(NAMED_MAX)].join("; ");
-    Err(StoreError::new(
-        StoreErrorKind::Illegal,
-        format!(
-            "Failed to delete {} (out of {}) replica(s): {named}",
-            errors.len(),
-            blocks.len()
-        ),
-    ))
+    Err(StoreError::illegal(format!(
+        "Failed to delete {} (out of {}) replica(s): {named}",
+        errors.len(),
+        blocks.len()
+    )))
 }
 
 /// Deletes the replicas of one volume, as many as may wait; gives the errors.
@@ -133,8 +130,7 @@ async fn invalidate_one(
 }
 
 fn not_found(block: Block) -> StoreError {
-    StoreError::new(
-        StoreErrorKind::NotFound,
-        format!("Failed to delete replica {block}: ReplicaInfo not found"),
-    )
+    StoreError::not_found(format!(
+        "Failed to delete replica {block}: ReplicaInfo not found"
+    ))
 }

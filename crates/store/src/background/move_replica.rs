@@ -53,7 +53,7 @@ fn source(
     let slot = pool.slot(block.block.id)?;
     let Slot::Finalized(replica) = slot else {
         let text = format!("Replica {block} is not finalized and cannot be moved");
-        return Err(StoreError::new(StoreErrorKind::NotFound, text));
+        return Err(StoreError::not_found(text));
     };
     if replica.generation_stamp < block.block.generation_stamp {
         let text = format!(
@@ -103,7 +103,7 @@ async fn copy_and_switch(
         .map_err(failed)?;
     if !unchanged {
         let text = format!("replica {old} changed while it was moved");
-        return Err(StoreError::new(StoreErrorKind::Illegal, text));
+        return Err(StoreError::illegal(text));
     }
     to.used.add(footprint(replica.len, Some(checksum)));
     let slot = Slot::Finalized(FinalReplica {

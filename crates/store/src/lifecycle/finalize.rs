@@ -5,7 +5,7 @@ use std::sync::Arc;
 use hayloft_io::{IoClass, IoError, IoOp};
 use hayloft_wire::ids::{Block, ReplicaState};
 
-use crate::error::{StoreError, StoreErrorKind};
+use crate::error::StoreError;
 use crate::lifecycle::volume_failure::examine;
 use crate::replica::block_pool::Pool;
 use crate::replica::files;
@@ -60,10 +60,9 @@ pub async fn finalize_live(
     let block = live.block();
     may_finalize(inner, &status, block)?;
     if !pool.map.is_live(live) {
-        return Err(StoreError::new(
-            StoreErrorKind::NotFound,
-            format!("{block} was deleted while it was written"),
-        ));
+        return Err(StoreError::not_found(format!(
+            "{block} was deleted while it was written"
+        )));
     }
     if status.place != ReplicaDir::Finalized {
         move_files(live, &status, durable)
@@ -88,12 +87,9 @@ pub async fn finalize_live(
     }
     let ours = Slot::Live(Arc::clone(live));
     if !pool.put_instead(live.id, &ours, Slot::Finalized(done))? {
-        return Err(StoreError::new(
-            StoreErrorKind::NotFound,
-            format!(
-                "{block} was deleted, or a better replica of it was found, while it was finalized"
-            ),
-        ));
+        return Err(StoreError::not_found(format!(
+            "{block} was deleted, or a better replica of it was found, while it was finalized"
+        )));
     }
     if live.status().sync_failed {
         // Bytes of it did not reach the disk, whatever the page cache still has.
@@ -150,16 +146,13 @@ fn may_finalize(inner: &StoreState, status: &Status, block: Block) -> Result<(),
         Move::Finalize
     };
     if after(status.state, step) != Some(ReplicaState::Finalized) {
-        return Err(StoreError::new(
-            StoreErrorKind::Illegal,
-            format!("{block} is {} and cannot be finalized", status.state),
-        ));
+        return Err(StoreError::illegal(format!(
+            "{block} is {} and cannot be finalized",
+            status.state
+        )));
     }
     if inner.stop.is_cancelled() {
-        return Err(StoreError::new(
-            StoreErrorKind::Closed,
-            "the store is shut down",
-        ));
+        return Err(StoreError::closed("the store is shut down"));
     }
     Ok(())
 }

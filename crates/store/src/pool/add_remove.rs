@@ -32,10 +32,7 @@ pub async fn add_pool(
 ) -> Result<(), StoreError> {
     let _changing = inner.changing.lock().await;
     if inner.stop.is_cancelled() {
-        return Err(StoreError::new(
-            StoreErrorKind::Closed,
-            "the store is shut down",
-        ));
+        return Err(StoreError::closed("the store is shut down"));
     }
     check_cluster(inner, &spec)?;
     if let Ok(there) = inner.pool(&spec.pool) {
@@ -94,31 +91,25 @@ fn check_cluster(inner: &StoreState, spec: &PoolSpec) -> Result<(), StoreError> 
         write!(list, " {}", v.root.display()).expect("writing to a String cannot fail");
         list
     });
-    Err(StoreError::new(
-        StoreErrorKind::Incompatible,
-        format!(
-            "Incompatible clusterIDs in{roots}: namenode clusterID = {}; datanode clusterID = {}. \
+    Err(StoreError::incompatible(format!(
+        "Incompatible clusterIDs in{roots}: namenode clusterID = {}; datanode clusterID = {}. \
                 Connect this node to \
              the NameNode of its own cluster. If the NameNode was formatted anew and the old \
              blocks are not wanted, \
              empty these directories and start again",
-            spec.cluster_id, identity.cluster_id
-        ),
-    ))
+        spec.cluster_id, identity.cluster_id
+    )))
 }
 
 fn check_same(ours: &PoolSpec, theirs: &PoolSpec) -> Result<(), StoreError> {
     if ours.namespace_id == theirs.namespace_id {
         return Ok(());
     }
-    Err(StoreError::new(
-        StoreErrorKind::Incompatible,
-        format!(
-            "Incompatible namespaceIDs of block pool {}: namenode namespaceID = {}; datanode \
+    Err(StoreError::incompatible(format!(
+        "Incompatible namespaceIDs of block pool {}: namenode namespaceID = {}; datanode \
                 namespaceID = {}",
-            ours.pool, theirs.namespace_id, ours.namespace_id
-        ),
-    ))
+        ours.pool, theirs.namespace_id, ours.namespace_id
+    )))
 }
 
 async fn with_progress<T>(pool: &PoolId, progress: &Progress, work: impl Future<Output = T>) -> T {
@@ -227,14 +218,11 @@ async fn refuse_with_replicas(inner: &Arc<StoreState>, id: &PoolId) -> Result<()
             .await
             .map_err(|e| StoreError::io(doing(), e))?;
         if let Some(path) = found {
-            return Err(StoreError::new(
-                StoreErrorKind::Illegal,
-                format!(
-                    "Cannot delete block pool, it contains some block files: {} is there; use \
+            return Err(StoreError::illegal(format!(
+                "Cannot delete block pool, it contains some block files: {} is there; use \
                         force to delete it with them",
-                    path.display()
-                ),
-            ));
+                path.display()
+            )));
         }
     }
     Ok(())

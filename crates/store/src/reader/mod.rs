@@ -13,7 +13,7 @@ use hayloft_wire::checksum::DataChecksum;
 use hayloft_wire::ids::ExtendedBlock;
 use tracing::debug;
 
-use crate::error::{StoreError, StoreErrorKind};
+use crate::error::StoreError;
 use crate::lifecycle::volume_failure::examine;
 use crate::state::StoreState;
 use crate::types::StorageInfo;
@@ -102,7 +102,7 @@ impl ReplicaReader {
                 "{len} bytes at {offset} of {}, of which {} can be read",
                 self.block, self.readable_len
             );
-            Err(StoreError::new(StoreErrorKind::Illegal, text))
+            Err(StoreError::illegal(text))
         } else {
             Ok(self.data.read_at(buf, offset, len))
         };
@@ -188,14 +188,14 @@ impl ReplicaReader {
                 "{count} checksums at {first} of {}, which has {chunks}",
                 self.block
             );
-            return Err(StoreError::new(StoreErrorKind::Illegal, text));
+            return Err(StoreError::illegal(text));
         };
         if len == 0 {
             return Ok(None);
         }
         let Some(meta) = &self.meta else {
             let text = format!("{}: the meta file is missing", self.block);
-            return Err(StoreError::new(StoreErrorKind::Corrupt, text));
+            return Err(StoreError::corrupt(text));
         };
         Ok(Some(WantedSums {
             meta: Arc::clone(meta),
@@ -322,6 +322,6 @@ impl ReplicaReader {
             "{}: the {file} file ends {n} bytes after {offset}, {len} were expected",
             self.block
         );
-        StoreError::new(StoreErrorKind::Corrupt, text)
+        StoreError::corrupt(text)
     }
 }

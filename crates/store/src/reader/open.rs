@@ -117,7 +117,7 @@ fn without_meta(
         return Ok(reader);
     }
     let text = format!("{block}: the meta file is missing");
-    Err(StoreError::new(StoreErrorKind::Corrupt, text))
+    Err(StoreError::corrupt(text))
 }
 
 fn is_missing(error: &StoreError) -> bool {
@@ -206,7 +206,7 @@ async fn read_checksum(
     let Some(meta) = meta else {
         return Ok(Ok(no_checksums()));
     };
-    let corrupt = |text: String| StoreError::new(StoreErrorKind::Corrupt, text);
+    let corrupt = |text: String| StoreError::corrupt(text);
     let Some(header) = read_exact(meta, 0, META_HEADER_LEN).await? else {
         // The header comes with the first packet.
         return Ok(if block.num_bytes == 0 {
@@ -317,7 +317,7 @@ async fn open_live(
             "Replica is not readable, block={block}, replica is {}",
             status.state
         );
-        return Err(StoreError::new(StoreErrorKind::Illegal, text));
+        return Err(StoreError::illegal(text));
     };
     let pair = live.pair();
     if status.place == ReplicaDir::Finalized {

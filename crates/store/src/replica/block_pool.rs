@@ -167,9 +167,6 @@ impl Pool {
     /// The error for a block that is not here.
     #[must_use]
     pub fn not_found(&self, id: i64) -> StoreError {
-        StoreError::new(
-            StoreErrorKind::NotFound,
-            format!("Replica not found for {}:blk_{id}", self.id()),
-        )
+        StoreError::not_found(format!("Replica not found for {}:blk_{id}", self.id()))
     }
 }

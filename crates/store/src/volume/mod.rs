@@ -4,6 +4,7 @@ pub mod choose;
 pub mod commit_rounds;
 pub mod health;
 pub mod invalidations;
+pub mod open;
 pub mod space;
 pub mod stop_mark;
 

@@ -19,7 +19,6 @@ use crate::replica::{FinalReplica, LiveReplica, ReplicaDir, Slot, Status};
 use crate::state::StoreState;
 use crate::types::{RecoveryInfo, ReplicaRef};
 use crate::volume::footprint;
-use crate::writer::pipeline_recovery::illegal;
 use crate::writer::recovery_steps::{bump_finalized, bump_live, reopen, settle};
 
 /// See [`Store::init_replica_recovery`](crate::Store::init_replica_recovery).
@@ -56,13 +55,13 @@ pub async fn init(
 /// The replica must not be older than the block that is recovered, nor newer than the recovery.
 fn check_gs(block: &ExtendedBlock, here: Block, recovery_id: u64) -> Result<(), StoreError> {
     if here.generation_stamp < block.block.generation_stamp {
-        return Err(illegal(format!(
+        return Err(StoreError::illegal(format!(
             "replica.getGenerationStamp() < block.getGenerationStamp(), block={block}, \
                 replica={here}"
         )));
     }
     if here.generation_stamp >= recovery_id {
-        return Err(illegal(format!(
+        return Err(StoreError::illegal(format!(
             "THIS IS NOT SUPPOSED TO HAPPEN: replica.getGenerationStamp() >= recoveryId = \
                 {recovery_id}, block={block}, \
              replica={here}"
@@ -110,7 +109,7 @@ async fn begin(
         ));
     }
     let Some(next) = after(status.state, Move::BeginRecovery) else {
-        return Err(illegal(format!(
+        return Err(StoreError::illegal(format!(
             "{block} is {} and cannot be recovered",
             status.state
         )));
@@ -146,7 +145,7 @@ pub async fn update(
     let copy = new_block_id > 0 && new_block_id != id;
     let _latch = pool.latches.acquire(id).await;
     let Stopped::Live(live, _writer_lock) = stop_writer(inner, &pool, id).await? else {
-        return Err(illegal(format!(
+        return Err(StoreError::illegal(format!(
             "replica of {block} is FINALIZED, not under recovery"
         )));
     };
@@ -155,19 +154,19 @@ pub async fn update(
         .recovery
         .filter(|_| status.state == ReplicaState::Rur)
     else {
-        return Err(illegal(format!(
+        return Err(StoreError::illegal(format!(
             "replica of {block} is {}, not under recovery",
             status.state
         )));
     };
     if ours != recovery_id {
-        return Err(illegal(format!(
+        return Err(StoreError::illegal(format!(
             "rur.getRecoveryID() != recoveryId = {recovery_id}, block={block}, rur has recovery \
                 id {ours}"
         )));
     }
     if status.bytes_on_disk != block.block.num_bytes {
-        return Err(illegal(format!(
+        return Err(StoreError::illegal(format!(
             "THIS IS NOT SUPPOSED TO HAPPEN: replica.getBytesOnDisk() != block.getNumBytes(), \
                 block={block} with {} bytes, \
              replica has {}",
@@ -175,7 +174,7 @@ pub async fn update(
         )));
     }
     if status.bytes_on_disk < new_len {
-        return Err(illegal(format!(
+        return Err(StoreError::illegal(format!(
             "rur.getNumBytes() < newlength = {new_len}, block={block}, replica has {}",
             status.bytes_on_disk
         )));

@@ -6,7 +6,7 @@ use hayloft_io::{IoError, SyncKind, together};
 
 use super::ReplicaWriter;
 use super::pending::DIRECT_MIN;
-use crate::error::{StoreError, StoreErrorKind};
+use crate::error::StoreError;
 use crate::lifecycle::commit;
 use crate::lifecycle::finalize::finalize_live;
 use crate::types::ReplicaRef;
@@ -36,10 +36,9 @@ impl ReplicaWriter {
         let block = self.live.block();
         let failed = |e| StoreError::io(format!("finalizing replica {block}"), e);
         if self.live.status().unsettled {
-            return Err(StoreError::new(
-                StoreErrorKind::Illegal,
-                format!("an earlier write of {block} failed"),
-            ));
+            return Err(StoreError::illegal(format!(
+                "an earlier write of {block} failed"
+            )));
         }
         self.write_all().await?;
         self.allocated().await;
@@ -50,7 +49,7 @@ impl ReplicaWriter {
                 "{block}: the data file has {on_disk} bytes instead of {}",
                 status.bytes_on_disk
             );
-            return Err(StoreError::new(StoreErrorKind::Corrupt, text));
+            return Err(StoreError::corrupt(text));
         }
         self.write_back().await.map_err(|e| {
             self.live.note_failure(&e);

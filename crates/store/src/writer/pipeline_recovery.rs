@@ -26,7 +26,7 @@ pub async fn append(
     expected_len: u64,
 ) -> Result<ReplicaWriter, StoreError> {
     if new_gs < block.block.generation_stamp {
-        return Err(illegal(format!(
+        return Err(StoreError::illegal(format!(
             "The new generation stamp {new_gs} should be greater than the replica {block}'s \
                 generation stamp"
         )));
@@ -37,7 +37,7 @@ pub async fn append(
         Slot::Finalized(replica) => replica,
         Slot::Live(live) => {
             let state = live.status().state;
-            return Err(not_found(format!(
+            return Err(StoreError::not_found(format!(
                 "Cannot append to an unfinalized replica {block} (it is {state})"
             )));
         }
@@ -112,13 +112,13 @@ pub async fn recover_rbw(
     let pool = inner.pool(&block.pool)?;
     let _latch = pool.latches.acquire(block.block.id).await;
     let Stopped::Live(live, writer_lock) = stop_writer(inner, &pool, block.block.id).await? else {
-        return Err(not_found(format!(
+        return Err(StoreError::not_found(format!(
             "Cannot recover a non-RBW replica {block}: it is FINALIZED"
         )));
     };
     let status = live.snapshot();
     if after(status.state, Move::TakeOver).is_none() {
-        return Err(not_found(format!(
+        return Err(StoreError::not_found(format!(
             "Cannot recover a non-RBW replica {block}: it is {}",
             status.state
         )));
@@ -126,7 +126,7 @@ pub async fn recover_rbw(
     check_gs(block, status.generation_stamp, new_gs)?;
     let (acked, received) = (status.bytes_acked, status.bytes_on_disk);
     if acked < min_bytes_received || received > max_bytes_received {
-        return Err(not_found(format!(
+        return Err(StoreError::not_found(format!(
             "Unmatched length replica {block}: BytesAcked = {acked} BytesRcvd = {received} are \
                 not in the range of \
              [{min_bytes_received}, {max_bytes_received}]."
@@ -140,19 +140,11 @@ pub async fn recover_rbw(
     go_on(inner, &pool, live, writer_lock).await
 }
 
-pub fn illegal(text: String) -> StoreError {
-    StoreError::new(StoreErrorKind::Illegal, text)
-}
-
-fn not_found(text: String) -> StoreError {
-    StoreError::new(StoreErrorKind::NotFound, text)
-}
-
 fn check_len(block: &ExtendedBlock, len: u64, expected: u64) -> Result<(), StoreError> {
     if len == expected {
         return Ok(());
     }
-    Err(illegal(format!(
+    Err(StoreError::illegal(format!(
         "Corrupted replica {block} with a length of {len} expected length is {expected}"
     )))
 }
@@ -189,7 +181,7 @@ async fn recover_check(
         Stopped::Live(live, _) => {
             let status = live.snapshot();
             if status.state != ReplicaState::Rbw {
-                return Err(not_found(format!(
+                return Err(StoreError::not_found(format!(
                     "Cannot recover append/close to a replica that's not FINALIZED and not RBW \
                         {block}: it is {}",
                     status.state

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use hayloft_io::{IoClass, IoError, IoErrorKind, IoOp};
 use hayloft_wire::ids::{Block, ReplicaState};
 
-use crate::error::{StoreError, StoreErrorKind};
+use crate::error::StoreError;
 use crate::lifecycle::exclusive::WriterLock;
 use crate::lifecycle::volume_failure::examine;
 use crate::load::{Cut, Valid, validate};
@@ -32,10 +32,11 @@ pub async fn settle(
     let block = live.block();
     let doing = || format!("cutting replica {block} to {len} bytes");
     if len > status.bytes_on_disk {
-        return Err(StoreError::new(
-            StoreErrorKind::Illegal,
-            format!("{}: it has only {}", doing(), status.bytes_on_disk),
-        ));
+        return Err(StoreError::illegal(format!(
+            "{}: it has only {}",
+            doing(),
+            status.bytes_on_disk
+        )));
     }
     let pair = live.pair();
     let (path, known) = (
@@ -95,7 +96,7 @@ fn corrupt_or_io(
     error: IoError,
 ) -> StoreError {
     if error.errno().is_none() && error.kind() == IoErrorKind::Other {
-        return StoreError::new(StoreErrorKind::Corrupt, format!("{doing}: {error}"));
+        return StoreError::corrupt(format!("{doing}: {error}"));
     }
     examine(inner, &slice.volume, StoreError::io(doing, error))
 }
@@ -248,5 +249,5 @@ async fn damaged(
         "replica {block} is damaged: its data file has {on_disk} bytes, of which {} are intact",
         valid.len
     );
-    StoreError::new(StoreErrorKind::Corrupt, text)
+    StoreError::corrupt(text)
 }

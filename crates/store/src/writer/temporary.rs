@@ -7,7 +7,7 @@ use hayloft_wire::ids::ReplicaState;
 use tracing::warn;
 
 use super::ReplicaWriter;
-use crate::error::{StoreError, StoreErrorKind};
+use crate::error::StoreError;
 use crate::replica::files;
 use crate::replica::reference::reference;
 use crate::replica::state::{Move, after};
@@ -31,10 +31,9 @@ impl ReplicaWriter {
         let block = self.live.block();
         let next = self.live.status().state;
         let Some(next) = after(next, Move::Convert) else {
-            return Err(StoreError::new(
-                StoreErrorKind::Illegal,
-                format!("{block} is {next}, not TEMPORARY"),
-            ));
+            return Err(StoreError::illegal(format!(
+                "{block} is {next}, not TEMPORARY"
+            )));
         };
         self.write_all().await?;
         let from = self.live.pair();

@@ -11,7 +11,7 @@ use super::Due;
 use super::ReplicaWriter;
 use super::pending::PendingPackets;
 use super::replica_files::ReplicaFiles;
-use crate::error::{StoreError, StoreErrorKind};
+use crate::error::StoreError;
 use crate::replica::Tail;
 use crate::types::PacketData;
 use crate::writer::append_plan::{Plan, plan};
@@ -52,10 +52,7 @@ impl ReplicaWriter {
     /// Checks that packets can be written now, and plans it.
     fn planned(&self, packets: &[PacketData]) -> Result<Plan, StoreError> {
         let (Some(pending), Some(client)) = (&self.pending, self.client) else {
-            return Err(StoreError::new(
-                StoreErrorKind::Illegal,
-                "set_checksum comes before write",
-            ));
+            return Err(StoreError::illegal("set_checksum comes before write"));
         };
         if self.cancel.is_cancelled() {
             return Err(self.was_cancelled());
@@ -66,12 +63,12 @@ impl ReplicaWriter {
         };
         if unsettled {
             let text = format!("an earlier write of {} failed", self.live.block());
-            return Err(StoreError::new(StoreErrorKind::Illegal, text));
+            return Err(StoreError::illegal(text));
         }
         let disk = disk.unwrap_or(client);
         plan(pending.received(), disk, client, packets).map_err(|e| {
             let text = format!("{}: {e}", self.live.block());
-            StoreError::new(StoreErrorKind::Illegal, text)
+            StoreError::illegal(text)
         })
     }
 
@@ -110,7 +107,7 @@ impl ReplicaWriter {
                 moved = true;
                 let outcome = outcome.unwrap_or_else(|error| {
                     let text = format!("a write of {} did not end: {error}", self.live.block());
-                    Err(StoreError::new(StoreErrorKind::Closed, text))
+                    Err(StoreError::closed(text))
                 });
                 outcome.map_err(|e| self.examine(e))?;
                 self.allocate_ahead();

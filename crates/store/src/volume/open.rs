@@ -4,30 +4,31 @@ use std::path::Path;
 use std::sync::Arc;
 
 use hayloft_io::calibrate::Calibration;
-use hayloft_io::decorators::{IoMetrics, Metered};
+use hayloft_io::decorators::{IoMetrics, Metered, Sampling};
 use hayloft_io::{
-    ENGINE_AUTO, Engine, EngineConfig, IoClass, IoError, IoErrorKind, IoOp, engine_for,
+    Disks, ENGINE_AUTO, Engine, EngineConfig, IoClass, IoError, IoErrorKind, IoOp, engine_for,
 };
 use tracing::{info, warn};
 
-use crate::config::VolumeConfig;
+use super::OpenedVolume;
+use super::stop_mark::Mark;
+use crate::config::{StoreConfig, VolumeConfig};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::layout::dirs::DIR_MODE;
 use crate::layout::names::{CURRENT, IN_USE_LOCK, VERSION};
 use crate::layout::version::{VERSION_BYTES_MAX, VolumeVersion};
-use crate::state::StoreState;
-use crate::volume::OpenedVolume;
-use crate::volume::stop_mark::Mark;
 
 /// Creates the directory if needed, locks it, reads its VERSION.
 pub async fn open_volume(
-    inner: &StoreState,
+    store: &StoreConfig,
+    disks: &Disks,
+    sampling: &Arc<Sampling>,
     config: &VolumeConfig,
 ) -> Result<OpenedVolume, StoreError> {
     let root = &config.path;
     let doing = format!("opening volume {}", root.display());
     let failed = |e| StoreError::io(&doing, e);
-    let mode = inner.config.perm;
+    let mode = store.perm;
     let made = tokio::task::spawn_blocking({
         let root = root.clone();
         move || prepare_root(&root, mode)
@@ -36,19 +37,16 @@ pub async fn open_volume(
         .map_err(|e| StoreError::new(StoreErrorKind::Io, format!("{doing}: {e}")))?
         .map_err(|e| StoreError::new(StoreErrorKind::Io, format!("{doing}: {e}")))?;
     let calibration = read_calibration(root).await;
-    let disk_config = inner.config.disk.config(calibration.as_ref());
-    let disk = inner
-        .disks
-        .for_path_with(root, &disk_config)
-        .map_err(failed)?;
+    let disk_config = store.disk.config(calibration.as_ref());
+    let disk = disks.for_path_with(root, &disk_config).map_err(failed)?;
     let mut engine_config = EngineConfig::new(disk);
-    engine_config.direct.cache_client_reads = inner.config.cache_client_reads;
+    engine_config.direct.cache_client_reads = store.cache_client_reads;
     let engine = choose_engine(config, calibration.as_ref(), engine_config)
         .await
         .map_err(failed)?;
     #[cfg(test)]
-    let engine = with_faults(inner, root, engine);
-    let metrics = Arc::new(IoMetrics::sampled(Arc::clone(&inner.sampling)));
+    let engine = with_faults(store, root, engine);
+    let metrics = Arc::new(IoMetrics::sampled(Arc::clone(sampling)));
     let engine: Arc<dyn Engine> = Arc::new(Metered::new(engine, Arc::clone(&metrics)));
     let meta = engine.meta(IoClass::ClientWrite);
     let note = format!("{}@{}", std::process::id(), host_name());
@@ -56,13 +54,10 @@ pub async fn open_volume(
         .lock(&root.join(IN_USE_LOCK), note)
         .await
         .map_err(|e| match e.kind() {
-            IoErrorKind::Locked => StoreError::new(
-                StoreErrorKind::Incompatible,
-                format!(
-                    "{doing}: {e}; another DataNode uses this directory: stop it, or remove the \
+            IoErrorKind::Locked => StoreError::incompatible(format!(
+                "{doing}: {e}; another DataNode uses this directory: stop it, or remove the \
                 directory from dfs.datanode.data.dir"
-                ),
-            ),
+            )),
             _ => failed(e),
         })?;
     let version = match meta
@@ -70,10 +65,7 @@ pub async fn open_volume(
         .await
     {
         Ok(bytes) => Some(VolumeVersion::parse(&bytes).map_err(|e| {
-            StoreError::new(
-                StoreErrorKind::Incompatible,
-                format!("{doing}: {VERSION} cannot be used: {e}"),
-            )
+            StoreError::incompatible(format!("{doing}: {VERSION} cannot be used: {e}"))
         })?),
         Err(e) if e.kind() == IoErrorKind::NotFound => None,
         Err(e) => return Err(failed(e)),
@@ -156,9 +148,9 @@ async fn choose_engine(
 
 /// The engine under the faults of a test, when they are for this directory.
 #[cfg(test)]
-fn with_faults(inner: &StoreState, root: &Path, engine: Arc<dyn Engine>) -> Arc<dyn Engine> {
+fn with_faults(store: &StoreConfig, root: &Path, engine: Arc<dyn Engine>) -> Arc<dyn Engine> {
     use hayloft_io::decorators::Faulty;
-    match &inner.config.faults {
+    match &store.faults {
         Some((path, faults)) if path == root => Arc::new(Faulty::new(engine, Arc::clone(faults))),
         _ => engine,
     }
