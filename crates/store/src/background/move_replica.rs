@@ -68,7 +68,7 @@ fn source(
     Ok((replica, pool.slice(replica.volume)?))
 }
 
-/// Copies to `tmp` of the other volume without holding anyone up, then switches under the latch if
+/// Copies to `tmp` of the other volume without a latch, then switches under the latch if
 /// the replica is still the same.
 async fn copy_and_switch(
     inner: &Arc<StoreState>,

@@ -173,7 +173,9 @@ async fn settle_differs(
     }
     let Some(len) = data else {
         still_there(slice).await?;
-        pool.map.remove(id);
+        if !pool.map.remove_if(id, &Slot::Finalized(replica)) {
+            return Ok(None);
+        }
         slice.used.sub(footprint(replica.len, None));
         all.gone += 1;
         let block = pool.extended(block);

@@ -106,7 +106,7 @@ pub async fn adopt(inner: &Arc<StoreState>, pool: &Arc<Pool>, joining: Joining) 
     // Counted from lengths and the usual checksums, unless a clean stop left the exact number.
     slice.used.set(loaded.used.unwrap_or(used));
     slice.volume.settle_used();
-    // Before anyone can work on the winners, whose files may have to go where these are.
+    // Before other tasks work on the winners, whose files may have to go where these are.
     duplicates::settle_all(losers, inner, pool).await;
     verify_recent(inner, pool, slice, loaded.recent);
     crate::lifecycle::delete::clear_leftovers(inner, slice, loaded.leftovers);

@@ -57,7 +57,7 @@ async fn a_volume_that_leaves_waits_for_its_writers_and_may_be_locked_by_others(
 }
 
 #[tokio::test]
-async fn nobody_begins_to_write_on_a_volume_that_leaves() {
+async fn no_writer_begins_on_a_volume_that_leaves() {
     let node = Node::with_volumes(2).await;
     let holder = on_the_first(&node, 1).await;
     let mut writer = on_the_first(&node, 2).await;

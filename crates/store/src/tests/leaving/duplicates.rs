@@ -79,7 +79,7 @@ fn find_while(pool: &Pool, found: &Slot, change: impl Fn(i64)) {
 }
 
 #[tokio::test]
-async fn whoever_changes_a_block_has_the_last_word_while_a_second_replica_of_it_is_found() {
+async fn the_task_that_changes_a_block_has_the_last_word_while_a_second_replica_of_it_is_found() {
     let node = Node::with_volumes(2).await;
     let pool = node.store.0.pool(&pool()).expect("is loaded");
     let [first, second] = [0, 1].map(|n| pool.slices()[n].volume.index);
