@@ -141,7 +141,7 @@ async fn leave_in_order(inner: &Arc<StoreState>, volume: &Arc<Volume>) -> bool {
     let leave = async {
         let durable = commit::round(inner, volume).await;
         if durable
-            && volume.commits.all_verified()
+            && volume.commits.may_stamp()
             && let Err(error) = Mark::close(volume, at_ms).await
         {
             warn!(volume = %volume.root.display(), %error,

@@ -86,7 +86,7 @@ async fn close_marks(inner: &Arc<StoreState>, quiet: bool) {
     let volumes = inner.volumes();
     let closes = volumes.iter().map(|volume| async move {
         let durable = commit::round(inner, volume).await;
-        if durable && quiet && volume.commits.all_verified() && !volume.is_failed() {
+        if durable && quiet && volume.commits.may_stamp() && !volume.is_failed() {
             Mark::close(volume, at_ms).await?;
         }
         Ok::<_, IoError>(())

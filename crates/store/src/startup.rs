@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use hayloft_io::{DiskConfig, IoClass, IoErrorKind};
+use hayloft_io::{DiskConfig, IoClass, IoError, IoErrorKind, IoOp};
 use tokio::sync::mpsc;
 use tracing::{info, warn};
 use uuid::Uuid;
@@ -16,11 +16,12 @@ use crate::error::{StoreError, StoreErrorKind};
 use crate::layout::dirs::{FILE_MODE, now_ms};
 use crate::layout::names::{CURRENT, VERSION};
 use crate::layout::version::VolumeVersion;
-use crate::lifecycle::commit;
+use crate::lifecycle::{commit, volume_failure};
 use crate::locks;
 use crate::staging_leftovers;
 use crate::state::StoreState;
 use crate::types::{FailedVolume, StorageInfo, StoreEvent};
+use crate::volume::commit_rounds::CommitRounds;
 use crate::volume::stop_mark::Mark;
 use crate::volume::{OpenedVolume, Volume};
 
@@ -192,12 +193,42 @@ pub async fn admit(
         .spawn(watch_space(Arc::clone(inner), Arc::clone(&volume)));
     if let Err(error) = open_mark(inner, &volume).await {
         volume.set_failed();
-        crate::lifecycle::volume_failure::remove_from_service(inner, &volume);
+        volume_failure::remove_from_service(inner, &volume);
         return Err(error);
+    }
+    if volume.unclean_since.is_some() {
+        sync_earlier(inner, &volume);
     }
     let rounds = commit::run(Arc::clone(inner), Arc::clone(&volume));
     inner.tasks.spawn(rounds);
     Ok(volume)
+}
+
+/// Makes durable, in the background, what an earlier process wrote last: no commit round of this
+/// one knows of it. The stamp stays until that is done.
+fn sync_earlier(inner: &Arc<StoreState>, volume: &Arc<Volume>) {
+    let syncing = CommitRounds::verifying(volume);
+    let (inner, volume) = (Arc::clone(inner), Arc::clone(volume));
+    let tasks = inner.tasks.clone();
+    tasks.spawn(async move {
+        let meta = volume.meta(IoClass::Replication).that_syncs(true);
+        let synced = meta.run(IoOp::Sync, &volume.root, |root| {
+            let failed = |e| IoError::from_std(IoOp::Sync, root, &e);
+            let dir = std::fs::File::open(root).map_err(failed)?;
+            rustix::fs::syncfs(&dir).map_err(|e| failed(e.into()))
+        });
+        tokio::select! {
+            // The mark stays open.
+            () = inner.stop.cancelled() => std::mem::forget(syncing),
+            () = volume.gone.cancelled() => {}
+            synced = synced => if let Err(error) = synced {
+                volume.commits.note_lost();
+                warn!(volume = %volume.root.display(), %error, "cannot sync what was written \
+                    before the last stop: the next start looks at it again");
+                volume_failure::suspect(&inner, &volume, &error.to_string());
+            }
+        }
+    });
 }
 
 /// Adds a volume to those that are healthy, under the next number.

@@ -92,7 +92,13 @@ async fn copy_and_switch(
         );
         examine(inner, &to.volume, examine(inner, &from.volume, e))
     };
-    let copied = copy(to, source, scratch.clone(), replica.len).await;
+    let copied = copy_verified(from, to, &source, &scratch, replica.len).await;
+    if copied.is_err() {
+        let dir = scratch.dir.clone();
+        let clean = move || fs::remove_dir_all(&dir);
+        // The first error is the one to report; what stays goes at the next start.
+        let _ = files::on_disk(to, IoClass::Balancer, IoOp::Unlink, &scratch.dir, clean).await;
+    }
     let checksum = copied.map_err(failed)?;
     let _latch = pool.latches.acquire(id).await;
     let unchanged = pool.map.is_finalized(id, &replica);
@@ -136,25 +142,6 @@ async fn copy_and_switch(
     Ok(crate::replica::reference::reference_of(pool, to, id, &slot))
 }
 
-/// Copies a pair to the directory `to`, which goes again when that fails.
-async fn copy(
-    slice: &BlockPoolSlice,
-    from: Pair,
-    to: Pair,
-    len: u64,
-) -> Result<DataChecksum, IoError> {
-    let path = to.data();
-    let work = move || {
-        let copied = copy_verified(&from, &to, len);
-        if copied.is_err() {
-            // The first error is the one to report; what stays goes at the next start.
-            let _ = fs::remove_dir_all(&to.dir);
-        }
-        copied
-    };
-    files::on_disk(slice, IoClass::Balancer, IoOp::Write, &path, work).await
-}
-
 /// Moves a copy to its `target`, if it is given one, and removes its directory.
 async fn settle_copy(
     slice: &BlockPoolSlice,
@@ -176,34 +163,102 @@ async fn settle_copy(
     files::on_disk_with_sync(slice, IoClass::Balancer, IoOp::Rename, &path, true, work).await
 }
 
-/// Copies a pair to the device and compares every chunk with its checksum on the way. Blocking.
-fn copy_verified(from: &Pair, to: &Pair, len: u64) -> io::Result<DataChecksum> {
-    let damaged = |text: String| io::Error::new(io::ErrorKind::InvalidData, text);
-    crate::layout::dirs::make_dir(&to.dir)?;
-    fs::copy(from.meta(), to.meta())?;
-    let mut meta = io::BufReader::with_capacity(64 << 10, File::open(to.meta())?);
-    let mut header = [0; META_HEADER_LEN];
-    meta.read_exact(&mut header)?;
-    let checksum = DataChecksum::decode_meta_header(&header).map_err(|e| damaged(e.to_string()))?;
-    let (mut data, mut copy) = (File::open(from.data())?, File::create_new(to.data())?);
-    let piece = PIECE_BYTES.next_multiple_of(checksum.chunk_size());
-    let (mut buf, mut sums) = (vec![0; piece], vec![0; checksum.sums_len(piece)]);
-    let mut left = len;
-    while left > 0 {
-        let n = usize::try_from(left).map_or(piece, |left| left.min(piece));
-        let sums = &mut sums[..checksum.sums_len(n)];
-        data.read_exact(&mut buf[..n])?;
-        meta.read_exact(sums)?;
-        checksum
-            .verify(&buf[..n], sums)
-            .map_err(|e| damaged(e.to_string()))?;
-        copy.write_all(&buf[..n])?;
-        left -= n as u64;
+/// Copies a pair to the device and compares every chunk with its checksum on the way. Each disk does
+/// its own part, a piece at a time, so that one that hangs is known for it.
+async fn copy_verified(
+    from: &BlockPoolSlice,
+    to: &BlockPoolSlice,
+    source: &Pair,
+    scratch: &Pair,
+    len: u64,
+) -> Result<DataChecksum, IoError> {
+    const CLASS: IoClass = IoClass::Balancer;
+    let (read_path, write_path) = (source.data(), scratch.data());
+    let pair = source.clone();
+    let open = move || Source::open(&pair, len);
+    let mut reading = files::on_disk(from, CLASS, IoOp::Read, &read_path, open).await?;
+    let (pair, meta) = (scratch.clone(), Arc::clone(&reading.meta));
+    let create = move || {
+        crate::layout::dirs::make_dir(&pair.dir)?;
+        let mut copy = File::create_new(pair.meta())?;
+        copy.write_all(&meta)?;
+        copy.sync_all()?;
+        File::create_new(pair.data())
+    };
+    let mut copy = files::on_disk(to, CLASS, IoOp::Write, &write_path, create).await?;
+    let checksum = reading.checksum;
+    loop {
+        let read = move || reading.next().map(|piece| (reading, piece));
+        let (rest, piece) = files::on_disk(from, CLASS, IoOp::Read, &read_path, read).await?;
+        if piece.is_empty() {
+            break;
+        }
+        reading = rest;
+        let write = move || copy.write_all(&piece).map(|()| copy);
+        copy = files::on_disk(to, CLASS, IoOp::Write, &write_path, write).await?;
     }
-    if data.read(&mut [0])? != 0 {
-        return Err(damaged(format!("the data file is longer than {len} bytes")));
-    }
-    copy.sync_all()?;
-    meta.into_inner().sync_all()?;
+    files::on_disk(to, CLASS, IoOp::Sync, &write_path, move || copy.sync_all()).await?;
     Ok(checksum)
+}
+
+/// A replica that is read from its beginning to its end and compared with its checksums.
+struct Source {
+    data: File,
+    meta: Arc<[u8]>,
+    checksum: DataChecksum,
+    /// Bytes of `meta` before the checksums of what is left.
+    at: usize,
+    left: u64,
+}
+
+impl Source {
+    fn open(pair: &Pair, len: u64) -> io::Result<Self> {
+        let mut file = File::open(pair.meta())?;
+        let mut header = [0; META_HEADER_LEN];
+        file.read_exact(&mut header)?;
+        let checksum =
+            DataChecksum::decode_meta_header(&header).map_err(|e| damaged(e.to_string()))?;
+        let sums = usize::try_from(checksum.meta_len(len))
+            .map_err(|_| damaged(format!("{len} bytes have too many checksums")))?;
+        if file.metadata()?.len() < sums as u64 {
+            return Err(damaged(format!(
+                "the meta file has not the checksums of {len} bytes"
+            )));
+        }
+        let mut meta = vec![0; sums];
+        meta[..META_HEADER_LEN].copy_from_slice(&header);
+        file.read_exact(&mut meta[META_HEADER_LEN..])?;
+        Ok(Self {
+            data: File::open(pair.data())?,
+            meta: meta.into(),
+            checksum,
+            at: META_HEADER_LEN,
+            left: len,
+        })
+    }
+
+    /// The next piece, verified; empty at the end.
+    fn next(&mut self) -> io::Result<Vec<u8>> {
+        let whole = PIECE_BYTES.next_multiple_of(self.checksum.chunk_size());
+        let n = usize::try_from(self.left).map_or(whole, |left| left.min(whole));
+        let mut piece = vec![0; n];
+        self.data.read_exact(&mut piece)?;
+        let end = self.at + self.checksum.sums_len(n);
+        let sums = self.meta.get(self.at..end);
+        let sums = sums.ok_or_else(|| damaged("the checksums end early".to_owned()))?;
+        self.checksum
+            .verify(&piece, sums)
+            .map_err(|e| damaged(e.to_string()))?;
+        (self.at, self.left) = (end, self.left - n as u64);
+        if n == 0 && self.data.read(&mut [0])? != 0 {
+            return Err(damaged(
+                "the data file is longer than the replica".to_owned(),
+            ));
+        }
+        Ok(piece)
+    }
+}
+
+fn damaged(text: String) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, text)
 }

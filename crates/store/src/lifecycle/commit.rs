@@ -3,9 +3,11 @@
 //! [`CommitRounds`]: crate::volume::commit_rounds::CommitRounds
 
 use std::ops::Range;
+use std::path::Path;
 use std::sync::Arc;
 
-use hayloft_io::{EngineFile, IoError};
+use hayloft_io::{EngineFile, IoError, IoErrorKind};
+use tokio::sync::RwLock;
 use tracing::{error, warn};
 
 use super::volume_failure;
@@ -46,9 +48,8 @@ pub fn touch(
     };
     let (tasks, inner) = (inner.tasks.clone(), Arc::clone(inner));
     tasks.spawn(async move {
-        let outcome = volume.commits.write_back(&touched.data, range).await;
-        if let Err(error) = outcome {
-            // No later sync through this descriptor meets the error again.
+        let work = volume.commits.write_back(&touched.data, range);
+        if let Err(error) = touched.watched(&volume.commits, work).await {
             failed(&inner, &volume, &touched, &error).await;
         }
     });
@@ -84,6 +85,7 @@ pub async fn round(inner: &Arc<StoreState>, volume: &Arc<Volume>) -> bool {
     let began = now_ms();
     let (replicas, dirs) = rounds.take();
     if replicas.is_empty() && dirs.is_empty() {
+        rounds.ended.notify_waiters();
         return true;
     }
     if !volume.engine.capabilities().page_cache {
@@ -96,23 +98,19 @@ pub async fn round(inner: &Arc<StoreState>, volume: &Arc<Volume>) -> bool {
     // All are on the device before the first sync: one commit of the file system's log is enough
     // for them then. A commit for each holds up the threads that create and rename files.
     let mut durable = each(&replicas, inner, volume, |touched| {
-        touched.write_back(rounds)
+        touched.watched(rounds, touched.write_back(rounds))
     })
     .await;
-    durable &= each(&replicas, inner, volume, Touched::sync).await;
+    durable &= each(&replicas, inner, volume, |touched| {
+        touched.watched(rounds, touched.sync())
+    })
+    .await;
     for dir in &dirs {
-        let Err(error) = volume.meta(CLASS).sync_dir(dir).await else {
-            continue;
-        };
-        durable = false;
-        if !volume.is_failed() {
-            warn!(dir = %dir.display(), %error, "cannot make the names in a directory durable");
-            volume_failure::suspect(inner, volume, &error.to_string());
-        }
+        durable &= sync_names(inner, volume, dir).await;
     }
     drop(replicas);
     rounds.ended.notify_waiters();
-    if durable && rounds.all_verified() && !volume.is_failed() {
+    if durable && rounds.may_stamp() && !volume.is_failed() {
         let stamp = Mark::Open { since_ms: began };
         if let Err(error) = stamp.write(volume).await {
             warn!(volume = %volume.root.display(), %error,
@@ -121,6 +119,24 @@ pub async fn round(inner: &Arc<StoreState>, volume: &Arc<Volume>) -> bool {
         }
     }
     durable
+}
+
+/// Makes the names in a directory durable; whether that was so. The next round tries again what
+/// failed, but the kernel may not tell of it twice.
+async fn sync_names(inner: &Arc<StoreState>, volume: &Arc<Volume>, dir: &Path) -> bool {
+    let error = match volume.meta(CLASS).sync_dir(dir).await {
+        Ok(()) => return true,
+        // No names are left to make durable: a pool was removed, for example.
+        Err(error) if error.kind() == IoErrorKind::NotFound => return true,
+        Err(error) => error,
+    };
+    if !volume.is_failed() {
+        volume.commits.note_lost();
+        volume.commits.touch_dir(dir);
+        warn!(dir = %dir.display(), %error, "cannot make the names in a directory durable");
+        volume_failure::suspect(inner, volume, &error.to_string());
+    }
+    false
 }
 
 /// Does it for every replica, a few at a time; whether that worked for all.
@@ -152,7 +168,7 @@ async fn failed(inner: &Arc<StoreState>, volume: &Arc<Volume>, touched: &Touched
     if volume.is_failed() {
         return;
     }
-    let event = touched.replica.note_lost_writes(error);
+    let event = touched.replica.lost_event(error);
     volume_failure::suspect(inner, volume, &error.to_string());
     if let Some(event) = event {
         inner.send_event(event).await;
@@ -167,13 +183,26 @@ struct PoolReplica {
 }
 
 impl Committed for PoolReplica {
-    fn note_lost_writes(&self, error: &IoError) -> Option<StoreEvent> {
+    fn syncing(&self) -> &RwLock<()> {
+        &self.live.syncing
+    }
+
+    fn note_lost_writes(&self) {
+        self.live.note_lost_writes();
+        // Reopened since: the same files.
+        if let Some(Slot::Live(now)) = self.pool.map.get(self.live.id)
+            && now.slice.volume.index == self.live.slice.volume.index
+        {
+            now.note_lost_writes();
+        }
+    }
+
+    fn lost_event(&self, error: &IoError) -> Option<StoreEvent> {
         let Self { pool, live } = self;
         let volume = &live.slice.volume;
         if !volume.slices_have(&live.slice) {
             return None;
         }
-        live.note_lost_writes();
         let block = pool.extended(live.block());
         error!(%block, volume = %volume.root.display(), %error,
             "written bytes of a replica did not reach the disk: it is reported corrupt when its \

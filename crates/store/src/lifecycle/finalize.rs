@@ -33,6 +33,7 @@ pub async fn finalize_recovered(
                 files::sync_file(&pair.meta())
             };
             let class = IoClass::ClientWrite;
+            let _alone = live.syncing.write().await;
             let synced = files::on_disk(&live.slice, class, IoOp::Sync, &path, sync).await;
             synced.map_err(|e| {
                 live.note_failure(&e);

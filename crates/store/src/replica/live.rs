@@ -85,6 +85,9 @@ pub struct LiveReplica {
     pub slice: Arc<BlockPoolSlice>,
     /// The exclusive right to change it.
     pub writer: Arc<tokio::sync::Mutex<()>>,
+    /// For reading: held by background work that may use up the kernel's only word of lost bytes.
+    /// For writing: held by a sync that a client relies on.
+    pub syncing: tokio::sync::RwLock<()>,
     status: Mutex<Status>,
 }
 
@@ -106,6 +109,7 @@ impl LiveReplica {
             id,
             slice,
             writer: Arc::default(),
+            syncing: tokio::sync::RwLock::default(),
             status: Mutex::new(status),
         }
     }
@@ -139,11 +143,12 @@ impl LiveReplica {
         Block::new(self.id, status.generation_stamp, status.bytes_on_disk)
     }
 
-    /// Takes note of a failed operation on its files: after a failed sync nothing of it counts as
-    /// synced any more.
+    /// Takes note of a failed operation on its files. After a failed sync or write-back nothing of
+    /// it counts as synced any more, and the stamp of its volume stays.
     pub fn note_failure(&self, error: &IoError) {
-        if error.op() == IoOp::Sync {
-            self.status().sync_failed = true;
+        if matches!(error.op(), IoOp::Sync | IoOp::Writeback) {
+            self.note_lost_writes();
+            self.slice.volume.commits.note_lost();
         }
     }
 

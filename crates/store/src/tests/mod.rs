@@ -9,6 +9,7 @@ mod durability;
 mod kept_open;
 mod leaving;
 mod lifecycle;
+mod lost_writes;
 mod recovery;
 mod refused;
 mod scans;

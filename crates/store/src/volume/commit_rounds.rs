@@ -13,12 +13,12 @@ use std::collections::{BTreeSet, HashMap};
 use std::fmt;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use hayloft_io::{EngineFile, IoClass, IoError, SyncKind};
-use tokio::sync::Notify;
+use tokio::sync::{Notify, RwLock};
 
 use super::Volume;
 use crate::locks;
@@ -44,10 +44,17 @@ const WRITE_BACK_MIN: u64 = 1 << 20;
 
 /// A replica as commit rounds know it.
 pub trait Committed: fmt::Debug + Send + Sync {
+    /// Held for reading by what may use up the kernel's only word of lost bytes, for writing by a
+    /// sync that a client relies on.
+    fn syncing(&self) -> &RwLock<()>;
+
     /// Written bytes did not reach the device: nothing of the replica counts as synced from then
-    /// on. Gives the event for the NameNode when that counts on the replica; `None` of a replica
-    /// that is no longer here.
-    fn note_lost_writes(&self, error: &IoError) -> Option<StoreEvent>;
+    /// on.
+    fn note_lost_writes(&self);
+
+    /// What the NameNode has to hear of lost bytes, when it counts on the replica; logs them.
+    /// `None` also of a replica that is no longer here.
+    fn lost_event(&self, error: &IoError) -> Option<StoreEvent>;
 }
 
 /// What tells replicas apart: the addresses of the pool and the replica, and the block id. They are
@@ -101,6 +108,9 @@ pub struct CommitRounds {
     most: AtomicU64,
     /// Parts of pools whose recent replicas are still being verified: the stamp stays until then.
     verifying: AtomicUsize,
+    /// Something that this process wrote may not be on the device, whatever a later sync says: the
+    /// stamp stays, so that the next start looks at it.
+    lost: AtomicBool,
 }
 
 impl CommitRounds {
@@ -212,6 +222,9 @@ impl CommitRounds {
             state.dirty = state.dirty.saturating_sub(len(&gone.dirty));
         }
         drop(state);
+        if gone.is_some() {
+            self.ended.notify_waiters();
+        }
         drop(gone); // Outside the lock.
     }
 
@@ -263,12 +276,18 @@ impl CommitRounds {
         (replicas, std::mem::take(&mut state.dirs))
     }
 
-    /// Whether no recent replica is still to be verified.
-    pub fn all_verified(&self) -> bool {
-        self.verifying.load(Ordering::Acquire) == 0
+    /// Whether the stamp may say that all that was written is durable. Nothing of an earlier process
+    /// is still to be verified or synced then, and nothing of this one was lost.
+    pub fn may_stamp(&self) -> bool {
+        self.verifying.load(Ordering::Acquire) == 0 && !self.lost.load(Ordering::Acquire)
     }
 
-    /// The recent replicas of one more pool are being verified, until the guard is dropped.
+    /// Something written may not be on the device: this process never moves the stamp again.
+    pub fn note_lost(&self) {
+        self.lost.store(true, Ordering::Release);
+    }
+
+    /// What an earlier process wrote is being verified or synced, until the guard is dropped.
     pub fn verifying(volume: &Arc<Volume>) -> Verifying {
         volume.commits.verifying.fetch_add(1, Ordering::AcqRel);
         Verifying(Arc::clone(volume))
@@ -321,6 +340,22 @@ impl Touched {
             rounds.write_back(&self.data, self.dirty.clone()).await?;
         }
         self.meta.write_back(0, 0).await
+    }
+
+    /// Does what may use up the kernel's only word of lost bytes. A client's sync waits for its
+    /// end and finds the loss noted: its own sync would not hear of it.
+    pub async fn watched(
+        &self,
+        rounds: &CommitRounds,
+        work: impl Future<Output = Result<(), IoError>>,
+    ) -> Result<(), IoError> {
+        let _no_sync_passes = self.replica.syncing().read().await;
+        let outcome = work.await;
+        if outcome.is_err() {
+            rounds.note_lost();
+            self.replica.note_lost_writes();
+        }
+        outcome
     }
 
     /// Syncs data, then checksums.

@@ -56,6 +56,7 @@ impl ReplicaWriter {
             failed(e)
         })?;
         if self.inner.config.sync_on_close {
+            let _alone = self.live.syncing.write().await;
             let (data, meta) = futures_util::future::join(
                 self.data.sync(SyncKind::All),
                 self.meta.sync(SyncKind::All),

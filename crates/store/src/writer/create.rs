@@ -151,6 +151,9 @@ async fn create_once(
         Ok(writer) => writer,
         Err(e) => {
             live.release_reserved();
+            // One of the two files may be there. A disk that refused one may refuse this too: the
+            // next attempt, or the next start, meets it again.
+            let _ = crate::lifecycle::delete::put_aside(&slice, place, block).await;
             return Err(e);
         }
     };

@@ -89,6 +89,9 @@ impl ReplicaWriter {
     ) -> Result<Self, StoreError> {
         let pair = live.pair();
         let engine = &live.slice.volume.engine;
+        // Before the disk is waited for: what stops the writers finds this one.
+        let cancel = CancellationToken::new();
+        live.status().cancel = cancel.clone();
         let (data, meta) = futures_util::future::join(
             engine.open(&pair.data(), mode, class),
             engine.open(&pair.meta(), mode, class),
@@ -102,10 +105,8 @@ impl ReplicaWriter {
         if mode == OpenMode::CreateNew {
             live.slice.volume.commits.touch_dir(&pair.dir);
         }
-        let cancel = CancellationToken::new();
         let (client, synced_len, to_allocate) = {
-            let mut status = live.status();
-            status.cancel = cancel.clone();
+            let status = live.status();
             // What goes through the page cache gets its blocks when it is written back, in long
             // runs. Giving back the rest at the close would wait for that.
             let direct = !live.slice.volume.engine.capabilities().page_cache;

@@ -31,6 +31,9 @@ impl ReplicaWriter {
             // No other task gets at the files before it is known. The kernel tells of a failure
             // once, and a descriptor opened afterwards does not hear of it.
             let _writer_lock = writer_lock;
+            let _alone = live.syncing.write().await;
+            // Work in the background may have been told meanwhile.
+            live.refuse_after_failed_sync()?;
             let synced = sync_files(files, &names, dir.as_deref()).await;
             synced.map_err(|e| failed(&live, e))
         };

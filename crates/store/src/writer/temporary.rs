@@ -87,10 +87,12 @@ impl Drop for ReplicaWriter {
                 // What it wrote is counted as used before the files are deleted.
                 let _of_no_use = writing.await;
             }
-            if !pool.map.remove_if(live.id, &Slot::Live(Arc::clone(&live))) {
+            if !pool.map.is_live(&live) {
                 return;
             }
             let block = live.block();
+            // It stays in the map until its files are out of the way, or a new copy of the block
+            // would have its own under the same names.
             if let Err(error) = crate::lifecycle::delete::discard_files(
                 &inner,
                 &pool,
@@ -104,6 +106,7 @@ impl Drop for ReplicaWriter {
                 warn!(%block, %error, "cannot delete an unfinished copy; it is removed at the \
                     next start");
             }
+            pool.map.remove_if(block.id, &Slot::Live(live));
         };
         self.inner.tasks.spawn_on(cleanup, &runtime);
     }
