@@ -9,9 +9,10 @@ use std::path::{Path, PathBuf};
 
 use hayloft_io::RecordLock;
 
-use crate::earlier;
+use crate::layout::dirs::read_small;
 use crate::layout::names::{CURRENT, IN_USE_LOCK, PoolPaths, VERSION};
 use crate::layout::version::{PoolVersion, VERSION_BYTES_MAX, VolumeVersion};
+use crate::staging_leftovers;
 use crate::upgrade::{Unfinished, interrupted};
 
 const FINISH: &str = "start Hayloft and stop it: the start ends it";
@@ -145,12 +146,12 @@ fn settled(root: &Path, whose: &str) -> Result<(), Obstacle> {
 
 /// Nothing that a version with staging left for a node with one of these uuids.
 fn no_area(dir: &Path, uuids: &BTreeSet<String>) -> Result<(), Obstacle> {
-    match earlier::staged(dir, uuids).map_err(Obstacle::unreadable(dir))? {
+    match staging_leftovers::find(dir, uuids).map_err(Obstacle::unreadable(dir))? {
         None => Ok(()),
         Some(path) => Err(Obstacle::new(
             &path,
             "it holds acknowledged bytes that an earlier version of Hayloft left",
-            earlier::TODO,
+            staging_leftovers::TODO,
         )),
     }
 }
@@ -166,16 +167,5 @@ fn entries(dir: &Path) -> Result<impl Iterator<Item = io::Result<fs::DirEntry>>,
 
 /// A file of at most [`VERSION_BYTES_MAX`]; `None` when it is not there.
 fn small_file(path: &Path) -> Result<Option<Vec<u8>>, Obstacle> {
-    use io::Read as _;
-    let file = match fs::File::open(path) {
-        Ok(file) => file,
-        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
-        Err(e) => return Err(Obstacle::unreadable(path)(e)),
-    };
-    let mut bytes = Vec::new();
-    let limit = u64::try_from(VERSION_BYTES_MAX).unwrap_or(u64::MAX);
-    file.take(limit)
-        .read_to_end(&mut bytes)
-        .map_err(Obstacle::unreadable(path))?;
-    Ok(Some(bytes))
+    read_small(path, VERSION_BYTES_MAX).map_err(Obstacle::unreadable(path))
 }

@@ -156,8 +156,8 @@ pub struct StoreConfig {
     /// The duplicate that loses at start is deleted (`dfs.datanode.duplicate.replica.deletion`).
     pub delete_duplicates: bool,
     /// Minimum time between two checks of the same volume (`dfs.datanode.disk.check.min.gap`). More
-    /// than a second counts as one: a check is a few small operations, and waiting a quarter of an
-    /// hour to notice a dead disk is of no help.
+    /// than a second counts as one: a check is a few small operations, and a dead disk should be
+    /// noticed soon.
     pub check_min_gap: Duration,
     /// A volume that does not answer a check in this time has failed
     /// (`dfs.datanode.disk.check.timeout`).

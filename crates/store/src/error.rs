@@ -61,6 +61,26 @@ impl StoreError {
         }
     }
 
+    pub(crate) fn illegal(message: impl Into<String>) -> Self {
+        Self::new(StoreErrorKind::Illegal, message)
+    }
+
+    pub(crate) fn not_found(message: impl Into<String>) -> Self {
+        Self::new(StoreErrorKind::NotFound, message)
+    }
+
+    pub(crate) fn incompatible(message: impl Into<String>) -> Self {
+        Self::new(StoreErrorKind::Incompatible, message)
+    }
+
+    pub(crate) fn corrupt(message: impl Into<String>) -> Self {
+        Self::new(StoreErrorKind::Corrupt, message)
+    }
+
+    pub(crate) fn closed(message: impl Into<String>) -> Self {
+        Self::new(StoreErrorKind::Closed, message)
+    }
+
     /// A failed disk operation, with what it was part of.
     #[must_use]
     pub fn io(doing: impl fmt::Display, error: IoError) -> Self {

@@ -1,20 +1,22 @@
 //! Taking volumes out of use and putting others in while the node runs.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, PoisonError};
 
 use tracing::{info, warn};
 
 use crate::config::VolumeConfig;
 use crate::error::{StoreError, StoreErrorKind};
+use crate::lifecycle::commit;
 use crate::load::Progress;
-use crate::pool::add_remove;
-use crate::startup::{admit, adopt_identity, open_volume};
+use crate::locks;
+use crate::pool::{add_remove, join};
+use crate::startup::{admit, adopt_identity};
 use crate::state::StoreState;
 use crate::types::StartOption;
+use crate::volume::Volume;
 use crate::volume::stop_mark::Mark;
-use crate::volume::{Volume, commit_rounds};
 
 /// See [`Store::reconfigure_volumes`](crate::Store::reconfigure_volumes).
 ///
@@ -28,10 +30,7 @@ pub async fn reconfigure(
     let mut results = Vec::new();
     if wanted.is_empty() {
         let text = "No directory is specified: a node needs at least one volume";
-        return vec![(
-            PathBuf::new(),
-            Err(StoreError::new(StoreErrorKind::Illegal, text)),
-        )];
+        return vec![(PathBuf::new(), Err(StoreError::illegal(text)))];
     }
     for config in &wanted {
         match present.iter().find(|v| v.root == config.path) {
@@ -44,10 +43,7 @@ pub async fn reconfigure(
                     other.info.storage_type,
                     config.storage_type
                 );
-                results.push((
-                    config.path.clone(),
-                    Err(StoreError::new(StoreErrorKind::Illegal, text)),
-                ));
+                results.push((config.path.clone(), Err(StoreError::illegal(text))));
             }
             None => results.push((config.path.clone(), add(inner, config).await)),
         }
@@ -63,10 +59,7 @@ pub async fn reconfigure(
 
 /// Failures of directories that left the configuration, or that work again, are no longer told.
 fn forget_failures(inner: &StoreState, wanted: &[VolumeConfig]) {
-    let mut volumes = inner
-        .volumes
-        .write()
-        .unwrap_or_else(PoisonError::into_inner);
+    let mut volumes = locks::write(&inner.volumes);
     let healthy: Vec<PathBuf> = volumes.healthy.iter().map(|v| v.root.clone()).collect();
     volumes.failed.retain(|f| {
         wanted.iter().any(|config| config.path == f.path) && !healthy.contains(&f.path)
@@ -75,16 +68,16 @@ fn forget_failures(inner: &StoreState, wanted: &[VolumeConfig]) {
 
 /// Puts a volume into use with all pools that are loaded.
 async fn add(inner: &Arc<StoreState>, config: &VolumeConfig) -> Result<(), StoreError> {
-    let opened = open_volume(inner, config).await?;
+    let opened = inner.open_volume(config).await?;
     adopt_identity(inner, opened.identity().into_iter())?;
     let volume = admit(inner, opened).await?;
-    crate::background::delete::start_lanes(inner);
+    crate::lifecycle::delete::start_lanes(inner);
     crate::background::block_scanner::start(inner);
     let outcome = load_pools(inner, &volume).await;
     if let Err(error) = &outcome {
         warn!(volume = %volume.root.display(), %error, "the new volume cannot be used");
         volume.set_failed();
-        crate::volume::failure::take_out(inner, &volume).await;
+        crate::lifecycle::volume_failure::take_out(inner, &volume).await;
     }
     outcome
 }
@@ -93,24 +86,24 @@ async fn load_pools(inner: &Arc<StoreState>, volume: &Arc<Volume>) -> Result<(),
     let progress = Arc::new(Progress::default());
     for pool in inner.pools() {
         let joining =
-            add_remove::add_slice(inner, &pool, volume, StartOption::Regular, &progress).await?;
-        add_remove::adopt(inner, &pool, joining).await;
-        crate::volume::failure::leave_if_failed(inner, volume);
+            join::add_slice(inner, &pool, volume, StartOption::Regular, &progress).await?;
+        join::adopt(inner, &pool, joining).await;
+        crate::lifecycle::volume_failure::leave_if_failed(inner, volume);
     }
     let replicas = progress.replicas.load(Ordering::Relaxed);
     info!(volume = %volume.root.display(), replicas, "volume added");
     Ok(())
 }
 
-/// Takes a volume out of use. Its files stay as they are; its writers are told to stop and get a
-/// short while to let go, so that its next owner finds the directory quiet.
+/// Takes a volume out of use. Its files stay as they are. Its writers are told to stop and get a
+/// short while for it: the next owner finds the directory quiet.
 async fn remove(inner: &Arc<StoreState>, volume: &Arc<Volume>) -> Result<(), StoreError> {
     if inner.volumes().len() <= 1 {
         let text = format!(
             "{}: the last volume cannot be taken out",
             volume.root.display()
         );
-        return Err(StoreError::new(StoreErrorKind::Illegal, text));
+        return Err(StoreError::illegal(text));
     }
     volume.set_failed();
     add_remove::stop_writers_on(inner, volume).await;
@@ -118,11 +111,11 @@ async fn remove(inner: &Arc<StoreState>, volume: &Arc<Volume>) -> Result<(), Sto
         biased;
         () = inner.ending.cancelled() => {
             let text = format!("{} is not taken out: the node stops", volume.root.display());
-            return Err(StoreError::new(StoreErrorKind::Closed, text));
+            return Err(StoreError::closed(text));
         }
         durable = leave_in_order(inner, volume) => durable,
     };
-    let closed = crate::volume::failure::take_out(inner, volume).await;
+    let closed = crate::lifecycle::volume_failure::take_out(inner, volume).await;
     info!(volume = %volume.root.display(), "volume removed");
     let late = "what was written last may not be on its disk yet: sync its file system before you \
         detach it";
@@ -146,9 +139,9 @@ async fn remove(inner: &Arc<StoreState>, volume: &Arc<Volume>) -> Result<(), Sto
 async fn leave_in_order(inner: &Arc<StoreState>, volume: &Arc<Volume>) -> bool {
     let at_ms = crate::layout::dirs::now_ms();
     let leave = async {
-        let durable = commit_rounds::round(inner, volume).await;
+        let durable = commit::round(inner, volume).await;
         if durable
-            && volume.commits.all_verified()
+            && volume.commits.may_stamp()
             && let Err(error) = Mark::close(volume, at_ms).await
         {
             warn!(volume = %volume.root.display(), %error,

@@ -2,26 +2,29 @@
 //! start-up.
 //!
 //! [`Store`] is the whole of it. It gives out a [`ReplicaWriter`] for each replica being written
-//! and a [`ReplicaReader`] for each one being read, takes the NameNode's orders (invalidate,
-//! recover, move), and reports from memory. News goes up as [`StoreEvent`]s through one bounded
+//! and a [`ReplicaReader`] for each one being read. It takes the NameNode's orders (invalidate,
+//! recover, move), and reports from memory. Changes go up as [`StoreEvent`]s through one bounded
 //! channel.
 
 mod background;
 mod check_swap;
 mod config;
-mod earlier;
 mod error;
 mod hot_swap;
 mod layout;
+mod lifecycle;
 mod load;
+mod locks;
 mod pool;
 mod reader;
 mod replica;
 mod report;
 mod shutdown;
+mod staging_leftovers;
 mod startup;
 mod state;
 mod store;
+mod store_replicas;
 #[cfg(test)]
 mod tests;
 mod types;
@@ -35,10 +38,10 @@ pub use config::{
 };
 pub use error::{StoreError, StoreErrorKind};
 pub use reader::ReplicaReader;
+pub use report::VolumeTimes;
 pub use store::Store;
 pub use types::{
     FailureSummary, NodeStorageInfo, PacketData, Pieces, PoolSpec, RecoveryInfo, ReplicaRef,
     ReplicaReport, StartOption, StorageInfo, StorageReport, StoreEvent, VolumeReport, WriteOptions,
 };
-pub use volume::times::VolumeTimes;
 pub use writer::{AckHandle, Due, ReplicaWriter};

@@ -1,15 +1,50 @@
 //! Reports from memory: no disk is touched.
 
 use std::collections::HashMap;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
 
+use hayloft_io::IoOp;
 use hayloft_wire::ids::PoolId;
 
 use crate::replica::Slot;
 use crate::replica::block_pool::Pool;
-use crate::replica::finalize::{reference_of, reported};
+use crate::replica::reference::{reference_of, reported};
 use crate::state::StoreState;
 use crate::types::{ReplicaRef, ReplicaReport, StorageInfo, StorageReport, VolumeReport};
+
+/// Operations on names, as Apache's volume metrics count them.
+const NAMES: [IoOp; 13] = [
+    IoOp::Open,
+    IoOp::Truncate,
+    IoOp::CreateDir,
+    IoOp::Rename,
+    IoOp::Unlink,
+    IoOp::RemoveDir,
+    IoOp::Link,
+    IoOp::List,
+    IoOp::Stat,
+    IoOp::ReadSmall,
+    IoOp::Replace,
+    IoOp::SyncDir,
+    IoOp::Length,
+];
+
+/// How many operations were measured on a volume since it was opened, and how long they took
+/// together, waiting in queues included.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct VolumeTimes {
+    /// The volume's directory.
+    pub path: PathBuf,
+    /// Operations on names.
+    pub metadata: (u64, Duration),
+    /// Reads that went through the engine: what came out of the page cache is not in it.
+    pub read: (u64, Duration),
+    /// Writes.
+    pub write: (u64, Duration),
+}
 
 /// See [`Store::storage_reports`](crate::Store::storage_reports).
 #[must_use]
@@ -79,7 +114,7 @@ pub fn volume_report(inner: &StoreState) -> Vec<VolumeReport> {
             used: n.used,
             free: n.remaining,
             reserved: n.reserved,
-            reserved_for_replicas: n.promised,
+            reserved_for_replicas: n.reserved_for_replicas,
             blocks: blocks.get(&v.index).copied().unwrap_or(0),
         }
     };
@@ -90,10 +125,31 @@ pub fn volume_report(inner: &StoreState) -> Vec<VolumeReport> {
 #[must_use]
 pub fn replica(pool: &Pool, id: i64) -> Option<ReplicaRef> {
     match pool.map.get(id)? {
-        Slot::Live(live) => Some(crate::replica::finalize::reference(pool, &live)),
+        Slot::Live(live) => Some(crate::replica::reference::reference(pool, &live)),
         slot @ Slot::Finalized(_) => {
             let slice = pool.slice(slot.volume()).ok()?;
             Some(reference_of(pool, &slice, id, &slot))
         }
+    }
+}
+
+/// See [`Store::volume_times`](crate::Store::volume_times).
+#[must_use]
+pub fn volume_times(inner: &StoreState) -> Vec<VolumeTimes> {
+    let volumes = inner.volumes();
+    let times = volumes.iter().map(|volume| VolumeTimes {
+        path: volume.root.clone(),
+        metadata: volume.metrics.total(&NAMES),
+        read: volume.metrics.total(&[IoOp::Read]),
+        write: volume.metrics.total(&[IoOp::Write]),
+    });
+    times.collect()
+}
+
+/// See [`Store::avoid_volumes`](crate::Store::avoid_volumes).
+pub fn avoid(inner: &StoreState, paths: &[&Path]) {
+    for volume in inner.volumes() {
+        let avoid = paths.contains(&volume.root.as_path());
+        volume.avoid.store(avoid, Ordering::Relaxed);
     }
 }

@@ -1,6 +1,6 @@
 //! A clean stop: writers end, what is known is saved for the next start, locks go.
 
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use hayloft_io::{DiskStats, IoClass, IoError};
@@ -12,11 +12,13 @@ use crate::layout::dirs::now_ms;
 use crate::layout::names;
 use crate::layout::replica_cache::{CachedReplica, encode};
 use crate::layout::used_cache::UsedCache;
+use crate::lifecycle::commit;
+use crate::locks;
 use crate::replica::block_pool::Pool;
 use crate::replica::{LiveReplica, ReplicaDir, Slot};
 use crate::state::StoreState;
+use crate::volume::BlockPoolSlice;
 use crate::volume::stop_mark::Mark;
-use crate::volume::{BlockPoolSlice, commit_rounds};
 
 /// How long operations in flight may take to end: a part of the time that the node has to stop.
 const DRAIN: Duration = Duration::from_secs(3);
@@ -55,11 +57,7 @@ pub async fn shutdown(inner: &Arc<StoreState>) {
     for pool in &pools {
         quiet &= crate::pool::add_remove::stop_writers(inner, pool).await;
     }
-    inner
-        .delete_queues
-        .write()
-        .unwrap_or_else(PoisonError::into_inner)
-        .clear();
+    locks::write(&inner.delete_queues).clear();
     inner.tasks.close();
     quiet &= tokio::time::timeout(DRAIN, inner.tasks.wait())
         .await
@@ -87,8 +85,8 @@ async fn close_marks(inner: &Arc<StoreState>, quiet: bool) {
     let at_ms = now_ms();
     let volumes = inner.volumes();
     let closes = volumes.iter().map(|volume| async move {
-        let durable = commit_rounds::round(inner, volume).await;
-        if durable && quiet && volume.commits.all_verified() && !volume.is_failed() {
+        let durable = commit::round(inner, volume).await;
+        if durable && quiet && volume.commits.may_stamp() && !volume.is_failed() {
             Mark::close(volume, at_ms).await?;
         }
         Ok::<_, IoError>(())

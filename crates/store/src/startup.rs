@@ -1,47 +1,29 @@
-//! Opening volumes: locks, VERSION files, identity of the node.
+//! Start-up: volumes that can be used, and the identity of the node.
 
 use std::collections::BTreeSet;
 use std::path::Path;
-use std::sync::{Arc, PoisonError};
-use std::time::{Duration, SystemTime};
+use std::sync::Arc;
+use std::time::SystemTime;
 
-use hayloft_io::calibrate::Calibration;
-use hayloft_io::decorators::{IoMetrics, Metered};
-use hayloft_io::{
-    ENGINE_AUTO, Engine, EngineConfig, IoClass, IoError, IoErrorKind, IoOp, RecordLock, engine_for,
-};
+use hayloft_io::{IoClass, IoError, IoErrorKind, IoOp};
 use tokio::sync::mpsc;
 use tracing::{info, warn};
 use uuid::Uuid;
 
+use crate::background::space_watch::watch_space;
 use crate::config::{StoreConfig, VolumeConfig, tolerated};
-use crate::earlier;
 use crate::error::{StoreError, StoreErrorKind};
-use crate::layout::dirs::{DIR_MODE, FILE_MODE, now_ms};
-use crate::layout::names::{CURRENT, IN_USE_LOCK, VERSION};
-use crate::layout::version::{VERSION_BYTES_MAX, VolumeVersion};
+use crate::layout::dirs::{FILE_MODE, now_ms};
+use crate::layout::names::{CURRENT, VERSION};
+use crate::layout::version::VolumeVersion;
+use crate::lifecycle::{commit, volume_failure};
+use crate::locks;
+use crate::staging_leftovers;
 use crate::state::StoreState;
 use crate::types::{FailedVolume, StorageInfo, StoreEvent};
+use crate::volume::commit_rounds::CommitRounds;
 use crate::volume::stop_mark::Mark;
-use crate::volume::{Volume, VolumeParts, commit_rounds};
-
-/// A directory that is locked and whose VERSION, if it has one, was read.
-#[derive(Debug)]
-pub struct Opened {
-    config: VolumeConfig,
-    engine: Arc<dyn Engine>,
-    metrics: Arc<IoMetrics>,
-    lock: RecordLock,
-    version: Option<VolumeVersion>,
-    unclean_since: Option<u64>,
-}
-
-impl Opened {
-    /// Its path and identity, unless it is new.
-    pub fn identity(&self) -> Option<(&Path, &VolumeVersion)> {
-        Some((self.config.path.as_path(), self.version.as_ref()?))
-    }
-}
+use crate::volume::{OpenedVolume, Volume};
 
 /// Refuses to start over what a version with staging in shared memory left there: acknowledged
 /// bytes that are in no replica's files.
@@ -51,20 +33,17 @@ async fn refuse_staged(inner: &StoreState) -> Result<(), StoreError> {
     let look = tokio::task::spawn_blocking(move || {
         // One that cannot be listed is no reason not to start.
         dirs.iter()
-            .find_map(|dir| earlier::staged(dir, &uuids).ok()?)
+            .find_map(|dir| staging_leftovers::find(dir, &uuids).ok()?)
     });
     match look.await.ok().flatten() {
         None => Ok(()),
-        Some(path) => Err(StoreError::new(
-            StoreErrorKind::Incompatible,
-            format!(
-                "{} holds bytes that an earlier version of Hayloft acknowledged and did not write \
+        Some(path) => Err(StoreError::incompatible(format!(
+            "{} holds bytes that an earlier version of Hayloft acknowledged and did not write \
                     to its \
                  blocks: {}",
-                path.display(),
-                earlier::TODO
-            ),
-        )),
+            path.display(),
+            staging_leftovers::TODO
+        ))),
     }
 }
 
@@ -75,7 +54,7 @@ pub async fn open(
 ) -> Result<Arc<StoreState>, StoreError> {
     let disks = hayloft_io::Disks::default();
     let inner = Arc::new(StoreState::new(config, events, disks));
-    let attempts = inner.config.volumes.iter().map(|v| open_volume(&inner, v));
+    let attempts = inner.config.volumes.iter().map(|v| inner.open_volume(v));
     let attempts = futures_util::future::join_all(attempts).await;
     let mut opened = Vec::new();
     for (volume, attempt) in inner.config.volumes.iter().zip(attempts) {
@@ -103,7 +82,7 @@ pub async fn open(
         }
     }
     check_tolerance(&inner, inner.volumes().len())?;
-    crate::background::delete::start_lanes(&inner);
+    crate::lifecycle::delete::start_lanes(&inner);
     crate::background::block_scanner::start(&inner);
     inner
         .tasks
@@ -121,22 +100,12 @@ fn note_failure(inner: &StoreState, volume: &VolumeConfig, error: &StoreError) {
         at: SystemTime::now(),
         capacity: 0,
     };
-    inner
-        .volumes
-        .write()
-        .unwrap_or_else(PoisonError::into_inner)
-        .failed
-        .push(failed);
+    locks::write(&inner.volumes).failed.push(failed);
 }
 
 /// Whether enough volumes are healthy to go on.
 pub fn check_tolerance(inner: &StoreState, healthy: usize) -> Result<(), StoreError> {
-    let failed = inner
-        .volumes
-        .read()
-        .unwrap_or_else(PoisonError::into_inner)
-        .failed
-        .len();
+    let failed = locks::read(&inner.volumes).failed.len();
     if tolerated(inner.config.failed_volumes_tolerated, healthy, failed) {
         return Ok(());
     }
@@ -152,170 +121,6 @@ pub fn check_tolerance(inner: &StoreState, healthy: usize) -> Result<(), StoreEr
     ))
 }
 
-/// Creates the directory if needed, locks it, reads its VERSION.
-pub async fn open_volume(inner: &StoreState, config: &VolumeConfig) -> Result<Opened, StoreError> {
-    let root = &config.path;
-    let doing = format!("opening volume {}", root.display());
-    let failed = |e| StoreError::io(&doing, e);
-    let mode = inner.config.perm;
-    let made = tokio::task::spawn_blocking({
-        let root = root.clone();
-        move || prepare_root(&root, mode)
-    });
-    made.await
-        .map_err(|e| StoreError::new(StoreErrorKind::Io, format!("{doing}: {e}")))?
-        .map_err(|e| StoreError::new(StoreErrorKind::Io, format!("{doing}: {e}")))?;
-    let calibration = read_calibration(root).await;
-    let disk_config = inner.config.disk.config(calibration.as_ref());
-    let disk = inner.disks.for_path(root, &disk_config).map_err(failed)?;
-    let mut engine_config = EngineConfig::new(disk);
-    engine_config.direct.cache_client_reads = inner.config.cache_client_reads;
-    let engine = choose_engine(config, calibration.as_ref(), engine_config)
-        .await
-        .map_err(failed)?;
-    #[cfg(test)]
-    let engine = with_faults(inner, root, engine);
-    let metrics = Arc::new(IoMetrics::sampled(Arc::clone(&inner.sampling)));
-    let engine: Arc<dyn Engine> = Arc::new(Metered::new(engine, Arc::clone(&metrics)));
-    let meta = engine.meta(IoClass::ClientWrite);
-    let note = format!("{}@{}", std::process::id(), host_name());
-    let lock = meta
-        .lock(&root.join(IN_USE_LOCK), note)
-        .await
-        .map_err(|e| match e.kind() {
-            IoErrorKind::Locked => StoreError::new(
-                StoreErrorKind::Incompatible,
-                format!(
-                    "{doing}: {e}; another DataNode uses this directory: stop it, or remove the \
-                directory from dfs.datanode.data.dir"
-                ),
-            ),
-            _ => failed(e),
-        })?;
-    let version = match meta
-        .read_small(&root.join(CURRENT).join(VERSION), VERSION_BYTES_MAX)
-        .await
-    {
-        Ok(bytes) => Some(VolumeVersion::parse(&bytes).map_err(|e| {
-            StoreError::new(
-                StoreErrorKind::Incompatible,
-                format!("{doing}: {VERSION} cannot be used: {e}"),
-            )
-        })?),
-        Err(e) if e.kind() == IoErrorKind::NotFound => None,
-        Err(e) => return Err(failed(e)),
-    };
-    let look = meta.run(IoOp::Stat, root, |root| Ok(Mark::unclean_since(root)));
-    let unclean_since = look.await.map_err(failed)?;
-    Ok(Opened {
-        config: config.clone(),
-        engine,
-        metrics,
-        lock,
-        version,
-        unclean_since,
-    })
-}
-
-/// What `hayloft calibrate` wrote for the volume; one that cannot be used is named in the log.
-async fn read_calibration(root: &Path) -> Option<Calibration> {
-    let dir = root.to_owned();
-    let read = tokio::task::spawn_blocking(move || {
-        let calibration = Calibration::read(&dir);
-        let found = calibration.as_ref().ok().and_then(Option::as_ref);
-        let elsewhere = found.and_then(|found| found.measured_elsewhere(&dir));
-        (calibration, elsewhere)
-    });
-    let (calibration, elsewhere) = read.await.ok()?;
-    if let Some(why) = elsewhere {
-        warn!(volume = %root.display(), why, "the calibration seems to be another disk's: if the \
-            directory was copied, run \
-            'hayloft calibrate' here");
-    }
-    match calibration {
-        Ok(calibration) => calibration,
-        Err(error) => {
-            warn!(volume = %root.display(), %error, "going on as if the volume were not \
-                calibrated");
-            None
-        }
-    }
-}
-
-/// The engine of a volume of which nothing is said. Of those that keep data it writes with the
-/// least work of the processor, and it does not push what is read out of the page cache
-/// (docs/decisions/0009-direct-by-default.md).
-const UNCALIBRATED: &str = "direct";
-
-/// The configured engine, or the next best that works in the volume's directory.
-async fn choose_engine(
-    config: &VolumeConfig,
-    calibration: Option<&Calibration>,
-    engine_config: EngineConfig,
-) -> Result<Arc<dyn Engine>, IoError> {
-    let disk = Arc::clone(&engine_config.disk);
-    let name = match (config.engine.as_str(), calibration) {
-        (ENGINE_AUTO, Some(calibration)) => calibration.engine.clone(),
-        (ENGINE_AUTO, None) => UNCALIBRATED.to_owned(),
-        (name, _) => name.to_owned(),
-    };
-    let probe = move |root: &Path| engine_for(&name, root, &engine_config);
-    let choice = disk
-        .run(IoClass::ClientWrite, IoOp::Open, &config.path, probe)
-        .await?;
-    // Neither the operator nor a calibration named the engine that does not work there.
-    let named = config.engine != ENGINE_AUTO || calibration.is_some();
-    match choice.remark {
-        Some(remark) if named => warn!(volume = %config.path.display(), "{remark}"),
-        Some(remark) => info!(volume = %config.path.display(), "{remark}"),
-        None => {}
-    }
-    info!(
-        volume = %config.path.display(),
-        engine = choice.engine.name(),
-        disk = disk.name(),
-        media = ?disk.media(),
-        quantum = disk.quantum(),
-        calibrated = calibration.is_some(),
-        "volume's way to its disk"
-    );
-    Ok(choice.engine)
-}
-
-/// The engine under the faults of a test, when they are for this directory.
-#[cfg(test)]
-fn with_faults(inner: &StoreState, root: &Path, engine: Arc<dyn Engine>) -> Arc<dyn Engine> {
-    use hayloft_io::decorators::Faulty;
-    match &inner.config.faults {
-        Some((path, faults)) if path == root => Arc::new(Faulty::new(engine, Arc::clone(faults))),
-        _ => engine,
-    }
-}
-
-/// Makes the directory and gives it the configured permission.
-fn prepare_root(root: &Path, mode: u32) -> std::io::Result<()> {
-    use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
-    std::fs::DirBuilder::new()
-        .recursive(true)
-        .mode(mode)
-        .create(root)?;
-    let there = std::fs::metadata(root)?.permissions().mode() & 0o777;
-    if there != mode & 0o777 {
-        std::fs::set_permissions(root, std::fs::Permissions::from_mode(mode))?;
-    }
-    std::fs::DirBuilder::new()
-        .recursive(true)
-        .mode(DIR_MODE)
-        .create(root.join(CURRENT))
-}
-
-fn host_name() -> String {
-    rustix::system::uname()
-        .nodename()
-        .to_string_lossy()
-        .into_owned()
-}
-
 /// Takes over the identity of the volumes that have one; all must agree.
 pub fn adopt_identity<'a>(
     inner: &StoreState,
@@ -324,16 +129,13 @@ pub fn adopt_identity<'a>(
     let mut identity = inner.identity();
     for (path, version) in versions {
         let differ = |what: &str, theirs: &str, ours: &str| {
-            StoreError::new(
-                StoreErrorKind::Incompatible,
-                format!(
-                    "{}: {what} {theirs} differs from {ours} of the other volumes: this directory \
+            StoreError::incompatible(format!(
+                "{}: {what} {theirs} differs from {ours} of the other volumes: this directory \
                         belongs to another \
                      DataNode or cluster; take it out of dfs.datanode.data.dir or move its \
                      contents away",
-                    path.display()
-                ),
-            )
+                path.display()
+            ))
         };
         if identity.datanode_uuid.is_empty() {
             identity.datanode_uuid.clone_from(&version.datanode_uuid);
@@ -361,87 +163,97 @@ pub fn adopt_identity<'a>(
 }
 
 /// Puts an opened volume into use. A new one is formatted as soon as the cluster is known.
-pub async fn admit(inner: &Arc<StoreState>, opened: Opened) -> Result<Arc<Volume>, StoreError> {
-    let Opened {
-        config,
-        engine,
-        metrics,
-        lock,
-        version,
-        unclean_since,
-    } = opened;
-    let doing = format!("opening volume {}", config.path.display());
-    let meta = engine.meta(IoClass::ClientWrite);
+pub async fn admit(
+    inner: &Arc<StoreState>,
+    opened: OpenedVolume,
+) -> Result<Arc<Volume>, StoreError> {
+    let path = &opened.config.path;
+    let doing = format!("opening volume {}", path.display());
+    let meta = opened.engine.meta(IoClass::ClientWrite);
     let space = meta
-        .space(&config.path)
+        .space(path)
         .await
         .map_err(|e| StoreError::io(&doing, e))?;
     let mount = meta
-        .mount_of(&config.path)
+        .mount_of(path)
         .await
         .map(|m| m.point)
         .unwrap_or_default();
-    let id = version.map_or_else(|| format!("DS-{}", Uuid::new_v4()), |v| v.storage_id);
-    let volume = list(inner, |index| VolumeParts {
-        index,
-        root: config.path,
-        info: StorageInfo {
-            id: id.into(),
-            storage_type: config.storage_type,
-        },
-        engine,
-        metrics,
-        reserved: config.reserved,
-        mount,
-        lock,
-        unclean_since,
-        space,
-    })?;
+    let id = match &opened.version {
+        Some(version) => version.storage_id.clone(),
+        None => format!("DS-{}", Uuid::new_v4()),
+    };
+    let info = StorageInfo {
+        id: id.into(),
+        storage_type: opened.config.storage_type,
+    };
+    let volume = list(inner, Volume::new(opened, info, mount, space))?;
     inner
         .tasks
         .spawn(watch_space(Arc::clone(inner), Arc::clone(&volume)));
     if let Err(error) = open_mark(inner, &volume).await {
         volume.set_failed();
-        crate::volume::failure::unlist(inner, &volume);
+        volume_failure::remove_from_service(inner, &volume);
         return Err(error);
     }
-    let rounds = commit_rounds::run(Arc::clone(inner), Arc::clone(&volume));
+    if volume.unclean_since.is_some() {
+        sync_earlier(inner, &volume);
+    }
+    let rounds = commit::run(Arc::clone(inner), Arc::clone(&volume));
     inner.tasks.spawn(rounds);
     Ok(volume)
 }
 
+/// Makes durable, in the background, what an earlier process wrote last: no commit round of this
+/// one knows of it. The stamp stays until that is done.
+fn sync_earlier(inner: &Arc<StoreState>, volume: &Arc<Volume>) {
+    let syncing = CommitRounds::verifying(volume);
+    let (inner, volume) = (Arc::clone(inner), Arc::clone(volume));
+    let tasks = inner.tasks.clone();
+    tasks.spawn(async move {
+        let meta = volume.meta(IoClass::Replication).that_syncs(true);
+        let synced = meta.run(IoOp::Sync, &volume.root, |root| {
+            let failed = |e| IoError::from_std(IoOp::Sync, root, &e);
+            let dir = std::fs::File::open(root).map_err(failed)?;
+            rustix::fs::syncfs(&dir).map_err(|e| failed(e.into()))
+        });
+        tokio::select! {
+            // The mark stays open.
+            () = inner.stop.cancelled() => std::mem::forget(syncing),
+            () = volume.gone.cancelled() => {}
+            synced = synced => if let Err(error) = synced {
+                volume.commits.note_lost();
+                warn!(volume = %volume.root.display(), %error, "cannot sync what was written \
+                    before the last stop: the next start looks at it again");
+                volume_failure::suspect(&inner, &volume, &error.to_string());
+            }
+        }
+    });
+}
+
 /// Adds a volume to those that are healthy, under the next number.
-fn list(
-    inner: &StoreState,
-    parts: impl FnOnce(u16) -> VolumeParts,
-) -> Result<Arc<Volume>, StoreError> {
-    let mut volumes = inner
-        .volumes
-        .write()
-        .unwrap_or_else(PoisonError::into_inner);
+fn list(inner: &StoreState, mut volume: Volume) -> Result<Arc<Volume>, StoreError> {
+    let mut volumes = locks::write(&inner.volumes);
     let index = volumes.next_index;
-    let parts = parts(index);
-    let doing = format!("opening volume {}", parts.root.display());
+    let doing = format!("opening volume {}", volume.root.display());
     let Some(next_index) = index.checked_add(1) else {
-        return Err(StoreError::new(
-            StoreErrorKind::Illegal,
-            format!("{doing}: more volumes than can be numbered"),
-        ));
+        return Err(StoreError::illegal(format!(
+            "{doing}: more volumes than can be numbered"
+        )));
     };
-    let known = |v: &&Arc<Volume>| v.info.id == parts.info.id;
+    let known = |v: &&Arc<Volume>| v.info.id == volume.info.id;
     if let Some(same) = volumes.healthy.iter().find(known) {
-        return Err(StoreError::new(
-            StoreErrorKind::Incompatible,
-            format!(
-                "{doing}: its storageID {} is also that of {}: one is a copy of the other",
-                parts.info.id,
-                same.root.display()
-            ),
-        ));
+        return Err(StoreError::incompatible(format!(
+            "{doing}: its storageID {} is also that of {}: one is a copy of the other",
+            volume.info.id,
+            same.root.display()
+        )));
     }
     volumes.next_index = next_index;
-    let volume = Arc::new(Volume::new(parts));
-    info!(volume = %volume.root.display(), storage = %volume.info.id, kind = %volume.info.storage_type, "volume in use");
+    volume.index = index;
+    let volume = Arc::new(volume);
+    let StorageInfo { id, storage_type } = &volume.info;
+    info!(volume = %volume.root.display(), storage = %id, kind = %storage_type, "volume in use");
     volumes.healthy.push(Arc::clone(&volume));
     Ok(volume)
 }
@@ -485,44 +297,4 @@ pub async fn format_if_new(inner: &StoreState, volume: &Volume) -> Result<(), St
     meta.replace(&path, version.encode(SystemTime::now()), FILE_MODE)
         .await
         .map_err(failed)
-}
-
-/// Reads the space of a volume's file system every now and then, so that reports need no disk;
-/// notices so a disk that hangs while it is idle.
-async fn watch_space(inner: Arc<StoreState>, volume: Arc<Volume>) {
-    let interval = inner.config.space_interval.max(Duration::from_millis(100));
-    let limit = inner.config.check_timeout;
-    let watch = async {
-        loop {
-            tokio::time::sleep(interval).await;
-            // Reading the space may be served from memory while every transfer hangs.
-            let disk = volume.engine.disk();
-            let transfer = disk.longest_transfer().map(|time| (time, "transfer"));
-            let longest = transfer
-                .into_iter()
-                .chain(disk.longest_other(&volume.root))
-                .max();
-            if let Some((hangs, what)) = longest.filter(|(time, _)| *time >= limit) {
-                let (name, s) = (disk.name(), hangs.as_secs());
-                return format!("one operation of disk {name} has not ended for {s} s: {what}");
-            }
-            let meta = volume.meta(IoClass::ClientRead);
-            match tokio::time::timeout(limit, meta.space(&volume.root)).await {
-                Ok(Ok(space)) => volume.set_space(space),
-                Ok(Err(error)) => {
-                    crate::volume::failure::suspect(&inner, &volume, &error.to_string());
-                }
-                Err(_) => {
-                    let reason = format!("no answer for {} s", limit.as_secs());
-                    return reason;
-                }
-            }
-        }
-    };
-    let reason = tokio::select! {
-        () = inner.stop.cancelled() => return,
-        () = volume.gone.cancelled() => return,
-        reason = watch => reason,
-    };
-    crate::volume::failure::fail(&inner, &volume, &reason).await;
 }

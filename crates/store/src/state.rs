@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::future::Future;
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, RwLock};
 
 use hayloft_io::decorators::Sampling;
 use hayloft_io::{BufferPool, Disks};
@@ -13,12 +13,14 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::config::StoreConfig;
+use crate::config::{StoreConfig, VolumeConfig};
 use crate::error::{StoreError, StoreErrorKind};
+use crate::locks;
 use crate::replica::block_pool::Pool;
 use crate::types::{FailedVolume, StoreEvent};
 use crate::volume::choose::{Candidate, Rounds, choose};
-use crate::volume::{BlockPoolSlice, Volume};
+use crate::volume::open::open_volume;
+use crate::volume::{BlockPoolSlice, OpenedVolume, Volume};
 
 /// The state behind a [`Store`](crate::Store).
 #[derive(Debug)]
@@ -33,7 +35,7 @@ pub struct StoreState {
     pub pools: RwLock<HashMap<PoolId, Arc<Pool>>>,
     /// Held while pools or volumes come and go.
     pub changing: tokio::sync::Mutex<()>,
-    /// News for the node.
+    /// Events for the node.
     pub events: mpsc::Sender<StoreEvent>,
     /// Is to stop: what may take long is to be left now.
     pub ending: CancellationToken,
@@ -119,30 +121,29 @@ impl StoreState {
         }
     }
 
+    /// Opens a configured volume.
+    ///
+    /// # Errors
+    /// `Incompatible` when another DataNode uses the directory or it is of another make; `Io`.
+    pub async fn open_volume(&self, config: &VolumeConfig) -> Result<OpenedVolume, StoreError> {
+        open_volume(&self.config, &self.disks, &self.sampling, config).await
+    }
+
     /// The identity, to look at or change.
     pub fn identity(&self) -> MutexGuard<'_, StoreIdentity> {
-        self.identity.lock().unwrap_or_else(PoisonError::into_inner)
+        locks::lock(&self.identity)
     }
 
     /// The healthy volumes.
     #[must_use]
     pub fn volumes(&self) -> Vec<Arc<Volume>> {
-        self.volumes
-            .read()
-            .unwrap_or_else(PoisonError::into_inner)
-            .healthy
-            .clone()
+        locks::read(&self.volumes).healthy.clone()
     }
 
     /// The loaded pools.
     #[must_use]
     pub fn pools(&self) -> Vec<Arc<Pool>> {
-        self.pools
-            .read()
-            .unwrap_or_else(PoisonError::into_inner)
-            .values()
-            .cloned()
-            .collect()
+        locks::read(&self.pools).values().cloned().collect()
     }
 
     /// A loaded pool.
@@ -151,46 +152,37 @@ impl StoreState {
     /// `NotReady` when it is not loaded, `Closed` when the store was shut down.
     pub fn pool(&self, id: &PoolId) -> Result<Arc<Pool>, StoreError> {
         if self.stop.is_cancelled() {
-            return Err(StoreError::new(
-                StoreErrorKind::Closed,
-                "the store is shut down",
-            ));
+            return Err(StoreError::closed("the store is shut down"));
         }
-        self.pools
-            .read()
-            .unwrap_or_else(PoisonError::into_inner)
-            .get(id)
-            .cloned()
-            .ok_or_else(|| {
-                StoreError::new(
-                    StoreErrorKind::NotReady,
-                    format!("block pool {id} is not registered here (yet)"),
-                )
-            })
+        locks::read(&self.pools).get(id).cloned().ok_or_else(|| {
+            StoreError::new(
+                StoreErrorKind::NotReady,
+                format!("block pool {id} is not registered here (yet)"),
+            )
+        })
     }
 
-    /// Runs `work` to its end even if the caller goes away: an operation on files is not left half
-    /// done, and no other operation gets at them before it is.
+    /// Runs `work` to its end even if the caller goes away. An operation on files is not left half
+    /// done, and no other operation gets at them before.
     pub async fn complete<T: Send + 'static>(
         &self,
         work: impl Future<Output = Result<T, StoreError>> + Send + 'static,
     ) -> Result<T, StoreError> {
         match self.tasks.spawn(work).await {
             Ok(result) => result,
-            Err(error) => Err(StoreError::new(
-                StoreErrorKind::Closed,
-                format!("the operation did not end: {error}"),
-            )),
+            Err(error) => Err(StoreError::closed(format!(
+                "the operation did not end: {error}"
+            ))),
         }
     }
 
-    /// Sends news; waits when the node is behind.
-    pub async fn tell(&self, event: StoreEvent) {
+    /// Sends an event; waits when the node is behind.
+    pub async fn send_event(&self, event: StoreEvent) {
         // The node stops listening only when it ends.
         let _ = self.events.send(event).await;
     }
 
-    /// Chooses a volume with room for a replica of `bytes` and promises the room to it.
+    /// Chooses a volume with room for a replica of `bytes` and reserves the room for it.
     ///
     /// # Errors
     /// `OutOfSpace` when no healthy volume of the type has room.
@@ -202,7 +194,7 @@ impl StoreState {
         bytes: u64,
         except: Option<u16>,
     ) -> Result<Arc<BlockPoolSlice>, StoreError> {
-        let mut rounds = self.rounds.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut rounds = locks::lock(&self.rounds);
         let usable: Vec<Arc<BlockPoolSlice>> = pool
             .slices()
             .into_iter()
@@ -236,7 +228,7 @@ impl StoreState {
                 ),
             ));
         };
-        usable[chosen].volume.promise(bytes);
+        usable[chosen].volume.reserve_for_replica(bytes);
         Ok(Arc::clone(&usable[chosen]))
     }
 }

@@ -67,9 +67,9 @@ pub struct WriteOptions {
     pub expected_len: Option<u64>,
     /// The replica is pinned: balancer and mover leave it here.
     pub pinned: bool,
-    /// A later attempt of the client at the same pipeline, with this generation stamp (the
-    /// operation's `latestGenerationStamp` when it is not 0): a replica that the earlier one left
-    /// is replaced. Only for `create_rbw`.
+    /// A later attempt of the client at the same pipeline, with this generation stamp: the
+    /// operation's `latestGenerationStamp` when it is not 0. A replica that the earlier one left is
+    /// replaced. Only for `create_rbw`.
     pub new_gs: Option<u64>,
     /// The copy is for a pipeline (stages TRANSFER_RBW and TRANSFER_FINALIZED): it replaces a
     /// replica with a lower generation stamp in any state. Only for `create_temporary`.
@@ -100,8 +100,8 @@ pub struct PacketData {
     pub offset: u64,
     /// The data.
     pub data: Pieces,
-    /// One big-endian checksum per chunk of `data`, the chunk grid starting at block offset 0 (so
-    /// the first chunk may be the rest of a chunk). Empty with NULL checksums.
+    /// One big-endian checksum per chunk of `data`. Chunks begin at block offset 0, so the first
+    /// one may be the rest of a chunk. Empty with NULL checksums.
     pub sums: Bytes,
 }
 
@@ -235,7 +235,7 @@ pub struct StorageReport {
     pub capacity: u64,
     /// Bytes used by all pools: data and meta files.
     pub dfs_used: u64,
-    /// Bytes left for blocks, what is promised to replicas being written taken off.
+    /// Bytes left for blocks, what is reserved for replicas being written taken off.
     pub remaining: u64,
     /// Bytes used by this pool.
     pub block_pool_used: u64,
@@ -269,7 +269,7 @@ pub struct VolumeReport {
     pub free: u64,
     /// Bytes reserved by configuration.
     pub reserved: u64,
-    /// Bytes promised to replicas being written.
+    /// Bytes reserved for replicas being written.
     pub reserved_for_replicas: u64,
     /// Finalized and other replicas on it.
     pub blocks: u64,
@@ -286,7 +286,7 @@ pub struct FailedVolume {
     pub capacity: u64,
 }
 
-/// News from the store for the node: the only channel that goes upward.
+/// Events from the store for the node: the only channel that goes upward.
 #[derive(Clone, Debug)]
 pub enum StoreEvent {
     /// The files of an invalidated replica are gone.

@@ -2,7 +2,7 @@
 //! checksums, suspects first. One task per volume, in the class of I/O that no client waits for.
 
 use std::collections::HashMap;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use hayloft_io::{Advice, AlignedBuf, IoClass};
@@ -16,12 +16,13 @@ use crate::background::scanner_cursor::Cursor;
 use crate::error::{StoreError, StoreErrorKind};
 use crate::layout::dirs::now_ms;
 use crate::layout::names;
+use crate::lifecycle::volume_failure;
+use crate::locks;
 use crate::reader::{MissingMeta, ReplicaReader, open_reader};
+use crate::replica::Slot;
 use crate::replica::block_pool::Pool;
-use crate::replica::{FinalReplica, Slot};
 use crate::state::{StoreState, Suspect};
 use crate::types::StoreEvent;
-use crate::volume::failure;
 use crate::volume::{BlockPoolSlice, Volume};
 
 /// Suspects that may wait on a volume; more are forgotten, the regular round finds them.
@@ -46,10 +47,7 @@ pub fn start(inner: &Arc<StoreState>) {
         return;
     }
     for volume in inner.volumes() {
-        let mut scanners = inner
-            .scanners
-            .write()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut scanners = locks::write(&inner.scanners);
         if scanners.contains_key(&volume.index) {
             continue;
         }
@@ -75,10 +73,7 @@ pub fn mark_suspect(inner: &StoreState, block: &ExtendedBlock) {
     else {
         return;
     };
-    let scanners = inner
-        .scanners
-        .read()
-        .unwrap_or_else(PoisonError::into_inner);
+    let scanners = locks::read(&inner.scanners);
     if let Some(suspects) = scanners.get(&slot.volume())
         && suspects
             .try_send((block.pool.clone(), block.block.id))
@@ -280,19 +275,19 @@ impl Scanner {
             return;
         }
         if error.io_error().is_some() {
-            failure::check(&self.inner, &self.volume).await;
+            volume_failure::check(&self.inner, &self.volume).await;
             if self.volume.is_failed() || self.inner.stop.is_cancelled() {
                 return;
             }
         }
-        if !unchanged(pool, id, replica) {
+        if !pool.map.is_finalized(id, &replica) {
             debug!(%block, %error, "a replica changed while it was scanned");
             return;
         }
         warn!(%block, volume = %self.volume.root.display(), %error, "block scanner found a \
             damaged replica");
         self.inner
-            .tell(StoreEvent::Corrupt {
+            .send_event(StoreEvent::Corrupt {
                 block,
                 storage: self.volume.info.clone(),
             })
@@ -332,14 +327,7 @@ impl Scanner {
 }
 
 fn mismatch(reader: &ReplicaReader, offset: u64, error: ChecksumMismatch) -> StoreError {
-    StoreError::new(
-        StoreErrorKind::Corrupt,
-        format!("{} from byte {offset}: {error}", reader.block()),
-    )
-}
-
-fn unchanged(pool: &Pool, id: i64, replica: FinalReplica) -> bool {
-    matches!(pool.map.get(id), Some(Slot::Finalized(now)) if now == replica)
+    StoreError::corrupt(format!("{} from byte {offset}: {error}", reader.block()))
 }
 
 /// The order of a round within a first-level directory.

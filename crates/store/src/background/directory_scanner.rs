@@ -5,47 +5,32 @@
 //! replicas come and go while directories are read.
 
 use std::collections::HashMap;
-use std::fs;
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use hayloft_io::{IoClass, IoErrorKind, IoOp};
-use hayloft_wire::ids::Block;
 use tracing::{info, warn};
 
+use crate::background::reconcile::{Differences, Step, settle};
 use crate::error::StoreError;
 use crate::layout::names;
+use crate::lifecycle::volume_failure::{check, examine, suspect};
 use crate::load::{Found, Orphans, Progress, walk};
 use crate::replica::block_pool::Pool;
-use crate::replica::files::{Pair, on_disk};
+use crate::replica::files::on_disk;
 use crate::replica::{FinalReplica, Slot};
 use crate::state::StoreState;
-use crate::types::StoreEvent;
-use crate::volume::failure::{check, examine, suspect};
-use crate::volume::{BlockPoolSlice, Volume, footprint};
+use crate::volume::{BlockPoolSlice, Volume};
 
 /// First-level directories, each of which is a step that can be followed by a pause.
 const DIRECTORIES: u8 = 32;
 /// The longest pause of a throttled scan after one step.
 const PAUSE_MAX: Duration = Duration::from_secs(60);
 
-/// What a scan found to be different, for the log.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Differences {
-    /// Replicas found that were not known.
-    pub added: usize,
-    /// Replicas whose data file is gone.
-    pub gone: usize,
-    /// Replicas without meta file or of another length.
-    pub damaged: usize,
-    /// Meta files without data removed.
-    pub lone_meta: usize,
-}
-
-/// Scans at every interval until the store stops; first after a random part of it, so that nodes
-/// that were started together do not scan together.
+/// Scans at every interval until the store stops. The first scan comes after a random part of it:
+/// nodes that were started together do not scan together.
 pub async fn run(inner: Arc<StoreState>) {
     let interval = inner.config.directory_scan.interval;
     if interval.is_zero() {
@@ -65,8 +50,8 @@ pub async fn run(inner: Arc<StoreState>) {
     }
 }
 
-/// Scans every pool on every volume, the volumes at the same time: one that hangs does not hold the
-/// others up, and ends when the volume is given up.
+/// Scans every pool on every volume, the volumes at the same time. A volume that hangs does not
+/// hold the others up; its scan ends when the volume is given up.
 pub async fn scan_all(inner: &Arc<StoreState>) {
     let volumes = inner.volumes();
     let scans = volumes.iter().map(|volume| async move {
@@ -87,7 +72,8 @@ async fn scan_volume(inner: &Arc<StoreState>, volume: &Arc<Volume>) {
         match scan(inner, &pool, &slice).await {
             Ok(found) => {
                 let took_ms = started.elapsed().as_millis();
-                info!(pool = %pool.id(), volume = %volume.root.display(), ?found, took_ms, "directories compared with memory");
+                info!(pool = %pool.id(), volume = %volume.root.display(), ?found, took_ms,
+                    "directories compared with memory");
             }
             Err(error) => {
                 let error = examine(inner, volume, error);
@@ -163,23 +149,6 @@ async fn read(slice: &BlockPoolSlice, dir: PathBuf) -> Result<(Vec<Found>, Orpha
     .map_err(|e| StoreError::io("comparing directories with memory", e))
 }
 
-/// Something that looks different.
-#[derive(Clone, Debug)]
-enum Step {
-    /// Files of a replica that the map does not have here.
-    Unknown(Found),
-    /// The map has a replica of which a file is missing or the length differs.
-    Differs {
-        id: i64,
-        /// As the map had it.
-        replica: FinalReplica,
-        /// Generation stamp of the meta file that lies there.
-        on_disk: Option<u64>,
-    },
-    /// A meta file without data file.
-    LoneMeta(Block, PathBuf),
-}
-
 /// Compares what was read with the map.
 fn differences(
     pool: &Pool,
@@ -225,194 +194,6 @@ fn differences(
             .map(|(block, dir)| Step::LoneMeta(block, dir)),
     );
     steps
-}
-
-/// Lengths of the files of a finalized replica now; `None` for one that is not there.
-async fn look(
-    slice: &BlockPoolSlice,
-    block: Block,
-) -> Result<(Option<u64>, Option<u64>), StoreError> {
-    let pair = Pair {
-        dir: slice.paths.finalized_dir(block.id),
-        id: block.id,
-        generation_stamp: block.generation_stamp,
-    };
-    let path = pair.data();
-    on_disk(slice, IoClass::Scan, IoOp::Stat, &path, move || {
-        let len = |path: PathBuf| match fs::metadata(path) {
-            Ok(meta) => Ok(Some(meta.len())),
-            Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
-            Err(e) => Err(e),
-        };
-        Ok((len(pair.data())?, len(pair.meta())?))
-    })
-    .await
-    .map_err(|e| StoreError::io("comparing directories with memory", e))
-}
-
-/// Checks that the tree of finalized replicas is there: without it no single replica is gone, the
-/// disk is.
-async fn still_there(slice: &BlockPoolSlice) -> Result<(), StoreError> {
-    let path = slice.paths.finalized();
-    let dir = path.clone();
-    on_disk(slice, IoClass::Scan, IoOp::Stat, &path, move || {
-        fs::metadata(dir).map(|_| ())
-    })
-    .await
-    .map_err(|e| StoreError::io("looking for the tree of finalized replicas", e))
-}
-
-/// Looks again under the latch, and does what is still to be done.
-async fn settle(
-    inner: &Arc<StoreState>,
-    pool: &Arc<Pool>,
-    slice: &Arc<BlockPoolSlice>,
-    step: Step,
-    all: &mut Differences,
-) -> Result<(), StoreError> {
-    let (id, event) = match step {
-        Step::Unknown(found) => {
-            let id = found.block.id;
-            let _latch = pool.latches.acquire(id).await;
-            (id, settle_unknown(pool, slice, &found, all).await?)
-        }
-        Step::Differs {
-            id,
-            replica,
-            on_disk,
-        } => {
-            let _latch = pool.latches.acquire(id).await;
-            let event = settle_differs(pool, slice, id, replica, on_disk, all).await?;
-            (id, event)
-        }
-        Step::LoneMeta(block, dir) => {
-            let _latch = pool.latches.acquire(block.id).await;
-            all.lone_meta += usize::from(remove_lone_meta(pool, slice, block, dir).await?);
-            (block.id, None)
-        }
-    };
-    if let Some(event) = event {
-        info!(pool = %pool.id(), block = id, "directory scanner: {event:?}");
-        inner.tell(event).await;
-    }
-    Ok(())
-}
-
-/// Serves a replica that is still not known.
-async fn settle_unknown(
-    pool: &Pool,
-    slice: &Arc<BlockPoolSlice>,
-    found: &Found,
-    all: &mut Differences,
-) -> Result<Option<StoreEvent>, StoreError> {
-    let (Some(len), Some(_)) = look(slice, found.block).await? else {
-        return Ok(None);
-    };
-    let block = Block {
-        num_bytes: len,
-        ..found.block
-    };
-    // Moved or written meanwhile, or a copy on another volume.
-    if pool.map.get(block.id).is_some() {
-        return Ok(None);
-    }
-    let replica = FinalReplica {
-        generation_stamp: block.generation_stamp,
-        len,
-        volume: slice.volume.index,
-        pinned: found.pinned,
-    };
-    if pool.put(block.id, Slot::Finalized(replica)).is_err() {
-        return Ok(None);
-    }
-    slice.used.add(footprint(len, None));
-    all.added += 1;
-    Ok(Some(StoreEvent::Found {
-        block: pool.extended(block),
-        storage: slice.volume.info.clone(),
-    }))
-}
-
-/// Drops a replica whose data is gone, tells of one that is damaged, and follows a meta file that
-/// has another generation stamp.
-async fn settle_differs(
-    pool: &Pool,
-    slice: &Arc<BlockPoolSlice>,
-    id: i64,
-    replica: FinalReplica,
-    on_disk: Option<u64>,
-    all: &mut Differences,
-) -> Result<Option<StoreEvent>, StoreError> {
-    let storage = slice.volume.info.clone();
-    let mut block = Block::new(id, replica.generation_stamp, replica.len);
-    let (data, mut meta) = look(slice, block).await?;
-    let other = on_disk.filter(|gs| *gs != replica.generation_stamp);
-    if let (Some(_), None, Some(gs)) = (data, meta, other) {
-        block.generation_stamp = gs;
-        meta = look(slice, block).await?.1;
-    }
-    if !matches!(pool.map.get(id), Some(Slot::Finalized(now)) if now == replica) {
-        return Ok(None);
-    }
-    let Some(len) = data else {
-        still_there(slice).await?;
-        pool.map.remove(id);
-        slice.used.sub(footprint(replica.len, None));
-        all.gone += 1;
-        let block = pool.extended(block);
-        return Ok(Some(StoreEvent::Lost { block, storage }));
-    };
-    if meta.is_none() || len != replica.len {
-        all.damaged += 1;
-        block.generation_stamp = replica.generation_stamp;
-        warn!(%block, data = len, ?meta, "the files of a replica are not what they should be");
-        let block = pool.extended(block);
-        return Ok(Some(StoreEvent::Corrupt { block, storage }));
-    }
-    if block.generation_stamp == replica.generation_stamp {
-        return Ok(None);
-    }
-    warn!(%block, before = replica.generation_stamp, "the meta file of a replica has another \
-        generation stamp now");
-    let now = FinalReplica {
-        generation_stamp: block.generation_stamp,
-        ..replica
-    };
-    if pool.put(id, Slot::Finalized(now)).is_err() {
-        return Ok(None);
-    }
-    all.added += 1;
-    let block = pool.extended(block);
-    Ok(Some(StoreEvent::Found { block, storage }))
-}
-
-/// Removes a meta file if there is still no replica of the block and no data file beside it.
-async fn remove_lone_meta(
-    pool: &Pool,
-    slice: &BlockPoolSlice,
-    block: Block,
-    dir: PathBuf,
-) -> Result<bool, StoreError> {
-    if pool.map.get(block.id).is_some() {
-        return Ok(false);
-    }
-    let pair = Pair {
-        dir,
-        id: block.id,
-        generation_stamp: block.generation_stamp,
-    };
-    let path = pair.meta();
-    on_disk(slice, IoClass::Scan, IoOp::Unlink, &path, move || {
-        if pair.data().exists() {
-            return Ok(false);
-        }
-        match fs::remove_file(pair.meta()) {
-            Err(e) if e.kind() != io::ErrorKind::NotFound => Err(e),
-            outcome => Ok(outcome.is_ok()),
-        }
-    })
-    .await
-    .map_err(|e| StoreError::io("removing a meta file without data file", e))
 }
 
 #[cfg(test)]

@@ -9,51 +9,17 @@ use std::sync::Arc;
 use futures_util::StreamExt as _;
 use futures_util::future::join_all;
 use hayloft_wire::ids::{Block, PoolId};
-use tokio::sync::{Semaphore, SemaphorePermit};
 use tracing::warn;
 
-use crate::background::delete::{block_of, discard};
 use crate::error::{StoreError, StoreErrorKind};
+use crate::lifecycle::delete::discard;
 use crate::replica::block_pool::Pool;
 use crate::state::StoreState;
+use crate::volume::invalidations::AT_ONCE;
 use crate::volume::{BlockPoolSlice, Volume};
 
-/// Replicas of one volume that may wait for their deletion, 24 bytes each. The NameNode orders at
-/// most 1000 a heartbeat by default: this is more than six minutes of it.
-const WAITING_MAX: usize = if cfg!(test) { 64 } else { 128 * 1024 };
-/// Replicas of one volume that are put out of the way at the same time.
-const AT_ONCE: usize = 8;
 /// Replicas that an error names.
 const NAMED_MAX: usize = 10;
-
-/// The deletes that NameNodes have ordered of one volume and that are not done.
-#[derive(Debug)]
-pub struct Invalidations {
-    waiting: Semaphore,
-    at_once: Semaphore,
-}
-
-impl Invalidations {
-    /// None.
-    #[must_use]
-    pub fn new() -> Self {
-        Self {
-            waiting: Semaphore::new(WAITING_MAX),
-            at_once: Semaphore::new(AT_ONCE),
-        }
-    }
-
-    /// Room for some of `wanted` replicas to wait, as many as there is room for.
-    fn room(&self, wanted: usize) -> (usize, Option<SemaphorePermit<'_>>) {
-        let fits = wanted.min(self.waiting.available_permits());
-        let permits = u32::try_from(fits).unwrap_or(u32::MAX);
-        match self.waiting.try_acquire_many(permits) {
-            Ok(permit) => (fits, Some(permit)),
-            // Another order took the room in between.
-            Err(_) => (0, None),
-        }
-    }
-}
 
 /// See [`Store::invalidate`](crate::Store::invalidate).
 pub async fn invalidate(
@@ -85,14 +51,11 @@ pub async fn invalidate(
         return Ok(());
     }
     let named = errors[..errors.len().min(NAMED_MAX)].join("; ");
-    Err(StoreError::new(
-        StoreErrorKind::Illegal,
-        format!(
-            "Failed to delete {} (out of {}) replica(s): {named}",
-            errors.len(),
-            blocks.len()
-        ),
-    ))
+    Err(StoreError::illegal(format!(
+        "Failed to delete {} (out of {}) replica(s): {named}",
+        errors.len(),
+        blocks.len()
+    )))
 }
 
 /// Deletes the replicas of one volume, as many as may wait; gives the errors.
@@ -122,8 +85,8 @@ async fn of_volume(
     errors.map(|error| error.to_string()).collect()
 }
 
-/// [`invalidate_one`], which ends when the volume fails: an operation on a disk that gives no
-/// answer ends with the answer, and others wait for the block.
+/// [`invalidate_one`], which ends when the volume fails. An operation on a disk that gives no
+/// answer never ends, and others wait for the block.
 async fn unless_gone(
     inner: &Arc<StoreState>,
     pool: &Arc<Pool>,
@@ -152,7 +115,7 @@ async fn invalidate_one(
     let Some(slot) = pool.map.get(block.id) else {
         return Err(not_found(block));
     };
-    let here = block_of(block.id, &slot);
+    let here = slot.block(block.id);
     // As Apache's: an order for another generation is about a replica that is not this one.
     if here.generation_stamp != block.generation_stamp {
         return Err(StoreError::new(
@@ -167,8 +130,7 @@ async fn invalidate_one(
 }
 
 fn not_found(block: Block) -> StoreError {
-    StoreError::new(
-        StoreErrorKind::NotFound,
-        format!("Failed to delete replica {block}: ReplicaInfo not found"),
-    )
+    StoreError::not_found(format!(
+        "Failed to delete replica {block}: ReplicaInfo not found"
+    ))
 }

@@ -1,8 +1,9 @@
 //! What the store does on its own: deletes, scanners, moves between volumes.
 
 pub mod block_scanner;
-pub mod delete;
 pub mod directory_scanner;
 pub mod invalidate;
 pub mod move_replica;
+pub mod reconcile;
 pub mod scanner_cursor;
+pub mod space_watch;

@@ -4,18 +4,18 @@ use std::fs::{self, File};
 use std::io::{self, Read as _, Write as _};
 use std::sync::Arc;
 
-use hayloft_io::{IoClass, IoOp};
+use hayloft_io::{IoClass, IoError, IoOp};
 use hayloft_wire::checksum::{DataChecksum, META_HEADER_LEN};
 use hayloft_wire::ids::{Block, ExtendedBlock, StorageType};
 use tracing::warn;
 
 use crate::error::{StoreError, StoreErrorKind};
+use crate::lifecycle::volume_failure::examine;
 use crate::replica::block_pool::Pool;
 use crate::replica::files::{self, Pair};
 use crate::replica::{FinalReplica, ReplicaDir, Slot};
 use crate::state::StoreState;
 use crate::types::ReplicaRef;
-use crate::volume::failure::examine;
 use crate::volume::{BlockPoolSlice, footprint};
 
 /// Bytes copied at a time, at least; a whole number of chunks.
@@ -42,7 +42,7 @@ pub async fn move_block(
     }
     let slice = inner.choose_slice(&pool, target, storage_id, replica.len, Some(replica.volume))?;
     let outcome = copy_and_switch(inner, &pool, id, replica, &from, &slice).await;
-    slice.volume.release(replica.len);
+    slice.volume.release_reserved(replica.len);
     outcome
 }
 
@@ -53,7 +53,7 @@ fn source(
     let slot = pool.slot(block.block.id)?;
     let Slot::Finalized(replica) = slot else {
         let text = format!("Replica {block} is not finalized and cannot be moved");
-        return Err(StoreError::new(StoreErrorKind::NotFound, text));
+        return Err(StoreError::not_found(text));
     };
     if replica.generation_stamp < block.block.generation_stamp {
         let text = format!(
@@ -68,7 +68,7 @@ fn source(
     Ok((replica, pool.slice(replica.volume)?))
 }
 
-/// Copies to `tmp` of the other volume without holding anyone up, then switches under the latch if
+/// Copies to `tmp` of the other volume without a latch, then switches under the latch if
 /// the replica is still the same.
 async fn copy_and_switch(
     inner: &Arc<StoreState>,
@@ -82,11 +82,7 @@ async fn copy_and_switch(
     let unique = to
         .delete_sequence
         .fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-    let source = Pair {
-        dir: from.paths.finalized_dir(id),
-        id,
-        generation_stamp: replica.generation_stamp,
-    };
+    let source = Pair::finalized(&from.paths, id, replica.generation_stamp);
     // A directory of its own: a copy from another node may be in `tmp` under the same name.
     let scratch = source.at(to.paths.tmp().join(format!("move-{unique}")));
     let failed = |e| {
@@ -96,44 +92,24 @@ async fn copy_and_switch(
         );
         examine(inner, &to.volume, examine(inner, &from.volume, e))
     };
-    let copied = files::on_disk(to, IoClass::Balancer, IoOp::Write, &scratch.data(), {
-        let scratch = scratch.clone();
-        move || {
-            let copied = copy_verified(&source, &scratch, replica.len);
-            if copied.is_err() {
-                // The first error is the one to report; what stays goes at the next start.
-                let _ = fs::remove_dir_all(&scratch.dir);
-            }
-            copied
-        }
-    })
-    .await;
+    let copied = copy_verified(from, to, &source, &scratch, replica.len).await;
+    if copied.is_err() {
+        let dir = scratch.dir.clone();
+        let clean = move || fs::remove_dir_all(&dir);
+        // The first error is the one to report; what stays goes at the next start.
+        let _ = files::on_disk(to, IoClass::Balancer, IoOp::Unlink, &scratch.dir, clean).await;
+    }
     let checksum = copied.map_err(failed)?;
     let _latch = pool.latches.acquire(id).await;
-    let unchanged = matches!(pool.map.get(id), Some(Slot::Finalized(now)) if now == replica);
+    let unchanged = pool.map.is_finalized(id, &replica);
     let target = scratch.at(to.paths.finalized_dir(id));
-    files::on_disk_with_sync(
-        to,
-        IoClass::Balancer,
-        IoOp::Rename,
-        &scratch.data(),
-        true,
-        move || {
-            if unchanged {
-                if replica.pinned {
-                    files::pin(&scratch.data())?;
-                }
-                // The source goes next: from here on the copy must outlive power loss.
-                files::move_pair(&scratch, &target, true)?;
-            }
-            fs::remove_dir_all(&scratch.dir)
-        },
-    )
-    .await
-    .map_err(failed)?;
+    let target = unchanged.then_some(target);
+    settle_copy(to, scratch, target, replica.pinned)
+        .await
+        .map_err(failed)?;
     if !unchanged {
         let text = format!("replica {old} changed while it was moved");
-        return Err(StoreError::new(StoreErrorKind::Illegal, text));
+        return Err(StoreError::illegal(text));
     }
     to.used.add(footprint(replica.len, Some(checksum)));
     let slot = Slot::Finalized(FinalReplica {
@@ -149,7 +125,7 @@ async fn copy_and_switch(
         let _ = pool.put(id, Slot::Finalized(replica));
         return Err(refused);
     }
-    if let Err(error) = crate::background::delete::discard_files(
+    if let Err(error) = crate::lifecycle::delete::discard_files(
         inner,
         pool,
         from,
@@ -163,37 +139,126 @@ async fn copy_and_switch(
         warn!(block = %old, volume = %from.volume.root.display(), %error, "cannot delete the \
             source of a moved replica; it is a duplicate that the next start deletes");
     }
-    Ok(crate::replica::finalize::reference_of(pool, to, id, &slot))
+    Ok(crate::replica::reference::reference_of(pool, to, id, &slot))
 }
 
-/// Copies a pair to the device and compares every chunk with its checksum on the way. Blocking.
-fn copy_verified(from: &Pair, to: &Pair, len: u64) -> io::Result<DataChecksum> {
-    let damaged = |text: String| io::Error::new(io::ErrorKind::InvalidData, text);
-    crate::layout::dirs::make_dir(&to.dir)?;
-    fs::copy(from.meta(), to.meta())?;
-    let mut meta = io::BufReader::with_capacity(64 << 10, File::open(to.meta())?);
-    let mut header = [0; META_HEADER_LEN];
-    meta.read_exact(&mut header)?;
-    let checksum = DataChecksum::decode_meta_header(&header).map_err(|e| damaged(e.to_string()))?;
-    let (mut data, mut copy) = (File::open(from.data())?, File::create_new(to.data())?);
-    let piece = PIECE_BYTES.next_multiple_of(checksum.chunk_size());
-    let (mut buf, mut sums) = (vec![0; piece], vec![0; checksum.sums_len(piece)]);
-    let mut left = len;
-    while left > 0 {
-        let n = usize::try_from(left).map_or(piece, |left| left.min(piece));
-        let sums = &mut sums[..checksum.sums_len(n)];
-        data.read_exact(&mut buf[..n])?;
-        meta.read_exact(sums)?;
-        checksum
-            .verify(&buf[..n], sums)
-            .map_err(|e| damaged(e.to_string()))?;
-        copy.write_all(&buf[..n])?;
-        left -= n as u64;
+/// Moves a copy to its `target`, if it is given one, and removes its directory.
+async fn settle_copy(
+    slice: &BlockPoolSlice,
+    copy: Pair,
+    target: Option<Pair>,
+    pinned: bool,
+) -> Result<(), IoError> {
+    let path = copy.data();
+    let work = move || {
+        if let Some(target) = target {
+            if pinned {
+                files::pin(&copy.data())?;
+            }
+            // The source goes next: from here on the copy must outlive power loss.
+            files::move_pair(&copy, &target, true)?;
+        }
+        fs::remove_dir_all(&copy.dir)
+    };
+    files::on_disk_with_sync(slice, IoClass::Balancer, IoOp::Rename, &path, true, work).await
+}
+
+/// Copies a pair to the device and compares every chunk with its checksum on the way. Each disk does
+/// its own part, a piece at a time, so that one that hangs is known for it.
+async fn copy_verified(
+    from: &BlockPoolSlice,
+    to: &BlockPoolSlice,
+    source: &Pair,
+    scratch: &Pair,
+    len: u64,
+) -> Result<DataChecksum, IoError> {
+    const CLASS: IoClass = IoClass::Balancer;
+    let (read_path, write_path) = (source.data(), scratch.data());
+    let pair = source.clone();
+    let open = move || Source::open(&pair, len);
+    let mut reading = files::on_disk(from, CLASS, IoOp::Read, &read_path, open).await?;
+    let (pair, meta) = (scratch.clone(), Arc::clone(&reading.meta));
+    let create = move || {
+        crate::layout::dirs::make_dir(&pair.dir)?;
+        let mut copy = File::create_new(pair.meta())?;
+        copy.write_all(&meta)?;
+        copy.sync_all()?;
+        File::create_new(pair.data())
+    };
+    let mut copy = files::on_disk(to, CLASS, IoOp::Write, &write_path, create).await?;
+    let checksum = reading.checksum;
+    loop {
+        let read = move || reading.next().map(|piece| (reading, piece));
+        let (rest, piece) = files::on_disk(from, CLASS, IoOp::Read, &read_path, read).await?;
+        if piece.is_empty() {
+            break;
+        }
+        reading = rest;
+        let write = move || copy.write_all(&piece).map(|()| copy);
+        copy = files::on_disk(to, CLASS, IoOp::Write, &write_path, write).await?;
     }
-    if data.read(&mut [0])? != 0 {
-        return Err(damaged(format!("the data file is longer than {len} bytes")));
-    }
-    copy.sync_all()?;
-    meta.into_inner().sync_all()?;
+    files::on_disk(to, CLASS, IoOp::Sync, &write_path, move || copy.sync_all()).await?;
     Ok(checksum)
+}
+
+/// A replica that is read from its beginning to its end and compared with its checksums.
+struct Source {
+    data: File,
+    meta: Arc<[u8]>,
+    checksum: DataChecksum,
+    /// Bytes of `meta` before the checksums of what is left.
+    at: usize,
+    left: u64,
+}
+
+impl Source {
+    fn open(pair: &Pair, len: u64) -> io::Result<Self> {
+        let mut file = File::open(pair.meta())?;
+        let mut header = [0; META_HEADER_LEN];
+        file.read_exact(&mut header)?;
+        let checksum =
+            DataChecksum::decode_meta_header(&header).map_err(|e| damaged(e.to_string()))?;
+        let sums = usize::try_from(checksum.meta_len(len))
+            .map_err(|_| damaged(format!("{len} bytes have too many checksums")))?;
+        if file.metadata()?.len() < sums as u64 {
+            return Err(damaged(format!(
+                "the meta file has not the checksums of {len} bytes"
+            )));
+        }
+        let mut meta = vec![0; sums];
+        meta[..META_HEADER_LEN].copy_from_slice(&header);
+        file.read_exact(&mut meta[META_HEADER_LEN..])?;
+        Ok(Self {
+            data: File::open(pair.data())?,
+            meta: meta.into(),
+            checksum,
+            at: META_HEADER_LEN,
+            left: len,
+        })
+    }
+
+    /// The next piece, verified; empty at the end.
+    fn next(&mut self) -> io::Result<Vec<u8>> {
+        let whole = PIECE_BYTES.next_multiple_of(self.checksum.chunk_size());
+        let n = usize::try_from(self.left).map_or(whole, |left| left.min(whole));
+        let mut piece = vec![0; n];
+        self.data.read_exact(&mut piece)?;
+        let end = self.at + self.checksum.sums_len(n);
+        let sums = self.meta.get(self.at..end);
+        let sums = sums.ok_or_else(|| damaged("the checksums end early".to_owned()))?;
+        self.checksum
+            .verify(&piece, sums)
+            .map_err(|e| damaged(e.to_string()))?;
+        (self.at, self.left) = (end, self.left - n as u64);
+        if n == 0 && self.data.read(&mut [0])? != 0 {
+            return Err(damaged(
+                "the data file is longer than the replica".to_owned(),
+            ));
+        }
+        Ok(piece)
+    }
+}
+
+fn damaged(text: String) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, text)
 }

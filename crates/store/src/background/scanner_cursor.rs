@@ -1,5 +1,5 @@
-//! Where the block scanner is, in Apache's `scanner.cursor` (JSON), so that a round goes on after a
-//! restart and after a swap of the two DataNodes.
+//! Where the block scanner is, in Apache's `scanner.cursor` (JSON). A round goes on after a
+//! restart, and after a swap of the two DataNodes.
 
 use serde::{Deserialize, Serialize};
 
@@ -83,7 +83,11 @@ mod tests {
         let text = cursor.encode(2000);
         assert_eq!(
             String::from_utf8_lossy(&text),
-            r#"{"lastSavedMs":2000,"iterStartMs":1000,"curFinalizedDir":"subdir5","curFinalizedSubDir":"subdir3","curEntry":"blk_328449","atEnd":false}"#
+            [
+                r#"{"lastSavedMs":2000,"iterStartMs":1000,"curFinalizedDir":"subdir5","#,
+                r#""curFinalizedSubDir":"subdir3","curEntry":"blk_328449","atEnd":false}"#,
+            ]
+            .concat()
         );
         assert_eq!(
             Cursor::parse(&text).and_then(|c| c.place()),
@@ -93,8 +97,11 @@ mod tests {
 
     #[test]
     fn a_file_of_apaches_is_understood_and_others_are_not() {
-        let apache = br#"{"lastSavedMs":1,"iterStartMs":2,"curFinalizedDir":null,"curFinalizedSubDir":null,"curEntry":null,"atEnd":true}"#;
-        let cursor = Cursor::parse(apache).expect("understood");
+        let apache = [
+            r#"{"lastSavedMs":1,"iterStartMs":2,"curFinalizedDir":null,"#,
+            r#""curFinalizedSubDir":null,"curEntry":null,"atEnd":true}"#,
+        ];
+        let cursor = Cursor::parse(apache.concat().as_bytes()).expect("understood");
         assert!(cursor.at_end && cursor.place().is_none());
         for other in [&b""[..], b"7", b"{\"lastSavedMs\":-1}"] {
             assert_eq!(Cursor::parse(other), None);

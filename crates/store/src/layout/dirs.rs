@@ -1,5 +1,6 @@
 //! Directories of the layout: how they are made, and the stamps in their names.
 
+use std::io::Read as _;
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 use std::{fs, io};
@@ -28,4 +29,23 @@ pub fn now_ms() -> u64 {
         .duration_since(UNIX_EPOCH)
         .unwrap_or_default();
     u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// Reads a small file; `None` when it is not there.
+///
+/// # Errors
+/// `InvalidData` when it has more than `bytes_max` bytes; of reading.
+pub fn read_small(path: &Path, bytes_max: usize) -> io::Result<Option<Vec<u8>>> {
+    let file = match fs::File::open(path) {
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
+        other => other?,
+    };
+    let mut bytes = Vec::new();
+    let limit = u64::try_from(bytes_max).unwrap_or(u64::MAX);
+    file.take(limit.saturating_add(1)).read_to_end(&mut bytes)?;
+    if bytes.len() > bytes_max {
+        let text = format!("it has more than {bytes_max} bytes");
+        return Err(io::Error::new(io::ErrorKind::InvalidData, text));
+    }
+    Ok(Some(bytes))
 }

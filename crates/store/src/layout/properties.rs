@@ -18,7 +18,7 @@ pub fn parse(bytes: &[u8]) -> BTreeMap<String, String> {
     found
 }
 
-/// Lines without comments and blank ones; a line that ends in an odd number of backslashes goes on
+/// Lines without comments and blank ones. A line that ends in an odd number of backslashes goes on
 /// in the next, whose leading white space is dropped.
 fn logical_lines(text: &str) -> Vec<String> {
     let mut lines = Vec::new();
@@ -179,7 +179,8 @@ mod tests {
 
     #[test]
     fn what_java_writes_is_read() {
-        let text = b"#Wed Jul 15 10:00:00 UTC 2026\n! note\n\nclusterID=CID-1\\:2\n  key \\= x : v\\u00e9 \\\n   more\nempty\nlayoutVersion=-57\r\n";
+        let text = b"#Wed Jul 15 10:00:00 UTC 2026\n! note\n\nclusterID=CID-1\\:2\n\
+            \x20 key \\= x : v\\u00e9 \\\n   more\nempty\nlayoutVersion=-57\r\n";
         let p = parse(text);
         assert_eq!(p["clusterID"], "CID-1:2");
         assert_eq!(p["key"], "\\= x : v".replace('\\', "") + "\u{e9} more");

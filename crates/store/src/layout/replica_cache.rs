@@ -1,9 +1,9 @@
 //! The `replicas` file of a clean stop, which saves walking the directories at the next start.
 //!
-//! Apache's format: protobuf field 1 is the number of replicas, field 2 their entries as in a block
-//! report (zigzag id, length, generation stamp, state, all varints). Field 3 is ours, and Apache
-//! skips it: ids of pinned replicas. A file without it was not written by us; it does not say
-//! which replicas are pinned, so the directories are walked then.
+//! Apache's format is protobuf. Field 1 is the number of replicas, field 2 their entries as in a
+//! block report: zigzag id, length, generation stamp, state, all varints. Field 3 is ours, and
+//! Apache skips it: ids of pinned replicas. A file without it was not written by us; it does not
+//! say which replicas are pinned, so the directories are walked then.
 
 use hayloft_wire::ids::{Block, ReplicaState};
 use hayloft_wire::varint::{len_u64, read_u64, unzigzag, write_u64, zigzag};

@@ -1,7 +1,7 @@
 //! The `dfsUsed` file: bytes used and when that was true, as text.
 
 /// Longest file that is read, in bytes.
-pub const DFS_USED_BYTES_MAX: u64 = 256;
+pub const DFS_USED_BYTES_MAX: usize = 256;
 
 /// Bytes used by a pool on a volume, at a time in milliseconds since 1970.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -171,7 +171,8 @@ mod tests {
 
     #[test]
     fn a_stock_pool_is_read_and_comes_back() {
-        let text = b"#x\nnamespaceID=1289031\ncTime=1795250967000\nblockpoolID=BP-1-10.0.0.1-1795250967000\nlayoutVersion=-57\n";
+        let text = b"#x\nnamespaceID=1289031\ncTime=1795250967000\n\
+            blockpoolID=BP-1-10.0.0.1-1795250967000\nlayoutVersion=-57\n";
         let v = PoolVersion::parse(text).expect("valid");
         assert_eq!((v.namespace_id, v.ctime), (1_289_031, 1_795_250_967_000));
         assert_eq!(PoolVersion::parse(&v.encode(SystemTime::now())), Ok(v));

@@ -17,10 +17,11 @@ use hayloft_wire::checksum::DataChecksum;
 use hayloft_wire::ids::{Block, ReplicaState};
 use tracing::{info, warn};
 
-use crate::layout::dirs::{DELETING, make_dir};
+use crate::layout::dirs::{DELETING, make_dir, read_small};
 use crate::layout::names::{self, PoolPaths};
 use crate::layout::replica_cache::{self, REPLICAS_BYTES_MAX};
 use crate::layout::used_cache::{DFS_USED_BYTES_MAX, UsedCache};
+use crate::replica::files::{self, Pair};
 use crate::replica::state::{Move, after};
 
 pub use recent::is_whole;
@@ -28,6 +29,9 @@ pub use recent::is_whole;
 pub use validate::CANNOT_BE_CUT;
 pub use validate::{Cut, Valid, cut, validate};
 pub use walk::{Found, Orphans, walk};
+
+/// Bytes of the marker of an upgrade restart, at most: a number of milliseconds.
+const MARKER_BYTES_MAX: usize = 64;
 
 /// How far loading has come, for the log.
 #[derive(Debug, Default)]
@@ -100,7 +104,7 @@ pub fn load(paths: &PoolPaths, options: LoadOptions, progress: &Progress) -> io:
     };
     let (lazy, _) = walk(&paths.lazy_persist(), 1, progress)?;
     finalized.extend(lazy);
-    put_in_place(paths, &mut finalized);
+    put_in_place(paths, &mut finalized, &mut orphans);
     let recent = match options.unclean_since {
         Some(since_ms) => recent::look_at(paths, &mut finalized, since_ms),
         None => Vec::new(),
@@ -189,7 +193,7 @@ fn take_cache(paths: &PoolPaths, expiry: Duration) -> Option<Vec<Found>> {
         return None;
     }
     // Nor may power loss bring it back.
-    if let Err(error) = crate::replica::files::sync_dir(&paths.current()) {
+    if let Err(error) = files::sync_dir(&paths.current()) {
         warn!(path = %path.display(), %error, "cannot make the removal of the replica cache \
             durable; walking the directories");
         return None;
@@ -216,16 +220,15 @@ fn take_cache(paths: &PoolPaths, expiry: Duration) -> Option<Vec<Found>> {
 /// it is out of date.
 fn take_used(paths: &PoolPaths, expiry: Duration) -> Option<u64> {
     let path = paths.current().join(names::DFS_USED);
-    let short = fs::metadata(&path).ok()?.len() <= DFS_USED_BYTES_MAX;
-    let saved = if short { fs::read(&path).ok() } else { None };
+    let saved = read_small(&path, DFS_USED_BYTES_MAX);
     fs::remove_file(&path).ok()?;
-    let saved = UsedCache::parse(&saved?)?;
+    let saved = UsedCache::parse(&saved.ok()??)?;
     let age_ms = crate::layout::dirs::now_ms().checked_sub(saved.at_ms)?;
     (u128::from(age_ms) <= expiry.as_millis()).then_some(saved.used)
 }
 
 /// Moves finalized replicas that lie in another directory than their id says to where they belong.
-fn put_in_place(paths: &PoolPaths, finalized: &mut Vec<Found>) {
+fn put_in_place(paths: &PoolPaths, finalized: &mut Vec<Found>, orphans: &mut Orphans) {
     finalized.retain_mut(|found| {
         let right = paths.finalized_dir(found.block.id);
         let Some(dir) = found.dir.take() else {
@@ -234,7 +237,13 @@ fn put_in_place(paths: &PoolPaths, finalized: &mut Vec<Found>) {
         if dir == right {
             return true;
         }
-        let moved = make_dir(&right).and_then(|()| move_pair(&dir, &right, found.block));
+        let moved = move_to(&dir, &right, found.block);
+        // A move that was stopped had left its meta file there.
+        let (id, stamp) = (found.block.id, found.block.generation_stamp);
+        let ours = |block: &Block| (block.id, block.generation_stamp) == (id, stamp);
+        orphans
+            .meta
+            .retain(|(block, dir)| !ours(block) || *dir != right);
         if let Err(error) = &moved {
             warn!(block = %found.block, dir = %dir.display(), %error, "block lies in the wrong \
                 directory and cannot be moved; it is not served");
@@ -243,18 +252,14 @@ fn put_in_place(paths: &PoolPaths, finalized: &mut Vec<Found>) {
     });
 }
 
-/// Moves both files; refuses to replace others.
-fn move_pair(from: &Path, to: &Path, block: Block) -> io::Result<()> {
-    let (data, meta) = (
-        names::data_name(block.id),
-        names::meta_name(block.id, block.generation_stamp),
-    );
-    if to.join(&data).exists() {
-        return Err(io::Error::from(io::ErrorKind::AlreadyExists));
-    }
-    fs::hard_link(from.join(&meta), to.join(&meta))?;
-    fs::rename(from.join(&data), to.join(&data))?;
-    fs::remove_file(from.join(&meta))
+/// Moves both files; refuses to replace others. Goes on with a move that was stopped.
+fn move_to(from: &Path, to: &Path, block: Block) -> io::Result<()> {
+    let from = Pair {
+        dir: from.to_owned(),
+        id: block.id,
+        generation_stamp: block.generation_stamp,
+    };
+    files::move_pair(&from, &from.at(to.to_owned()), false)
 }
 
 /// The replicas in `rbw`, cut to what is intact. Parts without their counterpart go to `orphans`.
@@ -336,12 +341,14 @@ fn load_one_rbw(paths: &PoolPaths, block: Block, recent: bool) -> FoundRbw {
 /// Whether an upgrade restart left a marker whose time has not come; the marker is used up.
 fn restart_allowed(paths: &PoolPaths, id: i64) -> bool {
     let marker = paths.restart_marker(id);
-    let Ok(text) = fs::read_to_string(&marker) else {
-        return false;
+    let text = match read_small(&marker, MARKER_BYTES_MAX) {
+        Ok(None) => return false,
+        other => other.ok().flatten().unwrap_or_default(),
     };
     if let Err(error) = fs::remove_file(&marker) {
         warn!(path = %marker.display(), %error, "cannot remove the marker of an upgrade restart");
     }
+    let text = String::from_utf8_lossy(&text);
     text.trim()
         .parse::<u64>()
         .is_ok_and(|until_ms| until_ms > crate::layout::dirs::now_ms())

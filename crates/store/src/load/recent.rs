@@ -1,8 +1,8 @@
 //! Replicas that may have been damaged by a stop that was not clean.
 //!
 //! What was written before the last commit round is durable. A replica that is newer is looked at
-//! before it is reported: its lengths, holes and blocks of its data file that were reserved and
-//! never written, its last chunk. The whole of it is verified later, in the background.
+//! before it is reported: its lengths, its last chunk, holes of its data file, and blocks allocated
+//! and never written. The whole of it is verified later, in the background.
 
 use std::fs::{self, File};
 use std::io;
@@ -12,9 +12,9 @@ use tracing::{error, warn};
 
 use super::validate::{Valid, whole};
 use super::walk::Found;
-use super::{move_pair, validate};
-use crate::layout::dirs::make_dir;
-use crate::layout::names::{self, PoolPaths};
+use super::{move_to, validate};
+use crate::layout::names::PoolPaths;
+use crate::replica::files::Pair;
 
 /// Clocks of files are this coarse, in milliseconds, and a stamp may be as much too late.
 const SLACK_MS: u64 = 2000;
@@ -25,8 +25,8 @@ pub fn is_recent(changed_ms: u64, since_ms: u64) -> bool {
 }
 
 /// Looks at the recent ones among finalized replicas. One that is damaged goes to `rbw`, where it
-/// is cut to what is intact and reported as what it is: a replica whose end is not known. Gives the
-/// others, the newest first.
+/// is cut to what is intact. It is reported as a replica whose end is not known. Gives the others,
+/// the newest first.
 pub fn look_at(paths: &PoolPaths, finalized: &mut Vec<Found>, since_ms: u64) -> Vec<Block> {
     let mut recent = Vec::new();
     finalized.retain(|found| {
@@ -45,9 +45,7 @@ pub fn look_at(paths: &PoolPaths, finalized: &mut Vec<Found>, since_ms: u64) -> 
         warn!(%block, damage, "a replica is damaged since the last stop, which was not clean: it \
             is taken as one that was being written");
         let from = paths.finalized_dir(block.id);
-        if let Err(error) =
-            make_dir(&paths.rbw()).and_then(|()| move_pair(&from, &paths.rbw(), block))
-        {
+        if let Err(error) = move_to(&from, &paths.rbw(), block) {
             error!(%block, %error, "cannot move a damaged replica to rbw: it is not served");
         }
         false
@@ -58,9 +56,8 @@ pub fn look_at(paths: &PoolPaths, finalized: &mut Vec<Found>, since_ms: u64) -> 
 
 /// What is wrong with a finalized replica, as far as a quick look tells.
 fn damage_of(paths: &PoolPaths, block: Block) -> io::Result<Option<&'static str>> {
-    let dir = paths.finalized_dir(block.id);
-    let data = dir.join(names::data_name(block.id));
-    let meta = dir.join(names::meta_name(block.id, block.generation_stamp));
+    let pair = Pair::finalized(paths, block.id, block.generation_stamp);
+    let (data, meta) = (pair.data(), pair.meta());
     let valid = validate(&data, &meta)?;
     let Some(checksum) = valid.checksum else {
         return Ok(Some("its meta file has no header"));
@@ -95,9 +92,8 @@ fn has_gaps(data: &File, len: u64) -> bool {
 
 /// Whether all checksums of a finalized replica are right. Reads all of it.
 pub fn is_whole(paths: &PoolPaths, block: Block) -> io::Result<bool> {
-    let dir = paths.finalized_dir(block.id);
-    let data = dir.join(names::data_name(block.id));
-    let meta = dir.join(names::meta_name(block.id, block.generation_stamp));
+    let pair = Pair::finalized(paths, block.id, block.generation_stamp);
+    let (data, meta) = (pair.data(), pair.meta());
     Ok(whole(&data, &meta, block.num_bytes)?.is_some())
 }
 

@@ -160,8 +160,11 @@ fn an_upgrade_restart_keeps_a_replica_open_once() {
     .expect("marker");
     assert_eq!(run(&paths).rbw[0].state, ReplicaState::Rbw);
     assert_eq!(run(&paths).rbw[0].state, ReplicaState::Rwr);
-    fs::write(paths.restart_marker(7), "1000").expect("marker");
-    assert_eq!(run(&paths).rbw[0].state, ReplicaState::Rwr);
+    let garbled = format!("{:>100}", crate::layout::dirs::now_ms() + 60_000);
+    for not_now in ["1000", &garbled] {
+        fs::write(paths.restart_marker(7), not_now).expect("marker");
+        assert_eq!(run(&paths).rbw[0].state, ReplicaState::Rwr);
+    }
 }
 
 #[test]
@@ -234,4 +237,19 @@ fn shortening_leaves_right_checksums() {
             crc32c().meta_len(len)
         );
     }
+}
+
+/// A stop between the link and the rename of a move leaves the meta file's name in both places.
+#[test]
+fn a_move_to_the_right_directory_that_was_stopped_is_gone_on_with() {
+    let dir = tempfile::tempdir().expect("temporary directory");
+    let paths = paths(dir.path());
+    let (wrong, right) = (paths.finalized().join("subdir9"), paths.finalized_dir(5));
+    write_replica(&wrong, 5, 1003, &bytes(10));
+    make_dir(&right).expect("directory");
+    let name = names::meta_name(5, 1003);
+    fs::hard_link(wrong.join(&name), right.join(&name)).expect("links");
+    let blocks: Vec<_> = run(&paths).finalized.into_iter().map(|f| f.block).collect();
+    assert_eq!(blocks, [Block::new(5, 1003, 10)]);
+    assert!(right.join(names::data_name(5)).is_file() && right.join(&name).is_file());
 }

@@ -8,7 +8,7 @@ use std::path::Path;
 use hayloft_io::IoOp;
 use hayloft_wire::checksum::{ChecksumKind, DataChecksum, META_HEADER_LEN};
 
-use crate::writer::append_plan::Tail;
+use crate::replica::Tail;
 
 /// What is intact.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,7 +25,7 @@ pub struct Valid {
 /// are taken to be right: they were written in order.
 ///
 /// The writer puts data before checksums whenever it completes a partial chunk. A process killed
-/// between the two leaves a checksum that covers only the beginning of the chunk on the disk: that
+/// between the two leaves a checksum that covers only the beginning of the chunk on the disk. That
 /// beginning was acknowledged, and is found by trying every length.
 pub fn validate(data: &Path, meta: &Path) -> io::Result<Valid> {
     let (data, meta) = (File::open(data)?, File::open(meta)?);
@@ -259,8 +259,8 @@ impl Cut {
     }
 
     /// Makes it: the meta file first (fewer checksums, then the one of the new last chunk), then
-    /// the data, so that a stop at any point leaves something that [`validate`] cuts to at least
-    /// `len` bytes. Blocking.
+    /// the data. A stop at any point leaves what [`validate`] cuts to at least `len` bytes.
+    /// Blocking.
     ///
     /// Errors: what failed. The files may be in any of these states then, and checksums beyond
     /// `len` are gone.
@@ -272,9 +272,8 @@ impl Cut {
             let at = self.checksum.meta_len(self.checksum.chunk_start(self.len));
             let crc = crc.to_be_bytes();
             self.meta.write_all_at(&crc, at).map_err(cut)?;
-            // Before the data is cut: should that be on the device first when power is lost, the
-            // bytes that stay would have a checksum of more than them, and an hsynced tail would
-            // count as damaged.
+            // Before the data is cut. Were the cut data on the device first when power is lost, its
+            // checksum would cover more bytes, and an hsynced tail would count as damaged.
             self.meta.sync_data().map_err(|e| (IoOp::Sync, e))?;
         }
         #[cfg(test)]

@@ -2,25 +2,24 @@
 
 use std::fmt::Write as _;
 use std::path::Path;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use hayloft_io::{IoClass, IoError, IoErrorKind, IoOp};
-use hayloft_wire::ids::{Block, PoolId, ReplicaState};
+use hayloft_wire::ids::PoolId;
 use tracing::{info, warn};
 
 use crate::error::{StoreError, StoreErrorKind};
 use crate::layout::names::CURRENT;
-use crate::load::{self, FoundRbw, LoadOptions, Loaded, Progress};
+use crate::load::{self, Progress};
+use crate::locks;
+use crate::pool::join::{add_slice, adopt};
 use crate::replica::block_pool::Pool;
-use crate::replica::duplicates;
-use crate::replica::{FinalReplica, LiveReplica, ReplicaDir, Slot, Status};
+use crate::replica::{LiveReplica, Slot};
 use crate::startup;
 use crate::state::StoreState;
-use crate::types::{PoolSpec, StartOption, StoreEvent};
-use crate::upgrade::FoundUpgrade;
-use crate::volume::commit_rounds::CommitRounds;
-use crate::volume::{BlockPoolSlice, Volume, footprint};
+use crate::types::{PoolSpec, StartOption};
+use crate::volume::Volume;
 
 /// How often progress of loading is logged.
 const PROGRESS_EVERY: Duration = Duration::from_secs(2);
@@ -33,10 +32,7 @@ pub async fn add_pool(
 ) -> Result<(), StoreError> {
     let _changing = inner.changing.lock().await;
     if inner.stop.is_cancelled() {
-        return Err(StoreError::new(
-            StoreErrorKind::Closed,
-            "the store is shut down",
-        ));
+        return Err(StoreError::closed("the store is shut down"));
     }
     check_cluster(inner, &spec)?;
     if let Ok(there) = inner.pool(&spec.pool) {
@@ -51,11 +47,18 @@ pub async fn add_pool(
         .map(|v| add_slice(inner, &pool, v, start, &progress));
     let loads = futures_util::future::join_all(loads);
     let loads = with_progress(pool.id(), &progress, loads).await;
+    // Before any joins: what a refused pool had put on a volume would count as used there.
+    let mut joining = Vec::new();
     for (volume, outcome) in volumes.iter().zip(loads) {
         match outcome {
-            Ok(joining) => adopt(inner, &pool, joining).await,
             Err(e) if e.kind() == StoreErrorKind::Incompatible => return Err(e),
-            Err(e) => crate::volume::failure::fail(inner, volume, &e.to_string()).await,
+            outcome => joining.push((volume, outcome)),
+        }
+    }
+    for (volume, outcome) in joining {
+        match outcome {
+            Ok(joining) => adopt(inner, &pool, joining).await,
+            Err(e) => crate::lifecycle::volume_failure::fail(inner, volume, &e.to_string()).await,
         }
     }
     startup::check_tolerance(inner, inner.volumes().len())?;
@@ -65,14 +68,12 @@ pub async fn add_pool(
             format!("block pool {}: no volume left", pool.id()),
         ));
     }
-    info!(pool = %pool.id(), replicas = pool.map.len(), volumes = pool.slices().len(), took_ms = started.elapsed().as_millis(), "block pool loaded");
-    inner
-        .pools
-        .write()
-        .unwrap_or_else(PoisonError::into_inner)
-        .insert(pool.id().clone(), Arc::clone(&pool));
+    let (replicas, took_ms) = (pool.map.len(), started.elapsed().as_millis());
+    info!(pool = %pool.id(), replicas, volumes = pool.slices().len(), took_ms,
+        "block pool loaded");
+    locks::write(&inner.pools).insert(pool.id().clone(), Arc::clone(&pool));
     for volume in &volumes {
-        crate::volume::failure::leave_if_failed(inner, volume);
+        crate::lifecycle::volume_failure::leave_if_failed(inner, volume);
     }
     Ok(())
 }
@@ -90,31 +91,25 @@ fn check_cluster(inner: &StoreState, spec: &PoolSpec) -> Result<(), StoreError> 
         write!(list, " {}", v.root.display()).expect("writing to a String cannot fail");
         list
     });
-    Err(StoreError::new(
-        StoreErrorKind::Incompatible,
-        format!(
-            "Incompatible clusterIDs in{roots}: namenode clusterID = {}; datanode clusterID = {}. \
+    Err(StoreError::incompatible(format!(
+        "Incompatible clusterIDs in{roots}: namenode clusterID = {}; datanode clusterID = {}. \
                 Connect this node to \
              the NameNode of its own cluster. If the NameNode was formatted anew and the old \
              blocks are not wanted, \
              empty these directories and start again",
-            spec.cluster_id, identity.cluster_id
-        ),
-    ))
+        spec.cluster_id, identity.cluster_id
+    )))
 }
 
 fn check_same(ours: &PoolSpec, theirs: &PoolSpec) -> Result<(), StoreError> {
     if ours.namespace_id == theirs.namespace_id {
         return Ok(());
     }
-    Err(StoreError::new(
-        StoreErrorKind::Incompatible,
-        format!(
-            "Incompatible namespaceIDs of block pool {}: namenode namespaceID = {}; datanode \
+    Err(StoreError::incompatible(format!(
+        "Incompatible namespaceIDs of block pool {}: namenode namespaceID = {}; datanode \
                 namespaceID = {}",
-            ours.pool, theirs.namespace_id, ours.namespace_id
-        ),
-    ))
+        ours.pool, theirs.namespace_id, ours.namespace_id
+    )))
 }
 
 async fn with_progress<T>(pool: &PoolId, progress: &Progress, work: impl Future<Output = T>) -> T {
@@ -126,209 +121,21 @@ async fn with_progress<T>(pool: &PoolId, progress: &Progress, work: impl Future<
         tokio::select! {
             done = &mut work => return done,
             _ = ticks.tick() => {
-                let (directories, replicas) = (progress.directories.load(Relaxed), progress.replicas.load(Relaxed));
+                let directories = progress.directories.load(Relaxed);
+                let replicas = progress.replicas.load(Relaxed);
                 info!(%pool, replicas, directories, "loading block pool");
             }
         }
     }
 }
 
-/// Part of a pool on a volume that joins it.
-#[derive(Debug)]
-pub struct Joining {
-    slice: Arc<BlockPoolSlice>,
-    loaded: Loaded,
-    upgrade: FoundUpgrade,
-}
-
-/// Formats or checks the pool on a volume and finds its replicas.
-pub async fn add_slice(
-    inner: &Arc<StoreState>,
-    pool: &Arc<Pool>,
-    volume: &Arc<Volume>,
-    start: StartOption,
-    progress: &Arc<Progress>,
-) -> Result<Joining, StoreError> {
-    startup::format_if_new(inner, volume).await?;
-    let slice = Arc::new(BlockPoolSlice::new(Arc::clone(volume), pool.id().clone()));
-    let upgrade = crate::upgrade::prepare(&pool.spec, &slice, start).await?;
-    let options = LoadOptions {
-        cache_expiry: inner.config.replica_cache_expiry,
-        used_expiry: inner.config.dfs_used_cache_expiry,
-        unclean_since: volume.unclean_since,
-        threads: walk_threads(),
-    };
-    let (paths, progress) = (slice.paths.clone(), Arc::clone(progress));
-    let root = slice.paths.root.clone();
-    let loaded = volume
-        .meta(IoClass::ClientRead)
-        .run(IoOp::List, &root, move |root| {
-            load::load(&paths, options, &progress)
-                .map_err(|e| IoError::from_std(IoOp::List, root, &e).with_context(e))
-        })
-        .await
-        .map_err(|e| StoreError::io(format!("loading block pool {}", pool.id()), e))?;
-    Ok(Joining {
-        slice,
-        loaded,
-        upgrade,
-    })
-}
-
-/// Threads per volume: directory reads wait for the disk, so more than one even on one core.
-fn walk_threads() -> usize {
-    std::thread::available_parallelism()
-        .map_or(2, usize::from)
-        .clamp(2, 8)
-}
-
-/// Puts what was found on a volume into the pool's map. Duplicates are resolved and the loser is
-/// deleted.
-pub async fn adopt(inner: &Arc<StoreState>, pool: &Arc<Pool>, joining: Joining) {
-    let Joining {
-        slice,
-        loaded,
-        upgrade,
-    } = joining;
-    let slice = &slice;
-    slice
-        .volume
-        .slices
-        .write()
-        .unwrap_or_else(PoisonError::into_inner)
-        .push(Arc::clone(slice));
-    pool.join(Arc::clone(slice));
-    crate::upgrade::note(pool, upgrade);
-    pool.map.reserve(loaded.finalized.len());
-    let mut used = 0_u64;
-    let mut losers = Vec::new();
-    for found in loaded.finalized {
-        let b = found.block;
-        used = used.saturating_add(footprint(b.num_bytes, None));
-        let replica = FinalReplica {
-            generation_stamp: b.generation_stamp,
-            len: b.num_bytes,
-            volume: slice.volume.index,
-            pinned: found.pinned,
-        };
-        losers.extend(duplicates::insert(pool, b.id, Slot::Finalized(replica)));
-    }
-    for found in loaded.rbw {
-        used = used.saturating_add(footprint(found.block.num_bytes, found.checksum));
-        let id = found.block.id;
-        losers.extend(duplicates::insert(
-            pool,
-            id,
-            Slot::Live(Arc::new(revive(slice, &found))),
-        ));
-    }
-    // Counted from lengths and the usual checksums, unless a clean stop left the exact number.
-    slice.used.set(loaded.used.unwrap_or(used));
-    slice.volume.settle_used();
-    // Before anyone can work on the winners, whose files may have to go where these are.
-    duplicates::settle_all(losers, inner, pool).await;
-    verify_recent(inner, pool, slice, loaded.recent);
-    crate::background::delete::clear_leftovers(inner, slice, loaded.leftovers);
-    crate::upgrade::join_rolling(inner, pool, slice).await;
-}
-
-/// Verifies in the background, the newest first, replicas that a stop may have damaged. The stamp
-/// of commit rounds stays until that is done: a start before looks at them again.
-fn verify_recent(
-    inner: &Arc<StoreState>,
-    pool: &Arc<Pool>,
-    slice: &Arc<BlockPoolSlice>,
-    recent: Vec<Block>,
-) {
-    if recent.is_empty() {
-        return;
-    }
-    let volume = &slice.volume;
-    info!(volume = %volume.root.display(), replicas = recent.len(),
-        "the last stop was not clean: verifying the replicas that are newer than the last commit \
-            round");
-    let verifying = CommitRounds::verifying(volume);
-    let (inner, pool, slice) = (Arc::clone(inner), Arc::clone(pool), Arc::clone(slice));
-    let tasks = inner.tasks.clone();
-    tasks.spawn(async move {
-        for block in recent {
-            let verify = verify_one(&inner, &pool, &slice, block);
-            tokio::select! {
-                () = inner.stop.cancelled() => {
-                    // Not all of them were looked at: the mark stays open, and so does the stamp.
-                    std::mem::forget(verifying);
-                    return;
-                }
-                () = slice.volume.gone.cancelled() => return,
-                () = verify => {}
-            }
-        }
-    });
-}
-
-async fn verify_one(
-    inner: &Arc<StoreState>,
-    pool: &Arc<Pool>,
-    slice: &Arc<BlockPoolSlice>,
-    block: Block,
-) {
-    let unchanged = || {
-        matches!(pool.map.get(block.id), Some(Slot::Finalized(now))
-            if now.generation_stamp == block.generation_stamp && now.len == block.num_bytes)
-    };
-    if !unchanged() {
-        return;
-    }
-    let paths = slice.paths.clone();
-    let dir = paths.finalized_dir(block.id);
-    let whole = slice
-        .volume
-        .meta(IoClass::Scan)
-        .run(IoOp::Other, &dir, move |dir| {
-            load::is_whole(&paths, block).map_err(|e| IoError::from_std(IoOp::Read, dir, &e))
-        });
-    let outcome = whole.await;
-    if matches!(outcome, Ok(true)) || !unchanged() {
-        return;
-    }
-    warn!(%block, ?outcome, "a replica is damaged since the last stop, which was not clean");
-    let block = pool.extended(block);
-    let storage = slice.volume.info.clone();
-    inner.tell(StoreEvent::Corrupt { block, storage }).await;
-}
-
-/// A live replica from what lay in `rbw`.
-fn revive(slice: &Arc<BlockPoolSlice>, found: &FoundRbw) -> LiveReplica {
-    let mut status = Status::new(found.state, ReplicaDir::Rbw, found.block.generation_stamp);
-    status.bytes_on_disk = found.block.num_bytes;
-    // An upgrade restart: everything intact counts as acknowledged; the client knows how far it
-    // came.
-    status.bytes_acked = if found.state == ReplicaState::Rbw {
-        found.block.num_bytes
-    } else {
-        0
-    };
-    status.checksum = found.checksum;
-    status.last_crc = found.last_crc;
-    LiveReplica::new(found.block.id, Arc::clone(slice), status)
-}
-
 /// Takes the pool out of the tables and stops its writers.
 pub async fn forget_pool(inner: &Arc<StoreState>, id: &PoolId) -> Option<Arc<Pool>> {
     let _changing = inner.changing.lock().await;
-    let pool = inner
-        .pools
-        .write()
-        .unwrap_or_else(PoisonError::into_inner)
-        .remove(id)?;
+    let pool = locks::write(&inner.pools).remove(id)?;
     stop_writers(inner, &pool).await;
     for slice in pool.slices() {
-        slice
-            .volume
-            .slices
-            .write()
-            .unwrap_or_else(PoisonError::into_inner)
-            .retain(|s| s.pool != *id);
+        locks::write(&slice.volume.slices).retain(|s| s.pool != *id);
     }
     Some(pool)
 }
@@ -411,14 +218,11 @@ async fn refuse_with_replicas(inner: &Arc<StoreState>, id: &PoolId) -> Result<()
             .await
             .map_err(|e| StoreError::io(doing(), e))?;
         if let Some(path) = found {
-            return Err(StoreError::new(
-                StoreErrorKind::Illegal,
-                format!(
-                    "Cannot delete block pool, it contains some block files: {} is there; use \
+            return Err(StoreError::illegal(format!(
+                "Cannot delete block pool, it contains some block files: {} is there; use \
                         force to delete it with them",
-                    path.display()
-                ),
-            ));
+                path.display()
+            )));
         }
     }
     Ok(())

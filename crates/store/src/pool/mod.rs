@@ -1,3 +1,5 @@
 //! Block pools that come and go.
 
 pub mod add_remove;
+pub mod duplicates;
+pub mod join;

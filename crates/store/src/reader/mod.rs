@@ -1,7 +1,7 @@
 //! Reading one replica.
 
-mod cache;
 mod open;
+mod rename_guard;
 
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
@@ -13,18 +13,17 @@ use hayloft_wire::checksum::DataChecksum;
 use hayloft_wire::ids::ExtendedBlock;
 use tracing::debug;
 
-use crate::error::{StoreError, StoreErrorKind};
+use crate::error::StoreError;
+use crate::lifecycle::volume_failure::examine;
 use crate::state::StoreState;
 use crate::types::StorageInfo;
 use crate::volume::BlockPoolSlice;
-use crate::volume::failure::examine;
 
-pub(crate) use cache::{Forgotten, OpenFiles, OpenReplicas};
 pub(crate) use open::{MissingMeta, open_reader};
 
-/// One replica opened for reading: a snapshot of its length and of the checksum of its last
-/// partial chunk, so that data and checksums always fit together, also while it is being written.
-/// It stays readable when the replica is deleted or moved.
+/// One replica opened for reading: a snapshot of its length and of the checksum of its last partial
+/// chunk. Data and checksums always fit together, also while it is being written. It stays readable
+/// when the replica is deleted or moved.
 #[derive(Debug)]
 pub struct ReplicaReader {
     inner: Arc<StoreState>,
@@ -103,7 +102,7 @@ impl ReplicaReader {
                 "{len} bytes at {offset} of {}, of which {} can be read",
                 self.block, self.readable_len
             );
-            Err(StoreError::new(StoreErrorKind::Illegal, text))
+            Err(StoreError::illegal(text))
         } else {
             Ok(self.data.read_at(buf, offset, len))
         };
@@ -189,14 +188,14 @@ impl ReplicaReader {
                 "{count} checksums at {first} of {}, which has {chunks}",
                 self.block
             );
-            return Err(StoreError::new(StoreErrorKind::Illegal, text));
+            return Err(StoreError::illegal(text));
         };
         if len == 0 {
             return Ok(None);
         }
         let Some(meta) = &self.meta else {
             let text = format!("{}: the meta file is missing", self.block);
-            return Err(StoreError::new(StoreErrorKind::Corrupt, text));
+            return Err(StoreError::corrupt(text));
         };
         Ok(Some(WantedSums {
             meta: Arc::clone(meta),
@@ -217,10 +216,10 @@ impl ReplicaReader {
         end.is_some_and(|end| end <= self.readable_len) && hayloft_io::is_resident(fd, offset, len)
     }
 
-    /// Runs `send`, which sends from the data file what [`resident`](Self::resident) found in the
-    /// page cache, on a thread of the disk: a page that has left the page cache meanwhile has that
-    /// thread wait for the device, and no connection. The file stays open until `send` has ended,
-    /// also when the future is dropped.
+    /// Runs `send` on a thread of the disk. It sends from the data file what
+    /// [`resident`](Self::resident) found in the page cache. For a page that has left it meanwhile
+    /// that thread waits, and no connection. The file stays open until `send` has ended, also when
+    /// the future is dropped.
     ///
     /// # Errors
     /// `Io` when the engine has no descriptor, or `send` panicked.
@@ -323,6 +322,6 @@ impl ReplicaReader {
             "{}: the {file} file ends {n} bytes after {offset}, {len} were expected",
             self.block
         );
-        StoreError::new(StoreErrorKind::Corrupt, text)
+        StoreError::corrupt(text)
     }
 }

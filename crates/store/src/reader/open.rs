@@ -2,33 +2,29 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
 
 use hayloft_io::{AlignedBuf, EngineFile, IoClass, IoError, IoErrorKind, OpenMode, together};
 use hayloft_wire::checksum::{ChecksumKind, DataChecksum, META_HEADER_LEN};
 use hayloft_wire::ids::{Block, ExtendedBlock};
-use tokio::sync::OwnedMutexGuard;
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{Instant, sleep};
 use tracing::warn;
 
 use super::ReplicaReader;
-use super::cache::OpenFiles;
+use super::rename_guard::{FileNames, RENAME_POLL, RENAME_WAIT, RenameGuard};
 use crate::error::{StoreError, StoreErrorKind};
+use crate::lifecycle::volume_failure::examine;
 use crate::replica::block_pool::Pool;
 use crate::replica::files::Pair;
-use crate::replica::{FinalReplica, Latch, LiveReplica, ReplicaDir, Slot};
+use crate::replica::open_files::OpenFiles;
+use crate::replica::{FinalReplica, LiveReplica, ReplicaDir, Slot};
 use crate::state::StoreState;
 use crate::types::StoreEvent;
-use crate::volume::failure::examine;
 use crate::volume::{BlockPoolSlice, footprint};
 
 /// How often opening is tried again at once when the replica moves between directories meanwhile.
 /// After that a reader rests between attempts: on a busy machine the task that changes the replica
 /// may be ahead of it each time.
 const ATTEMPTS_AT_ONCE: usize = 10;
-/// How long a file that is not there may be one that is just being renamed.
-const RENAME_WAIT: Duration = Duration::from_secs(3);
-const RENAME_POLL: Duration = Duration::from_millis(5);
 /// Chunk size that stands for "no checksums".
 const NULL_CHUNK_BYTES: u32 = 512;
 
@@ -45,7 +41,7 @@ pub(crate) enum MissingMeta {
 /// [`Store::open_verifiable`](crate::Store::open_verifiable).
 ///
 /// A file that is not there is believed to be missing only after a second look while no task could
-/// rename it: a new generation stamp, finalize and append rename files before memory knows of it.
+/// rename it. Recovery, finalize and append rename files before memory knows of it.
 pub(crate) async fn open_reader(
     inner: &Arc<StoreState>,
     wanted: &ExtendedBlock,
@@ -54,7 +50,7 @@ pub(crate) async fn open_reader(
     let pool = inner.pool(&wanted.pool)?;
     let id = wanted.block.id;
     let mut last_error = pool.not_found(id);
-    let mut still: Option<Still> = None;
+    let mut guard: Option<RenameGuard> = None;
     let deadline = Instant::now() + RENAME_WAIT;
     for attempts in 0_usize.. {
         if attempts >= ATTEMPTS_AT_ONCE {
@@ -64,8 +60,8 @@ pub(crate) async fn open_reader(
             sleep(RENAME_POLL).await;
         }
         let slot = pool.slot(id)?;
-        let names = Names::of(&slot);
-        let here = crate::background::delete::block_of(id, &slot);
+        let names = FileNames::of(&slot);
+        let here = slot.block(id);
         if here.generation_stamp < wanted.block.generation_stamp {
             return Err(StoreError::new(
                 StoreErrorKind::UnexpectedGenerationStamp,
@@ -77,7 +73,7 @@ pub(crate) async fn open_reader(
             Slot::Live(live) => open_live(inner, &pool, live).await,
         };
         let now = pool.map.get(id);
-        let unchanged = now.as_ref().is_some_and(|now| same(&slot, now));
+        let unchanged = now.as_ref().is_some_and(|now| slot.is_same(now));
         let incomplete = match &attempt {
             Ok(reader) => reader.meta.is_none(),
             Err(e) => is_missing(e),
@@ -85,10 +81,10 @@ pub(crate) async fn open_reader(
         if unchanged && !incomplete {
             return attempt;
         }
-        let renamed = !now.is_some_and(|now| Names::of(&now) == names);
-        if !renamed && still.as_ref().is_some_and(|still| still.holds(&slot)) {
+        let renamed = !now.is_some_and(|now| FileNames::of(&now) == names);
+        if !renamed && guard.as_ref().is_some_and(|guard| guard.holds(&slot)) {
             // `missing` takes the latch.
-            drop(still);
+            drop(guard);
             return match attempt {
                 Ok(reader) => without_meta(reader, &slot, missing_meta),
                 Err(e) => {
@@ -101,93 +97,12 @@ pub(crate) async fn open_reader(
             last_error = e;
         }
         // Never two at a time: it may be the same latch.
-        drop(still.take());
+        drop(guard.take());
         if !renamed {
-            still = Still::wait(&pool, id, &slot, &names).await?;
+            guard = RenameGuard::wait(&pool, id, &slot, &names).await?;
         }
     }
     Err(last_error)
-}
-
-/// Whether nothing happened to the replica that would make an open file or a length wrong. A live
-/// replica that only grew is the same.
-fn same(before: &Slot, now: &Slot) -> bool {
-    match (before, now) {
-        (Slot::Finalized(a), Slot::Finalized(b)) => a == b,
-        (Slot::Live(a), Slot::Live(b)) => Arc::ptr_eq(a, b),
-        _ => false,
-    }
-}
-
-/// What the names of a replica's files follow from.
-#[derive(PartialEq, Eq)]
-enum Names {
-    Finalized(u16, u64),
-    Live(ReplicaDir, u64),
-}
-
-impl Names {
-    fn of(slot: &Slot) -> Self {
-        match slot {
-            Slot::Finalized(replica) => Self::Finalized(replica.volume, replica.generation_stamp),
-            Slot::Live(live) => {
-                let status = live.status();
-                Self::Live(status.place, status.generation_stamp)
-            }
-        }
-    }
-}
-
-/// Keeps the files of a replica where they are.
-enum Still {
-    /// No task changes a finalized replica without its latch.
-    Finalized(#[expect(dead_code, reason = "held, not used")] Latch),
-    /// The right to a live replica; `None` when its writer kept that, and renamed nothing for long.
-    Live(
-        Arc<LiveReplica>,
-        #[expect(dead_code, reason = "held, not used")] Option<OwnedMutexGuard<()>>,
-    ),
-}
-
-impl Still {
-    /// Waits until no task renames the files of the replica. `None` when its names have changed.
-    async fn wait(
-        pool: &Pool,
-        id: i64,
-        slot: &Slot,
-        names: &Names,
-    ) -> Result<Option<Self>, StoreError> {
-        let Slot::Live(live) = slot else {
-            let latch = timeout(RENAME_WAIT, pool.latches.acquire(id)).await;
-            let busy = |_| {
-                let text = format!("blk_{id} is being changed: try again later");
-                StoreError::new(StoreErrorKind::WriterBusy, text)
-            };
-            return latch
-                .map(|latch| Some(Self::Finalized(latch)))
-                .map_err(busy);
-        };
-        let deadline = Instant::now() + RENAME_WAIT;
-        loop {
-            let right = Arc::clone(&live.writer).try_lock_owned().ok();
-            let now = pool.map.get(id);
-            if !now.is_some_and(|now| same(slot, &now) && Names::of(&now) == *names) {
-                return Ok(None);
-            }
-            if right.is_some() || Instant::now() >= deadline {
-                return Ok(Some(Self::Live(Arc::clone(live), right)));
-            }
-            sleep(RENAME_POLL).await;
-        }
-    }
-
-    fn holds(&self, slot: &Slot) -> bool {
-        match (self, slot) {
-            (Self::Finalized(_), Slot::Finalized(_)) => true,
-            (Self::Live(held, _), Slot::Live(live)) => Arc::ptr_eq(held, live),
-            _ => false,
-        }
-    }
 }
 
 /// A replica whose meta file is known to be missing.
@@ -202,7 +117,7 @@ fn without_meta(
         return Ok(reader);
     }
     let text = format!("{block}: the meta file is missing");
-    Err(StoreError::new(StoreErrorKind::Corrupt, text))
+    Err(StoreError::corrupt(text))
 }
 
 fn is_missing(error: &StoreError) -> bool {
@@ -226,7 +141,7 @@ async fn missing(inner: &Arc<StoreState>, pool: &Arc<Pool>, id: i64, slot: &Slot
         .exists(&slice.paths.finalized())
         .await;
     if !matches!(healthy, Ok(true)) {
-        crate::volume::failure::suspect(
+        crate::lifecycle::volume_failure::suspect(
             inner,
             &slice.volume,
             "the directory of finalized replicas is gone",
@@ -234,16 +149,15 @@ async fn missing(inner: &Arc<StoreState>, pool: &Arc<Pool>, id: i64, slot: &Slot
         return;
     }
     let _latch = pool.latches.acquire(id).await;
-    if !pool.map.get(id).is_some_and(|now| same(slot, &now)) {
+    if !pool.map.remove_if(id, slot) {
         return;
     }
-    pool.map.remove(id);
     slice.used.sub(footprint(replica.len, None));
     let block = pool.extended(Block::new(id, replica.generation_stamp, replica.len));
     warn!(%block, volume = %slice.volume.root.display(), "the files of a replica are gone; it is \
         no longer served");
     inner
-        .tell(StoreEvent::Lost {
+        .send_event(StoreEvent::Lost {
             block,
             storage: slice.volume.info.clone(),
         })
@@ -292,7 +206,7 @@ async fn read_checksum(
     let Some(meta) = meta else {
         return Ok(Ok(no_checksums()));
     };
-    let corrupt = |text: String| StoreError::new(StoreErrorKind::Corrupt, text);
+    let corrupt = |text: String| StoreError::corrupt(text);
     let Some(header) = read_exact(meta, 0, META_HEADER_LEN).await? else {
         // The header comes with the first packet.
         return Ok(if block.num_bytes == 0 {
@@ -330,11 +244,7 @@ async fn open_finalized(
     if let Some(files) = pool.map.open_files(id, &replica) {
         return Ok(whole_reader(inner, pool, &slice, block, files));
     }
-    let pair = Pair {
-        dir: slice.paths.finalized_dir(id),
-        id,
-        generation_stamp: replica.generation_stamp,
-    };
+    let pair = Pair::finalized(&slice.paths, id, replica.generation_stamp);
     let files = open_whole(inner, &slice, pair, block).await?;
     pool.map.keep_open(id, replica, files.clone());
     Ok(whole_reader(inner, pool, &slice, block, files))
@@ -407,9 +317,9 @@ async fn open_live(
             "Replica is not readable, block={block}, replica is {}",
             status.state
         );
-        return Err(StoreError::new(StoreErrorKind::Illegal, text));
+        return Err(StoreError::illegal(text));
     };
-    let pair = crate::replica::finalize::pair_of(live);
+    let pair = live.pair();
     if status.place == ReplicaDir::Finalized {
         let files = open_whole(inner, slice, pair, block).await?;
         return Ok(whole_reader(inner, pool, slice, block, files));

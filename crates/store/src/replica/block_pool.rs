@@ -1,12 +1,13 @@
 //! A block pool that is loaded: its replicas and its parts on the volumes.
 
 use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, RwLock};
 use std::time::Instant;
 
 use hayloft_wire::ids::{Block, ExtendedBlock, PoolId};
 
 use crate::error::{StoreError, StoreErrorKind};
+use crate::locks;
 use crate::replica::removed_storages::RemovedStorages;
 use crate::replica::{Gone, Latches, ReplicaMap, Slot};
 use crate::types::{PoolSpec, StorageInfo};
@@ -25,7 +26,7 @@ pub struct Pool {
     slices: RwLock<Vec<Arc<BlockPoolSlice>>>,
     /// Storages of volumes that have left. Changed only while `slices` is held, so that no storage
     /// is in both.
-    left: Mutex<RemovedStorages>,
+    removed: Mutex<RemovedStorages>,
     /// A rolling upgrade runs: what is deleted goes to `trash`.
     pub rolling_upgrade: AtomicBool,
     /// There may be a marker or trash on a volume.
@@ -43,7 +44,7 @@ impl Pool {
             map: ReplicaMap::new(),
             latches: Latches::new(),
             slices: RwLock::default(),
-            left: Mutex::default(),
+            removed: Mutex::default(),
             rolling_upgrade: AtomicBool::new(false),
             upgrade_leftovers: AtomicBool::new(false),
             upgrade_unmarked: AtomicBool::new(false),
@@ -65,21 +66,18 @@ impl Pool {
     /// Its parts on healthy volumes.
     #[must_use]
     pub fn slices(&self) -> Vec<Arc<BlockPoolSlice>> {
-        self.slices
-            .read()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone()
+        locks::read(&self.slices).clone()
     }
 
     /// Its parts on healthy volumes, and the storages that have left and are not among these.
     #[must_use]
     pub fn storages(&self) -> (Vec<Arc<BlockPoolSlice>>, Vec<StorageInfo>) {
-        let slices = self.slices.read().unwrap_or_else(PoisonError::into_inner);
-        (slices.clone(), self.left().named(Instant::now()))
+        let slices = locks::read(&self.slices);
+        (slices.clone(), self.removed().named(Instant::now()))
     }
 
-    fn left(&self) -> MutexGuard<'_, RemovedStorages> {
-        self.left.lock().unwrap_or_else(PoisonError::into_inner)
+    fn removed(&self) -> MutexGuard<'_, RemovedStorages> {
+        locks::lock(&self.removed)
     }
 
     /// Its part on the volume with this number.
@@ -87,7 +85,7 @@ impl Pool {
     /// # Errors
     /// `VolumeFailed` when the volume is no longer there.
     pub fn slice(&self, volume: u16) -> Result<Arc<BlockPoolSlice>, StoreError> {
-        let slices = self.slices.read().unwrap_or_else(PoisonError::into_inner);
+        let slices = locks::read(&self.slices);
         slices
             .iter()
             .find(|s| s.volume.index == volume && !s.volume.is_failed())
@@ -104,8 +102,8 @@ impl Pool {
         )
     }
 
-    /// Sets what is known of a block, unless its volume has left: what left with it was taken from
-    /// the map and told once, and what came later would stay there for good.
+    /// Sets what is known of a block, unless its volume has left. What left with it was taken from
+    /// the map and told once; what came later would stay there for good.
     ///
     /// # Errors
     /// `VolumeFailed`.
@@ -126,7 +124,7 @@ impl Pool {
     /// Changes the map while a volume cannot leave, so that [`leave`](Self::leave) finds the change
     /// there or was here before. What is replaced is given back: files are closed without a lock.
     fn while_here<T>(&self, volume: u16, change: impl FnOnce() -> T) -> Result<T, StoreError> {
-        let slices = self.slices.read().unwrap_or_else(PoisonError::into_inner);
+        let slices = locks::read(&self.slices);
         if !slices.iter().any(|s| s.volume.index == volume) {
             return Err(self.volume_failed());
         }
@@ -135,15 +133,15 @@ impl Pool {
 
     /// Takes in the part on a volume that joins.
     pub fn join(&self, slice: Arc<BlockPoolSlice>) {
-        let mut slices = self.slices.write().unwrap_or_else(PoisonError::into_inner);
-        self.left().forget(&slice.volume.info.id);
+        let mut slices = locks::write(&self.slices);
+        self.removed().forget(&slice.volume.info.id);
         slices.push(slice);
     }
 
     /// Forgets the part on a volume that leaves, and gives back the replicas that were on it.
     pub fn leave(&self, volume: u16) -> Vec<Gone> {
         {
-            let mut slices = self.slices.write().unwrap_or_else(PoisonError::into_inner);
+            let mut slices = locks::write(&self.slices);
             let (gone, here) = slices.drain(..).partition(|s| s.volume.index == volume);
             let gone: Vec<Arc<BlockPoolSlice>> = gone;
             *slices = here;
@@ -151,7 +149,7 @@ impl Pool {
                 // Whatever happens: by an empty list of a storage that is in use, the NameNode
                 // would miss all that is on it.
                 if !slices.iter().any(|s| s.volume.info.id == volume.info.id) {
-                    self.left().remember(volume.info.clone(), Instant::now());
+                    self.removed().remember(volume.info.clone(), Instant::now());
                 }
             }
         }
@@ -169,9 +167,6 @@ impl Pool {
     /// The error for a block that is not here.
     #[must_use]
     pub fn not_found(&self, id: i64) -> StoreError {
-        StoreError::new(
-            StoreErrorKind::NotFound,
-            format!("Replica not found for {}:blk_{id}", self.id()),
-        )
+        StoreError::not_found(format!("Replica not found for {}:blk_{id}", self.id()))
     }
 }

@@ -1,8 +1,8 @@
-//! Moving the two files of a replica between directories, so that a stop at any point leaves one
-//! directory with a whole pair and at most a lone meta file in another, which start-up removes.
+//! Moving the two files of a replica between directories. A stop at any point leaves a whole pair
+//! in one directory, and at most a lone meta file in the other, which start-up removes.
 //!
-//! The meta file gets its name in the new directory first (a hard link), then the data file is
-//! renamed, then the meta file's old name goes. Everything here blocks.
+//! First the meta file gets a hard link in the new directory, then the data file is renamed, then
+//! the meta file's old name goes. Everything here blocks.
 
 use std::fs::{self, File};
 use std::io;
@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use hayloft_io::{IoClass, IoError, IoOp};
 
 use crate::layout::dirs::make_dir;
-use crate::layout::names::{data_name, meta_name};
+use crate::layout::names::{PoolPaths, data_name, meta_name};
 use crate::volume::BlockPoolSlice;
 
 /// A replica's files in one directory.
@@ -26,6 +26,16 @@ pub struct Pair {
 }
 
 impl Pair {
+    /// The files of a finalized replica.
+    #[must_use]
+    pub fn finalized(paths: &PoolPaths, id: i64, generation_stamp: u64) -> Self {
+        Self {
+            dir: paths.finalized_dir(id),
+            id,
+            generation_stamp,
+        }
+    }
+
     /// The data file.
     #[must_use]
     pub fn data(&self) -> PathBuf {
@@ -113,8 +123,8 @@ pub fn reopen(from: &Pair, to: &Pair, scratch: &Path) -> io::Result<()> {
     if to.data().try_exists()? {
         return Err(at(&to.data(), io::ErrorKind::AlreadyExists.into()));
     }
-    // The copy becomes a pair at the rename of its data; until the old pair is gone there are two,
-    // and the one with the higher generation stamp counts.
+    // The copy becomes a pair at the rename of its data. Until the old pair is gone there are two;
+    // the one with the higher generation stamp counts.
     let copy = scratch.join(format!("{}.unshared", data_name(from.id)));
     fs::copy(from.data(), &copy).map_err(|e| at(&copy, e))?;
     fs::copy(from.meta(), to.meta()).map_err(|e| at(&to.meta(), e))?;
@@ -145,8 +155,14 @@ pub fn bump(pair: &Pair, generation_stamp: u64, durable: bool) -> io::Result<()>
     Ok(())
 }
 
+/// Files that were synced by name.
+#[cfg(test)]
+pub static SYNCED: std::sync::Mutex<Vec<PathBuf>> = std::sync::Mutex::new(Vec::new());
+
 /// Makes a file durable, also what other descriptors wrote.
 pub fn sync_file(path: &Path) -> io::Result<()> {
+    #[cfg(test)]
+    crate::locks::lock(&SYNCED).push(path.to_owned());
     File::open(path)
         .and_then(|f| f.sync_all())
         .map_err(|e| at(path, e))
@@ -160,8 +176,8 @@ pub fn sync_dir(dir: &Path) -> io::Result<()> {
 }
 
 /// Gives back the blocks that were reserved behind the end of a data file, which is `len` bytes
-/// long. What is dirty of it is written to the device before: ext4 takes the length for final then,
-/// and after power loss would read reserved blocks that were never written as zeros.
+/// long. What is dirty of it is written to the device before. ext4 takes the length for final then,
+/// and after power loss would read allocated blocks that were never written as zeros.
 pub fn trim(data: &Path, len: u64) -> io::Result<()> {
     let file = fs::OpenOptions::new()
         .write(true)
@@ -176,7 +192,7 @@ pub fn trim(data: &Path, len: u64) -> io::Result<()> {
 }
 
 /// Makes a data file ready to be finalized: gives back the room behind `len`, if that is given, and
-/// pins it if it is to be.
+/// pins it if wanted.
 pub fn trim_and_pin(data: &Path, len: Option<u64>, pinned: bool) -> io::Result<()> {
     if let Some(len) = len {
         trim(data, len)?;

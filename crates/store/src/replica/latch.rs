@@ -4,9 +4,11 @@
 //! holds a latch never waits for another latch.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use tokio::sync::OwnedMutexGuard;
+
+use crate::locks;
 
 const SHARDS: usize = 64;
 
@@ -43,25 +45,23 @@ impl Latches {
     /// Waits for the right to block `id`.
     pub async fn acquire(&self, id: i64) -> Latch {
         let lock = {
-            let mut shard = shard(&self.shards, id)
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner);
+            let mut shard = locks::lock(shard(&self.shards, id));
             Arc::clone(shard.entry(id).or_default())
         };
-        let guard = lock.lock_owned().await;
-        Latch {
+        // Before the wait: a task that stops waiting leaves no entry behind either.
+        let mut latch = Latch {
             id,
             shards: Arc::clone(&self.shards),
-            guard: Some(guard),
-        }
+            guard: None,
+        };
+        latch.guard = Some(lock.lock_owned().await);
+        latch
     }
 }
 
 impl Drop for Latch {
     fn drop(&mut self) {
-        let mut shard = shard(&self.shards, self.id)
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut shard = locks::lock(shard(&self.shards, self.id));
         self.guard = None;
         // A task that waits holds a second reference; the map's own is the only one otherwise.
         if shard
@@ -97,5 +97,17 @@ mod tests {
                 .iter()
                 .all(|s| s.lock().expect("not poisoned").is_empty())
         );
+    }
+
+    #[tokio::test]
+    async fn a_task_that_stops_waiting_leaves_nothing_behind() {
+        let latches = Latches::new();
+        let first = latches.acquire(7).await;
+        let mut waiting = Box::pin(latches.acquire(7));
+        assert!(futures_util::poll!(&mut waiting).is_pending());
+        drop(first);
+        drop(waiting);
+        let shard = latches.shards[7].lock().expect("not poisoned");
+        assert!(shard.is_empty());
     }
 }

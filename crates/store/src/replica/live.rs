@@ -1,14 +1,16 @@
 //! A replica that is not finalized, or that is under recovery.
 
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use hayloft_io::{IoError, IoOp};
 use hayloft_wire::checksum::DataChecksum;
 use hayloft_wire::ids::{Block, ReplicaState};
 use tokio_util::sync::CancellationToken;
 
+use super::files::Pair;
 use crate::error::{StoreError, StoreErrorKind};
+use crate::locks;
 use crate::volume::BlockPoolSlice;
 
 /// The directory that a replica's files are in.
@@ -20,6 +22,15 @@ pub enum ReplicaDir {
     Rbw,
     /// `tmp`.
     Temporary,
+}
+
+/// The end of a replica: its length, and the CRC of its last chunk when that is partial (else 0).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tail {
+    /// Bytes.
+    pub len: u64,
+    /// CRC of the bytes since the last chunk boundary.
+    pub crc: u32,
 }
 
 /// What changes about a live replica. Readers take it in one piece, so that length and checksum of
@@ -41,22 +52,22 @@ pub struct Status {
     /// CRC of the last chunk when that is partial.
     pub last_crc: u32,
     /// Length that it is expected to reach; 0 when not known.
-    pub expected: u64,
-    /// Bytes promised to this replica on its volume and not yet written.
-    pub promised: u64,
-    /// Bytes promised that the file system has reserved already.
+    pub expected_len: u64,
+    /// Bytes reserved for this replica on its volume and not yet written.
+    pub bytes_reserved: u64,
+    /// Those of them that the file system has allocated already.
     pub allocated_ahead: u64,
-    /// The file system has reserved room for the first bytes of the file, so many; what is behind
-    /// its end is given back when the replica is finalized.
-    pub reserved: u64,
+    /// Bytes from the beginning of the file that the file system has allocated. What is behind its
+    /// end is given back when the replica is finalized.
+    pub allocated_len: u64,
     /// Told when another writer wants the replica.
     pub cancel: CancellationToken,
     /// Recovery id and the state before recovery.
     pub recovery: Option<(u64, ReplicaState)>,
     /// Pinned to this node.
     pub pinned: bool,
-    /// The files may hold more or other bytes than `bytes_on_disk` says (a write failed, or the
-    /// replica comes from an earlier process): they must be cut and checked before more is written.
+    /// The files may hold more or other bytes than `bytes_on_disk` says: a write failed, or the
+    /// replica comes from an earlier process. They must be cut and checked before more is written.
     pub unsettled: bool,
     /// A sync of its files failed: bytes that were written before may not be on the device,
     /// whatever a later one says.
@@ -74,6 +85,9 @@ pub struct LiveReplica {
     pub slice: Arc<BlockPoolSlice>,
     /// The exclusive right to change it.
     pub writer: Arc<tokio::sync::Mutex<()>>,
+    /// For reading: held by background work that may use up the kernel's only word of lost bytes.
+    /// For writing: held by a sync that a client relies on.
+    pub syncing: tokio::sync::RwLock<()>,
     status: Mutex<Status>,
 }
 
@@ -95,13 +109,25 @@ impl LiveReplica {
             id,
             slice,
             writer: Arc::default(),
+            syncing: tokio::sync::RwLock::default(),
             status: Mutex::new(status),
         }
     }
 
     /// Its status, to look at or change. Never held across I/O.
     pub fn status(&self) -> MutexGuard<'_, Status> {
-        self.status.lock().unwrap_or_else(PoisonError::into_inner)
+        locks::lock(&self.status)
+    }
+
+    /// Its files.
+    #[must_use]
+    pub fn pair(&self) -> Pair {
+        let status = self.status();
+        Pair {
+            dir: directory(&self.slice, status.place, self.id),
+            id: self.id,
+            generation_stamp: status.generation_stamp,
+        }
     }
 
     /// A copy of its status.
@@ -117,11 +143,12 @@ impl LiveReplica {
         Block::new(self.id, status.generation_stamp, status.bytes_on_disk)
     }
 
-    /// Takes note of a failed operation on its files: after a failed sync nothing of it counts as
-    /// synced any more.
+    /// Takes note of a failed operation on its files. After a failed sync or write-back nothing of
+    /// it counts as synced any more, and the stamp of its volume stays.
     pub fn note_failure(&self, error: &IoError) {
-        if error.op() == IoOp::Sync {
-            self.status().sync_failed = true;
+        if matches!(error.op(), IoOp::Sync | IoOp::Writeback) {
+            self.note_lost_writes();
+            self.slice.volume.commits.note_lost();
         }
     }
 
@@ -147,27 +174,27 @@ impl LiveReplica {
         self.status().sync_failed = true;
     }
 
-    /// Gives back to the volume what was promised and not used.
-    pub fn release_promise(&self) {
-        let (promised, allocated) = {
+    /// Gives back to the volume what was reserved and not used.
+    pub fn release_reserved(&self) {
+        let (reserved, allocated) = {
             let mut status = self.status();
             (
-                std::mem::take(&mut status.promised),
+                std::mem::take(&mut status.bytes_reserved),
                 std::mem::take(&mut status.allocated_ahead),
             )
         };
-        self.slice.volume.release(promised);
+        self.slice.volume.release_reserved(reserved);
         self.slice.volume.release_allocated(allocated);
     }
 
-    /// The file system has reserved room for the first `whole` bytes: what is promised of them is
-    /// taken already.
+    /// The file system has allocated the first `whole` bytes: what is reserved of them is taken
+    /// already.
     pub fn note_allocated(&self, whole: u64) {
         let mut status = self.status();
-        status.reserved = status.reserved.max(whole);
+        status.allocated_len = status.allocated_len.max(whole);
         let ahead = whole
             .saturating_sub(status.bytes_on_disk)
-            .min(status.promised);
+            .min(status.bytes_reserved);
         let more = ahead.saturating_sub(status.allocated_ahead);
         status.allocated_ahead += more;
         drop(status);
@@ -187,10 +214,10 @@ impl Status {
             bytes_acked: 0,
             checksum: None,
             last_crc: 0,
-            promised: 0,
-            expected: 0,
+            bytes_reserved: 0,
+            expected_len: 0,
             allocated_ahead: 0,
-            reserved: 0,
+            allocated_len: 0,
             cancel: CancellationToken::new(),
             recovery: None,
             pinned: false,

@@ -2,12 +2,13 @@
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
-use hayloft_wire::ids::ReplicaState;
+use hayloft_wire::ids::{Block, ReplicaState};
 
 use super::live::{LiveReplica, ReplicaDir};
-use crate::reader::{Forgotten, OpenFiles, OpenReplicas};
+use super::open_files::{Forgotten, OpenFiles, OpenReplicas};
+use crate::locks;
 
 /// Number of shards: enough that writers on all cores seldom meet.
 const SHARDS: usize = 64;
@@ -41,6 +42,15 @@ impl Slot {
         match self {
             Self::Finalized(r) => r.volume,
             Self::Live(r) => r.slice.volume.index,
+        }
+    }
+
+    /// Id, generation stamp and length; `id` is that of the block.
+    #[must_use]
+    pub fn block(&self, id: i64) -> Block {
+        match self {
+            Self::Finalized(r) => Block::new(id, r.generation_stamp, r.len),
+            Self::Live(live) => live.block(),
         }
     }
 
@@ -135,9 +145,7 @@ impl ReplicaMap {
     fn shard(&self, id: i64) -> MutexGuard<'_, Shard> {
         // Other bits than those that choose the bucket inside the shard.
         let n = usize::try_from((id ^ (id >> 8)).rem_euclid(64)).expect("below 64");
-        self.shards[n]
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
+        locks::lock(&self.shards[n])
     }
 
     /// What is known of a block.
@@ -208,17 +216,36 @@ impl ReplicaMap {
         self.open.len()
     }
 
+    /// Whether the block is exactly this finalized replica by now.
+    #[must_use]
+    pub fn is_finalized(&self, id: i64, replica: &FinalReplica) -> bool {
+        matches!(self.shard(id).get(&id), Some(Slot::Finalized(now)) if now == replica)
+    }
+
+    /// Forgets a block while the map still says `there` of it; whether it did.
+    pub fn remove_if(&self, id: i64, there: &Slot) -> bool {
+        let _gone = {
+            let mut shard = self.shard(id);
+            if !shard.get(&id).is_some_and(|now| now.is_same(there)) {
+                return false;
+            }
+            (self.open.forget(id), shard.remove(&id))
+        };
+        true
+    }
+
     /// Whether the block is `live` and nothing else by now.
     #[must_use]
     pub fn is_live(&self, live: &Arc<LiveReplica>) -> bool {
-        matches!(self.shard(live.id).get(&live.id), Some(Slot::Live(there)) if Arc::ptr_eq(there, live))
+        let shard = self.shard(live.id);
+        matches!(shard.get(&live.id), Some(Slot::Live(there)) if Arc::ptr_eq(there, live))
     }
 
     /// Forgets every block for which `keep` is false and gives those back.
     pub fn retain(&self, mut keep: impl FnMut(i64, &Slot) -> bool) -> Vec<Gone> {
         let mut all = Vec::new();
         for shard in &self.shards {
-            let mut shard = shard.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut shard = locks::lock(shard);
             let gone = shard.extract_if(|id, slot| !keep(*id, slot));
             all.extend(gone.map(|(id, slot)| Gone {
                 id,
@@ -232,7 +259,7 @@ impl ReplicaMap {
     /// Looks at every block, shard by shard. `look` must not touch the map.
     pub fn for_each(&self, mut look: impl FnMut(i64, &Slot)) {
         for shard in &self.shards {
-            let shard = shard.lock().unwrap_or_else(PoisonError::into_inner);
+            let shard = locks::lock(shard);
             for (id, slot) in shard.iter() {
                 look(*id, slot);
             }
@@ -242,20 +269,14 @@ impl ReplicaMap {
     /// Makes room for `more` blocks.
     pub fn reserve(&self, more: usize) {
         for shard in &self.shards {
-            shard
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner)
-                .reserve(more / SHARDS + 1);
+            locks::lock(shard).reserve(more / SHARDS + 1);
         }
     }
 
     /// How many blocks.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.shards
-            .iter()
-            .map(|s| s.lock().unwrap_or_else(PoisonError::into_inner).len())
-            .sum()
+        self.shards.iter().map(|s| locks::lock(s).len()).sum()
     }
 }
 
@@ -309,6 +330,8 @@ mod tests {
         assert!(map.replace_if(3, &seen, replica(6)).is_none() && map.get(3).is_none());
         drop(map.insert(3, seen.clone()));
         assert!(map.replace_if(3, &seen, replica(6)).is_some() && there(6));
+        assert!(!map.remove_if(3, &seen) && there(6));
+        assert!(map.remove_if(3, &replica(6)) && map.get(3).is_none());
     }
 
     #[test]

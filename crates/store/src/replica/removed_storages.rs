@@ -1,11 +1,11 @@
 //! Storages that have left a pool: its full reports go on naming them for a while, each with an
 //! empty list.
 //!
-//! A NameNode keeps what it believes to be on a storage until it hears otherwise: replica by
-//! replica, or in a full report that names the storage. It drops what is on one that heartbeats no
+//! A NameNode keeps what it believes to be on a storage until it hears otherwise, replica by
+//! replica or in a full report that names the storage. It drops what is on one that heartbeats no
 //! longer list only when more volumes have failed, which one that was taken out has not. What is
-//! told replica by replica may be lost: too much of it may wait for a NameNode, and a deletion that
-//! was in progress when the volume left is not told.
+//! told replica by replica may be lost: too much of it may wait for a NameNode. A deletion in
+//! progress when the volume left is not told.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -13,10 +13,10 @@ use std::time::{Duration, Instant};
 use crate::types::StorageInfo;
 
 /// How long a storage is named. A NameNode that hears nothing of a node for some minutes drops all
-/// of its replicas, and one that hears of it gets a full report when a volume leaves and every six
-/// hours (unless configured otherwise): by then it has had several. Not for ever: a storage that it
-/// has dropped is made anew by a report that names it, until the next heartbeat, and looks stale so
-/// long, so that this report is not answered with the order to finalize an upgrade.
+/// of its replicas. One that does gets a full report when a volume leaves, and by default every six
+/// hours: several by then. Not for ever: a report that names a dropped storage makes it anew until
+/// the next heartbeat. It looks stale so long, and the NameNode does not answer such a report with
+/// the order to finalize an upgrade.
 const NAMED_FOR: Duration = Duration::from_secs(12 * 60 * 60);
 /// Storages that are named; past it the oldest is not.
 const NAMED_MAX: usize = 1024;

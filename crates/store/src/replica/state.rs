@@ -38,8 +38,7 @@ impl Move {
 /// The state after `step`, or `None` when it is not allowed in `state`.
 ///
 /// Not in the table: a replica may be deleted in any state. A TEMPORARY replica does not outlive a
-/// restart, and a RUR one goes back to what it was before recovery began, which its place on the
-/// disk tells.
+/// restart. A RUR one goes back to what it was before recovery began, which its directory tells.
 #[must_use]
 pub fn after(state: ReplicaState, step: Move) -> Option<ReplicaState> {
     use ReplicaState::{Finalized, Rbw, Rur, Rwr, Temporary};
@@ -95,10 +94,12 @@ mod tests {
     }
 
     proptest! {
-        /// However a life goes, bytes are only added between a create, append or take-over and the
-        /// next finalize: nothing leads from FINALIZED to a writable state but Append.
+        /// Bytes are only added between a create, append or take-over and the next finalize.
+        /// Nothing leads from FINALIZED to a writable state but Append.
         #[test]
-        fn a_finalized_replica_is_only_written_after_an_append(steps in proptest::collection::vec(0..7_usize, 0..40)) {
+        fn a_finalized_replica_is_only_written_after_an_append(
+            steps in proptest::collection::vec(0..7_usize, 0..40),
+        ) {
             let mut state = Rbw;
             for step in steps.into_iter().map(|n| Move::ALL[n]) {
                 let Some(next) = after(state, step) else { continue };

@@ -58,7 +58,7 @@ async fn a_missing_meta_file_is_tolerated_for_clients_only() {
 }
 
 #[tokio::test]
-async fn a_damaged_meta_header_is_an_error_for_everyone() {
+async fn a_damaged_meta_header_is_an_error_for_every_reader() {
     let mut node = scanning().await;
     for (id, keep) in [(1, META_HEADER_LEN), (2, 3)] {
         node.put(id, 1001, 3000).await;

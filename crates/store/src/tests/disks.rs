@@ -157,7 +157,7 @@ async fn a_disk_that_hangs_fails_when_the_check_takes_too_long() {
 }
 
 #[tokio::test]
-async fn a_disk_that_hangs_is_noticed_though_nobody_uses_it() {
+async fn a_disk_that_hangs_is_noticed_though_it_is_idle() {
     let (mut node, faults) = start(|config| {
         config.check_timeout = Duration::from_millis(200);
         config.space_interval = Duration::from_millis(100);

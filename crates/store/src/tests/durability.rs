@@ -218,3 +218,80 @@ async fn new_replicas_do_not_wait_for_closes_that_are_synced() {
         close.await.expect("no panic").expect("closes");
     }
 }
+
+/// Bytes that a recovery cut off and a client sent again are dirty once.
+#[tokio::test]
+async fn dirty_bytes_are_counted_once() {
+    let node = Node::new().await;
+    let mut writer = node.writer(5, 1001).await;
+    writer.write(vec![packet(0, 2000)]).await.expect("writes");
+    writer.set_bytes_acked(1000);
+    drop(writer);
+    let left = block(5, 1001, 0);
+    let taken = node.store.recover_rbw(&left, 1002, 1000, 2000).await;
+    let mut writer = taken.expect("is cut");
+    writer.set_checksum(crc32c()).await.expect("is known");
+    writer
+        .write(vec![packet(1000, 2000)])
+        .await
+        .expect("writes");
+    let volume = node.store.0.volumes().remove(0);
+    assert_eq!(volume.commits.dirty(), 2000);
+    assert!(crate::lifecycle::commit::round(&node.store.0, &volume).await);
+    assert_eq!(volume.commits.dirty(), 0);
+}
+
+/// A round that comes between takes the directory before its names have changed.
+#[tokio::test]
+async fn names_that_change_during_a_round_are_left_to_the_next() {
+    let (node, faults) = Node::with_faults(1, |_| {}).await;
+    node.put(5, 1001, 700).await;
+    faults.add(FaultRule::new(Effect::Delay(Duration::from_millis(400))).on(&[IoOp::Rename]));
+    let volume = node.store.0.volumes().remove(0);
+    let left = block(5, 1001, 0);
+    let (closed, ()) = tokio::join!(node.store.recover_close(&left, 1002, 700), async {
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        crate::lifecycle::commit::round(&node.store.0, &volume).await;
+    });
+    closed.expect("has the new generation stamp");
+    let dir = node.pool_dir().join("current/finalized/subdir0/subdir0");
+    assert!(volume.commits.take().1.contains(&dir));
+}
+
+/// Write-back heard of the error that a sync of the same descriptor then does not hear of.
+#[tokio::test]
+async fn an_hsync_fails_when_write_back_failed_meanwhile() {
+    let (node, faults) = Node::with_faults(1, |_| {}).await;
+    let mut writer = node.writer(5, 1001).await;
+    writer.write(vec![packet(0, 700)]).await.expect("writes");
+    faults.add(FaultRule::new(Effect::Delay(Duration::from_millis(400))).on(&[IoOp::Sync]));
+    let slot = node.store.0.pools().remove(0).map.get(5);
+    let Some(crate::replica::Slot::Live(live)) = slot else {
+        panic!("is being written")
+    };
+    let (synced, ()) = tokio::join!(writer.sync(), async {
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        live.note_lost_writes();
+    });
+    synced.expect_err("bytes may be lost");
+}
+
+/// Commit rounds know of writers' files only.
+#[tokio::test]
+async fn the_copy_that_a_truncate_makes_is_synced() {
+    let node = Node::new().await;
+    node.put(5, 1001, 2000).await;
+    node.store
+        .init_replica_recovery(&block(5, 1001, 0), 1010)
+        .await
+        .expect("begins");
+    node.store
+        .update_replica_under_recovery(&block(5, 1001, 2000), 1010, 9, 700)
+        .await
+        .expect("ends");
+    let tmp = node.pool_dir().join("tmp");
+    for name in ["blk_9", "blk_9_1010.meta"] {
+        let synced = crate::replica::files::SYNCED.lock().expect("not poisoned");
+        assert!(synced.contains(&tmp.join(name)), "{name}");
+    }
+}

@@ -56,7 +56,7 @@ async fn files_stay_open_until_the_replica_changes() {
 }
 
 #[tokio::test]
-async fn a_reader_does_not_get_files_that_somebody_else_removed() {
+async fn a_reader_does_not_get_files_that_another_program_removed() {
     let node = Node::new().await;
     node.put(2, 1001, 700).await;
     node.check(2, 1001, 700).await;

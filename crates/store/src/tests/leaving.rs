@@ -57,7 +57,7 @@ async fn a_volume_that_leaves_waits_for_its_writers_and_may_be_locked_by_others(
 }
 
 #[tokio::test]
-async fn nobody_begins_to_write_on_a_volume_that_leaves() {
+async fn no_writer_begins_on_a_volume_that_leaves() {
     let node = Node::with_volumes(2).await;
     let holder = on_the_first(&node, 1).await;
     let mut writer = on_the_first(&node, 2).await;
@@ -176,7 +176,7 @@ async fn writers_and_a_volume_that_comes_and_goes() {
         let goes = node.store.0.volumes()[1].clone();
         if round % 2 == 0 {
             // At once, whatever is at work.
-            crate::volume::failure::fail(&node.store.0, &goes, "a test").await;
+            crate::lifecycle::volume_failure::fail(&node.store.0, &goes, "a test").await;
         } else {
             let left = node.store.reconfigure_volumes(all[..1].to_vec()).await;
             assert!(left.iter().all(|(_, result)| result.is_ok()), "{left:?}");

@@ -9,6 +9,7 @@ mod durability;
 mod kept_open;
 mod leaving;
 mod lifecycle;
+mod lost_writes;
 mod recovery;
 mod refused;
 mod scans;
@@ -113,7 +114,7 @@ fn config(dir: &Path, volumes: usize) -> StoreConfig {
     }
 }
 
-/// A store with the pool, and its news.
+/// A store with the pool, and its events.
 async fn open(config: StoreConfig) -> (Store, mpsc::Receiver<StoreEvent>) {
     let (sender, events) = mpsc::channel(100);
     let store = Store::open(config, sender).await.expect("opens");

@@ -131,7 +131,7 @@ async fn a_background_sync_that_fails_is_told() {
     writer.write(vec![packet(0, 700)]).await.expect("writes");
     faults.add(FaultRule::new(Effect::Errno(EIO)).on(&[IoOp::Sync]));
     let volume = node.store.0.volumes().remove(0);
-    assert!(!crate::volume::commit_rounds::round(&node.store.0, &volume).await);
+    assert!(!crate::lifecycle::commit::round(&node.store.0, &volume).await);
     faults.clear();
     let told = tokio::time::timeout(Duration::from_secs(5), node.events.recv()).await;
     let Ok(Some(StoreEvent::Corrupt { block: bad, .. })) = told else {

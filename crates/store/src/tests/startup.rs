@@ -157,3 +157,26 @@ async fn a_hundred_thousand_replicas() {
         started.elapsed()
     );
 }
+
+/// The NameNode's pool is refused again and again while one directory is another namespace's.
+#[tokio::test]
+async fn a_pool_that_is_refused_leaves_nothing_in_use() {
+    let node = Node::with_volumes(2).await;
+    for id in 0..4 {
+        node.put(id, 1001, 3000).await;
+    }
+    node.store.shutdown().await;
+    let pool_dir = node.dir.path().join("data1/current").join(pool().as_str());
+    let path = pool_dir.join("current/VERSION");
+    let text = std::fs::read_to_string(&path).expect("there");
+    std::fs::write(&path, text.replace("namespaceID=77", "namespaceID=78")).expect("writes");
+    let (sender, _events) = mpsc::channel(100);
+    let store = Store::open(config(node.dir.path(), 2), sender)
+        .await
+        .expect("opens");
+    for _ in 0..2 {
+        let refused = store.add_pool(spec(), StartOption::Regular).await;
+        assert_eq!(Node::error_of(refused), StoreErrorKind::Incompatible);
+        assert!(store.volume_report().iter().all(|volume| volume.used == 0));
+    }
+}

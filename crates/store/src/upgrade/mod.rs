@@ -1,44 +1,41 @@
 //! Rolling upgrades and what earlier upgrades left behind.
 //!
 //! While the NameNode says that a rolling upgrade runs, deleted replicas go to `trash`, which
-//! mirrors `current`; a marker file makes a restarted node go on with that before it hears from the
+//! mirrors `current`. By a marker file a restarted node goes on with that before it hears from the
 //! NameNode. A start with `-rollback` (or `-rollingupgrade rollback`) takes them back out; the end
 //! of the upgrade empties the trash.
 //!
-//! When the NameNode was started with `-upgrade`, its cTime is newer than the directories': they
-//! are upgraded as Apache's DataNode does it ([`transition`]), so that `-rollback` can go back
-//! until the upgrade is finalized. Upgrades of the layout itself (older than -57) are left to
-//! Apache's DataNode.
+//! When the NameNode was started with `-upgrade`, its cTime is newer than the directories'. They
+//! are upgraded as Apache's DataNode does it ([`transition`]): `-rollback` can go back until the
+//! upgrade is finalized. Upgrades of the layout itself (older than -57) are left to Apache's
+//! DataNode.
 
 mod prepare;
 mod transition;
 
 use std::fs;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use hayloft_io::{IoClass, IoErrorKind, IoOp};
-use hayloft_wire::ids::{Block, PoolId};
+use hayloft_io::{IoClass, IoErrorKind};
+use hayloft_wire::ids::PoolId;
 use tracing::{info, warn};
 
 pub use prepare::prepare;
 pub use transition::Unfinished;
 use transition::{FINALIZED_TMP, Present};
 
-use crate::background::delete::{clear_leftovers, remove_later};
 use crate::error::StoreError;
 use crate::layout::dirs::FILE_MODE;
 use crate::layout::dirs::make_dir;
-use crate::layout::names::{self, CURRENT, PREVIOUS, ROLLING_UPGRADE_MARKER, TRASH};
-use crate::replica::ReplicaDir;
+use crate::layout::names::{PREVIOUS, ROLLING_UPGRADE_MARKER, TRASH};
+use crate::lifecycle::delete::{clear_leftovers, remove_later};
+use crate::lifecycle::volume_failure::examine;
 use crate::replica::block_pool::Pool;
-use crate::replica::files::{link_meta, on_disk};
-use crate::replica::live::directory;
 use crate::state::StoreState;
 use crate::volume::BlockPoolSlice;
-use crate::volume::failure::examine;
 
 /// How deep `trash` mirrors `current`: `trash/finalized/subdirA/subdirB`.
 const DEPTH_MAX: usize = 4;
@@ -87,8 +84,8 @@ fn restore(from: &Path, to: &Path, depth: usize) -> io::Result<u64> {
     }
 }
 
-/// Takes note of what [`prepare()`] found on a volume that is in the pool's list by now: who
-/// changes the state meanwhile sees either the volume or this.
+/// Takes note of what [`prepare()`] found on a volume that is in the pool's list by now. A task
+/// that changes the state meanwhile sees either the volume or this.
 pub fn note(pool: &Pool, found: FoundUpgrade) {
     if found.marker && !pool.rolling_upgrade.swap(true, Ordering::AcqRel) {
         // It may be over, and this volume was out when it ended; or the others have joined without
@@ -140,7 +137,8 @@ pub async fn set_rolling(
         };
         if let Err(error) = outcome {
             let error = examine(inner, &slice.volume, error);
-            warn!(pool = %id, volume = %slice.volume.root.display(), active, %error, "rolling upgrade: a volume is behind; it is tried again");
+            warn!(pool = %id, volume = %slice.volume.root.display(), active, %error,
+                "rolling upgrade: a volume is behind; it is tried again");
             failed = Some(error);
         }
     }
@@ -210,68 +208,4 @@ pub async fn finalize(inner: &Arc<StoreState>, id: &PoolId) -> Result<(), StoreE
         }
     }
     Ok(())
-}
-
-/// Where a deleted replica goes instead of being deleted; `None` when no rolling upgrade runs.
-#[must_use]
-pub fn trash_for(
-    pool: &Pool,
-    slice: &BlockPoolSlice,
-    place: ReplicaDir,
-    id: i64,
-) -> Option<PathBuf> {
-    if !pool.rolling_upgrade.load(Ordering::Acquire) || place == ReplicaDir::Temporary {
-        return None;
-    }
-    let dir = directory(slice, place, id);
-    let below = dir.strip_prefix(slice.paths.root.join(CURRENT)).ok()?;
-    Some(slice.paths.root.join(TRASH).join(below))
-}
-
-/// Moves a replica's files to the trash in the order of [`files`](crate::replica::files), so that
-/// the pair is whole either here or there; gives the bytes they have.
-pub async fn to_trash(
-    slice: &BlockPoolSlice,
-    place: ReplicaDir,
-    block: Block,
-    trash: PathBuf,
-) -> Result<u64, hayloft_io::IoError> {
-    let dir = directory(slice, place, block.id);
-    let path = dir.join(names::data_name(block.id));
-    on_disk(
-        slice,
-        IoClass::ClientWrite,
-        IoOp::Rename,
-        &path,
-        move || {
-            make_dir(&trash)?;
-            let [data, meta] = [
-                names::data_name(block.id),
-                names::meta_name(block.id, block.generation_stamp),
-            ]
-            .map(|name| (dir.join(&name), trash.join(&name)));
-            let meta_bytes = length(&meta.0)?;
-            if meta_bytes.is_some() {
-                link_meta(&meta.0, &meta.1)?;
-            }
-            let data_bytes = length(&data.0)?;
-            if data_bytes.is_some() {
-                fs::rename(&data.0, &data.1)?;
-            }
-            if meta_bytes.is_some() {
-                fs::remove_file(&meta.0)?;
-            }
-            Ok(data_bytes.unwrap_or(0) + meta_bytes.unwrap_or(0))
-        },
-    )
-    .await
-}
-
-/// Bytes of a file; `None` when it is not there.
-fn length(path: &Path) -> io::Result<Option<u64>> {
-    match fs::metadata(path) {
-        Ok(meta) => Ok(Some(meta.len())),
-        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
-        Err(e) => Err(e),
-    }
 }

@@ -1,7 +1,7 @@
 //! What is done to a pool's directory on a volume before its replicas are looked for.
 
-use std::fs::{self, File};
-use std::io::{self, Read as _};
+use std::fs;
+use std::io;
 use std::path::Path;
 use std::time::SystemTime;
 
@@ -10,8 +10,8 @@ use tracing::info;
 
 use super::transition::{self, Present};
 use super::{FoundUpgrade, restore};
-use crate::error::{StoreError, StoreErrorKind};
-use crate::layout::dirs::{DIR_MODE, FILE_MODE};
+use crate::error::StoreError;
+use crate::layout::dirs::{DIR_MODE, FILE_MODE, read_small};
 use crate::layout::names::{
     self, CURRENT, PREVIOUS, PoolPaths, ROLLING_UPGRADE_MARKER, TRASH, VERSION,
 };
@@ -49,9 +49,7 @@ pub async fn prepare(
     )
     .await
     .map_err(|e| StoreError::io(&doing, e))?;
-    let found = outcome.map_err(|text| {
-        StoreError::new(StoreErrorKind::Incompatible, format!("{doing}: {text}"))
-    })?;
+    let found = outcome.map_err(|text| StoreError::incompatible(format!("{doing}: {text}")))?;
     if found.new {
         format(spec, slice)
             .await
@@ -89,12 +87,7 @@ fn settle(
             Err(refusal) => return Ok(Err(refusal)),
             Ok(Fits::Same) => false,
             Ok(Fits::Older) => {
-                let version = PoolVersion {
-                    namespace_id: spec.namespace_id,
-                    ctime: spec.ctime,
-                    pool: spec.pool.clone(),
-                };
-                transition::upgrade(paths, &version)?;
+                transition::upgrade(paths, &version_of(spec))?;
                 false
             }
         },
@@ -147,14 +140,8 @@ type Version = Result<PoolVersion, Refusal>;
 
 /// Reads VERSION in `dir`; `None` when there is none.
 fn read_version(dir: &Path) -> io::Result<Option<Version>> {
-    let file = match File::open(dir.join(VERSION)) {
-        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
-        other => other?,
-    };
-    let mut bytes = Vec::new();
-    file.take(VERSION_BYTES_MAX as u64)
-        .read_to_end(&mut bytes)?;
-    Ok(Some(PoolVersion::parse(&bytes).map_err(|e| e.to_string())))
+    let bytes = read_small(&dir.join(VERSION), VERSION_BYTES_MAX)?;
+    Ok(bytes.map(|bytes| PoolVersion::parse(&bytes).map_err(|e| e.to_string())))
 }
 
 /// How a directory compares with the NameNode.
@@ -192,18 +179,21 @@ fn fits(version: Version, spec: &PoolSpec) -> Result<Fits, Refusal> {
     })
 }
 
+fn version_of(spec: &PoolSpec) -> PoolVersion {
+    PoolVersion {
+        namespace_id: spec.namespace_id,
+        ctime: spec.ctime,
+        pool: spec.pool.clone(),
+    }
+}
+
 /// Writes the VERSION of a new pool.
 async fn format(spec: &PoolSpec, slice: &BlockPoolSlice) -> Result<(), hayloft_io::IoError> {
     info!(pool = %spec.pool, volume = %slice.volume.root.display(), "formatting block pool");
     let meta = slice.volume.meta(IoClass::ClientWrite);
     meta.create_dir_all(&slice.paths.current(), DIR_MODE)
         .await?;
-    let version = PoolVersion {
-        namespace_id: spec.namespace_id,
-        ctime: spec.ctime,
-        pool: spec.pool.clone(),
-    };
-    let contents = version.encode(SystemTime::now());
+    let contents = version_of(spec).encode(SystemTime::now());
     meta.replace(&slice.paths.version(), contents, FILE_MODE)
         .await
 }

@@ -172,8 +172,10 @@ mod tests {
 
     proptest! {
         #[test]
-        fn whoever_is_chosen_has_room(
-            remaining in proptest::collection::vec(0..1000_u64, 0..6), bytes in 0..1000_u64, dice in 0.0..1.0_f32,
+        fn a_volume_that_is_chosen_has_room(
+            remaining in proptest::collection::vec(0..1000_u64, 0..6),
+            bytes in 0..1000_u64,
+            dice in 0.0..1.0_f32,
             spread: bool, start: usize,
         ) {
             let policy = if spread {

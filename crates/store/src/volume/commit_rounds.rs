@@ -1,31 +1,27 @@
 //! Commit rounds: what replicas' files hold becomes durable within seconds, unasked.
 //!
-//! An acknowledged byte is in the page cache or on the device, but its length, its place on the
-//! device and the names of its files are not durable until they are synced. Every few seconds a
-//! round syncs each file that was written since the last one, and then the directories whose names
-//! have changed. A file that is written slowly and for long is in each of them.
+//! An acknowledged byte is in the page cache or on the device. The file's length, its place on the
+//! device and its names are not durable until they are synced. Every few seconds a round syncs each
+//! file that was written since the last one, and then the directories whose names have changed. A
+//! file that is written slowly and for long is in each of them.
 //!
-//! On engines that write through the page cache the rounds also bound what is dirty there: a file
-//! is written back a quantum at a time, in the disk's order, and writers wait while more is dirty
-//! than the disk takes in five seconds.
+//! On engines that write through the page cache the rounds also bound what is dirty there. A file
+//! is written back a quantum at a time, in the disk's order. Writers wait while more is dirty than
+//! the disk takes in five seconds.
 
 use std::collections::{BTreeSet, HashMap};
+use std::fmt;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use hayloft_io::{EngineFile, IoClass, IoError, SyncKind};
-use tokio::sync::Notify;
-use tracing::{error, warn};
+use tokio::sync::{Notify, RwLock};
 
 use super::Volume;
-use super::stop_mark::Mark;
-use crate::layout::dirs::now_ms;
-use crate::replica::block_pool::Pool;
-use crate::replica::{LiveReplica, Slot};
-use crate::state::StoreState;
+use crate::locks;
 use crate::types::StoreEvent;
 
 /// A round begins early when so many replicas wait for it: each keeps two descriptors open.
@@ -33,9 +29,6 @@ const EARLY: usize = 512;
 
 /// Writers wait while so many replicas do.
 const REPLICAS_MAX: usize = 2048;
-
-/// Files that a round syncs at the same time. A client's syncs have the other threads.
-const AT_ONCE: usize = 2;
 
 /// Dirty bytes that a disk may have whatever its rate is: two quanta of rotating media.
 const DIRTY_MIN: u64 = 64 << 20;
@@ -49,11 +42,38 @@ const DIRTY_SECONDS: u64 = 5;
 /// Dirty bytes of a file from which on they are written back before the next round.
 const WRITE_BACK_MIN: u64 = 1 << 20;
 
+/// A replica as commit rounds know it.
+pub trait Committed: fmt::Debug + Send + Sync {
+    /// Held for reading by what may use up the kernel's only word of lost bytes, for writing by a
+    /// sync that a client relies on.
+    fn syncing(&self) -> &RwLock<()>;
+
+    /// Written bytes did not reach the device: nothing of the replica counts as synced from then
+    /// on.
+    fn note_lost_writes(&self);
+
+    /// What the NameNode has to hear of lost bytes, when it counts on the replica; logs them.
+    /// `None` also of a replica that is no longer here.
+    fn lost_event(&self, error: &IoError) -> Option<StoreEvent>;
+}
+
+/// What tells replicas apart: the addresses of the pool and the replica, and the block id. They are
+/// not used again while an entry holds both.
+#[derive(Clone, Copy, Debug)]
+pub struct ReplicaKey {
+    /// Address of the pool.
+    pub pool: usize,
+    /// Block id.
+    pub id: i64,
+    /// Address of the live replica.
+    pub live: usize,
+}
+
 /// A replica that was written since the last round, its files open until they are durable.
 #[derive(Clone, Debug)]
 pub struct Touched {
-    pub pool: Arc<Pool>,
-    pub live: Arc<LiveReplica>,
+    pub key: ReplicaKey,
+    pub replica: Arc<dyn Committed>,
     pub data: Arc<dyn EngineFile>,
     pub meta: Arc<dyn EngineFile>,
     /// What of the data may be dirty in the page cache, where the engine writes through it.
@@ -79,20 +99,23 @@ struct State {
 pub struct CommitRounds {
     state: Mutex<State>,
     /// Held by a round: the next one begins when all that it took is durable.
-    running: tokio::sync::Mutex<()>,
+    pub running: tokio::sync::Mutex<()>,
     /// Told when a round or a write-back has ended.
-    ended: Notify,
+    pub ended: Notify,
     /// Told when a round shall begin early.
-    early: Notify,
+    pub early: Notify,
     /// Bytes of memory that may be dirty at most.
     most: AtomicU64,
     /// Parts of pools whose recent replicas are still being verified: the stamp stays until then.
     verifying: AtomicUsize,
+    /// Something that this process wrote may not be on the device, whatever a later sync says: the
+    /// stamp stays, so that the next start looks at it.
+    lost: AtomicBool,
 }
 
 impl CommitRounds {
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        locks::lock(&self.state)
     }
 
     /// Sets how many bytes may be dirty at most, whatever the disk's rate.
@@ -108,6 +131,12 @@ impl CommitRounds {
         };
         let rate = state.rate.map(|rate| rate.saturating_mul(DIRTY_SECONDS));
         rate.unwrap_or(DIRTY_FIRST).max(DIRTY_MIN).min(most)
+    }
+
+    /// Dirty bytes in the page cache.
+    #[cfg(test)]
+    pub fn dirty(&self) -> u64 {
+        self.lock().dirty
     }
 
     fn has_room(&self, page_cache: bool, len: u64) -> bool {
@@ -135,13 +164,18 @@ impl CommitRounds {
     }
 
     /// Takes note that `written` of the data file of a replica, and its checksums, were written.
-    pub fn touch(&self, inner: &Arc<StoreState>, touched: Touched, written: Range<u64>) {
-        let volume = Arc::clone(&touched.live.slice.volume);
+    /// Gives the range that is to be written back now, if there is one.
+    pub fn touch(
+        &self,
+        volume: &Volume,
+        touched: Touched,
+        written: Range<u64>,
+    ) -> Option<(Touched, Range<u64>)> {
         let page_cache = volume.engine.capabilities().page_cache;
-        let key = key_of(&touched.pool, touched.live.id);
+        let key = (touched.key.pool, touched.key.id);
         let mut state = self.lock();
         let entry = state.replicas.entry(key).or_insert_with(|| touched.clone());
-        if !Arc::ptr_eq(&entry.live, &touched.live) {
+        if entry.key.live != touched.key.live {
             // Appended to or recovered since: the same files, opened anew.
             *entry = Touched {
                 dirty: entry.dirty.clone(),
@@ -150,10 +184,13 @@ impl CommitRounds {
         }
         let mut due = None;
         if page_cache {
+            // What was cut off and is written again is dirty once.
+            let before = len(&entry.dirty);
             let dirty = join(&entry.dirty, &written);
             entry.dirty = dirty.clone();
             let touched = entry.clone();
-            state.dirty = state.dirty.saturating_add(len(&written));
+            let more = len(&dirty).saturating_sub(before);
+            state.dirty = state.dirty.saturating_add(more);
             // Many files come to the limit before one of them has a quantum.
             let share = self.limit(&state) / 4 / state.replicas.len().max(1) as u64;
             let quantum = volume
@@ -173,26 +210,21 @@ impl CommitRounds {
         if early {
             self.early.notify_one();
         }
-        if let Some((touched, range)) = due {
-            let (tasks, inner) = (inner.tasks.clone(), Arc::clone(inner));
-            tasks.spawn(async move {
-                let outcome = volume.commits.write_back(&touched.data, range).await;
-                if let Err(error) = outcome {
-                    // No later sync through this descriptor meets the error again.
-                    failed(&inner, &volume, &touched, &error).await;
-                }
-            });
-        }
+        due
     }
 
-    /// A replica is deleted, or durable: its files are closed, so that its space is given back.
-    pub fn forget(&self, pool: &Arc<Pool>, id: i64) {
+    /// A replica is deleted, or durable: its files are closed, and its space is given back. `pool`
+    /// is the address of its pool.
+    pub fn forget(&self, pool: usize, id: i64) {
         let mut state = self.lock();
-        let gone = state.replicas.remove(&key_of(pool, id));
+        let gone = state.replicas.remove(&(pool, id));
         if let Some(gone) = &gone {
             state.dirty = state.dirty.saturating_sub(len(&gone.dirty));
         }
         drop(state);
+        if gone.is_some() {
+            self.ended.notify_waiters();
+        }
         drop(gone); // Outside the lock.
     }
 
@@ -205,7 +237,7 @@ impl CommitRounds {
     }
 
     /// Writes dirty bytes of a file to the device, and measures the disk by it.
-    async fn write_back(
+    pub async fn write_back(
         &self,
         data: &Arc<dyn EngineFile>,
         range: Range<u64>,
@@ -234,21 +266,28 @@ impl CommitRounds {
         outcome
     }
 
-    fn take(&self) -> (Vec<Touched>, BTreeSet<PathBuf>) {
+    /// Takes what waits for a round: replicas, and directories.
+    pub fn take(&self) -> (Vec<Touched>, BTreeSet<PathBuf>) {
         let mut state = self.lock();
         let replicas = std::mem::take(&mut state.replicas);
         let mut replicas: Vec<Touched> = replicas.into_values().collect();
         // As they lie on the disk, more or less: block numbers follow the time of creation.
-        replicas.sort_unstable_by_key(|touched| touched.live.id);
+        replicas.sort_unstable_by_key(|touched| touched.key.id);
         (replicas, std::mem::take(&mut state.dirs))
     }
 
-    /// Whether no recent replica is still to be verified.
-    pub fn all_verified(&self) -> bool {
-        self.verifying.load(Ordering::Acquire) == 0
+    /// Whether the stamp may say that all that was written is durable. Nothing of an earlier process
+    /// is still to be verified or synced then, and nothing of this one was lost.
+    pub fn may_stamp(&self) -> bool {
+        self.verifying.load(Ordering::Acquire) == 0 && !self.lost.load(Ordering::Acquire)
     }
 
-    /// The recent replicas of one more pool are being verified, until the guard is dropped.
+    /// Something written may not be on the device: this process never moves the stamp again.
+    pub fn note_lost(&self) {
+        self.lost.store(true, Ordering::Release);
+    }
+
+    /// What an earlier process wrote is being verified or synced, until the guard is dropped.
     pub fn verifying(volume: &Arc<Volume>) -> Verifying {
         volume.commits.verifying.fetch_add(1, Ordering::AcqRel);
         Verifying(Arc::clone(volume))
@@ -265,10 +304,6 @@ impl Drop for Verifying {
     }
 }
 
-fn key_of(pool: &Arc<Pool>, id: i64) -> (usize, i64) {
-    (Arc::as_ptr(pool).addr(), id)
-}
-
 fn len(range: &Range<u64>) -> u64 {
     range.end.saturating_sub(range.start)
 }
@@ -283,14 +318,14 @@ fn join(a: &Range<u64>, b: &Range<u64>) -> Range<u64> {
 impl Touched {
     /// Of a replica and its open files.
     pub fn new(
-        pool: &Arc<Pool>,
-        live: &Arc<LiveReplica>,
+        key: ReplicaKey,
+        replica: Arc<dyn Committed>,
         data: &Arc<dyn EngineFile>,
         meta: &Arc<dyn EngineFile>,
     ) -> Self {
         Self {
-            pool: Arc::clone(pool),
-            live: Arc::clone(live),
+            key,
+            replica,
             data: Arc::clone(data),
             meta: Arc::clone(meta),
             dirty: 0..0,
@@ -298,7 +333,7 @@ impl Touched {
     }
 
     /// Has the device take what is dirty, but for what is needed to find it there.
-    async fn write_back(&self, rounds: &CommitRounds) -> Result<(), IoError> {
+    pub async fn write_back(&self, rounds: &CommitRounds) -> Result<(), IoError> {
         if self.dirty.is_empty() {
             self.data.write_back(0, 0).await?;
         } else {
@@ -307,119 +342,28 @@ impl Touched {
         self.meta.write_back(0, 0).await
     }
 
-    async fn sync(&self) -> Result<(), IoError> {
+    /// Does what may use up the kernel's only word of lost bytes. A client's sync waits for its
+    /// end and finds the loss noted: its own sync would not hear of it.
+    pub async fn watched(
+        &self,
+        rounds: &CommitRounds,
+        work: impl Future<Output = Result<(), IoError>>,
+    ) -> Result<(), IoError> {
+        let _no_sync_passes = self.replica.syncing().read().await;
+        let outcome = work.await;
+        if outcome.is_err() {
+            rounds.note_lost();
+            self.replica.note_lost_writes();
+        }
+        outcome
+    }
+
+    /// Syncs data, then checksums.
+    pub async fn sync(&self) -> Result<(), IoError> {
         self.data.with_class(CLASS).sync(SyncKind::Data).await?;
         self.meta.with_class(CLASS).sync(SyncKind::Data).await
     }
 }
 
 /// Clients' syncs and new names go first where a disk is short of threads.
-const CLASS: IoClass = IoClass::Replication;
-
-/// Carries out the rounds of a volume until the store stops or the volume leaves.
-pub async fn run(inner: Arc<StoreState>, volume: Arc<Volume>) {
-    loop {
-        tokio::select! {
-            () = inner.stop.cancelled() => return,
-            () = volume.gone.cancelled() => return,
-            () = tokio::time::sleep(inner.config.commit_interval) => {}
-            () = volume.commits.early.notified() => {}
-        }
-        round(&inner, &volume).await;
-    }
-}
-
-/// Makes all that was written before it durable; whether that was so. Also the last thing before a
-/// clean stop.
-pub async fn round(inner: &Arc<StoreState>, volume: &Arc<Volume>) -> bool {
-    let rounds = &volume.commits;
-    let _running = rounds.running.lock().await;
-    let began = now_ms();
-    let (replicas, dirs) = rounds.take();
-    if replicas.is_empty() && dirs.is_empty() {
-        return true;
-    }
-    if !volume.engine.capabilities().page_cache {
-        for touched in &replicas {
-            // A hint: the sync below writes what this does not.
-            let _ = touched.data.start_writeback(0, 0).await;
-            let _ = touched.meta.start_writeback(0, 0).await;
-        }
-    }
-    // All are on the device before the first sync: one commit of the file system's log is enough
-    // for them then. A commit for each holds up the threads that create and rename files.
-    let mut durable = each(&replicas, inner, volume, |touched| {
-        touched.write_back(rounds)
-    })
-    .await;
-    durable &= each(&replicas, inner, volume, Touched::sync).await;
-    for dir in &dirs {
-        let Err(error) = volume.meta(CLASS).sync_dir(dir).await else {
-            continue;
-        };
-        durable = false;
-        if !volume.is_failed() {
-            warn!(dir = %dir.display(), %error, "cannot make the names in a directory durable");
-            crate::volume::failure::suspect(inner, volume, &error.to_string());
-        }
-    }
-    drop(replicas);
-    rounds.ended.notify_waiters();
-    if durable && rounds.all_verified() && !volume.is_failed() {
-        let stamp = Mark::Open { since_ms: began };
-        if let Err(error) = stamp.write(volume).await {
-            warn!(volume = %volume.root.display(), %error,
-                "cannot write the stamp of a commit round: after a stop that is not clean more \
-                 replicas are looked at");
-        }
-    }
-    durable
-}
-
-/// Does it for every replica, a few at a time; whether that worked for all.
-async fn each<'a, F>(
-    replicas: &'a [Touched],
-    inner: &Arc<StoreState>,
-    volume: &Arc<Volume>,
-    work: impl Fn(&'a Touched) -> F,
-) -> bool
-where
-    F: Future<Output = Result<(), IoError>>,
-{
-    let mut all = true;
-    for some in replicas.chunks(AT_ONCE) {
-        let outcomes = futures_util::future::join_all(some.iter().map(&work)).await;
-        for (touched, outcome) in some.iter().zip(outcomes) {
-            if let Err(error) = outcome {
-                all = false;
-                failed(inner, volume, touched, &error).await;
-            }
-        }
-    }
-    all
-}
-
-/// The kernel tells once that bytes did not reach the device: nothing of the replica counts as
-/// synced from then on, and the NameNode hears of it when it counts on the replica.
-async fn failed(inner: &Arc<StoreState>, volume: &Arc<Volume>, touched: &Touched, error: &IoError) {
-    let Touched { pool, live, .. } = touched;
-    if volume.is_failed() || !volume.slices_have(&live.slice) {
-        return;
-    }
-    live.note_lost_writes();
-    let block = pool.extended(live.block());
-    error!(%block, volume = %volume.root.display(), %error,
-        "written bytes of a replica did not reach the disk: it is reported corrupt when its block \
-            is \
-         closed. Check the disk");
-    crate::volume::failure::suspect(inner, volume, &error.to_string());
-    let stamp = block.block.generation_stamp;
-    let ours = |slot: &Slot| match slot {
-        Slot::Finalized(now) => now.generation_stamp == stamp && now.volume == volume.index,
-        Slot::Live(_) => false,
-    };
-    if pool.map.get(live.id).is_some_and(|slot| ours(&slot)) {
-        let storage = volume.info.clone();
-        inner.tell(StoreEvent::Corrupt { block, storage }).await;
-    }
-}
+pub const CLASS: IoClass = IoClass::Replication;

@@ -10,11 +10,12 @@ use crate::layout::dirs::DELETING;
 use crate::layout::dirs::DIR_MODE;
 use crate::layout::names::{CURRENT, VERSION};
 use crate::layout::version::VERSION_BYTES_MAX;
+use crate::locks;
 
 /// Looks whether the volume's VERSION can be read, its directories are there and a file can be
 /// written. As Apache's check does, it makes directories again that are missing and hold nothing
-/// lasting; when that of the finalized replicas is gone, so are they, and the volume has failed. A
-/// full disk is a good one.
+/// lasting. Without that of the finalized replicas the volume has failed. A full disk is a good
+/// one.
 ///
 /// # Errors
 /// Why it cannot be used, in words.
@@ -24,11 +25,7 @@ pub async fn check(volume: &Arc<Volume>) -> Result<(), String> {
     meta.read_small(&current.join(VERSION), VERSION_BYTES_MAX)
         .await
         .map_err(|e| e.to_string())?;
-    let slices = volume
-        .slices
-        .read()
-        .unwrap_or_else(std::sync::PoisonError::into_inner)
-        .clone();
+    let slices = locks::read(&volume.slices).clone();
     for slice in slices {
         let finalized = slice.paths.finalized();
         if !meta.is_dir(&finalized).await.map_err(|e| e.to_string())? {

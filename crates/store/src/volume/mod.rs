@@ -2,29 +2,31 @@
 
 pub mod choose;
 pub mod commit_rounds;
-pub mod failure;
 pub mod health;
+pub mod invalidations;
+pub mod open;
 pub mod space;
 pub mod stop_mark;
-pub mod times;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, RwLock};
 use std::time::Instant;
 
+use commit_rounds::CommitRounds;
 use hayloft_io::decorators::IoMetrics;
 use hayloft_io::{Engine, IoClass, Meta, RecordLock, Space};
 use hayloft_wire::checksum::DataChecksum;
 use hayloft_wire::ids::PoolId;
+use invalidations::Invalidations;
+use space::Numbers;
 use tokio_util::sync::CancellationToken;
 
-use crate::background::invalidate::Invalidations;
-use crate::config::ReservedSpace;
+use crate::config::{ReservedSpace, VolumeConfig};
 use crate::layout::names::PoolPaths;
+use crate::layout::version::VolumeVersion;
+use crate::locks;
 use crate::types::StorageInfo;
-use commit_rounds::CommitRounds;
-use space::Numbers;
 
 /// One configured directory.
 #[derive(Debug)]
@@ -51,10 +53,10 @@ pub struct Volume {
     pub slices: RwLock<Vec<Arc<BlockPoolSlice>>>,
     /// Space of the file system when last read, and what was used then.
     measured: Mutex<Measured>,
-    /// Bytes promised to replicas being written.
-    promised: AtomicU64,
-    /// Those of them that the file system has reserved already.
-    allocated: AtomicU64,
+    /// Bytes reserved for replicas being written.
+    reserved_for_replicas: Counter,
+    /// Those of them that the file system has allocated already.
+    allocated: Counter,
     failed: AtomicBool,
     /// Makes what is written to it durable.
     pub commits: CommitRounds,
@@ -71,7 +73,7 @@ pub struct Volume {
 #[derive(Clone, Copy, Debug)]
 struct Measured {
     space: Space,
-    /// Used and reserved ahead by HDFS when it was read.
+    /// Used and allocated ahead by HDFS when it was read.
     used_then: u64,
 }
 
@@ -131,67 +133,54 @@ impl Counter {
     }
 }
 
-/// What a volume is made of.
+/// A directory that is locked and whose VERSION, if it has one, was read.
 #[derive(Debug)]
-pub struct VolumeParts {
-    /// Number.
-    pub index: u16,
-    /// Directory.
-    pub root: PathBuf,
-    /// `DS-<uuid>` and type.
-    pub info: StorageInfo,
+pub struct OpenedVolume {
+    /// What the configuration says.
+    pub config: VolumeConfig,
     /// Engine.
     pub engine: Arc<dyn Engine>,
-    /// What it counts in.
+    /// What the engine counts in.
     pub metrics: Arc<IoMetrics>,
-    /// Space to leave to others.
-    pub reserved: ReservedSpace,
-    /// Mount point.
-    pub mount: PathBuf,
     /// Record lock.
     pub lock: RecordLock,
+    /// VERSION, unless the directory is new.
+    pub version: Option<VolumeVersion>,
     /// See [`Volume::unclean_since`].
     pub unclean_since: Option<u64>,
-    /// Space now.
-    pub space: Space,
+}
+
+impl OpenedVolume {
+    /// Its path and identity, unless it is new.
+    pub fn identity(&self) -> Option<(&Path, &VolumeVersion)> {
+        Some((self.config.path.as_path(), self.version.as_ref()?))
+    }
 }
 
 impl Volume {
-    /// A healthy volume without pools.
+    /// A healthy volume without pools. Its number is given when it is put into use.
     #[must_use]
-    pub fn new(parts: VolumeParts) -> Self {
-        let VolumeParts {
-            index,
-            root,
-            info,
-            engine,
-            metrics,
-            reserved,
-            mount,
-            lock,
-            unclean_since,
-            space,
-        } = parts;
+    pub fn new(opened: OpenedVolume, info: StorageInfo, mount: PathBuf, space: Space) -> Self {
         Self {
-            index,
-            root,
+            index: 0,
+            root: opened.config.path,
             info,
-            engine,
-            metrics,
+            engine: opened.engine,
+            metrics: opened.metrics,
             avoid: AtomicBool::new(false),
-            reserved,
+            reserved: opened.config.reserved,
             mount,
-            lock: Mutex::new(Some(lock)),
+            lock: Mutex::new(Some(opened.lock)),
             slices: RwLock::default(),
             measured: Mutex::new(Measured {
                 space,
                 used_then: 0,
             }),
-            promised: AtomicU64::new(0),
-            allocated: AtomicU64::new(0),
+            reserved_for_replicas: Counter::default(),
+            allocated: Counter::default(),
             failed: AtomicBool::new(false),
             commits: CommitRounds::default(),
-            unclean_since,
+            unclean_since: opened.unclean_since,
             gone: CancellationToken::new(),
             invalidations: Invalidations::new(),
             checked: tokio::sync::Mutex::default(),
@@ -201,7 +190,7 @@ impl Volume {
     /// Whether a part of a pool is still in use here.
     #[must_use]
     pub fn slices_have(&self, slice: &Arc<BlockPoolSlice>) -> bool {
-        let slices = self.slices.read().unwrap_or_else(PoisonError::into_inner);
+        let slices = locks::read(&self.slices);
         slices.iter().any(|known| Arc::ptr_eq(known, slice))
     }
 
@@ -227,7 +216,7 @@ impl Volume {
     /// Gives the record lock up, though writers may still hold descriptors: the directory is out of
     /// our hands. Blocking: closing the file may write what it has.
     pub fn unlock(&self) {
-        let mut lock = self.lock.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut lock = locks::lock(&self.lock);
         let taken = lock.take();
         drop(lock);
         drop(taken);
@@ -236,7 +225,7 @@ impl Volume {
     /// Bytes of data and meta files of all pools.
     #[must_use]
     pub fn used(&self) -> u64 {
-        let slices = self.slices.read().unwrap_or_else(PoisonError::into_inner);
+        let slices = locks::read(&self.slices);
         slices
             .iter()
             .map(|s| s.used.get())
@@ -246,34 +235,29 @@ impl Volume {
     /// Takes note of the space of the file system, read just now.
     pub fn set_space(&self, space: Space) {
         let used_then = self.taken();
-        *self.measured.lock().unwrap_or_else(PoisonError::into_inner) =
-            Measured { space, used_then };
+        *locks::lock(&self.measured) = Measured { space, used_then };
     }
 
     /// Takes note that what is used now was on the disk already when its space was last read.
     pub fn settle_used(&self) {
         let used = self.taken();
-        self.measured
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .used_then = used;
+        locks::lock(&self.measured).used_then = used;
     }
 
     /// The numbers of its reports, as of now.
     #[must_use]
     pub fn numbers(&self) -> Numbers {
-        let Measured { space, used_then } =
-            *self.measured.lock().unwrap_or_else(PoisonError::into_inner);
-        let promised = self.promised.load(Ordering::Relaxed);
-        let allocated = self.allocated.load(Ordering::Relaxed).min(promised);
+        let Measured { space, used_then } = *locks::lock(&self.measured);
+        let reserved_for_replicas = self.reserved_for_replicas.get();
+        let allocated = self.allocated.get().min(reserved_for_replicas);
         let used = self.used();
         space::numbers(
             space,
             self.reserved,
             used_then,
             used,
-            space::Promised {
-                all: promised,
+            space::ReservedForReplicas {
+                all: reserved_for_replicas,
                 allocated,
             },
         )
@@ -281,43 +265,34 @@ impl Volume {
 
     /// Bytes that the file system counts as taken by HDFS.
     fn taken(&self) -> u64 {
-        self.used()
-            .saturating_add(self.allocated.load(Ordering::Relaxed))
+        self.used().saturating_add(self.allocated.get())
     }
 
-    /// Takes note that the file system has reserved bytes that were promised.
+    /// Takes note that the file system has allocated bytes that were reserved for replicas.
     pub fn note_allocated(&self, bytes: u64) {
-        self.allocated.fetch_add(bytes, Ordering::Relaxed);
+        self.allocated.add(bytes);
     }
 
-    /// Bytes that had been reserved ahead are used, or were given back.
+    /// Bytes that had been allocated ahead are used, or were given back.
     pub fn release_allocated(&self, bytes: u64) {
-        let _ = self
-            .allocated
-            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |v| {
-                Some(v.saturating_sub(bytes))
-            });
+        self.allocated.sub(bytes);
     }
 
-    /// Promises `bytes` to a replica. The chooser does this under its lock, so that two writers
-    /// are not promised the same space.
-    pub fn promise(&self, bytes: u64) {
-        self.promised.fetch_add(bytes, Ordering::Relaxed);
+    /// Reserves `bytes` for a replica. The chooser does this under its lock, so that two writers
+    /// do not get the same space.
+    pub fn reserve_for_replica(&self, bytes: u64) {
+        self.reserved_for_replicas.add(bytes);
     }
 
-    /// Takes back a promise, or the part of it that was used.
-    pub fn release(&self, bytes: u64) {
-        let _ = self
-            .promised
-            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |v| {
-                Some(v.saturating_sub(bytes))
-            });
+    /// Gives back what was reserved for a replica, or the part of it that was used.
+    pub fn release_reserved(&self, bytes: u64) {
+        self.reserved_for_replicas.sub(bytes);
     }
 
     /// The part of `pool` on it.
     #[must_use]
     pub fn slice(&self, pool: &PoolId) -> Option<Arc<BlockPoolSlice>> {
-        let slices = self.slices.read().unwrap_or_else(PoisonError::into_inner);
+        let slices = locks::read(&self.slices);
         slices.iter().find(|s| s.pool == *pool).cloned()
     }
 }

@@ -17,21 +17,22 @@ pub struct Numbers {
     pub non_dfs_used: u64,
     /// Reserved by configuration.
     pub reserved: u64,
-    /// Promised to replicas being written.
-    pub promised: u64,
+    /// Reserved for replicas being written.
+    pub reserved_for_replicas: u64,
 }
 
-/// Bytes promised to replicas being written.
+/// Bytes reserved for replicas being written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Promised {
+pub struct ReservedForReplicas {
     /// All of them.
     pub all: u64,
-    /// Those that the file system has reserved for their files: it counts them as taken.
+    /// Those that the file system has allocated to their files: it counts them as taken.
     pub allocated: u64,
 }
 
-/// Computes the numbers. `space` was read when HDFS had taken `taken_then`: used, or reserved
-/// ahead. Now it uses `used`, and has more reserved ahead for a part of what is `promised`.
+/// Computes the numbers. `space` was read when HDFS had taken `taken_then`: used, or
+/// allocated ahead. Now it uses `used`, and has more allocated ahead for a part of
+/// `reserved_for_replicas`.
 ///
 /// Others' files count against the reserved space first: only what is left of it is kept free.
 #[must_use]
@@ -40,15 +41,17 @@ pub fn numbers(
     reserved: ReservedSpace,
     taken_then: u64,
     used: u64,
-    promised: Promised,
+    reserved_for_replicas: ReservedForReplicas,
 ) -> Numbers {
     let reserved = reserved_bytes(space.capacity, reserved);
     let capacity = space.capacity.saturating_sub(reserved);
     let taken = space.capacity.saturating_sub(space.free);
     let by_others = taken.saturating_sub(taken_then);
-    let taken_now = used.saturating_add(promised.allocated);
-    let not_taken = promised.all.saturating_sub(promised.allocated);
-    let promised = promised.all;
+    let taken_now = used.saturating_add(reserved_for_replicas.allocated);
+    let not_taken = reserved_for_replicas
+        .all
+        .saturating_sub(reserved_for_replicas.allocated);
+    let reserved_for_replicas = reserved_for_replicas.all;
     let still_reserved = reserved.saturating_sub(by_others);
     let available = space
         .available
@@ -57,7 +60,7 @@ pub fn numbers(
         .saturating_sub(not_taken);
     let remaining = capacity
         .saturating_sub(used)
-        .saturating_sub(promised)
+        .saturating_sub(reserved_for_replicas)
         .min(available);
     Numbers {
         capacity,
@@ -65,7 +68,7 @@ pub fn numbers(
         remaining,
         non_dfs_used: by_others.saturating_sub(reserved),
         reserved,
-        promised,
+        reserved_for_replicas,
     }
 }
 
@@ -103,7 +106,7 @@ mod tests {
             reserved,
             40 * GIB,
             40 * GIB,
-            Promised::default(),
+            ReservedForReplicas::default(),
         );
         assert_eq!(
             (n.capacity, n.remaining, n.non_dfs_used),
@@ -115,19 +118,19 @@ mod tests {
             reserved,
             40 * GIB,
             40 * GIB,
-            Promised::default(),
+            ReservedForReplicas::default(),
         );
         assert_eq!((n.remaining, n.non_dfs_used), (35 * GIB, 15 * GIB));
     }
 
     #[test]
-    fn promises_and_fresh_bytes_are_not_offered_again() {
+    fn reservations_and_fresh_bytes_are_not_offered_again() {
         let n = numbers(
             space(100 * GIB, 60 * GIB),
             ReservedSpace::default(),
             40 * GIB,
             45 * GIB,
-            Promised {
+            ReservedForReplicas {
                 all: 5 * GIB,
                 allocated: 0,
             },
@@ -137,9 +140,9 @@ mod tests {
 
     #[test]
     fn what_is_reserved_ahead_is_not_taken_off_twice() {
-        // 100 GiB, 40 used; 5 promised, of which the file system reserved 4: before space was read,
-        // or since.
-        let promised = Promised {
+        // 100 GiB, 40 used; 5 reserved for replicas, of which the file system allocated 4: before
+        // space was read, or since.
+        let reserved_for_replicas = ReservedForReplicas {
             all: 5 * GIB,
             allocated: 4 * GIB,
         };
@@ -149,14 +152,14 @@ mod tests {
             none,
             44 * GIB,
             40 * GIB,
-            promised,
+            reserved_for_replicas,
         );
         let since = numbers(
             space(100 * GIB, 60 * GIB),
             none,
             40 * GIB,
             40 * GIB,
-            promised,
+            reserved_for_replicas,
         );
         assert_eq!((before.remaining, before.non_dfs_used), (55 * GIB, 0));
         assert_eq!(before, since);
@@ -166,7 +169,7 @@ mod tests {
             none,
             44 * GIB,
             41 * GIB,
-            Promised::default(),
+            ReservedForReplicas::default(),
         );
         assert_eq!((after.remaining, after.non_dfs_used), (56 * GIB, 0));
     }
@@ -179,7 +182,7 @@ mod tests {
             (ReservedSpace::smaller(GIB, 0), 0),
         ] {
             let empty = space(100 * GIB, 100 * GIB);
-            let n = numbers(empty, reserved, 0, 0, Promised::default());
+            let n = numbers(empty, reserved, 0, 0, ReservedForReplicas::default());
             let left = 100 * GIB - kept;
             assert_eq!((n.capacity, n.remaining, n.reserved), (left, left, kept));
         }
@@ -188,10 +191,15 @@ mod tests {
     proptest! {
         #[test]
         fn nothing_goes_below_zero_or_beyond_the_disk(
-            capacity: u64, free: u64, available: u64, bytes: u64, pct: u8, smaller: bool, then: u64, now: u64, all: u64, allocated: u64,
+            capacity: u64, free: u64, available: u64, bytes: u64, pct: u8, smaller: bool,
+            then: u64, now: u64, all: u64, allocated: u64,
         ) {
-            let n = numbers(Space { capacity, free, available }, ReservedSpace { bytes, pct, smaller }, then, now, Promised { all, allocated: allocated.min(all) });
-            prop_assert!(n.remaining <= n.capacity && n.capacity <= capacity && n.remaining <= available);
+            let space = Space { capacity, free, available };
+            let reserved = ReservedSpace { bytes, pct, smaller };
+            let allocated = allocated.min(all);
+            let n = numbers(space, reserved, then, now, ReservedForReplicas { all, allocated });
+            prop_assert!(n.remaining <= n.capacity && n.capacity <= capacity);
+            prop_assert!(n.remaining <= available);
         }
     }
 }

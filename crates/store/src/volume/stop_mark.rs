@@ -3,7 +3,7 @@
 //! While a volume is used its mark is open and says up to when all that was written is durable. A
 //! clean stop closes it. A start that finds it open looks at the replicas that are newer, since a
 //! power cut may have damaged them. Apache's DataNode knows nothing of the mark, but writes VERSION
-//! anew when it starts: a closed mark is void when VERSION is not the one that it names.
+//! anew when it starts. A closed mark is void when VERSION is not the one that it names.
 
 use std::fs;
 use std::io;
@@ -13,14 +13,14 @@ use std::path::{Path, PathBuf};
 use hayloft_io::{IoClass, IoError, IoErrorKind, IoOp};
 
 use super::Volume;
-use crate::layout::dirs::FILE_MODE;
+use crate::layout::dirs::{FILE_MODE, read_small};
 use crate::layout::names::{CURRENT, VERSION};
 
 /// Name of the file in the directory of a volume.
 const FILE_NAME: &str = ".hayloft-stop";
 
 /// Bytes of the file, at most.
-const BYTES_MAX: u64 = 256;
+const BYTES_MAX: usize = 256;
 
 /// Which VERSION file a closed mark was written beside.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -95,12 +95,11 @@ impl Mark {
     /// counts as one from the beginning of time. Blocking.
     #[must_use]
     pub fn unclean_since(root: &Path) -> Option<u64> {
-        let path = Self::path(root);
-        let text = match fs::metadata(&path) {
-            Err(e) if e.kind() == io::ErrorKind::NotFound => return None,
-            Ok(facts) if facts.len() <= BYTES_MAX => fs::read_to_string(&path).ok(),
-            _ => None,
+        let text = match read_small(&Self::path(root), BYTES_MAX) {
+            Ok(None) => return None,
+            other => other.ok().flatten(),
         };
+        let text = text.and_then(|bytes| String::from_utf8(bytes).ok());
         match text.as_deref().and_then(Self::parse) {
             None => Some(0),
             Some(Self::Open { since_ms }) => Some(since_ms),

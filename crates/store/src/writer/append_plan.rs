@@ -1,23 +1,14 @@
 //! What a run of packets means for the files: pure.
 //!
-//! Clients send data again after a pipeline failure, send a partial chunk again in full after an
-//! hflush, and append in the middle of a chunk. Whatever the packets overlap, the result is one
-//! contiguous piece of new data after what is there, and the checksums from the first chunk that
-//! it touches on.
+//! Clients send data again after a pipeline failure, and a partial chunk again in full after an
+//! hflush. They append in the middle of a chunk. Whatever the packets overlap, the result is one
+//! contiguous piece of new data, and the checksums from the first chunk that it touches on.
 
 use bytes::Bytes;
 use hayloft_wire::checksum::{ChecksumKind, DataChecksum};
 
+use crate::replica::Tail;
 use crate::types::{PacketData, Pieces};
-
-/// The end of a replica: its length, and the CRC of its last chunk when that is partial (else 0).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Tail {
-    /// Bytes.
-    pub len: u64,
-    /// CRC of the bytes since the last chunk boundary.
-    pub crc: u32,
-}
 
 /// What to write.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -77,8 +68,8 @@ pub enum PlanError {
     },
 }
 
-/// Plans the writing of `packets`, whose checksums were verified against their data, to a replica
-/// that ends at `tail` and has checksums of `disk`; the packets' are of `client`.
+/// Plans the writing of verified `packets` to a replica that ends at `tail` and has checksums of
+/// `disk`. The packets' are of `client`.
 pub fn plan(
     tail: Tail,
     disk: DataChecksum,

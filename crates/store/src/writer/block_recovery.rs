@@ -8,22 +8,18 @@ use hayloft_wire::ids::{Block, ExtendedBlock, ReplicaState};
 use tracing::info;
 
 use crate::error::{StoreError, StoreErrorKind};
+use crate::lifecycle::exclusive::{Stopped, stop_writer};
+use crate::lifecycle::finalize::finalize_recovered;
+use crate::lifecycle::volume_failure::examine;
 use crate::load::Cut;
 use crate::replica::block_pool::Pool;
-use crate::replica::exclusive::{Stopped, stop_writer};
 use crate::replica::files::{self, Pair};
-use crate::replica::finalize::{finalize_recovered, pair_of};
 use crate::replica::state::{Move, after};
 use crate::replica::{FinalReplica, LiveReplica, ReplicaDir, Slot, Status};
 use crate::state::StoreState;
 use crate::types::{RecoveryInfo, ReplicaRef};
-use crate::volume::failure::examine;
 use crate::volume::footprint;
-use crate::writer::pipeline_recovery::{bump_finalized, bump_live, reopen, settle};
-
-fn illegal(text: String) -> StoreError {
-    StoreError::new(StoreErrorKind::Illegal, text)
-}
+use crate::writer::recovery_steps::{bump_finalized, bump_live, reopen, settle};
 
 /// See [`Store::init_replica_recovery`](crate::Store::init_replica_recovery).
 pub async fn init(
@@ -49,7 +45,7 @@ pub async fn init(
                 original_state: ReplicaState::Finalized,
             }))
         }
-        Stopped::Live(live, _right) => {
+        Stopped::Live(live, _writer_lock) => {
             check_gs(block, live.block(), recovery_id)?;
             begin(inner, block, &live, recovery_id).await.map(Some)
         }
@@ -59,13 +55,13 @@ pub async fn init(
 /// The replica must not be older than the block that is recovered, nor newer than the recovery.
 fn check_gs(block: &ExtendedBlock, here: Block, recovery_id: u64) -> Result<(), StoreError> {
     if here.generation_stamp < block.block.generation_stamp {
-        return Err(illegal(format!(
+        return Err(StoreError::illegal(format!(
             "replica.getGenerationStamp() < block.getGenerationStamp(), block={block}, \
                 replica={here}"
         )));
     }
     if here.generation_stamp >= recovery_id {
-        return Err(illegal(format!(
+        return Err(StoreError::illegal(format!(
             "THIS IS NOT SUPPOSED TO HAPPEN: replica.getGenerationStamp() >= recoveryId = \
                 {recovery_id}, block={block}, \
              replica={here}"
@@ -113,13 +109,13 @@ async fn begin(
         ));
     }
     let Some(next) = after(status.state, Move::BeginRecovery) else {
-        return Err(illegal(format!(
+        return Err(StoreError::illegal(format!(
             "{block} is {} and cannot be recovered",
             status.state
         )));
     };
     settle(inner, live, status.bytes_on_disk).await?;
-    live.release_promise();
+    live.release_reserved();
     let original_state = status
         .recovery
         .map_or(status.state, |(_, original)| original);
@@ -148,8 +144,8 @@ pub async fn update(
     let id = block.block.id;
     let copy = new_block_id > 0 && new_block_id != id;
     let _latch = pool.latches.acquire(id).await;
-    let Stopped::Live(live, _right) = stop_writer(inner, &pool, id).await? else {
-        return Err(illegal(format!(
+    let Stopped::Live(live, _writer_lock) = stop_writer(inner, &pool, id).await? else {
+        return Err(StoreError::illegal(format!(
             "replica of {block} is FINALIZED, not under recovery"
         )));
     };
@@ -158,19 +154,19 @@ pub async fn update(
         .recovery
         .filter(|_| status.state == ReplicaState::Rur)
     else {
-        return Err(illegal(format!(
+        return Err(StoreError::illegal(format!(
             "replica of {block} is {}, not under recovery",
             status.state
         )));
     };
     if ours != recovery_id {
-        return Err(illegal(format!(
+        return Err(StoreError::illegal(format!(
             "rur.getRecoveryID() != recoveryId = {recovery_id}, block={block}, rur has recovery \
                 id {ours}"
         )));
     }
     if status.bytes_on_disk != block.block.num_bytes {
-        return Err(illegal(format!(
+        return Err(StoreError::illegal(format!(
             "THIS IS NOT SUPPOSED TO HAPPEN: replica.getBytesOnDisk() != block.getNumBytes(), \
                 block={block} with {} bytes, \
              replica has {}",
@@ -178,7 +174,7 @@ pub async fn update(
         )));
     }
     if status.bytes_on_disk < new_len {
-        return Err(illegal(format!(
+        return Err(StoreError::illegal(format!(
             "rur.getNumBytes() < newlength = {new_len}, block={block}, replica has {}",
             status.bytes_on_disk
         )));
@@ -186,7 +182,8 @@ pub async fn update(
     info!(%block, recovery_id, new_block_id, new_len, "ending the recovery of a replica");
     if copy {
         copy_shortened(inner, &pool, &live, new_block_id, recovery_id, new_len).await?;
-        return give_back(inner, &pool, &live).await;
+        // The old block stays as it is.
+        return finalize_recovered(inner, &pool, &live).await;
     }
     if status.place == ReplicaDir::Finalized {
         return update_finalized(inner, &pool, &live, recovery_id, new_len).await;
@@ -219,7 +216,7 @@ async fn update_finalized(
     if replica.len == new_len {
         return bump_finalized(inner, pool, live.id, replica, recovery_id).await;
     }
-    let (reopened, _right) = reopen(inner, pool, live.id, replica, recovery_id).await?;
+    let (reopened, _writer_lock) = reopen(inner, pool, live.id, replica, recovery_id).await?;
     // Should the rest fail, the replica is still under this recovery, for the next attempt.
     {
         let mut status = reopened.status();
@@ -230,17 +227,8 @@ async fn update_finalized(
     finalize_recovered(inner, pool, &reopened).await
 }
 
-/// Ends the recovery of a replica that stays as it is.
-async fn give_back(
-    inner: &Arc<StoreState>,
-    pool: &Arc<Pool>,
-    live: &Arc<LiveReplica>,
-) -> Result<ReplicaRef, StoreError> {
-    finalize_recovered(inner, pool, live).await
-}
-
-/// Makes the first `len` bytes of a replica a finalized replica of another block on the same volume
-/// (truncate of a file that a snapshot holds).
+/// Makes the first `len` bytes of a replica a finalized replica of another block on the same
+/// volume: truncate under a snapshot.
 async fn copy_shortened(
     inner: &Arc<StoreState>,
     pool: &Arc<Pool>,
@@ -257,19 +245,20 @@ async fn copy_shortened(
         return Err(StoreError::new(StoreErrorKind::AlreadyExists, text));
     }
     let slice = Arc::clone(&live.slice);
-    let from = pair_of(live);
+    let from = live.pair();
     let scratch = Pair {
         dir: slice.paths.tmp(),
         id: new_id,
         generation_stamp: gs,
     };
     let to = scratch.at(slice.paths.finalized_dir(new_id));
-    let (path, durable) = (from.data(), inner.config.sync_on_close);
-    let checksum = files::on_disk(
+    let path = from.data();
+    let checksum = files::on_disk_with_sync(
         &slice,
         IoClass::Replication,
         IoOp::Write,
         &path,
+        true,
         move || {
             std::fs::copy(from.data(), scratch.data())?;
             std::fs::copy(from.meta(), scratch.meta())?;
@@ -278,11 +267,11 @@ async fn copy_shortened(
                 .ok_or_else(|| std::io::Error::other("the meta file has no header"))?;
             let cut = Cut::of(&scratch.data(), &scratch.meta(), checksum, len, None)?;
             cut.make().map_err(|(_, e)| e)?;
-            if durable {
-                files::sync_file(&scratch.data())?;
-                files::sync_file(&scratch.meta())?;
-            }
-            files::move_pair(&scratch, &to, durable)?;
+            // The original was on the device for long, and commit rounds know of writers' files
+            // only.
+            files::sync_file(&scratch.data())?;
+            files::sync_file(&scratch.meta())?;
+            files::move_pair(&scratch, &to, true)?;
             Ok(checksum)
         },
     )

@@ -5,15 +5,16 @@ use std::sync::Arc;
 use hayloft_io::{IoError, SyncKind, together};
 
 use super::ReplicaWriter;
-use super::gathered::DIRECT_MIN;
-use crate::error::{StoreError, StoreErrorKind};
-use crate::replica::finalize::finalize_live;
+use super::pending::DIRECT_MIN;
+use crate::error::StoreError;
+use crate::lifecycle::commit;
+use crate::lifecycle::finalize::finalize_live;
 use crate::types::ReplicaRef;
 
 impl ReplicaWriter {
-    /// Completes the replica at the length it has: afterwards it is finalized whatever happens;
-    /// when this fails or the process dies on the way, it is still RBW or already finalized, never
-    /// in between. All of its bytes are in its files then, and durable within seconds.
+    /// Completes the replica at the length it has. When this fails or the process dies on the way,
+    /// the replica is still RBW or already finalized, never in between. All of its bytes are in its
+    /// files then, and durable within seconds.
     ///
     /// # Errors
     /// `Cancelled`, `Corrupt` (the files do not have the lengths they should), `Io`.
@@ -35,10 +36,9 @@ impl ReplicaWriter {
         let block = self.live.block();
         let failed = |e| StoreError::io(format!("finalizing replica {block}"), e);
         if self.live.status().unsettled {
-            return Err(StoreError::new(
-                StoreErrorKind::Illegal,
-                format!("an earlier write of {block} failed"),
-            ));
+            return Err(StoreError::illegal(format!(
+                "an earlier write of {block} failed"
+            )));
         }
         self.write_all().await?;
         self.allocated().await;
@@ -49,13 +49,14 @@ impl ReplicaWriter {
                 "{block}: the data file has {on_disk} bytes instead of {}",
                 status.bytes_on_disk
             );
-            return Err(StoreError::new(StoreErrorKind::Corrupt, text));
+            return Err(StoreError::corrupt(text));
         }
         self.write_back().await.map_err(|e| {
             self.live.note_failure(&e);
             failed(e)
         })?;
         if self.inner.config.sync_on_close {
+            let _alone = self.live.syncing.write().await;
             let (data, meta) = futures_util::future::join(
                 self.data.sync(SyncKind::All),
                 self.meta.sync(SyncKind::All),
@@ -70,15 +71,14 @@ impl ReplicaWriter {
         let durable = self.inner.config.sync_on_close || self.durable_finalize;
         let done = finalize_live(&self.inner, &self.pool, &self.live, durable).await?;
         if self.inner.config.sync_on_close || (durable && self.synced_len == done.bytes_on_disk) {
-            let commits = &self.live.slice.volume.commits;
-            commits.forget(&self.pool, self.live.id);
+            commit::forget(&self.live.slice.volume, &self.pool, self.live.id);
         }
         Ok(done)
     }
 
-    /// Has what the page cache has of a long replica, whose other data went around it, written to
-    /// the device: the checksums and an unaligned end. Otherwise power loss soon after could leave
-    /// a finalized replica of full length without them, which Apache's node reports as good.
+    /// Has the checksums and an unaligned end of a long replica, whose other data went around the
+    /// page cache, written to the device. Otherwise power loss soon after could leave a finalized
+    /// replica of full length without them, which Apache's node reports as good.
     async fn write_back(&self) -> Result<(), IoError> {
         let direct = !self.live.slice.volume.engine.capabilities().page_cache;
         if direct && self.bytes_on_disk() >= DIRECT_MIN {

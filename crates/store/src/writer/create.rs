@@ -34,7 +34,7 @@ pub async fn create_rbw(
         // The client's first attempt at this pipeline failed; this is the next one. Apache's
         // DataNode (FsDatasetImpl.createRbw, 3.5.0) compares neither state nor generation stamp
         // here either.
-        crate::background::delete::discard(inner, &pool, wanted.id, false).await?;
+        crate::lifecycle::delete::discard(inner, &pool, wanted.id, false).await?;
     }
     if let Some(new_gs) = options.new_gs {
         wanted.generation_stamp = new_gs;
@@ -58,7 +58,7 @@ pub async fn create_temporary(
         let _ = tokio::time::timeout(CLEANUP_WAIT, live.writer.lock()).await;
     }
     if let Some(there) = pool.map.get(wanted.id) {
-        let here = crate::background::delete::block_of(wanted.id, &there);
+        let here = there.block(wanted.id);
         let in_pipeline = match &there {
             Slot::Finalized(_) => false,
             Slot::Live(live) => matches!(
@@ -69,7 +69,7 @@ pub async fn create_temporary(
         if here.generation_stamp >= wanted.generation_stamp || !(in_pipeline || options.transfer) {
             return Err(already_exists(block, &there, "created"));
         }
-        crate::background::delete::discard(inner, &pool, wanted.id, false).await?;
+        crate::lifecycle::delete::discard(inner, &pool, wanted.id, false).await?;
     }
     create(inner, &pool, wanted, &options, ReplicaDir::Temporary).await
 }
@@ -118,16 +118,16 @@ async fn create_once(
         ReplicaState::Temporary
     };
     let mut status = Status::new(state, place, block.generation_stamp);
-    status.promised = bytes;
-    status.expected = bytes;
+    status.bytes_reserved = bytes;
+    status.expected_len = bytes;
     status.pinned = options.pinned;
     let live = Arc::new(LiveReplica::new(block.id, Arc::clone(&slice), status));
-    let right = Arc::new(Arc::clone(&live.writer).lock_owned().await);
+    let writer_lock = Arc::new(Arc::clone(&live.writer).lock_owned().await);
     let mut opened = ReplicaWriter::open(
         inner,
         pool,
         Arc::clone(&live),
-        Arc::clone(&right),
+        Arc::clone(&writer_lock),
         OpenMode::CreateNew,
         options.class,
     )
@@ -141,7 +141,7 @@ async fn create_once(
             inner,
             pool,
             Arc::clone(&live),
-            right,
+            writer_lock,
             OpenMode::CreateNew,
             options.class,
         )
@@ -150,27 +150,28 @@ async fn create_once(
     let writer = match opened {
         Ok(writer) => writer,
         Err(e) => {
-            live.release_promise();
+            live.release_reserved();
+            // One of the two files may be there. A disk that refused one may refuse this too: the
+            // next attempt, or the next start, meets it again.
+            let _ = crate::lifecycle::delete::put_aside(&slice, place, block).await;
             return Err(e);
         }
     };
     pool.put(block.id, Slot::Live(Arc::clone(&live)))?;
     // The removal of the volume stops the writers that it finds in the map.
     if slice.volume.is_failed() {
-        if pool.map.is_live(&live) {
-            pool.map.remove(block.id);
-        }
+        pool.map.remove_if(block.id, &Slot::Live(live));
         return Err(pool.volume_failed());
     }
     Ok(writer)
 }
 
-/// Files of a block that is not in the map are in the way (a data file without meta file, or the
-/// half of a failed attempt).
+/// Files of a block that is not in the map are in the way: a data file without meta file, or half
+/// of a failed attempt.
 async fn clear_the_way(slice: &BlockPoolSlice, place: ReplicaDir, block: Block) {
     warn!(%block, volume = %slice.volume.root.display(), "files of an unknown replica are in the \
         way of a new one: removing them");
-    if let Err(error) = crate::background::delete::put_aside(slice, place, block).await {
+    if let Err(error) = crate::lifecycle::delete::put_aside(slice, place, block).await {
         warn!(%block, %error, "cannot remove the files in the way of a new replica");
     }
 }

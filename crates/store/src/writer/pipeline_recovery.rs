@@ -2,24 +2,21 @@
 
 use std::sync::Arc;
 
-use hayloft_io::{IoClass, IoError, IoErrorKind, IoOp, OpenMode};
+use hayloft_io::{IoClass, OpenMode};
 use hayloft_wire::ids::{Block, ExtendedBlock, ReplicaState};
 use tracing::info;
 
 use crate::error::{StoreError, StoreErrorKind};
-use crate::load::{Cut, Valid, validate};
+use crate::lifecycle::exclusive::{Stopped, WriterLock, stop_writer};
+use crate::lifecycle::finalize::finalize_recovered;
 use crate::replica::block_pool::Pool;
-use crate::replica::exclusive::{Stopped, WriterLock, stop_writer};
-use crate::replica::files::{self, Pair};
-use crate::replica::finalize::{finalize_recovered, pair_of};
 use crate::replica::state::{Move, after};
-use crate::replica::{FinalReplica, LiveReplica, ReplicaDir, Slot, Status};
+use crate::replica::{FinalReplica, LiveReplica, Slot};
 use crate::state::StoreState;
-use crate::types::{ReplicaRef, StoreEvent};
-use crate::volume::failure::examine;
-use crate::volume::{BlockPoolSlice, footprint};
+use crate::types::ReplicaRef;
+use crate::volume::BlockPoolSlice;
 use crate::writer::ReplicaWriter;
-use crate::writer::append_plan::Tail;
+use crate::writer::recovery_steps::{bump_finalized, bump_live, reopen, settle};
 
 /// See [`Store::append`](crate::Store::append).
 pub async fn append(
@@ -29,7 +26,7 @@ pub async fn append(
     expected_len: u64,
 ) -> Result<ReplicaWriter, StoreError> {
     if new_gs < block.block.generation_stamp {
-        return Err(illegal(format!(
+        return Err(StoreError::illegal(format!(
             "The new generation stamp {new_gs} should be greater than the replica {block}'s \
                 generation stamp"
         )));
@@ -40,7 +37,7 @@ pub async fn append(
         Slot::Finalized(replica) => replica,
         Slot::Live(live) => {
             let state = live.status().state;
-            return Err(not_found(format!(
+            return Err(StoreError::not_found(format!(
                 "Cannot append to an unfinalized replica {block} (it is {state})"
             )));
         }
@@ -70,12 +67,12 @@ pub async fn recover_append(
     let _latch = pool.latches.acquire(block.block.id).await;
     match recover_check(inner, &pool, block, new_gs, expected_len).await? {
         Stopped::Finalized(replica) => append_to(inner, &pool, block.block, replica, new_gs).await,
-        Stopped::Live(live, right) => {
-            let promise =
-                Promise::growth(&live.slice, live.block().num_bytes, block.block.num_bytes)?;
+        Stopped::Live(live, writer_lock) => {
+            let reservation =
+                Reservation::growth(&live.slice, live.block().num_bytes, block.block.num_bytes)?;
             bump_live(inner, &live, new_gs).await?;
-            promise.hand_to(&live);
-            go_on(inner, &pool, live, right).await
+            reservation.hand_to(&live);
+            go_on(inner, &pool, live, writer_lock).await
         }
     }
 }
@@ -94,7 +91,7 @@ pub async fn recover_close(
         Stopped::Finalized(replica) => {
             bump_finalized(inner, &pool, block.block.id, replica, new_gs).await
         }
-        Stopped::Live(live, _right) => {
+        Stopped::Live(live, _writer_lock) => {
             bump_live(inner, &live, new_gs).await?;
             settle(inner, &live, expected_len).await?;
             finalize_recovered(inner, &pool, &live).await
@@ -114,14 +111,14 @@ pub async fn recover_rbw(
         written");
     let pool = inner.pool(&block.pool)?;
     let _latch = pool.latches.acquire(block.block.id).await;
-    let Stopped::Live(live, right) = stop_writer(inner, &pool, block.block.id).await? else {
-        return Err(not_found(format!(
+    let Stopped::Live(live, writer_lock) = stop_writer(inner, &pool, block.block.id).await? else {
+        return Err(StoreError::not_found(format!(
             "Cannot recover a non-RBW replica {block}: it is FINALIZED"
         )));
     };
     let status = live.snapshot();
     if after(status.state, Move::TakeOver).is_none() {
-        return Err(not_found(format!(
+        return Err(StoreError::not_found(format!(
             "Cannot recover a non-RBW replica {block}: it is {}",
             status.state
         )));
@@ -129,33 +126,25 @@ pub async fn recover_rbw(
     check_gs(block, status.generation_stamp, new_gs)?;
     let (acked, received) = (status.bytes_acked, status.bytes_on_disk);
     if acked < min_bytes_received || received > max_bytes_received {
-        return Err(not_found(format!(
+        return Err(StoreError::not_found(format!(
             "Unmatched length replica {block}: BytesAcked = {acked} BytesRcvd = {received} are \
                 not in the range of \
              [{min_bytes_received}, {max_bytes_received}]."
         )));
     }
-    let promise = Promise::growth(&live.slice, acked, block.block.num_bytes)?;
+    let reservation = Reservation::growth(&live.slice, acked, block.block.num_bytes)?;
     // What was not acknowledged is sent again, perhaps with other packet boundaries.
     settle(inner, &live, acked).await?;
     bump_live(inner, &live, new_gs).await?;
-    promise.hand_to(&live);
-    go_on(inner, &pool, live, right).await
-}
-
-fn illegal(text: String) -> StoreError {
-    StoreError::new(StoreErrorKind::Illegal, text)
-}
-
-fn not_found(text: String) -> StoreError {
-    StoreError::new(StoreErrorKind::NotFound, text)
+    reservation.hand_to(&live);
+    go_on(inner, &pool, live, writer_lock).await
 }
 
 fn check_len(block: &ExtendedBlock, len: u64, expected: u64) -> Result<(), StoreError> {
     if len == expected {
         return Ok(());
     }
-    Err(illegal(format!(
+    Err(StoreError::illegal(format!(
         "Corrupted replica {block} with a length of {len} expected length is {expected}"
     )))
 }
@@ -183,8 +172,8 @@ async fn recover_check(
     new_gs: u64,
     expected_len: u64,
 ) -> Result<Stopped, StoreError> {
-    let seized = stop_writer(inner, pool, block.block.id).await?;
-    match &seized {
+    let stopped = stop_writer(inner, pool, block.block.id).await?;
+    match &stopped {
         Stopped::Finalized(replica) => {
             check_gs(block, replica.generation_stamp, new_gs)?;
             check_len(block, replica.len, expected_len)?;
@@ -192,7 +181,7 @@ async fn recover_check(
         Stopped::Live(live, _) => {
             let status = live.snapshot();
             if status.state != ReplicaState::Rbw {
-                return Err(not_found(format!(
+                return Err(StoreError::not_found(format!(
                     "Cannot recover append/close to a replica that's not FINALIZED and not RBW \
                         {block}: it is {}",
                     status.state
@@ -211,17 +200,17 @@ async fn recover_check(
             check_len(block, status.bytes_on_disk, expected_len)?;
         }
     }
-    Ok(seized)
+    Ok(stopped)
 }
 
-/// Room promised on a volume; given back unless it is handed to a replica.
-struct Promise {
+/// Room reserved on a volume; given back unless it is handed to a replica.
+struct Reservation {
     slice: Arc<BlockPoolSlice>,
     bytes: u64,
 }
 
-impl Promise {
-    /// Promises room for growing from `len` to `expected_len` bytes.
+impl Reservation {
+    /// Reserves room for growing from `len` to `expected_len` bytes.
     fn growth(
         slice: &Arc<BlockPoolSlice>,
         len: u64,
@@ -235,7 +224,7 @@ impl Promise {
             );
             return Err(StoreError::new(StoreErrorKind::OutOfSpace, text));
         }
-        slice.volume.promise(bytes);
+        slice.volume.reserve_for_replica(bytes);
         Ok(Self {
             slice: Arc::clone(slice),
             bytes,
@@ -245,183 +234,30 @@ impl Promise {
     fn hand_to(mut self, live: &LiveReplica) {
         let mut status = live.status();
         let bytes = std::mem::take(&mut self.bytes);
-        status.promised += bytes;
-        status.expected = status.bytes_on_disk.saturating_add(bytes);
+        status.bytes_reserved += bytes;
+        status.expected_len = status.bytes_on_disk.saturating_add(bytes);
     }
 }
 
-impl Drop for Promise {
+impl Drop for Reservation {
     fn drop(&mut self) {
-        self.slice.volume.release(self.bytes);
+        self.slice.volume.release_reserved(self.bytes);
     }
 }
 
-/// Makes the files of a live replica hold exactly `len` bytes, of those that are known to be
-/// right. The caller has the right to it.
-pub async fn settle(
-    inner: &Arc<StoreState>,
-    live: &Arc<LiveReplica>,
-    len: u64,
-) -> Result<(), StoreError> {
-    let status = live.snapshot();
-    if !status.unsettled && status.bytes_on_disk == len {
-        return Ok(());
-    }
-    let block = live.block();
-    let doing = || format!("cutting replica {block} to {len} bytes");
-    if len > status.bytes_on_disk {
-        return Err(illegal(format!(
-            "{}: it has only {}",
-            doing(),
-            status.bytes_on_disk
-        )));
-    }
-    let pair = pair_of(live);
-    let (path, known) = (
-        pair.data(),
-        Tail {
-            len: status.bytes_on_disk,
-            crc: status.last_crc,
-        },
-    );
-    let checksum = status.checksum;
-    let (crc, made) = files::on_disk_with_sync(
-        &live.slice,
-        IoClass::ClientWrite,
-        IoOp::Truncate,
-        &path,
-        true,
-        move || match checksum {
-            Some(checksum) => {
-                let cut = Cut::of(&pair.data(), &pair.meta(), checksum, len, Some(known))?;
-                Ok((cut.last_crc(), cut.make()))
-            }
-            // Nothing was ever written.
-            None => std::fs::OpenOptions::new()
-                .write(true)
-                .open(pair.data())?
-                .set_len(0)
-                .map(|()| (0, Ok(()))),
-        },
-    )
-    .await
-    .map_err(|e| corrupt_or_io(inner, &live.slice, doing(), e))?;
-    let made = made.map_err(|(op, e)| IoError::from_std(op, &path, &e));
-    // Also of a cut that failed half-way: the checksums of what is beyond are gone.
-    let mut now = live.status();
-    now.bytes_on_disk = len;
-    now.bytes_acked = now.bytes_acked.min(len);
-    // Cutting a file gives back what was reserved behind its end.
-    now.reserved = now.reserved.min(len);
-    now.last_crc = crc;
-    now.unsettled = made.is_err();
-    drop(now);
-    live.slice.used.change(
-        footprint(status.bytes_on_disk, checksum),
-        footprint(len, checksum),
-    );
-    made.map_err(|e| {
-        live.note_failure(&e);
-        corrupt_or_io(inner, &live.slice, doing(), e)
-    })
-}
-
-/// Turns a failed file operation into an error; what reads as damage is `Corrupt`.
-fn corrupt_or_io(
-    inner: &Arc<StoreState>,
-    slice: &BlockPoolSlice,
-    doing: String,
-    error: IoError,
-) -> StoreError {
-    if error.errno().is_none() && error.kind() == IoErrorKind::Other {
-        return StoreError::new(StoreErrorKind::Corrupt, format!("{doing}: {error}"));
-    }
-    examine(inner, &slice.volume, StoreError::io(doing, error))
-}
-
-/// Gives a live replica a new generation stamp, on the disk and in memory.
-pub async fn bump_live(
-    inner: &Arc<StoreState>,
-    live: &Arc<LiveReplica>,
-    new_gs: u64,
-) -> Result<(), StoreError> {
-    let pair = pair_of(live);
-    let path = pair.meta();
-    live.slice.volume.commits.touch_dir(&pair.dir);
-    files::on_disk(
-        &live.slice,
-        IoClass::ClientWrite,
-        IoOp::Rename,
-        &path,
-        // Its names become durable when it is closed.
-        move || files::bump(&pair, new_gs, false),
-    )
-    .await
-    .map_err(|e| {
-        let e = StoreError::io(
-            format!("giving {} the generation stamp {new_gs}", live.block()),
-            e,
-        );
-        examine(inner, &live.slice.volume, e)
-    })?;
-    live.status().generation_stamp = new_gs;
-    Ok(())
-}
-
-/// Gives a finalized replica a new generation stamp, on the disk and in memory. The caller holds
-/// the latch.
-pub async fn bump_finalized(
-    inner: &Arc<StoreState>,
-    pool: &Arc<Pool>,
-    id: i64,
-    replica: FinalReplica,
-    new_gs: u64,
-) -> Result<ReplicaRef, StoreError> {
-    let slice = pool.slice(replica.volume)?;
-    let pair = Pair {
-        dir: slice.paths.finalized_dir(id),
-        id,
-        generation_stamp: replica.generation_stamp,
-    };
-    slice.volume.commits.touch_dir(&pair.dir);
-    // No caller closes it again.
-    let (path, durable) = (pair.meta(), inner.config.sync_on_close);
-    files::on_disk_with_sync(
-        &slice,
-        IoClass::ClientWrite,
-        IoOp::Rename,
-        &path,
-        durable,
-        move || files::bump(&pair, new_gs, durable),
-    )
-    .await
-    .map_err(|e| {
-        let e = StoreError::io(format!("giving blk_{id} the generation stamp {new_gs}"), e);
-        examine(inner, &slice.volume, e)
-    })?;
-    let slot = Slot::Finalized(FinalReplica {
-        generation_stamp: new_gs,
-        ..replica
-    });
-    pool.put(id, slot.clone())?;
-    Ok(crate::replica::finalize::reference_of(
-        pool, &slice, id, &slot,
-    ))
-}
-
-/// Opens the files of a replica that is there already; the room promised for it goes back when that
+/// Opens the files of a replica that is there already; the room reserved for it goes back when that
 /// fails.
 async fn go_on(
     inner: &Arc<StoreState>,
     pool: &Arc<Pool>,
     live: Arc<LiveReplica>,
-    right: WriterLock,
+    writer_lock: WriterLock,
 ) -> Result<ReplicaWriter, StoreError> {
     let (mode, class) = (OpenMode::ReadWrite, IoClass::ClientWrite);
-    let promised = Arc::clone(&live);
-    let opened = ReplicaWriter::open(inner, pool, live, right, mode, class).await;
+    let reserved = Arc::clone(&live);
+    let opened = ReplicaWriter::open(inner, pool, live, writer_lock, mode, class).await;
     if opened.is_err() {
-        promised.release_promise();
+        reserved.release_reserved();
     }
     opened
 }
@@ -434,83 +270,9 @@ async fn append_to(
     replica: FinalReplica,
     new_gs: u64,
 ) -> Result<ReplicaWriter, StoreError> {
-    let promise = Promise::growth(&pool.slice(replica.volume)?, replica.len, block.num_bytes)?;
-    let (live, right) = reopen(inner, pool, block.id, replica, new_gs).await?;
-    promise.hand_to(&live);
-    go_on(inner, pool, live, right).await
-}
-
-/// Verifies the end of a finalized replica, moves its files to `rbw` under a new generation stamp,
-/// and puts it into the map as a replica being written. The caller holds the latch.
-pub async fn reopen(
-    inner: &Arc<StoreState>,
-    pool: &Arc<Pool>,
-    id: i64,
-    replica: FinalReplica,
-    new_gs: u64,
-) -> Result<(Arc<LiveReplica>, WriterLock), StoreError> {
-    let slice = pool.slice(replica.volume)?;
-    let old = Block::new(id, replica.generation_stamp, replica.len);
-    let state = after(ReplicaState::Finalized, Move::Append)
-        .expect("a finalized replica can be appended to");
-    let from = Pair {
-        dir: slice.paths.finalized_dir(id),
-        id,
-        generation_stamp: replica.generation_stamp,
-    };
-    let to = from.at(slice.paths.rbw()).with_gs(new_gs);
-    let (path, scratch) = (from.data(), slice.paths.tmp());
-    for dir in [&from.dir, &to.dir] {
-        slice.volume.commits.touch_dir(dir);
-    }
-    let outcome = files::on_disk_with_sync(
-        &slice,
-        IoClass::ClientWrite,
-        IoOp::Rename,
-        &path,
-        // Copies of files that a snapshot shares are synced.
-        true,
-        move || {
-            let valid = validate(&from.data(), &from.meta())?;
-            let on_disk = std::fs::metadata(from.data())?.len();
-            if valid.len != replica.len || on_disk != replica.len || valid.checksum.is_none() {
-                return Ok(Err((valid, on_disk)));
-            }
-            files::reopen(&from, &to, &scratch).map(|()| Ok(valid))
-        },
-    )
-    .await
-    .map_err(|e| {
-        examine(
-            inner,
-            &slice.volume,
-            StoreError::io(format!("reopening replica {old} for writing"), e),
-        )
-    })?;
-    let valid: Valid = match outcome {
-        Ok(valid) => valid,
-        Err((valid, on_disk)) => {
-            let event = StoreEvent::Corrupt {
-                block: pool.extended(old),
-                storage: slice.volume.info.clone(),
-            };
-            inner.tell(event).await;
-            let text = format!(
-                "replica {old} is damaged: its data file has {on_disk} bytes, of which {} are \
-                    intact",
-                valid.len
-            );
-            return Err(StoreError::new(StoreErrorKind::Corrupt, text));
-        }
-    };
-    let mut status = Status::new(state, ReplicaDir::Rbw, new_gs);
-    status.bytes_on_disk = replica.len;
-    status.bytes_acked = replica.len;
-    status.checksum = valid.checksum;
-    status.last_crc = valid.last_crc;
-    status.pinned = replica.pinned;
-    let live = Arc::new(LiveReplica::new(id, slice, status));
-    let right = Arc::new(Arc::clone(&live.writer).lock_owned().await);
-    pool.put(id, Slot::Live(Arc::clone(&live)))?;
-    Ok((live, right))
+    let reservation =
+        Reservation::growth(&pool.slice(replica.volume)?, replica.len, block.num_bytes)?;
+    let (live, writer_lock) = reopen(inner, pool, block.id, replica, new_gs).await?;
+    reservation.hand_to(&live);
+    go_on(inner, pool, live, writer_lock).await
 }

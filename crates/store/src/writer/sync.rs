@@ -7,15 +7,15 @@ use hayloft_io::{EngineFile, IoError, Meta, SyncKind};
 
 use super::ReplicaWriter;
 use crate::error::StoreError;
+use crate::lifecycle::commit;
 use crate::replica::LiveReplica;
-use crate::replica::finalize::pair_of;
 
 impl ReplicaWriter {
     /// hsync: everything written is durable; the first time, the directory entries too.
     ///
     /// # Errors
-    /// `Io`: what was written since the last sync may not be durable, whatever a later sync says:
-    /// each one after it fails, of later writers, too.
+    /// `Io`: what was written since the last sync may not be durable, whatever a later sync says.
+    /// Each later one fails, of later writers too.
     pub async fn sync(&mut self) -> Result<(), StoreError> {
         self.live.refuse_after_failed_sync()?;
         self.write_all().await?;
@@ -24,13 +24,16 @@ impl ReplicaWriter {
             (!self.data_synced).then(|| Arc::clone(&self.data)),
             Arc::clone(&self.meta),
         );
-        let dir = (!self.names_durable).then(|| pair_of(&self.live).dir);
+        let dir = (!self.names_durable).then(|| self.live.pair().dir);
         let names = self.live.slice.volume.meta(self.class);
-        let (live, right) = (Arc::clone(&self.live), Arc::clone(&self.right));
+        let (live, writer_lock) = (Arc::clone(&self.live), Arc::clone(&self.writer_lock));
         let work = async move {
-            // No other task gets at the files before it is known: the kernel tells of a failure
+            // No other task gets at the files before it is known. The kernel tells of a failure
             // once, and a descriptor opened afterwards does not hear of it.
-            let _right = right;
+            let _writer_lock = writer_lock;
+            let _alone = live.syncing.write().await;
+            // Work in the background may have been told meanwhile.
+            live.refuse_after_failed_sync()?;
             let synced = sync_files(files, &names, dir.as_deref()).await;
             synced.map_err(|e| failed(&live, e))
         };
@@ -38,12 +41,13 @@ impl ReplicaWriter {
             .complete(work)
             .await
             .map_err(|e| self.examine(e))?;
+        // Write-back of the same descriptor may have been told instead of this sync.
+        self.live.refuse_after_failed_sync()?;
         self.data_synced = true;
         self.names_durable = true;
         self.synced_len = len;
         // The next round has nothing to do for it, unless more is written.
-        let commits = &self.live.slice.volume.commits;
-        commits.forget(&self.pool, self.live.id);
+        commit::forget(&self.live.slice.volume, &self.pool, self.live.id);
         Ok(())
     }
 

@@ -137,7 +137,7 @@ impl ReplicaSink {
         when: CompleteWhen,
         cache: CacheHints,
     ) -> Self {
-        writer.mind_page_cache(cache);
+        writer.set_cache_hints(cache);
         Self {
             x: x.clone(),
             checksum,
@@ -171,7 +171,7 @@ impl ReplicaSink {
     #[must_use]
     pub fn landing(&self) -> Option<WriteBuffers> {
         match &self.work {
-            Work::Open(writer) => writer.landing(),
+            Work::Open(writer) => writer.receive_buffers(),
             _ => None,
         }
     }

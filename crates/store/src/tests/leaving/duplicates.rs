@@ -29,8 +29,7 @@ async fn of_two_replicas_the_lesser_one_is_kept_when_the_other_leaves_and_goes_w
     let on_the_first: Vec<i64> = (0..4)
         .filter(|id| pool.map.get(*id).expect("there").volume() == first)
         .collect();
-    let found =
-        |id| crate::replica::duplicates::insert(&pool, id, newer()).expect("it is here twice");
+    let found = |id| crate::pool::duplicates::insert(&pool, id, newer()).expect("it is here twice");
     let [deleted, stays] = [on_the_first[0], on_the_first[1]].map(|id| (id, found(id)));
     // By the NameNode, while the others are settled.
     drop(pool.map.remove(deleted.0));
@@ -64,7 +63,7 @@ fn find_while(pool: &Pool, found: &Slot, change: impl Fn(i64)) {
         scope.spawn(|| {
             for id in 0..BLOCKS {
                 at.store(id + 1, Ordering::Release);
-                drop(crate::replica::duplicates::insert(pool, id, found.clone()));
+                drop(crate::pool::duplicates::insert(pool, id, found.clone()));
             }
         });
         let mut changed = 0;
@@ -80,7 +79,7 @@ fn find_while(pool: &Pool, found: &Slot, change: impl Fn(i64)) {
 }
 
 #[tokio::test]
-async fn whoever_changes_a_block_has_the_last_word_while_a_second_replica_of_it_is_found() {
+async fn the_task_that_changes_a_block_has_the_last_word_while_a_second_replica_of_it_is_found() {
     let node = Node::with_volumes(2).await;
     let pool = node.store.0.pool(&pool()).expect("is loaded");
     let [first, second] = [0, 1].map(|n| pool.slices()[n].volume.index);
@@ -178,8 +177,8 @@ async fn a_replica_that_is_being_written_makes_way_for_a_better_one_and_leaves_n
     }
 }
 
-/// Block 7 is on both volumes, of which the second one, with the better replica, is out; the disk
-/// of the first one gives no answer to the task that deletes the other one.
+/// Block 7 is on both volumes, of which the second one, with the better replica, is out. The disk
+/// of the first gives no answer to the task that deletes the other replica.
 async fn lesser_one_hangs() -> (Node, Vec<VolumeConfig>) {
     let (node, faults) = Node::faulty(2).await;
     whole_is_out(&node).await;
@@ -201,7 +200,7 @@ async fn a_volume_is_put_in_while_the_disk_of_a_lesser_replica_hangs() {
     let latch = tokio::time::timeout(Duration::from_millis(100), pool.latches.acquire(7)).await;
     assert!(latch.is_err());
     let hangs = node.store.0.volumes()[0].clone();
-    crate::volume::failure::fail(&node.store.0, &hangs, "a test").await;
+    crate::lifecycle::volume_failure::fail(&node.store.0, &hangs, "a test").await;
     let latch = tokio::time::timeout(SOON, pool.latches.acquire(7)).await;
     drop(latch.expect("no task waits for a disk that has failed"));
     let stop = tokio::time::timeout(SOON, node.store.shutdown()).await;
@@ -233,7 +232,7 @@ async fn a_better_replica_stays_known_though_the_lesser_one_is_being_finalized()
     until("it is being moved", || faults.fired(renames) > 0).await;
     let pool = node.store.0.pool(&pool()).expect("is loaded");
     let better = finalized(1002, pool.slices()[1].volume.index);
-    let lesser = crate::replica::duplicates::insert(&pool, 7, better.clone());
+    let lesser = crate::pool::duplicates::insert(&pool, 7, better.clone());
     let lesser = lesser.expect("it is here twice");
     let error = closes.await.expect("no panic").expect_err("is not known");
     assert_eq!(error.kind(), StoreErrorKind::NotFound);

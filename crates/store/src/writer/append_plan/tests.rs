@@ -133,7 +133,10 @@ proptest! {
     #[test]
     fn any_run_of_overlapping_packets_makes_the_same_files(
         len in 1..200_usize,
-        cuts in proptest::collection::vec((any::<prop::sample::Index>(), any::<prop::sample::Index>()), 1..12),
+        cuts in proptest::collection::vec(
+            (any::<prop::sample::Index>(), any::<prop::sample::Index>()),
+            1..12,
+        ),
         chunk in 1..20_u32, client_chunk in 1..20_u32, same: bool,
         disk_kind in prop::sample::select(vec![ChecksumKind::Crc32, CRC32C, ChecksumKind::Null]),
         client_kind in prop::sample::select(vec![ChecksumKind::Crc32, CRC32C, ChecksumKind::Null]),

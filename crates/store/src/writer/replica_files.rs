@@ -7,12 +7,13 @@ use hayloft_wire::checksum::DataChecksum;
 use tokio_util::sync::CancellationToken;
 
 use crate::error::StoreError;
+use crate::lifecycle::commit;
 use crate::replica::LiveReplica;
+use crate::replica::Tail;
 use crate::replica::block_pool::Pool;
 use crate::state::StoreState;
-use crate::volume::commit_rounds::Touched;
 use crate::volume::footprint;
-use crate::writer::append_plan::{Plan, Tail};
+use crate::writer::append_plan::Plan;
 
 /// Reports what the whole pipeline has acknowledged. Cheap to clone; of no effect once another
 /// writer took the replica over.
@@ -37,7 +38,7 @@ pub(super) fn acknowledge(live: &LiveReplica, bytes: u64) {
 }
 
 /// A replica and its open files.
-pub(super) struct Files {
+pub(super) struct ReplicaFiles {
     pub inner: Arc<StoreState>,
     pub pool: Arc<Pool>,
     pub live: Arc<LiveReplica>,
@@ -45,18 +46,18 @@ pub(super) struct Files {
     pub meta: Arc<dyn EngineFile>,
 }
 
-impl Files {
+impl ReplicaFiles {
     /// Writes what was planned behind `before` and takes note of it. Data goes before checksums
-    /// when a checksum of a partial chunk is replaced: a killed process then leaves the old
-    /// checksum, which still tells where the acknowledged bytes end; the other way round they could
+    /// when a checksum of a partial chunk is replaced. A killed process then leaves the old
+    /// checksum, which still tells where the acknowledged bytes end. The other way round they could
     /// not be told from damage. With `guard`, data reaches the device before, so that this is true
     /// of power loss too.
-    pub(super) async fn carry_out(
+    pub(super) async fn write_plan(
         self,
         before: Tail,
         plan: Plan,
         guard: bool,
-        behind: Option<Arc<WriteBehind>>,
+        write_behind: Option<Arc<WriteBehind>>,
     ) -> Result<(), StoreError> {
         let Self { live, data, .. } = &self;
         let disk = live.status().checksum;
@@ -71,12 +72,10 @@ impl Files {
             return Err(StoreError::io(text, error));
         }
         grow(live, disk, before, tail);
-        let touched = Touched::new(&self.pool, live, data, &self.meta);
-        volume
-            .commits
-            .touch(&self.inner, touched, before.len..tail.len);
-        if let Some(behind) = behind {
-            behind.written(&**data, tail.len).await;
+        let written = before.len..tail.len;
+        commit::touch(&self.inner, &self.pool, live, (data, &self.meta), written);
+        if let Some(write_behind) = write_behind {
+            write_behind.written(&**data, tail.len).await;
         }
         Ok(())
     }
@@ -122,12 +121,12 @@ pub(super) fn grow(live: &LiveReplica, disk: Option<DataChecksum>, before: Tail,
     let mut status = live.status();
     status.bytes_on_disk = tail.len;
     status.last_crc = tail.crc;
-    let used_up = grown.min(status.promised);
-    status.promised -= used_up;
+    let used_up = grown.min(status.bytes_reserved);
+    status.bytes_reserved -= used_up;
     let allocated = used_up.min(status.allocated_ahead);
     status.allocated_ahead -= allocated;
     drop(status);
     live.slice.used.add(grown);
-    live.slice.volume.release(used_up);
+    live.slice.volume.release_reserved(used_up);
     live.slice.volume.release_allocated(allocated);
 }

@@ -1,17 +1,17 @@
 //! Files of finalized replicas that were read a moment ago, kept open: a small positional read
 //! costs less than opening its two files.
 //!
-//! An entry is dropped, and its files closed, with every change of what is known of its block: the
-//! replica map does both under one lock. Files that another program removed are noticed by their
-//! link count.
+//! Every change of what is known of a block drops its entry and closes its files: the replica map
+//! does both under one lock. Files that another program removed are noticed by their link count.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use hayloft_io::EngineFile;
 use hayloft_wire::checksum::DataChecksum;
 
-use crate::replica::FinalReplica;
+use super::FinalReplica;
+use crate::locks;
 
 /// Replicas kept open in a pool, with two or three descriptors each.
 const ENTRIES_MAX: usize = 64;
@@ -60,7 +60,7 @@ pub(crate) struct OpenReplicas(Mutex<Vec<Entry>>);
 
 impl OpenReplicas {
     fn lock(&self) -> MutexGuard<'_, Vec<Entry>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        locks::lock(&self.0)
     }
 
     /// The open files of exactly this replica.
@@ -86,9 +86,9 @@ impl OpenReplicas {
         None
     }
 
-    /// Keeps the files of a replica, unless they were removed. Called by the map, under its
-    /// lock, while the replica is as given; what is no longer kept is closed when what is given
-    /// back is dropped.
+    /// Keeps the files of a replica, unless they were removed. Called by the map, under its lock,
+    /// while the replica is as given. What is no longer kept is closed when what is given back is
+    /// dropped.
     pub fn keep(&self, id: i64, replica: FinalReplica, files: OpenFiles) -> Forgotten {
         let used = Instant::now();
         let entry = Entry {

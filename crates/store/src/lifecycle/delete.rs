@@ -1,17 +1,17 @@
 //! Deleting replicas: at once in the map, durably out of the way in the directories, later for
 //! good.
 //!
-//! The files of a deleted replica are renamed into `tmp/deleting` before anyone is told. A restart
-//! does not look there for replicas (Apache's DataNode empties `tmp` when it starts), so deleted
-//! replicas do not come back, however many deletes were waiting. Lanes of each volume then remove
-//! the files, as a class of I/O that clients do not wait for.
+//! The files of a deleted replica are renamed into `tmp/deleting` before the node is told. A
+//! restart does not look there for replicas, and Apache's DataNode empties `tmp` when it starts. So
+//! deleted replicas do not come back, however many deletes were waiting. Lanes of each volume then
+//! remove the files, as a class of I/O that clients do not wait for.
 //!
 //! Power loss may undo a rename: the replica is then found and reported again, and the NameNode
 //! orders its deletion again.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, PoisonError};
 
 use futures_util::StreamExt as _;
 use hayloft_io::{IoClass, IoError, IoErrorKind, IoOp};
@@ -19,16 +19,18 @@ use hayloft_wire::ids::Block;
 use tokio::sync::mpsc;
 use tracing::{debug, warn};
 
+use super::{commit, trash};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::layout::dirs::DELETING;
 use crate::layout::names;
+use crate::lifecycle::exclusive::{Stopped, stop_writer};
+use crate::lifecycle::volume_failure::examine;
+use crate::locks;
 use crate::replica::block_pool::Pool;
-use crate::replica::exclusive::{Stopped, stop_writer};
 use crate::replica::live::directory;
 use crate::replica::{ReplicaDir, Slot};
 use crate::state::{Delete, StoreState};
 use crate::types::StoreEvent;
-use crate::volume::failure::examine;
 use crate::volume::{BlockPoolSlice, Volume};
 
 /// Deletes that may wait for the lanes of a volume; further deletes of that volume wait.
@@ -37,10 +39,7 @@ const WAITING_MAX: usize = 16 * 1024;
 /// Starts the lanes of every volume that has none.
 pub fn start_lanes(inner: &Arc<StoreState>) {
     for volume in inner.volumes() {
-        let mut queues = inner
-            .delete_queues
-            .write()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut queues = locks::write(&inner.delete_queues);
         if queues.contains_key(&volume.index) {
             continue;
         }
@@ -94,13 +93,17 @@ async fn remove(inner: &Arc<StoreState>, volume: &Arc<Volume>, order: Delete) {
                     warn!(%block, %error, "cannot remove a deleted replica; it is tried again at \
                         the next start");
                     if error.kind().suspects_volume() {
-                        crate::volume::failure::suspect(inner, volume, &error.to_string());
+                        crate::lifecycle::volume_failure::suspect(
+                            inner,
+                            volume,
+                            &error.to_string(),
+                        );
                     }
                 }
             }
             if tell {
                 inner
-                    .tell(StoreEvent::Deleted {
+                    .send_event(StoreEvent::Deleted {
                         block,
                         storage: volume.info.clone(),
                     })
@@ -125,15 +128,6 @@ fn remove_files(files: &[PathBuf]) -> Result<u64, IoError> {
     Ok(bytes)
 }
 
-/// Id, generation stamp and length of a slot.
-#[must_use]
-pub fn block_of(id: i64, slot: &Slot) -> Block {
-    match slot {
-        Slot::Finalized(r) => Block::new(id, r.generation_stamp, r.len),
-        Slot::Live(live) => live.block(),
-    }
-}
-
 /// Takes a replica out of the map and its files out of the way. The caller holds the block's
 /// latch.
 pub async fn discard(
@@ -142,22 +136,22 @@ pub async fn discard(
     id: i64,
     tell: bool,
 ) -> Result<(), StoreError> {
-    let seized = match stop_writer(inner, pool, id).await {
+    let stopped = match stop_writer(inner, pool, id).await {
         // Its writer gave it up and removed it while we waited.
         Err(e) if e.kind() == StoreErrorKind::NotFound => return Ok(()),
         other => other?,
     };
-    let place = match &seized {
+    let place = match &stopped {
         Stopped::Finalized(_) => ReplicaDir::Finalized,
         Stopped::Live(live, _) => {
-            live.release_promise();
+            live.release_reserved();
             live.status().place
         }
     };
     let slot = pool.slot(id)?;
     let slice = pool.slice(slot.volume())?;
     pool.map.remove(id);
-    discard_files(inner, pool, &slice, place, block_of(id, &slot), tell).await
+    discard_files(inner, pool, &slice, place, slot.block(id), tell).await
 }
 
 /// Takes the files of a replica out of the way that is no longer in the map; to the trash while a
@@ -174,21 +168,21 @@ pub async fn discard_files(
         let e = StoreError::io(format!("deleting replica {block}"), e);
         examine(inner, &slice.volume, e)
     };
-    if let Some(trash) = crate::upgrade::trash_for(pool, slice, place, block.id).filter(|_| tell) {
-        let bytes = crate::upgrade::to_trash(slice, place, block, trash)
+    if let Some(trash) = trash::trash_for(pool, slice, place, block.id).filter(|_| tell) {
+        let bytes = trash::to_trash(slice, place, block, trash)
             .await
             .map_err(failed)?;
         slice.used.sub(bytes);
         let storage = slice.volume.info.clone();
         inner
-            .tell(StoreEvent::Deleted {
+            .send_event(StoreEvent::Deleted {
                 block: pool.extended(block),
                 storage,
             })
             .await;
         return Ok(());
     }
-    slice.volume.commits.forget(pool, block.id);
+    commit::forget(&slice.volume, pool, block.id);
     let files = put_aside(slice, place, block).await.map_err(failed)?;
     let order = Delete::Replica {
         block: pool.extended(block),
@@ -202,10 +196,7 @@ pub async fn discard_files(
 
 /// Gives an order to the lanes of a volume; waits when they are behind.
 async fn enqueue(inner: &StoreState, volume: &Volume, order: Delete) {
-    let queue = inner
-        .delete_queues
-        .read()
-        .unwrap_or_else(PoisonError::into_inner)
+    let queue = locks::read(&inner.delete_queues)
         .get(&volume.index)
         .cloned();
     if let Some(queue) = queue
@@ -291,11 +282,11 @@ pub fn clear_leftovers(
     });
 }
 
-/// Puts the files of a replica out of the way that is not (or no longer) in the map because
-/// another of the same block is.
+/// Puts the files of a replica out of the way that is not in the map because another of the same
+/// block is.
 pub async fn delete_duplicate(inner: &Arc<StoreState>, pool: &Arc<Pool>, id: i64, slot: &Slot) {
     let place = slot.place();
-    let block = block_of(id, slot);
+    let block = slot.block(id);
     let Ok(slice) = pool.slice(slot.volume()) else {
         return;
     };

@@ -1,7 +1,7 @@
 //! What happens when a volume fails.
 
 use std::path::PathBuf;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use hayloft_wire::ids::ExtendedBlock;
@@ -11,6 +11,7 @@ use tracing::{error, warn};
 
 use crate::config::tolerated;
 use crate::error::{StoreError, StoreErrorKind};
+use crate::locks;
 use crate::replica::{Gone, Slot};
 use crate::state::StoreState;
 use crate::types::{FailedVolume, StoreEvent};
@@ -83,17 +84,14 @@ pub async fn fail(inner: &Arc<StoreState>, volume: &Arc<Volume>, reason: &str) {
 /// Does and tells what follows from the failure of a volume.
 async fn retire(inner: Arc<StoreState>, volume: Arc<Volume>, reason: String) {
     let (inner, volume) = (&inner, &volume);
-    unlist(inner, volume);
+    remove_from_service(inner, volume);
     let Leaving { mut lost, closed } = leave(inner, volume, true);
     let until = tokio::time::Instant::now() + SOON;
     let soon = tokio::time::timeout_at(until, lost.recv()).await;
     // The operator who hears of it may put the directory in again at once.
     let _ = tokio::time::timeout_at(until, closed.cancelled()).await;
     let (healthy, failed) = {
-        let mut volumes = inner
-            .volumes
-            .write()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut volumes = locks::write(&inner.volumes);
         let capacity = volume.numbers().capacity;
         volumes.failed.push(FailedVolume {
             path: volume.root.clone(),
@@ -106,7 +104,7 @@ async fn retire(inner: Arc<StoreState>, volume: Arc<Volume>, reason: String) {
     warn!(volume = %volume.root.display(), healthy, failed, fatal, "replicas of the failed volume \
         are no longer served");
     inner
-        .tell(StoreEvent::VolumeFailed {
+        .send_event(StoreEvent::VolumeFailed {
             path: volume.root.clone(),
             storage: volume.info.clone(),
             reason,
@@ -117,18 +115,18 @@ async fn retire(inner: Arc<StoreState>, volume: Arc<Volume>, reason: String) {
         return;
     }
     match soon {
-        Ok(lost) => tell_lost(inner, volume, lost.unwrap_or_default()).await,
-        Err(_) => tell_once_known(inner, volume, lost).await,
+        Ok(lost) => send_lost(inner, volume, lost.unwrap_or_default()).await,
+        Err(_) => send_lost_once_known(inner, volume, lost).await,
     }
 }
 
 /// Takes a volume out of use that has not failed. Waits until its directory is given up, but no
-/// longer than a check of it may take, nor when the node stops: closing a file writes what it has,
+/// longer than a check of it may take, nor when the node stops. Closing a file writes what it has,
 /// and the disk may give no answer. Whether it is given up.
 pub async fn take_out(inner: &Arc<StoreState>, volume: &Arc<Volume>) -> bool {
-    unlist(inner, volume);
+    remove_from_service(inner, volume);
     let Leaving { lost, closed } = leave(inner, volume, true);
-    tell_behind(inner, volume, lost);
+    send_lost_later(inner, volume, lost);
     let limit = inner.config.check_timeout;
     let closed = tokio::select! {
         closed = tokio::time::timeout(limit, closed.cancelled()) => closed.is_ok(),
@@ -141,20 +139,20 @@ pub async fn take_out(inner: &Arc<StoreState>, volume: &Arc<Volume>) -> bool {
     closed
 }
 
-/// Lets go once more of a volume that failed while a pool was read from it: its failure did not
-/// find the pool, or what was put into the map since.
+/// Drops once more what is known of a volume that failed while a pool was read from it. Its failure
+/// did not find the pool, or what was put into the map since.
 pub fn leave_if_failed(inner: &Arc<StoreState>, volume: &Arc<Volume>) {
     if volume.is_failed() {
-        tell_behind(inner, volume, leave(inner, volume, false).lost);
+        send_lost_later(inner, volume, leave(inner, volume, false).lost);
     }
 }
 
 /// Tells what left with a volume behind the caller's back, since the channel of events may be full
 /// for a while.
-fn tell_behind(inner: &Arc<StoreState>, volume: &Arc<Volume>, lost: Lost) {
+fn send_lost_later(inner: &Arc<StoreState>, volume: &Arc<Volume>, lost: Lost) {
     let (told_of, told) = (Arc::clone(inner), Arc::clone(volume));
     let tracker = inner.tasks.clone();
-    tracker.spawn(async move { tell_once_known(&told_of, &told, lost).await });
+    tracker.spawn(async move { send_lost_once_known(&told_of, &told, lost).await });
 }
 
 /// What comes of letting go of a volume.
@@ -167,8 +165,8 @@ struct Leaving {
 /// Has one list: replicas that NameNodes know of.
 type Lost = mpsc::Receiver<Vec<ExtendedBlock>>;
 
-/// Lets go of what a volume had that left, and with `give_up` of its directory, on a thread of its
-/// own: closing a file of a disk that gives no answer may take as long as it gives none.
+/// Drops what a volume had that left, and with `give_up` its lock, on a thread of its own. Closing
+/// a file may take as long as its disk gives no answer.
 fn leave(inner: &Arc<StoreState>, volume: &Arc<Volume>, give_up: bool) -> Leaving {
     let (send, lost) = mpsc::channel(1);
     let closed = CancellationToken::new();
@@ -178,7 +176,7 @@ fn leave(inner: &Arc<StoreState>, volume: &Arc<Volume>, give_up: bool) -> Leavin
     let leave = move || {
         let _inside = runtime.enter();
         let _done = done.drop_guard();
-        let (lost, left) = let_go(&out_of, &leaver);
+        let (lost, left) = drop_replicas(&out_of, &leaver);
         // Before anything is closed. There is room for one; the node stops listening when it
         // stops.
         let _ = send.try_send(lost);
@@ -198,10 +196,10 @@ fn leave(inner: &Arc<StoreState>, volume: &Arc<Volume>, give_up: bool) -> Leavin
 }
 
 /// Tells what left with a volume once that is known, unless the node stops before.
-async fn tell_once_known(inner: &StoreState, volume: &Volume, mut lost: Lost) {
+async fn send_lost_once_known(inner: &StoreState, volume: &Volume, mut lost: Lost) {
     let told = async {
         let lost = lost.recv().await.unwrap_or_default();
-        tell_lost(inner, volume, lost).await;
+        send_lost(inner, volume, lost).await;
     };
     tokio::select! {
         () = inner.stop.cancelled() => {}
@@ -209,12 +207,12 @@ async fn tell_once_known(inner: &StoreState, volume: &Volume, mut lost: Lost) {
     }
 }
 
-/// Tells of every replica that left with a volume, as Apache's DataNode does: the NameNode keeps a
-/// replica of a storage that is no longer reported until it hears that the replica is gone.
-async fn tell_lost(inner: &StoreState, volume: &Volume, lost: Vec<ExtendedBlock>) {
+/// Sends an event for every replica that left with a volume, as Apache's DataNode tells of each. A
+/// NameNode keeps a replica of a storage that is no longer reported until then.
+async fn send_lost(inner: &StoreState, volume: &Volume, lost: Vec<ExtendedBlock>) {
     for block in lost {
         inner
-            .tell(StoreEvent::Lost {
+            .send_event(StoreEvent::Lost {
                 block,
                 storage: volume.info.clone(),
             })
@@ -223,35 +221,24 @@ async fn tell_lost(inner: &StoreState, volume: &Volume, lost: Vec<ExtendedBlock>
 }
 
 /// Nothing more is placed on the volume, deleted from it or scanned.
-pub fn unlist(inner: &StoreState, volume: &Volume) {
-    inner
-        .volumes
-        .write()
-        .unwrap_or_else(PoisonError::into_inner)
+pub fn remove_from_service(inner: &StoreState, volume: &Volume) {
+    locks::write(&inner.volumes)
         .healthy
         .retain(|v| v.index != volume.index);
-    inner
-        .delete_queues
-        .write()
-        .unwrap_or_else(PoisonError::into_inner)
-        .remove(&volume.index);
-    inner
-        .scanners
-        .write()
-        .unwrap_or_else(PoisonError::into_inner)
-        .remove(&volume.index);
+    locks::write(&inner.delete_queues).remove(&volume.index);
+    locks::write(&inner.scanners).remove(&volume.index);
 }
 
-/// Removes the volume's replicas from the maps of all pools and cancels what goes on with them;
-/// gives those that NameNodes know of, and what was removed.
-fn let_go(inner: &StoreState, volume: &Volume) -> (Vec<ExtendedBlock>, Vec<Gone>) {
+/// Removes the volume's replicas from the maps of all pools and cancels their writers. Gives those
+/// that NameNodes know of, and what was removed.
+fn drop_replicas(inner: &StoreState, volume: &Volume) -> (Vec<ExtendedBlock>, Vec<Gone>) {
     let (mut lost, mut left) = (Vec::new(), Vec::new());
     for pool in inner.pools() {
         for gone in pool.leave(volume.index) {
             if let Slot::Live(live) = &gone.slot {
                 live.status().cancel.cancel();
             }
-            let reported = crate::replica::finalize::reported(gone.id, &gone.slot);
+            let reported = crate::replica::reference::reported(gone.id, &gone.slot);
             lost.extend(reported.map(|replica| pool.extended(replica.block)));
             left.push(gone);
         }
@@ -267,7 +254,7 @@ pub async fn check_all(inner: &Arc<StoreState>, volumes: &[Arc<Volume>]) {
 /// Directories that failed, when the last one did (milliseconds since 1970), and their capacity.
 #[must_use]
 pub fn summary(inner: &StoreState) -> (Vec<PathBuf>, u64, u64) {
-    let volumes = inner.volumes.read().unwrap_or_else(PoisonError::into_inner);
+    let volumes = locks::read(&inner.volumes);
     let last = volumes.failed.iter().map(|f| f.at).max();
     let last_ms = last
         .and_then(|at| at.duration_since(SystemTime::UNIX_EPOCH).ok())

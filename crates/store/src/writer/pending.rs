@@ -4,7 +4,8 @@ use bytes::Bytes;
 use hayloft_io::{BufferPool, WRITE_BUFFER, WriteBuffers};
 use hayloft_wire::checksum::DataChecksum;
 
-use crate::writer::append_plan::{Plan, Tail};
+use crate::replica::Tail;
+use crate::writer::append_plan::Plan;
 
 /// Bytes that one write takes at most.
 const WRITE_MAX: u64 = 4 << 20;
@@ -31,11 +32,11 @@ pub enum Due {
 
 /// See the [module](self).
 #[derive(Debug)]
-pub struct Gathered {
+pub struct PendingPackets {
     buffers: WriteBuffers,
     checksum: DataChecksum,
     /// Writes are cut at multiples of this, where going around the page cache pays; else `None`.
-    grain: Option<u64>,
+    write_alignment: Option<u64>,
     /// The end of what was taken.
     taken: Tail,
     /// The end of what was accepted.
@@ -46,7 +47,7 @@ pub struct Gathered {
     first_chunk: u64,
 }
 
-impl Gathered {
+impl PendingPackets {
     /// For a replica that ends at `tail`. `direct`: its engine writes aligned runs around the page
     /// cache.
     pub fn new(pool: &BufferPool, checksum: DataChecksum, tail: Tail, direct: bool) -> Self {
@@ -55,7 +56,7 @@ impl Gathered {
         Self {
             buffers: WriteBuffers::new(pool, tail.len),
             checksum,
-            grain: (direct && regular).then_some(PAGE.max(chunk)),
+            write_alignment: (direct && regular).then_some(PAGE.max(chunk)),
             taken: tail,
             received: tail,
             sums: Vec::new(),
@@ -64,8 +65,8 @@ impl Gathered {
     }
 
     /// Memory to receive packets' data in, where that saves a copy.
-    pub fn landing(&self) -> Option<WriteBuffers> {
-        self.grain.map(|_| self.buffers.clone())
+    pub fn receive_buffers(&self) -> Option<WriteBuffers> {
+        self.write_alignment.map(|_| self.buffers.clone())
     }
 
     /// The end of what was accepted.
@@ -76,7 +77,7 @@ impl Gathered {
     /// Accepts what was planned from [`received`](Self::received) on.
     pub fn accept(&mut self, plan: Plan) {
         let waiting = plan.tail.len - self.taken.len;
-        let copy = self.grain.is_some() && waiting >= COPY_MIN;
+        let copy = self.write_alignment.is_some() && waiting >= COPY_MIN;
         self.buffers.append(&plan.data, copy);
         let ahead = plan.first_chunk.saturating_sub(self.first_chunk);
         let keep = self.sums_of(ahead);
@@ -102,7 +103,7 @@ impl Gathered {
             return None;
         }
         let most = from - from % WRITE_BUFFER as u64 + WRITE_MAX;
-        let Some(grain) = self.grain else {
+        let Some(write_alignment) = self.write_alignment else {
             let some = due != Due::Full || to - from >= WRITE_BUFFER as u64;
             return some.then_some(to);
         };
@@ -110,7 +111,7 @@ impl Gathered {
             return Some(most);
         }
         let full = to - to % WRITE_BUFFER as u64;
-        let aligned = to - to % grain;
+        let aligned = to - to % write_alignment;
         match due {
             Due::Full => (full > from).then_some(full),
             Due::Drained if aligned.saturating_sub(from) >= DIRECT_MIN => Some(aligned),
@@ -209,23 +210,23 @@ mod tests {
         ) {
             let checksum = DataChecksum::new(ChecksumKind::Crc32c, chunk).expect("valid");
             let pool = BufferPool::new(8 << 20);
-            let mut gathered = Gathered::new(&pool, checksum, Tail::default(), direct);
+            let mut pending = PendingPackets::new(&pool, checksum, Tail::default(), direct);
             let mut files = Files { data: Vec::new(), sums: Vec::new() };
             let mut len = 0_u64;
             for (bytes, due) in steps {
                 let in_chunk = len % u64::from(chunk);
                 let packets = [packet(checksum, len - in_chunk, bytes + in_chunk)];
-                let planned = plan(gathered.received(), checksum, checksum, &packets);
-                gathered.accept(planned.expect("fits"));
+                let planned = plan(pending.received(), checksum, checksum, &packets);
+                pending.accept(planned.expect("fits"));
                 len += bytes;
                 let due = [Due::Full, Due::Drained, Due::All][usize::from(due % 3)];
-                while let Some(cut) = gathered.cut(due) {
-                    let (before, plan) = gathered.take(cut);
+                while let Some(cut) = pending.cut(due) {
+                    let (before, plan) = pending.take(cut);
                     files.write(checksum, before, &plan);
                 }
             }
-            while let Some(cut) = gathered.cut(Due::All) {
-                let (before, plan) = gathered.take(cut);
+            while let Some(cut) = pending.cut(Due::All) {
+                let (before, plan) = pending.take(cut);
                 files.write(checksum, before, &plan);
             }
             prop_assert_eq!(files.data.len() as u64, len);
@@ -238,15 +239,15 @@ mod tests {
     fn a_direct_write_ends_at_a_page_until_everything_is_asked_for() {
         let checksum = DataChecksum::new(ChecksumKind::Crc32c, 512).expect("valid");
         let pool = BufferPool::new(8 << 20);
-        let mut gathered = Gathered::new(&pool, checksum, Tail::default(), true);
+        let mut pending = PendingPackets::new(&pool, checksum, Tail::default(), true);
         let packets = [packet(checksum, 0, 200_000)];
         let planned = plan(Tail::default(), checksum, checksum, &packets).expect("fits");
-        gathered.accept(planned);
-        assert_eq!(gathered.cut(Due::Full), None);
-        assert_eq!(gathered.cut(Due::Drained), Some(48 * 4096));
-        let (_, taken) = gathered.take(48 * 4096);
+        pending.accept(planned);
+        assert_eq!(pending.cut(Due::Full), None);
+        assert_eq!(pending.cut(Due::Drained), Some(48 * 4096));
+        let (_, taken) = pending.take(48 * 4096);
         assert_eq!((taken.data.len(), taken.tail.crc), (1, 0));
-        assert_eq!(gathered.cut(Due::Drained), Some(200_000));
-        assert_eq!(gathered.cut(Due::All), Some(200_000));
+        assert_eq!(pending.cut(Due::Drained), Some(200_000));
+        assert_eq!(pending.cut(Due::All), Some(200_000));
     }
 }

@@ -30,10 +30,10 @@ pub async fn stop_writer(inner: &StoreState, pool: &Pool, id: i64) -> Result<Sto
         match pool.slot(id)? {
             Slot::Finalized(replica) => return Ok(Stopped::Finalized(replica)),
             Slot::Live(live) => {
-                let right = stop_live_writer(inner, &live).await?;
+                let writer_lock = stop_live_writer(inner, &live).await?;
                 // It may have finalized the replica just before it stopped.
                 if pool.map.is_live(&live) {
-                    return Ok(Stopped::Live(live, right));
+                    return Ok(Stopped::Live(live, writer_lock));
                 }
             }
         }

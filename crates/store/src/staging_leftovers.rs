@@ -20,7 +20,7 @@ const KEPT: &str = ".kept-";
 ///
 /// # Errors
 /// Of listing the directory. One that is not there holds nothing.
-pub fn staged(dir: &Path, uuids: &BTreeSet<String>) -> io::Result<Option<PathBuf>> {
+pub fn find(dir: &Path, uuids: &BTreeSet<String>) -> io::Result<Option<PathBuf>> {
     let entries = match fs::read_dir(dir) {
         Ok(entries) => entries,
         Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),

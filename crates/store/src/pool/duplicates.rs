@@ -7,11 +7,11 @@ use hayloft_wire::ids::ReplicaState;
 use tokio::sync::Notify;
 use tracing::warn;
 
-use crate::background::delete::delete_duplicate;
 use crate::error::StoreError;
+use crate::lifecycle::delete::delete_duplicate;
+use crate::lifecycle::exclusive::{WriterLock, stop_live_writer};
 use crate::replica::Slot;
 use crate::replica::block_pool::Pool;
-use crate::replica::exclusive::{WriterLock, stop_live_writer};
 use crate::state::StoreState;
 
 /// How long a task that changes the block may keep it: its disk may give no answer, and the loser
@@ -60,8 +60,7 @@ pub fn insert(pool: &Pool, id: i64, slot: Slot) -> Option<Duplicate> {
 }
 
 /// Of two replicas of a block the one that ranks higher is kept: generation stamp, then length,
-/// then finalized, then on a medium that keeps it (the stock node copies what it wrote to
-/// `RAM_DISK`).
+/// then finalized, then on a lasting medium. The stock node copies what it wrote to `RAM_DISK`.
 fn rank(pool: &Pool, slot: &Slot) -> (u64, u64, bool, bool) {
     let (stamp, len, finalized, volume) = match slot {
         Slot::Finalized(r) => (r.generation_stamp, r.len, true, r.volume),
@@ -77,9 +76,9 @@ fn rank(pool: &Pool, slot: &Slot) -> (u64, u64, bool, bool) {
     (stamp, len, finalized, lasting)
 }
 
-/// Settles them one after the other, and waits for that while it goes on: the disk of a loser may
-/// give no answer, and a task that waits here keeps others from taking volumes out and from
-/// stopping the node. What is left then is done in the background.
+/// Settles them one after the other, and waits while that goes on. The disk of a loser may give no
+/// answer, and a task that waits here keeps volumes in and the node from stopping. What is left
+/// then is done in the background.
 pub async fn settle_all(duplicates: Vec<Duplicate>, inner: &Arc<StoreState>, pool: &Arc<Pool>) {
     if duplicates.is_empty() {
         return;
@@ -172,7 +171,7 @@ impl Duplicate {
     /// Gives back what the loser has beside its files.
     fn give_up(&self) {
         if let Slot::Live(live) = &self.loser {
-            live.release_promise();
+            live.release_reserved();
         }
     }
 

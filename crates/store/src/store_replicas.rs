@@ -1,0 +1,232 @@
+//! The store's front door for single replicas.
+
+use hayloft_wire::ids::{Block, ExtendedBlock, PoolId, StorageType};
+
+use crate::background::block_scanner;
+use crate::background::{invalidate, move_replica};
+use crate::error::{StoreError, StoreErrorKind};
+use crate::reader::{MissingMeta, ReplicaReader};
+use crate::store::Store;
+use crate::types::{RecoveryInfo, ReplicaRef, WriteOptions};
+use crate::writer::ReplicaWriter;
+use crate::writer::{block_recovery, create, pipeline_recovery};
+use crate::{reader, report};
+
+impl Store {
+    /// Starts a new RBW replica (stage PIPELINE_SETUP_CREATE).
+    ///
+    /// Errors: `AlreadyExists`, `OutOfSpace`, `NotReady`, `Io`.
+    pub async fn create_rbw(
+        &self,
+        block: &ExtendedBlock,
+        options: WriteOptions,
+    ) -> Result<ReplicaWriter, StoreError> {
+        let block = block.clone();
+        self.run(|inner| async move { create::create_rbw(&inner, &block, options).await })
+            .await
+    }
+
+    /// Starts a TEMPORARY replica (copies between datanodes). One with a lower generation stamp
+    /// that is being written is stopped and replaced.
+    ///
+    /// Errors: as `create_rbw`.
+    pub async fn create_temporary(
+        &self,
+        block: &ExtendedBlock,
+        options: WriteOptions,
+    ) -> Result<ReplicaWriter, StoreError> {
+        let block = block.clone();
+        self.run(|inner| async move { create::create_temporary(&inner, &block, options).await })
+            .await
+    }
+
+    /// Opens a finalized replica of length `expected_len` for append and gives it `new_gs`.
+    ///
+    /// Errors: `NotFound`, `UnexpectedGenerationStamp`, `Illegal` (not finalized, wrong length,
+    /// `new_gs` not newer), ...
+    pub async fn append(
+        &self,
+        block: &ExtendedBlock,
+        new_gs: u64,
+        expected_len: u64,
+    ) -> Result<ReplicaWriter, StoreError> {
+        let block = block.clone();
+        self.run(|inner| async move {
+            pipeline_recovery::append(&inner, &block, new_gs, expected_len).await
+        })
+        .await
+    }
+
+    /// As [`append`](Self::append), after a failed pipeline set-up: the replica may be finalized or
+    /// RBW already.
+    pub async fn recover_append(
+        &self,
+        block: &ExtendedBlock,
+        new_gs: u64,
+        expected_len: u64,
+    ) -> Result<ReplicaWriter, StoreError> {
+        let block = block.clone();
+        self.run(|inner| async move {
+            pipeline_recovery::recover_append(&inner, &block, new_gs, expected_len).await
+        })
+        .await
+    }
+
+    /// Takes over an RBW replica after a pipeline failure (PIPELINE_SETUP_STREAMING_RECOVERY):
+    /// stops its writer, cuts it to the acknowledged length, gives it `new_gs`.
+    ///
+    /// Errors: `NotFound`, `UnexpectedGenerationStamp`, `Illegal` (received bytes outside of
+    /// `min..=max`), `WriterBusy`.
+    pub async fn recover_rbw(
+        &self,
+        block: &ExtendedBlock,
+        new_gs: u64,
+        min_bytes_received: u64,
+        max_bytes_received: u64,
+    ) -> Result<ReplicaWriter, StoreError> {
+        let block = block.clone();
+        self.run(|inner| async move {
+            pipeline_recovery::recover_rbw(
+                &inner,
+                &block,
+                new_gs,
+                min_bytes_received,
+                max_bytes_received,
+            )
+            .await
+        })
+        .await
+    }
+
+    /// PIPELINE_CLOSE_RECOVERY: gives the replica `new_gs` and finalizes it when it is not.
+    pub async fn recover_close(
+        &self,
+        block: &ExtendedBlock,
+        new_gs: u64,
+        expected_len: u64,
+    ) -> Result<ReplicaRef, StoreError> {
+        let block = block.clone();
+        self.run(|inner| async move {
+            pipeline_recovery::recover_close(&inner, &block, new_gs, expected_len).await
+        })
+        .await
+    }
+
+    /// Turns a TEMPORARY replica that was received in full into an RBW one (stage TRANSFER_RBW).
+    /// The writer is used up: the client comes back with `recover_rbw` or `append`.
+    pub async fn convert_temporary_to_rbw(
+        &self,
+        writer: ReplicaWriter,
+    ) -> Result<ReplicaRef, StoreError> {
+        writer.convert().await
+    }
+
+    /// Opens a replica for reading. A replica whose generation stamp is higher than the one asked
+    /// for is served, one with a lower is not.
+    ///
+    /// A finalized replica without meta file is read without checksums. A caller that copies or
+    /// vouches for what is read uses [`Store::open_verifiable`].
+    ///
+    /// Errors: `NotFound`, `UnexpectedGenerationStamp`, `NotReady`, `Io`; `Corrupt` when the header
+    /// of the meta file cannot be read; the block scanner then looks at the replica.
+    pub async fn open_reader(&self, block: &ExtendedBlock) -> Result<ReplicaReader, StoreError> {
+        self.open_marking(block, MissingMeta::Tolerated).await
+    }
+
+    /// As [`Store::open_reader`], for copies and checksums: a replica without meta file is
+    /// `Corrupt`. A reader that says NULL belongs to a replica that was written without checksums.
+    pub async fn open_verifiable(
+        &self,
+        block: &ExtendedBlock,
+    ) -> Result<ReplicaReader, StoreError> {
+        self.open_marking(block, MissingMeta::Refused).await
+    }
+
+    /// Opens a replica; one that turns out to be damaged is a suspect.
+    async fn open_marking(
+        &self,
+        block: &ExtendedBlock,
+        missing_meta: MissingMeta,
+    ) -> Result<ReplicaReader, StoreError> {
+        let opened = reader::open_reader(&self.0, block, missing_meta).await;
+        if opened
+            .as_ref()
+            .is_err_and(|e| e.kind() == StoreErrorKind::Corrupt)
+        {
+            self.mark_suspect(block);
+        }
+        opened
+    }
+
+    /// What is known of a replica, whatever its generation stamp; no disk I/O.
+    pub fn replica(&self, pool: &PoolId, id: i64) -> Option<ReplicaRef> {
+        report::replica(&*self.0.pool(pool).ok()?, id)
+    }
+
+    /// Removes replicas (NameNode's INVALIDATE). When it returns, the replicas are no longer served
+    /// and a restart does not bring them back; the files go later, then `StoreEvent::Deleted` is
+    /// sent. Replicas that are missing or of another generation stamp are left alone and named in
+    /// the error, after the others were dealt with.
+    ///
+    /// A volume that gives no answer delays the return, and no replica of another volume. Of a
+    /// volume for which too many wait, further replicas are left alone, with a line in the log.
+    pub async fn invalidate(&self, pool: &PoolId, blocks: &[Block]) -> Result<(), StoreError> {
+        let (pool, blocks) = (pool.clone(), blocks.to_vec());
+        self.run(|inner| async move { invalidate::invalidate(&inner, &pool, &blocks).await })
+            .await
+    }
+
+    /// `initReplicaRecovery`: stops the writer, verifies the replica and puts it under recovery
+    /// `recovery_id`. `None` when there is no replica or one too old to take part.
+    ///
+    /// Errors: `RecoveryInProgress` when a recovery with the same or a higher id owns it,
+    /// `WriterBusy`, `Corrupt`.
+    pub async fn init_replica_recovery(
+        &self,
+        block: &ExtendedBlock,
+        recovery_id: u64,
+    ) -> Result<Option<RecoveryInfo>, StoreError> {
+        let block = block.clone();
+        self.run(|inner| async move { block_recovery::init(&inner, &block, recovery_id).await })
+            .await
+    }
+
+    /// `updateReplicaUnderRecovery`: cuts the replica to `new_len`, gives it the recovery id as
+    /// generation stamp and finalizes it. With a `new_block_id` other than 0 and the block's own,
+    /// the cut replica becomes a new block and the old one stays (truncate with copy-on-write).
+    /// Returns the storage.
+    pub async fn update_replica_under_recovery(
+        &self,
+        block: &ExtendedBlock,
+        recovery_id: u64,
+        new_block_id: i64,
+        new_len: u64,
+    ) -> Result<ReplicaRef, StoreError> {
+        let block = block.clone();
+        self.run(|inner| async move {
+            block_recovery::update(&inner, &block, recovery_id, new_block_id, new_len).await
+        })
+        .await
+    }
+
+    /// Moves a finalized replica to a volume of another storage type (or to the named volume) of
+    /// this node.
+    pub async fn move_block(
+        &self,
+        block: &ExtendedBlock,
+        target: StorageType,
+        storage_id: Option<&str>,
+    ) -> Result<ReplicaRef, StoreError> {
+        let (block, storage_id) = (block.clone(), storage_id.map(str::to_owned));
+        self.run(|inner| async move {
+            move_replica::move_block(&inner, &block, target, storage_id.as_deref()).await
+        })
+        .await
+    }
+
+    /// A client reported the replica as bad, or reading it failed: the block scanner looks at it
+    /// soon.
+    pub fn mark_suspect(&self, block: &ExtendedBlock) {
+        block_scanner::mark_suspect(&self.0, block);
+    }
+}

@@ -1,0 +1,181 @@
+//! Opening a volume: its directory, its engine, its lock, its VERSION file.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use hayloft_io::calibrate::Calibration;
+use hayloft_io::decorators::{IoMetrics, Metered, Sampling};
+use hayloft_io::{
+    Disks, ENGINE_AUTO, Engine, EngineConfig, IoClass, IoError, IoErrorKind, IoOp, engine_for,
+};
+use tracing::{info, warn};
+
+use super::OpenedVolume;
+use super::stop_mark::Mark;
+use crate::config::{StoreConfig, VolumeConfig};
+use crate::error::{StoreError, StoreErrorKind};
+use crate::layout::dirs::DIR_MODE;
+use crate::layout::names::{CURRENT, IN_USE_LOCK, VERSION};
+use crate::layout::version::{VERSION_BYTES_MAX, VolumeVersion};
+
+/// Creates the directory if needed, locks it, reads its VERSION.
+pub async fn open_volume(
+    store: &StoreConfig,
+    disks: &Disks,
+    sampling: &Arc<Sampling>,
+    config: &VolumeConfig,
+) -> Result<OpenedVolume, StoreError> {
+    let root = &config.path;
+    let doing = format!("opening volume {}", root.display());
+    let failed = |e| StoreError::io(&doing, e);
+    let mode = store.perm;
+    let made = tokio::task::spawn_blocking({
+        let root = root.clone();
+        move || prepare_root(&root, mode)
+    });
+    made.await
+        .map_err(|e| StoreError::new(StoreErrorKind::Io, format!("{doing}: {e}")))?
+        .map_err(|e| StoreError::new(StoreErrorKind::Io, format!("{doing}: {e}")))?;
+    let calibration = read_calibration(root).await;
+    let disk_config = store.disk.config(calibration.as_ref());
+    let disk = disks.for_path(root, &disk_config).map_err(failed)?;
+    let mut engine_config = EngineConfig::new(disk);
+    engine_config.direct.cache_client_reads = store.cache_client_reads;
+    let engine = choose_engine(config, calibration.as_ref(), engine_config)
+        .await
+        .map_err(failed)?;
+    #[cfg(test)]
+    let engine = with_faults(store, root, engine);
+    let metrics = Arc::new(IoMetrics::sampled(Arc::clone(sampling)));
+    let engine: Arc<dyn Engine> = Arc::new(Metered::new(engine, Arc::clone(&metrics)));
+    let meta = engine.meta(IoClass::ClientWrite);
+    let note = format!("{}@{}", std::process::id(), host_name());
+    let lock = meta
+        .lock(&root.join(IN_USE_LOCK), note)
+        .await
+        .map_err(|e| match e.kind() {
+            IoErrorKind::Locked => StoreError::incompatible(format!(
+                "{doing}: {e}; another DataNode uses this directory: stop it, or remove the \
+                directory from dfs.datanode.data.dir"
+            )),
+            _ => failed(e),
+        })?;
+    let version = match meta
+        .read_small(&root.join(CURRENT).join(VERSION), VERSION_BYTES_MAX)
+        .await
+    {
+        Ok(bytes) => Some(VolumeVersion::parse(&bytes).map_err(|e| {
+            StoreError::incompatible(format!("{doing}: {VERSION} cannot be used: {e}"))
+        })?),
+        Err(e) if e.kind() == IoErrorKind::NotFound => None,
+        Err(e) => return Err(failed(e)),
+    };
+    let look = meta.run(IoOp::Stat, root, |root| Ok(Mark::unclean_since(root)));
+    let unclean_since = look.await.map_err(failed)?;
+    Ok(OpenedVolume {
+        config: config.clone(),
+        engine,
+        metrics,
+        lock,
+        version,
+        unclean_since,
+    })
+}
+
+/// What `hayloft calibrate` wrote for the volume; one that cannot be used is named in the log.
+async fn read_calibration(root: &Path) -> Option<Calibration> {
+    let dir = root.to_owned();
+    let read = tokio::task::spawn_blocking(move || {
+        let calibration = Calibration::read(&dir);
+        let found = calibration.as_ref().ok().and_then(Option::as_ref);
+        let elsewhere = found.and_then(|found| found.measured_elsewhere(&dir));
+        (calibration, elsewhere)
+    });
+    let (calibration, elsewhere) = read.await.ok()?;
+    if let Some(why) = elsewhere {
+        warn!(volume = %root.display(), why, "the calibration seems to be another disk's: if the \
+            directory was copied, run \
+            'hayloft calibrate' here");
+    }
+    match calibration {
+        Ok(calibration) => calibration,
+        Err(error) => {
+            warn!(volume = %root.display(), %error, "going on as if the volume were not \
+                calibrated");
+            None
+        }
+    }
+}
+
+/// The engine of a volume of which nothing is said. It writes with the least work of the processor,
+/// and does not push what is read out of the page cache (docs/decisions/0009-direct-by-default.md).
+const UNCALIBRATED: &str = "direct";
+
+/// The configured engine, or the next best that works in the volume's directory.
+async fn choose_engine(
+    config: &VolumeConfig,
+    calibration: Option<&Calibration>,
+    engine_config: EngineConfig,
+) -> Result<Arc<dyn Engine>, IoError> {
+    let disk = Arc::clone(&engine_config.disk);
+    let name = match (config.engine.as_str(), calibration) {
+        (ENGINE_AUTO, Some(calibration)) => calibration.engine.clone(),
+        (ENGINE_AUTO, None) => UNCALIBRATED.to_owned(),
+        (name, _) => name.to_owned(),
+    };
+    let probe = move |root: &Path| engine_for(&name, root, &engine_config);
+    let choice = disk
+        .run(IoClass::ClientWrite, IoOp::Open, &config.path, probe)
+        .await?;
+    // Neither the operator nor a calibration named the engine that does not work there.
+    let named = config.engine != ENGINE_AUTO || calibration.is_some();
+    match choice.remark {
+        Some(remark) if named => warn!(volume = %config.path.display(), "{remark}"),
+        Some(remark) => info!(volume = %config.path.display(), "{remark}"),
+        None => {}
+    }
+    info!(
+        volume = %config.path.display(),
+        engine = choice.engine.name(),
+        disk = disk.name(),
+        media = ?disk.media(),
+        quantum = disk.quantum(),
+        calibrated = calibration.is_some(),
+        "volume's way to its disk"
+    );
+    Ok(choice.engine)
+}
+
+/// The engine under the faults of a test, when they are for this directory.
+#[cfg(test)]
+fn with_faults(store: &StoreConfig, root: &Path, engine: Arc<dyn Engine>) -> Arc<dyn Engine> {
+    use hayloft_io::decorators::Faulty;
+    match &store.faults {
+        Some((path, faults)) if path == root => Arc::new(Faulty::new(engine, Arc::clone(faults))),
+        _ => engine,
+    }
+}
+
+/// Makes the directory and gives it the configured permission.
+fn prepare_root(root: &Path, mode: u32) -> std::io::Result<()> {
+    use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
+    std::fs::DirBuilder::new()
+        .recursive(true)
+        .mode(mode)
+        .create(root)?;
+    let there = std::fs::metadata(root)?.permissions().mode() & 0o777;
+    if there != mode & 0o777 {
+        std::fs::set_permissions(root, std::fs::Permissions::from_mode(mode))?;
+    }
+    std::fs::DirBuilder::new()
+        .recursive(true)
+        .mode(DIR_MODE)
+        .create(root.join(CURRENT))
+}
+
+fn host_name() -> String {
+    rustix::system::uname()
+        .nodename()
+        .to_string_lossy()
+        .into_owned()
+}

@@ -1,0 +1,113 @@
+//! The ends of a TEMPORARY replica that is not finalized.
+
+use std::sync::Arc;
+
+use hayloft_io::IoOp;
+use hayloft_wire::ids::ReplicaState;
+use tracing::warn;
+
+use super::ReplicaWriter;
+use crate::error::StoreError;
+use crate::replica::files;
+use crate::replica::reference::reference;
+use crate::replica::state::{Move, after};
+use crate::replica::{ReplicaDir, Slot};
+use crate::types::ReplicaRef;
+
+impl ReplicaWriter {
+    /// Turns a TEMPORARY replica into an RBW one without a writer.
+    pub(crate) async fn convert(self) -> Result<ReplicaRef, StoreError> {
+        let inner = Arc::clone(&self.inner);
+        inner.complete(self.convert_owned()).await
+    }
+
+    async fn convert_owned(mut self) -> Result<ReplicaRef, StoreError> {
+        let result = self.convert_files().await.map_err(|e| self.examine(e));
+        self.done = result.is_ok();
+        result
+    }
+
+    async fn convert_files(&mut self) -> Result<ReplicaRef, StoreError> {
+        let block = self.live.block();
+        let next = self.live.status().state;
+        let Some(next) = after(next, Move::Convert) else {
+            return Err(StoreError::illegal(format!(
+                "{block} is {next}, not TEMPORARY"
+            )));
+        };
+        self.write_all().await?;
+        let from = self.live.pair();
+        let to = from.at(self.live.slice.paths.rbw());
+        let dirs = [from.dir.clone(), to.dir.clone()];
+        let path = from.data();
+        files::on_disk(
+            &self.live.slice,
+            self.class,
+            IoOp::Rename,
+            &path,
+            move || files::move_pair(&from, &to, false),
+        )
+        .await
+        .map_err(|e| StoreError::io(format!("making {block} a replica being written"), e))?;
+        for dir in &dirs {
+            self.live.slice.volume.commits.touch_dir(dir);
+        }
+        {
+            let mut status = self.live.status();
+            status.state = next;
+            status.place = ReplicaDir::Rbw;
+            status.bytes_acked = status.bytes_on_disk;
+        }
+        Ok(reference(&self.pool, &self.live))
+    }
+}
+
+impl Drop for ReplicaWriter {
+    fn drop(&mut self) {
+        if self.done {
+            return;
+        }
+        self.live.release_reserved();
+        if self.live.status().state != ReplicaState::Temporary {
+            return;
+        }
+        let writing = self.writing.take();
+        let (inner, pool, live) = (
+            Arc::clone(&self.inner),
+            Arc::clone(&self.pool),
+            Arc::clone(&self.live),
+        );
+        let writer_lock = Arc::clone(&self.writer_lock);
+        let Ok(runtime) = tokio::runtime::Handle::try_current() else {
+            return;
+        };
+        let cleanup = async move {
+            let _writer_lock = writer_lock;
+            if let Some(writing) = writing {
+                // What it wrote is counted as used before the files are deleted.
+                let _of_no_use = writing.await;
+            }
+            if !pool.map.is_live(&live) {
+                return;
+            }
+            let block = live.block();
+            // It stays in the map until its files are out of the way, or a new copy of the block
+            // would have its own under the same names.
+            if let Err(error) = crate::lifecycle::delete::discard_files(
+                &inner,
+                &pool,
+                &live.slice,
+                ReplicaDir::Temporary,
+                block,
+                false,
+            )
+            .await
+            {
+                warn!(%block, %error, "cannot delete an unfinished copy; it is removed at the \
+                    next start");
+            }
+            pool.map.remove_if(block.id, &Slot::Live(live));
+        };
+        self.inner.tasks.spawn_on(cleanup, &runtime);
+    }
+}

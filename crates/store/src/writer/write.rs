@@ -1,0 +1,179 @@
+//! Packets on their way into the files.
+
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use futures_util::FutureExt as _;
+use hayloft_io::WriteBuffers;
+
+use super::Due;
+use super::ReplicaWriter;
+use super::pending::PendingPackets;
+use super::replica_files::ReplicaFiles;
+use crate::error::StoreError;
+use crate::replica::Tail;
+use crate::types::PacketData;
+use crate::writer::append_plan::{Plan, plan};
+
+impl ReplicaWriter {
+    /// Gathers from now on what is written, when the checksum is known.
+    pub(super) fn begin_pending(&mut self) {
+        let (checksum, tail) = {
+            let status = self.live.status();
+            let tail = Tail {
+                len: status.bytes_on_disk,
+                crc: status.last_crc,
+            };
+            (status.checksum, tail)
+        };
+        let Some(checksum) = checksum else { return };
+        let direct = !self.live.slice.volume.engine.capabilities().page_cache;
+        let pool = &self.inner.write_memory;
+        self.pending = Some(PendingPackets::new(pool, checksum, tail, direct));
+    }
+
+    /// Memory to receive packets' data in, where that saves a copy: around the page cache. Ask
+    /// after [`set_checksum`](Self::set_checksum).
+    #[must_use]
+    pub fn receive_buffers(&self) -> Option<WriteBuffers> {
+        self.pending
+            .as_ref()
+            .and_then(PendingPackets::receive_buffers)
+    }
+
+    /// End of the accepted bytes.
+    #[must_use]
+    pub fn received(&self) -> u64 {
+        let pending = self.pending.as_ref();
+        pending.map_or_else(|| self.bytes_on_disk(), |g| g.received().len)
+    }
+
+    /// Checks that packets can be written now, and plans it.
+    fn planned(&self, packets: &[PacketData]) -> Result<Plan, StoreError> {
+        let (Some(pending), Some(client)) = (&self.pending, self.client) else {
+            return Err(StoreError::illegal("set_checksum comes before write"));
+        };
+        if self.cancel.is_cancelled() {
+            return Err(self.was_cancelled());
+        }
+        let (disk, unsettled) = {
+            let status = self.live.status();
+            (status.checksum, status.unsettled)
+        };
+        if unsettled {
+            let text = format!("an earlier write of {} failed", self.live.block());
+            return Err(StoreError::illegal(text));
+        }
+        let disk = disk.unwrap_or(client);
+        plan(pending.received(), disk, client, packets).map_err(|e| {
+            let text = format!("{}: {e}", self.live.block());
+            StoreError::illegal(text)
+        })
+    }
+
+    /// Accepts a run of verified packets, in order. Data that is there already is skipped; a
+    /// partial last chunk that is sent again or appended to is completed. Never waits, and writes
+    /// nothing: [`poll_write`](Self::poll_write) does.
+    ///
+    /// # Errors
+    /// `Illegal` for packets that leave a gap or that contradict what is there, `Cancelled`.
+    pub fn accept(&mut self, packets: &[PacketData]) -> Result<(), StoreError> {
+        let plan = self.planned(packets)?;
+        if let Some(pending) = &mut self.pending
+            && !plan.data.is_empty()
+        {
+            pending.accept(plan);
+        }
+        Ok(())
+    }
+
+    /// Goes on with writing what was accepted, as far as it is `due`; true when a write has ended
+    /// or begun. What an acknowledgement rests on: all bytes up to
+    /// [`bytes_on_disk`](Self::bytes_on_disk) and their checksums are in the replica's files,
+    /// cached or on the device.
+    ///
+    /// # Errors
+    /// `OutOfSpace`, `Io`. Nothing more can be written through this writer then: drop it, and let
+    /// the pipeline recover.
+    pub fn poll_write(&mut self, cx: &mut Context<'_>, due: Due) -> Result<bool, StoreError> {
+        let mut moved = false;
+        loop {
+            if let Some(writing) = &mut self.writing {
+                let Poll::Ready(outcome) = writing.poll_unpin(cx) else {
+                    return Ok(moved);
+                };
+                self.writing = None;
+                moved = true;
+                let outcome = outcome.unwrap_or_else(|error| {
+                    let text = format!("a write of {} did not end: {error}", self.live.block());
+                    Err(StoreError::closed(text))
+                });
+                outcome.map_err(|e| self.examine(e))?;
+                self.allocate_ahead();
+            }
+            if !self.begin_write(due) {
+                return Ok(moved);
+            }
+            moved = true;
+        }
+    }
+
+    /// Whether a write is under way.
+    #[must_use]
+    pub fn is_writing(&self) -> bool {
+        self.writing.is_some()
+    }
+
+    fn begin_write(&mut self, due: Due) -> bool {
+        let Some(pending) = &mut self.pending else {
+            return false;
+        };
+        let Some(cut) = pending.cut(due) else {
+            return false;
+        };
+        let (before, plan) = pending.take(cut);
+        // A checksum that covers synced bytes is about to be replaced.
+        let chunk_start = pending.chunk_start(plan.first_chunk);
+        let guard = plan.completes_chunk && chunk_start < self.synced_len;
+        self.data_synced = guard;
+        let files = ReplicaFiles {
+            inner: Arc::clone(&self.inner),
+            pool: Arc::clone(&self.pool),
+            live: Arc::clone(&self.live),
+            data: Arc::clone(&self.data),
+            meta: Arc::clone(&self.meta),
+        };
+        let (writer_lock, write_behind) =
+            (Arc::clone(&self.writer_lock), self.write_behind.clone());
+        // To its end even if the writer goes away: files are not left half written.
+        self.writing = Some(self.inner.tasks.spawn(async move {
+            let _writer_lock = writer_lock;
+            files.write_plan(before, plan, guard, write_behind).await
+        }));
+        true
+    }
+
+    /// Accepts packets and waits until all that was accepted is in the files.
+    ///
+    /// # Errors
+    /// As for [`accept`](Self::accept) and [`poll_write`](Self::poll_write).
+    pub async fn write(&mut self, packets: Vec<PacketData>) -> Result<(), StoreError> {
+        self.accept(&packets)?;
+        drop(packets);
+        self.write_all().await
+    }
+
+    /// Writes all that was accepted.
+    ///
+    /// # Errors
+    /// As for [`poll_write`](Self::poll_write).
+    pub(crate) async fn write_all(&mut self) -> Result<(), StoreError> {
+        poll_fn(|cx| match self.poll_write(cx, Due::All) {
+            Ok(_) if self.writing.is_some() => Poll::Pending,
+            Ok(_) => Poll::Ready(Ok(())),
+            Err(error) => Poll::Ready(Err(error)),
+        })
+        .await
+    }
+}
