@@ -6,12 +6,11 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::choice::EngineName;
 use super::error::ConfigError;
 use super::key::{AnyKey, Key};
 use super::keys;
 use super::substitute::substitute;
-use super::value::{DataDir, Unit, Value};
+use super::value::Value;
 use super::xml;
 
 /// Files read from the configuration directory, later ones over earlier ones.
@@ -51,15 +50,6 @@ struct Entry {
     raw: String,
     origin: Origin,
     is_final: bool,
-}
-
-/// How much of a volume is kept free.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Reserved {
-    /// `dfs.datanode.du.reserved`, in bytes.
-    pub bytes: u64,
-    /// `dfs.datanode.du.reserved.pct`, 0 to 100.
-    pub percent: u64,
 }
 
 /// A loaded configuration. Cheap to share behind an `Arc`, never changes.
@@ -191,22 +181,7 @@ impl Configuration {
             let value = self.parse(key)?;
             self.values.insert(key.name(), value);
         }
-        for name in self.entries.keys() {
-            match OfVolumes::of(name) {
-                Some(OfVolumes::ReservedPercent) => {
-                    self.parse_as(name, |text| u64::parse(text, Unit::None))?;
-                }
-                Some(OfVolumes::Reserved) => {
-                    self.parse_as(name, |text| u64::parse(text, Unit::Bytes))?;
-                }
-                // Empty, it says nothing, as the key for all volumes.
-                Some(OfVolumes::Engine) if self.text(name).is_some() => {
-                    self.parse_as(name, |text| EngineName::parse(text, Unit::None))?;
-                }
-                Some(OfVolumes::Engine) | None => {}
-            }
-        }
-        Ok(())
+        self.validate_volumes()
     }
 
     fn parse(&self, key: &dyn AnyKey) -> Result<Arc<dyn Any + Send + Sync>, ConfigError> {
@@ -231,7 +206,7 @@ impl Configuration {
             .map_err(|allowed| self.bad_value(key.name(), text, allowed))
     }
 
-    fn parse_as<T>(
+    pub(super) fn parse_as<T>(
         &self,
         name: &str,
         parse: impl Fn(&str) -> Result<T, String>,
@@ -332,33 +307,6 @@ impl Configuration {
         &self.notes
     }
 
-    /// Space to keep free on one volume: `<key>.<directory>.<type>`, `<key>.<directory>`,
-    /// `<key>.<type>`, `<key>`, the first that is set.
-    #[must_use]
-    pub fn reserved_for(&self, dir: &DataDir) -> Reserved {
-        Reserved {
-            bytes: self.per_volume(&keys::DU_RESERVED, dir, Unit::Bytes),
-            percent: self
-                .per_volume(&keys::DU_RESERVED_PERCENT, dir, Unit::None)
-                .min(100),
-        }
-    }
-
-    fn per_volume(&self, key: &Key<u64>, dir: &DataDir, unit: Unit) -> u64 {
-        names_for(key.name(), dir)
-            .iter()
-            .find_map(|name| u64::parse(&self.text(name)?, unit).ok())
-            .unwrap_or_else(|| self.get(key))
-    }
-
-    /// I/O engine of one volume: `hayloft.io.engine.<directory>`, else `hayloft.io.engine`.
-    #[must_use]
-    pub fn engine_for(&self, dir: &DataDir) -> String {
-        let [_, of_directory, _] = names_for(keys::IO_ENGINE.name(), dir);
-        self.text(&of_directory)
-            .unwrap_or_else(|| self.get(&keys::IO_ENGINE).0)
-    }
-
     /// The same sources read anew: files as they are now, the same `-D`. Values are not looked at:
     /// one that is not allowed must not hide what else has changed. Only texts may be asked of the
     /// result.
@@ -398,50 +346,6 @@ impl Configuration {
             .get(canonical(name))
             .map(|entry| entry.raw.as_str())
     }
-}
-
-/// What a key is about that ends in a directory or a storage type, and so is not in the table.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum OfVolumes {
-    /// Bytes to keep free.
-    Reserved,
-    /// The same in per cent.
-    ReservedPercent,
-    /// The engine; for a directory only.
-    Engine,
-}
-
-impl OfVolumes {
-    /// `None` for keys of the table, and for all others.
-    pub(super) fn of(name: &str) -> Option<Self> {
-        let below = |base: &str| {
-            name.strip_prefix(base)
-                .is_some_and(|rest| rest.starts_with('.'))
-        };
-        if keys::find(name).is_some() {
-            return None;
-        }
-        // The first is below the second.
-        if below(keys::DU_RESERVED_PERCENT.name()) {
-            Some(Self::ReservedPercent)
-        } else if below(keys::DU_RESERVED.name()) {
-            Some(Self::Reserved)
-        } else {
-            below(keys::IO_ENGINE.name()).then_some(Self::Engine)
-        }
-    }
-}
-
-/// Names of a key for one volume, the first that is set counts: for its directory and type, its
-/// directory, its type.
-pub(super) fn names_for(base: &str, dir: &DataDir) -> [String; 3] {
-    let path = dir.path.display();
-    let kind = dir.storage_type.name().to_ascii_lowercase();
-    [
-        format!("{base}.{path}.{kind}"),
-        format!("{base}.{path}"),
-        format!("{base}.{kind}"),
-    ]
 }
 
 /// The present name of a key that may be written by a deprecated one.

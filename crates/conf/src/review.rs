@@ -1,9 +1,10 @@
 //! What a loaded configuration asks for that this version does not do.
 
-use super::configuration::{Configuration, OfVolumes, names_for};
+use super::configuration::Configuration;
 use super::error::ConfigError;
 use super::keys;
 use super::unsupported::{self, Unsupported};
+use super::volumes::{OfVolumes, names_for};
 
 impl Configuration {
     /// Names of keys that have an effect in Apache's DataNode, none here, and were set to something

@@ -6,7 +6,8 @@ use super::keys;
 use hayloft_io::calibrate::Media;
 
 use crate::choice::{Calculator, ChoosingPolicy, EngineName, LimitOrAuto};
-use crate::value::{DataDir, Mode, Unit};
+use crate::value::{Mode, Unit};
+use crate::volumes::DataDir;
 
 /// Least `hayloft.memory.limit`, bytes: four write buffers.
 pub const MEMORY_LIMIT_MIN: u64 = 8 << 20;
