@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn without_permissions_everybody_is() {
+    async fn without_permissions_every_user_is() {
         let users = users(&[("dfs.permissions.enabled", "false")]);
         assert!(
             users

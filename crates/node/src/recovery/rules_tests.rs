@@ -87,7 +87,7 @@ fn replicas_in_no_usable_state_stop_the_recovery() {
 }
 
 #[test]
-fn a_block_is_not_deleted_because_nobody_answers() {
+fn a_block_is_not_deleted_because_no_node_answers() {
     assert_eq!(
         plan_contiguous(BLOCK, &[Answer::Failed, Answer::Failed], None),
         Err(Unrecoverable::AllFailed { locations: 2 })
@@ -247,7 +247,7 @@ proptest! {
 
     /// A block with a usable replica is never deleted, and order does not matter.
     #[test]
-    fn deletes_only_what_nobody_has(answers in prop::collection::vec(any_answer(), 1..8)) {
+    fn deletes_only_what_no_node_has(answers in prop::collection::vec(any_answer(), 1..8)) {
         let plan = plan_contiguous(BLOCK, &answers, None);
         if plan == Ok(Plan::Delete) {
             let held = answers.iter().any(|answer| matches!(answer, Answer::Replica(found)

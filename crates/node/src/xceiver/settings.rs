@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_waits_for_reports_that_are_collected() {
+    fn no_client_waits_for_reports_that_are_collected() {
         const BEFORE_ACK: &str = "hayloft.blockreport.incremental.before-ack";
         let wait = |properties| with(properties).report_before_ack.as_millis();
         assert_eq!(wait(&[]), 50);

@@ -220,7 +220,7 @@ async fn who_waits_for_the_report_of_a_block_waits_no_longer_than_allowed() {
 }
 
 #[tokio::test]
-async fn nobody_waits_for_a_namenode_that_is_not_active() {
+async fn no_client_waits_for_a_namenode_that_is_not_active() {
     let namenode = FakeNameNode::start().await;
     namenode.script().ha = NnHaState::Standby;
     namenode.script().incremental_takes = Duration::from_secs(3600);

@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn nobody_there_is_an_error() {
+    async fn an_address_without_a_listener_is_an_error() {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
         let port = listener.local_addr().expect("bound").port();
         drop(listener);

@@ -241,7 +241,7 @@ async fn appending(node: &Node, mirror: &Mirror, id: i64) -> (Pipeline, Client) 
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn corruption_behind_packets_that_nobody_will_acknowledge_is_told() {
+async fn corruption_behind_packets_that_no_node_will_acknowledge_is_told() {
     let (node, mirror) = (Node::start().await, Mirror::listen().await);
     let (mut pipeline, mut upstream) = appending(&node, &mirror, 3).await;
     pipeline.send(&pattern(512), false).await;
