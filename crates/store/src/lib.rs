@@ -37,8 +37,9 @@ pub use error::{StoreError, StoreErrorKind};
 pub use reader::ReplicaReader;
 pub use store::Store;
 pub use types::{
-    FailureSummary, NodeStorageInfo, PacketData, Pieces, PoolSpec, RecoveryInfo, ReplicaRef,
-    ReplicaReport, StartOption, StorageInfo, StorageReport, StoreEvent, VolumeReport, WriteOptions,
+    FailureSummary, NodeStorageInfo, PacketData, PacketDataError, Pieces, PoolSpec, RecoveryInfo,
+    ReplicaRef, ReplicaReport, StartOption, StorageInfo, StorageReport, StoreEvent, VolumeReport,
+    WriteOptions,
 };
 pub use volume::times::VolumeTimes;
 pub use writer::{AckHandle, Due, ReplicaWriter};

@@ -8,7 +8,7 @@ use crate::proto::datatransfer as pb;
 
 fn header() -> impl Strategy<Value = PacketHeader> {
     (
-        0..=i64::MAX,
+        0..=i64::MAX.unsigned_abs(),
         any::<i64>(),
         any::<bool>(),
         0u32..5000,
@@ -27,7 +27,7 @@ fn header() -> impl Strategy<Value = PacketHeader> {
 
 fn as_proto(header: &PacketHeader) -> pb::PacketHeader {
     pb::PacketHeader {
-        offset_in_block: header.offset_in_block,
+        offset_in_block: header.offset_in_block.cast_signed(),
         seqno: header.seqno,
         last_packet_in_block: header.last_packet_in_block,
         data_len: i32::try_from(header.data_len).expect("small"),

@@ -302,7 +302,7 @@ impl ReplicaWriter {
             return Err(StoreError::new(StoreErrorKind::Illegal, text));
         }
         let disk = disk.unwrap_or(client);
-        plan(gathered.received(), disk, client, packets).map_err(|e| {
+        plan(gathered.received(), disk, packets).map_err(|e| {
             let text = format!("{}: {e}", self.live.block());
             StoreError::new(StoreErrorKind::Illegal, text)
         })

@@ -156,7 +156,6 @@ pub fn packets(data: &[u8]) {
     while let Ok(Some(packet)) = parser.parse(&mut buf) {
         assert_eq!(packet.data.len(), packet.header.data_len as usize);
         assert!(packet.raw.ends_with(&packet.data));
-        let _any_offset = packet.end_offset();
         let mut again = BytesMut::new();
         packet::encode_packet(&packet.header, &packet.sums, &packet.data, &mut again);
         let again = parser.parse(&mut again).expect("valid").expect("complete");

@@ -13,53 +13,24 @@ use std::collections::VecDeque;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
-use std::time::Duration;
 
-use bytes::{Bytes, BytesMut};
 use futures_util::future::BoxFuture;
-use hayloft_io::{CacheHints, WRITE_BUFFER, WriteBuffers};
-use hayloft_store::{
-    Due, PacketData, Pieces, ReplicaRef, ReplicaWriter, StoreError, StoreErrorKind,
-};
-use hayloft_wire::checksum::DataChecksum;
+use hayloft_io::{CacheHints, WriteBuffers};
+use hayloft_store::{Due, ReplicaWriter, StoreError, StoreErrorKind};
 use tokio::task::JoinHandle;
-use tokio::time::{Instant, Sleep, sleep_until};
+use tokio::time::Instant;
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 
+use crate::xceiver::block_receiver::completion::{End, Finish, complete_replica};
+use crate::xceiver::block_receiver::gathering::Gathering;
 use crate::xceiver::context::Xceivers;
-use crate::xceiver::packet::receiver::PacketBatch;
+use crate::xceiver::packet::PacketBatch;
 
 /// Bytes that may wait for the disk, once there is a run: more than the usual client has under way.
 const WAITING_BYTES: u64 = 8 << 20;
 
 /// Runs that may wait for the disk.
 const WAITING_RUNS: usize = 256;
-
-/// How long what was received may wait for more, where the sender is known to have more under way.
-const GATHER: Duration = Duration::from_millis(1);
-
-/// What a sender is taken to have under way before it is known, in bytes: the packets of a small
-/// file are written together.
-const WINDOW_MIN: u64 = 512 << 10;
-
-/// Gatherings in vain after which a stream gathers no more.
-const MISSES_MAX: u32 = 4;
-
-/// What to do when the block is complete.
-#[derive(Clone, Debug)]
-pub enum Finish {
-    /// Finalize and tell the NameNode, with a hint which replica may go.
-    Report {
-        /// Uuid of the node whose replica may be deleted.
-        delete_hint: Option<String>,
-        /// Done when the NameNode has heard, or after so long; zero does not wait.
-        wait: Duration,
-    },
-    /// Finalize without telling: the client goes on with a new generation stamp.
-    Quietly,
-    /// Becomes a replica being written.
-    ConvertToRbw,
-}
 
 /// When a replica whose last packet is written is completed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,19 +43,9 @@ pub enum CompleteWhen {
     Allowed,
 }
 
-/// How writing a block ended.
-#[derive(Clone, Debug)]
-pub enum End {
-    /// Complete.
-    Done(ReplicaRef),
-    /// Cannot go on.
-    Failed(Arc<StoreError>),
-}
-
 /// A block's writer with what waits for it. Polled by the task that receives.
 pub struct ReplicaSink {
     x: Xceivers,
-    checksum: DataChecksum,
     finish: Finish,
     /// The replica may be completed once its last packet is written.
     allowed: bool,
@@ -127,12 +88,11 @@ struct Waiting {
 }
 
 impl ReplicaSink {
-    /// Takes the writer over. `checksum` is what the packets carry.
+    /// Takes the writer over.
     #[must_use]
     pub fn new(
         x: &Xceivers,
         mut writer: ReplicaWriter,
-        checksum: DataChecksum,
         finish: Finish,
         when: CompleteWhen,
         cache: CacheHints,
@@ -140,7 +100,6 @@ impl ReplicaSink {
         writer.mind_page_cache(cache);
         Self {
             x: x.clone(),
-            checksum,
             finish,
             allowed: when == CompleteWhen::Written,
             cancel: writer.cancel_token(),
@@ -226,21 +185,9 @@ impl ReplicaSink {
             };
             let mut packets = Vec::with_capacity(run.packets.len());
             for packet in run.packets {
-                waiting.sync |= packet.header.sync_block;
-                waiting.last |= packet.header.last_packet_in_block;
-                if packet.data.is_empty() {
-                    continue;
-                }
-                let sums = if packet.sums.is_empty() {
-                    computed_sums(self.checksum, &packet.data)
-                } else {
-                    packet.sums
-                };
-                packets.push(PacketData {
-                    offset: packet.header.offset_in_block.unsigned_abs(),
-                    data: packet.data,
-                    sums,
-                });
+                waiting.sync |= packet.sync;
+                waiting.last |= packet.last;
+                packets.push(packet.body);
             }
             if let Err(error) = writer.accept(&packets) {
                 return self.fail(error);
@@ -440,135 +387,5 @@ impl ReplicaSink {
                 () = cancel.cancelled() => {}
             }
         });
-    }
-}
-
-/// When less than a full buffer is written.
-struct Gathering {
-    /// The socket has nothing more now.
-    drained: bool,
-    /// Nothing more comes.
-    ended: bool,
-    /// The most bytes that were received and not written: the sender's window is at least so large.
-    window: u64,
-    /// Bytes that waited when the alarm was set.
-    at_alarm: u64,
-    alarm: Option<Pin<Box<Sleep>>>,
-    /// The alarm is set.
-    waiting: bool,
-    misses: u32,
-}
-
-impl Default for Gathering {
-    fn default() -> Self {
-        Self {
-            drained: false,
-            ended: false,
-            window: WINDOW_MIN,
-            at_alarm: 0,
-            alarm: None,
-            waiting: false,
-            misses: 0,
-        }
-    }
-}
-
-impl Gathering {
-    fn ended() -> Self {
-        Self {
-            drained: true,
-            ended: true,
-            ..Self::default()
-        }
-    }
-
-    fn received(&mut self, unwritten: u64) {
-        self.window = self.window.max(unwritten);
-        self.drained = false;
-    }
-
-    /// What to write of `unwritten` bytes, while no write is under way. A sender that has half of
-    /// its window under way sends more without an acknowledgement; one that stops all the same is
-    /// waited for a few times only.
-    fn due(&mut self, cx: &mut Context<'_>, unwritten: u64) -> Due {
-        if self.ended {
-            return Due::All;
-        }
-        let full = unwritten >= WRITE_BUFFER as u64;
-        if full {
-            self.misses = self.misses.saturating_sub(1);
-        }
-        if !self.drained {
-            return Due::Full;
-        }
-        let more_comes = unwritten > 0 && unwritten.saturating_mul(2) < self.window;
-        if full || !more_comes || self.misses >= MISSES_MAX {
-            self.waiting = false;
-            return Due::Drained;
-        }
-        let alarm = self
-            .alarm
-            .get_or_insert_with(|| Box::pin(sleep_until(Instant::now() + GATHER)));
-        if !self.waiting {
-            self.waiting = true;
-            self.at_alarm = unwritten;
-            alarm.as_mut().reset(Instant::now() + GATHER);
-        }
-        if alarm.as_mut().poll(cx).is_pending() {
-            return Due::Full;
-        }
-        self.waiting = false;
-        if unwritten == self.at_alarm {
-            self.misses += 1;
-        }
-        Due::Drained
-    }
-}
-
-/// Writers to memory may leave checksums out; on a disk there are always some.
-fn computed_sums(checksum: DataChecksum, data: &Pieces) -> Bytes {
-    let mut sums = BytesMut::with_capacity(checksum.sums_len(data.len()));
-    for piece in data.iter() {
-        checksum.compute(piece, &mut sums);
-    }
-    sums.freeze()
-}
-
-/// Tells the NameNode of a block that was received. A client asks it to complete the file as soon
-/// as it has the last acknowledgement; when that comes before the report, a stock client sleeps for
-/// 400 ms and longer (`dfs.client.block.write.locateFollowingBlock.initial.delay.ms`) before it
-/// asks again.
-pub async fn tell(x: &Xceivers, replica: &ReplicaRef, finish: &Finish) {
-    let Finish::Report { delete_hint, wait } = finish else {
-        return;
-    };
-    let (block, link) = (&replica.block, x.link());
-    link.received(block, &replica.storage, delete_hint.as_deref());
-    if !wait.is_zero() {
-        link.wait_told(block, *wait).await;
-    }
-}
-
-/// Completes the block and tells the NameNode; only then is the last packet acknowledged.
-async fn complete_replica(x: Xceivers, writer: ReplicaWriter, finish: Finish) -> End {
-    let block = writer.block();
-    let outcome = match &finish {
-        Finish::ConvertToRbw => x.store().convert_temporary_to_rbw(writer).await,
-        Finish::Report { .. } | Finish::Quietly => writer.finalize().await,
-    };
-    match outcome {
-        Ok(replica) => {
-            tell(&x, &replica, &finish).await;
-            tracing::info!(block = %replica.block, bytes = replica.block.block.num_bytes,
-                storage = %replica.storage.id, "received");
-            End::Done(replica)
-        }
-        Err(error) => {
-            tracing::warn!(%block, "cannot complete a received block: {error}");
-            if error.kind() == StoreErrorKind::Io {
-                x.check_volumes_soon();
-            }
-            End::Failed(Arc::new(error))
-        }
     }
 }

@@ -316,7 +316,7 @@ impl Packets<'_> {
 
     fn header(&self, data_len: usize, last: bool) -> PacketHeader {
         PacketHeader {
-            offset_in_block: i64::try_from(self.offset).expect("block lengths fit 63 bits"),
+            offset_in_block: self.offset,
             seqno: self.seqno,
             last_packet_in_block: last,
             data_len: u32::try_from(data_len).expect("a packet is far smaller than 4 GiB"),

@@ -12,13 +12,12 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use hayloft_io::{ReservedRoom, WriteBuffers};
-use hayloft_store::Pieces;
 use hayloft_wire::checksum::DataChecksum;
-use hayloft_wire::packet::{PacketError, PacketHeader, PacketLayout};
+use hayloft_wire::packet::{PacketHeader, PacketLayout};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::xceiver::net::conn::Conn;
-use crate::xceiver::packet::receiver::ReceivedPacket;
+use crate::xceiver::packet::{Packet, ParseError};
 
 /// Packets that one read may take.
 const PACKETS_MAX: usize = 8;
@@ -75,19 +74,30 @@ impl Guess {
         }
     }
 
-    /// A packet came.
-    pub fn learn(&mut self, header: &PacketHeader, prefix: usize, sums: usize) {
+    /// What the stream's checksums are of.
+    #[must_use]
+    pub fn checksum(&self) -> DataChecksum {
+        self.checksum
+    }
+
+    /// A packet came, which the parser took.
+    pub fn learn(&mut self, layout: &PacketLayout) {
+        let header = &layout.header;
         if header.is_heartbeat() {
             return;
         }
-        let data = header.data_len as usize;
-        let shape = Shape { prefix, sums, data };
-        let offset = header.offset_in_block.unsigned_abs();
+        let (data, sums) = (layout.data_len, layout.sums_len);
+        let shape = Shape {
+            prefix: layout.prefix_len,
+            sums,
+            data,
+        };
+        let offset = header.offset_in_block;
         let chunk = self.checksum.chunk_size();
         let regular = GRID.is_multiple_of(chunk)
             && data.is_multiple_of(chunk)
             && offset.is_multiple_of(chunk as u64)
-            && sums == self.checksum.sums_len(data)
+            && (sums > 0 || self.checksum.sum_size() == 0)
             && (DATA_MIN..=DATA_MAX).contains(&data)
             && !header.sync_block
             && !header.last_packet_in_block;
@@ -99,6 +109,12 @@ impl Guess {
         };
         self.shape = regular.then_some(shape);
         self.offset = offset.saturating_add(data as u64);
+    }
+
+    /// So many packets came as guessed.
+    pub fn went_on(&mut self, packets: usize) {
+        let data = self.shape.map_or(0, |shape| shape.data);
+        self.offset = self.offset.saturating_add((packets * data) as u64);
     }
 
     /// The guess was wrong.
@@ -118,6 +134,7 @@ impl Guess {
 pub struct InPlace {
     _place: OwnedSemaphorePermit,
     reserved: ReservedRoom,
+    checksum: DataChecksum,
     shape: Shape,
     /// Offset in the block of the first packet's data.
     offset: u64,
@@ -135,9 +152,9 @@ pub struct InPlace {
 
 /// What was found in the bytes received in place.
 #[derive(Debug)]
-pub struct FoundPacket {
+pub struct FoundPackets {
     /// Complete packets, and the bytes that they came as.
-    pub packets: Vec<ReceivedPacket>,
+    pub packets: Vec<Packet>,
     /// The same, byte for byte.
     pub raw: Vec<Bytes>,
     /// The guess was wrong: the stream from the first unexpected packet on.
@@ -162,6 +179,7 @@ impl InPlace {
         let mut this = Self {
             _place: place,
             reserved,
+            checksum: guess.checksum,
             shape,
             offset: guess.offset,
             count,
@@ -250,7 +268,7 @@ impl InPlace {
     ///
     /// # Errors
     /// Bytes that are no packet.
-    pub fn find(&mut self, max_packet: u32) -> Result<FoundPacket, PacketError> {
+    pub fn find(&mut self, max_packet: u32) -> Result<FoundPackets, ParseError> {
         let head = self.shape.head();
         let whole = self.shape.whole();
         let mut headers = Vec::new();
@@ -272,10 +290,10 @@ impl InPlace {
             let bytes = &self.heads[number * head..][..head];
             headers.extend(PacketLayout::peek(bytes, max_packet)?.map(|layout| layout.header));
         }
-        let (packets, raw) = self.give_out(&headers);
+        let (packets, raw) = self.give_out(&headers)?;
         // Complete packets come first; the wrong one follows them.
         let rest = (wrong && self.checked == self.done).then(|| self.put_together());
-        Ok(FoundPacket { packets, raw, rest })
+        Ok(FoundPackets { packets, raw, rest })
     }
 
     fn is_expected(&self, layout: &PacketLayout) -> bool {
@@ -283,17 +301,20 @@ impl InPlace {
         let offset = self.offset + (self.checked * data) as u64;
         let header = &layout.header;
         (layout.prefix_len, layout.sums_len, layout.data_len) == (prefix, sums, data)
-            && header.offset_in_block.unsigned_abs() == offset
+            && header.offset_in_block == offset
             && !header.last_packet_in_block
             && !header.sync_block
     }
 
     /// Takes the packets with these headers, the next ones.
-    fn give_out(&mut self, headers: &[PacketHeader]) -> (Vec<ReceivedPacket>, Vec<Bytes>) {
+    fn give_out(
+        &mut self,
+        headers: &[PacketHeader],
+    ) -> Result<(Vec<Packet>, Vec<Bytes>), ParseError> {
         let Shape { prefix, data, .. } = self.shape;
         let head = self.shape.head();
         if headers.is_empty() {
-            return (Vec::new(), Vec::new());
+            return Ok((Vec::new(), Vec::new()));
         }
         let heads = &self.heads[self.done * head..][..headers.len() * head];
         let heads = Bytes::copy_from_slice(heads);
@@ -317,14 +338,10 @@ impl InPlace {
             let sums = head.slice(prefix..);
             raw.push(head);
             raw.extend(pieces.iter().cloned());
-            packets.push(ReceivedPacket {
-                header: *header,
-                sums,
-                data: Pieces::from(pieces),
-            });
+            packets.push(Packet::new(header, self.checksum, pieces.into(), sums)?);
         }
         self.done += headers.len();
-        (packets, raw)
+        Ok((packets, raw))
     }
 
     /// What was received and not given out, in the order of the stream.

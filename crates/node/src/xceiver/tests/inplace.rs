@@ -34,7 +34,7 @@ impl Stream {
         let mut sums = Vec::new();
         self.checksum.compute(data, &mut sums);
         let header = PacketHeader {
-            offset_in_block: i64::try_from(offset).expect("small"),
+            offset_in_block: offset as u64,
             seqno: self.seqno,
             last_packet_in_block: last,
             data_len: u32::try_from(data.len()).expect("small"),
