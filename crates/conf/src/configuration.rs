@@ -1,13 +1,11 @@
 //! One loaded configuration: an immutable snapshot, every known key validated.
 
-use std::any::Any;
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 use super::error::ConfigError;
-use super::key::{AnyKey, Key};
+use super::key::{AnyKey, AnyValue, Key};
 use super::keys;
 use super::substitute::substitute;
 use super::value::Value;
@@ -58,7 +56,7 @@ pub struct Configuration {
     directory: Option<PathBuf>,
     overrides: Vec<(String, String)>,
     entries: BTreeMap<String, Entry>,
-    values: HashMap<&'static str, Arc<dyn Any + Send + Sync>>,
+    values: HashMap<&'static str, AnyValue>,
     notes: Vec<String>,
 }
 
@@ -179,13 +177,13 @@ impl Configuration {
         self.values.clear();
         for key in keys::all() {
             let value = self.parse(key)?;
-            self.values.insert(key.name(), value);
+            self.values.insert(key.name, value);
         }
         self.validate_volumes()
     }
 
-    fn parse(&self, key: &dyn AnyKey) -> Result<Arc<dyn Any + Send + Sync>, ConfigError> {
-        let text = self.expanded(key.name())?.unwrap_or_default();
+    fn parse(&self, key: &AnyKey) -> Result<AnyValue, ConfigError> {
+        let text = self.expanded(key.name)?.unwrap_or_default();
         let trimmed = text.trim();
         if let Some(at) = trimmed.find("${") {
             let reference = trimmed[at..]
@@ -193,17 +191,17 @@ impl Configuration {
                 .next()
                 .unwrap_or_default();
             return Err(self.substitution(
-                key.name(),
+                key.name,
                 format!("refers to {reference}, which nothing sets"),
             ));
         }
-        let text = if trimmed.is_empty() && !key.empty_is_value() {
-            key.default()
+        let text = if trimmed.is_empty() && !key.empty_is_value {
+            key.default
         } else {
             trimmed
         };
         key.parse(text)
-            .map_err(|allowed| self.bad_value(key.name(), text, allowed))
+            .map_err(|allowed| self.bad_value(key.name, text, allowed))
     }
 
     pub(super) fn parse_as<T>(
@@ -248,7 +246,7 @@ impl Configuration {
         let name = canonical(name);
         match self.entries.get(name) {
             Some(entry) => Some(&entry.raw),
-            None => keys::find(name).map(AnyKey::default),
+            None => keys::find(name).map(|key| key.default),
         }
     }
 
@@ -275,12 +273,6 @@ impl Configuration {
         let text = self.expanded(name).ok().flatten()?;
         let text = text.trim();
         (!text.is_empty()).then(|| text.to_owned())
-    }
-
-    /// Whether files, command line or reconfiguration set this property.
-    #[must_use]
-    pub fn is_set(&self, name: &str) -> bool {
-        self.entries.contains_key(canonical(name))
     }
 
     /// Where the value of this property came from.
@@ -351,7 +343,7 @@ impl Configuration {
 /// The present name of a key that may be written by a deprecated one.
 fn canonical(name: &str) -> &str {
     match keys::find(name) {
-        Some(key) => key.name(),
+        Some(key) => key.name,
         None => name,
     }
 }

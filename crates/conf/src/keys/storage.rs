@@ -40,7 +40,8 @@ keys! {
     DU_RESERVED_PERCENT: u64 = ("dfs.datanode.du.reserved.pct", "0",
         "The same as a percentage; the calculator says which counts.").max(100);
     DU_RESERVED_CALCULATOR: Calculator = ("dfs.datanode.du.reserved.calculator",
-        "org.apache.hadoop.hdfs.server.datanode.fsdataset.impl.ReservedSpaceCalculator$ReservedSpaceCalculatorAbsolute",
+        "org.apache.hadoop.hdfs.server.datanode.fsdataset.impl.ReservedSpaceCalculator$\
+            ReservedSpaceCalculatorAbsolute",
         "How the two combine: ...Absolute, ...Percentage, ...Conservative (larger) or \
          ...Aggressive (smaller).");
     VOLUME_CHOOSING_POLICY: ChoosingPolicy = ("dfs.datanode.fsdataset.volume.choosing.policy",

@@ -223,9 +223,9 @@ fn properties_without_a_value_say_nothing() {
     );
     let config = dir.load().unwrap();
     assert_eq!(config.get(&keys::HANDLER_COUNT), 10);
-    assert!(
-        !config.is_set("dfs.datanode.handler.count") && !config.is_set("dfs.heartbeat.interval")
-    );
+    for name in ["dfs.datanode.handler.count", "dfs.heartbeat.interval"] {
+        assert_eq!(config.origin(name), Origin::Default);
+    }
 }
 
 #[test]

@@ -6,22 +6,22 @@ use crate::*;
 
 #[test]
 fn the_table_is_sound() {
-    let names: Vec<&str> = keys::all().map(AnyKey::name).collect();
+    let names: Vec<&str> = keys::all().map(|key| key.name).collect();
     let mut unique = names.clone();
     unique.sort_unstable();
     unique.dedup();
     assert_eq!(unique.len(), names.len(), "a key is declared twice");
     for key in keys::all() {
         assert!(
-            key.doc().ends_with('.'),
+            key.doc.ends_with('.'),
             "{} has no sentence for a doc",
-            key.name()
+            key.name
         );
-        if !key.default().contains("${") {
+        if !key.default.contains("${") {
             assert!(
-                key.empty_is_value() || key.parse(key.default()).is_ok(),
+                key.empty_is_value || key.parse(key.default).is_ok(),
                 "{}: bad default",
-                key.name()
+                key.name
             );
         }
     }
