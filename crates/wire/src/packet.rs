@@ -8,7 +8,7 @@
 //! data
 //! ```
 //!
-//! Nothing is copied on receipt: the parts of a [`Packet`] are views of the bytes received, and
+//! Nothing is copied on receipt. The parts of a [`Packet`] are views of the bytes received, and
 //! [`Packet::raw`] is the whole of it, to be forwarded unchanged.
 
 use bytes::{BufMut, Bytes, BytesMut};

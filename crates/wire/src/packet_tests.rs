@@ -55,8 +55,8 @@ fn prefixes_are_hadoops() {
     };
     let mut plain = BytesMut::new();
     header.encode_prefix(8, &mut plain);
-    let expected =
-        b"\x00\x00\x03\xf4\x00\x19\x09\0\0\x01\0\0\0\0\0\x11\x2a\0\0\0\0\0\0\0\x18\0\x25\xe8\x03\0\0";
+    let expected = b"\x00\x00\x03\xf4\x00\x19\x09\0\0\x01\0\0\0\0\0\
+        \x11\x2a\0\0\0\0\0\0\0\x18\0\x25\xe8\x03\0\0";
     assert_eq!(&plain[..], expected);
     let mut sync = BytesMut::new();
     PacketHeader {
