@@ -13,8 +13,8 @@ use crate::xceiver::net::conn::Conn;
 use crate::xceiver::net::patience::{Patience, silence};
 
 /// While more is there to be received, acknowledgements wait until those of so many bytes go with
-/// one send: a fifth of what the usual client has on its way. Each send wakes up the writer, which
-/// costs both sides more than the rest of it.
+/// one send. It is a fifth of what the usual client has on its way. Each send wakes up the writer,
+/// which costs both sides more than the rest of it.
 const TELL_AFTER: u64 = 1 << 20;
 
 /// The responder of a pipeline, and what it has to send.

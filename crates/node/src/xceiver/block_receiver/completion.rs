@@ -33,9 +33,9 @@ pub enum End {
 }
 
 /// Tells the NameNode of a block that was received. A client asks it to complete the file as soon
-/// as it has the last acknowledgement; when that comes before the report, a stock client sleeps for
-/// 400 ms and longer (`dfs.client.block.write.locateFollowingBlock.initial.delay.ms`) before it
-/// asks again.
+/// as it has the last acknowledgement. When that comes before the report, a stock client sleeps
+/// before it asks again: 400 ms and longer
+/// (`dfs.client.block.write.locateFollowingBlock.initial.delay.ms`).
 pub async fn tell(x: &Xceivers, replica: &ReplicaRef, finish: &Finish) {
     let Finish::Report { delete_hint, wait } = finish else {
         return;

@@ -63,7 +63,7 @@ impl Gathering {
     }
 
     /// What to write of `unwritten` bytes, while no write is under way. A sender that has half of
-    /// its window under way sends more without an acknowledgement; one that stops all the same is
+    /// its window under way sends more without an acknowledgement. One that stops all the same is
     /// waited for a few times only.
     pub fn due(&mut self, cx: &mut Context<'_>, unwritten: u64) -> Due {
         if self.ended {

@@ -84,7 +84,9 @@ pub async fn write_block(
     }
     let _writer = x.stats().enter(Activity::Writer);
     let settings = x.settings();
-    tracing::debug!(block = %request.block, stage = ?request.stage, from = conn.peer_name(), "receiving");
+    tracing::debug!(
+        block = %request.block, stage = ?request.stage, from = conn.peer_name(), "receiving"
+    );
     if request.stage == Stage::PipelineCloseRecovery && kind != WriterKind::Datanode {
         return close_recovery(x, conn, &settings, &request).await;
     }
@@ -226,7 +228,7 @@ async fn connect_mirror(
     }
 }
 
-/// Only the last node of a client's pipeline is measured, by the one before: how long any other one
+/// Only the last node of a client's pipeline is measured, by the one before. How long any other one
 /// takes depends on those behind it too.
 fn peer_clock(
     x: &Xceivers,

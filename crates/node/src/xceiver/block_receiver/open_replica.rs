@@ -43,9 +43,8 @@ pub async fn open_replica(
 
 /// A copy that the NameNode ordered was refused for what a recovery left of the replica here. It
 /// does not know of that one, and would order the copy again and again until the next full report,
-/// hours later: told of it now, as that would tell it, it compares generation stamps and may have
-/// the replica deleted. A newer stamp is of a recovery that came after the one that the NameNode
-/// committed.
+/// hours later. Told of it now, it compares generation stamps and may have the replica deleted. A
+/// newer stamp is of a recovery that came after the one that the NameNode committed.
 fn report_stale(x: &Xceivers, wanted: &ExtendedBlock) {
     let Some(there) = x.store().replica(&wanted.pool, wanted.block.id) else {
         return;
@@ -136,7 +135,7 @@ fn write_options(settings: &Settings, request: &WriteRequest, kind: WriterKind) 
         // The NameNode names the first storage with room for every block: followed, all writes
         // would meet on one disk. Hadoop's volume choosing policies pass over it too.
         storage_id: None,
-        // `allowLazyPersist` asks for nothing that must be done: without memory set aside for it
+        // `allowLazyPersist` asks for nothing that must be done. Without memory set aside for it
         // the stock node, too, writes to the type that the NameNode named, which is never RAM_DISK.
         expected_len: Some(if known_len == 0 {
             settings.block_size_estimate

@@ -344,7 +344,7 @@ impl<'a> PacketResponder<'a> {
 }
 
 /// When the next node found the data corrupt that this one sent it, this one (or the way to it) is
-/// to blame: closing without an acknowledgement makes the writer drop this node.
+/// to blame. Closing without an acknowledgement makes the writer drop this node.
 fn refuse_corrupt(ack: &PipelineAck) -> Result<(), XferError> {
     if ack
         .hops

@@ -1,5 +1,5 @@
-//! The data phase of a write: one task that receives, verifies, writes, passes on and, for a client,
-//! acknowledges. A copy between nodes is the same without acknowledgements.
+//! The data phase of a write: one task receives, verifies, writes, passes on and acknowledges. A
+//! copy between nodes is the same without acknowledgements.
 //!
 //! ```text
 //! client or node ──packets──> Receiver ──> ReplicaSink (the replica's writer)
@@ -7,9 +7,9 @@
 //! client <──acks── PacketResponder <────── Mirror <── acknowledgements
 //! ```
 //!
-//! All parts are polled by the connection's task, in turns: what one turn received is on its way to
-//! the next node, verified, handed to the disk and, where that takes no waiting, acknowledged with
-//! one send before the socket is looked at again. No task wakes another.
+//! The connection's task polls all parts, in turns. What one turn received is on its way to the
+//! next node, verified and handed to the disk before the socket is looked at again. Where that
+//! takes no waiting, it is acknowledged with one send. No task wakes another.
 
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -39,7 +39,7 @@ use crate::xceiver::packet::receiver::PacketReceiver;
 use crate::xceiver::settings::Settings;
 
 /// After its last packet a block has this long to be completed by all nodes when the writer is
-/// gone: no client is left that would recover it soon.
+/// gone. No client is left that would recover it soon.
 const ORPHAN_GRACE: Duration = Duration::from_secs(10);
 
 /// Turns after which other tasks get the thread.
@@ -300,7 +300,7 @@ impl Pipeline<'_> {
         }
         self.receiver.count += batch.packets.len() as u64;
         if batch.in_place {
-            self.x.stats().add_in_place(bytes);
+            self.x.stats().bytes_in_place.add(bytes);
         }
         self.disk.push(batch);
         let after = match checked {

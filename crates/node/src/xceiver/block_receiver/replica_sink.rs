@@ -1,13 +1,13 @@
 //! Where the packets of a block being received go: the replica's writer, and what waits for it.
 //!
 //! A packet counts as written when its data and checksums are in the replica's files, in the page
-//! cache or on the device. Writes clock themselves: one is begun when a write buffer is full, or
+//! cache or on the device. Writes clock themselves. One is begun when a write buffer is full, or
 //! when the socket has nothing more and no write of the block is under way. A stream whose sender
 //! has more under way than was received gathers for a moment longer.
 //!
 //! Nothing here has a task of its own but the completion of a replica, which is carried out and
 //! reported whatever becomes of the connection. A write in progress holds the right to the replica
-//! until it is over (the store sees to that), so its next writer never meets it.
+//! until it is over; the store sees to that. So its next writer never meets it.
 
 use std::collections::VecDeque;
 use std::pin::Pin;
@@ -26,10 +26,11 @@ use crate::xceiver::block_receiver::gathering::Gathering;
 use crate::xceiver::context::Xceivers;
 use crate::xceiver::packet::PacketBatch;
 
-/// Bytes that may wait for the disk, once there is a run: more than the usual client has under way.
+/// Bytes that may wait for the disk, once there is a batch: more than the usual client has under
+/// way.
 const WAITING_BYTES: u64 = 8 << 20;
 
-/// Runs that may wait for the disk.
+/// Batches that may wait for the disk.
 const WAITING_RUNS: usize = 256;
 
 /// When a replica whose last packet is written is completed.
@@ -51,9 +52,9 @@ pub struct ReplicaSink {
     allowed: bool,
     cancel: CancellationToken,
     work: Work,
-    /// Runs that the writer was not there for.
+    /// Batches that the writer was not there for.
     held: VecDeque<PacketBatch>,
-    /// Runs that the writer has accepted, in order of arrival.
+    /// Batches that the writer has accepted, in order of arrival.
     waiting: VecDeque<Waiting>,
     /// Packets whose data is as durable as they asked for, in order of arrival.
     written: u64,
@@ -76,14 +77,14 @@ enum Work {
     Over,
 }
 
-/// A run that is written when the replica's files end behind it.
+/// A batch that is written when the replica's files end behind it.
 struct Waiting {
     /// Offset in the block.
     end: u64,
     packets: u64,
     sync: bool,
     last: bool,
-    /// Of the run: to be kept as long as its data.
+    /// Of the batch: to be kept as long as its data.
     _token: Arc<()>,
 }
 
@@ -145,7 +146,7 @@ impl ReplicaSink {
         self.allowed = true;
     }
 
-    /// Whether a run can be [pushed](Self::push) now.
+    /// Whether a batch can be [pushed](Self::push) now.
     #[must_use]
     pub fn has_room(&self) -> bool {
         let held: u64 = self.held.iter().map(PacketBatch::data_len).sum();
@@ -161,7 +162,7 @@ impl ReplicaSink {
         self.gathering.drained = drained;
     }
 
-    /// Takes a run, in order. [`poll`](Self::poll) writes it.
+    /// Takes a batch, in order. [`poll`](Self::poll) writes it.
     pub fn push(&mut self, run: PacketBatch) {
         if self.end.is_some() {
             return;
@@ -261,7 +262,6 @@ impl ReplicaSink {
         };
         let now = writer.bytes_on_disk();
         if now > before {
-            self.x.stats().add_written(now - before);
             self.note_slow(now - before);
         }
         if moved {
@@ -274,7 +274,7 @@ impl ReplicaSink {
         matches!(&self.work, Work::Open(writer) if writer.is_writing())
     }
 
-    /// Counts the runs that are written up to `end`; not those that wait for a sync.
+    /// Counts the batches that are written up to `end`; not those that wait for a sync.
     fn note_written(&mut self, end: u64) -> bool {
         let before = self.written;
         while let Some(run) = self.waiting.front()
@@ -354,7 +354,9 @@ impl ReplicaSink {
                 StoreErrorKind::Io | StoreErrorKind::VolumeFailed
             )
         {
-            tracing::warn!(block = %writer.block(), storage = %writer.storage().id, "cannot write: {error}");
+            tracing::warn!(
+                block = %writer.block(), storage = %writer.storage().id, "cannot write: {error}"
+            );
             self.x.check_volumes_soon();
         }
         self.work = Work::Over;

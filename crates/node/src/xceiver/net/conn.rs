@@ -182,7 +182,7 @@ impl Conn {
     }
 
     /// As [`read_ready`](Self::read_ready), into several pieces. A call that fills less than all of
-    /// them counts as the last of what was there: the next one is refused without asking the
+    /// them counts as the last of what was there. The next one is refused without asking the
     /// kernel, until more has arrived.
     ///
     /// # Errors
@@ -191,7 +191,7 @@ impl Conn {
         let room: usize = into.iter().map(|piece| piece.len()).sum();
         let mut short = None;
         // What makes the socket count as empty is a refusal within `try_io`, which knows the
-        // readiness from before the read: data that arrives meanwhile is not forgotten.
+        // readiness from before the read. Data that arrives meanwhile is not forgotten.
         let outcome = self.stream.try_io(Interest::READABLE, || {
             loop {
                 match rustix::io::readv(&self.stream, into) {

@@ -104,7 +104,7 @@ pub async fn copy_block(
         throttles: &[&x.throttles().balancer],
     };
     match outflow.send(conn, stream_head(&range)).await {
-        Ok(sent) => x.stats().add_read(sent.bytes),
+        Ok(sent) => x.stats().bytes_read.add(sent.bytes),
         Err(error) => {
             after_read_error(x, &block, &error).await;
             return Err(error);

@@ -1,11 +1,11 @@
 //! Packets received straight to their place in write buffers.
 //!
 //! While a stream runs, its packets have all the same shape, and the kernel has several of them at
-//! a time. So one gather read puts them where they belong, before anything of them is known: the
-//! heads (lengths, header, checksums) side by side in memory of our own, the data behind each other
-//! in the replica's write buffers. Then the heads are read. A packet that is not what was guessed,
-//! such as the last one, ends the guessing: what was received from its first byte on is put
-//! together again in the order of the stream, for the usual way of receiving.
+//! a time. So one gather read puts them where they belong, before anything of them is known. The
+//! heads (lengths, header, checksums) lie side by side in memory of our own, the data behind each
+//! other in the replica's write buffers. Then the heads are read. A packet that is not what was
+//! guessed, such as the last one, ends the guessing. What was received from its first byte on is
+//! put together again in the order of the stream, for the usual way of receiving.
 
 use std::io::{self, IoSliceMut};
 use std::sync::Arc;

@@ -10,6 +10,7 @@ use hayloft_wire::proto::datatransfer as pb;
 use hayloft_wire::transfer::{self, BlockOpResponse, OpRequest, Stage, Status};
 use tokio::net::TcpListener;
 
+use super::super::Activity;
 use super::client::{Client, Pipeline, statuses, write_request};
 use super::node::{Node, Said};
 use super::{block, crc32c, pattern, pool};
@@ -100,7 +101,7 @@ async fn pipeline_of(
 
 async fn until_idle(node: &Node) {
     node.until("all connections ended", |node| {
-        node.x.stats().xceivers() == 0
+        node.x.stats().now(Activity::Connection) == 0
     })
     .await;
 }

@@ -6,10 +6,11 @@ use hayloft_wire::proto::security::Token;
 use hayloft_wire::transfer::{self, Stage, Status};
 use tokio::io::AsyncReadExt as _;
 
-use super::super::{Settings, Targets, transfer_block};
+use super::super::{Activity, Settings, transfer_block};
 use super::client::{Client, Pipeline, read, write_request};
 use super::node::{Node, Said};
 use super::{block, crc32c, pattern, pool};
+use crate::namenode::Targets;
 
 async fn with_block(node: &Node, id: i64, data: &[u8]) {
     let mut pipeline = Pipeline::create(id, 1001, &[node]).await;
@@ -74,7 +75,7 @@ async fn replication_to_a_chain() {
             Ok(data.clone())
         );
     }
-    assert_eq!(nodes[0].x.stats().xmits(), 0);
+    assert_eq!(nodes[0].x.stats().now(Activity::Xmit), 0);
 }
 
 #[tokio::test(flavor = "multi_thread")]
