@@ -67,8 +67,8 @@ impl Powers {
 /// less since a product of two reflected halves has its bits one place further on than a reflected
 /// lane would.
 const fn power(exponent: u32) -> u64 {
-    // x to the power -1 is what gives 1 when it is multiplied by x: (polynomial + 1) / x, with the
-    // highest power of 31.
+    // x to the power -1 is what gives 1 when it is multiplied by x. It is (polynomial + 1) / x,
+    // with the highest power of 31.
     let mut remainder = ((POLYNOMIAL ^ (1 << 31)) << 1) | 1;
     let mut left = exponent;
     while left > 0 {

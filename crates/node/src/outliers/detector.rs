@@ -1,8 +1,8 @@
 //! Which of several like things is far slower than the others.
 //!
-//! Apache's rule: a latency is an outlier when it is above a low threshold, three times the median,
-//! and the median plus three scaled median absolute deviations. The paper is by Leys and others,
-//! "Detecting outliers: do not use standard deviation around the mean",
+//! Apache's rule: an outlier is above three limits. They are a low threshold, three times the
+//! median, and the median plus three scaled median absolute deviations. The paper is by Leys and
+//! others, "Detecting outliers: do not use standard deviation around the mean",
 //! doi:10.1016/j.jesp.2013.03.013.
 
 /// Makes the median absolute deviation of normally distributed values their standard deviation.

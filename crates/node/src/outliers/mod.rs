@@ -1,9 +1,9 @@
 //! Slow peers and slow disks: what heartbeats say about them, so that the NameNode places blocks
 //! elsewhere.
 //!
-//! Peers are judged by how long they make this node wait when it passes packets on to them as the
-//! last but one of a pipeline. Disks are judged by how long their operations take. Facts from the
-//! stock DataNode's metrics classes.
+//! Peers are judged by how long they make this node wait when it passes packets on as the last but
+//! one of a pipeline. Disks are judged by how long their operations take. Facts from the stock
+//! DataNode's metrics classes.
 
 mod detector;
 mod disks;

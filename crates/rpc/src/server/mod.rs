@@ -12,9 +12,9 @@
 //!   Answers that the client does not take end the connection after [`Limits::write_timeout`].
 //!
 //! There is no retry cache. A client that lost its connection sends the call again with the same
-//! call id and a higher retry count, and it is carried out again. Everything served on this port
-//! either only asks, or leads to the same state when done twice. Recovery is guarded by its
-//! recovery id; a shutdown or reconfiguration under way refuses a second one with its own message.
+//! call id and a higher retry count. It is carried out again. Everything served on this port either
+//! only asks, or leads to the same state when done twice. Recovery is guarded by its recovery id; a
+//! shutdown or reconfiguration under way refuses a second one with its own message.
 
 mod connection;
 pub mod fault;

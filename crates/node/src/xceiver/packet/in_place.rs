@@ -146,8 +146,8 @@ pub struct InPlace {
     got: usize,
     /// Packets given out.
     done: usize,
-    /// Packets whose head is what was guessed.
-    checked: usize,
+    /// Headers of the packets behind them whose head is what was guessed.
+    headers: Vec<PacketHeader>,
 }
 
 /// What was found in the bytes received in place.
@@ -186,7 +186,7 @@ impl InPlace {
             heads: vec![0; count * shape.head()],
             got: 0,
             done: 0,
-            checked: 0,
+            headers: Vec::with_capacity(count),
         };
         this.with_room(|room| {
             let mut seed = seed;
@@ -269,36 +269,34 @@ impl InPlace {
     /// # Errors
     /// Bytes that are no packet.
     pub fn find(&mut self, max_packet: u32) -> Result<FoundPackets, ParseError> {
-        let head = self.shape.head();
-        let whole = self.shape.whole();
-        let mut headers = Vec::new();
+        let (head, whole) = (self.shape.head(), self.shape.whole());
         let mut wrong = false;
-        while self.checked < self.count {
-            let there = self.got.saturating_sub(self.checked * whole).min(head);
-            let bytes = &self.heads[self.checked * head..][..there];
+        loop {
+            let next = self.done + self.headers.len();
+            if next == self.count {
+                break;
+            }
+            let there = self.got.saturating_sub(next * whole).min(head);
+            let bytes = &self.heads[next * head..][..there];
             let Some(layout) = PacketLayout::peek(bytes, max_packet)? else {
                 break;
             };
-            if !self.is_expected(&layout) {
+            if !self.is_expected(&layout, next) {
                 wrong = true;
                 break;
             }
-            self.checked += 1;
+            self.headers.push(layout.header);
         }
-        let complete = (self.got / whole).min(self.checked);
-        for number in self.done..complete {
-            let bytes = &self.heads[number * head..][..head];
-            headers.extend(PacketLayout::peek(bytes, max_packet)?.map(|layout| layout.header));
-        }
-        let (packets, raw) = self.give_out(&headers)?;
+        let complete = (self.got / whole - self.done).min(self.headers.len());
+        let (packets, raw) = self.give_out(complete)?;
         // Complete packets come first; the wrong one follows them.
-        let rest = (wrong && self.checked == self.done).then(|| self.put_together());
+        let rest = (wrong && self.headers.is_empty()).then(|| self.put_together());
         Ok(FoundPackets { packets, raw, rest })
     }
 
-    fn is_expected(&self, layout: &PacketLayout) -> bool {
+    fn is_expected(&self, layout: &PacketLayout, number: usize) -> bool {
         let Shape { prefix, sums, data } = self.shape;
-        let offset = self.offset + (self.checked * data) as u64;
+        let offset = self.offset + (number * data) as u64;
         let header = &layout.header;
         (layout.prefix_len, layout.sums_len, layout.data_len) == (prefix, sums, data)
             && header.offset_in_block == offset
@@ -306,24 +304,21 @@ impl InPlace {
             && !header.sync_block
     }
 
-    /// Takes the packets with these headers, the next ones.
-    fn give_out(
-        &mut self,
-        headers: &[PacketHeader],
-    ) -> Result<(Vec<Packet>, Vec<Bytes>), ParseError> {
+    /// Takes the next `count` packets, which are complete.
+    fn give_out(&mut self, count: usize) -> Result<(Vec<Packet>, Vec<Bytes>), ParseError> {
         let Shape { prefix, data, .. } = self.shape;
         let head = self.shape.head();
-        if headers.is_empty() {
+        if count == 0 {
             return Ok((Vec::new(), Vec::new()));
         }
-        let heads = &self.heads[self.done * head..][..headers.len() * head];
+        let heads = &self.heads[self.done * head..][..count * head];
         let heads = Bytes::copy_from_slice(heads);
-        self.reserved.advance(headers.len() * data);
+        self.reserved.advance(count * data);
         let mut segments = self.reserved.take().into_iter();
         let mut segment = Bytes::new();
-        let mut raw = Vec::with_capacity(3 * headers.len());
-        let mut packets = Vec::with_capacity(headers.len());
-        for (number, header) in headers.iter().enumerate() {
+        let mut raw = Vec::with_capacity(3 * count);
+        let mut packets = Vec::with_capacity(count);
+        for (number, header) in self.headers.drain(..count).enumerate() {
             let mut want = data;
             let mut pieces = Vec::with_capacity(1);
             while want > 0 {
@@ -338,9 +333,9 @@ impl InPlace {
             let sums = head.slice(prefix..);
             raw.push(head);
             raw.extend(pieces.iter().cloned());
-            packets.push(Packet::new(header, self.checksum, pieces.into(), sums)?);
+            packets.push(Packet::new(&header, self.checksum, pieces.into(), sums)?);
         }
-        self.done += headers.len();
+        self.done += count;
         Ok((packets, raw))
     }
 

@@ -1,9 +1,9 @@
-//! Packets out of a socket, in runs, without copying their data.
+//! Packets out of a socket, in batches, without copying their data.
 //!
-//! Bytes are read into large pooled buffers. As soon as at least one packet is complete and the
-//! socket has nothing more at once, the complete packets are cut off as one [`PacketBatch`]. They
-//! are slices of the buffer, which goes back to its pool when the last of them is dropped. Only the
-//! part of a packet that had arrived behind them is copied, to the front of the next buffer.
+//! Bytes are read into large pooled buffers. When a packet is complete and the socket has nothing
+//! more at once, the complete packets are cut off as one [`PacketBatch`]. They are slices of the
+//! buffer, which goes back to its pool when the last of them is dropped. Only the part of a packet
+//! that had arrived behind them is copied, to the front of the next buffer.
 //!
 //! Memory: a stream that waits for its peer holds no buffer. When the pool is used up, a stream
 //! with batches still on their way waits for them. One without goes on with a small buffer of its
