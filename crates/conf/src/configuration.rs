@@ -1,17 +1,14 @@
 //! One loaded configuration: an immutable snapshot, every known key validated.
 
-use std::any::Any;
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
-use super::choice::EngineName;
 use super::error::ConfigError;
-use super::key::{AnyKey, Key};
+use super::key::{AnyKey, AnyValue, Key};
 use super::keys;
 use super::substitute::substitute;
-use super::value::{DataDir, Unit, Value};
+use super::value::Value;
 use super::xml;
 
 /// Files read from the configuration directory, later ones over earlier ones.
@@ -53,22 +50,13 @@ struct Entry {
     is_final: bool,
 }
 
-/// How much of a volume is kept free.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Reserved {
-    /// `dfs.datanode.du.reserved`, in bytes.
-    pub bytes: u64,
-    /// `dfs.datanode.du.reserved.pct`, 0 to 100.
-    pub percent: u64,
-}
-
 /// A loaded configuration. Cheap to share behind an `Arc`, never changes.
 #[derive(Clone)]
 pub struct Configuration {
     directory: Option<PathBuf>,
     overrides: Vec<(String, String)>,
     entries: BTreeMap<String, Entry>,
-    values: HashMap<&'static str, Arc<dyn Any + Send + Sync>>,
+    values: HashMap<&'static str, AnyValue>,
     notes: Vec<String>,
 }
 
@@ -189,28 +177,13 @@ impl Configuration {
         self.values.clear();
         for key in keys::all() {
             let value = self.parse(key)?;
-            self.values.insert(key.name(), value);
+            self.values.insert(key.name, value);
         }
-        for name in self.entries.keys() {
-            match OfVolumes::of(name) {
-                Some(OfVolumes::ReservedPercent) => {
-                    self.parse_as(name, |text| u64::parse(text, Unit::None))?;
-                }
-                Some(OfVolumes::Reserved) => {
-                    self.parse_as(name, |text| u64::parse(text, Unit::Bytes))?;
-                }
-                // Empty, it says nothing, as the key for all volumes.
-                Some(OfVolumes::Engine) if self.text(name).is_some() => {
-                    self.parse_as(name, |text| EngineName::parse(text, Unit::None))?;
-                }
-                Some(OfVolumes::Engine) | None => {}
-            }
-        }
-        Ok(())
+        self.validate_volumes()
     }
 
-    fn parse(&self, key: &dyn AnyKey) -> Result<Arc<dyn Any + Send + Sync>, ConfigError> {
-        let text = self.expanded(key.name())?.unwrap_or_default();
+    fn parse(&self, key: &AnyKey) -> Result<AnyValue, ConfigError> {
+        let text = self.expanded(key.name)?.unwrap_or_default();
         let trimmed = text.trim();
         if let Some(at) = trimmed.find("${") {
             let reference = trimmed[at..]
@@ -218,20 +191,20 @@ impl Configuration {
                 .next()
                 .unwrap_or_default();
             return Err(self.substitution(
-                key.name(),
+                key.name,
                 format!("refers to {reference}, which nothing sets"),
             ));
         }
-        let text = if trimmed.is_empty() && !key.empty_is_value() {
-            key.default()
+        let text = if trimmed.is_empty() && !key.empty_is_value {
+            key.default
         } else {
             trimmed
         };
         key.parse(text)
-            .map_err(|allowed| self.bad_value(key.name(), text, allowed))
+            .map_err(|allowed| self.bad_value(key.name, text, allowed))
     }
 
-    fn parse_as<T>(
+    pub(super) fn parse_as<T>(
         &self,
         name: &str,
         parse: impl Fn(&str) -> Result<T, String>,
@@ -273,7 +246,7 @@ impl Configuration {
         let name = canonical(name);
         match self.entries.get(name) {
             Some(entry) => Some(&entry.raw),
-            None => keys::find(name).map(AnyKey::default),
+            None => keys::find(name).map(|key| key.default),
         }
     }
 
@@ -302,12 +275,6 @@ impl Configuration {
         (!text.is_empty()).then(|| text.to_owned())
     }
 
-    /// Whether files, command line or reconfiguration set this property.
-    #[must_use]
-    pub fn is_set(&self, name: &str) -> bool {
-        self.entries.contains_key(canonical(name))
-    }
-
     /// Where the value of this property came from.
     #[must_use]
     pub fn origin(&self, name: &str) -> Origin {
@@ -330,33 +297,6 @@ impl Configuration {
     /// What loading noticed: deprecated names, overridden finals.
     pub(super) fn notes(&self) -> &[String] {
         &self.notes
-    }
-
-    /// Space to keep free on one volume: `<key>.<directory>.<type>`, `<key>.<directory>`,
-    /// `<key>.<type>`, `<key>`, the first that is set.
-    #[must_use]
-    pub fn reserved_for(&self, dir: &DataDir) -> Reserved {
-        Reserved {
-            bytes: self.per_volume(&keys::DU_RESERVED, dir, Unit::Bytes),
-            percent: self
-                .per_volume(&keys::DU_RESERVED_PERCENT, dir, Unit::None)
-                .min(100),
-        }
-    }
-
-    fn per_volume(&self, key: &Key<u64>, dir: &DataDir, unit: Unit) -> u64 {
-        names_for(key.name(), dir)
-            .iter()
-            .find_map(|name| u64::parse(&self.text(name)?, unit).ok())
-            .unwrap_or_else(|| self.get(key))
-    }
-
-    /// I/O engine of one volume: `hayloft.io.engine.<directory>`, else `hayloft.io.engine`.
-    #[must_use]
-    pub fn engine_for(&self, dir: &DataDir) -> String {
-        let [_, of_directory, _] = names_for(keys::IO_ENGINE.name(), dir);
-        self.text(&of_directory)
-            .unwrap_or_else(|| self.get(&keys::IO_ENGINE).0)
     }
 
     /// The same sources read anew: files as they are now, the same `-D`. Values are not looked at:
@@ -400,54 +340,10 @@ impl Configuration {
     }
 }
 
-/// What a key is about that ends in a directory or a storage type, and so is not in the table.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum OfVolumes {
-    /// Bytes to keep free.
-    Reserved,
-    /// The same in per cent.
-    ReservedPercent,
-    /// The engine; for a directory only.
-    Engine,
-}
-
-impl OfVolumes {
-    /// `None` for keys of the table, and for all others.
-    pub(super) fn of(name: &str) -> Option<Self> {
-        let below = |base: &str| {
-            name.strip_prefix(base)
-                .is_some_and(|rest| rest.starts_with('.'))
-        };
-        if keys::find(name).is_some() {
-            return None;
-        }
-        // The first is below the second.
-        if below(keys::DU_RESERVED_PERCENT.name()) {
-            Some(Self::ReservedPercent)
-        } else if below(keys::DU_RESERVED.name()) {
-            Some(Self::Reserved)
-        } else {
-            below(keys::IO_ENGINE.name()).then_some(Self::Engine)
-        }
-    }
-}
-
-/// Names of a key for one volume, the first that is set counts: for its directory and type, its
-/// directory, its type.
-pub(super) fn names_for(base: &str, dir: &DataDir) -> [String; 3] {
-    let path = dir.path.display();
-    let kind = dir.storage_type.name().to_ascii_lowercase();
-    [
-        format!("{base}.{path}.{kind}"),
-        format!("{base}.{path}"),
-        format!("{base}.{kind}"),
-    ]
-}
-
 /// The present name of a key that may be written by a deprecated one.
 fn canonical(name: &str) -> &str {
     match keys::find(name) {
-        Some(key) => key.name(),
+        Some(key) => key.name,
         None => name,
     }
 }

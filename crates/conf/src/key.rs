@@ -10,34 +10,60 @@ use super::value::{Unit, Value};
 /// is loaded and reading it later cannot fail.
 #[derive(Debug)]
 pub struct Key<T> {
-    name: &'static str,
-    default: &'static str,
-    doc: &'static str,
-    aliases: &'static [&'static str],
-    unit: Unit,
-    min: i128,
-    max: i128,
-    reconfigurable: bool,
+    pub(super) info: AnyKey,
     value: PhantomData<fn() -> T>,
 }
 
-impl<T> Key<T> {
+/// A key whose type is forgotten: what lists, documentation and validation need.
+#[derive(Debug)]
+pub struct AnyKey {
+    /// Name in configuration files.
+    pub name: &'static str,
+    /// Default, as text; may hold `${...}`.
+    pub default: &'static str,
+    /// What it does, one or two sentences.
+    pub doc: &'static str,
+    /// Deprecated names that are still understood.
+    pub aliases: &'static [&'static str],
+    /// Unit of a bare number.
+    pub unit: Unit,
+    /// Name of its type.
+    pub kind: &'static str,
+    /// Whether empty text is a value and not the default.
+    pub empty_is_value: bool,
+    /// Whether it may change while the node runs.
+    pub reconfigurable: bool,
+    min: i128,
+    max: i128,
+    parse: fn(&AnyKey, &str) -> Result<AnyValue, String>,
+}
+
+/// A value whose type is forgotten.
+pub(super) type AnyValue = Arc<dyn Any + Send + Sync>;
+
+impl<T: Value> Key<T> {
     pub(super) const fn new(name: &'static str, default: &'static str, doc: &'static str) -> Self {
-        Self {
+        let info = AnyKey {
             name,
             default,
             doc,
             aliases: &[],
             unit: Unit::None,
+            kind: T::KIND,
+            empty_is_value: T::EMPTY_IS_VALUE,
+            reconfigurable: false,
             min: i128::MIN,
             max: i128::MAX,
-            reconfigurable: false,
+            parse: parse::<T>,
+        };
+        Self {
+            info,
             value: PhantomData,
         }
     }
 
     pub(super) const fn unit(mut self, unit: Unit) -> Self {
-        self.unit = unit;
+        self.info.unit = unit;
         self
     }
 
@@ -58,106 +84,63 @@ impl<T> Key<T> {
     }
 
     pub(super) const fn min(mut self, min: i128) -> Self {
-        self.min = min;
+        self.info.min = min;
         self
     }
 
     pub(super) const fn max(mut self, max: i128) -> Self {
-        self.max = max;
+        self.info.max = max;
         self
     }
 
     /// May be changed while the node runs (ReconfigurationProtocol).
     pub(super) const fn reconfigurable(mut self) -> Self {
-        self.reconfigurable = true;
+        self.info.reconfigurable = true;
         self
     }
 
     /// Names that Hadoop deprecated and still understands.
     pub(super) const fn aliases(mut self, aliases: &'static [&'static str]) -> Self {
-        self.aliases = aliases;
+        self.info.aliases = aliases;
         self
     }
 
     /// The key's name in configuration files.
     #[must_use]
     pub const fn name(&self) -> &'static str {
-        self.name
+        self.info.name
     }
 }
 
-/// A key whose type is forgotten: what lists, documentation and validation need.
-pub trait AnyKey: Sync {
-    /// Name in configuration files.
-    fn name(&self) -> &'static str;
-    /// Deprecated names that are still understood.
-    fn aliases(&self) -> &'static [&'static str];
-    /// Default, as text; may hold `${...}`.
-    fn default(&self) -> &'static str;
-    /// What it does, one or two sentences.
-    fn doc(&self) -> &'static str;
-    /// Unit of a bare number.
-    fn unit(&self) -> Unit;
-    /// Name of its type.
-    fn kind(&self) -> &'static str;
-    /// Whether it may change while the node runs.
-    fn is_reconfigurable(&self) -> bool;
-    /// Whether empty text is a value and not the default.
-    fn empty_is_value(&self) -> bool;
+impl AnyKey {
     /// Reads a value of the key's type, bounds checked.
     ///
     /// # Errors
     /// What is allowed, the end of "must be ...".
-    fn parse(&self, text: &str) -> Result<Arc<dyn Any + Send + Sync>, String>;
-}
+    pub(super) fn parse(&self, text: &str) -> Result<AnyValue, String> {
+        (self.parse)(self, text)
+    }
 
-impl<T: Value> AnyKey for Key<T> {
-    fn name(&self) -> &'static str {
-        self.name
-    }
-    fn aliases(&self) -> &'static [&'static str] {
-        self.aliases
-    }
-    fn default(&self) -> &'static str {
-        self.default
-    }
-    fn doc(&self) -> &'static str {
-        self.doc
-    }
-    fn unit(&self) -> Unit {
-        self.unit
-    }
-    fn kind(&self) -> &'static str {
-        T::KIND
-    }
-    fn is_reconfigurable(&self) -> bool {
-        self.reconfigurable
-    }
-    fn empty_is_value(&self) -> bool {
-        T::EMPTY_IS_VALUE
-    }
-    fn parse(&self, text: &str) -> Result<Arc<dyn Any + Send + Sync>, String> {
-        let value = T::parse(text.trim(), self.unit)?;
-        match value.magnitude() {
-            Some(number) if number < self.min && self.max == i128::MAX => {
-                Err(format!("at least {}", self.bound(self.min)))
-            }
-            Some(number) if number < self.min || number > self.max => Err(format!(
-                "between {} and {}",
-                self.bound(self.min),
-                self.bound(self.max)
-            )),
-            _ => Ok(Arc::new(value)),
-        }
-    }
-}
-
-impl<T> Key<T> {
     /// A bound in words: durations are compared in milliseconds.
     fn bound(&self, number: i128) -> String {
         match self.unit {
             Unit::None | Unit::Bytes | Unit::BytesPerSecond => number.to_string(),
             Unit::Millis | Unit::Seconds | Unit::Minutes | Unit::Hours => format!("{number} ms"),
         }
+    }
+}
+
+fn parse<T: Value>(key: &AnyKey, text: &str) -> Result<AnyValue, String> {
+    let value = T::parse(text.trim(), key.unit)?;
+    match value.magnitude() {
+        Some(number) if number < key.min && key.max == i128::MAX => {
+            Err(format!("at least {}", key.bound(key.min)))
+        }
+        Some(number) if number < key.min || number > key.max => Err(format!(
+            "between {} and {}",
+            key.bound(key.min),
+            key.bound(key.max)
+        )),
+        _ => Ok(Arc::new(value)),
     }
 }

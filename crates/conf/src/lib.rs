@@ -8,13 +8,15 @@
 //! | module | what it is |
 //! |---|---|
 //! | [`keys`] | the table of keys |
-//! | `key`, `value`, `choice` | what a key and its types are |
+//! | `key`, `value`, `choice`, `address` | what a key and its types are |
+//! | `volumes` | directories, and keys of one volume |
 //! | `xml`, `substitute` | files to properties, `${...}` |
 //! | `configuration`, `shared` | a snapshot, and the running one |
 //! | `namenodes` | name services and NameNode addresses |
 //! | `review`, `unsupported` | what is asked for and not done here |
 //! | `print` | reports |
 
+mod address;
 mod choice;
 mod configuration;
 mod error;
@@ -29,14 +31,17 @@ mod substitute;
 mod tests;
 mod unsupported;
 mod value;
+mod volumes;
 mod xml;
 
+pub use address::HostPort;
 pub use choice::{Calculator, ChoosingPolicy, EngineName, LimitOrAuto};
-pub use configuration::{Configuration, Origin, Reserved};
+pub use configuration::{Configuration, Origin};
 pub use error::ConfigError;
 pub use key::{AnyKey, Key};
 pub use namenodes::{NameNodeAddr, NameService, namenodes};
 pub use print::{Setting, to_markdown};
 pub use shared::{Change, SharedConfig};
 pub use unsupported::Unsupported;
-pub use value::{DataDir, HostPort, Mode, Unit, Value};
+pub use value::{Mode, Unit, Value};
+pub use volumes::{DataDir, Reserved};

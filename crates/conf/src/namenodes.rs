@@ -1,10 +1,10 @@
 //! Which NameNodes a node serves: name services, HA groups, addresses.
 
+use super::address::HostPort;
 use super::configuration::Configuration;
 use super::error::ConfigError;
 use super::key::Key;
 use super::keys;
-use super::value::HostPort;
 
 /// Port of a NameNode's RPC server when an address names none.
 const NAMENODE_PORT: u16 = 8020;

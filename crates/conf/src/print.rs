@@ -37,16 +37,16 @@ impl Configuration {
         keys::all().map(|key| self.setting(key)).collect()
     }
 
-    fn setting(&self, key: &dyn AnyKey) -> Setting {
+    fn setting(&self, key: &AnyKey) -> Setting {
         Setting {
-            key: key.name(),
-            value: self.text(key.name()).unwrap_or_default(),
-            source: self.origin(key.name()).to_string(),
-            default: key.default(),
-            kind: key.kind(),
-            unit: key.unit().name(),
-            reconfigurable: key.is_reconfigurable(),
-            doc: key.doc(),
+            key: key.name,
+            value: self.text(key.name).unwrap_or_default(),
+            source: self.origin(key.name).to_string(),
+            default: key.default,
+            kind: key.kind,
+            unit: key.unit.name(),
+            reconfigurable: key.reconfigurable,
+            doc: key.doc,
         }
     }
 
@@ -95,12 +95,11 @@ const COLUMNS: usize = 100;
 pub fn to_markdown() -> String {
     let mut out = String::from("## Keys\n");
     // The table has some only so that they can be reconfigured or reported.
-    let without_effect =
-        |key: &&dyn AnyKey| unsupported::all().any(|entry| entry.name == key.name());
+    let without_effect = |key: &&AnyKey| unsupported::all().any(|entry| entry.name == key.name);
     for (subject, table) in keys::subjects() {
         let _ = writeln!(out, "\n### {subject}\n");
         for key in table.iter().copied().filter(|key| !without_effect(key)) {
-            let text = format!("`{}`{}: {}", key.name(), facts(key), escaped(key.doc()));
+            let text = format!("`{}`{}: {}", key.name, facts(key), escaped(key.doc));
             list_item(&mut out, &text);
         }
     }
@@ -112,15 +111,15 @@ pub fn to_markdown() -> String {
 }
 
 /// Default, unit and whether it is reconfigurable, in parentheses.
-fn facts(key: &dyn AnyKey) -> String {
+fn facts(key: &AnyKey) -> String {
     let mut facts = Vec::new();
-    if !key.default().is_empty() {
-        facts.push(format!("`{}`", short(key.default())));
+    if !key.default.is_empty() {
+        facts.push(format!("`{}`", short(key.default)));
     }
-    if !key.unit().name().is_empty() {
-        facts.push(key.unit().name().to_owned());
+    if !key.unit.name().is_empty() {
+        facts.push(key.unit.name().to_owned());
     }
-    if key.is_reconfigurable() {
+    if key.reconfigurable {
         facts.push("reconfigurable".to_owned());
     }
     if facts.is_empty() {

@@ -1,13 +1,14 @@
 //! What a loaded configuration asks for that this version does not do.
 
-use super::configuration::{Configuration, OfVolumes, names_for};
+use super::configuration::Configuration;
 use super::error::ConfigError;
 use super::keys;
 use super::unsupported::{self, Unsupported};
+use super::volumes::{OfVolumes, names_for};
 
 impl Configuration {
-    /// Names of keys that have an effect in Apache's DataNode, none here, and were set to something
-    /// else than its default; with the entry that says why.
+    /// Names of keys that have an effect in Apache's DataNode and none here, with the entry that
+    /// says why. Only those that were set to something else than the default.
     fn unsupported_keys(&self) -> impl Iterator<Item = (&str, &'static Unsupported)> {
         let port = self.get(&keys::DATANODE_IPC_ADDRESS).port;
         unsupported::all().flat_map(move |entry| {
@@ -153,7 +154,7 @@ fn is_unknown(name: &str) -> bool {
 /// The known key that is at most three edits away.
 fn nearest(name: &str) -> Option<&'static str> {
     let known = keys::all()
-        .map(super::AnyKey::name)
+        .map(|key| key.name)
         .chain(unsupported::all().map(|entry| entry.name));
     known
         .map(|key| (distance(name, key), key))

@@ -1,8 +1,8 @@
 //! Keys that have an effect in Apache's DataNode and none here.
 //!
-//! A key set by an operator must do what it says or be answered: these are warned about at start
-//! when they are set to something else than Apache's default. What demands protection that is not
-//! there yet is not in this table: [`super::Configuration::refuse_unprotected`] refuses to start.
+//! A key set by an operator must do what it says or be answered. The start warns about these when
+//! they are set to something else than Apache's default. What demands protection that is not there
+//! yet is not in this table: [`super::Configuration::refuse_unprotected`] refuses to start.
 
 mod common;
 

@@ -1,10 +1,6 @@
 //! Typed values: how the text of a key becomes a Rust value, and what is allowed.
 
-use std::fmt;
-use std::path::{Path, PathBuf};
 use std::time::Duration;
-
-use hayloft_wire::ids::StorageType;
 
 /// Unit of a bare number, and with it the suffixes that are understood.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -90,9 +86,12 @@ macro_rules! integers {
         impl Value for $type {
             const KIND: &'static str = "number";
             fn parse(text: &str, unit: Unit) -> Result<Self, String> {
-                let number = if unit.is_bytes() { byte_count(text)? } else { integer(text).ok_or("a whole number")? };
-                Self::try_from(number).map_err(|_| format!("between {} and \
-                    {}", Self::MIN, Self::MAX))
+                let number = match unit.is_bytes() {
+                    true => byte_count(text)?,
+                    false => integer(text).ok_or("a whole number")?,
+                };
+                Self::try_from(number)
+                    .map_err(|_| format!("between {} and {}", Self::MIN, Self::MAX))
             }
             fn magnitude(&self) -> Option<i128> {
                 Some(i128::from(*self))
@@ -172,64 +171,6 @@ impl Value for Vec<String> {
     }
 }
 
-/// A host name or address and a port, not resolved yet.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct HostPort {
-    /// Host name or IP address, without brackets.
-    pub host: String,
-    /// TCP port; 0 lets the system choose.
-    pub port: u16,
-}
-
-impl HostPort {
-    /// Reads `host:port`, `[v6]:port`, or a bare host when a default port is given.
-    ///
-    /// # Errors
-    /// What is allowed, in words.
-    pub fn parse_with_default(text: &str, default_port: Option<u16>) -> Result<Self, String> {
-        let allowed = || "host:port, such as node1.example.com:9866".to_owned();
-        // Some tools write addresses as URIs; Hadoop accepts that.
-        let text = text
-            .split_once("://")
-            .map_or(text, |(_, rest)| rest.trim_end_matches('/'));
-        let (host, port) = if let Some(rest) = text.strip_prefix('[') {
-            let (host, after) = rest.split_once(']').ok_or_else(allowed)?;
-            (host, after.strip_prefix(':'))
-        } else {
-            text.rsplit_once(':')
-                .map_or((text, None), |(host, port)| (host, Some(port)))
-        };
-        let port = match port {
-            Some(port) => port.parse().map_err(|_| allowed())?,
-            None => default_port.ok_or_else(allowed)?,
-        };
-        if host.is_empty() || host.contains(|c: char| c.is_whitespace() || c == '/') {
-            return Err(allowed());
-        }
-        Ok(Self {
-            host: host.to_owned(),
-            port,
-        })
-    }
-}
-
-impl fmt::Display for HostPort {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.host.contains(':') {
-            write!(f, "[{}]:{}", self.host, self.port)
-        } else {
-            write!(f, "{}:{}", self.host, self.port)
-        }
-    }
-}
-
-impl Value for HostPort {
-    const KIND: &'static str = "address";
-    fn parse(text: &str, _: Unit) -> Result<Self, String> {
-        Self::parse_with_default(text, None)
-    }
-}
-
 /// Permission bits, written in octal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Mode(pub u32);
@@ -245,92 +186,8 @@ impl Value for Mode {
     }
 }
 
-/// A storage type that a directory may be declared as; PROVIDED replicas live elsewhere.
-fn storage_type(name: &str) -> Result<StorageType, String> {
-    name.parse()
-        .ok()
-        .filter(|kind| *kind != StorageType::Provided)
-        .ok_or_else(|| {
-            "one of RAM_DISK, SSD, DISK, ARCHIVE, NVDIMM in brackets (PROVIDED is not served here)"
-                .into()
-        })
-}
-
-/// One configured directory.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct DataDir {
-    /// From the `[SSD]` prefix; DISK without one.
-    pub storage_type: StorageType,
-    /// Absolute path.
-    pub path: PathBuf,
-}
-
-impl DataDir {
-    fn parse_one(text: &str) -> Result<Self, String> {
-        let (storage_type, location) = match text.strip_prefix('[') {
-            Some(rest) => {
-                let (name, location) = rest
-                    .split_once(']')
-                    .ok_or("a closed bracket, as in [SSD]/data")?;
-                (storage_type(name.trim())?, location.trim())
-            }
-            None => (StorageType::Disk, text),
-        };
-        let path = match location.split_once(':') {
-            Some(("file", rest)) => {
-                // file:///a, file:/a and file://host/a all name /a.
-                let path = match rest.strip_prefix("//") {
-                    Some(authority) => authority.find('/').map_or("", |at| &authority[at..]),
-                    None => rest,
-                };
-                percent_decode(path).ok_or("a URI whose %-escapes are UTF-8")?
-            }
-            Some((scheme, _)) if !scheme.contains('/') => {
-                return Err(format!("a local directory ({scheme}: is not)"));
-            }
-            _ => location.to_owned(),
-        };
-        if path.is_empty() {
-            return Err("directories such as [SSD]file:///data/1,[DISK]/data/2".into());
-        }
-        let path = std::path::absolute(&path).map_err(|e| format!("a directory ({e})"))?;
-        Ok(Self { storage_type, path })
-    }
-
-    /// The path as keys that end in a directory write it.
-    #[must_use]
-    pub fn path(&self) -> &Path {
-        &self.path
-    }
-}
-
-impl fmt::Display for DataDir {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "[{}]{}", self.storage_type.name(), self.path.display())
-    }
-}
-
-impl Value for Vec<DataDir> {
-    const KIND: &'static str = "directories";
-    fn parse(text: &str, _: Unit) -> Result<Self, String> {
-        let mut dirs: Self = Vec::new();
-        for item in items(text) {
-            let dir = DataDir::parse_one(item)?;
-            if dirs.iter().any(|other| other.path == dir.path) {
-                return Err(format!("a list that names {} once", dir.path.display()));
-            }
-            dirs.push(dir);
-        }
-        if dirs.is_empty() {
-            Err("at least one directory".into())
-        } else {
-            Ok(dirs)
-        }
-    }
-}
-
 /// Comma-separated items, trimmed, empty ones left out.
-fn items(text: &str) -> impl Iterator<Item = &str> {
+pub(super) fn items(text: &str) -> impl Iterator<Item = &str> {
     text.split(',')
         .map(str::trim)
         .filter(|item| !item.is_empty())
@@ -414,23 +271,6 @@ fn signed_duration(text: &str, unit: Unit) -> Result<Option<Duration>, String> {
     Ok(Some(Duration::new(seconds, rest)))
 }
 
-/// Undoes `%20` and the like; `None` if an escape is broken or the result is not UTF-8.
-pub(super) fn percent_decode(text: &str) -> Option<String> {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.as_bytes();
-    while let Some((first, tail)) = rest.split_first() {
-        if *first == b'%' {
-            let hex = std::str::from_utf8(tail.get(..2)?).ok()?;
-            bytes.push(u8::from_str_radix(hex, 16).ok()?);
-            rest = &tail[2..];
-        } else {
-            bytes.push(*first);
-            rest = tail;
-        }
-    }
-    String::from_utf8(bytes).ok()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -489,45 +329,5 @@ mod tests {
         assert!(bool::parse("yes", Unit::None).is_err());
         assert_eq!(Mode::parse("755", Unit::None), Ok(Mode(0o755)));
         assert!(Mode::parse("888", Unit::None).is_err());
-    }
-
-    #[test]
-    fn directories_with_storage_types() {
-        let dirs = Vec::<DataDir>::parse(
-            "[SSD]file:///a%20b, /c ,[archive]file:/d,,[RAM_DISK]file://host/e",
-            Unit::None,
-        );
-        let shown: Vec<String> = dirs
-            .expect("all are valid")
-            .iter()
-            .map(ToString::to_string)
-            .collect();
-        assert_eq!(
-            shown,
-            ["[SSD]/a b", "[DISK]/c", "[ARCHIVE]/d", "[RAM_DISK]/e"]
-        );
-        for bad in [
-            "",
-            "[FOO]/x",
-            "[SSD]",
-            "[SSD/x",
-            "hdfs://a/b",
-            "[PROVIDED]/x",
-            "/a,/a",
-        ] {
-            assert!(Vec::<DataDir>::parse(bad, Unit::None).is_err(), "{bad}");
-        }
-    }
-
-    #[test]
-    fn addresses() {
-        let parse = |text| HostPort::parse_with_default(text, Some(8020)).map(|a| a.to_string());
-        assert_eq!(parse("nn1"), Ok("nn1:8020".into()));
-        assert_eq!(parse("hdfs://nn1:9000/"), Ok("nn1:9000".into()));
-        assert_eq!(parse("[::1]:9000"), Ok("[::1]:9000".into()));
-        for bad in [":1", "a:b", "a:70000", "[::1", "a b:1"] {
-            assert!(parse(bad).is_err(), "{bad}");
-        }
-        assert!(HostPort::parse("nn1", Unit::None).is_err());
     }
 }

@@ -12,7 +12,7 @@ use quick_xml::events::{BytesRef, BytesStart, Event};
 use quick_xml::{Decoder, Reader};
 
 use super::error::ConfigError;
-use super::value::percent_decode;
+use super::volumes::percent_decode;
 
 /// Largest file accepted, in bytes.
 const FILE_BYTES_MAX: u64 = 16 << 20;

@@ -1,14 +1,14 @@
 //! CRC-32C of several short chunks at once.
 //!
-//! A replica has a checksum for every 512 bytes. A library computes one CRC at a time: within 512
-//! bytes it either waits for each step of the processor's CRC instruction before the next one, or
-//! splits the chunk into parts and spends more on putting them together than on the parts. The
-//! chunks of a packet do not depend on each other, so here several of them take turns: by
-//! carry-less multiplication in wide registers where the processor has them (docs/decisions/0022),
-//! else by its CRC instruction (docs/decisions/0018).
+//! A replica has a checksum for every 512 bytes. A library computes one CRC at a time. Within 512
+//! bytes it may wait for each step of the processor's CRC instruction before the next one. Or it
+//! splits the chunk into parts, and spends more on putting them together than on the parts. The
+//! chunks of a packet do not depend on each other, so here several of them take turns. Where the
+//! processor has wide registers, carry-less multiplication does it (docs/decisions/0022), else the
+//! CRC instruction (docs/decisions/0018).
 //!
-//! It stands alone because it has the only unsafe code outside `hayloft-io`: calls of functions for
-//! processors that have what they use, loads of registers, and a hint to the caches.
+//! It stands alone because it has the only unsafe code outside `hayloft-io`. This calls functions
+//! for processors that have what they use, loads registers, and gives a hint to the caches.
 
 #[cfg(target_arch = "x86_64")]
 mod lanes;
@@ -20,10 +20,11 @@ mod wide;
 pub const MOST_CHUNKS: usize = 18;
 
 /// Puts the CRC-32C (Castagnoli, as in iSCSI) of the first chunks of `data`, of `chunk` bytes each,
-/// into `crcs`, and returns of how many: as many as this processor has a quick way for, at most
-/// [`MOST_CHUNKS`] and the whole ones of `data`. 0 when one chunk at a time by a library is quicker
-/// or all there is: for a processor without such instructions, for the last one or two chunks of
-/// some, and for chunks of more than 2 KiB on processors with wide registers.
+/// into `crcs`, and returns of how many. It takes as many as this processor has a quick way for, at
+/// most [`MOST_CHUNKS`] and the whole ones of `data`. It returns 0 when one chunk at a time by a
+/// library is quicker or all there is. That is so for a processor without such instructions, and
+/// for the last one or two chunks of some. It is so for chunks of more than 2 KiB on processors
+/// with wide registers.
 #[inline]
 pub fn crc32c_chunks(data: &[u8], chunk: usize, crcs: &mut [u32; MOST_CHUNKS]) -> usize {
     if chunk == 0 {

@@ -1,13 +1,13 @@
 //! By carry-less multiplication in registers of 512 bits (AVX-512 and VPCLMULQDQ).
 //!
 //! A message is a polynomial over GF(2) and its CRC the remainder by [`POLYNOMIAL`]. A register
-//! holds 64 bytes of it as four lanes of 128 bits. Each step moves the register by 64 bytes (two
-//! multiplications a lane, with powers of x that are known when this is compiled) and adds the next
-//! 64; at the end three lanes are moved onto the last one and added, and what is left, 128 bits
-//! with the same remainder, goes through the processor's CRC instruction.
+//! holds 64 bytes of it as four lanes of 128 bits. Each step moves the register by 64 bytes and
+//! adds the next 64. It takes two multiplications a lane, with powers of x that are known when this
+//! is compiled. At the end three lanes are moved onto the last one and added. What is left, 128
+//! bits with the same remainder, goes through the processor's CRC instruction.
 //!
-//! One chunk is a chain of such steps, in which each waits for the one before. The chunks of a call
-//! are not put in turns by this code: the processor looks further ahead than a chunk of 512 bytes
+//! One chunk is a chain of such steps, in which each waits for the one before. This code does not
+//! put the chunks of a call in turns. The processor looks further ahead than a chunk of 512 bytes
 //! is long, and does it itself.
 
 use std::arch::x86_64::{
@@ -23,11 +23,11 @@ use crate::{MOST_CHUNKS, ask_for};
 pub const REGISTER: usize = 64;
 
 /// Longest chunk that this is the quickest way for, in bytes. The processor does not look beyond
-/// longer ones, so that their steps wait for each other; a library that has several chains within
+/// longer ones, so that their steps wait for each other. A library that has several chains within
 /// one of them is quicker (crc-fast: 44 instead of 52 ns at 4 KiB).
 pub const LONGEST_CHUNK: usize = 2048;
 
-/// How far ahead of what is computed memory is asked for, in bytes: a page, since a processor that
+/// How far ahead of what is computed memory is asked for, in bytes. It is a page: a processor that
 /// guesses what comes next stops at the end of one.
 const AHEAD: usize = 4096;
 
@@ -67,8 +67,8 @@ impl Powers {
 /// less since a product of two reflected halves has its bits one place further on than a reflected
 /// lane would.
 const fn power(exponent: u32) -> u64 {
-    // x to the power -1 is what gives 1 when it is multiplied by x: (polynomial + 1) / x, with the
-    // highest power of 31.
+    // x to the power -1 is what gives 1 when it is multiplied by x. It is (polynomial + 1) / x,
+    // with the highest power of 31.
     let mut remainder = ((POLYNOMIAL ^ (1 << 31)) << 1) | 1;
     let mut left = exponent;
     while left > 0 {

@@ -7,7 +7,7 @@ use hayloft_wire::proto::hdfs::DatanodeId;
 use hayloft_conf::{Configuration, keys};
 
 /// Version that a registration carries. A stock NameNode refuses one it finds too old, and calls a
-/// cluster mixed when versions differ; this is the version of Hadoop whose DataNode we stand in
+/// cluster mixed when versions differ. This is the version of Hadoop whose DataNode we stand in
 /// for.
 pub const SOFTWARE_VERSION: &str = "3.5.0";
 

@@ -36,8 +36,8 @@ fn share_of(memory: u64) -> u64 {
 }
 
 /// The lowest limit on memory of the control groups in `groups`, the text of `/proc/self/cgroup`,
-/// and of those above them, in bytes; both versions of the hierarchy under `root`. In a container
-/// the paths may be those of the host: then the root has the container's limit.
+/// and of those above them, in bytes. Both versions of the hierarchy are looked for under `root`.
+/// In a container the paths may be those of the host: then the root has the container's limit.
 fn lowest_limit(root: &Path, groups: &str) -> Option<u64> {
     let of_line = |line: &str| -> Option<Vec<PathBuf>> {
         let (controllers, path) = line.split_once(':')?.1.split_once(':')?;

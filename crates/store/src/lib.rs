@@ -41,7 +41,8 @@ pub use reader::ReplicaReader;
 pub use report::VolumeTimes;
 pub use store::Store;
 pub use types::{
-    FailureSummary, NodeStorageInfo, PacketData, Pieces, PoolSpec, RecoveryInfo, ReplicaRef,
-    ReplicaReport, StartOption, StorageInfo, StorageReport, StoreEvent, VolumeReport, WriteOptions,
+    FailureSummary, NodeStorageInfo, PacketData, PacketDataError, Pieces, PoolSpec, RecoveryInfo,
+    ReplicaRef, ReplicaReport, StartOption, StorageInfo, StorageReport, StoreEvent, VolumeReport,
+    WriteOptions,
 };
 pub use writer::{AckHandle, Due, ReplicaWriter};

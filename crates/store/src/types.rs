@@ -6,6 +6,7 @@ use std::time::SystemTime;
 
 use bytes::Bytes;
 use hayloft_io::IoClass;
+use hayloft_wire::checksum::DataChecksum;
 use hayloft_wire::ids::{Block, ExtendedBlock, PoolId, ReplicaState, StorageType};
 
 /// Identity of a volume in reports: a `DS-<uuid>` and its type. Cheap to clone.
@@ -93,16 +94,116 @@ impl Default for WriteOptions {
     }
 }
 
-/// One verified packet of a write: its checksums were compared with its data already.
+/// One packet of a write, whose parts agree: it has the checksums that its data needs, and ends
+/// where a file can end. Only [`PacketData::new`] makes one, so later code need not look again.
+/// Its maker also compares the checksums with the data, before a writer accepts it.
 #[derive(Clone, Debug)]
 pub struct PacketData {
+    checksum: DataChecksum,
+    offset: u64,
+    data: Pieces,
+    sums: Bytes,
+}
+
+/// Why bytes are no packet of a write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PacketDataError {
+    /// Too few or too many checksums.
+    #[error(
+        "packet at {offset} with {data_len} bytes has {sums_len} bytes of checksums instead of \
+            {expected}"
+    )]
+    Sums {
+        /// Where the packet begins.
+        offset: u64,
+        /// Its data.
+        data_len: usize,
+        /// Its checksums.
+        sums_len: usize,
+        /// What they should be.
+        expected: usize,
+    },
+    /// Beyond what a file can be.
+    #[error("packet at {offset} goes beyond the greatest file length")]
+    TooLong {
+        /// Where the packet begins.
+        offset: u64,
+    },
+}
+
+impl PacketData {
+    /// A packet of `data` at `offset` in the block. `sums` has one big-endian checksum a chunk of
+    /// `data`. The chunk grid starts at the block's offset 0, so the first chunk may be the rest
+    /// of one. Of a packet without data the checksums are dropped.
+    ///
+    /// # Errors
+    /// The parts do not agree.
+    pub fn new(
+        checksum: DataChecksum,
+        offset: u64,
+        data: Pieces,
+        mut sums: Bytes,
+    ) -> Result<Self, PacketDataError> {
+        let data_len = data.len();
+        let end = offset.checked_add(data_len as u64);
+        if end.is_none_or(|end| i64::try_from(end).is_err()) {
+            return Err(PacketDataError::TooLong { offset });
+        }
+        if data_len == 0 {
+            sums.clear();
+        }
+        let chunk = u64::from(checksum.bytes_per_checksum());
+        let in_chunk = usize::try_from(offset % chunk).expect("less than a chunk");
+        let expected = match data_len {
+            0 => 0,
+            len => checksum.sums_len(in_chunk.saturating_add(len)),
+        };
+        let sums_len = sums.len();
+        if sums_len != expected {
+            return Err(PacketDataError::Sums {
+                offset,
+                data_len,
+                sums_len,
+                expected,
+            });
+        }
+        Ok(Self {
+            checksum,
+            offset,
+            data,
+            sums,
+        })
+    }
+
+    /// What its checksums are of.
+    #[must_use]
+    pub fn checksum(&self) -> DataChecksum {
+        self.checksum
+    }
+
     /// Position of the first byte in the block.
-    pub offset: u64,
+    #[must_use]
+    pub fn offset(&self) -> u64 {
+        self.offset
+    }
+
+    /// Position of the byte after the data; at most `i64::MAX`.
+    #[must_use]
+    pub fn end(&self) -> u64 {
+        self.offset + self.data.len() as u64
+    }
+
     /// The data.
-    pub data: Pieces,
-    /// One big-endian checksum per chunk of `data`. Chunks begin at block offset 0, so the first
-    /// one may be the rest of a chunk. Empty with NULL checksums.
-    pub sums: Bytes,
+    #[must_use]
+    pub fn data(&self) -> &Pieces {
+        &self.data
+    }
+
+    /// One checksum a chunk; empty with NULL checksums.
+    #[must_use]
+    pub fn sums(&self) -> &Bytes {
+        &self.sums
+    }
 }
 
 /// Bytes in one or more pieces, in order: data that was received into segments may straddle two of

@@ -34,8 +34,8 @@ fn meta_header_is_apaches() {
     assert!(DataChecksum::decode_meta_header(&[0, 1, 2, 0xFF, 0, 0, 0]).is_err());
 }
 
-/// What Hadoop 3.5.0 computes over 1300 bytes `i * 7`, 512 a chunk: chunk sums, the composite CRC,
-/// and the composite CRCs of stripes of 1024 bytes.
+/// What Hadoop 3.5.0 computes over 1300 bytes `i * 7`, 512 a chunk. These are chunk sums, the
+/// composite CRC, and the composite CRCs of stripes of 1024 bytes.
 const HADOOPS: [(ChecksumKind, [u32; 3], u32, [u32; 2]); 2] = [
     (
         ChecksumKind::Crc32,
@@ -137,7 +137,8 @@ proptest! {
         let mut sums = Vec::new();
         checksum.compute(&data, &mut sums);
         prop_assert_eq!(sums.len(), checksum.sums_len(data.len()));
-        prop_assert_eq!(checksum.meta_len(data.len() as u64), (META_HEADER_LEN + sums.len()) as u64);
+        let meta_len = (META_HEADER_LEN + sums.len()) as u64;
+        prop_assert_eq!(checksum.meta_len(data.len() as u64), meta_len);
         prop_assert_eq!(checksum.verify(&data, &sums), Ok(()));
         let at = flip.index(data.len());
         data[at] ^= 1 << bit;

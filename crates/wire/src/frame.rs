@@ -48,8 +48,8 @@ fn memory_budget(limit_bytes: usize) -> usize {
         .saturating_add(MEMORY_BASE_BYTES)
 }
 
-/// Decodes a whole message from `bytes`, rejecting malformed ones, ones that lack required fields
-/// and ones whose decoded form would take many times `bytes.len()` of memory.
+/// Decodes a whole message from `bytes`, and rejects those that are malformed, lack required
+/// fields, or would take many times `bytes.len()` of memory.
 pub fn decode<M: WireMessage>(bytes: Bytes) -> Result<M, FrameError> {
     schema::check::<M>(&bytes, memory_budget(bytes.len()))?;
     Ok(M::decode(bytes)?)
@@ -87,7 +87,7 @@ pub fn delimited_len(bytes: &[u8], limit_bytes: usize) -> Result<Option<usize>, 
 }
 
 /// Makes room in `buf` for the rest of something of `whole_bytes` bytes, but never more than it has
-/// received so far or [`MIN_RESERVE_BYTES`]: a peer pays for memory with bytes, not with promises.
+/// received so far or [`MIN_RESERVE_BYTES`]. A peer pays for memory with bytes, not with promises.
 pub fn reserve_for(buf: &mut BytesMut, whole_bytes: usize) {
     let missing = whole_bytes.saturating_sub(buf.len());
     buf.reserve(missing.min(buf.len().max(MIN_RESERVE_BYTES)));

@@ -1,9 +1,9 @@
 //! Bytes to typed messages and back, for everything a DataNode speaks.
 //!
 //! No sockets, no files, no async runtime, no unsafe code. Decoders take buffers and answer with a
-//! value, with "not enough bytes yet" (`Ok(None)`, the buffer as it was), or with an error that
-//! means the peer cannot be understood: close the connection. Every number from a peer meets a
-//! limit before it is used in arithmetic or for an allocation; the limits are in [`limits`].
+//! value, or with "not enough bytes yet" (`Ok(None)`, the buffer as it was). An error means that
+//! the peer cannot be understood: close the connection. Every number from a peer meets a limit
+//! before it is used in arithmetic or for an allocation; the limits are in [`limits`].
 //!
 //! | module | what it holds |
 //! |---|---|

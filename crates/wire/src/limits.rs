@@ -32,9 +32,6 @@ pub const MAX_TARGETS: usize = 1024;
 /// million replicas on one storage just fits.
 pub const MAX_RPC_FRAME_BYTES: usize = 128 << 20;
 
-/// Longest RPC frame accepted before the caller is known: headers, connection context and SASL.
-pub const MAX_RPC_HANDSHAKE_BYTES: usize = 1 << 20;
-
 /// Longest header inside an RPC frame, in bytes. Tokens, caller contexts and error texts live
 /// there.
 pub const MAX_RPC_HEADER_BYTES: usize = 4 << 20;

@@ -8,12 +8,11 @@
 //! data
 //! ```
 //!
-//! Nothing is copied on receipt: the parts of a [`Packet`] are views of the bytes received, and
+//! Nothing is copied on receipt. The parts of a [`Packet`] are views of the bytes received, and
 //! [`Packet::raw`] is the whole of it, to be forwarded unchanged.
 
 use bytes::{BufMut, Bytes, BytesMut};
 
-use crate::checksum::DataChecksum;
 use crate::limits::{MAX_PACKET_BYTES, MAX_PACKET_HEADER_BYTES};
 use crate::varint;
 
@@ -32,8 +31,8 @@ const PLEN_BYTES: usize = 4;
 /// Header of a packet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PacketHeader {
-    /// Offset of the data in the block, in bytes; never negative once decoded.
-    pub offset_in_block: i64,
+    /// Offset of the data in the block, in bytes; at most `i64::MAX` once decoded.
+    pub offset_in_block: u64,
     /// Sequence number, -1 for a heartbeat.
     pub seqno: i64,
     /// Whether the block ends with this packet.
@@ -103,7 +102,7 @@ impl PacketHeader {
         out.put_i32(i32::try_from(payload).expect("packets are far smaller than 2 GiB"));
         out.put_i16(if self.sync_block { 27 } else { 25 });
         out.put_u8(TAG_OFFSET);
-        out.put_i64_le(self.offset_in_block);
+        out.put_u64_le(self.offset_in_block);
         out.put_u8(TAG_SEQNO);
         out.put_i64_le(self.seqno);
         out.put_u8(TAG_LAST);
@@ -200,15 +199,13 @@ impl HeaderFields<'_> {
         else {
             return Err(missing);
         };
-        if offset < 0 {
-            return Err(PacketError::Offset(offset));
-        }
+        let offset_in_block = u64::try_from(offset).map_err(|_| PacketError::Offset(offset))?;
         let data_len = u32::try_from(data_len).map_err(|_| PacketError::DataLength {
             data_bytes: i64::from(data_len),
             payload_bytes: 0,
         })?;
         Ok(PacketHeader {
-            offset_in_block: offset,
+            offset_in_block,
             seqno,
             last_packet_in_block: last,
             data_len,
@@ -292,23 +289,6 @@ pub struct Packet {
     pub data: Bytes,
     /// The whole packet, to be forwarded unchanged.
     pub raw: Bytes,
-}
-
-impl Packet {
-    /// Whether there are as many checksums as the data has chunks.
-    #[must_use]
-    pub fn has_all_sums(&self, checksum: DataChecksum) -> bool {
-        self.sums.len() == checksum.sums_len(self.data.len())
-    }
-
-    /// Offset of the end of the data in the block.
-    #[must_use]
-    pub fn end_offset(&self) -> u64 {
-        self.header
-            .offset_in_block
-            .unsigned_abs()
-            .saturating_add(self.data.len() as u64)
-    }
 }
 
 /// Takes packets from a receive buffer.

@@ -8,7 +8,7 @@ use crate::proto::datatransfer as pb;
 
 fn header() -> impl Strategy<Value = PacketHeader> {
     (
-        0..=i64::MAX,
+        0..=i64::MAX.unsigned_abs(),
         any::<i64>(),
         any::<bool>(),
         0u32..5000,
@@ -27,7 +27,7 @@ fn header() -> impl Strategy<Value = PacketHeader> {
 
 fn as_proto(header: &PacketHeader) -> pb::PacketHeader {
     pb::PacketHeader {
-        offset_in_block: header.offset_in_block,
+        offset_in_block: header.offset_in_block.cast_signed(),
         seqno: header.seqno,
         last_packet_in_block: header.last_packet_in_block,
         data_len: i32::try_from(header.data_len).expect("small"),
@@ -55,8 +55,8 @@ fn prefixes_are_hadoops() {
     };
     let mut plain = BytesMut::new();
     header.encode_prefix(8, &mut plain);
-    let expected =
-        b"\x00\x00\x03\xf4\x00\x19\x09\0\0\x01\0\0\0\0\0\x11\x2a\0\0\0\0\0\0\0\x18\0\x25\xe8\x03\0\0";
+    let expected = b"\x00\x00\x03\xf4\x00\x19\x09\0\0\x01\0\0\0\0\0\
+        \x11\x2a\0\0\0\0\0\0\0\x18\0\x25\xe8\x03\0\0";
     assert_eq!(&plain[..], expected);
     let mut sync = BytesMut::new();
     PacketHeader {

@@ -1,7 +1,7 @@
 //! What the messages look like on the wire, and a check of received bytes against it.
 //!
-//! prost alone is too trusting for a server: it takes an absent required field for a zero, and two
-//! bytes of input can cost hundreds of bytes of memory (an empty element of a repeated message).
+//! prost alone is too trusting for a server: it takes an absent required field for a zero. Two
+//! bytes of input, an empty element of a repeated message, can cost hundreds of bytes of memory.
 //! [`check()`] walks the bytes once, before prost, against the description that
 //! [`wire_messages!`](crate::proto) made from the same text as the struct. It allocates nothing.
 
@@ -165,7 +165,11 @@ pub trait Described {
 pub trait WireMessage: prost::Message + Default + Described {}
 
 macro_rules! scalars {
-    ($($ty:ty),*) => { $(impl Described for $ty { const DESC: Option<&'static MessageDesc> = None; })* };
+    ($($ty:ty),*) => {$(
+        impl Described for $ty {
+            const DESC: Option<&'static MessageDesc> = None;
+        }
+    )*};
 }
 scalars!(bool, f64, i32, i64, u32, u64, String, Bytes);
 

@@ -164,7 +164,7 @@ fn packed_and_unpacked_lists_are_both_read() {
     }
 }
 
-/// Messages that lists on the wire are made of: a busy NameNode may send very many of each, and the
+/// Messages that lists on the wire are made of. A busy NameNode may send very many of each, and the
 /// budget of [`crate::frame::decode`] must let them pass.
 #[test]
 fn honest_lists_fit_the_budget_of_frames() {

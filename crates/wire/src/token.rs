@@ -1,7 +1,7 @@
 //! Identifiers of block tokens: what a token permits, in the two forms that Hadoop writes.
 //!
 //! The password of a token is an HMAC over exactly these bytes, so the bytes received must be kept
-//! for its check; an identifier that was decoded and encoded again need not be the same.
+//! for its check. An identifier that was decoded and encoded again need not be the same.
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 use prost::Message as _;

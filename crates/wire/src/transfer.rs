@@ -1,7 +1,7 @@
 //! Data transfer operations: requests as server and as client, and their answers.
 //!
 //! A request is a version (two bytes, big-endian), an operation code (one byte) and a message
-//! preceded by its length; an answer is one such message. One operation at a time runs on a
+//! preceded by its length. An answer is one such message. One operation at a time runs on a
 //! connection.
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};

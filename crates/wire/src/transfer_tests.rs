@@ -125,7 +125,10 @@ fn responses_there_and_back() {
 
 proptest! {
     #[test]
-    fn arbitrary_bytes_never_panic(bytes in prop::collection::vec(any::<u8>(), 0..300), op in 80u8..=90) {
+    fn arbitrary_bytes_never_panic(
+        bytes in prop::collection::vec(any::<u8>(), 0..300),
+        op in 80u8..=90,
+    ) {
         let mut buf = BytesMut::from(&bytes[..]);
         let _any_outcome = decode_request(&mut buf);
         let mut buf = BytesMut::from(&[&[0, 28, op], &bytes[..]].concat()[..]);

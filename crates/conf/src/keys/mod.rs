@@ -17,7 +17,8 @@ use super::key::AnyKey;
 /// Declares keys as statics, and lists them in `TABLE`.
 macro_rules! keys {
     ($(
-        $ident:ident: $type:ty = ($name:literal, $default:literal, $doc:literal) $(.$option:ident($($argument:expr),*))*;
+        $ident:ident: $type:ty = ($name:literal, $default:literal, $doc:literal)
+            $(.$option:ident($($argument:expr),*))*;
     )*) => {
         $(
             #[doc = concat!("`", $name, "`, default `", $default, "`: ", $doc)]
@@ -25,20 +26,20 @@ macro_rules! keys {
                 $crate::Key::new($name, $default, $doc)$(.$option($($argument),*))*;
         )*
         /// Keys of this file.
-        pub(super) static TABLE: &[&dyn $crate::AnyKey] = &[$(&$ident),*];
+        pub(super) static TABLE: &[&$crate::AnyKey] = &[$(&$ident.info),*];
     };
 }
 pub(crate) use keys;
 
 /// Every key, grouped by subject.
-pub fn all() -> impl Iterator<Item = &'static dyn AnyKey> {
+pub fn all() -> impl Iterator<Item = &'static AnyKey> {
     subjects()
         .into_iter()
         .flat_map(|(_, table)| table.iter().copied())
 }
 
 /// The tables of keys with their headings.
-pub(super) fn subjects() -> [(&'static str, &'static [&'static dyn AnyKey]); 4] {
+pub(super) fn subjects() -> [(&'static str, &'static [&'static AnyKey]); 4] {
     [
         ("Process, ports and security", system::TABLE),
         ("NameNodes and reports", namenode::TABLE),
@@ -49,14 +50,12 @@ pub(super) fn subjects() -> [(&'static str, &'static [&'static dyn AnyKey]); 4] 
 
 /// The key of that name or deprecated alias.
 #[must_use]
-pub fn find(name: &str) -> Option<&'static dyn AnyKey> {
-    all().find(|key| key.name() == name || key.aliases().contains(&name))
+pub fn find(name: &str) -> Option<&'static AnyKey> {
+    all().find(|key| key.name == name || key.aliases.contains(&name))
 }
 
 /// Names of the keys that may change while the node runs: the list that
 /// `dfsadmin -reconfig datanode <host> properties` prints.
 pub fn reconfigurable() -> impl Iterator<Item = &'static str> {
-    all()
-        .filter(|key| key.is_reconfigurable())
-        .map(AnyKey::name)
+    all().filter(|key| key.reconfigurable).map(|key| key.name)
 }

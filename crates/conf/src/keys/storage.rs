@@ -6,7 +6,8 @@ use super::keys;
 use hayloft_io::calibrate::Media;
 
 use crate::choice::{Calculator, ChoosingPolicy, EngineName, LimitOrAuto};
-use crate::value::{DataDir, Mode, Unit};
+use crate::value::{Mode, Unit};
+use crate::volumes::DataDir;
 
 /// Least `hayloft.memory.limit`, bytes: four write buffers.
 pub const MEMORY_LIMIT_MIN: u64 = 8 << 20;
@@ -39,7 +40,8 @@ keys! {
     DU_RESERVED_PERCENT: u64 = ("dfs.datanode.du.reserved.pct", "0",
         "The same as a percentage; the calculator says which counts.").max(100);
     DU_RESERVED_CALCULATOR: Calculator = ("dfs.datanode.du.reserved.calculator",
-        "org.apache.hadoop.hdfs.server.datanode.fsdataset.impl.ReservedSpaceCalculator$ReservedSpaceCalculatorAbsolute",
+        "org.apache.hadoop.hdfs.server.datanode.fsdataset.impl.ReservedSpaceCalculator$\
+            ReservedSpaceCalculatorAbsolute",
         "How the two combine: ...Absolute, ...Percentage, ...Conservative (larger) or \
          ...Aggressive (smaller).");
     VOLUME_CHOOSING_POLICY: ChoosingPolicy = ("dfs.datanode.fsdataset.volume.choosing.policy",

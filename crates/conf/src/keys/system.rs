@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::keys;
-use crate::value::HostPort;
+use crate::address::HostPort;
 
 keys! {
     DEFAULT_FS: String = ("fs.defaultFS", "file:///",

@@ -1,7 +1,7 @@
 //! Keys of `core-site.xml`, and of Hadoop's RPC, that the code of Apache's DataNode reads.
 //!
-//! Found in the constants of its packages (datanode, ipc, security, net, http of 3.5.0); keys that
-//! only NameNodes and clients read are left out, and so are those whose effect cannot be seen from
+//! Found in the constants of its packages (datanode, ipc, security, net, http of 3.5.0). Keys that
+//! only NameNodes and clients read are left out. So are those whose effect cannot be seen from
 //! outside (buffer sizes, hash functions).
 
 use super::{KERBEROS, Unsupported, always, key};

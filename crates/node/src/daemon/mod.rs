@@ -1,8 +1,9 @@
 //! Start, run and stop of a node.
 //!
-//! Order of start: volumes are locked and opened, ports are bound, services towards NameNodes begin
-//! (they load the block pools and register), then the ports are served. Stop goes the other way: no
-//! new work, work in progress gets a moment, replicas and caches are written, locks go last.
+//! Order of start: volumes are locked and opened, ports are bound, services towards NameNodes
+//! begin. They load the block pools and register. Then the ports are served. Stop goes the other
+//! way: no new work, work in progress gets a moment, replicas and caches are written, locks go
+//! last.
 
 mod error;
 mod node;

@@ -16,10 +16,10 @@ use tokio_util::sync::CancellationToken;
 
 use crate::identity::SOFTWARE_VERSION;
 use crate::ipc::Host;
-use crate::namenode::{Load, NameNodes, NodeWork, TransferOrder};
+use crate::namenode::{Load, NameNodes, NodeWork, Targets};
 use crate::outliers::{OutlierReports, Outliers};
 use crate::recovery::BlockRecovery;
-use crate::xceiver::{Settings, Targets, Throttles, Xceivers, transfer_block};
+use crate::xceiver::{Activity, Settings, Throttles, Xceivers, transfer_block};
 use hayloft_conf::{Configuration, HostPort, SharedConfig, keys};
 use hayloft_rpc::RpcError;
 
@@ -149,15 +149,14 @@ fn throttle(throttles: &Throttles, config: &Configuration) {
 }
 
 impl NodeWork for Node {
-    fn transfer(&self, order: TransferOrder) -> BoxFuture<'static, Result<(), String>> {
+    fn transfer(
+        &self,
+        block: ExtendedBlock,
+        targets: Targets,
+    ) -> BoxFuture<'static, Result<(), String>> {
         let xceivers = self.xceivers.clone();
         async move {
-            let targets = Targets {
-                nodes: order.targets,
-                types: order.storage_types,
-                storage_ids: order.storage_ids,
-            };
-            transfer_block(&xceivers, &order.block, targets)
+            transfer_block(&xceivers, &block, targets)
                 .await
                 .map_err(|error| error.to_string())
         }
@@ -179,8 +178,8 @@ impl NodeWork for Node {
         let stats = self.xceivers.stats();
         let number = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
         Load {
-            xmits: number(stats.xmits()),
-            xceivers: number(stats.xceivers()),
+            xmits: number(stats.now(Activity::Xmit)),
+            xceivers: number(stats.now(Activity::Connection)),
         }
     }
 

@@ -6,9 +6,9 @@ use std::time::Duration;
 use tokio::time::{Instant, timeout, timeout_at};
 use tracing::warn;
 
-/// A whole stop, from the order to the end of the process. Clients of a node that restarts wait
-/// 30 s for it by default (`dfs.client.datanode-restart.timeout`), and replicas 50 s
-/// (`dfs.datanode.restart.replica.expiration`): both must leave time for the next start.
+/// A whole stop, from the order to the end of the process. Clients of a node that restarts wait 30
+/// s for it by default (`dfs.client.datanode-restart.timeout`). Replicas wait 50 s
+/// (`dfs.datanode.restart.replica.expiration`). Both must leave time for the next start.
 const LIMIT: Duration = Duration::from_secs(10);
 /// What services must leave of it to the store.
 const STORE: Duration = Duration::from_secs(4);

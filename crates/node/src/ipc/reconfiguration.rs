@@ -1,7 +1,7 @@
 //! Taking over changed configuration files while the node runs (`dfsadmin -reconfig datanode`).
 //!
-//! One task at a time: it reads the files again, puts each changed property that may change into
-//! effect, and keeps what came of each for `... status`. A property that is refused keeps its old
+//! One task at a time reads the files again, and puts each changed property that may change into
+//! effect. It keeps what came of each for `... status`. A property that is refused keeps its old
 //! value, so the next task finds it again.
 
 use std::sync::{Arc, Mutex, PoisonError};

@@ -1,7 +1,7 @@
 //! Who may do what: the superuser check of administrative calls, and acting for other users.
 //!
-//! Groups come from the system's user database through `id`, as Hadoop's default mapping does it,
-//! so that every source the machine knows (files, LDAP, SSSD) counts. Answers are kept for a while.
+//! Groups come from the system's user database through `id`, as Hadoop's default mapping does it.
+//! So every source that the machine knows (files, LDAP, SSSD) counts. Answers are kept for a while.
 
 use std::collections::HashMap;
 use std::process::{Command, Stdio};
@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn without_permissions_everybody_is() {
+    async fn without_permissions_every_user_is() {
         let users = users(&[("dfs.permissions.enabled", "false")]);
         assert!(
             users

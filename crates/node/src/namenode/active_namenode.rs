@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_is_active_after_a_resignation_until_a_newer_claim() {
+    fn none_is_active_after_a_resignation_until_a_newer_claim() {
         let mut claim = ActiveNameNode::new();
         claim.heartbeat('a', true, 10);
         assert_eq!(claim.heartbeat('a', false, 11), ClaimChange::Resigned);
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn a_handshake_is_believed_only_while_nobody_is_active() {
+    fn a_handshake_is_believed_only_while_none_is_active() {
         let mut claim = ActiveNameNode::new();
         assert_eq!(claim.handshake('a'), ClaimChange::Took { from: None });
         assert_eq!(claim.handshake('b'), ClaimChange::Same);

@@ -1,5 +1,5 @@
 //! One actor per NameNode address: handshake, then heartbeats, incremental reports, full reports,
-//! notices and lifelines, each in a loop of its own, so that none waits for another.
+//! notices and lifelines. Each has a loop of its own, so that none waits for another.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -108,9 +108,8 @@ pub(super) struct Actor {
     pub(super) ibr_wake: Notify,
     /// The NameNode has taken a batch of news.
     ibr_taken: Notify,
-    /// Incremental and full reports exclude each other: from the moment a full report's content is
-    /// taken until the NameNode has it, no newer news may overtake it there, or the report would
-    /// undo them.
+    /// Incremental and full reports exclude each other. From the moment a full report's content is
+    /// taken until the NameNode has it, no newer news may overtake it: the report would undo them.
     pub(super) report_gate: tokio::sync::Mutex<()>,
     schedule: Mutex<ReportSchedule>,
     pub(super) report_wake: Notify,

@@ -15,7 +15,7 @@ use tokio::time::Instant;
 
 use super::error_reports::ErrorReport;
 use super::pool::PoolService;
-use super::work::{NodeWork, TransferOrder};
+use super::work::{NodeWork, Targets};
 use hayloft_conf::keys;
 
 /// Commands that wait, per pool. A NameNode gives few at a time and repeats what was not done.
@@ -314,12 +314,12 @@ impl Commander {
                 continue;
             }
             if self.can_transfer(&block) {
-                self.start_transfer(TransferOrder {
-                    block,
-                    targets,
-                    storage_types,
+                let targets = Targets {
+                    nodes: targets,
+                    types: storage_types,
                     storage_ids,
-                });
+                };
+                self.start_transfer(block, targets);
             }
         }
     }
@@ -353,13 +353,12 @@ impl Commander {
         true
     }
 
-    fn start_transfer(&self, order: TransferOrder) {
-        let block = order.block.clone();
+    fn start_transfer(&self, block: ExtendedBlock, targets: Targets) {
         let Ok(permit) = Arc::clone(&self.transfers).try_acquire_owned() else {
             tracing::warn!(%block, "too many copies at a time: left to the NameNode's next order");
             return;
         };
-        let copy = self.work.transfer(order);
+        let copy = self.work.transfer(block.clone(), targets);
         self.spawn(async move {
             if let Err(reason) = copy.await {
                 tracing::warn!(%block, "copying to other nodes failed: {reason}");

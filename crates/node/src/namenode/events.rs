@@ -64,8 +64,9 @@ impl NameNodes {
         }
     }
 
-    /// A replica is gone. When the block is here again, in another place or with a newer generation
-    /// stamp, the NameNode must not hear that it is gone: it forgets all replicas of this node.
+    /// A replica is gone. The block may be here again, in another place or with a newer generation
+    /// stamp. Then the NameNode must not hear that it is gone: it forgets all replicas of this
+    /// node.
     fn gone(&self, block: &ExtendedBlock, storage: &StorageInfo) {
         let here = self.node().store.replica(&block.pool, block.block.id);
         let replaced = here.is_some_and(|replica| {

@@ -3,7 +3,6 @@
 use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 use std::time::Duration;
 
-use futures_util::future::BoxFuture;
 use hayloft_store::{StartOption, StorageInfo, Store};
 use hayloft_wire::ids::{ExtendedBlock, PoolId};
 use hayloft_wire::proto::datanode::{
@@ -277,11 +276,6 @@ impl NameNodes {
         }
     }
 
-    /// A replica is gone: reported with the next report. The store's own deletions come as events.
-    pub fn notify_deleted(&self, block: &ExtendedBlock, storage: &StorageInfo) {
-        self.notify(block, storage, BlockStatus::Deleted, None);
-    }
-
     /// A replica of this node is corrupt: every NameNode of the pool is told.
     pub fn report_bad_block(&self, block: &ExtendedBlock, storage: &StorageInfo) {
         if let Some(service) = self.service(&block.pool) {
@@ -323,7 +317,7 @@ impl NameNodes {
     }
 
     /// Sends a report now (`dfsadmin -triggerBlockReport`): what is pending of the incremental one,
-    /// or a full one without waiting for a lease; to the NameNode configured so, or to all.
+    /// or a full one without waiting for a lease. It goes to the NameNode configured so, or to all.
     /// Returns to how many.
     pub fn trigger_block_report(&self, incremental: bool, namenode: Option<&HostPort>) -> usize {
         let mut told = 0;
@@ -378,15 +372,6 @@ impl NameNodes {
             }
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
-    }
-
-    /// [`wait_ready`](Self::wait_ready) in a box, for traits.
-    pub fn wait_ready_boxed<'a>(
-        &'a self,
-        pool: &'a PoolId,
-        limit: Duration,
-    ) -> BoxFuture<'a, bool> {
-        Box::pin(self.wait_ready(pool, limit))
     }
 
     /// Id of this node as the pool's NameNode knows it.

@@ -45,4 +45,4 @@ mod tests;
 
 pub use actor::Phase;
 pub use handle::{ActorInfo, NameNodes, NameNodesParts};
-pub use work::{Load, NodeWork, TransferOrder};
+pub use work::{Load, NodeWork, Targets};

@@ -291,7 +291,7 @@ impl PoolService {
     }
 
     /// What the active NameNode says of a rolling upgrade, with each heartbeat. The store is asked
-    /// what it is at rather than what it was told last: it may have failed to take that in, and a
+    /// what it is at rather than what it was told last: it may have failed to take that in. A
     /// volume that was put in since may have brought the marker of an upgrade that is over.
     pub(super) fn rolling_upgrade(&self, pool: &PoolId, active: bool) {
         if self.node.store.rolling_upgrade_is(pool, active) {

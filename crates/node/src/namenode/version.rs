@@ -2,9 +2,9 @@
 
 use std::cmp::Ordering;
 
-/// Orders two versions: number by number, a missing number counting as zero; with equal numbers
-/// one with a qualifier ("-beta", "-SNAPSHOT") comes before the one without, two qualifiers by
-/// their text.
+/// Orders two versions: number by number, a missing number counting as zero. With equal numbers one
+/// with a qualifier ("-beta", "-SNAPSHOT") comes before the one without. Two qualifiers are ordered
+/// by their text.
 pub(super) fn compare(a: &str, b: &str) -> Ordering {
     let (a_numbers, a_qualifier) = split(a);
     let (b_numbers, b_qualifier) = split(b);

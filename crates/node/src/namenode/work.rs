@@ -6,16 +6,14 @@ use hayloft_wire::proto::hdfs::{DatanodeInfo, RecoveringBlock};
 
 use crate::outliers::OutlierReports;
 
-/// Copy a replica of this node to others.
-#[derive(Clone, Debug)]
-pub struct TransferOrder {
-    /// The block to copy.
-    pub block: ExtendedBlock,
-    /// The nodes, in pipeline order; at least one.
-    pub targets: Vec<DatanodeInfo>,
-    /// Storage type at each target, as on the wire; as many as targets, or none.
-    pub storage_types: Vec<i32>,
-    /// Storage at each target; as many as targets, or none.
+/// Where a copy goes: a chain of nodes with their storages, in order.
+#[derive(Clone, Debug, Default)]
+pub struct Targets {
+    /// The nodes; the first one passes the data on to the others.
+    pub nodes: Vec<DatanodeInfo>,
+    /// Storage type for each node, as on the wire; DISK where missing.
+    pub types: Vec<i32>,
+    /// Storage id for each node; any where missing.
     pub storage_ids: Vec<String>,
 }
 
@@ -31,8 +29,12 @@ pub struct Load {
 /// The rest of the node, as far as NameNodes order it about. Futures run in tasks of their own;
 /// dropping one abandons the work.
 pub trait NodeWork: Send + Sync + 'static {
-    /// Copies a replica. `Err`: why not, one line.
-    fn transfer(&self, order: TransferOrder) -> BoxFuture<'static, Result<(), String>>;
+    /// Copies a replica of this node to others, at least one. `Err`: why not, one line.
+    fn transfer(
+        &self,
+        block: ExtendedBlock,
+        targets: Targets,
+    ) -> BoxFuture<'static, Result<(), String>>;
 
     /// Recovers blocks as the primary node; errors are logged where they happen.
     fn recover(&self, pool: PoolId, blocks: Vec<RecoveringBlock>) -> BoxFuture<'static, ()>;

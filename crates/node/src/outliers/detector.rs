@@ -1,9 +1,9 @@
 //! Which of several like things is far slower than the others.
 //!
-//! Apache's rule: a latency is an outlier when it is above all of a low threshold, three times the
-//! median, and the median plus three times the scaled median absolute deviation (Leys and others,
-//! "Detecting outliers: do not use standard deviation around the mean",
-//! doi:10.1016/j.jesp.2013.03.013).
+//! Apache's rule: an outlier is above three limits. They are a low threshold, three times the
+//! median, and the median plus three scaled median absolute deviations. The paper is by Leys and
+//! others, "Detecting outliers: do not use standard deviation around the mean",
+//! doi:10.1016/j.jesp.2013.03.013.
 
 /// Makes the median absolute deviation of normally distributed values their standard deviation.
 const MAD_SCALE: f64 = 1.4826;
@@ -86,7 +86,10 @@ mod tests {
 
     proptest! {
         #[test]
-        fn most_are_never_outliers(values in prop::collection::vec(0.0..1e6, 1..60), low in 0.0..100.0) {
+        fn most_are_never_outliers(
+            values in prop::collection::vec(0.0..1e6, 1..60),
+            low in 0.0..100.0,
+        ) {
             let usual = of(&values, 1, low).expect("enough");
             let slow = values.iter().filter(|v| **v > usual.limit).count();
             prop_assert!(slow * 2 <= values.len(), "{} of {}", slow, values.len());

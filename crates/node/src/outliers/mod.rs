@@ -1,8 +1,8 @@
 //! Slow peers and slow disks: what heartbeats say about them, so that the NameNode places blocks
 //! elsewhere.
 //!
-//! Peers are judged by how long they make this node wait when it passes packets on to them as the
-//! last but one of a pipeline; disks by how long their operations take. Facts from the stock
+//! Peers are judged by how long they make this node wait when it passes packets on as the last but
+//! one of a pipeline. Disks are judged by how long their operations take. Facts from the stock
 //! DataNode's metrics classes.
 
 mod detector;
@@ -47,7 +47,7 @@ impl Outliers {
         }
     }
 
-    /// What is slow now. Disks are searched once an interval, however many NameNodes ask; the
+    /// What is slow now. Disks are searched once an interval, however many NameNodes ask. The
     /// slowest of them get no new replicas until the next search, if `config` says so.
     #[must_use]
     pub fn reports(

@@ -160,7 +160,7 @@ async fn a_dead_writers_block_is_cut_to_what_all_have() {
 }
 
 #[tokio::test]
-async fn a_block_that_nobody_has_leaves_the_file() {
+async fn a_block_that_no_node_has_leaves_the_file() {
     let (result, fake) = run(order(3), &[Node::Empty, Node::Dead, Node::Has(Rbw, 0)]).await;
     result.expect("recovered");
     let commit = fake.committed();

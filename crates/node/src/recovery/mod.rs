@@ -1,5 +1,5 @@
-//! Block recovery: after a writer died (lease recovery) or a file was truncated, the replicas of
-//! its last block are brought to the same length and a new generation stamp. The NameNode chooses
+//! Block recovery, after a writer died (lease recovery) or a file was truncated. It brings the
+//! replicas of the last block to the same length and a new generation stamp. The NameNode chooses
 //! one of the nodes as the primary and sends it an order with a heartbeat; this module carries it
 //! out.
 //!
@@ -11,8 +11,8 @@
 //! | `peers` | the participants, here and elsewhere |
 //! | `participant` | this node's part, also when another node leads |
 //!
-//! Nothing is kept of a recovery that fails: the NameNode sends a new order with a higher recovery
-//! id when the old one's time is over, and participants refuse what is older than they have seen.
+//! Nothing is kept of a recovery that fails. The NameNode sends a new order with a higher recovery
+//! id when the old one's time is over. Participants refuse what is older than they have seen.
 
 mod command;
 mod lead;

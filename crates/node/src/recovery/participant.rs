@@ -18,9 +18,9 @@ pub(crate) async fn init(
     host.store().init_replica_recovery(block, recovery_id).await
 }
 
-/// Ends the recovery of a replica: `new_length` bytes, generation stamp `recovery_id`, finalized,
-/// under `new_block_id` (a copy, when a truncate needs one) or its own id (0 says the same, from
-/// callers too old to send an id). The NameNode hears of it at once. Returns the storage's id.
+/// Ends the recovery of a replica: `new_length` bytes, generation stamp `recovery_id`, finalized.
+/// Its id is `new_block_id` (a copy, when a truncate needs one) or its own. Callers too old to send
+/// an id say 0 for its own. The NameNode hears of it at once. Returns the storage's id.
 ///
 /// # Errors
 /// As the store's: a recovery with another id, or a replica shorter than `new_length`, refuses.

@@ -89,8 +89,8 @@ fn rank(state: ReplicaState) -> Option<u8> {
 
 /// Decides about a contiguous block. `truncate_to` is the length that a truncate asks for.
 ///
-/// - A finalized replica was acknowledged as complete: its length is the block's, finalized
-///   replicas must agree, and a replica being written takes part when it is exactly as long.
+/// - A finalized replica was acknowledged as complete: its length is the block's, and finalized
+///   replicas must agree. A replica being written takes part when it is exactly as long.
 /// - Without one, all replicas being written (RBW) take part at their smallest length: every
 ///   acknowledged byte is in each of them.
 /// - Only when there is none either, replicas that a restart interrupted (RWR) do, likewise.

@@ -87,7 +87,7 @@ fn replicas_in_no_usable_state_stop_the_recovery() {
 }
 
 #[test]
-fn a_block_is_not_deleted_because_nobody_answers() {
+fn a_block_is_not_deleted_because_no_node_answers() {
     assert_eq!(
         plan_contiguous(BLOCK, &[Answer::Failed, Answer::Failed], None),
         Err(Unrecoverable::AllFailed { locations: 2 })
@@ -223,8 +223,8 @@ fn any_answer() -> impl Strategy<Value = Answer> {
 }
 
 proptest! {
-    /// Whatever is chosen: no node that takes part is stale, empty, or shorter than the new length
-    /// (they are only ever cut), no unusable node takes part, and a finalized candidate is in.
+    /// Whatever is chosen: no node that takes part is stale, empty, or shorter than the new length:
+    /// they are only ever cut. No unusable node takes part, and a finalized candidate is in.
     #[test]
     fn plans_only_ever_cut(answers in prop::collection::vec(any_answer(), 0..8)) {
         if let Ok(Plan::Sync { participants, length }) = plan_contiguous(BLOCK, &answers, None) {
@@ -247,7 +247,7 @@ proptest! {
 
     /// A block with a usable replica is never deleted, and order does not matter.
     #[test]
-    fn deletes_only_what_nobody_has(answers in prop::collection::vec(any_answer(), 1..8)) {
+    fn deletes_only_what_no_node_has(answers in prop::collection::vec(any_answer(), 1..8)) {
         let plan = plan_contiguous(BLOCK, &answers, None);
         if plan == Ok(Plan::Delete) {
             let held = answers.iter().any(|answer| matches!(answer, Answer::Replica(found)
@@ -266,7 +266,8 @@ proptest! {
     /// Whole stripes only, each kept one held by at least as many blocks as there are data units.
     #[test]
     fn groups_keep_only_whole_stripes(lengths in prop::collection::vec(0_u64..(4 << 20), 6..9)) {
-        let answers: Vec<_> = (0_i64..).zip(&lengths).map(|(index, length)| internal(index, *length)).collect();
+        let numbered = (0_i64..).zip(&lengths);
+        let answers: Vec<_> = numbered.map(|(index, length)| internal(index, *length)).collect();
         if let Ok(StripedPlan::Sync { participants, group_length, internal_length }) =
             plan_striped(GROUP, &answers, RS_6_3)
         {

@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::settings::Settings;
-use super::stats::XceiverStats;
+use super::stats::{Activity, XceiverStats};
 use crate::outliers::PeerTimes;
 use crate::xceiver::namenode_reporter::NameNodeLink;
 use crate::xceiver::net::threads::Threads;
@@ -83,7 +83,7 @@ impl Xceivers {
         &self.0.store
     }
 
-    /// Looks for failed volumes, beside the task that met an error: a check takes minutes when a
+    /// Looks for failed volumes, beside the task that met an error. A check takes minutes when a
     /// disk hangs, and no client shall wait for it.
     pub(super) fn check_volumes_soon(&self) {
         let store = self.0.store.clone();
@@ -177,7 +177,7 @@ impl Xceivers {
         self.0.restarting.cancel();
         let stats = self.stats();
         let deadline = tokio::time::Instant::now() + limit;
-        while stats.writers() > 0 && tokio::time::Instant::now() < deadline {
+        while stats.now(Activity::Writer) > 0 && tokio::time::Instant::now() < deadline {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     }

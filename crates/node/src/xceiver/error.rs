@@ -99,7 +99,8 @@ impl XferError {
 
     /// The disk may be to blame.
     pub(super) fn suspects_disk(&self) -> bool {
-        matches!(self, Self::Store(e) if matches!(e.kind(), StoreErrorKind::Io | StoreErrorKind::VolumeFailed))
+        matches!(self, Self::Store(e)
+            if matches!(e.kind(), StoreErrorKind::Io | StoreErrorKind::VolumeFailed))
     }
 }
 

@@ -60,7 +60,7 @@ impl NameNodeLink for NameNodes {
     }
 
     fn wait_ready<'a>(&'a self, pool: &'a PoolId, limit: Duration) -> BoxFuture<'a, bool> {
-        self.wait_ready_boxed(pool, limit)
+        Box::pin(self.wait_ready(pool, limit))
     }
 
     fn identity(&self, pool: &PoolId) -> Option<DatanodeId> {

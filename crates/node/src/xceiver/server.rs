@@ -79,7 +79,7 @@ pub async fn serve(x: Xceivers, listener: TcpListener) {
     x.tasks().close();
     if tokio::time::timeout(DRAIN, x.tasks().wait()).await.is_err() {
         tracing::info!(
-            connections = x.stats().xceivers(),
+            connections = x.stats().now(Activity::Connection),
             "data transfer connections are cut off by the shutdown"
         );
     }
@@ -89,8 +89,8 @@ pub async fn serve(x: Xceivers, listener: TcpListener) {
 /// stock clients take for a busy node.
 fn admit(x: &Xceivers, threads: &Threads, stream: TcpStream) {
     let settings = x.settings();
-    if x.stats().xceivers() >= settings.max_connections {
-        x.stats().add_rejected();
+    if x.stats().now(Activity::Connection) >= settings.max_connections {
+        x.stats().rejected.add(1);
         if let Some(skipped) = x.log_limit().may_log() {
             tracing::warn!(
                 limit = settings.max_connections,
@@ -225,7 +225,6 @@ fn complain(x: &Xceivers, conn: &Conn, error: &RequestError) {
 
 /// Logs a failed operation: loudly only if someone should look at it.
 fn report(x: &Xceivers, op: Op, conn: &Conn, error: &XferError) {
-    x.stats().add_failed_op();
     let (op, peer) = (op.name(), conn.peer_name());
     match error {
         _ if error.is_peer_gone() => tracing::info!(op, peer, "ended early: {error}"),

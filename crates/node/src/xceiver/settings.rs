@@ -7,7 +7,7 @@ use crate::store_config::{memory_limit, write_memory};
 use crate::xceiver::net::throttle::Throttles;
 use hayloft_conf::{Configuration, keys};
 
-/// Values of the keys named with each field. `default()` holds Apache's defaults.
+/// Values of the keys named with each field.
 #[derive(Clone, Debug, PartialEq)]
 #[expect(
     clippy::struct_excessive_bools,
@@ -150,35 +150,14 @@ fn extended(base: Duration, hops: usize) -> Option<Duration> {
     (!base.is_zero()).then(|| base.saturating_add(PER_HOP_EXTENSION.saturating_mul(hops)))
 }
 
+#[cfg(test)]
 impl Default for Settings {
+    /// Those of a configuration without properties, with the least memory for readers.
     fn default() -> Self {
+        let config = Configuration::from_properties(std::iter::empty::<(String, String)>());
         Self {
-            max_connections: 4096,
-            read_timeout: Duration::from_secs(60),
-            write_timeout: Duration::from_secs(480),
-            keepalive: Duration::from_secs(4),
-            tcp_nodelay: true,
-            unpaced_local: true,
-            send_buffer: 0,
-            recv_buffer: 0,
-            use_hostname: false,
-            max_packet: 16 << 20,
-            report_before_ack: Duration::from_millis(50),
-            pool_ready_timeout: Duration::from_secs(20),
             reading_memory: 0,
-            readahead: 4 << 20,
-            send_file: true,
-            drop_behind_reads: false,
-            drop_behind_writes: false,
-            sync_behind_writes: false,
-            ecn: false,
-            congestion_ratio: 1.5,
-            slow_flag: false,
-            pinning: false,
-            block_size_estimate: 128 << 20,
-            group_checksum_timeout: Duration::from_secs(3),
-            peer_stats: false,
-            slow_io: Duration::from_millis(300),
+            ..Self::from_config(&config.expect("defaults are valid"))
         }
     }
 }
@@ -194,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_waits_for_reports_that_are_collected() {
+    fn no_client_waits_for_reports_that_are_collected() {
         const BEFORE_ACK: &str = "hayloft.blockreport.incremental.before-ack";
         let wait = |properties| with(properties).report_before_ack.as_millis();
         assert_eq!(wait(&[]), 50);

@@ -61,7 +61,7 @@ async fn readers_learn_how_much_they_may_see() {
 #[tokio::test]
 async fn strangers_may_ask_but_not_command() {
     let node = Node::start("a").await;
-    let stranger = node.client("nobody-special");
+    let stranger = node.client("an-unknown-user");
     let info: GetDatanodeInfoResponse =
         done(&stranger, "getDatanodeInfo", &GetDatanodeInfoRequest {}).await;
     assert_eq!(info.local_info.software_version, "3.5.0");

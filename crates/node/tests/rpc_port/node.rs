@@ -224,11 +224,7 @@ impl Node {
         for chunk in data.chunks(512) {
             checksum.compute(chunk, &mut sums);
         }
-        let packet = PacketData {
-            offset: 0,
-            data: data.into(),
-            sums: Bytes::from(sums),
-        };
+        let packet = PacketData::new(checksum, 0, data.into(), Bytes::from(sums)).expect("agrees");
         writer.write(vec![packet]).await.expect("writes");
         writer.set_bytes_acked(acked);
         if finalize {

@@ -2,8 +2,8 @@
 //!
 //! Two tasks serve a connection: one writes frames from a bounded queue, one reads answers and
 //! hands them to the waiting calls. The connection ends when its last handle is dropped, on the
-//! first error of either task, on a fatal answer, and when a call timed out and nothing at all was
-//! heard from the server since. It never comes back: the owner makes a new one.
+//! first error of either task, and on a fatal answer. It also ends when a call timed out and
+//! nothing at all was heard from the server since. It never comes back: the owner makes a new one.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use hayloft_wire::frame;
+use hayloft_wire::limits::MAX_RPC_FRAME_BYTES;
 use hayloft_wire::proto::rpc::UserInformation;
 use hayloft_wire::rpc::{self as wire, AuthProtocol, ConnectionHeader};
 use hayloft_wire::schema::WireMessage;
@@ -55,8 +56,8 @@ impl Default for RpcOptions {
             connect_timeout: Duration::from_secs(20),
             call_timeout: Some(Duration::from_secs(120)),
             ping_interval: Some(Duration::from_secs(60)),
-            response_max_bytes: 128 << 20,
-            request_max_bytes: 128 << 20,
+            response_max_bytes: MAX_RPC_FRAME_BYTES,
+            request_max_bytes: MAX_RPC_FRAME_BYTES,
         }
     }
 }
@@ -91,8 +92,8 @@ pub struct RpcConnection {
 }
 
 impl RpcConnection {
-    /// Connects to `peer`, called `address` in errors, for calls of `protocol` (a server may allow
-    /// or refuse users by the protocol named here; calls of others are possible).
+    /// Connects to `peer`, called `address` in errors, for calls of `protocol`. A server may allow
+    /// or refuse users by the protocol named here; calls of others are possible.
     ///
     /// # Errors
     /// [`RpcError::Connect`].
@@ -147,9 +148,8 @@ impl RpcConnection {
 
     /// Calls `method` and waits for its answer, at most `call_timeout` of the options.
     ///
-    /// # Errors
-    /// [`RpcError::Remote`] when the server answers with an exception; the others when no answer
-    /// came, in which case the server may still have carried out the call.
+    /// # Errors [`RpcError::Remote`] when the server answers with an exception, the others when no
+    /// answer came. Then the server may still have carried out the call.
     pub async fn call<Req, Resp>(
         &self,
         protocol: Protocol,

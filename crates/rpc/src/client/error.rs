@@ -94,15 +94,6 @@ impl RpcError {
         self.is_remote("StandbyException")
     }
 
-    /// Whether the server was never reached or went away, as opposed to having answered.
-    #[must_use]
-    pub fn is_connection_trouble(&self) -> bool {
-        matches!(
-            self,
-            Self::Connect { .. } | Self::Lost { .. } | Self::Timeout { .. }
-        )
-    }
-
     /// One line for the log: a remote exception without its stack trace.
     #[must_use]
     pub fn brief(&self) -> String {

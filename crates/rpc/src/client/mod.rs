@@ -4,7 +4,7 @@
 //! |---|---|
 //! | [`connection`] | one TCP connection with many calls in flight; it never reconnects |
 //! | `tasks` | its writer and reader |
-//! | [`reconnecting`] | one address: connects when a call needs it, again after the connection was lost |
+//! | [`reconnecting`] | one address: connects when a call needs it, and again after a loss |
 //! | [`error`] | what a call can end with |
 //! | [`user`] | whom we say we are |
 //!

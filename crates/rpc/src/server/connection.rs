@@ -297,7 +297,7 @@ impl<S> Reader<'_, S> {
         Ok(Header::parse(&bytes))
     }
 
-    /// Reads on for a moment after the last words: closing a socket with unread bytes would take
+    /// Reads on for a moment after the last words. Closing a socket with unread bytes would take
     /// the words back before the client has read them.
     async fn linger(&mut self) {
         let drained = async {

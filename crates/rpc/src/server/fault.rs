@@ -1,8 +1,9 @@
 //! Refusals and failures as a Hadoop RPC caller sees them.
 //!
-//! A stock caller decides by three things: the status (`ERROR` keeps the connection, `FATAL` ends
-//! it), the numeric detail, and the class name of the Java exception, from which it rebuilds the
-//! exception. The class names here are therefore protocol, not decoration.
+//! A stock caller decides by three things: the status, the numeric detail, and the class name of
+//! the Java exception. The status `ERROR` keeps the connection, `FATAL` ends it. From the class
+//! name the caller rebuilds the exception. The class names here are therefore protocol, not
+//! decoration.
 
 use std::borrow::Cow;
 

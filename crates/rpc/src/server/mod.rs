@@ -8,13 +8,13 @@
 //!   either is used up nothing more is read from the socket, which is how the client learns,
 //! - bytes of frames being received: small ones come for free, big ones share
 //!   [`Limits::receive_bytes`] and memory grows only with bytes that have really come,
-//! - time: a header, a context or a started frame has to be finished within [`Limits::patience`];
-//!   answers that the client does not take end the connection after [`Limits::write_timeout`].
+//! - time: a header, a context or a started frame has to be finished within [`Limits::patience`].
+//!   Answers that the client does not take end the connection after [`Limits::write_timeout`].
 //!
-//! There is no retry cache: a client that lost its connection sends the call again with the same
-//! call id and a higher retry count, and it is carried out again. Everything served on this port
-//! either only asks, or leads to the same state when done twice (recovery is guarded by its
-//! recovery id, a shutdown or reconfiguration under way refuses a second one with its own message).
+//! There is no retry cache. A client that lost its connection sends the call again with the same
+//! call id and a higher retry count. It is carried out again. Everything served on this port either
+//! only asks, or leads to the same state when done twice. Recovery is guarded by its recovery id; a
+//! shutdown or reconfiguration under way refuses a second one with its own message.
 
 mod connection;
 pub mod fault;
@@ -32,6 +32,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use hayloft_wire::limits::MAX_RPC_FRAME_BYTES;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
@@ -86,7 +87,7 @@ impl Default for Limits {
             handlers: 10,
             queue: 1000,
             calls_per_connection: 128,
-            frame_bytes: 128 << 20,
+            frame_bytes: MAX_RPC_FRAME_BYTES,
             receive_bytes: 256 << 20,
             patience: Duration::from_secs(20),
             idle: Duration::from_secs(600),

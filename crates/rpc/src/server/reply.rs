@@ -23,8 +23,8 @@ pub(super) fn failure(call: &RpcRequestHeader, fault: &RpcFault) -> Bytes {
 }
 
 /// What a client that speaks another RPC version gets. From version 9 on the answer is a frame of
-/// today; versions 3 to 8 and 2 get the answers of their time, so that old clients say "version
-/// mismatch" instead of hanging; anything else gets nothing.
+/// today. Versions 3 to 8 and 2 get the answers of their time, so that old clients say "version
+/// mismatch" instead of hanging. Anything else gets nothing.
 pub(super) fn version_mismatch(client_version: i8) -> Option<Bytes> {
     let message = format!(
         "Server IPC version {RPC_VERSION} cannot communicate with client version {client_version}"

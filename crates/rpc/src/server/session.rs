@@ -183,9 +183,9 @@ impl Session {
         Ok(Action::Call(Box::new(call.header), wanted))
     }
 
-    /// One step of the SASL exchange. Only SIMPLE is on offer here, so an exchange is either
-    /// "what do you have" followed by "then SIMPLE", or SIMPLE at once; the choice of SIMPLE has no
-    /// answer, the client goes on with its context.
+    /// One step of the SASL exchange. Only SIMPLE is on offer here, so an exchange is either "what
+    /// do you have" followed by "then SIMPLE", or SIMPLE at once. The choice of SIMPLE has no
+    /// answer: the client goes on with its context.
     fn on_sasl(&mut self, message: &RpcSasl) -> Result<Action, RpcFault> {
         if !self.sasl_pending {
             return Err(RpcFault::invalid_header(

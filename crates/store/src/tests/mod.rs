@@ -85,11 +85,8 @@ fn packet_with(checksum: DataChecksum, from: usize, to: usize) -> PacketData {
         checksum.compute(&bytes(at, end), &mut sums);
         at = end;
     }
-    PacketData {
-        offset: from as u64,
-        data: bytes(from, to).into(),
-        sums: Bytes::from(sums),
-    }
+    let (data, sums) = (bytes(from, to), Bytes::from(sums));
+    PacketData::new(checksum, from as u64, data.into(), sums).expect("agrees")
 }
 
 fn block(id: i64, gs: u64, len: u64) -> ExtendedBlock {

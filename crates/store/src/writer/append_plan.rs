@@ -36,21 +36,6 @@ pub enum PlanError {
         /// Where the replica ends.
         len: u64,
     },
-    /// Too few or too many checksums.
-    #[error(
-        "packet at {offset} with {data_len} bytes has {sums_len} bytes of checksums instead of \
-            {expected}"
-    )]
-    Sums {
-        /// Where the packet begins.
-        offset: u64,
-        /// Its data.
-        data_len: usize,
-        /// Its checksums.
-        sums_len: usize,
-        /// What they should be.
-        expected: usize,
-    },
     /// The checksum that the client sends for a chunk covers other bytes than those on the disk.
     #[error(
         "the bytes on the disk of the chunk at {chunk_start} are not those that the client sends \
@@ -60,22 +45,14 @@ pub enum PlanError {
         /// Where the chunk begins.
         chunk_start: u64,
     },
-    /// Beyond what a file can be.
-    #[error("packet at {offset} goes beyond the greatest file length")]
-    TooLong {
-        /// Where the packet begins.
-        offset: u64,
-    },
 }
 
-/// Plans the writing of verified `packets` to a replica that ends at `tail` and has checksums of
-/// `disk`. The packets' are of `client`.
-pub fn plan(
-    tail: Tail,
-    disk: DataChecksum,
-    client: DataChecksum,
-    packets: &[PacketData],
-) -> Result<Plan, PlanError> {
+/// Plans the writing of `packets`, whose checksums were verified against their data, to a replica
+/// that ends at `tail` and has checksums of `disk`.
+///
+/// What a packet says of itself was checked when it was made. Here it meets the replica's state:
+/// its length, and the CRC of its last chunk.
+pub fn plan(tail: Tail, disk: DataChecksum, packets: &[PacketData]) -> Result<Plan, PlanError> {
     let chunk = u64::from(disk.bytes_per_checksum());
     let first_chunk = tail.len / chunk;
     let mut plan = Plan {
@@ -86,25 +63,15 @@ pub fn plan(
         tail,
     };
     for packet in packets {
-        add(&mut plan, disk, client, packet)?;
+        add(&mut plan, disk, packet)?;
     }
     plan.completes_chunk = !plan.data.is_empty() && !tail.len.is_multiple_of(chunk);
     Ok(plan)
 }
 
-fn add(
-    plan: &mut Plan,
-    disk: DataChecksum,
-    client: DataChecksum,
-    packet: &PacketData,
-) -> Result<(), PlanError> {
-    let offset = packet.offset;
-    let end = u64::try_from(packet.data.len())
-        .ok()
-        .and_then(|len| offset.checked_add(len))
-        .filter(|end| i64::try_from(*end).is_ok())
-        .ok_or(PlanError::TooLong { offset })?;
-    if packet.data.is_empty() {
+fn add(plan: &mut Plan, disk: DataChecksum, packet: &PacketData) -> Result<(), PlanError> {
+    let (offset, end) = (packet.offset(), packet.end());
+    if packet.data().is_empty() {
         return Ok(());
     }
     if offset > plan.tail.len {
@@ -113,35 +80,18 @@ fn add(
             len: plan.tail.len,
         });
     }
-    check_sums(client, packet)?;
     if end <= plan.tail.len {
         return Ok(()); // All of it is there already.
     }
     let known = usize::try_from(plan.tail.len - offset).expect("less than the packet's length");
-    let fresh = packet.data.without(known);
+    let fresh = packet.data().without(known);
     if disk.kind() != ChecksumKind::Null {
-        let given = (disk == client).then_some(&packet.sums[..]);
+        let given = (disk == packet.checksum()).then_some(&packet.sums()[..]);
         add_sums(plan, disk, offset, &fresh, given)?;
     }
     plan.tail.len = end;
     plan.data.extend(fresh.iter().cloned());
     Ok(())
-}
-
-fn check_sums(client: DataChecksum, packet: &PacketData) -> Result<(), PlanError> {
-    let chunk = u64::from(client.bytes_per_checksum());
-    let ahead = usize::try_from(packet.offset % chunk).expect("less than a chunk");
-    let (data_len, sums_len) = (packet.data.len(), packet.sums.len());
-    let expected = client.sums_len(ahead.saturating_add(data_len));
-    if sums_len == expected {
-        return Ok(());
-    }
-    Err(PlanError::Sums {
-        offset: packet.offset,
-        data_len,
-        sums_len,
-        expected,
-    })
 }
 
 /// Adds the checksums of `fresh`, which follows `plan.tail`; `given` are those of the whole packet

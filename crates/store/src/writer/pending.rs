@@ -174,11 +174,7 @@ mod tests {
             checksum.compute(&bytes(at, to - at), &mut sums);
             at = to;
         }
-        PacketData {
-            offset: from,
-            data: bytes(from, len).into(),
-            sums: sums.into(),
-        }
+        PacketData::new(checksum, from, bytes(from, len).into(), sums.into()).expect("agrees")
     }
 
     /// What files become when everything is written in the pieces that `take` gives.
@@ -216,7 +212,7 @@ mod tests {
             for (bytes, due) in steps {
                 let in_chunk = len % u64::from(chunk);
                 let packets = [packet(checksum, len - in_chunk, bytes + in_chunk)];
-                let planned = plan(pending.received(), checksum, checksum, &packets);
+                let planned = plan(pending.received(), checksum, &packets);
                 pending.accept(planned.expect("fits"));
                 len += bytes;
                 let due = [Due::Full, Due::Drained, Due::All][usize::from(due % 3)];
@@ -241,7 +237,7 @@ mod tests {
         let pool = BufferPool::new(8 << 20);
         let mut pending = PendingPackets::new(&pool, checksum, Tail::default(), true);
         let packets = [packet(checksum, 0, 200_000)];
-        let planned = plan(Tail::default(), checksum, checksum, &packets).expect("fits");
+        let planned = plan(Tail::default(), checksum, &packets).expect("fits");
         pending.accept(planned);
         assert_eq!(pending.cut(Due::Full), None);
         assert_eq!(pending.cut(Due::Drained), Some(48 * 4096));

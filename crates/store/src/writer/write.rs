@@ -66,7 +66,7 @@ impl ReplicaWriter {
             return Err(StoreError::illegal(text));
         }
         let disk = disk.unwrap_or(client);
-        plan(pending.received(), disk, client, packets).map_err(|e| {
+        plan(pending.received(), disk, packets).map_err(|e| {
             let text = format!("{}: {e}", self.live.block());
             StoreError::illegal(text)
         })

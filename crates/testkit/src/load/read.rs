@@ -88,7 +88,7 @@ impl<'a> Reader<'a> {
             if header.last_packet_in_block {
                 break;
             }
-            if header.offset_in_block.cast_unsigned() != at {
+            if header.offset_in_block != at {
                 let seen = header.offset_in_block;
                 return Err(link.error(format_args!("a packet at {seen}, not at {at}")));
             }
@@ -131,7 +131,7 @@ impl<'a> Reader<'a> {
             left -= piece;
         }
         let unit = if keep_sums { checksum.chunk_size() } else { 1 };
-        let mut at = layout.header.offset_in_block.cast_unsigned();
+        let mut at = layout.header.offset_in_block;
         let mut done = 0;
         while done < layout.data_len {
             let piece = piece(link, layout.data_len - done, unit)?;

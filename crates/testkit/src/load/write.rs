@@ -181,7 +181,7 @@ impl Stream<'_> {
     fn header(&self, seqno: u64, offset: u64, len: usize) -> PacketHeader {
         let sync = self.settings.sync_every;
         PacketHeader {
-            offset_in_block: offset.cast_signed(),
+            offset_in_block: offset,
             seqno: seqno.cast_signed(),
             last_packet_in_block: seqno + 1 == self.packets,
             data_len: u32::try_from(len).expect("at most a MiB"),

@@ -1,7 +1,7 @@
 //! Entry points for fuzzers: one function a decoder, which must hold for any bytes.
 //!
-//! Beyond "does not panic" each checks what its decoder promises: incomplete input leaves the
-//! buffer alone, what was decoded encodes to something that decodes to the same. The package
+//! Beyond "does not panic" each checks what its decoder promises. Incomplete input leaves the
+//! buffer alone. What was decoded encodes to something that decodes to the same. The package
 //! `fuzz/` at the root of the repository gives them to cargo-fuzz; the test `random` runs them on
 //! any toolchain.
 
@@ -156,7 +156,6 @@ pub fn packets(data: &[u8]) {
     while let Ok(Some(packet)) = parser.parse(&mut buf) {
         assert_eq!(packet.data.len(), packet.header.data_len as usize);
         assert!(packet.raw.ends_with(&packet.data));
-        let _any_offset = packet.end_offset();
         let mut again = BytesMut::new();
         packet::encode_packet(&packet.header, &packet.sums, &packet.data, &mut again);
         let again = parser.parse(&mut again).expect("valid").expect("complete");
@@ -262,8 +261,8 @@ pub fn block_token(data: &[u8]) {
     let Ok(token) = BlockTokenIdentifier::decode(&Bytes::copy_from_slice(data)) else {
         return;
     };
-    // The forms differ in length, and an expiry date before 1970 or just after can make the first
-    // byte of the older form look like that of the other.
+    // The forms differ in length. An expiry date before 1970 or just after can make the first byte
+    // of the older form look like that of the other.
     let again = [token.encode_protobuf(), token.encode_legacy()];
     let comparable = if token.expiry_millis > 127 { 2 } else { 1 };
     for bytes in again

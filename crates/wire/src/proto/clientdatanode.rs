@@ -12,7 +12,8 @@ wire_messages! {
     }
 
     /// Answer to `ClientDatanodeProtocol.getReplicaVisibleLength`.
-    pub struct GetReplicaVisibleLengthResponse = "hadoop.hdfs.GetReplicaVisibleLengthResponseProto" {
+    pub struct GetReplicaVisibleLengthResponse =
+        "hadoop.hdfs.GetReplicaVisibleLengthResponseProto" {
         #[prost(uint64, required, tag = "1")]
         pub length: u64,
     }
@@ -119,17 +120,11 @@ wire_messages! {
         pub plan_file: String,
     }
 
-    /// Answer to `ClientDatanodeProtocol.submitDiskBalancerPlan`.
-    pub struct SubmitDiskBalancerPlanResponse = "hadoop.hdfs.SubmitDiskBalancerPlanResponseProto" {}
-
     /// Request of `ClientDatanodeProtocol.cancelDiskBalancerPlan`.
     pub struct CancelPlanRequest = "hadoop.hdfs.CancelPlanRequestProto" {
         #[prost(string, required, tag = "1")]
         pub plan_id: String,
     }
-
-    /// Answer to `ClientDatanodeProtocol.cancelDiskBalancerPlan`.
-    pub struct CancelPlanResponse = "hadoop.hdfs.CancelPlanResponseProto" {}
 
     /// Request of `ClientDatanodeProtocol.queryDiskBalancerPlan`.
     pub struct QueryPlanStatusRequest = "hadoop.hdfs.QueryPlanStatusRequestProto" {}

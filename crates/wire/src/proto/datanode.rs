@@ -164,7 +164,8 @@ wire_messages! {
     pub struct RegisterCommand = "hadoop.hdfs.datanode.RegisterCommandProto" {}
 
     /// Rebuild internal blocks of striped groups.
-    pub struct BlockEcReconstructionCommand = "hadoop.hdfs.datanode.BlockECReconstructionCommandProto" {
+    pub struct BlockEcReconstructionCommand =
+        "hadoop.hdfs.datanode.BlockECReconstructionCommandProto" {
         #[prost(message, repeated, tag = "1")]
         pub block_ec_reconstructioninfo: Vec<BlockEcReconstructionInfo>,
     }
@@ -277,22 +278,6 @@ wire_messages! {
         pub cmd: Option<DatanodeCommand>,
     }
 
-    /// Request of `DatanodeProtocol.cacheReport`.
-    pub struct CacheReportRequest = "hadoop.hdfs.datanode.CacheReportRequestProto" {
-        #[prost(message, required, tag = "1")]
-        pub registration: DatanodeRegistration,
-        #[prost(string, required, tag = "2")]
-        pub block_pool_id: String,
-        #[prost(uint64, repeated, packed = "true", tag = "3")]
-        pub blocks: Vec<u64>,
-    }
-
-    /// Answer to `DatanodeProtocol.cacheReport`.
-    pub struct CacheReportResponse = "hadoop.hdfs.datanode.CacheReportResponseProto" {
-        #[prost(message, optional, tag = "1")]
-        pub cmd: Option<DatanodeCommand>,
-    }
-
     /// One change in an incremental block report.
     pub struct ReceivedDeletedBlockInfo = "hadoop.hdfs.datanode.ReceivedDeletedBlockInfoProto" {
         #[prost(message, required, tag = "1")]
@@ -304,7 +289,8 @@ wire_messages! {
     }
 
     /// Changes on one storage.
-    pub struct StorageReceivedDeletedBlocks = "hadoop.hdfs.datanode.StorageReceivedDeletedBlocksProto" {
+    pub struct StorageReceivedDeletedBlocks =
+        "hadoop.hdfs.datanode.StorageReceivedDeletedBlocksProto" {
         #[prost(string, required, tag = "1")]
         pub storage_uuid: String,
         #[prost(message, repeated, tag = "2")]
@@ -314,7 +300,8 @@ wire_messages! {
     }
 
     /// Request of `DatanodeProtocol.blockReceivedAndDeleted`.
-    pub struct BlockReceivedAndDeletedRequest = "hadoop.hdfs.datanode.BlockReceivedAndDeletedRequestProto" {
+    pub struct BlockReceivedAndDeletedRequest =
+        "hadoop.hdfs.datanode.BlockReceivedAndDeletedRequestProto" {
         #[prost(message, required, tag = "1")]
         pub registration: DatanodeRegistration,
         #[prost(string, required, tag = "2")]
@@ -324,7 +311,8 @@ wire_messages! {
     }
 
     /// Answer to `DatanodeProtocol.blockReceivedAndDeleted`.
-    pub struct BlockReceivedAndDeletedResponse = "hadoop.hdfs.datanode.BlockReceivedAndDeletedResponseProto" {}
+    pub struct BlockReceivedAndDeletedResponse =
+        "hadoop.hdfs.datanode.BlockReceivedAndDeletedResponseProto" {}
 
     /// Request of `DatanodeProtocol.errorReport`.
     pub struct ErrorReportRequest = "hadoop.hdfs.datanode.ErrorReportRequestProto" {
@@ -350,7 +338,8 @@ wire_messages! {
     pub struct ReportBadBlocksResponse = "hadoop.hdfs.datanode.ReportBadBlocksResponseProto" {}
 
     /// Request of `DatanodeProtocol.commitBlockSynchronization`.
-    pub struct CommitBlockSynchronizationRequest = "hadoop.hdfs.datanode.CommitBlockSynchronizationRequestProto" {
+    pub struct CommitBlockSynchronizationRequest =
+        "hadoop.hdfs.datanode.CommitBlockSynchronizationRequestProto" {
         #[prost(message, required, tag = "1")]
         pub block: ExtendedBlock,
         #[prost(uint64, required, tag = "2")]
@@ -369,7 +358,8 @@ wire_messages! {
     }
 
     /// Answer to `DatanodeProtocol.commitBlockSynchronization`.
-    pub struct CommitBlockSynchronizationResponse = "hadoop.hdfs.datanode.CommitBlockSynchronizationResponseProto" {}
+    pub struct CommitBlockSynchronizationResponse =
+        "hadoop.hdfs.datanode.CommitBlockSynchronizationResponseProto" {}
 
     /// Latencies to a slow peer, in milliseconds.
     pub struct SlowPeerReport = "hadoop.hdfs.datanode.SlowPeerReportProto" {

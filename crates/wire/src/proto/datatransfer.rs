@@ -51,7 +51,8 @@ wire_enums! {
     }
 
     /// Outcome of a handshake step.
-    pub enum DataTransferEncryptorStatus = "hadoop.hdfs.DataTransferEncryptorMessageProto.DataTransferEncryptorStatus" {
+    pub enum DataTransferEncryptorStatus =
+        "hadoop.hdfs.DataTransferEncryptorMessageProto.DataTransferEncryptorStatus" {
         /// `SUCCESS`.
         Success = 0,
         /// `ERROR_UNKNOWN_KEY`.
@@ -291,7 +292,8 @@ wire_messages! {
     }
 
     /// RELEASE_SHORT_CIRCUIT_FDS (88).
-    pub struct ReleaseShortCircuitAccessRequest = "hadoop.hdfs.ReleaseShortCircuitAccessRequestProto" {
+    pub struct ReleaseShortCircuitAccessRequest =
+        "hadoop.hdfs.ReleaseShortCircuitAccessRequestProto" {
         #[prost(message, required, tag = "1")]
         pub slot_id: ShortCircuitShmSlot,
         #[prost(message, optional, tag = "2")]
@@ -299,7 +301,8 @@ wire_messages! {
     }
 
     /// Answer to RELEASE_SHORT_CIRCUIT_FDS.
-    pub struct ReleaseShortCircuitAccessResponse = "hadoop.hdfs.ReleaseShortCircuitAccessResponseProto" {
+    pub struct ReleaseShortCircuitAccessResponse =
+        "hadoop.hdfs.ReleaseShortCircuitAccessResponseProto" {
         #[prost(enumeration = "Status", required, tag = "1")]
         pub status: i32,
         #[prost(string, optional, tag = "2")]

@@ -21,7 +21,8 @@ wire_messages! {
     }
 
     /// Request of `InterDatanodeProtocol.updateReplicaUnderRecovery`.
-    pub struct UpdateReplicaUnderRecoveryRequest = "hadoop.hdfs.UpdateReplicaUnderRecoveryRequestProto" {
+    pub struct UpdateReplicaUnderRecoveryRequest =
+        "hadoop.hdfs.UpdateReplicaUnderRecoveryRequestProto" {
         #[prost(message, required, tag = "1")]
         pub block: ExtendedBlock,
         #[prost(uint64, required, tag = "2")]
@@ -33,7 +34,8 @@ wire_messages! {
     }
 
     /// Answer to `InterDatanodeProtocol.updateReplicaUnderRecovery`.
-    pub struct UpdateReplicaUnderRecoveryResponse = "hadoop.hdfs.UpdateReplicaUnderRecoveryResponseProto" {
+    pub struct UpdateReplicaUnderRecoveryResponse =
+        "hadoop.hdfs.UpdateReplicaUnderRecoveryResponseProto" {
         #[prost(string, optional, tag = "1")]
         pub storage_uuid: Option<String>,
     }

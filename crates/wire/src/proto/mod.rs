@@ -3,8 +3,9 @@
 //! Names follow Hadoop's, without the `Proto` suffix and in Rust's case; modules follow Hadoop's
 //! `.proto` files. Each struct is declared inside `wire_messages!`, which makes from one text both
 //! the prost message and its [`crate::schema::MessageDesc`]. The description feeds two things that
-//! therefore cannot drift from what is encoded: the bounded decoder of [`crate::frame`], and the
-//! table ([`crate::table::field_table`]) that a Java test compares with Hadoop's own descriptors.
+//! therefore cannot drift from what is encoded. One is the bounded decoder of [`crate::frame`]. The
+//! other is the table ([`crate::table::field_table`]) that a Java test compares with Hadoop's own
+//! descriptors.
 //!
 //! Fields that Hadoop marks `required` are plain values; the bounded decoder rejects a message that
 //! lacks one, as Hadoop does. Optional scalar fields have a getter of the same name that applies
@@ -16,6 +17,7 @@ pub mod clientdatanode;
 pub mod datanode;
 pub mod datatransfer;
 pub mod hdfs;
+mod hdfs_server;
 pub mod interdatanode;
 pub mod reconfiguration;
 pub mod rpc;
@@ -30,6 +32,7 @@ pub(crate) const MESSAGES: &[&[&MessageDesc]] = &[
     datanode::MESSAGES,
     datatransfer::MESSAGES,
     hdfs::MESSAGES,
+    hdfs_server::MESSAGES,
     interdatanode::MESSAGES,
     reconfiguration::MESSAGES,
     rpc::MESSAGES,
@@ -41,6 +44,7 @@ pub(crate) const ENUMS: &[&[&EnumDesc]] = &[
     datanode::ENUMS,
     datatransfer::ENUMS,
     hdfs::ENUMS,
+    hdfs_server::ENUMS,
     rpc::ENUMS,
 ];
 
@@ -113,7 +117,8 @@ macro_rules! wire_enums {
             $(#[doc = $doc])*
             #[doc = ""]
             #[doc = concat!("Hadoop's `", $full, "`.")]
-            #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
+            #[derive(Clone, Copy, Debug, ::prost::Enumeration)]
+            #[derive(PartialEq, Eq, Hash, PartialOrd, Ord)]
             #[repr(i32)]
             pub enum $name {
                 $(

@@ -10,10 +10,12 @@ wire_messages! {
     pub struct StartReconfigurationResponse = "hadoop.hdfs.StartReconfigurationResponseProto" {}
 
     /// Request of `ClientDatanodeProtocol.getReconfigurationStatus`.
-    pub struct GetReconfigurationStatusRequest = "hadoop.hdfs.GetReconfigurationStatusRequestProto" {}
+    pub struct GetReconfigurationStatusRequest =
+        "hadoop.hdfs.GetReconfigurationStatusRequestProto" {}
 
     /// One changed property.
-    pub struct GetReconfigurationStatusConfigChange = "hadoop.hdfs.GetReconfigurationStatusConfigChangeProto" {
+    pub struct GetReconfigurationStatusConfigChange =
+        "hadoop.hdfs.GetReconfigurationStatusConfigChangeProto" {
         #[prost(string, required, tag = "1")]
         pub name: String,
         #[prost(string, required, tag = "2")]
@@ -25,7 +27,8 @@ wire_messages! {
     }
 
     /// Answer to `ClientDatanodeProtocol.getReconfigurationStatus`.
-    pub struct GetReconfigurationStatusResponse = "hadoop.hdfs.GetReconfigurationStatusResponseProto" {
+    pub struct GetReconfigurationStatusResponse =
+        "hadoop.hdfs.GetReconfigurationStatusResponseProto" {
         #[prost(int64, required, tag = "1")]
         pub start_time: i64,
         #[prost(int64, optional, tag = "2")]
@@ -35,10 +38,12 @@ wire_messages! {
     }
 
     /// Request of `ClientDatanodeProtocol.listReconfigurableProperties`.
-    pub struct ListReconfigurablePropertiesRequest = "hadoop.hdfs.ListReconfigurablePropertiesRequestProto" {}
+    pub struct ListReconfigurablePropertiesRequest =
+        "hadoop.hdfs.ListReconfigurablePropertiesRequestProto" {}
 
     /// Answer to `ClientDatanodeProtocol.listReconfigurableProperties`.
-    pub struct ListReconfigurablePropertiesResponse = "hadoop.hdfs.ListReconfigurablePropertiesResponseProto" {
+    pub struct ListReconfigurablePropertiesResponse =
+        "hadoop.hdfs.ListReconfigurablePropertiesResponseProto" {
         #[prost(string, repeated, tag = "1")]
         pub name: Vec<String>,
     }

@@ -201,46 +201,4 @@ wire_messages! {
         #[prost(string, optional, tag = "3")]
         pub protocol: Option<String>,
     }
-
-    /// Request of `ProtocolInfo.getProtocolVersions`.
-    pub struct GetProtocolVersionsRequest = "hadoop.common.GetProtocolVersionsRequestProto" {
-        #[prost(string, required, tag = "1")]
-        pub protocol: String,
-    }
-
-    /// Versions of a protocol that a server speaks.
-    pub struct ProtocolVersion = "hadoop.common.ProtocolVersionProto" {
-        #[prost(string, required, tag = "1")]
-        pub rpc_kind: String,
-        #[prost(uint64, repeated, packed = "false", tag = "2")]
-        pub versions: Vec<u64>,
-    }
-
-    /// Answer to `ProtocolInfo.getProtocolVersions`.
-    pub struct GetProtocolVersionsResponse = "hadoop.common.GetProtocolVersionsResponseProto" {
-        #[prost(message, repeated, tag = "1")]
-        pub protocol_versions: Vec<ProtocolVersion>,
-    }
-
-    /// Request of `ProtocolInfo.getProtocolSignature`.
-    pub struct GetProtocolSignatureRequest = "hadoop.common.GetProtocolSignatureRequestProto" {
-        #[prost(string, required, tag = "1")]
-        pub protocol: String,
-        #[prost(string, required, tag = "2")]
-        pub rpc_kind: String,
-    }
-
-    /// Answer to `ProtocolInfo.getProtocolSignature`.
-    pub struct GetProtocolSignatureResponse = "hadoop.common.GetProtocolSignatureResponseProto" {
-        #[prost(message, repeated, tag = "1")]
-        pub protocol_signature: Vec<ProtocolSignature>,
-    }
-
-    /// Version and method hashes of a protocol.
-    pub struct ProtocolSignature = "hadoop.common.ProtocolSignatureProto" {
-        #[prost(uint64, required, tag = "1")]
-        pub version: u64,
-        #[prost(uint32, repeated, packed = "false", tag = "2")]
-        pub methods: Vec<u32>,
-    }
 }

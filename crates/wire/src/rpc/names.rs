@@ -38,7 +38,8 @@ protocols! {
     DATANODE_PROTOCOL = "org.apache.hadoop.hdfs.server.protocol.DatanodeProtocol", 1;
 
     /// DataNode to NameNode when heartbeats are stuck.
-    DATANODE_LIFELINE_PROTOCOL = "org.apache.hadoop.hdfs.server.protocol.DatanodeLifelineProtocol", 1;
+    DATANODE_LIFELINE_PROTOCOL =
+        "org.apache.hadoop.hdfs.server.protocol.DatanodeLifelineProtocol", 1;
 
     /// Balancers to NameNode.
     NAMENODE_PROTOCOL = "org.apache.hadoop.hdfs.server.protocol.NamenodeProtocol", 1;
@@ -106,7 +107,8 @@ exceptions! {
     INCORRECT_VERSION = "org.apache.hadoop.hdfs.server.common.IncorrectVersionException";
 
     /// The NameNode wants no full report under this lease.
-    INVALID_BLOCK_REPORT_LEASE = "org.apache.hadoop.hdfs.server.protocol.InvalidBlockReportLeaseException";
+    INVALID_BLOCK_REPORT_LEASE =
+        "org.apache.hadoop.hdfs.server.protocol.InvalidBlockReportLeaseException";
 
     /// A disk balancer request cannot be served.
     DISK_BALANCER_EXCEPTION = "org.apache.hadoop.hdfs.server.diskbalancer.DiskBalancerException";

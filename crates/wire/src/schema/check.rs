@@ -37,8 +37,8 @@ pub enum SchemaError {
 }
 
 /// Checks `bytes` against the description of `M`: well-formed, required fields present, and the
-/// decoded form no larger than about `budget_bytes` (twice that at worst, as vectors grow by
-/// doubling). Unknown fields pass, as protobuf wants; groups (long deprecated) do not.
+/// decoded form no larger than about `budget_bytes`. At worst it is twice that, as vectors grow by
+/// doubling. Unknown fields pass, as protobuf wants; groups (long deprecated) do not.
 pub fn check<M: WireMessage>(bytes: &[u8], budget_bytes: usize) -> Result<(), SchemaError> {
     let Some(desc) = M::DESC else { return Ok(()) };
     let mut checker = Checker {

@@ -92,17 +92,6 @@ impl Status {
 }
 
 impl Stage {
-    /// Whether a pipeline is being rebuilt after a failure.
-    #[must_use]
-    pub const fn is_recovery(self) -> bool {
-        matches!(
-            self,
-            Stage::PipelineSetupAppendRecovery
-                | Stage::PipelineSetupStreamingRecovery
-                | Stage::PipelineCloseRecovery
-        )
-    }
-
     /// Whether a DataNode copies a replica to add a node to a pipeline.
     #[must_use]
     pub const fn is_transfer(self) -> bool {

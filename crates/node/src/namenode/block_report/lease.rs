@@ -17,7 +17,7 @@ pub(in crate::namenode) struct ReportSchedule {
     /// Another one was forced while one was being sent, which may have been made before what the
     /// other is to tell.
     forced_again: bool,
-    /// The next report is the first after a registration: the following one is put at a random
+    /// The next report is the first after a registration. The following one is put at a random
     /// time, so that nodes that started together drift apart.
     first: bool,
     /// A report is being sent; its outcome is awaited.

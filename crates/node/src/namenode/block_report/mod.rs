@@ -155,8 +155,8 @@ fn storage_report(
     report
 }
 
-/// The old form: the number of finalized and of other replicas, three numbers for each finalized
-/// one, three times -1, four numbers for each other one.
+/// The old form: the number of finalized and of other replicas, then three numbers for each
+/// finalized one. Three times -1 follows, then four numbers for each other one.
 fn longs(replicas: &[ReplicaReport]) -> Vec<u64> {
     let is_finalized = |replica: &&ReplicaReport| replica.state == ReplicaState::Finalized;
     let finalized = replicas.iter().filter(is_finalized).count();

@@ -70,8 +70,8 @@ pub(super) async fn run(service: &Arc<PoolService>, actor: &Arc<Actor>) {
     }
 }
 
-/// Sends what is waiting now. The caller holds the report gate: what comes meanwhile has to wait
-/// for the next time, so that a node that never rests cannot hold up its full report.
+/// Sends what is waiting now. The caller holds the report gate. What comes meanwhile has to wait
+/// for the next time: a node that never rests must not hold up its full report.
 pub(super) async fn flush(service: &PoolService, actor: &Actor) -> Result<(), RpcError> {
     let (Some(registration), Some(pool)) = (actor.registration(), service.pool()) else {
         return Ok(());

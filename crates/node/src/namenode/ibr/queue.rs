@@ -1,7 +1,7 @@
 //! What a NameNode has not been told yet: the incremental block report as a pure structure.
 //!
 //! One entry a block, the newest; the order of news is kept. News with an older generation stamp
-//! than what is waiting or on its way never replaces or follows it: a late "deleted" of an old
+//! than what is waiting or on its way never replaces or follows it. A late "deleted" of an old
 //! replica would make the NameNode forget the good one. A batch whose sending failed goes back in
 //! front, except where newer news has arrived. The number of entries is bounded; past it all of
 //! them are dropped and the owner has to send a full report.

@@ -154,8 +154,10 @@ enum Step {
 
 fn steps() -> impl Strategy<Value = Vec<Step>> {
     let status = prop_oneof![Just(Receiving), Just(Received), Just(Deleted)];
+    let add = (0..5i64, 1..5u64, 0..2u8, status)
+        .prop_map(|(id, stamp, on, status)| Step::Add(id, stamp, on, status));
     let step = prop_oneof![
-        4 => (0..5i64, 1..5u64, 0..2u8, status).prop_map(|(id, stamp, on, status)| Step::Add(id, stamp, on, status)),
+        4 => add,
         1 => (1..4usize).prop_map(Step::Take),
         1 => any::<bool>().prop_map(Step::Finish),
     ];
@@ -163,9 +165,9 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 }
 
 proptest! {
-    /// With a NameNode that carries out what it is told, losing some messages: in the end it knows,
-    /// of each block, news that carries the highest generation stamp ever told, and never heard
-    /// an older one after a newer one.
+    /// The NameNode carries out what it is told, and loses some messages. In the end it knows, of
+    /// each block, news with the highest generation stamp ever told. It never heard an older one
+    /// after a newer one.
     #[test]
     fn the_namenode_ends_up_with_the_newest(steps in steps()) {
         let mut queue = IbrQueue::new(1000);

@@ -103,7 +103,7 @@ impl Subscriber for Warnings {
     fn exit(&self, _: &span::Id) {}
 }
 
-/// Gives the commands in one answer, then one to delete block 9; ends when that is done, and checks
+/// Gives the commands in one answer, then one to delete block 9, and ends when that is done. Checks
 /// that nothing else came of it and that heartbeats go on.
 async fn carried_past(node: &Node, namenode: &FakeNameNode, commands: Vec<DatanodeCommand>) {
     {

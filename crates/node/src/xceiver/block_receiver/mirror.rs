@@ -12,7 +12,8 @@ use tokio::time::Instant;
 
 use crate::outliers::PeerClock;
 use crate::xceiver::block_receiver::packet_responder::FromMirror;
-use crate::xceiver::net::conn::{Conn, Patience, silence};
+use crate::xceiver::net::conn::Conn;
+use crate::xceiver::net::patience::{Patience, silence};
 
 /// Runs that may wait for the next node.
 const WAITING_RUNS: usize = 8;
@@ -79,6 +80,12 @@ impl Mirror {
     #[must_use]
     pub fn has_room(&self) -> bool {
         self.runs.len() < WAITING_RUNS
+    }
+
+    /// Whether nothing is left to be sent: all was, or the node is gone.
+    #[must_use]
+    pub fn has_sent_all(&self) -> bool {
+        self.queue.is_empty()
     }
 
     /// Queues a run of so many packets for sending. A node that is gone takes no more; the

@@ -10,7 +10,8 @@ use hayloft_wire::ids::PoolId;
 use hayloft_wire::transfer::Status;
 use tokio::time::Instant;
 
-use crate::xceiver::block_receiver::replica_sink::{End, ReplicaSink};
+use crate::xceiver::block_receiver::completion::End;
+use crate::xceiver::block_receiver::replica_sink::ReplicaSink;
 use crate::xceiver::context::Xceivers;
 use crate::xceiver::error::XferError;
 use crate::xceiver::settings::Settings;
@@ -249,7 +250,7 @@ impl<'a> PacketResponder<'a> {
             self.last_hops = Some(hops);
             disk.allow();
         }
-        if !matches!(disk.end(), Some(End::Done(_))) {
+        if !matches!(disk.end(), Some(End::Done)) {
             return Step::Wait;
         }
         let hops = self.last_hops.take().expect("set above");
@@ -343,7 +344,7 @@ impl<'a> PacketResponder<'a> {
 }
 
 /// When the next node found the data corrupt that this one sent it, this one (or the way to it) is
-/// to blame: closing without an acknowledgement makes the writer drop this node.
+/// to blame. Closing without an acknowledgement makes the writer drop this node.
 fn refuse_corrupt(ack: &PipelineAck) -> Result<(), XferError> {
     if ack
         .hops

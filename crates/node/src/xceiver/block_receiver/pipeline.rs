@@ -1,71 +1,71 @@
-//! The data phase of a client's write: one task that receives, verifies, writes, passes on and
-//! acknowledges.
+//! The data phase of a write: one task receives, verifies, writes, passes on and acknowledges. A
+//! copy between nodes is the same without acknowledgements.
 //!
 //! ```text
-//! client ──packets──> Receiver ──> ReplicaSink (the replica's writer)
-//!                        └───────> Next ──> next node
-//! client <──acks── Responder <──── Next <── acknowledgements
+//! client or node ──packets──> Receiver ──> ReplicaSink (the replica's writer)
+//!                                └───────> Mirror ──> next node
+//! client <──acks── PacketResponder <────── Mirror <── acknowledgements
 //! ```
 //!
-//! All parts are polled by the connection's task, in turns: what one turn received is on its way to
-//! the next node, verified, handed to the disk and, where that takes no waiting, acknowledged with
-//! one send before the socket is looked at again. No task wakes another.
+//! The connection's task polls all parts, in turns. What one turn received is on its way to the
+//! next node, verified and handed to the disk before the socket is looked at again. Where that
+//! takes no waiting, it is acknowledged with one send. No task wakes another.
 
-use std::future::{Future, poll_fn};
-use std::io::IoSlice;
+use std::future::poll_fn;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use bytes::Buf as _;
+use futures_util::future::BoxFuture;
 use hayloft_store::AckHandle;
-use hayloft_wire::ack::UNKNOWN_SEQNO;
+use hayloft_wire::checksum::DataChecksum;
 use tokio::time::{Instant, Sleep};
-use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 
-use crate::outliers::PeerClock;
+use crate::xceiver::block_receiver::blame_source;
+use crate::xceiver::block_receiver::client_acks::ClientAcks;
+use crate::xceiver::block_receiver::completion::End;
 use crate::xceiver::block_receiver::mirror::Mirror;
 use crate::xceiver::block_receiver::packet_responder::{PacketResponder, Pending, Step};
 use crate::xceiver::block_receiver::replica_sink::ReplicaSink;
-use crate::xceiver::block_receiver::verify::{BadPacket, IncomingBlock, ends_block};
+use crate::xceiver::block_receiver::signals::Signals;
+use crate::xceiver::block_receiver::verify::{BadPacket, IncomingBlock};
 use crate::xceiver::context::Xceivers;
 use crate::xceiver::error::XferError;
-use crate::xceiver::net::conn::{Conn, Patience, silence};
-use crate::xceiver::packet::receiver::{PacketBatch, PacketReceiver};
+use crate::xceiver::net::conn::Conn;
+use crate::xceiver::net::patience::{Patience, silence};
+use crate::xceiver::net::throttle::Throttle;
+use crate::xceiver::packet::PacketBatch;
+use crate::xceiver::packet::receiver::PacketReceiver;
 use crate::xceiver::settings::Settings;
 
 /// After its last packet a block has this long to be completed by all nodes when the writer is
-/// gone: no client is left that would recover it soon.
+/// gone. No client is left that would recover it soon.
 const ORPHAN_GRACE: Duration = Duration::from_secs(10);
 
 /// Turns after which other tasks get the thread.
 const TURNS: u32 = 8;
 
-/// While more is there to be received, acknowledgements wait until those of so many bytes go with
-/// one send: a fifth of what the usual client has on its way. Each send wakes up the writer, which
-/// costs both sides more than the rest of it.
-const TELL_AFTER: u64 = 1 << 20;
-
 /// What a pipeline is connected to.
 pub struct Ends<'a> {
     /// The client or the node before.
     pub conn: &'a mut Conn,
+    /// What the packets' checksums are of.
+    pub checksum: DataChecksum,
     /// The next node.
-    pub mirror: Option<Conn>,
-    /// Measures it.
-    pub clock: Option<PeerClock>,
-    /// Where acknowledged lengths go.
-    pub acks: AckHandle,
-    /// Another taker wants the replica.
-    pub cancel: CancellationToken,
+    pub mirror: Option<Mirror>,
     /// The replica's writer.
     pub disk: ReplicaSink,
+    /// What is received is held to this limit.
+    pub throttle: &'a Throttle,
+    /// Where acknowledged lengths of a client's write go; `None` for a copy between nodes, of which
+    /// no packet is acknowledged.
+    pub acks: Option<AckHandle>,
 }
 
-/// Receives a block from a client.
+/// Receives a block, to its completion.
 ///
 /// # Errors
-/// What broke the pipeline. The replica stays as it is.
+/// What broke the pipeline. A client's replica stays as it is, that of a copy is gone.
 pub async fn run(
     x: &Xceivers,
     settings: &Settings,
@@ -74,82 +74,87 @@ pub async fn run(
 ) -> Result<(), XferError> {
     let Ends {
         conn,
+        checksum,
         mirror,
-        clock,
-        acks,
-        cancel,
         disk,
+        throttle,
+        acks,
     } = ends;
     let inbox = conn.take_inbox();
     let conn: &Conn = conn;
     let pool = incoming.block.pool.clone();
-    let next = mirror.map(|mirror| Mirror::new(mirror, clock));
-    let behind = next.as_ref().map(Mirror::name);
+    let packets = PacketReceiver::new(
+        x,
+        settings.max_packet,
+        checksum,
+        disk.receive_buffers(),
+        &inbox,
+    );
+    drop(inbox);
+    let behind = mirror.as_ref().map(Mirror::name);
+    let acks = acks.map(|acks| {
+        let responder = PacketResponder::new(x, settings, &pool, conn.peer_name(), behind, acks);
+        ClientAcks::new(responder, conn, settings.slow_io)
+    });
+    let signals = match acks {
+        Some(_) => Signals::of_client(x, disk.cancelled()),
+        None => Signals::of_copy(disk.cancelled()),
+    };
     let mut pipeline = Pipeline {
         x,
         conn,
-        responder: PacketResponder::new(x, settings, &pool, conn.peer_name(), behind, acks),
         receiver: Receiver {
-            inflow: PacketReceiver::new(
-                x,
-                settings.max_packet,
-                incoming.checksum,
-                disk.landing(),
-                &inbox,
-            ),
+            packets,
             incoming,
-            packets: 0,
+            count: 0,
             phase: Phase::Open,
             patience: Patience::new(conn.read_limit()),
         },
-        next,
+        next: mirror,
         disk,
-        signals: Signals::new(x, &cancel),
-        slow_io: settings.slow_io,
-        sending: Patience::new(conn.write_limit()),
-        untold_bytes: 0,
-        untold_since: None,
+        throttle,
+        acks,
+        signals,
         outcome: None,
     };
-    drop(inbox);
     let outcome = poll_fn(|cx| pipeline.poll(cx)).await;
-    pipeline.disk.abandon();
+    if pipeline.acks.is_some() {
+        pipeline.disk.abandon();
+    }
     outcome
 }
 
 struct Pipeline<'a> {
     x: &'a Xceivers,
     conn: &'a Conn,
-    receiver: Receiver,
+    receiver: Receiver<'a>,
     next: Option<Mirror>,
     disk: ReplicaSink,
-    responder: PacketResponder<'a>,
+    throttle: &'a Throttle,
+    /// `None` for a copy.
+    acks: Option<ClientAcks<'a>>,
     signals: Signals,
-    slow_io: Duration,
-    /// Acknowledgements are being taken.
-    sending: Patience,
-    /// Bytes received since acknowledgements were last sent.
-    untold_bytes: u64,
-    /// Since when some wait for room.
-    untold_since: Option<Instant>,
     /// How it ends, when the last acknowledgements are sent.
     outcome: Option<Result<(), XferError>>,
 }
 
-struct Receiver {
-    inflow: PacketReceiver,
+struct Receiver<'a> {
+    packets: PacketReceiver,
     incoming: IncomingBlock,
-    packets: u64,
-    phase: Phase,
+    /// Packets received.
+    count: u64,
+    phase: Phase<'a>,
     patience: Patience,
 }
 
 /// How far the receiving is.
-enum Phase {
+enum Phase<'a> {
     /// Packets are expected.
     Open,
     /// The limit on bandwidth has to be waited for.
-    Throttled(Pin<Box<dyn Future<Output = ()> + Send>>, After),
+    Throttled(BoxFuture<'a, ()>, After),
+    /// A copy has its last packet: nothing more is read.
+    Complete,
     /// What the client still sends no longer counts: the receiver drops it until the client leaves.
     Discarding(After),
     /// The client has left; the block can still become complete here and at the mirror.
@@ -169,26 +174,23 @@ enum After {
 
 impl Pipeline<'_> {
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), XferError>> {
-        self.signals.poll(cx, &mut self.responder)?;
+        if self.signals.poll_restart(cx)?
+            && let Some(acks) = &mut self.acks
+        {
+            acks.responder.announce_restart();
+        }
         for turn in 1..=TURNS {
             let received = self.poll_receive(cx)?;
-            self.disk.set_drained(!received);
+            // No writer waits for the packets of a copy: its buffers may fill up.
+            self.disk.set_drained(!received && self.acks.is_some());
             let heard = self.poll_recv_acks(cx)?;
             let sent = self.next.as_mut().is_some_and(|next| next.poll_send(cx));
             let written = self.disk.poll(cx);
             if self.outcome.is_none() {
-                match self.responder.advance(&mut self.disk) {
-                    Step::Wait => {}
-                    Step::Finished => self.outcome = Some(Ok(())),
-                    Step::GiveUp(error) => self.outcome = Some(Err(error)),
-                }
+                self.outcome = self.advance();
             }
-            let told = if received && turn < TURNS && self.may_tell_later() {
-                false
-            } else {
-                self.poll_send_acks(cx)?
-            };
-            if self.responder.out.is_empty()
+            let told = self.poll_send_acks(cx, received && turn < TURNS)?;
+            if self.acks.as_ref().is_none_or(ClientAcks::all_sent)
                 && let Some(outcome) = self.outcome.take()
             {
                 return Poll::Ready(outcome);
@@ -202,11 +204,32 @@ impl Pipeline<'_> {
         Poll::Pending
     }
 
+    /// Acknowledges what can be. The outcome, when there is one.
+    fn advance(&mut self) -> Option<Result<(), XferError>> {
+        let Some(acks) = &mut self.acks else {
+            return match self.disk.end()? {
+                End::Failed(error) => Some(Err(XferError::Store((**error).clone()))),
+                End::Done => {
+                    let all_sent = self.next.as_ref().is_none_or(Mirror::has_sent_all);
+                    all_sent.then_some(Ok(()))
+                }
+            };
+        };
+        match acks.responder.advance(&mut self.disk) {
+            Step::Wait => None,
+            Step::Finished => Some(Ok(())),
+            Step::GiveUp(error) => Some(Err(error)),
+        }
+    }
+
     /// Whether there is room for more of the writer's packets everywhere they go.
     fn has_room(&self) -> bool {
         self.outcome.is_none()
             && self.disk.has_room()
-            && self.responder.has_room()
+            && self
+                .acks
+                .as_ref()
+                .is_none_or(|acks| acks.responder.has_room())
             && self.next.as_ref().is_none_or(Mirror::has_room)
     }
 
@@ -219,16 +242,15 @@ impl Pipeline<'_> {
                 if wait.as_mut().poll(cx).is_pending() {
                     return Ok(false);
                 }
+                let after = *after;
                 receiver.patience.touch();
-                receiver.phase = match *after {
-                    After::More => Phase::Open,
-                    after => Phase::Discarding(after),
-                };
+                self.receiver.phase = self.phase_after(after);
                 return Ok(true);
             }
+            Phase::Complete => return Ok(false),
             Phase::Discarding(after) => {
                 let after = *after;
-                return self.poll_deaf(after, cx);
+                return self.poll_discard(after, cx);
             }
             Phase::ClientGone(grace) => {
                 return match grace.as_mut().poll(cx) {
@@ -242,14 +264,14 @@ impl Pipeline<'_> {
             return Ok(false);
         }
         let receiver = &mut self.receiver;
-        match receiver.inflow.poll_next(self.conn, cx) {
-            Poll::Ready(run) => {
+        match receiver.packets.poll_next(self.conn, cx) {
+            Poll::Ready(batch) => {
                 receiver.patience.touch();
-                self.on_run(run?)?;
+                self.on_batch(batch?)?;
                 Ok(true)
             }
             Poll::Pending => {
-                if receiver.inflow.made_progress() || receiver.inflow.waits_for_memory() {
+                if receiver.packets.made_progress() || receiver.packets.waits_for_memory() {
                     receiver.patience.touch();
                 }
                 match receiver.patience.poll_end(cx) {
@@ -260,74 +282,89 @@ impl Pipeline<'_> {
         }
     }
 
-    /// Passes a run on, checks it and hands it to the disk.
-    fn on_run(&mut self, mut run: PacketBatch) -> Result<(), XferError> {
+    /// Passes a batch on, checks it and hands it to the disk.
+    fn on_batch(&mut self, mut batch: PacketBatch) -> Result<(), XferError> {
         let arrived = Instant::now();
         if let Some(next) = &mut self.next {
-            next.push(run.raw.iter().cloned(), run.packets.len(), arrived);
+            next.push(batch.raw.iter().cloned(), batch.packets.len(), arrived);
         }
-        let receiver = &mut self.receiver;
-        let checked = receiver.incoming.accept_run(&mut run);
-        let (last, bytes) = (ends_block(&run), run.data_len());
-        for packet in &run.packets {
-            self.responder.push(Pending {
-                seqno: packet.header.seqno,
-                index: receiver.packets,
-                end_offset: packet.end_offset(),
-                last: packet.header.last_packet_in_block,
-                arrived,
-                corrupt: false,
-            });
-            receiver.packets += 1;
+        let checked = self.receiver.incoming.accept_batch(&mut batch);
+        let (last, bytes) = (batch.ends_block(), batch.data_len());
+        if let Some(acks) = &mut self.acks {
+            let indexed = (self.receiver.count..).zip(&batch.packets);
+            for (index, packet) in indexed {
+                acks.responder.push(Pending {
+                    seqno: packet.seqno,
+                    index,
+                    end_offset: packet.body.end(),
+                    last: packet.last,
+                    arrived,
+                    corrupt: false,
+                });
+            }
+            acks.received(bytes);
         }
-        if run.in_place {
-            self.x.stats().add_in_place(bytes);
+        self.receiver.count += batch.packets.len() as u64;
+        if batch.in_place {
+            self.x.stats().bytes_in_place.add(bytes);
         }
-        self.disk.push(run);
-        self.untold_bytes += bytes;
+        self.disk.push(batch);
         let after = match checked {
             Ok(()) if last => After::Last,
             Ok(()) => After::More,
-            Err(BadPacket::Corrupt(reason)) => {
-                self.on_corrupt(&reason, arrived);
+            Err(BadPacket::Gap(reason)) => {
+                return Err(XferError::protocol(self.conn.peer_name(), reason));
+            }
+            Err(BadPacket::Corrupt { seqno, reason }) => {
+                self.on_corrupt(seqno, reason, arrived)?;
                 After::Corrupt
             }
-            Err(bad) => return Err(bad.into_error(self.conn)),
         };
-        let write = &self.x.throttles().write;
-        if write.rate() > 0 && after != After::Corrupt {
-            let x = self.x.clone();
-            let wait = Box::pin(async move { x.throttles().write.take(bytes).await });
-            self.receiver.phase = Phase::Throttled(wait, after);
-        } else if after != After::More {
-            self.receiver.phase = Phase::Discarding(after);
-        }
+        self.receiver.phase = if self.throttle.rate() > 0 && after != After::Corrupt {
+            Phase::Throttled(Box::pin(self.throttle.take(bytes)), after)
+        } else {
+            self.phase_after(after)
+        };
         Ok(())
     }
 
-    /// The packets before the corrupt one are written and acknowledged, then the writer is told.
-    fn on_corrupt(&mut self, reason: &str, arrived: Instant) {
+    fn phase_after(&self, after: After) -> Phase<'static> {
+        match after {
+            After::More => Phase::Open,
+            _ if self.acks.is_none() => Phase::Complete,
+            after => Phase::Discarding(after),
+        }
+    }
+
+    /// The packets before the corrupt one are written and acknowledged, then the writer is told. A
+    /// copy ends.
+    fn on_corrupt(
+        &mut self,
+        seqno: i64,
+        reason: String,
+        arrived: Instant,
+    ) -> Result<(), XferError> {
+        let incoming = &self.receiver.incoming;
+        blame_source(self.x, incoming.source.as_ref(), &incoming.block);
+        let Some(acks) = &mut self.acks else {
+            return Err(XferError::Checksum(reason));
+        };
         tracing::warn!(
             peer = self.conn.peer_name(),
             "corrupt data in a write: {reason}"
         );
-        let incoming = &self.receiver.incoming;
-        crate::xceiver::block_receiver::blame_source(
-            self.x,
-            incoming.source.as_ref(),
-            &incoming.block,
-        );
-        self.responder.push(Pending {
-            seqno: incoming.bad_seqno.unwrap_or(UNKNOWN_SEQNO),
-            index: self.receiver.packets,
+        acks.responder.push(Pending {
+            seqno,
+            index: self.receiver.count,
             end_offset: 0,
             last: false,
             arrived,
             corrupt: true,
         });
+        Ok(())
     }
 
-    fn poll_deaf(&mut self, after: After, cx: &mut Context<'_>) -> Result<bool, XferError> {
+    fn poll_discard(&mut self, after: After, cx: &mut Context<'_>) -> Result<bool, XferError> {
         let mut dropped = [0; 4 << 10];
         match self.conn.read_ready(&mut dropped) {
             Ok(Some(n)) if n > 0 => Ok(true),
@@ -349,99 +386,31 @@ impl Pipeline<'_> {
             .socket_error(std::io::ErrorKind::UnexpectedEof.into())
     }
 
+    /// Hears what the mirror acknowledges; true when it said something.
     fn poll_recv_acks(&mut self, cx: &mut Context<'_>) -> Result<bool, XferError> {
-        let Some(next) = &mut self.next else {
+        let (Some(next), Some(acks)) = (&mut self.next, &mut self.acks) else {
             return Ok(false);
         };
         let mut heard = false;
-        while self.outcome.is_none() && self.responder.listens() {
+        while self.outcome.is_none() && acks.responder.listens() {
             let Poll::Ready(said) = next.poll_recv_acks(cx) else {
                 break;
             };
-            self.responder.on_behind(said)?;
+            acks.responder.on_behind(said)?;
             heard = true;
         }
         Ok(heard)
     }
 
-    /// Whether acknowledgements may wait for those of what is received next.
-    fn may_tell_later(&self) -> bool {
-        self.outcome.is_none()
-            && self.untold_bytes < TELL_AFTER
-            && matches!(self.receiver.phase, Phase::Open)
-    }
-
-    /// Sends the acknowledgements that there are; true when some were taken.
-    fn poll_send_acks(&mut self, cx: &mut Context<'_>) -> Result<bool, XferError> {
-        let mut told = false;
-        self.untold_bytes = 0;
-        while !self.responder.out.is_empty() {
-            let sent = self
-                .conn
-                .write_ready_vectored(&[IoSlice::new(&self.responder.out)])
-                .map_err(|e| self.conn.socket_error(e))?;
-            if let Some(n) = sent {
-                self.responder.out.advance(n);
-                told = true;
-            } else if let Poll::Ready(ready) = self.conn.poll_writable(cx) {
-                ready.map_err(|e| self.conn.socket_error(e))?;
-            } else {
-                self.untold_since.get_or_insert_with(Instant::now);
-                return match self.sending.poll_end(cx) {
-                    Poll::Ready(limit) => Err(self.conn.socket_error(silence("writing", limit))),
-                    Poll::Pending => Ok(told),
-                };
-            }
+    /// Sends acknowledgements, unless they may wait for those of what is received next.
+    fn poll_send_acks(&mut self, cx: &mut Context<'_>, more: bool) -> Result<bool, XferError> {
+        let Some(acks) = &mut self.acks else {
+            return Ok(false);
+        };
+        let open = self.outcome.is_none() && matches!(self.receiver.phase, Phase::Open);
+        if more && open && acks.may_wait() {
+            return Ok(false);
         }
-        self.sending.touch();
-        if let Some(since) = self.untold_since.take()
-            && since.elapsed() > self.slow_io
-        {
-            let (peer, millis) = (self.conn.peer_name(), since.elapsed().as_millis());
-            tracing::warn!(peer, millis, "slow to take acknowledgements");
-        }
-        Ok(told)
-    }
-}
-
-/// What ends a pipeline, or interrupts it, from outside.
-struct Signals {
-    ends: [(Pin<Box<WaitForCancellationFutureOwned>>, &'static str); 3],
-    restart: Pin<Box<WaitForCancellationFutureOwned>>,
-    restarted: bool,
-}
-
-impl Signals {
-    fn new(x: &Xceivers, cancel: &CancellationToken) -> Self {
-        let wait = |token: &CancellationToken| Box::pin(token.clone().cancelled_owned());
-        Self {
-            ends: [
-                (wait(cancel), crate::xceiver::block_receiver::TAKEN_OVER),
-                (wait(&x.evict_token()), "writers were evicted"),
-                (
-                    wait(x.shutdown_token()),
-                    crate::xceiver::block_receiver::SHUT_DOWN,
-                ),
-            ],
-            restart: wait(x.restart_token()),
-            restarted: false,
-        }
-    }
-
-    fn poll(
-        &mut self,
-        cx: &mut Context<'_>,
-        responder: &mut PacketResponder<'_>,
-    ) -> Result<(), XferError> {
-        for (signal, why) in &mut self.ends {
-            if signal.as_mut().poll(cx).is_ready() {
-                return Err(XferError::Stopped(why));
-            }
-        }
-        if !self.restarted && self.restart.as_mut().poll(cx).is_ready() {
-            self.restarted = true;
-            responder.announce_restart();
-        }
-        Ok(())
+        acks.poll_send(cx)
     }
 }

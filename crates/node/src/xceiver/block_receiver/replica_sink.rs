@@ -1,65 +1,37 @@
 //! Where the packets of a block being received go: the replica's writer, and what waits for it.
 //!
 //! A packet counts as written when its data and checksums are in the replica's files, in the page
-//! cache or on the device. Writes clock themselves: one is begun when a write buffer is full, or
+//! cache or on the device. Writes clock themselves. One is begun when a write buffer is full, or
 //! when the socket has nothing more and no write of the block is under way. A stream whose sender
 //! has more under way than was received gathers for a moment longer.
 //!
 //! Nothing here has a task of its own but the completion of a replica, which is carried out and
 //! reported whatever becomes of the connection. A write in progress holds the right to the replica
-//! until it is over (the store sees to that), so its next writer never meets it.
+//! until it is over; the store sees to that. So its next writer never meets it.
 
 use std::collections::VecDeque;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
-use std::time::Duration;
 
-use bytes::{Bytes, BytesMut};
 use futures_util::future::BoxFuture;
-use hayloft_io::{CacheHints, WRITE_BUFFER, WriteBuffers};
-use hayloft_store::{
-    Due, PacketData, Pieces, ReplicaRef, ReplicaWriter, StoreError, StoreErrorKind,
-};
-use hayloft_wire::checksum::DataChecksum;
+use hayloft_io::{CacheHints, WriteBuffers};
+use hayloft_store::{Due, ReplicaWriter, StoreError, StoreErrorKind};
 use tokio::task::JoinHandle;
-use tokio::time::{Instant, Sleep, sleep_until};
+use tokio::time::Instant;
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 
+use crate::xceiver::block_receiver::completion::{End, Finish, complete_replica};
+use crate::xceiver::block_receiver::gathering::Gathering;
 use crate::xceiver::context::Xceivers;
-use crate::xceiver::packet::receiver::PacketBatch;
+use crate::xceiver::packet::PacketBatch;
 
-/// Bytes that may wait for the disk, once there is a run: more than the usual client has under way.
+/// Bytes that may wait for the disk, once there is a batch: more than the usual client has under
+/// way.
 const WAITING_BYTES: u64 = 8 << 20;
 
-/// Runs that may wait for the disk.
+/// Batches that may wait for the disk.
 const WAITING_RUNS: usize = 256;
-
-/// How long what was received may wait for more, where the sender is known to have more under way.
-const GATHER: Duration = Duration::from_millis(1);
-
-/// What a sender is taken to have under way before it is known, in bytes: the packets of a small
-/// file are written together.
-const WINDOW_MIN: u64 = 512 << 10;
-
-/// Gatherings in vain after which a stream gathers no more.
-const MISSES_MAX: u32 = 4;
-
-/// What to do when the block is complete.
-#[derive(Clone, Debug)]
-pub enum Finish {
-    /// Finalize and tell the NameNode, with a hint which replica may go.
-    Report {
-        /// Uuid of the node whose replica may be deleted.
-        delete_hint: Option<String>,
-        /// Done when the NameNode has heard, or after so long; zero does not wait.
-        wait: Duration,
-    },
-    /// Finalize without telling: the client goes on with a new generation stamp.
-    Quietly,
-    /// Becomes a replica being written.
-    ConvertToRbw,
-}
 
 /// When a replica whose last packet is written is completed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,27 +44,17 @@ pub enum CompleteWhen {
     Allowed,
 }
 
-/// How writing a block ended.
-#[derive(Clone, Debug)]
-pub enum End {
-    /// Complete.
-    Done(ReplicaRef),
-    /// Cannot go on.
-    Failed(Arc<StoreError>),
-}
-
 /// A block's writer with what waits for it. Polled by the task that receives.
 pub struct ReplicaSink {
     x: Xceivers,
-    checksum: DataChecksum,
     finish: Finish,
     /// The replica may be completed once its last packet is written.
     allowed: bool,
     cancel: CancellationToken,
     work: Work,
-    /// Runs that the writer was not there for.
+    /// Batches that the writer was not there for.
     held: VecDeque<PacketBatch>,
-    /// Runs that the writer has accepted, in order of arrival.
+    /// Batches that the writer has accepted, in order of arrival.
     waiting: VecDeque<Waiting>,
     /// Packets whose data is as durable as they asked for, in order of arrival.
     written: u64,
@@ -115,24 +77,23 @@ enum Work {
     Over,
 }
 
-/// A run that is written when the replica's files end behind it.
+/// A batch that is written when the replica's files end behind it.
 struct Waiting {
     /// Offset in the block.
     end: u64,
     packets: u64,
     sync: bool,
     last: bool,
-    /// Of the run: to be kept as long as its data.
+    /// Of the batch: to be kept as long as its data.
     _token: Arc<()>,
 }
 
 impl ReplicaSink {
-    /// Takes the writer over. `checksum` is what the packets carry.
+    /// Takes the writer over.
     #[must_use]
     pub fn new(
         x: &Xceivers,
         mut writer: ReplicaWriter,
-        checksum: DataChecksum,
         finish: Finish,
         when: CompleteWhen,
         cache: CacheHints,
@@ -140,7 +101,6 @@ impl ReplicaSink {
         writer.set_cache_hints(cache);
         Self {
             x: x.clone(),
-            checksum,
             finish,
             allowed: when == CompleteWhen::Written,
             cancel: writer.cancel_token(),
@@ -169,7 +129,7 @@ impl ReplicaSink {
 
     /// Memory to receive data in, where that saves a copy.
     #[must_use]
-    pub fn landing(&self) -> Option<WriteBuffers> {
+    pub fn receive_buffers(&self) -> Option<WriteBuffers> {
         match &self.work {
             Work::Open(writer) => writer.receive_buffers(),
             _ => None,
@@ -186,7 +146,7 @@ impl ReplicaSink {
         self.allowed = true;
     }
 
-    /// Whether a run can be [pushed](Self::push) now.
+    /// Whether a batch can be [pushed](Self::push) now.
     #[must_use]
     pub fn has_room(&self) -> bool {
         let held: u64 = self.held.iter().map(PacketBatch::data_len).sum();
@@ -202,7 +162,7 @@ impl ReplicaSink {
         self.gathering.drained = drained;
     }
 
-    /// Takes a run, in order. [`poll`](Self::poll) writes it.
+    /// Takes a batch, in order. [`poll`](Self::poll) writes it.
     pub fn push(&mut self, run: PacketBatch) {
         if self.end.is_some() {
             return;
@@ -226,21 +186,9 @@ impl ReplicaSink {
             };
             let mut packets = Vec::with_capacity(run.packets.len());
             for packet in run.packets {
-                waiting.sync |= packet.header.sync_block;
-                waiting.last |= packet.header.last_packet_in_block;
-                if packet.data.is_empty() {
-                    continue;
-                }
-                let sums = if packet.sums.is_empty() {
-                    computed_sums(self.checksum, &packet.data)
-                } else {
-                    packet.sums
-                };
-                packets.push(PacketData {
-                    offset: packet.header.offset_in_block.unsigned_abs(),
-                    data: packet.data,
-                    sums,
-                });
+                waiting.sync |= packet.sync;
+                waiting.last |= packet.last;
+                packets.push(packet.body);
             }
             if let Err(error) = writer.accept(&packets) {
                 return self.fail(error);
@@ -314,7 +262,6 @@ impl ReplicaSink {
         };
         let now = writer.bytes_on_disk();
         if now > before {
-            self.x.stats().add_written(now - before);
             self.note_slow(now - before);
         }
         if moved {
@@ -327,7 +274,7 @@ impl ReplicaSink {
         matches!(&self.work, Work::Open(writer) if writer.is_writing())
     }
 
-    /// Counts the runs that are written up to `end`; not those that wait for a sync.
+    /// Counts the batches that are written up to `end`; not those that wait for a sync.
     fn note_written(&mut self, end: u64) -> bool {
         let before = self.written;
         while let Some(run) = self.waiting.front()
@@ -407,7 +354,9 @@ impl ReplicaSink {
                 StoreErrorKind::Io | StoreErrorKind::VolumeFailed
             )
         {
-            tracing::warn!(block = %writer.block(), storage = %writer.storage().id, "cannot write: {error}");
+            tracing::warn!(
+                block = %writer.block(), storage = %writer.storage().id, "cannot write: {error}"
+            );
             self.x.check_volumes_soon();
         }
         self.work = Work::Over;
@@ -440,135 +389,5 @@ impl ReplicaSink {
                 () = cancel.cancelled() => {}
             }
         });
-    }
-}
-
-/// When less than a full buffer is written.
-struct Gathering {
-    /// The socket has nothing more now.
-    drained: bool,
-    /// Nothing more comes.
-    ended: bool,
-    /// The most bytes that were received and not written: the sender's window is at least so large.
-    window: u64,
-    /// Bytes that waited when the alarm was set.
-    at_alarm: u64,
-    alarm: Option<Pin<Box<Sleep>>>,
-    /// The alarm is set.
-    waiting: bool,
-    misses: u32,
-}
-
-impl Default for Gathering {
-    fn default() -> Self {
-        Self {
-            drained: false,
-            ended: false,
-            window: WINDOW_MIN,
-            at_alarm: 0,
-            alarm: None,
-            waiting: false,
-            misses: 0,
-        }
-    }
-}
-
-impl Gathering {
-    fn ended() -> Self {
-        Self {
-            drained: true,
-            ended: true,
-            ..Self::default()
-        }
-    }
-
-    fn received(&mut self, unwritten: u64) {
-        self.window = self.window.max(unwritten);
-        self.drained = false;
-    }
-
-    /// What to write of `unwritten` bytes, while no write is under way. A sender that has half of
-    /// its window under way sends more without an acknowledgement; one that stops all the same is
-    /// waited for a few times only.
-    fn due(&mut self, cx: &mut Context<'_>, unwritten: u64) -> Due {
-        if self.ended {
-            return Due::All;
-        }
-        let full = unwritten >= WRITE_BUFFER as u64;
-        if full {
-            self.misses = self.misses.saturating_sub(1);
-        }
-        if !self.drained {
-            return Due::Full;
-        }
-        let more_comes = unwritten > 0 && unwritten.saturating_mul(2) < self.window;
-        if full || !more_comes || self.misses >= MISSES_MAX {
-            self.waiting = false;
-            return Due::Drained;
-        }
-        let alarm = self
-            .alarm
-            .get_or_insert_with(|| Box::pin(sleep_until(Instant::now() + GATHER)));
-        if !self.waiting {
-            self.waiting = true;
-            self.at_alarm = unwritten;
-            alarm.as_mut().reset(Instant::now() + GATHER);
-        }
-        if alarm.as_mut().poll(cx).is_pending() {
-            return Due::Full;
-        }
-        self.waiting = false;
-        if unwritten == self.at_alarm {
-            self.misses += 1;
-        }
-        Due::Drained
-    }
-}
-
-/// Writers to memory may leave checksums out; on a disk there are always some.
-fn computed_sums(checksum: DataChecksum, data: &Pieces) -> Bytes {
-    let mut sums = BytesMut::with_capacity(checksum.sums_len(data.len()));
-    for piece in data.iter() {
-        checksum.compute(piece, &mut sums);
-    }
-    sums.freeze()
-}
-
-/// Tells the NameNode of a block that was received. A client asks it to complete the file as soon
-/// as it has the last acknowledgement; when that comes before the report, a stock client sleeps for
-/// 400 ms and longer (`dfs.client.block.write.locateFollowingBlock.initial.delay.ms`) before it
-/// asks again.
-pub async fn tell(x: &Xceivers, replica: &ReplicaRef, finish: &Finish) {
-    let Finish::Report { delete_hint, wait } = finish else {
-        return;
-    };
-    let (block, link) = (&replica.block, x.link());
-    link.received(block, &replica.storage, delete_hint.as_deref());
-    if !wait.is_zero() {
-        link.wait_told(block, *wait).await;
-    }
-}
-
-/// Completes the block and tells the NameNode; only then is the last packet acknowledged.
-async fn complete_replica(x: Xceivers, writer: ReplicaWriter, finish: Finish) -> End {
-    let block = writer.block();
-    let outcome = match &finish {
-        Finish::ConvertToRbw => x.store().convert_temporary_to_rbw(writer).await,
-        Finish::Report { .. } | Finish::Quietly => writer.finalize().await,
-    };
-    match outcome {
-        Ok(replica) => {
-            tell(&x, &replica, &finish).await;
-            tracing::info!(block = %replica.block, bytes = replica.block.block.num_bytes,
-                storage = %replica.storage.id, "received");
-            End::Done(replica)
-        }
-        Err(error) => {
-            tracing::warn!(%block, "cannot complete a received block: {error}");
-            if error.kind() == StoreErrorKind::Io {
-                x.check_volumes_soon();
-            }
-            End::Failed(Arc::new(error))
-        }
     }
 }

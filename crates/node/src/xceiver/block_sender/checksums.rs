@@ -11,6 +11,7 @@ use hayloft_io::AlignedBuf;
 use hayloft_store::StoreError;
 
 use crate::xceiver::block_sender::BlockSender;
+use crate::xceiver::stats::Activity;
 
 /// Checksums read first: with chunks of 512 bytes those of 8 MiB. A client that reads to the end of
 /// the block asks for more; many stop before.
@@ -142,7 +143,7 @@ fn begin<'a>(outflow: &'a BlockSender<'_>, offset: u64, first: bool) -> Window<'
     };
     let mut len = data(if first && !outflow.reader.is_on_rotating_media() {
         WINDOW_FIRST
-    } else if outflow.stats.readers() > FEW {
+    } else if outflow.stats.now(Activity::Reader) > FEW {
         WINDOW_OF_MANY
     } else {
         WINDOW

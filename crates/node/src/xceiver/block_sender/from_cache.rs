@@ -1,8 +1,8 @@
 //! Packets whose data the kernel takes from the page cache (sendfile), on threads of the disk.
 //!
-//! A page may leave the page cache after the reader asked whether it is there. sendfile then waits
-//! for the device, on a slow or hung disk for long; the connections of the calling thread would
-//! wait with it.
+//! A page may leave the page cache after the reader asked whether it is there. A sendfile then
+//! waits for the device, on a slow or hung disk for long. The connections of the calling thread
+//! would wait with it.
 
 use std::collections::VecDeque;
 use std::io;

@@ -3,8 +3,7 @@
 //! Data goes out in pieces, the next ones being read while one is sent.
 //!
 //! - What is not in the page cache is read through the volume's engine in large pieces into pooled
-//!   buffers, and each goes out in one gathered write: packet prefixes and checksums beside the
-//!   data.
+//!   buffers. Each goes out in one gathered write: packet prefixes and checksums beside the data.
 //! - What is in the page cache is sent from there by descriptor (sendfile), without a copy on this
 //!   side, by threads of the disk. Short reads are copied: they are over before asking where the
 //!   data are has paid.
@@ -96,9 +95,8 @@ pub struct BlockSender<'a> {
 impl BlockSender<'_> {
     /// Sends `head`, then the range in packets, then the empty last packet.
     ///
-    /// # Errors
-    /// `Store` when reading failed, `Socket` when sending did; in both cases the stream is cut off
-    /// in the middle, and only closing the connection tells the peer.
+    /// # Errors `Store` when reading failed, `Socket` when sending did. In both cases the stream is
+    /// cut off in the middle, and only closing the connection tells the peer.
     pub async fn send(&self, conn: &Conn, head: Bytes) -> Result<Sent, XferError> {
         let mut packets = Packets {
             conn,
@@ -316,7 +314,7 @@ impl Packets<'_> {
 
     fn header(&self, data_len: usize, last: bool) -> PacketHeader {
         PacketHeader {
-            offset_in_block: i64::try_from(self.offset).expect("block lengths fit 63 bits"),
+            offset_in_block: self.offset,
             seqno: self.seqno,
             last_packet_in_block: last,
             data_len: u32::try_from(data_len).expect("a packet is far smaller than 4 GiB"),

@@ -9,6 +9,7 @@ use hayloft_store::StoreError;
 
 use crate::xceiver::block_sender::checksums::{Sums, WINDOW_OF_MANY};
 use crate::xceiver::block_sender::{BlockSender, LONG_READ};
+use crate::xceiver::stats::Activity;
 
 /// Data read from the disk first, so that the reader has something soon. Each further piece is
 /// twice as large.
@@ -36,9 +37,8 @@ const NOT_ASKED: usize = 128 << 10;
 /// Pieces that are read while one is being sent.
 const AHEAD: usize = 2;
 
-/// The same for a few readers of flash around the page cache (in there the system reads ahead):
-/// with two pieces a lone reader had 0.7 of what the device gives, which has no other reader to be
-/// busy with.
+/// The same for a few readers of flash around the page cache; in there the system reads ahead. With
+/// two pieces a lone reader had 0.7 of what the device gives: no other reader keeps it busy.
 const AHEAD_OF_FEW: usize = 4;
 
 /// Readers that are a few.
@@ -234,7 +234,7 @@ impl<'a> Ahead<'a> {
     }
 
     /// An engine that goes around the page cache reads through it what was read before. The kernel
-    /// reads ahead by itself then, in large pages where it is asked in order: small ones, which it
+    /// reads ahead by itself then, in large pages where it is asked in order. Small ones, which it
     /// takes for pieces asked for at random, cost every later reader more.
     fn learn(&mut self, offset: u64, len: usize) {
         let reader = self.outflow.reader;
@@ -278,7 +278,7 @@ impl BlockSender<'_> {
         } else {
             PIECE_CACHED
         };
-        let readers = self.stats.readers().max(1);
+        let readers = self.stats.now(Activity::Reader).max(1);
         let pieces = self.pieces_ahead() + 1;
         let share = (self.budget_ahead() / readers).saturating_sub(WINDOW_OF_MANY) / pieces;
         // Powers of two: sizes that come back find memory that an earlier piece left.
@@ -289,7 +289,7 @@ impl BlockSender<'_> {
     /// Pieces that are read while one is being sent.
     fn pieces_ahead(&self) -> usize {
         let reader = self.reader;
-        let alone = self.stats.readers() <= FEW && !reader.is_on_rotating_media();
+        let alone = self.stats.now(Activity::Reader) <= FEW && !reader.is_on_rotating_media();
         if alone && reader.goes_around_cache() {
             AHEAD_OF_FEW
         } else {

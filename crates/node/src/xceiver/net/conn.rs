@@ -6,7 +6,6 @@
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::os::fd::{BorrowedFd, OwnedFd};
-use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -17,9 +16,10 @@ use hayloft_wire::schema::WireMessage;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use tokio::io::Interest;
 use tokio::net::TcpStream;
-use tokio::time::{Instant, Sleep, sleep_until, timeout};
+use tokio::time::timeout;
 
 use crate::xceiver::error::XferError;
+use crate::xceiver::net::patience::within;
 use crate::xceiver::settings::Settings;
 
 /// Bytes taken from the socket at a time while messages are expected. Small: an idle connection
@@ -182,7 +182,7 @@ impl Conn {
     }
 
     /// As [`read_ready`](Self::read_ready), into several pieces. A call that fills less than all of
-    /// them counts as the last of what was there: the next one is refused without asking the
+    /// them counts as the last of what was there. The next one is refused without asking the
     /// kernel, until more has arrived.
     ///
     /// # Errors
@@ -191,7 +191,7 @@ impl Conn {
         let room: usize = into.iter().map(|piece| piece.len()).sum();
         let mut short = None;
         // What makes the socket count as empty is a refusal within `try_io`, which knows the
-        // readiness from before the read: data that arrives meanwhile is not forgotten.
+        // readiness from before the read. Data that arrives meanwhile is not forgotten.
         let outcome = self.stream.try_io(Interest::READABLE, || {
             loop {
                 match rustix::io::readv(&self.stream, into) {
@@ -410,68 +410,4 @@ impl Conn {
 fn socket_ref(stream: &TcpStream) -> BorrowedFd<'_> {
     use std::os::fd::AsFd as _;
     stream.as_fd()
-}
-
-/// Limits a wait for the socket.
-async fn within(
-    limit: Option<Duration>,
-    doing: &'static str,
-    wait: impl Future<Output = io::Result<()>>,
-) -> io::Result<()> {
-    let Some(limit) = limit else {
-        return wait.await;
-    };
-    match timeout(limit, wait).await {
-        Ok(result) => result,
-        Err(_) => Err(silence(doing, limit)),
-    }
-}
-
-/// Nothing moved for `limit`.
-pub fn silence(doing: &'static str, limit: Duration) -> io::Error {
-    let text = format!("{doing}: nothing moved for {} ms", limit.as_millis());
-    io::Error::new(io::ErrorKind::TimedOut, text)
-}
-
-/// Watches that something moves within a limit, with one timer however often it does.
-#[derive(Debug)]
-pub struct Patience {
-    limit: Option<Duration>,
-    moved: Instant,
-    alarm: Option<Pin<Box<Sleep>>>,
-}
-
-impl Patience {
-    /// Counts from now; without a limit it never ends.
-    #[must_use]
-    pub fn new(limit: Option<Duration>) -> Self {
-        Self {
-            limit,
-            moved: Instant::now(),
-            alarm: None,
-        }
-    }
-
-    /// Something moved, or nothing is waited for.
-    pub fn touch(&mut self) {
-        self.moved = Instant::now();
-    }
-
-    /// Ready with the limit when nothing moved for so long.
-    pub fn poll_end(&mut self, cx: &mut Context<'_>) -> Poll<Duration> {
-        let Some(limit) = self.limit else {
-            return Poll::Pending;
-        };
-        let alarm = self
-            .alarm
-            .get_or_insert_with(|| Box::pin(sleep_until(self.moved + limit)));
-        while alarm.as_mut().poll(cx).is_ready() {
-            let due = self.moved + limit;
-            if due <= Instant::now() {
-                return Poll::Ready(limit);
-            }
-            alarm.as_mut().reset(due);
-        }
-        Poll::Pending
-    }
 }

@@ -1,7 +1,7 @@
 //! Connections that do not leave the host are not paced.
 //!
 //! A congestion control that paces (BBR) lets every segment of 64 KiB wait for a timer, also where
-//! there is no network between the two ends, and those timers cost more than moving the bytes does
+//! no network is between the two ends. Those timers cost more than moving the bytes does
 //! (docs/decisions/0012). Where one is the system's default, connections within the host use Reno,
 //! which every Linux has and lets every process choose. Connections to other hosts keep what the
 //! operator chose.
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn nobody_there_is_an_error() {
+    async fn an_address_without_a_listener_is_an_error() {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
         let port = listener.local_addr().expect("bound").port();
         drop(listener);

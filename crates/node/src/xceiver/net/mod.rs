@@ -2,6 +2,7 @@
 
 pub mod conn;
 pub mod loopback_congestion;
+pub mod patience;
 pub mod peer;
 pub mod threads;
 pub mod throttle;

@@ -1,6 +1,6 @@
 //! The threads that connections are served by: a connection stays with the one that it was given.
 //!
-//! What a task of a shared pool of threads waits for wakes up any of them: a stream would move from
+//! What a task of a shared pool of threads waits for wakes up any of them. A stream would move from
 //! processor to processor with nearly every packet and every write that ends, and its data from
 //! cache to cache. So each thread here has a runtime of its own, and a new connection goes to the
 //! one with the least to do.
@@ -19,7 +19,7 @@ use tokio_util::task::TaskTracker;
 const THREADS_MAX: usize = 64;
 
 /// Polls of tasks after which a thread looks for tasks that other threads have woken. A stream that
-/// is received without a pause takes half a millisecond a poll and wakes itself up again; the ends
+/// is received without a pause takes half a millisecond a poll and wakes itself up again. The ends
 /// of its own disk writes come from other threads. With the runtime's default of 31 the disk stood
 /// idle while tens of megabytes were received.
 const LOOK_FOR_WOKEN: u32 = 1;

@@ -125,13 +125,6 @@ impl Throttles {
     }
 }
 
-impl Default for Throttles {
-    /// Apache's defaults: 100 MiB/s for the balancer, 100 moves, no other limit.
-    fn default() -> Self {
-        Self::new(100 << 20, 0, 0, 0, 100)
-    }
-}
-
 /// How many balancer moves may run; one too many is refused, not queued, as with Apache's.
 #[derive(Clone, Debug)]
 pub struct MoveLimit(Arc<MoveLimitInner>);

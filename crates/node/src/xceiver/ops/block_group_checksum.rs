@@ -247,7 +247,7 @@ fn same_kind(parts: &[pb::OpBlockChecksumResponse]) -> Result<ChecksumType, Xfer
 }
 
 /// MD5 of the blocks' MD5s, followed by the zeros at the end of the buffer in which Apache's
-/// collects them: answers of both have to be equal.
+/// collects them. Answers of both have to be equal.
 fn md5_of_md5s(parts: &[pb::OpBlockChecksumResponse]) -> Vec<u8> {
     let mut bytes: Vec<u8> = parts
         .iter()
@@ -326,7 +326,10 @@ mod tests {
 
     proptest! {
         #[test]
-        fn woven_cells_are_the_crc_of_the_file(data in prop::collection::vec(any::<u8>(), 1..2000), units in 1u32..5) {
+        fn woven_cells_are_the_crc_of_the_file(
+            data in prop::collection::vec(any::<u8>(), 1..2000),
+            units in 1u32..5,
+        ) {
             let shape = Shape { data_units: units, cell: 64 };
             let kind = ChecksumKind::Crc32c;
             let mut sums = vec![Vec::new(); units as usize];
@@ -335,7 +338,10 @@ mod tests {
             }
             let parts: Vec<_> = sums
                 .into_iter()
-                .map(|s| pb::OpBlockChecksumResponse { block_checksum: Bytes::from(s), ..Default::default() })
+                .map(|sums| pb::OpBlockChecksumResponse {
+                    block_checksum: Bytes::from(sums),
+                    ..Default::default()
+                })
                 .collect();
             let woven = weave(&parts, kind, shape, data.len() as u64).expect("whole");
             prop_assert_eq!(woven, kind.crc(&data).to_be_bytes().to_vec());

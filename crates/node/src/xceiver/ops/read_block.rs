@@ -20,8 +20,8 @@ use crate::xceiver::server::{AfterOperation, wait_ready};
 use crate::xceiver::settings::Settings;
 use crate::xceiver::stats::Activity;
 
-/// A reader of a replica being written waits this long for bytes that it was promised: the writer's
-/// acknowledgement may have overtaken them (as long as Apache's).
+/// A reader of a replica being written waits this long, as Apache's does, for bytes that it was
+/// promised. The writer's acknowledgement may have overtaken them.
 const GROWTH_WAIT: Duration = Duration::from_secs(3);
 const GROWTH_POLL: Duration = Duration::from_millis(10);
 
@@ -61,8 +61,8 @@ pub async fn read_block(
     };
     match outflow.send(conn, head).await {
         Ok(sent) => {
-            x.stats().add_read(sent.bytes);
-            x.stats().add_read_by_descriptor(sent.by_descriptor);
+            x.stats().bytes_read.add(sent.bytes);
+            x.stats().bytes_read_by_descriptor.add(sent.by_descriptor);
         }
         Err(error) => {
             after_read_error(x, &block, &error).await;
@@ -125,7 +125,7 @@ pub async fn open(
     Ok((reader, range))
 }
 
-/// Opens the first `len` bytes of a replica for a copy of it, with their checksums: a replica whose
+/// Opens the first `len` bytes of a replica for a copy of it, with their checksums. A replica whose
 /// checksums are missing must not be multiplied.
 ///
 /// # Errors

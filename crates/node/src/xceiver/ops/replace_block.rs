@@ -11,8 +11,10 @@ use hayloft_wire::proto::hdfs::DatanodeInfo;
 use hayloft_wire::proto::security::Token;
 use hayloft_wire::transfer::{self, BlockOpResponse, BlockRequest, Status};
 
-use crate::xceiver::block_receiver::replica_sink::{CompleteWhen, Finish, ReplicaSink};
-use crate::xceiver::block_receiver::{IncomingBlock, keep_telling, receive_alone};
+use crate::xceiver::block_receiver::completion::Finish;
+use crate::xceiver::block_receiver::pipeline::{self, Ends};
+use crate::xceiver::block_receiver::replica_sink::{CompleteWhen, ReplicaSink};
+use crate::xceiver::block_receiver::verify::IncomingBlock;
 use crate::xceiver::block_sender::{BlockSender, CachePolicy};
 use crate::xceiver::context::Xceivers;
 use crate::xceiver::error::XferError;
@@ -102,7 +104,7 @@ pub async fn copy_block(
         throttles: &[&x.throttles().balancer],
     };
     match outflow.send(conn, stream_head(&range)).await {
-        Ok(sent) => x.stats().add_read(sent.bytes),
+        Ok(sent) => x.stats().bytes_read.add(sent.bytes),
         Err(error) => {
             after_read_error(x, &block, &error).await;
             return Err(error);
@@ -222,11 +224,9 @@ async fn fetch(
     writer.set_checksum(checksum).await?;
     let incoming = IncomingBlock {
         block: block.clone(),
-        checksum,
         verify: true,
         received: 0,
         source: Some(source.clone()),
-        bad_seqno: None,
     };
     let finish = Finish::Report {
         delete_hint: Some(message.del_hint.clone()),
@@ -236,12 +236,31 @@ async fn fetch(
         sync_behind: false,
         drop_behind: true,
     };
-    let disk = ReplicaSink::new(x, writer, checksum, finish, CompleteWhen::Written, cache);
-    receive_alone(x, &mut proxy, None, incoming, disk, &x.throttles().balancer).await?;
+    let disk = ReplicaSink::new(x, writer, finish, CompleteWhen::Written, cache);
+    let ends = Ends {
+        conn: &mut proxy,
+        checksum,
+        mirror: None,
+        disk,
+        throttle: &x.throttles().balancer,
+        acks: None,
+    };
+    pipeline::run(x, &settings, incoming, ends).await?;
     let _courtesy = proxy
         .read_exact_small(COPY_DONE.len(), Some(COPY_DONE_WAIT))
         .await;
     Ok(())
+}
+
+/// Tells the requester that the move is still going on.
+async fn keep_telling(requester: &Conn, every: Duration) -> XferError {
+    let message = BlockOpResponse::of(Status::InProgress);
+    loop {
+        tokio::time::sleep(every).await;
+        if let Err(error) = requester.write_message(&message).await {
+            return error;
+        }
+    }
 }
 
 fn copy_request(block: &ExtendedBlock, token: Token) -> pb::OpCopyBlock {

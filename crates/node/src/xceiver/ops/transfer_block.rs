@@ -11,6 +11,7 @@ use hayloft_wire::proto::hdfs::{DatanodeId, DatanodeInfo};
 use hayloft_wire::proto::security::Token;
 use hayloft_wire::transfer::{self, BlockOpResponse, BlockRequest, Stage, Status};
 
+use crate::namenode::Targets;
 use crate::xceiver::block_sender::range::Range;
 use crate::xceiver::block_sender::{BlockSender, CachePolicy};
 use crate::xceiver::context::Xceivers;
@@ -21,17 +22,6 @@ use crate::xceiver::net::throttle::Throttle;
 use crate::xceiver::ops::read_block::{self, after_read_error};
 use crate::xceiver::server::{AfterOperation, wait_ready};
 use crate::xceiver::stats::Activity;
-
-/// Where a copy goes: a chain of nodes with their storages, in order.
-#[derive(Clone, Debug, Default)]
-pub struct Targets {
-    /// The nodes; the first one passes the data on to the others.
-    pub nodes: Vec<DatanodeInfo>,
-    /// Storage type for each node; DISK where missing.
-    pub types: Vec<i32>,
-    /// Storage id for each node; any where missing.
-    pub storage_ids: Vec<String>,
-}
 
 /// What a copy is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

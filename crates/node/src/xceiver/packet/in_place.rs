@@ -1,24 +1,23 @@
 //! Packets received straight to their place in write buffers.
 //!
 //! While a stream runs, its packets have all the same shape, and the kernel has several of them at
-//! a time. So one gather read puts them where they belong, before anything of them is known: the
-//! heads (lengths, header, checksums) side by side in memory of our own, the data behind each other
-//! in the replica's write buffers. Then the heads are read. A packet that is not what was guessed,
-//! such as the last one, ends the guessing: what was received from its first byte on is put
-//! together again in the order of the stream, for the usual way of receiving.
+//! a time. So one gather read puts them where they belong, before anything of them is known. The
+//! heads (lengths, header, checksums) lie side by side in memory of our own, the data behind each
+//! other in the replica's write buffers. Then the heads are read. A packet that is not what was
+//! guessed, such as the last one, ends the guessing. What was received from its first byte on is
+//! put together again in the order of the stream, for the usual way of receiving.
 
 use std::io::{self, IoSliceMut};
 use std::sync::Arc;
 
 use bytes::Bytes;
 use hayloft_io::{ReservedRoom, WriteBuffers};
-use hayloft_store::Pieces;
 use hayloft_wire::checksum::DataChecksum;
-use hayloft_wire::packet::{PacketError, PacketHeader, PacketLayout};
+use hayloft_wire::packet::{PacketHeader, PacketLayout};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::xceiver::net::conn::Conn;
-use crate::xceiver::packet::receiver::ReceivedPacket;
+use crate::xceiver::packet::{Packet, ParseError};
 
 /// Packets that one read may take.
 const PACKETS_MAX: usize = 8;
@@ -75,19 +74,30 @@ impl Guess {
         }
     }
 
-    /// A packet came.
-    pub fn learn(&mut self, header: &PacketHeader, prefix: usize, sums: usize) {
+    /// What the stream's checksums are of.
+    #[must_use]
+    pub fn checksum(&self) -> DataChecksum {
+        self.checksum
+    }
+
+    /// A packet came, which the parser took.
+    pub fn learn(&mut self, layout: &PacketLayout) {
+        let header = &layout.header;
         if header.is_heartbeat() {
             return;
         }
-        let data = header.data_len as usize;
-        let shape = Shape { prefix, sums, data };
-        let offset = header.offset_in_block.unsigned_abs();
+        let (data, sums) = (layout.data_len, layout.sums_len);
+        let shape = Shape {
+            prefix: layout.prefix_len,
+            sums,
+            data,
+        };
+        let offset = header.offset_in_block;
         let chunk = self.checksum.chunk_size();
         let regular = GRID.is_multiple_of(chunk)
             && data.is_multiple_of(chunk)
             && offset.is_multiple_of(chunk as u64)
-            && sums == self.checksum.sums_len(data)
+            && (sums > 0 || self.checksum.sum_size() == 0)
             && (DATA_MIN..=DATA_MAX).contains(&data)
             && !header.sync_block
             && !header.last_packet_in_block;
@@ -99,6 +109,12 @@ impl Guess {
         };
         self.shape = regular.then_some(shape);
         self.offset = offset.saturating_add(data as u64);
+    }
+
+    /// So many packets came as guessed.
+    pub fn went_on(&mut self, packets: usize) {
+        let data = self.shape.map_or(0, |shape| shape.data);
+        self.offset = self.offset.saturating_add((packets * data) as u64);
     }
 
     /// The guess was wrong.
@@ -118,6 +134,7 @@ impl Guess {
 pub struct InPlace {
     _place: OwnedSemaphorePermit,
     reserved: ReservedRoom,
+    checksum: DataChecksum,
     shape: Shape,
     /// Offset in the block of the first packet's data.
     offset: u64,
@@ -129,15 +146,15 @@ pub struct InPlace {
     got: usize,
     /// Packets given out.
     done: usize,
-    /// Packets whose head is what was guessed.
-    checked: usize,
+    /// Headers of the packets behind them whose head is what was guessed.
+    headers: Vec<PacketHeader>,
 }
 
 /// What was found in the bytes received in place.
 #[derive(Debug)]
-pub struct FoundPacket {
+pub struct FoundPackets {
     /// Complete packets, and the bytes that they came as.
-    pub packets: Vec<ReceivedPacket>,
+    pub packets: Vec<Packet>,
     /// The same, byte for byte.
     pub raw: Vec<Bytes>,
     /// The guess was wrong: the stream from the first unexpected packet on.
@@ -151,24 +168,25 @@ impl InPlace {
     #[must_use]
     pub fn begin(
         places: &Arc<Semaphore>,
-        landing: &WriteBuffers,
+        receive_buffers: &WriteBuffers,
         guess: &Guess,
         seed: &[u8],
     ) -> Option<Self> {
         let place = Arc::clone(places).try_acquire_owned().ok()?;
         let shape = guess.shape.filter(|shape| shape.whole() > seed.len())?;
         let count = PACKETS_MAX.min(DATA_MAX / shape.data);
-        let reserved = landing.try_reserve(guess.offset, count * shape.data)?;
+        let reserved = receive_buffers.try_reserve(guess.offset, count * shape.data)?;
         let mut this = Self {
             _place: place,
             reserved,
+            checksum: guess.checksum,
             shape,
             offset: guess.offset,
             count,
             heads: vec![0; count * shape.head()],
             got: 0,
             done: 0,
-            checked: 0,
+            headers: Vec::with_capacity(count),
         };
         this.with_room(|room| {
             let mut seed = seed;
@@ -250,59 +268,57 @@ impl InPlace {
     ///
     /// # Errors
     /// Bytes that are no packet.
-    pub fn find(&mut self, max_packet: u32) -> Result<FoundPacket, PacketError> {
-        let head = self.shape.head();
-        let whole = self.shape.whole();
-        let mut headers = Vec::new();
+    pub fn find(&mut self, max_packet: u32) -> Result<FoundPackets, ParseError> {
+        let (head, whole) = (self.shape.head(), self.shape.whole());
         let mut wrong = false;
-        while self.checked < self.count {
-            let there = self.got.saturating_sub(self.checked * whole).min(head);
-            let bytes = &self.heads[self.checked * head..][..there];
+        loop {
+            let next = self.done + self.headers.len();
+            if next == self.count {
+                break;
+            }
+            let there = self.got.saturating_sub(next * whole).min(head);
+            let bytes = &self.heads[next * head..][..there];
             let Some(layout) = PacketLayout::peek(bytes, max_packet)? else {
                 break;
             };
-            if !self.is_expected(&layout) {
+            if !self.is_expected(&layout, next) {
                 wrong = true;
                 break;
             }
-            self.checked += 1;
+            self.headers.push(layout.header);
         }
-        let complete = (self.got / whole).min(self.checked);
-        for number in self.done..complete {
-            let bytes = &self.heads[number * head..][..head];
-            headers.extend(PacketLayout::peek(bytes, max_packet)?.map(|layout| layout.header));
-        }
-        let (packets, raw) = self.give_out(&headers);
+        let complete = (self.got / whole - self.done).min(self.headers.len());
+        let (packets, raw) = self.give_out(complete)?;
         // Complete packets come first; the wrong one follows them.
-        let rest = (wrong && self.checked == self.done).then(|| self.put_together());
-        Ok(FoundPacket { packets, raw, rest })
+        let rest = (wrong && self.headers.is_empty()).then(|| self.put_together());
+        Ok(FoundPackets { packets, raw, rest })
     }
 
-    fn is_expected(&self, layout: &PacketLayout) -> bool {
+    fn is_expected(&self, layout: &PacketLayout, number: usize) -> bool {
         let Shape { prefix, sums, data } = self.shape;
-        let offset = self.offset + (self.checked * data) as u64;
+        let offset = self.offset + (number * data) as u64;
         let header = &layout.header;
         (layout.prefix_len, layout.sums_len, layout.data_len) == (prefix, sums, data)
-            && header.offset_in_block.unsigned_abs() == offset
+            && header.offset_in_block == offset
             && !header.last_packet_in_block
             && !header.sync_block
     }
 
-    /// Takes the packets with these headers, the next ones.
-    fn give_out(&mut self, headers: &[PacketHeader]) -> (Vec<ReceivedPacket>, Vec<Bytes>) {
+    /// Takes the next `count` packets, which are complete.
+    fn give_out(&mut self, count: usize) -> Result<(Vec<Packet>, Vec<Bytes>), ParseError> {
         let Shape { prefix, data, .. } = self.shape;
         let head = self.shape.head();
-        if headers.is_empty() {
-            return (Vec::new(), Vec::new());
+        if count == 0 {
+            return Ok((Vec::new(), Vec::new()));
         }
-        let heads = &self.heads[self.done * head..][..headers.len() * head];
+        let heads = &self.heads[self.done * head..][..count * head];
         let heads = Bytes::copy_from_slice(heads);
-        self.reserved.advance(headers.len() * data);
+        self.reserved.advance(count * data);
         let mut segments = self.reserved.take().into_iter();
         let mut segment = Bytes::new();
-        let mut raw = Vec::with_capacity(3 * headers.len());
-        let mut packets = Vec::with_capacity(headers.len());
-        for (number, header) in headers.iter().enumerate() {
+        let mut raw = Vec::with_capacity(3 * count);
+        let mut packets = Vec::with_capacity(count);
+        for (number, header) in self.headers.drain(..count).enumerate() {
             let mut want = data;
             let mut pieces = Vec::with_capacity(1);
             while want > 0 {
@@ -317,14 +333,10 @@ impl InPlace {
             let sums = head.slice(prefix..);
             raw.push(head);
             raw.extend(pieces.iter().cloned());
-            packets.push(ReceivedPacket {
-                header: *header,
-                sums,
-                data: Pieces::from(pieces),
-            });
+            packets.push(Packet::new(&header, self.checksum, pieces.into(), sums)?);
         }
-        self.done += headers.len();
-        (packets, raw)
+        self.done += count;
+        Ok((packets, raw))
     }
 
     /// What was received and not given out, in the order of the stream.

@@ -1,86 +1,31 @@
-//! Packets out of a socket, in runs, without copying their data.
+//! Packets out of a socket, in batches, without copying their data.
 //!
-//! Bytes are read into large pooled buffers. As soon as at least one packet is complete and the
-//! socket has nothing more at once, the complete packets are cut off as one [`PacketBatch`]: slices
-//! of the buffer, which goes back to its pool when the last of them is dropped. Only the part of a
-//! packet that had arrived behind them is copied, to the front of the next buffer.
+//! Bytes are read into large pooled buffers. When a packet is complete and the socket has nothing
+//! more at once, the complete packets are cut off as one [`PacketBatch`]. They are slices of the
+//! buffer, which goes back to its pool when the last of them is dropped. Only the part of a packet
+//! that had arrived behind them is copied, to the front of the next buffer.
 //!
 //! Memory: a stream that waits for its peer holds no buffer. When the pool is used up, a stream
-//! with runs still on their way waits for them; one without goes on with a small buffer of its own,
-//! so that no stream can starve.
+//! with batches still on their way waits for them. One without goes on with a small buffer of its
+//! own, so that no stream can starve.
 
-use std::future::poll_fn;
 use std::io::IoSliceMut;
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
-use std::time::Duration;
 
-use bytes::{Bytes, BytesMut};
+use bytes::BytesMut;
 use futures_util::future::BoxFuture;
 use hayloft_io::{AlignedBuf, BufferPool, WriteBuffers};
-use hayloft_store::Pieces;
 use hayloft_wire::checksum::DataChecksum;
-use hayloft_wire::packet::{PacketHeader, PacketLayout};
+use hayloft_wire::packet::PacketLayout;
 use tokio::sync::Semaphore;
-use tokio::time::Instant;
 
 use crate::xceiver::context::Xceivers;
 use crate::xceiver::error::XferError;
-use crate::xceiver::net::conn::{Conn, Patience, silence};
-use crate::xceiver::packet::in_place::{FoundPacket, Guess, InPlace};
-
-/// Buffers between these sizes, adapted to how fast packets come. The smaller one holds a packet of
-/// the usual 64 KiB, the larger one is as much as a disk is given at a time.
-const BUFFER_MIN: usize = 128 << 10;
-const BUFFER_MAX: usize = 512 << 10;
-
-/// How often a stream without memory looks whether its own runs are gone.
-const MEMORY_NAP: Duration = Duration::from_millis(5);
-
-/// How long a packet that needs more than the usual buffer is let wait for it, where a silent peer
-/// is let wait for ever.
-const MEMORY_WAIT: Duration = Duration::from_secs(60);
-
-/// A packet as received.
-#[derive(Clone, Debug)]
-pub struct ReceivedPacket {
-    /// The header.
-    pub header: PacketHeader,
-    /// The checksums; may be empty when the sender computes none.
-    pub sums: Bytes,
-    /// The data; every piece but the last ends with a checksum chunk.
-    pub data: Pieces,
-}
-
-impl ReceivedPacket {
-    /// Offset in the block of the byte after the data.
-    #[must_use]
-    pub fn end_offset(&self) -> u64 {
-        let offset = self.header.offset_in_block.unsigned_abs();
-        offset.saturating_add(self.data.len() as u64)
-    }
-}
-
-/// Packets that arrived together.
-#[derive(Clone, Debug)]
-pub struct PacketBatch {
-    /// The packets as they came, byte for byte: what the next node gets.
-    pub raw: Vec<Bytes>,
-    /// The packets.
-    pub packets: Vec<ReceivedPacket>,
-    /// The data was received to its place in a write buffer.
-    pub in_place: bool,
-    /// Counts the runs of a stream that are still in use: to be kept as long as the data.
-    pub token: Arc<()>,
-}
-
-impl PacketBatch {
-    /// Bytes of block data.
-    #[must_use]
-    pub fn data_len(&self) -> u64 {
-        self.packets.iter().map(|p| p.data.len() as u64).sum()
-    }
-}
+use crate::xceiver::net::conn::Conn;
+use crate::xceiver::packet::buffer_wait::{BUFFER_MAX, BUFFER_MIN, BufferWait};
+use crate::xceiver::packet::in_place::{FoundPackets, Guess, InPlace};
+use crate::xceiver::packet::{Packet, PacketBatch, ParseError};
 
 /// The receiving end of a stream of packets.
 pub struct PacketReceiver {
@@ -93,7 +38,7 @@ pub struct PacketReceiver {
     token: Arc<()>,
     progress: bool,
     /// Where packets can be received in place.
-    landing: Option<WriteBuffers>,
+    receive_buffers: Option<WriteBuffers>,
     places: Arc<Semaphore>,
     guess: Guess,
     place: Option<InPlace>,
@@ -102,14 +47,14 @@ pub struct PacketReceiver {
 }
 
 impl PacketReceiver {
-    /// Starts with `inbox`, which was received already. With a `landing` the data of a stream that
+    /// Starts with `inbox`, which was received already. With a `receive_buffers` the data of a stream that
     /// runs is received into write buffers.
     #[must_use]
     pub fn new(
         x: &Xceivers,
         max_packet: u32,
         checksum: DataChecksum,
-        landing: Option<WriteBuffers>,
+        receive_buffers: Option<WriteBuffers>,
         inbox: &BytesMut,
     ) -> Self {
         let mut this = Self {
@@ -120,7 +65,7 @@ impl PacketReceiver {
             size: BUFFER_MIN,
             token: Arc::new(()),
             progress: false,
-            landing,
+            receive_buffers,
             places: Arc::clone(x.places()),
             guess: Guess::new(checksum),
             place: None,
@@ -135,27 +80,10 @@ impl PacketReceiver {
         this
     }
 
-    /// Waits for packets and takes all complete ones, at least one.
+    /// Takes all complete packets, at least one. The caller watches for silence.
     ///
     /// # Errors
-    /// `Socket` when the stream ends, breaks or falls silent; `Protocol` for bytes that are no
-    /// packet.
-    pub async fn next(&mut self, conn: &Conn) -> Result<PacketBatch, XferError> {
-        let mut patience = Patience::new(conn.read_limit());
-        poll_fn(|cx| {
-            if let Poll::Ready(run) = self.poll_next(conn, cx) {
-                return Poll::Ready(run);
-            }
-            if self.made_progress() || self.waits_for_memory() {
-                patience.touch();
-            }
-            let limit = ready!(patience.poll_end(cx));
-            Poll::Ready(Err(conn.socket_error(silence("reading", limit))))
-        })
-        .await
-    }
-
-    /// As [`next`](Self::next), but the caller watches for silence.
+    /// `Socket` when the stream ends or breaks; `Protocol` for bytes that are no packet.
     pub fn poll_next(
         &mut self,
         conn: &Conn,
@@ -172,7 +100,7 @@ impl PacketReceiver {
                 Complete::PacketBatch(run) => return Poll::Ready(Ok(run)),
                 Complete::Needs(bytes) => bytes,
             };
-            if self.guess.is_ready() && self.landing.is_some() {
+            if self.guess.is_ready() && self.receive_buffers.is_some() {
                 if self.filled == 0 {
                     self.buf = None; // A stream that waits holds no memory.
                     ready!(conn.poll_readable(cx)).map_err(|e| conn.socket_error(e))?;
@@ -188,9 +116,10 @@ impl PacketReceiver {
     /// Goes on in place, if there is room.
     fn begin_place(&mut self) -> bool {
         let seed = self.buf.as_ref().map_or(&[][..], AlignedBuf::as_slice);
-        let landing = self.landing.as_ref();
-        self.place =
-            landing.and_then(|landing| InPlace::begin(&self.places, landing, &self.guess, seed));
+        let receive_buffers = self.receive_buffers.as_ref();
+        self.place = receive_buffers.and_then(|receive_buffers| {
+            InPlace::begin(&self.places, receive_buffers, &self.guess, seed)
+        });
         if self.place.is_some() {
             self.buf = None;
             self.filled = 0;
@@ -206,12 +135,9 @@ impl PacketReceiver {
     ) -> Poll<Result<Option<PacketBatch>, XferError>> {
         while let Some(place) = &mut self.place {
             let found = place.find(self.max_packet);
-            let FoundPacket { packets, raw, rest } =
+            let FoundPackets { packets, raw, rest } =
                 found.map_err(|e| XferError::protocol(conn.peer_name(), e))?;
-            for packet in &packets {
-                let sums = packet.sums.len();
-                self.guess.learn(&packet.header, raw[0].len() - sums, sums);
-            }
+            self.guess.went_on(packets.len());
             if let Some(rest) = rest {
                 self.place = None;
                 self.guess.forget();
@@ -287,10 +213,17 @@ impl PacketReceiver {
         if layouts.is_empty() {
             return Ok(Complete::Needs(needed));
         }
-        Ok(Complete::PacketBatch(self.cut(layouts, end)))
+        let batch = self.cut(layouts, end);
+        Ok(Complete::PacketBatch(
+            batch.map_err(|e| XferError::protocol(conn.peer_name(), e))?,
+        ))
     }
 
-    fn cut(&mut self, layouts: Vec<(usize, PacketLayout)>, end: usize) -> PacketBatch {
+    fn cut(
+        &mut self,
+        layouts: Vec<(usize, PacketLayout)>,
+        end: usize,
+    ) -> Result<PacketBatch, ParseError> {
         let mut buf = self.buf.take().expect("packets were found in it");
         self.adapt(buf.capacity());
         let rest = self.filled - end;
@@ -307,26 +240,22 @@ impl PacketReceiver {
         self.filled = rest;
         buf.set_len(end);
         let raw = buf.freeze();
-        let packets = layouts
-            .into_iter()
-            .map(|(at, layout)| {
-                let sums_at = at + layout.prefix_len;
-                let data_at = sums_at + layout.sums_len;
-                let (prefix, sums) = (layout.prefix_len, layout.sums_len);
-                self.guess.learn(&layout.header, prefix, sums);
-                ReceivedPacket {
-                    header: layout.header,
-                    sums: raw.slice(sums_at..data_at),
-                    data: raw.slice(data_at..at + layout.total_len()).into(),
-                }
-            })
-            .collect();
-        PacketBatch {
+        let mut packets = Vec::with_capacity(layouts.len());
+        for (at, layout) in layouts {
+            let sums_at = at + layout.prefix_len;
+            let data_at = sums_at + layout.sums_len;
+            let sums = raw.slice(sums_at..data_at);
+            let data = raw.slice(data_at..at + layout.total_len());
+            let checksum = self.guess.checksum();
+            packets.push(Packet::new(&layout.header, checksum, data.into(), sums)?);
+            self.guess.learn(&layout);
+        }
+        Ok(PacketBatch {
             raw: vec![raw],
             packets,
             in_place: false,
             token: Arc::clone(&self.token),
-        }
+        })
     }
 
     /// Larger buffers for a stream that fills them, smaller ones for one that does not.
@@ -407,14 +336,15 @@ impl PacketReceiver {
                 Ok(None) => {}
                 Err(e) => return Poll::Ready(Err(XferError::protocol(conn.peer_name(), e))),
             }
-            self.waiting = Some(Box::pin(memory(Want {
+            let wait = BufferWait {
                 pool: self.memory.clone(),
                 size,
                 filled: self.filled,
-                runs: Arc::downgrade(&self.token),
-                limit: conn.read_limit().unwrap_or(MEMORY_WAIT),
+                batches: Arc::downgrade(&self.token),
+                limit: conn.read_limit(),
                 peer: conn.peer_name().to_owned(),
-            })));
+            };
+            self.waiting = Some(Box::pin(wait.buffer()));
         }
         let waiting = self.waiting.as_mut().expect("made above");
         let outcome = ready!(waiting.as_mut().poll(cx));
@@ -425,43 +355,10 @@ impl PacketReceiver {
 
 impl std::fmt::Debug for PacketReceiver {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Inflow")
+        f.debug_struct("PacketReceiver")
             .field("filled", &self.filled)
             .field("size", &self.size)
             .finish_non_exhaustive()
-    }
-}
-
-/// A buffer that a stream waits for.
-struct Want {
-    pool: BufferPool,
-    size: usize,
-    filled: usize,
-    /// The stream's runs that are in use, besides the stream itself.
-    runs: Weak<()>,
-    limit: Duration,
-    peer: String,
-}
-
-async fn memory(want: Want) -> Result<AlignedBuf, XferError> {
-    let deadline = Instant::now() + want.limit;
-    let pooled = want.pool.acquire(want.size);
-    tokio::pin!(pooled);
-    loop {
-        if want.size <= BUFFER_MAX && want.runs.strong_count() <= 1 {
-            let size = want.size.min(BUFFER_MIN).max(want.filled + 1);
-            return Ok(AlignedBuf::unpooled(size));
-        }
-        if let Ok(result) = tokio::time::timeout(MEMORY_NAP, &mut pooled).await {
-            return result.map_err(|e| XferError::protocol(want.peer, e));
-        }
-        if want.size > BUFFER_MAX && Instant::now() >= deadline {
-            return Err(XferError::NoMemory {
-                peer: want.peer,
-                bytes: want.size,
-                seconds: want.limit.as_secs(),
-            });
-        }
     }
 }
 

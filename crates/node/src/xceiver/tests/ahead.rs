@@ -1,4 +1,4 @@
-//! What is read before the client asks for it: never does a reader wait for the disk at the end of
+//! What is read before the client asks for it. Never does a reader wait for the disk at the end of
 //! a block because no reader had asked for that end.
 
 use hayloft_io::IoClass;
@@ -14,8 +14,8 @@ use super::{block, crc32c, pattern};
 
 const MIB: usize = 1 << 20;
 
-/// Not a multiple of anything. More than what the node may ask for when a client has taken 3 MiB:
-/// the piece that is sent, four ahead of it, and as much as sockets hold on a busy machine.
+/// Not a multiple of anything. More than what the node may ask for when a client has taken 3 MiB.
+/// That is the piece that is sent, four ahead of it, and as much as sockets hold on a busy machine.
 const LEN: usize = 36_000_123;
 
 /// Bytes that clients had from the node's disk, checksums included.

@@ -26,7 +26,7 @@ fn packets() -> Vec<u8> {
         let mut sums = Vec::new();
         crc32c().compute(data, &mut sums);
         let header = PacketHeader {
-            offset_in_block: i64::try_from(offset).expect("small"),
+            offset_in_block: offset as u64,
             seqno,
             data_len: u32::try_from(len).expect("small"),
             ..PacketHeader::default()
@@ -36,7 +36,7 @@ fn packets() -> Vec<u8> {
         seqno += 1;
     }
     let header = PacketHeader {
-        offset_in_block: i64::try_from(BLOCK).expect("small"),
+        offset_in_block: BLOCK as u64,
         seqno,
         last_packet_in_block: true,
         ..PacketHeader::default()

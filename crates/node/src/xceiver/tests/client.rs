@@ -97,10 +97,7 @@ impl Client {
         loop {
             let packet = self.read(|buf| parser.parse(buf)).await?;
             assert_eq!(packet.header.seqno, seqno, "packets are numbered");
-            assert_eq!(
-                packet.header.offset_in_block.unsigned_abs(),
-                from + data.len() as u64
-            );
+            assert_eq!(packet.header.offset_in_block, from + data.len() as u64);
             seqno += 1;
             if packet.header.last_packet_in_block {
                 assert!(packet.data.is_empty());
@@ -201,7 +198,7 @@ impl Pipeline {
         last: bool,
     ) {
         let header = PacketHeader {
-            offset_in_block: offset.cast_signed(),
+            offset_in_block: offset,
             seqno: self.seqno,
             last_packet_in_block: last,
             data_len: u32::try_from(data.len()).expect("a packet"),

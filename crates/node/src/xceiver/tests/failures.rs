@@ -5,7 +5,7 @@ use hayloft_wire::proto::hdfs::DatanodeInfo;
 use hayloft_wire::transfer::{Stage, Status};
 use tokio::net::TcpListener;
 
-use super::super::Settings;
+use super::super::{Activity, Settings};
 use super::client::{Pipeline, read, statuses, write_request};
 use super::node::{Node, Said};
 use super::{block, crc32c, pattern, pool};
@@ -134,8 +134,10 @@ async fn a_client_that_vanishes_leaves_an_rbw_replica() {
     let mut pipeline = Pipeline::create(5, 1001, &[&node]).await;
     pipeline.write(&pattern(600), 600, 1).await;
     drop(pipeline);
-    node.until("the writer ended", |node| node.x.stats().writers() == 0)
-        .await;
+    node.until("the writer ended", |node| {
+        node.x.stats().now(Activity::Writer) == 0
+    })
+    .await;
     let replica = node.store.replica(&pool(), 5).expect("kept");
     assert_eq!(
         (replica.state, replica.bytes_on_disk),
@@ -170,7 +172,7 @@ async fn a_copy_that_fails_leaves_nothing() {
     pipeline.send(&pattern(512), false).await;
     drop(pipeline);
     node.until("the replica is gone", |node| {
-        node.store.replica(&pool(), 6).is_none() && node.x.stats().writers() == 0
+        node.store.replica(&pool(), 6).is_none() && node.x.stats().now(Activity::Writer) == 0
     })
     .await;
 }
@@ -215,7 +217,7 @@ async fn evicted_writers_are_closed() {
     another.close(1).await;
 }
 
-/// A task that meets an I/O error has the volumes looked at: the one that is gone is out of use
+/// A task that meets an I/O error has the volumes looked at. The one that is gone is out of use
 /// soon, long before the periodic check, and the others go on.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_io_error_has_the_volumes_checked() {

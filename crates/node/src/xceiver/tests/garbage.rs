@@ -11,7 +11,7 @@ use hayloft_wire::proto::datatransfer as pb;
 use hayloft_wire::proto::security::Token;
 use hayloft_wire::transfer::{self, Status};
 
-use super::super::Settings;
+use super::super::{Activity, Settings};
 use super::client::{Client, Pipeline, read};
 use super::node::Node;
 use super::{block, pattern};
@@ -114,7 +114,7 @@ async fn silence_ends_connections_and_writes() {
     }
     half.rest().await;
     node.until("all connections ended", |node| {
-        node.x.stats().xceivers() == 0
+        node.x.stats().now(Activity::Connection) == 0
     })
     .await;
 }
@@ -130,11 +130,13 @@ async fn connections_beyond_the_limit_are_closed() {
     let second = Pipeline::create(2, 1001, &[&node]).await;
     let mut third = Client::connect(&node).await;
     assert!(third.rest().await.is_empty());
-    assert_eq!(node.x.stats().rejected(), 1);
+    assert_eq!(node.x.stats().rejected.get(), 1);
     first.close(1).await;
     second.close(1).await;
-    node.until("room again", |node| node.x.stats().xceivers() == 0)
-        .await;
+    node.until("room again", |node| {
+        node.x.stats().now(Activity::Connection) == 0
+    })
+    .await;
     assert_eq!(read(&node, &block(1, 1001), 0, 0).await, Ok(Vec::new()));
 }
 

@@ -9,6 +9,7 @@ use hayloft_wire::packet::{PacketHeader, encode_packet};
 use hayloft_wire::transfer::{Stage, Status};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
+use super::super::Activity;
 use super::super::settings::Settings;
 use super::client::{Pipeline, read, statuses, write_request};
 use super::node::{Node, Said};
@@ -34,7 +35,7 @@ impl Stream {
         let mut sums = Vec::new();
         self.checksum.compute(data, &mut sums);
         let header = PacketHeader {
-            offset_in_block: i64::try_from(offset).expect("small"),
+            offset_in_block: offset as u64,
             seqno: self.seqno,
             last_packet_in_block: last,
             data_len: u32::try_from(data.len()).expect("small"),
@@ -164,7 +165,7 @@ async fn packets_of_every_shape_arrive_in_whatever_parts() {
     }
     let null = DataChecksum::new(ChecksumKind::Null, 512).expect("valid");
     whole(&[&node], id, null, 64_512, 300_000).await;
-    assert!(node.x.stats().bytes_in_place() > 4 << 20, "in place");
+    assert!(node.x.stats().bytes_in_place.get() > 4 << 20, "in place");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -179,7 +180,7 @@ async fn the_next_nodes_get_the_same_packets() {
         whole(&all, id, crc32c(), 64_512, part).await;
     }
     for node in all {
-        assert!(node.x.stats().bytes_in_place() > 1 << 20, "in place");
+        assert!(node.x.stats().bytes_in_place.get() > 1 << 20, "in place");
     }
 }
 
@@ -210,7 +211,7 @@ async fn wrong_guesses_lose_nothing() {
             Ok(data.clone())
         );
     }
-    assert!(node.x.stats().bytes_in_place() > 1 << 20, "in place");
+    assert!(node.x.stats().bytes_in_place.get() > 1 << 20, "in place");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -244,8 +245,10 @@ async fn a_length_that_lies_in_the_middle_of_a_stream_closes_it() {
     let mut pipeline = Pipeline::create(1, 1001, &[&node]).await;
     let acks = send(&mut pipeline, &stream.bytes, 1 << 20, 100).await;
     assert!(acks.len() <= 13 && acks.iter().all(|ack| ack.seqno != UNKNOWN_SEQNO));
-    node.until("closed", |node| node.x.stats().xceivers() == 0)
-        .await;
+    node.until("closed", |node| {
+        node.x.stats().now(Activity::Connection) == 0
+    })
+    .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -294,10 +297,10 @@ async fn without_a_place_of_its_own_a_stream_is_received_elsewhere() {
     let all = u32::try_from(node.x.places().available_permits()).expect("few");
     let taken = node.x.places().acquire_many(all).await.expect("open");
     whole(&[&node], 1, crc32c(), 64_512, 300_000).await;
-    assert_eq!(node.x.stats().bytes_in_place(), 0);
+    assert_eq!(node.x.stats().bytes_in_place.get(), 0);
     drop(taken);
     whole(&[&node], 2, crc32c(), 64_512, 300_000).await;
-    assert!(node.x.stats().bytes_in_place() > 1 << 20, "in place");
+    assert!(node.x.stats().bytes_in_place.get() > 1 << 20, "in place");
     node.until("all places are free", |node| {
         node.x.places().available_permits() == usize::try_from(all).expect("few")
     })

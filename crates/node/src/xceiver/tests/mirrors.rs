@@ -10,6 +10,7 @@ use hayloft_wire::proto::datatransfer as pb;
 use hayloft_wire::transfer::{self, BlockOpResponse, OpRequest, Stage, Status};
 use tokio::net::TcpListener;
 
+use super::super::Activity;
 use super::client::{Client, Pipeline, statuses, write_request};
 use super::node::{Node, Said};
 use super::{block, crc32c, pattern, pool};
@@ -100,7 +101,7 @@ async fn pipeline_of(
 
 async fn until_idle(node: &Node) {
     node.until("all connections ended", |node| {
-        node.x.stats().xceivers() == 0
+        node.x.stats().now(Activity::Connection) == 0
     })
     .await;
 }
@@ -241,7 +242,7 @@ async fn appending(node: &Node, mirror: &Mirror, id: i64) -> (Pipeline, Client) 
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn corruption_behind_packets_that_nobody_will_acknowledge_is_told() {
+async fn corruption_behind_packets_that_no_node_will_acknowledge_is_told() {
     let (node, mirror) = (Node::start().await, Mirror::listen().await);
     let (mut pipeline, mut upstream) = appending(&node, &mirror, 3).await;
     pipeline.send(&pattern(512), false).await;

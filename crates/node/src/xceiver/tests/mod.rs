@@ -1,5 +1,5 @@
-//! The service end to end: real sockets, real stores in temporary directories, a client that speaks
-//! the protocol byte by byte, and a NameNode side that only takes notes.
+//! The service end to end: real sockets, and real stores in temporary directories. The client
+//! speaks the protocol byte by byte, and the NameNode side only takes notes.
 
 mod ahead;
 mod bench;

@@ -4,11 +4,13 @@ use hayloft_wire::ids::{ReplicaState, StorageType};
 use hayloft_wire::proto::datatransfer as pb;
 use hayloft_wire::proto::security::Token;
 use hayloft_wire::transfer::{self, Stage, Status};
+use tokio::io::AsyncReadExt as _;
 
-use super::super::{Settings, Targets, transfer_block};
+use super::super::{Activity, Settings, transfer_block};
 use super::client::{Client, Pipeline, read, write_request};
 use super::node::{Node, Said};
 use super::{block, crc32c, pattern, pool};
+use crate::namenode::Targets;
 
 async fn with_block(node: &Node, id: i64, data: &[u8]) {
     let mut pipeline = Pipeline::create(id, 1001, &[node]).await;
@@ -73,7 +75,35 @@ async fn replication_to_a_chain() {
             Ok(data.clone())
         );
     }
-    assert_eq!(nodes[0].x.stats().xmits(), 0);
+    assert_eq!(nodes[0].x.stats().now(Activity::Xmit), 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_copy_goes_on_without_the_rest_of_its_chain() {
+    let nodes = [Node::start().await, Node::start().await];
+    let data = pattern(2_500_000);
+    with_block(&nodes[0], 8, &data).await;
+    let mut wanted = block(8, 1001);
+    wanted.block.num_bytes = data.len() as u64;
+    let next = tokio::net::TcpListener::bind("127.0.0.1:0").await;
+    let next = next.expect("a free port");
+    let mut third = nodes[1].info();
+    third.id.xfer_port = next.local_addr().expect("bound").port().into();
+    let targets = Targets {
+        nodes: vec![nodes[1].info(), third],
+        ..Targets::default()
+    };
+    // It takes the request and a little of the data, then it is gone.
+    let goes_away = async {
+        let (mut stream, _) = next.accept().await.expect("the node connects");
+        let mut taken = [0; 100_000];
+        stream.read_exact(&mut taken).await.expect("data");
+    };
+    let (sent, ()) = tokio::join!(transfer_block(&nodes[0].x, &wanted, targets), goes_away);
+    sent.expect("sent");
+    nodes[1].until_received(8, data.len() as u64).await;
+    let copy = read(&nodes[1], &wanted, 0, data.len() as u64).await;
+    assert_eq!(copy, Ok(data));
 }
 
 #[tokio::test(flavor = "multi_thread")]

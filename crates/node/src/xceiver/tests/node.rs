@@ -161,7 +161,7 @@ impl Node {
             store.clone(),
             notes.clone(),
             Arc::new(XceiverStats::default()),
-            Arc::new(Throttles::default()),
+            Arc::new(Throttles::new(100 << 20, 0, 0, 0, 100)),
             settings,
             shutdown.clone(),
         );
@@ -185,7 +185,7 @@ impl Node {
         }
     }
 
-    /// The one file below the volumes with this name; looked for again for a while, since one that
+    /// The one file below the volumes with this name. It is looked for again for a while: one that
     /// is moved may be in neither place while these are listed.
     pub fn file(&self, name: &str) -> std::path::PathBuf {
         for _ in 0..100 {
@@ -237,7 +237,8 @@ impl Node {
     pub async fn until_received(&self, id: i64, len: u64) {
         self.until("received", |node| {
             node.said().iter().any(|said| {
-                matches!(said, Said::Received { block, .. } if block.block.id == id && block.block.num_bytes == len)
+                matches!(said, Said::Received { block, .. }
+                    if block.block.id == id && block.block.num_bytes == len)
             })
         })
         .await;

@@ -7,7 +7,7 @@ use hayloft_wire::checksum::{ChecksumKind, DataChecksum};
 use hayloft_wire::ids::{ReplicaState, StorageType};
 use hayloft_wire::transfer::{Stage, Status};
 
-use super::super::Settings;
+use super::super::{Activity, Settings};
 use super::client::{Pipeline, read, statuses, write_request};
 use super::node::{Node, Said};
 use super::{block, crc32c, pattern, pool};
@@ -289,7 +289,7 @@ async fn restart_for_upgrade_is_told_out_of_band() {
     assert_eq!((ack.seqno, statuses(&ack)), (-2, vec![Status::OobRestart]));
     drop(pipeline);
     telling.await.expect("no panic");
-    assert_eq!(node.x.stats().writers(), 0);
+    assert_eq!(node.x.stats().now(Activity::Writer), 0);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -375,7 +375,7 @@ async fn a_node_that_the_namenode_calls_slow_says_so() {
 }
 
 /// More streams than the memory for block data has room for, each with packets larger than the
-/// usual ones, while readers that take nothing hold some of it.
+/// usual ones. Readers that take nothing hold some of it.
 #[tokio::test(flavor = "multi_thread")]
 async fn many_streams_share_little_memory() {
     let nodes = [Node::start().await, Node::start().await];

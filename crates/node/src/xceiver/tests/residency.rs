@@ -73,10 +73,10 @@ async fn readers_of_cached_data_are_served_by_descriptor() {
         return;
     }
     let both = 2 * LEN as u64;
-    node.until("counted", |node| node.x.stats().bytes_read() == both)
+    node.until("counted", |node| node.x.stats().bytes_read.get() == both)
         .await;
     // Not a piece less, unless this machine is so short of memory that it dropped some meanwhile.
-    assert!(node.x.stats().bytes_read_by_descriptor() > both / 4 * 3);
+    assert!(node.x.stats().bytes_read_by_descriptor.get() > both / 4 * 3);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -116,8 +116,10 @@ async fn a_send_that_waits_for_the_disk_stops_no_other_connection() {
         assert_eq!(short.as_deref(), Ok(&data[..1024]), "served meanwhile");
     }
     // The others wait for the disk.
-    node.until("counted", |node| node.x.stats().bytes_read() == 8 * 1024)
-        .await;
+    node.until("counted", |node| {
+        node.x.stats().bytes_read.get() == 8 * 1024
+    })
+    .await;
     release.send_replace(true);
     futures_util::future::join_all(hanging).await;
     for mut client in stopped {
@@ -135,11 +137,11 @@ async fn cold_data_is_read_into_the_page_cache_and_sent_from_there() {
         let got = read(&node, &block(1, 1001), 0, LEN as u64).await;
         assert_eq!(got, Ok(data), "{engine}");
         let all = LEN as u64;
-        node.until("counted", |node| node.x.stats().bytes_read() == all)
+        node.until("counted", |node| node.x.stats().bytes_read.get() == all)
             .await;
         // All but a short end, unless this machine is so short of memory that it dropped some
         // meanwhile.
-        let by_descriptor = node.x.stats().bytes_read_by_descriptor();
+        let by_descriptor = node.x.stats().bytes_read_by_descriptor.get();
         assert!(by_descriptor > all / 4 * 3, "{engine}: {by_descriptor}");
         assert_eq!(node.x.memory().in_use(), 0, "{engine}");
     }
@@ -155,7 +157,7 @@ async fn cold_data_is_read_into_the_page_cache_and_sent_from_there() {
     drop_pages(&node, 1, 0, 0);
     let got = read(&node, &block(1, 1001), 0, LEN as u64).await;
     assert_eq!(got, Ok(data));
-    assert_eq!(node.x.stats().bytes_read_by_descriptor(), 0);
+    assert_eq!(node.x.stats().bytes_read_by_descriptor.get(), 0);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -167,7 +169,7 @@ async fn without_sendfile_cached_data_is_copied() {
     let (node, data) = with_settings("posix", settings, 1).await;
     let got = read(&node, &block(1, 1001), 0, LEN as u64).await;
     assert_eq!(got, Ok(data));
-    assert_eq!(node.x.stats().bytes_read_by_descriptor(), 0);
+    assert_eq!(node.x.stats().bytes_read_by_descriptor.get(), 0);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,6 +1,7 @@
 use hayloft_wire::checksum::ChecksumKind;
 use proptest::prelude::*;
 
+use crate::types::PacketDataError;
 use crate::writer::append_plan::*;
 
 fn checksum(kind: ChecksumKind, chunk: u32) -> DataChecksum {
@@ -23,11 +24,8 @@ fn packet(client: DataChecksum, block: &[u8], from: usize, to: usize) -> PacketD
         client.compute(&block[at..end], &mut sums);
         at = end;
     }
-    PacketData {
-        offset: from as u64,
-        data: Bytes::copy_from_slice(&block[from..to]).into(),
-        sums: sums.into(),
-    }
+    let data = Bytes::copy_from_slice(&block[from..to]);
+    PacketData::new(client, from as u64, data.into(), sums.into()).expect("agrees")
 }
 
 /// The two files, as plans change them.
@@ -67,7 +65,6 @@ fn aligned_packets_are_taken_as_they_are() {
     let plan = plan(
         Tail::default(),
         c,
-        c,
         &[packet(c, &b, 0, 8), packet(c, &b, 8, 18)],
     )
     .expect("fits");
@@ -88,28 +85,26 @@ fn a_gap_is_refused_and_so_are_wrong_checksum_counts() {
         crc: c.kind().crc(&b[..3]),
     };
     assert_eq!(
-        plan(at, c, c, &[packet(c, &b, 4, 8)]),
+        plan(at, c, &[packet(c, &b, 4, 8)]),
         Err(PlanError::Gap { offset: 4, len: 3 })
     );
-    let mut bad = packet(c, &b, 3, 9);
-    bad.sums = bad.sums.slice(4..);
+    let good = packet(c, &b, 3, 9);
+    let bad = PacketData::new(c, 3, good.data().clone(), good.sums().slice(4..));
     assert!(matches!(
-        plan(at, c, c, &[bad]),
-        Err(PlanError::Sums {
+        bad,
+        Err(PacketDataError::Sums {
             expected: 12,
             sums_len: 8,
             ..
         })
     ));
-    let far = PacketData {
-        offset: u64::MAX - 1,
-        data: Bytes::from_static(b"abc").into(),
-        sums: Bytes::new(),
-    };
-    assert!(matches!(
-        plan(at, c, c, &[far]),
-        Err(PlanError::TooLong { .. })
-    ));
+    let abc = Bytes::from_static(b"abc");
+    for offset in [u64::MAX - 1, i64::MAX.unsigned_abs() - 2] {
+        assert!(matches!(
+            PacketData::new(c, offset, abc.clone().into(), Bytes::new()),
+            Err(PacketDataError::TooLong { .. })
+        ));
+    }
 }
 
 #[test]
@@ -122,7 +117,7 @@ fn other_bytes_under_the_same_chunk_are_noticed() {
     };
     let again = packet(c, &b, 0, 12);
     assert_eq!(
-        plan(disk, c, c, &[again]),
+        plan(disk, c, &[again]),
         Err(PlanError::Mismatch { chunk_start: 0 })
     );
 }
@@ -158,7 +153,7 @@ proptest! {
         let mut files = Files { data: Vec::new(), sums: Vec::new(), tail: Tail::default() };
         for run in packets.chunks(per_run) {
             let before = files.tail;
-            let plan = plan(before, disk, client, run).expect("no gaps");
+            let plan = plan(before, disk, run).expect("no gaps");
             prop_assert_eq!(plan.first_chunk, before.len / u64::from(chunk));
             files.apply(disk, &plan);
             let done = files.data.len();

@@ -1,5 +1,8 @@
 //! The server against raw bytes: what a stock client sends, and what no client should send.
 
+mod garbage;
+mod hostile;
+
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -362,107 +365,6 @@ async fn tells_browsers_and_old_clients_what_they_met() {
 }
 
 #[tokio::test]
-async fn bad_frames_end_the_connection_only() {
-    let server = start(Limits::default()).await;
-    let mut good = server.client().await;
-    let garbage: &[&[u8]] = &[
-        b"\xff\xff\xff\xff",
-        b"\x7f\xff\xff\xff",
-        b"\x00\x00\x00\x00",
-        b"\x00\x00\x00\x03\xff\xff\xff",
-        b"\x00\x00\x00\x05\x04\x00\x00\x00\x00",
-    ];
-    for bytes in garbage {
-        let mut client = server.client().await;
-        client.send(bytes).await;
-        client.rest().await;
-    }
-    let mut early = server.connect().await;
-    early.send(b"hrpc\x09\x00\x00").await;
-    early.send(&call(1, "test.Protocol", "echo", b"")).await;
-    assert_eq!(early.fault().await.2, "Connection context not established");
-    assert!(early.answer().await.is_none());
-    good.call(1, "echo", b"").await;
-    assert_eq!(good.answer().await.expect("an answer").0.call_id, 1);
-}
-
-#[tokio::test]
-async fn slow_and_silent_clients_are_let_go() {
-    let limits = Limits {
-        patience: Duration::from_millis(100),
-        idle: Duration::from_millis(100),
-        ..Limits::default()
-    };
-    let server = start(limits).await;
-    let mut half_header = server.connect().await;
-    half_header.send(b"hrp").await;
-    let mut no_context = server.connect().await;
-    no_context.send(b"hrpc\x09\x00\x00").await;
-    let mut half_frame = server.client().await;
-    half_frame.send(b"\x00\x00\x10\x00abc").await;
-    let mut idle = server.client().await;
-    for client in [
-        &mut half_header,
-        &mut no_context,
-        &mut half_frame,
-        &mut idle,
-    ] {
-        let ended = tokio::time::timeout(Duration::from_secs(10), client.rest()).await;
-        assert!(ended.is_ok());
-    }
-    // A call that takes longer than the idle time keeps its connection.
-    let mut busy = server.client().await;
-    busy.call(1, "sleep", b"").await;
-    assert_eq!(busy.answer().await.expect("an answer").0.call_id, 1);
-}
-
-#[tokio::test]
-async fn too_many_connections_do_not_hurt_the_first_ones() {
-    let limits = Limits {
-        connections: 2,
-        ..Limits::default()
-    };
-    let server = start(limits).await;
-    let mut first = server.client().await;
-    let second = server.client().await;
-    first.call(1, "echo", b"").await;
-    first.answer().await.expect("an answer");
-    let mut third = server.connect().await;
-    assert!(third.rest().await.is_empty());
-    drop(second);
-    first.call(2, "echo", b"").await;
-    assert_eq!(first.answer().await.expect("an answer").0.call_id, 2);
-}
-
-#[tokio::test]
-async fn a_client_that_takes_no_answers_is_let_go() {
-    let limits = Limits {
-        write_timeout: Duration::from_millis(200),
-        calls_per_connection: 4,
-        queue: 4,
-        ..Limits::default()
-    };
-    let server = start(limits).await;
-    let mut deaf = server.client().await;
-    let big = vec![1; 1 << 20];
-    // It asks for more than all buffers hold, and is cut off instead of being queued for.
-    // How much they hold, the machine says: tens of MiB where sockets may grow so far.
-    let cut_off = async {
-        for id in 0.. {
-            let frame = call(id, "test.Protocol", "echo", &big);
-            if deaf.0.write_all(&frame).await.is_err() {
-                break;
-            }
-        }
-    };
-    let refused = tokio::time::timeout(Duration::from_secs(30), cut_off).await;
-    assert!(refused.is_ok());
-    let mut good = server.client().await;
-    good.call(1, "echo", b"").await;
-    assert_eq!(good.answer().await.expect("an answer").0.call_id, 1);
-}
-
-#[tokio::test]
 async fn stopping_lets_calls_under_way_finish() {
     let mut server = start(Limits::default()).await;
     let mut client = server.client().await;
@@ -473,66 +375,4 @@ async fn stopping_lets_calls_under_way_finish() {
     assert_eq!(client.answer().await.expect("an answer").0.call_id, 1);
     assert!(client.answer().await.is_none());
     (&mut server.running).await.expect("ends by itself");
-}
-
-/// A session takes whatever bytes come as a frame, in whatever order, and never panics.
-mod garbage {
-    use proptest::prelude::*;
-
-    use super::*;
-    use crate::server::session::{Action, Header, Session};
-
-    fn any_frame() -> impl Strategy<Value = Bytes> {
-        let sensible = prop_oneof![
-            Just(context(Some("a"), None)),
-            Just(call(1, "test.Protocol", "echo", b"x")),
-            Just(sasl(SaslState::Negotiate, None)),
-            Just(sasl(SaslState::Initiate, Some("SIMPLE"))),
-            Just(sasl(SaslState::Response, Some("TOKEN"))),
-        ]
-        .prop_map(|frame| frame.slice(4..));
-        let broken = (sensible.clone(), any::<prop::sample::Index>(), any::<u8>()).prop_map(
-            |(frame, at, byte)| {
-                let mut bytes = frame.to_vec();
-                let at = at.index(bytes.len());
-                bytes[at] = byte;
-                Bytes::from(bytes)
-            },
-        );
-        let noise = prop::collection::vec(any::<u8>(), 0..64).prop_map(Bytes::from);
-        prop_oneof![sensible, broken, noise]
-    }
-
-    proptest! {
-        #[test]
-        fn sessions_survive(with_sasl: bool, frames in prop::collection::vec(any_frame(), 0..8)) {
-            let address = ([127, 0, 0, 1], 1).into();
-            let mut session = Session::new(address, with_sasl);
-            let mut authorized = false;
-            for frame in frames {
-                match session.on_frame(frame) {
-                    Action::Authorize(caller) => {
-                        prop_assert!(!authorized);
-                        authorized = true;
-                        session.admit(caller);
-                    }
-                    Action::Call(..) => prop_assert!(authorized),
-                    Action::Nothing | Action::Reply(_) => {}
-                    Action::Close(_, fault) => {
-                        prop_assert!(fault.is_fatal());
-                        break;
-                    }
-                }
-            }
-        }
-
-        #[test]
-        fn headers_survive(bytes: [u8; 7]) {
-            let header = Header::parse(&bytes);
-            if !bytes.starts_with(b"hrpc") {
-                prop_assert!(!matches!(header, Header::Rpc { .. }), "{header:?}");
-            }
-            let _last_words = header.refusal();
-        }
-    }
 }

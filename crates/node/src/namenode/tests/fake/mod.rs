@@ -1,28 +1,24 @@
 //! A NameNode, a store and a node that do as the test says and remember what they were told. Only
 //! for timing and order; whether a real NameNode agrees is tested against a real one.
 
+mod node;
+mod store;
+
 use std::collections::VecDeque;
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use bytes::Bytes;
-use futures_util::future::BoxFuture;
-use hayloft_store::{
-    FailureSummary, PoolSpec, ReplicaRef, ReplicaReport, StartOption, StorageInfo, StorageReport,
-    StoreError, StoreErrorKind,
-};
 use hayloft_wire::frame;
-use hayloft_wire::ids::{Block, PoolId, ReplicaState, StorageType};
 use hayloft_wire::proto::datanode::{
     BlockReceivedAndDeletedRequest, BlockReceivedAndDeletedResponse, BlockReportRequest,
     BlockReportResponse, DatanodeCommand, ErrorReportResponse, HeartbeatRequest, HeartbeatResponse,
     LifelineResponse, RegisterDatanodeRequest, RegisterDatanodeResponse, ReportBadBlocksRequest,
-    ReportBadBlocksResponse, SlowDiskReport, SlowPeerReport,
+    ReportBadBlocksResponse,
 };
 use hayloft_wire::proto::hdfs::{
-    NamespaceInfo, NnHaState, NnHaStatusHeartbeat, RecoveringBlock, RollingUpgradeStatus,
+    NamespaceInfo, NnHaState, NnHaStatusHeartbeat, RollingUpgradeStatus,
     StorageInfo as WireStorageInfo, VersionResponse,
 };
 use hayloft_wire::rpc::{self, IncomingFrame, RpcErrorCode, RpcRequestHeader};
@@ -31,16 +27,9 @@ use tokio::net::TcpListener;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
-use tokio_util::sync::CancellationToken;
-use tokio_util::task::TaskTracker;
 
-use super::super::inventory::{Done, Inventory};
-use super::super::service_side::NodeSide;
-use super::super::work::{Load, NodeWork, TransferOrder};
-use crate::identity::Identity;
-use crate::namenode::NameNodes;
-use crate::outliers::OutlierReports;
-use hayloft_conf::{Configuration, SharedConfig};
+pub use node::{Node, eventually};
+pub use store::{FakeStore, storage};
 
 pub const POOL: &str = "BP-1-127.0.0.1-1";
 pub const UUID: &str = "00000000-0000-0000-0000-000000000001";
@@ -332,244 +321,5 @@ fn version(namespace_id: u32) -> VersionResponse {
             capabilities: Some(1),
             ..NamespaceInfo::default()
         },
-    }
-}
-
-/// One storage with one finalized replica (block 1), or a second one with block 2.
-#[derive(Default)]
-pub struct FakeStore {
-    pub second_storage: AtomicBool,
-    pub finalized: Mutex<Vec<PoolId>>,
-    pub invalidated: Mutex<Vec<i64>>,
-    pub forgotten: Mutex<Vec<PoolId>>,
-    /// Deletes from here on are of a disk that gives no answer.
-    pub hangs: AtomicBool,
-    /// What it was told.
-    pub rolling_upgrades: Mutex<Vec<bool>>,
-    pub rolling_upgrade: AtomicBool,
-}
-
-pub fn storage() -> StorageInfo {
-    storage_named("DS-1")
-}
-
-fn storage_named(id: &str) -> StorageInfo {
-    StorageInfo {
-        id: id.into(),
-        storage_type: StorageType::Ssd,
-    }
-}
-
-impl FakeStore {
-    fn storages(&self) -> Vec<StorageInfo> {
-        let mut storages = vec![storage()];
-        if self.second_storage.load(Ordering::Relaxed) {
-            storages.push(storage_named("DS-2"));
-        }
-        storages
-    }
-}
-
-impl Inventory for FakeStore {
-    fn storage_reports(&self, _: &PoolId) -> Vec<StorageReport> {
-        let report = |storage| StorageReport {
-            storage,
-            failed: false,
-            capacity: 100,
-            dfs_used: 10,
-            remaining: 90,
-            block_pool_used: 10,
-            non_dfs_used: 0,
-            mount: String::new(),
-        };
-        self.storages().into_iter().map(report).collect()
-    }
-
-    fn block_report(&self, _: &PoolId) -> Vec<(StorageInfo, Vec<ReplicaReport>)> {
-        let replica = |id| ReplicaReport {
-            block: Block::new(id, 1001, 5),
-            state: ReplicaState::Finalized,
-        };
-        let storages = self.storages().into_iter();
-        storages
-            .zip(1..)
-            .map(|(storage, id)| (storage, vec![replica(id)]))
-            .collect()
-    }
-
-    fn failure_summary(&self) -> FailureSummary {
-        FailureSummary::default()
-    }
-
-    fn replica(&self, pool: &PoolId, id: i64) -> Option<ReplicaRef> {
-        (id == 1).then(|| ReplicaRef {
-            block: hayloft_wire::ids::ExtendedBlock::new(pool.clone(), Block::new(1, 1001, 5)),
-            state: ReplicaState::Finalized,
-            visible_len: 5,
-            bytes_on_disk: 5,
-            storage: storage(),
-            pinned: false,
-        })
-    }
-
-    fn add_pool(&self, spec: PoolSpec, _: StartOption) -> Done<'_> {
-        Box::pin(async move {
-            if spec.cluster_id == "CID-1" {
-                return Ok(());
-            }
-            Err(StoreError::new(
-                StoreErrorKind::Incompatible,
-                "another cluster",
-            ))
-        })
-    }
-
-    fn forget_pool<'a>(&'a self, pool: &'a PoolId) -> BoxFuture<'a, ()> {
-        self.forgotten.lock().expect("no panic").push(pool.clone());
-        Box::pin(async {})
-    }
-
-    fn invalidate<'a>(&'a self, _: &'a PoolId, blocks: &'a [Block]) -> Done<'a> {
-        let ids = blocks.iter().map(|block| block.id);
-        self.invalidated.lock().expect("no panic").extend(ids);
-        if self.hangs.load(Ordering::Relaxed) {
-            return Box::pin(std::future::pending());
-        }
-        Box::pin(async { Ok(()) })
-    }
-
-    fn rolling_upgrade_is(&self, _: &PoolId, active: bool) -> bool {
-        self.rolling_upgrade.load(Ordering::Relaxed) == active
-    }
-
-    fn set_rolling_upgrade<'a>(&'a self, _: &'a PoolId, active: bool) -> Done<'a> {
-        self.rolling_upgrades.lock().expect("no panic").push(active);
-        self.rolling_upgrade.store(active, Ordering::Relaxed);
-        Box::pin(async { Ok(()) })
-    }
-
-    fn finalize_upgrade<'a>(&'a self, pool: &'a PoolId) -> Done<'a> {
-        self.finalized.lock().expect("no panic").push(pool.clone());
-        Box::pin(async { Ok(()) })
-    }
-}
-
-/// Counts orders; a copy takes for ever.
-#[derive(Default)]
-pub struct FakeWork {
-    pub transfers: Mutex<Vec<TransferOrder>>,
-    pub bandwidth: Mutex<u64>,
-    pub searches: Mutex<u32>,
-}
-
-impl NodeWork for FakeWork {
-    fn transfer(&self, order: TransferOrder) -> BoxFuture<'static, Result<(), String>> {
-        self.transfers.lock().expect("no panic").push(order);
-        Box::pin(std::future::pending())
-    }
-
-    fn recover(&self, _: PoolId, _: Vec<RecoveringBlock>) -> BoxFuture<'static, ()> {
-        Box::pin(async {})
-    }
-
-    fn set_balancer_bandwidth(&self, bytes_per_second: u64) {
-        *self.bandwidth.lock().expect("no panic") = bytes_per_second;
-    }
-
-    fn load(&self) -> Load {
-        Load {
-            xmits: 1,
-            xceivers: 2,
-        }
-    }
-
-    fn outliers(&self) -> OutlierReports {
-        *self.searches.lock().expect("no panic") += 1;
-        OutlierReports {
-            slow_peers: vec![SlowPeerReport {
-                data_node_id: Some("127.0.0.9:9864".to_owned()),
-                aggregate_latency: Some(50.0),
-                median: Some(1.0),
-                mad: Some(0.0),
-                upper_limit_latency: Some(5.0),
-            }],
-            slow_disks: vec![SlowDiskReport {
-                base_path: Some("/slow/".to_owned()),
-                mean_write_io_latency: Some(500.0),
-                ..SlowDiskReport::default()
-            }],
-        }
-    }
-}
-
-/// A node with services towards fakes.
-pub struct Node {
-    pub services: NameNodes,
-    pub store: Arc<FakeStore>,
-    pub work: Arc<FakeWork>,
-    pub shutdown: CancellationToken,
-}
-
-impl Drop for Node {
-    fn drop(&mut self) {
-        self.shutdown.cancel();
-    }
-}
-
-impl Node {
-    /// Started, heartbeats every `heartbeat`, with more properties.
-    pub fn start(namenodes: &[&FakeNameNode], heartbeat: &str, more: &[(&str, &str)]) -> Self {
-        let mut properties: Vec<(String, String)> = vec![
-            ("dfs.nameservices".into(), "ns".into()),
-            ("dfs.heartbeat.interval".into(), heartbeat.into()),
-        ];
-        let ids: Vec<String> = (1..=namenodes.len()).map(|n| format!("nn{n}")).collect();
-        properties.push(("dfs.ha.namenodes.ns".into(), ids.join(",")));
-        for (id, namenode) in ids.iter().zip(namenodes) {
-            properties.push((
-                format!("dfs.namenode.rpc-address.ns.{id}"),
-                namenode.addr.to_string(),
-            ));
-        }
-        properties.extend(more.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())));
-        let config = Configuration::from_properties(properties).expect("valid");
-        let store = Arc::new(FakeStore::default());
-        let work = Arc::new(FakeWork::default());
-        let shutdown = CancellationToken::new();
-        let services = NameNodes::over(NodeSide {
-            store: Arc::clone(&store) as Arc<dyn Inventory>,
-            config: SharedConfig::new(config),
-            identity: Identity {
-                datanode_uuid: UUID.to_owned(),
-                host_name: "localhost".to_owned(),
-                ip_addr: "127.0.0.1".to_owned(),
-                xfer_port: 1,
-                info_port: 2,
-                info_secure_port: 0,
-                ipc_port: 3,
-            },
-            start: StartOption::Regular,
-            shutdown: shutdown.clone(),
-            tasks: TaskTracker::new(),
-            work: OnceLock::new(),
-        });
-        services
-            .start(Arc::clone(&work) as Arc<dyn NodeWork>)
-            .expect("configured");
-        Self {
-            services,
-            store,
-            work,
-            shutdown,
-        }
-    }
-}
-
-/// Waits until it holds, at most five seconds.
-pub async fn eventually(what: &str, holds: impl Fn() -> bool) {
-    let deadline = Instant::now() + Duration::from_secs(5);
-    while !holds() {
-        assert!(Instant::now() < deadline, "not within five seconds: {what}");
-        tokio::time::sleep(Duration::from_millis(5)).await;
     }
 }

@@ -5,6 +5,9 @@ use std::time::Duration;
 
 use super::*;
 
+mod files;
+mod table;
+
 struct Dir(tempfile::TempDir);
 
 impl Dir {
@@ -160,11 +163,11 @@ fn substitution_reaches_other_keys_and_reports_what_is_missing() {
     assert_eq!(shown, ["[SSD]/b/1", "[DISK]/c/2"]);
     let dir = Dir::new().write(
         "hdfs-site.xml",
-        &property("dfs.datanode.data.dir", "${nobody.set.this}/1"),
+        &property("dfs.datanode.data.dir", "${never.set.this}/1"),
     );
     assert!(
         dir.error()
-            .contains("${nobody.set.this}, which nothing sets"),
+            .contains("${never.set.this}, which nothing sets"),
         "{}",
         dir.error()
     );
@@ -220,116 +223,9 @@ fn properties_without_a_value_say_nothing() {
     );
     let config = dir.load().unwrap();
     assert_eq!(config.get(&keys::HANDLER_COUNT), 10);
-    assert!(
-        !config.is_set("dfs.datanode.handler.count") && !config.is_set("dfs.heartbeat.interval")
-    );
-}
-
-#[test]
-fn xinclude_relative_nested_and_with_fallback() {
-    let dir = Dir::new()
-        .write("hdfs-site.xml", &(property("dfs.datanode.handler.count", "1") + "<xi:include \
-            href=\"more.xml\"/>" + &property("dfs.heartbeat.interval", "4")))
-        .write("more.xml", &("<xi:include \
-            href=\"absent.xml\"><xi:fallback>".to_owned() + &property("dfs.datanode.handler.count", "2") + "</xi:fallback></xi:include><xi:include href=\"hdfs-ignored.xml\"><xi:fallback/></xi:include>"));
-    let config = dir.load().unwrap();
-    assert_eq!(config.get(&keys::HANDLER_COUNT), 2);
-    assert!(
-        config
-            .origin("dfs.datanode.handler.count")
-            .to_string()
-            .contains("more.xml")
-    );
-    assert_eq!(
-        config.get(&keys::HEARTBEAT_INTERVAL),
-        Duration::from_secs(4)
-    );
-    let satisfied = Dir::new()
-        .write("a.xml", &property("dfs.datanode.handler.count", "5"))
-        .write(
-            "hdfs-site.xml",
-            &("<xi:include href=\"a.xml\"><xi:fallback>".to_owned()
-                + &property("dfs.datanode.handler.count", "6")
-                + "</xi:fallback></xi:include>"),
-        );
-    assert_eq!(satisfied.load().unwrap().get(&keys::HANDLER_COUNT), 5);
-}
-
-#[test]
-fn includes_that_cannot_be_followed_are_errors() {
-    let missing = Dir::new()
-        .write("hdfs-site.xml", "\n<xi:include href=\"absent.xml\"/>")
-        .error();
-    assert!(
-        missing.contains("hdfs-site.xml:4") && missing.contains("absent.xml"),
-        "{missing}"
-    );
-    let itself = Dir::new()
-        .write("hdfs-site.xml", "<xi:include href=\"hdfs-site.xml\"/>")
-        .error();
-    assert!(itself.contains("16 deep"), "{itself}");
-    let twice = "<xi:include href=\"hdfs-site.xml\"><xi:fallback/></xi:include>".repeat(40);
-    assert!(Dir::new().write("hdfs-site.xml", &twice).load().is_err());
-    let remote = Dir::new()
-        .write("hdfs-site.xml", "<xi:include href=\"http://x/y\"/>")
-        .error();
-    assert!(remote.contains("only files"), "{remote}");
-}
-
-#[test]
-fn xml_details() {
-    let dir = Dir::new().raw(
-        "hdfs-site.xml",
-        "<?xml version='1.0'?>\n<!DOCTYPE configuration>\n<!-- c --><configuration>\n\
-         <property name='dfs.datanode.handler.count' value='6' final='true'/>\n\
-         <property><description>d <b>x</b></description><name> dfs.datanode.hostname\n</name>\
-         <value>a<!-- c -->&amp;&#98;<![CDATA[<c>]]></value></property>\n\
-         <configuration><property><name>dfs.heartbeat.interval</name><value> 8 \
-         </value></property></configuration>\n\
-         </configuration>",
-    );
-    let config = dir.load().unwrap();
-    assert_eq!(config.get(&keys::HANDLER_COUNT), 6);
-    assert_eq!(
-        config.get(&keys::DATANODE_HOSTNAME).as_deref(),
-        Some("a&b<c>")
-    );
-    assert_eq!(
-        config.get(&keys::HEARTBEAT_INTERVAL),
-        Duration::from_secs(8)
-    );
-}
-
-#[test]
-fn malformed_files_name_file_and_line() {
-    for (text, line) in [
-        ("<configuration>\n<property>\n</configuration>", 3),
-        ("<configuration>\n<property>", 2),
-        ("<html/>", 1),
-        ("", 1),
-        (
-            "<configuration>\n<property><value>1</value></property></configuration>",
-            2,
-        ),
-        (
-            "<configuration>\n\n<property><name>a</name><value>&xxe;</value></property></configuration>",
-            3,
-        ),
-    ] {
-        let error = Dir::new().raw("hdfs-site.xml", text).error();
-        assert!(
-            error.contains(&format!("hdfs-site.xml:{line}:")),
-            "{text:?} -> {error}"
-        );
+    for name in ["dfs.datanode.handler.count", "dfs.heartbeat.interval"] {
+        assert_eq!(config.origin(name), Origin::Default);
     }
-    let deep = "<configuration>".repeat(1000);
-    assert!(
-        Dir::new()
-            .raw("hdfs-site.xml", &deep)
-            .error()
-            .contains("deep")
-    );
-    assert!(Dir::new().error().contains("HADOOP_CONF_DIR"));
 }
 
 #[test]
@@ -412,124 +308,4 @@ fn name_services_can_be_refreshed_without_the_rest() {
     );
     assert!(shared.refresh_namenodes().is_err());
     assert_eq!(namenodes(&shared.current()).unwrap().len(), 2);
-}
-
-#[test]
-fn the_table_is_sound() {
-    let names: Vec<&str> = keys::all().map(AnyKey::name).collect();
-    let mut unique = names.clone();
-    unique.sort_unstable();
-    unique.dedup();
-    assert_eq!(unique.len(), names.len(), "a key is declared twice");
-    for key in keys::all() {
-        assert!(
-            key.doc().ends_with('.'),
-            "{} has no sentence for a doc",
-            key.name()
-        );
-        if !key.default().contains("${") {
-            assert!(
-                key.empty_is_value() || key.parse(key.default()).is_ok(),
-                "{}: bad default",
-                key.name()
-            );
-        }
-    }
-    assert_eq!(
-        keys::reconfigurable().count(),
-        25,
-        "Apache's DataNode lists 25 reconfigurable keys"
-    );
-    for entry in super::unsupported::all() {
-        assert!(
-            !entry.ignored.is_empty() && !entry.ignored.ends_with('.'),
-            "{}",
-            entry.name
-        );
-    }
-}
-
-/// Sources below a folder.
-fn sources(dir: &Path, text: &mut String) {
-    for entry in std::fs::read_dir(dir).expect("the sources are there") {
-        let path = entry.expect("readable").path();
-        if path.is_dir() {
-            sources(&path, text);
-        } else if path.extension().is_some_and(|extension| extension == "rs") {
-            text.push_str(&std::fs::read_to_string(&path).expect("readable"));
-        }
-    }
-}
-
-/// `NAME: Type = ("key"` of every declaration in the table's sources.
-fn declared(text: &str) -> Vec<(String, String)> {
-    let text = text.replace("(\n        \"", "(\"");
-    let starts = text.split("\n    ").filter(|part| part.contains(" = ("));
-    let pairs = starts.filter_map(|part| {
-        let (ident, rest) = part.split_once(": ")?;
-        let key = rest.split('"').nth(1)?;
-        let is_ident = ident.bytes().all(|b| b.is_ascii_uppercase() || b == b'_');
-        is_ident.then(|| (ident.to_owned(), key.to_owned()))
-    });
-    pairs.collect()
-}
-
-#[test]
-fn every_key_has_an_effect_or_says_that_it_has_none() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let (mut table, mut used) = (String::new(), String::new());
-    sources(&root.join("src/keys"), &mut table);
-    sources(&root.join("../node/src"), &mut used);
-    for file in ["namenodes.rs", "configuration.rs", "review.rs"] {
-        used.push_str(&std::fs::read_to_string(root.join("src").join(file)).expect("readable"));
-    }
-    let declared = declared(&table);
-    assert_eq!(
-        declared.len(),
-        keys::all().count(),
-        "this test misreads the table"
-    );
-    let without: Vec<&str> = unsupported::all().map(|entry| entry.name).collect();
-    // Read by `${...}` of other keys only.
-    let by_reference = ["hadoop.tmp.dir"];
-    for (ident, key) in declared {
-        let is_used = used
-            .split(|c: char| !c.is_alphanumeric() && c != '_')
-            .any(|word| word == ident);
-        let is_excused = without.contains(&key.as_str()) || by_reference.contains(&key.as_str());
-        assert!(
-            is_used || is_excused,
-            "{key} is in the table and nothing reads {ident}: use it, or list it as unsupported"
-        );
-        assert!(
-            !(is_used && is_excused),
-            "{key} is used and listed as unsupported"
-        );
-    }
-}
-
-proptest::proptest! {
-    /// Whatever an operator types is a value or an error, never a panic, and never grows without
-    /// end.
-    #[test]
-    fn any_text_is_a_value_or_an_error(text in "\\PC{0,40}|[-0-9a-z${}:.,/\\[\\] ]{0,40}") {
-        for key in keys::all() {
-            let _ = key.parse(&text);
-        }
-        if let Ok(config) = Configuration::from_properties([("x", text.as_str()), ("y", "${x}${x}")]) {
-            let _ = config.text("y");
-        }
-    }
-
-    /// Any bytes in a file are properties or an error with a place.
-    #[test]
-    fn any_file_is_read_or_refused(bytes in proptest::collection::vec(proptest::num::u8::ANY, 0..200), tags in "(<(/?(configuration|property|name|value|final|include|fallback)|!--|!\\[CDATA\\[|&#?)[a-z >=\"]{0,8}){0,20}") {
-        let dir = Dir::new();
-        for text in [&bytes, tags.as_bytes(), &[b"<configuration>", tags.as_bytes()].concat()] {
-            std::fs::write(dir.path().join("hdfs-site.xml"), text).expect("written");
-            if let Err(error) = dir.load() {
-                proptest::prop_assert!(error.to_string().contains("hdfs-site.xml") || error.to_string().contains("core-site"));
-            }
-        }
-    }
 }

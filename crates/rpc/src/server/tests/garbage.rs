@@ -1,0 +1,60 @@
+//! A session takes whatever bytes come as a frame, in whatever order, and never panics.
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::server::session::{Action, Header, Session};
+
+fn any_frame() -> impl Strategy<Value = Bytes> {
+    let sensible = prop_oneof![
+        Just(context(Some("a"), None)),
+        Just(call(1, "test.Protocol", "echo", b"x")),
+        Just(sasl(SaslState::Negotiate, None)),
+        Just(sasl(SaslState::Initiate, Some("SIMPLE"))),
+        Just(sasl(SaslState::Response, Some("TOKEN"))),
+    ]
+    .prop_map(|frame| frame.slice(4..));
+    let broken = (sensible.clone(), any::<prop::sample::Index>(), any::<u8>()).prop_map(
+        |(frame, at, byte)| {
+            let mut bytes = frame.to_vec();
+            let at = at.index(bytes.len());
+            bytes[at] = byte;
+            Bytes::from(bytes)
+        },
+    );
+    let noise = prop::collection::vec(any::<u8>(), 0..64).prop_map(Bytes::from);
+    prop_oneof![sensible, broken, noise]
+}
+
+proptest! {
+    #[test]
+    fn sessions_survive(with_sasl: bool, frames in prop::collection::vec(any_frame(), 0..8)) {
+        let address = ([127, 0, 0, 1], 1).into();
+        let mut session = Session::new(address, with_sasl);
+        let mut authorized = false;
+        for frame in frames {
+            match session.on_frame(frame) {
+                Action::Authorize(caller) => {
+                    prop_assert!(!authorized);
+                    authorized = true;
+                    session.admit(caller);
+                }
+                Action::Call(..) => prop_assert!(authorized),
+                Action::Nothing | Action::Reply(_) => {}
+                Action::Close(_, fault) => {
+                    prop_assert!(fault.is_fatal());
+                    break;
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn headers_survive(bytes: [u8; 7]) {
+        let header = Header::parse(&bytes);
+        if !bytes.starts_with(b"hrpc") {
+            prop_assert!(!matches!(header, Header::Rpc { .. }), "{header:?}");
+        }
+        let _last_words = header.refusal();
+    }
+}
