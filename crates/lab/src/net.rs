@@ -3,6 +3,7 @@
 //! All switches are bridges in one namespace, so that removing the testbed's namespaces removes
 //! everything; nothing is added to the machine's own network.
 
+use std::net::Ipv4Addr;
 use std::process::Command;
 use std::time::Duration;
 
@@ -10,6 +11,7 @@ use rustix::process::{Pid, Signal};
 
 use super::describe::Description;
 use hayloft_testkit::error::{Result, TestkitError};
+use hayloft_testkit::place::Place;
 
 /// Bytes that a shaped link lets pass at once: enough for the largest segment that the kernel sends
 /// whole, and for the timer's tick at high rates.
@@ -38,8 +40,21 @@ pub const NAMENODE_HOST: &str = "NN";
 
 /// The address of the host with this position in the description; the NameNode's is `.250`.
 #[must_use]
-pub fn address(position: Option<usize>) -> String {
-    format!("10.77.0.{}", position.map_or(250, |i| i + 1))
+pub fn address(position: Option<usize>) -> Ipv4Addr {
+    let last = position.map_or(Some(250), |i| u8::try_from(i + 1).ok());
+    Ipv4Addr::new(
+        10,
+        77,
+        0,
+        last.expect("a description has fewer than 250 hosts"),
+    )
+}
+
+/// The host with this name and position in the description, as a place of processes that stay or
+/// do not.
+#[must_use]
+pub fn place(name: &str, host: &str, position: Option<usize>, stays: bool) -> Place {
+    Place::namespace(namespace(name, host), address(position)).staying(stays)
 }
 
 /// Makes switches, hosts and links. What is left of an earlier testbed of this name must be gone.
@@ -246,18 +261,6 @@ pub fn probe() -> Result<()> {
     tried.and(removed)
 }
 
-/// Puts a command line into a namespace.
-#[must_use]
-pub fn inside(namespace: &str, argv: Vec<String>) -> Vec<String> {
-    let mut all = vec![
-        "nsenter".to_owned(),
-        format!("--net=/run/netns/{namespace}"),
-        "--".to_owned(),
-    ];
-    all.extend(argv);
-    all
-}
-
 fn ip(arguments: &[&str]) -> Result<()> {
     command("ip", arguments)
 }
@@ -280,25 +283,4 @@ pub(super) fn output(program: &str, arguments: &[&str]) -> Result<String> {
             String::from_utf8_lossy(&done.stderr).trim().to_owned(),
         ))
     }
-}
-
-/// Runs `work` on a thread inside a namespace: sockets that it opens belong to that host.
-///
-/// # Errors
-/// When the namespace is gone, or what `work` returns.
-pub fn within<T: Send + 'static>(
-    namespace: &str,
-    work: impl FnOnce() -> Result<T> + Send + 'static,
-) -> Result<T> {
-    let path = format!("/run/netns/{namespace}");
-    let entered = move || {
-        let file = std::fs::File::open(&path).map_err(TestkitError::file("opening", &path))?;
-        let kind = Some(rustix::thread::LinkNameSpaceType::Network);
-        rustix::thread::move_into_link_name_space(std::os::fd::AsFd::as_fd(&file), kind)
-            .map_err(|e| TestkitError::Talk(format!("entering namespace {path}: {e}")))?;
-        work()
-    };
-    std::thread::spawn(entered)
-        .join()
-        .map_err(|_| TestkitError::Talk("a thread in a namespace panicked".into()))?
 }

@@ -4,6 +4,7 @@ use hayloft_lab::describe::Description;
 use hayloft_lab::up::{self, Testbed};
 use hayloft_lab::{missing, missing_for_mapping, net, report, workload};
 use hayloft_testkit::error::Result;
+use hayloft_testkit::place;
 use hayloft_testkit::suite::{expect, passed};
 use hayloft_testkit::{Outcome, Suite, TestkitError};
 use std::io::{Read as _, Write as _};
@@ -85,7 +86,7 @@ fn rate(name: &str, from: (&str, usize), to: (&str, usize)) -> Result<f64> {
     let receiver = {
         let (namespace, address) = (net::namespace(name, to.0), address.clone());
         std::thread::spawn(move || {
-            net::within(&namespace, move || {
+            place::within(&namespace, move || {
                 let io = |e: std::io::Error| TestkitError::Talk(e.to_string());
                 let listener = TcpListener::bind(&address).map_err(io)?;
                 let _gone = ready.send(());
@@ -107,7 +108,7 @@ fn rate(name: &str, from: (&str, usize), to: (&str, usize)) -> Result<f64> {
     listening
         .recv_timeout(Duration::from_secs(10))
         .map_err(late)?;
-    net::within(&net::namespace(name, from.0), move || {
+    place::within(&net::namespace(name, from.0), move || {
         let io = |e: std::io::Error| TestkitError::Talk(e.to_string());
         let mut stream = TcpStream::connect(&address).map_err(io)?;
         stream.write_all(&vec![7; BYTES]).map_err(io)
@@ -143,7 +144,7 @@ fn sweep() -> Result<Outcome> {
     net::make(&described(name, ""))?;
     let links = Links(name);
     let sleep = ["sleep", "300"].map(String::from).to_vec();
-    let argv = net::inside(&net::namespace(name, "c1"), sleep);
+    let argv = place::inside(&net::namespace(name, "c1"), sleep);
     let mut left = std::process::Command::new(&argv[0])
         .args(&argv[1..])
         .spawn()

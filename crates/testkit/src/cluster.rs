@@ -61,7 +61,7 @@ impl Cluster {
                 );
                 copy_tree(&from, &to)?;
             } else {
-                self.namenodes[index].format("CID-hayloft-lab")?;
+                self.namenodes[index].format(Some("CID-hayloft-lab"))?;
             }
         }
         for namenode in &mut self.namenodes {
@@ -229,7 +229,7 @@ impl Cluster {
     pub fn add_node(&mut self, spec: NodeSpec) -> Result<usize> {
         let index = self.nodes.len();
         self.nodes
-            .push(Node::new(&self.hadoop, index, spec, &self.dir)?);
+            .push(Node::of_cluster(&self.hadoop, index, spec, &self.dir)?);
         self.start_node(index)?;
         Ok(index)
     }
@@ -242,7 +242,7 @@ impl Cluster {
     pub fn refused_node(&self, spec: NodeSpec) -> Result<(bool, String)> {
         static COUNT: AtomicUsize = AtomicUsize::new(100);
         let index = COUNT.fetch_add(1, Ordering::Relaxed);
-        let mut node = Node::new(&self.hadoop, index, spec, &self.dir)?;
+        let mut node = Node::of_cluster(&self.hadoop, index, spec, &self.dir)?;
         node.start_without_waiting(&self.conf)?;
         let status = node.process()?.wait(LIVE_LIMIT)?;
         let log = node.log();
@@ -280,6 +280,16 @@ impl Cluster {
         logs.map(|log| process::tail(&log))
             .collect::<Vec<_>>()
             .join("\n")
+    }
+
+    /// Ends a cluster whose cases have all been run: prints the ends of its logs if any has failed,
+    /// and else leaves nothing of it.
+    pub fn conclude(self, failed: bool) {
+        if failed {
+            println!("{}", self.log_tails());
+        } else {
+            self.succeed();
+        }
     }
 
     /// Ends a cluster whose test passed: processes are killed and the directory is removed.

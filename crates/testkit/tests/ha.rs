@@ -345,7 +345,7 @@ impl Federation {
     /// A new namespace in the same cluster: nodes take its new block pool, the other goes on.
     fn formatted(&mut self) -> Result<Outcome> {
         self.cluster.namenode(1).stop()?;
-        self.cluster.namenode(1).format("CID-hayloft-lab")?;
+        self.cluster.namenode(1).format(Some("CID-hayloft-lab"))?;
         self.cluster.namenode(1).start(&[])?;
         let path = self.path(0, "/same-name");
         self.fs.check(&path, 2 * BLOCK + 5, 0)?;
@@ -365,7 +365,7 @@ impl Federation {
     /// Another cluster's NameNode at a known address: its namespace is refused, the rest serves.
     fn foreign(&mut self) -> Result<Outcome> {
         self.cluster.namenode(1).stop()?;
-        self.cluster.namenode(1).format("CID-somebody-else")?;
+        self.cluster.namenode(1).format(Some("CID-somebody-else"))?;
         self.cluster.namenode(1).start(&[])?;
         for node in 0..2 {
             self.cluster.node(node).stop()?;
