@@ -1,11 +1,10 @@
 //! What tests do with files through the driver, in one line each.
 
 use crate::driver::Driver;
-use crate::error::{Result, TestkitError};
+use crate::error::{Result, TestkitError, expect};
 use crate::hadoop::class;
 use crate::node::Node;
 use crate::pattern;
-use crate::suite::expect;
 use crate::wait::{self, Seen};
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};

@@ -52,6 +52,7 @@ pub mod power;
 pub mod process;
 pub mod procfs;
 pub mod relay;
+#[cfg(feature = "cluster")]
 pub mod suite;
 pub mod wait;
 
@@ -59,4 +60,5 @@ pub use cluster::{Cluster, ClusterBuilder};
 pub use driver::Driver;
 pub use error::{Result, TestkitError};
 pub use node::{Kind, NodeSpec, VolumeSpec};
+#[cfg(feature = "cluster")]
 pub use suite::{Outcome, Suite};

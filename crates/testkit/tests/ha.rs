@@ -18,13 +18,37 @@ const NODES: usize = 3;
 
 fn main() -> ExitCode {
     Suite::run("ha", |suite| {
-        pair(suite)?;
-        federation(suite)?;
-        own_addresses(suite)
+        let mut on = suite.group(pair, |lab, failed| lab.cluster.conclude(failed));
+        on.case("ha_write_and_read", |lab| lab.plain());
+        on.case("ha_failover_during_writes", |lab| {
+            lab.failover_during_writes()
+        });
+        on.case("ha_active_killed_during_writes", |lab| lab.active_killed());
+        on.case("ha_standby_knows_every_block", |lab| lab.standby_knows());
+        on.case("ha_deletes_and_copies_follow_the_active", |lab| {
+            lab.commands_follow()
+        });
+        on.case("ha_node_restarted_while_one_namenode_is_down", |lab| {
+            lab.node_restarted()
+        });
+        on.case("ha_observer_has_every_block", |lab| lab.observer());
+        let mut on = suite.group(federation, |lab, failed| lab.cluster.conclude(failed));
+        on.case("federation_two_namespaces", |lab| lab.two());
+        on.case("federation_one_namenode_down", |lab| lab.one_down());
+        on.case("federation_nodes_restarted", |lab| lab.nodes_restarted());
+        on.case("federation_block_pool_deleted", |lab| lab.pool_deleted());
+        on.case("federation_one_namenode_formatted_again", |lab| {
+            lab.formatted()
+        });
+        on.case("federation_foreign_cluster_is_refused", |lab| lab.foreign());
+        let mut on = suite.group(own_addresses, |lab, failed| lab.cluster.conclude(failed));
+        on.case("namenode_address_for_nodes", |lab| lab.for_nodes());
+        on.case("lifelines_keep_a_node_alive", |lab| lab.lifelines());
+        Ok(())
     })
 }
 
-fn pair(suite: &mut Suite) -> Result<()> {
+fn pair() -> Result<Pair> {
     let cluster = Cluster::builder("ha")
         .ha()
         .nodes(NODES, Kind::under_test())
@@ -33,26 +57,10 @@ fn pair(suite: &mut Suite) -> Result<()> {
         .conf("dfs.client.failover.sleep.max.millis", 1000)
         .start()?;
     let fs = cluster.driver()?;
-    let mut lab = Pair { cluster, fs };
+    let lab = Pair { cluster, fs };
     lab.make_active("nn1", &[])?;
     lab.cluster.wait_all_live()?;
-    suite.case("ha_write_and_read", || lab.plain());
-    suite.case("ha_failover_during_writes", || lab.failover_during_writes());
-    suite.case("ha_active_killed_during_writes", || lab.active_killed());
-    suite.case("ha_standby_knows_every_block", || lab.standby_knows());
-    suite.case("ha_deletes_and_copies_follow_the_active", || {
-        lab.commands_follow()
-    });
-    suite.case("ha_node_restarted_while_one_namenode_is_down", || {
-        lab.node_restarted()
-    });
-    suite.case("ha_observer_has_every_block", || lab.observer());
-    finish(suite, lab.cluster);
-    Ok(())
-}
-
-fn finish(suite: &Suite, cluster: Cluster) {
-    suite.conclude(cluster);
+    Ok(lab)
 }
 
 struct Pair {
@@ -213,7 +221,7 @@ impl Pair {
     }
 }
 
-fn federation(suite: &mut Suite) -> Result<()> {
+fn federation() -> Result<Federation> {
     let cluster = Cluster::builder("federation")
         .nameservices(2)
         .nodes(2, Kind::under_test())
@@ -222,17 +230,7 @@ fn federation(suite: &mut Suite) -> Result<()> {
         .conf("dfs.client.retry.policy.enabled", true)
         .start()?;
     let fs = cluster.driver()?;
-    let mut lab = Federation { cluster, fs };
-    suite.case("federation_two_namespaces", || lab.two());
-    suite.case("federation_one_namenode_down", || lab.one_down());
-    suite.case("federation_nodes_restarted", || lab.nodes_restarted());
-    suite.case("federation_block_pool_deleted", || lab.pool_deleted());
-    suite.case("federation_one_namenode_formatted_again", || {
-        lab.formatted()
-    });
-    suite.case("federation_foreign_cluster_is_refused", || lab.foreign());
-    finish(suite, lab.cluster);
-    Ok(())
+    Ok(Federation { cluster, fs })
 }
 
 struct Federation {
@@ -386,13 +384,13 @@ impl Federation {
 
 /// A NameNode with an RPC address for nodes only, which the node reaches by a network that can
 /// stall, and one for lifelines.
-fn own_addresses(suite: &mut Suite) -> Result<()> {
+fn own_addresses() -> Result<Addresses> {
     let service = ports::free()?;
     let lifeline = ports::free()?;
     let relay = Relay::to(ports::local(service))?;
     let node =
         NodeSpec::new(Kind::under_test()).conf("dfs.namenode.servicerpc-address", relay.address());
-    let mut cluster = Cluster::builder("addresses")
+    let cluster = Cluster::builder("addresses")
         .node(node)
         .conf("dfs.replication", 1)
         .conf(
@@ -405,49 +403,67 @@ fn own_addresses(suite: &mut Suite) -> Result<()> {
         )
         .start()?;
     let fs = cluster.driver()?;
-    suite.case("namenode_address_for_nodes", || {
-        fs.put("/there", BLOCK, 1, json!({}))?;
-        fs.check("/there", BLOCK, 1)?;
-        let bean = format!("RpcDetailedActivityForPort{service}");
+    Ok(Addresses {
+        fs,
+        cluster,
+        relay,
+        service,
+        lifeline,
+    })
+}
+
+/// See [`own_addresses`].
+struct Addresses {
+    fs: Driver,
+    cluster: Cluster,
+    relay: Relay,
+    service: u16,
+    lifeline: u16,
+}
+
+impl Addresses {
+    fn for_nodes(&self) -> Result<Outcome> {
+        self.fs.put("/there", BLOCK, 1, json!({}))?;
+        self.fs.check("/there", BLOCK, 1)?;
+        let bean = format!("RpcDetailedActivityForPort{}", self.service);
         // The NameNode's counters are read out every ten seconds.
         wait::until("heartbeats at the address for nodes", seconds(30), || {
-            let count = cluster.namenode_bean(0, &bean)?["SendHeartbeatNumOps"].as_u64();
+            let count = self.cluster.namenode_bean(0, &bean)?["SendHeartbeatNumOps"].as_u64();
             Ok(match count {
                 Some(1..) => Seen::Done(()),
                 other => Seen::NotYet(format!("{other:?}")),
             })
         })?;
         // On time as they are, none has to be made up for.
-        let bean = format!("RpcDetailedActivityForPort{lifeline}");
-        let bean = cluster.namenode_bean(0, &bean)?;
+        let bean = format!("RpcDetailedActivityForPort{}", self.lifeline);
+        let bean = self.cluster.namenode_bean(0, &bean)?;
         expect(
             bean["SendLifelineNumOps"].as_u64().unwrap_or(0) == 0,
             || "a lifeline came although heartbeats were on time".to_owned(),
         )?;
         passed()
-    });
-    suite.case("lifelines_keep_a_node_alive", || {
-        relay.hold(true);
+    }
+
+    fn lifelines(&mut self) -> Result<Outcome> {
+        self.relay.hold(true);
         // Without a sign of life a node is dead to this NameNode after 12 s.
         for _ in 0..25 {
             std::thread::sleep(seconds(1));
-            let live = &cluster.namenode_bean(0, "FSNamesystemState")?["NumLiveDataNodes"];
+            let live = &self.cluster.namenode_bean(0, "FSNamesystemState")?["NumLiveDataNodes"];
             expect(*live == 1, || "dead for want of lifelines".to_owned())?;
         }
-        let bean = format!("RpcDetailedActivityForPort{lifeline}");
+        let bean = format!("RpcDetailedActivityForPort{}", self.lifeline);
         wait::until("lifelines counted", seconds(30), || {
-            let count = cluster.namenode_bean(0, &bean)?["SendLifelineNumOps"].as_u64();
+            let count = self.cluster.namenode_bean(0, &bean)?["SendLifelineNumOps"].as_u64();
             Ok(match count {
                 Some(2..) => Seen::Done(()),
                 other => Seen::NotYet(format!("{other:?}")),
             })
         })?;
-        relay.hold(false);
-        fs.put("/again", BLOCK, 2, json!({}))?;
-        fs.check("/again", BLOCK, 2)?;
+        self.relay.hold(false);
+        self.fs.put("/again", BLOCK, 2, json!({}))?;
+        self.fs.check("/again", BLOCK, 2)?;
+        self.cluster.node(0).process()?.check_alive()?;
         passed()
-    });
-    cluster.node(0).process()?.check_alive()?;
-    finish(suite, cluster);
-    Ok(())
+    }
 }

@@ -38,7 +38,7 @@ fn main() -> ExitCode {
         ] {
             let on = file_system.name();
             let name = format!("nobody_else_waits_for_a_hung_disk_with_{engine}_on_{on}");
-            suite.case(&name, || match modelled::missing(file_system) {
+            suite.case(name, move || match modelled::missing(file_system) {
                 Some(missing) => Ok(Outcome::Skipped(missing.to_string())),
                 None => others_go_on(engine, file_system),
             });

@@ -17,54 +17,57 @@ const NODES: usize = 3;
 
 fn main() -> ExitCode {
     Suite::run("swap", |suite| {
-        let cluster = Cluster::builder("swap")
-            .nodes(NODES, Kind::Apache)
-            .conf("dfs.blocksize", BLOCK)
-            .conf("dfs.client.socket-timeout", 10_000)
-            .conf(
-                "dfs.client.block.write.replace-datanode-on-failure.policy",
-                "NEVER",
-            )
-            .conf("dfs.datanode.restart.replica.expiration", 50)
-            .start()?;
-        let fs = cluster.driver()?;
-        let mut lab = Lab {
-            cluster,
-            fs,
-            files: BTreeMap::new(),
-            ours: Kind::under_test(),
-        };
-        suite.case("apache_writes", || lab.first_data());
-        suite.case("ours_starts_on_apaches_directories", || lab.swap_in());
-        suite.case("apache_keeps_off_our_directories", || {
+        let mut on = suite.group(start, |lab, failed| lab.cluster.conclude(failed));
+        on.case("apache_writes", |lab| lab.first_data());
+        on.case("ours_starts_on_apaches_directories", |lab| lab.swap_in());
+        on.case("apache_keeps_off_our_directories", |lab| {
             lab.locked_out(Kind::Apache)
         });
-        suite.case("ours_appends_extends_deletes", || lab.change("ours"));
-        suite.case("ours_recovers_apaches_open_file", || {
+        on.case("ours_appends_extends_deletes", |lab| lab.change("ours"));
+        on.case("ours_recovers_apaches_open_file", |lab| {
             lab.recover("/open-apache")
         });
-        suite.case("replicas_we_wrote_verify", || lab.verify());
-        suite.case("apache_starts_on_our_directories", || lab.swap_out());
-        suite.case("ours_keeps_off_apaches_directories", || {
+        on.case("replicas_we_wrote_verify", |lab| lab.verify());
+        on.case("apache_starts_on_our_directories", |lab| lab.swap_out());
+        on.case("ours_keeps_off_apaches_directories", |lab| {
             lab.locked_out(lab.ours)
         });
-        suite.case("apache_appends_extends_deletes", || lab.change("apache"));
-        suite.case("apache_recovers_our_open_file", || {
+        on.case("apache_appends_extends_deletes", |lab| lab.change("apache"));
+        on.case("apache_recovers_our_open_file", |lab| {
             lab.recover("/open-ours")
         });
-        suite.case("killed_ours_then_apache", || {
+        on.case("killed_ours_then_apache", |lab| {
             lab.killed(lab.ours, Kind::Apache)
         });
-        suite.case("killed_apache_then_ours", || {
+        on.case("killed_apache_then_ours", |lab| {
             lab.killed(Kind::Apache, lab.ours)
         });
-        suite.case("both_kinds_in_one_pipeline", || lab.mixed());
-        suite.case("both_kinds_recover_one_block", || lab.mixed_recovery());
-        suite.case("replication_between_kinds", || lab.mixed_replication());
-        suite.case("rolling_upgrade", || lab.rolling_upgrade());
-        suite.case("everything_is_whole_at_the_end", || lab.whole());
-        suite.conclude(lab.cluster);
+        on.case("both_kinds_in_one_pipeline", |lab| lab.mixed());
+        on.case("both_kinds_recover_one_block", |lab| lab.mixed_recovery());
+        on.case("replication_between_kinds", |lab| lab.mixed_replication());
+        on.case("rolling_upgrade", |lab| lab.rolling_upgrade());
+        on.case("everything_is_whole_at_the_end", |lab| lab.whole());
         Ok(())
+    })
+}
+
+fn start() -> Result<Lab> {
+    let cluster = Cluster::builder("swap")
+        .nodes(NODES, Kind::Apache)
+        .conf("dfs.blocksize", BLOCK)
+        .conf("dfs.client.socket-timeout", 10_000)
+        .conf(
+            "dfs.client.block.write.replace-datanode-on-failure.policy",
+            "NEVER",
+        )
+        .conf("dfs.datanode.restart.replica.expiration", 50)
+        .start()?;
+    let fs = cluster.driver()?;
+    Ok(Lab {
+        cluster,
+        fs,
+        files: BTreeMap::new(),
+        ours: Kind::under_test(),
     })
 }
 

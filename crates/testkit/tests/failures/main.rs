@@ -22,71 +22,78 @@ const BLOCK: u64 = 4 << 20;
 
 fn main() -> ExitCode {
     Suite::run("failures", |suite| {
-        let cluster = Cluster::builder("failures")
-            .nodes(4, Kind::under_test())
-            .conf("dfs.blocksize", BLOCK)
-            .conf("dfs.client.socket-timeout", 10_000)
-            .conf(
-                "dfs.client.block.write.replace-datanode-on-failure.best-effort",
-                true,
-            )
-            .start()?;
-        let driver = cluster.driver()?;
-        let mut lab = Lab {
-            cluster,
-            fs: driver,
-        };
+        let mut on = suite.group(start, |lab, failed| lab.cluster.conclude(failed));
         for place in [0, 1, 2] {
-            suite.case(
-                &format!("node_{place}_of_pipeline_killed_mid_write"),
-                || lab.killed_mid_write(place),
+            on.case(
+                format!("node_{place}_of_pipeline_killed_mid_write"),
+                move |lab| lab.killed_mid_write(place),
             );
         }
-        suite.case("node_stopped_cleanly_mid_write", || lab.stopped_mid_write());
-        suite.case("node_hung_mid_write", || lab.hung_mid_write());
-        suite.case("node_killed_between_append_and_close", || {
+        on.case("node_stopped_cleanly_mid_write", |lab| {
+            lab.stopped_mid_write()
+        });
+        on.case("node_hung_mid_write", |lab| lab.hung_mid_write());
+        on.case("node_killed_between_append_and_close", |lab| {
             lab.killed_in_append()
         });
-        suite.case("node_killed_mid_read", || lab.killed_mid_read());
-        suite.case("dead_writer_then_recover_lease", || lab.dead_writer());
-        suite.case("dead_client_process_then_recover_lease", || {
+        on.case("node_killed_mid_read", |lab| lab.killed_mid_read());
+        on.case("dead_writer_then_recover_lease", |lab| lab.dead_writer());
+        on.case("dead_client_process_then_recover_lease", |lab| {
             lab.dead_client_process()
         });
-        suite.case("dead_writer_of_a_short_pipeline", || {
+        on.case("dead_writer_of_a_short_pipeline", |lab| {
             lab.dead_writer_and_dead_node()
         });
-        suite.case("outdated_replicas_give_way_to_copies", || lab.outdated());
-        suite.case("outdated_replicas_that_are_reported_first", || {
+        on.case("outdated_replicas_give_way_to_copies", |lab| lab.outdated());
+        on.case("outdated_replicas_that_are_reported_first", |lab| {
             lab.reported_first()
         });
-        suite.case("truncate_with_block_recovery", || lab.truncate());
-        suite.case("truncate_of_a_snapshotted_file", || {
+        on.case("truncate_with_block_recovery", |lab| lab.truncate());
+        on.case("truncate_of_a_snapshotted_file", |lab| {
             lab.truncate_snapshotted()
         });
-        suite.case("single_node_killed_at_random_moments", || {
+        on.case("single_node_killed_at_random_moments", |lab| {
             lab.killed_at_random(1)
         });
-        suite.case("whole_pipeline_killed_at_random_moments", || {
+        on.case("whole_pipeline_killed_at_random_moments", |lab| {
             lab.killed_at_random(3)
         });
-        suite.case("corrupt_data_byte_is_noticed_and_replaced", || {
+        on.case("corrupt_data_byte_is_noticed_and_replaced", |lab| {
             lab.corrupt(false)
         });
-        suite.case("corrupt_meta_byte_is_noticed_and_replaced", || {
+        on.case("corrupt_meta_byte_is_noticed_and_replaced", |lab| {
             lab.corrupt(true)
         });
-        suite.case("files_of_a_replica_vanished", || lab.files_vanished());
-        suite.case("dead_node_is_replicated_elsewhere", || lab.re_replication());
-        suite.case("decommission_and_recommission", || lab.decommission());
-        suite.case("namenode_restarted_during_writes", || {
+        on.case("files_of_a_replica_vanished", |lab| lab.files_vanished());
+        on.case("dead_node_is_replicated_elsewhere", |lab| {
+            lab.re_replication()
+        });
+        on.case("decommission_and_recommission", |lab| lab.decommission());
+        on.case("namenode_restarted_during_writes", |lab| {
             lab.namenode_restarted()
         });
-        suite.case("everything_killed_and_restarted_during_writes", || {
+        on.case("everything_killed_and_restarted_during_writes", |lab| {
             lab.everything_restarted()
         });
-        suite.case("everything_is_whole_at_the_end", || lab.whole());
-        suite.conclude(lab.cluster);
+        on.case("everything_is_whole_at_the_end", |lab| lab.whole());
         Ok(())
+    })
+}
+
+fn start() -> Result<Lab> {
+    let cluster = Cluster::builder("failures")
+        .nodes(4, Kind::under_test())
+        .conf("dfs.blocksize", BLOCK)
+        .conf("dfs.client.socket-timeout", 10_000)
+        .conf(
+            "dfs.client.block.write.replace-datanode-on-failure.best-effort",
+            true,
+        )
+        .start()?;
+    let driver = cluster.driver()?;
+    Ok(Lab {
+        cluster,
+        fs: driver,
     })
 }
 

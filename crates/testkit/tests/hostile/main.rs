@@ -27,53 +27,58 @@ const GROWTH_KIB: u64 = 96 << 10;
 
 fn main() -> ExitCode {
     Suite::run("hostile", |suite| {
-        let cluster = Cluster::builder("hostile")
-            .nodes(1, Kind::under_test())
-            .conf("dfs.blocksize", BLOCK)
-            .conf("dfs.replication", 1)
-            .start()?;
-        let fs = cluster.driver()?;
-        fs.put("/good", BLOCK, 1, json!({}))?;
-        let block = fs.blocks("/good")?.remove(0);
-        let mut lab = Lab::new(cluster, fs, block)?;
+        let mut on = suite.group(start, |lab, failed| lab.cluster.conclude(failed));
         for port in [Port::Transfer, Port::Rpc, Port::Http] {
             let name = format!("{port:?}").to_lowercase();
-            suite.case(&format!("{name}_good_request_is_answered"), || {
+            on.case(format!("{name}_good_request_is_answered"), move |lab| {
                 lab.guarded(|lab| lab.good(port))
             });
-            suite.case(&format!("{name}_senders_of_garbage_are_named"), || {
+            on.case(format!("{name}_senders_of_garbage_are_named"), move |lab| {
                 lab.guarded(|lab| lab.named_in_the_log(port))
             });
-            suite.case(&format!("{name}_garbage"), || {
+            on.case(format!("{name}_garbage"), move |lab| {
                 lab.guarded(|lab| lab.garbage(port))
             });
-            suite.case(&format!("{name}_wrong_versions"), || {
+            on.case(format!("{name}_wrong_versions"), move |lab| {
                 lab.guarded(|lab| lab.wrong_versions(port))
             });
-            suite.case(&format!("{name}_lying_lengths"), || {
+            on.case(format!("{name}_lying_lengths"), move |lab| {
                 lab.guarded(|lab| lab.lying_lengths(port))
             });
-            suite.case(&format!("{name}_truncated"), || {
+            on.case(format!("{name}_truncated"), move |lab| {
                 lab.guarded(|lab| lab.truncated(port))
             });
-            suite.case(&format!("{name}_half_open_crowd"), || {
+            on.case(format!("{name}_half_open_crowd"), move |lab| {
                 lab.guarded(|lab| lab.crowd(port))
             });
-            suite.case(&format!("{name}_slow_senders"), || {
+            on.case(format!("{name}_slow_senders"), move |lab| {
                 lab.guarded(|lab| lab.slow_senders(port))
             });
         }
-        suite.case("transfer_lying_packets", || lab.guarded(Lab::lying_packets));
-        suite.case("transfer_readers_that_do_not_read", || {
+        on.case("transfer_lying_packets", |lab| {
+            lab.guarded(Lab::lying_packets)
+        });
+        on.case("transfer_readers_that_do_not_read", |lab| {
             lab.guarded(Lab::silent_readers)
         });
-        suite.case("transfer_ranges_outside_of_the_block", || {
+        on.case("transfer_ranges_outside_of_the_block", |lab| {
             lab.guarded(Lab::wild_ranges)
         });
-        suite.case("no_trace_in_the_namespace", || lab.whole());
-        suite.conclude(lab.cluster);
+        on.case("no_trace_in_the_namespace", |lab| lab.whole());
         Ok(())
     })
+}
+
+fn start() -> Result<Lab> {
+    let cluster = Cluster::builder("hostile")
+        .nodes(1, Kind::under_test())
+        .conf("dfs.blocksize", BLOCK)
+        .conf("dfs.replication", 1)
+        .start()?;
+    let fs = cluster.driver()?;
+    fs.put("/good", BLOCK, 1, json!({}))?;
+    let block = fs.blocks("/good")?.remove(0);
+    Lab::new(cluster, fs, block)
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]

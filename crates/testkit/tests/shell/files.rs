@@ -9,7 +9,7 @@ use hayloft_testkit::{Outcome, TestkitError, pattern};
 use serde_json::{Value, json};
 use std::path::PathBuf;
 
-impl Lab<'_> {
+impl Lab {
     /// Empty, one byte, around a chunk, a packet and a block, exactly a block, several blocks.
     pub fn put_and_get(&self) -> Result<Outcome> {
         self.fs.fs(&["-mkdir", "-p", "/put"])?;
