@@ -206,8 +206,8 @@ pub fn write(
 /// [`TestkitError::Talk`] when the file cannot be written.
 pub fn plot_scaling(
     title: &str,
-    rows: &[super::experiments::ExperimentRow],
-    of: fn(&super::experiments::ExperimentRow) -> f64,
+    rows: &[super::experiments::scaling::ExperimentRow],
+    of: fn(&super::experiments::scaling::ExperimentRow) -> f64,
     path: &Path,
 ) -> Result<()> {
     draw_scaling(title, rows, of, path)
@@ -217,8 +217,8 @@ pub fn plot_scaling(
 #[expect(clippy::cast_precision_loss, reason = "a few clients")]
 fn draw_scaling(
     title: &str,
-    rows: &[super::experiments::ExperimentRow],
-    of: fn(&super::experiments::ExperimentRow) -> f64,
+    rows: &[super::experiments::scaling::ExperimentRow],
+    of: fn(&super::experiments::scaling::ExperimentRow) -> f64,
     path: &Path,
 ) -> std::result::Result<(), Box<dyn std::error::Error>> {
     let most = rows.iter().map(|row| row.clients).max().unwrap_or(1) as f64;

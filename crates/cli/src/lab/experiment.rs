@@ -5,8 +5,8 @@ use std::process::ExitCode;
 use std::time::{Duration, UNIX_EPOCH};
 
 use clap::Args;
-use hayloft_lab::experiments::{self, ExperimentOptions, NAMES};
-use hayloft_lab::{domains, durability, netblock, pages};
+use hayloft_lab::experiments::scaling::{self, ExperimentOptions, NAMES};
+use hayloft_lab::experiments::{domains, durability, netblock, pages};
 use hayloft_testkit::TestkitError;
 
 use super::{PlaceArgs, Steps};
@@ -113,7 +113,7 @@ pub fn run(args: &ExperimentArgs) -> Result<ExitCode, CliError> {
     }
     let work = args.place.all().join(&args.name);
     let mut steps = Steps::new();
-    let rows = experiments::run(
+    let rows = scaling::run(
         &args.name,
         &options,
         &command,

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use super::report;
+use crate::report;
 use hayloft_testkit::error::{Result, TestkitError};
 use hayloft_testkit::hadoop::scratch;
 use hayloft_testkit::node::Kind;

@@ -8,11 +8,11 @@ use std::path::Path;
 
 use serde::Serialize;
 
-use super::describe::{DataNodeSpec, Description, DiskSpec, HostSpec, Network, Rack, WorkloadSpec};
-use super::experiments::ExperimentOptions;
-use super::report::{self, spread};
-use super::up::Testbed;
-use super::workload::{self, WorkloadOutcome, WorkloadPhase};
+use super::scaling::ExperimentOptions;
+use crate::describe::{DataNodeSpec, Description, DiskSpec, HostSpec, Network, Rack, WorkloadSpec};
+use crate::report::{self, spread};
+use crate::up::Testbed;
+use crate::workload::{self, WorkloadOutcome, WorkloadPhase};
 use hayloft_testkit::error::{Result, TestkitError};
 
 /// The client's host, and the one that has the disk in all arrangements but the local one.
@@ -164,7 +164,7 @@ fn described(arrangement: &Arrangement, options: &ExperimentOptions) -> Descript
             link_mbit: options.link_mbit,
             uplink_mbit: 0,
         },
-        namenode: super::describe::NameNodeSpec::default(),
+        namenode: crate::describe::NameNodeSpec::default(),
         racks: vec![Rack {
             name: "r1".into(),
             hosts: vec![client, storage],
@@ -201,7 +201,7 @@ pub fn run(
         let described = described(arrangement, options);
         let slug = arrangement.name.replace([' ', ','], "-");
         let dir = work.join(&slug);
-        super::up::down(&described.name, &dir)?;
+        crate::up::down(&described.name, &dir)?;
         let mut testbed = Testbed::up(described.clone(), &dir, false, tell)?;
         if let Some(kib) = arrangement.read_ahead_kib {
             read_ahead(&testbed, kib)?;

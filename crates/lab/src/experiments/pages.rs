@@ -3,10 +3,10 @@
 use std::fmt::Write as _;
 use std::path::Path;
 
-use super::experiments::{
+use super::scaling::{
     ExperimentOptions, ExperimentRow, LAYOUT_HOSTS, LAYOUT_REPLICAS, LOCAL, SPLIT_OURS, SPLIT_STOCK,
 };
-use super::report;
+use crate::report;
 use hayloft_testkit::error::Result;
 
 /// What doubling clients and nodes shall gain, and what share of linear growth shall stay.

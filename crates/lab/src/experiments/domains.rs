@@ -11,11 +11,11 @@ use std::time::{Duration, Instant};
 use serde::Serialize;
 use serde_json::json;
 
-use super::describe::{
+use crate::describe::{
     DataNodeSpec, Description, DiskSpec, HostSpec, NameNodeSpec, Network, Rack, WorkloadSpec,
 };
-use super::report;
-use super::up::{RunningNode, Testbed};
+use crate::report;
+use crate::up::{RunningNode, Testbed};
 use hayloft_testkit::driver::Driver;
 use hayloft_testkit::error::{Result, TestkitError};
 use hayloft_testkit::hadoop::class;
@@ -149,7 +149,7 @@ pub fn find(
     tell: &mut dyn FnMut(&str),
 ) -> Result<DomainsFinding> {
     let described = described(placement);
-    super::up::down(&described.name, work)?;
+    crate::up::down(&described.name, work)?;
     let mut testbed = Testbed::up(described, work, false, tell)?;
     let (all, left) = (HOSTS * NODES_PER_HOST, (HOSTS - 1) * NODES_PER_HOST);
     on(&mut testbed, is_spare, RunningNode::kill)?;

@@ -11,13 +11,13 @@ use std::path::Path;
 
 use serde::Serialize;
 
-use super::describe::{
+use super::pages;
+use crate::describe::{
     DataNodeSpec, Description, DiskSpec, HostSpec, NameNodeSpec, Network, Rack, WorkloadSpec,
 };
-use super::pages;
-use super::report::{self, spread};
-use super::up::Testbed;
-use super::workload::{self, WorkloadOutcome};
+use crate::report::{self, spread};
+use crate::up::Testbed;
+use crate::workload::{self, WorkloadOutcome};
 use hayloft_testkit::error::{Result, TestkitError};
 
 /// What may be chosen about an experiment.
@@ -321,7 +321,7 @@ pub fn run(
             }
             None => {
                 let dir = work.join(&slug);
-                super::up::down(&step.described.name, &dir)?;
+                crate::up::down(&step.described.name, &dir)?;
                 Testbed::up(step.described.clone(), &dir, false, tell)?
             }
         };
