@@ -20,6 +20,11 @@ use hayloft_testkit::driver::Driver;
 use hayloft_testkit::error::{Result, TestkitError};
 use hayloft_testkit::hadoop::class;
 
+/// Its name.
+pub const NAME: &str = "domains";
+/// What it shows.
+pub(super) const ABOUT: &str = "three hosts of four nodes, replicas never twice in a host";
+
 const HOSTS: usize = 3;
 const NODES_PER_HOST: usize = 4;
 /// The host that is killed.

@@ -17,6 +17,12 @@ use hayloft_testkit::power::tally::{OLD, OLDER};
 use hayloft_testkit::power::writers::{Dice, Syncs};
 use hayloft_testkit::power::{Count, Event, FileSystem, PowerDisk, PowerTally, Rig, Round, disk};
 
+/// Its name.
+pub const NAME: &str = "durability";
+/// What it shows.
+pub(super) const ABOUT: &str =
+    "what is left of acknowledged data after kills, power cuts and bad disks";
+
 /// What is asked for.
 #[derive(Clone, Copy, Debug)]
 pub struct DurabilityOptions {

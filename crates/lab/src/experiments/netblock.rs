@@ -8,12 +8,17 @@ use std::path::Path;
 
 use serde::Serialize;
 
-use super::scaling::ExperimentOptions;
+use super::{ExperimentOptions, in_words};
 use crate::describe::{DataNodeSpec, Description, DiskSpec, HostSpec, Network, Rack, WorkloadSpec};
 use crate::report::{self, spread};
 use crate::up::Testbed;
 use crate::workload::{self, WorkloadOutcome, WorkloadPhase};
 use hayloft_testkit::error::{Result, TestkitError};
+
+/// Its name.
+pub const NAME: &str = "netblock";
+/// What it shows.
+pub(super) const ABOUT: &str = "a disk over the network, by blocks or by HDFS' protocol";
 
 /// The client's host, and the one that has the disk in all arrangements but the local one.
 const COMPUTE: &str = "c0";
@@ -302,10 +307,6 @@ fn page(options: &ExperimentOptions, command: &str, findings: &[NetblockFinding]
         );
     }
     text
-}
-
-fn in_words((median, low, high): (f64, f64, f64)) -> String {
-    format!("{median:.1} ({low:.1} to {high:.1})")
 }
 
 #[cfg(test)]

@@ -1,76 +1,37 @@
-//! Experiments of the papers, as clusters and workloads of this lab.
+//! Experiments that grow a cluster: their steps, one testbed after the other, and their page.
 //!
-//! `pairs`: the thesis' Tables 7.2 and 7.3 and Figures 7.3 and 7.4: as many clients as storage
-//! nodes, on the same hosts, apart under the stock policy, and apart under ours. `layouts`: the
-//! HDFS/PVFS paper's Figures 5 and 9: hosts that compute and store, three layouts, three replicas,
-//! every client reading its own file and then another's. Disks are modelled and slower than the
-//! links, so that disks are the limit and two processors are not.
+//! Disks are modelled and slower than the links, so that disks are the limit and two processors are
+//! not.
 
 use std::collections::BTreeMap;
+use std::fmt::Write as _;
 use std::path::Path;
 
 use serde::Serialize;
 
-use super::pages;
+use super::ExperimentOptions;
 use crate::describe::{
     DataNodeSpec, Description, DiskSpec, HostSpec, NameNodeSpec, Network, Rack, WorkloadSpec,
 };
 use crate::report::{self, spread};
 use crate::up::Testbed;
 use crate::workload::{self, WorkloadOutcome};
-use hayloft_testkit::error::{Result, TestkitError};
+use hayloft_testkit::error::Result;
 
-/// What may be chosen about an experiment.
-#[derive(Clone, Debug)]
-pub struct ExperimentOptions {
-    /// Rounds of every step.
-    pub rounds: usize,
-    /// MiB that each client writes and reads.
-    pub mib: u32,
-    /// Largest number of clients and nodes.
-    pub largest: usize,
-    /// Whose nodes.
-    pub kind: String,
-    /// Sequential rates of the modelled disks, MB/s: reading, writing.
-    pub disk_mbs: (u32, u32),
-    /// Rate of the links, Mbit/s.
-    pub link_mbit: u32,
-    /// Hadoop properties of every process.
-    pub conf: BTreeMap<String, String>,
+/// An experiment that grows a cluster.
+#[derive(Clone, Copy, Debug)]
+pub struct ScalingExperiment {
+    /// Its name.
+    pub name: &'static str,
+    /// What it shows, in a line.
+    pub about: &'static str,
+    /// Replicas of each block.
+    pub(super) replicas: u16,
+    /// Its steps, in order.
+    pub(super) steps: fn(&ExperimentOptions) -> Vec<ExperimentStep>,
+    /// Adds its tables to a page.
+    pub(super) tables: fn(&mut String, &[ExperimentRow]),
 }
-
-impl ExperimentOptions {
-    /// The properties, for a page.
-    pub(super) fn listed_conf(&self) -> String {
-        let listed: Vec<String> = self
-            .conf
-            .iter()
-            .map(|(key, value)| format!("`{key}={value}`"))
-            .collect();
-        listed.join(", ")
-    }
-}
-
-impl Default for ExperimentOptions {
-    fn default() -> Self {
-        Self {
-            rounds: 3,
-            mib: 192,
-            largest: 8,
-            kind: "hayloft".into(),
-            disk_mbs: (16, 15),
-            link_mbit: 200,
-            conf: BTreeMap::from(ENGINE.map(|(key, value)| (key.into(), value.into()))),
-        }
-    }
-}
-
-/// A block is on the disk when its close is acknowledged: the page cache of one machine would hide
-/// disks from a dozen nodes.
-const ENGINE: [(&str, &str); 2] = [
-    ("hayloft.io.engine", "direct"),
-    ("dfs.datanode.synconclose", "true"),
-];
 
 /// One testbed of an experiment.
 #[derive(Clone, Debug)]
@@ -83,89 +44,7 @@ pub struct ExperimentStep {
     pub described: Description,
 }
 
-/// Names of the experiments that [`steps`] knows, with what they show.
-pub const NAMES: [(&str, &str); 2] = [
-    (
-        "pairs",
-        "N clients and N storage nodes: together, apart with the stock policy, apart with ours",
-    ),
-    (
-        "layouts",
-        "random, round-robin and hybrid layouts; clients read their own file or another's",
-    ),
-];
-
-/// Arrangement of `pairs`: the clients run on the nodes' hosts.
-pub const LOCAL: &str = "local";
-/// Arrangement of `pairs`: clients on hosts of their own, the stock placement policy.
-pub const SPLIT_STOCK: &str = "split, stock policy";
-/// Arrangement of `pairs`: clients on hosts of their own, our placement policy.
-pub const SPLIT_OURS: &str = "split, ours";
-
-/// The steps of an experiment.
-///
-/// # Errors
-/// [`TestkitError::Expectation`] when there is none of this name.
-pub fn steps(name: &str, options: &ExperimentOptions) -> Result<Vec<ExperimentStep>> {
-    match name {
-        "pairs" => Ok(pairs(options)),
-        "layouts" => Ok(layouts(options)),
-        other => Err(TestkitError::Expectation(format!(
-            "no experiment {other}; there are {}",
-            NAMES.map(|(name, _)| name).join(", ")
-        ))),
-    }
-}
-
-fn pairs(options: &ExperimentOptions) -> Vec<ExperimentStep> {
-    let mut steps = Vec::new();
-    for clients in [1, 2, 4, 8].into_iter().filter(|n| *n <= options.largest) {
-        for (arrangement, placement) in [
-            (LOCAL, "stock"),
-            (SPLIT_STOCK, "stock"),
-            (SPLIT_OURS, "split"),
-        ] {
-            let mut hosts = Vec::new();
-            for at in 0..clients {
-                hosts.push(storage_host(at, arrangement == LOCAL, options));
-            }
-            if arrangement != LOCAL {
-                hosts.extend((0..clients).map(client_host));
-            }
-            steps.push(ExperimentStep {
-                arrangement: arrangement.into(),
-                clients,
-                described: one_rack(options, placement, hosts, "own"),
-            });
-        }
-    }
-    steps
-}
-
-/// Hosts of `layouts`, each of them a client and a storage node.
-pub const LAYOUT_HOSTS: usize = 6;
-/// Replicas of `layouts`, as in the paper.
-pub const LAYOUT_REPLICAS: u16 = 3;
-
-fn layouts(options: &ExperimentOptions) -> Vec<ExperimentStep> {
-    let mut steps = Vec::new();
-    for layout in ["random", "round-robin", "hybrid"] {
-        for clients in [1, 3, 6].into_iter().filter(|n| *n <= options.largest) {
-            let hosts = (0..LAYOUT_HOSTS).map(|at| storage_host(at, true, options));
-            let mut described = one_rack(options, layout, hosts.collect(), "both");
-            described.workload.clients = clients;
-            described.workload.replication = LAYOUT_REPLICAS;
-            steps.push(ExperimentStep {
-                arrangement: layout.into(),
-                clients,
-                described,
-            });
-        }
-    }
-    steps
-}
-
-fn storage_host(at: usize, client: bool, options: &ExperimentOptions) -> HostSpec {
+pub(super) fn storage_host(at: usize, client: bool, options: &ExperimentOptions) -> HostSpec {
     let disk = DiskSpec {
         modelled: true,
         size_mib: 4096,
@@ -185,7 +64,7 @@ fn storage_host(at: usize, client: bool, options: &ExperimentOptions) -> HostSpe
     }
 }
 
-fn client_host(at: usize) -> HostSpec {
+pub(super) fn client_host(at: usize) -> HostSpec {
     HostSpec {
         name: format!("c{at}"),
         client: true,
@@ -193,7 +72,7 @@ fn client_host(at: usize) -> HostSpec {
     }
 }
 
-fn one_rack(
+pub(super) fn one_rack(
     options: &ExperimentOptions,
     placement: &str,
     hosts: Vec<HostSpec>,
@@ -291,52 +170,122 @@ impl ExperimentRow {
     }
 }
 
-/// Carries out the steps of an experiment, one testbed after the other below `work`, and writes
-/// tables, plots and raw data to `out` after every step, so that an interrupted run leaves what it
-/// has.
-///
-/// # Errors
-/// When a testbed does not come up or a client fails; what was measured before is in `out`.
-pub fn run(
-    name: &str,
-    options: &ExperimentOptions,
-    command: &str,
-    (work, out): (&Path, &Path),
-    tell: &mut dyn FnMut(&str),
-) -> Result<Vec<ExperimentRow>> {
-    let steps = steps(name, options)?;
-    let mut rows = Vec::new();
-    let mut running: Option<Testbed> = None;
-    for (at, step) in steps.iter().enumerate() {
-        let label = format!("{} x {}", step.clients, step.arrangement);
-        tell(&format!("step {} of {}: {label}", at + 1, steps.len()));
-        let slug: String = label
-            .chars()
-            .map(|c| if c.is_ascii_alphanumeric() { c } else { '-' })
-            .collect();
-        let testbed = match running.take().filter(|up| differ_in_workload(up, step)) {
-            Some(mut testbed) => {
-                testbed.set_workload(step.described.workload.clone());
-                testbed
-            }
-            None => {
-                let dir = work.join(&slug);
-                crate::up::down(&step.described.name, &dir)?;
-                Testbed::up(step.described.clone(), &dir, false, tell)?
-            }
-        };
-        let outcome = workload::run(&testbed, tell)?;
-        running = Some(testbed);
-        let row = ExperimentRow::of(step, &outcome);
-        tell(&format!(
-            "{label}: write {:.1} MB/s, read {:.1} MB/s",
-            row.write.0, row.read.0
-        ));
-        rows.push(row);
-        report::write(&step.described, &outcome, command, &out.join(&slug))?;
-        pages::write(name, options, command, &rows, out)?;
+impl ScalingExperiment {
+    /// Carries out its steps, one testbed after the other below `work`, and writes
+    /// tables, plots and raw data to `out` after every step, so that an interrupted run leaves what it
+    /// has.
+    ///
+    /// # Errors
+    /// When a testbed does not come up or a client fails; what was measured before is in `out`.
+    pub fn run(
+        self,
+        options: &ExperimentOptions,
+        command: &str,
+        (work, out): (&Path, &Path),
+        tell: &mut dyn FnMut(&str),
+    ) -> Result<String> {
+        let steps = (self.steps)(options);
+        let mut rows = Vec::new();
+        let mut running: Option<Testbed> = None;
+        for (at, step) in steps.iter().enumerate() {
+            let label = format!("{} x {}", step.clients, step.arrangement);
+            tell(&format!("step {} of {}: {label}", at + 1, steps.len()));
+            let slug: String = label
+                .chars()
+                .map(|c| if c.is_ascii_alphanumeric() { c } else { '-' })
+                .collect();
+            let testbed = match running.take().filter(|up| differ_in_workload(up, step)) {
+                Some(mut testbed) => {
+                    testbed.set_workload(step.described.workload.clone());
+                    testbed
+                }
+                None => {
+                    let dir = work.join(&slug);
+                    crate::up::down(&step.described.name, &dir)?;
+                    Testbed::up(step.described.clone(), &dir, false, tell)?
+                }
+            };
+            let outcome = workload::run(&testbed, tell)?;
+            running = Some(testbed);
+            let row = ExperimentRow::of(step, &outcome);
+            tell(&format!(
+                "{label}: write {:.1} MB/s, read {:.1} MB/s",
+                row.write.0, row.read.0
+            ));
+            rows.push(row);
+            report::write(&step.described, &outcome, command, &out.join(&slug))?;
+            self.write(options, command, &rows, out)?;
+        }
+        Ok(self.page(options, command, &rows))
     }
-    Ok(rows)
+
+    /// Writes page, plots and figures of all steps so far to `out`.
+    ///
+    /// # Errors
+    /// When a file cannot be written.
+    fn write(
+        self,
+        options: &ExperimentOptions,
+        command: &str,
+        rows: &[ExperimentRow],
+        out: &Path,
+    ) -> Result<()> {
+        let page = self.page(options, command, rows);
+        report::save_page(out, &page, "rows.json", &rows)?;
+        for (what, of) in plots(rows) {
+            let path = out.join(format!("{what}.svg"));
+            report::plot_scaling(
+                &format!("{}: {}", self.name, what.replace('-', " ")),
+                rows,
+                of,
+                &path,
+            )?;
+        }
+        Ok(())
+    }
+
+    /// The page of an experiment.
+    #[must_use]
+    pub fn page(
+        self,
+        options: &ExperimentOptions,
+        command: &str,
+        rows: &[ExperimentRow],
+    ) -> String {
+        let Self { name, replicas, .. } = self;
+        let mut text = format!(
+            "# Experiment {name}\n\nCommand: `{command}`\n\n\
+             One machine, every host a network namespace, links of {} Mbit/s, modelled hard disks \
+             (not real ones) of {} MB/s \
+             reading and {} MB/s writing, storage nodes: {} ({}), stock NameNode and stock clients, \
+             {} MiB for each client in \
+             blocks of 16 MiB, {replicas} replica(s), {} rounds; median (lowest to highest). Caches \
+             are dropped before reading.\n\n",
+            options.link_mbit,
+            options.disk_mbs.0,
+            options.disk_mbs.1,
+            options.kind,
+            options.listed_conf(),
+            options.mib,
+            options.rounds
+        );
+        (self.tables)(&mut text, rows);
+        text.push_str(
+            "\nOf linear: against the same arrangement with one client, times the clients. Conflicts: \
+                share of the time in \
+             which two streams were on one disk while another had none. Processors: without what \
+             others' programs of a lower \
+             priority took of this machine. Late: requests that a modelled disk answered more than 2 \
+             ms after their time. A \
+             directory beside this page holds every step with its description, figures and each \
+             disk's utilisation over time.\n",
+        );
+        for (what, _) in plots(rows) {
+            let _ = write!(text, "\n![{what}]({what}.svg)");
+        }
+        text.push('\n');
+        text
+    }
 }
 
 /// Whether a step can go on with the testbed of the one before.
@@ -348,21 +297,70 @@ fn differ_in_workload(testbed: &Testbed, step: &ExperimentStep) -> bool {
     described == step.described
 }
 
+type Figure = fn(&ExperimentRow) -> f64;
+
+fn plots(rows: &[ExperimentRow]) -> Vec<(&'static str, Figure)> {
+    let mut plots: Vec<(&'static str, Figure)> =
+        vec![("write", |row| row.write.0), ("read", |row| row.read.0)];
+    if rows.iter().any(|row| row.read_other.is_some()) {
+        plots.push(("read-other", |row| row.read_other.map_or(0.0, |r| r.0)));
+    }
+    plots
+}
+
+pub(super) fn share(share: Option<f64>) -> String {
+    share.map_or("-".into(), |s| format!("{:.0} %", s * 100.0))
+}
+
+/// A row's rate over what one client gave in the same arrangement, times the clients.
+pub(super) fn of_linear(rows: &[ExperimentRow], row: &ExperimentRow, of: Figure) -> Option<f64> {
+    let one = rows
+        .iter()
+        .find(|other| other.clients == 1 && other.arrangement == row.arrangement)?;
+    #[expect(clippy::cast_precision_loss, reason = "a few clients")]
+    let linear = of(one) * row.clients as f64;
+    (linear > 0.0).then(|| of(row) / linear)
+}
+
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
 
-    #[test]
-    fn every_step_is_a_right_description() {
-        for (name, _) in NAMES {
-            let steps = steps(name, &ExperimentOptions::default()).expect("it is known");
-            assert!(steps.len() >= 9, "{name}");
-            for step in steps {
-                let text = step.described.to_toml();
-                let again = Description::parse(&text).expect("it is right");
-                assert_eq!(again.clients(), step.clients, "{name} {}", step.arrangement);
-            }
+    /// A row with this rate of writing and reading, MB/s.
+    pub(in super::super) fn row(arrangement: &str, clients: usize, mbs: f64) -> ExperimentRow {
+        ExperimentRow {
+            arrangement: arrangement.into(),
+            clients,
+            write: (mbs, mbs, mbs),
+            read: (mbs, mbs, mbs),
+            read_other: None,
+            conflicts: (0.0, 0.0),
+            busy: (0.0, 0.0),
+            cpu: (0.0, 0.0),
+            late: 0,
+            limit: (String::new(), String::new()),
         }
-        assert!(steps("nothing", &ExperimentOptions::default()).is_err());
+    }
+
+    #[test]
+    fn linear_is_measured_against_one_client_of_the_same_arrangement() {
+        let rows = [row("a", 1, 10.0), row("b", 1, 20.0), row("b", 4, 60.0)];
+        let share = of_linear(&rows, &rows[2], |r| r.write.0).expect("there is one client");
+        assert!((share - 0.75).abs() < 1e-9);
+        assert_eq!(
+            of_linear(&rows[1..], &row("a", 4, 1.0), |r| r.write.0),
+            None
+        );
+    }
+
+    /// Every step is a right description, with as many clients as it says.
+    pub(in super::super) fn steps_are_right(of: ScalingExperiment) {
+        let steps = (of.steps)(&ExperimentOptions::default());
+        assert!(steps.len() >= 9, "{}", of.name);
+        for step in steps {
+            let text = step.described.to_toml();
+            let again = Description::parse(&text).expect("it is right");
+            assert_eq!(again.clients(), step.clients, "{}", step.arrangement);
+        }
     }
 }
