@@ -6,6 +6,7 @@ use hayloft_lab::{missing, missing_for_mapping, net, report, workload};
 use hayloft_testkit::error::Result;
 use hayloft_testkit::place;
 use hayloft_testkit::suite::{expect, passed};
+use hayloft_testkit::wait::{self, Seen};
 use hayloft_testkit::{Outcome, Suite, TestkitError};
 use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
@@ -149,7 +150,14 @@ fn sweep() -> Result<Outcome> {
         .args(&argv[1..])
         .spawn()
         .map_err(TestkitError::file("starting", "sleep"))?;
-    std::thread::sleep(Duration::from_millis(300));
+    let comm = format!("/proc/{}/comm", left.id());
+    wait::until("a process in the host", Duration::from_secs(10), || {
+        let name = std::fs::read_to_string(&comm).unwrap_or_default();
+        Ok(match name.trim() {
+            "sleep" => Seen::Done(()),
+            name => Seen::NotYet(name.to_owned()),
+        })
+    })?;
     let dir = tempfile::tempdir().map_err(TestkitError::file("making", "a directory"))?;
     up::down(name, dir.path())?;
     let ended = left.try_wait().ok().flatten();

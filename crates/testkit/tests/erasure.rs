@@ -171,6 +171,7 @@ impl Lab {
     fn dead_writer(&mut self) -> Result<Outcome> {
         self.fs.create("d", "/ec/dead", 4, json!({}))?;
         self.fs.write("d", 6 * CELL)?;
+        // Nothing acknowledges a striped writer's packets to its caller.
         std::thread::sleep(seconds(2));
         self.fs.handle("abandon", "d")?;
         self.fs.recover_lease("/ec/dead", seconds(90))?;

@@ -107,8 +107,9 @@ impl Pair {
         let request =
             json!({"handle": "w", "bytes": 20 * BLOCK, "chunk": 65_536, "pauseMillis": 30});
         let writing = self.fs.begin("loop", request)?;
-        for (from, to) in [("nn1", "nn2"), ("nn2", "nn1"), ("nn1", "nn2")] {
-            std::thread::sleep(seconds(2));
+        let failovers = [("nn1", "nn2", 4), ("nn2", "nn1", 8), ("nn1", "nn2", 12)];
+        for (from, to, blocks) in failovers {
+            self.fs.wait_acked("w", blocks * BLOCK)?;
             self.switch(from, to)?;
         }
         let end = writing.wait()?;
@@ -124,7 +125,7 @@ impl Pair {
         let request =
             json!({"handle": "w", "bytes": 12 * BLOCK, "chunk": 65_536, "pauseMillis": 30});
         let writing = self.fs.begin("loop", request)?;
-        std::thread::sleep(seconds(2));
+        self.fs.wait_acked("w", 3 * BLOCK)?;
         self.cluster.namenode(1).kill()?;
         self.make_active("nn1", &["--forceactive"])?;
         let end = writing.wait()?;
@@ -370,6 +371,7 @@ impl Federation {
             self.cluster.start_node(node)?;
         }
         self.cluster.namenode(0).wait_live(2, seconds(60))?;
+        // Long enough for a node that would register there.
         std::thread::sleep(seconds(5));
         let live = self.cluster.namenode_bean(1, "FSNamesystemState")?["NumLiveDataNodes"].clone();
         expect(live == 0, || {

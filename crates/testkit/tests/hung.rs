@@ -145,6 +145,7 @@ fn others_go_on(engine: &str, file_system: HostedFileSystem) -> Result<Outcome> 
         load(&[&same[..], &["--block-mib", "64", "--first-id", first], more].concat())
     };
     let mut written = streams("write", "1000", &[])?;
+    // Of the 20 s that this takes: all of its streams are at work then.
     std::thread::sleep(seconds(3));
     let hung = disk.hang()?;
     // Readers of what is in no cache, and writers of which some want everything on the device.
@@ -183,6 +184,7 @@ fn ask_for(asking: &mut [Reader<'_>], warm: &LoadPlace, time: Duration) -> Resul
     let mut slowest = Duration::ZERO;
     while began.elapsed() < time {
         slowest = slowest.max(ask_all(asking, warm)?);
+        // A rate that leaves the processors to the node.
         std::thread::sleep(Duration::from_millis(20));
     }
     Ok(slowest)

@@ -316,16 +316,7 @@ impl Lab {
             "loop",
             json!({"handle": "k", "bytes": 200 * BLOCK, "chunk": 30_000}),
         )?;
-        wait::until("2 MB acknowledged", seconds(60), || {
-            let acked = self.fs.handle("progress", "k")?["acked"]
-                .as_u64()
-                .unwrap_or_default();
-            Ok(if acked > 2_000_000 {
-                Seen::Done(())
-            } else {
-                Seen::NotYet(acked.to_string())
-            })
-        })?;
+        self.fs.wait_acked("k", 2_000_000)?;
         for index in 0..NODES {
             self.cluster.node(index).kill()?;
         }
@@ -457,15 +448,8 @@ impl Lab {
             self.cluster.start_node(index)?;
             self.cluster.wait_all_live()?;
             // One at a time: the writer must be past this node's restart before the next.
-            let acked = self.acked("r")?;
-            wait::until("the writer to go on", seconds(60), || {
-                let now = self.acked("r")?;
-                Ok(if now > acked || now == 6 * BLOCK {
-                    Seen::Done(())
-                } else {
-                    Seen::NotYet(now.to_string())
-                })
-            })?;
+            let acked = self.fs.acked("r")?;
+            self.fs.wait_acked("r", (acked + 1).min(6 * BLOCK))?;
         }
         let end = writing.wait()?;
         expect(end["failure"].is_null(), || end.to_string())?;
@@ -483,12 +467,6 @@ impl Lab {
         })?;
         self.check_all()?;
         passed()
-    }
-
-    fn acked(&self, handle: &str) -> Result<u64> {
-        Ok(self.fs.handle("progress", handle)?["acked"]
-            .as_u64()
-            .unwrap_or_default())
     }
 
     fn pools(&self) -> Vec<PathBuf> {

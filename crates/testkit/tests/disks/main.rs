@@ -285,6 +285,7 @@ impl Lab {
         self.fs.put("/parts", 6 * BLOCK, 15, json!({}))?;
         let mut before = self.reports()?;
         loop {
+            // The NameNode's counters are read out every ten seconds.
             std::thread::sleep(seconds(11));
             let now = self.reports()?;
             if now == before {

@@ -10,7 +10,6 @@ use hayloft_testkit::hadoop::class;
 use hayloft_testkit::node::Kind;
 use hayloft_testkit::process::Signal;
 use hayloft_testkit::suite::{expect, expect_eq, passed, seconds};
-use hayloft_testkit::wait::{self, Seen};
 use hayloft_testkit::{Cluster, Driver, Outcome, Suite, TestkitError};
 use serde_json::{Value, json};
 use std::process::ExitCode;
@@ -116,23 +115,6 @@ impl Lab {
         self.fs.blocks(path)
     }
 
-    fn acked(&self, handle: &str) -> Result<u64> {
-        Ok(self.fs.handle("progress", handle)?["acked"]
-            .as_u64()
-            .unwrap_or_default())
-    }
-
-    fn wait_acked(&self, handle: &str, bytes: u64) -> Result<()> {
-        wait::until(&format!("{bytes} acknowledged bytes"), seconds(60), || {
-            let acked = self.acked(handle)?;
-            Ok(if acked >= bytes {
-                Seen::Done(())
-            } else {
-                Seen::NotYet(acked.to_string())
-            })
-        })
-    }
-
     /// Writes 3 blocks with a flush per chunk; when 1.5 blocks are acknowledged, `hurt` gets the
     /// node at `place` of the current pipeline. The write must end well and every byte be there.
     fn write_while(
@@ -146,7 +128,7 @@ impl Lab {
         self.fs.create("w", path, 11, json!({}))?;
         let request = json!({"handle": "w", "bytes": total, "chunk": 65_536, "pauseMillis": 10});
         let writing = self.fs.begin("loop", request)?;
-        self.wait_acked("w", BLOCK + BLOCK / 2)?;
+        self.fs.wait_acked("w", BLOCK + BLOCK / 2)?;
         let nodes = self
             .fs
             .blocks(path)?
@@ -218,6 +200,7 @@ impl Lab {
         self.fs.put("/read", total, 13, json!({}))?;
         let request = json!({"path": "/read", "seed": 13, "buffer": 65_536, "pauseMillis": 20});
         let reading = self.fs.begin("read", request)?;
+        // The reader tells nothing before its end: at 3 MB/s it is in the middle then.
         sleep(Duration::from_millis(600));
         // Any node may be serving: two of four die, one replica of each block stays.
         let nodes = self.replicated("/read")?[0].nodes.clone();
@@ -272,8 +255,9 @@ impl Lab {
             )?;
             let request = json!({"handle": handle, "bytes": 64 * BLOCK, "chunk": 10_007});
             let writing = self.fs.begin("loop", request)?;
-            self.wait_acked(&handle, 1)?;
+            self.fs.wait_acked(&handle, 1)?;
             let step = u64::from(hayloft_testkit::pattern::byte_at(seed, round));
+            // The random moment.
             sleep(Duration::from_millis(3 * step));
             for index in self.nodes_of_last_block(&path)? {
                 self.cluster.node(index).kill()?;
@@ -314,8 +298,9 @@ impl Lab {
         let request =
             json!({"handle": "n", "bytes": 3 * BLOCK, "chunk": 65_536, "pauseMillis": 30});
         let writing = self.fs.begin("loop", request)?;
-        self.wait_acked("n", 1_000_000)?;
+        self.fs.wait_acked("n", 1_000_000)?;
         self.cluster.namenode(0).kill()?;
+        // Away for long enough that clients and nodes notice.
         sleep(Duration::from_secs(1));
         self.cluster.namenode(0).start(&[])?;
         let end = writing.wait()?;
@@ -334,7 +319,7 @@ impl Lab {
             "loop",
             json!({"handle": "e", "bytes": 64 * BLOCK, "chunk": 50_021}),
         )?;
-        self.wait_acked("e", 3_000_000)?;
+        self.fs.wait_acked("e", 3_000_000)?;
         for index in 0..self.cluster.node_count() {
             self.cluster.node(index).kill()?;
         }

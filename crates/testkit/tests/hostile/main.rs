@@ -428,6 +428,7 @@ impl Lab {
             for socket in &mut slow {
                 let _ = socket.write_all(&[*byte]);
             }
+            // A byte at a time is what a slow sender is.
             std::thread::sleep(Duration::from_millis(50));
         }
         self.fs.check("/good", BLOCK, 1)?;
@@ -549,6 +550,7 @@ impl Lab {
             let _ = socket.write_all(&self.read_block(0, BLOCK, self.block.id));
             readers.push(socket);
         }
+        // The node sends what sockets take, and no count says when they take no more.
         std::thread::sleep(seconds(2));
         self.serves_within(seconds(15))?;
         self.memory_bounded(before)?;

@@ -103,6 +103,7 @@ impl Lab {
         let args = ["-tail", "-f", "-s", "300", "/followed"];
         let request = json!({"class": class::FS_SHELL, "args": args});
         let following = self.fs.begin("tool", request)?;
+        // The client tells nothing of a tool before its end; it looks three times a second.
         std::thread::sleep(seconds(2));
         for seed in 1..4 {
             // Not by the shell: the driver runs one tool at a time.

@@ -236,6 +236,7 @@ impl Lab {
         self.fs.write("idle", 100_000)?;
         self.fs.handle("hflush", "idle")?;
         let before = self.fs.blocks("/idle")?;
+        // Idle for longer than the timeout and those 5 s.
         std::thread::sleep(seconds(11));
         self.fs.write("idle", 100_000)?;
         self.fs.handle("hflush", "idle")?;

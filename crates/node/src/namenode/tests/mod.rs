@@ -140,6 +140,7 @@ async fn received_leaves_at_once_and_takes_the_rest_along() {
     ready(&node, &[&namenode]).await;
     node.services.notify_receiving(&block(5, 1001), &storage());
     node.services.notify_deleted(&block(6, 1001), &storage());
+    // Long enough for a report that would not wait.
     tokio::time::sleep(Duration::from_millis(200)).await;
     assert_eq!(namenode.news(), []);
     let began = Instant::now();
@@ -272,13 +273,8 @@ async fn a_slow_full_report_delays_no_heartbeat() {
             .wait_ready(&pool(), Duration::from_secs(5))
             .await
     );
-    tokio::time::sleep(Duration::from_millis(900)).await;
+    eventually("heartbeats", || namenode.count(is_heartbeat) >= 4).await;
     assert_eq!(namenode.count(is_full), 0);
-    assert!(
-        namenode.count(is_heartbeat) >= 4,
-        "{}",
-        namenode.count(is_heartbeat)
-    );
 }
 
 #[tokio::test]
@@ -345,6 +341,7 @@ async fn a_namenode_that_was_away_is_found_again() {
     namenode.stop().await;
     node.services
         .notify_received(&block(5, 1001), &storage(), None);
+    // Long enough for heartbeats that fail.
     tokio::time::sleep(Duration::from_millis(300)).await;
     let before = namenode.count(is_heartbeat);
     namenode.restart().await;
@@ -454,10 +451,12 @@ async fn a_report_forced_while_one_is_on_its_way_follows_it() {
     namenode.script().report_takes = Duration::from_millis(500);
     for _ in 0..2 {
         node.services.trigger_block_report(false, None);
+        // The first is on its way, the second waits.
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
     assert_eq!(namenode.count(is_full), 1);
     eventually("both reports", || namenode.count(is_full) == 3).await;
+    // Longer than a report takes: there is no fourth.
     tokio::time::sleep(Duration::from_millis(700)).await;
     assert_eq!(namenode.count(is_full), 3);
 }
@@ -474,6 +473,7 @@ async fn lifelines_go_out_only_while_heartbeats_are_late() {
     let node = Node::start(&[&namenode], "50ms", &more);
     ready(&node, &[&namenode]).await;
     let lifelines = || life.count(|told| *told == Told::Lifeline);
+    // Longer than their interval.
     tokio::time::sleep(Duration::from_millis(1300)).await;
     assert_eq!(lifelines(), 0);
     namenode.script().hang = true;
@@ -486,6 +486,7 @@ async fn an_interval_collects_incremental_reports() {
     let more = [("dfs.blockreport.incremental.intervalMsec", "400")];
     let node = Node::start(&[&namenode], "60s", &more);
     ready(&node, &[&namenode]).await;
+    // Past the first interval: what comes then waits for the end of another.
     tokio::time::sleep(Duration::from_millis(450)).await;
     let messages = || namenode.count(|told| matches!(told, Told::Incremental(_)));
     for id in 5..15 {
