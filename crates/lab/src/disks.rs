@@ -3,15 +3,16 @@
 
 use std::os::linux::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
 use super::describe::DiskSpec;
 use super::mapped::{self, Route};
-use super::net;
 use hayloft_testkit::error::{Result, TestkitError};
 use hayloft_testkit::hadoop::hayloft_binary;
+use hayloft_testkit::mounts::run;
 use hayloft_testkit::place::Place;
 use hayloft_testkit::process::{Process, Spawn};
 use hayloft_testkit::wait;
@@ -69,10 +70,7 @@ pub fn begin(
     if disk.memory {
         let size = format!("size={}m,mode=700", disk.size_mib);
         let point = dir.display().to_string();
-        net::command(
-            "mount",
-            &["-t", "tmpfs", "-o", &size, "hayloft-lab", &point],
-        )?;
+        run(Command::new("mount").args(["-t", "tmpfs", "-o", &size, "hayloft-lab", &point]))?;
     }
     if disk.modelled {
         let mut argv = vec![
@@ -210,7 +208,7 @@ pub fn unmount_below(dir: &Path) -> Result<()> {
     });
     for point in below {
         // Lazily: a process that hangs on it must not keep the rest from being taken down.
-        net::command("umount", &["-l", &point])?;
+        run(Command::new("umount").args(["-l", &point]))?;
     }
     Ok(())
 }

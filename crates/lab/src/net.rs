@@ -11,6 +11,7 @@ use rustix::process::{Pid, Signal};
 
 use super::describe::Description;
 use hayloft_testkit::error::{Result, TestkitError};
+use hayloft_testkit::mounts::run;
 use hayloft_testkit::place::Place;
 
 /// Bytes that a shaped link lets pass at once: enough for the largest segment that the kernel sends
@@ -104,7 +105,8 @@ fn build(described: &Description) -> Result<()> {
 
 fn add_bridge(switch: &str, name: &str) -> Result<()> {
     ip(&["-n", switch, "link", "add", "name", name, "type", "bridge"])?;
-    ip(&["-n", switch, "link", "set", name, "up"])
+    ip(&["-n", switch, "link", "set", name, "up"])?;
+    Ok(())
 }
 
 fn add_host(
@@ -144,7 +146,7 @@ fn shape(namespace: &str, port: &str, mbit: u32) -> Result<()> {
         "-n", namespace, "qdisc", "add", "dev", port, "root", "tbf", "rate", &rate, "burst",
         &burst, "latency", &latency,
     ];
-    command("tc", &arguments)
+    run(Command::new("tc").args(arguments)).map(drop)
 }
 
 /// Removes every namespace of the testbed `name` with all that runs in it; none is no error.
@@ -199,7 +201,7 @@ pub fn end_servers(name: &str) -> Result<()> {
 }
 
 fn pids(namespace: &str) -> Result<Vec<i32>> {
-    let listed = output("ip", &["netns", "pids", namespace])?;
+    let listed = ip(&["netns", "pids", namespace])?;
     Ok(listed
         .lines()
         .filter_map(|line| line.trim().parse().ok())
@@ -222,7 +224,7 @@ pub fn is_there(name: &str) -> Result<bool> {
 }
 
 fn namespaces() -> Result<Vec<String>> {
-    let listed = output("ip", &["netns", "list"])?;
+    let listed = ip(&["netns", "list"])?;
     let first_word = |line: &str| line.split_whitespace().next().map(str::to_owned);
     Ok(listed.lines().filter_map(first_word).collect())
 }
@@ -250,7 +252,7 @@ fn kill_all(namespace: &str) -> Result<()> {
 /// What the first refused step said.
 pub fn probe() -> Result<()> {
     let name = format!("hlprobe{}", std::process::id());
-    let tried = ip(&["netns", "add", &name]).and_then(|()| {
+    let tried = ip(&["netns", "add", &name]).and_then(|_| {
         ip(&[
             "-n", &name, "link", "add", "name", "a", "type", "veth", "peer", "name", "b",
         ])?;
@@ -258,29 +260,9 @@ pub fn probe() -> Result<()> {
         shape(&name, "a", 100)
     });
     let removed = ip(&["netns", "delete", &name]);
-    tried.and(removed)
+    tried.and(removed.map(drop))
 }
 
-fn ip(arguments: &[&str]) -> Result<()> {
-    command("ip", arguments)
-}
-
-pub(super) fn command(program: &str, arguments: &[&str]) -> Result<()> {
-    output(program, arguments).map(drop)
-}
-
-pub(super) fn output(program: &str, arguments: &[&str]) -> Result<String> {
-    let said =
-        |text: String| TestkitError::Talk(format!("{program} {}: {text}", arguments.join(" ")));
-    let done = Command::new(program)
-        .args(arguments)
-        .output()
-        .map_err(|e| said(e.to_string()))?;
-    if done.status.success() {
-        Ok(String::from_utf8_lossy(&done.stdout).into_owned())
-    } else {
-        Err(said(
-            String::from_utf8_lossy(&done.stderr).trim().to_owned(),
-        ))
-    }
+fn ip(arguments: &[&str]) -> Result<String> {
+    run(Command::new("ip").args(arguments))
 }

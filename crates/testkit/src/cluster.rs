@@ -222,18 +222,6 @@ impl Cluster {
         self.start_node(index)
     }
 
-    /// Adds and starts one more node; its index is returned.
-    ///
-    /// # Errors
-    /// With the end of its log.
-    pub fn add_node(&mut self, spec: NodeSpec) -> Result<usize> {
-        let index = self.nodes.len();
-        self.nodes
-            .push(Node::of_cluster(&self.hadoop, index, spec, &self.dir)?);
-        self.start_node(index)?;
-        Ok(index)
-    }
-
     /// Starts a further node that shall refuse to run: waits for its end, and gives back whether it
     /// ended with an error, and its log. It is no part of the cluster.
     ///

@@ -3,7 +3,6 @@
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize};
 
 use crate::error::CliError;
@@ -164,7 +163,7 @@ impl StateDir {
             .write(true)
             .open(&path);
         let file = file.map_err(CliError::file("open the lock", &path))?;
-        flock(&file, FlockOperation::NonBlockingLockExclusive).map_err(|_| {
+        file.try_lock().map_err(|_| {
             let place = self.path.display().to_string();
             CliError::new(
                 "another hayloft command is changing this cluster",
