@@ -1,5 +1,5 @@
-//! Hosts that compute and store, three layouts, three replicas; each client reads its own file, then
-//! another's. The HDFS/PVFS paper's Figures 5 and 9.
+//! Hosts that compute and store, three layouts, three replicas; each client reads its own file,
+//! then another's. The HDFS/PVFS paper's Figures 5 and 9.
 
 use std::fmt::Write as _;
 

@@ -171,9 +171,9 @@ impl ExperimentRow {
 }
 
 impl ScalingExperiment {
-    /// Carries out its steps, one testbed after the other below `work`, and writes
-    /// tables, plots and raw data to `out` after every step, so that an interrupted run leaves what it
-    /// has.
+    /// Carries out its steps, one testbed after the other below `work`, and writes tables, plots
+    /// and raw data to `out` after every step, so that an interrupted run leaves what it has. Gives
+    /// back the page.
     ///
     /// # Errors
     /// When a testbed does not come up or a client fails; what was measured before is in `out`.
@@ -255,12 +255,11 @@ impl ScalingExperiment {
         let Self { name, replicas, .. } = self;
         let mut text = format!(
             "# Experiment {name}\n\nCommand: `{command}`\n\n\
-             One machine, every host a network namespace, links of {} Mbit/s, modelled hard disks \
-             (not real ones) of {} MB/s \
-             reading and {} MB/s writing, storage nodes: {} ({}), stock NameNode and stock clients, \
-             {} MiB for each client in \
-             blocks of 16 MiB, {replicas} replica(s), {} rounds; median (lowest to highest). Caches \
-             are dropped before reading.\n\n",
+             One machine, every host a network namespace, links of {} Mbit/s, modelled hard \
+             disks (not real ones) of {} MB/s reading and {} MB/s writing, storage nodes: {} \
+             ({}), stock NameNode and stock clients, {} MiB for each client in blocks of 16 MiB, \
+             {replicas} replica(s), {} rounds; median (lowest to highest). Caches are dropped \
+             before reading.\n\n",
             options.link_mbit,
             options.disk_mbs.0,
             options.disk_mbs.1,
@@ -271,14 +270,12 @@ impl ScalingExperiment {
         );
         (self.tables)(&mut text, rows);
         text.push_str(
-            "\nOf linear: against the same arrangement with one client, times the clients. Conflicts: \
-                share of the time in \
-             which two streams were on one disk while another had none. Processors: without what \
-             others' programs of a lower \
-             priority took of this machine. Late: requests that a modelled disk answered more than 2 \
-             ms after their time. A \
-             directory beside this page holds every step with its description, figures and each \
-             disk's utilisation over time.\n",
+            "\nOf linear: against the same arrangement with one client, times the clients. \
+             Conflicts: share of the time in which two streams were on one disk while another had \
+             none. Processors: without what others' programs of a lower priority took of this \
+             machine. Late: requests that a modelled disk answered more than 2 ms after their \
+             time. A directory beside this page holds every step with its description, figures \
+             and each disk's utilisation over time.\n",
         );
         for (what, _) in plots(rows) {
             let _ = write!(text, "\n![{what}]({what}.svg)");

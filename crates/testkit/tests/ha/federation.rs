@@ -151,7 +151,7 @@ impl Federation {
     /// Another cluster's NameNode at a known address: its namespace is refused, the rest serves.
     pub fn foreign(&mut self) -> Result<Outcome> {
         self.cluster.namenode(1).stop()?;
-        self.cluster.namenode(1).format(Some("CID-somebody-else"))?;
+        self.cluster.namenode(1).format(Some("CID-another"))?;
         self.cluster.namenode(1).start(&[])?;
         for node in 0..2 {
             self.cluster.node(node).stop()?;
