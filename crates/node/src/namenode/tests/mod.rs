@@ -451,7 +451,6 @@ async fn a_report_forced_while_one_is_on_its_way_follows_it() {
     namenode.script().report_takes = Duration::from_millis(500);
     for _ in 0..2 {
         node.services.trigger_block_report(false, None);
-        // The first is on its way, the second waits.
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
     assert_eq!(namenode.count(is_full), 1);
