@@ -282,7 +282,41 @@ impl Default for WorkloadSpec {
     }
 }
 
+impl HostSpec {
+    /// A host of a client, without nodes.
+    #[must_use]
+    pub fn client(name: impl Into<String>) -> Self {
+        Self {
+            name: name.into(),
+            client: true,
+            ..Self::default()
+        }
+    }
+}
+
 impl Description {
+    /// Hosts in one rack under this placement policy, with links of this rate.
+    #[must_use]
+    pub fn one_rack(name: &str, placement: &str, link_mbit: u32, hosts: Vec<HostSpec>) -> Self {
+        Self {
+            name: name.into(),
+            network: Network {
+                link_mbit,
+                uplink_mbit: 0,
+            },
+            namenode: NameNodeSpec {
+                placement: placement.into(),
+                ..NameNodeSpec::default()
+            },
+            racks: vec![Rack {
+                name: "r1".into(),
+                hosts,
+            }],
+            conf: BTreeMap::new(),
+            workload: WorkloadSpec::default(),
+        }
+    }
+
     /// Reads and checks a file.
     ///
     /// # Errors

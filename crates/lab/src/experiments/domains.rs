@@ -11,9 +11,7 @@ use std::time::{Duration, Instant};
 use serde::Serialize;
 use serde_json::json;
 
-use crate::describe::{
-    DataNodeSpec, Description, DiskSpec, HostSpec, NameNodeSpec, Network, Rack, WorkloadSpec,
-};
+use crate::describe::{DataNodeSpec, Description, DiskSpec, HostSpec};
 use crate::report;
 use crate::up::{RunningNode, Testbed};
 use hayloft_testkit::driver::Driver;
@@ -110,11 +108,7 @@ fn described(placement: &str) -> Description {
         ..HostSpec::default()
     };
     let mut hosts: Vec<HostSpec> = (0..HOSTS).map(host).collect();
-    hosts.push(HostSpec {
-        name: "c0".into(),
-        client: true,
-        ..HostSpec::default()
-    });
+    hosts.push(HostSpec::client("c0"));
     let conf = [
         // The balancer keeps a file of its own, which must fit on such a disk.
         ("dfs.blocksize", "1048576"),
@@ -124,21 +118,8 @@ fn described(placement: &str) -> Description {
         ("dfs.namenode.reconstruction.pending.timeout-sec", "20"),
     ];
     Description {
-        name: "domains".into(),
-        network: Network {
-            link_mbit: 1000,
-            uplink_mbit: 0,
-        },
-        namenode: NameNodeSpec {
-            placement: placement.into(),
-            ..NameNodeSpec::default()
-        },
-        racks: vec![Rack {
-            name: "r1".into(),
-            hosts,
-        }],
         conf: conf.map(|(k, v)| (k.to_owned(), v.to_owned())).into(),
-        workload: WorkloadSpec::default(),
+        ..Description::one_rack("domains", placement, 1000, hosts)
     }
 }
 

@@ -9,7 +9,7 @@ use std::path::Path;
 use serde::Serialize;
 
 use super::{ExperimentOptions, in_words};
-use crate::describe::{DataNodeSpec, Description, DiskSpec, HostSpec, Network, Rack, WorkloadSpec};
+use crate::describe::{DataNodeSpec, Description, DiskSpec, HostSpec, WorkloadSpec};
 use crate::report::{self, spread};
 use crate::up::Testbed;
 use crate::workload::{self, WorkloadOutcome, WorkloadPhase};
@@ -146,11 +146,7 @@ fn described(arrangement: &Arrangement, options: &ExperimentOptions) -> Descript
         disks: vec![disk],
         ..DataNodeSpec::default()
     };
-    let mut client = HostSpec {
-        name: COMPUTE.into(),
-        client: true,
-        ..HostSpec::default()
-    };
+    let mut client = HostSpec::client(COMPUTE);
     let mut storage = HostSpec {
         name: STORAGE.into(),
         ..HostSpec::default()
@@ -164,16 +160,6 @@ fn described(arrangement: &Arrangement, options: &ExperimentOptions) -> Descript
     // For both kinds: what is acknowledged as written is on the disk, not in a page cache.
     conf.insert("dfs.datanode.synconclose".into(), "true".into());
     Description {
-        name: "netblock".into(),
-        network: Network {
-            link_mbit: options.link_mbit,
-            uplink_mbit: 0,
-        },
-        namenode: crate::describe::NameNodeSpec::default(),
-        racks: vec![Rack {
-            name: "r1".into(),
-            hosts: vec![client, storage],
-        }],
         conf,
         workload: WorkloadSpec {
             mib: options.mib,
@@ -181,6 +167,12 @@ fn described(arrangement: &Arrangement, options: &ExperimentOptions) -> Descript
             rounds: options.rounds,
             ..WorkloadSpec::default()
         },
+        ..Description::one_rack(
+            "netblock",
+            "stock",
+            options.link_mbit,
+            vec![client, storage],
+        )
     }
 }
 

@@ -4,10 +4,10 @@
 use std::fmt::Write as _;
 
 use super::scaling::{
-    ExperimentRow, ExperimentStep, ScalingExperiment, client_host, of_linear, one_rack, share,
-    storage_host,
+    ExperimentRow, ExperimentStep, ScalingExperiment, of_linear, one_rack, share, storage_host,
 };
 use super::{ExperimentOptions, in_words};
+use crate::describe::HostSpec;
 
 /// The experiment.
 pub const PAIRS: ScalingExperiment = ScalingExperiment {
@@ -48,7 +48,7 @@ fn steps(options: &ExperimentOptions) -> Vec<ExperimentStep> {
                 hosts.push(storage_host(at, arrangement == LOCAL, options));
             }
             if arrangement != LOCAL {
-                hosts.extend((0..clients).map(client_host));
+                hosts.extend((0..clients).map(|at| HostSpec::client(format!("c{at}"))));
             }
             steps.push(ExperimentStep {
                 arrangement: arrangement.into(),

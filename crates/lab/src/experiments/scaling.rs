@@ -10,9 +10,7 @@ use std::path::Path;
 use serde::Serialize;
 
 use super::ExperimentOptions;
-use crate::describe::{
-    DataNodeSpec, Description, DiskSpec, HostSpec, NameNodeSpec, Network, Rack, WorkloadSpec,
-};
+use crate::describe::{DataNodeSpec, Description, DiskSpec, HostSpec, WorkloadSpec};
 use crate::report::{self, spread};
 use crate::up::Testbed;
 use crate::workload::{self, WorkloadOutcome};
@@ -64,14 +62,6 @@ pub(super) fn storage_host(at: usize, client: bool, options: &ExperimentOptions)
     }
 }
 
-pub(super) fn client_host(at: usize) -> HostSpec {
-    HostSpec {
-        name: format!("c{at}"),
-        client: true,
-        ..HostSpec::default()
-    }
-}
-
 pub(super) fn one_rack(
     options: &ExperimentOptions,
     placement: &str,
@@ -79,19 +69,6 @@ pub(super) fn one_rack(
     read: &str,
 ) -> Description {
     Description {
-        name: "exp".into(),
-        network: Network {
-            link_mbit: options.link_mbit,
-            uplink_mbit: 0,
-        },
-        namenode: NameNodeSpec {
-            placement: placement.into(),
-            ..NameNodeSpec::default()
-        },
-        racks: vec![Rack {
-            name: "r1".into(),
-            hosts,
-        }],
         conf: options.conf.clone(),
         workload: WorkloadSpec {
             mib: options.mib,
@@ -100,6 +77,7 @@ pub(super) fn one_rack(
             rounds: options.rounds,
             ..WorkloadSpec::default()
         },
+        ..Description::one_rack("exp", placement, options.link_mbit, hosts)
     }
 }
 
