@@ -18,21 +18,25 @@ use std::time::Duration;
 
 fn main() -> ExitCode {
     Suite::run("bench", |suite| {
-        let dir = tempfile::tempdir_in(hayloft_testkit::hadoop::repository_root().join("target"))
-            .map_err(|error| TestkitError::Talk(format!("a temporary directory: {error}")))?;
-        suite.case("every_row_measures_something", || tiny_run(dir.path()));
-        suite.case("congestion_control_of_the_runs_own", || {
+        let mut on = suite.group(scratch, |dir, _failed| drop(dir));
+        on.case("every_row_measures_something", |dir| tiny_run(dir.path()));
+        on.case("congestion_control_of_the_runs_own", |dir| {
             congestion(&dir.path().join("own"))
         });
-        suite.case(
+        on.case(
             "an_unknown_congestion_control_is_told_in_a_sentence",
-            || unknown_congestion(dir.path()),
+            |dir| unknown_congestion(dir.path()),
         );
-        suite.case("a_killed_run_leaves_nothing_in_its_namespace", || {
+        on.case("a_killed_run_leaves_nothing_in_its_namespace", |dir| {
             killed(&dir.path().join("killed"))
         });
         Ok(())
     })
+}
+
+fn scratch() -> Result<tempfile::TempDir> {
+    tempfile::tempdir_in(hayloft_testkit::hadoop::repository_root().join("target"))
+        .map_err(|error| TestkitError::Talk(format!("a temporary directory: {error}")))
 }
 
 fn tiny_run(dir: &Path) -> Result<Outcome> {

@@ -3,23 +3,26 @@
 
 use std::os::linux::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
 use super::describe::DiskSpec;
 use super::mapped::{self, Route};
-use super::net;
 use hayloft_testkit::error::{Result, TestkitError};
 use hayloft_testkit::hadoop::hayloft_binary;
+use hayloft_testkit::mounts::run;
+use hayloft_testkit::place::Place;
 use hayloft_testkit::process::{Process, Spawn};
 use hayloft_testkit::wait;
 
 /// Making a file system on a modelled disk takes seconds: its seeks are modelled too.
 const MOUNT_LIMIT: Duration = Duration::from_secs(60);
 
-/// A disk that is there.
-#[derive(Debug)]
+/// A disk that is there. Kept in a file as its directory and device.
+#[derive(Debug, Deserialize)]
+#[serde(from = "(PathBuf, Option<String>)")]
 pub struct Mounted {
     /// Where its file system is.
     pub dir: PathBuf,
@@ -58,19 +61,16 @@ pub struct DiskCounters {
 pub fn begin(
     disk: &DiskSpec,
     dir: &Path,
-    switch: &str,
+    switch: &Place,
     name: &str,
-    (detached, route): (bool, Option<Route>),
+    route: Option<Route>,
 ) -> Result<Mounted> {
     std::fs::create_dir_all(dir).map_err(TestkitError::file("creating", dir))?;
     let mut process = None;
     if disk.memory {
         let size = format!("size={}m,mode=700", disk.size_mib);
         let point = dir.display().to_string();
-        net::command(
-            "mount",
-            &["-t", "tmpfs", "-o", &size, "hayloft-lab", &point],
-        )?;
+        run(Command::new("mount").args(["-t", "tmpfs", "-o", &size, "hayloft-lab", &point]))?;
     }
     if disk.modelled {
         let mut argv = vec![
@@ -89,9 +89,7 @@ pub fn begin(
             argv.extend(["--fs", "raw", "--json"].map(String::from));
         }
         let log = dir.with_extension("log");
-        let mut spawn = Spawn::new(name, net::inside(switch, argv), log);
-        spawn.detached = detached;
-        process = Some(spawn.start()?);
+        process = Some(switch.put(Spawn::new(name, argv, log)).start()?);
     }
     Ok(Mounted {
         dir: dir.to_owned(),
@@ -144,19 +142,6 @@ impl Mounted {
         Ok(())
     }
 
-    /// A disk that an earlier command made.
-    #[must_use]
-    pub(super) fn attached(dir: PathBuf, device: Option<String>) -> Self {
-        Self {
-            stats: device.as_deref().and_then(stats_file),
-            dir,
-            device,
-            process: None,
-            route: None,
-            _mapping: Vec::new(),
-        }
-    }
-
     /// What a modelled disk did since [`Mounted::forget_seen`]; nothing for others.
     #[must_use]
     pub fn seen(&self) -> Option<DiskCounters> {
@@ -169,6 +154,26 @@ impl Mounted {
         if let Some(stats) = &self.stats {
             // A disk that is gone is told by the node on it.
             let _gone = std::fs::write(stats, "reset");
+        }
+    }
+}
+
+impl Serialize for Mounted {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        (&self.dir, &self.device).serialize(serializer)
+    }
+}
+
+/// A disk that an earlier command made.
+impl From<(PathBuf, Option<String>)> for Mounted {
+    fn from((dir, device): (PathBuf, Option<String>)) -> Self {
+        Self {
+            stats: device.as_deref().and_then(stats_file),
+            dir,
+            device,
+            process: None,
+            route: None,
+            _mapping: Vec::new(),
         }
     }
 }
@@ -203,7 +208,7 @@ pub fn unmount_below(dir: &Path) -> Result<()> {
     });
     for point in below {
         // Lazily: a process that hangs on it must not keep the rest from being taken down.
-        net::command("umount", &["-l", &point])?;
+        run(Command::new("umount").args(["-l", &point]))?;
     }
     Ok(())
 }

@@ -4,8 +4,7 @@
 //! [`describe`] reads what shall be, [`net`] makes the hosts and links, [`disks`] the disks,
 //! [`up`] starts the processes and takes everything down again, [`sample`] watches disks, links and
 //! processors while [`workload`] lets clients write and read, [`report`] says what happened,
-//! [`experiments`] are the clusters and workloads of the papers and [`pages`] what is said of them.
-//! [`durability`] needs no hosts: what is left after a kill, a power cut, a bad disk.
+//! [`experiments`] are those of the papers, one file each.
 //!
 //! Needs root, network namespaces, and for modelled disks FUSE and loop devices; [`missing`] says
 //! which of these a machine lacks.
@@ -13,13 +12,9 @@
 mod counters;
 pub mod describe;
 pub mod disks;
-pub mod domains;
-pub mod durability;
 pub mod experiments;
 mod mapped;
 pub mod net;
-pub mod netblock;
-pub mod pages;
 pub mod report;
 mod running;
 pub mod sample;

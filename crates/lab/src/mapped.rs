@@ -5,16 +5,15 @@
 //! nbdkit serves the modelled disk itself, without a cache of its own, so a block that was written
 //! is on the platter. On the node's host nbdfuse's file carries a loop device with ext4.
 
-use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
 use serde::Deserialize;
 
-use super::net;
 use hayloft_testkit::error::{Result, TestkitError};
 use hayloft_testkit::mounts::{loop_device, run};
+use hayloft_testkit::place::Place;
 use hayloft_testkit::process::{Process, Spawn};
 use hayloft_testkit::wait::{self, Seen};
 
@@ -26,16 +25,12 @@ const LIMIT: Duration = Duration::from_secs(60);
 /// From where to where a disk is mapped.
 #[derive(Clone, Debug)]
 pub struct Route {
-    /// Namespace of the host with the disk.
-    pub server: String,
-    /// Namespace of the host with the node.
-    pub client: String,
-    /// Address of the disk's host.
-    pub address: String,
-    /// Port of nbdkit there.
+    /// The host with the disk.
+    pub server: Place,
+    /// The host with the node.
+    pub client: Place,
+    /// Port of nbdkit at the disk's host.
     pub port: u16,
-    /// Whether the programs outlive us.
-    pub detached: bool,
 }
 
 /// Maps the disk that is described in `log` to `dir`, with a fresh ext4: the programs that carry
@@ -49,8 +44,8 @@ pub(super) fn mount(
     dir: &Path,
     route: &Route,
 ) -> Result<(Vec<Process>, PathBuf)> {
-    let place = place(carrier, log)?;
-    let disk = place.stats.with_file_name("disk");
+    let stats = carried(carrier, log)?.stats;
+    let disk = stats.with_file_name("disk");
     let server = serve(&disk, dir, route)?;
     let (client, file) = attach(dir, route)?;
     let device = loop_device(&file)?;
@@ -70,17 +65,17 @@ pub(super) fn mount(
     // While it is mounted this means: when no process uses it any more.
     let detached = run(Command::new("losetup").arg("--detach").arg(&device));
     made.and(detached)?;
-    Ok((vec![server, client], place.stats))
+    Ok((vec![server, client], stats))
 }
 
 /// What the disk's carrier says of where it is, as far as it is needed here.
 #[derive(Deserialize)]
-struct Place {
+struct Carried {
     stats: PathBuf,
 }
 
 /// Waits for it.
-fn place(carrier: &mut Process, log: &Path) -> Result<Place> {
+fn carried(carrier: &mut Process, log: &Path) -> Result<Carried> {
     wait::until("a modelled disk", LIMIT, || {
         carrier.check_alive()?;
         let text = std::fs::read_to_string(log).unwrap_or_default();
@@ -92,25 +87,15 @@ fn place(carrier: &mut Process, log: &Path) -> Result<Place> {
 }
 
 fn serve(disk: &Path, dir: &Path, route: &Route) -> Result<Process> {
-    let port = route.port.to_string();
-    let mut argv: Vec<String> = ["nbdkit", "--foreground", "--ipaddr", &route.address]
+    let (address, port) = (route.server.address().to_string(), route.port.to_string());
+    let mut argv: Vec<String> = ["nbdkit", "--foreground", "--ipaddr", &address]
         .map(String::from)
         .to_vec();
     argv.extend(["--port", &port, "file"].map(String::from));
     argv.push(format!("file={}", disk.display()));
-    let mut process = start("nbdkit", &route.server, argv, dir, route)?;
-    let (server, at) = (route.server.clone(), format!("{}:{port}", route.address));
-    wait::until("nbdkit", LIMIT, || {
-        process.check_alive()?;
-        let at = at.clone();
-        let tried = net::within(&server, move || {
-            TcpStream::connect(&at).map_err(TestkitError::file("connecting to", at))
-        });
-        Ok(match tried {
-            Ok(_) => Seen::Done(()),
-            Err(error) => Seen::NotYet(error.to_string()),
-        })
-    })?;
+    let mut process = start("nbdkit", &route.server, argv, dir)?;
+    let alive = || process.check_alive();
+    route.server.wait_open(route.port, LIMIT, alive)?;
     Ok(process)
 }
 
@@ -121,9 +106,9 @@ fn attach(dir: &Path, route: &Route) -> Result<(Process, PathBuf)> {
     let argv = vec![
         "nbdfuse".into(),
         file.display().to_string(),
-        format!("nbd://{}:{}", route.address, route.port),
+        format!("nbd://{}", route.server.at(route.port)),
     ];
-    let mut process = start("nbdfuse", &route.client, argv, dir, route)?;
+    let mut process = start("nbdfuse", &route.client, argv, dir)?;
     wait::until("nbdfuse", LIMIT, || {
         process.check_alive()?;
         let size = std::fs::metadata(&file).map_or(0, |m| m.len());
@@ -136,15 +121,7 @@ fn attach(dir: &Path, route: &Route) -> Result<(Process, PathBuf)> {
     Ok((process, file))
 }
 
-fn start(
-    name: &str,
-    namespace: &str,
-    argv: Vec<String>,
-    dir: &Path,
-    route: &Route,
-) -> Result<Process> {
+fn start(name: &str, place: &Place, argv: Vec<String>, dir: &Path) -> Result<Process> {
     let log = dir.with_extension(format!("{name}.log"));
-    let mut spawn = Spawn::new(name, net::inside(namespace, argv), log);
-    spawn.detached = route.detached;
-    spawn.start()
+    place.put(Spawn::new(name, argv, log)).start()
 }

@@ -3,6 +3,7 @@
 //! All switches are bridges in one namespace, so that removing the testbed's namespaces removes
 //! everything; nothing is added to the machine's own network.
 
+use std::net::Ipv4Addr;
 use std::process::Command;
 use std::time::Duration;
 
@@ -10,6 +11,8 @@ use rustix::process::{Pid, Signal};
 
 use super::describe::Description;
 use hayloft_testkit::error::{Result, TestkitError};
+use hayloft_testkit::mounts::run;
+use hayloft_testkit::place::Place;
 
 /// Bytes that a shaped link lets pass at once: enough for the largest segment that the kernel sends
 /// whole, and for the timer's tick at high rates.
@@ -38,8 +41,21 @@ pub const NAMENODE_HOST: &str = "NN";
 
 /// The address of the host with this position in the description; the NameNode's is `.250`.
 #[must_use]
-pub fn address(position: Option<usize>) -> String {
-    format!("10.77.0.{}", position.map_or(250, |i| i + 1))
+pub fn address(position: Option<usize>) -> Ipv4Addr {
+    let last = position.map_or(Some(250), |i| u8::try_from(i + 1).ok());
+    Ipv4Addr::new(
+        10,
+        77,
+        0,
+        last.expect("a description has fewer than 250 hosts"),
+    )
+}
+
+/// The host with this name and position in the description, as a place of processes that stay or
+/// do not.
+#[must_use]
+pub fn place(name: &str, host: &str, position: Option<usize>, stays: bool) -> Place {
+    Place::namespace(namespace(name, host), address(position)).staying(stays)
 }
 
 /// Makes switches, hosts and links. What is left of an earlier testbed of this name must be gone.
@@ -89,7 +105,8 @@ fn build(described: &Description) -> Result<()> {
 
 fn add_bridge(switch: &str, name: &str) -> Result<()> {
     ip(&["-n", switch, "link", "add", "name", name, "type", "bridge"])?;
-    ip(&["-n", switch, "link", "set", name, "up"])
+    ip(&["-n", switch, "link", "set", name, "up"])?;
+    Ok(())
 }
 
 fn add_host(
@@ -129,7 +146,7 @@ fn shape(namespace: &str, port: &str, mbit: u32) -> Result<()> {
         "-n", namespace, "qdisc", "add", "dev", port, "root", "tbf", "rate", &rate, "burst",
         &burst, "latency", &latency,
     ];
-    command("tc", &arguments)
+    run(Command::new("tc").args(arguments)).map(drop)
 }
 
 /// Removes every namespace of the testbed `name` with all that runs in it; none is no error.
@@ -184,7 +201,7 @@ pub fn end_servers(name: &str) -> Result<()> {
 }
 
 fn pids(namespace: &str) -> Result<Vec<i32>> {
-    let listed = output("ip", &["netns", "pids", namespace])?;
+    let listed = ip(&["netns", "pids", namespace])?;
     Ok(listed
         .lines()
         .filter_map(|line| line.trim().parse().ok())
@@ -207,7 +224,7 @@ pub fn is_there(name: &str) -> Result<bool> {
 }
 
 fn namespaces() -> Result<Vec<String>> {
-    let listed = output("ip", &["netns", "list"])?;
+    let listed = ip(&["netns", "list"])?;
     let first_word = |line: &str| line.split_whitespace().next().map(str::to_owned);
     Ok(listed.lines().filter_map(first_word).collect())
 }
@@ -235,7 +252,7 @@ fn kill_all(namespace: &str) -> Result<()> {
 /// What the first refused step said.
 pub fn probe() -> Result<()> {
     let name = format!("hlprobe{}", std::process::id());
-    let tried = ip(&["netns", "add", &name]).and_then(|()| {
+    let tried = ip(&["netns", "add", &name]).and_then(|_| {
         ip(&[
             "-n", &name, "link", "add", "name", "a", "type", "veth", "peer", "name", "b",
         ])?;
@@ -243,62 +260,9 @@ pub fn probe() -> Result<()> {
         shape(&name, "a", 100)
     });
     let removed = ip(&["netns", "delete", &name]);
-    tried.and(removed)
+    tried.and(removed.map(drop))
 }
 
-/// Puts a command line into a namespace.
-#[must_use]
-pub fn inside(namespace: &str, argv: Vec<String>) -> Vec<String> {
-    let mut all = vec![
-        "nsenter".to_owned(),
-        format!("--net=/run/netns/{namespace}"),
-        "--".to_owned(),
-    ];
-    all.extend(argv);
-    all
-}
-
-fn ip(arguments: &[&str]) -> Result<()> {
-    command("ip", arguments)
-}
-
-pub(super) fn command(program: &str, arguments: &[&str]) -> Result<()> {
-    output(program, arguments).map(drop)
-}
-
-pub(super) fn output(program: &str, arguments: &[&str]) -> Result<String> {
-    let said =
-        |text: String| TestkitError::Talk(format!("{program} {}: {text}", arguments.join(" ")));
-    let done = Command::new(program)
-        .args(arguments)
-        .output()
-        .map_err(|e| said(e.to_string()))?;
-    if done.status.success() {
-        Ok(String::from_utf8_lossy(&done.stdout).into_owned())
-    } else {
-        Err(said(
-            String::from_utf8_lossy(&done.stderr).trim().to_owned(),
-        ))
-    }
-}
-
-/// Runs `work` on a thread inside a namespace: sockets that it opens belong to that host.
-///
-/// # Errors
-/// When the namespace is gone, or what `work` returns.
-pub fn within<T: Send + 'static>(
-    namespace: &str,
-    work: impl FnOnce() -> Result<T> + Send + 'static,
-) -> Result<T> {
-    let path = format!("/run/netns/{namespace}");
-    let entered = move || {
-        let file = std::fs::File::open(&path).map_err(TestkitError::file("opening", &path))?;
-        let kind = Some(rustix::thread::LinkNameSpaceType::Network);
-        rustix::thread::move_into_link_name_space(std::os::fd::AsFd::as_fd(&file), kind)
-            .map_err(|e| TestkitError::Talk(format!("entering namespace {path}: {e}")))?;
-        work()
-    };
-    std::thread::spawn(entered)
-        .join()
-        .map_err(|_| TestkitError::Talk("a thread in a namespace panicked".into()))?
+fn ip(arguments: &[&str]) -> Result<String> {
+    run(Command::new("ip").args(arguments))
 }

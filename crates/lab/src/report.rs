@@ -7,6 +7,7 @@ use plotters::prelude::*;
 use serde::Serialize;
 
 use super::describe::Description;
+use super::experiments::scaling::ExperimentRow;
 use super::workload::{WHATS, WorkloadOutcome, WorkloadPhase};
 use hayloft_testkit::error::{Result, TestkitError};
 
@@ -206,8 +207,8 @@ pub fn write(
 /// [`TestkitError::Talk`] when the file cannot be written.
 pub fn plot_scaling(
     title: &str,
-    rows: &[super::experiments::ExperimentRow],
-    of: fn(&super::experiments::ExperimentRow) -> f64,
+    rows: &[ExperimentRow],
+    of: fn(&ExperimentRow) -> f64,
     path: &Path,
 ) -> Result<()> {
     draw_scaling(title, rows, of, path)
@@ -217,8 +218,8 @@ pub fn plot_scaling(
 #[expect(clippy::cast_precision_loss, reason = "a few clients")]
 fn draw_scaling(
     title: &str,
-    rows: &[super::experiments::ExperimentRow],
-    of: fn(&super::experiments::ExperimentRow) -> f64,
+    rows: &[ExperimentRow],
+    of: fn(&ExperimentRow) -> f64,
     path: &Path,
 ) -> std::result::Result<(), Box<dyn std::error::Error>> {
     let most = rows.iter().map(|row| row.clients).max().unwrap_or(1) as f64;

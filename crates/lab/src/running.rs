@@ -1,12 +1,15 @@
 //! A storage node of a testbed.
 
-use super::disks::Mounted;
-use hayloft_testkit::error::{Result, TestkitError};
-use hayloft_testkit::node::Kind;
-use hayloft_testkit::process::{Process, Spawn};
+use serde::{Deserialize, Serialize};
 
-/// A storage node that runs.
-#[derive(Debug)]
+use super::disks::Mounted;
+use hayloft_testkit::conf::Conf;
+use hayloft_testkit::error::{Result, TestkitError};
+use hayloft_testkit::node::{Kind, Node};
+use hayloft_testkit::process::Process;
+
+/// A storage node that runs; what a testbed that stays remembers of it.
+#[derive(Debug, Serialize, Deserialize)]
 pub struct RunningNode {
     /// `host.N`.
     pub name: String,
@@ -14,40 +17,37 @@ pub struct RunningNode {
     pub namespace: String,
     /// Host name.
     pub host: String,
-    /// Whose.
-    pub kind: Kind,
+    /// Whether it is the stock DataNode.
+    apache: bool,
     /// Where clients reach it.
     pub address: String,
+    pid: u32,
     /// Its disks.
     pub disks: Vec<Mounted>,
-    pid: u32,
     /// None when an earlier command started it.
-    process: Option<Process>,
-    /// How it is started; none when an earlier command did.
-    spawn: Option<Spawn>,
+    #[serde(skip)]
+    node: Option<(Node, Conf)>,
 }
 
 impl RunningNode {
-    pub(super) fn attached(
-        name: String,
-        namespace: String,
-        host: String,
-        kind: Kind,
-        address: String,
+    /// Starts `node` with the cluster's configuration.
+    pub(super) fn start(
+        mut node: Node,
+        cluster: Conf,
+        (host, namespace): (String, String),
         disks: Vec<Mounted>,
-        pid: u32,
-    ) -> Self {
-        Self {
-            name,
+    ) -> Result<Self> {
+        node.start_without_waiting(&cluster)?;
+        Ok(Self {
+            name: node.name().to_owned(),
             namespace,
             host,
-            kind,
-            address,
+            apache: node.kind() == Kind::Apache,
+            address: node.xfer(),
+            pid: node.process()?.pid(),
             disks,
-            pid,
-            process: None,
-            spawn: None,
-        }
+            node: Some((node, cluster)),
+        })
     }
 
     /// Its process id.
@@ -56,16 +56,10 @@ impl RunningNode {
         self.pid
     }
 
-    /// Remembers who runs it, and how it is started again.
-    pub(super) fn started(mut self, process: Process, spawn: Spawn) -> Self {
-        self.process = Some(process);
-        self.spawn = Some(spawn);
-        self
-    }
-
-    /// Its process, when this command started it.
-    pub(super) fn process_mut(&mut self) -> Option<&mut Process> {
-        self.process.as_mut()
+    /// `Ok` while it runs, or was not started by this command.
+    pub(super) fn check_alive(&mut self) -> Result<()> {
+        let process = self.node.as_mut().and_then(|(node, _)| node.process().ok());
+        process.map_or(Ok(()), Process::check_alive)
     }
 
     /// SIGKILL. Nothing to do for a node that an earlier command started.
@@ -73,10 +67,7 @@ impl RunningNode {
     /// # Errors
     /// When the kernel refuses.
     pub fn kill(&mut self) -> Result<()> {
-        match self.process.take() {
-            Some(mut process) => process.kill().map(drop),
-            None => Ok(()),
-        }
+        self.node.as_mut().map_or(Ok(()), |(node, _)| node.kill())
     }
 
     /// Starts it again after [`RunningNode::kill`].
@@ -84,15 +75,14 @@ impl RunningNode {
     /// # Errors
     /// When an earlier command started it, or it cannot be started.
     pub fn restart(&mut self) -> Result<()> {
-        let Some(spawn) = &self.spawn else {
+        let Some((node, conf)) = &mut self.node else {
             return Err(TestkitError::Talk(format!(
                 "{} was started by an earlier command: take the testbed down and up again",
                 self.name
             )));
         };
-        let process = spawn.clone().start()?;
-        self.pid = process.pid();
-        self.process = Some(process);
+        node.start_without_waiting(conf)?;
+        self.pid = node.process()?.pid();
         Ok(())
     }
 }

@@ -1,25 +1,20 @@
 //! Starting what was described, and taking it down.
 
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
 
 use super::describe::{Description, HostSpec};
 use super::disks::{self, Mounted};
 use super::mapped::{self, Route};
 use super::net;
 pub use super::running::RunningNode;
-use super::state::State;
+use super::state;
 use hayloft_testkit::conf::Conf;
 use hayloft_testkit::driver::Driver;
 use hayloft_testkit::error::{Result, TestkitError};
-use hayloft_testkit::hadoop::{Hadoop, Jvm, class, hayloft_binary, repository_root};
-use hayloft_testkit::http;
-use hayloft_testkit::node::Kind;
-use hayloft_testkit::process::{Process, Spawn};
-use hayloft_testkit::wait::{self, Seen};
+use hayloft_testkit::hadoop::{Hadoop, Jvm, repository_root};
+use hayloft_testkit::namenode::{NameNode, NameNodeSite, START_LIMIT};
+use hayloft_testkit::node::{Kind, Node, NodeSite, NodeSpec, VolumeSpec};
 
-/// How long NameNode and nodes may take on a busy machine.
-const START_LIMIT: Duration = Duration::from_secs(180);
 const RPC_PORT: u16 = 8020;
 const HTTP_PORT: u16 = 9870;
 const FIRST_NODE_PORT: u16 = 9866;
@@ -35,7 +30,7 @@ pub struct Testbed {
     described: Description,
     dir: PathBuf,
     hadoop: Hadoop,
-    namenode: Option<Process>,
+    namenode: NameNode,
     nodes: Vec<RunningNode>,
     stays: bool,
 }
@@ -70,18 +65,12 @@ impl Testbed {
         let dir = dir
             .canonicalize()
             .map_err(TestkitError::file("looking at", dir))?;
-        let mut testbed = Self {
-            hadoop: Hadoop::locate()?,
-            described,
-            dir,
-            namenode: None,
-            nodes: Vec::new(),
-            stays: false,
-        };
-        testbed.add_plug_in()?;
+        let mut testbed = Self::new(described, dir, Vec::new(), stays)?;
+        // Until all is up, dropping it takes down what was made.
+        testbed.stays = false;
         testbed.start(stays, tell)?;
         if stays {
-            State::of(&testbed.described, &testbed.nodes).write(&testbed.dir)?;
+            state::write(&testbed.dir, &testbed.described, &testbed.nodes)?;
         }
         testbed.stays = stays;
         Ok(testbed)
@@ -95,32 +84,43 @@ impl Testbed {
         let dir = dir
             .canonicalize()
             .map_err(TestkitError::file("looking at", dir))?;
-        let state = State::read(&dir)?;
-        let described = state.described.clone();
+        let (described, nodes) = state::read(&dir)?;
         if !net::is_there(&described.name)? {
             return Err(TestkitError::Talk(format!(
                 "testbed {} is not up any more: take it down and bring it up again",
                 described.name
             )));
         }
-        let mut testbed = Self {
-            hadoop: Hadoop::locate()?,
-            described,
-            dir,
-            namenode: None,
-            nodes: state.nodes(),
-            stays: true,
-        };
-        testbed.add_plug_in()?;
-        Ok(testbed)
+        Self::new(described, dir, nodes, true)
     }
 
-    /// The NameNode needs the policy's class, and so do fsck and the balancer.
-    fn add_plug_in(&mut self) -> Result<()> {
-        if self.is_ours() {
-            self.hadoop.add_jar(placement_jar()?);
+    fn new(
+        described: Description,
+        dir: PathBuf,
+        nodes: Vec<RunningNode>,
+        stays: bool,
+    ) -> Result<Self> {
+        let mut hadoop = Hadoop::locate()?;
+        if described.namenode.placement != "stock" {
+            // The NameNode needs the policy's class, and so do fsck and the balancer.
+            hadoop.add_jar(placement_jar()?);
         }
-        Ok(())
+        let site = NameNodeSite {
+            name: "namenode".into(),
+            dir: dir.clone(),
+            place: net::place(&described.name, net::NAMENODE_HOST, None, stays),
+            rpc_port: RPC_PORT,
+            http_port: HTTP_PORT,
+            heap_mib: described.namenode.heap_mib,
+        };
+        Ok(Self {
+            namenode: NameNode::new(&hadoop, site)?,
+            hadoop,
+            described,
+            dir,
+            nodes,
+            stays,
+        })
     }
 
     fn start(&mut self, stays: bool, tell: &mut dyn FnMut(&str)) -> Result<()> {
@@ -130,9 +130,9 @@ impl Testbed {
         let mut disks = self.make_disks(stays)?;
         tell("formatting and starting the NameNode");
         self.write_topology()?;
-        let conf_dir = self.dir.join("conf");
-        self.conf().write_dir(&conf_dir)?;
-        self.start_namenode(stays)?;
+        self.namenode.write_conf(&self.conf(), false)?;
+        self.namenode.format(Some("CID-hayloft-testbed"))?;
+        self.namenode.start(&[])?;
         tell("starting storage nodes");
         let hosts: Vec<HostSpec> = self
             .described
@@ -150,20 +150,21 @@ impl Testbed {
     }
 
     /// How a disk that is `on` another host comes to `host`; `number` tells such disks apart.
-    fn route(&self, host: &str, on: &str, number: usize, detached: bool) -> Route {
-        let position = self.described.hosts().position(|(_, h)| h.name == on);
+    fn route(&self, host: &str, on: &str, number: usize, stays: bool) -> Route {
+        let place = |host: &str| {
+            let position = self.described.hosts().position(|(_, h)| h.name == host);
+            net::place(&self.described.name, host, position, stays)
+        };
         let number = u16::try_from(number).expect("few disks");
         Route {
-            server: net::namespace(&self.described.name, on),
-            client: net::namespace(&self.described.name, host),
-            address: net::address(position),
+            server: place(on),
+            client: place(host),
             port: mapped::FIRST_PORT + number,
-            detached,
         }
     }
 
     fn make_disks(&self, stays: bool) -> Result<Vec<Mounted>> {
-        let switch = net::namespace(&self.described.name, net::SWITCH);
+        let switch = net::place(&self.described.name, net::SWITCH, None, stays);
         let mut disks = Vec::new();
         for (_, host) in self.described.hosts() {
             for (index, node) in host.nodes.iter().enumerate() {
@@ -172,7 +173,7 @@ impl Testbed {
                     let dir = self.dir.join("disks").join(&name);
                     let route = disk.on.as_ref();
                     let route = route.map(|on| self.route(&host.name, on, disks.len(), stays));
-                    disks.push(disks::begin(disk, &dir, &switch, &name, (stays, route))?);
+                    disks.push(disks::begin(disk, &dir, &switch, &name, route)?);
                 }
             }
         }
@@ -207,29 +208,13 @@ impl Testbed {
     /// Configuration of every process and client.
     #[must_use]
     pub fn conf(&self) -> Conf {
-        let namenode = net::address(None);
-        let mut conf = Conf::new();
+        let mut conf = Conf::small_cluster(&self.dir);
+        self.namenode.address_in(&mut conf, "");
         conf.set("fs.defaultFS", self.uri())
-            .set("hadoop.tmp.dir", self.dir.join("tmp").display())
-            .set("dfs.namenode.rpc-address", format!("{namenode}:{RPC_PORT}"))
-            .set(
-                "dfs.namenode.http-address",
-                format!("{namenode}:{HTTP_PORT}"),
-            )
-            .set(
-                "dfs.namenode.name.dir",
-                format!("file://{}", self.dir.join("name").display()),
-            )
-            .set(
-                "dfs.namenode.datanode.registration.ip-hostname-check",
-                false,
-            )
             .set("dfs.namenode.fs-limits.min-block-size", 4096)
-            .set("dfs.heartbeat.interval", 1)
             .set("dfs.namenode.heartbeat.recheck-interval", 1000)
             .set("dfs.namenode.stale.datanode.interval", 6000)
             .set("dfs.namenode.redundancy.interval.seconds", 1)
-            .set("dfs.namenode.safemode.extension", 0)
             .set("dfs.datanode.du.reserved.pct", 0)
             .set("dfs.client.socket-timeout", 120_000)
             // An open connection is a stream then, which is how streams on a disk are counted.
@@ -261,40 +246,7 @@ impl Testbed {
     /// Where clients find the NameNode.
     #[must_use]
     pub fn uri(&self) -> String {
-        format!("hdfs://{}:{RPC_PORT}", net::address(None))
-    }
-
-    fn start_namenode(&mut self, stays: bool) -> Result<()> {
-        let namespace = net::namespace(&self.described.name, net::NAMENODE_HOST);
-        let conf_dir = self.dir.join("conf");
-        let jvm = Jvm::small(&conf_dir, &self.dir, self.described.namenode.heap_mib);
-        let format = [
-            "-format",
-            "-force",
-            "-nonInteractive",
-            "-clusterid",
-            "CID-hayloft-testbed",
-        ];
-        self.hadoop.run(
-            "namenode-format",
-            &jvm,
-            class::NAMENODE,
-            &format,
-            START_LIMIT,
-        )?;
-        let mut spawn = self.hadoop.java("namenode", &jvm, class::NAMENODE, &[]);
-        spawn.argv = net::inside(&namespace, spawn.argv);
-        spawn.detached = stays;
-        let mut process = spawn.start()?;
-        let at = wait::until("the NameNode's page", START_LIMIT, || {
-            process.check_alive()?;
-            Ok(match self.bean("NameNodeInfo") {
-                Ok(_) => Seen::Done(()),
-                Err(error) => Seen::NotYet(error.to_string()),
-            })
-        });
-        self.namenode = Some(process);
-        at
+        self.namenode.uri()
     }
 
     /// A bean of the NameNode.
@@ -302,8 +254,7 @@ impl Testbed {
     /// # Errors
     /// When it does not answer.
     pub fn bean(&self, name: &str) -> Result<serde_json::Value> {
-        let query = format!("Hadoop:service=NameNode,name={name}");
-        self.jmx(query)
+        self.namenode.bean(name)
     }
 
     /// A bean by its full name.
@@ -311,14 +262,7 @@ impl Testbed {
     /// # Errors
     /// When the NameNode does not answer.
     pub fn jmx(&self, query: String) -> Result<serde_json::Value> {
-        let namespace = net::namespace(&self.described.name, net::NAMENODE_HOST);
-        let address = format!("{}:{HTTP_PORT}", net::address(None));
-        net::within(&namespace, move || {
-            let address = address
-                .parse()
-                .map_err(|e| TestkitError::Talk(format!("{address}: {e}")))?;
-            http::jmx(address, &query)
-        })
+        self.namenode.jmx(query)
     }
 
     fn start_node(
@@ -331,55 +275,36 @@ impl Testbed {
     ) -> Result<()> {
         let node = &host.nodes[index];
         let name = format!("{}.{index}", host.name);
-        let namespace = net::namespace(&self.described.name, &host.name);
-        let address = net::address(Some(position));
-        let offset = PORTS_PER_NODE * u16::try_from(index).expect("few nodes on a host");
-        let port = |n: u16| format!("{address}:{}", FIRST_NODE_PORT + offset + n);
-        let dirs: Vec<String> = disks
-            .iter()
-            .map(|disk| format!("file://{}", disk.dir.join("hdfs").display()))
-            .collect();
-        let mut conf = self.conf();
-        conf.set("dfs.datanode.data.dir", dirs.join(","))
-            .set("dfs.datanode.address", port(0))
-            .set("dfs.datanode.ipc.address", port(1))
-            .set("dfs.datanode.http.address", port(2))
-            .set("dfs.datanode.hostname", &address);
-        for (key, value) in &node.conf {
-            conf.set(key, value);
-        }
         let dir = self.dir.join("nodes").join(&name);
-        conf.write_dir(&dir.join("conf"))?;
-        let spawn = match node.kind() {
-            Kind::Apache => {
-                // Compilers and collector as they come: it is measured.
-                let jvm = Jvm {
-                    flags: vec!["-Xmx256m".into(), "-Djava.net.preferIPv4Stack=true".into()],
-                    ..Jvm::small(&dir.join("conf"), &dir, 256)
-                };
-                self.hadoop.java(&name, &jvm, class::DATANODE, &[])
-            }
-            Kind::Hayloft => {
-                let conf = dir.join("conf").display().to_string();
-                let argv = vec![
-                    hayloft_binary()?.display().to_string(),
-                    "node".into(),
-                    "--conf".into(),
-                    conf,
-                ];
-                Spawn::new(&name, argv, dir.join("hayloft.log"))
-            }
+        let port = PORTS_PER_NODE * u16::try_from(index).expect("few nodes on a host");
+        let log = match node.kind() {
+            Kind::Apache => format!("{name}.log"),
+            Kind::Hayloft => "hayloft.log".into(),
         };
-        let spawn = Spawn {
-            argv: net::inside(&namespace, spawn.argv.clone()),
-            detached: stays,
-            ..spawn
+        let site = NodeSite {
+            place: net::place(&self.described.name, &host.name, Some(position), stays),
+            xfer_port: FIRST_NODE_PORT + port,
+            ipc_port: FIRST_NODE_PORT + port + 1,
+            http_port: FIRST_NODE_PORT + port + 2,
+            log: Some(dir.join(log)),
+            name,
+            dir,
         };
-        let process = spawn.clone().start()?;
-        let pid = process.pid();
-        let host = host.name.clone();
-        let node = RunningNode::attached(name, namespace, host, node.kind(), port(0), disks, pid);
-        self.nodes.push(node.started(process, spawn));
+        let volumes = disks
+            .iter()
+            .map(|disk| VolumeSpec::at(disk.dir.join("hdfs")));
+        let mut spec = NodeSpec::new(node.kind()).volumes(volumes.collect());
+        for (key, value) in &node.conf {
+            spec.conf.set(key, value);
+        }
+        // Compilers and collector as they come: it is measured.
+        let flags = ["-Xmx256m", "-Djava.net.preferIPv4Stack=true"];
+        spec.jvm_flags = Some(flags.map(String::from).to_vec());
+        let node = Node::new(&self.hadoop, site, spec)?;
+        let namespace = net::namespace(&self.described.name, &host.name);
+        let host = (host.name.clone(), namespace);
+        let node = RunningNode::start(node, self.conf(), host, disks)?;
+        self.nodes.push(node);
         Ok(())
     }
 
@@ -388,25 +313,9 @@ impl Testbed {
     /// # Errors
     /// With the end of a node's log when it has ended; on time-out.
     pub fn wait_live(&mut self, count: usize) -> Result<()> {
-        let start = Instant::now();
-        loop {
-            let live = self.bean("FSNamesystemState")?["NumLiveDataNodes"].as_u64();
-            if live == u64::try_from(count).ok() {
-                return Ok(());
-            }
-            let processes = self.nodes.iter_mut().filter_map(RunningNode::process_mut);
-            for process in processes {
-                process.check_alive()?;
-            }
-            if start.elapsed() > START_LIMIT {
-                return Err(TestkitError::Timeout {
-                    what: format!("{count} live nodes"),
-                    waited: START_LIMIT,
-                    last: format!("{live:?}"),
-                });
-            }
-            std::thread::sleep(Duration::from_millis(250));
-        }
+        let nodes = &mut self.nodes;
+        let alive = || nodes.iter_mut().try_for_each(RunningNode::check_alive);
+        self.namenode.wait_live_while(count, START_LIMIT, alive)
     }
 
     /// A resident stock client on `host`.
@@ -417,8 +326,8 @@ impl Testbed {
         let dir = self.dir.join("clients").join(host);
         self.conf().write_dir(&dir.join("conf"))?;
         let jvm = Jvm::small(&dir.join("conf"), &dir, 512);
-        let namespace = net::namespace(&self.described.name, host);
-        Driver::start_inside(&self.hadoop, &jvm, |argv| net::inside(&namespace, argv))
+        let place = net::place(&self.described.name, host, None, false);
+        Driver::start_at(&self.hadoop, &jvm, &place)
     }
 
     /// What was described.
@@ -456,7 +365,7 @@ impl Drop for Testbed {
             return;
         }
         self.nodes.clear();
-        self.namenode = None;
+        let _ended_already = self.namenode.kill();
         if let Err(error) = down(&self.described.name, &self.dir) {
             eprintln!("testbed {}: {error}", self.described.name);
         }
@@ -474,7 +383,7 @@ pub fn down(name: &str, dir: &Path) -> Result<()> {
     disks::unmount_below(dir)?;
     net::remove(name)?;
     sweep()?;
-    State::remove(dir);
+    state::remove(dir);
     let parts = ["disks", "name", "tmp"].map(|part| dir.join(part));
     for path in parts {
         match std::fs::remove_dir_all(&path) {

@@ -11,6 +11,7 @@ use super::sample::{Sample, Watch};
 use super::up::Testbed;
 use hayloft_testkit::driver::{Driver, PendingCall};
 use hayloft_testkit::error::{Result, TestkitError};
+use hayloft_testkit::machine;
 
 /// No phase takes longer.
 const PHASE_LIMIT: Duration = Duration::from_secs(900);
@@ -100,7 +101,12 @@ pub fn run(testbed: &Testbed, tell: &mut dyn FnMut(&str)) -> Result<WorkloadOutc
             _ => &[("read", 0)],
         };
         for (what, shift) in reads {
-            drop_caches()?;
+            // Makes reads cold, for every peer alike.
+            if !machine::drop_caches() {
+                return Err(TestkitError::Talk(
+                    "the page cache cannot be emptied: be root".into(),
+                ));
+            }
             tell(&format!("round {}: {what}", round + 1));
             phases.push(read(testbed, &clients, &watch, round, (what, *shift))?);
         }
@@ -263,13 +269,6 @@ fn describe(phase: &mut WorkloadPhase, samples: &[Sample]) {
     let active = seen.iter().filter(|sample| sample.is_active()).count();
     let conflicts = seen.iter().filter(|sample| sample.is_conflict()).count();
     phase.conflicts = conflicts as f64 / active.max(1) as f64;
-}
-
-/// Makes reads cold, for every peer alike.
-fn drop_caches() -> Result<()> {
-    rustix::fs::sync();
-    let path = "/proc/sys/vm/drop_caches";
-    std::fs::write(path, "3").map_err(TestkitError::file("writing", path))
 }
 
 impl WorkloadPhase {

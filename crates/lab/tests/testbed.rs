@@ -4,7 +4,9 @@ use hayloft_lab::describe::Description;
 use hayloft_lab::up::{self, Testbed};
 use hayloft_lab::{missing, missing_for_mapping, net, report, workload};
 use hayloft_testkit::error::Result;
+use hayloft_testkit::place;
 use hayloft_testkit::suite::{expect, passed};
+use hayloft_testkit::wait::{self, Seen};
 use hayloft_testkit::{Outcome, Suite, TestkitError};
 use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
@@ -85,7 +87,7 @@ fn rate(name: &str, from: (&str, usize), to: (&str, usize)) -> Result<f64> {
     let receiver = {
         let (namespace, address) = (net::namespace(name, to.0), address.clone());
         std::thread::spawn(move || {
-            net::within(&namespace, move || {
+            place::within(&namespace, move || {
                 let io = |e: std::io::Error| TestkitError::Talk(e.to_string());
                 let listener = TcpListener::bind(&address).map_err(io)?;
                 let _gone = ready.send(());
@@ -107,7 +109,7 @@ fn rate(name: &str, from: (&str, usize), to: (&str, usize)) -> Result<f64> {
     listening
         .recv_timeout(Duration::from_secs(10))
         .map_err(late)?;
-    net::within(&net::namespace(name, from.0), move || {
+    place::within(&net::namespace(name, from.0), move || {
         let io = |e: std::io::Error| TestkitError::Talk(e.to_string());
         let mut stream = TcpStream::connect(&address).map_err(io)?;
         stream.write_all(&vec![7; BYTES]).map_err(io)
@@ -143,12 +145,19 @@ fn sweep() -> Result<Outcome> {
     net::make(&described(name, ""))?;
     let links = Links(name);
     let sleep = ["sleep", "300"].map(String::from).to_vec();
-    let argv = net::inside(&net::namespace(name, "c1"), sleep);
+    let argv = place::inside(&net::namespace(name, "c1"), sleep);
     let mut left = std::process::Command::new(&argv[0])
         .args(&argv[1..])
         .spawn()
         .map_err(TestkitError::file("starting", "sleep"))?;
-    std::thread::sleep(Duration::from_millis(300));
+    let comm = format!("/proc/{}/comm", left.id());
+    wait::until("a process in the host", Duration::from_secs(10), || {
+        let name = std::fs::read_to_string(&comm).unwrap_or_default();
+        Ok(match name.trim() {
+            "sleep" => Seen::Done(()),
+            name => Seen::NotYet(name.to_owned()),
+        })
+    })?;
     let dir = tempfile::tempdir().map_err(TestkitError::file("making", "a directory"))?;
     up::down(name, dir.path())?;
     let ended = left.try_wait().ok().flatten();

@@ -61,7 +61,7 @@ impl Cluster {
                 );
                 copy_tree(&from, &to)?;
             } else {
-                self.namenodes[index].format("CID-hayloft-lab")?;
+                self.namenodes[index].format(Some("CID-hayloft-lab"))?;
             }
         }
         for namenode in &mut self.namenodes {
@@ -222,18 +222,6 @@ impl Cluster {
         self.start_node(index)
     }
 
-    /// Adds and starts one more node; its index is returned.
-    ///
-    /// # Errors
-    /// With the end of its log.
-    pub fn add_node(&mut self, spec: NodeSpec) -> Result<usize> {
-        let index = self.nodes.len();
-        self.nodes
-            .push(Node::new(&self.hadoop, index, spec, &self.dir)?);
-        self.start_node(index)?;
-        Ok(index)
-    }
-
     /// Starts a further node that shall refuse to run: waits for its end, and gives back whether it
     /// ended with an error, and its log. It is no part of the cluster.
     ///
@@ -242,7 +230,7 @@ impl Cluster {
     pub fn refused_node(&self, spec: NodeSpec) -> Result<(bool, String)> {
         static COUNT: AtomicUsize = AtomicUsize::new(100);
         let index = COUNT.fetch_add(1, Ordering::Relaxed);
-        let mut node = Node::new(&self.hadoop, index, spec, &self.dir)?;
+        let mut node = Node::of_cluster(&self.hadoop, index, spec, &self.dir)?;
         node.start_without_waiting(&self.conf)?;
         let status = node.process()?.wait(LIVE_LIMIT)?;
         let log = node.log();
@@ -280,6 +268,16 @@ impl Cluster {
         logs.map(|log| process::tail(&log))
             .collect::<Vec<_>>()
             .join("\n")
+    }
+
+    /// Ends a cluster whose cases have all been run: prints the ends of its logs if any has failed,
+    /// and else leaves nothing of it.
+    pub fn conclude(self, failed: bool) {
+        if failed {
+            println!("{}", self.log_tails());
+        } else {
+            self.succeed();
+        }
     }
 
     /// Ends a cluster whose test passed: processes are killed and the directory is removed.

@@ -16,6 +16,20 @@ impl Conf {
         Self::default()
     }
 
+    /// What every small cluster with its files in `dir` needs: nodes whose addresses no name server
+    /// knows, heartbeats each second, no wait at the end of safe mode.
+    #[must_use]
+    pub fn small_cluster(dir: &Path) -> Self {
+        Self::new()
+            .with("hadoop.tmp.dir", dir.join("tmp").display())
+            .with(
+                "dfs.namenode.datanode.registration.ip-hostname-check",
+                false,
+            )
+            .with("dfs.heartbeat.interval", 1)
+            .with("dfs.namenode.safemode.extension", 0)
+    }
+
     /// Sets a key, replacing an earlier value.
     pub fn set(&mut self, key: impl Into<String>, value: impl ToString) -> &mut Self {
         self.0.insert(key.into(), value.to_string());

@@ -5,6 +5,7 @@
 
 use crate::error::{Result, TestkitError};
 use crate::hadoop::{Hadoop, Jvm, class};
+use crate::place::Place;
 use crate::process::Process;
 use crate::wait::{self, Seen};
 use serde_json::{Map, Value, json};
@@ -75,26 +76,20 @@ impl Driver {
     /// # Errors
     /// As [`Driver::start`].
     pub fn start_in(hadoop: &Hadoop, jvm: &Jvm) -> Result<Self> {
-        Self::start_inside(hadoop, jvm, |argv| argv)
+        Self::start_at(hadoop, jvm, &Place::local())
     }
 
-    /// As [`Driver::start_in`], with a command line that `wrap` makes of the usual one (to enter a
-    /// namespace first, say).
+    /// As [`Driver::start_in`], at a place. It ends with us wherever that is.
     ///
     /// # Errors
     /// As [`Driver::start`].
-    pub fn start_inside(
-        hadoop: &Hadoop,
-        jvm: &Jvm,
-        wrap: impl FnOnce(Vec<String>) -> Vec<String>,
-    ) -> Result<Self> {
+    pub fn start_at(hadoop: &Hadoop, jvm: &Jvm, place: &Place) -> Result<Self> {
         static COUNT: AtomicU64 = AtomicU64::new(0);
         hadoop.driver_jar()?;
         let name = format!("driver-{}", COUNT.fetch_add(1, Ordering::Relaxed));
         let mut spawn = hadoop.java(&name, jvm, class::LAB_DRIVER, &[]);
-        spawn.argv = wrap(spawn.argv);
         spawn.piped = true;
-        let mut process = spawn.start()?;
+        let mut process = place.put(spawn).start()?;
         let pipes = process.take_pipes();
         let (stdin, stdout) = pipes.ok_or_else(|| process.error("has no pipes"))?;
         let waiting = Waiting::default();

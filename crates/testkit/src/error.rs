@@ -79,3 +79,15 @@ impl TestkitError {
         }
     }
 }
+
+/// Checks an expectation of a case.
+///
+/// # Errors
+/// [`TestkitError::Expectation`] with `message` when it does not hold.
+pub fn expect(holds: bool, message: impl FnOnce() -> String) -> Result<()> {
+    if holds {
+        Ok(())
+    } else {
+        Err(TestkitError::Expectation(message()))
+    }
+}

@@ -1,11 +1,10 @@
 //! What tests do with files through the driver, in one line each.
 
 use crate::driver::Driver;
-use crate::error::{Result, TestkitError};
+use crate::error::{Result, TestkitError, expect};
 use crate::hadoop::class;
 use crate::node::Node;
 use crate::pattern;
-use crate::suite::expect;
 use crate::wait::{self, Seen};
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
@@ -113,6 +112,31 @@ impl Driver {
         let answer = self.call("blocks", json!({ "path": path }))?;
         let blocks = answer["blocks"].as_array().cloned().unwrap_or_default();
         Ok(blocks.iter().map(block).collect())
+    }
+
+    /// Bytes of the stream `handle` that the pipeline has acknowledged.
+    ///
+    /// # Errors
+    /// When the client does not answer.
+    pub fn acked(&self, handle: &str) -> Result<u64> {
+        let progress = self.handle("progress", handle)?;
+        Ok(progress["acked"].as_u64().unwrap_or_default())
+    }
+
+    /// Waits until the pipeline has acknowledged so many bytes of the stream `handle`.
+    ///
+    /// # Errors
+    /// [`TestkitError::Timeout`] after a minute.
+    pub fn wait_acked(&self, handle: &str, bytes: u64) -> Result<()> {
+        let limit = Duration::from_secs(60);
+        wait::until(&format!("{bytes} acknowledged bytes"), limit, || {
+            let acked = self.acked(handle)?;
+            Ok(if acked >= bytes {
+                Seen::Done(())
+            } else {
+                Seen::NotYet(acked.to_string())
+            })
+        })
     }
 
     /// Waits until every block of `path` has exactly `count` replicas.

@@ -7,15 +7,19 @@
 //! - [`wait`]: deadlines and polling, [`http`]: the few bytes of HTTP needed to ask `/jmx`;
 //! - [`ports`]: ports that stay ours over a restart, [`pattern`]: test data by seed and offset;
 //! - [`process`]: children that die with us (or outlive us, when asked), with their logs;
+//! - [`identity`]: whether a recorded process is still that process;
+//! - [`place`]: this host or a network namespace, and whether a process outlives us;
 //! - [`hadoop`]: where Hadoop's jars are and how its daemons are started;
 //! - [`conf`]: `core-site.xml`, `hdfs-site.xml`, `log4j.properties`;
-//! - [`cluster`], [`node`], [`namenode`]: the roles and what can be done to them;
+//! - [`node`], [`namenode`]: the roles, and what can be done to them: the one launcher, of tests,
+//!   benchmarks, `hayloft up` and the lab's hosts;
+//! - [`cluster`]: roles on this host, for tests and benchmarks;
 //! - [`driver`]: stock clients by request;
 //! - [`procfs`]: memory, descriptors and CPU time of a process;
 //! - `modelled` (feature of that name): hard disks with modelled service times;
 //! - [`mounts`]: small disks that can be filled and broken;
 //! - [`files`]: what tests do with files through the driver, in one line each;
-//! - [`suite`]: the test harness: one cluster, many cases, one printed line each;
+//! - `suite` (feature `cluster`): the test harness: one cluster, many cases, a line each;
 //! - [`load`]: a load client that costs little, and a node without a NameNode;
 //! - `power` (feature `load`): nodes that are killed or lose their power or their disk, and what
 //!   is left then of what they acknowledged;
@@ -30,6 +34,7 @@ pub mod error;
 pub mod files;
 pub mod hadoop;
 pub mod http;
+pub mod identity;
 #[cfg(feature = "load")]
 pub mod load;
 #[cfg(feature = "load")]
@@ -40,12 +45,14 @@ pub mod mounts;
 pub mod namenode;
 pub mod node;
 pub mod pattern;
+pub mod place;
 pub mod ports;
 #[cfg(feature = "load")]
 pub mod power;
 pub mod process;
 pub mod procfs;
 pub mod relay;
+#[cfg(feature = "cluster")]
 pub mod suite;
 pub mod wait;
 
@@ -53,4 +60,5 @@ pub use cluster::{Cluster, ClusterBuilder};
 pub use driver::Driver;
 pub use error::{Result, TestkitError};
 pub use node::{Kind, NodeSpec, VolumeSpec};
+#[cfg(feature = "cluster")]
 pub use suite::{Outcome, Suite};

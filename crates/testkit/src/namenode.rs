@@ -4,6 +4,7 @@ use crate::conf::Conf;
 use crate::error::{Result, TestkitError};
 use crate::hadoop::{Hadoop, Jvm, class};
 use crate::http;
+use crate::place::Place;
 use crate::ports;
 use crate::process::Process;
 use crate::wait::{self, Seen};
@@ -11,37 +12,72 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// How long a NameNode may take to start on a busy machine.
-const START_LIMIT: Duration = Duration::from_secs(90);
+pub const START_LIMIT: Duration = Duration::from_secs(180);
+
+/// Where a NameNode is, and under which name and ports.
+#[derive(Clone, Debug)]
+pub struct NameNodeSite {
+    /// Its name, for messages and logs.
+    pub name: String,
+    /// Its directory: `conf` and `name` below it, and its log.
+    pub dir: PathBuf,
+    /// Where its process runs, and for how long.
+    pub place: Place,
+    /// Port of the RPC server.
+    pub rpc_port: u16,
+    /// Port of the HTTP server.
+    pub http_port: u16,
+    /// Largest heap, MiB.
+    pub heap_mib: u32,
+}
 
 /// A stock NameNode: its directory, ports and process.
 #[derive(Debug)]
 pub struct NameNode {
     hadoop: Hadoop,
-    name: String,
+    site: NameNodeSite,
     nameservice: String,
     id: String,
-    dir: PathBuf,
     name_dir: PathBuf,
-    rpc_port: u16,
-    http_port: u16,
     process: Option<Process>,
 }
 
 impl NameNode {
     /// A NameNode of `nameservice` (with `id` inside an HA pair, else empty) under `dir`.
-    pub fn new(hadoop: &Hadoop, nameservice: &str, id: &str, dir: &Path) -> Result<Self> {
+    pub(crate) fn of_cluster(
+        hadoop: &Hadoop,
+        nameservice: &str,
+        id: &str,
+        dir: &Path,
+    ) -> Result<Self> {
         let name = format!("namenode-{nameservice}{id}");
-        let dir = dir.join(&name);
-        std::fs::create_dir_all(&dir).map_err(TestkitError::file("creating", &dir))?;
-        Ok(Self {
-            hadoop: hadoop.clone(),
+        let site = NameNodeSite {
+            dir: dir.join(&name),
             name,
-            nameservice: nameservice.into(),
-            id: id.into(),
-            name_dir: dir.join("name"),
-            dir,
+            place: Place::local(),
             rpc_port: ports::free()?,
             http_port: ports::free()?,
+            heap_mib: 384,
+        };
+        let mut namenode = Self::new(hadoop, site)?;
+        namenode.nameservice = nameservice.into();
+        namenode.id = id.into();
+        Ok(namenode)
+    }
+
+    /// A NameNode on its own that does not run yet; its directory is made.
+    ///
+    /// # Errors
+    /// [`TestkitError::File`].
+    pub fn new(hadoop: &Hadoop, site: NameNodeSite) -> Result<Self> {
+        let dir = &site.dir;
+        std::fs::create_dir_all(dir).map_err(TestkitError::file("creating", dir))?;
+        Ok(Self {
+            hadoop: hadoop.clone(),
+            name_dir: dir.join("name"),
+            site,
+            nameservice: String::new(),
+            id: String::new(),
             process: None,
         })
     }
@@ -58,16 +94,28 @@ impl NameNode {
         &self.id
     }
 
-    /// `127.0.0.1:port` of its RPC server.
+    /// `address:port` of its RPC server.
     #[must_use]
     pub fn rpc(&self) -> String {
-        format!("127.0.0.1:{}", self.rpc_port)
+        self.site.place.at(self.site.rpc_port).to_string()
+    }
+
+    /// `address:port` of its HTTP server.
+    #[must_use]
+    pub fn http(&self) -> String {
+        self.site.place.at(self.site.http_port).to_string()
     }
 
     /// Port of its HTTP server.
     #[must_use]
     pub fn http_port(&self) -> u16 {
-        self.http_port
+        self.site.http_port
+    }
+
+    /// Says in a configuration where it is; `suffix` tells several NameNodes apart.
+    pub fn address_in(&self, conf: &mut Conf, suffix: &str) {
+        conf.set(format!("dfs.namenode.rpc-address{suffix}"), self.rpc())
+            .set(format!("dfs.namenode.http-address{suffix}"), self.http());
     }
 
     /// `hdfs://host:port`, for clients that address this NameNode alone.
@@ -84,26 +132,27 @@ impl NameNode {
 
     /// Has its image and edits below `dir` from its format on.
     pub fn keep_names_in(&mut self, dir: &Path) {
-        self.name_dir = dir.join(&self.name);
+        self.name_dir = dir.join(&self.site.name);
     }
 
     /// Its log.
     #[must_use]
     pub fn log(&self) -> PathBuf {
-        self.dir.join(format!("{}.log", self.name))
+        self.site.dir.join(format!("{}.log", self.site.name))
     }
 
     fn conf_dir(&self) -> PathBuf {
-        self.dir.join("conf")
+        self.site.dir.join("conf")
     }
 
-    /// Writes its configuration: the cluster's, plus who it is.
+    /// Writes its configuration: the cluster's, plus who it is where there are several.
+    ///
+    /// # Errors
+    /// [`TestkitError::File`].
     pub fn write_conf(&self, cluster: &Conf, suffixed: bool) -> Result<()> {
         let mut conf = cluster.clone();
-        conf.set(
-            "dfs.namenode.name.dir",
-            format!("file://{}", self.name_dir().display()),
-        );
+        let name_dir = format!("file://{}", self.name_dir.display());
+        conf.set("dfs.namenode.name.dir", name_dir);
         if suffixed {
             conf.set("dfs.nameservice.id", &self.nameservice);
             if !self.id.is_empty() {
@@ -114,24 +163,22 @@ impl NameNode {
     }
 
     fn jvm(&self) -> Jvm {
-        Jvm::small(&self.conf_dir(), &self.dir, 384)
+        Jvm::small(&self.conf_dir(), &self.site.dir, self.site.heap_mib)
     }
 
-    /// Formats its name directory (and the shared edits of a pair), losing what was there.
+    /// Formats its name directory (and the shared edits of a pair). With a cluster id, what was
+    /// there is lost; without one Hadoop makes one up, and refuses where there is something.
     ///
     /// # Errors
     /// With the format log when Hadoop refuses.
-    pub fn format(&self, cluster_id: &str) -> Result<()> {
-        let name = format!("{}-format", self.name);
-        let args = [
-            "-format",
-            "-force",
-            "-nonInteractive",
-            "-clusterid",
-            cluster_id,
-        ];
-        self.hadoop
-            .run(&name, &self.jvm(), class::NAMENODE, &args, START_LIMIT)
+    pub fn format(&self, cluster_id: Option<&str>) -> Result<()> {
+        let name = format!("{}-format", self.site.name);
+        let mut args = vec!["-format", "-nonInteractive"];
+        if let Some(id) = cluster_id {
+            args.extend(["-force", "-clusterid", id]);
+        }
+        let (jvm, main) = (self.jvm(), class::NAMENODE);
+        self.hadoop.run(&name, &jvm, main, &args, START_LIMIT)
     }
 
     /// Starts it (with further arguments such as `-rollingUpgrade`, `started`) and waits for its
@@ -144,11 +191,14 @@ impl NameNode {
         self.wait_started()
     }
 
-    pub(crate) fn start_without_waiting(&mut self, args: &[&str]) -> Result<()> {
-        let spawn = self
-            .hadoop
-            .java(&self.name, &self.jvm(), class::NAMENODE, args);
-        self.process = Some(spawn.start()?);
+    /// Starts it, with further arguments.
+    ///
+    /// # Errors
+    /// When it cannot be started at all.
+    pub fn start_without_waiting(&mut self, args: &[&str]) -> Result<()> {
+        let (name, jvm) = (&self.site.name, self.jvm());
+        let spawn = self.hadoop.java(name, &jvm, class::NAMENODE, args);
+        self.process = Some(self.site.place.put(spawn).start()?);
         Ok(())
     }
 
@@ -157,13 +207,14 @@ impl NameNode {
     /// # Errors
     /// As [`NameNode::start`].
     pub fn wait_started(&mut self) -> Result<()> {
-        let (rpc, http) = (ports::local(self.rpc_port), ports::local(self.http_port));
-        let process = self
-            .process
-            .as_mut()
-            .ok_or_else(|| not_running(&self.name))?;
-        wait::port_open(http, START_LIMIT, || process.check_alive())?;
-        wait::port_open(rpc, START_LIMIT, || process.check_alive())
+        let (site, process) = (&self.site, self.process.as_mut());
+        let process = process.ok_or_else(|| not_running(&site.name))?;
+        [site.http_port, site.rpc_port]
+            .into_iter()
+            .try_for_each(|port| {
+                let alive = || process.check_alive();
+                site.place.wait_open(port, START_LIMIT, alive)
+            })
     }
 
     /// The running process.
@@ -171,7 +222,9 @@ impl NameNode {
     /// # Errors
     /// [`TestkitError::Talk`] when it was stopped.
     pub fn process(&mut self) -> Result<&mut Process> {
-        self.process.as_mut().ok_or_else(|| not_running(&self.name))
+        self.process
+            .as_mut()
+            .ok_or_else(|| not_running(&self.site.name))
     }
 
     /// SIGTERM and wait.
@@ -196,15 +249,21 @@ impl NameNode {
         }
     }
 
-    /// Its `FSNamesystem...` bean of the given name.
+    /// Its bean of the given name, such as `FSNamesystemState`.
     ///
     /// # Errors
     /// When it does not answer.
     pub fn bean(&self, name: &str) -> Result<serde_json::Value> {
-        http::jmx(
-            ports::local(self.http_port),
-            &format!("Hadoop:service=NameNode,name={name}"),
-        )
+        self.jmx(format!("Hadoop:service=NameNode,name={name}"))
+    }
+
+    /// A bean by its full name.
+    ///
+    /// # Errors
+    /// When it does not answer.
+    pub fn jmx(&self, query: String) -> Result<serde_json::Value> {
+        let address = self.site.place.at(self.site.http_port);
+        self.site.place.within(move || http::jmx(address, &query))
     }
 
     /// Waits until exactly `count` nodes are live.
@@ -212,17 +271,26 @@ impl NameNode {
     /// # Errors
     /// [`TestkitError::Timeout`].
     pub fn wait_live(&self, count: usize, limit: Duration) -> Result<()> {
-        self.wait_bean(
-            &format!("{count} live nodes"),
-            "FSNamesystemState",
-            limit,
-            |bean| {
-                (
-                    bean["NumLiveDataNodes"].as_u64() == u64::try_from(count).ok(),
-                    bean["NumLiveDataNodes"].to_string(),
-                )
-            },
-        )
+        self.wait_live_while(count, limit, || Ok(()))
+    }
+
+    /// As [`NameNode::wait_live`]; `alive` may end the wait with an error.
+    ///
+    /// # Errors
+    /// [`TestkitError::Timeout`], or what `alive` reports.
+    pub fn wait_live_while(
+        &self,
+        count: usize,
+        limit: Duration,
+        alive: impl FnMut() -> Result<()>,
+    ) -> Result<()> {
+        let what = format!("{count} live nodes");
+        let count = u64::try_from(count).ok();
+        let live = |bean: &serde_json::Value| {
+            let live = &bean["NumLiveDataNodes"];
+            (live.as_u64() == count, live.to_string())
+        };
+        self.poll_bean(&what, "FSNamesystemState", limit, alive, live)
     }
 
     /// Waits until it has left safe mode.
@@ -245,9 +313,21 @@ impl NameNode {
         what: &str,
         bean: &str,
         limit: Duration,
+        done: impl FnMut(&serde_json::Value) -> (bool, String),
+    ) -> Result<()> {
+        self.poll_bean(what, bean, limit, || Ok(()), done)
+    }
+
+    fn poll_bean(
+        &self,
+        what: &str,
+        bean: &str,
+        limit: Duration,
+        mut alive: impl FnMut() -> Result<()>,
         mut done: impl FnMut(&serde_json::Value) -> (bool, String),
     ) -> Result<()> {
-        wait::until(&format!("{what} at {}", self.name), limit, || {
+        wait::until(&format!("{what} at {}", self.site.name), limit, || {
+            alive()?;
             Ok(match self.bean(bean).map(|bean| done(&bean)) {
                 Ok((true, _)) => Seen::Done(()),
                 Ok((false, seen)) => Seen::NotYet(seen),
@@ -257,6 +337,6 @@ impl NameNode {
     }
 }
 
-fn not_running(name: &str) -> TestkitError {
+pub(crate) fn not_running(name: &str) -> TestkitError {
     TestkitError::Talk(format!("{name} is not running"))
 }

@@ -1,122 +1,30 @@
 //! A storage node: stock DataNode or Hayloft, on the same directories and ports.
 
+mod spec;
+
+pub use spec::{Kind, NodeSite, NodeSpec, VolumeSpec};
+
 use crate::conf::Conf;
 use crate::error::{Result, TestkitError};
 use crate::hadoop::{Hadoop, Jvm, class, hayloft_binary};
+use crate::namenode::not_running;
+use crate::place::Place;
 use crate::ports;
 use crate::process::{Process, Signal, Spawn};
-use crate::wait;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 const START_LIMIT: Duration = Duration::from_secs(60);
 const STOP_LIMIT: Duration = Duration::from_secs(60);
 
-/// Whose node it is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
-    /// The stock DataNode.
-    Apache,
-    /// Ours.
-    Hayloft,
-}
-
-impl Kind {
-    /// The kind under test: Hayloft, or the stock one with `HAYLOFT_LAB_PEER=apache`, by which
-    /// the tests themselves are validated.
-    #[must_use]
-    pub fn under_test() -> Self {
-        match std::env::var("HAYLOFT_LAB_PEER").as_deref() {
-            Ok("apache") => Self::Apache,
-            _ => Self::Hayloft,
-        }
-    }
-}
-
-/// A directory of a node to come.
-#[derive(Clone, Debug, Default)]
-pub struct VolumeSpec {
-    /// Storage type prefix such as `SSD`; none means `DISK`.
-    pub storage_type: Option<&'static str>,
-    /// Where; none means below the node's directory.
-    pub path: Option<PathBuf>,
-}
-
-impl VolumeSpec {
-    /// A volume of the given type below the node's directory.
-    #[must_use]
-    pub fn typed(storage_type: &'static str) -> Self {
-        Self {
-            storage_type: Some(storage_type),
-            path: None,
-        }
-    }
-
-    /// A `DISK` volume at `path`.
-    #[must_use]
-    pub fn at(path: impl Into<PathBuf>) -> Self {
-        Self {
-            storage_type: None,
-            path: Some(path.into()),
-        }
-    }
-}
-
-/// A node to come.
-#[derive(Clone, Debug)]
-pub struct NodeSpec {
-    /// Whose.
-    pub kind: Kind,
-    /// Its directories.
-    pub volumes: Vec<VolumeSpec>,
-    /// Configuration over the cluster's.
-    pub conf: Conf,
-    /// Flags of a stock DataNode's JVM instead of the lab's small ones.
-    pub jvm_flags: Option<Vec<String>>,
-    /// Another Hayloft binary than that of the other nodes.
-    pub binary: Option<PathBuf>,
-}
-
-impl NodeSpec {
-    /// A node of `kind` with one `DISK` volume.
-    #[must_use]
-    pub fn new(kind: Kind) -> Self {
-        Self {
-            kind,
-            volumes: vec![VolumeSpec::default()],
-            conf: Conf::new(),
-            jvm_flags: None,
-            binary: None,
-        }
-    }
-
-    /// With these volumes instead.
-    #[must_use]
-    pub fn volumes(mut self, volumes: Vec<VolumeSpec>) -> Self {
-        self.volumes = volumes;
-        self
-    }
-
-    /// With a configuration key.
-    #[must_use]
-    pub fn conf(mut self, key: &str, value: impl ToString) -> Self {
-        self.conf.set(key, value);
-        self
-    }
-}
-
 /// A storage node: directories, ports, and a process while it runs.
 #[derive(Debug)]
 pub struct Node {
     hadoop: Hadoop,
-    name: String,
-    dir: PathBuf,
+    site: NodeSite,
     kind: Kind,
     volumes: Vec<(Option<&'static str>, PathBuf)>,
     conf: Conf,
-    xfer_port: u16,
-    ipc_port: u16,
-    http_port: u16,
     jvm_flags: Option<Vec<String>>,
     binary: Option<PathBuf>,
     arguments: Vec<String>,
@@ -124,15 +32,33 @@ pub struct Node {
 }
 
 impl Node {
-    pub(crate) fn new(
+    /// The node `node-INDEX` of a cluster on this host, with free ports.
+    pub(crate) fn of_cluster(
         hadoop: &Hadoop,
         index: usize,
         spec: NodeSpec,
         cluster_dir: &Path,
     ) -> Result<Self> {
         let name = format!("node-{index}");
-        let dir = cluster_dir.join(&name);
-        std::fs::create_dir_all(&dir).map_err(TestkitError::file("creating", &dir))?;
+        let site = NodeSite {
+            dir: cluster_dir.join(&name),
+            name,
+            place: Place::local(),
+            xfer_port: ports::free()?,
+            ipc_port: ports::free()?,
+            http_port: ports::free()?,
+            log: None,
+        };
+        Self::new(hadoop, site, spec)
+    }
+
+    /// A node that does not run yet; its directory is made.
+    ///
+    /// # Errors
+    /// [`TestkitError::File`].
+    pub fn new(hadoop: &Hadoop, site: NodeSite, spec: NodeSpec) -> Result<Self> {
+        let dir = &site.dir;
+        std::fs::create_dir_all(dir).map_err(TestkitError::file("creating", dir))?;
         let volumes = spec.volumes.into_iter().enumerate().map(|(i, volume)| {
             (
                 volume.storage_type,
@@ -142,13 +68,9 @@ impl Node {
         Ok(Self {
             hadoop: hadoop.clone(),
             volumes: volumes.collect(),
-            name,
-            dir,
+            site,
             kind: spec.kind,
             conf: spec.conf,
-            xfer_port: ports::free()?,
-            ipc_port: ports::free()?,
-            http_port: ports::free()?,
             jvm_flags: spec.jvm_flags,
             binary: spec.binary,
             arguments: Vec::new(),
@@ -156,10 +78,10 @@ impl Node {
         })
     }
 
-    /// Its name, `node-N`.
+    /// Its name, `node-N` in a cluster.
     #[must_use]
     pub fn name(&self) -> &str {
-        &self.name
+        &self.site.name
     }
 
     /// Whose node it is at present.
@@ -168,22 +90,22 @@ impl Node {
         self.kind
     }
 
-    /// `127.0.0.1:port` of data transfer: how the NameNode and clients name the node.
+    /// `address:port` of data transfer: how the NameNode and clients name the node.
     #[must_use]
     pub fn xfer(&self) -> String {
-        format!("127.0.0.1:{}", self.xfer_port)
+        self.site.place.at(self.site.xfer_port).to_string()
     }
 
-    /// `127.0.0.1:port` of its RPC server.
+    /// `address:port` of its RPC server.
     #[must_use]
     pub fn ipc(&self) -> String {
-        format!("127.0.0.1:{}", self.ipc_port)
+        self.site.place.at(self.site.ipc_port).to_string()
     }
 
     /// Port of its HTTP server.
     #[must_use]
     pub fn http_port(&self) -> u16 {
-        self.http_port
+        self.site.http_port
     }
 
     /// Its storage directories.
@@ -214,12 +136,9 @@ impl Node {
     /// Its log.
     #[must_use]
     pub fn log(&self) -> PathBuf {
-        let kind = if self.kind == Kind::Apache {
-            "apache"
-        } else {
-            "hayloft"
-        };
-        self.dir.join(format!("{}-{kind}.log", self.name))
+        let kind = self.kind.name().to_lowercase();
+        let own = || self.site.dir.join(format!("{}-{kind}.log", self.site.name));
+        self.site.log.clone().unwrap_or_else(own)
     }
 
     /// Configuration over the cluster's.
@@ -230,7 +149,7 @@ impl Node {
     /// Its configuration directory.
     #[must_use]
     pub fn conf_dir(&self) -> PathBuf {
-        self.dir.join("conf")
+        self.site.dir.join("conf")
     }
 
     /// Writes its configuration: the cluster's, its own keys, directories and ports.
@@ -249,43 +168,50 @@ impl Node {
             .set("dfs.datanode.ipc.address", self.ipc())
             .set(
                 "dfs.datanode.http.address",
-                format!("127.0.0.1:{}", self.http_port),
+                self.site.place.at(self.site.http_port),
             )
-            .set("dfs.datanode.hostname", "127.0.0.1");
+            .set("dfs.datanode.hostname", self.site.place.address());
         conf.overlay(&self.conf);
         conf.write_dir(&self.conf_dir())
     }
 
     /// Starts it and waits until data transfer and RPC listen.
+    ///
+    /// # Errors
+    /// With the end of its log.
     pub fn start(&mut self, cluster: &Conf) -> Result<()> {
         self.start_without_waiting(cluster)?;
         self.wait_started()
     }
 
-    pub(crate) fn start_without_waiting(&mut self, cluster: &Conf) -> Result<()> {
+    /// Writes its configuration and starts it.
+    ///
+    /// # Errors
+    /// When it runs already or cannot be started at all.
+    pub fn start_without_waiting(&mut self, cluster: &Conf) -> Result<()> {
         if self.process.is_some() {
-            return Err(TestkitError::Talk(format!("{} runs already", self.name)));
+            let problem = format!("{} runs already", self.site.name);
+            return Err(TestkitError::Talk(problem));
         }
         self.write_conf(cluster)?;
         for dir in self.volumes() {
             // A vanished or unusable directory may be what the test is about: the node will say.
             let _ = std::fs::create_dir_all(dir);
         }
-        self.process = Some(self.spawn()?.start()?);
+        self.process = Some(self.site.place.put(self.spawn()?).start()?);
         Ok(())
     }
 
     fn spawn(&self) -> Result<Spawn> {
         match self.kind {
             Kind::Apache => {
-                let mut jvm = Jvm::small(&self.conf_dir(), &self.dir, 256);
+                let mut jvm = Jvm::small(&self.conf_dir(), &self.site.dir, 256);
                 if let Some(flags) = &self.jvm_flags {
                     jvm.flags.clone_from(flags);
                 }
                 let arguments: Vec<&str> = self.arguments.iter().map(String::as_str).collect();
-                let mut spawn = self
-                    .hadoop
-                    .java(&self.name, &jvm, class::DATANODE, &arguments);
+                let name = &self.site.name;
+                let mut spawn = self.hadoop.java(name, &jvm, class::DATANODE, &arguments);
                 spawn.log = self.log();
                 Ok(spawn)
             }
@@ -295,7 +221,7 @@ impl Node {
                 let conf = self.conf_dir().display().to_string();
                 let mut argv = vec![binary, "node".into(), "--conf".into(), conf];
                 argv.extend(self.arguments.iter().cloned());
-                Ok(Spawn::new(&self.name, argv, self.log()))
+                Ok(Spawn::new(&self.site.name, argv, self.log()))
             }
         }
     }
@@ -305,10 +231,14 @@ impl Node {
     /// # Errors
     /// With the end of its log when it ends or is late.
     pub fn wait_started(&mut self) -> Result<()> {
-        let (xfer, ipc) = (ports::local(self.xfer_port), ports::local(self.ipc_port));
-        let process = self.process()?;
-        wait::port_open(xfer, START_LIMIT, || process.check_alive())?;
-        wait::port_open(ipc, START_LIMIT, || process.check_alive())
+        let (site, process) = (&self.site, self.process.as_mut());
+        let process = process.ok_or_else(|| not_running(&site.name))?;
+        [site.xfer_port, site.ipc_port]
+            .into_iter()
+            .try_for_each(|port| {
+                let alive = || process.check_alive();
+                site.place.wait_open(port, START_LIMIT, alive)
+            })
     }
 
     /// The running process.
@@ -316,10 +246,8 @@ impl Node {
     /// # Errors
     /// [`TestkitError::Talk`] when it was stopped.
     pub fn process(&mut self) -> Result<&mut Process> {
-        let name = &self.name;
-        self.process
-            .as_mut()
-            .ok_or_else(|| TestkitError::Talk(format!("{name} is not running")))
+        let process = self.process.as_mut();
+        process.ok_or_else(|| not_running(&self.site.name))
     }
 
     /// Whether it was started and not stopped by us.
@@ -378,7 +306,7 @@ impl Node {
         if self.process.is_some() {
             return Err(TestkitError::Talk(format!(
                 "stop {} before changing its kind",
-                self.name
+                self.site.name
             )));
         }
         self.kind = kind;

@@ -1,9 +1,13 @@
-//! The harness of the cluster tests: one cluster a file, many cases, a printed line for each.
+//! The cluster tests as trials of `libtest-mimic`: in order, on one thread, one cluster a group.
+//!
+//! The cases of a group share what its first case starts. It ends before the next group begins, or
+//! with the suite; after a failed case its directory stays. What no filter wants is not started.
 
-use crate::Cluster;
+pub use crate::error::expect;
 use crate::error::{Result, TestkitError};
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use libtest_mimic::{Arguments, Completion, Failed, Trial};
 use std::process::ExitCode;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// How a case ended well.
@@ -15,126 +19,144 @@ pub enum Outcome {
     Skipped(String),
 }
 
-/// Cases of one test file.
-///
-/// Arguments of the test program that are not flags, and `HAYLOFT_LAB_CASES`, are substrings of
-/// case names: only those run.
-#[derive(Debug)]
+/// The end of the group whose cases run now.
+type GroupEnd = Arc<Mutex<Option<Box<dyn FnOnce() + Send>>>>;
+
+/// Cases of one test file. The program takes the arguments of libtest: a part of a case's name,
+/// `--exact`, `--skip`, `--list`.
+#[derive(Default)]
 pub struct Suite {
-    name: &'static str,
-    only: Vec<String>,
-    passed: usize,
-    failed: Vec<String>,
-    skipped: usize,
-    start: Instant,
+    trials: Vec<Trial>,
+    end: GroupEnd,
 }
 
 impl Suite {
-    /// Begins a suite.
-    #[must_use]
-    pub fn new(name: &'static str) -> Self {
-        let from_env = std::env::var("HAYLOFT_LAB_CASES")
-            .ok()
-            .filter(|text| !text.is_empty());
-        let only = std::env::args()
-            .skip(1)
-            .filter(|arg| !arg.starts_with('-'))
-            .chain(from_env)
-            .collect();
-        println!(
-            "{name}: nodes under test: {:?}",
-            crate::node::Kind::under_test()
-        );
-        Self {
-            name,
-            only,
-            passed: 0,
-            failed: Vec::new(),
-            skipped: 0,
-            start: Instant::now(),
+    /// Adds a case that shares nothing.
+    pub fn case(
+        &mut self,
+        name: impl Into<String>,
+        case: impl FnOnce() -> Result<Outcome> + Send + 'static,
+    ) {
+        let timed = move || -> std::result::Result<Completion, Failed> {
+            let start = Instant::now();
+            Ok(match case()? {
+                Outcome::Passed => {
+                    print!("{:.1} s, ", start.elapsed().as_secs_f64());
+                    Completion::Completed
+                }
+                Outcome::Skipped(reason) => Completion::ignored_with(reason),
+            })
+        };
+        self.trials.push(Trial::ignorable_test(name, timed));
+    }
+
+    /// Begins a group of cases that share what `start` makes, as late as possible; `end` takes it
+    /// and is told whether a case has failed.
+    pub fn group<L: Send + 'static>(
+        &mut self,
+        start: impl FnOnce() -> Result<L> + Send + 'static,
+        end: impl FnOnce(L, bool) + Send + 'static,
+    ) -> CaseGroup<'_, L> {
+        CaseGroup {
+            suite: self,
+            shared: Arc::new(Mutex::new(Shared {
+                start: Some(Box::new(start)),
+                lab: None,
+                end: Some(Box::new(end)),
+                failed: false,
+            })),
         }
     }
 
-    /// Runs one case and prints how it went. A panic fails the case, not the suite.
-    pub fn case(&mut self, name: &str, case: impl FnOnce() -> Result<Outcome>) {
-        if !self.only.is_empty() && !self.only.iter().any(|only| name.contains(only.as_str())) {
-            return;
-        }
-        let start = Instant::now();
-        let result = catch_unwind(AssertUnwindSafe(case));
-        let seconds = start.elapsed().as_secs_f64();
-        match result {
-            Ok(Ok(Outcome::Passed)) => {
-                self.passed += 1;
-                println!("{}: ok      {seconds:6.1}s {name}", self.name);
-            }
-            Ok(Ok(Outcome::Skipped(reason))) => {
-                self.skipped += 1;
-                println!("{}: skipped {seconds:6.1}s {name}: {reason}", self.name);
-            }
-            Ok(Err(error)) => self.fail(name, seconds, &error.to_string()),
-            Err(_) => self.fail(name, seconds, "panicked (see above)"),
-        }
-    }
-
-    fn fail(&mut self, name: &str, seconds: f64, problem: &str) {
-        println!("{}: FAILED  {seconds:6.1}s {name}: {problem}", self.name);
-        self.failed.push(name.to_owned());
-    }
-
-    /// Whether any case has failed so far.
-    #[must_use]
-    pub fn has_failures(&self) -> bool {
-        !self.failed.is_empty()
-    }
-
-    /// Ends a cluster whose cases have all been run: prints the ends of its logs if any has failed,
-    /// and else leaves nothing of it.
-    pub fn conclude(&self, cluster: Cluster) {
-        if self.has_failures() {
-            println!("{}", cluster.log_tails());
-        } else {
-            cluster.succeed();
-        }
-    }
-
-    /// Prints the summary; failure when a case failed or none ran.
-    #[must_use]
-    pub fn finish(self) -> ExitCode {
-        let Self {
-            name,
-            passed,
-            failed,
-            skipped,
-            start,
-            only,
-        } = self;
-        let seconds = start.elapsed().as_secs_f64();
-        println!(
-            "{name}: {passed} passed, {} failed, {skipped} skipped in {seconds:.1}s",
-            failed.len()
-        );
-        for case in &failed {
-            println!("{name}: failed: {case}");
-        }
-        let nothing_ran = passed + skipped == 0 && only.is_empty();
-        if failed.is_empty() && !nothing_ran {
-            ExitCode::SUCCESS
-        } else {
-            ExitCode::FAILURE
-        }
-    }
-
-    /// Runs a whole file: `body` gets the suite; an error of `body` itself (a cluster that does
-    /// not start) fails the file.
+    /// Runs what `body` adds, as far as the program's arguments want it.
     #[must_use]
     pub fn run(name: &'static str, body: impl FnOnce(&mut Self) -> Result<()>) -> ExitCode {
-        let mut suite = Self::new(name);
+        let arguments = Arguments {
+            test_threads: Some(1),
+            ..Arguments::from_args()
+        };
+        let mut suite = Self::default();
         if let Err(error) = body(&mut suite) {
-            println!("{name}: FAILED outside of cases: {error}");
-            suite.failed.push("(outside of cases)".into());
+            eprintln!("{name}: failed before its first case: {error}");
+            return ExitCode::FAILURE;
         }
-        suite.finish()
+        if !arguments.list {
+            let kind = crate::node::Kind::under_test();
+            println!("{name}: nodes under test: {kind:?}");
+        }
+        let conclusion = libtest_mimic::run(&arguments, suite.trials);
+        end_group(&suite.end);
+        conclusion.exit_code()
+    }
+}
+
+/// What the cases of a group share.
+struct Shared<L> {
+    start: Option<Box<dyn FnOnce() -> Result<L> + Send>>,
+    lab: Option<L>,
+    end: Option<Box<dyn FnOnce(L, bool) + Send>>,
+    failed: bool,
+}
+
+/// A group of cases, see [`Suite::group`].
+pub struct CaseGroup<'a, L> {
+    suite: &'a mut Suite,
+    shared: Arc<Mutex<Shared<L>>>,
+}
+
+impl<L: Send + 'static> CaseGroup<'_, L> {
+    /// Adds a case. An error or a panic fails it, and not the cases behind it.
+    pub fn case(
+        &mut self,
+        name: impl Into<String>,
+        case: impl FnOnce(&mut L) -> Result<Outcome> + Send + 'static,
+    ) -> &mut Self {
+        let (shared, open) = (Arc::clone(&self.shared), Arc::clone(&self.suite.end));
+        self.suite.case(name, move || {
+            begin(&shared, &open)?;
+            let mut shared = shared.lock().unwrap_or_else(PoisonError::into_inner);
+            // A panic leaves it so.
+            let failed = std::mem::replace(&mut shared.failed, true);
+            let lab = shared.lab.as_mut().ok_or_else(|| {
+                TestkitError::Expectation("what the group shares did not start".into())
+            })?;
+            let outcome = case(lab);
+            shared.failed = failed || outcome.is_err();
+            outcome
+        });
+        self
+    }
+}
+
+/// Starts what a group shares, if this is its first case, behind the end of the group before.
+fn begin<L: Send + 'static>(shared: &Arc<Mutex<Shared<L>>>, open: &GroupEnd) -> Result<()> {
+    let start = shared
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner)
+        .start
+        .take();
+    let Some(start) = start else {
+        return Ok(());
+    };
+    end_group(open);
+    let lab = start()?;
+    let mut begun = shared.lock().unwrap_or_else(PoisonError::into_inner);
+    begun.lab = Some(lab);
+    let shared = Arc::clone(shared);
+    let end = move || {
+        let mut shared = shared.lock().unwrap_or_else(PoisonError::into_inner);
+        if let (Some(lab), Some(end)) = (shared.lab.take(), shared.end.take()) {
+            end(lab, shared.failed);
+        }
+    };
+    *open.lock().unwrap_or_else(PoisonError::into_inner) = Some(Box::new(end));
+    Ok(())
+}
+
+fn end_group(open: &GroupEnd) {
+    let end = open.lock().unwrap_or_else(PoisonError::into_inner).take();
+    if let Some(end) = end {
+        end();
     }
 }
 
@@ -144,18 +166,6 @@ impl Suite {
 /// Never; for the last line of a case.
 pub fn passed() -> Result<Outcome> {
     Ok(Outcome::Passed)
-}
-
-/// Checks an expectation of a case.
-///
-/// # Errors
-/// [`TestkitError::Expectation`] with `message` when it does not hold.
-pub fn expect(holds: bool, message: impl FnOnce() -> String) -> Result<()> {
-    if holds {
-        Ok(())
-    } else {
-        Err(TestkitError::Expectation(message()))
-    }
 }
 
 /// Checks equality, showing both.

@@ -1,7 +1,6 @@
 //! Polling with deadlines.
 
 use crate::error::{Result, TestkitError};
-use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
 /// What one look showed.
@@ -41,24 +40,4 @@ pub fn until<T>(
         };
         std::thread::sleep(Duration::from_millis(pause));
     }
-}
-
-/// Waits until something accepts connections at `addr`; `alive` may end the wait with an error.
-///
-/// # Errors
-/// On timeout, or what `alive` reports.
-pub fn port_open(
-    addr: SocketAddr,
-    limit: Duration,
-    mut alive: impl FnMut() -> Result<()>,
-) -> Result<()> {
-    until(&format!("a listener on {addr}"), limit, || {
-        alive()?;
-        Ok(
-            match TcpStream::connect_timeout(&addr, Duration::from_secs(1)) {
-                Ok(_) => Seen::Done(()),
-                Err(error) => Seen::NotYet(error.to_string()),
-            },
-        )
-    })
 }

@@ -13,44 +13,47 @@ use std::process::ExitCode;
 
 fn main() -> ExitCode {
     Suite::run("admin", |suite| {
-        let mut cluster = Cluster::builder("admin")
-            .nodes(2, Kind::under_test())
-            .conf("dfs.replication", 2)
-            .start()?;
-        let driver = cluster.driver()?;
-        let mut lab = Lab {
-            fs: &driver,
-            cluster: &mut cluster,
-        };
-        suite.case("datanode_info", || lab.datanode_info());
-        suite.case("volume_report", || lab.volume_report());
-        suite.case("only_superusers_administer", || lab.only_superusers());
-        suite.case("block_report_on_demand", || lab.block_report());
-        suite.case("block_pool_in_use_is_not_deleted", || {
+        let mut on = suite.group(start, |lab, failed| lab.cluster.conclude(failed));
+        on.case("datanode_info", |lab| lab.datanode_info());
+        on.case("volume_report", |lab| lab.volume_report());
+        on.case("only_superusers_administer", |lab| lab.only_superusers());
+        on.case("block_report_on_demand", |lab| lab.block_report());
+        on.case("block_pool_in_use_is_not_deleted", |lab| {
             lab.delete_block_pool()
         });
-        suite.case("writers_survive_eviction", || lab.evict_writers());
-        suite.case("reconfigure_throttles_and_limits", || lab.reconfigure());
-        suite.case("reconfigure_refuses_bad_values", || lab.bad_values());
-        suite.case("volumes_come_and_go_while_running", || lab.hot_swap());
-        suite.case("a_volume_that_cannot_be_added", || lab.bad_volume());
-        suite.case("shutdown_by_command", || lab.shutdown(&[]));
-        suite.case("shutdown_for_upgrade", || lab.shutdown(&["upgrade"]));
-        suite.conclude(cluster);
+        on.case("writers_survive_eviction", |lab| lab.evict_writers());
+        on.case("reconfigure_throttles_and_limits", |lab| lab.reconfigure());
+        on.case("reconfigure_refuses_bad_values", |lab| lab.bad_values());
+        on.case("volumes_come_and_go_while_running", |lab| lab.hot_swap());
+        on.case("a_volume_that_cannot_be_added", |lab| lab.bad_volume());
+        on.case("shutdown_by_command", |lab| lab.shutdown(&[]));
+        on.case("shutdown_for_upgrade", |lab| lab.shutdown(&["upgrade"]));
         Ok(())
     })
 }
 
-struct Lab<'a> {
-    fs: &'a Driver,
-    cluster: &'a mut Cluster,
+fn start() -> Result<Lab> {
+    let cluster = Cluster::builder("admin")
+        .nodes(2, Kind::under_test())
+        .conf("dfs.replication", 2)
+        .start()?;
+    let driver = cluster.driver()?;
+    Ok(Lab {
+        fs: driver,
+        cluster,
+    })
+}
+
+struct Lab {
+    fs: Driver,
+    cluster: Cluster,
 }
 
 fn says(text: &str, part: &str) -> Result<()> {
     expect(text.contains(part), || format!("no {part:?} in: {text}"))
 }
 
-impl Lab<'_> {
+impl Lab {
     fn ipc(&mut self) -> String {
         self.cluster.node(0).ipc()
     }
@@ -184,7 +187,8 @@ impl Lab<'_> {
     /// Starts a reconfiguration and waits for its end; what `status` says then.
     fn reconfigured(&mut self) -> Result<String> {
         self.cluster.rewrite_node_conf(0)?;
-        self.fs.reconfigure(&self.ipc(), seconds(30))
+        let ipc = self.ipc();
+        self.fs.reconfigure(&ipc, seconds(30))
     }
 
     fn reconfigure(&mut self) -> Result<Outcome> {

@@ -28,49 +28,54 @@ const DECLINED: &str = "asked to reconstruct";
 
 fn main() -> ExitCode {
     Suite::run("erasure", |suite| {
-        let cluster = Cluster::builder("erasure")
-            .nodes(NODES, Kind::under_test())
-            .conf("dfs.blocksize", 4 * CELL)
-            .conf("dfs.client.socket-timeout", 10_000)
-            .start()?;
-        let fs = cluster.driver()?;
-        fs.tool(class::EC, &["-enablePolicy", "-policy", "RS-3-2-1024k"])?
-            .ok()?;
-        fs.fs(&["-mkdir", "/ec"])?;
-        fs.tool(
-            class::EC,
-            &["-setPolicy", "-path", "/ec", "-policy", "RS-3-2-1024k"],
-        )?
-        .ok()?;
-        let mut lab = Lab {
-            cluster,
-            fs,
-            sum: None,
-        };
-        suite.case("write_and_read_every_shape", || lab.shapes());
-        suite.case("checksum", || lab.checksum());
-        suite.case("composite_crc_is_that_of_a_replicated_file", || {
+        let mut on = suite.group(start, |lab, failed| lab.cluster.conclude(failed));
+        on.case("write_and_read_every_shape", |lab| lab.shapes());
+        on.case("checksum", |lab| lab.checksum());
+        on.case("composite_crc_is_that_of_a_replicated_file", |lab| {
             lab.composite()
         });
-        suite.case("appended_as_a_new_group", || lab.append());
-        suite.case("writer_dead_then_recover_lease", || lab.dead_writer());
-        suite.case("node_killed_mid_write", || lab.killed_mid_write());
-        suite.case("nodes_restarted", || lab.restarted());
-        suite.case("replicas_verify", || lab.verify());
-        suite.case("degraded_read", || lab.degraded());
-        suite.case("reconstruction_is_declined_in_the_log", || lab.declined());
-        suite.case("node_back_makes_it_whole", || lab.back());
-        suite.case("checksum_without_a_parity_block", || {
+        on.case("appended_as_a_new_group", |lab| lab.append());
+        on.case("writer_dead_then_recover_lease", |lab| lab.dead_writer());
+        on.case("node_killed_mid_write", |lab| lab.killed_mid_write());
+        on.case("nodes_restarted", |lab| lab.restarted());
+        on.case("replicas_verify", |lab| lab.verify());
+        on.case("degraded_read", |lab| lab.degraded());
+        on.case("reconstruction_is_declined_in_the_log", |lab| {
+            lab.declined()
+        });
+        on.case("node_back_makes_it_whole", |lab| lab.back());
+        on.case("checksum_without_a_parity_block", |lab| {
             lab.checksum_without(PARITY)
         });
-        suite.case("checksum_without_a_data_block", || {
+        on.case("checksum_without_a_data_block", |lab| {
             lab.checksum_without(DATA)
         });
-        suite.case("checksum_of_a_silent_data_block", || {
+        on.case("checksum_of_a_silent_data_block", |lab| {
             lab.checksum_of_silent()
         });
-        suite.conclude(lab.cluster);
         Ok(())
+    })
+}
+
+fn start() -> Result<Lab> {
+    let cluster = Cluster::builder("erasure")
+        .nodes(NODES, Kind::under_test())
+        .conf("dfs.blocksize", 4 * CELL)
+        .conf("dfs.client.socket-timeout", 10_000)
+        .start()?;
+    let fs = cluster.driver()?;
+    fs.tool(class::EC, &["-enablePolicy", "-policy", "RS-3-2-1024k"])?
+        .ok()?;
+    fs.fs(&["-mkdir", "/ec"])?;
+    fs.tool(
+        class::EC,
+        &["-setPolicy", "-path", "/ec", "-policy", "RS-3-2-1024k"],
+    )?
+    .ok()?;
+    Ok(Lab {
+        cluster,
+        fs,
+        sum: None,
     })
 }
 
@@ -166,6 +171,7 @@ impl Lab {
     fn dead_writer(&mut self) -> Result<Outcome> {
         self.fs.create("d", "/ec/dead", 4, json!({}))?;
         self.fs.write("d", 6 * CELL)?;
+        // Nothing acknowledges a striped writer's packets to its caller.
         std::thread::sleep(seconds(2));
         self.fs.handle("abandon", "d")?;
         self.fs.recover_lease("/ec/dead", seconds(90))?;

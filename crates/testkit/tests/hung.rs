@@ -37,7 +37,7 @@ fn main() -> ExitCode {
         ] {
             let on = file_system.name();
             let name = format!("nobody_else_waits_for_a_hung_disk_with_{engine}_on_{on}");
-            suite.case(&name, || match modelled::missing(file_system) {
+            suite.case(name, move || match modelled::missing(file_system) {
                 Some(missing) => Ok(Outcome::Skipped(missing.to_string())),
                 None => others_go_on(engine, file_system),
             });
@@ -144,6 +144,7 @@ fn others_go_on(engine: &str, file_system: HostedFileSystem) -> Result<Outcome> 
         load(&[&same[..], &["--block-mib", "64", "--first-id", first], more].concat())
     };
     let mut written = streams("write", "1000", &[])?;
+    // Of the 20 s that this takes: all of its streams are at work then.
     std::thread::sleep(seconds(3));
     let hung = disk.hang()?;
     // Readers of what is in no cache, and writers of which some want everything on the device.
@@ -182,6 +183,7 @@ fn ask_for(asking: &mut [Reader<'_>], warm: &LoadPlace, time: Duration) -> Resul
     let mut slowest = Duration::ZERO;
     while began.elapsed() < time {
         slowest = slowest.max(ask_all(asking, warm)?);
+        // A rate that leaves the processors to the node.
         std::thread::sleep(Duration::from_millis(20));
     }
     Ok(slowest)

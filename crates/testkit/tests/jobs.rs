@@ -15,42 +15,47 @@ const PYTHON_PACKAGES: [&str; 2] = ["hdfs-native==0.14.7", "pyspark==4.0.1"];
 
 fn main() -> ExitCode {
     Suite::run("jobs", |suite| {
-        let mut cluster = Cluster::builder("jobs")
-            .nodes(3, Kind::under_test())
-            .conf("dfs.blocksize", 4 << 20)
-            .conf("dfs.replication", 2)
-            .start()?;
-        let driver = cluster.driver()?;
-        let uri = cluster.namenode(0).uri();
-        let lab = Lab {
-            fs: &driver,
-            uri,
-            dir: cluster.dir().to_path_buf(),
-            conf: cluster.client_conf_dir(),
-        };
-        suite.case("teragen_terasort_teravalidate", || lab.tera());
-        suite.case("grep", || lab.grep());
-        suite.case("testdfsio", || lab.testdfsio());
-        let python = python_with_clients();
-        suite.case("hdfs_native", || lab.python(&python, HDFS_NATIVE));
-        suite.case("pyspark", || lab.python(&python, PYSPARK));
-        suite.case("healthy_at_the_end", || {
-            driver.expect_healthy("/")?;
+        let mut on = suite.group(start, |lab, failed| lab.cluster.conclude(failed));
+        on.case("teragen_terasort_teravalidate", |lab| lab.tera());
+        on.case("grep", |lab| lab.grep());
+        on.case("testdfsio", |lab| lab.testdfsio());
+        on.case("hdfs_native", |lab| lab.python(HDFS_NATIVE));
+        on.case("pyspark", |lab| lab.python(PYSPARK));
+        on.case("healthy_at_the_end", |lab| {
+            lab.fs.expect_healthy("/")?;
             passed()
         });
-        suite.conclude(cluster);
         Ok(())
     })
 }
 
-struct Lab<'a> {
-    fs: &'a Driver,
+fn start() -> Result<Lab> {
+    let mut cluster = Cluster::builder("jobs")
+        .nodes(3, Kind::under_test())
+        .conf("dfs.blocksize", 4 << 20)
+        .conf("dfs.replication", 2)
+        .start()?;
+    Ok(Lab {
+        fs: cluster.driver()?,
+        uri: cluster.namenode(0).uri(),
+        dir: cluster.dir().to_path_buf(),
+        conf: cluster.client_conf_dir(),
+        python: python_with_clients(),
+        cluster,
+    })
+}
+
+struct Lab {
+    fs: Driver,
+    cluster: Cluster,
+    /// An interpreter with the clients, or why there is none.
+    python: std::result::Result<PathBuf, String>,
     uri: String,
     dir: PathBuf,
     conf: PathBuf,
 }
 
-impl Lab<'_> {
+impl Lab {
     fn job(&self, class: &str, args: &[&str]) -> Result<String> {
         let conf = json!({
             "mapreduce.framework.name": "local",
@@ -125,12 +130,8 @@ impl Lab<'_> {
     }
 
     /// Runs a Python program that prints `ok` at its end.
-    fn python(
-        &self,
-        python: &std::result::Result<PathBuf, String>,
-        program: &str,
-    ) -> Result<Outcome> {
-        let python = match python {
+    fn python(&self, program: &str) -> Result<Outcome> {
+        let python = match &self.python {
             Ok(python) => python,
             Err(reason) => return Ok(Outcome::Skipped(reason.clone())),
         };

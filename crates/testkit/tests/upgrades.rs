@@ -21,23 +21,28 @@ const FILES: [(&str, u64, u64); 3] = [
 
 fn main() -> ExitCode {
     Suite::run("upgrades", |suite| {
-        let cluster = Cluster::builder("upgrades")
-            .nodes(NODES, Kind::Apache)
-            .conf("dfs.blocksize", BLOCK)
-            .start()?;
-        let fs = cluster.driver()?;
-        let mut lab = Lab {
-            cluster,
-            fs,
-            ours: Kind::under_test(),
-        };
-        suite.case("before", || lab.before());
-        suite.case("nodes_follow_an_upgrade", || lab.upgrade());
-        suite.case("upgraded_directories_change_hands", || lab.change_hands());
-        suite.case("nodes_roll_back", || lab.roll_back());
-        suite.case("a_finalized_upgrade_leaves_nothing", || lab.finalize());
-        suite.conclude(lab.cluster);
+        let mut on = suite.group(start, |lab, failed| lab.cluster.conclude(failed));
+        on.case("before", |lab| lab.before());
+        on.case("nodes_follow_an_upgrade", |lab| lab.upgrade());
+        on.case("upgraded_directories_change_hands", |lab| {
+            lab.change_hands()
+        });
+        on.case("nodes_roll_back", |lab| lab.roll_back());
+        on.case("a_finalized_upgrade_leaves_nothing", |lab| lab.finalize());
         Ok(())
+    })
+}
+
+fn start() -> Result<Lab> {
+    let cluster = Cluster::builder("upgrades")
+        .nodes(NODES, Kind::Apache)
+        .conf("dfs.blocksize", BLOCK)
+        .start()?;
+    let fs = cluster.driver()?;
+    Ok(Lab {
+        cluster,
+        fs,
+        ours: Kind::under_test(),
     })
 }
 

@@ -25,110 +25,123 @@ const WITH_HUNG_DISK: usize = 1;
 
 fn main() -> ExitCode {
     Suite::run("upkeep", |suite| {
-        let stock = Kind::under_test() == Kind::Apache;
-        let base = scratch("slow-disk-")?;
-        let missing = modelled::missing(HostedFileSystem::Ext4);
-        let modelled = |name, write_bytes_s| match &missing {
-            None if stock => Ok(None),
-            None => modelled_disk(base.path().join(name), write_bytes_s).map(Some),
-            Some(_) => Ok(None),
-        };
-        // 4 MB/s, when a write on the other disks takes a few milliseconds.
-        let disk = modelled("disk", 4_000_000)?;
-        let hung = modelled("hung", FAST)?;
-        let mut builder = Cluster::builder("upkeep")
-            .conf("dfs.datanode.directoryscan.interval", 3)
-            .conf("dfs.blocksize", 4 * MIB)
-            .conf("dfs.replication", 2)
-            // Acknowledgements carry what nodes know of their load, and of being called slow.
-            .conf("dfs.pipeline.ecn", true)
-            // But a client that hears of congestion sleeps for half a minute, and this machine may
-            // be busy.
-            .conf("dfs.pipeline.congestion.ratio", 1000)
-            .conf("dfs.pipeline.slownode", true)
-            .conf("dfs.datanode.outliers.report.interval", "2s")
-            .conf("dfs.datanode.peer.stats.enabled", true)
-            .conf("dfs.datanode.min.outlier.detection.nodes", NODES - 1)
-            .conf(
-                "dfs.datanode.peer.metrics.min.outlier.detection.samples",
-                20,
-            )
-            // A sender shall feel at once that its peer is slow.
-            .conf("dfs.datanode.transfer.socket.send.buffer.size", 65_536)
-            .conf("dfs.datanode.transfer.socket.recv.buffer.size", 65_536)
-            .conf("dfs.datanode.fileio.profiling.sampling.percentage", 100);
-        for node in 0..NODES {
-            let mut spec = NodeSpec::new(Kind::under_test());
-            if node == SLOW_NODE {
-                spec = spec.conf("dfs.datanode.data.write.bandwidthPerSec", 2 * MIB);
-            }
-            if let (WITH_SLOW_DISK, Some(disk)) = (node, &disk) {
-                let mut volumes = vec![VolumeSpec::default(); 4];
-                volumes.push(VolumeSpec::at(disk.dir().join("data")));
-                spec = spec
-                    .volumes(volumes)
-                    // Another one may be slow for a moment on a busy machine.
-                    .conf("dfs.datanode.max.slowdisks.to.exclude", 2)
-                    // Five busy volumes of one real disk are uneven at times; half a quantum on the
-                    // slow one takes 500 ms.
-                    .conf("dfs.datanode.slowdisk.low.threshold.ms", 200)
-                    // Through the page cache every disk is fast for a while.
-                    .conf("hayloft.io.engine", "direct")
-                    .conf(
-                        "dfs.datanode.round-robin-volume-choosing-policy.additional-available-space",
-                        0,
-                    );
-            }
-            if let (WITH_HUNG_DISK, Some(disk)) = (node, &hung) {
-                spec = spec
-                    .volumes(vec![
-                        VolumeSpec::default(),
-                        VolumeSpec::at(disk.dir().join("data")),
-                    ])
-                    .conf("dfs.datanode.failed.volumes.tolerated", 1)
-                    .conf("dfs.datanode.disk.check.timeout", "5s")
-                    .conf("hayloft.io.engine", "direct")
-                    .conf(
-                        "dfs.datanode.round-robin-volume-choosing-policy.additional-available-space",
-                        0,
-                    );
-            }
-            builder = builder.node(spec);
-        }
-        let cluster = builder.start()?;
-        let fs = cluster.driver()?;
-        let mut lab = Lab {
-            fs,
-            cluster,
-            disk,
-            hung,
-            files: 0,
-        };
-        suite.case("block_scanner_finds_a_flipped_byte", || lab.flipped());
-        suite.case("directory_scanner_finds_vanished_files", || lab.vanished());
-        let late = || {
-            Ok(Outcome::Skipped(
-                "the stock node's averages appear after five minutes".into(),
-            ))
-        };
-        suite.case("slow_peer_is_named", || {
-            if stock { late() } else { lab.slow_peer() }
+        let mut on = suite.group(start, |lab, failed| lab.cluster.conclude(failed));
+        on.case("block_scanner_finds_a_flipped_byte", |lab| lab.flipped());
+        on.case("directory_scanner_finds_vanished_files", |lab| {
+            lab.vanished()
         });
-        let lacks = || missing.as_ref().map(ToString::to_string);
-        suite.case("hung_disk_costs_its_volume_and_no_more", || match lacks() {
-            Some(what) => Ok(Outcome::Skipped(what)),
-            None if stock => Ok(Outcome::Skipped(
-                "the stock node looks at a volume only after an error".into(),
-            )),
-            None => lab.hung_disk(),
+        on.case("slow_peer_is_named", |lab| {
+            let late = "the stock node's averages appear after five minutes";
+            ours_only(late, || lab.slow_peer())
         });
-        suite.case("slow_disk_is_named_and_avoided", || match lacks() {
-            Some(what) => Ok(Outcome::Skipped(what)),
-            None if stock => late(),
-            None => lab.slow_disk(),
+        on.case("hung_disk_costs_its_volume_and_no_more", |lab| {
+            let why = "the stock node looks at a volume only after an error";
+            on_modelled_disk(|| ours_only(why, || lab.hung_disk()))
         });
-        suite.conclude(lab.cluster);
+        on.case("slow_disk_is_named_and_avoided", |lab| {
+            let late = "the stock node's averages appear after five minutes";
+            on_modelled_disk(|| ours_only(late, || lab.slow_disk()))
+        });
         Ok(())
+    })
+}
+
+/// Runs a case that asks nothing of the stock node, and says why.
+fn ours_only(why: &str, case: impl FnOnce() -> Result<Outcome>) -> Result<Outcome> {
+    match Kind::under_test() {
+        Kind::Apache => Ok(Outcome::Skipped(why.into())),
+        Kind::Hayloft => case(),
+    }
+}
+
+/// Runs a case where disks can be modelled.
+fn on_modelled_disk(case: impl FnOnce() -> Result<Outcome>) -> Result<Outcome> {
+    match modelled::missing(HostedFileSystem::Ext4) {
+        Some(what) => Ok(Outcome::Skipped(what.to_string())),
+        None => case(),
+    }
+}
+
+fn start() -> Result<Lab> {
+    let stock = Kind::under_test() == Kind::Apache;
+    let base = scratch("slow-disk-")?;
+    let missing = modelled::missing(HostedFileSystem::Ext4);
+    let modelled = |name, write_bytes_s| match &missing {
+        None if stock => Ok(None),
+        None => modelled_disk(base.path().join(name), write_bytes_s).map(Some),
+        Some(_) => Ok(None),
+    };
+    // 4 MB/s, when a write on the other disks takes a few milliseconds.
+    let disk = modelled("disk", 4_000_000)?;
+    let hung = modelled("hung", FAST)?;
+    let mut builder = Cluster::builder("upkeep")
+        .conf("dfs.datanode.directoryscan.interval", 3)
+        .conf("dfs.blocksize", 4 * MIB)
+        .conf("dfs.replication", 2)
+        // Acknowledgements carry what nodes know of their load, and of being called slow.
+        .conf("dfs.pipeline.ecn", true)
+        // But a client that hears of congestion sleeps for half a minute, and this machine may
+        // be busy.
+        .conf("dfs.pipeline.congestion.ratio", 1000)
+        .conf("dfs.pipeline.slownode", true)
+        .conf("dfs.datanode.outliers.report.interval", "2s")
+        .conf("dfs.datanode.peer.stats.enabled", true)
+        .conf("dfs.datanode.min.outlier.detection.nodes", NODES - 1)
+        .conf(
+            "dfs.datanode.peer.metrics.min.outlier.detection.samples",
+            20,
+        )
+        // A sender shall feel at once that its peer is slow.
+        .conf("dfs.datanode.transfer.socket.send.buffer.size", 65_536)
+        .conf("dfs.datanode.transfer.socket.recv.buffer.size", 65_536)
+        .conf("dfs.datanode.fileio.profiling.sampling.percentage", 100);
+    for node in 0..NODES {
+        let mut spec = NodeSpec::new(Kind::under_test());
+        if node == SLOW_NODE {
+            spec = spec.conf("dfs.datanode.data.write.bandwidthPerSec", 2 * MIB);
+        }
+        if let (WITH_SLOW_DISK, Some(disk)) = (node, &disk) {
+            let mut volumes = vec![VolumeSpec::default(); 4];
+            volumes.push(VolumeSpec::at(disk.dir().join("data")));
+            spec = spec
+                .volumes(volumes)
+                // Another one may be slow for a moment on a busy machine.
+                .conf("dfs.datanode.max.slowdisks.to.exclude", 2)
+                // Five busy volumes of one real disk are uneven at times; half a quantum on the
+                // slow one takes 500 ms.
+                .conf("dfs.datanode.slowdisk.low.threshold.ms", 200)
+                // Through the page cache every disk is fast for a while.
+                .conf("hayloft.io.engine", "direct")
+                .conf(
+                    "dfs.datanode.round-robin-volume-choosing-policy.additional-available-space",
+                    0,
+                );
+        }
+        if let (WITH_HUNG_DISK, Some(disk)) = (node, &hung) {
+            spec = spec
+                .volumes(vec![
+                    VolumeSpec::default(),
+                    VolumeSpec::at(disk.dir().join("data")),
+                ])
+                .conf("dfs.datanode.failed.volumes.tolerated", 1)
+                .conf("dfs.datanode.disk.check.timeout", "5s")
+                .conf("hayloft.io.engine", "direct")
+                .conf(
+                    "dfs.datanode.round-robin-volume-choosing-policy.additional-available-space",
+                    0,
+                );
+        }
+        builder = builder.node(spec);
+    }
+    let cluster = builder.start()?;
+    let fs = cluster.driver()?;
+    Ok(Lab {
+        fs,
+        cluster,
+        disk,
+        hung,
+        files: 0,
+        _base: base,
     })
 }
 
@@ -160,6 +173,7 @@ struct Lab {
     disk: Option<ModelledDisk>,
     hung: Option<ModelledDisk>,
     files: u64,
+    _base: tempfile::TempDir,
 }
 
 impl Lab {

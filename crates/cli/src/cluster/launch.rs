@@ -1,16 +1,19 @@
 //! Configuration, start and stop of each process of a cluster.
 
 use std::net::TcpListener;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use hayloft_testkit::conf::Conf;
-use hayloft_testkit::hadoop::{Hadoop, Jvm, class};
-use hayloft_testkit::process::{Signal, Spawn, tail};
-use hayloft_testkit::{TestkitError, http, ports, wait};
+use hayloft_testkit::hadoop::{Hadoop, Jvm};
+use hayloft_testkit::identity::ProcessIdentity;
+use hayloft_testkit::namenode::{NameNode, NameNodeSite};
+use hayloft_testkit::node::{Kind, Node, NodeSite, NodeSpec, VolumeSpec};
+use hayloft_testkit::place::Place;
+use hayloft_testkit::process::{Process, Signal, tail};
+use hayloft_testkit::{TestkitError, http, ports};
 
-use super::identity::StoredIdentity;
-use super::state::{Role, StateDir, StoredCluster, StoredKind};
+use super::state::{Role, StateDir, StoredCluster};
 use crate::error::CliError;
 use crate::progress::{ProgressStep, say};
 
@@ -43,81 +46,128 @@ pub struct Launcher<'a> {
 }
 
 impl Launcher<'_> {
+    /// The NameNode, as it is on record.
+    pub fn namenode(&self, cluster: &StoredCluster) -> Result<NameNode, CliError> {
+        let role = &cluster.namenode;
+        let site = NameNodeSite {
+            name: role.name.clone(),
+            dir: self.state.role_dir(&role.name),
+            place: Place::local().staying(true),
+            rpc_port: role.port,
+            http_port: role.http_port,
+            heap_mib: self.namenode_heap,
+        };
+        Ok(NameNode::new(&self.hadoop, site)?)
+    }
+
     /// Formats the NameNode if it never was, and starts it.
-    pub fn start_namenode(&self, cluster: &StoredCluster) -> Result<StoredIdentity, CliError> {
-        let dir = self.state.role_dir(&cluster.namenode.name);
-        let mut conf = cluster_conf(self.state, cluster);
-        conf.set(
-            "dfs.namenode.name.dir",
-            format!("file://{}", dir.join("name").display()),
-        );
-        let conf_dir = dir.join("conf");
-        conf.write_dir(&conf_dir)?;
-        let jvm = Jvm::small(&conf_dir, &dir, self.namenode_heap);
-        if !dir.join("name/current/VERSION").is_file() {
+    pub fn start_namenode(&self, cluster: &StoredCluster) -> Result<ProcessIdentity, CliError> {
+        let mut namenode = self.namenode(cluster)?;
+        namenode.write_conf(&self.conf(cluster)?, false)?;
+        if !namenode.name_dir().join("current/VERSION").is_file() {
             let step = ProgressStep::spinner("formatting the NameNode");
-            let args = ["-format", "-nonInteractive"];
-            self.hadoop
-                .run("namenode-format", &jvm, class::NAMENODE, &args, START_LIMIT)?;
+            namenode.format(None)?;
             step.done("");
         }
-        launch(self.hadoop.java("namenode", &jvm, class::NAMENODE, &[]))
+        namenode.start_without_waiting(&[])?;
+        identity_of(namenode.process()?)
+    }
+
+    /// A storage node, as it is on record.
+    fn node(&self, role: &Role) -> Result<Node, CliError> {
+        let dir = self.state.role_dir(&role.name);
+        let kind = role.kind.unwrap_or(Kind::Hayloft);
+        let mut spec = NodeSpec::new(kind).volumes(vec![VolumeSpec::at(dir.join("data"))]);
+        spec.jvm_flags = Some(Jvm::small(&dir, &dir, HEAP_MIB).flags);
+        let binary = std::env::current_exe()
+            .map_err(|error| CliError::new(format!("cannot find this program: {error}"), "", ""))?;
+        spec.binary = Some(binary);
+        let site = NodeSite {
+            name: role.name.clone(),
+            dir,
+            place: Place::local().staying(true),
+            xfer_port: role.port,
+            ipc_port: role.ipc_port.unwrap_or(0),
+            http_port: role.http_port,
+            log: Some(log_of(self.state, role)),
+        };
+        Ok(Node::new(&self.hadoop, site, spec)?)
     }
 
     /// Starts one storage node.
     pub fn start_node(
         &self,
         cluster: &StoredCluster,
-        node: &Role,
-    ) -> Result<StoredIdentity, CliError> {
-        let dir = self.state.role_dir(&node.name);
-        let data = dir.join("data");
-        std::fs::create_dir_all(&data)
-            .map_err(CliError::file("create the data directory", &data))?;
-        let local = |port: u16| format!("127.0.0.1:{port}");
-        let mut conf = cluster_conf(self.state, cluster);
-        conf.set(
-            "dfs.datanode.data.dir",
-            format!("file://{}", data.display()),
-        )
-        .set("dfs.datanode.address", local(node.port))
-        .set(
-            "dfs.datanode.ipc.address",
-            local(node.ipc_port.unwrap_or(0)),
-        )
-        .set("dfs.datanode.http.address", local(node.http_port))
-        .set("dfs.datanode.hostname", "127.0.0.1");
-        let conf_dir = dir.join("conf");
-        conf.write_dir(&conf_dir)?;
-        match node.kind {
-            Some(StoredKind::Apache) => {
-                let jvm = Jvm::small(&conf_dir, &dir, HEAP_MIB);
-                launch(self.hadoop.java(&node.name, &jvm, class::DATANODE, &[]))
-            }
-            _ => {
-                let binary = std::env::current_exe().map_err(|error| {
-                    CliError::new(format!("cannot find this program: {error}"), "", "")
-                })?;
-                let argv = [
-                    binary.as_path(),
-                    Path::new("node"),
-                    Path::new("--conf"),
-                    &conf_dir,
-                ];
-                let argv = argv.map(|part| part.display().to_string()).to_vec();
-                launch(Spawn::new(
-                    &node.name,
-                    argv,
-                    dir.join(format!("{}.log", node.name)),
-                ))
-            }
+        role: &Role,
+    ) -> Result<ProcessIdentity, CliError> {
+        let mut node = self.node(role)?;
+        node.start_without_waiting(&self.conf(cluster)?)?;
+        identity_of(node.process()?)
+    }
+
+    /// Keys of every process and client. Defaults of Hadoop, but for what one machine needs.
+    fn conf(&self, cluster: &StoredCluster) -> Result<Conf, CliError> {
+        let mut conf = Conf::small_cluster(self.state.path());
+        self.namenode(cluster)?.address_in(&mut conf, "");
+        conf.set("fs.defaultFS", cluster.uri())
+            .set("dfs.replication", cluster.replication)
+            // A dead node is noticed after half a minute instead of ten.
+            .set("dfs.namenode.heartbeat.recheck-interval", 10_000);
+        Ok(conf)
+    }
+
+    /// Waits until the NameNode takes calls. Nodes that start before it must wait for their next
+    /// attempt.
+    pub fn wait_namenode(&self, cluster: &StoredCluster) -> Result<(), CliError> {
+        let step = ProgressStep::spinner("waiting for the NameNode");
+        let place = Place::local();
+        let alive = || self.check_alive(&cluster.namenode);
+        place.wait_open(cluster.namenode.port, START_LIMIT, alive)?;
+        step.done("it listens");
+        Ok(())
+    }
+
+    /// Waits until the NameNode counts every node live and has left safe mode.
+    pub fn wait_ready(&self, cluster: &StoredCluster) -> Result<(), CliError> {
+        let count = cluster.nodes.len();
+        let step = ProgressStep::spinner(format!("waiting for {count} live nodes"));
+        let namenode = self.namenode(cluster)?;
+        let alive = || cluster.roles().try_for_each(|role| self.check_alive(role));
+        let listening = |role: &Role| Place::local().wait_open(role.port, START_LIMIT, alive);
+        let ready = namenode
+            .wait_live_while(count, START_LIMIT, alive)
+            .and_then(|()| cluster.nodes.iter().try_for_each(listening))
+            .and_then(|()| namenode.wait_out_of_safe_mode(START_LIMIT));
+        ready.map_err(|error| match error {
+            TestkitError::Timeout { waited, last, .. } => CliError::new(
+                format!(
+                    "the cluster is not ready after {} s: {last}",
+                    waited.as_secs()
+                ),
+                "",
+                format!("see the logs in {}", self.state.path().display()),
+            ),
+            error => error.into(),
+        })?;
+        step.done("all live");
+        Ok(())
+    }
+
+    fn check_alive(&self, role: &Role) -> Result<(), TestkitError> {
+        if role.is_alive() {
+            return Ok(());
         }
+        Err(TestkitError::Process {
+            name: role.name.clone(),
+            problem: "ended while the cluster was starting".into(),
+            tail: tail(&log_of(self.state, role)),
+        })
     }
 
     /// Writes the configuration that clients use.
     pub fn write_client_conf(&self, cluster: &StoredCluster) -> Result<(), CliError> {
         let dir = self.state.client_conf();
-        cluster_conf(self.state, cluster).write_dir(&dir)?;
+        self.conf(cluster)?.write_dir(&dir)?;
         let path = dir.join("log4j.properties");
         std::fs::write(&path, CLIENT_LOG4J).map_err(CliError::file("write", &path))
     }
@@ -128,181 +178,62 @@ impl Launcher<'_> {
     }
 }
 
-/// Keys of every process and client. Defaults of Hadoop, but for what one machine needs.
-fn cluster_conf(state: &StateDir, cluster: &StoredCluster) -> Conf {
-    let mut conf = Conf::new();
-    conf.set("fs.defaultFS", cluster.uri())
-        .set("hadoop.tmp.dir", state.path().join("tmp").display())
-        .set(
-            "dfs.namenode.rpc-address",
-            format!("127.0.0.1:{}", cluster.namenode.port),
-        )
-        .set(
-            "dfs.namenode.http-address",
-            format!("127.0.0.1:{}", cluster.namenode.http_port),
-        )
-        .set("dfs.replication", cluster.replication)
-        // Every node has the address 127.0.0.1, which no name server knows.
-        .set(
-            "dfs.namenode.datanode.registration.ip-hostname-check",
-            false,
-        )
-        .set("dfs.namenode.safemode.extension", 0)
-        // A dead node is noticed after half a minute instead of ten.
-        .set("dfs.heartbeat.interval", 1)
-        .set("dfs.namenode.heartbeat.recheck-interval", 10_000);
-    conf
+/// How a process that was started just now is known to later commands.
+fn identity_of(process: &mut Process) -> Result<ProcessIdentity, CliError> {
+    if let Some(identity) = ProcessIdentity::of(process.pid()) {
+        return Ok(identity);
+    }
+    process.check_alive()?;
+    Err(process
+        .error("cannot be watched: /proc is not readable")
+        .into())
 }
 
-/// Starts a process that outlives this one.
-fn launch(mut spawn: Spawn) -> Result<StoredIdentity, CliError> {
-    spawn.detached = true;
-    let mut process = spawn.start()?;
-    match StoredIdentity::of(process.pid()) {
-        Some(identity) => Ok(identity),
-        None => {
-            process.check_alive()?;
-            Err(process
-                .error("cannot be watched: /proc is not readable")
-                .into())
+/// A port of this host that is not among `taken`, and from now on is.
+fn free_port(taken: &mut Vec<u16>) -> Result<u16, CliError> {
+    loop {
+        let port = ports::free()?;
+        if !taken.contains(&port) {
+            taken.push(port);
+            return Ok(port);
         }
     }
 }
 
 /// A role with ports that no process uses, `taken` included.
-pub fn new_role(name: &str, kind: Option<StoredKind>, taken: &[u16]) -> Result<Role, CliError> {
+pub fn new_role(name: &str, kind: Option<Kind>, taken: &[u16]) -> Result<Role, CliError> {
     let mut taken = taken.to_vec();
-    let mut next = || -> Result<u16, CliError> {
-        loop {
-            let port = ports::free()?;
-            if !taken.contains(&port) {
-                taken.push(port);
-                return Ok(port);
-            }
-        }
-    };
-    let (port, http_port) = (next()?, next()?);
-    let ipc_port = if kind.is_some() { Some(next()?) } else { None };
+    let mut next = || free_port(&mut taken);
     Ok(Role {
         name: name.to_owned(),
-        port,
-        http_port,
-        ipc_port,
+        port: next()?,
+        http_port: next()?,
+        ipc_port: kind.map(|_| next()).transpose()?,
         kind,
         process: None,
     })
 }
 
-/// Gives a stopped role other ports where someone else took its own meanwhile.
+/// Gives a stopped role other ports where another program took its own meanwhile.
 pub fn settle_ports(role: &mut Role, taken: &[u16]) -> Result<(), CliError> {
-    let lost = |port: u16| TcpListener::bind(ports::local(port)).is_err();
-    let fresh = new_role(&role.name, role.kind, taken)?;
-    for (mine, other) in [
-        (&mut role.port, fresh.port),
-        (&mut role.http_port, fresh.http_port),
-    ] {
-        if lost(*mine) {
-            say(&format!(
-                "port {mine} of {} is taken by another program: using {other}",
-                role.name
-            ));
-            *mine = other;
+    let mut taken = taken.to_vec();
+    let own = [
+        Some(&mut role.port),
+        Some(&mut role.http_port),
+        role.ipc_port.as_mut(),
+    ];
+    for port in own.into_iter().flatten() {
+        if TcpListener::bind(ports::local(*port)).is_ok() {
+            continue;
         }
-    }
-    if let (Some(mine), Some(other)) = (role.ipc_port.as_mut(), fresh.ipc_port)
-        && lost(*mine)
-    {
+        let other = free_port(&mut taken)?;
         say(&format!(
-            "port {mine} of {} is taken by another program: using {other}",
+            "port {port} of {} is taken by another program: using {other}",
             role.name
         ));
-        *mine = other;
+        *port = other;
     }
     Ok(())
-}
-
-/// Waits until the NameNode takes calls. Nodes that start before it must wait for their next
-/// attempt.
-pub fn wait_namenode(state: &StateDir, cluster: &StoredCluster) -> Result<(), CliError> {
-    let step = ProgressStep::spinner("waiting for the NameNode");
-    let log = log_of(state, &cluster.namenode);
-    wait::port_open(ports::local(cluster.namenode.port), START_LIMIT, || {
-        if cluster.namenode.is_alive() {
-            return Ok(());
-        }
-        let problem = "ended while it was starting".to_owned();
-        Err(TestkitError::Process {
-            name: "namenode".to_owned(),
-            problem,
-            tail: tail(&log),
-        })
-    })?;
-    step.done("it listens");
-    Ok(())
-}
-
-/// Waits until the NameNode counts every node live and has left safe mode.
-pub fn wait_ready(state: &StateDir, cluster: &StoredCluster) -> Result<(), CliError> {
-    let start = Instant::now();
-    let step = ProgressStep::spinner(format!("waiting for {} live nodes", cluster.nodes.len()));
-    let mut last = "the NameNode does not answer yet".to_owned();
-    while start.elapsed() < START_LIMIT {
-        if let Some(dead) = cluster.roles().find(|role| !role.is_alive()) {
-            let log = log_of(state, dead);
-            let what = format!("{} ended while the cluster was starting", dead.name);
-            return Err(CliError::new(
-                what,
-                log.display().to_string(),
-                format!("the end of its log says why\n{}", tail(&log)),
-            ));
-        }
-        match readiness(cluster) {
-            Ok(None) => {
-                step.done("all live");
-                return Ok(());
-            }
-            Ok(Some(missing)) => last = missing,
-            Err(_) => {}
-        }
-        std::thread::sleep(Duration::from_millis(100));
-    }
-    let advice = format!("see the logs in {}", state.path().display());
-    Err(CliError::new(
-        format!(
-            "the cluster is not ready after {} s: {last}",
-            START_LIMIT.as_secs()
-        ),
-        "",
-        advice,
-    ))
-}
-
-/// `None` when ready, else what is missing.
-fn readiness(cluster: &StoredCluster) -> Result<Option<String>, TestkitError> {
-    let live = live_nodes(cluster)?;
-    let listening = cluster.nodes.iter().filter(|node| {
-        let limit = Duration::from_millis(500);
-        std::net::TcpStream::connect_timeout(&ports::local(node.port), limit).is_ok()
-    });
-    let wanted = cluster.nodes.len();
-    let listening = listening.count();
-    if live < wanted || listening < wanted {
-        return Ok(Some(format!(
-            "{live} of {wanted} nodes live, {listening} listening"
-        )));
-    }
-    let info = namenode_bean(cluster, "NameNodeInfo")?;
-    let safe_mode = info["Safemode"].as_str().unwrap_or("unknown");
-    Ok((!safe_mode.is_empty()).then(|| safe_mode.to_owned()))
-}
-
-/// Nodes that the NameNode counts live.
-pub fn live_nodes(cluster: &StoredCluster) -> Result<usize, TestkitError> {
-    let bean = namesystem(cluster)?;
-    Ok(bean["NumLiveDataNodes"]
-        .as_u64()
-        .and_then(|n| usize::try_from(n).ok())
-        .unwrap_or(0))
 }
 
 /// The NameNode's own counts, as they are now. (Its metrics beans, which hold more, are up to ten

@@ -13,14 +13,12 @@
 //! | module | what it is |
 //! |---|---|
 //! | `state` | the directory and `cluster.json` |
-//! | `identity` | whether a recorded process is still that process |
-//! | `launch` | configurations, start and stop of each process |
+//! | `launch` | the roles as they are on record, for the launcher of testkit; stop |
 //! | `tour` | copy in, read back, compare, search |
 //! | `up`, `down`, `status`, `fs` | the commands |
 
 pub mod down;
 pub mod fs;
-mod identity;
 mod launch;
 mod state;
 pub mod status;

@@ -3,34 +3,14 @@
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize};
 
-use super::identity::StoredIdentity;
 use crate::error::CliError;
+use hayloft_testkit::identity::ProcessIdentity;
+use hayloft_testkit::node::Kind;
 
 /// Version of `cluster.json`.
 const FORMAT: u32 = 1;
-
-/// Whose a storage node is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum StoredKind {
-    /// Ours.
-    Hayloft,
-    /// Apache's.
-    Apache,
-}
-
-impl StoredKind {
-    /// Name for people.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Hayloft => "Hayloft",
-            Self::Apache => "Apache",
-        }
-    }
-}
 
 /// One process of the cluster.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -44,15 +24,15 @@ pub struct Role {
     /// Port of a storage node's RPC server.
     pub ipc_port: Option<u16>,
     /// Whose storage node; `None` for the NameNode.
-    pub kind: Option<StoredKind>,
+    pub kind: Option<Kind>,
     /// The process, when it was last started.
-    pub process: Option<StoredIdentity>,
+    pub process: Option<ProcessIdentity>,
 }
 
 impl Role {
     /// Whether its process runs.
     pub fn is_alive(&self) -> bool {
-        self.process.as_ref().is_some_and(StoredIdentity::is_alive)
+        self.process.as_ref().is_some_and(ProcessIdentity::is_alive)
     }
 }
 
@@ -183,7 +163,7 @@ impl StateDir {
             .write(true)
             .open(&path);
         let file = file.map_err(CliError::file("open the lock", &path))?;
-        flock(&file, FlockOperation::NonBlockingLockExclusive).map_err(|_| {
+        file.try_lock().map_err(|_| {
             let place = self.path.display().to_string();
             CliError::new(
                 "another hayloft command is changing this cluster",

@@ -3,10 +3,11 @@
 use std::fmt;
 use std::process::ExitCode;
 
+use hayloft_testkit::node::Kind;
 use serde::Serialize;
 
 use super::launch;
-use super::state::{Role, StateDir, StoredCluster, StoredKind};
+use super::state::{Role, StateDir, StoredCluster};
 use crate::args::StatusArgs;
 use crate::error::{CliError, FINDING};
 use crate::progress::megabytes;
@@ -91,7 +92,7 @@ fn process(state: &StateDir, role: &Role) -> ProcessStatus {
         kind: role.kind.map_or("Apache", |kind| kind.name()),
         address: format!("127.0.0.1:{}", role.port),
         rpc: role.ipc_port.map(|port| format!("127.0.0.1:{port}")),
-        http: (role.kind != Some(StoredKind::Hayloft))
+        http: (role.kind != Some(Kind::Hayloft))
             .then(|| format!("http://127.0.0.1:{}/", role.http_port)),
         running,
         pid: role

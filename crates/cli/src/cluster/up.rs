@@ -5,10 +5,11 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 use hayloft_testkit::hadoop::Hadoop;
+use hayloft_testkit::node::Kind;
 use serde::Serialize;
 
 use super::launch::{self, Launcher};
-use super::state::{Role, StateDir, StoredCluster, StoredKind};
+use super::state::{Role, StateDir, StoredCluster};
 use super::status::{self, StatusReport};
 use super::tour::{self, Tour};
 use crate::args::{Nodes, UpArgs};
@@ -53,7 +54,7 @@ pub fn run(args: &UpArgs) -> Result<ExitCode, CliError> {
     }
     let start = Instant::now();
     start_all(&launcher, &mut cluster, args, is_new)?;
-    launch::wait_ready(&state, &cluster)?;
+    launcher.wait_ready(&cluster)?;
     let start_seconds = start.elapsed().as_secs_f64();
     let tour = match source {
         Some(source) => Some(tour::run(&launcher, &mut cluster, source)?),
@@ -116,7 +117,7 @@ fn start_all(
         state.save(cluster)?;
         cluster.namenode.process = Some(launcher.start_namenode(cluster)?);
         state.save(cluster)?;
-        launch::wait_namenode(state, cluster)?;
+        launcher.wait_namenode(cluster)?;
     }
     launcher.write_client_conf(cluster)?;
     let count = usize::from(args.nodes).max(cluster.nodes.len());
@@ -175,12 +176,12 @@ fn ports_of(cluster: &StoredCluster) -> Vec<u16> {
         .collect()
 }
 
-fn kind_of(nodes: Nodes, index: usize) -> StoredKind {
+fn kind_of(nodes: Nodes, index: usize) -> Kind {
     match nodes {
-        Nodes::Hayloft => StoredKind::Hayloft,
-        Nodes::Apache => StoredKind::Apache,
-        Nodes::Mixed if index.is_multiple_of(2) => StoredKind::Hayloft,
-        Nodes::Mixed => StoredKind::Apache,
+        Nodes::Hayloft => Kind::Hayloft,
+        Nodes::Apache => Kind::Apache,
+        Nodes::Mixed if index.is_multiple_of(2) => Kind::Hayloft,
+        Nodes::Mixed => Kind::Apache,
     }
 }
 

@@ -5,8 +5,11 @@ use std::process::ExitCode;
 use std::time::{Duration, UNIX_EPOCH};
 
 use clap::Args;
-use hayloft_lab::experiments::{self, ExperimentOptions, NAMES};
-use hayloft_lab::{domains, durability, netblock, pages};
+use hayloft_lab::experiments::layouts::LAYOUTS;
+use hayloft_lab::experiments::pairs::PAIRS;
+use hayloft_lab::experiments::{
+    EXPERIMENT_NAMES, ExperimentOptions, domains, durability, netblock,
+};
 use hayloft_testkit::TestkitError;
 
 use super::{PlaceArgs, Steps};
@@ -51,10 +54,6 @@ pub struct ExperimentArgs {
     seed: Option<u64>,
 }
 
-const DOMAINS: &str = "domains";
-const NETBLOCK: &str = "netblock";
-const DURABILITY: &str = "durability";
-const LAYOUTS: &str = "layouts";
 /// Links slower than the disks: a copy in the client's own host is worth something, as in the
 /// paper.
 const LAYOUTS_LINK_MBIT: u32 = 100;
@@ -67,6 +66,64 @@ fn property(text: &str) -> Result<(String, String), String> {
 }
 
 pub fn run(args: &ExperimentArgs) -> Result<ExitCode, CliError> {
+    let name = args.name.as_str();
+    if !EXPERIMENT_NAMES.iter().any(|(known, _)| *known == name) {
+        let known = EXPERIMENT_NAMES.map(|(name, about)| format!("\n  {name}: {about}"));
+        return Err(CliError::new(
+            format!("there is no experiment {name}"),
+            "hayloft lab experiment",
+            format!("choose one of:{}", known.concat()),
+        ));
+    }
+    if name == durability::NAME {
+        // However it ends, the kernel then unmounts the disks.
+        hayloft_testkit::mounts::in_own_namespace();
+        hayloft_testkit::hadoop::use_own_binary();
+    }
+    std::fs::create_dir_all(&args.out).map_err(TestkitError::file("creating", &args.out))?;
+    let command = |arguments: String| format!("hayloft lab experiment {name} {arguments}");
+    let work = args.place.all().join(name);
+    let places = (work.as_path(), args.out.as_path());
+    let options = options(args);
+    let mut steps = Steps::new();
+    let tell = &mut |what: &str| steps.tell(what);
+    let page = match name {
+        domains::NAME => {
+            let command = command(format!("--blocks {}", args.blocks));
+            domains::run(args.blocks, "Hayloft", &command, places, tell)
+        }
+        netblock::NAME => {
+            let ExperimentArgs { rounds, mib, .. } = args;
+            let link = options.link_mbit;
+            let arguments = format!("--rounds {rounds} --mib {mib} --link-mbit {link}");
+            netblock::run(&options, &command(arguments), places, tell)
+        }
+        durability::NAME => {
+            let options = durability_options(args);
+            let command = command(format!(
+                "--rounds {} --seconds {} --seed {}",
+                args.rounds, args.seconds, options.seed
+            ));
+            durability::run(&options, &command, &args.out, tell)
+        }
+        _ => {
+            let experiment = if name == LAYOUTS.name { LAYOUTS } else { PAIRS };
+            let mut command = command(format!(
+                "--rounds {} --mib {} --largest {} --kind {} --link-mbit {}",
+                args.rounds, args.mib, args.largest, args.kind, options.link_mbit
+            ));
+            for (key, value) in &args.conf {
+                command.push_str(&format!(" -D {key}={value}"));
+            }
+            experiment.run(&options, &command, places, tell)
+        }
+    }?;
+    drop(steps);
+    println!("{page}");
+    Ok(ExitCode::SUCCESS)
+}
+
+fn options(args: &ExperimentArgs) -> ExperimentOptions {
     let mut options = ExperimentOptions {
         rounds: usize::from(args.rounds),
         mib: args.mib,
@@ -75,112 +132,22 @@ pub fn run(args: &ExperimentArgs) -> Result<ExitCode, CliError> {
         ..ExperimentOptions::default()
     };
     options.conf.extend(args.conf.iter().cloned());
-    if args.name == LAYOUTS {
+    if args.name == LAYOUTS.name {
         options.link_mbit = LAYOUTS_LINK_MBIT;
     }
     options.link_mbit = args.link_mbit.unwrap_or(options.link_mbit);
-    if args.name == DOMAINS {
-        return domains(args);
-    }
-    if args.name == NETBLOCK {
-        return netblock(args, &options);
-    }
-    if args.name == DURABILITY {
-        return durability(args);
-    }
-    if !NAMES.iter().any(|(name, _)| *name == args.name) {
-        let known = NAMES
-            .map(|(name, about)| format!("\n  {name}: {about}"))
-            .concat();
-        return Err(CliError::new(
-            format!("there is no experiment {}", args.name),
-            "hayloft lab experiment",
-            format!(
-                "choose one of:{known}\n  {DOMAINS}: three hosts of four nodes, replicas never \
-                    twice in a host\n  {NETBLOCK}: a disk over the network, by blocks or by HDFS' \
-                    protocol\n  {DURABILITY}: what is left of acknowledged data after kills, \
-                    power cuts and bad disks"
-            ),
-        ));
-    }
-    make_out(args)?;
-    let mut command = format!(
-        "hayloft lab experiment {} --rounds {} --mib {} --largest {} --kind {} --link-mbit {}",
-        args.name, args.rounds, args.mib, args.largest, args.kind, options.link_mbit
-    );
-    for (key, value) in &args.conf {
-        command.push_str(&format!(" -D {key}={value}"));
-    }
-    let work = args.place.all().join(&args.name);
-    let mut steps = Steps::new();
-    let rows = experiments::run(
-        &args.name,
-        &options,
-        &command,
-        (&work, &args.out),
-        &mut |what| steps.tell(what),
-    )?;
-    drop(steps);
-    println!("{}", pages::page(&args.name, &options, &command, &rows));
-    Ok(ExitCode::SUCCESS)
+    options
 }
 
-fn make_out(args: &ExperimentArgs) -> Result<(), CliError> {
-    std::fs::create_dir_all(&args.out)
-        .map_err(|e| CliError::from(TestkitError::file("creating", &args.out)(e)))
-}
-
-fn netblock(args: &ExperimentArgs, options: &ExperimentOptions) -> Result<ExitCode, CliError> {
-    make_out(args)?;
-    let command = format!(
-        "hayloft lab experiment {NETBLOCK} --rounds {} --mib {} --link-mbit {}",
-        args.rounds, args.mib, options.link_mbit
-    );
-    let work = args.place.all().join(NETBLOCK);
-    let mut steps = Steps::new();
-    let places = (work.as_path(), args.out.as_path());
-    let page = netblock::run(options, &command, places, &mut |what| steps.tell(what))?;
-    drop(steps);
-    println!("{page}");
-    Ok(ExitCode::SUCCESS)
-}
-
-fn domains(args: &ExperimentArgs) -> Result<ExitCode, CliError> {
-    make_out(args)?;
-    let command = format!("hayloft lab experiment {DOMAINS} --blocks {}", args.blocks);
-    let work = args.place.all().join(DOMAINS);
-    let mut steps = Steps::new();
-    let places = (work.as_path(), args.out.as_path());
-    let page = domains::run(args.blocks, "Hayloft", &command, places, &mut |what| {
-        steps.tell(what);
-    })?;
-    drop(steps);
-    println!("{page}");
-    Ok(ExitCode::SUCCESS)
-}
-
-fn durability(args: &ExperimentArgs) -> Result<ExitCode, CliError> {
-    // However it ends, the kernel then unmounts the disks.
-    hayloft_testkit::mounts::in_own_namespace();
-    hayloft_testkit::hadoop::use_own_binary();
-    make_out(args)?;
+fn durability_options(args: &ExperimentArgs) -> durability::DurabilityOptions {
     let any = || {
         UNIX_EPOCH
             .elapsed()
             .map_or(1, |t| u64::from(t.subsec_nanos()))
     };
-    let options = durability::DurabilityOptions {
+    durability::DurabilityOptions {
         rounds: u64::from(args.rounds),
         writing: Duration::from_secs(args.seconds),
         seed: args.seed.unwrap_or_else(any),
-    };
-    let command = format!(
-        "hayloft lab experiment {DURABILITY} --rounds {} --seconds {} --seed {}",
-        args.rounds, args.seconds, options.seed
-    );
-    let mut steps = Steps::new();
-    let page = durability::run(&options, &command, &args.out, &mut |what| steps.tell(what))?;
-    drop(steps);
-    println!("{page}");
-    Ok(ExitCode::SUCCESS)
+    }
 }

@@ -176,7 +176,7 @@ pub fn down(args: &LabDownArgs) -> Result<ExitCode, CliError> {
 
 pub fn exec(args: &ExecArgs) -> Result<ExitCode, CliError> {
     let namespace = net::namespace(&args.name, &args.host);
-    let mut argv = net::inside(&namespace, Vec::new()).into_iter();
+    let mut argv = hayloft_testkit::place::inside(&namespace, Vec::new()).into_iter();
     let program = argv.next().unwrap_or_default();
     let status = std::process::Command::new(&program)
         .args(argv)

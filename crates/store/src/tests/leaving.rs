@@ -39,6 +39,7 @@ async fn a_volume_that_leaves_waits_for_its_writers_and_may_be_locked_by_others(
     let first = all[0].path.clone();
     let holder = tokio::spawn(async move {
         writer.cancelled().await;
+        // Long enough for a volume that would not wait to go.
         tokio::time::sleep(Duration::from_millis(100)).await;
         drop(writer);
     });
@@ -181,6 +182,7 @@ async fn writers_and_a_volume_that_comes_and_goes() {
             let left = node.store.reconfigure_volumes(all[..1].to_vec()).await;
             assert!(left.iter().all(|(_, result)| result.is_ok()), "{left:?}");
         }
+        // Work goes on beside the volume that is away.
         tokio::time::sleep(Duration::from_millis(20)).await;
         in_use.map.for_each(|id, slot| {
             assert_ne!(slot.volume(), goes.index, "blk_{id} of round {round}");

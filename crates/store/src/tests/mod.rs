@@ -261,6 +261,7 @@ fn run_and_kill(test: &str, env: &[(&str, &OsStr)], after: Duration) -> Vec<Stri
         let lines = std::io::BufReader::new(out).lines().map_while(Result::ok);
         lines.collect()
     });
+    // The moment of the kill is what the caller varies.
     std::thread::sleep(after);
     child.kill().expect("kills");
     child.wait().expect("is dead");

@@ -117,6 +117,7 @@ async fn storm(engine: &str) {
         all.sort_unstable();
         all
     };
+    // What goes on behind the last answer may end.
     tokio::time::sleep(Duration::from_millis(300)).await;
     let before = state(&node.store);
     assert_eq!(

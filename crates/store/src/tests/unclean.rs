@@ -100,6 +100,7 @@ async fn the_whole_of_recent_replicas_is_verified_in_the_background() {
 async fn what_a_commit_round_made_durable_is_not_looked_at_again() {
     let node = Node::new().await;
     node.put(5, 1001, 300_000).await;
+    // A look at recent replicas takes along what changed up to 2 s before.
     tokio::time::sleep(Duration::from_millis(2100)).await;
     node.put(6, 1001, 1000).await;
     assert!(round(&node).await);

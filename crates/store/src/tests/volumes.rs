@@ -364,6 +364,7 @@ async fn a_check_makes_passing_directories_again_and_misses_lasting_ones() {
         .await
         .expect("deletes");
     assert!(node.store.failure_summary().failed_locations.is_empty());
+    // A check that went well is good for a second.
     tokio::time::sleep(Duration::from_millis(1100)).await;
     std::fs::remove_dir_all(node.pool_dir().join("current/finalized")).expect("removes");
     node.store.check_volumes().await;

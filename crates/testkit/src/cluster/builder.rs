@@ -90,7 +90,7 @@ impl ClusterBuilder {
         for index in 1..=self.nameservices {
             let ids: &[&str] = if self.ha { &["nn1", "nn2"] } else { &[""] };
             for id in ids {
-                let mut namenode = NameNode::new(&hadoop, &format!("ns{index}"), id, &dir)?;
+                let mut namenode = NameNode::of_cluster(&hadoop, &format!("ns{index}"), id, &dir)?;
                 if let Some(names) = &names {
                     namenode.keep_names_in(names.path());
                 }
@@ -99,7 +99,7 @@ impl ClusterBuilder {
         }
         let mut nodes = Vec::new();
         for (index, spec) in self.nodes.into_iter().enumerate() {
-            nodes.push(Node::new(&hadoop, index, spec, &dir)?);
+            nodes.push(Node::of_cluster(&hadoop, index, spec, &dir)?);
         }
         let mut conf = base_conf(&dir);
         let suffixed = self.nameservices > 1 || self.ha;
@@ -123,20 +123,14 @@ impl ClusterBuilder {
 
 /// Keys that make small clusters on one machine quick to notice things.
 fn base_conf(dir: &Path) -> Conf {
-    let mut conf = Conf::new();
+    let mut conf = Conf::small_cluster(dir);
     // Hadoop wants the file to be there; an empty one excludes no node.
     let exclude = dir.join("hosts-exclude");
     let _ = std::fs::write(&exclude, "");
     conf.set("dfs.hosts.exclude", exclude.display());
-    conf.set("hadoop.tmp.dir", dir.join("tmp").display())
-        .set("dfs.replication", 3)
+    conf.set("dfs.replication", 3)
         .set("dfs.blocksize", 4 << 20)
         .set("dfs.namenode.fs-limits.min-block-size", 512)
-        .set(
-            "dfs.namenode.datanode.registration.ip-hostname-check",
-            false,
-        )
-        .set("dfs.heartbeat.interval", 1)
         .set("dfs.namenode.heartbeat.recheck-interval", 1000)
         .set("dfs.namenode.stale.datanode.interval", 6000)
         .set("dfs.namenode.redundancy.interval.seconds", 1)
@@ -145,7 +139,6 @@ fn base_conf(dir: &Path) -> Conf {
         .set("dfs.namenode.redundancy.considerLoad", false)
         .set("dfs.namenode.reconstruction.pending.timeout-sec", 10)
         .set("dfs.namenode.decommission.interval", 1)
-        .set("dfs.namenode.safemode.extension", 0)
         .set("dfs.namenode.edits.noeditlogchannelflush", true)
         .set("dfs.client.socket-timeout", 30_000)
         .set("dfs.client.datanode-restart.timeout", 15)
@@ -175,9 +168,7 @@ fn address_namenodes(
             (true, "") => format!(".{}", namenode.nameservice()),
             (true, id) => format!(".{}.{id}", namenode.nameservice()),
         };
-        let http = format!("127.0.0.1:{}", namenode.http_port());
-        conf.set(format!("dfs.namenode.rpc-address{suffix}"), namenode.rpc())
-            .set(format!("dfs.namenode.http-address{suffix}"), http);
+        namenode.address_in(conf, &suffix);
     }
     let first = namenodes.first().map(NameNode::uri).unwrap_or_default();
     conf.set(

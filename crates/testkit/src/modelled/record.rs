@@ -7,7 +7,6 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Result, TestkitError};
@@ -62,7 +61,7 @@ impl Owned {
         std::fs::create_dir(&fuse).map_err(TestkitError::file("creating", &fuse))?;
         let path = home.join(RECORD);
         let file = File::create(&path).map_err(TestkitError::file("creating", &path))?;
-        flock(&file, FlockOperation::NonBlockingLockExclusive)
+        file.try_lock()
             .map_err(|e| TestkitError::file("locking", &path)(e.into()))?;
         let owned = Self {
             home,
@@ -135,7 +134,7 @@ pub fn sweep() -> Result<(Vec<PathBuf>, Vec<TestkitError>)> {
 fn leftover(home: &Path) -> Option<(File, AccessRecord)> {
     use std::io::Read as _;
     let mut file = File::open(home.join(RECORD)).ok()?;
-    flock(&file, FlockOperation::NonBlockingLockExclusive).ok()?;
+    file.try_lock().ok()?;
     let mut text = Vec::new();
     file.by_ref().take(RECORD_MAX).read_to_end(&mut text).ok()?;
     Some((file, serde_json::from_slice(&text).ok()?))

@@ -69,7 +69,7 @@ pub struct Stats {
 }
 
 /// Collects [`Stats`].
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Recorder {
     since: u64,
     read: DirectionStats,
@@ -93,19 +93,8 @@ impl Recorder {
     pub fn new(now: u64) -> Self {
         Self {
             since: now,
-            read: DirectionStats::default(),
-            write: DirectionStats::default(),
-            runs: 0,
-            seeks: 0,
-            seek: 0,
-            rotation: 0,
-            transfer: 0,
-            queued: 0,
-            flushes: 0,
-            late: 0,
-            late_worst: 0,
             bucket: BUCKET,
-            busy: Vec::new(),
+            ..Self::default()
         }
     }
 

@@ -35,6 +35,7 @@ impl Lab {
                 let _ = self
                     .fs
                     .put("/poke", 4 * BLOCK, 8, json!({"replication": NODES}));
+                // Looked at once a second: each look writes.
                 std::thread::sleep(seconds(1));
                 let seen = self.failed_volumes()?.unwrap_or(before);
                 let enough = seen == before + 1 || (!must && rounds > 5);
@@ -196,6 +197,7 @@ impl Lab {
     pub fn too_many_failed(&mut self) -> Result<Outcome> {
         self.vanish(3, 1)?;
         wait::until("the end of the node", seconds(90), || {
+            // Looked at once a second: each look writes.
             std::thread::sleep(seconds(1));
             let _ = self
                 .fs

@@ -44,50 +44,57 @@ fn main() -> ExitCode {
             });
             return Ok(());
         }
-        // Base directory: the mounts must be there before the cluster is.
-        let base = hayloft_testkit::hadoop::scratch("small-disks-")?;
-        let (disks, cluster) = on_small_disks(base.path())?;
-        let fs = cluster.driver()?;
-        let mut lab = Lab {
-            disks,
-            cluster,
-            fs,
-            failed: 0,
-        };
-        suite.case("all_volumes_of_a_type_are_used", || lab.volumes_used());
-        suite.case("volume_with_more_space_is_preferred", || lab.by_space());
-        suite.case("full_report_in_parts", || lab.report_in_parts());
-        suite.case("storage_policy_at_write", || lab.policy_at_write());
-        suite.case("lazy_persist_goes_to_disk", || lab.lazy_persist());
-        suite.case("mover_follows_a_changed_policy", || lab.mover());
-        suite.case("volume_added_and_removed_while_running", || lab.hot_swap(0));
-        suite.case("volume_removed_and_its_news_dropped", || {
+        let mut on = suite.group(start, end);
+        on.case("all_volumes_of_a_type_are_used", |lab| lab.volumes_used());
+        on.case("volume_with_more_space_is_preferred", |lab| lab.by_space());
+        on.case("full_report_in_parts", |lab| lab.report_in_parts());
+        on.case("storage_policy_at_write", |lab| lab.policy_at_write());
+        on.case("lazy_persist_goes_to_disk", |lab| lab.lazy_persist());
+        on.case("mover_follows_a_changed_policy", |lab| lab.mover());
+        on.case("volume_added_and_removed_while_running", |lab| {
+            lab.hot_swap(0)
+        });
+        on.case("volume_removed_and_its_news_dropped", |lab| {
             lab.hot_swap(FORGETFUL)
         });
-        suite.case("balancer_fills_empty_nodes", || lab.balancer());
-        suite.case("disk_full_mid_write", || lab.full());
-        suite.case("all_disks_full", || lab.all_full());
-        suite.case("disk_turned_read_only", || lab.read_only());
-        suite.case("disk_gives_eio", || lab.eio());
-        suite.case("directory_vanished", || lab.vanished());
-        suite.case("start_with_a_failed_volume", || lab.start_with_failed());
-        suite.case("more_failed_volumes_than_tolerated", || {
+        on.case("balancer_fills_empty_nodes", |lab| lab.balancer());
+        on.case("disk_full_mid_write", |lab| lab.full());
+        on.case("all_disks_full", |lab| lab.all_full());
+        on.case("disk_turned_read_only", |lab| lab.read_only());
+        on.case("disk_gives_eio", |lab| lab.eio());
+        on.case("directory_vanished", |lab| lab.vanished());
+        on.case("start_with_a_failed_volume", |lab| lab.start_with_failed());
+        on.case("more_failed_volumes_than_tolerated", |lab| {
             lab.too_many_failed()
         });
-        if suite.has_failures() {
-            let df = std::process::Command::new("df")
-                .arg("-m")
-                .args(lab.disks.iter().map(TestMount::path))
-                .output();
-            println!(
-                "{}",
-                df.map(|df| String::from_utf8_lossy(&df.stdout).into_owned())
-                    .unwrap_or_default()
-            );
-        }
-        suite.conclude(lab.cluster);
         Ok(())
     })
+}
+
+fn start() -> Result<Lab> {
+    // The mounts must be there before the cluster is.
+    let base = hayloft_testkit::hadoop::scratch("small-disks-")?;
+    let (disks, cluster) = on_small_disks(base.path())?;
+    Ok(Lab {
+        fs: cluster.driver()?,
+        cluster,
+        disks,
+        failed: 0,
+        _base: base,
+    })
+}
+
+fn end(lab: Lab, failed: bool) {
+    if failed {
+        let paths = lab.disks.iter().map(TestMount::path);
+        let df = std::process::Command::new("df")
+            .arg("-m")
+            .args(paths)
+            .output();
+        let df = df.map(|df| String::from_utf8_lossy(&df.stdout).into_owned());
+        println!("{}", df.unwrap_or_default());
+    }
+    lab.cluster.conclude(failed);
 }
 
 /// Four nodes on small disks of their own, which are mounted first.
@@ -148,6 +155,8 @@ struct Lab {
     disks: Vec<TestMount>,
     /// Failed volumes that the NameNode should know of.
     failed: u64,
+    /// Where the disks are mounted.
+    _base: tempfile::TempDir,
 }
 
 impl Lab {
@@ -276,6 +285,7 @@ impl Lab {
         self.fs.put("/parts", 6 * BLOCK, 15, json!({}))?;
         let mut before = self.reports()?;
         loop {
+            // The NameNode's counters are read out every ten seconds.
             std::thread::sleep(seconds(11));
             let now = self.reports()?;
             if now == before {

@@ -10,7 +10,6 @@ use hayloft_testkit::hadoop::class;
 use hayloft_testkit::node::Kind;
 use hayloft_testkit::process::Signal;
 use hayloft_testkit::suite::{expect, expect_eq, passed, seconds};
-use hayloft_testkit::wait::{self, Seen};
 use hayloft_testkit::{Cluster, Driver, Outcome, Suite, TestkitError};
 use serde_json::{Value, json};
 use std::process::ExitCode;
@@ -22,71 +21,78 @@ const BLOCK: u64 = 4 << 20;
 
 fn main() -> ExitCode {
     Suite::run("failures", |suite| {
-        let cluster = Cluster::builder("failures")
-            .nodes(4, Kind::under_test())
-            .conf("dfs.blocksize", BLOCK)
-            .conf("dfs.client.socket-timeout", 10_000)
-            .conf(
-                "dfs.client.block.write.replace-datanode-on-failure.best-effort",
-                true,
-            )
-            .start()?;
-        let driver = cluster.driver()?;
-        let mut lab = Lab {
-            cluster,
-            fs: driver,
-        };
+        let mut on = suite.group(start, |lab, failed| lab.cluster.conclude(failed));
         for place in [0, 1, 2] {
-            suite.case(
-                &format!("node_{place}_of_pipeline_killed_mid_write"),
-                || lab.killed_mid_write(place),
+            on.case(
+                format!("node_{place}_of_pipeline_killed_mid_write"),
+                move |lab| lab.killed_mid_write(place),
             );
         }
-        suite.case("node_stopped_cleanly_mid_write", || lab.stopped_mid_write());
-        suite.case("node_hung_mid_write", || lab.hung_mid_write());
-        suite.case("node_killed_between_append_and_close", || {
+        on.case("node_stopped_cleanly_mid_write", |lab| {
+            lab.stopped_mid_write()
+        });
+        on.case("node_hung_mid_write", |lab| lab.hung_mid_write());
+        on.case("node_killed_between_append_and_close", |lab| {
             lab.killed_in_append()
         });
-        suite.case("node_killed_mid_read", || lab.killed_mid_read());
-        suite.case("dead_writer_then_recover_lease", || lab.dead_writer());
-        suite.case("dead_client_process_then_recover_lease", || {
+        on.case("node_killed_mid_read", |lab| lab.killed_mid_read());
+        on.case("dead_writer_then_recover_lease", |lab| lab.dead_writer());
+        on.case("dead_client_process_then_recover_lease", |lab| {
             lab.dead_client_process()
         });
-        suite.case("dead_writer_of_a_short_pipeline", || {
+        on.case("dead_writer_of_a_short_pipeline", |lab| {
             lab.dead_writer_and_dead_node()
         });
-        suite.case("outdated_replicas_give_way_to_copies", || lab.outdated());
-        suite.case("outdated_replicas_that_are_reported_first", || {
+        on.case("outdated_replicas_give_way_to_copies", |lab| lab.outdated());
+        on.case("outdated_replicas_that_are_reported_first", |lab| {
             lab.reported_first()
         });
-        suite.case("truncate_with_block_recovery", || lab.truncate());
-        suite.case("truncate_of_a_snapshotted_file", || {
+        on.case("truncate_with_block_recovery", |lab| lab.truncate());
+        on.case("truncate_of_a_snapshotted_file", |lab| {
             lab.truncate_snapshotted()
         });
-        suite.case("single_node_killed_at_random_moments", || {
+        on.case("single_node_killed_at_random_moments", |lab| {
             lab.killed_at_random(1)
         });
-        suite.case("whole_pipeline_killed_at_random_moments", || {
+        on.case("whole_pipeline_killed_at_random_moments", |lab| {
             lab.killed_at_random(3)
         });
-        suite.case("corrupt_data_byte_is_noticed_and_replaced", || {
+        on.case("corrupt_data_byte_is_noticed_and_replaced", |lab| {
             lab.corrupt(false)
         });
-        suite.case("corrupt_meta_byte_is_noticed_and_replaced", || {
+        on.case("corrupt_meta_byte_is_noticed_and_replaced", |lab| {
             lab.corrupt(true)
         });
-        suite.case("files_of_a_replica_vanished", || lab.files_vanished());
-        suite.case("dead_node_is_replicated_elsewhere", || lab.re_replication());
-        suite.case("decommission_and_recommission", || lab.decommission());
-        suite.case("namenode_restarted_during_writes", || {
+        on.case("files_of_a_replica_vanished", |lab| lab.files_vanished());
+        on.case("dead_node_is_replicated_elsewhere", |lab| {
+            lab.re_replication()
+        });
+        on.case("decommission_and_recommission", |lab| lab.decommission());
+        on.case("namenode_restarted_during_writes", |lab| {
             lab.namenode_restarted()
         });
-        suite.case("everything_killed_and_restarted_during_writes", || {
+        on.case("everything_killed_and_restarted_during_writes", |lab| {
             lab.everything_restarted()
         });
-        suite.case("everything_is_whole_at_the_end", || lab.whole());
-        suite.conclude(lab.cluster);
+        on.case("everything_is_whole_at_the_end", |lab| lab.whole());
         Ok(())
+    })
+}
+
+fn start() -> Result<Lab> {
+    let cluster = Cluster::builder("failures")
+        .nodes(4, Kind::under_test())
+        .conf("dfs.blocksize", BLOCK)
+        .conf("dfs.client.socket-timeout", 10_000)
+        .conf(
+            "dfs.client.block.write.replace-datanode-on-failure.best-effort",
+            true,
+        )
+        .start()?;
+    let driver = cluster.driver()?;
+    Ok(Lab {
+        cluster,
+        fs: driver,
     })
 }
 
@@ -109,23 +115,6 @@ impl Lab {
         self.fs.blocks(path)
     }
 
-    fn acked(&self, handle: &str) -> Result<u64> {
-        Ok(self.fs.handle("progress", handle)?["acked"]
-            .as_u64()
-            .unwrap_or_default())
-    }
-
-    fn wait_acked(&self, handle: &str, bytes: u64) -> Result<()> {
-        wait::until(&format!("{bytes} acknowledged bytes"), seconds(60), || {
-            let acked = self.acked(handle)?;
-            Ok(if acked >= bytes {
-                Seen::Done(())
-            } else {
-                Seen::NotYet(acked.to_string())
-            })
-        })
-    }
-
     /// Writes 3 blocks with a flush per chunk; when 1.5 blocks are acknowledged, `hurt` gets the
     /// node at `place` of the current pipeline. The write must end well and every byte be there.
     fn write_while(
@@ -139,7 +128,7 @@ impl Lab {
         self.fs.create("w", path, 11, json!({}))?;
         let request = json!({"handle": "w", "bytes": total, "chunk": 65_536, "pauseMillis": 10});
         let writing = self.fs.begin("loop", request)?;
-        self.wait_acked("w", BLOCK + BLOCK / 2)?;
+        self.fs.wait_acked("w", BLOCK + BLOCK / 2)?;
         let nodes = self
             .fs
             .blocks(path)?
@@ -211,6 +200,7 @@ impl Lab {
         self.fs.put("/read", total, 13, json!({}))?;
         let request = json!({"path": "/read", "seed": 13, "buffer": 65_536, "pauseMillis": 20});
         let reading = self.fs.begin("read", request)?;
+        // The reader tells nothing before its end: at 3 MB/s it is in the middle then.
         sleep(Duration::from_millis(600));
         // Any node may be serving: two of four die, one replica of each block stays.
         let nodes = self.replicated("/read")?[0].nodes.clone();
@@ -265,8 +255,9 @@ impl Lab {
             )?;
             let request = json!({"handle": handle, "bytes": 64 * BLOCK, "chunk": 10_007});
             let writing = self.fs.begin("loop", request)?;
-            self.wait_acked(&handle, 1)?;
+            self.fs.wait_acked(&handle, 1)?;
             let step = u64::from(hayloft_testkit::pattern::byte_at(seed, round));
+            // The random moment.
             sleep(Duration::from_millis(3 * step));
             for index in self.nodes_of_last_block(&path)? {
                 self.cluster.node(index).kill()?;
@@ -307,8 +298,9 @@ impl Lab {
         let request =
             json!({"handle": "n", "bytes": 3 * BLOCK, "chunk": 65_536, "pauseMillis": 30});
         let writing = self.fs.begin("loop", request)?;
-        self.wait_acked("n", 1_000_000)?;
+        self.fs.wait_acked("n", 1_000_000)?;
         self.cluster.namenode(0).kill()?;
+        // Away for long enough that clients and nodes notice.
         sleep(Duration::from_secs(1));
         self.cluster.namenode(0).start(&[])?;
         let end = writing.wait()?;
@@ -327,7 +319,7 @@ impl Lab {
             "loop",
             json!({"handle": "e", "bytes": 64 * BLOCK, "chunk": 50_021}),
         )?;
-        self.wait_acked("e", 3_000_000)?;
+        self.fs.wait_acked("e", 3_000_000)?;
         for index in 0..self.cluster.node_count() {
             self.cluster.node(index).kill()?;
         }

@@ -2,12 +2,11 @@
 
 use crate::{BLOCK, Lab};
 use hayloft_testkit::error::Result;
+use hayloft_testkit::files::BlockOnNode;
 use hayloft_testkit::suite::{expect, expect_eq, passed, seconds};
 use hayloft_testkit::wait::{self, Seen};
 use hayloft_testkit::{Outcome, TestkitError};
 use serde_json::json;
-use std::thread::sleep;
-use std::time::Duration;
 
 impl Lab {
     pub fn corrupt(&mut self, meta: bool) -> Result<Outcome> {
@@ -83,7 +82,21 @@ impl Lab {
         // The node comes back with replicas that are now too many: one of each goes.
         self.cluster.start_node(victim)?;
         self.cluster.wait_all_live()?;
-        sleep(Duration::from_secs(3));
+        let blocks = self.fs.blocks("/again")?;
+        wait::until("the end of what is too many", seconds(60), || {
+            let held = |block: &BlockOnNode| {
+                let nodes = self.cluster.nodes();
+                nodes
+                    .filter(|node| !node.block_files(block.id).is_empty())
+                    .count()
+            };
+            let held: Vec<usize> = blocks.iter().map(held).collect();
+            Ok(if held.iter().all(|nodes| *nodes == 3) {
+                Seen::Done(())
+            } else {
+                Seen::NotYet(format!("{held:?}"))
+            })
+        })?;
         self.fs.wait_replicas("/again", 3, seconds(60))?;
         self.fs.check("/again", 2 * BLOCK + 9, 21)?;
         passed()

@@ -15,7 +15,7 @@ use hayloft_testkit::modelled::{self, Lost, ModelledDisk};
 use hayloft_testkit::mounts::in_own_namespace;
 use hayloft_testkit::node::Kind;
 use hayloft_testkit::power::{Count, FileSystem, PowerDisk, PowerTally, Rig, Round, disk};
-use hayloft_testkit::suite::{expect, passed};
+use hayloft_testkit::suite::{CaseGroup, expect, passed};
 use hayloft_testkit::{Outcome, Suite};
 use plan::Plan;
 use std::path::{Path, PathBuf};
@@ -28,30 +28,31 @@ fn main() -> ExitCode {
     in_own_namespace();
     Suite::run("power", |suite| {
         if let Some(missing) = disk::missing() {
-            suite.case("everything", || Ok(Outcome::Skipped(missing)));
+            suite.case("everything", move || Ok(Outcome::Skipped(missing)));
             return Ok(());
         }
         let plan = Plan::from_environment()?;
-        println!("power: {plan}");
+        eprintln!("power: {plan}");
         let all = [FileSystem::Ext4, FileSystem::Ext4Commit60, FileSystem::Xfs];
         for on in all {
             if let Some(missing) = on.missing() {
-                suite.case(on.name(), || Ok(Outcome::Skipped(missing)));
+                suite.case(on.name(), move || Ok(Outcome::Skipped(missing)));
             }
         }
         let is_here = |on: &FileSystem| on.missing().is_none();
         let systems: Vec<FileSystem> = all.into_iter().filter(is_here).collect();
-        shown(suite, "", &systems, &plan.rounds(systems.len()), on_image);
+        shown(suite, "", &systems, plan.rounds(systems.len()), on_image);
         if let Some(missing) = modelled::missing(modelled::HostedFileSystem::Raw) {
-            suite.case("with_a_volatile_cache", || {
-                Ok(Outcome::Skipped(missing.to_string()))
+            let missing = missing.to_string();
+            suite.case("with_a_volatile_cache", move || {
+                Ok(Outcome::Skipped(missing))
             });
             return Ok(());
         }
         let default = |on: &FileSystem| *on != FileSystem::Ext4Commit60;
         let systems: Vec<FileSystem> = systems.into_iter().filter(default).collect();
         let rounds = plan.volatile_rounds(systems.len());
-        shown(suite, "_with_a_volatile_cache", &systems, &rounds, volatile);
+        shown(suite, "_with_a_volatile_cache", &systems, rounds, volatile);
         Ok(())
     })
 }
@@ -104,18 +105,20 @@ fn shown(
     suite: &mut Suite,
     suffix: &str,
     systems: &[FileSystem],
-    rounds: &[Round],
-    make: impl Fn(&Path, FileSystem) -> Result<PowerDisk>,
+    rounds: Vec<Round>,
+    make: fn(&Path, FileSystem) -> Result<PowerDisk>,
 ) {
     let sums = |on: &FileSystem| Sums {
         on: *on,
         same: PowerTally::default(),
         apache: PowerTally::default(),
     };
-    let mut sums: Vec<Sums> = systems.iter().map(sums).collect();
-    suite.case(&format!("cuts{suffix}"), || cut(rounds, &mut sums, make));
-    let sums = &sums;
-    judge(suite, &format!("synced_is_whole{suffix}"), || {
+    let sums: Vec<Sums> = systems.iter().map(sums).collect();
+    let mut on = suite.group(move || Ok(sums), |_, _| {});
+    on.case(format!("cuts{suffix}"), move |sums| {
+        cut(&rounds, sums, make)
+    });
+    judge(&mut on, format!("synced_is_whole{suffix}"), |sums| {
         // Apache's node may drop the last chunk of a replica that was being written.
         expect_none_lost(sums, |sum| {
             vec![
@@ -128,43 +131,43 @@ fn shown(
     if !suffix.is_empty() {
         return;
     }
-    judge(suite, "closed_15_s_before_is_whole", || {
+    judge(&mut on, "closed_15_s_before_is_whole", |sums| {
         expect_none_lost(sums, |sum| vec![sum.same.closed_old, sum.apache.closed_old])
     });
-    judge(suite, "hflushed_15_s_before_is_whole", || {
+    judge(&mut on, "hflushed_15_s_before_is_whole", |sums| {
         expect_none_lost(sums, |sum| vec![sum.same.flushed_old])
     });
-    judge(suite, "what_is_counted_on_can_be_read", || {
+    judge(&mut on, "what_is_counted_on_can_be_read", |sums| {
         expect_readable(sums.iter().map(|sum| (sum.on, &sum.same)), |_| 0)
     });
-    judge(
-        suite,
-        "what_is_counted_on_can_be_read_by_apaches_node",
-        || {
-            // It verifies the last chunk alone of a replica that was being written, and ext4 may
-            // have kept a length without the bytes: its own replicas have that, too.
-            let tallies = sums.iter().map(|sum| (sum.on, &sum.apache));
-            expect_readable(tallies, |tally| tally.unreadable_open)
-        },
-    );
+    let apache = "what_is_counted_on_can_be_read_by_apaches_node";
+    judge(&mut on, apache, |sums| {
+        // It verifies the last chunk alone of a replica that was being written, and ext4 may have
+        // kept a length without the bytes: its own replicas have that, too.
+        let tallies = sums.iter().map(|sum| (sum.on, &sum.apache));
+        expect_readable(tallies, |tally| tally.unreadable_open)
+    });
 }
 
 /// A case about what was printed; nothing is asked of Apache's node.
-fn judge(suite: &mut Suite, name: &str, case: impl FnOnce() -> Result<Outcome>) {
-    suite.case(name, || {
+fn judge(
+    on: &mut CaseGroup<'_, Vec<Sums>>,
+    name: impl Into<String>,
+    case: fn(&[Sums]) -> Result<Outcome>,
+) {
+    on.case(name, move |sums| {
         if Kind::under_test() == Kind::Apache {
-            return Ok(Outcome::Skipped(
-                "the stock node's losses are printed".into(),
-            ));
+            let why = "the stock node's losses are printed";
+            return Ok(Outcome::Skipped(why.into()));
         }
-        case()
+        case(sums)
     });
 }
 
 fn cut(
     rounds: &[Round],
     sums: &mut [Sums],
-    make: impl Fn(&Path, FileSystem) -> Result<PowerDisk>,
+    make: fn(&Path, FileSystem) -> Result<PowerDisk>,
 ) -> Result<Outcome> {
     let base = scratch("power-disks-")?;
     let mut nodes = Vec::new();

@@ -4,14 +4,13 @@ use crate::Lab;
 use hayloft_testkit::error::Result;
 use hayloft_testkit::files::flip_byte;
 use hayloft_testkit::hadoop::class;
-use hayloft_testkit::node::Node;
 use hayloft_testkit::suite::{expect, passed, seconds};
-use hayloft_testkit::{Cluster, Outcome, TestkitError};
+use hayloft_testkit::{Outcome, TestkitError};
 use serde_json::json;
 
-impl Lab<'_> {
-    pub fn admin_queries(&self, node: &Node) -> Result<Outcome> {
-        let ipc = node.ipc();
+impl Lab {
+    pub fn admin_queries(&mut self) -> Result<Outcome> {
+        let ipc = self.cluster.node(0).ipc();
         let report = self.fs.dfsadmin(&["-report"])?;
         expect(report.contains("Live datanodes (3)"), || report.clone())?;
         let info = self.fs.dfsadmin(&["-getDatanodeInfo", &ipc])?;
@@ -55,8 +54,9 @@ impl Lab<'_> {
         passed()
     }
 
-    pub fn verify_metas(&self, cluster: &Cluster) -> Result<Outcome> {
-        let counts: Result<Vec<usize>> = cluster
+    pub fn verify_metas(&self) -> Result<Outcome> {
+        let counts: Result<Vec<usize>> = self
+            .cluster
             .nodes()
             .map(|node| self.fs.verify_metas(node))
             .collect();
@@ -68,12 +68,12 @@ impl Lab<'_> {
     }
 
     /// The check above would be worth nothing if it could not fail.
-    pub fn verify_meta_can_fail(&self, cluster: &Cluster) -> Result<Outcome> {
+    pub fn verify_meta_can_fail(&self) -> Result<Outcome> {
         self.fs
             .put("/flipped", 5000, 4, json!({"replication": 1}))?;
         let block = self.fs.blocks("/flipped")?.remove(0);
-        let at = cluster.node_at(&block.nodes[0]);
-        let node = at.and_then(|index| cluster.nodes().nth(index));
+        let at = self.cluster.node_at(&block.nodes[0]);
+        let node = at.and_then(|index| self.cluster.nodes().nth(index));
         let node =
             node.ok_or_else(|| TestkitError::Expectation(format!("unknown node in {block:?}")))?;
         let files = node.block_files(block.id);

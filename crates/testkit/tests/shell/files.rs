@@ -9,7 +9,7 @@ use hayloft_testkit::{Outcome, TestkitError, pattern};
 use serde_json::{Value, json};
 use std::path::PathBuf;
 
-impl Lab<'_> {
+impl Lab {
     /// Empty, one byte, around a chunk, a packet and a block, exactly a block, several blocks.
     pub fn put_and_get(&self) -> Result<Outcome> {
         self.fs.fs(&["-mkdir", "-p", "/put"])?;
@@ -103,6 +103,7 @@ impl Lab<'_> {
         let args = ["-tail", "-f", "-s", "300", "/followed"];
         let request = json!({"class": class::FS_SHELL, "args": args});
         let following = self.fs.begin("tool", request)?;
+        // The client tells nothing of a tool before its end; it looks three times a second.
         std::thread::sleep(seconds(2));
         for seed in 1..4 {
             // Not by the shell: the driver runs one tool at a time.

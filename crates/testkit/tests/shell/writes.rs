@@ -4,13 +4,12 @@ use crate::{BLOCK, Lab};
 use hayloft_testkit::error::Result;
 use hayloft_testkit::node::{Kind, Node};
 use hayloft_testkit::suite::{expect, expect_eq, passed, seconds};
-use hayloft_testkit::{Cluster, Outcome, TestkitError};
+use hayloft_testkit::{Outcome, TestkitError};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
-use std::path::Path;
 use std::time::Instant;
 
-impl Lab<'_> {
+impl Lab {
     pub fn ranges(&self) -> Result<Outcome> {
         let bytes = 3 * BLOCK + 777;
         self.fs.put("/ranges", bytes, 21, json!({}))?;
@@ -54,7 +53,8 @@ impl Lab<'_> {
     /// A stock client that closes a file before the NameNode has heard of its block is refused and
     /// sleeps for 400 ms: of these files most with the stock node, one in a hundred with ours (the
     /// NameNode answers reports before it has worked on them). On a busy machine some more.
-    pub fn closes(&self, namenode_log: &Path) -> Result<Outcome> {
+    pub fn closes(&mut self) -> Result<Outcome> {
+        let namenode_log = self.cluster.namenode(0).log();
         if Kind::under_test() == Kind::Apache {
             let reason = "the stock node acknowledges a block before it reports it";
             return Ok(Outcome::Skipped(reason.into()));
@@ -63,7 +63,7 @@ impl Lab<'_> {
         let answer = self.fs.call("createFiles", request)?;
         let files = answer["micros"].as_array().map_or(0, Vec::len);
         expect_eq("files", files, 160)?;
-        let log = std::fs::read_to_string(namenode_log)
+        let log = std::fs::read_to_string(&namenode_log)
             .map_err(TestkitError::file("reading", namenode_log))?;
         // The paths of the lines that say so: a file may be refused twice.
         let files_with = |what: &str| -> BTreeSet<&str> {
@@ -86,7 +86,7 @@ impl Lab<'_> {
     }
 
     /// Every type at several chunk sizes, with the header and length of the meta file on disk.
-    pub fn checksum_types(&self, cluster: &Cluster) -> Result<Outcome> {
+    pub fn checksum_types(&self) -> Result<Outcome> {
         for (kind, code) in [("NULL", 0u8), ("CRC32", 1), ("CRC32C", 2)] {
             for chunk in [1u64, 10, 512, 4096, 65_536, 1_000_000] {
                 let bytes = if chunk < 100 { 3001 } else { 1_250_007 };
@@ -108,7 +108,7 @@ impl Lab<'_> {
                 )?;
                 self.fs.check(&path, bytes + 1003, chunk)?;
                 let block = self.fs.blocks(&path)?.remove(0);
-                for node in cluster.nodes() {
+                for node in self.cluster.nodes() {
                     check_meta(node, &block, code, chunk)?;
                 }
             }
@@ -236,6 +236,7 @@ impl Lab<'_> {
         self.fs.write("idle", 100_000)?;
         self.fs.handle("hflush", "idle")?;
         let before = self.fs.blocks("/idle")?;
+        // Idle for longer than the timeout and those 5 s.
         std::thread::sleep(seconds(11));
         self.fs.write("idle", 100_000)?;
         self.fs.handle("hflush", "idle")?;

@@ -149,13 +149,8 @@ async fn a_slow_full_report_delays_no_heartbeat() {
             .wait_ready(&pool(), Duration::from_secs(5))
             .await
     );
-    tokio::time::sleep(Duration::from_millis(900)).await;
+    eventually("heartbeats", || namenode.count(is_heartbeat) >= 4).await;
     assert_eq!(namenode.count(is_full), 0);
-    assert!(
-        namenode.count(is_heartbeat) >= 4,
-        "{}",
-        namenode.count(is_heartbeat)
-    );
 }
 
 #[tokio::test]
@@ -222,6 +217,7 @@ async fn a_namenode_that_was_away_is_found_again() {
     namenode.stop().await;
     node.services
         .notify_received(&block(5, 1001), &storage(), None);
+    // Long enough for heartbeats that fail.
     tokio::time::sleep(Duration::from_millis(300)).await;
     let before = namenode.count(is_heartbeat);
     namenode.restart().await;
@@ -300,6 +296,7 @@ async fn lifelines_go_out_only_while_heartbeats_are_late() {
     let node = Node::start(&[&namenode], "50ms", &more);
     ready(&node, &[&namenode]).await;
     let lifelines = || life.count(|told| *told == Told::Lifeline);
+    // Longer than their interval.
     tokio::time::sleep(Duration::from_millis(1300)).await;
     assert_eq!(lifelines(), 0);
     namenode.script().hang = true;

@@ -47,6 +47,7 @@ async fn they_are_named_again_after_an_interval_and_after_a_heartbeat_that_faile
     namenode.script().refuse = None;
     ready(&node, &[&namenode]).await;
     let before = naming(&namenode);
+    // Less than the interval: heartbeats go out that name nothing.
     tokio::time::sleep(Duration::from_millis(200)).await;
     let beats = namenode.count(is_heartbeat);
     eventually("the next search", || naming(&namenode) > before + 1).await;

@@ -178,6 +178,7 @@ async fn a_report_forced_while_one_is_on_its_way_follows_it() {
     }
     assert_eq!(namenode.count(is_full), 1);
     eventually("both reports", || namenode.count(is_full) == 3).await;
+    // Longer than a report takes: there is no fourth.
     tokio::time::sleep(Duration::from_millis(700)).await;
     assert_eq!(namenode.count(is_full), 3);
 }
@@ -188,6 +189,7 @@ async fn an_interval_collects_incremental_reports() {
     let more = [("dfs.blockreport.incremental.intervalMsec", "400")];
     let node = Node::start(&[&namenode], "60s", &more);
     ready(&node, &[&namenode]).await;
+    // Past the first interval: what comes then waits for the end of another.
     tokio::time::sleep(Duration::from_millis(450)).await;
     let messages = || namenode.count(|told| matches!(told, Told::Incremental(_)));
     for id in 5..15 {

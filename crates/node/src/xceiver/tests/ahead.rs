@@ -68,6 +68,7 @@ async fn the_end_is_asked_for(engine: &str, too_little: usize, enough: usize) {
 
     let mut data = Vec::new();
     take(&mut client, &mut data, too_little).await;
+    // Long enough for a node that would read the rest.
     tokio::time::sleep(std::time::Duration::from_millis(300)).await;
     assert!(!all(), "{engine}: the memory for one reader has no limit");
     take(&mut client, &mut data, enough - too_little).await;

@@ -88,6 +88,7 @@ async fn a_reader_waits_a_little_for_promised_bytes() {
     client
         .request(&super::client::read_request(&block(5, 1001), 0, 2048, true))
         .await;
+    // The reader has to have waited.
     tokio::time::sleep(std::time::Duration::from_millis(200)).await;
     pipeline.write(&data[1024..], 1024, 1).await;
     let response = client.response().await.expect("answered");
@@ -137,6 +138,7 @@ async fn readers_that_stop_reading_do_not_starve_others() {
             .await;
         stuck.push(client);
     }
+    // Long enough for the node to fill their sockets.
     tokio::time::sleep(std::time::Duration::from_millis(300)).await;
     assert_eq!(read(&node, &block(9, 1001), 0, 8 << 20).await, Ok(data));
     assert_eq!(stuck.len(), 150);

@@ -55,6 +55,7 @@ async fn slow_reader(node: &Node, id: i64) -> Client {
     client.request(&request).await;
     let response = client.response().await.expect("answered");
     assert_eq!(response.outcome(), Status::Success);
+    // Long enough for the node to fill its socket.
     tokio::time::sleep(Duration::from_millis(200)).await;
     client
 }
@@ -110,6 +111,7 @@ async fn a_send_that_waits_for_the_disk_stops_no_other_connection() {
         client.request(&request).await;
         stopped.push(client);
     }
+    // Long enough for all of them to wait for a thread.
     tokio::time::sleep(Duration::from_millis(200)).await;
     for _ in 0..8 {
         let short = read(&node, &block(1, 1001), 0, 1024).await;

@@ -11,14 +11,17 @@ use std::time::{Duration, Instant};
 use serde::Serialize;
 use serde_json::json;
 
-use super::describe::{
-    DataNodeSpec, Description, DiskSpec, HostSpec, NameNodeSpec, Network, Rack, WorkloadSpec,
-};
-use super::report;
-use super::up::{RunningNode, Testbed};
+use crate::describe::{DataNodeSpec, Description, DiskSpec, HostSpec};
+use crate::report;
+use crate::up::{RunningNode, Testbed};
 use hayloft_testkit::driver::Driver;
 use hayloft_testkit::error::{Result, TestkitError};
 use hayloft_testkit::hadoop::class;
+
+/// Its name.
+pub const NAME: &str = "domains";
+/// What it shows.
+pub(super) const ABOUT: &str = "three hosts of four nodes, replicas never twice in a host";
 
 const HOSTS: usize = 3;
 const NODES_PER_HOST: usize = 4;
@@ -105,11 +108,7 @@ fn described(placement: &str) -> Description {
         ..HostSpec::default()
     };
     let mut hosts: Vec<HostSpec> = (0..HOSTS).map(host).collect();
-    hosts.push(HostSpec {
-        name: "c0".into(),
-        client: true,
-        ..HostSpec::default()
-    });
+    hosts.push(HostSpec::client("c0"));
     let conf = [
         // The balancer keeps a file of its own, which must fit on such a disk.
         ("dfs.blocksize", "1048576"),
@@ -119,21 +118,8 @@ fn described(placement: &str) -> Description {
         ("dfs.namenode.reconstruction.pending.timeout-sec", "20"),
     ];
     Description {
-        name: "domains".into(),
-        network: Network {
-            link_mbit: 1000,
-            uplink_mbit: 0,
-        },
-        namenode: NameNodeSpec {
-            placement: placement.into(),
-            ..NameNodeSpec::default()
-        },
-        racks: vec![Rack {
-            name: "r1".into(),
-            hosts,
-        }],
         conf: conf.map(|(k, v)| (k.to_owned(), v.to_owned())).into(),
-        workload: WorkloadSpec::default(),
+        ..Description::one_rack("domains", placement, 1000, hosts)
     }
 }
 
@@ -149,7 +135,7 @@ pub fn find(
     tell: &mut dyn FnMut(&str),
 ) -> Result<DomainsFinding> {
     let described = described(placement);
-    super::up::down(&described.name, work)?;
+    crate::up::down(&described.name, work)?;
     let mut testbed = Testbed::up(described, work, false, tell)?;
     let (all, left) = (HOSTS * NODES_PER_HOST, (HOSTS - 1) * NODES_PER_HOST);
     on(&mut testbed, is_spare, RunningNode::kill)?;

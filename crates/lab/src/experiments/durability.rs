@@ -9,13 +9,19 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use super::report;
+use crate::report;
 use hayloft_testkit::error::{Result, TestkitError};
 use hayloft_testkit::hadoop::scratch;
 use hayloft_testkit::node::Kind;
 use hayloft_testkit::power::tally::{OLD, OLDER};
 use hayloft_testkit::power::writers::{Dice, Syncs};
 use hayloft_testkit::power::{Count, Event, FileSystem, PowerDisk, PowerTally, Rig, Round, disk};
+
+/// Its name.
+pub const NAME: &str = "durability";
+/// What it shows.
+pub(super) const ABOUT: &str =
+    "what is left of acknowledged data after kills, power cuts and bad disks";
 
 /// What is asked for.
 #[derive(Clone, Copy, Debug)]

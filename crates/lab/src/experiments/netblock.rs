@@ -8,12 +8,17 @@ use std::path::Path;
 
 use serde::Serialize;
 
-use super::describe::{DataNodeSpec, Description, DiskSpec, HostSpec, Network, Rack, WorkloadSpec};
-use super::experiments::ExperimentOptions;
-use super::report::{self, spread};
-use super::up::Testbed;
-use super::workload::{self, WorkloadOutcome, WorkloadPhase};
+use super::{ExperimentOptions, in_words};
+use crate::describe::{DataNodeSpec, Description, DiskSpec, HostSpec, WorkloadSpec};
+use crate::report::{self, spread};
+use crate::up::Testbed;
+use crate::workload::{self, WorkloadOutcome, WorkloadPhase};
 use hayloft_testkit::error::{Result, TestkitError};
+
+/// Its name.
+pub const NAME: &str = "netblock";
+/// What it shows.
+pub(super) const ABOUT: &str = "a disk over the network, by blocks or by HDFS' protocol";
 
 /// The client's host, and the one that has the disk in all arrangements but the local one.
 const COMPUTE: &str = "c0";
@@ -141,11 +146,7 @@ fn described(arrangement: &Arrangement, options: &ExperimentOptions) -> Descript
         disks: vec![disk],
         ..DataNodeSpec::default()
     };
-    let mut client = HostSpec {
-        name: COMPUTE.into(),
-        client: true,
-        ..HostSpec::default()
-    };
+    let mut client = HostSpec::client(COMPUTE);
     let mut storage = HostSpec {
         name: STORAGE.into(),
         ..HostSpec::default()
@@ -159,16 +160,6 @@ fn described(arrangement: &Arrangement, options: &ExperimentOptions) -> Descript
     // For both kinds: what is acknowledged as written is on the disk, not in a page cache.
     conf.insert("dfs.datanode.synconclose".into(), "true".into());
     Description {
-        name: "netblock".into(),
-        network: Network {
-            link_mbit: options.link_mbit,
-            uplink_mbit: 0,
-        },
-        namenode: super::describe::NameNodeSpec::default(),
-        racks: vec![Rack {
-            name: "r1".into(),
-            hosts: vec![client, storage],
-        }],
         conf,
         workload: WorkloadSpec {
             mib: options.mib,
@@ -176,6 +167,12 @@ fn described(arrangement: &Arrangement, options: &ExperimentOptions) -> Descript
             rounds: options.rounds,
             ..WorkloadSpec::default()
         },
+        ..Description::one_rack(
+            "netblock",
+            "stock",
+            options.link_mbit,
+            vec![client, storage],
+        )
     }
 }
 
@@ -201,7 +198,7 @@ pub fn run(
         let described = described(arrangement, options);
         let slug = arrangement.name.replace([' ', ','], "-");
         let dir = work.join(&slug);
-        super::up::down(&described.name, &dir)?;
+        crate::up::down(&described.name, &dir)?;
         let mut testbed = Testbed::up(described.clone(), &dir, false, tell)?;
         if let Some(kib) = arrangement.read_ahead_kib {
             read_ahead(&testbed, kib)?;
@@ -302,10 +299,6 @@ fn page(options: &ExperimentOptions, command: &str, findings: &[NetblockFinding]
         );
     }
     text
-}
-
-fn in_words((median, low, high): (f64, f64, f64)) -> String {
-    format!("{median:.1} ({low:.1} to {high:.1})")
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 /// A process that cannot be confused with a later one of the same pid.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct StoredIdentity {
+pub struct ProcessIdentity {
     /// Process id.
     pub pid: i32,
     /// Start time in clock ticks since boot.
@@ -16,7 +16,7 @@ pub struct StoredIdentity {
     boot: String,
 }
 
-impl StoredIdentity {
+impl ProcessIdentity {
     /// The process that has this pid now; `None` if there is none.
     pub fn of(pid: u32) -> Option<Self> {
         let pid = i32::try_from(pid).ok()?;
@@ -91,14 +91,14 @@ mod tests {
 
     #[test]
     fn a_process_is_known_by_more_than_its_pid() {
-        let me = StoredIdentity::of(std::process::id()).expect("this process runs");
+        let me = ProcessIdentity::of(std::process::id()).expect("this process runs");
         assert!(me.is_alive());
-        let earlier = StoredIdentity {
+        let earlier = ProcessIdentity {
             start_ticks: me.start_ticks - 1,
             ..me.clone()
         };
         assert!(!earlier.is_alive());
-        let before_boot = StoredIdentity {
+        let before_boot = ProcessIdentity {
             boot: "another".into(),
             ..me
         };
@@ -114,7 +114,7 @@ mod tests {
             .arg("60")
             .spawn()
             .expect("sleep starts");
-        let identity = StoredIdentity::of(child.id()).expect("it runs");
+        let identity = ProcessIdentity::of(child.id()).expect("it runs");
         assert!(!identity.wait_gone(Duration::from_millis(50)));
         identity.signal(Signal::TERM).expect("sent");
         // A zombie counts as gone, so this does not wait for our own wait().

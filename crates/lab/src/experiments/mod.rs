@@ -1,0 +1,78 @@
+//! Experiments of the papers, one file each: what it asks, its set-up, what it measures.
+//!
+//! [`pairs`] and [`layouts`] grow a cluster step by step; [`scaling`] carries out such steps and
+//! has their page.
+
+pub mod domains;
+pub mod durability;
+pub mod layouts;
+pub mod netblock;
+pub mod pairs;
+pub mod scaling;
+
+use std::collections::BTreeMap;
+
+/// Names of the experiments, with what they show.
+pub const EXPERIMENT_NAMES: [(&str, &str); 5] = [
+    (pairs::PAIRS.name, pairs::PAIRS.about),
+    (layouts::LAYOUTS.name, layouts::LAYOUTS.about),
+    (domains::NAME, domains::ABOUT),
+    (netblock::NAME, netblock::ABOUT),
+    (durability::NAME, durability::ABOUT),
+];
+
+/// What may be chosen about an experiment.
+#[derive(Clone, Debug)]
+pub struct ExperimentOptions {
+    /// Rounds of every step.
+    pub rounds: usize,
+    /// MiB that each client writes and reads.
+    pub mib: u32,
+    /// Largest number of clients and nodes.
+    pub largest: usize,
+    /// Whose nodes.
+    pub kind: String,
+    /// Sequential rates of the modelled disks, MB/s: reading, writing.
+    pub disk_mbs: (u32, u32),
+    /// Rate of the links, Mbit/s.
+    pub link_mbit: u32,
+    /// Hadoop properties of every process.
+    pub conf: BTreeMap<String, String>,
+}
+
+impl ExperimentOptions {
+    /// The properties, for a page.
+    pub(super) fn listed_conf(&self) -> String {
+        let listed: Vec<String> = self
+            .conf
+            .iter()
+            .map(|(key, value)| format!("`{key}={value}`"))
+            .collect();
+        listed.join(", ")
+    }
+}
+
+impl Default for ExperimentOptions {
+    fn default() -> Self {
+        Self {
+            rounds: 3,
+            mib: 192,
+            largest: 8,
+            kind: "hayloft".into(),
+            disk_mbs: (16, 15),
+            link_mbit: 200,
+            conf: BTreeMap::from(ENGINE.map(|(key, value)| (key.into(), value.into()))),
+        }
+    }
+}
+
+/// A block is on the disk when its close is acknowledged: the page cache of one machine would hide
+/// disks from a dozen nodes.
+const ENGINE: [(&str, &str); 2] = [
+    ("hayloft.io.engine", "direct"),
+    ("dfs.datanode.synconclose", "true"),
+];
+
+fn in_words((median, low, high): (f64, f64, f64)) -> String {
+    format!("{median:.1} ({low:.1} to {high:.1})")
+}
