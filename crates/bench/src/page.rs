@@ -51,12 +51,10 @@ const START: [Figure; 4] = [
     Figure::MemoryPeak,
 ];
 
-/// Rows by who does them, and their headings.
-const GROUPS: [(&str, fn(Client) -> bool); 2] = [
-    ("clients that users have", |client| client.is_of_users()),
-    ("limits, with the load client that no user has", |client| {
-        !client.is_of_users()
-    }),
+/// Headings of rows, by whether their client is one that users have.
+const GROUPS: [(&str, bool); 2] = [
+    ("clients that users have", true),
+    ("limits, with the load client that no user has", false),
 ];
 
 /// The page: conditions, targets, tables, rows in which Hayloft is not better, marks, failures.
@@ -95,12 +93,12 @@ pub fn markdown(record: &BenchRecord, targets: &[BenchTarget]) -> String {
         MarkReason::NotWarm.meaning(),
         MarkReason::LastRound.meaning(),
     );
-    for (group, of_group) in GROUPS {
+    for (group, of_users) in GROUPS {
         for (title, figures) in TABLES {
             let mut section = String::new();
             for &figure in figures {
                 table(&mut section, &cells, figure, |workload, client| {
-                    of_group(client) && !workload.starts_with("start")
+                    client.is_of_users() == of_users && !workload.starts_with("start")
                 });
             }
             if !section.is_empty() {
