@@ -67,7 +67,9 @@ pub(super) fn read_and_send(path: &Path, bytes: u64, streams: u32) -> Result<Bar
     })
 }
 
-fn joined<T>(thread: std::thread::ScopedJoinHandle<'_, std::io::Result<T>>) -> std::io::Result<T> {
+pub(super) fn joined<T>(
+    thread: std::thread::ScopedJoinHandle<'_, std::io::Result<T>>,
+) -> std::io::Result<T> {
     let outcome = thread.join();
     outcome.unwrap_or_else(|_| Err(Error::other("a thread panicked")))
 }

@@ -1,9 +1,9 @@
 //! The command `hayloft bench`.
 
-use super::record::BenchRecord;
 use super::results::PublishedRuns;
 use super::rows::{self, BenchRow};
-use super::{BenchDisk, BenchOptions, EDITS, page, peers};
+use super::targets::BenchTargets;
+use super::{BenchDisk, BenchOptions, page, peers, published, results};
 use clap::Args;
 use hayloft_testkit::congestion;
 use hayloft_testkit::error::{Result, TestkitError};
@@ -17,22 +17,26 @@ pub struct BenchArgs {
     /// List the rows and the peers, and stop.
     #[arg(long)]
     list: bool,
-    /// Two rounds of 256 MiB: a first look.
+    /// Two rounds of 256 MiB after at most two that warm up: a first look.
     #[arg(long)]
     quick: bool,
-    /// Only the rows that a bar of the project depends on.
-    #[arg(long)]
-    bars: bool,
+    /// Only the rows that a target of bench/targets.toml depends on.
+    #[arg(long, alias = "bars")]
+    targets: bool,
     /// Only rows whose name contains one of these, such as write-1,cold or write*java.
     #[arg(long, value_name = "PATTERN")]
     only: Option<String>,
     /// Rounds [default: 5, quick 2].
     #[arg(long)]
     rounds: Option<u32>,
+    /// Rounds that a peer repeats a row before it counts, at most; it ends when two in a row are
+    /// within 5 % [default: 8, quick 2].
+    #[arg(long)]
+    warm_ups: Option<usize>,
     /// MiB moved per row, over all streams [default: 1024, quick 256].
     #[arg(long)]
     mib: Option<u64>,
-    /// Who takes part: names of --list, separated by commas; "all" for all of them.
+    /// Who takes part: names of --list, separated by commas [default: all].
     #[arg(long, value_delimiter = ',', value_name = "NAMES")]
     peers: Vec<String>,
     /// The binary of an earlier version of Hayloft, which takes part as "before".
@@ -68,10 +72,13 @@ pub struct BenchArgs {
     /// Print every sample as JSON instead of the page.
     #[arg(long)]
     json: bool,
-    /// Show the page of runs measured earlier, merged, instead of measuring: a results.json, or one
-    /// run of a file of published ones.
+    /// Show the page of runs measured earlier instead of measuring: a results.json, or one run of a
+    /// file of published ones. Of a row in several runs the last one counts.
     #[arg(long, value_name = "FILE[#RUN]")]
     show: Vec<String>,
+    /// Make the published pages again, from the results that bench/targets.toml names.
+    #[arg(long)]
+    pages: bool,
 }
 
 fn key_value(text: &str) -> std::result::Result<(String, String), String> {
@@ -111,11 +118,18 @@ impl BenchArgs {
             whole: true,
             note: None,
         };
+        if self.pages {
+            return Ok(said(published::write()?));
+        }
+        let targets = BenchTargets::load()?;
         if self.list {
-            return Ok(said(list()));
+            return Ok(said(list(&targets)));
         }
         if !self.show.is_empty() {
-            return Ok(said(page::markdown(&merged(&self.show)?, &[])));
+            let named = self.show.iter().map(|run| PublishedRuns::named(run));
+            let named = named.collect::<Result<Vec<_>>>()?.into_iter().flatten();
+            let shown = results::joined(named.map(|(_, record)| record))?;
+            return Ok(said(page::markdown(&shown, &targets.targets)));
         }
         let (json, add_to, name) = (self.json, self.add_to.clone(), self.name.clone());
         // Before anything is started: what is started belongs to the network that it is started in.
@@ -123,17 +137,17 @@ impl BenchArgs {
         let network = network.transpose()?;
         let options = BenchOptions {
             network,
-            ..self.options(words, progress)?
+            ..self.options(&targets, words, progress)?
         };
-        let record = super::run(&options)?;
+        let record = super::run(&options, &targets)?;
         let text = if json {
             record.to_json()?
         } else {
-            page::markdown(&record, &[])
+            page::markdown(&record, &targets.targets)
         };
         let note = congestion::note(&record.conditions);
         if let Some(file) = add_to {
-            PublishedRuns::add(&file, &name, record.clone())?;
+            PublishedRuns::add(&file, &name, &record)?;
         }
         Ok(BenchReport {
             text,
@@ -146,21 +160,21 @@ impl BenchArgs {
 
     fn options(
         self,
+        targets: &BenchTargets,
         words: &[String],
         progress: Arc<dyn Fn(&str) + Send + Sync>,
     ) -> Result<BenchOptions> {
         let wanted = |row: &BenchRow| {
             let only = self.only.as_deref();
-            (!self.bars || rows::has_bar(*row))
+            (!self.targets || targets.concern(*row))
                 && only.is_none_or(|pattern| rows::fits(pattern, &row.to_string()))
         };
         let rows: Vec<BenchRow> = rows::all().into_iter().filter(wanted).collect();
         if rows.is_empty() && self.blocks == 0 {
             return Err(TestkitError::Talk("no row fits: see --list".into()));
         }
-        let mut peers: Vec<String> = match self.peers.as_slice() {
-            [] => peers::usual(),
-            [all] if all == "all" => peers::names().into_iter().map(str::to_owned).collect(),
+        let mut peers = match self.peers.as_slice() {
+            [] => peers::names().into_iter().map(str::to_owned).collect(),
             some => some.to_vec(),
         };
         match &self.before {
@@ -198,6 +212,7 @@ impl BenchArgs {
                 .mib
                 .unwrap_or(if self.quick { 256 } else { 1024 })
                 .max(4),
+            warm_ups: self.warm_ups.unwrap_or(if self.quick { 2 } else { 8 }),
             rows,
             before: self.before,
             peers,
@@ -232,70 +247,22 @@ fn recorded(words: &[String]) -> String {
 /// nothing true.
 const MEDIA: (&str, &str) = ("hayloft.io.media", "rotating");
 
-fn list() -> String {
+fn list(targets: &BenchTargets) -> String {
     let mut text = String::from("rows (workload/client):\n");
     for row in rows::all() {
-        let bar = if rows::has_bar(row) { " (bar)" } else { "" };
+        let target = if targets.concern(row) {
+            " (target)"
+        } else {
+            ""
+        };
         text.push_str(&format!(
-            "  {:22} {}{bar}\n",
+            "  {:24} {}{target}\n",
             row.to_string(),
             row.workload.about()
         ));
     }
     text.push_str(&format!("peers: {}\n", peers::names().join(", ")));
     text
-}
-
-/// The samples of several runs as one; what they have in common is the first one's.
-fn merged(runs: &[String]) -> Result<BenchRecord> {
-    let mut whole: Option<BenchRecord> = None;
-    let mut records = Vec::new();
-    for run in runs {
-        records.extend(PublishedRuns::named(run)?);
-    }
-    for (_, record) in records {
-        let Some(first) = &mut whole else {
-            whole = Some(record);
-            continue;
-        };
-        same_conditions(first, &record)?;
-        for peer in record.peers {
-            if !first.peers.contains(&peer) {
-                first.peers.push(peer);
-            }
-        }
-        first.samples.extend(record.samples);
-        first.interrupted |= record.interrupted;
-    }
-    whole.ok_or_else(|| TestkitError::Talk("no file was given".into()))
-}
-
-/// Refuses one page of two runs whose connections or whose NameNode's answers cost something else.
-/// What a record does not name may be anything.
-fn same_conditions(first: &BenchRecord, other: &BenchRecord) -> Result<()> {
-    for name in [congestion::CONDITION, EDITS] {
-        let of = |record: &BenchRecord| {
-            record
-                .conditions
-                .get(name)
-                .cloned()
-                .or_else(|| before(name, record))
-        };
-        if let (Some(one), Some(another)) = (of(first), of(other))
-            && one != another
-        {
-            return Err(TestkitError::Talk(format!(
-                "these runs cannot share a page, one has as {name}: {one}, another: {another}; \
-                    show them one by one"
-            )));
-        }
-    }
-    Ok(())
-}
-
-/// What a condition was in runs that were made before it was recorded, where that is known.
-fn before(name: &str, record: &BenchRecord) -> Option<String> {
-    (name == EDITS && !record.modelled).then(|| "on the nodes' disk".to_owned())
 }
 
 /// `YYYY-MM-DD` of a Unix time (days to civil date by the 400-year cycle of the calendar).
@@ -330,59 +297,6 @@ mod tests {
             recorded(&words),
             "hayloft bench --only write*,cold --out mine --disk=1 -D a.b=d --mib 4"
         );
-    }
-
-    #[test]
-    fn every_published_run_can_be_shown() {
-        let versions = repository_root().join("bench/results");
-        let below = |dir: &Path| -> Vec<PathBuf> {
-            let entries = std::fs::read_dir(dir).expect("published runs").flatten();
-            entries.map(|entry| entry.path()).collect()
-        };
-        let mut shown = 0;
-        for file in below(&versions).iter().flat_map(|version| below(version)) {
-            if file.ends_with("experiments.json") {
-                continue; // The lab's.
-            }
-            for (name, record) in PublishedRuns::read(&file).expect("it can be read").runs {
-                let page = page::markdown(&record, &[]);
-                // Earlier runs do not name it.
-                let named = record.conditions.contains_key(congestion::CONDITION);
-                assert_eq!(page.contains(congestion::CONDITION), named, "{name}");
-                shown += 1;
-            }
-        }
-        assert!(shown > 0, "there are published runs");
-    }
-
-    #[test]
-    fn runs_under_other_conditions_do_not_share_a_page() {
-        let of = |condition: &str, value: Option<&str>| {
-            let mut record = BenchRecord::default();
-            let pair = value.map(|value| (condition.to_owned(), value.to_owned()));
-            record.conditions.extend(pair);
-            record
-        };
-        let tcp = |name| of(congestion::CONDITION, name);
-        let error = same_conditions(&tcp(Some("bbr")), &tcp(Some("cubic")));
-        let error = error.expect_err("they differ").to_string();
-        assert!(error.contains("bbr") && error.contains("cubic"), "{error}");
-        for (one, another) in [
-            (Some("bbr"), Some("bbr")),
-            (None, Some("bbr")),
-            (None, None),
-        ] {
-            same_conditions(&tcp(one), &tcp(another)).expect("nothing is known against it");
-        }
-        let edits = |place| of(EDITS, place);
-        let (early, now) = (edits(None), edits(Some("in shared memory")));
-        same_conditions(&early, &now).expect_err("they were on the disk");
-        same_conditions(&now, &now).expect("the same");
-        let modelled = BenchRecord {
-            modelled: true,
-            ..BenchRecord::default()
-        };
-        same_conditions(&modelled, &now).expect("they were never on that disk");
     }
 
     #[test]

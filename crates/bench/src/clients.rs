@@ -1,14 +1,20 @@
-//! What the clients do: files written and read by the native and by the Java client.
+//! What the clients do: files written and read by each of them.
 
+use super::figures::Figures;
 use super::names::FileSpec;
+use super::native_client::NativeClient;
 use super::rig::BLOCK_BYTES;
-use super::rows::Client;
-use super::work::Run;
+use super::rows::{BenchRow, Client};
+use super::work::{Run, cold, warm_memory};
 use hayloft_testkit::error::{Result, TestkitError};
 use hayloft_testkit::load::{
-    self, Check, LoadOutcome, LoadPlace, LoadSettings, each_stream, run_read,
+    Check, LatencyTally, LoadOutcome, LoadPlace, LoadSettings, Preads, each_stream, run_pread,
+    run_read,
 };
+use hayloft_testkit::machine;
 use serde_json::json;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Clients that create small files.
@@ -17,7 +23,11 @@ const SMALL_CLIENTS: usize = 4;
 const SMALL_FILES: usize = 150;
 const SMALL_BYTES: u64 = 10_000;
 
-/// The file of each stream, by its blocks; a Java client keeps no list of them.
+/// A packet that carries a record of 1 KiB, and the length of a log of them.
+const RECORD_BYTES: usize = 1100;
+const LOG_BYTES: u64 = 1 << 20;
+
+/// The file of each stream, by its blocks; only the load client keeps a list of them.
 pub(super) struct Files {
     pub(super) dir: String,
     pub(super) places: Vec<Vec<LoadPlace>>,
@@ -30,23 +40,112 @@ impl Run<'_> {
         nodes: &[String],
         dir: &str,
     ) -> Result<LoadOutcome> {
-        if client == Client::Java {
-            let request = json!({
-                "path": dir, "streams": SMALL_CLIENTS, "files": SMALL_FILES, "bytes": SMALL_BYTES, "favored": nodes,
-            });
-            return self.java("createFiles", request);
-        }
-        let (data, names) = (&self.rig.data, &self.rig.names);
-        each_stream(&[(); SMALL_CLIENTS], |client, (), tally| {
-            for number in 0..SMALL_FILES {
-                let spec = file(&format!("{dir}/c{client}"), number, SMALL_BYTES, nodes);
-                let began = Instant::now();
-                let mut blocks = load::LatencyTally::default();
-                names.write(&spec, &LoadSettings::default(), data, &mut blocks)?;
-                tally.op(SMALL_BYTES, began.elapsed());
+        match client {
+            Client::Java => {
+                let request = json!({
+                    "path": dir, "streams": SMALL_CLIENTS, "files": SMALL_FILES,
+                    "bytes": SMALL_BYTES, "favored": nodes,
+                });
+                self.java("createFiles", request)
             }
-            Ok(())
+            Client::HdfsNative => {
+                let native = self.native(nodes)?;
+                native.create(dir, SMALL_CLIENTS, SMALL_FILES, SMALL_BYTES)
+            }
+            Client::Load | Client::None => {
+                let (data, names) = (&self.rig.data, &self.rig.names);
+                each_stream(&[(); SMALL_CLIENTS], |client, (), tally| {
+                    let dir = format!("{dir}/c{client}");
+                    for number in 0..SMALL_FILES {
+                        let spec = file(&dir, number, SMALL_BYTES, nodes);
+                        let began = Instant::now();
+                        let mut blocks = LatencyTally::default();
+                        names.write(&spec, &LoadSettings::default(), data, &mut blocks)?;
+                        tally.count(SMALL_BYTES, began.elapsed());
+                    }
+                    Ok(())
+                })
+            }
+        }
+    }
+
+    /// Two writers and two readers of files that were written before.
+    pub(super) fn mixed(
+        &mut self,
+        row: BenchRow,
+        seat: usize,
+        dir: &str,
+        bytes: u64,
+    ) -> Result<Figures> {
+        let (old, _) = self.write(row.client, seat, format!("{dir}/old"), (2, bytes), 1)?;
+        cold(&self.rig.disk(), 2 * bytes)?;
+        let nodes = self.rig.addresses(seat, 1);
+        let new = format!("{dir}/new");
+        self.measured(row, seat, |run| {
+            let (data, names) = (&run.rig.data, &run.rig.names);
+            each_stream(&[0, 1, 2, 3], |_, &stream: &usize, tally| {
+                if stream < 2 {
+                    let spec = file(&new, stream, bytes, &nodes);
+                    return names
+                        .write(&spec, &LoadSettings::default(), data, tally)
+                        .map(drop);
+                }
+                let outcome = run_read(data, Check::Bytes, &old.places[stream - 2..stream - 1])?;
+                tally.add(&outcome.tally);
+                Ok(())
+            })
         })
+    }
+
+    /// A log of records that are hflushed one by one, for as long as four writers are busy.
+    pub(super) fn hflush(
+        &mut self,
+        row: BenchRow,
+        seat: usize,
+        dir: &str,
+        bytes: u64,
+    ) -> Result<Figures> {
+        const WRITERS: usize = 4;
+        machine::settle(&self.rig.disk())?;
+        machine::await_rest()?;
+        warm_memory(bytes * 4);
+        let nodes = self.rig.addresses(seat, 1);
+        let record = LoadSettings {
+            packet_bytes: RECORD_BYTES,
+            hflush_every: 1,
+            ..LoadSettings::default()
+        };
+        self.measured(row, seat, |run| {
+            let (data, names) = (&run.rig.data, &run.rig.names);
+            let busy = AtomicUsize::new(WRITERS);
+            let streams: Vec<usize> = (0..=WRITERS).collect();
+            each_stream(&streams, |_, &stream: &usize, tally| {
+                if stream < WRITERS {
+                    let spec = file(&format!("{dir}/bulk"), stream, bytes, &nodes);
+                    let mut written = LatencyTally::default();
+                    let outcome = names.write(&spec, &LoadSettings::default(), data, &mut written);
+                    busy.fetch_sub(1, Ordering::AcqRel);
+                    tally.bytes += written.bytes;
+                    return outcome.map(drop);
+                }
+                for log in 0.. {
+                    let spec = file(&format!("{dir}/log"), log, LOG_BYTES, &nodes);
+                    let mut written = LatencyTally::default();
+                    names.write(&spec, &record, data, &mut written)?;
+                    tally.bytes += written.bytes;
+                    tally.ops += written.ack.summary().count;
+                    tally.op.add(&written.ack);
+                    if busy.load(Ordering::Acquire) == 0 {
+                        break;
+                    }
+                }
+                Ok(())
+            })
+        })
+    }
+
+    fn native(&self, nodes: &[String]) -> Result<NativeClient> {
+        NativeClient::new(self.rig.namenode(), nodes)
     }
 
     /// The files of the stage, written now if no row has written them.
@@ -77,49 +176,69 @@ impl Run<'_> {
         copies: usize,
     ) -> Result<(Files, LoadOutcome)> {
         let nodes = self.rig.addresses(seat, copies);
-        let (streams, bytes) = share;
-        if client == Client::Java {
+        let (streams, bytes) = (as_index(share.0), share.1);
+        if client == Client::Load {
+            return self.write_places(dir, (streams, bytes), &nodes);
+        }
+        let outcome = if client == Client::Java {
             let request = json!({
                 "path": dir, "streams": streams, "bytes": bytes, "replication": copies,
                 "blockSize": BLOCK_BYTES, "favored": nodes,
             });
-            let outcome = self.java("writeStreams", request)?;
-            return Ok((
-                Files {
-                    dir,
-                    places: vec![Vec::new(); as_index(streams)],
-                },
-                outcome,
-            ));
-        }
-        let (data, names) = (&self.rig.data, &self.rig.names);
-        let places: Vec<_> = (0..streams)
-            .map(|_| std::sync::Mutex::new(Vec::new()))
-            .collect();
-        let outcome = each_stream(&places, |stream, slot, tally| {
-            let spec = file(&dir, stream, bytes, &nodes);
-            let written = names.write(&spec, &LoadSettings::default(), data, tally)?;
-            *slot
-                .lock()
-                .unwrap_or_else(std::sync::PoisonError::into_inner) = written;
-            Ok(())
-        })?;
-        let places = places
-            .into_iter()
-            .map(|slot| {
-                slot.into_inner()
-                    .unwrap_or_else(std::sync::PoisonError::into_inner)
-            })
-            .collect();
+            self.java("writeStreams", request)?
+        } else {
+            self.native(&nodes)?.write(&dir, streams, bytes)?
+        };
+        let places = vec![Vec::new(); streams];
         Ok((Files { dir, places }, outcome))
     }
 
-    pub(super) fn read(&self, client: Client, files: &Files, check: Check) -> Result<LoadOutcome> {
-        if client == Client::Java {
-            let request = json!({"path": files.dir, "streams": files.places.len()});
-            return self.java("readStreams", request);
+    /// The same by the load client, which keeps where the blocks are.
+    fn write_places(
+        &self,
+        dir: String,
+        (streams, bytes): (usize, u64),
+        nodes: &[String],
+    ) -> Result<(Files, LoadOutcome)> {
+        let (data, names) = (&self.rig.data, &self.rig.names);
+        let written: Vec<_> = (0..streams).map(|_| Mutex::new(Vec::new())).collect();
+        let outcome = each_stream(&written, |stream, slot, tally| {
+            let spec = file(&dir, stream, bytes, nodes);
+            let places = names.write(&spec, &LoadSettings::default(), data, tally)?;
+            *slot.lock().unwrap_or_else(PoisonError::into_inner) = places;
+            Ok(())
+        })?;
+        let places = written.into_iter().map(Mutex::into_inner);
+        let places = places.map(|slot| slot.unwrap_or_else(PoisonError::into_inner));
+        let places = places.collect();
+        Ok((Files { dir, places }, outcome))
+    }
+
+    pub(super) fn read(&self, client: Client, files: &Files) -> Result<LoadOutcome> {
+        let streams = files.places.len();
+        match client {
+            Client::Java => {
+                let request = json!({"path": files.dir, "streams": streams});
+                self.java("readStreams", request)
+            }
+            Client::HdfsNative => self.native(&[])?.read(&files.dir, streams),
+            Client::Load | Client::None => run_read(&self.rig.data, Check::Bytes, &files.places),
         }
-        run_read(&self.rig.data, check, &files.places)
+    }
+
+    pub(super) fn pread(
+        &self,
+        client: Client,
+        files: &Files,
+        preads: &Preads,
+    ) -> Result<LoadOutcome> {
+        if client == Client::HdfsNative {
+            return self
+                .native(&[])?
+                .pread(&files.dir, files.places.len(), preads);
+        }
+        let blocks: Vec<LoadPlace> = files.places.iter().flatten().cloned().collect();
+        run_pread(&self.rig.data, preads, &blocks)
     }
 
     fn java(&self, operation: &str, request: serde_json::Value) -> Result<LoadOutcome> {
@@ -138,7 +257,7 @@ impl Run<'_> {
         outcome.tally.bytes = answer["bytes"].as_u64().unwrap_or(0);
         for micros in answer["micros"].as_array().into_iter().flatten() {
             let micros = Duration::from_micros(micros.as_u64().unwrap_or(u64::MAX));
-            outcome.tally.op(0, micros);
+            outcome.tally.count(0, micros);
         }
         outcome.took = Duration::from_nanos(answer["nanos"].as_u64().unwrap_or(u64::MAX));
         Ok(outcome)

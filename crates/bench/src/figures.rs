@@ -13,6 +13,8 @@ pub enum Figure {
     SettledRate,
     /// MB a second by a program that only reads from the device and sends.
     SentRate,
+    /// MiB of block data that the client moved.
+    Moved,
     /// Operations a second.
     Ops,
     /// Median latency of an operation, microseconds.
@@ -59,6 +61,7 @@ impl Figure {
             Self::Rate => "MB/s",
             Self::SettledRate => "MB/s until on the device",
             Self::SentRate => "MB/s, read and sent bare",
+            Self::Moved => "MiB moved",
             Self::Ops => "operations/s",
             Self::P50 => "p50, us",
             Self::P99 => "p99, us",
@@ -78,6 +81,16 @@ impl Figure {
             Self::Reported => "all blocks reported, s",
             Self::StartCpu => "CPU, s",
         }
+    }
+
+    /// Whether it is processor time per GiB: the kernel counts it in ticks of 10 ms, so that little
+    /// data tells nothing.
+    #[must_use]
+    pub const fn is_cpu_per_gib(self) -> bool {
+        matches!(
+            self,
+            Self::NodeUser | Self::NodeSystem | Self::NodeCpu | Self::ClientCpu | Self::MachineCpu
+        )
     }
 
     /// Whether a larger value is better.
@@ -128,19 +141,32 @@ impl Spread {
         })
     }
 
+    /// The median alone, with the digits that matter; thousands as `12.3k`.
+    #[must_use]
+    pub fn median_text(self) -> String {
+        self.number(self.median)
+    }
+
+    /// A value as exact as the median is told.
+    fn number(self, value: f64) -> String {
+        match self.median {
+            m if m >= 100_000.0 => format!("{:.0}k", value / 1000.0),
+            m if m >= 10_000.0 => format!("{:.1}k", value / 1000.0),
+            m if m >= 100.0 => format!("{value:.0}"),
+            m if m >= 10.0 => format!("{value:.1}"),
+            _ => format!("{value:.2}"),
+        }
+    }
+
     /// `562 (502-631)`; a single value without its spread.
     #[must_use]
     pub fn text(self) -> String {
-        let digits = match self.median {
-            m if m >= 100.0 => 0,
-            m if m >= 10.0 => 1,
-            _ => 2,
-        };
-        let Self { low, median, high } = self;
-        if (high - low).abs() < f64::EPSILON {
-            return format!("{median:.digits$}");
+        let median = self.median_text();
+        if (self.high - self.low).abs() < f64::EPSILON {
+            return median;
         }
-        format!("{median:.digits$} ({low:.digits$}-{high:.digits$})")
+        let (low, high) = (self.number(self.low), self.number(self.high));
+        format!("{median} ({low}-{high})")
     }
 }
 
@@ -161,5 +187,9 @@ mod tests {
         let spread = |values: &[f64]| Spread::of(values.to_vec()).expect("values").text();
         assert_eq!(spread(&[500.4, 562.2, 630.9]), "562 (500-631)");
         assert_eq!(spread(&[0.254]), "0.25");
+        assert_eq!(
+            spread(&[9490.0, 10_121.0, 405_100.0]),
+            "10.1k (9.5k-405.1k)"
+        );
     }
 }

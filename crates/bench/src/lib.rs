@@ -7,32 +7,39 @@
 //! compared, and a row counts until its client is done; what is left to write by then is measured
 //! beside it.
 //!
-//! - [`rows`], [`peers`], [`figures`]: what, who, which numbers;
-//! - `rig`, `work`: processes and rounds; `clients`: what is done; [`names`]: the native client
-//!   towards the NameNode;
+//! Before a row counts, each peer repeats it until two rounds are alike ([`marks`]).
+//!
+//! - [`rows`], [`peers`], [`figures`], [`targets`]: what, who, which numbers, how much of them;
+//! - `rig`, `work`: processes and rounds; `clients`: what is done; [`names`]: the load client
+//!   towards the NameNode; `native_client`, `relay`: the crate hdfs-native;
 //! - `measure`, [`trace`], [`limits`]: how it is measured;
-//! - [`record`], [`results`], [`bars`], [`page`], `plot`: what is left of it;
+//! - [`record`], [`results`], [`marks`], [`verdicts`], `cells`, [`page`], [`published`]: what is
+//!   left of it;
 //! - `start`: start-up with many blocks; [`cli`]: the command.
 
 mod bare;
-pub mod bars;
+mod cells;
 pub mod cli;
 mod clients;
 pub mod figures;
 mod interrupt;
 pub mod limits;
+pub mod marks;
 mod measure;
 pub mod names;
+mod native_client;
 pub mod page;
 pub mod peers;
-mod plot;
-pub mod raw;
+pub mod published;
 pub mod record;
+mod relay;
 pub mod results;
 mod rig;
 pub mod rows;
 mod start;
+pub mod targets;
 pub mod trace;
+pub mod verdicts;
 mod work;
 
 use hayloft_conf::Configuration;
@@ -45,6 +52,7 @@ use rig::Rig;
 use rows::{BenchRow, BenchWorkload, Client};
 use std::path::PathBuf;
 use std::time::Instant;
+use targets::BenchTargets;
 
 /// Where the nodes' directories are.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -60,6 +68,8 @@ pub enum BenchDisk {
 pub struct BenchOptions {
     /// Rounds; each measures every row once per peer.
     pub rounds: u32,
+    /// Rounds before a row counts, at most; it ends when two in a row are alike.
+    pub warm_ups: usize,
     /// MiB moved per row, over all streams.
     pub mib: u64,
     /// The rows, see [`rows::all`].
@@ -87,37 +97,20 @@ pub struct BenchOptions {
     pub progress: std::sync::Arc<dyn Fn(&str) + Send + Sync>,
 }
 
-impl BenchOptions {
-    /// Measurements of the whole run, nearly.
-    fn total(&self, rows: &[BenchRow]) -> usize {
-        let limits = rows.iter().any(|row| row.workload == BenchWorkload::Limits);
-        // The raw device is measured beside each row that it may bound.
-        let beside = limits && self.disk != BenchDisk::Modelled;
-        let measurements =
-            |row: &BenchRow| 1 + usize::from(beside && row.workload.bound_by().is_some());
-        let count = |peer: &String| -> usize {
-            let takes_part = |row: &&BenchRow| {
-                row.client != Client::None && (peer != peers::NULL || row.workload.writes_only())
-            };
-            rows.iter().filter(takes_part).map(measurements).sum()
-        };
-        let per_round = self.peers.iter().map(count).sum::<usize>() + usize::from(limits) * 9;
-        per_round * self.rounds as usize
-    }
-}
-
 /// Runs the benchmark; what was measured is written into `options.out`, after an interruption or an
 /// error too.
 ///
 /// # Errors
 /// When the cluster does not come up, or results cannot be written.
-pub fn run(options: &BenchOptions) -> Result<BenchRecord> {
+pub fn run(options: &BenchOptions, targets: &BenchTargets) -> Result<BenchRecord> {
     interrupt::listen();
     let mut record = begin(options);
     let outcome = measure(options, &mut record);
     record.interrupted = interrupt::asked();
+    record.marks = marks::of(&record);
     if !record.samples.is_empty() {
-        record.write(&options.out)?;
+        let page = page::markdown(&record, &targets.targets);
+        record.write(&options.out, &page)?;
     }
     outcome.map(|()| record)
 }
@@ -136,12 +129,8 @@ fn measure(options: &BenchOptions, record: &mut BenchRecord) -> Result<()> {
             options,
             rig,
             record,
-            rows: options.rows.clone(),
-            done: 0,
             began: Instant::now(),
         };
-        (options.progress)("warming up");
-        run.warm_up()?;
         for round in 0..options.rounds {
             if interrupt::asked() {
                 break;
@@ -229,7 +218,7 @@ fn begin(options: &BenchOptions) -> BenchRecord {
         conditions.insert("Hayloft's settings".into(), define.join(" "));
     }
     let start = if options.blocks > 0 {
-        [peers::STOCK, "posix"].as_slice()
+        [peers::STOCK, peers::DEFAULT].as_slice()
     } else {
         &[]
     };

@@ -1,25 +1,27 @@
-//! What the hardware gives without any HDFS: the device by O_DIRECT, loopback TCP,
-//! one sent by the other.
+//! What the hardware gives without any HDFS: the device by O_DIRECT from several threads, loopback
+//! TCP, one sent by the other.
 
 use super::bare::{self, Bare};
-use super::figures::Figure;
-use super::measure::rate;
-use super::raw::{self, RawTransfer, in_parallel};
+use super::figures::{Figure, Figures};
+use super::measure::{latencies, rate};
 use super::record::BenchSample;
-use super::rows::Client;
+use super::rows::{Client, DeviceTransfer};
+use hayloft_io::AlignedBuf;
 use hayloft_testkit::error::{Result, TestkitError};
-use hayloft_testkit::load::{Latency, Offsets};
+use hayloft_testkit::load::{LoadLatencies, Offsets};
 use hayloft_testkit::machine;
 use rustix::fs::{FallocateFlags, Mode, OFlags};
 use std::fs::File;
 use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
+use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Transfers in flight.
-const DEPTH: u64 = 4;
+const DEPTH: usize = 4;
 /// Bytes of a large transfer.
 const TRANSFER: usize = 4 << 20;
 /// Bytes of a small one.
@@ -32,51 +34,56 @@ const SEND: usize = 512 << 10;
 /// Name of the column.
 pub const LIMIT: &str = "limit";
 
+/// Names of the rows.
+pub const ROWS: [&str; 9] = [
+    "device-write",
+    "device-read",
+    "device-pread-1",
+    "device-pread-16",
+    "device-pread-64",
+    "loopback-1",
+    "loopback-4",
+    "loopback-kept-1",
+    "loopback-kept-4",
+];
+
 /// Measures every limit once, on the file system under `dir`.
 ///
 /// # Errors
 /// When the file system refuses O_DIRECT, or a socket fails.
 pub(super) fn measure(dir: &Path, mib: u64, round: u32) -> Result<Vec<BenchSample>> {
     let mut samples = Vec::new();
-    let mut add = |name: String, figures: Vec<(Figure, f64)>| {
+    let mut add = |workload: String, figures| {
         samples.push(BenchSample {
-            workload: name,
+            workload,
             client: Client::None,
             peer: LIMIT.to_owned(),
             round,
-            figures: figures.into_iter().collect(),
+            figures,
             failed: None,
         });
     };
     let bytes = (mib << 20).next_multiple_of(TRANSFER as u64);
     let mut device = Device::new(dir, mib)?;
     for (name, direction) in [
-        ("device-write", RawTransfer::Write),
-        ("device-read", RawTransfer::Read),
+        ("device-write", DeviceTransfer::Write),
+        ("device-read", DeviceTransfer::Read),
     ] {
         let rate = device.rate(direction)?;
-        add(name.into(), vec![(Figure::Rate, rate)]);
+        add(name.into(), Figures::from([(Figure::Rate, rate)]));
     }
     for in_flight in [1, 16, 64] {
-        let (took, latencies) = small_reads(&device.path, bytes, in_flight)?;
-        let latency = Latency::of(latencies);
-        let us = super::measure::as_f64;
-        let ops = us(latency.count) / took.as_secs_f64();
+        let (took, times) = small_reads(&device.path, bytes, in_flight)?;
         add(
             format!("device-pread-{in_flight}"),
-            vec![
-                (Figure::Ops, ops),
-                (Figure::P50, us(latency.p50_us)),
-                (Figure::P99, us(latency.p99_us)),
-                (Figure::P999, us(latency.p999_us)),
-            ],
+            latencies(&times, took).into(),
         );
     }
     for (what, keeps) in [("loopback", false), ("loopback-kept", true)] {
         for streams in [1, 4] {
             let took = loopback(streams, bytes, keeps)?;
             let name = format!("{what}-{streams}");
-            add(name, vec![(Figure::Rate, rate(bytes, took))]);
+            add(name, Figures::from([(Figure::Rate, rate(bytes, took))]));
         }
     }
     Ok(samples)
@@ -120,9 +127,8 @@ impl Device {
     /// What is only allocated, the device does not read.
     fn fill(&mut self) -> Result<()> {
         if !self.written {
-            transfers(&self.path, self.bytes, RawTransfer::Write)?;
+            self.rate(DeviceTransfer::Write)?;
         }
-        self.written = true;
         Ok(())
     }
 
@@ -130,12 +136,13 @@ impl Device {
     ///
     /// # Errors
     /// When a transfer fails.
-    pub(super) fn rate(&mut self, direction: RawTransfer) -> Result<f64> {
-        if direction == RawTransfer::Read {
+    pub(super) fn rate(&mut self, direction: DeviceTransfer) -> Result<f64> {
+        if direction == DeviceTransfer::Read {
             self.fill()?;
         }
+        let offsets: Vec<u64> = (0..self.bytes).step_by(TRANSFER).collect();
+        let (took, _) = transfers(&self.path, direction, (DEPTH, TRANSFER), &offsets)?;
         self.written = true;
-        let took = transfers(&self.path, self.bytes, direction)?;
         Ok(rate(self.bytes, took))
     }
 }
@@ -153,44 +160,70 @@ pub(super) fn open(path: &Path, flags: OFlags) -> Result<File> {
         .map_err(|e| TestkitError::file("opening with O_DIRECT", path)(e.into()))
 }
 
-/// Moves all of the file in large transfers, [`DEPTH`] in flight, in the order of their offsets; a
-/// write ends when the device has it.
-fn transfers(path: &Path, bytes: u64, direction: RawTransfer) -> Result<Duration> {
-    let file = open(path, flags(direction))?;
-    let offsets = (0..bytes).step_by(TRANSFER);
+/// Moves pieces of `size` bytes at `offsets`, so many in flight, each by a thread of its own; a
+/// write ends when the device has all of it. How long it took, and each transfer.
+fn transfers(
+    path: &Path,
+    direction: DeviceTransfer,
+    (in_flight, size): (usize, usize),
+    offsets: &[u64],
+) -> Result<(Duration, LoadLatencies)> {
+    let flags = match direction {
+        DeviceTransfer::Read => OFlags::RDONLY,
+        DeviceTransfer::Write => OFlags::WRONLY,
+    };
+    let file = open(path, flags)?;
+    let next = AtomicUsize::new(0);
+    let worker = || {
+        let mut buffer = AlignedBuf::unpooled(size);
+        buffer.set_len(size);
+        buffer.as_mut_slice().fill(0x5A);
+        let mut times = LoadLatencies::default();
+        while let Some(&at) = offsets.get(next.fetch_add(1, Ordering::Relaxed)) {
+            let began = Instant::now();
+            match direction {
+                DeviceTransfer::Read => file.read_exact_at(buffer.as_mut_slice(), at)?,
+                DeviceTransfer::Write => file.write_all_at(buffer.as_slice(), at)?,
+            }
+            times.record(began.elapsed());
+        }
+        Ok(times)
+    };
+    let failed = TestkitError::file("transferring by O_DIRECT", path);
     let began = Instant::now();
-    raw::transfers(&file, direction, (DEPTH, TRANSFER), offsets)
-        .map_err(TestkitError::file("transferring", path))?;
-    if direction == RawTransfer::Write {
-        file.sync_data()
-            .map_err(TestkitError::file("syncing", path))?;
+    let each = in_parallel(in_flight, &worker).map_err(failed)?;
+    if direction == DeviceTransfer::Write {
+        let synced = file.sync_data();
+        synced.map_err(TestkitError::file("syncing", path))?;
     }
-    Ok(began.elapsed())
+    let took = began.elapsed();
+    let mut all = LoadLatencies::default();
+    each.iter().for_each(|times| all.add(times));
+    Ok((took, all))
 }
 
-fn flags(direction: RawTransfer) -> OFlags {
-    match direction {
-        RawTransfer::Read => OFlags::RDONLY,
-        RawTransfer::Write => OFlags::WRONLY,
-    }
-}
-
-fn small_reads(path: &Path, bytes: u64, in_flight: u64) -> Result<(Duration, Vec<u32>)> {
-    let file = open(path, OFlags::RDONLY)?;
+/// Reads at random places, so many in flight.
+fn small_reads(path: &Path, bytes: u64, in_flight: usize) -> Result<(Duration, LoadLatencies)> {
     let places = bytes / 4096 - (SMALL as u64 / 4096) + 1;
     let count = if in_flight == 1 {
         SMALL_READS / 4
     } else {
         SMALL_READS
     };
-    let mut random = Offsets::new(in_flight);
-    let offsets = (0..count).map(|_| random.below(places) * 4096);
-    let began = Instant::now();
-    let took = raw::transfers(&file, RawTransfer::Read, (in_flight, SMALL), offsets)
-        .map_err(TestkitError::file("reading", path))?;
-    let elapsed = began.elapsed();
-    let latencies = took.into_iter().map(hayloft_testkit::load::tally::micros);
-    Ok((elapsed, latencies.collect()))
+    let mut random = Offsets::new(in_flight as u64);
+    let offsets: Vec<u64> = (0..count).map(|_| random.below(places) * 4096).collect();
+    transfers(path, DeviceTransfer::Read, (in_flight, SMALL), &offsets)
+}
+
+/// Runs `worker` in `count` threads; what each gave.
+fn in_parallel<T: Send>(
+    count: usize,
+    worker: &(impl Fn() -> std::io::Result<T> + Sync),
+) -> std::io::Result<Vec<T>> {
+    std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..count).map(|_| scope.spawn(worker)).collect();
+        threads.into_iter().map(bare::joined).collect()
+    })
 }
 
 /// Sends `bytes` through TCP on the loopback, over so many connections. Who receives drops them, or
@@ -233,7 +266,7 @@ fn loopback(streams: u64, bytes: u64, keeps: bool) -> Result<Duration> {
         drain.join().map_err(gone)?
     };
     let began = Instant::now();
-    in_parallel(streams, &worker).map_err(failed)?;
+    in_parallel(usize::try_from(streams).unwrap_or(1), &worker).map_err(failed)?;
     Ok(began.elapsed())
 }
 
@@ -252,7 +285,8 @@ mod tests {
             }
             Err(error) => panic!("{error}"),
         };
-        assert_eq!(samples.len(), 9);
+        let names: Vec<&str> = samples.iter().map(|s| s.workload.as_str()).collect();
+        assert_eq!(names, ROWS);
         let positive = |s: &BenchSample| s.figures.values().all(|value| *value > 0.0);
         assert!(samples.iter().all(positive), "{samples:?}");
         assert_eq!(std::fs::read_dir(dir.path()).expect("listed").count(), 0);

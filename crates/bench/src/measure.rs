@@ -4,12 +4,13 @@ use super::figures::{Figure, Figures};
 use super::rows::BenchWorkload;
 use super::trace::{Requests, Tracer};
 use hayloft_testkit::error::Result;
-use hayloft_testkit::load::{Latency, LoadOutcome};
+use hayloft_testkit::load::{LoadLatencies, LoadOutcome};
 use hayloft_testkit::machine;
 use hayloft_testkit::procfs::{self, Usage};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+const MIB: f64 = (1_u64 << 20) as f64;
 const GIB: f64 = (1_u64 << 30) as f64;
 
 /// Whom to look at.
@@ -66,7 +67,7 @@ impl Watch<'_> {
         let before = self.counts()?;
         let outcome = load();
         let settling = Instant::now();
-        let settles = workload.writes_only() || workload == BenchWorkload::Mixed;
+        let settles = workload.settles();
         if settles && outcome.is_ok() {
             machine::settle(self.disk)?;
         }
@@ -113,19 +114,21 @@ impl Watch<'_> {
 fn speed(figures: &mut Figures, outcome: &LoadOutcome, workload: BenchWorkload) {
     let LoadOutcome { tally, took } = outcome;
     figures.insert(Figure::Rate, rate(tally.bytes, *took));
-    if !matches!(
-        workload,
-        BenchWorkload::Pread(_) | BenchWorkload::Hflush | BenchWorkload::SmallFiles
-    ) {
-        return;
+    figures.insert(Figure::Moved, as_f64(tally.bytes) / MIB);
+    if workload.counts_operations() {
+        figures.extend(latencies(&tally.op, *took));
     }
-    let latency = Latency::of(tally.op_us.clone());
-    figures.extend([
-        (Figure::Ops, as_f64(tally.ops) / took.as_secs_f64()),
-        (Figure::P50, as_f64(latency.p50_us)),
-        (Figure::P99, as_f64(latency.p99_us)),
-        (Figure::P999, as_f64(latency.p999_us)),
-    ]);
+}
+
+/// Operations a second and their percentiles.
+pub(super) fn latencies(times: &LoadLatencies, took: Duration) -> [(Figure, f64); 4] {
+    let of = times.summary();
+    [
+        (Figure::Ops, as_f64(of.count) / took.as_secs_f64()),
+        (Figure::P50, as_f64(of.p50_us)),
+        (Figure::P99, as_f64(of.p99_us)),
+        (Figure::P999, as_f64(of.p999_us)),
+    ]
 }
 
 fn requests(figures: &mut Figures, main: &Requests) {

@@ -1,11 +1,14 @@
 //! The page of a run for people.
 
-use super::bars::{self, Verdict};
-use super::figures::Figure;
+use super::cells::{Cells, JUDGED, TOO_LITTLE, ahead, ratio};
+use super::figures::{Figure, Spread};
 use super::limits::LIMIT;
-use super::peers::STOCK;
+use super::marks::{MarkReason, RowMark};
+use super::peers::{self, STOCK};
 use super::record::BenchRecord;
 use super::rows::Client;
+use super::targets::BenchTarget;
+use super::verdicts::{Verdict, verdicts};
 use hayloft_testkit::congestion;
 use std::fmt::Write as _;
 
@@ -48,9 +51,15 @@ const START: [Figure; 4] = [
     Figure::MemoryPeak,
 ];
 
-/// The page: conditions, bars, tables, plots, rows in which Hayloft is not better, failures.
+/// Headings of rows, by whether their client is one that users have.
+const GROUPS: [(&str, bool); 2] = [
+    ("clients that users have", true),
+    ("limits, with the load client that no user has", false),
+];
+
+/// The page: conditions, targets, tables, rows in which Hayloft is not better, marks, failures.
 #[must_use]
-pub fn markdown(record: &BenchRecord, plots: &[String]) -> String {
+pub fn markdown(record: &BenchRecord, targets: &[BenchTarget]) -> String {
     let mut page = String::from("# Stock DataNode and Hayloft on one machine\n\n");
     if record.modelled {
         page.push_str(
@@ -76,25 +85,30 @@ pub fn markdown(record: &BenchRecord, plots: &[String]) -> String {
     if let Some(note) = congestion::note(&record.conditions) {
         let _ = writeln!(page, "{note}\n");
     }
-    bars_table(&mut page, &bars::verdicts(record));
-    for plot in plots {
-        let _ = writeln!(page, "![{plot}]({plot})\n");
-    }
-    page.push_str("Values are medians (lowest-highest). Rows name the client.\n");
-    for (title, figures) in TABLES {
-        let mut section = String::new();
-        for &figure in figures {
-            table(&mut section, record, figure, |workload| {
-                !workload.starts_with("start")
-            });
-        }
-        if !section.is_empty() {
-            let _ = write!(page, "\n## {title}\n{section}");
+    targets_table(&mut page, &verdicts(record, targets));
+    let cells = Cells::new(record);
+    let _ = writeln!(
+        page,
+        "Values are medians (lowest-highest). {TOO_LITTLE}\n{}\n{}",
+        MarkReason::NotWarm.meaning(),
+        MarkReason::LastRound.meaning(),
+    );
+    for (group, of_users) in GROUPS {
+        for (title, figures) in TABLES {
+            let mut section = String::new();
+            for &figure in figures {
+                table(&mut section, &cells, figure, |workload, client| {
+                    client.is_of_users() == of_users && !workload.starts_with("start")
+                });
+            }
+            if !section.is_empty() {
+                let _ = write!(page, "\n## {title}: {group}\n{section}");
+            }
         }
     }
     let mut section = String::new();
     for figure in START {
-        table(&mut section, record, figure, |workload| {
+        table(&mut section, &cells, figure, |workload, _| {
             workload.starts_with("start")
         });
     }
@@ -102,19 +116,39 @@ pub fn markdown(record: &BenchRecord, plots: &[String]) -> String {
         let _ = write!(page, "\n## Start-up\n{section}");
     }
     losses(&mut page, record);
+    if !cells.marks.is_empty() {
+        let _ = write!(page, "\n## Marked rows\n\n{}", marks_list(&cells.marks));
+    }
     failures(&mut page, record);
     page
 }
 
-fn bars_table(page: &mut String, verdicts: &[Verdict]) {
+/// A line for each mark.
+pub(super) fn marks_list(marks: &[RowMark]) -> String {
+    let line = |mark: &RowMark| {
+        let (by, sign) = (mark.client.name(), mark.reason.sign());
+        let figure = mark
+            .figure
+            .map_or_else(String::new, |f| format!(", {}", f.heading()));
+        let row = format!("{}/{by}, {}{figure}", mark.workload, mark.peer);
+        format!("- {sign} {row}: {}\n", mark.seen)
+    };
+    marks.iter().map(line).collect()
+}
+
+fn targets_table(page: &mut String, verdicts: &[Verdict]) {
     if verdicts.is_empty() {
         return;
     }
     page.push_str(
-        "## Bars\n\n| workload | client | peer | wanted | is | |\n|---|---|---|---|---|---|\n",
+        "## Targets\n\n| workload | client | peer | wanted | is | |\n|---|---|---|---|---|---|\n",
     );
     for verdict in verdicts {
-        let met = if verdict.met { "met" } else { "**not met**" };
+        let met = match verdict.met {
+            Some(true) => "met",
+            Some(false) => "**not met**",
+            None => "not judged: the row moved less than 4 GiB",
+        };
         let beside = verdict.beside.as_ref();
         let beside = beside.map_or_else(String::new, |text| format!("; {text}"));
         let _ = writeln!(
@@ -138,43 +172,32 @@ fn bars_table(page: &mut String, verdicts: &[Verdict]) {
 }
 
 /// A table of one figure: rows by peers. Nothing when no peer has the figure.
-fn table(page: &mut String, record: &BenchRecord, figure: Figure, wanted: impl Fn(&str) -> bool) {
-    let columns: Vec<&str> = record
-        .peers
-        .iter()
-        .map(String::as_str)
-        .chain([LIMIT])
-        .filter(|peer| {
-            let has = |s: &&super::record::BenchSample| {
-                s.peer == **peer && s.figures.contains_key(&figure)
-            };
-            record
-                .samples
-                .iter()
-                .any(|sample| has(&sample) && wanted(&sample.workload))
+fn table(
+    page: &mut String,
+    cells: &Cells<'_>,
+    figure: Figure,
+    wanted: impl Fn(&str, Client) -> bool,
+) {
+    let record = cells.record;
+    let peers = record.peers.iter().map(String::as_str).chain([LIMIT]);
+    let columns: Vec<&str> = peers
+        .filter(|&peer| {
+            record.samples.iter().any(|sample| {
+                let has = sample.peer == peer && sample.figures.contains_key(&figure);
+                has && wanted(&sample.workload, sample.client)
+            })
         })
         .collect();
     let mut lines = String::new();
-    for (workload, client) in record
-        .rows()
-        .into_iter()
-        .filter(|(workload, _)| wanted(workload))
-    {
-        let cells: Vec<String> = columns
-            .iter()
-            .map(|peer| {
-                record
-                    .spread(workload, client, peer, figure)
-                    .map_or(String::new(), |s| s.text())
-            })
+    let rows = record.rows().into_iter();
+    for row in rows.filter(|&(workload, client)| wanted(workload, client)) {
+        let of_peer = columns.iter();
+        let of_row: Vec<String> = of_peer
+            .map(|peer| cells.text(row, peer, figure, Spread::text))
             .collect();
-        if cells.iter().any(|cell| !cell.is_empty()) {
-            let _ = writeln!(
-                lines,
-                "| {workload} | {} | {} |",
-                client.name(),
-                cells.join(" | ")
-            );
+        if of_row.iter().any(|cell| !cell.is_empty()) {
+            let (workload, by) = (row.0, row.1.name());
+            let _ = writeln!(lines, "| {workload} | {by} | {} |", of_row.join(" | "));
         }
     }
     if lines.is_empty() {
@@ -186,39 +209,19 @@ fn table(page: &mut String, record: &BenchRecord, figure: Figure, wanted: impl F
     page.push_str(&lines);
 }
 
-/// Where an engine is not better than the stock DataNode.
+/// Where an engine is not better than the stock DataNode: every row of the run.
 fn losses(page: &mut String, record: &BenchRecord) {
-    const JUDGED: [Figure; 7] = [
-        Figure::Rate,
-        Figure::SettledRate,
-        Figure::Ops,
-        Figure::P99,
-        Figure::NodeCpu,
-        Figure::MachineCpu,
-        Figure::MemoryPeak,
-    ];
+    let cells = Cells::new(record);
     let mut lines = String::new();
-    for (workload, client) in record.rows() {
+    for row in record.rows() {
         for figure in JUDGED {
-            let Some(stock) = record.spread(workload, client, STOCK, figure) else {
-                continue;
-            };
-            for peer in record.peers.iter().filter(|peer| !peer.starts_with(STOCK)) {
-                let Some(own) = record.spread(workload, client, peer, figure) else {
-                    continue;
-                };
-                let ratio = own.median / stock.median;
-                let worse = if figure.more_is_better() {
-                    ratio <= 1.0
-                } else {
-                    ratio >= 1.0
-                };
-                if worse {
-                    let (by, what) = (client.name(), figure.heading());
-                    let _ = writeln!(
-                        lines,
-                        "- {workload} ({by}), {peer}: {what}, {ratio:.2} of stock's"
-                    );
+            for peer in record.peers.iter().filter(|peer| !peers::is_stock(peer)) {
+                let ahead = ahead(&cells, row, peer, figure);
+                if let Some(ahead) = ahead.filter(|ahead| *ahead <= 1.0) {
+                    let ratio = ratio(ahead, figure);
+                    let (by, what) = (row.1.name(), figure.heading());
+                    let name = format!("{} ({by}), {peer}", row.0);
+                    let _ = writeln!(lines, "- {name}: {what}, {ratio:.2} of stock's");
                 }
             }
         }
@@ -242,12 +245,11 @@ fn failures(page: &mut String, record: &BenchRecord) {
     for sample in failures {
         let reason = sample.failed.as_deref().unwrap_or_default();
         let first = reason.lines().next().unwrap_or_default();
-        let client: Client = sample.client;
         let _ = writeln!(
             page,
             "- {} ({}), {}, round {}: {first}",
             sample.workload,
-            client.name(),
+            sample.client.name(),
             sample.peer,
             sample.round
         );
@@ -257,39 +259,51 @@ fn failures(page: &mut String, record: &BenchRecord) {
 #[cfg(test)]
 mod tests {
     use super::super::record::tests::record;
+    use super::super::targets::BenchTargets;
     use super::*;
 
+    fn page(record: &BenchRecord) -> String {
+        let own = BenchTargets::load().expect("the targets can be read");
+        markdown(record, &own.targets)
+    }
+
     #[test]
-    fn losing_rows_and_bars_are_named() {
-        let native = Client::Native;
+    fn losing_rows_and_targets_are_named() {
+        let stock = [(Figure::Rate, 100.0), (Figure::NodeCpu, 1.0)];
+        let own = [(Figure::Rate, 50.0), (Figure::NodeCpu, 0.5)];
+        let (java, load) = (Client::Java, Client::Load);
         let record = record(&[
-            (
-                "cold-1",
-                native,
-                "stock",
-                &[(Figure::Rate, 100.0), (Figure::NodeCpu, 1.0)],
-            ),
-            (
-                "cold-1",
-                native,
-                "posix",
-                &[(Figure::Rate, 50.0), (Figure::NodeCpu, 0.5)],
-            ),
+            ("cold-1", java, "stock", &stock),
+            ("cold-1", java, "posix", &own),
+            ("cold-1", load, "posix", &[(Figure::Rate, 60.0)]),
         ]);
-        let page = markdown(&record, &["rate.svg".into()]);
-        assert!(
-            page.contains("cold-1 (native), posix: MB/s, 0.50 of stock's"),
-            "{page}"
-        );
-        assert!(
-            !page.contains("posix: node CPU"),
-            "half the CPU is no loss: {page}"
-        );
+        let page = page(&record);
+        let loss = "cold-1 (java), posix: MB/s, 0.50 of stock's";
+        assert!(page.contains(loss), "{page}");
+        assert!(!page.contains("posix: node CPU"), "half is no loss: {page}");
         assert!(
             page.contains("**not met**") && page.contains("| met |"),
             "{page}"
         );
-        assert!(page.contains("![rate.svg](rate.svg)"));
-        assert!(page.contains("| cold-1 | native | 100 | 50.0 |"), "{page}");
+        assert!(page.contains("| cold-1 | java | 100 | 50.0 |"), "{page}");
+        let limits = page.split("## Throughput: limits").nth(1).expect("apart");
+        assert!(limits.contains("| cold-1 | load | 60.0 |"), "{page}");
+    }
+
+    #[test]
+    fn processor_time_of_little_data_is_a_dash_and_marks_stand_at_values() {
+        let value = [(Figure::Rate, 100.0), (Figure::NodeCpu, 1.0)];
+        let mut record = record(&[("cold-1", Client::Java, "stock", &value)]);
+        record.mib = 512;
+        record.warm_ups.push(super::super::marks::WarmUp {
+            workload: "cold-1".into(),
+            client: Client::Java,
+            peer: "stock".into(),
+            paces: vec![50.0, 100.0],
+        });
+        let page = page(&record);
+        assert!(page.contains("| cold-1 | java | 100\\* |"), "{page}");
+        assert!(page.contains("| cold-1 | java | - |"), "{page}");
+        assert!(page.contains("- \\* cold-1/java, stock: 50, 100"), "{page}");
     }
 }

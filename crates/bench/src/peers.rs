@@ -1,5 +1,6 @@
 //! Who is compared.
 
+use super::rows::BenchWorkload;
 use hayloft_testkit::conf::Conf;
 use hayloft_testkit::error::{Result, TestkitError};
 use hayloft_testkit::node::Kind;
@@ -17,10 +18,24 @@ pub struct Peer {
     pub drops_data: bool,
 }
 
+impl Peer {
+    /// Whether the row says something about it: `stock-drop` reads as `stock` does.
+    #[must_use]
+    pub fn takes_part(&self, workload: BenchWorkload) -> bool {
+        match self.name.as_str() {
+            STOCK_DROP => workload.settles(),
+            _ => !self.drops_data || workload.writes_only(),
+        }
+    }
+}
+
 /// The stock DataNode as its documentation advises for throughput.
 pub const STOCK: &str = "stock";
-/// The stock DataNode that keeps its data out of the page cache.
+/// The stock DataNode that writes its data out while it comes: the fair baseline of what is written
+/// until it is on the device.
 pub const STOCK_DROP: &str = "stock-drop";
+/// The engine that Hayloft has without another wish.
+pub const DEFAULT: &str = "direct";
 /// An earlier version of Hayloft, by its binary.
 pub const BEFORE: &str = "before";
 /// The engine that drops what it is given: our own overhead alone.
@@ -33,11 +48,10 @@ pub fn names() -> Vec<&'static str> {
     [STOCK, STOCK_DROP].into_iter().chain(engines).collect()
 }
 
-/// Those of a run without another wish.
+/// Whether it is a stock DataNode.
 #[must_use]
-pub fn usual() -> Vec<String> {
-    let names = names().into_iter().filter(|name| *name != STOCK_DROP);
-    names.map(str::to_owned).collect()
+pub fn is_stock(name: &str) -> bool {
+    [STOCK, STOCK_DROP].contains(&name)
 }
 
 /// The peer of that name, [`BEFORE`] included; `define` goes into the configuration of Hayloft's
@@ -56,7 +70,6 @@ pub fn peer(name: &str, define: &[(String, String)]) -> Result<Peer> {
         STOCK => Kind::Apache,
         STOCK_DROP => {
             conf.set("dfs.datanode.drop.cache.behind.writes", true)
-                .set("dfs.datanode.drop.cache.behind.reads", true)
                 .set("dfs.datanode.sync.behind.writes", true);
             Kind::Apache
         }

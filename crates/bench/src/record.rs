@@ -1,11 +1,15 @@
 //! What a run leaves: every sample, and how it was made.
 
 use super::figures::{Figure, Figures, Spread};
+use super::marks::{RowMark, WarmUp};
 use super::rows::Client;
 use hayloft_testkit::error::{Result, TestkitError};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::Path;
+
+/// Data that a row has to move for its processor time to be told, MiB.
+pub const CPU_MIB: f64 = 4096.0;
 
 /// One row measured once.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -44,6 +48,12 @@ pub struct BenchRecord {
     pub peers: Vec<String>,
     /// Whether the run was ended before its time.
     pub interrupted: bool,
+    /// What came before the first round that counts.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub warm_ups: Vec<WarmUp>,
+    /// What a reader has to know of rows, as [`super::marks::of`] tells it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub marks: Vec<RowMark>,
     /// Everything measured.
     pub samples: Vec<BenchSample>,
 }
@@ -72,6 +82,24 @@ impl BenchRecord {
         Spread::of(self.values(workload, client, peer, figure))
     }
 
+    /// Whether the peer's rounds of a row, all together, moved enough data to tell processor
+    /// time by.
+    #[must_use]
+    pub fn moved_enough(&self, workload: &str, client: Client, peer: &str) -> bool {
+        let operations = ["pread-", "hflush", "small-files"];
+        let moved = self.samples.iter().filter_map(|sample| {
+            let is_it = sample.workload == workload && sample.client == client;
+            if !is_it || sample.peer != peer || sample.failed.is_some() {
+                return None;
+            }
+            // Earlier versions did not record it; rows of operations moved little then.
+            let rest = !operations.iter().any(|name| workload.starts_with(name));
+            let whole = rest.then(|| super::measure::as_f64(self.mib));
+            sample.figures.get(&Figure::Moved).copied().or(whole)
+        });
+        moved.sum::<f64>() >= CPU_MIB
+    }
+
     /// Workloads and clients in the order in which they were first measured.
     #[must_use]
     pub fn rows(&self) -> Vec<(&str, Client)> {
@@ -90,17 +118,15 @@ impl BenchRecord {
         self.samples.iter().filter(|sample| sample.failed.is_some())
     }
 
-    /// Writes the raw samples (`results.json`), the page (`README.md`) and the plots into `dir`.
+    /// Writes the raw samples (`results.json`) and the page (`README.md`) into `dir`.
     ///
     /// # Errors
     /// [`TestkitError::File`] naming the file.
-    pub fn write(&self, dir: &Path) -> Result<()> {
+    pub fn write(&self, dir: &Path, page: &str) -> Result<()> {
         std::fs::create_dir_all(dir).map_err(TestkitError::file("creating", dir))?;
-        let plots = super::plot::write(self, dir)?;
-        let json = self.to_json()?;
         for (name, text) in [
-            ("results.json", json),
-            ("README.md", super::page::markdown(self, &plots)),
+            ("results.json", self.to_json()?.as_str()),
+            ("README.md", page),
         ] {
             let path = dir.join(name);
             std::fs::write(&path, text).map_err(TestkitError::file("writing", path))?;
@@ -113,26 +139,26 @@ impl BenchRecord {
     /// # Errors
     /// [`TestkitError::Talk`] when a number cannot be written.
     pub fn to_json(&self) -> Result<String> {
-        let failed = |error| TestkitError::Talk(format!("results: {error}"));
-        let mut head = serde_json::to_value(Self {
-            samples: Vec::new(),
-            ..self.clone()
-        })
-        .map_err(failed)?;
-        if let Some(map) = head.as_object_mut() {
-            map.remove("samples");
+        in_lines(&self.rounded())
+    }
+
+    /// With five significant digits: more than any of this is good for.
+    #[must_use]
+    pub(super) fn rounded(&self) -> Self {
+        let mut record = self.clone();
+        let samples = record.samples.iter_mut();
+        let figures = samples.flat_map(|sample| sample.figures.values_mut());
+        let paces = record
+            .warm_ups
+            .iter_mut()
+            .flat_map(|warm_up| &mut warm_up.paces);
+        for value in figures.chain(paces) {
+            if value.is_finite() && *value != 0.0 {
+                let scale = 10_f64.powf(4.0 - value.abs().log10().floor());
+                *value = (*value * scale).round() / scale;
+            }
         }
-        let head = serde_json::to_string_pretty(&head).map_err(failed)?;
-        let samples: std::result::Result<Vec<String>, _> = self
-            .samples
-            .iter()
-            .map(|sample| serde_json::to_string(&rounded(sample)))
-            .collect();
-        let samples = samples.map_err(failed)?.join(",\n    ");
-        let open = head.trim_end().trim_end_matches('}').trim_end();
-        Ok(format!(
-            "{open},\n  \"samples\": [\n    {samples}\n  ]\n}}\n"
-        ))
+        record
     }
 
     /// Reads what [`BenchRecord::to_json`] wrote.
@@ -144,16 +170,11 @@ impl BenchRecord {
     }
 }
 
-/// Five significant digits are more than any of this is good for.
-pub(super) fn rounded(sample: &BenchSample) -> BenchSample {
-    let mut sample = sample.clone();
-    for value in sample.figures.values_mut() {
-        if value.is_finite() && *value != 0.0 {
-            let scale = 10_f64.powf(4.0 - value.abs().log10().floor());
-            *value = (*value * scale).round() / scale;
-        }
-    }
-    sample
+/// JSON with one sample a line, so that a new run is a change that can be read.
+pub(super) fn in_lines(value: &impl Serialize) -> Result<String> {
+    let failed = |error: serde_json::Error| TestkitError::Talk(format!("results: {error}"));
+    let text = serde_json::to_string(value).map_err(failed)?;
+    Ok(text.replace("{\"workload\"", "\n{\"workload\"") + "\n")
 }
 
 #[cfg(test)]
@@ -181,6 +202,7 @@ pub(super) mod tests {
         }
         BenchRecord {
             command: "hayloft bench".into(),
+            mib: 4096,
             memory_limit_mib: 256,
             peers,
             samples: rows.iter().map(sample).collect(),
@@ -191,12 +213,7 @@ pub(super) mod tests {
     #[test]
     fn json_comes_back_as_it_was() {
         let record = record(&[
-            (
-                "write-1",
-                Client::Native,
-                "stock",
-                &[(Figure::Rate, 123.45)],
-            ),
+            ("write-1", Client::Load, "stock", &[(Figure::Rate, 123.45)]),
             (
                 "write-1",
                 Client::Java,
@@ -208,6 +225,9 @@ pub(super) mod tests {
         let back = BenchRecord::from_json(&text).expect("reads");
         assert_eq!(back.samples, record.samples);
         assert_eq!(back.peers, record.peers);
+        let early = text.replace("\"load\"", "\"native\"");
+        let early = BenchRecord::from_json(&early).expect("reads earlier ones");
+        assert_eq!(early.samples, record.samples);
         let empty = BenchRecord::default().to_json().expect("writes");
         assert!(
             BenchRecord::from_json(&empty)

@@ -12,6 +12,7 @@ use hayloft_testkit::machine;
 use hayloft_testkit::machine::{Device, ReadaheadGuard};
 use hayloft_testkit::node::{NodeSpec, VolumeSpec};
 use hayloft_testkit::wait::{self, Seen};
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -35,6 +36,7 @@ pub(super) struct Seat {
 pub(super) struct Rig {
     // Dropped in this order: processes before their directories.
     pub(super) driver: Option<Driver>,
+    namenode: String,
     pub(super) names: NameNodeClient,
     cluster: Option<Cluster>,
     pub(super) seats: Vec<Seat>,
@@ -98,12 +100,14 @@ impl Rig {
             seats.push(Seat { peer, nodes });
         }
         let mut cluster = builder.start()?;
-        let names = NameNodeClient::new(&cluster.namenode(0).rpc())?;
+        let namenode = cluster.namenode(0).rpc();
+        let names = NameNodeClient::new(&namenode)?;
         let driver = java
             .then(|| cluster.driver_with_flags(vec!["-Xmx1g".into()]))
             .transpose()?;
         Ok(Self {
             driver,
+            namenode,
             names,
             cluster: Some(cluster),
             seats,
@@ -119,6 +123,11 @@ impl Rig {
     /// Where the nodes' directories are.
     pub(super) fn disk(&self) -> PathBuf {
         self.disk.path().to_owned()
+    }
+
+    /// `host:port` of the NameNode.
+    pub(super) fn namenode(&self) -> &str {
+        &self.namenode
     }
 
     /// Whether the NameNode's edits stay off the disks.
@@ -185,19 +194,21 @@ impl Rig {
         (!counts.is_empty()).then(|| as_f64(sum) / as_f64(counts.len()))
     }
 
-    /// Deletes all files of the run and waits until their blocks are off the disk.
+    /// Deletes the files below `path` and waits until the blocks of `seats` are off the disk: they
+    /// have none elsewhere.
     ///
     /// # Errors
     /// When the NameNode refuses; blocks that stay for a minute are none.
-    pub(super) fn clean(&mut self) -> Result<()> {
-        self.names.delete("/bench")?;
+    pub(super) fn clear(&mut self, path: &str, seats: Range<usize>) -> Result<()> {
+        self.names.delete(path)?;
         let limit = Duration::from_secs(60);
         let gone = wait::until("the blocks to be deleted", limit, || {
-            let cluster = self.cluster.as_ref().expect("it is taken only by drop");
-            let left: usize = cluster
-                .nodes()
-                .map(|node| node.all_block_files().len())
-                .sum();
+            let nodes = self.seats[seats.clone()]
+                .iter()
+                .flat_map(|seat| seat.nodes.clone());
+            let nodes: Vec<usize> = nodes.collect();
+            let left = |index: usize| self.cluster().node(index).all_block_files().len();
+            let left: usize = nodes.into_iter().map(left).sum();
             Ok(if left == 0 {
                 Seen::Done(())
             } else {

@@ -1,6 +1,5 @@
 //! What can be measured, by name.
 
-use super::raw::RawTransfer;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
@@ -33,26 +32,45 @@ pub enum BenchWorkload {
 }
 
 /// Who does it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
 pub enum Client {
     /// The stock Java client.
+    #[serde(rename = "java")]
     Java,
-    /// The load client of this crate; the NameNode is as real.
-    Native,
+    /// The crate hdfs-native.
+    #[serde(rename = "hdfs-native")]
+    HdfsNative,
+    /// The load client of the test kit, which no user has: it shows limits. Runs of earlier
+    /// versions call it `native`.
+    #[serde(rename = "load", alias = "native")]
+    Load,
     /// No HDFS client takes part.
+    #[serde(rename = "none")]
+    #[default]
     None,
 }
 
 impl Client {
+    /// Those that users have.
+    pub const OF_USERS: [Self; 2] = [Self::Java, Self::HdfsNative];
+
     /// Its name in tables.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
             Self::Java => "java",
-            Self::Native => "native",
+            Self::HdfsNative => "hdfs-native",
+            Self::Load => "load",
             Self::None => "-",
         }
+    }
+
+    /// Whether users have it.
+    #[must_use]
+    pub fn is_of_users(self) -> bool {
+        Self::OF_USERS.contains(&self)
     }
 }
 
@@ -74,6 +92,15 @@ impl fmt::Display for BenchWorkload {
     }
 }
 
+/// A direction of the raw device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DeviceTransfer {
+    /// From the device.
+    Read,
+    /// To the device.
+    Write,
+}
+
 impl BenchWorkload {
     /// What it is, in a line.
     #[must_use]
@@ -89,7 +116,7 @@ impl BenchWorkload {
             Self::ReadBack => "one cold reader of files that 4 writers wrote together".into(),
             Self::Pread(n) => format!("random reads of 64 KiB, {n} in flight, page cache empty"),
             Self::Mixed => "two writers and two cold readers".into(),
-            Self::Hflush => "records of 1 KB hflushed one by one, beside 4 writers".into(),
+            Self::Hflush => "1 KB hflushed again and again beside 4 writers".into(),
             Self::SmallFiles => "files of 10 KB created by 4 clients".into(),
             Self::Replicated => "one writer, replication 3".into(),
             Self::Limits => "the device by O_DIRECT, loopback TCP".into(),
@@ -106,12 +133,24 @@ impl BenchWorkload {
         )
     }
 
+    /// Whether it leaves something to be written when its client is done.
+    #[must_use]
+    pub const fn settles(self) -> bool {
+        self.writes_only() || matches!(self, Self::Mixed)
+    }
+
+    /// Whether it counts operations: their latency matters, not the bytes.
+    #[must_use]
+    pub const fn counts_operations(self) -> bool {
+        matches!(self, Self::Pread(_) | Self::Hflush | Self::SmallFiles)
+    }
+
     /// What of the raw device may bound it.
     #[must_use]
-    pub const fn bound_by(self) -> Option<RawTransfer> {
+    pub const fn bound_by(self) -> Option<DeviceTransfer> {
         match self {
-            Self::Write(_) => Some(RawTransfer::Write),
-            Self::Cold(_) => Some(RawTransfer::Read),
+            Self::Write(_) => Some(DeviceTransfer::Write),
+            Self::Cold(_) => Some(DeviceTransfer::Read),
             _ => None,
         }
     }
@@ -126,53 +165,40 @@ pub struct BenchRow {
     pub client: Client,
 }
 
+impl BenchRow {
+    /// The row of that workload and client, by the workload's name.
+    #[must_use]
+    pub fn named(workload: &str, client: Client) -> Option<Self> {
+        let fits = |row: &Self| row.client == client && row.workload.to_string() == workload;
+        all().into_iter().find(fits)
+    }
+}
+
 impl fmt::Display for BenchRow {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}/{}", self.workload, self.client.name())
     }
 }
 
-/// Every row, in the order of a round.
+/// Every row: those of the clients that users have, then the limits.
 #[must_use]
 pub fn all() -> Vec<BenchRow> {
-    use BenchWorkload::{
-        Cold, Hflush, Limits, Mixed, Pread, ReadBack, Replicated, SmallFiles, Warm, Write,
-    };
-    let both = [
-        Write(1),
-        Cold(1),
-        Warm(1),
-        Write(4),
-        Cold(4),
-        Warm(4),
-        Replicated,
-        SmallFiles,
-    ];
-    let native = [
-        ReadBack,
-        Pread(1),
-        Pread(16),
-        Pread(64),
-        Write(16),
-        Cold(16),
-        Mixed,
-        Hflush,
-    ];
-    let row = |client| move |&workload: &BenchWorkload| BenchRow { workload, client };
-    let mut rows = vec![BenchRow {
-        workload: Limits,
+    let limits = BenchRow {
+        workload: BenchWorkload::Limits,
         client: Client::None,
-    }];
-    rows.extend(both.iter().map(row(Client::Native)));
-    rows.extend(native.iter().map(row(Client::Native)));
-    rows.extend(both.iter().map(row(Client::Java)));
-    rows
+    };
+    let stages = stages();
+    let (of_users, limited): (Vec<_>, Vec<_>) = stages
+        .into_iter()
+        .flat_map(Stage::rows)
+        .partition(|row| row.client.is_of_users());
+    [of_users, vec![limits], limited].concat()
 }
 
-/// Files of one kind, and the rows that they are good for.
+/// Files of one kind of a client, and the rows that they are good for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stage {
-    /// Written by so many writers of a client.
+    /// Written by so many writers.
     Files(Client, u32),
     /// Written by four writers together, and read for the first time by one.
     ReadBack,
@@ -183,34 +209,41 @@ pub(super) enum Stage {
 }
 
 /// In the order of a round.
-pub(super) const STAGES: [Stage; 12] = [
-    Stage::Files(Client::Native, 1),
-    Stage::Files(Client::Native, 4),
-    Stage::ReadBack,
-    Stage::Files(Client::Native, 16),
-    Stage::Replicated(Client::Native),
-    Stage::Mixed,
-    Stage::Hflush,
-    Stage::SmallFiles(Client::Native),
-    Stage::Files(Client::Java, 1),
-    Stage::Files(Client::Java, 4),
-    Stage::Replicated(Client::Java),
-    Stage::SmallFiles(Client::Java),
-];
+pub(super) fn stages() -> Vec<Stage> {
+    let of = |client| {
+        [
+            Stage::Files(client, 1),
+            Stage::Files(client, 4),
+            Stage::Replicated(client),
+            Stage::SmallFiles(client),
+        ]
+    };
+    let clients = [Client::Java, Client::HdfsNative, Client::Load];
+    let mut stages: Vec<Stage> = clients.into_iter().flat_map(of).collect();
+    let only_load = [
+        Stage::ReadBack,
+        Stage::Files(Client::Load, 16),
+        Stage::Mixed,
+        Stage::Hflush,
+    ];
+    stages.extend(only_load);
+    stages
+}
 
 impl Stage {
     /// Its rows in the order in which they can be measured.
     pub(super) fn rows(self) -> Vec<BenchRow> {
         use BenchWorkload::{Cold, Pread, Warm, Write};
         let (client, workloads) = match self {
-            Self::Files(client, 4) if client == Client::Native => (
+            // The driver of the Java client has no positional reads.
+            Self::Files(client, 4) if client != Client::Java => (
                 client,
                 vec![Write(4), Cold(4), Warm(4), Pread(1), Pread(16), Pread(64)],
             ),
             Self::Files(client, n) => (client, vec![Write(n), Cold(n), Warm(n)]),
-            Self::ReadBack => (Client::Native, vec![BenchWorkload::ReadBack]),
-            Self::Mixed => (Client::Native, vec![BenchWorkload::Mixed]),
-            Self::Hflush => (Client::Native, vec![BenchWorkload::Hflush]),
+            Self::ReadBack => (Client::Load, vec![BenchWorkload::ReadBack]),
+            Self::Mixed => (Client::Load, vec![BenchWorkload::Mixed]),
+            Self::Hflush => (Client::Load, vec![BenchWorkload::Hflush]),
             Self::SmallFiles(client) => (client, vec![BenchWorkload::SmallFiles]),
             Self::Replicated(client) => (client, vec![BenchWorkload::Replicated]),
         };
@@ -225,16 +258,6 @@ impl Stage {
             _ => 1,
         }
     }
-}
-
-/// Whether a bar of the project depends on the row (besides the limits).
-#[must_use]
-pub fn has_bar(row: BenchRow) -> bool {
-    use BenchWorkload::{Cold, Limits, Pread, Replicated, Warm, Write};
-    matches!(
-        row.workload,
-        Write(1 | 4) | Replicated | Cold(1 | 4) | Warm(1) | Pread(16) | Limits
-    )
 }
 
 /// Whether a name fits a pattern: one of its comma-separated parts occurs in it, `*` standing for
@@ -263,20 +286,23 @@ mod tests {
 
     #[test]
     fn patterns() {
-        assert!(fits("write", "write-16/native"));
-        assert!(fits("cold, pread-16", "pread-16/native"));
+        assert!(fits("write", "write-16/load"));
+        assert!(fits("cold, pread-16", "pread-16/load"));
         assert!(fits("write*java", "write-4/java"));
-        assert!(!fits("write*java", "write-4/native"));
-        assert!(!fits("", "write-4/native"));
-        assert!(!fits("write-1", "write-16/native") && fits("write-1", "write-1/java"));
+        assert!(!fits("write*java", "write-4/load"));
+        assert!(!fits("", "write-4/load"));
+        assert!(!fits("write-1", "write-16/load") && fits("write-1", "write-1/java"));
     }
 
     #[test]
-    fn names_are_unique() {
-        let mut names: Vec<String> = all().iter().map(BenchRow::to_string).collect();
-        names.sort();
-        let count = names.len();
-        names.dedup();
-        assert_eq!(names.len(), count);
+    fn names_are_unique_and_found() {
+        let rows = all();
+        for row in &rows {
+            let name = row.workload.to_string();
+            assert_eq!(BenchRow::named(&name, row.client), Some(*row));
+            let same = |other: &&BenchRow| other.to_string() == row.to_string();
+            assert_eq!(rows.iter().filter(same).count(), 1, "{row}");
+        }
+        assert_eq!(BenchRow::named("write-3", Client::Java), None);
     }
 }

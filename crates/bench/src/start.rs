@@ -1,7 +1,7 @@
 //! Start-up and memory with many blocks.
 
 use super::figures::Figure;
-use super::peers::{self, STOCK};
+use super::peers::{self, DEFAULT, STOCK};
 use super::record::{BenchRecord, BenchSample};
 use super::rows::Client;
 use super::{BenchOptions, interrupt};
@@ -20,8 +20,6 @@ use std::time::{Duration, Instant};
 const BLOCK_BYTES: u64 = 512;
 /// Files written at once; each is a long row of tiny blocks.
 const STREAMS: u64 = 4;
-/// The engine of Hayloft's starts.
-const ENGINE: &str = "posix";
 
 /// A way of starting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,7 +64,7 @@ pub(super) fn measure(options: &BenchOptions, record: &mut BenchRecord) -> Resul
     (options.progress)(&format!("{} blocks written in {took:.0} s", options.blocks));
     for round in 0..options.rounds {
         for turn in 0..2 {
-            let name = [STOCK, ENGINE][(turn + round as usize) % 2];
+            let name = [STOCK, DEFAULT][(turn + round as usize) % 2];
             let peer = peers::peer(name, &options.define)?;
             for way in Way::ALL {
                 if way == Way::ListWarm && peer.kind == Kind::Apache {

@@ -1,33 +1,22 @@
 //! The rounds of a run: stages of files, and the rows that are measured on them.
 
-use super::clients::{Files, file};
+use super::clients::Files;
 use super::figures::{Figure, Figures};
 use super::limits::{Device, LIMIT};
+use super::marks::WarmUp;
 use super::measure::Watch;
 use super::record::{BenchRecord, BenchSample};
 use super::rig::Rig;
-use super::rows::{BenchRow, BenchWorkload, Client, STAGES, Stage};
+use super::rows::{BenchRow, BenchWorkload, Client, Stage, stages};
 use super::{BenchOptions, interrupt, limits};
 use hayloft_testkit::error::{Result, TestkitError};
-use hayloft_testkit::load::{
-    self, Check, LoadOutcome, LoadPlace, LoadSettings, Preads, each_stream, run_pread, run_read,
-};
+use hayloft_testkit::load::{Check, LoadOutcome, Preads};
 use hayloft_testkit::machine;
 use std::path::Path;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
-
-/// How often every peer warms up, and with how many writers: the stock node's code is compiled
-/// while it runs, buffers find its memory while it is wanted, a little more with each burst.
-const WARM_UP_TURNS: u32 = 4;
-const WARM_UP_STREAMS: u64 = 4;
 
 /// Bytes of a positional read.
 const PREAD_BYTES: u64 = 64 << 10;
-
-/// A packet that carries a record of 1 KiB, and the length of a log of them.
-const RECORD_BYTES: usize = 1100;
-const LOG_BYTES: u64 = 1 << 20;
 
 /// Memory that is warmed before a row, bytes: the upper one takes ten seconds where the host has to
 /// find all of it.
@@ -39,8 +28,6 @@ pub(super) struct Run<'a> {
     pub(super) options: &'a BenchOptions,
     pub(super) rig: Rig,
     pub(super) record: &'a mut BenchRecord,
-    pub(super) rows: Vec<BenchRow>,
-    pub(super) done: usize,
     pub(super) began: Instant,
 }
 
@@ -57,7 +44,7 @@ impl Run<'_> {
                 self.record.samples.push(sample);
             }
         }
-        for stage in STAGES {
+        for stage in stages() {
             let count = self.rig.seats.len();
             let mut used = false;
             for turn in 0..count {
@@ -69,62 +56,32 @@ impl Run<'_> {
                 used |= self.stage(stage, seat, round)?;
             }
             if used {
-                self.rig.clean()?;
+                self.rig.clear("/bench", 0..count)?;
             }
-        }
-        Ok(())
-    }
-
-    /// Writes and reads a little with every peer, so that code is compiled and memory is there:
-    /// with all nodes of a peer, since those that only copies go to have theirs to find too.
-    ///
-    /// # Errors
-    /// When a peer does not work at all.
-    pub(super) fn warm_up(&mut self) -> Result<()> {
-        let streams = WARM_UP_STREAMS;
-        let bytes = (self.options.mib << 20).min(512 << 20) / streams;
-        let seats = (0..WARM_UP_TURNS)
-            .flat_map(|turn| (0..self.rig.seats.len()).map(move |seat| (turn, seat)));
-        for (turn, seat) in seats.collect::<Vec<_>>() {
-            for client in [Client::Native, Client::Java] {
-                if !self.rows.iter().any(|row| row.client == client) || interrupt::asked() {
-                    continue;
-                }
-                let dir = format!(
-                    "/bench/warm-up-{turn}-{}/{}",
-                    client.name(),
-                    self.rig.seats[seat].peer.name
-                );
-                let nodes = self.rig.seats[seat].nodes.len();
-                let (files, _) = self.write(client, seat, dir, (streams, bytes), nodes)?;
-                if !self.rig.seats[seat].peer.drops_data {
-                    self.read(client, &files, Check::Bytes)?;
-                }
-            }
-            self.rig.clean()?;
         }
         Ok(())
     }
 
     fn wants(&self, workload: BenchWorkload) -> bool {
-        self.rows.iter().any(|row| row.workload == workload)
+        let mut rows = self.options.rows.iter();
+        rows.any(|row| row.workload == workload)
     }
 
     /// One peer's turn; whether there are files now.
     fn stage(&mut self, stage: Stage, seat: usize, round: u32) -> Result<bool> {
         let peer = &self.rig.seats[seat].peer;
         let mut rows = stage.rows();
-        rows.retain(|row| {
-            self.rows.contains(row) && (!peer.drops_data || row.workload.writes_only())
-        });
+        rows.retain(|row| self.options.rows.contains(row) && peer.takes_part(row.workload));
         if rows.is_empty() || (stage.nodes() > self.rig.seats[seat].nodes.len()) {
             return Ok(false);
         }
-        let dir = format!("/bench/{:?}/{}", rows[0], peer.name)
-            .replace([' ', ':', '{', '}', '(', ')', ','], "");
+        let dir = format!("/bench/{}/{}", rows[0], peer.name);
         let mut files = None;
         let mut device = None;
         for row in rows {
+            if round == 0 {
+                self.warm_up(row, stage, seat, &dir, &mut files)?;
+            }
             if interrupt::asked() {
                 break;
             }
@@ -134,19 +91,54 @@ impl Run<'_> {
                 Err(_) if interrupt::asked() => break,
                 Err(error) => (Figures::new(), Some(self.explain(seat, &error)?)),
             };
-            let sample = BenchSample {
-                workload: row.workload.to_string(),
-                client: row.client,
-                peer: self.rig.seats[seat].peer.name.clone(),
-                round,
-                figures,
-                failed,
-            };
-            self.tell(&sample);
-            self.record.samples.push(sample);
+            let peer = self.rig.seats[seat].peer.name.clone();
+            self.keep(row, peer, round, figures, failed);
             self.device_beside(row, round, &mut device)?;
         }
         Ok(true)
+    }
+
+    /// Repeats a row until two rounds in a row are alike: code is compiled while it works, buffers
+    /// find their memory while it is wanted. A row that fails is left to the round that counts.
+    fn warm_up(
+        &mut self,
+        row: BenchRow,
+        stage: Stage,
+        seat: usize,
+        dir: &str,
+        files: &mut Option<Files>,
+    ) -> Result<()> {
+        let mut warm_up = WarmUp {
+            workload: row.workload.to_string(),
+            client: row.client,
+            peer: self.rig.seats[seat].peer.name.clone(),
+            paces: Vec::new(),
+        };
+        while warm_up.paces.len() < self.options.warm_ups && !warm_up.is_warm() {
+            let Ok(figures) = self.row(row, stage, seat, dir, files) else {
+                break;
+            };
+            let pace = figures.get(&Figure::Ops).or(figures.get(&Figure::Rate));
+            warm_up.paces.extend(pace);
+            if row.workload.settles() {
+                *files = None;
+                self.rig.clear(dir, seat..seat + 1)?;
+            }
+            if interrupt::asked() {
+                return Ok(());
+            }
+        }
+        let paces: Vec<String> = warm_up.paces.iter().map(|p| format!("{p:.0}")).collect();
+        let state = if warm_up.is_warm() {
+            "warm"
+        } else {
+            "NOT warm"
+        };
+        let paces = paces.join(", ");
+        let what = format!("{state} after {paces}");
+        self.say((&warm_up.workload, row.client), &warm_up.peer, &what);
+        self.record.warm_ups.push(warm_up);
+        Ok(())
     }
 
     /// What the raw device gives right after a row that it may bound, and what it takes to send
@@ -173,17 +165,28 @@ impl Run<'_> {
             let bare = device.read_and_send(streams)?;
             figures.extend([(Figure::SentRate, bare.rate), (Figure::NodeCpu, bare.cpu)]);
         }
+        self.keep(row, LIMIT.to_owned(), round, figures, None);
+        Ok(())
+    }
+
+    fn keep(
+        &mut self,
+        row: BenchRow,
+        peer: String,
+        round: u32,
+        figures: Figures,
+        failed: Option<String>,
+    ) {
         let sample = BenchSample {
             workload: row.workload.to_string(),
             client: row.client,
-            peer: LIMIT.to_owned(),
+            peer,
             round,
             figures,
-            failed: None,
+            failed,
         };
         self.tell(&sample);
         self.record.samples.push(sample);
-        Ok(())
     }
 
     /// Why a row failed, with the log of a node that has ended (which is started again).
@@ -201,6 +204,7 @@ impl Run<'_> {
         files: &mut Option<Files>,
     ) -> Result<Figures> {
         let bytes = self.options.mib << 20;
+        let nodes = self.rig.addresses(seat, 1);
         match row.workload {
             BenchWorkload::Write(streams) => {
                 let share = (streams.into(), bytes / u64::from(streams));
@@ -212,45 +216,21 @@ impl Run<'_> {
             BenchWorkload::Cold(streams) | BenchWorkload::Warm(streams) => {
                 let share = (streams.into(), bytes / u64::from(streams));
                 let ready = self.ready(row.client, seat, dir, share, files)?;
-                if matches!(row.workload, BenchWorkload::Cold(_)) {
-                    cold(&self.rig.disk(), bytes)?;
-                } else {
-                    // Twice in all: a node may keep out of the page cache what is read only once.
-                    let cold_before = BenchRow {
-                        workload: BenchWorkload::Cold(streams),
-                        ..row
-                    };
-                    let reads = if self.rows.contains(&cold_before) {
-                        1
-                    } else {
-                        2
-                    };
-                    for _ in 0..reads {
-                        self.read(row.client, ready, Check::Bytes)?;
-                    }
-                }
-                let watched = self.watching(row.client, seat, 1)?;
-                watched.run(self, row.workload, |run| {
-                    run.read(row.client, ready, Check::Bytes)
-                })
+                self.make_cold_or_warm(row, ready, bytes)?;
+                self.measured(row, seat, |run| run.read(row.client, ready))
             }
             BenchWorkload::ReadBack => {
                 let ready = self.ready(row.client, seat, dir, (4, bytes / 4), files)?;
                 cold(&self.rig.disk(), bytes)?;
-                let one: Vec<LoadPlace> = ready.places.iter().flatten().cloned().collect();
                 let one = Files {
                     dir: ready.dir.clone(),
-                    places: vec![one],
+                    places: vec![ready.places.concat()],
                 };
-                let watched = self.watching(row.client, seat, 1)?;
-                watched.run(self, row.workload, |run| {
-                    run.read(row.client, &one, Check::Bytes)
-                })
+                self.measured(row, seat, |run| run.read(row.client, &one))
             }
             BenchWorkload::Pread(in_flight) => {
                 let ready = self.ready(row.client, seat, dir, (4, bytes / 4), files)?;
                 cold(&self.rig.disk(), bytes)?;
-                let blocks: Vec<LoadPlace> = ready.places.iter().flatten().cloned().collect();
                 let preads = Preads {
                     in_flight: in_flight as usize,
                     bytes: PREAD_BYTES.min(bytes / 8),
@@ -258,25 +238,45 @@ impl Run<'_> {
                     seed: u64::from(in_flight),
                     check: Check::Bytes,
                 };
-                let watched = self.watching(row.client, seat, 1)?;
-                watched.run(self, row.workload, |run| {
-                    run_pread(&run.rig.data, &preads, &blocks)
-                })
+                self.measured(row, seat, |run| run.pread(row.client, ready, &preads))
             }
             BenchWorkload::Mixed => self.mixed(row, seat, dir, bytes / 4),
             BenchWorkload::Hflush => self.hflush(row, seat, dir, bytes / 4),
             BenchWorkload::SmallFiles => {
-                let nodes = self.rig.addresses(seat, 1);
-                let dir = dir.to_owned();
-                let watched = self.watching(row.client, seat, 1)?;
-                watched.run(self, row.workload, |run| {
-                    run.small_files(row.client, &nodes, &dir)
-                })
+                self.measured(row, seat, |run| run.small_files(row.client, &nodes, dir))
             }
             BenchWorkload::Limits | BenchWorkload::Start => {
                 Err(TestkitError::Talk(format!("{row} is not measured here")))
             }
         }
+    }
+
+    /// Empties the page cache for a cold row; reads a warm one's files, twice in all: a node may
+    /// keep out of the page cache what is read only once.
+    fn make_cold_or_warm(&mut self, row: BenchRow, files: &Files, bytes: u64) -> Result<()> {
+        let BenchWorkload::Warm(streams) = row.workload else {
+            return cold(&self.rig.disk(), bytes);
+        };
+        let cold_before = BenchRow {
+            workload: BenchWorkload::Cold(streams),
+            ..row
+        };
+        let read_before = self.options.rows.contains(&cold_before);
+        for _ in 0..if read_before { 1 } else { 2 } {
+            self.read(row.client, files)?;
+        }
+        Ok(())
+    }
+
+    /// Measures a load of a seat's first node.
+    pub(super) fn measured(
+        &mut self,
+        row: BenchRow,
+        seat: usize,
+        load: impl FnOnce(&mut Self) -> Result<LoadOutcome>,
+    ) -> Result<Figures> {
+        let watched = self.watching(row.client, seat, 1)?;
+        watched.run(self, row.workload, load)
     }
 
     fn measured_write(
@@ -304,71 +304,6 @@ impl Run<'_> {
         Ok(figures)
     }
 
-    /// Two writers and two readers of files that were written before.
-    fn mixed(&mut self, row: BenchRow, seat: usize, dir: &str, bytes: u64) -> Result<Figures> {
-        let (old, _) = self.write(row.client, seat, format!("{dir}/old"), (2, bytes), 1)?;
-        cold(&self.rig.disk(), 2 * bytes)?;
-        let nodes = self.rig.addresses(seat, 1);
-        let new = format!("{dir}/new");
-        let watched = self.watching(row.client, seat, 1)?;
-        watched.run(self, row.workload, |run| {
-            let (data, names) = (&run.rig.data, &run.rig.names);
-            each_stream(&[0, 1, 2, 3], |_, &stream: &usize, tally| {
-                if stream < 2 {
-                    let spec = file(&new, stream, bytes, &nodes);
-                    return names
-                        .write(&spec, &LoadSettings::default(), data, tally)
-                        .map(drop);
-                }
-                let outcome = run_read(data, Check::Bytes, &old.places[stream - 2..stream - 1])?;
-                tally.add(outcome.tally);
-                Ok(())
-            })
-        })
-    }
-
-    /// A log of records that are hflushed one by one, for as long as four writers are busy.
-    fn hflush(&mut self, row: BenchRow, seat: usize, dir: &str, bytes: u64) -> Result<Figures> {
-        const WRITERS: usize = 4;
-        machine::settle(&self.rig.disk())?;
-        machine::await_rest()?;
-        warm_memory(bytes * 4);
-        let nodes = self.rig.addresses(seat, 1);
-        let record = LoadSettings {
-            packet_bytes: RECORD_BYTES,
-            hflush_every: 1,
-            ..LoadSettings::default()
-        };
-        let watched = self.watching(row.client, seat, 1)?;
-        watched.run(self, row.workload, |run| {
-            let (data, names) = (&run.rig.data, &run.rig.names);
-            let busy = AtomicUsize::new(WRITERS);
-            let streams: Vec<usize> = (0..=WRITERS).collect();
-            each_stream(&streams, |_, &stream: &usize, tally| {
-                if stream < WRITERS {
-                    let spec = file(&format!("{dir}/bulk"), stream, bytes, &nodes);
-                    let mut written = load::LatencyTally::default();
-                    let outcome = names.write(&spec, &LoadSettings::default(), data, &mut written);
-                    busy.fetch_sub(1, Ordering::AcqRel);
-                    tally.bytes += written.bytes;
-                    return outcome.map(drop);
-                }
-                for log in 0.. {
-                    let spec = file(&format!("{dir}/log"), log, LOG_BYTES, &nodes);
-                    let mut written = load::LatencyTally::default();
-                    names.write(&spec, &record, data, &mut written)?;
-                    tally.bytes += written.bytes;
-                    tally.ops += written.ack_us.len() as u64;
-                    tally.op_us.extend(written.ack_us);
-                    if busy.load(Ordering::Acquire) == 0 {
-                        break;
-                    }
-                }
-                Ok(())
-            })
-        })
-    }
-
     fn watching(&mut self, client: Client, seat: usize, nodes: usize) -> Result<Watching> {
         let client = match (client, &self.rig.driver) {
             (Client::Java, Some(driver)) => driver.pid(),
@@ -380,8 +315,7 @@ impl Run<'_> {
         })
     }
 
-    fn tell(&mut self, sample: &BenchSample) {
-        self.done += 1;
+    fn tell(&self, sample: &BenchSample) {
         let show = |figure: Figure, unit: &str| {
             let value = sample.figures.get(&figure)?;
             Some(format!("{value:9.2} {unit}"))
@@ -401,13 +335,14 @@ impl Run<'_> {
             .collect::<Vec<_>>()
             .join("  "),
         };
-        let name = format!("{}/{}", sample.workload, sample.client.name());
+        self.say((&sample.workload, sample.client), &sample.peer, &what);
+    }
+
+    fn say(&self, (workload, client): (&str, Client), peer: &str, what: &str) {
+        let name = format!("{workload}/{}", client.name());
         (self.options.progress)(&format!(
-            "[{:3}/{} {:4.0} s] {name:22} {:10} {what}",
-            self.done,
-            self.options.total(&self.rows),
+            "[{:4.0} s] {name:24} {peer:10} {what}",
             self.began.elapsed().as_secs_f64(),
-            sample.peer,
         ));
     }
 }
@@ -441,7 +376,7 @@ impl Watching {
 
 /// What was written is on the device and in no memory: neither staged nor in the page cache, and
 /// no process is busy with it. Memory for the `bytes` that will be read is there.
-fn cold(disk: &Path, bytes: u64) -> Result<()> {
+pub(super) fn cold(disk: &Path, bytes: u64) -> Result<()> {
     machine::settle(disk)?;
     if !machine::drop_caches() {
         let problem = "the page cache cannot be emptied: run as root to measure cold reads";
@@ -454,7 +389,7 @@ fn cold(disk: &Path, bytes: u64) -> Result<()> {
 
 /// Memory for `bytes` of data, and half as much again for what carries them: sockets, buffers,
 /// pages that are read ahead.
-fn warm_memory(bytes: u64) {
+pub(super) fn warm_memory(bytes: u64) {
     let bytes = (bytes + bytes / 2).clamp(WARM_MIN, WARM_MAX);
     machine::warm_memory(usize::try_from(bytes).unwrap_or(0));
 }

@@ -1,8 +1,10 @@
 //! The benchmark itself, with tiny sizes: every row, the stock peer included, measures something.
 
 use hayloft_bench::figures::Figure;
+use hayloft_bench::marks::MarkReason;
 use hayloft_bench::record::BenchRecord;
 use hayloft_bench::rows::{self, BenchWorkload, Client};
+use hayloft_bench::targets::BenchTargets;
 use hayloft_bench::{self, BenchDisk, BenchOptions};
 use hayloft_testkit::congestion::{self, CONDITION};
 use hayloft_testkit::error::Result;
@@ -57,6 +59,7 @@ fn tiny_run(dir: &Path) -> Result<Outcome> {
     let options = BenchOptions {
         before: None,
         rounds: 1,
+        warm_ups: 1,
         mib: 16,
         rows: rows.clone(),
         peers: ["stock", "posix", "null"].map(str::to_owned).to_vec(),
@@ -69,7 +72,7 @@ fn tiny_run(dir: &Path) -> Result<Outcome> {
         command: "a test".into(),
         progress: Arc::new(|line| println!("    {line}")),
     };
-    let record = hayloft_bench::run(&options)?;
+    let record = hayloft_bench::run(&options, &BenchTargets::load()?)?;
     let failures: Vec<_> = record.failures().collect();
     expect(failures.is_empty(), || format!("{failures:#?}"))?;
     for row in rows {
@@ -89,12 +92,13 @@ fn tiny_run(dir: &Path) -> Result<Outcome> {
     expect(again.samples.len() == record.samples.len(), || {
         "results.json holds other samples than were measured".into()
     })?;
-    expect(read("README.md")?.contains("## Bars"), || {
-        "the page has no bars".into()
+    expect(read("README.md")?.contains("## Targets"), || {
+        "the page has no targets".into()
     })?;
-    expect(read("rate.svg")?.contains("</svg>"), || {
-        "the plot is not whole".into()
-    })?;
+    expect(
+        record.marks.iter().any(|m| m.reason == MarkReason::NotWarm),
+        || "one round before a row counts makes nothing warm".into(),
+    )?;
     let left = std::fs::read_dir(&disk).map_or(0, Iterator::count);
     expect(left == 0, || {
         format!("{left} directories are left on the disk")
@@ -114,8 +118,10 @@ fn command(peer: &str, congestion: &str, dir: &Path) -> Result<Process> {
         "1",
         "--mib",
         "4",
+        "--warm-ups",
+        "0",
         "--only",
-        "write-1/native",
+        "write-1/load",
         "--peers",
         peer,
         "--congestion",
@@ -160,7 +166,7 @@ fn congestion(dir: &Path) -> Result<Outcome> {
         record.command.contains(&format!("--congestion {other}")),
         || format!("the recorded command lacks the option: {}", record.command),
     )?;
-    let rate = record.values("write-1", Client::Native, "posix", Figure::Rate);
+    let rate = record.values("write-1", Client::Load, "posix", Figure::Rate);
     expect(rate.len() == 1, || {
         format!("write-1 by posix: {rate:?} MB/s")
     })?;

@@ -1,6 +1,6 @@
 //! `hayloft-load`: a load by hand, and a node to profile.
 
-use super::{Check, Data, Latency, LoadOutcome, LoadPlace, LoadSettings, Preads};
+use super::{Check, Data, LoadOutcome, LoadPlace, LoadSettings, Preads};
 use crate::error::{Result, TestkitError};
 use crate::procfs::{self, Usage};
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -297,13 +297,14 @@ fn measured(pids: &[u32], load: impl FnOnce() -> Result<LoadOutcome>) -> Result<
         "ops_per_s": round(as_f64(outcome.tally.ops) / seconds),
         "seconds": round(seconds),
         "bytes": outcome.tally.bytes,
-        "op": Latency::of(outcome.tally.op_us),
+        "op": outcome.tally.op.summary(),
         "client_user_s_per_gib": per_gib(own.user_s - own_before.user_s),
         "client_system_s_per_gib": per_gib(own.system_s - own_before.system_s),
         "nodes": nodes,
     });
-    if !outcome.tally.ack_us.is_empty() {
-        report["ack"] = json!(Latency::of(outcome.tally.ack_us));
+    let ack = outcome.tally.ack.summary();
+    if ack.count > 0 {
+        report["ack"] = json!(ack);
     }
     Ok(report)
 }

@@ -4,7 +4,7 @@
 //! checksums are computed once, a packet goes out of them in one gathered write, and what is read
 //! is compared with them. Nothing is cached between runs.
 //!
-//! - [`data`]: the pattern; [`tally`]: counts and percentiles;
+//! - [`data`]: the pattern; [`tally`]: counts and latencies;
 //! - [`write_block`], [`Reader`]: one operation each;
 //! - [`run_write`], [`run_read`], [`run_pread`]: several streams at a time;
 //! - [`serve`]: a node's store and data transfer port without a NameNode, for profiling;
@@ -20,7 +20,7 @@ mod write;
 
 pub use data::Data;
 pub use read::{Offsets, Reader};
-pub use tally::{Latency, LatencyTally};
+pub use tally::{Latency, LatencyTally, LoadLatencies};
 pub use write::{packet_data, write_block};
 
 use crate::error::{Result, TestkitError};
@@ -196,7 +196,7 @@ pub fn each_stream<S: Sync>(
         let mut all = LatencyTally::default();
         for thread in threads {
             let tally = thread.join();
-            all.add(tally.map_err(|_| TestkitError::Talk("a load thread panicked".into()))??);
+            all.add(&tally.map_err(|_| TestkitError::Talk("a load thread panicked".into()))??);
         }
         Ok(LoadOutcome {
             tally: all,

@@ -69,7 +69,7 @@ impl<'a> Reader<'a> {
         };
         self.range(&mut link, place, &info, offset..offset + len)?;
         self.link = Some((address, link));
-        tally.op(len, began.elapsed());
+        tally.count(len, began.elapsed());
         Ok(())
     }
 
@@ -194,7 +194,8 @@ fn piece(link: &mut Link, left: usize, unit: usize) -> Result<usize> {
     }
 }
 
-fn address(place: &LoadPlace, replica: usize) -> Result<SocketAddr> {
+/// Data transfer address of a block's replica number `replica`.
+pub(super) fn address(place: &LoadPlace, replica: usize) -> Result<SocketAddr> {
     let id = place.block.block.id;
     let none = || TestkitError::Talk(format!("block {id} has no replica {replica}"));
     let address = place.nodes.get(replica).ok_or_else(none)?.id.xfer_addr();

@@ -2,9 +2,10 @@
 
 use super::data::{CHUNK, Data, SPAN_MAX};
 use super::link::Link;
-use super::tally::{LatencyTally, micros};
+use super::read::address;
+use super::tally::LatencyTally;
 use super::{LoadPlace, LoadSettings};
-use crate::error::{Result, TestkitError};
+use crate::error::Result;
 use bytes::BytesMut;
 use hayloft_wire::ack::PipelineAck;
 use hayloft_wire::packet::{MAX_PREFIX_BYTES, PacketHeader};
@@ -14,7 +15,6 @@ use hayloft_wire::proto::security::Token;
 use hayloft_wire::transfer::{self, Stage};
 use std::collections::VecDeque;
 use std::io::IoSlice;
-use std::net::SocketAddr;
 use std::time::Instant;
 
 /// Packets handed to the kernel at once: fewer calls than a Java client makes, so that the client
@@ -39,7 +39,7 @@ pub fn write_block(
     tally: &mut LatencyTally,
 ) -> Result<()> {
     let began = Instant::now();
-    let mut link = Link::connect(first(place)?, 0)?;
+    let mut link = Link::connect(address(place, 0)?, 0)?;
     link.request(&request(data, place))?;
     link.response()?;
     let packet = packet_data(settings.packet_bytes);
@@ -56,16 +56,8 @@ pub fn write_block(
         sent_at: VecDeque::new(),
     }
     .run(&mut link, tally)?;
-    tally.op(place.len, began.elapsed());
+    tally.count(place.len, began.elapsed());
     Ok(())
-}
-
-fn first(place: &LoadPlace) -> Result<SocketAddr> {
-    let none = || TestkitError::Talk(format!("block {} has no node", place.block.block.id));
-    let id = &place.nodes.first().ok_or_else(none)?.id;
-    let address = id.xfer_addr();
-    let wrong = |error| TestkitError::Talk(format!("{address} is no address of a node: {error}"));
-    address.parse().map_err(wrong)
 }
 
 fn request(data: &Data, place: &LoadPlace) -> pb::OpWriteBlock {
@@ -204,7 +196,7 @@ impl Stream<'_> {
         }
         self.acked += 1;
         if let Some(at) = self.sent_at.pop_front() {
-            tally.ack_us.push(micros(at.elapsed()));
+            tally.ack.record(at.elapsed());
         }
         Ok(())
     }
