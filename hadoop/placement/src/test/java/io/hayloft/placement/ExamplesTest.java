@@ -40,7 +40,9 @@ class ExamplesTest {
   void theFileOfDomainsIsRead() {
     var domains =
         HostTable.read(
-            Path.of("examples", "virtual-nodes", "domains"), PlacementKeys.DOMAINS_FILE, name -> name);
+            Path.of("examples", "virtual-nodes", "domains"),
+            PlacementKeys.DOMAINS_FILE,
+            name -> name);
     assertEquals(domains.get("10.0.1.151"), domains.get("10.0.1.152"));
     assertEquals(4, new HashSet<>(domains.values()).size());
   }
