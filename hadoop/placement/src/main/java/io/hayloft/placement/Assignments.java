@@ -2,7 +2,6 @@ package io.hayloft.placement;
 
 import io.hayloft.placement.Writer.Client;
 import java.util.ArrayList;
-import java.util.Comparator;
 import java.util.HashMap;
 import java.util.Iterator;
 import java.util.LinkedHashMap;
@@ -169,8 +168,7 @@ final class Assignments {
     long now = clockMs.getAsLong();
     List<Assignment> quiet = list();
     quiet.removeIf(assignment -> now - assignment.lastUseMs() < SETTLE_MIN_IDLE_MS);
-    quiet.sort(Comparator.comparingLong(Assignment::lastUseMs));
-    for (Assignment assignment : quiet) {
+    for (Assignment assignment : Snapshot.sorted(quiet, Assignment::lastUseMs)) {
       if (assignment.active() && assignment.looksFinished()) {
         assignment.idle();
         metrics.settled.increment();

@@ -4,7 +4,6 @@ import io.hayloft.placement.ClusterIndex.Entry;
 import io.hayloft.placement.ClusterIndex.Group;
 import io.hayloft.placement.ClusterIndex.Rack;
 import java.util.ArrayList;
-import java.util.Comparator;
 import java.util.HashMap;
 import java.util.LinkedHashMap;
 import java.util.List;
@@ -43,10 +42,9 @@ final class Balance {
         byNode.computeIfAbsent(entry, e -> new ArrayList<>()).add(assignment);
       }
     }
-    List<Entry> crowded = new ArrayList<>(byNode.keySet());
+    List<Entry> crowded = Snapshot.sorted(byNode.keySet(), entry -> -writers(entry));
     // Those that wrote last first: of the others some may have stopped.
-    byNode.values().forEach(of -> of.sort(Comparator.comparingLong(Assignment::lastUseMs).reversed()));
-    crowded.sort((a, b) -> Integer.compare(writers(b), writers(a)));
+    byNode.replaceAll((node, of) -> Snapshot.sorted(of, assignment -> -assignment.lastUseMs()));
     Idlest idlest = new Idlest();
     int moves = 0;
     for (Entry from : crowded) {

@@ -37,17 +37,17 @@ final class Call {
   }
 
   /**
-   * The types that are tried before two replicas share a domain: those that the stock code turns to
-   * as well.
+   * The types that are tried before two replicas share a domain: for a new block also those that
+   * the stock code turns to. A copy on such a type would be the first to be deleted, and then made
+   * again.
    */
-  Set<StorageType> laterTypes(EnumMap<StorageType, Integer> types) {
-    if (shareAtOnce) {
+  Set<StorageType> laterTypes(EnumMap<StorageType, Integer> types, boolean newBlock) {
+    if (shareAtOnce || !newBlock) {
       return types.keySet();
     }
     Set<StorageType> all = EnumSet.noneOf(StorageType.class);
     all.addAll(types.keySet());
     all.addAll(Arrays.asList(policy.getCreationFallbacks()));
-    all.addAll(Arrays.asList(policy.getReplicationFallbacks()));
     return all;
   }
 }

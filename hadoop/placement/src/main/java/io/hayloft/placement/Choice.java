@@ -30,13 +30,15 @@ final class Choice {
   enum Level {
     /** A new domain, the limit per rack, and the load. */
     STRICT(true, true, true),
+    /** A new domain although its nodes are busy: a rack too few would be mended by a copy. */
+    PASS_LOAD(true, true, false),
     /** A new domain although its rack is at its limit: two replicas in one domain are worse. */
     PASS_RACK_LIMIT(true, false, true),
-    /** A new domain although its nodes are busy. */
-    PASS_LOAD(true, false, false),
+    /** A new domain although both is so. */
+    PASS_LOAD_AND_RACK_LIMIT(true, false, false),
     /** No new domain is to be had. */
     SHARE_DOMAIN(false, true, true),
-    /** As before, beyond the limit per rack (erasure-coded groups only). */
+    /** As before, beyond the limit per rack. */
     SHARE_DOMAIN_AND_RACK(false, false, true);
 
     final boolean newDomain;
@@ -68,6 +70,12 @@ final class Choice {
   final long blockSize;
   final int maxPerRack;
   boolean avoidStale;
+  /**
+   * Whether a rack may be full of replicas if there is no other node. A block that lacks one must
+   * get it; a new block is written with fewer, as by the stock policy.
+   */
+  boolean anyRack;
+
   /** Domains and racks of the replicas placed so far, in the same order. */
   private final List<Domain> usedDomains = new ArrayList<>(4);
 
@@ -105,7 +113,7 @@ final class Choice {
   /** Counts a replica on the node, wherever it came from. */
   void used(DatanodeDescriptor node) {
     Entry entry = index.find(node);
-    if (entry != null && entry.current(view.domains())) {
+    if (entry != null && entry.current()) {
       usedDomains.add(entry.domain);
       usedRacks.add(entry.rack);
     } else {
@@ -254,7 +262,7 @@ final class Choice {
   }
 
   private boolean take(Entry entry, boolean checkLoad, StorageType type) {
-    if (!entry.current(view.domains())) {
+    if (!entry.current()) {
       view.outdated();
       return false;
     }
@@ -296,7 +304,7 @@ final class Choice {
     for (Entry entry : index.all.entries) {
       if (inDomain(entry.domain) == 0
           && !excluded.contains(entry.node)
-          && entry.current(view.domains())
+          && entry.current()
           && rules.acceptable(entry.node, false, results, false)
           && hasRoom(entry, wanted)) {
         return true;

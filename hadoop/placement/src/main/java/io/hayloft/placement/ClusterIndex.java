@@ -6,8 +6,8 @@ import java.util.HashMap;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
-import java.util.Objects;
 import java.util.concurrent.atomic.AtomicInteger;
+import org.apache.hadoop.fs.StorageType;
 import org.apache.hadoop.hdfs.server.blockmanagement.DatanodeDescriptor;
 import org.apache.hadoop.hdfs.server.blockmanagement.DatanodeStorageInfo;
 
@@ -20,24 +20,26 @@ final class ClusterIndex {
   /** A node, and how many writers have replicas on it. */
   static final class Entry {
     final DatanodeDescriptor node;
-    final String location;
-    final Object stamp;
+    final Domains.Stamp stamp;
     final Load load;
+    /** Types that the node could take a block on, and types of the blocks that it has. */
+    final int able;
+
+    final int held;
     Rack rack;
     Domain domain;
 
-    Entry(DatanodeDescriptor node, Object stamp, Load load) {
+    Entry(DatanodeDescriptor node, Load load, Room room) {
       this.node = node;
-      this.location = node.getNetworkLocation();
-      this.stamp = stamp;
+      this.stamp = Domains.stamp(node);
       this.load = load;
+      this.able = room.able(node);
+      this.held = room.held(node);
     }
 
     /** Whether the node is still in the topology and where the index has it. */
-    boolean current(Domains domains) {
-      return node.getParent() != null
-          && location.equals(node.getNetworkLocation())
-          && Objects.equals(stamp, domains.stamp(node));
+    boolean current() {
+      return node.getParent() != null && stamp.fits(node);
     }
 
     /**
@@ -47,6 +49,15 @@ final class ClusterIndex {
     int streams() {
       return Math.max(load.streams.get(), node.getBlocksScheduled());
     }
+  }
+
+  /** What a node has of each storage type, as a set of bits by {@code StorageType.ordinal()}. */
+  interface Room {
+    /** Types of which the node could take a block: in service, not slow, with room. */
+    int able(DatanodeDescriptor node);
+
+    /** Types of the storages that hold blocks; those of all storages if none holds one. */
+    int held(DatanodeDescriptor node);
   }
 
   /** Counters of one node; they outlive the index, by the node's UUID. */
@@ -97,6 +108,8 @@ final class ClusterIndex {
   static final class Rack {
     final String name;
     Group nodes;
+    /** Types that some node could take a block on. */
+    int able;
 
     Rack(String name) {
       this.name = name;
@@ -107,6 +120,8 @@ final class ClusterIndex {
   static final class Domain {
     final String name;
     Group nodes;
+    /** Types that some node could take a block on. */
+    int able;
 
     /** Where the next replica in turn goes within the domain. */
     final AtomicInteger turn = new AtomicInteger();
@@ -122,8 +137,13 @@ final class ClusterIndex {
   final Domain[] ring;
   final int domainsInService;
   final int racksInService;
+  /** Domains of which some node could take a block of some type. */
+  final int domainsWithRoom;
+
   private final Map<String, Entry> byUuid;
   private final Map<String, Domain> domains;
+  /** Domains that could take a block, by storage type. */
+  private final int[] domainsAble = new int[StorageType.values().length];
 
   private ClusterIndex(
       List<Entry> entries, Map<String, Rack> racks, Map<String, Domain> domains, Domain[] ring) {
@@ -137,11 +157,17 @@ final class ClusterIndex {
         (int) entries.stream().filter(e -> e.node.isInService()).map(e -> e.domain).distinct().count();
     this.racksInService =
         (int) entries.stream().filter(e -> e.node.isInService()).map(e -> e.rack).distinct().count();
+    this.domainsWithRoom = (int) Arrays.stream(ring).filter(domain -> domain.able != 0).count();
+    for (Domain domain : ring) {
+      for (int type = 0; type < domainsAble.length; type++) {
+        domainsAble[type] += domain.able >> type & 1;
+      }
+    }
   }
 
   /** Builds the index; loads are taken from {@code loads}, which gets those of new nodes. */
   static ClusterIndex build(
-      List<DatanodeDescriptor> nodes, Domains domains, Map<String, Load> loads) {
+      List<DatanodeDescriptor> nodes, Domains domains, Map<String, Load> loads, Room room) {
     Map<String, Rack> racks = new LinkedHashMap<>();
     Map<String, Domain> byName = new LinkedHashMap<>();
     Map<Rack, List<Entry>> ofRack = new LinkedHashMap<>();
@@ -149,9 +175,11 @@ final class ClusterIndex {
     List<Entry> entries = new ArrayList<>(nodes.size());
     for (DatanodeDescriptor node : nodes) {
       Load load = loads.computeIfAbsent(node.getDatanodeUuid(), uuid -> new Load());
-      Entry entry = new Entry(node, domains.stamp(node), load);
+      Entry entry = new Entry(node, load, room);
       entry.rack = racks.computeIfAbsent(domains.rack(node), Rack::new);
       entry.domain = byName.computeIfAbsent(domains.domain(node), Domain::new);
+      entry.rack.able |= entry.able;
+      entry.domain.able |= entry.able;
       entries.add(entry);
       ofRack.computeIfAbsent(entry.rack, rack -> new ArrayList<>()).add(entry);
       ofDomain.computeIfAbsent(entry.domain, domain -> new ArrayList<>()).add(entry);
@@ -176,6 +204,66 @@ final class ClusterIndex {
       }
     }
     return ring.toArray(new Domain[0]);
+  }
+
+  /**
+   * How many further domains could take a replica of a block.
+   *
+   * @param types what the block may be stored on; what each of them has is had for certain
+   * @param used domains of the block's replicas
+   */
+  int furtherDomains(int types, List<String> used) {
+    int fewest = Integer.MAX_VALUE;
+    for (int type = 0; type < domainsAble.length; type++) {
+      if ((types >> type & 1) != 0) {
+        int further = domainsAble[type];
+        for (String name : used) {
+          Domain domain = domains.get(name);
+          further -= domain == null ? 0 : domain.able >> type & 1;
+        }
+        fewest = Math.min(fewest, further);
+      }
+    }
+    return fewest == Integer.MAX_VALUE ? 0 : fewest;
+  }
+
+  /**
+   * How many further racks could take a replica, at most {@code enough}.
+   *
+   * @param types as for {@link #furtherDomains}
+   * @param usedRacks racks of the block's replicas
+   * @param usedDomains domains in which the replica must not be; null if it may be in any
+   */
+  int furtherRacks(
+      int types, int enough, List<String> usedRacks, List<String> usedDomains) {
+    int fewest = types == 0 ? 0 : enough;
+    for (int type = 0; type < domainsAble.length && fewest > 0; type++) {
+      if ((types >> type & 1) != 0) {
+        int bit = 1 << type;
+        int further = 0;
+        for (Rack rack : racks.values()) {
+          if (further == fewest) {
+            break;
+          }
+          if ((rack.able & bit) != 0
+              && !usedRacks.contains(rack.name)
+              && (usedDomains == null || hasOther(rack, bit, usedDomains))) {
+            further++;
+          }
+        }
+        fewest = further;
+      }
+    }
+    return fewest;
+  }
+
+  private static boolean hasOther(Rack rack, int bit, List<String> usedDomains) {
+    for (Entry entry : rack.nodes.entries) {
+      if ((entry.able & bit) != 0 && !usedDomains.contains(entry.domain.name)) {
+        return true;
+      }
+    }
+    return false;
   }
 
   int size() {

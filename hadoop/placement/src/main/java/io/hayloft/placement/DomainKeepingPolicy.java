@@ -1,6 +1,7 @@
 package io.hayloft.placement;
 
 import java.util.ArrayList;
+import java.util.Arrays;
 import java.util.Collection;
 import java.util.HashSet;
 import java.util.List;
@@ -8,9 +9,13 @@ import java.util.Map;
 import java.util.Set;
 import org.apache.hadoop.fs.StorageType;
 import org.apache.hadoop.hdfs.protocol.DatanodeInfo;
+import org.apache.hadoop.hdfs.protocol.DatanodeInfoWithStorage;
 import org.apache.hadoop.hdfs.server.blockmanagement.BlockPlacementStatus;
+import org.apache.hadoop.hdfs.server.blockmanagement.DatanodeDescriptor;
 import org.apache.hadoop.hdfs.server.blockmanagement.DatanodeStorageInfo;
 import org.apache.hadoop.hdfs.server.blockmanagement.OpenPlacementPolicy;
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
 
 /**
  * What is asked about replicas that are there already: whether they are placed well (fsck,
@@ -19,22 +24,38 @@ import org.apache.hadoop.hdfs.server.blockmanagement.OpenPlacementPolicy;
  * the layout {@code random} the stock answers.
  */
 abstract class DomainKeepingPolicy extends OpenPlacementPolicy {
+  private static final Logger LOG = LoggerFactory.getLogger(DomainKeepingPolicy.class);
+
   /** Whether it places the blocks of erasure-coded groups. */
   final boolean striped;
+
+  final Guard guard = new Guard();
 
   private PlacementConfig config;
   private Domains domains;
   private ClusterView view;
+  private Unplaceable unplaceable;
 
   DomainKeepingPolicy(boolean striped) {
     this.striped = striped;
   }
 
-  /** Called once, at the start; the last two are null with the layout {@code random}. */
-  final void keep(PlacementConfig config, Domains domains, ClusterView view) {
+  /** Called once, at the start; the last three are null with the layout {@code random}. */
+  final void keep(
+      PlacementConfig config, Domains domains, ClusterView view, Unplaceable unplaceable) {
     this.config = config;
     this.domains = domains;
     this.view = view;
+    this.unplaceable = unplaceable;
+  }
+
+  @Override
+  protected final void stayStock(String missing) {
+    guard.off();
+    LOG.error(
+        "This Hadoop lacks what the placement plug-in hooks ({}): the stock policy places blocks."
+            + " Use a version that the plug-in was built for.",
+        missing);
   }
 
   final PlacementConfig config() {
@@ -49,39 +70,91 @@ abstract class DomainKeepingPolicy extends OpenPlacementPolicy {
     return view;
   }
 
-  /** Whether the stock policy answers everything. */
-  final boolean isStock() {
-    return config.layout() == Layout.RANDOM;
+  final Unplaceable unplaceable() {
+    return unplaceable;
   }
 
+  /** Whether the stock policy answers everything. */
+  final boolean isStock() {
+    return guard.stock() || config.layout() == Layout.RANDOM;
+  }
+
+  /** Hadoop asks this of every block, often under its lock, so it does little where all is well. */
   @Override
   public BlockPlacementStatus verifyBlockPlacement(DatanodeInfo[] nodes, int replicas) {
     if (isStock()) {
       return super.verifyBlockPlacement(nodes, replicas);
     }
-    ClusterIndex index = view.get();
-    Set<String> usedRacks = new HashSet<>();
-    Set<String> usedDomains = new HashSet<>();
-    if (nodes != null) {
-      for (DatanodeInfo node : nodes) {
-        usedRacks.add(domains.rack(node));
-        usedDomains.add(domains.domain(node));
-      }
+    return guard.answer(
+        () -> verify(nodes == null ? List.of() : Arrays.asList(nodes), replicas),
+        () -> super.verifyBlockPlacement(nodes, replicas));
+  }
+
+  private BlockPlacementStatus verify(List<DatanodeInfo> nodes, int replicas) {
+    ClusterIndex index = view.known();
+    List<String> usedRacks = new ArrayList<>(nodes.size());
+    List<String> usedDomains = new ArrayList<>(nodes.size());
+    for (DatanodeInfo node : nodes) {
+      ClusterIndex.Entry entry = index.find(node.getDatanodeUuid());
+      boolean known = entry != null && entry.stamp.fits(node);
+      addNew(usedRacks, known ? entry.rack.name : domains.rack(node));
+      addNew(usedDomains, known ? entry.domain.name : domains.domain(node));
     }
     int racksWanted =
         striped ? replicas : Placer.racksWanted(replicas, config.secondInSameRack());
-    int racksMissing =
-        index.racksInService < 2
-            ? 0
-            : DomainRule.missing(usedRacks.size(), racksWanted, index.racksInService);
-    int domainsMissing =
-        DomainRule.missing(usedDomains.size(), replicas, index.domainsInService);
+    int racksMissing = Math.max(0, racksWanted - usedRacks.size());
+    int domainsMissing = Math.max(0, replicas - usedDomains.size());
+    if (racksMissing == 0 && domainsMissing == 0) {
+      return PlacementVerdict.GOOD;
+    }
+    // What no node could take is not missing: Hadoop would wait for it for ever.
+    int types = types(nodes, index);
+    domainsMissing = Math.min(domainsMissing, index.furtherDomains(types, usedDomains));
+    racksMissing =
+        Math.min(
+            racksMissing,
+            index.furtherRacks(
+                types, racksMissing, usedRacks, domainsMissing > 0 ? usedDomains : null));
+    if (racksMissing <= 0 && domainsMissing <= 0
+        || unplaceable.contains(Unplaceable.key(nodes))) {
+      return PlacementVerdict.GOOD;
+    }
     return new PlacementVerdict(racksMissing, domainsMissing, index.domainsInService);
+  }
+
+  /** Blocks have few replicas, so a list is quicker than a set. */
+  private static void addNew(List<String> names, String name) {
+    if (!names.contains(name)) {
+      names.add(name);
+    }
+  }
+
+  /**
+   * The storage types that a block on these nodes may be of, as bits. The NameNode does not say
+   * which storage of a node holds it (fsck does): it is one that all nodes have, if there is one.
+   */
+  private static int types(List<DatanodeInfo> nodes, ClusterIndex index) {
+    int common = -1;
+    int any = 0;
+    for (DatanodeInfo node : nodes) {
+      int held;
+      if (node instanceof DatanodeInfoWithStorage replica && replica.getStorageType() != null) {
+        held = 1 << replica.getStorageType().ordinal();
+      } else {
+        ClusterIndex.Entry entry = index.find(node.getDatanodeUuid());
+        held = entry == null ? 0 : entry.held;
+      }
+      if (held != 0) {
+        common &= held;
+        any |= held;
+      }
+    }
+    return any == 0 || common == 0 ? any : common;
   }
 
   @Override
   protected String getRack(DatanodeInfo node) {
-    return domains == null ? super.getRack(node) : domains.rack(node);
+    return domains == null || guard.stock() ? super.getRack(node) : domains.rack(node);
   }
 
   private String domainOf(DatanodeStorageInfo storage) {
@@ -94,13 +167,85 @@ abstract class DomainKeepingPolicy extends OpenPlacementPolicy {
     if (isStock()) {
       return super.isMovable(nodes, source, target);
     }
-    List<DatanodeInfo> before = new ArrayList<>(nodes);
-    before.remove(target);
-    return super.isMovable(nodes, source, target)
-        && DomainRule.movable(
-            DomainRule.counts(before, domains::domain),
-            domains.domain(source),
-            domains.domain(target));
+    return guard.answer(
+        () -> {
+          List<DatanodeInfo> before = new ArrayList<>(nodes);
+          before.remove(target);
+          return super.isMovable(nodes, source, target)
+              && DomainRule.movable(
+                  DomainRule.counts(before, domains::domain),
+                  domains.domain(source),
+                  domains.domain(target));
+        },
+        () -> super.isMovable(nodes, source, target));
+  }
+
+  @Override
+  public List<DatanodeStorageInfo> chooseReplicasToDelete(
+      Collection<DatanodeStorageInfo> available,
+      Collection<DatanodeStorageInfo> candidates,
+      int expected,
+      List<StorageType> excessTypes,
+      DatanodeDescriptor added,
+      DatanodeDescriptor hint) {
+    List<StorageType> typesBefore = List.copyOf(excessTypes);
+    return guard.answer(
+        () -> {
+          List<DatanodeStorageInfo> deleted =
+              super.chooseReplicasToDelete(
+                  available, candidates, expected, excessTypes, added, hint);
+          if (!isStock()) {
+            rememberLost(available, deleted);
+          }
+          return deleted;
+        },
+        () -> {
+          excessTypes.clear();
+          excessTypes.addAll(typesBefore);
+          return super.chooseReplicasToDelete(
+              available, candidates, expected, excessTypes, added, hint);
+        });
+  }
+
+  /**
+   * A block that loses a domain with a replica of a storage type that it should not have must not
+   * get the same replica again.
+   */
+  private void rememberLost(
+      Collection<DatanodeStorageInfo> available, List<DatanodeStorageInfo> deleted) {
+    if (deleted.isEmpty()) {
+      return;
+    }
+    List<DatanodeStorageInfo> left = new ArrayList<>(available);
+    left.removeAll(deleted);
+    int after = DomainRule.counts(left, this::domainOf).size();
+    if (after < left.size() && after < DomainRule.counts(available, this::domainOf).size()) {
+      unplaceable.add(keyOf(left), Unplaceable.DELETED_MS);
+    }
+  }
+
+  /** Notes that a block cannot be spread any further than it is, if that was found. */
+  final void noteVain(List<DatanodeStorageInfo> chosen, DatanodeStorageInfo[] targets) {
+    if (chosen.isEmpty()) {
+      return;
+    }
+    Set<String> used = new HashSet<>();
+    for (DatanodeStorageInfo storage : chosen) {
+      used.add(domains.domain(storage.getDatanodeDescriptor()));
+      used.add(domains.rack(storage.getDatanodeDescriptor()));
+    }
+    for (DatanodeStorageInfo target : targets) {
+      if (!used.contains(domains.domain(target.getDatanodeDescriptor()))
+          || !used.contains(domains.rack(target.getDatanodeDescriptor()))) {
+        return;
+      }
+    }
+    unplaceable.triedInVain(keyOf(chosen));
+  }
+
+  private static long keyOf(Collection<DatanodeStorageInfo> replicas) {
+    return Unplaceable.key(
+        replicas.stream().map(DatanodeStorageInfo::getDatanodeDescriptor).toList());
   }
 
   @Override

@@ -51,15 +51,4 @@ final class DomainRule {
     }
     return chosen;
   }
-
-  /**
-   * How many replicas must still come into a further domain.
-   *
-   * @param used distinct domains that hold a replica
-   * @param replicas replicas that the block should have
-   * @param existing domains in service
-   */
-  static int missing(int used, int replicas, int existing) {
-    return Math.max(0, Math.min(replicas, existing) - used);
-  }
 }

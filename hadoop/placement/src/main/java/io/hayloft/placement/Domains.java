@@ -3,6 +3,7 @@ package io.hayloft.placement;
 import io.hayloft.placement.PlacementConfig.DomainSource;
 import java.util.Locale;
 import java.util.Map;
+import java.util.Objects;
 import org.apache.hadoop.hdfs.protocol.DatanodeInfo;
 
 /**
@@ -61,9 +62,29 @@ final class Domains {
     return named == null ? "host " + node.getIpAddr() : named;
   }
 
-  /** Changes when the node's own part of the answer does; cheap enough for each choice. */
-  Object stamp(DatanodeInfo node) {
-    return source == DomainSource.UPGRADE_DOMAIN ? node.getUpgradeDomain() : null;
+  /**
+   * What the answers about a node depend on besides the file: a node that registers again may come
+   * from elsewhere. Cheap enough for each choice.
+   */
+  static Stamp stamp(DatanodeInfo node) {
+    return new Stamp(
+        node.getNetworkLocation(),
+        node.getIpAddr(),
+        node.getHostName(),
+        node.getXferPort(),
+        node.getUpgradeDomain());
+  }
+
+  /** See {@link #stamp}. */
+  record Stamp(String location, String ip, String host, int port, String upgradeDomain) {
+    /** Whether the node is still the same, without a new stamp. */
+    boolean fits(DatanodeInfo node) {
+      return location.equals(node.getNetworkLocation())
+          && ip.equals(node.getIpAddr())
+          && port == node.getXferPort()
+          && Objects.equals(host, node.getHostName())
+          && Objects.equals(upgradeDomain, node.getUpgradeDomain());
+    }
   }
 
   private String fromFile(DatanodeInfo node) {

@@ -6,9 +6,10 @@ import java.util.HashMap;
 import java.util.List;
 import java.util.Locale;
 import java.util.Map;
+import java.util.Set;
+import java.util.concurrent.ConcurrentHashMap;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.net.CachedDNSToSwitchMapping;
-import org.apache.hadoop.net.NetUtils;
 import org.apache.hadoop.net.NodeBase;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
@@ -26,16 +27,30 @@ public final class FileTopologyMapping extends CachedDNSToSwitchMapping {
   private static final Logger LOG = LoggerFactory.getLogger(FileTopologyMapping.class);
   /** Levels of a location: more than a data centre has is a mistake in the file. */
   private static final int MAX_LEVELS = 8;
+  /** Unknown hosts that the log names, each once. */
+  private static final int MAX_UNKNOWN = 100;
 
   private volatile WatchedFile<Table> file;
   private volatile String defaultRack = "/default-rack";
+  private final Addresses addresses;
+  private final Set<String> unknown = ConcurrentHashMap.newKeySet();
 
-  /** What the file says, host names also under their addresses. */
-  private record Table(Map<String, String> locations, int levels) {}
+  /**
+   * What the file says, host names also under their addresses.
+   *
+   * @param unresolved names to be looked up again, with their locations
+   */
+  private record Table(
+      Map<String, String> locations, Map<String, String> unresolved, int levels) {}
 
   /** For Hadoop, which calls {@link #setConf} next. */
   public FileTopologyMapping() {
+    this(new Addresses());
+  }
+
+  FileTopologyMapping(Addresses addresses) {
     super(null);
+    this.addresses = addresses;
   }
 
   /**
@@ -67,9 +82,22 @@ public final class FileTopologyMapping extends CachedDNSToSwitchMapping {
     Ticker.start(this, interval, FileTopologyMapping::check);
   }
 
-  /** Looks at the file now; returns whether it said something new. */
+  /**
+   * Looks at the file now, and looks names up again that had no address; returns whether the file
+   * said something new.
+   */
   boolean check() {
-    return file.check();
+    if (file.check()) {
+      return true;
+    }
+    if (!file.get().unresolved.isEmpty()) {
+      file.update(
+          table -> {
+            Map<String, String> all = new HashMap<>(table.locations);
+            return new Table(all, addAddresses(table.unresolved, all), table.levels);
+          });
+    }
+    return false;
   }
 
   /** Registered nodes keep the depth of the first file, and the topology takes no other. */
@@ -84,23 +112,39 @@ public final class FileTopologyMapping extends CachedDNSToSwitchMapping {
     return table;
   }
 
-  private static Table read(Path path, String defaultRack) {
+  private Table read(Path path, String defaultRack) {
     Map<String, String> named =
         HostTable.read(path, PlacementKeys.TOPOLOGY_FILE, FileTopologyMapping::location);
     int levels = levels(path, named, defaultRack);
     Map<String, String> all = new HashMap<>(named);
-    named.forEach(
+    return new Table(all, addAddresses(named, all), levels);
+  }
+
+  /**
+   * Adds the addresses of hosts to {@code all}. Names are looked up here, in a thread of our own,
+   * and never while the NameNode waits.
+   *
+   * @return hosts to be looked up again, with their locations
+   */
+  private Map<String, String> addAddresses(Map<String, String> hosts, Map<String, String> all) {
+    Map<String, String> unresolved = new HashMap<>();
+    hosts.forEach(
         (host, location) -> {
-          // Names are looked up here, in a thread of our own, and never while the NameNode waits.
-          String address = NetUtils.normalizeHostName(host);
+          String address = addresses.of(host);
+          if (addresses.isSilent(host)) {
+            unresolved.put(host, location);
+          }
+          if (address == null) {
+            return;
+          }
           String before = all.putIfAbsent(address, location);
           if (before != null && !before.equals(location)) {
             LOG.warn(
-                "{} of {} has the address {}, which the file places in {}: that stands, not {}",
-                host, path, address, before, location);
+                "{} has the address {}, which the topology file places in {}: that stands, not {}",
+                host, address, before, location);
           }
         });
-    return new Table(Map.copyOf(all), levels);
+    return unresolved;
   }
 
   /** All nodes of a NameNode's topology must be equally deep, or it refuses to register some. */
@@ -157,6 +201,13 @@ public final class FileTopologyMapping extends CachedDNSToSwitchMapping {
 
   /** An unknown node is a host of its own in the default rack. */
   private String unknown(String name, int levels) {
+    if (unknown.size() < MAX_UNKNOWN && unknown.add(name)) {
+      LOG.warn(
+          "The topology file does not name {}: it stands in {}, which counts as a rack of its own."
+              + " Add it to the file, and restart it if it is a DataNode.",
+          name,
+          defaultRack);
+    }
     // A slash cannot stand in a level's name; addresses and host names have none.
     return depth(defaultRack) == levels
         ? defaultRack

@@ -1,12 +1,16 @@
 package io.hayloft.placement;
 
 import java.util.ArrayList;
+import java.util.Collection;
 import java.util.EnumMap;
 import java.util.EnumSet;
+import java.util.HashMap;
 import java.util.HashSet;
 import java.util.List;
+import java.util.Map;
 import java.util.Set;
 import java.util.concurrent.TimeUnit;
+import java.util.function.Supplier;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.fs.StorageType;
 import org.apache.hadoop.hdfs.AddBlockFlag;
@@ -34,14 +38,11 @@ import org.slf4j.LoggerFactory;
  */
 public class HayloftPlacementPolicy extends DomainKeepingPolicy {
   private static final Logger REASONS = LoggerFactory.getLogger("io.hayloft.placement.reasons");
-  /** Threads that one stream takes on a stock DataNode: the receiver and the responder. */
-  private static final int OWN_XCEIVERS = 2;
 
   private final ThreadLocal<Call> calls = new ThreadLocal<>();
   private final PlacementMetrics metrics = new PlacementMetrics();
   private Placer placer;
   private Assignments assignments;
-  private FSClusterStats stats;
   private NodeRules rules;
 
   /** For Hadoop, which calls {@link #initialize} next. */
@@ -54,11 +55,10 @@ public class HayloftPlacementPolicy extends DomainKeepingPolicy {
   }
 
   @Override
-  protected void start(Configuration conf, FSClusterStats clusterStats, NetworkTopology map) {
+  protected void start(Configuration conf, FSClusterStats stats, NetworkTopology map) {
     PlacementConfig config = PlacementConfig.read(conf);
-    stats = clusterStats;
     if (config.layout() == Layout.RANDOM) {
-      keep(config, null, null);
+      keep(config, null, null, null);
       if (striped) {
         throw new IllegalArgumentException(
             PlacementKeys.LAYOUT
@@ -70,20 +70,30 @@ public class HayloftPlacementPolicy extends DomainKeepingPolicy {
       }
       return;
     }
-    Domains domains = new Domains(config);
-    ClusterView view = new ClusterView(map, domains);
-    keep(config, domains, view);
     rules = new StockRules();
+    DomainKeepingPolicy running = stats == null ? RunningPolicies.find(map, striped, config) : null;
+    if (running != null) {
+      // fsck runs in the NameNode: it gives the answers of the policy that places the blocks.
+      keep(config, running.domains(), running.view(), running.unplaceable());
+    } else {
+      long blockSize =
+          conf.getLongBytes(
+              DFSConfigKeys.DFS_BLOCK_SIZE_KEY, DFSConfigKeys.DFS_BLOCK_SIZE_DEFAULT);
+      Domains domains = new Domains(config);
+      ClusterView view = new ClusterView(map, domains, new StockRoom(rules, blockSize));
+      keep(config, domains, view, new Unplaceable(this::nowMs));
+    }
     long staleMs =
         conf.getLong(
             DFSConfigKeys.DFS_NAMENODE_STALE_DATANODE_INTERVAL_KEY,
             DFSConfigKeys.DFS_NAMENODE_STALE_DATANODE_INTERVAL_DEFAULT);
-    placer =
-        new Placer(config, striped, metrics, this::nowMs, staleMs, this::overloadedByOthers);
+    XceiverLoad load = new XceiverLoad(conf, stats, considerLoad, considerLoadFactor);
+    placer = new Placer(config, striped, metrics, this::nowMs, staleMs, load::overloadedByOthers);
     assignments = new Assignments(config.maxAssignments(), this::nowMs, metrics);
     if (stats != null) {
       // Only a NameNode has statistics; tools that load the policy choose nothing.
-      PlacementMBean.register(striped, config, metrics, assignments, view);
+      RunningPolicies.add(map, this);
+      PlacementMBean.register(this, metrics, assignments);
       Ticker.start(this, config.balanceIntervalMs(), HayloftPlacementPolicy::tick);
     }
   }
@@ -93,15 +103,17 @@ public class HayloftPlacementPolicy extends DomainKeepingPolicy {
     return TimeUnit.NANOSECONDS.toMillis(System.nanoTime());
   }
 
-  /** What the thread does at each interval. */
+  /** Runs at each interval. */
   void tick() {
     if (domains().check()) {
       view().outdated();
     }
+    ClusterIndex index = view().fresh();
     assignments.sweep(config().activeWindowMs(), config().expiryMs());
     assignments.settle();
     new Balance(config().balanceDrift(), rules, metrics)
-        .run(assignments.list(), view().get());
+        .run(assignments.list(), index);
+    forgetRefusals();
   }
 
   Assignments assignments() {
@@ -137,17 +149,16 @@ public class HayloftPlacementPolicy extends DomainKeepingPolicy {
     public boolean hasRoom(DatanodeDescriptor node, long blockSize, StorageType type) {
       return node.chooseStorage4Block(type, blockSize, getMinBlocksForWrite()) != null;
     }
-  }
 
-  /**
-   * Too busy by the stock rule even without this writer's own threads. With them a lone writer in a
-   * large idle cluster would drive itself away from its node at each heartbeat.
-   */
-  private boolean overloadedByOthers(DatanodeDescriptor node) {
-    return considerLoad
-        && busy(node)
-        && node.getXceiverCount() - OWN_XCEIVERS
-            > considerLoadFactor * stats.getInServiceXceiverAverage();
+    @Override
+    public boolean holdsBlocks(DatanodeStorageInfo storage) {
+      return HayloftPlacementPolicy.holdsBlocks(storage);
+    }
+
+    @Override
+    public void forgetRefusals() {
+      HayloftPlacementPolicy.this.forgetRefusals();
+    }
   }
 
   @Override
@@ -177,51 +188,73 @@ public class HayloftPlacementPolicy extends DomainKeepingPolicy {
       BlockStoragePolicy policy,
       EnumSet<AddBlockFlag> flags,
       EnumMap<StorageType, Integer> types) {
-    if (isStock()) {
-      return super.chooseTarget(
-          path, replicas, writer, chosen, returnChosen, excluded, blockSize, policy, flags, types);
-    }
-    Call outer = calls.get();
-    List<DatanodeStorageInfo> favored = outer == null ? List.of() : outer.favored;
-    DatanodeStorageInfo[] targets = null;
-    for (boolean shareAtOnce : new boolean[] {false, true}) {
-      Call call = new Call(path, flags, policy, shareAtOnce, favored, REASONS.isDebugEnabled());
-      calls.set(call);
-      try {
-        targets =
+    Supplier<DatanodeStorageInfo[]> stock =
+        () ->
             super.chooseTarget(
-                path,
-                replicas,
-                writer,
-                chosen,
-                returnChosen,
-                exclusions(writer, excluded, flags),
-                blockSize,
-                policy,
-                flags,
+                path, replicas, writer, chosen, returnChosen, excluded, blockSize, policy, flags,
                 types == null ? null : new EnumMap<>(types));
-      } finally {
-        calls.set(outer);
-      }
-      int missing = replicas + (returnChosen ? chosen.size() : 0) - targets.length;
-      if (missing <= 0 || !call.heldBack) {
-        finish(call, targets, missing);
-        break;
-      }
+    if (isStock()) {
+      return stock.get();
     }
-    return targets;
+    // The choice adds to the set and takes from the map, so each attempt has copies.
+    Attempt attempt =
+        without -> {
+          Set<Node> all = excluded == null ? new HashSet<>() : new HashSet<>(excluded);
+          all.addAll(without);
+          return super.chooseTarget(
+              path, replicas, writer, chosen, returnChosen, all, blockSize, policy, flags,
+              types == null ? null : new EnumMap<>(types));
+        };
+    int wanted = replicas + (returnChosen ? chosen.size() : 0);
+    return guard.answer(
+        () -> {
+          DatanodeStorageInfo[] targets =
+              choose(path, flags, policy, wanted, view().restOfRack(writer, flags), attempt);
+          if (!returnChosen && replicas > 0) {
+            noteVain(chosen, targets);
+          }
+          return targets;
+        },
+        stock);
   }
 
-  /** A copy of the caller's set, since the choice adds to it. */
-  private Set<Node> exclusions(Node writer, Set<Node> excluded, EnumSet<AddBlockFlag> flags) {
-    Set<Node> all = excluded == null ? new HashSet<>() : new HashSet<>(excluded);
-    if (flags != null && flags.contains(AddBlockFlag.NO_LOCAL_RACK) && writer != null) {
-      // The stock code excludes the writer's network location, which with /rack/host is its host
-      // only.
-      String location = writer.getNetworkLocation();
-      all.addAll(view().get().beyond(location, domains().rackOf(location)));
+  /** The stock choice without some nodes. */
+  @FunctionalInterface
+  private interface Attempt {
+    DatanodeStorageInfo[] without(Collection<? extends Node> nodes);
+  }
+
+  /** Tries what the caller would like, and gives up first what matters least. */
+  private DatanodeStorageInfo[] choose(
+      String path,
+      EnumSet<AddBlockFlag> flags,
+      BlockStoragePolicy policy,
+      int wanted,
+      List<DatanodeDescriptor> avoided,
+      Attempt attempt) {
+    Call outer = calls.get();
+    List<DatanodeStorageInfo> favored = outer == null ? List.of() : outer.favored;
+    for (boolean shareAtOnce = false; ; shareAtOnce = true) {
+      boolean heldBack = false;
+      for (boolean avoid = !avoided.isEmpty(); ; avoid = false) {
+        Call call = new Call(path, flags, policy, shareAtOnce, favored, REASONS.isDebugEnabled());
+        calls.set(call);
+        DatanodeStorageInfo[] targets;
+        try {
+          targets = attempt.without(avoid ? avoided : List.of());
+        } finally {
+          calls.set(outer);
+          forgetRefusals();
+        }
+        heldBack |= call.heldBack;
+        if (targets.length >= wanted || !avoid && !heldBack) {
+          finish(call, targets, wanted - targets.length);
+          return targets;
+        } else if (!avoid) {
+          break;
+        }
+      }
     }
-    return all;
   }
 
   private void finish(Call call, DatanodeStorageInfo[] targets, int missing) {
@@ -242,12 +275,16 @@ public class HayloftPlacementPolicy extends DomainKeepingPolicy {
     if (isStock()) {
       return choice.run();
     }
-    calls.set(new Call(null, null, null, false, new ArrayList<>(), false));
-    try {
-      return choice.run();
-    } finally {
-      calls.remove();
-    }
+    return guard.answer(
+        () -> {
+          calls.set(new Call(null, null, null, false, new ArrayList<>(), false));
+          try {
+            return choice.run();
+          } finally {
+            calls.remove();
+          }
+        },
+        choice::run);
   }
 
   @Override
@@ -268,16 +305,21 @@ public class HayloftPlacementPolicy extends DomainKeepingPolicy {
       return;
     }
     // A favoured node that would share a domain waits: it is taken if no other domain is left.
-    List<DatanodeDescriptor> wanted = new ArrayList<>();
     Set<String> seen = new HashSet<>();
+    Map<String, Integer> inRack = new HashMap<>();
     int domainsLeft = view().get().domainsInService;
     for (DatanodeDescriptor node : favored) {
-      if (seen.add(domains().domain(node)) || domainsLeft < replicas) {
-        wanted.add(node);
+      String rack = domains().rack(node);
+      boolean fits = seen.add(domains().domain(node)) || domainsLeft < replicas;
+      if (fits && inRack.getOrDefault(rack, 0) < maxPerRack) {
+        int before = results.size();
+        // The stock limit is one of network locations, which may be hosts; racks are counted here.
+        super.chooseFavouredNodes(
+            path, replicas, List.of(node), excluded, blockSize, Integer.MAX_VALUE, results,
+            avoidStale, types);
+        inRack.merge(rack, results.size() - before, Integer::sum);
       }
     }
-    super.chooseFavouredNodes(
-        path, replicas, wanted, excluded, blockSize, Integer.MAX_VALUE, results, avoidStale, types);
     calls.get().favored.addAll(results);
   }
 
@@ -297,16 +339,14 @@ public class HayloftPlacementPolicy extends DomainKeepingPolicy {
       return super.chooseTargetInOrder(
           replicas, writer, excluded, blockSize, maxPerRack, results, avoidStale, newBlock, types);
     }
-    // Empties the stock code's notes of this thread, which would grow with each node that it
-    // refuses.
-    chooseRandom(0, "", excluded, blockSize, maxPerRack, results, avoidStale, types);
     Call call = calls.get();
     Choice choice =
         new Choice(
             view(), rules, results, call.favored, excluded, types, blockSize, maxPerRack, avoidStale);
-    Set<StorageType> later = call.laterTypes(types);
+    Set<StorageType> later = call.laterTypes(types, newBlock);
     if (call.shareAtOnce) {
       choice.avoidStale = false;
+      choice.anyRack = !newBlock;
     }
     Node localNode = writer;
     int left = replicas;
@@ -351,17 +391,19 @@ public class HayloftPlacementPolicy extends DomainKeepingPolicy {
     return entry.node;
   }
 
-  /** The stock rule for the writer's own node, unless a favoured node has its domain already. */
+  /** The stock rule for the writer's own node, unless favoured nodes have its domain or rack. */
   private boolean takeLocal(Choice choice, Call call, DatanodeDescriptor local)
       throws NotEnoughReplicasException {
     if (config().layout() == Layout.ROUND_ROBIN && !striped) {
       return false;
     }
     ClusterIndex.Entry entry = choice.index.find(local);
-    if (entry != null
-        && choice.inDomain(entry.domain) > 0
-        && choice.index.domainsInService > choice.replicas()) {
-      return false;
+    if (entry != null && choice.replicas() > 0) {
+      boolean shares =
+          choice.inDomain(entry.domain) > 0 && choice.index.domainsInService > choice.replicas();
+      if (shares || choice.inRack(entry.rack) >= choice.maxPerRack) {
+        return false;
+      }
     }
     DatanodeStorageInfo storage =
         chooseLocalStorage(

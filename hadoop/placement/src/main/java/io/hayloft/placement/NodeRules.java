@@ -26,4 +26,10 @@ interface NodeRules {
 
   /** Whether {@link #take} would succeed. */
   boolean hasRoom(DatanodeDescriptor node, long blockSize, StorageType type);
+
+  /** Whether the storage holds a block, as far as the NameNode knows. */
+  boolean holdsBlocks(DatanodeStorageInfo storage);
+
+  /** Empties what the stock code notes of this thread for each node that it refuses. */
+  void forgetRefusals();
 }

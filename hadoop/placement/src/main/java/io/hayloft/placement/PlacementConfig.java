@@ -148,7 +148,12 @@ public record PlacementConfig(
   }
 
   private static DomainSource domains(Configuration conf) {
-    String text = text(conf, PlacementKeys.DOMAINS, DomainSource.TOPOLOGY.text());
+    // A file alone says enough.
+    DomainSource usual =
+        text(conf, PlacementKeys.DOMAINS_FILE, null) == null
+            ? DomainSource.TOPOLOGY
+            : DomainSource.FILE;
+    String text = text(conf, PlacementKeys.DOMAINS, usual.text());
     for (DomainSource source : DomainSource.values()) {
       if (source.text().equals(text)) {
         refuseUnusableUpgradeDomains(conf, source);

@@ -13,12 +13,12 @@ public final class PlacementKeys {
   public static final String LAYOUT = PREFIX + "layout";
 
   /**
-   * {@code topology}, {@code host}, {@code upgrade-domain} or {@code file}; default {@code
-   * topology}.
+   * {@code topology}, {@code host}, {@code upgrade-domain} or {@code file}; default {@code file}
+   * with {@link #DOMAINS_FILE}, else {@code topology}.
    */
   public static final String DOMAINS = PREFIX + "domains";
 
-  /** Path of the mapping file, with {@code hayloft.placement.domains=file} only. */
+  /** Path of the mapping file; not with another source than {@code file}. */
   public static final String DOMAINS_FILE = PREFIX + "domains.file";
 
   /**

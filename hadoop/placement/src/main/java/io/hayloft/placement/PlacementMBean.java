@@ -3,7 +3,6 @@ package io.hayloft.placement;
 import com.fasterxml.jackson.core.JsonProcessingException;
 import com.fasterxml.jackson.databind.ObjectMapper;
 import java.lang.ref.WeakReference;
-import java.util.Comparator;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
@@ -29,28 +28,27 @@ final class PlacementMBean implements PlacementMXBean {
 
   private final WeakReference<ClusterView> view;
 
+  private final Guard guard;
+
   private PlacementMBean(
-      PlacementConfig config, PlacementMetrics metrics, Assignments assignments, ClusterView view) {
-    this.config = config;
+      DomainKeepingPolicy policy, PlacementMetrics metrics, Assignments assignments) {
+    this.config = policy.config();
+    this.guard = policy.guard;
     this.metrics = metrics;
     this.assignments = new WeakReference<>(assignments);
-    this.view = new WeakReference<>(view);
+    this.view = new WeakReference<>(policy.view());
   }
 
   /** Registers the bean in place of an earlier one; a failure is logged and does no harm. */
   static synchronized void register(
-      boolean striped,
-      PlacementConfig config,
-      PlacementMetrics metrics,
-      Assignments assignments,
-      ClusterView view) {
+      DomainKeepingPolicy policy, PlacementMetrics metrics, Assignments assignments) {
     var server = java.lang.management.ManagementFactory.getPlatformMBeanServer();
     try {
-      ObjectName name = new ObjectName(striped ? EC_NAME : NAME);
+      ObjectName name = new ObjectName(policy.striped ? EC_NAME : NAME);
       if (server.isRegistered(name)) {
         server.unregisterMBean(name);
       }
-      server.registerMBean(new PlacementMBean(config, metrics, assignments, view), name);
+      server.registerMBean(new PlacementMBean(policy, metrics, assignments), name);
     } catch (JMException e) {
       LOG.warn("The placement policy is not visible over JMX", e);
     }
@@ -114,8 +112,7 @@ final class PlacementMBean implements PlacementMXBean {
   @Override
   public String getCurrentAssignments() {
     List<Map<String, Object>> rows =
-        list().stream()
-            .sorted(Comparator.comparingLong(Assignment::lastUseMs).reversed())
+        Snapshot.sorted(list(), assignment -> -assignment.lastUseMs()).stream()
             .limit(MAX_LISTED)
             .map(PlacementMBean::row)
             .toList();
@@ -212,5 +209,21 @@ final class PlacementMBean implements PlacementMXBean {
   @Override
   public long getTooFew() {
     return metrics.tooFew.sum();
+  }
+
+  @Override
+  public long getFailures() {
+    return guard.failures();
+  }
+
+  @Override
+  public boolean isStockPolicy() {
+    return guard.stock() || config.layout() == Layout.RANDOM;
+  }
+
+  @Override
+  public int getDomainsWithRoom() {
+    ClusterView now = view.get();
+    return now == null ? 0 : now.get().domainsWithRoom;
   }
 }

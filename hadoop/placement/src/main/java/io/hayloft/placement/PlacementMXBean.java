@@ -75,4 +75,13 @@ public interface PlacementMXBean {
 
   /** Choices that found fewer nodes than asked for. */
   long getTooFew();
+
+  /** Questions that the stock policy answered because the plug-in failed at them. */
+  long getFailures();
+
+  /** Whether the stock policy answers everything, by configuration or after a failure. */
+  boolean isStockPolicy();
+
+  /** Failure domains of which some node could take a block at present. */
+  int getDomainsWithRoom();
 }

@@ -11,6 +11,9 @@ import org.apache.hadoop.hdfs.server.blockmanagement.BlockPlacementStatus;
  */
 record PlacementVerdict(int racksMissing, int domainsMissing, int domainsExisting)
     implements BlockPlacementStatus {
+  /** Nothing is missing. */
+  static final PlacementVerdict GOOD = new PlacementVerdict(0, 0, 0);
+
   @Override
   public boolean isPlacementPolicySatisfied() {
     return getAdditionalReplicasRequired() == 0;

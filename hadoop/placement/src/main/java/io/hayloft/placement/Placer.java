@@ -16,7 +16,7 @@ import org.apache.hadoop.hdfs.server.blockmanagement.DatanodeDescriptor;
 /** The layouts: which node the next replica goes to. */
 final class Placer {
   private static final Level[] NEW_DOMAIN = {
-    Level.STRICT, Level.PASS_RACK_LIMIT, Level.PASS_LOAD
+    Level.STRICT, Level.PASS_LOAD, Level.PASS_RACK_LIMIT, Level.PASS_LOAD_AND_RACK_LIMIT
   };
 
   private final PlacementConfig config;
@@ -96,7 +96,7 @@ final class Placer {
   }
 
   private Left unfit(Choice choice, Entry entry) {
-    if (entry == null || !entry.current(choice.view.domains())) {
+    if (entry == null || !entry.current()) {
       choice.view.outdated();
       return Left.GONE;
     }
@@ -264,9 +264,10 @@ final class Placer {
     for (Level level : NEW_DOMAIN) {
       Entry entry = choice.search(choice.index.all, Where.ANY, level, sample);
       if (entry != null) {
-        if (level == Level.PASS_RACK_LIMIT) {
+        if (!level.rackLimit) {
           metrics.rackLimitPassed.increment();
-        } else if (level == Level.PASS_LOAD) {
+        }
+        if (!level.load) {
           metrics.overloadedTaken.increment();
         }
         reasons.chose(entry, level == Level.STRICT ? "new domain" : "new domain, " + level);
@@ -289,7 +290,7 @@ final class Placer {
       Where where = entry -> choice.inDomain(entry.domain) <= limit;
       Entry entry =
           choice.search(choice.index.all, where, Level.SHARE_DOMAIN, Choice.SAMPLE);
-      if (entry == null && striped) {
+      if (entry == null && (striped || choice.anyRack && fewest == most)) {
         entry =
             choice.search(choice.index.all, where, Level.SHARE_DOMAIN_AND_RACK, Choice.SAMPLE);
       }

@@ -37,6 +37,18 @@ final class Ticker {
         THREADS.scheduleWithFixedDelay(task, intervalMs, intervalMs, TimeUnit.MILLISECONDS);
   }
 
+  /** Runs a task once, as soon as a thread is free; what it throws is logged. */
+  static void soon(Runnable task) {
+    THREADS.execute(
+        () -> {
+          try {
+            task.run();
+          } catch (Throwable e) {
+            LOG.error("A task of the placement plug-in failed", e);
+          }
+        });
+  }
+
   private static final class Task<T> implements Runnable {
     private final WeakReference<T> weak;
     private final Consumer<T> tick;
@@ -56,8 +68,8 @@ final class Ticker {
         } else if (future != null) {
           future.cancel(false);
         }
-      } catch (RuntimeException e) {
-        // An exception would end the repetition.
+      } catch (Throwable e) {
+        // An exception would end the repetition, and so would an error.
         LOG.error("{} failed once and goes on", owner, e);
       }
     }

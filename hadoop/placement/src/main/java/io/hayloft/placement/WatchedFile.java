@@ -5,6 +5,7 @@ import java.nio.file.Files;
 import java.nio.file.Path;
 import java.nio.file.attribute.BasicFileAttributes;
 import java.util.function.Function;
+import java.util.function.UnaryOperator;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
@@ -45,6 +46,11 @@ final class WatchedFile<T> {
 
   T get() {
     return value;
+  }
+
+  /** Replaces the value by what {@code change} makes of it, which may be the same; never null. */
+  synchronized void update(UnaryOperator<T> change) {
+    value = change.apply(value);
   }
 
   /** Looks at the file; returns whether there is a new value. Blocks on file I/O. */

@@ -21,7 +21,7 @@ class ConfigurationErrorsTest {
         "domains=racks|hayloft.placement.domains is 'racks': use topology, host, upgrade-domain or file.",
         "domains=file|hayloft.placement.domains=file needs the file's path in hayloft.placement.domains.file.",
         "domains=file;domains.file=/no/such|Cannot read the file /no/such of hayloft.placement.domains.file: it does not exist.",
-        "domains.file=/x|hayloft.placement.domains.file is set, but hayloft.placement.domains is topology, which does not use it: set hayloft.placement.domains=file or remove the path.",
+        "domains=topology;domains.file=/x|hayloft.placement.domains.file is set, but hayloft.placement.domains is topology, which does not use it: set hayloft.placement.domains=file or remove the path.",
         "second-replica=near|hayloft.placement.second-replica is 'near': use other-rack or same-rack.",
         "layout=hybrid;second-replica=same-rack|hayloft.placement.second-replica is set together with hayloft.placement.layout=hybrid, but it belongs to the layout split only: remove one of them.",
         "layout=random;domains=host|hayloft.placement.domains is set together with hayloft.placement.layout=random, but it has no meaning there, since that layout is the stock policy, which knows no failure domains: remove one of them.",
@@ -83,5 +83,7 @@ class ConfigurationErrorsTest {
                 "dfs.namenode.hosts.provider.classname", CombinedHostFileManager.class.getName()));
     assertEquals(250, other.balanceIntervalMs());
     assertTrue(other.secondInSameRack());
+    PlacementConfig file = PlacementConfig.read(TestPolicy.conf(PlacementKeys.DOMAINS_FILE, "/x"));
+    assertEquals(PlacementConfig.DomainSource.FILE, file.domains());
   }
 }

@@ -5,13 +5,21 @@ import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import java.io.StringWriter;
+import java.net.UnknownHostException;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.nio.file.attribute.FileTime;
+import java.util.HashMap;
 import java.util.List;
+import java.util.Map;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.net.DNSToSwitchMapping;
 import org.apache.hadoop.util.ReflectionUtils;
+import org.apache.log4j.Level;
+import org.apache.log4j.Logger;
+import org.apache.log4j.PatternLayout;
+import org.apache.log4j.WriterAppender;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
 import org.junit.jupiter.params.ParameterizedTest;
@@ -49,6 +57,50 @@ class FileTopologyMappingTest {
         List.of("/r1/h1", "/r1/h2", "/r2/h3", "/r2/h3", "/default-rack/10.0.0.77"),
         mapping.resolve(List.of("10.0.0.1", "store2", "localhost", "127.0.0.1", "10.0.0.77")));
     assertFalse(mapping.isSingleSwitch());
+  }
+
+  @Test
+  void aNameWithoutAnAddressIsSaidOnceLookedUpAgainAndItsLastAddressStands() throws Exception {
+    Map<String, String> known = new HashMap<>();
+    FileTopologyMapping mapping =
+        new FileTopologyMapping(
+            new Addresses() {
+              @Override
+              String lookUp(String host) throws UnknownHostException {
+                String address = known.get(host);
+                if (address == null) {
+                  throw new UnknownHostException(host);
+                }
+                return address;
+              }
+            });
+    StringWriter text = new StringWriter();
+    Logger logger = Logger.getLogger(Addresses.class);
+    WriterAppender appender = new WriterAppender(new PatternLayout("%p %m%n"), text);
+    Level before = logger.getLevel();
+    logger.setLevel(Level.WARN);
+    logger.addAppender(appender);
+    try {
+      Configuration conf = new Configuration(false);
+      conf.set(PlacementKeys.TOPOLOGY_FILE, write("store1 /r1/h1\n").toString());
+      conf.set(PlacementKeys.TOPOLOGY_INTERVAL, "1h");
+      mapping.setConf(conf);
+      mapping.check();
+      mapping.check();
+      assertEquals(1, text.toString().lines().count(), text + "");
+      assertTrue(text.toString().startsWith("WARN store1 "), text + "");
+      assertEquals(List.of("/default-rack/10.0.0.1"), mapping.resolve(List.of("10.0.0.1")));
+      known.put("store1", "10.0.0.1");
+      assertFalse(mapping.check(), "the file has not changed");
+      assertEquals(List.of("/r1/h1"), mapping.resolve(List.of("10.0.0.1")));
+      known.clear();
+      write("store1 /r1/h2\n");
+      assertTrue(mapping.check());
+      assertEquals(List.of("/r1/h2"), mapping.resolve(List.of("10.0.0.1")));
+    } finally {
+      logger.removeAppender(appender);
+      logger.setLevel(before);
+    }
   }
 
   @Test

@@ -13,6 +13,21 @@ public final class CallerConnection {
     this.call = call;
   }
 
+  /**
+   * What the running Hadoop does not have of the closed methods that this class calls.
+   *
+   * @return null if nothing is missing
+   */
+  public static String missing() {
+    try {
+      Server.class.getMethod("getCurCall");
+      Server.Call.class.getDeclaredMethod("isOpen");
+      return null;
+    } catch (ReflectiveOperationException | LinkageError e) {
+      return e.toString();
+    }
+  }
+
   /** The connection of the call that this thread serves; null if it serves none. */
   public static CallerConnection current() {
     Server.Call call = Server.getCurCall().get();

@@ -28,8 +28,20 @@ public abstract class OpenPlacementPolicy extends BlockPlacementPolicyDefault {
   public final void initialize(
       Configuration conf, FSClusterStats stats, NetworkTopology map, Host2NodesMap hosts) {
     super.initialize(conf, stats, map, hosts);
+    String missing = PolicyHooks.missing();
+    if (missing != null) {
+      stayStock(missing);
+      return;
+    }
     start(conf, stats, map);
   }
+
+  /**
+   * Called in place of {@link #start} if the running Hadoop differs from what this class hooks.
+   *
+   * @param missing what was looked for in vain
+   */
+  protected abstract void stayStock(String missing);
 
   /**
    * The policy's start. Throwing stops the process that loads it, with the exception's message.
@@ -49,6 +61,7 @@ public abstract class OpenPlacementPolicy extends BlockPlacementPolicyDefault {
       BlockStoragePolicy policy,
       EnumSet<AddBlockFlag> flags) {
     if (favored == null || favored.isEmpty()) {
+      // The stock code goes on to the public method, which the subclass answers.
       return super.chooseTarget(
           path, replicas, writer, excluded, blockSize, favored, policy, flags);
     }
@@ -80,9 +93,16 @@ public abstract class OpenPlacementPolicy extends BlockPlacementPolicyDefault {
     return isGoodDatanode(node, Integer.MAX_VALUE, checkLoad, results, avoidStale);
   }
 
-  /** Whether the stock rules call the node too busy, whatever {@code considerLoad} says. */
-  protected final boolean busy(DatanodeDescriptor node) {
-    return excludeNodeByLoad(node);
+  /**
+   * Empties the stock code's notes of this thread, which grow with each node that it refuses until
+   * the next choice of its own.
+   */
+  protected final void forgetRefusals() {
+    try {
+      chooseRandom(0, "", null, 0, 0, null, false, null);
+    } catch (NotEnoughReplicasException e) {
+      throw new IllegalStateException("none was asked for", e);
+    }
   }
 
   /**
@@ -96,6 +116,11 @@ public abstract class OpenPlacementPolicy extends BlockPlacementPolicyDefault {
       List<DatanodeStorageInfo> results,
       StorageType type) {
     return chooseStorage4Block(node, blockSize, results, type);
+  }
+
+  /** Whether the storage holds a block, as far as the NameNode knows. */
+  protected static boolean holdsBlocks(DatanodeStorageInfo storage) {
+    return storage.numBlocks() > 0;
   }
 
   /** The stock exception for "fewer than asked", whose constructor is closed to others. */
