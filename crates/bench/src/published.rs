@@ -363,7 +363,7 @@ fn readme_cells(cells: &Cells<'_>, engine: &str, row: &ReadmeRow) -> Option<(Str
 
 type WorstRow<'a> = ((&'a str, Client), Figure, f64);
 
-/// The row and figure in which Hayloft is the furthest behind stock, whoever the client is.
+/// The row and figure in which Hayloft is the furthest behind stock, with any client.
 fn worst<'a>(cells: &Cells<'a>, engine: &str) -> Option<WorstRow<'a>> {
     let rows = cells.record.rows().into_iter();
     let leads = rows.flat_map(|row| {

@@ -145,7 +145,12 @@ impl Dirty {
         self.add_range(offset..at(offset, len));
     }
 
-    fn add_range(&self, new: Range<u64>) {
+    #[cfg(test)]
+    pub(super) fn range(&self) -> Option<Range<u64>> {
+        self.lock().clone()
+    }
+
+    pub(super) fn add_range(&self, new: Range<u64>) {
         if new.is_empty() {
             return;
         }

@@ -4,7 +4,7 @@
 //! its range, and a direct write drops the cached pages of its range. Writes are cut at page
 //! boundaries, so that the two never share a page within one write.
 
-use std::fs::{File, OpenOptions};
+use std::fs::{File, Metadata, OpenOptions};
 use std::io::{IoSlice, IoSliceMut};
 use std::num::NonZeroU64;
 use std::os::fd::{AsFd as _, BorrowedFd};
@@ -37,9 +37,9 @@ const CACHED_CALL_MAX: usize = 512 * 1024;
 /// 60 microseconds of copying, less than handing over would cost twice.
 const INLINE_READ_MAX: usize = 256 * 1024;
 
-/// Opens a regular file, gives its inode with it; never waits on a pipe, never follows into a
+/// Opens a regular file, gives what is known of it; never waits on a pipe, never follows into a
 /// device.
-pub(super) fn open_regular(path: &Path, mode: OpenMode) -> Result<(File, u64), IoError> {
+pub(super) fn open_regular(path: &Path, mode: OpenMode) -> Result<(File, Metadata), IoError> {
     let mut options = OpenOptions::new();
     options
         .read(true)
@@ -51,7 +51,7 @@ pub(super) fn open_regular(path: &Path, mode: OpenMode) -> Result<(File, u64), I
     let file = options.open(path).map_err(failed)?;
     let meta = file.metadata().map_err(failed)?;
     if meta.is_file() {
-        return Ok((file, meta.ino()));
+        return Ok((file, meta));
     }
     let what = "not a regular file";
     Err(IoError::new(IoErrorKind::Invalid, IoOp::Open, path, what))
@@ -75,14 +75,19 @@ impl RegularFile {
         mode: OpenMode,
         limits: Option<DirectLimits>,
     ) -> Result<Self, IoError> {
-        let (file, inode) = open_regular(path, mode)?;
+        let (file, meta) = open_regular(path, mode)?;
         let writable = mode != OpenMode::ReadOnly;
+        let around = limits.map(|limits| Around::new(limits, writable));
+        if let Some(around) = around.as_ref().filter(|_| writable) {
+            // An earlier handle may have left dirty bytes anywhere in it.
+            around.dirty.add_range(0..meta.len());
+        }
         Ok(Self {
             file,
-            inode,
+            inode: meta.ino(),
             path: path.to_owned(),
             nowait_refused: AtomicBool::new(false),
-            around: limits.map(|limits| Around::new(limits, writable)),
+            around,
         })
     }
 
@@ -284,5 +289,35 @@ impl Blocking for RegularFile {
 
     fn fd(&self) -> Option<BorrowedFd<'_>> {
         Some(self.file.as_fd())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A direct write behind what another handle wrote begins the write-back of that first.
+    #[test]
+    fn a_file_that_is_there_may_have_dirty_bytes_of_another_handle() {
+        let dir = tempfile::tempdir().expect("a temporary directory");
+        let path = dir.path().join("f");
+        std::fs::write(&path, [7; 5000]).expect("writes");
+        let limits = Some(DirectLimits::default());
+        let dirty = |mode| {
+            let file = RegularFile::open(&path, mode, limits).expect("opens");
+            let around = file.around.expect("was asked for");
+            let begun = around.dirty.write_back_before(&file.file, u64::MAX);
+            begun.expect("begins");
+            around
+        };
+        let open = |mode| RegularFile::open(&path, mode, limits).expect("opens");
+        let of = |file: &RegularFile| file.around.as_ref().expect("was asked for").dirty.range();
+        assert_eq!(of(&open(OpenMode::ReadWrite)), Some(0..5000));
+        assert_eq!(of(&open(OpenMode::ReadOnly)), None);
+        assert_eq!(
+            dirty(OpenMode::ReadWrite).dirty.range(),
+            None,
+            "once is enough"
+        );
     }
 }

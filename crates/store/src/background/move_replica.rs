@@ -163,8 +163,8 @@ async fn settle_copy(
     files::on_disk_with_sync(slice, IoClass::Balancer, IoOp::Rename, &path, true, work).await
 }
 
-/// Copies a pair to the device and compares every chunk with its checksum on the way. Each disk does
-/// its own part, a piece at a time, so that one that hangs is known for it.
+/// Copies a pair to the device and compares every chunk with its checksum on the way. Each disk
+/// does its own part, a piece at a time, so that one that hangs is known for it.
 async fn copy_verified(
     from: &BlockPoolSlice,
     to: &BlockPoolSlice,

@@ -276,8 +276,8 @@ impl CommitRounds {
         (replicas, std::mem::take(&mut state.dirs))
     }
 
-    /// Whether the stamp may say that all that was written is durable. Nothing of an earlier process
-    /// is still to be verified or synced then, and nothing of this one was lost.
+    /// Whether the stamp may say that all that was written is durable. Nothing of an earlier
+    /// process is still to be verified or synced then, and nothing of this one was lost.
     pub fn may_stamp(&self) -> bool {
         self.verifying.load(Ordering::Acquire) == 0 && !self.lost.load(Ordering::Acquire)
     }

@@ -54,9 +54,9 @@ pub struct Volume {
     /// Space of the file system when last read, and what was used then.
     measured: Mutex<Measured>,
     /// Bytes reserved for replicas being written.
-    reserved_for_replicas: Counter,
+    reserved_for_replicas: ByteCount,
     /// Those of them that the file system has allocated already.
-    allocated: Counter,
+    allocated: ByteCount,
     failed: AtomicBool,
     /// Makes what is written to it durable.
     pub commits: CommitRounds,
@@ -87,16 +87,16 @@ pub struct BlockPoolSlice {
     /// Where things are.
     pub paths: PoolPaths,
     /// Bytes of data and meta files.
-    pub used: Counter,
+    pub used: ByteCount,
     /// Number for names of deleted files.
     pub delete_sequence: AtomicU64,
 }
 
 /// A number that is added to and taken from at once by many, and never goes below 0.
 #[derive(Debug, Default)]
-pub struct Counter(AtomicU64);
+pub struct ByteCount(AtomicU64);
 
-impl Counter {
+impl ByteCount {
     /// The number.
     #[must_use]
     pub fn get(&self) -> u64 {
@@ -176,8 +176,8 @@ impl Volume {
                 space,
                 used_then: 0,
             }),
-            reserved_for_replicas: Counter::default(),
-            allocated: Counter::default(),
+            reserved_for_replicas: ByteCount::default(),
+            allocated: ByteCount::default(),
             failed: AtomicBool::new(false),
             commits: CommitRounds::default(),
             unclean_since: opened.unclean_since,
@@ -306,7 +306,7 @@ impl BlockPoolSlice {
             volume,
             pool,
             paths,
-            used: Counter::default(),
+            used: ByteCount::default(),
             delete_sequence: AtomicU64::new(0),
         }
     }

@@ -20,6 +20,10 @@ use crate::xceiver::settings::Settings;
 /// wait for the disk. A stock client has 80 packets on their way at most.
 pub const WINDOW: usize = 256;
 
+/// Bytes that may wait for the writer before the node behind is listened to again: what belongs to
+/// no packet is passed on at once, and a writer that reads nothing would let it grow.
+const OUT_BYTES_MAX: usize = 64 << 10;
+
 /// A packet to be acknowledged.
 #[derive(Clone, Copy, Debug)]
 pub struct Pending {
@@ -76,7 +80,7 @@ pub struct PacketResponder<'a> {
 }
 
 /// What [`PacketResponder::advance`] came to.
-pub enum Step {
+pub enum AckStep {
     /// Nothing more to acknowledge now.
     Wait,
     /// The last packet was acknowledged.
@@ -123,7 +127,8 @@ impl<'a> PacketResponder<'a> {
     /// Whether the node behind may be listened to.
     #[must_use]
     pub fn listens(&self) -> bool {
-        self.behind.is_some() && self.from_behind.len() < WINDOW
+        let waits = self.from_behind.len() < WINDOW && self.out.len() < OUT_BYTES_MAX;
+        self.behind.is_some() && waits
     }
 
     /// A packet arrived.
@@ -186,7 +191,7 @@ impl<'a> PacketResponder<'a> {
     }
 
     /// Acknowledges every packet at the front whose time has come.
-    pub fn advance(&mut self, disk: &mut ReplicaSink) -> Step {
+    pub fn advance(&mut self, disk: &mut ReplicaSink) -> AckStep {
         let written = disk.written();
         while let Some(&head) = self.queue.front() {
             if head.corrupt && head.index <= written {
@@ -199,7 +204,7 @@ impl<'a> PacketResponder<'a> {
                 self.queue.pop_front();
                 if head.last {
                     // Nothing more can come that would end this pipeline.
-                    return Step::GiveUp(XferError::remote(
+                    return AckStep::GiveUp(XferError::remote(
                         &self.behind_name,
                         "failed before it acknowledged the end of the block",
                     ));
@@ -208,14 +213,14 @@ impl<'a> PacketResponder<'a> {
             }
             if head.last {
                 match self.advance_last(head, disk) {
-                    Step::Wait => break,
+                    AckStep::Wait => break,
                     step => return step,
                 }
             }
             let hops = match self.hops_for(head) {
                 None => break,
                 Some(Ok(hops)) => hops,
-                Some(Err(error)) => return Step::GiveUp(error),
+                Some(Err(error)) => return AckStep::GiveUp(error),
             };
             self.acknowledge(head, hops);
             self.queue.pop_front();
@@ -227,22 +232,22 @@ impl<'a> PacketResponder<'a> {
             // What waited only for the node behind has its end now.
             return self.advance(disk);
         }
-        Step::Wait
+        AckStep::Wait
     }
 
     /// The last packet: acknowledged when the replica is completed here, which waits for the nodes
     /// behind. When one of them failed, the replica stays one being written: the client that
     /// rebuilds the pipeline, or recovers the block, decides on its length.
-    fn advance_last(&mut self, head: Pending, disk: &mut ReplicaSink) -> Step {
+    fn advance_last(&mut self, head: Pending, disk: &mut ReplicaSink) -> AckStep {
         if self.last_hops.is_none() {
             let hops = match self.hops_for(head) {
-                None => return Step::Wait,
+                None => return AckStep::Wait,
                 Some(Ok(hops)) => hops,
-                Some(Err(error)) => return Step::GiveUp(error),
+                Some(Err(error)) => return AckStep::GiveUp(error),
             };
             if hops.0.iter().any(|hop| hop.status() != Status::Success) {
                 self.acknowledge(head, hops);
-                return Step::GiveUp(XferError::remote(
+                return AckStep::GiveUp(XferError::remote(
                     &self.behind_name,
                     "did not take the end of the block",
                 ));
@@ -251,11 +256,11 @@ impl<'a> PacketResponder<'a> {
             disk.allow();
         }
         if !matches!(disk.end(), Some(End::Done)) {
-            return Step::Wait;
+            return AckStep::Wait;
         }
         let hops = self.last_hops.take().expect("set above");
         self.acknowledge(head, hops);
-        Step::Finished
+        AckStep::Finished
     }
 
     /// The states of all hops for the packet; `None` while the node behind has not acknowledged it.
@@ -289,19 +294,19 @@ impl<'a> PacketResponder<'a> {
         ack.encode(&mut self.out);
     }
 
-    fn on_corrupt(&mut self, head: Pending) -> Step {
+    fn on_corrupt(&mut self, head: Pending) -> AckStep {
         PipelineAck::new(head.seqno, vec![self.own_hop(Status::ErrorChecksum)], 0)
             .encode(&mut self.out);
-        Step::GiveUp(XferError::Checksum(format!(
+        AckStep::GiveUp(XferError::Checksum(format!(
             "packet {} does not match its checksums",
             head.seqno
         )))
     }
 
     /// The writer learns that it is this node that failed.
-    fn on_disk_failure(&mut self, error: &StoreError) -> Step {
+    fn on_disk_failure(&mut self, error: &StoreError) -> AckStep {
         PipelineAck::new(UNKNOWN_SEQNO, vec![self.own_hop(Status::Error)], 0).encode(&mut self.out);
-        Step::GiveUp(XferError::Store(error.clone()))
+        AckStep::GiveUp(XferError::Store(error.clone()))
     }
 
     /// Tells the writer once that the node behind is gone; the writer rebuilds the pipeline without

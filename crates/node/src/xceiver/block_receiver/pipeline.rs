@@ -25,7 +25,7 @@ use crate::xceiver::block_receiver::blame_source;
 use crate::xceiver::block_receiver::client_acks::ClientAcks;
 use crate::xceiver::block_receiver::completion::End;
 use crate::xceiver::block_receiver::mirror::Mirror;
-use crate::xceiver::block_receiver::packet_responder::{PacketResponder, Pending, Step};
+use crate::xceiver::block_receiver::packet_responder::{AckStep, PacketResponder, Pending};
 use crate::xceiver::block_receiver::replica_sink::ReplicaSink;
 use crate::xceiver::block_receiver::signals::Signals;
 use crate::xceiver::block_receiver::verify::{BadPacket, IncomingBlock};
@@ -216,9 +216,9 @@ impl Pipeline<'_> {
             };
         };
         match acks.responder.advance(&mut self.disk) {
-            Step::Wait => None,
-            Step::Finished => Some(Ok(())),
-            Step::GiveUp(error) => Some(Err(error)),
+            AckStep::Wait => None,
+            AckStep::Finished => Some(Ok(())),
+            AckStep::GiveUp(error) => Some(Err(error)),
         }
     }
 

@@ -5,7 +5,7 @@ use hayloft_wire::checksum::ChecksumMismatch;
 use hayloft_wire::ids::ExtendedBlock;
 use hayloft_wire::proto::hdfs::DatanodeInfo;
 
-use crate::xceiver::packet::{Packet, PacketBatch};
+use crate::xceiver::packet::{CheckedPacket, PacketBatch};
 
 /// A block being received: how far it came, and how its packets are checked.
 #[derive(Debug)]
@@ -38,7 +38,7 @@ pub enum BadPacket {
 impl IncomingBlock {
     /// Checks one packet against those before it, and counts its data. What a packet says of itself
     /// was checked where it was parsed.
-    fn accept(&mut self, packet: &Packet) -> Result<(), BadPacket> {
+    fn accept(&mut self, packet: &CheckedPacket) -> Result<(), BadPacket> {
         let body = &packet.body;
         let offset = body.offset();
         if offset > self.received {

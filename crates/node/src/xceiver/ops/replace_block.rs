@@ -181,17 +181,35 @@ async fn replace(
     let storage_id = message.storage_id.as_deref().filter(|id| !id.is_empty());
     let own = x.link().identity(&block.pool);
     if own.is_some_and(|own| own.datanode_uuid == message.source.id.datanode_uuid) {
-        let moved = x.store().move_block(block, target, storage_id).await?;
-        tracing::info!(%block, storage = %moved.storage.id, %target, "moved between storages of \
-            this node");
-        // The store's events tell the NameNode about the old place.
-        x.link().received(&moved.block, &moved.storage, None);
-        return Ok(());
+        return move_here(x, block, target, storage_id).await;
     }
     fetch(x, block, message, target, storage_id).await?;
     tracing::info!(%block, source = message.source.id.xfer_addr(), hint = message.del_hint,
         requester = requester.peer_name(), "moved here");
     Ok(())
+}
+
+/// Moves a replica between storages of this node and reports it, to its end also when the requester
+/// goes away: a move that the NameNode does not hear of is one that it orders again.
+async fn move_here(
+    x: &Xceivers,
+    block: &ExtendedBlock,
+    target: StorageType,
+    storage_id: Option<&str>,
+) -> Result<(), XferError> {
+    let (block, storage_id) = (block.clone(), storage_id.map(str::to_owned));
+    let (tasks, x) = (x.tasks().clone(), x.clone());
+    let moving = tasks.spawn(async move {
+        let moved = x.store().move_block(&block, target, storage_id.as_deref());
+        let moved = moved.await?;
+        tracing::info!(%block, storage = %moved.storage.id, %target, "moved between storages of \
+            this node");
+        // The store's events tell the NameNode about the old place.
+        x.link().received(&moved.block, &moved.storage, None);
+        Ok(())
+    });
+    let ended = moving.await;
+    ended.unwrap_or_else(|_| Err(XferError::Refused("the move did not end".to_owned())))
 }
 
 /// Copies the replica from its source.

@@ -17,7 +17,7 @@ use hayloft_wire::packet::{PacketHeader, PacketLayout};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::xceiver::net::conn::Conn;
-use crate::xceiver::packet::{Packet, ParseError};
+use crate::xceiver::packet::{CheckedPacket, ParseError};
 
 /// Packets that one read may take.
 const PACKETS_MAX: usize = 8;
@@ -154,7 +154,7 @@ pub struct InPlace {
 #[derive(Debug)]
 pub struct FoundPackets {
     /// Complete packets, and the bytes that they came as.
-    pub packets: Vec<Packet>,
+    pub packets: Vec<CheckedPacket>,
     /// The same, byte for byte.
     pub raw: Vec<Bytes>,
     /// The guess was wrong: the stream from the first unexpected packet on.
@@ -305,7 +305,7 @@ impl InPlace {
     }
 
     /// Takes the next `count` packets, which are complete.
-    fn give_out(&mut self, count: usize) -> Result<(Vec<Packet>, Vec<Bytes>), ParseError> {
+    fn give_out(&mut self, count: usize) -> Result<(Vec<CheckedPacket>, Vec<Bytes>), ParseError> {
         let Shape { prefix, data, .. } = self.shape;
         let head = self.shape.head();
         if count == 0 {
@@ -333,7 +333,12 @@ impl InPlace {
             let sums = head.slice(prefix..);
             raw.push(head);
             raw.extend(pieces.iter().cloned());
-            packets.push(Packet::new(&header, self.checksum, pieces.into(), sums)?);
+            packets.push(CheckedPacket::new(
+                &header,
+                self.checksum,
+                pieces.into(),
+                sums,
+            )?);
         }
         self.done += count;
         Ok((packets, raw))

@@ -14,7 +14,7 @@ use hayloft_wire::packet::{PacketError, PacketHeader};
 /// A packet as received. Whatever a packet says of itself was checked when it was made: later code
 /// compares it with the stream and with the replica only.
 #[derive(Clone, Debug)]
-pub struct Packet {
+pub struct CheckedPacket {
     /// Sequence number.
     pub seqno: i64,
     /// The block ends with it.
@@ -39,7 +39,7 @@ pub enum ParseError {
     BeyondChunk(u64),
 }
 
-impl Packet {
+impl CheckedPacket {
     /// The packet of `header`, with its `data` and the `sums` that came with it.
     ///
     /// # Errors
@@ -84,7 +84,7 @@ pub struct PacketBatch {
     /// The packets as they came, byte for byte: what the next node gets.
     pub raw: Vec<Bytes>,
     /// The packets.
-    pub packets: Vec<Packet>,
+    pub packets: Vec<CheckedPacket>,
     /// The data was received to its place in a write buffer.
     pub in_place: bool,
     /// Counts the batches of a stream that are still in use: to be kept as long as the data.
@@ -114,7 +114,7 @@ mod tests {
 
     use super::*;
 
-    fn packet(offset: u64, len: u32, sums: usize) -> Result<Packet, ParseError> {
+    fn packet(offset: u64, len: u32, sums: usize) -> Result<CheckedPacket, ParseError> {
         let checksum = DataChecksum::new(ChecksumKind::Crc32c, 512).expect("valid");
         let header = PacketHeader {
             offset_in_block: offset,
@@ -122,7 +122,7 @@ mod tests {
             ..PacketHeader::default()
         };
         let data = vec![7; len as usize];
-        Packet::new(&header, checksum, data.into(), vec![0; sums].into())
+        CheckedPacket::new(&header, checksum, data.into(), vec![0; sums].into())
     }
 
     #[test]

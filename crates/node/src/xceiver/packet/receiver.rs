@@ -25,7 +25,7 @@ use crate::xceiver::error::XferError;
 use crate::xceiver::net::conn::Conn;
 use crate::xceiver::packet::buffer_wait::{BUFFER_MAX, BUFFER_MIN, BufferWait};
 use crate::xceiver::packet::in_place::{FoundPackets, Guess, InPlace};
-use crate::xceiver::packet::{Packet, PacketBatch, ParseError};
+use crate::xceiver::packet::{CheckedPacket, PacketBatch, ParseError};
 
 /// The receiving end of a stream of packets.
 pub struct PacketReceiver {
@@ -47,7 +47,8 @@ pub struct PacketReceiver {
 }
 
 impl PacketReceiver {
-    /// Starts with `inbox`, which was received already. With a `receive_buffers` the data of a stream that
+    /// Starts with `inbox`, which was received already. With `receive_buffers` the data of a stream
+    /// that
     /// runs is received into write buffers.
     #[must_use]
     pub fn new(
@@ -247,7 +248,12 @@ impl PacketReceiver {
             let sums = raw.slice(sums_at..data_at);
             let data = raw.slice(data_at..at + layout.total_len());
             let checksum = self.guess.checksum();
-            packets.push(Packet::new(&layout.header, checksum, data.into(), sums)?);
+            packets.push(CheckedPacket::new(
+                &layout.header,
+                checksum,
+                data.into(),
+                sums,
+            )?);
             self.guess.learn(&layout);
         }
         Ok(PacketBatch {

@@ -304,3 +304,27 @@ async fn a_writer_that_waits_for_a_silent_mirror_can_be_taken_over() {
     until_idle(&node).await;
     drop(silent);
 }
+
+/// What belongs to no packet is passed on at once, as far as the writer takes it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_mirror_that_floods_a_writer_that_reads_nothing_has_to_wait() {
+    const FLOOD: usize = 32 << 20;
+    let (node, mirror) = (Node::start().await, Mirror::listen().await);
+    let create = Stage::PipelineSetupCreate;
+    let request = write_request(&block(1, 1001), &[&node], create, crc32c());
+    let (pipeline, mut upstream) = pipeline_of(&node, &mirror, request).await;
+    let mut ack = BytesMut::new();
+    PipelineAck::new(UNKNOWN_SEQNO, vec![Hop::of(Status::OobRestart)], 0).encode(&mut ack);
+    let many = ack.repeat(1024);
+    let stall = std::time::Duration::from_secs(1);
+    let mut sent = 0;
+    while tokio::time::timeout(stall, upstream.send(&many))
+        .await
+        .is_ok()
+    {
+        sent += many.len();
+        assert!(sent < FLOOD, "the node takes all of it");
+    }
+    drop((pipeline, upstream));
+    until_idle(&node).await;
+}
