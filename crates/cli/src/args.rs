@@ -27,6 +27,8 @@ pub enum Command {
     Status(StatusArgs),
     /// Stock `hadoop fs` on the running cluster: `hayloft fs -ls /`.
     Fs(FsArgs),
+    /// Blocks that break the rule on failure domains: find them, mend them.
+    Placement(crate::placement::PlacementArgs),
     /// Measure a volume's device and propose quantum, queue depth and engine.
     Calibrate(crate::calibrate::CalibrateArgs),
     /// Clusters of hosts, shaped links and modelled disks on this machine (root).

@@ -41,7 +41,7 @@ pub fn run(args: &NodeArgs) -> Result<ExitCode, CliError> {
 }
 
 /// The directory given, else Hadoop's usual places.
-fn conf_dir(given: Option<&Path>) -> Result<PathBuf, CliError> {
+pub fn conf_dir(given: Option<&Path>) -> Result<PathBuf, CliError> {
     if let Some(dir) = given
         .map(Path::to_path_buf)
         .or_else(|| environment("HADOOP_CONF_DIR"))

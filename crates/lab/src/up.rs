@@ -11,7 +11,7 @@ use super::state;
 use hayloft_testkit::conf::Conf;
 use hayloft_testkit::driver::Driver;
 use hayloft_testkit::error::{Result, TestkitError};
-use hayloft_testkit::hadoop::{Hadoop, Jvm, repository_root};
+use hayloft_testkit::hadoop::{Hadoop, Jvm, placement_jar};
 use hayloft_testkit::namenode::{NameNode, NameNodeSite, START_LIMIT};
 use hayloft_testkit::node::{Kind, Node, NodeSite, NodeSpec, VolumeSpec};
 
@@ -400,18 +400,4 @@ pub fn down(name: &str, dir: &Path) -> Result<()> {
 fn sweep() -> Result<()> {
     let (_, stuck) = hayloft_testkit::modelled::sweep()?;
     stuck.into_iter().next().map_or(Ok(()), Err)
-}
-
-fn placement_jar() -> Result<PathBuf> {
-    let path = std::env::var_os("HAYLOFT_PLACEMENT_JAR").map_or_else(
-        || repository_root().join("hadoop/placement/target/hayloft-placement.jar"),
-        PathBuf::from,
-    );
-    if path.is_file() {
-        return Ok(path);
-    }
-    Err(TestkitError::Missing {
-        what: format!("the placement plug-in {}", path.display()),
-        todo: "run `mvn -q -f hadoop/pom.xml package`, or set HAYLOFT_PLACEMENT_JAR".into(),
-    })
 }

@@ -252,6 +252,24 @@ pub fn hayloft_binary() -> Result<PathBuf> {
     })
 }
 
+/// The jar of the placement plug-in: `HAYLOFT_PLACEMENT_JAR`, else the one that Maven made.
+///
+/// # Errors
+/// [`TestkitError::Missing`] saying how to build it.
+pub fn placement_jar() -> Result<PathBuf> {
+    let path = std::env::var_os("HAYLOFT_PLACEMENT_JAR").map_or_else(
+        || repository_root().join("hadoop/placement/target/hayloft-placement.jar"),
+        PathBuf::from,
+    );
+    if path.is_file() {
+        return Ok(path);
+    }
+    Err(TestkitError::Missing {
+        what: format!("the placement plug-in {}", path.display()),
+        todo: "run `mvn -q -f hadoop/pom.xml package`, or set HAYLOFT_PLACEMENT_JAR".into(),
+    })
+}
+
 /// The repository this crate was built from; falls back to the current directory when it moved.
 #[must_use]
 pub fn repository_root() -> PathBuf {

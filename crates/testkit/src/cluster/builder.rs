@@ -7,7 +7,7 @@ use crate::error::{Result, TestkitError};
 use crate::hadoop::Hadoop;
 use crate::namenode::NameNode;
 use crate::node::{Kind, Node, NodeSpec};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// What a cluster shall be.
 #[derive(Clone, Debug)]
@@ -18,6 +18,7 @@ pub struct ClusterBuilder {
     nodes: Vec<NodeSpec>,
     conf: Conf,
     names_in_memory: bool,
+    jars: Vec<PathBuf>,
 }
 
 impl ClusterBuilder {
@@ -29,6 +30,7 @@ impl ClusterBuilder {
             nodes: Vec::new(),
             conf: Conf::new(),
             names_in_memory: false,
+            jars: Vec::new(),
         }
     }
 
@@ -69,6 +71,13 @@ impl ClusterBuilder {
         self
     }
 
+    /// A jar for every JVM: a plug-in.
+    #[must_use]
+    pub fn jar(mut self, jar: PathBuf) -> Self {
+        self.jars.push(jar);
+        self
+    }
+
     /// A key for every process and the client.
     #[must_use]
     pub fn conf(mut self, key: &str, value: impl ToString) -> Self {
@@ -81,7 +90,10 @@ impl ClusterBuilder {
     /// # Errors
     /// When Hadoop or the binary is missing, or a process does not come up; with its log.
     pub fn start(self) -> Result<Cluster> {
-        let hadoop = Hadoop::locate()?;
+        let mut hadoop = Hadoop::locate()?;
+        for jar in self.jars {
+            hadoop.add_jar(jar);
+        }
         let dir = crate::hadoop::scratch(&format!("{}-", self.name))?.keep();
         let shared = dir.join("shared-edits");
         std::fs::create_dir_all(&shared).map_err(TestkitError::file("creating", &shared))?;

@@ -1,0 +1,124 @@
+//! The placement plug-in in the NameNode of a running cluster, and the commands that go with it.
+
+use hayloft_testkit::error::{Result, TestkitError};
+use hayloft_testkit::hadoop::{hayloft_binary, placement_jar};
+use hayloft_testkit::node::Kind;
+use hayloft_testkit::suite::{expect, expect_eq, passed, seconds};
+use hayloft_testkit::{Cluster, Driver, Outcome, Suite};
+use serde_json::Value;
+use std::process::{Command, ExitCode};
+
+/// Files of one block; the stock policy puts both replicas of a third of them into one domain.
+const FILES: u64 = 30;
+
+fn main() -> ExitCode {
+    Suite::run("placement", |suite| {
+        let mut on = suite.group(start, |lab, failed| lab.cluster.conclude(failed));
+        on.case("check_finds_nothing_under_the_stock_policy", |lab| {
+            lab.check_stock()
+        });
+        on.case("mend_moves_what_the_stock_policy_misplaced", |lab| {
+            lab.mend()
+        });
+        on.case("a_missing_path_is_said", |lab| lab.missing_path());
+        Ok(())
+    })
+}
+
+struct Lab {
+    fs: Driver,
+    cluster: Cluster,
+}
+
+fn start() -> Result<Lab> {
+    let cluster = Cluster::builder("placement")
+        .nodes(4, Kind::under_test())
+        .jar(placement_jar()?)
+        .conf("dfs.replication", 2)
+        .start()?;
+    let fs = cluster.driver()?;
+    let local = cluster.dir().join("files");
+    let write = |n| std::fs::write(local.join(format!("f{n}")), format!("file {n}"));
+    let written = std::fs::create_dir_all(&local).and_then(|()| (0..FILES).try_for_each(write));
+    written.map_err(TestkitError::file("writing", &local))?;
+    fs.fs(&["-put", &local.display().to_string(), "/files"])?;
+    Ok(Lab { fs, cluster })
+}
+
+impl Lab {
+    /// Exit code and answer of `hayloft placement`; what it said instead of an answer.
+    fn placement(&self, words: &[&str]) -> Result<(Option<i32>, Value, String)> {
+        let binary = hayloft_binary()?;
+        let ran = Command::new(&binary)
+            .arg("placement")
+            .args(words)
+            .arg("--json")
+            .arg("--conf")
+            .arg(self.cluster.client_conf_dir())
+            .output()
+            .map_err(TestkitError::file("running", &binary))?;
+        let answer = serde_json::from_slice(&ran.stdout).unwrap_or(Value::Null);
+        let said = String::from_utf8_lossy(&ran.stderr).into_owned();
+        Ok((ran.status.code(), answer, said))
+    }
+
+    fn check_stock(&mut self) -> Result<Outcome> {
+        let (code, answer, said) = self.placement(&["check", "/files"])?;
+        expect(code == Some(0), || format!("{code:?} {said}"))?;
+        expect_eq("blocks", answer["blocks"].as_u64(), Some(FILES))?;
+        expect_eq("misplaced", answer["misplaced"].as_u64(), Some(0))?;
+        passed()
+    }
+
+    /// Two domains of two nodes: the policy calls what shares one misplaced.
+    fn mend(&mut self) -> Result<Outcome> {
+        let lines: Vec<String> = self
+            .cluster
+            .nodes()
+            .enumerate()
+            .map(|(n, node)| format!("{} box{}\n", node.xfer(), n / 2))
+            .collect();
+        let domains = self.cluster.dir().join("domains");
+        std::fs::write(&domains, lines.concat())
+            .map_err(TestkitError::file("writing", &domains))?;
+        let mut conf = self.cluster.conf().clone();
+        conf.set(
+            "dfs.block.replicator.classname",
+            "io.hayloft.placement.HayloftPlacementPolicy",
+        )
+        .set("hayloft.placement.domains.file", domains.display());
+        let namenode = self.cluster.namenode(0);
+        namenode.stop()?;
+        namenode.write_conf(&conf, false)?;
+        namenode.start(&[])?;
+        namenode.wait_live(4, seconds(60))?;
+        namenode.wait_out_of_safe_mode(seconds(60))?;
+        let (code, answer, said) = self.placement(&["check", "/", "--list", "2"])?;
+        let misplaced = answer["misplaced"].as_u64().unwrap_or(0);
+        expect(code == Some(1) && misplaced > 0, || {
+            format!("{code:?} {answer} {said}")
+        })?;
+        let listed = answer["listed"].as_array().map_or(0, Vec::len) as u64;
+        expect_eq("listed", listed, misplaced.min(2))?;
+        let (code, answer, said) = self.placement(&["mend", "/", "--patience", "60"])?;
+        expect(code == Some(0), || format!("{code:?} {answer} {said}"))?;
+        expect_eq(
+            "before",
+            answer["misplaced_before"].as_u64(),
+            Some(misplaced),
+        )?;
+        let (code, answer, _) = self.placement(&["check"])?;
+        expect_eq("exit code", code, Some(0))?;
+        expect_eq("misplaced", answer["misplaced"].as_u64(), Some(0))?;
+        self.fs.fs(&["-cat", "/files/f7"])?;
+        passed()
+    }
+
+    fn missing_path(&mut self) -> Result<Outcome> {
+        let (code, _, said) = self.placement(&["check", "/nowhere"])?;
+        expect(code == Some(2) && said.contains("/nowhere"), || {
+            format!("{code:?} {said}")
+        })?;
+        passed()
+    }
+}
