@@ -130,20 +130,30 @@ impl TestMount {
             .map_err(TestkitError::file("writing", "/proc/sys/vm/drop_caches"))
     }
 
-    /// Fills it up with a file `filler`; returns that file.
+    /// Fills it up with a file `filler`, or what room there is again; returns that file.
     ///
     /// # Errors
     /// When nothing can be written at all.
     pub fn fill(&self) -> Result<PathBuf> {
         use std::io::Write as _;
         let path = self.at.join("filler");
-        let mut file =
-            std::fs::File::create(&path).map_err(TestkitError::file("creating", &path))?;
-        for size in [1 << 20, 4096, 1] {
-            let zeros = vec![0u8; size];
-            while file.write_all(&zeros).is_ok() {}
+        let opened = std::fs::File::options()
+            .create(true)
+            .append(true)
+            .open(&path);
+        let mut file = opened.map_err(TestkitError::file("creating", &path))?;
+        loop {
+            let before = file.metadata().map_or(0, |meta| meta.len());
+            for size in [1 << 20, 4096, 1] {
+                let zeros = vec![0u8; size];
+                while file.write_all(&zeros).is_ok() {}
+            }
+            // The file system reserves more than it needs until it has found places.
+            let _ = file.sync_all();
+            if file.metadata().map_or(0, |meta| meta.len()) == before {
+                return Ok(path);
+            }
         }
-        Ok(path)
     }
 }
 
