@@ -3,10 +3,8 @@ package io.hayloft.placement;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.Collection;
-import java.util.HashSet;
 import java.util.List;
 import java.util.Map;
-import java.util.Set;
 import org.apache.hadoop.fs.StorageType;
 import org.apache.hadoop.hdfs.protocol.DatanodeInfo;
 import org.apache.hadoop.hdfs.protocol.DatanodeInfoWithStorage;
@@ -224,23 +222,28 @@ abstract class DomainKeepingPolicy extends OpenPlacementPolicy {
     }
   }
 
-  /** Notes that a block cannot be spread any further than it is, if that was found. */
+  /**
+   * Notes that a block cannot be spread any further than it is, if that was found: the NameNode
+   * drops targets with which as much is missing as before, and asks again.
+   */
   final void noteVain(List<DatanodeStorageInfo> chosen, DatanodeStorageInfo[] targets) {
     if (chosen.isEmpty()) {
       return;
     }
-    Set<String> used = new HashSet<>();
-    for (DatanodeStorageInfo storage : chosen) {
-      used.add(domains.domain(storage.getDatanodeDescriptor()));
-      used.add(domains.rack(storage.getDatanodeDescriptor()));
+    List<DatanodeInfo> nodes = new ArrayList<>(chosen.size() + targets.length);
+    chosen.forEach(storage -> nodes.add(storage.getDatanodeDescriptor()));
+    BlockPlacementStatus before = verify(nodes, chosen.size());
+    if (before.isPlacementPolicySatisfied()) {
+      return;
     }
     for (DatanodeStorageInfo target : targets) {
-      if (!used.contains(domains.domain(target.getDatanodeDescriptor()))
-          || !used.contains(domains.rack(target.getDatanodeDescriptor()))) {
-        return;
-      }
+      nodes.add(target.getDatanodeDescriptor());
     }
-    unplaceable.triedInVain(keyOf(chosen));
+    BlockPlacementStatus after = verify(nodes, chosen.size());
+    if (!after.isPlacementPolicySatisfied()
+        && after.getAdditionalReplicasRequired() >= before.getAdditionalReplicasRequired()) {
+      unplaceable.triedInVain(keyOf(chosen));
+    }
   }
 
   private static long keyOf(Collection<DatanodeStorageInfo> replicas) {
