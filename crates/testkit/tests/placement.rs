@@ -2,10 +2,12 @@
 
 use hayloft_testkit::error::{Result, TestkitError};
 use hayloft_testkit::hadoop::{hayloft_binary, placement_jar};
-use hayloft_testkit::node::Kind;
+use hayloft_testkit::node::{Kind, Node};
 use hayloft_testkit::suite::{expect, expect_eq, passed, seconds};
+use hayloft_testkit::wait::{self, Seen};
 use hayloft_testkit::{Cluster, Driver, Outcome, Suite};
 use serde_json::Value;
+use std::path::PathBuf;
 use std::process::{Command, ExitCode};
 
 /// Files of one block; the stock policy puts both replicas of a third of them into one domain.
@@ -17,9 +19,7 @@ fn main() -> ExitCode {
         on.case("check_finds_nothing_under_the_stock_policy", |lab| {
             lab.check_stock()
         });
-        on.case("mend_moves_what_the_stock_policy_misplaced", |lab| {
-            lab.mend()
-        });
+        on.case("mend_moves_what_shares_a_domain", |lab| lab.mend());
         on.case("a_missing_path_is_said", |lab| lab.missing_path());
         Ok(())
     })
@@ -70,36 +70,46 @@ impl Lab {
         passed()
     }
 
-    /// Two domains of two nodes: the policy calls what shares one misplaced.
+    /// Says which node is in which domain; `share` nodes are in each.
+    fn domains(&self, share: usize) -> Result<PathBuf> {
+        let line = |(n, node): (usize, &Node)| format!("{} box{}\n", node.xfer(), n / share);
+        let lines: String = self.cluster.nodes().enumerate().map(line).collect();
+        let path = self.cluster.dir().join("domains");
+        std::fs::write(&path, lines).map_err(TestkitError::file("writing", &path))?;
+        Ok(path)
+    }
+
+    /// Nodes turn out to share a host: what lies on two of them is misplaced from then on. The
+    /// NameNode looks for such blocks by itself only when it starts.
     fn mend(&mut self) -> Result<Outcome> {
-        let lines: Vec<String> = self
-            .cluster
-            .nodes()
-            .enumerate()
-            .map(|(n, node)| format!("{} box{}\n", node.xfer(), n / 2))
-            .collect();
-        let domains = self.cluster.dir().join("domains");
-        std::fs::write(&domains, lines.concat())
-            .map_err(TestkitError::file("writing", &domains))?;
+        let domains = self.domains(1)?;
         let mut conf = self.cluster.conf().clone();
         conf.set(
             "dfs.block.replicator.classname",
             "io.hayloft.placement.HayloftPlacementPolicy",
         )
-        .set("hayloft.placement.domains.file", domains.display());
+        .set("hayloft.placement.domains.file", domains.display())
+        .set("hayloft.placement.balance.interval", "200ms");
         let namenode = self.cluster.namenode(0);
         namenode.stop()?;
         namenode.write_conf(&conf, false)?;
         namenode.start(&[])?;
         namenode.wait_live(4, seconds(60))?;
         namenode.wait_out_of_safe_mode(seconds(60))?;
-        let (code, answer, said) = self.placement(&["check", "/", "--list", "2"])?;
-        let misplaced = answer["misplaced"].as_u64().unwrap_or(0);
-        expect(code == Some(1) && misplaced > 0, || {
-            format!("{code:?} {answer} {said}")
+        let (code, answer, said) = self.placement(&["check", "/"])?;
+        expect(code == Some(0), || format!("{code:?} {answer} {said}"))?;
+        self.domains(2)?;
+        let misplaced = wait::until("the file is read anew", seconds(30), || {
+            let (code, answer, said) = self.placement(&["check", "/", "--list", "2"])?;
+            Ok(match (code, answer["misplaced"].as_u64()) {
+                (Some(1), Some(count)) if count > 0 => {
+                    let listed = answer["listed"].as_array().map_or(0, Vec::len) as u64;
+                    expect_eq("listed", listed, count.min(2))?;
+                    Seen::Done(count)
+                }
+                _ => Seen::NotYet(format!("{code:?} {answer} {said}")),
+            })
         })?;
-        let listed = answer["listed"].as_array().map_or(0, Vec::len) as u64;
-        expect_eq("listed", listed, misplaced.min(2))?;
         let (code, answer, said) = self.placement(&["mend", "/", "--patience", "60"])?;
         expect(code == Some(0), || format!("{code:?} {answer} {said}"))?;
         expect_eq(
