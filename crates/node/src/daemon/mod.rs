@@ -29,7 +29,7 @@ use crate::namenode::{NameNodes, NameNodesParts};
 use crate::outliers::Outliers;
 use crate::recovery::BlockRecovery;
 use crate::store_config::store_config;
-use crate::xceiver::{Settings, XceiverStats, Xceivers};
+use crate::xceiver::{Settings, Throttles, XceiverStats, Xceivers};
 use hayloft_conf::{SharedConfig, keys};
 
 /// News from the store that may wait; past it the store waits.
@@ -115,7 +115,7 @@ impl Running {
             store.clone(),
             Arc::new(namenodes.clone()),
             Arc::new(XceiverStats::default()),
-            Arc::new(Settings::throttles(&current)),
+            Arc::new(Throttles::of(&current)),
             Settings::from_config(&current),
             stop.child_token(),
         );

@@ -6,22 +6,28 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use hayloft_io::BufferPool;
 use hayloft_store::Store;
+use hayloft_wire::ids::PoolId;
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::settings::Settings;
+use super::settings::{DATA_MEMORY, Settings};
 use super::stats::{Activity, XceiverStats};
 use crate::outliers::PeerTimes;
+use crate::xceiver::error::XferError;
 use crate::xceiver::namenode_reporter::NameNodeLink;
 use crate::xceiver::net::threads::Threads;
 use crate::xceiver::net::throttle::Throttles;
 use hayloft_rpc::LogLimit;
 
-/// Memory for block data on its way between sockets and disks, all connections together, besides
-/// [`Settings::reading_memory`]. When it is used up, senders wait; receivers go on with one small
-/// buffer each.
-pub const DATA_MEMORY: usize = 32 << 20;
+/// What becomes of a connection after an operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AfterOperation {
+    /// The peer may send another request.
+    KeepAlive,
+    /// The connection is closed.
+    Close,
+}
 
 /// Streams that may hold write buffers for packets they have not sent in full, two buffers each at
 /// most. Further streams are received elsewhere and copied.
@@ -152,6 +158,18 @@ impl Xceivers {
 
     pub(super) fn tasks(&self) -> &TaskTracker {
         &self.0.tasks
+    }
+
+    /// Waits until the pool can be served.
+    ///
+    /// # Errors
+    /// `NotReady`: the connection is closed without an answer, as Apache's does.
+    pub(super) async fn wait_ready(&self, pool: &PoolId) -> Result<(), XferError> {
+        let limit = self.settings().pool_ready_timeout;
+        if self.link().wait_ready(pool, limit).await {
+            return Ok(());
+        }
+        Err(XferError::NotReady(pool.to_string()))
     }
 
     /// Ends every write in progress (`dfsadmin -evictWriters`): their clients see the connection

@@ -3,14 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use hayloft_wire::ids::PoolId;
 use hayloft_wire::proto::datatransfer as pb;
 use hayloft_wire::transfer::{self, BlockOpResponse, Op, OpError, OpRequest, Status};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::{Instant, MissedTickBehavior};
 
 use super::block_receiver;
-use super::context::Xceivers;
+use super::context::{AfterOperation, Xceivers};
 use super::error::XferError;
 use super::ops::{block_checksum, block_group_checksum, read_block, replace_block, transfer_block};
 use super::settings::Settings;
@@ -35,15 +34,6 @@ const IDLE_MEMORY: Duration = Duration::from_secs(60);
 
 /// Version of short-circuit access that this node would speak.
 const SHORT_CIRCUIT_VERSION: u32 = 1;
-
-/// What becomes of a connection after an operation.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum AfterOperation {
-    /// The peer may send another request.
-    KeepAlive,
-    /// The connection is closed.
-    Close,
-}
 
 /// Serves connections until shutdown, then waits for those that are busy, a moment.
 pub async fn serve(x: Xceivers, listener: TcpListener) {
@@ -294,18 +284,3 @@ async fn perform(
 }
 
 const NO_SHORT_CIRCUIT: &str = "this datanode does not pass descriptors; read over TCP";
-
-/// Waits until the pool can be served.
-///
-/// # Errors
-/// `NotReady`: the connection is closed without an answer, as Apache's does.
-pub async fn wait_ready(x: &Xceivers, pool: &PoolId) -> Result<(), XferError> {
-    if x.link()
-        .wait_ready(pool, x.settings().pool_ready_timeout)
-        .await
-    {
-        Ok(())
-    } else {
-        Err(XferError::NotReady(pool.to_string()))
-    }
-}

@@ -2,10 +2,13 @@
 
 use std::time::Duration;
 
-use super::context::DATA_MEMORY;
 use crate::store_config::{memory_limit, write_memory};
-use crate::xceiver::net::throttle::Throttles;
 use hayloft_conf::{Configuration, keys};
+
+/// Memory for block data on its way between sockets and disks, all connections together, besides
+/// [`Settings::reading_memory`]. When it is used up, senders wait; receivers go on with one small
+/// buffer each.
+pub const DATA_MEMORY: usize = 32 << 20;
 
 /// Values of the keys named with each field.
 #[derive(Clone, Debug, PartialEq)]
@@ -108,18 +111,6 @@ impl Settings {
             peer_stats: config.get(&keys::PEER_STATS_ENABLED),
             slow_io: config.get(&keys::SLOW_IO_WARNING_THRESHOLD),
         }
-    }
-
-    /// The bandwidth limits of `config`.
-    #[must_use]
-    pub fn throttles(config: &Configuration) -> Throttles {
-        Throttles::new(
-            config.get(&keys::BALANCE_BANDWIDTH),
-            config.get(&keys::DATA_TRANSFER_BANDWIDTH),
-            config.get(&keys::DATA_WRITE_BANDWIDTH),
-            config.get(&keys::DATA_READ_BANDWIDTH),
-            config.get(&keys::BALANCE_MAX_MOVES) as usize,
-        )
     }
 
     /// Timeout for reading from a pipeline with `hops` nodes ahead; `None` for never.

@@ -3,7 +3,7 @@
 use crate::error::{Result, TestkitError};
 use hayloft_conf::Configuration;
 use hayloft_node::store_config::store_config;
-use hayloft_node::xceiver::{NameNodeLink, Settings, XceiverStats, Xceivers, serve};
+use hayloft_node::xceiver::{NameNodeLink, Settings, Throttles, XceiverStats, Xceivers, serve};
 use hayloft_store::{PoolSpec, StartOption, StorageInfo, Store};
 use hayloft_wire::ids::{ExtendedBlock, PoolId};
 use hayloft_wire::proto::hdfs::{DatanodeId, DatanodeInfo};
@@ -127,7 +127,7 @@ async fn run_until_signalled(options: ServeOptions) -> Result<()> {
             ..DatanodeId::default()
         })),
         Arc::new(XceiverStats::default()),
-        Arc::new(Settings::throttles(&config)),
+        Arc::new(Throttles::of(&config)),
         Settings::from_config(&config),
         stop.clone(),
     );

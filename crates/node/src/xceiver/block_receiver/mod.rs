@@ -30,10 +30,9 @@ use crate::xceiver::block_receiver::open_replica::open_replica;
 use crate::xceiver::block_receiver::pipeline::Ends;
 use crate::xceiver::block_receiver::replica_sink::{CompleteWhen, ReplicaSink};
 use crate::xceiver::block_receiver::verify::IncomingBlock;
-use crate::xceiver::context::Xceivers;
+use crate::xceiver::context::{AfterOperation, Xceivers};
 use crate::xceiver::error::XferError;
 use crate::xceiver::net::conn::Conn;
-use crate::xceiver::server::{AfterOperation, wait_ready};
 use crate::xceiver::settings::Settings;
 use crate::xceiver::stats::Activity;
 
@@ -74,7 +73,7 @@ pub async fn write_block(
     conn: &mut Conn,
     request: WriteRequest,
 ) -> Result<AfterOperation, XferError> {
-    wait_ready(x, &request.block.pool).await?;
+    x.wait_ready(&request.block.pool).await?;
     let kind = WriterKind::of(&request);
     if kind == WriterKind::Transfer && !request.message.targets.is_empty() {
         return Err(XferError::Refused(format!(

@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use hayloft_conf::{Configuration, keys};
 use tokio::time::Instant;
 
 /// The bucket holds at most this much time's worth of bytes; the period of Apache's throttler.
@@ -112,6 +113,18 @@ pub struct Throttles {
 }
 
 impl Throttles {
+    /// The bandwidth limits of `config`.
+    #[must_use]
+    pub fn of(config: &Configuration) -> Self {
+        Self::new(
+            config.get(&keys::BALANCE_BANDWIDTH),
+            config.get(&keys::DATA_TRANSFER_BANDWIDTH),
+            config.get(&keys::DATA_WRITE_BANDWIDTH),
+            config.get(&keys::DATA_READ_BANDWIDTH),
+            config.get(&keys::BALANCE_MAX_MOVES) as usize,
+        )
+    }
+
     /// Limits in bytes a second (0: none), and the number of concurrent moves.
     #[must_use]
     pub fn new(balancer: u64, transfer: u64, write: u64, read: u64, moves: usize) -> Self {

@@ -8,11 +8,10 @@ use hayloft_wire::proto::datatransfer as pb;
 use hayloft_wire::proto::hdfs::{BlockChecksumOptions, BlockChecksumType, ChecksumType};
 use hayloft_wire::transfer::{BlockOpResponse, BlockRequest};
 
-use crate::xceiver::context::Xceivers;
+use crate::xceiver::context::{AfterOperation, Xceivers};
 use crate::xceiver::error::XferError;
 use crate::xceiver::net::conn::Conn;
 use crate::xceiver::ops::read_block::after_read_error;
-use crate::xceiver::server::{AfterOperation, wait_ready};
 use crate::xceiver::stats::Activity;
 
 /// Checksums read at a time.
@@ -28,7 +27,7 @@ pub async fn block_checksum(
     request: BlockRequest<pb::OpBlockChecksum>,
 ) -> Result<AfterOperation, XferError> {
     let BlockRequest { block, message } = request;
-    wait_ready(x, &block.pool).await?;
+    x.wait_ready(&block.pool).await?;
     let _reader = x.stats().enter(Activity::Reader);
     let options = message.block_checksum_options.unwrap_or_default();
     let reader = x.store().open_verifiable(&block).await?;

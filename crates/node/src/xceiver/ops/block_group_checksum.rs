@@ -9,11 +9,10 @@ use hayloft_wire::proto::datatransfer as pb;
 use hayloft_wire::proto::hdfs::{BlockChecksumOptions, BlockChecksumType, ChecksumType};
 use hayloft_wire::transfer::{self, BlockOpResponse, BlockRequest, Status};
 
-use crate::xceiver::context::Xceivers;
+use crate::xceiver::context::{AfterOperation, Xceivers};
 use crate::xceiver::error::XferError;
 use crate::xceiver::net::conn::Conn;
 use crate::xceiver::net::peer;
-use crate::xceiver::server::{AfterOperation, wait_ready};
 use crate::xceiver::stats::Activity;
 
 /// Size of the first buffer in which Apache's collects the MD5s; it doubles, and its unused end is
@@ -37,7 +36,7 @@ pub async fn group_checksum(
     request: BlockRequest<pb::OpBlockGroupChecksum>,
 ) -> Result<AfterOperation, XferError> {
     let BlockRequest { block, message } = request;
-    wait_ready(x, &block.pool).await?;
+    x.wait_ready(&block.pool).await?;
     let _reader = x.stats().enter(Activity::Reader);
     match compute(x, &block, &message).await {
         Ok(checksum) => {

@@ -13,10 +13,9 @@ use tokio::time::Instant;
 
 use crate::xceiver::block_sender::range::Range;
 use crate::xceiver::block_sender::{BlockSender, CachePolicy};
-use crate::xceiver::context::Xceivers;
+use crate::xceiver::context::{AfterOperation, Xceivers};
 use crate::xceiver::error::XferError;
 use crate::xceiver::net::conn::Conn;
-use crate::xceiver::server::{AfterOperation, wait_ready};
 use crate::xceiver::settings::Settings;
 use crate::xceiver::stats::Activity;
 
@@ -35,7 +34,7 @@ pub async fn read_block(
     request: BlockRequest<pb::OpReadBlock>,
 ) -> Result<AfterOperation, XferError> {
     let BlockRequest { block, message } = request;
-    wait_ready(x, &block.pool).await?;
+    x.wait_ready(&block.pool).await?;
     let _reader = x.stats().enter(Activity::Reader);
     let settings = x.settings();
     let opened = open(

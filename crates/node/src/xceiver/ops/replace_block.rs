@@ -16,13 +16,12 @@ use crate::xceiver::block_receiver::pipeline::{self, Ends};
 use crate::xceiver::block_receiver::replica_sink::{CompleteWhen, ReplicaSink};
 use crate::xceiver::block_receiver::verify::IncomingBlock;
 use crate::xceiver::block_sender::{BlockSender, CachePolicy};
-use crate::xceiver::context::Xceivers;
+use crate::xceiver::context::{AfterOperation, Xceivers};
 use crate::xceiver::error::XferError;
 use crate::xceiver::net::conn::Conn;
 use crate::xceiver::net::peer;
 use crate::xceiver::net::throttle::MovePermit;
 use crate::xceiver::ops::read_block::{self, after_read_error, java_text, stream_head};
-use crate::xceiver::server::{AfterOperation, wait_ready};
 use crate::xceiver::stats::Activity;
 
 /// Two bytes that the source of a move sends after the data, for the target to know that it is done
@@ -64,7 +63,7 @@ pub async fn copy_block(
     request: BlockRequest<pb::OpCopyBlock>,
 ) -> Result<AfterOperation, XferError> {
     let block = request.block;
-    wait_ready(x, &block.pool).await?;
+    x.wait_ready(&block.pool).await?;
     if x.settings().pinning
         && x.store()
             .replica(&block.pool, block.block.id)
@@ -128,7 +127,7 @@ pub async fn replace_block(
     request: BlockRequest<pb::OpReplaceBlock>,
 ) -> Result<AfterOperation, XferError> {
     let BlockRequest { block, message } = request;
-    wait_ready(x, &block.pool).await?;
+    x.wait_ready(&block.pool).await?;
     let Some(permit) = enter(x, conn, &block).await? else {
         return Ok(AfterOperation::Close);
     };

@@ -14,13 +14,12 @@ use hayloft_wire::transfer::{self, BlockOpResponse, BlockRequest, Stage, Status}
 use crate::namenode::Targets;
 use crate::xceiver::block_sender::range::Range;
 use crate::xceiver::block_sender::{BlockSender, CachePolicy};
-use crate::xceiver::context::Xceivers;
+use crate::xceiver::context::{AfterOperation, Xceivers};
 use crate::xceiver::error::XferError;
 use crate::xceiver::net::conn::Conn;
 use crate::xceiver::net::peer;
 use crate::xceiver::net::throttle::Throttle;
 use crate::xceiver::ops::read_block::{self, after_read_error};
-use crate::xceiver::server::{AfterOperation, wait_ready};
 use crate::xceiver::stats::Activity;
 
 /// What a copy is for.
@@ -90,7 +89,7 @@ pub async fn on_client_order(
     request: BlockRequest<pb::OpTransferBlock>,
 ) -> Result<AfterOperation, XferError> {
     let BlockRequest { mut block, message } = request;
-    wait_ready(x, &block.pool).await?;
+    x.wait_ready(&block.pool).await?;
     let replica = x
         .store()
         .replica(&block.pool, block.block.id)
