@@ -6,6 +6,7 @@
 pub mod domains;
 pub mod durability;
 pub mod layouts;
+mod marks;
 pub mod netblock;
 pub mod pairs;
 pub mod scaling;
@@ -13,9 +14,10 @@ pub mod scaling;
 use std::collections::BTreeMap;
 
 /// Names of the experiments, with what they show.
-pub const EXPERIMENT_NAMES: [(&str, &str); 5] = [
+pub const EXPERIMENT_NAMES: [(&str, &str); 6] = [
     (pairs::PAIRS.name, pairs::PAIRS.about),
     (layouts::LAYOUTS.name, layouts::LAYOUTS.about),
+    (layouts::SCALING.name, layouts::SCALING.about),
     (domains::NAME, domains::ABOUT),
     (netblock::NAME, netblock::ABOUT),
     (durability::NAME, durability::ABOUT),

@@ -3,6 +3,7 @@
 
 use std::fmt::Write as _;
 
+use super::marks::signs;
 use super::scaling::{
     ExperimentRow, ExperimentStep, ScalingExperiment, of_linear, one_rack, share, storage_host,
 };
@@ -63,15 +64,15 @@ fn steps(options: &ExperimentOptions) -> Vec<ExperimentStep> {
 fn tables(text: &mut String, rows: &[ExperimentRow]) {
     text.push_str(
         "| clients x nodes | arrangement | write MB/s | of linear | conflicts | disks busy | \
-            processors | read MB/s | of linear | \
-         conflicts | disks busy | processors | late | limited by (write, read) |\n\
-         |---|---|---|---|---|---|---|---|---|---|---|---|---|---|\n",
+            processors | read MB/s | of linear | conflicts | disks busy | processors | waited for \
+            one | late | limited by (write, read) |\n\
+         |---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|\n",
     );
     for row in rows {
         let _ = writeln!(
             text,
-            "| {0} x {0} | {1} | {2} | {3} | {4:.0} % | {5:.0} % | {6:.0} % | {7} | {8} | {9:.0} \
-                % | {10:.0} % | {11:.0} % | {12} | {13}, {14} |",
+            "| {0} x {0} | {1}{15} | {2} | {3} | {4:.0} % | {5:.0} % | {6:.0} % | {7} | {8} | \
+                {9:.0} % | {10:.0} % | {11:.0} % | {16:.0} % | {12} | {13}, {14} |",
             row.clients,
             row.arrangement,
             in_words(row.write),
@@ -87,6 +88,8 @@ fn tables(text: &mut String, rows: &[ExperimentRow]) {
             row.late,
             row.limit.0,
             row.limit.1,
+            signs(row.waited, None),
+            row.waited * 100.0,
         );
     }
     text.push_str(
