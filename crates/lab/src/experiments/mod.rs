@@ -3,12 +3,14 @@
 //! [`pairs`] and [`layouts`] grow a cluster step by step; [`scaling`] carries out such steps and
 //! has their page.
 
+mod census;
 pub mod domains;
 pub mod durability;
 pub mod layouts;
 mod marks;
 pub mod netblock;
 pub mod pairs;
+mod remedies;
 pub mod scaling;
 
 use std::collections::BTreeMap;
