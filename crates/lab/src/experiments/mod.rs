@@ -4,6 +4,7 @@
 //! has their page.
 
 mod census;
+pub mod dfsio;
 pub mod domains;
 pub mod durability;
 pub mod layouts;
@@ -16,10 +17,11 @@ pub mod scaling;
 use std::collections::BTreeMap;
 
 /// Names of the experiments, with what they show.
-pub const EXPERIMENT_NAMES: [(&str, &str); 6] = [
+pub const EXPERIMENT_NAMES: [(&str, &str); 7] = [
     (pairs::PAIRS.name, pairs::PAIRS.about),
     (layouts::LAYOUTS.name, layouts::LAYOUTS.about),
     (layouts::SCALING.name, layouts::SCALING.about),
+    (dfsio::NAME, dfsio::ABOUT),
     (domains::NAME, domains::ABOUT),
     (netblock::NAME, netblock::ABOUT),
     (durability::NAME, durability::ABOUT),
