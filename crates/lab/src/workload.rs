@@ -368,13 +368,7 @@ impl WorkloadPhase {
     /// what tells whether processors were the limit, whichever process used them.
     #[must_use]
     pub fn waited(&self) -> f64 {
-        let waited: f64 = self.host_waited_s.iter().sum();
-        let used = self.cpu_s();
-        if waited > 0.0 {
-            waited / (waited + used)
-        } else {
-            0.0
-        }
+        counters::waited_share(self.cpu_s(), self.host_waited_s.iter().sum())
     }
 
     /// What limited this phase, as far as the figures tell. Processors that others kept busy were

@@ -85,6 +85,11 @@ pub fn run(args: &ExperimentArgs) -> Result<ExitCode, CliError> {
     let work = args.place.all().join(name);
     let places = (work.as_path(), args.out.as_path());
     let options = options(args);
+    let properties = args
+        .conf
+        .iter()
+        .map(|(key, value)| format!(" -D {key}={value}"));
+    let properties: String = properties.collect();
     let mut steps = Steps::new();
     let tell = &mut |what: &str| steps.tell(what);
     let page = match name {
@@ -95,7 +100,8 @@ pub fn run(args: &ExperimentArgs) -> Result<ExitCode, CliError> {
         netblock::NAME | dfsio::NAME => {
             let ExperimentArgs { rounds, mib, .. } = args;
             let link = options.link_mbit;
-            let arguments = format!("--rounds {rounds} --mib {mib} --link-mbit {link}");
+            let arguments =
+                format!("--rounds {rounds} --mib {mib} --link-mbit {link}") + &properties;
             let run = if name == dfsio::NAME {
                 dfsio::run
             } else {
@@ -114,13 +120,11 @@ pub fn run(args: &ExperimentArgs) -> Result<ExitCode, CliError> {
         _ => {
             let mut growing = [PAIRS, LAYOUTS, SCALING].into_iter();
             let experiment = growing.find(|one| one.name == name).unwrap_or(PAIRS);
-            let mut command = command(format!(
+            let arguments = format!(
                 "--rounds {} --mib {} --largest {} --kind {} --link-mbit {}",
                 args.rounds, args.mib, args.largest, args.kind, options.link_mbit
-            ));
-            for (key, value) in &args.conf {
-                command.push_str(&format!(" -D {key}={value}"));
-            }
+            );
+            let command = command(arguments + &properties);
             experiment.run(&options, &command, places, tell)
         }
     }?;

@@ -99,10 +99,10 @@ impl Sums {
     }
 
     /// TestDFSIO's three figures, MiB/s.
-    fn figures(self) -> Figures {
+    fn figures(self) -> DfsioFigures {
         let average = self.rates / 1000.0 / self.tasks;
         let squares = self.squares / 1000.0 / self.tasks;
-        Figures {
+        DfsioFigures {
             throughput: self.bytes / f64::from(1 << 20) / (self.millis / 1000.0),
             average,
             deviation: (squares - average * average).abs().sqrt(),
@@ -112,7 +112,7 @@ impl Sums {
 
 /// What TestDFSIO reports, MiB/s.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
-pub struct Figures {
+pub struct DfsioFigures {
     /// All bytes over the time of all map tasks, summed up.
     pub throughput: f64,
     /// Mean rate of a map task.
@@ -125,7 +125,7 @@ pub struct Figures {
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct DfsioSide {
     /// Of each round.
-    pub rounds: Vec<Figures>,
+    pub rounds: Vec<DfsioFigures>,
     /// Median share of the time in which the disks served a request, 0 to 1.
     pub disk_busy: f64,
     /// Median share of the time in which processes could have gone on and had no processor, 0 to 1.
@@ -137,7 +137,12 @@ pub struct DfsioSide {
 }
 
 impl DfsioSide {
-    fn of(outcome: &WorkloadOutcome, what: &str, rounds: Vec<Figures>, link_mbit: u32) -> Self {
+    fn of(
+        outcome: &WorkloadOutcome,
+        what: &str,
+        rounds: Vec<DfsioFigures>,
+        link_mbit: u32,
+    ) -> Self {
         let all: Vec<&WorkloadPhase> = report::phases(outcome, what).collect();
         let busy = all.iter().flat_map(|p| &p.model).map(|d| d.utilisation);
         let limit = all.get(all.len() / 2).map(|p| p.limit(link_mbit));
@@ -154,7 +159,7 @@ impl DfsioSide {
         }
     }
 
-    fn spread(&self, of: fn(&Figures) -> f64) -> (f64, f64, f64) {
+    fn spread(&self, of: fn(&DfsioFigures) -> f64) -> (f64, f64, f64) {
         spread(self.rounds.iter().map(of).collect())
     }
 }
@@ -236,7 +241,7 @@ fn measure(
     testbed: &Testbed,
     options: &ExperimentOptions,
     tell: &mut dyn FnMut(&str),
-) -> Result<(WorkloadOutcome, Vec<Figures>, Vec<Figures>)> {
+) -> Result<(WorkloadOutcome, Vec<DfsioFigures>, Vec<DfsioFigures>)> {
     let clients = workload::start_clients(testbed, tell)?;
     let watch = Watch::begin(testbed)?;
     let on = On {
@@ -279,7 +284,7 @@ impl On<'_> {
         self,
         number: usize,
         mib: u32,
-    ) -> Result<((WorkloadPhase, Figures), (WorkloadPhase, Figures))> {
+    ) -> Result<((WorkloadPhase, DfsioFigures), (WorkloadPhase, DfsioFigures))> {
         let wrote = self.all(("write", number), mib)?;
         workload::empty_page_cache()?;
         let read = self.all(("read", number), mib)?;
@@ -288,7 +293,7 @@ impl On<'_> {
     }
 
     /// A TestDFSIO on every host at the same time.
-    fn all(self, of: (&'static str, usize), mib: u32) -> Result<(WorkloadPhase, Figures)> {
+    fn all(self, of: (&'static str, usize), mib: u32) -> Result<(WorkloadPhase, DfsioFigures)> {
         let what = of.0;
         let phase = workload::observe(self.testbed, of, self.watch, || {
             let begun = self.clients.iter().enumerate().map(|(at, client)| {

@@ -11,11 +11,12 @@ use serde::Serialize;
 use serde_json::json;
 
 use super::census::{Census, census};
+use super::marks;
 use super::remedies::{REMEDIES, Remedy, UNTOLD};
 use super::scaling::slug;
 use crate::describe::{DataNodeSpec, Description, DiskSpec, HostSpec};
-use crate::report;
 use crate::up::{RunningNode, Testbed};
+use crate::{counters, report};
 use hayloft_testkit::driver::Driver;
 use hayloft_testkit::error::{Result, TestkitError};
 use hayloft_testkit::hadoop::class;
@@ -57,6 +58,8 @@ pub struct DomainsFinding {
     /// Seconds from the kill until every block had its replicas again, as the NameNode's policy
     /// wants them; `None` when it came to a standstill before.
     pub healed_seconds: Option<f64>,
+    /// Share of the time in which nodes could have gone on and had no processor meanwhile, 0 to 1.
+    pub waited: f64,
     /// After the host came back and surplus replicas were removed.
     pub returned: Census,
     /// After the balancer; every host has an empty node more.
@@ -140,11 +143,14 @@ fn find(
     let written = census(&client, BLOCKS, HOSTS)?;
     tell("killing a host");
     let begun = Instant::now();
+    let before = counters::time_by_host(testbed.described());
     let victim = |node: &RunningNode| node.host == VICTIM && !is_spare(node);
     on(&mut testbed, victim, RunningNode::kill)?;
     testbed.wait_live(left)?;
     let healed = heal(&testbed, &client, (replication, HOSTS - 1), Some(VICTIM))?;
     let healed_seconds = healed.then(|| begun.elapsed().as_secs_f64());
+    let after = counters::time_by_host(testbed.described());
+    let waited = counters::waited_between(&before, &after);
     let killed = census(&client, BLOCKS, HOSTS - 1)?;
     tell("bringing the host back");
     on(&mut testbed, victim, RunningNode::restart)?;
@@ -170,6 +176,7 @@ fn find(
         written,
         killed,
         healed_seconds,
+        waited,
         returned,
         balanced,
         moved,
@@ -287,9 +294,10 @@ fn page(blocks: u64, kind: &str, command: &str, findings: &[DomainsFinding]) -> 
         let (before, after) = (f.returned.evenness(nodes), f.balanced.evenness(nodes));
         let _ = writeln!(
             text,
-            "| {} | {} | {} of {} | {} | {} | {}, {} of {} | {} | {} | {} to {}, then {} to \
+            "| {}{} | {} | {} of {} | {} | {} | {}, {} of {} | {} | {} | {} to {}, then {} to \
                 {} | {} ({}) | {} |",
             f.placement,
+            marks::signs(f.waited, None),
             f.replication,
             f.written.violations,
             f.written.blocks,
@@ -321,6 +329,7 @@ fn page(blocks: u64, kind: &str, command: &str, findings: &[DomainsFinding]) -> 
             for a replica in the hosts that were left. Balancer's exit code 0: balanced; -2 or \
             -3: nothing left that it may move.\n",
     );
+    text.push_str(&marks::legend(false));
     text
 }
 
@@ -354,6 +363,7 @@ mod tests {
             unreadable: 1,
             killed: census(7, 0, 2),
             healed_seconds,
+            waited: 0.5,
             returned: census(8, 0, 3),
             balanced: census(8, 0, 3),
             moved: 4,
