@@ -335,14 +335,13 @@ fn page(blocks: u64, kind: &str, command: &str, findings: &[DomainsFinding]) -> 
 
 #[cfg(test)]
 mod tests {
+    use super::super::scaling::tests::is_right;
     use super::*;
 
     #[test]
     fn every_remedy_is_a_right_description() {
         for remedy in &REMEDIES {
-            let described = described(remedy, Path::new("/work"));
-            let again = Description::parse(&described.to_toml()).expect(remedy.name);
-            assert_eq!(again, described);
+            is_right(&described(remedy, Path::new("/work")));
         }
     }
 

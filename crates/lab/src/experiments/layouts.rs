@@ -6,7 +6,8 @@ use std::fmt::Write as _;
 
 use super::marks::signs;
 use super::scaling::{
-    ExperimentRow, ExperimentStep, ScalingExperiment, of_linear, one_rack, share, storage_host,
+    ExperimentRow, ExperimentStep, LAST, ScalingExperiment, last, of_linear, one_rack, share,
+    storage_host,
 };
 use super::{ExperimentOptions, in_words};
 
@@ -89,14 +90,12 @@ fn layout_tables(text: &mut String, rows: &[ExperimentRow]) {
          host, the others at random.\n\n\
          | clients | layout | write MB/s | conflicts | disks busy | processors | read own file \
          MB/s | read another's MB/s | disks busy | \
-         processors | waited for one | late | limited by (write, read) \
-         |\n|---|---|---|---|---|---|---|---|---|---|---|---|---|"
+         processors | {LAST}\n|---|---|---|---|---|---|---|---|---|---|---|---|---|"
     );
     for row in by_clients(rows) {
         let _ = writeln!(
             text,
-            "| {} | {}{} | {} | {:.0} % | {:.0} % | {:.0} % | {} | {} | {:.0} % | {:.0} % | \
-                {:.0} % | {} | {}, {} |",
+            "| {} | {}{} | {} | {:.0} % | {:.0} % | {:.0} % | {} | {} | {:.0} % | {:.0} % | {}",
             row.clients,
             row.arrangement,
             signs(row.waited, None),
@@ -108,10 +107,7 @@ fn layout_tables(text: &mut String, rows: &[ExperimentRow]) {
             row.read_other.map_or("-".into(), in_words),
             row.busy.1 * 100.0,
             row.cpu.1 * 100.0,
-            row.waited * 100.0,
-            row.late,
-            row.limit.0,
-            row.limit.1,
+            last(row),
         );
     }
     text.push_str(
@@ -130,14 +126,13 @@ fn scaling_tables(text: &mut String, rows: &[ExperimentRow]) {
         text,
         "Each server is a client, too, and reads its own file.\n\n\
          | servers and clients | layout | write MB/s | of linear | disks busy | processors | read \
-         own file MB/s | of linear | disks busy | processors | waited for one | late | limited by \
-         (write, read) |\n|---|---|---|---|---|---|---|---|---|---|---|---|---|"
+         own file MB/s | of linear | disks busy | processors | {LAST}\n\
+         |---|---|---|---|---|---|---|---|---|---|---|---|---|"
     );
     for row in by_clients(rows) {
         let _ = writeln!(
             text,
-            "| {} | {}{} | {} | {} | {:.0} % | {:.0} % | {} | {} | {:.0} % | {:.0} % | {:.0} % | \
-                {} | {}, {} |",
+            "| {} | {}{} | {} | {} | {:.0} % | {:.0} % | {} | {} | {:.0} % | {:.0} % | {}",
             row.clients,
             row.arrangement,
             signs(row.waited, None),
@@ -149,10 +144,7 @@ fn scaling_tables(text: &mut String, rows: &[ExperimentRow]) {
             share(of_linear(rows, row, |r| r.read.0)),
             row.busy.1 * 100.0,
             row.cpu.1 * 100.0,
-            row.waited * 100.0,
-            row.late,
-            row.limit.0,
-            row.limit.1,
+            last(row),
         );
     }
     text.push_str(

@@ -311,6 +311,19 @@ pub(super) fn share(share: Option<f64>) -> String {
     share.map_or("-".into(), |s| format!("{:.0} %", s * 100.0))
 }
 
+/// Heads of the last columns of a table, see [`last`].
+pub(super) const LAST: &str = "waited for one | late | limited by (write, read) |";
+
+/// The last columns of a row.
+pub(super) fn last(row: &ExperimentRow) -> String {
+    let (write, read) = &row.limit;
+    format!(
+        "{:.0} % | {} | {write}, {read} |",
+        row.waited * 100.0,
+        row.late
+    )
+}
+
 /// A row's rate over what the fewest clients of the experiment gave in the same arrangement, as much
 /// for each client.
 pub(super) fn of_linear(rows: &[ExperimentRow], row: &ExperimentRow, of: Figure) -> Option<f64> {
@@ -358,14 +371,24 @@ pub(super) mod tests {
         );
     }
 
+    /// It is a right description, and the same when read back.
+    pub(in super::super) fn is_right(described: &Description) {
+        let again = Description::parse(&described.to_toml()).expect("it is right");
+        assert_eq!(again, *described);
+    }
+
     /// Every step is a right description, with as many clients as it says.
     pub(in super::super) fn steps_are_right(of: ScalingExperiment) {
         let steps = (of.steps)(&ExperimentOptions::default());
         assert!(steps.len() >= 9, "{}", of.name);
         for step in steps {
-            let text = step.described.to_toml();
-            let again = Description::parse(&text).expect("it is right");
-            assert_eq!(again.clients(), step.clients, "{}", step.arrangement);
+            is_right(&step.described);
+            assert_eq!(
+                step.described.clients(),
+                step.clients,
+                "{}",
+                step.arrangement
+            );
         }
     }
 }
