@@ -85,11 +85,6 @@ pub fn run(args: &ExperimentArgs) -> Result<ExitCode, CliError> {
     let work = args.place.all().join(name);
     let places = (work.as_path(), args.out.as_path());
     let options = options(args);
-    let properties = args
-        .conf
-        .iter()
-        .map(|(key, value)| format!(" -D {key}={value}"));
-    let properties: String = properties.collect();
     let mut steps = Steps::new();
     let tell = &mut |what: &str| steps.tell(what);
     let page = match name {
@@ -100,14 +95,12 @@ pub fn run(args: &ExperimentArgs) -> Result<ExitCode, CliError> {
         netblock::NAME | dfsio::NAME => {
             let ExperimentArgs { rounds, mib, .. } = args;
             let link = options.link_mbit;
-            let arguments =
-                format!("--rounds {rounds} --mib {mib} --link-mbit {link}") + &properties;
-            let run = if name == dfsio::NAME {
-                dfsio::run
+            let arguments = format!("--rounds {rounds} --mib {mib} --link-mbit {link}");
+            if name == dfsio::NAME {
+                dfsio::run(&options, &command(arguments), places, tell)
             } else {
-                netblock::run
-            };
-            run(&options, &command(arguments), places, tell)
+                netblock::run(&options, &command(arguments), places, tell)
+            }
         }
         durability::NAME => {
             let options = durability_options(args);
@@ -120,11 +113,13 @@ pub fn run(args: &ExperimentArgs) -> Result<ExitCode, CliError> {
         _ => {
             let mut growing = [PAIRS, LAYOUTS, SCALING].into_iter();
             let experiment = growing.find(|one| one.name == name).unwrap_or(PAIRS);
-            let arguments = format!(
+            let mut command = command(format!(
                 "--rounds {} --mib {} --largest {} --kind {} --link-mbit {}",
                 args.rounds, args.mib, args.largest, args.kind, options.link_mbit
-            );
-            let command = command(arguments + &properties);
+            ));
+            for (key, value) in &args.conf {
+                command.push_str(&format!(" -D {key}={value}"));
+            }
             experiment.run(&options, &command, places, tell)
         }
     }?;
