@@ -98,8 +98,9 @@ pub(super) fn time_by_host(described: &Description) -> Vec<HostTime> {
     times
 }
 
-/// Of the time in which processes could have gone on, the share in which they had no processor, 0 to
-/// 1: between two looks at every host. A host whose processes ended meanwhile counts for nothing.
+/// Of the time in which processes could have gone on, the share in which they had no processor, 0
+/// to 1, between two looks at every host. A host whose processes ended meanwhile counts for
+/// nothing.
 pub(super) fn waited_between(before: &[HostTime], after: &[HostTime]) -> f64 {
     let sum = |of: fn(&HostTime) -> f64| {
         let grown = before.iter().zip(after).map(|(a, b)| of(b) - of(a));

@@ -180,8 +180,8 @@ impl Driver {
         self.begin("tool", more)
     }
 
-    /// What makes [`Driver::tool_with`] run a MapReduce program in the driver's own JVM, at most two
-    /// tasks at a time, with its files in `dir`.
+    /// What makes [`Driver::tool_with`] run a MapReduce program in the driver's own JVM, at most
+    /// two tasks at a time, with its files in `dir`.
     #[must_use]
     pub fn local_jobs(dir: &Path) -> Value {
         json!({ "conf": {

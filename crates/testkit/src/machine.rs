@@ -28,8 +28,8 @@ pub fn busy_seconds() -> Result<f64> {
         / 100.0)
 }
 
-/// MiB that a row must move, all rounds together, to tell processor time by: the kernel counts it in
-/// ticks of 10 ms.
+/// MiB that a row must move, all rounds together, to tell processor time by: the kernel counts it
+/// in ticks of 10 ms.
 pub const CPU_MIB: f64 = 4096.0;
 
 /// Two rounds that differ by at most this share are alike.

@@ -415,12 +415,6 @@ mod tests {
         assert!((figures.average - 7.5).abs() < 1e-9);
         assert!((figures.deviation - 2.5).abs() < 1e-9);
         assert_eq!(one.and(one).figures(), figures, "twice the same");
-        let other = Sums {
-            tasks: 1.0,
-            ..Sums::default()
-        };
-        let average = one.and(other).figures().average;
-        assert!((average - 5.0).abs() < 1e-9, "{average}");
     }
 
     #[test]

@@ -236,7 +236,8 @@ fn page(options: &ExperimentOptions, command: &str, findings: &[NetblockFinding]
         "# Network block device against Split\n\nCommand: `{command}`\n\n\
          One client, one modelled hard disk (not a real one) of {} MB/s reading and {} MB/s \
          writing with ext4, links of {} Mbit/s, \
-         {} MiB in blocks of 16 MiB, one replica, {} rounds; median (lowest to highest). `dfs.datanode.synconclose=true` for \
+         {} MiB in blocks of 16 MiB, one replica, {} rounds; median \
+         (lowest to highest). `dfs.datanode.synconclose=true` for \
          every node, {} for Hayloft; caches are dropped before reading. Block device: nbdkit \
          serves the disk without a cache of its \
          own, nbdfuse, a loop device and ext4 on the client's host.\n\n\

@@ -1,7 +1,7 @@
 //! Experiments that grow a cluster: their steps, one testbed after the other, and their page.
 //!
-//! Disks are modelled and slower than the links, so that disks are the limit and not processors. Rows
-//! in which they may have been are marked.
+//! Disks are modelled and slower than the links, so that disks are the limit. Rows that processors
+//! may have limited are marked.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -122,8 +122,8 @@ pub struct ExperimentRow {
     pub cpu: (f64, f64),
     /// Requests of the modelled disks, of all phases, answered more than 2 ms late.
     pub late: u64,
-    /// Share of the time in which clients and nodes could have gone on and had no processor, 0 to 1:
-    /// the highest of the medians of writing and reading.
+    /// Share of the time in which clients and nodes could have gone on and had no processor, 0 to
+    /// 1: the highest of the medians of writing and reading.
     pub waited: f64,
     /// What limited writing and reading.
     pub limit: (String, String),
@@ -273,7 +273,8 @@ impl ScalingExperiment {
         text.push_str(&marks::legend(false));
         text.push_str(
             "\nOf linear: against the same arrangement with the fewest clients, as much for each \
-             client. Conflicts: share of the time in which two streams were on one disk while another had \
+             client. Conflicts: share of \
+             the time in which two streams were on one disk while another had \
              none. Processors: without what others' programs of a lower priority took of this \
              machine. Late: requests that a modelled disk answered more than 2 ms after their \
              time. A directory beside this page holds every step with its description, figures \
@@ -324,8 +325,8 @@ pub(super) fn last(row: &ExperimentRow) -> String {
     )
 }
 
-/// A row's rate over what the fewest clients of the experiment gave in the same arrangement, as much
-/// for each client.
+/// A row's rate over what the fewest clients of the experiment gave in the same arrangement, as
+/// much for each client.
 pub(super) fn of_linear(rows: &[ExperimentRow], row: &ExperimentRow, of: Figure) -> Option<f64> {
     let fewest = rows.iter().map(|other| other.clients).min()?;
     let first = rows
