@@ -5,10 +5,9 @@ use super::figures::Figure;
 use super::peers::{self, STOCK};
 use super::record::BenchRecord;
 use super::rows::Client;
+use hayloft_testkit::machine;
 use serde::{Deserialize, Serialize};
 
-/// Two rounds that differ by at most this share are alike.
-const ALIKE: f64 = 0.05;
 /// A last round whose ratio is this far from the median ratio, and worse than every earlier one,
 /// contradicts it.
 const ASTRAY: f64 = 0.1;
@@ -38,10 +37,7 @@ impl WarmUp {
     /// Whether the last two were alike.
     #[must_use]
     pub fn is_warm(&self) -> bool {
-        match self.paces.as_slice() {
-            [.., before, last] => (last - before).abs() <= ALIKE * before.abs().max(last.abs()),
-            _ => false,
-        }
+        machine::is_warm(&self.paces)
     }
 }
 

@@ -4,12 +4,10 @@ use super::figures::{Figure, Figures, Spread};
 use super::marks::{RowMark, WarmUp};
 use super::rows::Client;
 use hayloft_testkit::error::{Result, TestkitError};
+use hayloft_testkit::machine::CPU_MIB;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::Path;
-
-/// Data that a row has to move for its processor time to be told, MiB.
-pub const CPU_MIB: f64 = 4096.0;
 
 /// One row measured once.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -98,6 +98,26 @@ pub(super) fn time_by_host(described: &Description) -> Vec<HostTime> {
     times
 }
 
+/// Of the time in which processes could have gone on, the share in which they had no processor, 0
+/// to 1, between two looks at every host. A host whose processes ended meanwhile counts for
+/// nothing.
+pub(super) fn waited_between(before: &[HostTime], after: &[HostTime]) -> f64 {
+    let sum = |of: fn(&HostTime) -> f64| {
+        let grown = before.iter().zip(after).map(|(a, b)| of(b) - of(a));
+        grown.map(|seconds| seconds.max(0.0)).sum()
+    };
+    waited_share(sum(|time| time.used), sum(|time| time.waited))
+}
+
+/// The same of seconds with a processor and seconds without.
+pub(super) fn waited_share(used: f64, waited: f64) -> f64 {
+    if waited > 0.0 {
+        waited / (waited + used)
+    } else {
+        0.0
+    }
+}
+
 /// Seconds that the threads of a process have waited for a processor; 0 where the kernel does not
 /// say.
 fn waited(pid: u32) -> f64 {
@@ -150,6 +170,15 @@ fn is_stream(line: &str, port: u16) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn waiting_is_a_share_and_a_killed_host_is_left_out() {
+        let time = |used, waited| HostTime { used, waited };
+        let before = [time(1.0, 1.0), time(50.0, 9.0)];
+        let after = [time(4.0, 2.0), time(0.0, 0.0)];
+        assert!((waited_between(&before, &after) - 0.25).abs() < 1e-9);
+        assert!(waited_between(&before, &before).abs() < 1e-9);
+    }
 
     #[test]
     fn a_connection_of_the_data_port_is_a_stream() {

@@ -20,6 +20,7 @@ mod running;
 pub mod sample;
 mod state;
 pub mod up;
+mod warm;
 pub mod workload;
 
 use std::path::Path;

@@ -201,7 +201,7 @@ pub fn write(
 }
 
 /// Draws a rate against the number of clients, a line an arrangement, with what linear growth of
-/// the best single client would be (SVG).
+/// the best with the fewest clients would be (SVG).
 ///
 /// # Errors
 /// [`TestkitError::Talk`] when the file cannot be written.
@@ -223,10 +223,11 @@ fn draw_scaling(
     path: &Path,
 ) -> std::result::Result<(), Box<dyn std::error::Error>> {
     let most = rows.iter().map(|row| row.clients).max().unwrap_or(1) as f64;
+    let fewest = rows.iter().map(|row| row.clients).min().unwrap_or(1) as f64;
     let single = rows
         .iter()
-        .filter(|row| row.clients == 1)
-        .map(of)
+        .filter(|row| row.clients as f64 <= fewest)
+        .map(|row| of(row) / fewest)
         .fold(0.0, f64::max);
     let top = rows.iter().map(of).fold(single * most, f64::max).max(1.0);
     let root = SVGBackend::new(path, (760, 460)).into_drawing_area();
@@ -242,7 +243,7 @@ fn draw_scaling(
         .x_desc("clients")
         .y_desc("MB/s, all clients (modelled disks)")
         .draw()?;
-    let ends = [(1.0, single), (most, single * most)];
+    let ends = [(fewest, single * fewest), (most, single * most)];
     chart
         .draw_series(LineSeries::new(ends, BLACK.mix(0.4)))?
         .label("linear")

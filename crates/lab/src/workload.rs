@@ -6,18 +6,23 @@ use serde::Serialize;
 use serde_json::json;
 
 use super::counters;
+use super::describe::WorkloadSpec;
 use super::disks::{DiskCounters, Mounted};
 use super::sample::{Sample, Watch};
 use super::up::Testbed;
+use super::warm;
 use hayloft_testkit::driver::{Driver, PendingCall};
 use hayloft_testkit::error::{Result, TestkitError};
 use hayloft_testkit::machine;
 
 /// No phase takes longer.
-const PHASE_LIMIT: Duration = Duration::from_secs(900);
+pub(super) const PHASE_LIMIT: Duration = Duration::from_secs(900);
 
-/// A client that waits for a processor for a smaller part of its time is not held up by it.
-const WAITED_LITTLE: f64 = 0.2;
+/// Clients and nodes that wait for a processor for a smaller share of the time in which they could
+/// go on are not held up by it.
+pub(super) const WAITED_LITTLE: f64 = 0.2;
+/// Most that a client writes and reads in a round that warms up, MiB.
+const WARM_UP_MIB: u32 = 256;
 
 /// What one phase of one round gave.
 #[derive(Clone, Debug, Serialize)]
@@ -64,6 +69,8 @@ pub struct WorkloadOutcome {
     pub phases: Vec<WorkloadPhase>,
     /// Every look at disks, links and processors.
     pub samples: Vec<Sample>,
+    /// Whether clients and nodes were warm before it began; `None` when that was not asked for.
+    pub warm: Option<bool>,
 }
 
 /// Carries out the workload of the testbed's description.
@@ -71,6 +78,52 @@ pub struct WorkloadOutcome {
 /// # Errors
 /// When a client fails, or reads something else than was written.
 pub fn run(testbed: &Testbed, tell: &mut dyn FnMut(&str)) -> Result<WorkloadOutcome> {
+    run_when(testbed, false, tell)
+}
+
+/// As [`run`], after rounds of at most 256 MiB a client that do not count: until two in a row take
+/// about as much processor time, see [`warm::up`].
+///
+/// # Errors
+/// As [`run`].
+pub fn run_warm(testbed: &Testbed, tell: &mut dyn FnMut(&str)) -> Result<WorkloadOutcome> {
+    run_when(testbed, true, tell)
+}
+
+fn run_when(testbed: &Testbed, warm: bool, tell: &mut dyn FnMut(&str)) -> Result<WorkloadOutcome> {
+    let clients = start_clients(testbed, tell)?;
+    load_classes(&clients)?;
+    let watch = Watch::begin(testbed)?;
+    let on = (testbed, clients.as_slice(), &watch);
+    let workload = &testbed.described().workload;
+    let mut is_warm = None;
+    if warm {
+        let small = WorkloadSpec {
+            mib: workload.mib.min(WARM_UP_MIB),
+            ..workload.clone()
+        };
+        is_warm = Some(warm::up(|number| {
+            let phases = round(on, &small, number, &mut |what| {
+                tell(&format!("warming up, {what}"));
+            })?;
+            Ok(phases.iter().map(WorkloadPhase::cpu_s).sum())
+        })?);
+    }
+    let mut phases = Vec::new();
+    for number in 0..workload.rounds {
+        phases.extend(round(on, workload, number, tell)?);
+    }
+    Ok(WorkloadOutcome {
+        warm: is_warm,
+        ..outcome(watch, phases)
+    })
+}
+
+/// Resident clients on the hosts that the description has for them.
+///
+/// # Errors
+/// When no host is a client's, or one does not start.
+pub(super) fn start_clients(testbed: &Testbed, tell: &mut dyn FnMut(&str)) -> Result<Vec<Driver>> {
     let described = testbed.described();
     let hosts: Vec<&str> = described
         .hosts()
@@ -84,50 +137,68 @@ pub fn run(testbed: &Testbed, tell: &mut dyn FnMut(&str)) -> Result<WorkloadOutc
         ));
     }
     tell(&format!("starting {} clients", hosts.len()));
-    let clients = hosts
-        .iter()
-        .map(|host| testbed.client(host))
-        .collect::<Result<Vec<Driver>>>()?;
-    warm_up(&clients)?;
-    let watch = Watch::begin(testbed)?;
-    let mut phases = Vec::new();
-    for round in 0..described.workload.rounds {
-        tell(&format!("round {}: writing", round + 1));
-        phases.push(write(testbed, &clients, &watch, round)?);
-        let reads: &[(&'static str, usize)] = match described.workload.read.as_str() {
-            "none" => &[],
-            "other" => &[("read other", 1)],
-            "both" => &[("read", 0), ("read other", 1)],
-            _ => &[("read", 0)],
-        };
-        for (what, shift) in reads {
-            // Makes reads cold, for every peer alike.
-            if !machine::drop_caches() {
-                return Err(TestkitError::Talk(
-                    "the page cache cannot be emptied: be root".into(),
-                ));
-            }
-            tell(&format!("round {}: {what}", round + 1));
-            phases.push(read(testbed, &clients, &watch, round, (what, *shift))?);
-        }
-        for (at, client) in clients.iter().enumerate() {
-            client.fs(&["-rm", "-r", "-skipTrash", &path(round, at)])?;
-        }
-    }
+    hosts.iter().map(|host| testbed.client(host)).collect()
+}
+
+/// Ends watching; what was seen goes to the phases.
+pub(super) fn outcome(watch: Watch, mut phases: Vec<WorkloadPhase>) -> WorkloadOutcome {
     let disks = watch.disk_names().to_vec();
     let samples = watch.end();
     for phase in &mut phases {
         describe(phase, &samples);
     }
-    Ok(WorkloadOutcome {
+    WorkloadOutcome {
         disks,
         phases,
         samples,
-    })
+        warm: None,
+    }
+}
+
+/// Makes reads cold, for every peer alike.
+///
+/// # Errors
+/// When this is not root's process.
+pub(super) fn empty_page_cache() -> Result<()> {
+    if machine::drop_caches() {
+        return Ok(());
+    }
+    Err(TestkitError::Talk(
+        "the page cache cannot be emptied: be root".into(),
+    ))
+}
+
+/// A testbed, its clients, and what watches it.
+type On<'a> = (&'a Testbed, &'a [Driver], &'a Watch);
+
+/// All write, then read, then remove what they wrote.
+fn round(
+    on: On<'_>,
+    workload: &WorkloadSpec,
+    round: usize,
+    tell: &mut dyn FnMut(&str),
+) -> Result<Vec<WorkloadPhase>> {
+    tell(&format!("round {}: writing", round + 1));
+    let mut phases = vec![write(on, workload, round)?];
+    let reads: &[(&'static str, usize)] = match workload.read.as_str() {
+        "none" => &[],
+        "other" => &[("read other", 1)],
+        "both" => &[("read", 0), ("read other", 1)],
+        _ => &[("read", 0)],
+    };
+    for (what, shift) in reads {
+        empty_page_cache()?;
+        tell(&format!("round {}: {what}", round + 1));
+        phases.push(read(on, workload, round, (what, *shift))?);
+    }
+    for (at, client) in on.1.iter().enumerate() {
+        client.fs(&["-rm", "-r", "-skipTrash", &path(round, at)])?;
+    }
+    Ok(phases)
 }
 
 /// A little of everything, so that the first round does not load classes.
-fn warm_up(clients: &[Driver]) -> Result<()> {
+fn load_classes(clients: &[Driver]) -> Result<()> {
     let begun: Vec<PendingCall> = clients
         .iter()
         .enumerate()
@@ -156,12 +227,10 @@ fn path(round: usize, client: usize) -> String {
 }
 
 fn write(
-    testbed: &Testbed,
-    clients: &[Driver],
-    watch: &Watch,
+    (testbed, clients, watch): On<'_>,
+    workload: &WorkloadSpec,
     round: usize,
 ) -> Result<WorkloadPhase> {
-    let workload = &testbed.described().workload;
     let begin = |(at, client): (usize, &Driver)| {
         let request = json!({
             "path": path(round, at),
@@ -172,19 +241,17 @@ fn write(
         });
         client.begin("writeStreams", request)
     };
-    phase(testbed, ("write", round), watch, || {
-        clients.iter().enumerate().map(begin).collect()
+    observe(testbed, ("write", round), watch, || {
+        moved(clients.iter().enumerate().map(begin).collect())
     })
 }
 
 fn read(
-    testbed: &Testbed,
-    clients: &[Driver],
-    watch: &Watch,
+    (testbed, clients, watch): On<'_>,
+    workload: &WorkloadSpec,
     round: usize,
     (what, shift): (&'static str, usize),
 ) -> Result<WorkloadPhase> {
-    let workload = &testbed.described().workload;
     let begin = |(at, client): (usize, &Driver)| {
         let whose = (at + shift) % clients.len();
         client.begin(
@@ -192,44 +259,63 @@ fn read(
             json!({"path": path(round, whose), "streams": workload.streams}),
         )
     };
-    phase(testbed, (what, round), watch, || {
-        clients.iter().enumerate().map(begin).collect()
+    observe(testbed, (what, round), watch, || {
+        moved(clients.iter().enumerate().map(begin).collect())
     })
 }
 
-#[expect(clippy::cast_precision_loss, reason = "rates for people")]
-fn phase(
-    testbed: &Testbed,
-    (what, round): (&'static str, usize),
-    watch: &Watch,
-    begin: impl FnOnce() -> Result<Vec<PendingCall>>,
-) -> Result<WorkloadPhase> {
-    let disks = || testbed.nodes().iter().flat_map(|node| &node.disks);
-    disks().for_each(Mounted::forget_seen);
-    let before = counters::time_by_host(testbed.described());
-    let from = watch.now();
-    let mut client_mbs = Vec::new();
-    let mut bytes = 0;
-    for pending in begin()? {
+/// What a client moved.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Moved {
+    /// So much.
+    pub bytes: u64,
+    /// In this time.
+    pub nanos: u64,
+}
+
+/// What clients answer when they are done.
+fn moved(begun: Result<Vec<PendingCall>>) -> Result<Vec<Moved>> {
+    let answer = |pending: PendingCall| {
         let answer = pending.wait_at_most(PHASE_LIMIT)?;
         if answer["equal"].as_bool() == Some(false) {
             return Err(TestkitError::Expectation(
                 "a client read something else than was written".into(),
             ));
         }
-        let moved = answer["bytes"].as_u64().unwrap_or(0);
-        let nanos = answer["nanos"].as_u64().unwrap_or(u64::MAX);
-        client_mbs.push(moved as f64 / 1e6 / (nanos as f64 / 1e9));
-        bytes += moved;
-    }
+        Ok(Moved {
+            bytes: answer["bytes"].as_u64().unwrap_or(0),
+            nanos: answer["nanos"].as_u64().unwrap_or(u64::MAX),
+        })
+    };
+    begun?.into_iter().map(answer).collect()
+}
+
+/// Has clients do `work`, and what it took; what was seen meanwhile, [`outcome`] fills in.
+///
+/// # Errors
+/// Those of `work`.
+#[expect(clippy::cast_precision_loss, reason = "rates for people")]
+pub(super) fn observe(
+    testbed: &Testbed,
+    (what, round): (&'static str, usize),
+    watch: &Watch,
+    work: impl FnOnce() -> Result<Vec<Moved>>,
+) -> Result<WorkloadPhase> {
+    let disks = || testbed.nodes().iter().flat_map(|node| &node.disks);
+    disks().for_each(Mounted::forget_seen);
+    let before = counters::time_by_host(testbed.described());
+    let from = watch.now();
+    let moved = work()?;
     let to = watch.now();
     let after = counters::time_by_host(testbed.described());
     let times = || before.iter().zip(&after);
+    let bytes = moved.iter().map(|m| m.bytes).sum();
+    let rate = |m: &Moved| m.bytes as f64 / 1e6 / (m.nanos as f64 / 1e9);
     Ok(WorkloadPhase {
         what,
         round,
         mbs: bytes as f64 / 1e6 / (to - from),
-        client_mbs,
+        client_mbs: moved.iter().map(rate).collect(),
         disk_busy: Vec::new(),
         conflicts: 0.0,
         link_mbs: 0.0,
@@ -272,17 +358,17 @@ fn describe(phase: &mut WorkloadPhase, samples: &[Sample]) {
 }
 
 impl WorkloadPhase {
+    /// Processor seconds of clients and nodes.
+    #[must_use]
+    pub fn cpu_s(&self) -> f64 {
+        self.host_cpu_s.iter().sum()
+    }
+
     /// Share of the time in which clients and nodes wanted a processor and waited for one, 0 to 1:
     /// what tells whether processors were the limit, whichever process used them.
     #[must_use]
     pub fn waited(&self) -> f64 {
-        let waited: f64 = self.host_waited_s.iter().sum();
-        let used: f64 = self.host_cpu_s.iter().sum();
-        if waited > 0.0 {
-            waited / (waited + used)
-        } else {
-            0.0
-        }
+        counters::waited_share(self.cpu_s(), self.host_waited_s.iter().sum())
     }
 
     /// What limited this phase, as far as the figures tell. Processors that others kept busy were
@@ -311,10 +397,11 @@ impl WorkloadPhase {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
 
-    fn phase(cpu: f64, used: f64, waited: f64) -> WorkloadPhase {
+    /// A phase with these shares and seconds of processors.
+    pub(in super::super) fn phase(cpu: f64, used: f64, waited: f64) -> WorkloadPhase {
         WorkloadPhase {
             what: "write",
             round: 0,

@@ -62,6 +62,18 @@ impl ToolRun {
     }
 }
 
+impl From<Value> for ToolRun {
+    fn from(answer: Value) -> Self {
+        let text = |name: &str| answer[name].as_str().unwrap_or_default().to_owned();
+        Self {
+            code: answer["code"].as_i64().unwrap_or(-1),
+            out: text("out"),
+            err: text("err"),
+            millis: answer["millis"].as_u64().unwrap_or_default(),
+        }
+    }
+}
+
 impl Driver {
     /// Starts a driver with the given client configuration directory; it logs to `log_dir`.
     ///
@@ -154,17 +166,30 @@ impl Driver {
     ///
     /// # Errors
     /// As [`Driver::tool`].
-    pub fn tool_with(&self, class: &str, args: &[&str], mut more: Value) -> Result<ToolRun> {
+    pub fn tool_with(&self, class: &str, args: &[&str], more: Value) -> Result<ToolRun> {
+        Ok(self.begin_tool(class, args, more)?.wait()?.into())
+    }
+
+    /// As [`Driver::tool_with`] without waiting; the answer becomes a [`ToolRun`].
+    ///
+    /// # Errors
+    /// [`TestkitError::Process`] when the JVM is gone.
+    pub fn begin_tool(&self, class: &str, args: &[&str], mut more: Value) -> Result<PendingCall> {
         more["class"] = class.into();
         more["args"] = args.into();
-        let answer = self.call("tool", more)?;
-        let text = |name: &str| answer[name].as_str().unwrap_or_default().to_owned();
-        Ok(ToolRun {
-            code: answer["code"].as_i64().unwrap_or(-1),
-            out: text("out"),
-            err: text("err"),
-            millis: answer["millis"].as_u64().unwrap_or_default(),
-        })
+        self.begin("tool", more)
+    }
+
+    /// What makes [`Driver::tool_with`] run a MapReduce program in the driver's own JVM, at most
+    /// two tasks at a time, with its files in `dir`.
+    #[must_use]
+    pub fn local_jobs(dir: &Path) -> Value {
+        json!({ "conf": {
+            "mapreduce.framework.name": "local",
+            "mapreduce.cluster.local.dir": dir.display().to_string(),
+            "mapreduce.task.io.sort.mb": 16,
+            "mapreduce.local.map.tasks.maximum": 2,
+        }})
     }
 
     /// `hadoop fs ARGS`, which must succeed; its standard output.

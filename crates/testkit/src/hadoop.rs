@@ -29,6 +29,8 @@ pub mod class {
     pub const BALANCER: &str = "org.apache.hadoop.hdfs.server.balancer.Balancer";
     /// `hdfs mover`.
     pub const MOVER: &str = "org.apache.hadoop.hdfs.server.mover.Mover";
+    /// TestDFSIO, the benchmark of the tests jar of MapReduce's job client.
+    pub const TEST_DFSIO: &str = "org.apache.hadoop.fs.TestDFSIO";
     /// `hadoop fs`.
     pub const FS_SHELL: &str = "org.apache.hadoop.fs.FsShell";
     /// The lab's own resident client.

@@ -28,6 +28,22 @@ pub fn busy_seconds() -> Result<f64> {
         / 100.0)
 }
 
+/// MiB that a row must move, all rounds together, to tell processor time by: the kernel counts it
+/// in ticks of 10 ms.
+pub const CPU_MIB: f64 = 4096.0;
+
+/// Two rounds that differ by at most this share are alike.
+const ALIKE: f64 = 0.05;
+
+/// Whether the last two of these rounds were alike, within 5 %: what works has warmed up.
+#[must_use]
+pub fn is_warm(paces: &[f64]) -> bool {
+    match paces {
+        [.., before, last] => (last - before).abs() <= ALIKE * before.abs().max(last.abs()),
+        _ => false,
+    }
+}
+
 /// Writes all dirty pages of the file system under `dir` to its device.
 ///
 /// # Errors

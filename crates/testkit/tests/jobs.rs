@@ -2,11 +2,10 @@
 
 use hayloft_testkit::error::Result;
 use hayloft_testkit::files::write_local;
-use hayloft_testkit::hadoop::repository_root;
+use hayloft_testkit::hadoop::{class, repository_root};
 use hayloft_testkit::node::Kind;
 use hayloft_testkit::suite::{expect, passed};
 use hayloft_testkit::{Cluster, Driver, Outcome, Suite, TestkitError};
-use serde_json::json;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
@@ -57,13 +56,8 @@ struct Lab {
 
 impl Lab {
     fn job(&self, class: &str, args: &[&str]) -> Result<String> {
-        let conf = json!({
-            "mapreduce.framework.name": "local",
-            "mapreduce.cluster.local.dir": self.dir.join("mapred").display().to_string(),
-            "mapreduce.task.io.sort.mb": 16,
-            "mapreduce.local.map.tasks.maximum": 2,
-        });
-        let run = self.fs.tool_with(class, args, json!({ "conf": conf }))?;
+        let here = Driver::local_jobs(&self.dir.join("mapred"));
+        let run = self.fs.tool_with(class, args, here)?;
         expect(run.code == 0, || {
             format!("{class} {args:?}: {}\n{}{}", run.code, run.out, run.err)
         })?;
@@ -113,7 +107,7 @@ impl Lab {
 
     fn testdfsio(&self) -> Result<Outcome> {
         let result = self.dir.join("testdfsio.log").display().to_string();
-        let class = "org.apache.hadoop.fs.TestDFSIO";
+        let class = class::TEST_DFSIO;
         for mode in ["-write", "-read", "-append"] {
             self.job(
                 class,

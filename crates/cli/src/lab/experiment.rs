@@ -5,10 +5,10 @@ use std::process::ExitCode;
 use std::time::{Duration, UNIX_EPOCH};
 
 use clap::Args;
-use hayloft_lab::experiments::layouts::LAYOUTS;
+use hayloft_lab::experiments::layouts::{LAYOUTS, SCALING};
 use hayloft_lab::experiments::pairs::PAIRS;
 use hayloft_lab::experiments::{
-    EXPERIMENT_NAMES, ExperimentOptions, domains, durability, netblock,
+    EXPERIMENT_NAMES, ExperimentOptions, dfsio, domains, durability, netblock,
 };
 use hayloft_testkit::TestkitError;
 
@@ -18,7 +18,7 @@ use crate::error::CliError;
 /// `hayloft lab experiment`.
 #[derive(Debug, Args)]
 pub struct ExperimentArgs {
-    /// Which: pairs, layouts, domains, netblock, durability.
+    /// Which: pairs, layouts, scaling, dfsio, domains, netblock, durability.
     name: String,
     #[command(flatten)]
     place: PlaceArgs,
@@ -37,7 +37,7 @@ pub struct ExperimentArgs {
     /// Whose storage nodes.
     #[arg(long, default_value = "hayloft", value_parser = ["hayloft", "apache"])]
     kind: String,
-    /// Rate of every host's link, Mbit/s [default: 200; of `layouts`: 100].
+    /// Rate of every host's link, Mbit/s [default: 200; of `layouts`, `scaling`: 100].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
     link_mbit: Option<u32>,
     /// Hadoop properties of every process, over those of the experiment.
@@ -92,11 +92,15 @@ pub fn run(args: &ExperimentArgs) -> Result<ExitCode, CliError> {
             let command = command(format!("--blocks {}", args.blocks));
             domains::run(args.blocks, "Hayloft", &command, places, tell)
         }
-        netblock::NAME => {
+        netblock::NAME | dfsio::NAME => {
             let ExperimentArgs { rounds, mib, .. } = args;
             let link = options.link_mbit;
             let arguments = format!("--rounds {rounds} --mib {mib} --link-mbit {link}");
-            netblock::run(&options, &command(arguments), places, tell)
+            if name == dfsio::NAME {
+                dfsio::run(&options, &command(arguments), places, tell)
+            } else {
+                netblock::run(&options, &command(arguments), places, tell)
+            }
         }
         durability::NAME => {
             let options = durability_options(args);
@@ -107,7 +111,8 @@ pub fn run(args: &ExperimentArgs) -> Result<ExitCode, CliError> {
             durability::run(&options, &command, &args.out, tell)
         }
         _ => {
-            let experiment = if name == LAYOUTS.name { LAYOUTS } else { PAIRS };
+            let mut growing = [PAIRS, LAYOUTS, SCALING].into_iter();
+            let experiment = growing.find(|one| one.name == name).unwrap_or(PAIRS);
             let mut command = command(format!(
                 "--rounds {} --mib {} --largest {} --kind {} --link-mbit {}",
                 args.rounds, args.mib, args.largest, args.kind, options.link_mbit
@@ -132,7 +137,7 @@ fn options(args: &ExperimentArgs) -> ExperimentOptions {
         ..ExperimentOptions::default()
     };
     options.conf.extend(args.conf.iter().cloned());
-    if args.name == LAYOUTS.name {
+    if [LAYOUTS.name, SCALING.name].contains(&args.name.as_str()) {
         options.link_mbit = LAYOUTS_LINK_MBIT;
     }
     options.link_mbit = args.link_mbit.unwrap_or(options.link_mbit);

@@ -3,19 +3,25 @@
 //! [`pairs`] and [`layouts`] grow a cluster step by step; [`scaling`] carries out such steps and
 //! has their page.
 
+mod census;
+pub mod dfsio;
 pub mod domains;
 pub mod durability;
 pub mod layouts;
+mod marks;
 pub mod netblock;
 pub mod pairs;
+mod remedies;
 pub mod scaling;
 
 use std::collections::BTreeMap;
 
 /// Names of the experiments, with what they show.
-pub const EXPERIMENT_NAMES: [(&str, &str); 5] = [
+pub const EXPERIMENT_NAMES: [(&str, &str); 7] = [
     (pairs::PAIRS.name, pairs::PAIRS.about),
     (layouts::LAYOUTS.name, layouts::LAYOUTS.about),
+    (layouts::SCALING.name, layouts::SCALING.about),
+    (dfsio::NAME, dfsio::ABOUT),
     (domains::NAME, domains::ABOUT),
     (netblock::NAME, netblock::ABOUT),
     (durability::NAME, durability::ABOUT),

@@ -8,7 +8,8 @@ use std::path::Path;
 
 use serde::Serialize;
 
-use super::{ExperimentOptions, in_words};
+use super::scaling::slug;
+use super::{ExperimentOptions, in_words, marks};
 use crate::describe::{DataNodeSpec, Description, DiskSpec, HostSpec, WorkloadSpec};
 use crate::report::{self, spread};
 use crate::up::Testbed;
@@ -93,6 +94,8 @@ pub struct NetblockFinding {
     pub write: Side,
     /// Reading.
     pub read: Side,
+    /// Whether client and node were warm.
+    pub warm: Option<bool>,
 }
 
 /// One direction.
@@ -100,10 +103,11 @@ pub struct NetblockFinding {
 pub struct Side {
     /// MB/s.
     pub mbs: (f64, f64, f64),
-    /// Processor seconds a GiB of the processes on the client's host.
-    pub compute_s_gib: (f64, f64, f64),
-    /// Processor seconds a GiB of the processes on the disk's host.
-    pub storage_s_gib: (f64, f64, f64),
+    /// Processor seconds a GiB of the processes on the client's host; `None` where all rounds
+    /// together moved less than 4 GiB.
+    pub compute_s_gib: Option<(f64, f64, f64)>,
+    /// The same on the disk's host.
+    pub storage_s_gib: Option<(f64, f64, f64)>,
     /// Share of the time in which the disk served a request, by its own account, 0 to 1.
     pub disk_busy: f64,
     /// Share of the time in which client and node could have gone on and had no processor, 0 to 1.
@@ -114,21 +118,20 @@ pub struct Side {
 
 impl Side {
     fn of(outcome: &WorkloadOutcome, what: &str) -> Self {
-        let all = || report::phases(outcome, what);
-        let of = |f: &dyn Fn(&WorkloadPhase) -> f64| spread(all().map(f).collect());
-        #[expect(clippy::cast_precision_loss, reason = "figures for people")]
-        let gib = |phase: &WorkloadPhase| phase.bytes as f64 / f64::from(1 << 30);
-        let host = |at: usize| {
-            of(&move |p: &WorkloadPhase| p.host_cpu_s.get(at).copied().unwrap_or(0.0) / gib(p))
-        };
+        let all: Vec<&WorkloadPhase> = report::phases(outcome, what).collect();
+        let of = |f: &dyn Fn(&WorkloadPhase) -> f64| spread(all.iter().map(|p| f(p)).collect());
         let busy = |p: &WorkloadPhase| p.model.iter().map(|disk| disk.utilisation).sum();
         Self {
             mbs: of(&|p| p.mbs),
-            compute_s_gib: host(0),
-            storage_s_gib: host(1),
+            compute_s_gib: marks::cpu_s_gib(&all, 0),
+            storage_s_gib: marks::cpu_s_gib(&all, 1),
             disk_busy: of(&busy).0,
             waited: of(&WorkloadPhase::waited).0,
-            late: all().flat_map(|p| &p.model).map(|disk| disk.late).sum(),
+            late: all
+                .iter()
+                .flat_map(|p| &p.model)
+                .map(|disk| disk.late)
+                .sum(),
         }
     }
 }
@@ -196,26 +199,21 @@ pub fn run(
             arrangement.name
         ));
         let described = described(arrangement, options);
-        let slug = arrangement.name.replace([' ', ','], "-");
+        let slug = slug(arrangement.name);
         let dir = work.join(&slug);
         crate::up::down(&described.name, &dir)?;
-        let mut testbed = Testbed::up(described.clone(), &dir, false, tell)?;
+        let testbed = Testbed::up(described.clone(), &dir, false, tell)?;
         if let Some(kib) = arrangement.read_ahead_kib {
             read_ahead(&testbed, kib)?;
         }
         // A JVM that has not compiled its code yet is not what is compared.
-        testbed.set_workload(WorkloadSpec {
-            rounds: 1,
-            ..described.workload.clone()
-        });
-        workload::run(&testbed, tell)?;
-        testbed.set_workload(described.workload.clone());
-        let outcome = workload::run(&testbed, tell)?;
+        let outcome = workload::run_warm(&testbed, tell)?;
         drop(testbed);
         findings.push(NetblockFinding {
             arrangement: arrangement.name.into(),
             write: Side::of(&outcome, "write"),
             read: Side::of(&outcome, "read"),
+            warm: outcome.warm,
         });
         report::write(&described, &outcome, command, &out.join(&slug))?;
         text = page(options, command, &findings);
@@ -238,7 +236,7 @@ fn page(options: &ExperimentOptions, command: &str, findings: &[NetblockFinding]
         "# Network block device against Split\n\nCommand: `{command}`\n\n\
          One client, one modelled hard disk (not a real one) of {} MB/s reading and {} MB/s \
          writing with ext4, links of {} Mbit/s, \
-         {} MiB in blocks of 16 MiB, one replica, {} rounds after one that is not counted; median \
+         {} MiB in blocks of 16 MiB, one replica, {} rounds; median \
          (lowest to highest). `dfs.datanode.synconclose=true` for \
          every node, {} for Hayloft; caches are dropped before reading. Block device: nbdkit \
          serves the disk without a cache of its \
@@ -246,7 +244,8 @@ fn page(options: &ExperimentOptions, command: &str, findings: &[NetblockFinding]
          Processor seconds are those of the processes on each side (client and node, or client, \
          node and nbdfuse; node or \
          nbdkit), without the kernel's own threads (a loop device has such) and without the \
-         process that models the disk.\n\n",
+         process that models the disk. A dash: all rounds together moved less than 4 GiB, too \
+         little to tell them.\n\n",
         options.disk_mbs.0,
         options.disk_mbs.1,
         options.link_mbit,
@@ -272,12 +271,13 @@ fn page(options: &ExperimentOptions, command: &str, findings: &[NetblockFinding]
             let side = of(finding);
             let _ = writeln!(
                 text,
-                "| {} | {} | {:.0} % | {} | {} | {:.0} % | {:.0} % | {} |",
+                "| {}{} | {} | {:.0} % | {} | {} | {:.0} % | {:.0} % | {} |",
                 finding.arrangement,
+                marks::signs(side.waited, finding.warm),
                 in_words(side.mbs),
                 side.mbs.0 / local * 100.0,
-                in_words(side.compute_s_gib),
-                in_words(side.storage_s_gib),
+                side.compute_s_gib.map_or("-".into(), in_words),
+                side.storage_s_gib.map_or("-".into(), in_words),
                 side.disk_busy * 100.0,
                 side.waited * 100.0,
                 side.late,
@@ -285,8 +285,9 @@ fn page(options: &ExperimentOptions, command: &str, findings: &[NetblockFinding]
         }
         text.push('\n');
     }
+    text.push_str(marks::legend(true).trim_start());
     text.push_str(
-        "## The thesis (Table 7.1, real disks)\n\n| | write MB/s | of local | read MB/s | of \
+        "\n## The thesis (Table 7.1, real disks)\n\n| | write MB/s | of local | read MB/s | of \
             local |\n|---|---|---|---|---|\n",
     );
     let (_, write, read) = THESIS[0];
@@ -303,18 +304,39 @@ fn page(options: &ExperimentOptions, command: &str, findings: &[NetblockFinding]
 
 #[cfg(test)]
 mod tests {
+    use super::super::scaling::tests::is_right;
     use super::*;
 
     #[test]
     fn every_arrangement_is_a_right_description() {
         for arrangement in &ARRANGEMENTS {
             let described = described(arrangement, &ExperimentOptions::default());
-            let again = Description::parse(&described.to_toml()).expect(arrangement.name);
-            assert_eq!(again, described);
-            let names: Vec<&str> = again.hosts().map(|(_, h)| h.name.as_str()).collect();
+            is_right(&described);
+            let names: Vec<&str> = described.hosts().map(|(_, h)| h.name.as_str()).collect();
             assert_eq!(names, [COMPUTE, STORAGE], "the order that Side relies on");
             let mapped = arrangement.name.starts_with("network block device");
-            assert_eq!(again.mapped(), mapped, "{}", arrangement.name);
+            assert_eq!(described.mapped(), mapped, "{}", arrangement.name);
         }
+    }
+
+    #[test]
+    fn the_page_marks_what_cannot_be_believed_and_leaves_out_what_cannot_be_told() {
+        let side = |cpu: Option<f64>, waited: f64| Side {
+            mbs: (12.0, 11.0, 13.0),
+            compute_s_gib: cpu.map(|s| (s, s, s)),
+            waited,
+            ..Side::default()
+        };
+        let finding = NetblockFinding {
+            arrangement: ARRANGEMENTS[0].name.into(),
+            write: side(None, 0.1),
+            read: side(Some(3.0), 0.3),
+            warm: Some(false),
+        };
+        let text = page(&ExperimentOptions::default(), "c", &[finding]);
+        let wrote = r"| local, stock \* | 12.0 (11.0 to 13.0) | 100 % | - | - |";
+        assert!(text.contains(wrote), "{text}");
+        let read = r"| local, stock † \* | 12.0 (11.0 to 13.0) | 100 % | 3.0 (3.0 to 3.0) | - |";
+        assert!(text.contains(read), "{text}");
     }
 }

@@ -3,8 +3,10 @@
 
 use std::fmt::Write as _;
 
+use super::marks::signs;
 use super::scaling::{
-    ExperimentRow, ExperimentStep, ScalingExperiment, of_linear, one_rack, share, storage_host,
+    ExperimentRow, ExperimentStep, LAST, ScalingExperiment, last, of_linear, one_rack, share,
+    storage_host,
 };
 use super::{ExperimentOptions, in_words};
 use crate::describe::HostSpec;
@@ -61,19 +63,20 @@ fn steps(options: &ExperimentOptions) -> Vec<ExperimentStep> {
 }
 
 fn tables(text: &mut String, rows: &[ExperimentRow]) {
-    text.push_str(
+    let _ = writeln!(
+        text,
         "| clients x nodes | arrangement | write MB/s | of linear | conflicts | disks busy | \
-            processors | read MB/s | of linear | \
-         conflicts | disks busy | processors | late | limited by (write, read) |\n\
-         |---|---|---|---|---|---|---|---|---|---|---|---|---|---|\n",
+         processors | read MB/s | of linear | conflicts | disks busy | processors | {LAST}\n\
+         |---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|"
     );
     for row in rows {
         let _ = writeln!(
             text,
-            "| {0} x {0} | {1} | {2} | {3} | {4:.0} % | {5:.0} % | {6:.0} % | {7} | {8} | {9:.0} \
-                % | {10:.0} % | {11:.0} % | {12} | {13}, {14} |",
+            "| {0} x {0} | {1}{2} | {3} | {4} | {5:.0} % | {6:.0} % | {7:.0} % | {8} | {9} | \
+             {10:.0} % | {11:.0} % | {12:.0} % | {13}",
             row.clients,
             row.arrangement,
+            signs(row.waited, None),
             in_words(row.write),
             share(of_linear(rows, row, |r| r.write.0)),
             row.conflicts.0 * 100.0,
@@ -84,9 +87,7 @@ fn tables(text: &mut String, rows: &[ExperimentRow]) {
             row.conflicts.1 * 100.0,
             row.busy.1 * 100.0,
             row.cpu.1 * 100.0,
-            row.late,
-            row.limit.0,
-            row.limit.1,
+            last(row),
         );
     }
     text.push_str(

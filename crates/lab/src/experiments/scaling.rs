@@ -1,7 +1,7 @@
 //! Experiments that grow a cluster: their steps, one testbed after the other, and their page.
 //!
-//! Disks are modelled and slower than the links, so that disks are the limit and two processors are
-//! not.
+//! Disks are modelled and slower than the links, so that disks are the limit. Rows that processors
+//! may have limited are marked.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -9,11 +9,11 @@ use std::path::Path;
 
 use serde::Serialize;
 
-use super::ExperimentOptions;
-use crate::describe::{DataNodeSpec, Description, DiskSpec, HostSpec, WorkloadSpec};
+use super::{ExperimentOptions, marks};
+use crate::describe::{DataNodeSpec, Description, DiskSpec, HostSpec, Rack, WorkloadSpec};
 use crate::report::{self, spread};
 use crate::up::Testbed;
-use crate::workload::{self, WorkloadOutcome};
+use crate::workload::{self, WHATS, WorkloadOutcome, WorkloadPhase};
 use hayloft_testkit::error::Result;
 
 /// An experiment that grows a cluster.
@@ -81,6 +81,25 @@ pub(super) fn one_rack(
     }
 }
 
+/// A directory's name for what a label says.
+pub(super) fn slug(label: &str) -> String {
+    let safe = |c: char| if c.is_ascii_alphanumeric() { c } else { '-' };
+    label.chars().map(safe).collect()
+}
+
+/// Every host in a rack of its own: what an administrator does whose hosts have several nodes each.
+pub(super) fn hosts_as_racks(described: Description) -> Description {
+    let rack = |host: HostSpec| Rack {
+        name: host.name.clone(),
+        hosts: vec![host],
+    };
+    let hosts = described.racks.into_iter().flat_map(|rack| rack.hosts);
+    Description {
+        racks: hosts.map(rack).collect(),
+        ..described
+    }
+}
+
 /// What a step gave.
 #[derive(Clone, Debug, Serialize)]
 pub struct ExperimentRow {
@@ -103,13 +122,16 @@ pub struct ExperimentRow {
     pub cpu: (f64, f64),
     /// Requests of the modelled disks, of all phases, answered more than 2 ms late.
     pub late: u64,
+    /// Share of the time in which clients and nodes could have gone on and had no processor, 0 to
+    /// 1: the highest of the medians of writing and reading.
+    pub waited: f64,
     /// What limited writing and reading.
     pub limit: (String, String),
 }
 
 impl ExperimentRow {
     fn of(step: &ExperimentStep, outcome: &WorkloadOutcome) -> Self {
-        let of = |what: &str, f: &dyn Fn(&workload::WorkloadPhase) -> f64| {
+        let of = |what: &str, f: &dyn Fn(&WorkloadPhase) -> f64| {
             spread(report::phases(outcome, what).map(f).collect())
         };
         let disks = |what: &str| {
@@ -137,6 +159,10 @@ impl ExperimentRow {
                 .next()
                 .map(|_| of("read other", &|p| p.mbs)),
             cpu: (of("write", &|p| p.cpu).0, of("read", &|p| p.cpu).0),
+            waited: WHATS
+                .iter()
+                .map(|what| of(what, &WorkloadPhase::waited).0)
+                .fold(0.0, f64::max),
             late: outcome
                 .phases
                 .iter()
@@ -168,10 +194,7 @@ impl ScalingExperiment {
         for (at, step) in steps.iter().enumerate() {
             let label = format!("{} x {}", step.clients, step.arrangement);
             tell(&format!("step {} of {}: {label}", at + 1, steps.len()));
-            let slug: String = label
-                .chars()
-                .map(|c| if c.is_ascii_alphanumeric() { c } else { '-' })
-                .collect();
+            let slug = slug(&label);
             let testbed = match running.take().filter(|up| differ_in_workload(up, step)) {
                 Some(mut testbed) => {
                     testbed.set_workload(step.described.workload.clone());
@@ -247,9 +270,11 @@ impl ScalingExperiment {
             options.rounds
         );
         (self.tables)(&mut text, rows);
+        text.push_str(&marks::legend(false));
         text.push_str(
-            "\nOf linear: against the same arrangement with one client, times the clients. \
-             Conflicts: share of the time in which two streams were on one disk while another had \
+            "\nOf linear: against the same arrangement with the fewest clients, as much for each \
+             client. Conflicts: share of \
+             the time in which two streams were on one disk while another had \
              none. Processors: without what others' programs of a lower priority took of this \
              machine. Late: requests that a modelled disk answered more than 2 ms after their \
              time. A directory beside this page holds every step with its description, figures \
@@ -287,13 +312,28 @@ pub(super) fn share(share: Option<f64>) -> String {
     share.map_or("-".into(), |s| format!("{:.0} %", s * 100.0))
 }
 
-/// A row's rate over what one client gave in the same arrangement, times the clients.
+/// Heads of the last columns of a table, see [`last`].
+pub(super) const LAST: &str = "waited for one | late | limited by (write, read) |";
+
+/// The last columns of a row.
+pub(super) fn last(row: &ExperimentRow) -> String {
+    let (write, read) = &row.limit;
+    format!(
+        "{:.0} % | {} | {write}, {read} |",
+        row.waited * 100.0,
+        row.late
+    )
+}
+
+/// A row's rate over what the fewest clients of the experiment gave in the same arrangement, as
+/// much for each client.
 pub(super) fn of_linear(rows: &[ExperimentRow], row: &ExperimentRow, of: Figure) -> Option<f64> {
-    let one = rows
+    let fewest = rows.iter().map(|other| other.clients).min()?;
+    let first = rows
         .iter()
-        .find(|other| other.clients == 1 && other.arrangement == row.arrangement)?;
+        .find(|other| other.clients == fewest && other.arrangement == row.arrangement)?;
     #[expect(clippy::cast_precision_loss, reason = "a few clients")]
-    let linear = of(one) * row.clients as f64;
+    let linear = of(first) / fewest as f64 * row.clients as f64;
     (linear > 0.0).then(|| of(row) / linear)
 }
 
@@ -312,20 +352,30 @@ pub(super) mod tests {
             conflicts: (0.0, 0.0),
             busy: (0.0, 0.0),
             cpu: (0.0, 0.0),
+            waited: 0.0,
             late: 0,
             limit: (String::new(), String::new()),
         }
     }
 
     #[test]
-    fn linear_is_measured_against_one_client_of_the_same_arrangement() {
+    fn linear_is_measured_against_the_fewest_clients_of_the_same_arrangement() {
         let rows = [row("a", 1, 10.0), row("b", 1, 20.0), row("b", 4, 60.0)];
         let share = of_linear(&rows, &rows[2], |r| r.write.0).expect("there is one client");
         assert!((share - 0.75).abs() < 1e-9);
+        let rows_from_two = [row("a", 2, 20.0), row("a", 8, 60.0)];
+        let share = of_linear(&rows_from_two, &rows_from_two[1], |r| r.read.0);
+        assert!((share.expect("there are two") - 0.75).abs() < 1e-9);
         assert_eq!(
             of_linear(&rows[1..], &row("a", 4, 1.0), |r| r.write.0),
             None
         );
+    }
+
+    /// It is a right description, and the same when read back.
+    pub(in super::super) fn is_right(described: &Description) {
+        let again = Description::parse(&described.to_toml()).expect("it is right");
+        assert_eq!(again, *described);
     }
 
     /// Every step is a right description, with as many clients as it says.
@@ -333,9 +383,13 @@ pub(super) mod tests {
         let steps = (of.steps)(&ExperimentOptions::default());
         assert!(steps.len() >= 9, "{}", of.name);
         for step in steps {
-            let text = step.described.to_toml();
-            let again = Description::parse(&text).expect("it is right");
-            assert_eq!(again.clients(), step.clients, "{}", step.arrangement);
+            is_right(&step.described);
+            assert_eq!(
+                step.described.clients(),
+                step.clients,
+                "{}",
+                step.arrangement
+            );
         }
     }
 }
