@@ -1,7 +1,8 @@
 //! Experiments of the papers, one file each: what it asks, its set-up, what it measures.
 //!
 //! [`pairs`] and [`layouts`] grow a cluster step by step; [`scaling`] carries out such steps and
-//! has their page. [`native`] watches one modelled disk; [`one_disk`] has the means.
+//! has their page. [`native`] and [`streams`] watch one modelled disk; [`one_disk`] has
+//! what they share.
 
 pub mod domains;
 pub mod durability;
@@ -11,22 +12,24 @@ pub mod netblock;
 pub mod one_disk;
 pub mod pairs;
 pub mod scaling;
+pub mod streams;
 
 use std::collections::BTreeMap;
 
 use one_disk::DiskExperiment;
 
 /// Experiments with the disk of one machine.
-pub const DISK_EXPERIMENTS: [DiskExperiment; 1] = [native::NATIVE];
+pub const DISK_EXPERIMENTS: [DiskExperiment; 2] = [native::NATIVE, streams::STREAMS];
 
 /// Names of the experiments, with what they show.
-pub const EXPERIMENT_NAMES: [(&str, &str); 6] = [
+pub const EXPERIMENT_NAMES: [(&str, &str); 7] = [
     (pairs::PAIRS.name, pairs::PAIRS.about),
     (layouts::LAYOUTS.name, layouts::LAYOUTS.about),
     (domains::NAME, domains::ABOUT),
     (netblock::NAME, netblock::ABOUT),
     (durability::NAME, durability::ABOUT),
     (native::NATIVE.name, native::NATIVE.about),
+    (streams::STREAMS.name, streams::STREAMS.about),
 ];
 
 /// What may be chosen about an experiment.
