@@ -1,11 +1,12 @@
 //! Experiments of the papers, one file each: what it asks, its set-up, what it measures.
 //!
 //! [`pairs`] and [`layouts`] grow a cluster step by step; [`scaling`] carries out such steps and
-//! has their page. [`native`] and [`streams`] watch one modelled disk; [`one_disk`] has
-//! what they share.
+//! has their page. [`native`] and [`streams`] watch one modelled disk, [`fscost`] a real
+//! one; [`one_disk`] has what they share.
 
 pub mod domains;
 pub mod durability;
+pub mod fscost;
 pub mod layouts;
 pub mod native;
 pub mod netblock;
@@ -19,10 +20,11 @@ use std::collections::BTreeMap;
 use one_disk::DiskExperiment;
 
 /// Experiments with the disk of one machine.
-pub const DISK_EXPERIMENTS: [DiskExperiment; 2] = [native::NATIVE, streams::STREAMS];
+pub const DISK_EXPERIMENTS: [DiskExperiment; 3] =
+    [native::NATIVE, streams::STREAMS, fscost::FSCOST];
 
 /// Names of the experiments, with what they show.
-pub const EXPERIMENT_NAMES: [(&str, &str); 7] = [
+pub const EXPERIMENT_NAMES: [(&str, &str); 8] = [
     (pairs::PAIRS.name, pairs::PAIRS.about),
     (layouts::LAYOUTS.name, layouts::LAYOUTS.about),
     (domains::NAME, domains::ABOUT),
@@ -30,6 +32,7 @@ pub const EXPERIMENT_NAMES: [(&str, &str); 7] = [
     (durability::NAME, durability::ABOUT),
     (native::NATIVE.name, native::NATIVE.about),
     (streams::STREAMS.name, streams::STREAMS.about),
+    (fscost::FSCOST.name, fscost::FSCOST.about),
 ];
 
 /// What may be chosen about an experiment.
