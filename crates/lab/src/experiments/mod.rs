@@ -1,8 +1,8 @@
 //! Experiments of the papers, one file each: what it asks, its set-up, what it measures.
 //!
 //! [`pairs`] and [`layouts`] grow a cluster step by step; [`scaling`] carries out such steps and
-//! has their page. [`native`] and [`streams`] watch one modelled disk, [`fscost`] a real
-//! one; [`one_disk`] has what they share.
+//! has their page. [`native`], [`streams`] and [`virtual_disks`] watch one modelled disk,
+//! [`fscost`] a real one; [`one_disk`] has what they share.
 
 pub mod domains;
 pub mod durability;
@@ -14,17 +14,22 @@ pub mod one_disk;
 pub mod pairs;
 pub mod scaling;
 pub mod streams;
+pub mod virtual_disks;
 
 use std::collections::BTreeMap;
 
 use one_disk::DiskExperiment;
 
 /// Experiments with the disk of one machine.
-pub const DISK_EXPERIMENTS: [DiskExperiment; 3] =
-    [native::NATIVE, streams::STREAMS, fscost::FSCOST];
+pub const DISK_EXPERIMENTS: [DiskExperiment; 4] = [
+    native::NATIVE,
+    streams::STREAMS,
+    fscost::FSCOST,
+    virtual_disks::VIRTUAL_DISKS,
+];
 
 /// Names of the experiments, with what they show.
-pub const EXPERIMENT_NAMES: [(&str, &str); 8] = [
+pub const EXPERIMENT_NAMES: [(&str, &str); 9] = [
     (pairs::PAIRS.name, pairs::PAIRS.about),
     (layouts::LAYOUTS.name, layouts::LAYOUTS.about),
     (domains::NAME, domains::ABOUT),
@@ -33,6 +38,10 @@ pub const EXPERIMENT_NAMES: [(&str, &str); 8] = [
     (native::NATIVE.name, native::NATIVE.about),
     (streams::STREAMS.name, streams::STREAMS.about),
     (fscost::FSCOST.name, fscost::FSCOST.about),
+    (
+        virtual_disks::VIRTUAL_DISKS.name,
+        virtual_disks::VIRTUAL_DISKS.about,
+    ),
 ];
 
 /// What may be chosen about an experiment.
