@@ -26,12 +26,14 @@ use hayloft_testkit::{machine, procfs};
 pub const FSCOST: DiskExperiment = DiskExperiment {
     name: "fscost",
     about: "processor time that file system and page cache take from a sequential stream",
-    mib: 4096,
+    mib: MIB_MIN,
     carry_out,
 };
 
 /// Bytes of one call: the thesis'.
 const CALL_BYTES: usize = 128 << 10;
+/// A shorter stream takes too little processor time to be told in hundredths of a second, MiB.
+const MIB_MIN: u32 = 4096;
 /// What a file system needs beside the file, bytes.
 const SPARE: u64 = 1 << 30;
 
@@ -126,7 +128,7 @@ fn counted(bytes: u64, work: impl FnOnce() -> Result<()>) -> Result<CostPhase> {
 
 fn carry_out(run: &mut DiskRun<'_>) -> Result<String> {
     let bytes = run.stream_bytes();
-    let file_systems = run.available([HostedFileSystem::Ext4, HostedFileSystem::Xfs]);
+    let file_systems = run.available([HostedFileSystem::Ext4, HostedFileSystem::Xfs])?;
     let dir = tempfile::Builder::new()
         .prefix("fscost-")
         .tempdir_in(run.work)
@@ -196,6 +198,12 @@ fn page(run: &DiskRun<'_>, rows: &[CostRow]) -> String {
         CALL_BYTES >> 10,
         options.rounds,
     );
+    if options.mib < MIB_MIN {
+        let _ = writeln!(
+            text,
+            "\n**Too short to be told: seconds count from streams of {MIB_MIN} MiB on.**"
+        );
+    }
     run.say_left_out(&mut text);
     let directions: [(&str, fn(&CostRound) -> CostPhase); 2] = [
         ("Writing", |round| round.write),
@@ -277,6 +285,10 @@ mod tests {
                       (0.25 to 0.25) | 1.25 (1.25 to 1.25) | +0.75 | 12 % |";
         assert_eq!(text.matches(wanted).count(), 2, "{text}");
         assert!(text.contains("| device, O_DIRECT |"), "{text}");
+        assert!(
+            text.contains("Too short"),
+            "the default of others is no 4 GiB"
+        );
     }
 
     #[test]

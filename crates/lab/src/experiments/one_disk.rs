@@ -92,15 +92,19 @@ impl DiskRun<'_> {
 
     /// The file systems of these that this machine can make. The page says why it cannot make the
     /// others.
-    pub fn available(&mut self, wanted: [HostedFileSystem; 2]) -> Vec<HostedFileSystem> {
-        let mut can = |on: &HostedFileSystem| {
-            let why = missing(*on);
-            let why = why.map(|why| format!("{}: {why}", on.name()));
-            let can = why.is_none();
-            self.left_out.extend(why);
-            can
-        };
-        wanted.into_iter().filter(|on| can(on)).collect()
+    ///
+    /// # Errors
+    /// When it can make none of them.
+    pub fn available(&mut self, wanted: [HostedFileSystem; 2]) -> Result<Vec<HostedFileSystem>> {
+        let mut can = Vec::new();
+        for on in wanted {
+            match missing(on) {
+                None => can.push(on),
+                Some(why) if can.is_empty() && Some(&on) == wanted.last() => return Err(why),
+                Some(why) => self.left_out.push(format!("{}: {why}", on.name())),
+            }
+        }
+        Ok(can)
     }
 
     /// A line a file system that was left out.

@@ -62,7 +62,7 @@ impl StreamsRow {
 
 fn carry_out(run: &mut DiskRun<'_>) -> Result<String> {
     let each = run.stream_bytes();
-    let file_systems = run.available(FILE_SYSTEMS);
+    let file_systems = run.available(FILE_SYSTEMS)?;
     let mut rows = Vec::new();
     let mut text = page(run, &rows);
     let ways = std::iter::once(StreamAccess::Files).chain(StreamAccess::NODES);
