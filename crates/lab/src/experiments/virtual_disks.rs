@@ -33,7 +33,7 @@ pub const VIRTUAL_DISKS: DiskExperiment = DiskExperiment {
 /// Streams of the second part.
 const STREAMS: usize = 2;
 /// What a virtual disk has beside the streams, bytes: its file system's own.
-const SPARE: u64 = 1 << 30;
+const SPARE: u64 = 256 << 20;
 
 /// What is under the file system that is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]

@@ -134,9 +134,14 @@ impl Drop for MountedDevice {
     }
 }
 
-/// A loop device over a file; dropping it detaches it.
+/// A loop device over a file. The kernel detaches it when this is dropped or its process ends, and
+/// nothing is mounted from it any more.
 #[derive(Debug)]
-pub(in crate::experiments) struct LoopedFile(PathBuf);
+pub(in crate::experiments) struct LoopedFile {
+    device: PathBuf,
+    /// Held, not used.
+    _open: File,
+}
 
 impl LoopedFile {
     /// One that reads and writes `file` past the page cache.
@@ -144,22 +149,18 @@ impl LoopedFile {
     /// # Errors
     /// When there is no loop device for it.
     pub fn over(file: &Path) -> Result<Self> {
-        loop_device(file).map(Self)
+        let device = loop_device(file)?;
+        let open = File::open(&device).map_err(TestkitError::file("opening", &device));
+        // While it is open this means: when no process uses it any more.
+        let detached = run(Command::new("losetup").arg("--detach").arg(&device));
+        let _open = open?;
+        detached?;
+        Ok(Self { device, _open })
     }
 
     /// The device.
     pub fn device(&self) -> &Path {
-        &self.0
-    }
-}
-
-impl Drop for LoopedFile {
-    fn drop(&mut self) {
-        // While it is mounted this means: when no process uses it any more.
-        let _ = Command::new("losetup")
-            .arg("--detach")
-            .arg(&self.0)
-            .output();
+        &self.device
     }
 }
 
