@@ -5,6 +5,7 @@ use std::process::ExitCode;
 use std::time::{Duration, UNIX_EPOCH};
 
 use clap::Args;
+use hayloft_lab::experiments::fscost::FSCOST;
 use hayloft_lab::experiments::layouts::LAYOUTS;
 use hayloft_lab::experiments::one_disk::DiskExperiment;
 use hayloft_lab::experiments::pairs::PAIRS;
@@ -79,9 +80,12 @@ pub fn run(args: &ExperimentArgs) -> Result<ExitCode, CliError> {
         ));
     }
     let of_one_disk = of_one_disk(name);
-    if name == durability::NAME || of_one_disk.is_some() {
-        // However it ends, the kernel then unmounts the disks.
+    if name == durability::NAME || name == FSCOST.name {
+        // However it ends, the kernel then unmounts the disks. Not with a modelled disk: its process
+        // might be the last in the namespace, and would wait for itself.
         hayloft_testkit::mounts::in_own_namespace();
+    }
+    if name == durability::NAME || of_one_disk.is_some() {
         hayloft_testkit::hadoop::use_own_binary();
     }
     std::fs::create_dir_all(&args.out).map_err(TestkitError::file("creating", &args.out))?;

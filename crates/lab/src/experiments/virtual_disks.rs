@@ -17,6 +17,7 @@ use super::one_disk::files::{Calls, LoopedFile, MountedDevice};
 use super::one_disk::findings::{DiskFinding, MARKS, percent, thesis_table};
 use super::one_disk::streams::{FileStreams, StreamSource as _};
 use super::one_disk::{self, DiskExperiment, DiskPhase, DiskRun, WarmRounds, WatchedDisk};
+use crate::disks::unmount_below;
 use hayloft_testkit::error::{Result, TestkitError};
 use hayloft_testkit::machine;
 use hayloft_testkit::modelled::HostedFileSystem;
@@ -190,7 +191,11 @@ fn prepare(image: &Path, under: VirtualDisk, bytes: u64) -> Result<()> {
 
 fn carry_out(run: &mut DiskRun<'_>) -> Result<String> {
     let each = run.stream_bytes();
-    let guest = run.work.join("guest");
+    let work = run.work.canonicalize();
+    let guest = work.map_err(TestkitError::file("looking at", run.work))?;
+    let guest = guest.join("guest");
+    // What a killed run left: it keeps that run's disk from being swept.
+    unmount_below(&guest)?;
     let mut rows = Vec::new();
     let mut text = String::new();
     for setup in SETUPS {
