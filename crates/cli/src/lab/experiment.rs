@@ -81,8 +81,8 @@ pub fn run(args: &ExperimentArgs) -> Result<ExitCode, CliError> {
     }
     let of_one_disk = of_one_disk(name);
     if name == durability::NAME || name == FSCOST.name {
-        // However it ends, the kernel then unmounts the disks. Not with a modelled disk: its process
-        // might be the last in the namespace, and would wait for itself.
+        // However it ends, the kernel then unmounts the disks. Not with a modelled disk: its
+        // process might be the last in the namespace, and would wait for itself.
         hayloft_testkit::mounts::in_own_namespace();
     }
     if name == durability::NAME || of_one_disk.is_some() {
