@@ -5,10 +5,12 @@ use std::process::ExitCode;
 use std::time::{Duration, UNIX_EPOCH};
 
 use clap::Args;
+use hayloft_lab::experiments::fscost::FSCOST;
 use hayloft_lab::experiments::layouts::{LAYOUTS, SCALING};
+use hayloft_lab::experiments::one_disk::DiskExperiment;
 use hayloft_lab::experiments::pairs::PAIRS;
 use hayloft_lab::experiments::{
-    EXPERIMENT_NAMES, ExperimentOptions, dfsio, domains, durability, netblock,
+    DISK_EXPERIMENTS, EXPERIMENT_NAMES, ExperimentOptions, dfsio, domains, durability, netblock,
 };
 use hayloft_testkit::TestkitError;
 
@@ -18,7 +20,8 @@ use crate::error::CliError;
 /// `hayloft lab experiment`.
 #[derive(Debug, Args)]
 pub struct ExperimentArgs {
-    /// Which: pairs, layouts, scaling, dfsio, domains, netblock, durability.
+    /// Which: pairs, layouts, scaling, dfsio, domains, netblock, durability, native, streams,
+    /// fscost, virtual-disks.
     name: String,
     #[command(flatten)]
     place: PlaceArgs,
@@ -28,9 +31,10 @@ pub struct ExperimentArgs {
     /// Rounds of every step.
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u16).range(1..=100))]
     rounds: u16,
-    /// MiB that each client writes and reads.
-    #[arg(long, value_name = "MIB", default_value_t = 192, value_parser = clap::value_parser!(u32).range(16..=65536))]
-    mib: u32,
+    /// MiB that each client or stream writes and reads [default: 192; of `native` 1024, `fscost`
+    /// 4096, `streams` and `virtual-disks` 256].
+    #[arg(long, value_name = "MIB", value_parser = clap::value_parser!(u32).range(16..=65536))]
+    mib: Option<u32>,
     /// Largest number of clients and nodes.
     #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u16).range(1..=8))]
     largest: u16,
@@ -75,9 +79,13 @@ pub fn run(args: &ExperimentArgs) -> Result<ExitCode, CliError> {
             format!("choose one of:{}", known.concat()),
         ));
     }
-    if name == durability::NAME {
-        // However it ends, the kernel then unmounts the disks.
+    let of_one_disk = of_one_disk(name);
+    if name == durability::NAME || name == FSCOST.name {
+        // However it ends, the kernel then unmounts the disks. Not with a modelled disk: its
+        // process might be the last in the namespace, and would wait for itself.
         hayloft_testkit::mounts::in_own_namespace();
+    }
+    if name == durability::NAME || of_one_disk.is_some() {
         hayloft_testkit::hadoop::use_own_binary();
     }
     std::fs::create_dir_all(&args.out).map_err(TestkitError::file("creating", &args.out))?;
@@ -93,8 +101,7 @@ pub fn run(args: &ExperimentArgs) -> Result<ExitCode, CliError> {
             domains::run(args.blocks, "Hayloft", &command, places, tell)
         }
         netblock::NAME | dfsio::NAME => {
-            let ExperimentArgs { rounds, mib, .. } = args;
-            let link = options.link_mbit;
+            let (rounds, mib, link) = (args.rounds, options.mib, options.link_mbit);
             let arguments = format!("--rounds {rounds} --mib {mib} --link-mbit {link}");
             if name == dfsio::NAME {
                 dfsio::run(&options, &command(arguments), places, tell)
@@ -110,32 +117,53 @@ pub fn run(args: &ExperimentArgs) -> Result<ExitCode, CliError> {
             ));
             durability::run(&options, &command, &args.out, tell)
         }
-        _ => {
-            let mut growing = [PAIRS, LAYOUTS, SCALING].into_iter();
-            let experiment = growing.find(|one| one.name == name).unwrap_or(PAIRS);
-            let mut command = command(format!(
-                "--rounds {} --mib {} --largest {} --kind {} --link-mbit {}",
-                args.rounds, args.mib, args.largest, args.kind, options.link_mbit
-            ));
-            for (key, value) in &args.conf {
-                command.push_str(&format!(" -D {key}={value}"));
+        _ => match of_one_disk {
+            Some(experiment) => {
+                let arguments = format!("--rounds {} --mib {}", args.rounds, options.mib);
+                let command = command(arguments + &defined(args));
+                experiment.run(&options, &command, places, tell)
             }
-            experiment.run(&options, &command, places, tell)
-        }
+            None => {
+                let mut growing = [PAIRS, LAYOUTS, SCALING].into_iter();
+                let experiment = growing.find(|one| one.name == name).unwrap_or(PAIRS);
+                let arguments = format!(
+                    "--rounds {} --mib {} --largest {} --kind {} --link-mbit {}",
+                    args.rounds, options.mib, args.largest, args.kind, options.link_mbit
+                );
+                let command = command(arguments + &defined(args));
+                experiment.run(&options, &command, places, tell)
+            }
+        },
     }?;
     drop(steps);
     println!("{page}");
     Ok(ExitCode::SUCCESS)
 }
 
+/// The experiment of that name, if it is one with the disk of one machine.
+fn of_one_disk(name: &str) -> Option<DiskExperiment> {
+    DISK_EXPERIMENTS.into_iter().find(|one| one.name == name)
+}
+
+/// The properties of the command, as its end.
+fn defined(args: &ExperimentArgs) -> String {
+    let property = |(key, value): &(String, String)| format!(" -D {key}={value}");
+    args.conf.iter().map(property).collect()
+}
+
 fn options(args: &ExperimentArgs) -> ExperimentOptions {
     let mut options = ExperimentOptions {
         rounds: usize::from(args.rounds),
-        mib: args.mib,
         largest: usize::from(args.largest),
         kind: args.kind.clone(),
         ..ExperimentOptions::default()
     };
+    if let Some(experiment) = of_one_disk(&args.name) {
+        options.mib = experiment.mib;
+        // Nodes as users have them: the clock stops at the disk whenever they sync.
+        options.conf.clear();
+    }
+    options.mib = args.mib.unwrap_or(options.mib);
     options.conf.extend(args.conf.iter().cloned());
     if [LAYOUTS.name, SCALING.name].contains(&args.name.as_str()) {
         options.link_mbit = LAYOUTS_LINK_MBIT;

@@ -37,8 +37,7 @@ enum LabCommand {
     Disk(Box<disk::DiskArgs>),
     /// Take down modelled disks whose process was killed.
     Sweep,
-    /// Repeat an experiment of the papers, `pairs`, `layouts`, `domains` or `netblock`; or
-    /// `durability`.
+    /// Repeat an experiment of the papers, or `durability`; a wrong name prints the list.
     Experiment(experiment::ExperimentArgs),
 }
 

@@ -1,23 +1,39 @@
 //! Experiments of the papers, one file each: what it asks, its set-up, what it measures.
 //!
 //! [`pairs`] and [`layouts`] grow a cluster step by step; [`scaling`] carries out such steps and
-//! has their page.
+//! has their page. [`native`], [`streams`] and [`virtual_disks`] watch one modelled disk,
+//! [`fscost`] a real one; [`one_disk`] has what they share.
 
 mod census;
 pub mod dfsio;
 pub mod domains;
 pub mod durability;
+pub mod fscost;
 pub mod layouts;
 mod marks;
+pub mod native;
 pub mod netblock;
+pub mod one_disk;
 pub mod pairs;
 mod remedies;
 pub mod scaling;
+pub mod streams;
+pub mod virtual_disks;
 
 use std::collections::BTreeMap;
 
+use one_disk::DiskExperiment;
+
+/// Experiments with the disk of one machine.
+pub const DISK_EXPERIMENTS: [DiskExperiment; 4] = [
+    native::NATIVE,
+    streams::STREAMS,
+    fscost::FSCOST,
+    virtual_disks::VIRTUAL_DISKS,
+];
+
 /// Names of the experiments, with what they show.
-pub const EXPERIMENT_NAMES: [(&str, &str); 7] = [
+pub const EXPERIMENT_NAMES: [(&str, &str); 11] = [
     (pairs::PAIRS.name, pairs::PAIRS.about),
     (layouts::LAYOUTS.name, layouts::LAYOUTS.about),
     (layouts::SCALING.name, layouts::SCALING.about),
@@ -25,6 +41,13 @@ pub const EXPERIMENT_NAMES: [(&str, &str); 7] = [
     (domains::NAME, domains::ABOUT),
     (netblock::NAME, netblock::ABOUT),
     (durability::NAME, durability::ABOUT),
+    (native::NATIVE.name, native::NATIVE.about),
+    (streams::STREAMS.name, streams::STREAMS.about),
+    (fscost::FSCOST.name, fscost::FSCOST.about),
+    (
+        virtual_disks::VIRTUAL_DISKS.name,
+        virtual_disks::VIRTUAL_DISKS.about,
+    ),
 ];
 
 /// What may be chosen about an experiment.

@@ -1,0 +1,283 @@
+//! Those who write and read a disk: files of its file system, or clients of HDFS through nodes that
+//! have their directories on it.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use serde::Serialize;
+use serde_json::json;
+
+use super::super::ExperimentOptions;
+use super::WatchedDisk;
+use super::files::Calls;
+use hayloft_testkit::error::{Result, TestkitError};
+use hayloft_testkit::node::{Kind, Node, NodeSpec, VolumeSpec};
+use hayloft_testkit::wait::{self, Seen};
+use hayloft_testkit::{Cluster, Driver};
+
+/// Block size: the thesis'.
+const BLOCK_BYTES: u64 = 64 << 20;
+/// No phase takes longer.
+const PHASE_LIMIT: Duration = Duration::from_secs(1800);
+/// Until nodes have removed the blocks of removed files.
+const REMOVED_LIMIT: Duration = Duration::from_secs(120);
+/// Where clients put their files.
+const PATH: &str = "/streams";
+/// Compilers and collectors of JVMs as they come: they are measured.
+const JVM_FLAGS: [&str; 2] = ["-Xmx512m", "-Djava.net.preferIPv4Stack=true"];
+
+/// How streams come to the disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum StreamAccess {
+    /// As files of its file system.
+    Files,
+    /// Through the stock DataNode.
+    Stock,
+    /// Through the stock DataNode that sends to the disk what comes while it comes.
+    StockDrop,
+    /// Through ours.
+    Hayloft,
+}
+
+impl StreamAccess {
+    /// Those through nodes.
+    pub(in crate::experiments) const NODES: [Self; 3] =
+        [Self::Stock, Self::StockDrop, Self::Hayloft];
+
+    /// Its name in tables.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Files => "file system",
+            Self::Stock => "stock",
+            Self::StockDrop => "stock-drop",
+            Self::Hayloft => "Hayloft",
+        }
+    }
+
+    /// What the names mean, for a page.
+    pub(in crate::experiments) const EXPLAINED: &'static str = concat!(
+        "`stock`: Apache's DataNode with `io.file.buffer.size` of 128 KiB and 4 MiB of ",
+        "read-ahead. `stock-drop`: the same with `dfs.datanode.drop.cache.behind.writes` and ",
+        "`dfs.datanode.sync.behind.writes`. Hayloft: its default engine. ",
+        "The client is the stock Java client, blocks have 64 MiB.",
+    );
+
+    fn spec(self, volume: PathBuf) -> NodeSpec {
+        let kind = match self {
+            Self::Hayloft => Kind::Hayloft,
+            _ => Kind::Apache,
+        };
+        let mut spec = NodeSpec::new(kind).volumes(vec![VolumeSpec::at(volume)]);
+        spec.jvm_flags = Some(jvm_flags());
+        if kind == Kind::Apache {
+            spec.conf
+                .set("io.file.buffer.size", 128 << 10)
+                .set("dfs.datanode.readahead.bytes", 4 << 20);
+        }
+        if self == Self::StockDrop {
+            spec.conf
+                .set("dfs.datanode.drop.cache.behind.writes", true)
+                .set("dfs.datanode.sync.behind.writes", true);
+        }
+        spec
+    }
+}
+
+fn jvm_flags() -> Vec<String> {
+    JVM_FLAGS.map(String::from).to_vec()
+}
+
+/// Streams that write and read at the same time, each a file of its own.
+pub(in crate::experiments) trait StreamSource {
+    /// So many streams write so many bytes each. What the call has not sent to the disk is sent by
+    /// a sync of its file system.
+    fn write(&self, streams: usize, each: u64) -> Result<()>;
+    /// The first so many of them read so many bytes each of what they wrote.
+    fn read(&self, streams: usize, each: u64) -> Result<()>;
+    /// Removes all that was written.
+    fn remove(&self) -> Result<()>;
+}
+
+/// Files in a directory.
+#[derive(Debug)]
+pub(in crate::experiments) struct FileStreams(pub PathBuf);
+
+impl FileStreams {
+    fn each(&self, streams: usize, work: impl Fn(&Path) -> Result<()> + Sync) -> Result<()> {
+        let file = |stream| self.0.join(format!("s{stream}"));
+        std::thread::scope(|scope| {
+            let start = |stream| {
+                let (work, file) = (&work, file(stream));
+                scope.spawn(move || work(&file))
+            };
+            let begun: Vec<_> = (0..streams).map(start).collect();
+            begun.into_iter().try_for_each(|stream| {
+                let ended = stream.join();
+                ended.unwrap_or_else(|_| Err(TestkitError::Talk("a stream panicked".into())))
+            })
+        })
+    }
+}
+
+impl StreamSource for FileStreams {
+    fn write(&self, streams: usize, each: u64) -> Result<()> {
+        std::fs::create_dir_all(&self.0).map_err(TestkitError::file("creating", &self.0))?;
+        self.each(streams, |file| Calls::BUFFERED.write(file, each))
+    }
+
+    fn read(&self, streams: usize, each: u64) -> Result<()> {
+        self.each(streams, |file| Calls::BUFFERED.read(file, each))
+    }
+
+    fn remove(&self) -> Result<()> {
+        std::fs::remove_dir_all(&self.0).map_err(TestkitError::file("removing", &self.0))
+    }
+}
+
+/// Stock clients of a cluster whose nodes share the disk.
+#[derive(Debug)]
+pub(in crate::experiments) struct HdfsStreams {
+    // Dropped first to last: the client ends before its cluster.
+    client: Driver,
+    cluster: Cluster,
+    replicas: usize,
+}
+
+impl HdfsStreams {
+    /// Starts as many nodes as replicas, each with a directory on `disk`.
+    ///
+    /// # Errors
+    /// When the cluster does not start.
+    pub fn start(
+        disk: &WatchedDisk,
+        access: StreamAccess,
+        replicas: usize,
+        options: &ExperimentOptions,
+    ) -> Result<Self> {
+        let mut builder = Cluster::builder("one-disk")
+            .names_in_memory()
+            .conf("dfs.replication", replicas)
+            .conf("dfs.blocksize", BLOCK_BYTES)
+            .conf("dfs.datanode.du.reserved.pct", 0)
+            // A node that waits for a busy disk is slow, not gone.
+            .conf("dfs.client.socket-timeout", 120_000);
+        for (key, value) in &options.conf {
+            builder = builder.conf(key, value);
+        }
+        for node in 0..replicas {
+            let volume = disk.dir().join(format!("node-{node}"));
+            builder = builder.node(access.spec(volume));
+        }
+        let cluster = builder.start()?;
+        Ok(Self {
+            client: cluster.driver_with_flags(jvm_flags())?,
+            cluster,
+            replicas,
+        })
+    }
+
+    /// Ends it and leaves nothing of it.
+    pub fn end(self) {
+        let Self {
+            client, cluster, ..
+        } = self;
+        drop(client);
+        cluster.succeed();
+    }
+
+    fn call(&self, operation: &str, arguments: serde_json::Value, bytes: u64) -> Result<()> {
+        let pending = self.client.begin(operation, arguments)?;
+        let answer = pending.wait_at_most(PHASE_LIMIT)?;
+        let wrong = answer["equal"].as_bool() == Some(false);
+        if wrong || answer["bytes"].as_u64() != Some(bytes) {
+            return Err(TestkitError::Expectation(format!(
+                "{operation} moved something else than the {bytes} bytes that were written"
+            )));
+        }
+        Ok(())
+    }
+}
+
+/// Bytes of all streams.
+fn all(streams: usize, each: u64) -> u64 {
+    each * u64::try_from(streams).unwrap_or(u64::MAX)
+}
+
+impl StreamSource for HdfsStreams {
+    fn write(&self, streams: usize, each: u64) -> Result<()> {
+        let arguments = json!({
+            "path": PATH,
+            "streams": streams,
+            "bytes": each,
+            "replication": self.replicas,
+            "blockSize": BLOCK_BYTES,
+        });
+        self.call("writeStreams", arguments, all(streams, each))
+    }
+
+    fn read(&self, streams: usize, each: u64) -> Result<()> {
+        let arguments = json!({"path": PATH, "streams": streams});
+        self.call("readStreams", arguments, all(streams, each))
+    }
+
+    fn remove(&self) -> Result<()> {
+        self.client.fs(&["-rm", "-r", "-skipTrash", PATH])?;
+        wait::until("the removal of all blocks", REMOVED_LIMIT, || {
+            let files = self.cluster.nodes().map(Node::all_block_files);
+            let left: usize = files.map(|files| files.len()).sum();
+            Ok(match left {
+                0 => Seen::Done(()),
+                some => Seen::NotYet(format!("{some} files of blocks")),
+            })
+        })
+    }
+}
+
+/// Starts what `access` stands for on `disk`, hands it to `work`, and ends it.
+///
+/// # Errors
+/// When it does not start, and those of `work`.
+pub(in crate::experiments) fn with_source<T>(
+    disk: &WatchedDisk,
+    (access, replicas): (StreamAccess, usize),
+    options: &ExperimentOptions,
+    work: impl FnOnce(&dyn StreamSource) -> Result<T>,
+) -> Result<T> {
+    if access == StreamAccess::Files {
+        return work(&FileStreams(disk.dir().join("files")));
+    }
+    let hdfs = HdfsStreams::start(disk, access, replicas, options)?;
+    let done = work(&hdfs)?;
+    hdfs.end();
+    Ok(done)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_are_written_read_and_removed_by_all_streams() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let files = FileStreams(dir.path().join("files"));
+        files.write(3, 100_000).expect("writes");
+        assert_eq!(std::fs::read_dir(&files.0).expect("it is there").count(), 3);
+        files.read(3, 100_000).expect("reads all");
+        files.read(4, 100_000).expect_err("there is no fourth");
+        files.remove().expect("removes");
+        assert!(!files.0.exists());
+    }
+
+    #[test]
+    fn only_the_stock_node_is_told_how_to_be_fast() {
+        let spec = |access: StreamAccess| access.spec("/d".into());
+        let has = |access, key: &str| format!("{:?}", spec(access).conf).contains(key);
+        assert!(has(StreamAccess::Stock, "dfs.datanode.readahead.bytes"));
+        assert!(!has(StreamAccess::Stock, "sync.behind.writes"));
+        assert!(has(StreamAccess::StockDrop, "sync.behind.writes"));
+        assert!(!has(StreamAccess::Hayloft, "readahead"));
+        assert_eq!(spec(StreamAccess::Hayloft).kind, Kind::Hayloft);
+    }
+}
