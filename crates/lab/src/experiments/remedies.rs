@@ -122,7 +122,7 @@ mod tests {
     fn two_hosts(remedy: &Remedy) -> Description {
         let hosts = ["h0", "h1"].map(HostSpec::client).into();
         let one_rack = Description::one_rack("two", remedy.placement, 1000, hosts);
-        remedy.applied(one_rack, Path::new("/work"))
+        remedy.applied(one_rack, Path::new("/lab"))
     }
 
     #[test]
@@ -141,7 +141,7 @@ mod tests {
     fn every_host_is_an_upgrade_domain() {
         let remedy = REMEDIES.iter().find(|remedy| remedy.upgrade_domains);
         let described = two_hosts(remedy.expect("one has them"));
-        assert_eq!(described.conf["dfs.hosts"], "/work/upgrade-domains.json");
+        assert_eq!(described.conf["dfs.hosts"], "/lab/upgrade-domains.json");
         let second = json!({"hostName": "10.77.0.2", "upgradeDomain": "h1"});
         assert_eq!(upgrade_domains(&described)[1], second);
     }
