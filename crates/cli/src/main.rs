@@ -8,6 +8,7 @@
 //! | `calibrate` | `hayloft calibrate`: what a volume's device does |
 //! | `cluster` | a cluster of real processes in one directory: `up`, `down`, `status`, `fs` |
 //! | `lab` | `hayloft lab`: clusters of hosts and shaped links, modelled disks, experiments |
+//! | `pool` | `hayloft pool`: parity over the disks of a node |
 //! | `placement` | `hayloft placement`: blocks that break the rule on failure domains |
 //! | `size` | sizes as typed and shown |
 //! | `bench` | `hayloft bench`: the stock DataNode beside ours (cargo feature `lab`) |
@@ -24,6 +25,7 @@ mod lab;
 mod logging;
 mod node;
 mod placement;
+mod pool;
 mod progress;
 mod size;
 
@@ -66,6 +68,7 @@ fn run(cli: Cli) -> Result<ExitCode, CliError> {
         Command::Status(args) => cluster::status::run(&args),
         Command::Fs(args) => cluster::fs::run(&args),
         Command::Placement(args) => placement::run(&args),
+        Command::Pool(args) => pool::run(&args),
         Command::Calibrate(args) => calibrate::run(&args),
         #[cfg(feature = "lab")]
         Command::Lab(args) => lab::run(&args),

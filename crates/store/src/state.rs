@@ -16,6 +16,7 @@ use tokio_util::task::TaskTracker;
 use crate::config::{StoreConfig, VolumeConfig};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::locks;
+use crate::parity::{self, Parity};
 use crate::replica::block_pool::Pool;
 use crate::types::{FailedVolume, StoreEvent};
 use crate::volume::choose::{Candidate, Rounds, choose};
@@ -51,6 +52,8 @@ pub struct StoreState {
     pub scanners: RwLock<HashMap<u16, mpsc::Sender<Suspect>>>,
     /// Memory for received data on its way to the disks.
     pub write_memory: BufferPool,
+    /// Parity of finalized replicas.
+    pub parity: Option<Arc<Parity>>,
     /// Which operations on the volumes are measured.
     pub sampling: Arc<Sampling>,
     rounds: Mutex<Rounds>,
@@ -102,6 +105,7 @@ impl StoreState {
     #[must_use]
     pub fn new(config: StoreConfig, events: mpsc::Sender<StoreEvent>, disks: Disks) -> Self {
         let write_memory = BufferPool::new(config.write_memory);
+        let parity = config.parity.map(|config| Arc::new(Parity::new(config)));
         Self {
             config,
             identity: Mutex::default(),
@@ -116,6 +120,7 @@ impl StoreState {
             delete_queues: RwLock::default(),
             scanners: RwLock::default(),
             write_memory,
+            parity,
             sampling: Arc::new(Sampling::new(0)),
             rounds: Mutex::default(),
         }
@@ -177,7 +182,16 @@ impl StoreState {
     }
 
     /// Sends an event; waits when the node is behind.
-    pub async fn send_event(&self, event: StoreEvent) {
+    ///
+    /// Of a damaged replica the node hears only if its parity group cannot mend it.
+    pub async fn send_event(self: &Arc<Self>, event: StoreEvent) {
+        let event = match event {
+            StoreEvent::Corrupt { block, storage } if self.parity.is_some() => {
+                parity::heal_or_tell(self, block, storage);
+                return;
+            }
+            event => event,
+        };
         // The node stops listening only when it ends.
         let _ = self.events.send(event).await;
     }

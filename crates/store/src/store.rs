@@ -12,6 +12,7 @@ use crate::error::StoreError;
 use crate::layout::LAYOUT_VERSION;
 use crate::lifecycle::volume_failure;
 use crate::pool::add_remove;
+use crate::parity::ParityStatus;
 use crate::report::VolumeTimes;
 use crate::state::StoreState;
 use crate::types::{
@@ -114,7 +115,10 @@ impl Store {
 
     /// Replicas in all pools.
     pub fn replica_count(&self) -> u64 {
-        self.0.pools().iter().map(|p| p.map.len() as u64).sum()
+        let of = |p: &std::sync::Arc<crate::replica::block_pool::Pool>| {
+            p.map.len() as u64 + p.all_degraded().len() as u64
+        };
+        self.0.pools().iter().map(of).sum()
     }
 
     /// Takes volumes out and in so that exactly `volumes` remain; volumes that stay are not
@@ -161,6 +165,11 @@ impl Store {
         shutdown::disk_stats(&self.0)
     }
 
+    /// What there is of parity; `None` when none is configured.
+    pub fn parity_status(&self) -> Option<ParityStatus> {
+        self.0.parity.as_ref().map(|parity| parity.status())
+    }
+
     /// New replicas go to the volumes at `paths` only when no other has room; until the next call.
     pub fn avoid_volumes(&self, paths: &[&Path]) {
         report::avoid(&self.0, paths);
@@ -202,6 +211,13 @@ impl Store {
         for volume in self.0.volumes() {
             volume.unlock();
         }
+    }
+
+    /// One round of parity, from its beginning to its end.
+    #[cfg(test)]
+    pub(crate) async fn parity_round(&self) -> Result<(), crate::parity::ParityEnded> {
+        let parity = self.0.parity.as_ref().expect("configured");
+        parity.round().await
     }
 
     /// Deletes wait from now on.

@@ -72,6 +72,7 @@ pub async fn add_pool(
     info!(pool = %pool.id(), replicas, volumes = pool.slices().len(), took_ms,
         "block pool loaded");
     locks::write(&inner.pools).insert(pool.id().clone(), Arc::clone(&pool));
+    crate::parity::pool_loaded(inner, &pool).await;
     for volume in &volumes {
         crate::lifecycle::volume_failure::leave_if_failed(inner, volume);
     }
