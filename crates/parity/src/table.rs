@@ -182,8 +182,15 @@ impl GroupTable {
             let member = &group.record.members[unit.unit];
             let covered = member.covered;
             let stays = matches!(change, MemberChange::Cut { len } if len >= covered);
-            if *member.storage != *storage || group.members[unit.unit] != MemberState::Live || stays
-            {
+            if *member.storage != *storage || stays {
+                continue;
+            }
+            if group.members[unit.unit] != MemberState::Live {
+                // Kept or lost already: the replica is not wanted any more either.
+                if !member.dropped {
+                    Arc::make_mut(&mut group.record).members[unit.unit].dropped = true;
+                    group.dirty = true;
+                }
                 continue;
             }
             if group.phase == GroupPhase::Encoding {
