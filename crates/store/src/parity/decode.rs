@@ -14,7 +14,7 @@ use tracing::{debug, warn};
 
 use super::Parity;
 use super::encode::clip;
-use super::volumes::{section_of, storage_of, unit_len, unit_path};
+use super::volumes::{answer, section_of, storage_of, unit_len, unit_path};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::locks;
 
@@ -221,14 +221,15 @@ impl UnitReader {
                     let path = unit_path(group, unit, &place);
                     let path = path.ok_or_else(|| gone(self.unit))?;
                     let engine = &place.volume.engine;
-                    let opened = engine.open(&path, OpenMode::ReadOnly, self.class).await;
-                    let file = opened.map_err(failed)?;
+                    let open = engine.open(&path, OpenMode::ReadOnly, self.class);
+                    let file = answer(&place.volume, open).await.map_err(failed)?;
                     locks::lock(&self.files).insert(unit, Arc::clone(&file));
                     file
                 }
             };
-            let read = file.read_at(buf, range.start, n).await.into_result();
-            let (filled, got) = read.map_err(failed)?;
+            let read = file.read_at(buf, range.start, n);
+            let read = async { read.await.into_result() };
+            let (filled, got) = answer(&place.volume, read).await.map_err(failed)?;
             buf = filled;
             if got < n {
                 let text = "a unit of a parity group ends early";

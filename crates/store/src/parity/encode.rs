@@ -96,9 +96,17 @@ pub async fn encode_group(
     let record = draft(parity, members, targets);
     let id = record.id;
     parity.table().claim(record.clone());
-    let outcome = match encode_claimed(parity, members, targets, record.clone()).await {
-        Ok((record, sections)) => commit(parity, members, record, &sections).await,
-        Err(error) => Err(error),
+    let encode = async {
+        let claimed = encode_claimed(parity, members, targets, record.clone());
+        let (record, sections) = claimed.await?;
+        commit(parity, members, record, &sections).await
+    };
+    let gone = members.iter().map(|member| &member.place).chain(targets);
+    let gone = gone.map(|place| Box::pin(place.volume.gone.cancelled()));
+    let outcome = tokio::select! {
+        outcome = encode => outcome,
+        // A disk that hangs gives no answer.
+        _ = futures_util::future::select_all(gone) => Err(NotEncoded::Changed),
     };
     if let Err(error) = &outcome
         && !matches!(error, NotEncoded::Ended)

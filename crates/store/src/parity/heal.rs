@@ -28,7 +28,11 @@ use crate::volume::BlockPoolSlice;
 pub fn heal_or_tell(store: &Arc<StoreState>, block: ExtendedBlock, storage: StorageInfo) {
     let store = Arc::clone(store);
     store.tasks.clone().spawn(async move {
-        match heal(&store, &block, &storage).await {
+        let healed = tokio::select! {
+            healed = heal(&store, &block, &storage) => healed,
+            () = store.stop.cancelled() => return,
+        };
+        match healed {
             Ok(()) => info!(%block, "a damaged replica was decoded anew from its parity group"),
             Err(error) => {
                 debug!(%block, %error, "a damaged replica cannot be mended");

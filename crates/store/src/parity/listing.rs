@@ -11,7 +11,7 @@ use hayloft_parity::{GroupFile, GroupRecord, MemberState, PARITY_DIR};
 use hayloft_wire::ids::PoolId;
 use tracing::warn;
 
-use super::volumes::UnitPlace;
+use super::volumes::{UnitPlace, answer};
 use super::{Parity, records};
 use crate::locks;
 use crate::replica::block_pool::Pool;
@@ -81,7 +81,7 @@ pub async fn list_volume(place: &UnitPlace) -> Option<Listed> {
     let listed = meta.run(IoOp::List, &root, |root| {
         list(root).map_err(|e| IoError::from_std(IoOp::List, root, &e))
     });
-    match listed.await {
+    match answer(&place.volume, listed).await {
         Ok(listed) => Some(listed),
         Err(error) => {
             let error = place.failed("looking for parity groups", error);

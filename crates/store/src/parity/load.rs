@@ -17,7 +17,7 @@ use super::Parity;
 use super::degraded::{DegradedReplica, back_again};
 use super::encode::STRIDE;
 use super::listing::{Listed, list_volume};
-use super::volumes::{UnitPlace, stamp, unit_path};
+use super::volumes::{UnitPlace, answer, stamp, unit_path};
 use crate::error::StoreError;
 use crate::locks;
 use crate::replica::Slot;
@@ -220,16 +220,14 @@ impl Parity {
         let len = sums.len();
         let mut check = SumsCheck::new(sums);
         let file = place.volume.engine.open(path, OpenMode::ReadOnly, class);
-        let file = file.await.map_err(failed)?;
+        let file = answer(&place.volume, file).await.map_err(failed)?;
         let mut buf = AlignedBuf::unpooled(STRIDE);
         let mut offset = 0;
         while offset < len {
             let n = super::encode::clip(len, offset, STRIDE);
-            let (read, got) = file
-                .read_at(buf, offset, n)
-                .await
-                .into_result()
-                .map_err(failed)?;
+            let read = file.read_at(buf, offset, n);
+            let read = async { read.await.into_result() };
+            let (read, got) = answer(&place.volume, read).await.map_err(failed)?;
             if got < n || check.push(read.as_slice()).is_err() {
                 return Ok(false);
             }

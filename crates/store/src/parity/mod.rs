@@ -55,6 +55,7 @@ pub use degraded::{
 };
 pub use heal::{heal_or_tell, read_around};
 pub use load::pool_loaded;
+pub use records::pool_removed;
 pub use rounds::run;
 pub use status::{ParityRequest, ParityStatus};
 

@@ -23,6 +23,21 @@ use crate::state::StoreState;
 use crate::types::StoreEvent;
 use crate::volume::{BlockPoolSlice, footprint};
 
+/// Ends work on a volume that is given up: its disk may give no answer.
+async fn unless_gone<T>(
+    place: &UnitPlace,
+    work: impl Future<Output = Result<T, StoreError>>,
+) -> Result<T, StoreError> {
+    tokio::select! {
+        biased;
+        done = work => done,
+        () = place.volume.gone.cancelled() => {
+            let text = "the volume of a rebuilt unit was given up";
+            Err(StoreError::new(StoreErrorKind::VolumeFailed, text))
+        }
+    }
+}
+
 impl Parity {
     /// Rebuilds degraded replicas and lost parity on other disks.
     pub(super) async fn rebuild_all(self: &Arc<Self>) -> Result<(), ParityEnded> {
@@ -99,7 +114,8 @@ impl Parity {
         })?;
         let slice = pool.slice(place.volume.index)?;
         place.volume.reserve_for_replica(bytes);
-        let placed = self.place_rebuilt(pool, &slice, id, degraded).await;
+        let placed = self.place_rebuilt(pool, &slice, id, degraded);
+        let placed = unless_gone(&place, placed).await;
         place.volume.release_reserved(bytes);
         let to = match placed? {
             Ok(to) => to,
@@ -241,24 +257,37 @@ impl Parity {
             // No disk is left without a unit of the group.
             return Ok(Ok(()));
         };
+        let written = self.write_parity_file(unit, &record, n, &place);
+        unless_gone(&place, written).await?;
+        let volume = &place.volume;
+        let next = |next: &mut GroupRecord| {
+            next.parity[n].storage = Arc::clone(&volume.info.id);
+            next.parity[n].root = volume.root.to_string_lossy().as_ref().into();
+        };
+        Ok(self.relocate(unit, next).await?.map(drop))
+    }
+
+    /// Computes parity file `n` of a group anew, durably.
+    async fn write_parity_file(
+        self: &Arc<Self>,
+        unit: UnitRef,
+        record: &GroupRecord,
+        n: usize,
+        place: &UnitPlace,
+    ) -> Result<(), StoreError> {
         let reader = UnitReader::open(self, unit, REBUILDING).await?;
         let (volume, failed) = (&place.volume, |e| place.failed("rebuilding parity", e));
         let dir = volume.root.join(PARITY_DIR);
         let meta = volume.meta(REBUILDING);
         meta.create_dir_all(&dir, DIR_MODE).await.map_err(failed)?;
         // Under its own name it is whole: a start takes it for that.
-        let path = parity_file(&record, n).path(&volume.root);
-        let temporary = path.with_file_name(format!("{}.tmp", parity_file(&record, n).name()));
-        self.unlink(&place, &temporary).await;
+        let path = parity_file(record, n).path(&volume.root);
+        let temporary = path.with_file_name(format!("{}.tmp", parity_file(record, n).name()));
+        self.unlink(place, &temporary).await;
         let engine = &volume.engine;
         let file = engine.open(&temporary, OpenMode::CreateNew, REBUILDING);
         write_unit(&reader, &*file.await.map_err(failed)?).await?;
         meta.rename(&temporary, &path).await.map_err(failed)?;
-        meta.sync_dir(&dir).await.map_err(failed)?;
-        let next = |next: &mut GroupRecord| {
-            next.parity[n].storage = Arc::clone(&volume.info.id);
-            next.parity[n].root = volume.root.to_string_lossy().as_ref().into();
-        };
-        Ok(self.relocate(unit, next).await?.map(drop))
+        meta.sync_dir(&dir).await.map_err(failed)
     }
 }

@@ -13,12 +13,14 @@ use hayloft_parity::{
     GroupFile, GroupId, GroupRecord, HEAD_BYTES_MAX, PARITY_DIR, RECORD_START, RecordError,
     SECTIONS_BYTES_MAX, TableGroup, UnitSums, encode,
 };
+use hayloft_wire::ids::PoolId;
 use tracing::{debug, warn};
 
-use super::volumes::{UnitPlace, kept_file, parity_file, section_of, unit_len};
+use super::volumes::{UnitPlace, answer, kept_file, parity_file, section_of, unit_len};
 use super::{ENCODING, Parity, ParityEnded, ParityStep};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::layout::dirs::FILE_MODE;
+use crate::state::StoreState;
 
 /// Reads the head of a record.
 pub fn read_head(path: &Path) -> io::Result<GroupRecord> {
@@ -84,7 +86,7 @@ impl Parity {
                 read_sections(path, group, &wanted)
                     .map_err(|e| IoError::from_std(IoOp::Read, path, &e).with_context(e))
             });
-            match read.await {
+            match answer(&place.volume, read).await {
                 Ok(sections) => return Ok(sections),
                 Err(error) => {
                     warn!(%error, "a copy of a parity record cannot be used");
@@ -163,7 +165,7 @@ impl Parity {
                     .await?;
                 meta.replace(&path, contents.clone(), FILE_MODE).await
             };
-            written
+            answer(&place.volume, written)
                 .await
                 .map_err(|e| place.failed("writing a parity record", e))?;
             if n == 0
@@ -253,7 +255,8 @@ impl Parity {
             let path = GroupFile::Record(record.id).path(&place.volume.root);
             self.unlink(&place, &path).await;
             let dir = place.volume.root.join(PARITY_DIR);
-            let synced = place.volume.meta(ENCODING).sync_dir(&dir).await;
+            let sync = place.volume.meta(ENCODING).sync_dir(&dir);
+            let synced = answer(&place.volume, sync).await;
             if let Err(error) = synced {
                 debug!(%error, "the removal of a parity record may come back after power loss");
             }
@@ -279,13 +282,51 @@ impl Parity {
 
     /// Removes a file, which may not be there. One that stays is found at the next start.
     pub(super) async fn unlink(&self, place: &UnitPlace, path: &Path) {
-        match place.volume.meta(ENCODING).unlink(path).await {
+        match answer(&place.volume, place.volume.meta(ENCODING).unlink(path)).await {
             Err(error) if error.kind() != IoErrorKind::NotFound => {
                 let error = place.failed("removing a file of a parity group", error);
                 warn!(path = %path.display(), %error, "a file of a parity group stays until the \
                     next start");
             }
             _ => {}
+        }
+    }
+}
+
+/// The directories of a pool are removed for good: so are its groups.
+pub async fn pool_removed(store: &Arc<StoreState>, pool: &PoolId) {
+    let Some(parity) = &store.parity else {
+        return;
+    };
+    let of_pool: Vec<GroupId> = {
+        let table = parity.table();
+        let groups = table.iter().filter(|group| group.record.pool == *pool);
+        groups.map(|group| group.record.id).collect()
+    };
+    // Other stores of the process may serve the pool.
+    let here: Vec<Arc<str>> = store
+        .volumes()
+        .iter()
+        .map(|v| Arc::clone(&v.info.id))
+        .collect();
+    for group in of_pool {
+        let ours = {
+            let mut table = parity.table();
+            let Some(group) = table.get_mut(group) else {
+                continue;
+            };
+            let record = Arc::make_mut(&mut group.record);
+            for member in record
+                .members
+                .iter_mut()
+                .filter(|m| here.contains(&m.storage))
+            {
+                member.dropped = true;
+            }
+            record.members.iter().all(|member| member.dropped)
+        };
+        if ours && parity.dissolve(group).await.is_err() {
+            return;
         }
     }
 }

@@ -4,7 +4,7 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use hayloft_io::{DeviceId, IoClass, IoError, IoOp};
+use hayloft_io::{DeviceId, IoClass, IoError, IoErrorKind, IoOp};
 use hayloft_parity::{FileStamp, GroupFile, GroupRecord, MemberState, ParityDisks, TableGroup};
 use hayloft_wire::ids::PoolId;
 
@@ -97,6 +97,22 @@ impl Parity {
     }
 }
 
+/// Waits for a disk, until its volume is given up: one that hangs gives no answer, and groups go on
+/// without it.
+pub async fn answer<T>(
+    volume: &Volume,
+    work: impl Future<Output = Result<T, IoError>>,
+) -> Result<T, IoError> {
+    tokio::select! {
+        biased;
+        answer = work => answer,
+        () = volume.gone.cancelled() => {
+            let text = "its volume was given up";
+            Err(IoError::new(IoErrorKind::Closed, IoOp::Other, &volume.root, text))
+        }
+    }
+}
+
 /// The storage of a unit.
 pub fn storage_of(record: &GroupRecord, unit: usize) -> Option<&Arc<str>> {
     match unit.checked_sub(record.shape.data()) {
@@ -177,5 +193,5 @@ pub async fn stamp(
             len: facts.len(),
         }))
     });
-    look.await
+    answer(&place.volume, look).await
 }

@@ -193,6 +193,7 @@ pub async fn remove_pool(
         refuse_with_replicas(inner, id).await?;
     }
     let _ = forget_pool(inner, id).await;
+    crate::parity::pool_removed(inner, id).await;
     let mut first_error = None;
     for volume in inner.volumes() {
         let root = volume.root.join(CURRENT).join(id.as_str());
