@@ -10,6 +10,7 @@
 //! | `lab` | `hayloft lab`: clusters of hosts and shaped links, modelled disks, experiments |
 //! | `pool` | `hayloft pool`: parity over the disks of a node |
 //! | `placement` | `hayloft placement`: blocks that break the rule on failure domains |
+//! | `super_node` | `hayloft super`: virtual nodes, as the cluster has to know them |
 //! | `size` | sizes as typed and shown |
 //! | `bench` | `hayloft bench`: the stock DataNode beside ours (cargo feature `lab`) |
 //! | `progress` | what is shown while something takes time |
@@ -28,6 +29,7 @@ mod placement;
 mod pool;
 mod progress;
 mod size;
+mod super_node;
 
 use std::process::ExitCode;
 
@@ -69,6 +71,7 @@ fn run(cli: Cli) -> Result<ExitCode, CliError> {
         Command::Fs(args) => cluster::fs::run(&args),
         Command::Placement(args) => placement::run(&args),
         Command::Pool(args) => pool::run(&args),
+        Command::Super(args) => super_node::run(&args),
         Command::Calibrate(args) => calibrate::run(&args),
         #[cfg(feature = "lab")]
         Command::Lab(args) => lab::run(&args),

@@ -91,6 +91,14 @@ impl ParityShape {
         self.data() + self.parity()
     }
 
+    /// The part of so many free bytes that parity takes when the rest is filled with replicas; never
+    /// more than them.
+    #[must_use]
+    pub fn share_of(self, free: u64) -> u64 {
+        let share = u128::from(free) * u128::from(self.parity) / self.units() as u128;
+        u64::try_from(share).expect("a part of a u64")
+    }
+
     /// Refuses a shape that so many disks cannot hold: each unit lies on a disk of its own.
     ///
     /// # Errors
@@ -155,6 +163,15 @@ mod tests {
             let error = ParityShape::new(data, parity).expect_err("out of bounds");
             assert_eq!(error, ShapeError::Bounds { data, parity });
         }
+    }
+
+    #[test]
+    fn parity_takes_its_share_of_what_is_free() {
+        let shape = ParityShape::new(6, 1).expect("valid");
+        assert_eq!(shape.share_of(700), 100);
+        assert_eq!(shape.share_of(0), 0);
+        let shape = ParityShape::new(1, 8).expect("valid");
+        assert!(shape.share_of(u64::MAX) < u64::MAX);
     }
 
     #[test]

@@ -54,6 +54,9 @@ pub struct VolumeConfig {
     pub engine: String,
     /// Space to leave to others.
     pub reserved: ReservedSpace,
+    /// Where else than in the directory `hayloft calibrate` may have left what it measured: what
+    /// virtual nodes share.
+    pub calibrated_in: Option<PathBuf>,
 }
 
 impl VolumeConfig {
@@ -65,6 +68,7 @@ impl VolumeConfig {
             path: path.into(),
             engine: "posix".to_owned(),
             reserved: ReservedSpace::default(),
+            calibrated_in: None,
         }
     }
 }

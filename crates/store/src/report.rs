@@ -51,26 +51,32 @@ pub struct VolumeTimes {
 #[must_use]
 pub fn storage_reports(inner: &StoreState, pool: &PoolId) -> Vec<StorageReport> {
     let volumes = inner.volumes();
-    let reports = volumes
-        .iter()
-        .map(|v| {
-            let n = v.numbers();
-            let shared = volumes.iter().filter(|o| o.mount == v.mount).count() > 1;
-            StorageReport {
-                storage: v.info.clone(),
-                failed: false,
-                capacity: n.capacity,
-                dfs_used: n.used,
-                remaining: n.remaining,
-                block_pool_used: v.slice(pool).map_or(0, |s| s.used.get()),
-                non_dfs_used: n.non_dfs_used,
-                mount: if shared {
-                    v.mount.display().to_string()
-                } else {
-                    String::new()
-                },
-            }
-        });
+    let reports = volumes.iter().map(|v| {
+        let n = v.numbers();
+        // What parity of the replicas to come will take.
+        let parity = inner
+            .config
+            .parity
+            .map_or(0, |p| p.shape.share_of(n.remaining));
+        // By the mount the NameNode counts others' files once. Parts of a file system that
+        // virtual nodes share are told in part already.
+        let beside = volumes.iter().filter(|o| o.mount == v.mount).count() > 1;
+        let shared = beside && !v.file_system.is_shared();
+        StorageReport {
+            storage: v.info.clone(),
+            failed: false,
+            capacity: n.capacity - parity,
+            dfs_used: n.used,
+            remaining: n.remaining - parity,
+            block_pool_used: v.slice(pool).map_or(0, |s| s.used.get()),
+            non_dfs_used: n.non_dfs_used,
+            mount: if shared {
+                v.mount.display().to_string()
+            } else {
+                String::new()
+            },
+        }
+    });
     let mut reports = reports.collect();
     parity::append_storages(inner, pool, &mut reports);
     reports

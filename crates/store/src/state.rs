@@ -7,17 +7,18 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, RwLock};
 
 use hayloft_io::decorators::Sampling;
-use hayloft_io::{BufferPool, Disks};
 use hayloft_wire::ids::{ExtendedBlock, PoolId, StorageType};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
+use tracing::Instrument as _;
 
 use crate::config::{StoreConfig, VolumeConfig};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::locks;
 use crate::parity::{self, Parity};
 use crate::replica::block_pool::Pool;
+use crate::shared::StoreShared;
 use crate::types::{FailedVolume, StoreEvent};
 use crate::volume::choose::{Candidate, Rounds, choose};
 use crate::volume::open::open_volume;
@@ -44,14 +45,12 @@ pub struct StoreState {
     pub stop: CancellationToken,
     /// Background work.
     pub tasks: TaskTracker,
-    /// The physical devices.
-    pub disks: Disks,
+    /// What it shares with other stores of the process.
+    pub shared: StoreShared,
     /// Work on deletes, by number of the volume.
     pub delete_queues: RwLock<HashMap<u16, mpsc::Sender<Delete>>>,
     /// Block scanners, by number of the volume.
     pub scanners: RwLock<HashMap<u16, mpsc::Sender<Suspect>>>,
-    /// Memory for received data on its way to the disks.
-    pub write_memory: BufferPool,
     /// Parity of finalized replicas.
     pub parity: Option<Arc<Parity>>,
     /// Which operations on the volumes are measured.
@@ -103,9 +102,8 @@ pub struct Volumes {
 impl StoreState {
     /// Without volumes and pools.
     #[must_use]
-    pub fn new(config: StoreConfig, events: mpsc::Sender<StoreEvent>, disks: Disks) -> Self {
-        let write_memory = BufferPool::new(config.write_memory);
-        let parity = config.parity.map(|config| Arc::new(Parity::new(config)));
+    pub fn new(config: StoreConfig, events: mpsc::Sender<StoreEvent>, shared: StoreShared) -> Self {
+        let parity = config.parity.map(|config| shared.parity(config));
         Self {
             config,
             identity: Mutex::default(),
@@ -116,10 +114,9 @@ impl StoreState {
             ending: CancellationToken::new(),
             stop: CancellationToken::new(),
             tasks: TaskTracker::new(),
-            disks,
+            shared,
             delete_queues: RwLock::default(),
             scanners: RwLock::default(),
-            write_memory,
             parity,
             sampling: Arc::new(Sampling::new(0)),
             rounds: Mutex::default(),
@@ -131,7 +128,7 @@ impl StoreState {
     /// # Errors
     /// `Incompatible` when another DataNode uses the directory or it is of another make; `Io`.
     pub async fn open_volume(&self, config: &VolumeConfig) -> Result<OpenedVolume, StoreError> {
-        open_volume(&self.config, &self.disks, &self.sampling, config).await
+        open_volume(&self.config, &self.shared.disks, &self.sampling, config).await
     }
 
     /// The identity, to look at or change.
@@ -173,7 +170,7 @@ impl StoreState {
         &self,
         work: impl Future<Output = Result<T, StoreError>> + Send + 'static,
     ) -> Result<T, StoreError> {
-        match self.tasks.spawn(work).await {
+        match self.tasks.spawn(work.in_current_span()).await {
             Ok(result) => result,
             Err(error) => Err(StoreError::closed(format!(
                 "the operation did not end: {error}"
@@ -209,6 +206,7 @@ impl StoreState {
         except: Option<u16>,
     ) -> Result<Arc<BlockPoolSlice>, StoreError> {
         let mut rounds = locks::lock(&self.rounds);
+        let _promise = self.shared.file_systems.promise();
         let usable: Vec<Arc<BlockPoolSlice>> = pool
             .slices()
             .into_iter()
@@ -218,7 +216,7 @@ impl StoreState {
         let candidates: Vec<Candidate> = usable
             .iter()
             .map(|s| Candidate {
-                remaining: s.volume.numbers().remaining,
+                remaining: s.volume.room(),
                 preferred: storage_id.is_some_and(|id| *s.volume.info.id == *id),
                 avoid: s.volume.avoid.load(Ordering::Relaxed),
             })

@@ -22,6 +22,7 @@ mod ops;
 mod packet;
 mod server;
 mod settings;
+mod shared;
 mod stats;
 #[cfg(test)]
 mod tests;
@@ -33,4 +34,5 @@ pub use context::Xceivers;
 pub use error::XferError;
 pub use server::serve;
 pub use settings::{DATA_MEMORY, Settings};
+pub use shared::XceiverShared;
 pub use stats::{Activity, Counter, Gauge, XceiverStats};

@@ -46,7 +46,8 @@ pub async fn move_block(
     outcome
 }
 
-fn source(
+/// The finalized replica that is to move, and where it is.
+pub(super) fn source(
     pool: &Pool,
     block: &ExtendedBlock,
 ) -> Result<(FinalReplica, Arc<BlockPoolSlice>), StoreError> {
@@ -165,7 +166,7 @@ pub async fn settle_copy(
 
 /// Copies a pair to the device and compares every chunk with its checksum on the way. Each disk
 /// does its own part, a piece at a time, so that one that hangs is known for it.
-async fn copy_verified(
+pub(super) async fn copy_verified(
     from: &BlockPoolSlice,
     to: &BlockPoolSlice,
     source: &Pair,

@@ -2,7 +2,6 @@
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -14,8 +13,6 @@ use tracing::warn;
 use super::volumes::{UnitPlace, answer};
 use super::{Parity, records};
 use crate::locks;
-use crate::replica::block_pool::Pool;
-use crate::state::StoreState;
 
 /// Names in the directory of a volume that are looked at; a group has a few.
 const NAMES_MAX: usize = 4 << 20;
@@ -96,7 +93,7 @@ impl Parity {
     /// groups are known.
     pub(super) async fn clean_once(&self) {
         let stores = self.stores();
-        let ready = !stores.is_empty() && stores.iter().all(|s| is_known(s));
+        let ready = self.is_ready();
         let failed: usize = stores
             .iter()
             .map(|s| locks::read(&s.volumes).failed.len())
@@ -152,11 +149,4 @@ impl Parity {
             }
         }
     }
-}
-
-/// Whether a store has its pools, and their groups are in the table.
-fn is_known(store: &StoreState) -> bool {
-    let pools = store.pools();
-    let known = |pool: &Arc<Pool>| pool.parity_known.load(Ordering::Acquire);
-    !pools.is_empty() && pools.iter().all(known)
 }

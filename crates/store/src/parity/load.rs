@@ -23,7 +23,7 @@ use crate::locks;
 use crate::replica::Slot;
 use crate::replica::block_pool::Pool;
 use crate::state::StoreState;
-use crate::types::StorageInfo;
+use crate::types::{StorageInfo, StoreEvent};
 
 /// The replicas of a pool are in the map, those of a volume that joined too: takes in the groups that
 /// lie on the volumes.
@@ -55,8 +55,17 @@ pub async fn pool_loaded(store: &Arc<StoreState>, pool: &Arc<Pool>) {
     for (_, record) in newest {
         looks.extend(parity.take_in(pool, record, &lists));
     }
-    degrade_missing(parity, store, pool);
-    back_again(pool);
+    for other in parity.stores() {
+        let Ok(theirs) = other.pool(pool.id()) else {
+            continue;
+        };
+        let found = degrade_missing(parity, &other, &theirs);
+        back_again(&theirs);
+        if !Arc::ptr_eq(&other, store) {
+            // Its full report went without them.
+            tell_found(&other, &theirs, found);
+        }
+    }
     parity.cleaned.store(false, Ordering::Relaxed);
     pool.parity_known.store(true, Ordering::Release);
     if groups > 0 {
@@ -250,7 +259,11 @@ fn replica_len(pool: &Pool, id: i64, place: &UnitPlace) -> Option<u64> {
 }
 
 /// Members whose volume is configured and not in use: they are served by decoding.
-fn degrade_missing(parity: &Arc<Parity>, store: &Arc<StoreState>, pool: &Arc<Pool>) {
+fn degrade_missing(
+    parity: &Arc<Parity>,
+    store: &Arc<StoreState>,
+    pool: &Arc<Pool>,
+) -> Vec<(i64, DegradedReplica)> {
     let here: HashSet<Arc<str>> = store
         .volumes()
         .iter()
@@ -301,8 +314,9 @@ fn degrade_missing(parity: &Arc<Parity>, store: &Arc<StoreState>, pool: &Arc<Poo
     for unit in elsewhere {
         parity.drop_member(unit);
     }
+    let mut new = Vec::new();
     if degraded.is_empty() {
-        return;
+        return new;
     }
     info!(pool = %pool.id(), replicas = degraded.len(), "replicas of volumes that are not there are \
         served by decoding");
@@ -312,7 +326,21 @@ fn degrade_missing(parity: &Arc<Parity>, store: &Arc<StoreState>, pool: &Arc<Poo
             (there.generation_stamp, there.len) < (replica.generation_stamp, replica.len)
         });
         if better {
+            new.push((id, replica.clone()));
             all.insert(id, replica);
         }
     }
+    new
+}
+
+/// Tells of replicas that can be decoded since the volumes of another store are known.
+fn tell_found(store: &Arc<StoreState>, pool: &Arc<Pool>, found: Vec<(i64, DegradedReplica)>) {
+    let (store, pool) = (Arc::clone(store), Arc::clone(pool));
+    store.tasks.clone().spawn(async move {
+        for (id, replica) in found {
+            let block = pool.extended(replica.block(id));
+            let storage = replica.storage;
+            store.send_event(StoreEvent::Found { block, storage }).await;
+        }
+    });
 }

@@ -35,7 +35,7 @@ mod status;
 mod volumes;
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, RwLock, Weak};
 use std::time::{Duration, Instant};
 
@@ -101,6 +101,8 @@ type Waiting = (usize, PoolId, i64);
 pub struct Parity {
     /// What it was told.
     pub config: ParityConfig,
+    /// Stores that there will be.
+    expected: usize,
     code: GroupCode,
     table: Mutex<GroupTable>,
     stores: RwLock<Vec<Weak<StoreState>>>,
@@ -165,11 +167,12 @@ pub async fn decode_for_test(parity: &Arc<Parity>, unit: hayloft_parity::UnitRef
 pub struct ParityEnded;
 
 impl Parity {
-    /// Without stores and groups.
+    /// Without groups; `expected` stores will join.
     #[must_use]
-    pub fn new(config: ParityConfig) -> Self {
+    pub fn new(config: ParityConfig, expected: usize) -> Self {
         Self {
             config,
+            expected,
             code: GroupCode::new(config.shape),
             table: Mutex::default(),
             stores: RwLock::default(),
@@ -226,6 +229,19 @@ impl Parity {
     #[cfg(test)]
     pub(crate) fn forgive(&self) {
         locks::lock(&self.waiting).clear();
+    }
+
+    /// Whether all stores have joined and have their pools, and the groups on their volumes are
+    /// known. Until then a group may look as if it lacked units, and a file as if no record named it.
+    #[must_use]
+    pub fn is_ready(&self) -> bool {
+        let stores = self.stores();
+        let known = |store: &Arc<StoreState>| {
+            let pools = store.pools();
+            let known = pools.iter().all(|p| p.parity_known.load(Ordering::Acquire));
+            known && !pools.is_empty()
+        };
+        stores.len() >= self.expected && stores.iter().all(known)
     }
 
     /// A step is done.

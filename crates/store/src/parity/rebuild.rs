@@ -77,7 +77,7 @@ impl Parity {
             let here = storage_of(record, unit).and_then(|storage| self.place(storage));
             taken.extend(here.map(|place| self.disk_of(&place.volume)));
         }
-        let room = |place: &UnitPlace| place.volume.numbers().remaining;
+        let room = |place: &UnitPlace| place.volume.room();
         let fits = usable.into_iter().filter(|place| room(place) >= bytes);
         let ranked = fits.map(|place| {
             let apart = !taken.contains(&self.disk_of(&place.volume));

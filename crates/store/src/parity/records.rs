@@ -132,9 +132,9 @@ impl Parity {
             .iter()
             .filter_map(|m| self.place(&m.storage))
             .collect();
-        members.sort_by_key(|place| std::cmp::Reverse(place.volume.numbers().remaining));
+        members.sort_by_key(|place| std::cmp::Reverse(place.volume.room()));
         let mut others = self.places();
-        others.sort_by_key(|place| std::cmp::Reverse(place.volume.numbers().remaining));
+        others.sort_by_key(|place| std::cmp::Reverse(place.volume.room()));
         let parity = parity.filter_map(|storage| self.place(storage));
         let mut chosen: Vec<UnitPlace> = Vec::new();
         for place in parity.chain(members).chain(others) {

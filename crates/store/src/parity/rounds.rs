@@ -62,6 +62,9 @@ impl Parity {
     /// One round. An error is a test that ends here.
     pub(crate) async fn round(self: &Arc<Self>) -> Result<(), ParityEnded> {
         let _turn = self.round.lock().await;
+        if !self.is_ready() {
+            return Ok(());
+        }
         self.clean_once().await;
         let requests = status::requests(self).await;
         self.write_dirty().await?;
@@ -138,7 +141,7 @@ impl Parity {
         for place in places {
             let disk = self.disk_of(&place.volume);
             if let Some(at) = disks.iter().position(|d| *d == disk) {
-                let remaining = place.volume.numbers().remaining;
+                let remaining = place.volume.room();
                 rooms[at].free = rooms[at].free.max(remaining);
                 rooms[at].parity += parity.get(&place.volume.info.id).copied().unwrap_or(0);
             }
@@ -157,7 +160,7 @@ impl Parity {
             let here = places
                 .iter()
                 .filter(|p| self.disk_of(&p.volume) == disks[disk]);
-            here.max_by_key(|p| p.volume.numbers().remaining).cloned()
+            here.max_by_key(|p| p.volume.room()).cloned()
         };
         plan.parity.iter().filter_map(|p| of(p.disk)).collect()
     }

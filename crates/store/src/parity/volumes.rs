@@ -80,7 +80,11 @@ impl Parity {
     pub fn disk_of(&self, volume: &Volume) -> DiskKey {
         match self.config.disks {
             ParityDisks::Devices => DiskKey::Device(volume.engine.disk().id()),
-            ParityDisks::Directories => DiskKey::Directory(volume.root.clone()),
+            // Of several nodes each has a directory in the configured one.
+            ParityDisks::Directories => {
+                let shared = volume.root.parent().filter(|_| self.expected > 1);
+                DiskKey::Directory(shared.unwrap_or(&volume.root).to_owned())
+            }
         }
     }
 

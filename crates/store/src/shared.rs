@@ -1,0 +1,60 @@
+//! What the stores of one process have together.
+
+use std::sync::{Arc, OnceLock};
+
+use hayloft_io::{BufferPool, Disks};
+
+use crate::parity::{Parity, ParityConfig};
+use crate::volume::file_system::FileSystems;
+
+/// Disks, memory and space of file systems of the stores of one process. Clones are the same.
+#[derive(Clone, Debug)]
+pub struct StoreShared {
+    /// The physical devices: one scheduler each, whatever number of stores has volumes there.
+    pub(crate) disks: Arc<Disks>,
+    /// Memory for received data on its way to the disks.
+    pub(crate) write_memory: BufferPool,
+    /// The file systems under the volumes.
+    pub(crate) file_systems: Arc<FileSystems>,
+    /// Parity over all volumes, once a store asks for it.
+    parity: Arc<OnceLock<Arc<Parity>>>,
+    /// Stores that there will be.
+    stores: usize,
+}
+
+impl StoreShared {
+    /// For several stores, which have `write_memory` bytes together for received data on its way
+    /// to the disks. Each volume reports what it uses and its part of what is free; room that one
+    /// has promised is promised for all.
+    #[must_use]
+    pub fn new(write_memory: usize) -> Self {
+        Self {
+            disks: Arc::default(),
+            write_memory: BufferPool::new(write_memory),
+            file_systems: Arc::new(FileSystems::shared()),
+            parity: Arc::default(),
+            stores: 1,
+        }
+    }
+
+    /// For so many stores: parity waits until it knows what all of them have.
+    #[must_use]
+    pub fn expecting(mut self, stores: usize) -> Self {
+        self.stores = stores.max(1);
+        self
+    }
+
+    /// The parity of the process; what the first store was told of it holds.
+    pub(crate) fn parity(&self, config: ParityConfig) -> Arc<Parity> {
+        let new = || Arc::new(Parity::new(config, self.stores));
+        Arc::clone(self.parity.get_or_init(new))
+    }
+
+    /// For one store, whose volumes report their file systems as Apache's do.
+    pub(crate) fn alone(write_memory: usize) -> Self {
+        Self {
+            file_systems: Arc::default(),
+            ..Self::new(write_memory)
+        }
+    }
+}
