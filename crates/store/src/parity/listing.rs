@@ -21,6 +21,7 @@ const NAMES_MAX: usize = 4 << 20;
 const LEFTOVER: Duration = Duration::from_secs(3600);
 
 /// What one volume holds of groups.
+#[derive(Debug)]
 pub struct Listed {
     /// Files of groups; records that cannot be read are left out.
     pub files: HashSet<GroupFile>,

@@ -31,30 +31,17 @@ pub async fn pool_loaded(store: &Arc<StoreState>, pool: &Arc<Pool>) {
     let Some(parity) = &store.parity else {
         return;
     };
-    let mut lists = HashMap::new();
-    for volume in store.volumes() {
-        let place = UnitPlace {
-            store: Arc::clone(store),
-            volume,
-        };
-        if let Some(listed) = list_volume(&place).await {
-            lists.insert(Arc::clone(&place.volume.info.id), (place, listed));
+    // Once all stores were there the earlier lists are gone: all volumes are listed then.
+    let settled = parity.settled.load(Ordering::Relaxed);
+    let places = parity.places().into_iter();
+    let places = places.filter(|place| settled || Arc::ptr_eq(&place.store, store));
+    let mut listed = Vec::new();
+    for place in places {
+        if let Some(list) = list_volume(&place).await {
+            listed.push((Arc::clone(&place.volume.info.id), (place, list)));
         }
     }
-    let mut newest: HashMap<GroupId, GroupRecord> = HashMap::new();
-    for record in lists.values().flat_map(|(_, listed)| &listed.records) {
-        let better = newest
-            .get(&record.id)
-            .is_none_or(|n| n.revision < record.revision);
-        if record.pool == *pool.id() && better {
-            newest.insert(record.id, record.clone());
-        }
-    }
-    let mut looks = Vec::new();
-    let groups = newest.len();
-    for (_, record) in newest {
-        looks.extend(parity.take_in(pool, record, &lists));
-    }
+    let looks = parity.take_in_all(pool, listed);
     for other in parity.stores() {
         let Ok(theirs) = other.pool(pool.id()) else {
             continue;
@@ -68,9 +55,6 @@ pub async fn pool_loaded(store: &Arc<StoreState>, pool: &Arc<Pool>) {
     }
     parity.cleaned.store(false, Ordering::Relaxed);
     pool.parity_known.store(true, Ordering::Release);
-    if groups > 0 {
-        info!(pool = %pool.id(), groups, "parity groups found");
-    }
     let (parity, store) = (Arc::clone(parity), Arc::clone(store));
     store.tasks.clone().spawn(async move {
         let look = async {
@@ -86,12 +70,44 @@ pub async fn pool_loaded(store: &Arc<StoreState>, pool: &Arc<Pool>) {
     });
 }
 
-type Lists = HashMap<Arc<str>, (UnitPlace, Listed)>;
+/// What lies on volumes, by storage.
+pub type Lists = HashMap<Arc<str>, (UnitPlace, Listed)>;
 
 impl Parity {
+    /// Takes in all groups of a pool whose records or units lie on the volumes listed now, or on
+    /// those of stores that came before. Gives live members that are to be looked at.
+    fn take_in_all(
+        &self,
+        pool: &Pool,
+        listed: Vec<(Arc<str>, (UnitPlace, Listed))>,
+    ) -> Vec<UnitRef> {
+        let mut lists = locks::lock(&self.lists);
+        lists.extend(listed);
+        let mut newest: HashMap<GroupId, GroupRecord> = HashMap::new();
+        for record in lists.values().flat_map(|(_, listed)| &listed.records) {
+            let known = newest.get(&record.id);
+            let better = known.is_none_or(|known| known.revision < record.revision);
+            if record.pool == *pool.id() && better {
+                newest.insert(record.id, record.clone());
+            }
+        }
+        // Groups whose records lie elsewhere may have units here.
+        for group in self.table().iter().filter(|g| g.record.pool == *pool.id()) {
+            let record = || GroupRecord::clone(&group.record);
+            newest.entry(group.record.id).or_insert_with(record);
+        }
+        if !newest.is_empty() {
+            info!(pool = %pool.id(), groups = newest.len(), "parity groups found");
+        }
+        let records = newest.into_values();
+        records
+            .flat_map(|record| self.take_in(record, &lists))
+            .collect()
+    }
+
     /// Takes in a group, or what these volumes say of one that is known. Gives the live members on
     /// them, to be looked at.
-    fn take_in(&self, pool: &Pool, record: GroupRecord, lists: &Lists) -> Vec<UnitRef> {
+    fn take_in(&self, record: GroupRecord, lists: &Lists) -> Vec<UnitRef> {
         let group = record.id;
         let mut table = self.table();
         let known = table.get(group).map(|g| g.record.revision);
@@ -116,7 +132,11 @@ impl Parity {
                 continue;
             }
             let kept = super::volumes::kept_file(&record, unit);
-            let there = replica_len(pool, member.block_id, place);
+            let Ok(theirs) = place.store.pool(&record.pool) else {
+                // Its store has yet to load the pool.
+                continue;
+            };
+            let there = replica_len(&theirs, member.block_id, place);
             let state = match there {
                 Some(len) if len >= member.covered && !member.dropped => MemberState::Live,
                 _ if listed.files.contains(&kept) => MemberState::Kept,
@@ -125,7 +145,7 @@ impl Parity {
             table.set_member(at, state);
             match state {
                 MemberState::Live => looks.push(at),
-                _ if member.dropped || pool.degraded_replica(member.block_id).is_some() => {}
+                _ if member.dropped || theirs.degraded_replica(member.block_id).is_some() => {}
                 _ => {
                     // Deleted while no process saw it: nothing brings it back.
                     if let Some(group) = table.get_mut(group) {
@@ -191,27 +211,28 @@ impl Parity {
                     .await
             }
         };
-        match (begins, now) {
+        let changed = match (begins, now) {
             (Ok(true), Some(now)) => {
                 if let Some(group) = self.table().get_mut(unit.group) {
                     Arc::make_mut(&mut group.record).members[unit.unit].stamp = now;
                     group.dirty = true;
                 }
+                false
             }
-            (Err(error), _)
-                if error
-                    .io_error()
-                    .is_some_and(|e| e.kind() != IoErrorKind::NotFound) =>
-            {
+            (Err(error), _) => {
                 debug!(%error, "a member of a parity group cannot be compared");
+                error
+                    .io_error()
+                    .is_some_and(|e| e.kind() == IoErrorKind::NotFound)
             }
-            _ => {
-                let block = member.block_id;
-                info!(group = %unit.group, block, "a replica is not what its parity group has: it \
-                    was changed meanwhile, and goes into a new group");
-                self.table().set_member(unit, MemberState::Absent);
-                self.drop_member(unit);
-            }
+            _ => true,
+        };
+        if changed {
+            let block = member.block_id;
+            info!(group = %unit.group, block, "a replica is not what its parity group has: it was \
+                changed meanwhile, and goes into a new group");
+            self.table().set_member(unit, MemberState::Absent);
+            self.drop_member(unit);
         }
     }
 

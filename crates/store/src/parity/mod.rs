@@ -116,6 +116,10 @@ pub struct Parity {
     waiting: Mutex<HashMap<Waiting, Instant>>,
     /// Bytes of finalized replicas without parity at the last round.
     unprotected: AtomicU64,
+    /// What lies on the volumes of the stores that have come, until all have.
+    lists: Mutex<load::Lists>,
+    /// All stores have come once.
+    settled: AtomicBool,
     /// Files without a record were looked for.
     cleaned: AtomicBool,
     /// What was left for operators last.
@@ -181,6 +185,8 @@ impl Parity {
             recording: tokio::sync::Mutex::default(),
             waiting: Mutex::default(),
             unprotected: AtomicU64::new(0),
+            lists: Mutex::default(),
+            settled: AtomicBool::new(false),
             cleaned: AtomicBool::new(false),
             published: Mutex::default(),
             #[cfg(test)]

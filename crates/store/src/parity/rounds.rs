@@ -65,6 +65,8 @@ impl Parity {
         if !self.is_ready() {
             return Ok(());
         }
+        self.settled.store(true, Ordering::Relaxed);
+        locks::lock(&self.lists).clear();
         self.clean_once().await;
         let requests = status::requests(self).await;
         self.write_dirty().await?;
