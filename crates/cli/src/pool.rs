@@ -1,8 +1,8 @@
 //! `hayloft pool`: parity over the disks of a node.
 //!
-//! The node leaves its numbers beside the groups, on its first volume, and looks there for requests.
-//! So the command works on the node's host, whatever ports are open, and says what was so when a
-//! node is down.
+//! The node leaves its numbers beside the groups, on its first volume, and looks there for
+//! requests. So the command works on the node's host, whatever ports are open. While the node is
+//! down it says what was so last.
 
 use std::path::PathBuf;
 use std::process::ExitCode;

@@ -91,8 +91,8 @@ impl ParityShape {
         self.data() + self.parity()
     }
 
-    /// The part of so many free bytes that parity takes when the rest is filled with replicas; never
-    /// more than them.
+    /// The part of so many free bytes that parity takes when the rest is filled with replicas:
+    /// never more than them.
     #[must_use]
     pub fn share_of(self, free: u64) -> u64 {
         let share = u128::from(free) * u128::from(self.parity) / self.units() as u128;

@@ -236,8 +236,8 @@ impl GroupTable {
             .saturating_add(bytes(state));
     }
 
-    /// All units on a storage are lost, or being encoded in vain. Gives the members among them whose
-    /// replica was there.
+    /// All units on a storage are lost, or being encoded in vain. Gives the members among them
+    /// whose replica was there.
     pub fn lose_storage(&mut self, storage: &str) -> Vec<UnitRef> {
         let mut lost = Vec::new();
         let mut vanished = Vec::new();
@@ -266,8 +266,8 @@ impl GroupTable {
         lost
     }
 
-    /// Groups that no replica needs: each of their members is dropped, or another group covers it as
-    /// well.
+    /// Groups that no replica needs: each of their members is dropped, or another group covers it
+    /// as well.
     #[must_use]
     pub fn useless(&self) -> Vec<GroupId> {
         let committed = |group: &&TableGroup| group.phase == GroupPhase::Committed;

@@ -1,5 +1,5 @@
-//! Replicas of a disk that is gone: they stay reported under its storage and are served by decoding,
-//! until they are rebuilt on other disks.
+//! Replicas of a disk that is gone: they stay reported under its storage and are served by
+//! decoding, until they are rebuilt on other disks.
 
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -25,8 +25,8 @@ use crate::replica::block_pool::Pool;
 use crate::state::StoreState;
 use crate::types::{StorageInfo, StoreEvent};
 
-/// The replicas of a pool are in the map, those of a volume that joined too: takes in the groups that
-/// lie on the volumes.
+/// The replicas of a pool are in the map, those of a volume that joined too: takes in the groups
+/// that lie on the volumes.
 pub async fn pool_loaded(store: &Arc<StoreState>, pool: &Arc<Pool>) {
     let Some(parity) = &store.parity else {
         return;
@@ -299,17 +299,12 @@ fn degrade_missing(
             .filter(|g| g.record.pool == *pool.id() && g.decodes())
         {
             for (unit, member) in group.record.members.iter().enumerate() {
-                let config = store
-                    .config
-                    .volumes
-                    .iter()
-                    .find(|v| *v.path == *Path::new(&*member.root));
-                let Some(config) = config.filter(|_| !here.contains(&member.storage)) else {
+                let mut configured = store.config.volumes.iter();
+                let config = configured.find(|v| *v.path == *Path::new(&*member.root));
+                let gone = !member.dropped && !here.contains(&member.storage);
+                let Some(config) = config.filter(|_| gone) else {
                     continue;
                 };
-                if member.dropped {
-                    continue;
-                }
                 let at = UnitRef {
                     group: group.record.id,
                     unit,
@@ -339,8 +334,9 @@ fn degrade_missing(
     if degraded.is_empty() {
         return new;
     }
-    info!(pool = %pool.id(), replicas = degraded.len(), "replicas of volumes that are not there are \
-        served by decoding");
+    let replicas = degraded.len();
+    info!(pool = %pool.id(), replicas, "replicas of volumes that are not there are served by \
+        decoding");
     let mut all = locks::lock(&pool.degraded);
     for (id, replica) in degraded {
         let better = all.get(&id).is_none_or(|there| {

@@ -238,7 +238,8 @@ impl Parity {
     }
 
     /// Whether all stores have joined and have their pools, and the groups on their volumes are
-    /// known. Until then a group may look as if it lacked units, and a file as if no record named it.
+    /// known. Until then a group may look as if it lacked units, and a file as if no record named
+    /// it.
     #[must_use]
     pub fn is_ready(&self) -> bool {
         let stores = self.stores();

@@ -122,7 +122,8 @@ impl Parity {
             Err(ended) => return Ok(Err(ended)),
         };
         let block = pool.extended(degraded.block(id));
-        info!(%block, volume = %place.volume.root.display(), "a replica of a failed disk is rebuilt");
+        let volume = place.volume.root.display();
+        info!(%block, %volume, "a replica of a failed disk is rebuilt");
         let storage = place.volume.info.clone();
         store.send_event(StoreEvent::Found { block, storage }).await;
         let stamp = stamp(&place, &to.data(), ENCODING).await.ok().flatten();

@@ -1,7 +1,7 @@
 //! Copies of records on volumes, and groups that go.
 //!
-//! A group is committed when the first copy of its record is durable: its parity was before. A group
-//! goes in the other order: all copies of the record first.
+//! A group is committed when the first copy of its record is durable: its parity was before. A
+//! group goes in the other order: all copies of the record first.
 
 use std::io::{self, Read as _, Seek as _, SeekFrom};
 use std::path::Path;

@@ -1,5 +1,5 @@
-//! The background task: a round after each other writes records that are out of date, removes groups
-//! that no replica needs, rebuilds what is lost, and protects what is not.
+//! The background task: one round after another writes records that are out of date, removes
+//! groups that no replica needs, rebuilds what is lost, and protects what is not.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -189,7 +189,8 @@ impl Parity {
                 Ok(Next::Skip)
             }
             NotEncoded::Parity(error) => {
-                warn!(%error, "parity cannot be written; its replicas stay unprotected until it can");
+                warn!(%error, "parity cannot be written; its replicas stay unprotected until it \
+                    can");
                 let full = error.kind() == StoreErrorKind::OutOfSpace
                     || error
                         .io_error()
@@ -276,8 +277,8 @@ impl Parity {
         self.let_wait(found)
     }
 
-    /// Notes since when each has waited, leaves out those that are left alone, and the oldest of too
-    /// many.
+    /// Notes since when each has waited. Leaves out those that are left alone, and the oldest of
+    /// too many.
     fn let_wait(
         &self,
         mut found: Vec<Unprotected<ParityCandidate>>,
