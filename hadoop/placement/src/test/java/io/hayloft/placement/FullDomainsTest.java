@@ -168,8 +168,11 @@ class FullDomainsTest extends RealNameNode {
             new long[][] {rooms, rooms}, null, false, false, false, null, null, null);
         ready(cluster);
         DistributedFileSystem fs = cluster.getFileSystem();
-        List<Long> before = counters(cluster);
         writeAll(fs);
+        until("three replicas are reported", () -> whole(fs));
+        // The NameNode counts a replica that is reported after its file was closed as a copy.
+        List<Long> before = counters(cluster);
+        assertEquals(List.of(0L, 0L), before.subList(1, 3), "no node copied or deleted");
         Thread.sleep(QUIET_MS);
         assertEquals(before, counters(cluster), "nothing is missing, so nothing is copied");
         decommission(cluster, 0);
