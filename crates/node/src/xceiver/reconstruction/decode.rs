@@ -276,3 +276,32 @@ fn firsts(units: &mut [u8], unit: usize, len: usize) -> Vec<&mut [u8]> {
 fn refused(error: CoderError) -> XferError {
     XferError::Refused(error.to_string())
 }
+
+#[cfg(test)]
+mod tests {
+    use hayloft_coder::Codec;
+
+    use super::*;
+
+    #[test]
+    fn validation_finds_a_wrong_result() {
+        let coder = Coder::new(Codec::ReedSolomon, 3, 2).expect("a shape of HDFS");
+        let plan = Plan {
+            sources: 2,
+            zeros: vec![2],
+            wanted: 1,
+            validation: true,
+        };
+        let mut memory: Vec<u8> = (0..5 * 8).collect();
+        assert_eq!(plan.units() * 8, memory.len());
+        let mut window = Window::new(&plan, 8, &mut memory);
+        window.len = 7;
+        window.indices = vec![0, 3];
+        window.decode(&coder, &[1]).expect("decodable");
+        window.validate(&coder, &[1]).expect("right");
+        let at = plan.sources * 8 + 3;
+        window.memory[at] ^= 1;
+        let error = window.validate(&coder, &[1]).expect_err("wrong");
+        assert!(matches!(error, XferError::Checksum(_)), "{error}");
+    }
+}
