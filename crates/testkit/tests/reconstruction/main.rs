@@ -1,6 +1,9 @@
 //! Lost blocks of erasure-coded files come back: every policy that Hadoop ships, several at once,
 //! and with nodes of both kinds as sources and targets.
 
+mod cost;
+
+use cost::Cost;
 use hayloft_testkit::error::Result;
 use hayloft_testkit::hadoop::class;
 use hayloft_testkit::node::Kind;
@@ -36,6 +39,9 @@ fn main() -> ExitCode {
         on.case("mixed_a_corrupt_source_is_reported_and_rebuilt", |lab| {
             lab.corrupt_source()
         });
+        suite
+            .group(Cost::start, Cost::end)
+            .case("cost_beside_the_stock_node", |cost| cost.beside_stock());
         Ok(())
     })
 }
