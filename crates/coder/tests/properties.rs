@@ -70,7 +70,8 @@ proptest! {
             .map(|(index, unit)| (index, unit.as_slice()))
             .collect();
         // Any order, any choice of those that are left.
-        sources.rotate_left(lost[0] % sources.len());
+        let by = lost[0] % sources.len();
+        sources.rotate_left(by);
         let mut out = vec![vec![0xa5; data[0].len()]; lost.len()];
         coder.reconstruct(&sources, &lost, &mut slices(&mut out)).expect("enough is left");
         for (unit, decoded) in lost.iter().zip(&out) {

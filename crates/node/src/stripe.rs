@@ -33,10 +33,7 @@ impl Stripe {
         let described = schema.map(|schema| (schema.data_units, schema.parity_units));
         let (data, parity) = described.or(shipped)?;
         let cell = policy.cell_size.or(shipped.map(|_| CELL))?;
-        let (data, parity) = (
-            usize::try_from(data).ok()?,
-            usize::try_from(parity).ok()?,
-        );
+        let (data, parity) = (usize::try_from(data).ok()?, usize::try_from(parity).ok()?);
         let fits = data
             .checked_add(parity)
             .is_some_and(|width| width <= WIDTH_MAX);

@@ -47,8 +47,11 @@ impl Cost {
         fs.tool(class::EC, &["-enablePolicy", "-policy", policy])?
             .ok()?;
         fs.fs(&["-mkdir", "/ec"])?;
-        fs.tool(class::EC, &["-setPolicy", "-path", "/ec", "-policy", policy])?
-            .ok()?;
+        fs.tool(
+            class::EC,
+            &["-setPolicy", "-path", "/ec", "-policy", policy],
+        )?
+        .ok()?;
         let paths: Vec<String> = (0..FILES).map(|file| format!("/ec/{file}")).collect();
         for (path, seed) in paths.iter().zip(0..) {
             fs.put(path, FILE_LEN, seed, json!({}))?;
@@ -65,12 +68,17 @@ impl Cost {
         let ours = self.rebuilt_by(Kind::Hayloft)?;
         for (name, taken) in [("stock", &stock), ("ours", &ours)] {
             let Taken { wall, cpu_s } = taken;
-            println!("reconstruction:   {name}: {FILES} blocks of 64 MiB in {wall:.2?}, {cpu_s:.2} s \
-                of processor time");
+            println!(
+                "reconstruction:   {name}: {FILES} blocks of 64 MiB in {wall:.2?}, {cpu_s:.2} s \
+                of processor time"
+            );
         }
         // The figures are for reading; a node of a debug build only has to be near.
         expect(ours.cpu_s < stock.cpu_s * 2.0, || {
-            format!("{} s of processor time, the stock node {}", ours.cpu_s, stock.cpu_s)
+            format!(
+                "{} s of processor time, the stock node {}",
+                ours.cpu_s, stock.cpu_s
+            )
         })?;
         passed()
     }

@@ -135,7 +135,9 @@ impl Lab {
         if Kind::under_test() == Kind::Hayloft {
             let rebuilt = self.rebuilt_by_ours();
             println!("reconstruction:   {rebuilt} groups had a block rebuilt");
-            expect(rebuilt > 0, || "no node says that it rebuilt a block".into())?;
+            expect(rebuilt > 0, || {
+                "no node says that it rebuilt a block".into()
+            })?;
         }
         self.check_all()?;
         self.cluster.heal()?;
@@ -144,7 +146,10 @@ impl Lab {
 
     /// The largest file of the policies whose name begins so.
     fn largest(&self, name: &str) -> (String, EcPolicy) {
-        let named = self.files.iter().filter(|(_, (_, p))| p.name.starts_with(name));
+        let named = self
+            .files
+            .iter()
+            .filter(|(_, (_, p))| p.name.starts_with(name));
         let (path, (_, policy)) = named.max_by_key(|(_, (bytes, _))| *bytes).expect("filled");
         (path.clone(), *policy)
     }
@@ -257,7 +262,9 @@ impl Lab {
                     && line.contains(&block.to_string())
             })
         });
-        expect(said, || format!("no node of ours met the damage of {block}"))?;
+        expect(said, || {
+            format!("no node of ours met the damage of {block}")
+        })?;
         let files = self.cluster.node(node).block_files(block);
         println!("reconstruction:   damaged replica: {files:?}");
         Ok(())

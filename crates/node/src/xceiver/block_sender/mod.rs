@@ -159,7 +159,11 @@ impl BlockSender<'_> {
     }
 
     /// Sends one piece.
-    async fn send_piece(&self, packets: &mut Packets<&Conn>, piece: &Piece) -> Result<(), XferError> {
+    async fn send_piece(
+        &self,
+        packets: &mut Packets<&Conn>,
+        piece: &Piece,
+    ) -> Result<(), XferError> {
         if let Body::Read(data) = &piece.body {
             return packets.send(data.as_slice(), &piece.sums).await;
         }

@@ -89,7 +89,11 @@ impl<C: Borrow<Conn>> Packets<C> {
     ///
     /// # Errors
     /// `Store` when reading failed, `Socket` when sending did.
-    pub(super) async fn send_from(&mut self, reader: &ReplicaReader, piece: &Piece) -> Result<(), XferError> {
+    pub(super) async fn send_from(
+        &mut self,
+        reader: &ReplicaReader,
+        piece: &Piece,
+    ) -> Result<(), XferError> {
         let socket = self.conn().duplicate().map_err(|e| self.failed(e))?;
         let mut sending = Sending {
             socket: Arc::new(socket),

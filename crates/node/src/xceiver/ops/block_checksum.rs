@@ -132,9 +132,9 @@ impl BlockDigest {
     ) -> Result<Self, XferError> {
         match options.block_checksum_type() {
             BlockChecksumType::Md5crc => Ok(Self::Md5(Md5OfCrcs::default())),
-            BlockChecksumType::CompositeCrc if checksum.sum_size() == 0 => Err(
-                XferError::Refused("a composite CRC of a replica without checksums".to_owned()),
-            ),
+            BlockChecksumType::CompositeCrc if checksum.sum_size() == 0 => Err(XferError::Refused(
+                "a composite CRC of a replica without checksums".to_owned(),
+            )),
             BlockChecksumType::CompositeCrc => {
                 let chunk = checksum.bytes_per_checksum();
                 let stripe = Some(options.stripe_length());

@@ -218,7 +218,9 @@ impl<'a> Window<'a> {
         let (results, rest) = rest.split_at_mut(self.plan.wanted * self.unit);
         let sources = known_units(self.plan, &self.indices, self.unit, self.len, read, rest);
         let mut out = firsts(results, self.unit, self.len);
-        coder.reconstruct(&sources, wanted, &mut out).map_err(refused)
+        coder
+            .reconstruct(&sources, wanted, &mut out)
+            .map_err(refused)
     }
 
     /// Decodes the first source from the others and one of the results, and compares.

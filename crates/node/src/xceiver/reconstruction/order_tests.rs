@@ -73,7 +73,10 @@ fn only_what_is_missing_and_wanted_gets_a_target() {
     // Blocks 1 and 2 of a group of less than a cell have no data.
     assert_eq!(targets(order(100, &[3], 2, &[])), Ok(vec![0, 4]));
     // The same block at two nodes.
-    assert_eq!(targets(order(9 * MIB, &[0, 0, 1, 2, 3], 1, &[])), Ok(vec![4]));
+    assert_eq!(
+        targets(order(9 * MIB, &[0, 0, 1, 2, 3], 1, &[])),
+        Ok(vec![4])
+    );
 }
 
 #[test]
@@ -90,10 +93,22 @@ fn impossible_orders_are_refused() {
     assert_eq!(refused(order(9 * MIB, &[0, 1, 2], 2, &[5])), beyond);
     let mut uneven = order(9 * MIB, &[0, 1, 2], 2, &[]);
     uneven.source_dn_infos = nodes(4);
-    assert!(matches!(refused(uneven), OrderError::Lists { what: "sources", .. }));
+    assert!(matches!(
+        refused(uneven),
+        OrderError::Lists {
+            what: "sources",
+            ..
+        }
+    ));
     let mut uneven = order(9 * MIB, &[0, 1, 2], 2, &[]);
     uneven.target_storage_types.storage_types.pop();
-    assert!(matches!(refused(uneven), OrderError::Lists { what: "targets", .. }));
+    assert!(matches!(
+        refused(uneven),
+        OrderError::Lists {
+            what: "targets",
+            ..
+        }
+    ));
     let many = order(9 * MIB, &[0, 1, 2], MAX_LOCATIONS + 1, &[]);
     assert!(matches!(refused(many), OrderError::Lists { .. }));
     let mut unknown = order(9 * MIB, &[0, 1, 2], 2, &[]);

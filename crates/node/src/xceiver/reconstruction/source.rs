@@ -143,7 +143,11 @@ impl LocalStream {
         let checksum = self.reader.checksum();
         let left = usize::try_from(self.end - self.at).unwrap_or(usize::MAX);
         if left == 0 {
-            let text = format!("a read beyond {} bytes of {}", self.end, self.reader.block());
+            let text = format!(
+                "a read beyond {} bytes of {}",
+                self.end,
+                self.reader.block()
+            );
             return Err(XferError::Refused(text));
         }
         let size = |most: usize| {
@@ -168,7 +172,11 @@ impl LocalStream {
         checksum
             .verify(&data.as_slice()[..len], &sums)
             .map_err(|mismatch| {
-                XferError::Checksum(format!("{} at {}: {mismatch}", self.reader.block(), self.at))
+                XferError::Checksum(format!(
+                    "{} at {}: {mismatch}",
+                    self.reader.block(),
+                    self.at
+                ))
             })?;
         self.piece = data;
         self.at += len as u64;

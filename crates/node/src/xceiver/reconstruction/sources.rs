@@ -108,7 +108,10 @@ impl<'a> Sources<'a> {
     /// Too few can be opened; why the last one could not.
     pub(super) async fn open(&mut self) -> Result<DataChecksum, XferError> {
         let context = &self.context;
-        let opening = self.slots.iter_mut().map(|slot| context.fill(slot, 0, &mut []));
+        let opening = self
+            .slots
+            .iter_mut()
+            .map(|slot| context.fill(slot, 0, &mut []));
         try_join_all(opening).await?;
         let first = self.slots.iter().find_map(|slot| slot.stream.as_ref());
         let checksum = first.map(SourceStream::checksum);
@@ -203,7 +206,10 @@ impl Context<'_> {
             Some(stream) => stream,
             None => {
                 let range = SourceRange {
-                    block: self.group.stripe.internal_block(&self.group.block, replica.index),
+                    block: self
+                        .group
+                        .stripe
+                        .internal_block(&self.group.block, replica.index),
                     from: start,
                     end: self.end_of(replica.index),
                 };
@@ -216,7 +222,10 @@ impl Context<'_> {
 
     /// Tells whom it concerns that a source failed.
     async fn blame(&self, replica: &InternalReplica, error: &XferError) {
-        let block = self.group.stripe.internal_block(&self.group.block, replica.index);
+        let block = self
+            .group
+            .stripe
+            .internal_block(&self.group.block, replica.index);
         let node = replica.node.id.xfer_addr();
         tracing::warn!(%block, node, "a source of a reconstruction failed: {error}");
         if matches!(error, XferError::Checksum(_)) {

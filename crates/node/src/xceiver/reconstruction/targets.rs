@@ -67,7 +67,10 @@ impl<'a> TargetStreams<'a> {
     /// How many targets have their block in full, as far as this node can tell: as with copies,
     /// they give no answer.
     pub(super) fn complete(&self) -> usize {
-        let complete = self.streams.iter().filter(|stream| stream.packets.is_some());
+        let complete = self
+            .streams
+            .iter()
+            .filter(|stream| stream.packets.is_some());
         complete.count()
     }
 

@@ -78,7 +78,11 @@ async fn lost_data_blocks_do_not_change_the_checksum() {
                     let mut left = holders.clone();
                     left.retain(|(index, _)| !lost.contains(index));
                     let found = ask(&nodes[1], &request(&group, &left, kind, bytes)).await;
-                    assert_eq!(found.as_ref(), Ok(&expected), "{kind:?} {lost:?} {bytes}/{len}");
+                    assert_eq!(
+                        found.as_ref(),
+                        Ok(&expected),
+                        "{kind:?} {lost:?} {bytes}/{len}"
+                    );
                 }
             }
         }

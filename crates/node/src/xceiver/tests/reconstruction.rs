@@ -69,15 +69,30 @@ async fn blocks_of_every_shape_come_back() {
     let cell = CELL as usize;
     let stripe = 3 * cell;
     let mut id = -160_000;
-    for len in [1, cell - 1, cell, cell + 1, stripe, stripe + 1, 23 * cell + 777] {
+    for len in [
+        1,
+        cell - 1,
+        cell,
+        cell + 1,
+        stripe,
+        stripe + 1,
+        23 * cell + 777,
+    ] {
         for lost in [vec![0], vec![4], vec![0, 1], vec![2, 3], vec![3, 4]] {
             id += 16;
             let group = Group::new(id, policy("rs", 3, 2, CELL), len);
-            let missing: Vec<usize> = lost.iter().copied().filter(|&i| !group.internal[i].is_empty()).collect();
+            let missing: Vec<usize> = lost
+                .iter()
+                .copied()
+                .filter(|&i| !group.internal[i].is_empty())
+                .collect();
             let left = holders.store(&group, &lost).await;
             if missing.is_empty() {
                 let order = group.order(&left, &[targets[0].info()], &[]);
-                assert!(holders.carry_out(order).await.is_err(), "nothing is missing");
+                assert!(
+                    holders.carry_out(order).await.is_err(),
+                    "nothing is missing"
+                );
                 continue;
             }
             let infos: Vec<_> = targets[..missing.len()].iter().map(Node::info).collect();
@@ -133,7 +148,9 @@ async fn excluded_blocks_are_left_out() {
     let order = group.order(&left, &targets, &[1]);
     holders.carry_out(order).await.expect("block 3 is made");
     group.check(3, &target).await;
-    let one = target.store.replica(&pool(), group.internal_block(1).block.id);
+    let one = target
+        .store
+        .replica(&pool(), group.internal_block(1).block.id);
     assert!(one.is_none(), "block 1 was excluded");
 }
 
@@ -150,7 +167,10 @@ async fn a_corrupt_source_is_reported_and_replaced() {
         bytes[200_000] ^= 1;
         std::fs::write(&path, bytes).expect("written");
         let order = group.order(&left, &[target.info()], &[]);
-        holders.carry_out(order).await.expect("another source is there");
+        holders
+            .carry_out(order)
+            .await
+            .expect("another source is there");
         group.check(2, &target).await;
         let whose = holders.of(corrupt).id.datanode_uuid.clone();
         assert_eq!(holders.bad(), [(whose, block.block.id)]);
@@ -165,7 +185,10 @@ async fn a_source_without_its_block_is_replaced() {
     // Named first, and not there.
     left.insert(0, (1, holders.of(1).info()));
     let order = group.order(&left, &[target.info()], &[]);
-    holders.carry_out(order).await.expect("three others are there");
+    holders
+        .carry_out(order)
+        .await
+        .expect("three others are there");
     group.check(2, &target).await;
     assert_eq!(holders.bad(), []);
 }
@@ -181,7 +204,10 @@ async fn another_replica_of_the_same_block_serves_too() {
     gone.id.xfer_port = 1;
     left.insert(0, (1, gone));
     let order = group.order(&left, &[target.info()], &[4]);
-    holders.carry_out(order).await.expect("block 1 is elsewhere too");
+    holders
+        .carry_out(order)
+        .await
+        .expect("block 1 is elsewhere too");
     group.check(3, &target).await;
 }
 
@@ -195,7 +221,10 @@ async fn a_silent_source_is_replaced() {
     left[1].1.id.xfer_port = silent.local_addr().expect("bound").port().into();
     left[1].1.id.datanode_uuid = "silent".to_owned();
     let order = group.order(&left, &[target.info()], &[]);
-    holders.carry_out(order).await.expect("another source is there");
+    holders
+        .carry_out(order)
+        .await
+        .expect("another source is there");
     group.check(2, &target).await;
 }
 
@@ -214,8 +243,15 @@ async fn too_few_sources_make_no_block() {
     // The order itself names too few.
     let order = group.order(&left[..2], &targets, &[]);
     let error = holders.carry_out(order).await.expect_err("too few");
-    assert!(error.to_string().contains("2 internal blocks are left"), "{error}");
-    let stored = (0..5).filter_map(|i| target.store.replica(&pool(), group.internal_block(i).block.id));
+    assert!(
+        error.to_string().contains("2 internal blocks are left"),
+        "{error}"
+    );
+    let stored = (0..5).filter_map(|i| {
+        target
+            .store
+            .replica(&pool(), group.internal_block(i).block.id)
+    });
     assert_eq!(stored.count(), 0, "a target keeps nothing");
 }
 
@@ -231,7 +267,10 @@ async fn a_target_that_is_gone_costs_its_own_block_only() {
     group.check(4, &target).await;
     let order = group.order(&left, &[gone.clone(), gone], &[]);
     let error = holders.carry_out(order).await.expect_err("no target");
-    assert!(error.to_string().contains("no target takes its block"), "{error}");
+    assert!(
+        error.to_string().contains("no target takes its block"),
+        "{error}"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
