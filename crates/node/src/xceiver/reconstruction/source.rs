@@ -12,7 +12,6 @@ use hayloft_wire::transfer::{self, Status};
 
 use super::group::InternalReplica;
 use crate::xceiver::block_receiver::verify::{BadPacket, IncomingBlock};
-use crate::xceiver::block_sender::range::Range;
 use crate::xceiver::context::Xceivers;
 use crate::xceiver::error::XferError;
 use crate::xceiver::net::conn::Conn;
