@@ -49,7 +49,6 @@ const SHORT_CIRCUIT: &str = "short-circuit reads are not served; clients read ov
 const CACHING: &str = "cache directives are not carried out";
 const LAZY_PERSIST: &str = "LAZY_PERSIST files go to disk at once";
 const DISK_BALANCER: &str = "disk balancer plans are refused";
-const EC: &str = "only Apache's nodes reconstruct erasure-coded blocks";
 const HTTP: &str = "there is no HTTP server yet";
 const SASL: &str = "data transfer has no SASL here";
 const KERBEROS: &str = "there is no Kerberos here";
@@ -136,21 +135,6 @@ static DATANODE: &[Unsupported] = &[
         "10",
         DISK_BALANCER,
     ),
-    key("dfs.datanode.ec.reconstruction.threads", "8", EC),
-    key(
-        "dfs.datanode.ec.reconstruction.stripedread.timeout.millis",
-        "5000",
-        EC,
-    ),
-    key(
-        "dfs.datanode.ec.reconstruction.stripedread.buffer.size",
-        "65536",
-        EC,
-    ),
-    key("dfs.datanode.ec.reconstruction.xmits.weight", "0.5", EC),
-    key("dfs.datanode.ec.reconstruction.validation", "false", EC),
-    key("dfs.datanode.ec.reconstruct.read.bandwidthPerSec", "0", EC),
-    key("dfs.datanode.ec.reconstruct.write.bandwidthPerSec", "0", EC),
     key("dfs.http.policy", "HTTP_ONLY", HTTP),
     key("dfs.datanode.http.internal-proxy.port", "0", HTTP),
     key(

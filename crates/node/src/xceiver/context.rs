@@ -45,6 +45,8 @@ struct Inner {
     settings: ArcSwap<Settings>,
     memory: BufferPool,
     places: Arc<Semaphore>,
+    /// Reconstructions that run.
+    reconstructions: Arc<Semaphore>,
     shutdown: CancellationToken,
     evict: Mutex<CancellationToken>,
     restarting: CancellationToken,
@@ -67,6 +69,7 @@ impl Xceivers {
         shutdown: CancellationToken,
     ) -> Self {
         let memory = DATA_MEMORY.saturating_add(settings.reading_memory);
+        let reconstructions = Arc::new(Semaphore::new(settings.reconstruction.threads));
         Self(Arc::new(Inner {
             store,
             link,
@@ -75,6 +78,7 @@ impl Xceivers {
             settings: ArcSwap::from_pointee(settings),
             memory: BufferPool::new(memory),
             places: Arc::new(Semaphore::new(PLACES)),
+            reconstructions,
             shutdown,
             evict: Mutex::new(CancellationToken::new()),
             restarting: CancellationToken::new(),
@@ -150,6 +154,10 @@ impl Xceivers {
 
     pub(super) fn places(&self) -> &Arc<Semaphore> {
         &self.0.places
+    }
+
+    pub(super) fn reconstructions(&self) -> &Arc<Semaphore> {
+        &self.0.reconstructions
     }
 
     pub(super) fn shutdown_token(&self) -> &CancellationToken {

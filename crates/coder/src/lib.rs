@@ -1,0 +1,24 @@
+//! Erasure codes: parity of data units, and lost units from those that are left.
+//!
+//! Every code here is linear over the field of 256 elements that HDFS and ISA-L share, so one
+//! kernel of ISA-L computes all of them. Only the matrix of a code differs. The bytes are those of
+//! Hadoop 3.5.0's own coders: its clients decode what a [`Coder`] encodes, and the reverse.
+//!
+//! A coder looks at the same byte of all units at a time. So units of one call have one length, and
+//! a longer unit may be coded in pieces of any length, in any order.
+//!
+//! This crate has no unsafe code: the binding crate `erasure-isa-l` has it. That crate's functions
+//! trust the lengths that they are given, so the module `tables` is the only caller, and checks them.
+
+#![forbid(unsafe_code)]
+
+mod codec;
+mod coder;
+mod error;
+mod matrix;
+mod plans;
+mod tables;
+
+pub use codec::Codec;
+pub use coder::Coder;
+pub use error::CoderError;
