@@ -169,7 +169,7 @@ impl UndoFile {
         let mut targets = 0;
         loop {
             match lines.next::<UndoLine>()? {
-                Some(UndoLine::Target(_)) => targets += 1,
+                Some(UndoLine::Target(target)) if target.path.starts_with('/') => targets += 1,
                 Some(UndoLine::End(end)) if end.targets == targets => break,
                 _ => return Err(lines.broken("it is cut off")),
             }

@@ -98,6 +98,7 @@ async fn a_moved_replica_can_be_appended_to() {
         .append(&block(5, 1001, 1000), 1002, 1000)
         .await
         .expect("opens");
+    writer.set_checksum(crc32c()).await.expect("keeps");
     writer.write(vec![packet(1000, 2000)]).await.expect("writes");
     writer.finalize().await.expect("finalizes");
     node.check(5, 1002, 2000).await;

@@ -83,6 +83,8 @@ fn start() -> Result<Lab> {
         .node(NodeSpec::new(Kind::under_test()))
         .conf("dfs.replication", 1)
         .conf("dfs.blocksize", BLOCK)
+        // Listings in pages of two.
+        .conf("dfs.ls.limit", 2)
         // Access times to the millisecond; a read in the test shows.
         .conf("dfs.namenode.accesstime.precision", 1)
         .start()?;

@@ -65,7 +65,7 @@ pub fn children<'a>(
         return Err(image.damaged("a directory has a reference that is not there"));
     }
     let behind = entry.ref_children.iter();
-    let behind = behind.filter_map(|n| referred.get(usize::try_from(*n).ok()?));
+    let behind = behind.filter_map(move |n| referred.get(usize::try_from(*n).ok()?));
     Ok(entry.children.iter().copied().chain(behind.copied()))
 }
 

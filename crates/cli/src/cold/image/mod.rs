@@ -230,8 +230,6 @@ impl SectionReader<'_> {
 }
 
 #[cfg(test)]
-#[path = "made.rs"]
 mod made;
 #[cfg(test)]
-#[path = "tests.rs"]
 mod tests;
