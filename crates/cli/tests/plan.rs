@@ -36,14 +36,22 @@ fn calibrate(file: &Path, device: &str, read_mb_s: u32, write_mb_s: u32) {
 
 #[test]
 fn the_numbers_of_the_paper() {
-    let plan = planned(&["--disk-rate=50", "--links=1Gb", "--links=4x1Gb", "--links=10Gb"]);
+    let plan = planned(&[
+        "--disk-rate=50",
+        "--links=1Gb",
+        "--links=4x1Gb",
+        "--links=10Gb",
+    ]);
     let column = |name: &str| -> Vec<Value> {
         let rows = plan["links"].as_array().expect("rows");
         rows.iter().map(|row| row[name].clone()).collect()
     };
     assert_eq!(column("disks_per_link"), [2, 2, 20]);
     assert_eq!(column("disks"), [2, 8, 20]);
-    assert_eq!(column("links_bytes_s"), [100_000_000, 400_000_000, 1_000_000_000]);
+    assert_eq!(
+        column("links_bytes_s"),
+        [100_000_000, 400_000_000, 1_000_000_000]
+    );
     assert_eq!(column("workers")[2], json!([10, 20]));
     assert_eq!(plan["disks"], 48);
     assert_eq!(column("bound_by"), ["links", "links", "links"]);
@@ -63,20 +71,34 @@ fn calibrated_disks_are_read_from_volumes_and_from_copies() {
     let svg_arg = format!("--svg={svg}");
     let output = plan(&[volume, copy, "--links=2x1Gb", &svg_arg]);
     let text = String::from_utf8_lossy(&output.stdout);
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
     // 80 and 40 MB/s: two disks of 60.
-    assert!(text.contains("2 disks of 60 MB/s, together 120 MB/s"), "{text}");
+    assert!(
+        text.contains("2 disks of 60 MB/s, together 120 MB/s"),
+        "{text}"
+    );
     let row: Vec<&str> = text
         .lines()
         .find(|line| line.starts_with("2x1Gb"))
         .expect("the row")
         .split_whitespace()
         .collect();
-    assert_eq!(row, ["2x1Gb", "200", "1", "2", "3", "1-2", "120", "disks"], "{text}");
+    assert_eq!(
+        row,
+        ["2x1Gb", "200", "1", "2", "3", "1-2", "120", "disks"],
+        "{text}"
+    );
     let drawn = std::fs::read_to_string(svg).expect("drawn");
     assert!(drawn.contains("<svg") && drawn.contains("2x1Gb"), "{drawn}");
     let plan = planned(&[volume, copy, "--reads=100", "--disks=10"]);
-    assert_eq!((&plan["disks"], &plan["disk_bytes_s"]), (&json!(10), &json!(80_000_000)));
+    assert_eq!(
+        (&plan["disks"], &plan["disk_bytes_s"]),
+        (&json!(10), &json!(80_000_000))
+    );
     assert_eq!(plan["calibrated"][1]["device"], "sdb");
 }
 

@@ -277,9 +277,19 @@ mod tests {
         assert_eq!(shown, wanted.map(|(ratio, path)| (ratio, Some(path))));
         let none = Vec::<CapacityRatio>::parse(" ", Unit::None).expect("nothing is a value");
         assert!(none.is_empty());
-        for bad in ["/d1", "[]/d1", "[1.1]/d1", "[-0.1]/d1", "[0.5]", "[0.5]/a,,[0.5]/b", "[1e-1]/a"]
-        {
-            assert!(Vec::<CapacityRatio>::parse(bad, Unit::None).is_err(), "{bad}");
+        for bad in [
+            "/d1",
+            "[]/d1",
+            "[1.1]/d1",
+            "[-0.1]/d1",
+            "[0.5]",
+            "[0.5]/a,,[0.5]/b",
+            "[1e-1]/a",
+        ] {
+            assert!(
+                Vec::<CapacityRatio>::parse(bad, Unit::None).is_err(),
+                "{bad}"
+            );
         }
         let config = Configuration::from_properties([(
             keys::SAME_DISK_CAPACITY_RATIO.name(),
@@ -292,7 +302,10 @@ mod tests {
                 path: path.into(),
             })
         };
-        assert_eq!((of("/d1/archive"), of("/d1/disk"), of("/d2")), (Some(0.3), Some(0.7), None));
+        assert_eq!(
+            (of("/d1/archive"), of("/d1/disk"), of("/d2")),
+            (Some(0.3), Some(0.7), None)
+        );
     }
 
     #[test]

@@ -183,7 +183,10 @@ mod tests {
             "dfs.datanode.reserve-for-archive.default.percentage",
         );
         assert_eq!(share(&[(key, "0.3")]), None);
-        assert_eq!((share(&[switch]), share(&[switch, (key, "0.3")])), (Some(0.0), Some(0.3)));
+        assert_eq!(
+            (share(&[switch]), share(&[switch, (key, "0.3")])),
+            (Some(0.0), Some(0.3))
+        );
         assert_eq!(share(&[switch, (key, "-1")]), Some(0.0));
         assert_eq!(share(&[switch, (key, "30")]), Some(1.0));
         let config = with(&[

@@ -20,9 +20,7 @@ pub const PRECISION_KEY: &str = "dfs.namenode.accesstime.precision";
 pub fn parse(text: &str) -> Result<Duration, String> {
     let wrong = || "must be a time such as 180d, 26w, 36h or 2y".to_owned();
     let text = text.trim().to_ascii_lowercase();
-    let digits = text
-        .find(|c: char| !c.is_ascii_digit())
-        .ok_or_else(wrong)?;
+    let digits = text.find(|c: char| !c.is_ascii_digit()).ok_or_else(wrong)?;
     let unit = match text[digits..].trim() {
         "h" => HOUR_S,
         "d" => DAY_S,
@@ -135,9 +133,21 @@ mod tests {
         let seconds = |text| parse(text).map(|age| age.as_secs());
         assert_eq!(seconds("180d"), Ok(180 * DAY_S));
         assert_eq!(seconds(" 26 W"), Ok(26 * 7 * DAY_S));
-        assert_eq!((seconds("36h"), seconds("2y")), (Ok(129_600), Ok(730 * DAY_S)));
-        for wrong in ["", "180", "d", "1.5d", "-1d", "0d", "101y", "180days", "99999999999999999999d"]
-        {
+        assert_eq!(
+            (seconds("36h"), seconds("2y")),
+            (Ok(129_600), Ok(730 * DAY_S))
+        );
+        for wrong in [
+            "",
+            "180",
+            "d",
+            "1.5d",
+            "-1d",
+            "0d",
+            "101y",
+            "180days",
+            "99999999999999999999d",
+        ] {
             assert!(parse(wrong).is_err(), "{wrong}");
         }
     }
@@ -153,8 +163,13 @@ mod tests {
         let kept = with(&[(PRECISION_KEY, "1000")]);
         assert_eq!(Precision::of(Some(&kept)), Precision::Kept(1000));
         let off = Precision::of(Some(&with(&[(PRECISION_KEY, "0")])));
-        assert!(matches!(&off, Precision::Off(place) if !place.is_empty()), "{off:?}");
-        let by = |asked, precision: &Precision| Cutoff::new(parse("1d").expect("an age"), 0, asked, precision).by;
+        assert!(
+            matches!(&off, Precision::Off(place) if !place.is_empty()),
+            "{off:?}"
+        );
+        let by = |asked, precision: &Precision| {
+            Cutoff::new(parse("1d").expect("an age"), 0, asked, precision).by
+        };
         assert_eq!(by(TimesAsked::Auto, &off), ColdBy::Modification);
         assert_eq!(by(TimesAsked::Access, &off), ColdBy::Access);
         assert_eq!(by(TimesAsked::Auto, &Precision::Unknown), ColdBy::Access);

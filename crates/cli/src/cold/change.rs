@@ -106,7 +106,9 @@ async fn one(
     match ended {
         Ok(()) => Ok(Done::Changed),
         Err(error) if error.is_remote("FileNotFoundException") => Ok(Done::Missing),
-        Err(error) if is_of_target(&error) => Ok(Done::Failed(format!("{path}: {}", error.brief()))),
+        Err(error) if is_of_target(&error) => {
+            Ok(Done::Failed(format!("{path}: {}", error.brief())))
+        }
         Err(error) => Err(refused("change the storage policy", path, &error)),
     }
 }

@@ -114,7 +114,11 @@ impl LiveScan<'_> {
             let number = added.map_err(|what| CliError::new(what, "", "scan a part of it"))?;
             ahead.push((number, Bytes::new()));
         }
-        if let Some(last) = page.partial_listing.last().filter(|_| page.remaining_entries > 0) {
+        if let Some(last) = page
+            .partial_listing
+            .last()
+            .filter(|_| page.remaining_entries > 0)
+        {
             ahead.push((dir, last.path.clone()));
         }
         Ok(files)

@@ -294,7 +294,9 @@ impl Cluster {
         let sums = self.change(&file, Change::Set(POLICY.to_owned())).await;
         let sums = sums.inspect_err(|_| {
             let undo = undo.display();
-            say(&format!("stopped half-way: 'hayloft cold scan --undo {undo}' puts it back"));
+            say(&format!(
+                "stopped half-way: 'hayloft cold scan --undo {undo}' puts it back"
+            ));
         })?;
         Ok(Applied {
             directories,
@@ -329,7 +331,9 @@ async fn put_back(args: &ScanArgs, path: &Path) -> Result<ExitCode, CliError> {
             "give the configuration of that cluster with --conf DIR",
         ));
     }
-    let sums = cluster.change(&file, Change::PutBack(cluster.cold_policy)).await?;
+    let sums = cluster
+        .change(&file, Change::PutBack(cluster.cold_policy))
+        .await?;
     report::print_undone(&sums, args.json)?;
     Ok(if sums.failed > 0 {
         ExitCode::from(FINDING)

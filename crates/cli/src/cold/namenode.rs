@@ -178,7 +178,10 @@ impl ActiveNameNode {
         let storages = storages.flat_map(|node| &node.storage_reports);
         let mut space = ArchiveSpace::default();
         for report in storages {
-            let kind = report.storage.as_ref().map(|storage| storage.storage_type());
+            let kind = report
+                .storage
+                .as_ref()
+                .map(|storage| storage.storage_type());
             if kind == Some(StorageType::Archive) && !report.failed() {
                 space.storages += 1;
                 space.free = space.free.saturating_add(report.remaining());
@@ -269,8 +272,16 @@ mod tests {
         let west = of(&two, Some("west")).expect("named");
         assert_eq!((west.name(), west.clients.len()), ("west", 2));
         let error = of(&two, None).expect_err("ambiguous").to_string();
-        assert!(error.contains("east, west") && error.contains("--nameservice"), "{error}");
-        assert!(of(&two, Some("north")).expect_err("unknown").to_string().contains("north"));
+        assert!(
+            error.contains("east, west") && error.contains("--nameservice"),
+            "{error}"
+        );
+        assert!(
+            of(&two, Some("north"))
+                .expect_err("unknown")
+                .to_string()
+                .contains("north")
+        );
         let kerberos = [
             ("fs.defaultFS", "hdfs://nn"),
             ("hadoop.security.authentication", "kerberos"),

@@ -179,6 +179,9 @@ mod tests {
 
     #[test]
     fn names_are_joined_below_the_root_too() {
-        assert_eq!((join("/", "a"), join("/b", "a")), ("/a".into(), "/b/a".into()));
+        assert_eq!(
+            (join("/", "a"), join("/b", "a")),
+            ("/a".into(), "/b/a".into())
+        );
     }
 }

@@ -80,7 +80,10 @@ impl Found {
             wholly_cold: tree.at(*dir).wholly_cold,
         };
         let targets: Vec<u32> = tree.numbers().filter(|dir| tree.is_target(*dir)).collect();
-        let in_targets = targets.iter().map(|dir| tree.at(*dir).sums.cold_files).sum();
+        let in_targets = targets
+            .iter()
+            .map(|dir| tree.at(*dir).sums.cold_files)
+            .sum();
         Self {
             cold_by: cutoff.by,
             cutoff_ms: cutoff.at_ms,
@@ -138,11 +141,7 @@ pub fn warn_of_times(precision: &Precision, by: ColdBy, age: Duration) {
 
 /// How much a scan has seen.
 pub fn seen(tree: &DirTree) -> String {
-    format!(
-        "{} files in {} directories",
-        tree.total().files,
-        tree.len()
-    )
+    format!("{} files in {} directories", tree.total().files, tree.len())
 }
 
 /// Prints what was found, and what was changed.
@@ -274,7 +273,10 @@ fn rest(sums: &ChangeSums) -> String {
     let mut out = String::new();
     for (count, what) in [
         (sums.missing, "are not there any more"),
-        (sums.left, "were left alone: their policy is not COLD any more"),
+        (
+            sums.left,
+            "were left alone: their policy is not COLD any more",
+        ),
         (sums.failed, "were refused"),
     ] {
         if count > 0 {

@@ -34,7 +34,11 @@ impl Spool {
     pub fn create(dir: &Path) -> io::Result<Self> {
         let path = dir.join(format!(".hayloft-cold-{}", std::process::id()));
         let mut options = OpenOptions::new();
-        let file = options.read(true).write(true).create_new(true).open(&path)?;
+        let file = options
+            .read(true)
+            .write(true)
+            .create_new(true)
+            .open(&path)?;
         std::fs::remove_file(&path)?;
         Ok(Self {
             file: BufWriter::with_capacity(256 << 10, file),
@@ -57,11 +61,6 @@ impl Spool {
         self.file.write_all(name.as_bytes())?;
         self.count += 1;
         Ok(())
-    }
-
-    /// How many it holds.
-    pub fn len(&self) -> u64 {
-        self.count
     }
 
     /// Gives back what it took.
@@ -102,9 +101,12 @@ mod tests {
             spool.push(i, 7, name).expect("taken");
         }
         assert!(spool.push(0, 0, &"n".repeat(NAME_MAX + 1)).is_err());
-        assert_eq!(spool.len(), 5);
         assert_eq!(std::fs::read_dir(dir.path()).expect("listed").count(), 0);
-        let files: Vec<_> = spool.into_files().expect("read").map(|f| f.expect("read")).collect();
+        let files: Vec<_> = spool
+            .into_files()
+            .expect("read")
+            .map(|f| f.expect("read"))
+            .collect();
         let back: Vec<_> = files.iter().map(|f| (f.dir, f.policy, &*f.name)).collect();
         let put: Vec<_> = (0..).zip(names).map(|(i, name)| (i, 7, name)).collect();
         assert_eq!(back, put);

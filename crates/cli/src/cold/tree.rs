@@ -262,7 +262,11 @@ impl DirTree {
             path.push('/');
             path.push_str(name);
         }
-        if path.is_empty() { "/".to_owned() } else { path }
+        if path.is_empty() {
+            "/".to_owned()
+        } else {
+            path
+        }
     }
 
     /// Whether a directory is given the policy as a whole: it is wholly cold and no directory above
@@ -337,8 +341,14 @@ mod tests {
         assert_eq!((tree.covered_by(b), tree.covered_by(c)), (Some(a), None));
         assert_eq!(tree.at(a).sums.cold_files, 2);
         let total = tree.total();
-        assert_eq!((total.files, total.cold_files, total.cold_bytes), (4, 3, 30));
-        assert_eq!((tree.path(b), tree.depth(b), tree.read_later()), ("/a/b".into(), 2, 4));
+        assert_eq!(
+            (total.files, total.cold_files, total.cold_bytes),
+            (4, 3, 30)
+        );
+        assert_eq!(
+            (tree.path(b), tree.depth(b), tree.read_later()),
+            ("/a/b".into(), 2, 4)
+        );
     }
 
     #[test]
@@ -348,7 +358,13 @@ mod tests {
                 t.add_file(d, &file(2000, 0));
             }),
             ("a file being written", |t, d| {
-                t.add_file(d, &ScannedFile { open: true, ..file(5, 0) });
+                t.add_file(
+                    d,
+                    &ScannedFile {
+                        open: true,
+                        ..file(5, 0)
+                    },
+                );
             }),
             ("a new empty directory", |t, d| {
                 t.add_dir(d, "new", 0, 1000).expect("added");

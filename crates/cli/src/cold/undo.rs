@@ -79,7 +79,11 @@ impl UndoWriter {
         temporary.push(".tmp");
         let temporary = PathBuf::from(temporary);
         let mut options = OpenOptions::new();
-        let opened = options.write(true).create(true).truncate(true).open(&temporary);
+        let opened = options
+            .write(true)
+            .create(true)
+            .truncate(true)
+            .open(&temporary);
         let file = opened.map_err(|error| unwritten(path, &error))?;
         let mut writer = Self {
             path: path.to_owned(),
@@ -225,7 +229,9 @@ impl Lines {
             return Ok(None);
         }
         let parsed = serde_json::from_slice(&line);
-        parsed.map_err(|_| self.broken("a line of it is damaged")).map(Some)
+        parsed
+            .map_err(|_| self.broken("a line of it is damaged"))
+            .map(Some)
     }
 
     fn broken(&self, what: &str) -> CliError {
@@ -294,7 +300,12 @@ mod tests {
         let again = UndoWriter::create(&path, "nn:1", "COLD", 5).expect_err("it is there");
         assert!(again.to_string().contains("--undo-file"), "{again}");
         let nowhere = UndoWriter::create(&dir.path().join("no/undo"), "nn:1", "COLD", 5);
-        assert!(nowhere.expect_err("no directory").to_string().contains("nothing was changed"));
+        assert!(
+            nowhere
+                .expect_err("no directory")
+                .to_string()
+                .contains("nothing was changed")
+        );
     }
 
     #[test]

@@ -49,7 +49,6 @@ pub fn calibrated(path: &Path, read_percent: u32) -> Result<PlannedDisk, CliErro
     })
 }
 
-
 fn of_calibration(calibration: &Calibration, read_percent: u32) -> Option<PlannedDisk> {
     let at = |rate: fn(&RunPoint) -> Option<f64>| {
         rate_at(&calibration.runs, calibration.quantum_bytes, rate)

@@ -109,8 +109,11 @@ pub fn run(args: &PlanArgs) -> Result<ExitCode, CliError> {
 
 fn super_plan(args: &SuperArgs) -> Result<SuperPlan, CliError> {
     let read = |path: &PathBuf| disks::calibrated(path, args.reads);
-    let calibrated: Vec<PlannedDisk> =
-        args.calibrations.iter().map(read).collect::<Result<_, _>>()?;
+    let calibrated: Vec<PlannedDisk> = args
+        .calibrations
+        .iter()
+        .map(read)
+        .collect::<Result<_, _>>()?;
     let count = calibrated.len() as u64;
     let sum: u64 = calibrated.iter().map(|disk| disk.bytes_s).sum();
     let disk_bytes_s = match args.disk_rate {

@@ -81,7 +81,10 @@ fn explain(plan: &SuperPlan, out: &mut String) {
             assume.oversubscription
         );
     }
-    let needed = plan.links.iter().filter(|row| row.bound_by == BoundBy::Links);
+    let needed = plan
+        .links
+        .iter()
+        .filter(|row| row.bound_by == BoundBy::Links);
     for row in needed.take(1) {
         let one = super::Links {
             count: 1,
@@ -139,6 +142,9 @@ mod tests {
         assert_eq!(megabytes_s(83_360_000), "83.4");
         assert_eq!(megabytes_s(1_234_560_000), "1234");
         assert_eq!(workers((10, 20)), "10-20");
-        assert_eq!((workers((0, 0)), workers((0, 1))), ("< 1".into(), "1".into()));
+        assert_eq!(
+            (workers((0, 0)), workers((0, 1))),
+            ("< 1".into(), "1".into())
+        );
     }
 }

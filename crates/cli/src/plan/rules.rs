@@ -227,14 +227,20 @@ mod tests {
     fn few_disks_bound_the_node_and_many_its_links() {
         let assume = Assumptions::default();
         let of = |disks| plan(Links::gigabits(1, 10), disks, 200 * MB, &assume);
-        assert_eq!((of(4).bound_by, of(4).served_bytes_s), (BoundBy::Disks, 800 * MB));
+        assert_eq!(
+            (of(4).bound_by, of(4).served_bytes_s),
+            (BoundBy::Disks, 800 * MB)
+        );
         assert_eq!((of(4).workers, of(4).links_for_all_disks), ((2, 4), 1));
         assert_eq!(of(6).bound_by, BoundBy::Links);
         assert_eq!((of(6).served_bytes_s, of(6).workers), (1000 * MB, (2, 5)));
         assert_eq!(of(12).links_for_all_disks, 3);
         // A disk that is faster than a link: no whole disk, and still a rate.
         let slow = plan(Links::gigabits(4, 1), 12, 250 * MB, &assume);
-        assert_eq!((slow.disks_per_link, slow.disks, slow.disks_pooled), (0, 0, 1));
+        assert_eq!(
+            (slow.disks_per_link, slow.disks, slow.disks_pooled),
+            (0, 0, 1)
+        );
         assert_eq!(slow.served_bytes_s, 400 * MB);
     }
 
@@ -250,7 +256,9 @@ mod tests {
             assert_eq!((links.count, links.bits_s), (count, bits_s), "{text}");
             assert_eq!(links.name(), shown);
         }
-        for wrong in ["", "10", "x10Gb", "0x1Gb", "0Gb", "4x", "1.5Gb", "10GB/h", "2000x1Gb"] {
+        for wrong in [
+            "", "10", "x10Gb", "0x1Gb", "0Gb", "4x", "1.5Gb", "10GB/h", "2000x1Gb",
+        ] {
             assert!(Links::parse(wrong).is_err(), "{wrong}");
         }
     }

@@ -74,8 +74,8 @@ fn beside(
     bytes: u64,
 ) -> Option<Arc<BlockPoolSlice>> {
     let partner = from.volume.partner()?;
-    let asked = partner.info.storage_type == target
-        && storage_id.is_none_or(|id| *id == *partner.info.id);
+    let asked =
+        partner.info.storage_type == target && storage_id.is_none_or(|id| *id == *partner.info.id);
     let slice = pool.slice(partner.index).ok().filter(|_| asked)?;
     inner.reserve_on(&slice, bytes).then_some(slice)
 }

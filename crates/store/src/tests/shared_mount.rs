@@ -32,7 +32,9 @@ fn inode(path: &Path) -> u64 {
 }
 
 async fn move_to(node: &Node, id: i64, target: StorageType) -> Result<ReplicaRef, StoreError> {
-    node.store.move_block(&block(id, 1001, 0), target, None).await
+    node.store
+        .move_block(&block(id, 1001, 0), target, None)
+        .await
 }
 
 /// What both volumes use, once nothing waits to be deleted.
@@ -57,9 +59,15 @@ async fn a_replica_goes_to_the_archive_and_back_without_being_copied() {
     let (hot, cold) = (data_file(&node, 0, 5), data_file(&node, 1, 5));
     let before = used(&node).await;
     assert!(before[0] > 100_000 && before[1] == 0, "{before:?}");
-    let reader = node.store.open_reader(&block(5, 1001, 0)).await.expect("opens");
+    let reader = node
+        .store
+        .open_reader(&block(5, 1001, 0))
+        .await
+        .expect("opens");
     let number = inode(&hot);
-    let moved = move_to(&node, 5, StorageType::Archive).await.expect("moves");
+    let moved = move_to(&node, 5, StorageType::Archive)
+        .await
+        .expect("moves");
     assert_eq!(moved.storage.storage_type, StorageType::Archive);
     assert_eq!(inode(&cold), number, "the same file under another name");
     assert!(!hot.exists());
@@ -68,7 +76,9 @@ async fn a_replica_goes_to_the_archive_and_back_without_being_copied() {
     check_reader(&reader, 100_000).await;
     let lists = node.store.block_report(&pool());
     assert_eq!((lists[0].1.len(), lists[1].1.len()), (0, 1));
-    move_to(&node, 5, StorageType::Disk).await.expect("moves back");
+    move_to(&node, 5, StorageType::Disk)
+        .await
+        .expect("moves back");
     assert_eq!(inode(&hot), number);
     assert_eq!(used(&node).await, before);
     let node = node.kill_and_start().await;
@@ -80,11 +90,19 @@ async fn a_replica_goes_to_the_archive_and_back_without_being_copied() {
 async fn what_is_moved_is_durable_though_its_commit_round_was_to_come() {
     let node = node(0.5).await;
     node.put(5, 1001, 3_000_000).await;
-    move_to(&node, 5, StorageType::Archive).await.expect("moves");
+    move_to(&node, 5, StorageType::Archive)
+        .await
+        .expect("moves");
     let synced = crate::locks::lock(&crate::replica::files::SYNCED).clone();
     let tmp = node.dir.path().join("data1");
-    let ours: Vec<_> = synced.iter().filter(|path| path.starts_with(&tmp)).collect();
-    let of = |suffix: &str| ours.iter().any(|path| path.to_string_lossy().ends_with(suffix));
+    let ours: Vec<_> = synced
+        .iter()
+        .filter(|path| path.starts_with(&tmp))
+        .collect();
+    let of = |suffix: &str| {
+        ours.iter()
+            .any(|path| path.to_string_lossy().ends_with(suffix))
+    };
     assert!(of("blk_5") && of("blk_5_1001.meta"), "{ours:?}");
 }
 
@@ -92,14 +110,19 @@ async fn what_is_moved_is_durable_though_its_commit_round_was_to_come() {
 async fn a_moved_replica_can_be_appended_to() {
     let node = node(0.5).await;
     node.put(5, 1001, 1000).await;
-    move_to(&node, 5, StorageType::Archive).await.expect("moves");
+    move_to(&node, 5, StorageType::Archive)
+        .await
+        .expect("moves");
     let mut writer = node
         .store
         .append(&block(5, 1001, 1000), 1002, 1000)
         .await
         .expect("opens");
     writer.set_checksum(crc32c()).await.expect("keeps");
-    writer.write(vec![packet(1000, 2000)]).await.expect("writes");
+    writer
+        .write(vec![packet(1000, 2000)])
+        .await
+        .expect("writes");
     writer.finalize().await.expect("finalizes");
     node.check(5, 1002, 2000).await;
     let cold = data_file(&node, 1, 5);
@@ -127,7 +150,10 @@ async fn two_volumes_have_the_mount_once() {
         let sum = disk + archive;
         assert!(sum <= whole && whole - sum <= 2, "{sum} of {whole}");
         let off = |bytes: u64, percent: u64| bytes.abs_diff(whole / 100 * percent) < 1000;
-        assert!(off(disk, 70) && off(archive, 30), "{disk} and {archive} of {whole}");
+        assert!(
+            off(disk, 70) && off(archive, 30),
+            "{disk} and {archive} of {whole}"
+        );
         assert_eq!(reports[0].mount, reports[1].mount);
     }
 }
@@ -155,8 +181,14 @@ async fn alone_or_switched_off_a_volume_has_all_of_its_mount() {
     let node = Node::start(dir, 2, off).await;
     node.put(5, 1001, 1000).await;
     let before = inode(&data_file(&node, 0, 5));
-    move_to(&node, 5, StorageType::Archive).await.expect("moves");
-    assert_ne!(inode(&data_file(&node, 1, 5)), before, "copied and verified");
+    move_to(&node, 5, StorageType::Archive)
+        .await
+        .expect("moves");
+    assert_ne!(
+        inode(&data_file(&node, 1, 5)),
+        before,
+        "copied and verified"
+    );
     let reports = node.store.storage_reports(&pool());
     assert_eq!(reports[0].capacity, reports[1].capacity);
 }

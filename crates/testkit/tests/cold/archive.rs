@@ -176,7 +176,9 @@ impl Lab {
     fn shares(&mut self) -> Result<Outcome> {
         let [disk, archive] = self.wait_same()?;
         let percent = archive.capacity * 100 / (disk.capacity + archive.capacity);
-        expect(percent.abs_diff(30) <= 1, || format!("{disk:?} {archive:?}"))?;
+        expect(percent.abs_diff(30) <= 1, || {
+            format!("{disk:?} {archive:?}")
+        })?;
         self.fs.put("/first", 20 * BLOCK, 1, json!({}))?;
         let [disk, archive] = self.wait_same()?;
         expect(disk.used >= 20 * BLOCK && archive.used < SLACK, || {
@@ -192,7 +194,9 @@ impl Lab {
     fn inodes(&mut self, node: usize, archive: bool) -> Result<BTreeSet<u64>> {
         let (_, cold) = places(self.disks[node].path());
         let files = self.cluster.node(node).all_block_files();
-        let files = files.iter().filter(|path| path.starts_with(&cold) == archive);
+        let files = files
+            .iter()
+            .filter(|path| path.starts_with(&cold) == archive);
         let inode = |path: &PathBuf| {
             let meta = std::fs::metadata(path).map_err(TestkitError::file("asking", path))?;
             Ok(meta.ino())
@@ -207,20 +211,26 @@ impl Lab {
         self.fs.wait_replicas("/moved", NODES.len(), seconds(60))?;
         let mut there = Vec::new();
         for node in 0..NODES.len() {
-            there.push(wait::until("only the file to be there", seconds(60), || {
-                let files = self.inodes(node, false)?;
-                Ok(if files.len() as u64 == 2 * BLOCKS {
-                    Seen::Done(files)
-                } else {
-                    Seen::NotYet(files.len().to_string())
-                })
-            })?);
+            there.push(wait::until(
+                "only the file to be there",
+                seconds(60),
+                || {
+                    let files = self.inodes(node, false)?;
+                    Ok(if files.len() as u64 == 2 * BLOCKS {
+                        Seen::Done(files)
+                    } else {
+                        Seen::NotYet(files.len().to_string())
+                    })
+                },
+            )?);
         }
         for (policy, archive) in [("COLD", true), ("HOT", false), ("COLD", true)] {
             let args = ["-setStoragePolicy", "-path", "/moved", "-policy", policy];
             self.fs.tool(class::STORAGE_POLICIES, &args)?.ok()?;
             let run = self.fs.tool(class::MOVER, &["-p", "/moved"])?;
-            expect(run.code == 0, || format!("{} {}{}", run.code, run.out, run.err))?;
+            expect(run.code == 0, || {
+                format!("{} {}{}", run.code, run.out, run.err)
+            })?;
             for (node, before) in there.iter().enumerate() {
                 let kind = NODES[node].name();
                 wait::until(&format!("{kind}: {policy}"), seconds(60), || {
@@ -236,7 +246,10 @@ impl Lab {
             self.fs.wait_replicas("/moved", NODES.len(), seconds(60))?;
             self.fs.check("/moved", bytes, 2)?;
             let reported = self.wait_same()?;
-            let (full, empty) = (reported[usize::from(archive)], reported[usize::from(!archive)]);
+            let (full, empty) = (
+                reported[usize::from(archive)],
+                reported[usize::from(!archive)],
+            );
             expect(full.used >= bytes && empty.used < SLACK, || {
                 format!("{policy}: {reported:?}")
             })?;

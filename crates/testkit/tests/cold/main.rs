@@ -142,7 +142,9 @@ impl Lab {
         if let Some(user) = user {
             command.env("HADOOP_USER_NAME", user);
         }
-        let ran = command.output().map_err(TestkitError::file("running", &binary))?;
+        let ran = command
+            .output()
+            .map_err(TestkitError::file("running", &binary))?;
         Ok(Scan {
             code: ran.status.code(),
             answer: serde_json::from_slice(&ran.stdout).unwrap_or(Value::Null),
@@ -170,9 +172,10 @@ impl Lab {
         let undo = self.undo_file("undo-none");
         let words = ["/data", "--older-than=180d", "--live", "--apply"];
         let scan = self.scan_as(None, &[&words[..], &["--undo-file", &undo]].concat())?;
-        expect(scan.code == Some(2) && scan.said.contains("ARCHIVE"), || {
-            format!("{:?} {}", scan.code, scan.said)
-        })?;
+        expect(
+            scan.code == Some(2) && scan.said.contains("ARCHIVE"),
+            || format!("{:?} {}", scan.code, scan.said),
+        )?;
         expect(!Path::new(&undo).exists(), || "an undo file".to_owned())?;
         let volume = self.cluster.dir().join("archive");
         self.cluster.node(0).stop()?;
@@ -188,8 +191,15 @@ impl Lab {
         check_found(&scan.answer)?;
         expect_eq("applied", scan.answer["applied"].clone(), Value::Null)?;
         let scan = self.scan(&["--live"])?;
-        for part in ["6 of 8 files are cold", "/data/old  (wholly)", "2 directories", "2 single"] {
-            expect(scan.said.contains(part), || format!("no {part:?}: {}", scan.said))?;
+        for part in [
+            "6 of 8 files are cold",
+            "/data/old  (wholly)",
+            "2 directories",
+            "2 single",
+        ] {
+            expect(scan.said.contains(part), || {
+                format!("no {part:?}: {}", scan.said)
+            })?;
         }
         expect_eq("policies", self.policies()?, before)?;
         let whole = self.scan_as(None, &["--older-than=180d", "--live", "--json"])?;
@@ -197,18 +207,25 @@ impl Lab {
         let files = whole.answer["found"]["total"]["cold_files"].as_u64();
         expect_eq("cold files below /", files, Some(6))?;
         let none = self.scan_as(None, &["/none", "--older-than=180d", "--live"])?;
-        expect(none.code == Some(2) && none.said.contains("/none"), || none.said)?;
+        expect(none.code == Some(2) && none.said.contains("/none"), || {
+            none.said
+        })?;
         passed()
     }
 
     fn fetch_image(&mut self) -> Result<PathBuf> {
-        for args in [&["-safemode", "enter"][..], &["-saveNamespace"], &["-safemode", "leave"]] {
+        for args in [
+            &["-safemode", "enter"][..],
+            &["-saveNamespace"],
+            &["-safemode", "leave"],
+        ] {
             self.fs.dfsadmin(args)?;
         }
         let dir = self.cluster.dir().join("image");
         let _ = std::fs::remove_dir_all(&dir);
         std::fs::create_dir(&dir).map_err(TestkitError::file("creating", &dir))?;
-        self.fs.dfsadmin(&["-fetchImage", &dir.display().to_string()])?;
+        self.fs
+            .dfsadmin(&["-fetchImage", &dir.display().to_string()])?;
         let entries = std::fs::read_dir(&dir).map_err(TestkitError::file("listing", &dir))?;
         let mut files = entries.filter_map(|entry| Some(entry.ok()?.path()));
         files
@@ -234,7 +251,10 @@ impl Lab {
         for part in ["total", "target_directories", "target_files", "directories"] {
             let (image, live) = (&of_image.answer["found"][part], &live.answer["found"][part]);
             let sorted = |value: &Value| {
-                let mut list = value.as_array().cloned().unwrap_or_else(|| vec![value.clone()]);
+                let mut list = value
+                    .as_array()
+                    .cloned()
+                    .unwrap_or_else(|| vec![value.clone()]);
                 list.sort_by_key(Value::to_string);
                 list
             };
@@ -246,11 +266,19 @@ impl Lab {
 
     fn stranger(&mut self) -> Result<Outcome> {
         let undo = self.undo_file("undo-stranger");
-        let words = ["/data", "--older-than=180d", "--live", "--apply", "--undo-file", &undo];
+        let words = [
+            "/data",
+            "--older-than=180d",
+            "--live",
+            "--apply",
+            "--undo-file",
+            &undo,
+        ];
         let scan = self.scan_as(Some("stranger"), &words)?;
-        expect(scan.code == Some(2) && scan.said.contains("superuser"), || {
-            format!("{:?} {}", scan.code, scan.said)
-        })?;
+        expect(
+            scan.code == Some(2) && scan.said.contains("superuser"),
+            || format!("{:?} {}", scan.code, scan.said),
+        )?;
         expect(!Path::new(&undo).exists(), || "an undo file".to_owned())?;
         passed()
     }
@@ -268,7 +296,13 @@ impl Lab {
             .filter(|(_, policy)| *policy == "COLD")
             .map(|(path, _)| *path)
             .collect();
-        let wanted = ["/data/old", "/data/old/deep", "/data/hot", "/data/mixed/old", "/data/single"];
+        let wanted = [
+            "/data/old",
+            "/data/old/deep",
+            "/data/hot",
+            "/data/mixed/old",
+            "/data/single",
+        ];
         expect_eq("what is cold", cold, wanted.to_vec())?;
         // Nothing is left to do, and a new file of the directory goes to the archive.
         let again = self.scan(&["--live", "--json"])?;
@@ -276,15 +310,24 @@ impl Lab {
         expect_eq("cold files", total["cold_files"].as_u64(), Some(0))?;
         expect_eq("settled files", total["settled_files"].as_u64(), Some(6))?;
         let run = self.fs.tool(class::MOVER, &["-p", "/data/old"])?;
-        expect(run.code == 0, || format!("{} {}{}", run.code, run.out, run.err))?;
+        expect(run.code == 0, || {
+            format!("{} {}{}", run.code, run.out, run.err)
+        })?;
         self.fs.check("/data/old/a", 100_000, 1)?;
         let archive = self.cluster.dir().join("archive");
         let moved = self.cluster.node(0).all_block_files();
-        let moved = moved.iter().filter(|path| path.starts_with(&archive)).count();
+        let moved = moved
+            .iter()
+            .filter(|path| path.starts_with(&archive))
+            .count();
         expect_eq("files in the archive", moved, 6)?;
         let undone = self.scan_as(None, &["--undo", &undo, "--json"])?;
         expect(undone.code == Some(0), || undone.said.clone())?;
-        expect_eq("undone", undone.answer["undone"]["changed"].as_u64(), Some(4))?;
+        expect_eq(
+            "undone",
+            undone.answer["undone"]["changed"].as_u64(),
+            Some(4),
+        )?;
         expect_eq("policies", self.policies()?, before)?;
         // A second time there is nothing to put back.
         let undone = self.scan_as(None, &["--undo", &undo, "--json"])?;
@@ -339,12 +382,21 @@ impl Lab {
         let conf = off.display().to_string();
         // Read lately, changed long ago.
         self.fs.check("/data/old/deep/c", 100_000, 3)?;
-        let usual = ["/data", "--older-than=180d", "--live", "--json", "--conf", &conf];
+        let usual = [
+            "/data",
+            "--older-than=180d",
+            "--live",
+            "--json",
+            "--conf",
+            &conf,
+        ];
         let run = |more: &[&str]| -> Result<Scan> {
             let binary = hayloft_binary()?;
             let mut command = Command::new(&binary);
             command.args(["cold", "scan"]).args(usual).args(more);
-            let ran = command.output().map_err(TestkitError::file("running", &binary))?;
+            let ran = command
+                .output()
+                .map_err(TestkitError::file("running", &binary))?;
             Ok(Scan {
                 code: ran.status.code(),
                 answer: serde_json::from_slice(&ran.stdout).unwrap_or(Value::Null),
@@ -352,7 +404,9 @@ impl Lab {
             })
         };
         let scan = run(&[])?;
-        expect(scan.said.contains("access times are switched off"), || scan.said.clone())?;
+        expect(scan.said.contains("access times are switched off"), || {
+            scan.said.clone()
+        })?;
         let found = &scan.answer["found"];
         expect_eq("cold by", found["cold_by"].as_str(), Some("modification"))?;
         expect_eq("cold files", found["total"]["cold_files"].as_u64(), Some(6))?;
@@ -389,7 +443,11 @@ fn check_found(answer: &Value) -> Result<()> {
         .filter_map(|dir| dir["path"].as_str())
         .collect();
     whole.sort_unstable();
-    expect_eq("wholly cold", whole, vec!["/data/hot", "/data/old", "/data/old/deep"])
+    expect_eq(
+        "wholly cold",
+        whole,
+        vec!["/data/hot", "/data/old", "/data/old/deep"],
+    )
 }
 
 /// Volumes of a node at these places.

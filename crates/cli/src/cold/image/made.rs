@@ -107,14 +107,26 @@ impl MadeImage {
             id: Some(ATTRIBUTE),
             str: Some("hsm.block.storage.policy.id".to_owned()),
         };
-        section(&mut out, &mut sections, "STRING_TABLE", Some(&strings), &[string]);
+        section(
+            &mut out,
+            &mut sections,
+            "STRING_TABLE",
+            Some(&strings),
+            &[string],
+        );
         let head = InodeSection {
             last_inode_id: Some(1 << 20),
             num_inodes: Some(self.inodes.len() as u64 + self.more_inodes),
         };
         section(&mut out, &mut sections, "INODE", Some(&head), &self.inodes);
         let none = None::<&InodeSection>;
-        section(&mut out, &mut sections, "INODE_REFERENCE", none, &self.references);
+        section(
+            &mut out,
+            &mut sections,
+            "INODE_REFERENCE",
+            none,
+            &self.references,
+        );
         section(&mut out, &mut sections, "INODE_DIR", none, &self.entries);
         let summary = FileSummary {
             ondisk_version: 1,

@@ -68,7 +68,12 @@ impl Image {
         if version != ONDISK_VERSION {
             return Err(self.damaged(&format!("its format is {version}, not {ONDISK_VERSION}")));
         }
-        if let Some(codec) = self.summary.codec.as_deref().filter(|codec| !codec.is_empty()) {
+        if let Some(codec) = self
+            .summary
+            .codec
+            .as_deref()
+            .filter(|codec| !codec.is_empty())
+        {
             return Err(CliError::new(
                 format!("the image is compressed ({codec})"),
                 self.path.display().to_string(),
@@ -78,7 +83,9 @@ impl Image {
         }
         for section in &self.summary.sections {
             let (offset, length) = (section.offset(), section.length());
-            let inside = offset.checked_add(length).is_some_and(|end| end <= self.len);
+            let inside = offset
+                .checked_add(length)
+                .is_some_and(|end| end <= self.len);
             if !inside {
                 return Err(self.damaged(&format!("section {} is cut off", section.name())));
             }
@@ -199,7 +206,9 @@ impl SectionReader<'_> {
         self.left -= used as u64;
         let len = len.filter(|len| *len <= self.left);
         let len = len.and_then(|len| usize::try_from(len).ok());
-        let len = len.filter(|len| *len <= MESSAGE_MAX).ok_or_else(|| self.torn())?;
+        let len = len
+            .filter(|len| *len <= MESSAGE_MAX)
+            .ok_or_else(|| self.torn())?;
         let mut bytes = vec![0; len];
         self.file.read_exact(&mut bytes).map_err(failed)?;
         self.left -= len as u64;

@@ -74,7 +74,11 @@ fn files_are_found_with_their_directories_and_policies() {
     // However few files a pass takes.
     for pass_files in [1, 2, 3, 4, 100] {
         let (tree, files) = scanned(&path, "/", pass_files);
-        assert_eq!(files, ["/a/old 0", "/b/c/older 7"], "{pass_files} in a pass");
+        assert_eq!(
+            files,
+            ["/a/old 0", "/b/c/older 7"],
+            "{pass_files} in a pass"
+        );
         let total = tree.total();
         assert_eq!((total.files, total.bytes), (4, 150));
         assert_eq!((total.cold_files, total.cold_bytes), (2, 50));
@@ -119,9 +123,8 @@ fn what_is_no_whole_image_is_refused_in_one_sentence() {
     let open = |bytes: &[u8]| {
         let path = tmp.path().join("broken");
         std::fs::write(&path, bytes).expect("written");
-        let image = Image::open(&path).map(|image| {
-            super::scan(&image, "/", CUTOFF, COLD, None, &|_, _| {}).map(|_| ())
-        });
+        let image = Image::open(&path)
+            .map(|image| super::scan(&image, "/", CUTOFF, COLD, None, &|_, _| {}).map(|_| ()));
         match image {
             Err(error) | Ok(Err(error)) => error.to_string(),
             Ok(Ok(())) => String::new(),
