@@ -33,7 +33,7 @@ pub struct ChangeSums {
 
 /// What is done with a target.
 #[derive(Clone, Debug)]
-pub enum Change {
+pub enum PolicyChange {
     /// It is given the policy of that name.
     Set(String),
     /// What was there is put back, if it still has the policy of that number.
@@ -55,7 +55,7 @@ enum Done {
 pub async fn change_all(
     namenode: &Arc<ActiveNameNode>,
     targets: impl Iterator<Item = Result<ColdTarget, CliError>>,
-    change: &Change,
+    change: &PolicyChange,
     told: &dyn Fn(u64),
 ) -> Result<ChangeSums, CliError> {
     let mut sums = ChangeSums::default();
@@ -91,12 +91,12 @@ pub async fn change_all(
 async fn one(
     namenode: &ActiveNameNode,
     target: &ColdTarget,
-    change: &Change,
+    change: &PolicyChange,
 ) -> Result<Done, CliError> {
     let path = &target.path;
     let ended = match change {
-        Change::Set(policy) => namenode.set_policy(path, Some(policy)).await,
-        Change::PutBack(set) => match namenode.status(path).await {
+        PolicyChange::Set(policy) => namenode.set_policy(path, Some(policy)).await,
+        PolicyChange::PutBack(set) => match namenode.status(path).await {
             Ok(None) => return Ok(Done::Missing),
             Ok(Some(now)) if live::policy_of(&now) != *set => return Ok(Done::Left),
             Ok(Some(_)) => namenode.set_policy(path, target.before.as_deref()).await,

@@ -37,12 +37,12 @@ use crate::error::{CliError, FINDING};
 use crate::progress::{ProgressStep, say};
 
 use self::age::{Cutoff, Precision, TimesAsked};
-use self::change::{Change, ChangeSums, change_all};
+use self::change::{ChangeSums, PolicyChange, change_all};
 use self::image::Image;
 use self::live::LiveScan;
 use self::namenode::{ActiveNameNode, PolicyNames, refused};
 use self::plan::Planner;
-use self::report::{Applied, Found};
+use self::report::{Applied, ColdReport};
 use self::spool::Spool;
 use self::tree::DirTree;
 use self::undo::{UndoFile, UndoWriter};
@@ -150,7 +150,7 @@ async fn scan(args: &ScanArgs) -> Result<ExitCode, CliError> {
         (None, Some(cluster)) => cluster.scan(&args.path, cutoff, spool.as_mut()).await?,
         (None, None) => return Err(CliError::new("no NameNode is known", "", "give --conf DIR")),
     };
-    let found = Found::new(&tree, cutoff, &precision, args.depth, args.list);
+    let found = ColdReport::new(&tree, cutoff, &precision, args.depth, args.list);
     found.warn_of_unread();
     let applied = match (&cluster, undo, spool) {
         (Some(cluster), Some(undo), Some(spool)) => {
@@ -291,7 +291,9 @@ impl Cluster {
         writer.finish()?;
         say(&format!("what is there now is in {}", undo.display()));
         let file = UndoFile::open(undo)?;
-        let sums = self.change(&file, Change::Set(POLICY.to_owned())).await;
+        let sums = self
+            .change(&file, PolicyChange::Set(POLICY.to_owned()))
+            .await;
         let sums = sums.inspect_err(|_| {
             let undo = undo.display();
             say(&format!(
@@ -306,7 +308,7 @@ impl Cluster {
         })
     }
 
-    async fn change(&self, file: &UndoFile, change: Change) -> Result<ChangeSums, CliError> {
+    async fn change(&self, file: &UndoFile, change: PolicyChange) -> Result<ChangeSums, CliError> {
         let step = ProgressStep::spinner("changing storage policies");
         let told = |done: u64| step.note(&format!("{done} of {}", file.targets));
         let sums = change_all(&self.namenode, file.targets()?, &change, &told).await?;
@@ -332,7 +334,7 @@ async fn put_back(args: &ScanArgs, path: &Path) -> Result<ExitCode, CliError> {
         ));
     }
     let sums = cluster
-        .change(&file, Change::PutBack(cluster.cold_policy))
+        .change(&file, PolicyChange::PutBack(cluster.cold_policy))
         .await?;
     report::print_undone(&sums, args.json)?;
     Ok(if sums.failed > 0 {

@@ -25,7 +25,7 @@ struct ShownDir {
 
 /// What a scan found.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Found {
+pub struct ColdReport {
     cold_by: ColdBy,
     /// Milliseconds since 1970: what was used later is not cold.
     cutoff_ms: u64,
@@ -60,7 +60,7 @@ pub struct Applied {
     pub sums: ChangeSums,
 }
 
-impl Found {
+impl ColdReport {
     /// What `tree`, summed up, says.
     pub fn new(
         tree: &DirTree,
@@ -148,7 +148,7 @@ pub fn seen(tree: &DirTree) -> String {
 pub fn print(
     path: &str,
     age: Duration,
-    found: &Found,
+    found: &ColdReport,
     applied: Option<&Applied>,
     json: bool,
 ) -> Result<(), CliError> {
@@ -176,7 +176,7 @@ fn print_json(answer: &serde_json::Value) -> Result<(), CliError> {
     Ok(())
 }
 
-fn text(path: &str, age: Duration, found: &Found) -> String {
+fn text(path: &str, age: Duration, found: &ColdReport) -> String {
     let mut out = String::new();
     let by = match found.cold_by {
         ColdBy::Access => "neither read nor changed",
@@ -228,7 +228,7 @@ fn text(path: &str, age: Duration, found: &Found) -> String {
 
 const MOVER: &str = "No data has moved: 'hdfs mover' moves replicas to where their policies say.";
 
-fn dry(found: &Found) -> String {
+fn dry(found: &ColdReport) -> String {
     if found.total.cold_files == 0 {
         return String::new();
     }

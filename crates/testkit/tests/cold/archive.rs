@@ -1,6 +1,6 @@
-//! DISK and ARCHIVE volumes on one mount: a Hayloft node beside a stock one with the same keys, each
-//! on a disk of its own of the same size. What they report is the same, and replicas move between
-//! the two types by hard link.
+//! DISK and ARCHIVE volumes on one mount: a Hayloft node beside a stock one with the same keys,
+//! each on a disk of its own of the same size. What they report is the same, and replicas move
+//! between the two types by hard link.
 
 use super::{BLOCK, volumes};
 use hayloft_rpc::{RpcClient, RpcOptions};

@@ -30,7 +30,7 @@ const ONDISK_VERSION: u32 = 1;
 const MESSAGE_MAX: usize = 128 << 20;
 /// Largest summary that is read, bytes.
 const SUMMARY_MAX: u64 = 1 << 20;
-const READ_BUFFER: usize = 1 << 20;
+const READ_BUFFER: usize = 256 << 10;
 
 /// Names of sections.
 const STRINGS: &str = "STRING_TABLE";

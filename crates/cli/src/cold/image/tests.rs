@@ -154,13 +154,11 @@ fn flipped_bytes_are_an_error_or_another_image_but_no_panic() {
     let whole = std::fs::read(usual().write(tmp.path())).expect("read");
     let path = tmp.path().join("flipped");
     for at in 0..whole.len() {
-        for bit in [1, 0x80] {
-            let mut bytes = whole.clone();
-            bytes[at] ^= bit;
-            std::fs::write(&path, &bytes).expect("written");
-            if let Ok(image) = Image::open(&path) {
-                let _ = super::scan(&image, "/", CUTOFF, COLD, None, &|_, _| {});
-            }
+        let mut bytes = whole.clone();
+        bytes[at] ^= 1 << (at % 8);
+        std::fs::write(&path, &bytes).expect("written");
+        if let Ok(image) = Image::open(&path) {
+            let _ = super::scan(&image, "/", CUTOFF, COLD, None, &|_, _| {});
         }
     }
 }
