@@ -102,6 +102,9 @@ pub struct CapacityRatio {
     pub ratio: f64,
     /// Directory of the volume.
     pub path: PathBuf,
+    /// Whether it is a `file:` URI. Apache's node compares URIs, and finds no volume by a plain
+    /// path, though the example of hdfs-default.xml has such.
+    pub is_uri: bool,
 }
 
 impl Value for Vec<CapacityRatio> {
@@ -121,7 +124,12 @@ impl Value for Vec<CapacityRatio> {
             }
             let path = local_path(location)?;
             let path = std::path::absolute(&path).map_err(|_| allowed())?;
-            Ok(CapacityRatio { ratio, path })
+            let is_uri = location.starts_with("file:/");
+            Ok(CapacityRatio {
+                ratio,
+                path,
+                is_uri,
+            })
         };
         // As Apache reads it: no white space counts, and an empty item is a mistake.
         let text: String = text.chars().filter(|c| !c.is_whitespace()).collect();
@@ -200,11 +208,12 @@ impl Configuration {
     }
 
     /// The share of its mount that a volume has, where DISK and ARCHIVE may share one and it is
-    /// set.
+    /// set, by a `file:` URI as for Apache's node.
     #[must_use]
     pub fn capacity_ratio_for(&self, dir: &DataDir) -> Option<f64> {
         let ratios = self.get(&keys::SAME_DISK_CAPACITY_RATIO);
-        let mut of_dir = ratios.iter().rev().filter(|ratio| ratio.path == dir.path);
+        let is_of = |ratio: &&CapacityRatio| ratio.is_uri && ratio.path == dir.path;
+        let mut of_dir = ratios.iter().rev().filter(is_of);
         of_dir.next().map(|ratio| ratio.ratio)
     }
 
@@ -293,7 +302,7 @@ mod tests {
         }
         let config = Configuration::from_properties([(
             keys::SAME_DISK_CAPACITY_RATIO.name(),
-            "[0.3]file:/d1/archive,[0.7]/d1/disk/",
+            "[0.3]file:/d1/archive,[0.7]file:///d1/disk/,[0.5]/d2",
         )]);
         let config = config.expect("valid");
         let of = |path: &str| {

@@ -8,7 +8,7 @@ use hayloft_testkit::error::{Result, TestkitError};
 use hayloft_testkit::hadoop::{class, scratch};
 use hayloft_testkit::mounts::{TestMount, may_mount};
 use hayloft_testkit::node::Kind;
-use hayloft_testkit::suite::{expect, expect_eq, passed, seconds};
+use hayloft_testkit::suite::{expect, passed, seconds};
 use hayloft_testkit::wait::{self, Seen};
 use hayloft_testkit::{Cluster, Driver, NodeSpec, Outcome, Suite};
 use hayloft_wire::proto::hdfs::{StorageReport, StorageType};
@@ -282,10 +282,10 @@ impl Lab {
         self.restart(|_, cold| format!("[0.2]file://{cold}"))?;
         let percent = share(self.wait_same()?);
         expect(percent.abs_diff(20) <= 1, || format!("{percent} %"))?;
-        // As hdfs-default.xml shows them, without a scheme.
+        // As hdfs-default.xml shows them, without a scheme: Apache's node finds no volume by that.
         self.restart(|hot, cold| format!("[0.5]{cold},[0.5]{hot}"))?;
         let percent = share(self.wait_same()?);
-        println!("shares of plain paths: {percent} % for ARCHIVE");
+        expect(percent.abs_diff(30) <= 1, || format!("{percent} %"))?;
         self.fs.check("/moved", BLOCKS * BLOCK, 2)?;
         passed()
     }
@@ -296,7 +296,8 @@ impl Lab {
         for kind in NODES {
             let spec = NodeSpec::new(kind).volumes(volumes(&[("DISK", &one), ("DISK", &two)]));
             let (failed, log) = self.cluster.refused_node(spec)?;
-            expect_eq("an error", failed, true)?;
+            // Apache's ends without an exit code that says so.
+            expect(failed || kind == Kind::Apache, || log.clone())?;
             let why = "Storage type DISK already exists on same mount";
             expect(log.contains(why), || format!("{}: {log}", kind.name()))?;
             for dir in [&one, &two] {
