@@ -6,6 +6,8 @@
 //! | `error` | what users are told when something fails, and exit codes |
 //! | `node` | `hayloft node`: the daemon |
 //! | `calibrate` | `hayloft calibrate`: what a volume's device does |
+//! | `plan` | `hayloft plan`: disks and workers of a node, from calibrations |
+//! | `cold` | `hayloft cold`: files not used any more, and their storage policy |
 //! | `cluster` | a cluster of real processes in one directory: `up`, `down`, `status`, `fs` |
 //! | `lab` | `hayloft lab`: clusters of hosts and shaped links, modelled disks, experiments |
 //! | `placement` | `hayloft placement`: blocks that break the rule on failure domains |
@@ -18,12 +20,14 @@ mod args;
 mod bench;
 mod calibrate;
 mod cluster;
+mod cold;
 mod error;
 #[cfg(feature = "lab")]
 mod lab;
 mod logging;
 mod node;
 mod placement;
+mod plan;
 mod progress;
 mod size;
 
@@ -67,6 +71,8 @@ fn run(cli: Cli) -> Result<ExitCode, CliError> {
         Command::Fs(args) => cluster::fs::run(&args),
         Command::Placement(args) => placement::run(&args),
         Command::Calibrate(args) => calibrate::run(&args),
+        Command::Plan(args) => plan::run(&args),
+        Command::Cold(args) => cold::run(&args),
         #[cfg(feature = "lab")]
         Command::Lab(args) => lab::run(&args),
         #[cfg(feature = "lab")]

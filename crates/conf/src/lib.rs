@@ -44,4 +44,4 @@ pub use print::{Setting, to_markdown};
 pub use shared::{Change, SharedConfig};
 pub use unsupported::Unsupported;
 pub use value::{Mode, Unit, Value};
-pub use volumes::{DataDir, Reserved};
+pub use volumes::{CapacityRatio, DataDir, Reserved};

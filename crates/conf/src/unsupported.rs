@@ -55,7 +55,6 @@ const KERBEROS: &str = "there is no Kerberos here";
 const JAVA_CLASS: &str = "Java classes cannot be loaded into this process";
 const RECONNECT: &str = "the node tries to reach a NameNode for ever";
 const LOCKS: &str = "no lock is held across I/O here";
-const TIERING: &str = "DISK and ARCHIVE volumes on one mount are counted as two disks";
 
 /// Every key without effect.
 pub(super) fn all() -> impl Iterator<Item = &'static Unsupported> {
@@ -201,17 +200,6 @@ static DATANODE: &[Unsupported] = &[
         "dfs.datanode.volumes.replica-add.threadpool.size",
         "",
         LOCKS,
-    ),
-    key("dfs.datanode.same-disk-tiering.enabled", "false", TIERING),
-    key(
-        "dfs.datanode.same-disk-tiering.capacity-ratio.percentage",
-        "",
-        TIERING,
-    ),
-    key(
-        "dfs.datanode.reserve-for-archive.default.percentage",
-        "0.0",
-        TIERING,
     ),
     key("dfs.datanode.lazywriter.interval.sec", "60", LAZY_PERSIST),
     key("dfs.datanode.non.local.lazy.persist", "false", LAZY_PERSIST),

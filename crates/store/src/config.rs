@@ -40,7 +40,7 @@ impl ReservedSpace {
 }
 
 /// One entry of `dfs.datanode.data.dir`.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct VolumeConfig {
     /// The prefix of the entry; `Disk` without one.
     pub storage_type: StorageType,
@@ -52,6 +52,9 @@ pub struct VolumeConfig {
     pub engine: String,
     /// Space to leave to others.
     pub reserved: ReservedSpace,
+    /// Share of its mount, 0.0 to 1.0, where DISK and ARCHIVE may share one
+    /// (`dfs.datanode.same-disk-tiering.capacity-ratio.percentage`).
+    pub capacity_ratio: Option<f64>,
 }
 
 impl VolumeConfig {
@@ -63,6 +66,7 @@ impl VolumeConfig {
             path: path.into(),
             engine: "posix".to_owned(),
             reserved: ReservedSpace::default(),
+            capacity_ratio: None,
         }
     }
 }
@@ -122,6 +126,10 @@ pub struct StoreConfig {
     pub perm: u32,
     /// How many volumes may fail before the store gives up; -1: go on while one lives.
     pub failed_volumes_tolerated: i32,
+    /// Whether a DISK and an ARCHIVE volume on one mount share its capacity
+    /// (`dfs.datanode.same-disk-tiering.enabled`): then the share of ARCHIVE, 0.0 to 1.0, where no
+    /// volume has one of its own (`dfs.datanode.reserve-for-archive.default.percentage`).
+    pub archive_share: Option<f64>,
     /// How a volume is chosen for a new replica.
     pub volume_choosing: VolumeChoosing,
     /// fsync data, meta and directory when a replica is finalized (`dfs.datanode.synconclose`).
@@ -177,6 +185,7 @@ impl Default for StoreConfig {
             volumes: Vec::new(),
             perm: 0o700,
             failed_volumes_tolerated: 0,
+            archive_share: None,
             volume_choosing: VolumeChoosing::RoundRobin {
                 additional: 1 << 30,
             },

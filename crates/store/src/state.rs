@@ -182,6 +182,17 @@ impl StoreState {
         let _ = self.events.send(event).await;
     }
 
+    /// Reserves room for a replica of `bytes` on one part of a pool; whether there was more.
+    pub fn reserve_on(&self, slice: &BlockPoolSlice, bytes: u64) -> bool {
+        // As with choosing: two writers do not get the same room.
+        let _rounds = locks::lock(&self.rounds);
+        let has_room = !slice.volume.is_failed() && slice.volume.numbers().remaining > bytes;
+        if has_room {
+            slice.volume.reserve_for_replica(bytes);
+        }
+        has_room
+    }
+
     /// Chooses a volume with room for a replica of `bytes` and reserves the room for it.
     ///
     /// # Errors

@@ -13,6 +13,7 @@ mod lost_writes;
 mod recovery;
 mod refused;
 mod scans;
+mod shared_mount;
 mod startup;
 mod stress;
 mod unclean;

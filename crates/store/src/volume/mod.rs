@@ -5,6 +5,7 @@ pub mod commit_rounds;
 pub mod health;
 pub mod invalidations;
 pub mod open;
+pub mod shared_mount;
 pub mod space;
 pub mod stop_mark;
 
@@ -19,7 +20,8 @@ use hayloft_io::{Engine, IoClass, Meta, RecordLock, Space};
 use hayloft_wire::checksum::DataChecksum;
 use hayloft_wire::ids::PoolId;
 use invalidations::Invalidations;
-use space::Numbers;
+use shared_mount::SharedMount;
+use space::{MountShare, Numbers};
 use tokio_util::sync::CancellationToken;
 
 use crate::config::{ReservedSpace, VolumeConfig};
@@ -47,6 +49,10 @@ pub struct Volume {
     pub reserved: ReservedSpace,
     /// Mount point.
     pub mount: PathBuf,
+    /// Its share of the mount, where that is set.
+    pub capacity_ratio: Option<f64>,
+    /// The mount, when it may share it with a volume of the other type.
+    pub shared_mount: Option<Arc<SharedMount>>,
     /// The record lock; taken out when the volume leaves.
     lock: Mutex<Option<RecordLock>>,
     /// Parts of the pools on this volume.
@@ -73,7 +79,7 @@ pub struct Volume {
 #[derive(Clone, Copy, Debug)]
 struct Measured {
     space: Space,
-    /// Used and allocated ahead by HDFS when it was read.
+    /// Used and allocated ahead by HDFS when it was read, on all volumes that share the mount.
     used_then: u64,
 }
 
@@ -170,6 +176,8 @@ impl Volume {
             avoid: AtomicBool::new(false),
             reserved: opened.config.reserved,
             mount,
+            capacity_ratio: opened.config.capacity_ratio,
+            shared_mount: None,
             lock: Mutex::new(Some(opened.lock)),
             slices: RwLock::default(),
             measured: Mutex::new(Measured {
@@ -234,14 +242,16 @@ impl Volume {
 
     /// Takes note of the space of the file system, read just now.
     pub fn set_space(&self, space: Space) {
-        let used_then = self.taken();
+        let used_then = self.taken_on_mount();
         *locks::lock(&self.measured) = Measured { space, used_then };
     }
 
     /// Takes note that what is used now was on the disk already when its space was last read.
     pub fn settle_used(&self) {
-        let used = self.taken();
-        locks::lock(&self.measured).used_then = used;
+        for volume in self.partner().iter().map(AsRef::as_ref).chain([self]) {
+            let used = volume.taken_on_mount();
+            locks::lock(&volume.measured).used_then = used;
+        }
     }
 
     /// The numbers of its reports, as of now.
@@ -260,7 +270,35 @@ impl Volume {
                 all: reserved_for_replicas,
                 allocated,
             },
+            self.mount_share(),
         )
+    }
+
+    fn mount_share(&self) -> MountShare {
+        let Some(shared) = &self.shared_mount else {
+            return MountShare::default();
+        };
+        let beside = shared.partner(self);
+        let not_taken = |v: &Volume| {
+            let (all, allocated) = (v.reserved_for_replicas.get(), v.allocated.get());
+            all.saturating_sub(allocated)
+        };
+        MountShare {
+            ratio: shared.ratio(self),
+            taken_beside: beside.as_deref().map_or(0, Self::taken),
+            not_taken_beside: beside.as_deref().map_or(0, not_taken),
+        }
+    }
+
+    /// The volume of the other type on its mount, if it shares the mount with one.
+    #[must_use]
+    pub fn partner(&self) -> Option<Arc<Volume>> {
+        self.shared_mount.as_ref()?.partner(self)
+    }
+
+    fn taken_on_mount(&self) -> u64 {
+        let beside = self.partner().map_or(0, |partner| partner.taken());
+        self.taken().saturating_add(beside)
     }
 
     /// Bytes that the file system counts as taken by HDFS.
