@@ -29,6 +29,8 @@ pub enum Command {
     Fs(FsArgs),
     /// Blocks that break the rule on failure domains: find them, mend them.
     Placement(crate::placement::PlacementArgs),
+    /// Virtual nodes of one host: what the rest of a cluster has to know of them.
+    Super(crate::super_node::SuperArgs),
     /// Measure a volume's device and propose quantum, queue depth and engine.
     Calibrate(crate::calibrate::CalibrateArgs),
     /// How many disks and workers fit the links of a node, from calibrated disks.
@@ -147,6 +149,14 @@ pub struct UpArgs {
     /// Number of storage nodes.
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u16).range(1..=64))]
     pub nodes: u16,
+    /// Instead: one process of so many virtual nodes (hayloft.nodes).
+    #[arg(
+        long = "super",
+        value_name = "N",
+        conflicts_with_all = ["nodes", "kind"],
+        value_parser = clap::value_parser!(u16).range(1..=64),
+    )]
+    pub virtual_nodes: Option<u16>,
     /// Whose storage nodes. A stopped cluster may come up with the other kind on the same data.
     #[arg(long, value_enum, default_value_t = Nodes::Hayloft)]
     pub kind: Nodes,
@@ -198,7 +208,7 @@ pub struct FsArgs {
     pub args: Vec<OsString>,
 }
 
-fn property(text: &str) -> Result<(String, String), String> {
+pub fn property(text: &str) -> Result<(String, String), String> {
     let (key, value) = text.split_once('=').ok_or("must be KEY=VALUE")?;
     if key.trim().is_empty() {
         return Err("must be KEY=VALUE".into());

@@ -11,6 +11,7 @@
 //! | `cluster` | a cluster of real processes in one directory: `up`, `down`, `status`, `fs` |
 //! | `lab` | `hayloft lab`: clusters of hosts and shaped links, modelled disks, experiments |
 //! | `placement` | `hayloft placement`: blocks that break the rule on failure domains |
+//! | `super_node` | `hayloft super`: virtual nodes, as the cluster has to know them |
 //! | `size` | sizes as typed and shown |
 //! | `bench` | `hayloft bench`: the stock DataNode beside ours (cargo feature `lab`) |
 //! | `progress` | what is shown while something takes time |
@@ -30,6 +31,7 @@ mod placement;
 mod plan;
 mod progress;
 mod size;
+mod super_node;
 
 use std::process::ExitCode;
 
@@ -70,6 +72,7 @@ fn run(cli: Cli) -> Result<ExitCode, CliError> {
         Command::Status(args) => cluster::status::run(&args),
         Command::Fs(args) => cluster::fs::run(&args),
         Command::Placement(args) => placement::run(&args),
+        Command::Super(args) => super_node::run(&args),
         Command::Calibrate(args) => calibrate::run(&args),
         Command::Plan(args) => plan::run(&args),
         Command::Cold(args) => cold::run(&args),

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use hayloft_conf::{Configuration, SharedConfig, keys};
+use hayloft_conf::{Configuration, SharedConfig, VirtualNode, keys};
 use hayloft_node::daemon;
 use hayloft_store::StartOption;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -63,6 +63,7 @@ pub fn conf_dir(given: Option<&Path>) -> Result<PathBuf, CliError> {
 /// network.
 fn usable(config: &Configuration) -> Result<(), CliError> {
     config.refuse_unprotected()?;
+    config.virtual_nodes()?;
     hayloft_conf::namenodes(config)?;
     Ok(())
 }
@@ -76,6 +77,10 @@ fn print_config(config: &Configuration, json: bool) -> Result<ExitCode, CliError
         println!("{text}");
     } else {
         print!("{}", config.to_text());
+        // What is wrong with them is said below.
+        for node in config.virtual_nodes().unwrap_or_default() {
+            print!("{}", of_virtual_node(&node));
+        }
     }
     for warning in config.warnings() {
         eprintln!("hayloft: warning: {warning}");
@@ -84,24 +89,52 @@ fn print_config(config: &Configuration, json: bool) -> Result<ExitCode, CliError
     Ok(ExitCode::SUCCESS)
 }
 
+/// What a virtual node makes of the configuration: a comment and the keys that are its own.
+fn of_virtual_node(node: &VirtualNode) -> String {
+    let own = [
+        keys::DATANODE_ADDRESS.name(),
+        keys::DATANODE_IPC_ADDRESS.name(),
+        keys::DATANODE_HTTP_ADDRESS.name(),
+        keys::DATANODE_HOSTNAME.name(),
+        keys::DATA_DIRS.name(),
+    ];
+    let mut text = format!("# Virtual node {}:\n", node.name);
+    for key in own {
+        let value = node.config.text(key).unwrap_or_default();
+        text += &format!("# {key} = {value}\n");
+    }
+    text + "\n"
+}
+
 /// Says whether Apache's DataNode may start on the directories of this configuration. A
 /// configuration that this node refuses for its protection is no reason against that.
 fn check_swap(config: &Configuration) -> Result<ExitCode, CliError> {
     hayloft_conf::namenodes(config)?;
-    let dirs = config.get(&keys::DATA_DIRS);
-    let volumes: Vec<PathBuf> = dirs.iter().map(|dir| dir.path.clone()).collect();
+    let nodes = config.virtual_nodes()?;
     let shared = hayloft_node::store_config::earlier_staging(config);
-    Ok(match hayloft_store::check_swap(&volumes, &shared) {
-        Ok(()) => {
-            let count = volumes.len();
-            println!("yes: Apache's DataNode may start on the {count} data directories");
-            ExitCode::SUCCESS
-        }
-        Err(obstacle) => {
-            println!("no: {obstacle}");
-            ExitCode::from(FINDING)
-        }
-    })
+    // The directories of each node: a stock DataNode starts on those of one.
+    let each = match nodes.as_slice() {
+        [] => vec![volumes(config)],
+        nodes => nodes.iter().map(|node| volumes(&node.config)).collect(),
+    };
+    let mut all = each.iter();
+    let found = all.try_for_each(|volumes| hayloft_store::check_swap(volumes, &shared));
+    if let Err(obstacle) = found {
+        println!("no: {obstacle}");
+        return Ok(ExitCode::from(FINDING));
+    }
+    let count: usize = each.iter().map(Vec::len).sum();
+    let who = match nodes.len() {
+        0 => "Apache's DataNode may start".to_owned(),
+        nodes => format!("{nodes} of Apache's DataNodes, one a virtual node, may start"),
+    };
+    println!("yes: {who} on the {count} data directories");
+    Ok(ExitCode::SUCCESS)
+}
+
+fn volumes(config: &Configuration) -> Vec<PathBuf> {
+    let dirs = config.get(&keys::DATA_DIRS);
+    dirs.into_iter().map(|dir| dir.path).collect()
 }
 
 fn start_option(args: &NodeArgs) -> StartOption {

@@ -346,3 +346,59 @@ fn a_cluster_without_hadoop_says_how_to_get_it() {
         "{output:?}"
     );
 }
+
+#[test]
+fn virtual_nodes_are_printed_and_wrong_ones_are_refused() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let site = "<configuration><property><name>fs.defaultFS</name>\
+        <value>hdfs://127.0.0.1:1</value></property></configuration>";
+    std::fs::write(dir.path().join("core-site.xml"), site).expect("written");
+    let conf = dir.path().display().to_string();
+    let ask = |nodes: &str| {
+        let nodes = format!("hayloft.nodes={nodes}");
+        let data = "dfs.datanode.data.dir=/d/1";
+        hayloft(&[
+            "node",
+            "--conf",
+            &conf,
+            "--print-config",
+            "-D",
+            &nodes,
+            "-D",
+            data,
+        ])
+    };
+    let fine = ask("a,b");
+    assert_eq!(fine.status.code(), Some(0), "{fine:?}");
+    let said = text(&fine.stdout);
+    for line in [
+        "# Virtual node b:",
+        "# dfs.datanode.data.dir = [DISK]/d/1/b",
+    ] {
+        assert!(said.contains(line), "{line:?} is missing:\n{said}");
+    }
+    let refused = ask("a,a");
+    assert_eq!(refused.status.code(), Some(2), "{refused:?}");
+    assert!(
+        text(&refused.stderr).contains("names a once"),
+        "{refused:?}"
+    );
+    let topology = hayloft(&[
+        "super",
+        "topology",
+        "--conf",
+        &conf,
+        "--host",
+        "s1",
+        "--json",
+        "-D",
+        "hayloft.nodes=a,b",
+        "-D",
+        "dfs.datanode.address.a=10.0.0.1:7",
+        "-D",
+        "dfs.datanode.address.b=10.0.0.2:7",
+    ]);
+    let answer: serde_json::Value = serde_json::from_slice(&topology.stdout).expect("JSON");
+    assert_eq!(answer["host"], "s1");
+    assert_eq!(answer["nodes"][1]["address"], "10.0.0.2");
+}

@@ -225,3 +225,38 @@ fn the_default_tour_runs_on_an_installed_hadoop_and_says_where_everything_answer
         "{text}"
     );
 }
+
+#[test]
+fn one_process_of_virtual_nodes_comes_up_and_says_where_each_answers() {
+    let cluster = Cluster::new();
+    let up = || cluster.hayloft("up", &["--json", "--super", "3", "--no-tour"]);
+    let first = up();
+    let said = String::from_utf8_lossy(&first.stderr).into_owned();
+    assert!(first.status.success(), "{said}");
+    let report: Value = serde_json::from_slice(&first.stdout).expect("JSON");
+    assert_eq!(report["cluster"]["live_nodes"], 3);
+    let state = cluster.state_file();
+    assert_eq!(state["nodes"].as_array().map(Vec::len), Some(1));
+    let status = cluster.hayloft("status", &[]);
+    let text = String::from_utf8_lossy(&status.stdout).into_owned();
+    assert!(
+        status.status.success() && text.contains("3 virtual nodes"),
+        "{text}"
+    );
+    for node in state["nodes"][0]["virtual_nodes"]
+        .as_array()
+        .expect("listed")
+    {
+        let line = format!("data 127.0.0.1:{}", node["xfer_port"]);
+        assert!(text.contains(&line), "{line:?} is missing:\n{text}");
+    }
+    assert!(cluster.hayloft("down", &[]).status.success());
+    let other = cluster.hayloft("up", &["--super", "2", "--no-tour"]);
+    let refused = String::from_utf8_lossy(&other.stderr).into_owned();
+    assert!(
+        other.status.code() == Some(2) && refused.contains("not made with"),
+        "{refused}"
+    );
+    assert!(up().status.success());
+    assert!(cluster.hayloft("status", &[]).status.success());
+}

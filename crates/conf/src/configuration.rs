@@ -9,6 +9,7 @@ use super::key::{AnyKey, AnyValue, Key};
 use super::keys;
 use super::substitute::substitute;
 use super::value::Value;
+use super::virtual_nodes::Derived;
 use super::xml;
 
 /// Files read from the configuration directory, later ones over earlier ones.
@@ -58,6 +59,8 @@ pub struct Configuration {
     entries: BTreeMap<String, Entry>,
     values: HashMap<&'static str, AnyValue>,
     notes: Vec<String>,
+    /// The virtual node that this is the configuration of.
+    pub(super) node: Option<Derived>,
 }
 
 impl fmt::Debug for Configuration {
@@ -126,6 +129,7 @@ impl Configuration {
             entries: BTreeMap::new(),
             values: HashMap::new(),
             notes: Vec::new(),
+            node: None,
         }
     }
 
@@ -303,10 +307,14 @@ impl Configuration {
     /// one that is not allowed must not hide what else has changed. Only texts may be asked of the
     /// result.
     pub(super) fn reread_texts(&self) -> Result<Self, ConfigError> {
-        match &self.directory {
-            Some(directory) => Self::read(directory, &self.overrides),
-            None => Ok(Self::empty(None, &self.overrides).overridden()),
-        }
+        let plain = match &self.directory {
+            Some(directory) => Self::read(directory, &self.overrides)?,
+            None => Self::empty(None, &self.overrides).overridden(),
+        };
+        Ok(match &self.node {
+            Some(node) => plain.derived(node.clone()),
+            None => plain,
+        })
     }
 
     /// A copy with one property set, or back at its default.
@@ -330,6 +338,22 @@ impl Configuration {
         }
         copy.validate()?;
         Ok(copy)
+    }
+
+    /// Sets the text of a property as if it came from there.
+    pub(super) fn set_as(&mut self, name: &str, raw: String, origin: Origin) {
+        let entry = Entry {
+            raw,
+            origin,
+            is_final: true,
+        };
+        self.entries.insert(canonical(name).to_owned(), entry);
+    }
+
+    /// The same with every known key looked at.
+    pub(super) fn validated(mut self) -> Result<Self, ConfigError> {
+        self.validate()?;
+        Ok(self)
     }
 
     /// Raw text of a known key if it was set.

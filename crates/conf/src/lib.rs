@@ -13,6 +13,7 @@
 //! | `xml`, `substitute` | files to properties, `${...}` |
 //! | `configuration`, `shared` | a snapshot, and the running one |
 //! | `namenodes` | name services and NameNode addresses |
+//! | `virtual_nodes` | several nodes in one process, a configuration for each |
 //! | `review`, `unsupported` | what is asked for and not done here |
 //! | `print` | reports |
 
@@ -31,6 +32,7 @@ mod substitute;
 mod tests;
 mod unsupported;
 mod value;
+mod virtual_nodes;
 mod volumes;
 mod xml;
 
@@ -44,4 +46,5 @@ pub use print::{Setting, to_markdown};
 pub use shared::{Change, SharedConfig};
 pub use unsupported::Unsupported;
 pub use value::{Mode, Unit, Value};
+pub use virtual_nodes::{NodeName, VIRTUAL_NODES_MAX, VirtualNode};
 pub use volumes::{CapacityRatio, DataDir, Reserved};

@@ -37,7 +37,8 @@ impl Configuration {
                 entry.ignored
             )
         }));
-        lines.extend(self.names().filter(|name| is_unknown(name)).map(|name| {
+        let unknown = |name: &&str| is_unknown(name) && !self.is_of_virtual_node(name);
+        lines.extend(self.names().filter(unknown).map(|name| {
             let hint =
                 nearest(name).map_or_else(String::new, |near| format!(": did you mean {near}?"));
             format!(

@@ -201,7 +201,7 @@ impl Configuration {
     }
 
     fn per_volume(&self, key: &Key<u64>, dir: &DataDir, unit: Unit) -> u64 {
-        names_for(key.name(), dir)
+        names_for(key.name(), &self.configured_dir(dir))
             .iter()
             .find_map(|name| u64::parse(&self.text(name)?, unit).ok())
             .unwrap_or_else(|| self.get(key))
@@ -220,7 +220,7 @@ impl Configuration {
     /// I/O engine of one volume: `hayloft.io.engine.<directory>`, else `hayloft.io.engine`.
     #[must_use]
     pub fn engine_for(&self, dir: &DataDir) -> String {
-        let [_, of_directory, _] = names_for(keys::IO_ENGINE.name(), dir);
+        let [_, of_directory, _] = names_for(keys::IO_ENGINE.name(), &self.configured_dir(dir));
         self.text(&of_directory)
             .unwrap_or_else(|| self.get(&keys::IO_ENGINE).0)
     }

@@ -1,6 +1,6 @@
 //! What this node calls itself.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use hayloft_wire::proto::hdfs::DatanodeId;
 
@@ -29,6 +29,9 @@ pub struct Identity {
     pub info_secure_port: u16,
     /// Port of the RPC server.
     pub ipc_port: u16,
+    /// The address that connections to NameNodes and other nodes come from. Virtual nodes have
+    /// one, unless they serve all addresses of the host; for others the system chooses.
+    pub local: Option<IpAddr>,
 }
 
 impl Identity {
@@ -51,6 +54,7 @@ impl Identity {
             info_port: config.get(&keys::DATANODE_HTTP_ADDRESS).port,
             info_secure_port: 0,
             ipc_port: ipc.port(),
+            local: (config.node_name().is_some() && !xfer.ip().is_unspecified()).then(|| xfer.ip()),
         }
     }
 
@@ -70,7 +74,8 @@ impl Identity {
 }
 
 /// The system's name for itself; `localhost` when it has none that is text.
-fn system_host_name() -> String {
+#[must_use]
+pub fn system_host_name() -> String {
     rustix::system::uname()
         .nodename()
         .to_str()

@@ -20,6 +20,7 @@ pub fn volumes(config: &Configuration) -> Vec<VolumeConfig> {
             storage_type: dir.storage_type,
             path: dir.path.clone(),
             engine: config.engine_for(dir),
+            calibrated_in: config.node_name().map(|_| config.configured_dir(dir).path),
             reserved: reserved(calculator, &config.reserved_for(dir)),
             capacity_ratio: config.capacity_ratio_for(dir),
         })
@@ -56,7 +57,7 @@ pub fn store_config(config: &Configuration) -> StoreConfig {
         disk: disk(config),
         cache_client_reads: config.get(&keys::IO_READ_CACHED),
         write_memory: usize::try_from(write_memory(config)).unwrap_or(usize::MAX),
-        page_cache: crate::memory::usable(),
+        page_cache: crate::memory::usable() / sharers(config),
         earlier_staging: earlier_staging(config),
         scan: scan(config),
         directory_scan: directory_scan(config),
@@ -69,6 +70,14 @@ pub fn store_config(config: &Configuration) -> StoreConfig {
 fn archive_share(config: &Configuration) -> Option<f64> {
     let share = config.get(&keys::RESERVE_FOR_ARCHIVE).clamp(0.0, 1.0);
     config.get(&keys::SAME_DISK_TIERING).then_some(share)
+}
+
+/// How many nodes of this process have a volume on the same disks.
+fn sharers(config: &Configuration) -> u64 {
+    match config.node_name() {
+        Some(_) => config.get(&keys::NODES).len().max(1) as u64,
+        None => 1,
+    }
 }
 
 fn disk(config: &Configuration) -> DiskSettings {
@@ -198,6 +207,22 @@ mod tests {
         ]);
         let ratios: Vec<_> = volumes(&config).iter().map(|v| v.capacity_ratio).collect();
         assert_eq!(ratios, [None, Some(0.4)]);
+    }
+
+    #[test]
+    fn a_virtual_node_has_its_part_of_the_page_cache_and_the_calibration_of_all() {
+        let plain = with(&[
+            ("dfs.datanode.data.dir", "/d"),
+            ("hayloft.nodes", "a,b,c,d"),
+        ]);
+        let nodes = plain.virtual_nodes().expect("valid");
+        let one = store_config(&nodes[2].config);
+        assert_eq!(one.page_cache, crate::memory::usable() / 4);
+        assert_eq!(one.volumes[0].path, PathBuf::from("/d/c"));
+        assert_eq!(one.volumes[0].calibrated_in, Some(PathBuf::from("/d")));
+        let alone = store_config(&with(&[("dfs.datanode.data.dir", "/d")]));
+        assert_eq!(alone.page_cache, crate::memory::usable());
+        assert_eq!(alone.volumes[0].calibrated_in, None);
     }
 
     #[test]

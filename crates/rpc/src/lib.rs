@@ -12,7 +12,7 @@ pub mod client;
 pub mod log_limit;
 pub mod server;
 
-pub use client::{RpcClient, RpcConnection, RpcError, RpcOptions, current_user};
+pub use client::{RpcClient, RpcConnection, RpcError, RpcOptions, bind_to, current_user};
 pub use hayloft_wire::rpc::names::{
     CLIENT_DATANODE_PROTOCOL, DATANODE_LIFELINE_PROTOCOL, DATANODE_PROTOCOL,
     INTER_DATANODE_PROTOCOL, Protocol,

@@ -74,6 +74,14 @@ pub fn check_swap(volumes: &[PathBuf], shared: &[PathBuf]) -> Result<(), Obstacl
     shared.iter().try_for_each(|dir| no_area(dir, &uuids))
 }
 
+/// Whether a DataNode has used the directory as a volume: it has the VERSION of one. Blocking.
+#[must_use]
+pub fn is_volume(dir: &Path) -> bool {
+    let read = read_small(&dir.join(CURRENT).join(VERSION), VERSION_BYTES_MAX);
+    let version = read.ok().flatten();
+    version.is_some_and(|bytes| VolumeVersion::parse(&bytes).is_ok())
+}
+
 /// No DataNode runs on the directory.
 fn free(volume: &Path) -> Result<(), Obstacle> {
     let lock = volume.join(IN_USE_LOCK);

@@ -55,6 +55,9 @@ pub struct VolumeConfig {
     /// Share of its mount, 0.0 to 1.0, where DISK and ARCHIVE may share one
     /// (`dfs.datanode.same-disk-tiering.capacity-ratio.percentage`).
     pub capacity_ratio: Option<f64>,
+    /// Where else than in the directory `hayloft calibrate` may have left what it measured: what
+    /// virtual nodes share.
+    pub calibrated_in: Option<PathBuf>,
 }
 
 impl VolumeConfig {
@@ -67,6 +70,7 @@ impl VolumeConfig {
             engine: "posix".to_owned(),
             reserved: ReservedSpace::default(),
             capacity_ratio: None,
+            calibrated_in: None,
         }
     }
 }

@@ -19,6 +19,7 @@ mod pool;
 mod reader;
 mod replica;
 mod report;
+mod shared;
 mod shutdown;
 mod staging_leftovers;
 mod startup;
@@ -32,17 +33,18 @@ mod upgrade;
 mod volume;
 mod writer;
 
-pub use check_swap::{Obstacle, check_swap};
+pub use check_swap::{Obstacle, check_swap, is_volume};
 pub use config::{
     DirectoryScanConfig, ReservedSpace, ScanConfig, StoreConfig, VolumeChoosing, VolumeConfig,
 };
 pub use error::{StoreError, StoreErrorKind};
 pub use reader::ReplicaReader;
 pub use report::VolumeTimes;
+pub use shared::StoreShared;
 pub use store::Store;
 pub use types::{
     FailureSummary, NodeStorageInfo, PacketData, PacketDataError, Pieces, PoolSpec, RecoveryInfo,
-    ReplicaRef, ReplicaReport, StartOption, StorageInfo, StorageReport, StoreEvent, VolumeReport,
-    WriteOptions,
+    ReplicaRef, ReplicaReport, StartOption, StorageInfo, StorageReport, StoreEvent, TakenOver,
+    VolumeReport, WriteOptions,
 };
 pub use writer::{AckHandle, Due, ReplicaWriter};

@@ -54,7 +54,10 @@ pub fn storage_reports(inner: &StoreState, pool: &PoolId) -> Vec<StorageReport> 
         .iter()
         .map(|v| {
             let n = v.numbers();
-            let shared = volumes.iter().filter(|o| o.mount == v.mount).count() > 1;
+            // By the mount the NameNode counts others' files once. Parts of a file system that
+            // virtual nodes share are told in part already.
+            let beside = volumes.iter().filter(|o| o.mount == v.mount).count() > 1;
+            let shared = beside && !v.file_system.is_shared();
             StorageReport {
                 storage: v.info.clone(),
                 failed: false,

@@ -75,6 +75,7 @@ pub async fn shutdown(inner: &Arc<StoreState>) {
     log_disks(inner);
     for volume in inner.volumes() {
         volume.unlock();
+        volume.file_system.leave(&volume);
     }
     info!("store is shut down");
 }

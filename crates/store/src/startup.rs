@@ -5,9 +5,9 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use hayloft_io::{IoClass, IoError, IoErrorKind, IoOp};
+use hayloft_io::{IoClass, IoError, IoErrorKind, IoOp, Meta};
 use tokio::sync::mpsc;
-use tracing::{info, warn};
+use tracing::{Instrument as _, info, warn};
 use uuid::Uuid;
 
 use crate::background::space_watch::watch_space;
@@ -18,6 +18,7 @@ use crate::layout::names::{CURRENT, VERSION};
 use crate::layout::version::VolumeVersion;
 use crate::lifecycle::{commit, volume_failure};
 use crate::locks;
+use crate::shared::StoreShared;
 use crate::staging_leftovers;
 use crate::state::StoreState;
 use crate::types::{FailedVolume, StorageInfo, StoreEvent};
@@ -52,9 +53,9 @@ async fn refuse_staged(inner: &StoreState) -> Result<(), StoreError> {
 pub async fn open(
     config: StoreConfig,
     events: mpsc::Sender<StoreEvent>,
+    shared: StoreShared,
 ) -> Result<Arc<StoreState>, StoreError> {
-    let disks = hayloft_io::Disks::default();
-    let inner = Arc::new(StoreState::new(config, events, disks));
+    let inner = Arc::new(StoreState::new(config, events, shared));
     let attempts = inner.config.volumes.iter().map(|v| inner.open_volume(v));
     let attempts = futures_util::future::join_all(attempts).await;
     let mut opened = Vec::new();
@@ -85,11 +86,8 @@ pub async fn open(
     check_tolerance(&inner, inner.volumes().len())?;
     crate::lifecycle::delete::start_lanes(&inner);
     crate::background::block_scanner::start(&inner);
-    inner
-        .tasks
-        .spawn(crate::background::directory_scanner::run(Arc::clone(
-            &inner,
-        )));
+    let scanner = crate::background::directory_scanner::run(Arc::clone(&inner));
+    inner.tasks.spawn(scanner.in_current_span());
     Ok(inner)
 }
 
@@ -175,11 +173,17 @@ pub async fn admit(
         .space(path)
         .await
         .map_err(|e| StoreError::io(&doing, e))?;
-    let mount = meta
-        .mount_of(path)
-        .await
-        .map(|m| m.point)
-        .unwrap_or_default();
+    let mount = meta.mount_of(path).await.ok();
+    let file_systems = &inner.shared.file_systems;
+    let name = match &mount {
+        _ if !file_systems.are_shared() => String::new(),
+        // Parts of one file system that are mounted as several share its space all the same.
+        Some(mount) if mount.source.starts_with("/dev/") => mount.source.clone(),
+        _ => device_number(&meta, path)
+            .await
+            .map_err(|e| StoreError::io(&doing, e))?,
+    };
+    let file_system = file_systems.of(&name, space);
     let id = match &opened.version {
         Some(version) => version.storage_id.clone(),
         None => format!("DS-{}", Uuid::new_v4()),
@@ -188,10 +192,10 @@ pub async fn admit(
         id: id.into(),
         storage_type: opened.config.storage_type,
     };
-    let volume = list(inner, Volume::new(opened, info, mount, space))?;
-    inner
-        .tasks
-        .spawn(watch_space(Arc::clone(inner), Arc::clone(&volume)));
+    let mount = mount.map(|mount| mount.point).unwrap_or_default();
+    let volume = list(inner, Volume::new(opened, info, mount, file_system))?;
+    let watch = watch_space(Arc::clone(inner), Arc::clone(&volume));
+    inner.tasks.spawn(watch.in_current_span());
     if let Err(error) = open_mark(inner, &volume).await {
         volume.set_failed();
         volume_failure::remove_from_service(inner, &volume);
@@ -201,8 +205,18 @@ pub async fn admit(
         sync_earlier(inner, &volume);
     }
     let rounds = commit::run(Arc::clone(inner), Arc::clone(&volume));
-    inner.tasks.spawn(rounds);
+    inner.tasks.spawn(rounds.in_current_span());
     Ok(volume)
+}
+
+/// The number of the device, as the system tells file systems apart.
+async fn device_number(meta: &Meta, path: &Path) -> Result<String, IoError> {
+    use std::os::unix::fs::MetadataExt as _;
+    let look = meta.run(IoOp::Stat, path, |path| {
+        let facts = std::fs::metadata(path).map_err(|e| IoError::from_std(IoOp::Stat, path, &e))?;
+        Ok(facts.dev().to_string())
+    });
+    look.await
 }
 
 /// Makes durable, in the background, what an earlier process wrote last: no commit round of this
@@ -259,6 +273,7 @@ fn list(inner: &StoreState, mut volume: Volume) -> Result<Arc<Volume>, StoreErro
     if let Some(shared) = &volume.shared_mount {
         shared.join(&volume);
     }
+    volume.file_system.join(&volume);
     let StorageInfo { id, storage_type } = &volume.info;
     info!(volume = %volume.root.display(), storage = %id, kind = %storage_type, "volume in use");
     volumes.healthy.push(Arc::clone(&volume));

@@ -7,16 +7,17 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, RwLock};
 
 use hayloft_io::decorators::Sampling;
-use hayloft_io::{BufferPool, Disks};
 use hayloft_wire::ids::{ExtendedBlock, PoolId, StorageType};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
+use tracing::Instrument as _;
 
 use crate::config::{StoreConfig, VolumeConfig};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::locks;
 use crate::replica::block_pool::Pool;
+use crate::shared::StoreShared;
 use crate::types::{FailedVolume, StoreEvent};
 use crate::volume::choose::{Candidate, Rounds, choose};
 use crate::volume::open::open_volume;
@@ -43,14 +44,12 @@ pub struct StoreState {
     pub stop: CancellationToken,
     /// Background work.
     pub tasks: TaskTracker,
-    /// The physical devices.
-    pub disks: Disks,
+    /// What it shares with other stores of the process.
+    pub shared: StoreShared,
     /// Work on deletes, by number of the volume.
     pub delete_queues: RwLock<HashMap<u16, mpsc::Sender<Delete>>>,
     /// Block scanners, by number of the volume.
     pub scanners: RwLock<HashMap<u16, mpsc::Sender<Suspect>>>,
-    /// Memory for received data on its way to the disks.
-    pub write_memory: BufferPool,
     /// Which operations on the volumes are measured.
     pub sampling: Arc<Sampling>,
     rounds: Mutex<Rounds>,
@@ -100,8 +99,7 @@ pub struct Volumes {
 impl StoreState {
     /// Without volumes and pools.
     #[must_use]
-    pub fn new(config: StoreConfig, events: mpsc::Sender<StoreEvent>, disks: Disks) -> Self {
-        let write_memory = BufferPool::new(config.write_memory);
+    pub fn new(config: StoreConfig, events: mpsc::Sender<StoreEvent>, shared: StoreShared) -> Self {
         Self {
             config,
             identity: Mutex::default(),
@@ -112,10 +110,9 @@ impl StoreState {
             ending: CancellationToken::new(),
             stop: CancellationToken::new(),
             tasks: TaskTracker::new(),
-            disks,
+            shared,
             delete_queues: RwLock::default(),
             scanners: RwLock::default(),
-            write_memory,
             sampling: Arc::new(Sampling::new(0)),
             rounds: Mutex::default(),
         }
@@ -126,7 +123,7 @@ impl StoreState {
     /// # Errors
     /// `Incompatible` when another DataNode uses the directory or it is of another make; `Io`.
     pub async fn open_volume(&self, config: &VolumeConfig) -> Result<OpenedVolume, StoreError> {
-        open_volume(&self.config, &self.disks, &self.sampling, config).await
+        open_volume(&self.config, &self.shared.disks, &self.sampling, config).await
     }
 
     /// The identity, to look at or change.
@@ -168,7 +165,7 @@ impl StoreState {
         &self,
         work: impl Future<Output = Result<T, StoreError>> + Send + 'static,
     ) -> Result<T, StoreError> {
-        match self.tasks.spawn(work).await {
+        match self.tasks.spawn(work.in_current_span()).await {
             Ok(result) => result,
             Err(error) => Err(StoreError::closed(format!(
                 "the operation did not end: {error}"
@@ -186,7 +183,8 @@ impl StoreState {
     pub fn reserve_on(&self, slice: &BlockPoolSlice, bytes: u64) -> bool {
         // As with choosing: two writers do not get the same room.
         let _rounds = locks::lock(&self.rounds);
-        let has_room = !slice.volume.is_failed() && slice.volume.numbers().remaining > bytes;
+        let _promise = self.shared.file_systems.promise();
+        let has_room = !slice.volume.is_failed() && slice.volume.room() > bytes;
         if has_room {
             slice.volume.reserve_for_replica(bytes);
         }
@@ -206,6 +204,7 @@ impl StoreState {
         except: Option<u16>,
     ) -> Result<Arc<BlockPoolSlice>, StoreError> {
         let mut rounds = locks::lock(&self.rounds);
+        let _promise = self.shared.file_systems.promise();
         let usable: Vec<Arc<BlockPoolSlice>> = pool
             .slices()
             .into_iter()
@@ -215,7 +214,7 @@ impl StoreState {
         let candidates: Vec<Candidate> = usable
             .iter()
             .map(|s| Candidate {
-                remaining: s.volume.numbers().remaining,
+                remaining: s.volume.room(),
                 preferred: storage_id.is_some_and(|id| *s.volume.info.id == *id),
                 avoid: s.volume.avoid.load(Ordering::Relaxed),
             })

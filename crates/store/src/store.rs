@@ -6,6 +6,7 @@ use std::sync::Arc;
 use hayloft_io::DiskStats;
 use hayloft_wire::ids::PoolId;
 use tokio::sync::mpsc;
+use tracing::Instrument as _;
 
 use crate::config::{StoreConfig, VolumeConfig};
 use crate::error::StoreError;
@@ -13,6 +14,7 @@ use crate::layout::LAYOUT_VERSION;
 use crate::lifecycle::volume_failure;
 use crate::pool::add_remove;
 use crate::report::VolumeTimes;
+use crate::shared::StoreShared;
 use crate::state::StoreState;
 use crate::types::{
     FailureSummary, NodeStorageInfo, PoolSpec, ReplicaReport, StartOption, StorageInfo,
@@ -31,7 +33,18 @@ impl Store {
         config: StoreConfig,
         events: mpsc::Sender<StoreEvent>,
     ) -> Result<Self, StoreError> {
-        Ok(Self(startup::open(config, events).await?))
+        let shared = StoreShared::alone(config.write_memory);
+        Ok(Self(startup::open(config, events, shared).await?))
+    }
+
+    /// [`open`](Self::open) as one of several stores in this process, which have disks, memory and
+    /// the space of file systems together. The `write_memory` of `config` has no effect then.
+    pub async fn open_sharing(
+        config: StoreConfig,
+        events: mpsc::Sender<StoreEvent>,
+        shared: StoreShared,
+    ) -> Result<Self, StoreError> {
+        Ok(Self(startup::open(config, events, shared).await?))
     }
 
     /// Uuid of this datanode; made up and kept when all volumes are new.
@@ -124,12 +137,8 @@ impl Store {
         volumes: Vec<VolumeConfig>,
     ) -> Vec<(PathBuf, Result<(), StoreError>)> {
         let inner = Arc::clone(&self.0);
-        match self
-            .0
-            .tasks
-            .spawn(async move { hot_swap::reconfigure(&inner, volumes).await })
-            .await
-        {
+        let changing = async move { hot_swap::reconfigure(&inner, volumes).await };
+        match self.0.tasks.spawn(changing.in_current_span()).await {
             Ok(results) => results,
             Err(error) => {
                 let text = format!("the exchange of volumes did not end: {error}");

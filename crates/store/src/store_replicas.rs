@@ -3,11 +3,11 @@
 use hayloft_wire::ids::{Block, ExtendedBlock, PoolId, StorageType};
 
 use crate::background::block_scanner;
-use crate::background::{invalidate, move_replica};
+use crate::background::{invalidate, move_replica, take_over};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::reader::{MissingMeta, ReplicaReader};
 use crate::store::Store;
-use crate::types::{RecoveryInfo, ReplicaRef, WriteOptions};
+use crate::types::{RecoveryInfo, ReplicaRef, TakenOver, WriteOptions};
 use crate::writer::ReplicaWriter;
 use crate::writer::{block_recovery, create, pipeline_recovery};
 use crate::{reader, report};
@@ -220,6 +220,28 @@ impl Store {
         let (block, storage_id) = (block.clone(), storage_id.map(str::to_owned));
         self.run(|inner| async move {
             move_replica::move_block(&inner, &block, target, storage_id.as_deref()).await
+        })
+        .await
+    }
+
+    /// Takes a finalized replica over from `source`, another store of this process, to a volume of
+    /// the storage type (or to the named volume). On one file system its files get second names, by
+    /// a rename in the end; else they are copied and verified. Durable when it returns. `source`
+    /// keeps its replica.
+    ///
+    /// Errors: `NotFound` when it is not finalized there, `AlreadyExists`, `OutOfSpace`, `Illegal`
+    /// when it changed meanwhile, `Io`.
+    pub async fn take_over(
+        &self,
+        source: &Self,
+        block: &ExtendedBlock,
+        target: StorageType,
+        storage_id: Option<&str>,
+    ) -> Result<TakenOver, StoreError> {
+        let there = std::sync::Arc::clone(&source.0);
+        let (block, storage_id) = (block.clone(), storage_id.map(str::to_owned));
+        self.run(|here| async move {
+            take_over::take_over(&here, &there, &block, target, storage_id.as_deref()).await
         })
         .await
     }

@@ -307,6 +307,15 @@ pub struct ReplicaRef {
     pub pinned: bool,
 }
 
+/// A replica that was taken over from another store of the process.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TakenOver {
+    /// The replica as it is here now.
+    pub replica: ReplicaRef,
+    /// Its files have a second name on their file system: no byte was copied.
+    pub linked: bool,
+}
+
 /// Answer of `initReplicaRecovery`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RecoveryInfo {

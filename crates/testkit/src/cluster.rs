@@ -103,7 +103,8 @@ impl Cluster {
     /// # Errors
     /// [`TestkitError::Timeout`].
     pub fn wait_all_live(&self) -> Result<()> {
-        let count = self.nodes.iter().filter(|node| node.is_started()).count();
+        let started = self.nodes.iter().filter(|node| node.is_started());
+        let count = started.map(Node::node_count).sum();
         for namenode in &self.namenodes {
             namenode.wait_live(count, LIVE_LIMIT)?;
             namenode.wait_out_of_safe_mode(LIVE_LIMIT)?;

@@ -1,8 +1,10 @@
 //! A storage node: stock DataNode or Hayloft, on the same directories and ports.
 
 mod spec;
+mod virtual_nodes;
 
 pub use spec::{Kind, NodeSite, NodeSpec, VolumeSpec};
+pub use virtual_nodes::VirtualSite;
 
 use crate::conf::Conf;
 use crate::error::{Result, TestkitError};
@@ -28,6 +30,7 @@ pub struct Node {
     jvm_flags: Option<Vec<String>>,
     binary: Option<PathBuf>,
     arguments: Vec<String>,
+    virtual_nodes: Vec<VirtualSite>,
     process: Option<Process>,
 }
 
@@ -74,8 +77,21 @@ impl Node {
             jvm_flags: spec.jvm_flags,
             binary: spec.binary,
             arguments: Vec::new(),
+            virtual_nodes: spec.virtual_nodes,
             process: None,
         })
+    }
+
+    /// Its virtual nodes; none when it is one node.
+    #[must_use]
+    pub fn virtual_nodes(&self) -> &[VirtualSite] {
+        &self.virtual_nodes
+    }
+
+    /// How many nodes it is to a NameNode.
+    #[must_use]
+    pub fn node_count(&self) -> usize {
+        self.virtual_nodes.len().max(1)
     }
 
     /// Its name, `node-N` in a cluster.
@@ -171,6 +187,7 @@ impl Node {
                 self.site.place.at(self.site.http_port),
             )
             .set("dfs.datanode.hostname", self.site.place.address());
+        virtual_nodes::configure(&mut conf, &self.virtual_nodes);
         conf.overlay(&self.conf);
         conf.write_dir(&self.conf_dir())
     }
@@ -233,12 +250,18 @@ impl Node {
     pub fn wait_started(&mut self) -> Result<()> {
         let (site, process) = (&self.site, self.process.as_mut());
         let process = process.ok_or_else(|| not_running(&site.name))?;
-        [site.xfer_port, site.ipc_port]
-            .into_iter()
-            .try_for_each(|port| {
-                let alive = || process.check_alive();
-                site.place.wait_open(port, START_LIMIT, alive)
-            })
+        let of_virtual = self.virtual_nodes.iter();
+        let of_virtual = of_virtual.flat_map(|node| [node.xfer(), node.ipc()]);
+        let mut listeners: Vec<_> = of_virtual.collect();
+        if listeners.is_empty() {
+            listeners = [site.xfer_port, site.ipc_port]
+                .map(|port| site.place.at(port))
+                .into();
+        }
+        listeners.into_iter().try_for_each(|address| {
+            let alive = || process.check_alive();
+            site.place.wait_open_at(address, START_LIMIT, alive)
+        })
     }
 
     /// The running process.

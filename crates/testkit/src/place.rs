@@ -90,9 +90,21 @@ impl Place {
         &self,
         port: u16,
         limit: Duration,
+        alive: impl FnMut() -> Result<()>,
+    ) -> Result<()> {
+        self.wait_open_at(self.at(port), limit, alive)
+    }
+
+    /// As [`wait_open`](Self::wait_open), at any address that is reached from here.
+    ///
+    /// # Errors
+    /// As [`wait_open`](Self::wait_open).
+    pub fn wait_open_at(
+        &self,
+        address: SocketAddr,
+        limit: Duration,
         mut alive: impl FnMut() -> Result<()>,
     ) -> Result<()> {
-        let address = self.at(port);
         wait::until(&format!("a listener on {address}"), limit, || {
             alive()?;
             let tried = self.within(move || {

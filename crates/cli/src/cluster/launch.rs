@@ -8,7 +8,7 @@ use hayloft_testkit::conf::Conf;
 use hayloft_testkit::hadoop::{Hadoop, Jvm};
 use hayloft_testkit::identity::ProcessIdentity;
 use hayloft_testkit::namenode::{NameNode, NameNodeSite};
-use hayloft_testkit::node::{Kind, Node, NodeSite, NodeSpec, VolumeSpec};
+use hayloft_testkit::node::{Kind, Node, NodeSite, NodeSpec, VirtualSite, VolumeSpec};
 use hayloft_testkit::place::Place;
 use hayloft_testkit::process::{Process, Signal, tail};
 use hayloft_testkit::{TestkitError, http, ports};
@@ -77,7 +77,9 @@ impl Launcher<'_> {
     fn node(&self, role: &Role) -> Result<Node, CliError> {
         let dir = self.state.role_dir(&role.name);
         let kind = role.kind.unwrap_or(Kind::Hayloft);
-        let mut spec = NodeSpec::new(kind).volumes(vec![VolumeSpec::at(dir.join("data"))]);
+        let mut spec = NodeSpec::new(kind)
+            .volumes(vec![VolumeSpec::at(dir.join("data"))])
+            .virtual_nodes(role.virtual_nodes.clone());
         spec.jvm_flags = Some(Jvm::small(&dir, &dir, HEAP_MIB).flags);
         let binary = std::env::current_exe()
             .map_err(|error| CliError::new(format!("cannot find this program: {error}"), "", ""))?;
@@ -129,11 +131,18 @@ impl Launcher<'_> {
 
     /// Waits until the NameNode counts every node live and has left safe mode.
     pub fn wait_ready(&self, cluster: &StoredCluster) -> Result<(), CliError> {
-        let count = cluster.nodes.len();
+        let count = cluster.live_nodes();
         let step = ProgressStep::spinner(format!("waiting for {count} live nodes"));
         let namenode = self.namenode(cluster)?;
         let alive = || cluster.roles().try_for_each(|role| self.check_alive(role));
-        let listening = |role: &Role| Place::local().wait_open(role.port, START_LIMIT, alive);
+        let listening = |role: &Role| {
+            let ports = match role.virtual_nodes.as_slice() {
+                [] => vec![role.port],
+                nodes => nodes.iter().map(|node| node.xfer_port).collect(),
+            };
+            let mut ports = ports.into_iter();
+            ports.try_for_each(|port| Place::local().wait_open(port, START_LIMIT, alive))
+        };
         let ready = namenode
             .wait_live_while(count, START_LIMIT, alive)
             .and_then(|()| cluster.nodes.iter().try_for_each(listening))
@@ -210,26 +219,48 @@ pub fn new_role(name: &str, kind: Option<Kind>, taken: &[u16]) -> Result<Role, C
         http_port: next()?,
         ipc_port: kind.map(|_| next()).transpose()?,
         kind,
+        virtual_nodes: Vec::new(),
         process: None,
     })
+}
+
+/// Virtual nodes `a`, `b` and so on, with ports that no process uses, `taken` included.
+pub fn new_virtual_nodes(count: u16, taken: &[u16]) -> Result<Vec<VirtualSite>, CliError> {
+    let mut taken = taken.to_vec();
+    let mut next = || free_port(&mut taken);
+    let node = |number: u16| -> Result<VirtualSite, CliError> {
+        Ok(VirtualSite {
+            name: virtual_name(number),
+            address: Place::local().address(),
+            xfer_port: next()?,
+            ipc_port: next()?,
+            http_port: next()?,
+        })
+    };
+    (0..count).map(node).collect()
+}
+
+/// The letters of the alphabet, then `a1` to `z1`, and so on.
+fn virtual_name(number: u16) -> String {
+    let letter = (b'a'..=b'z').nth(usize::from(number % 26));
+    let letter = char::from(letter.expect("there are 26"));
+    match number / 26 {
+        0 => letter.to_string(),
+        round => format!("{letter}{round}"),
+    }
 }
 
 /// Gives a stopped role other ports where another program took its own meanwhile.
 pub fn settle_ports(role: &mut Role, taken: &[u16]) -> Result<(), CliError> {
     let mut taken = taken.to_vec();
-    let own = [
-        Some(&mut role.port),
-        Some(&mut role.http_port),
-        role.ipc_port.as_mut(),
-    ];
-    for port in own.into_iter().flatten() {
+    let name = role.name.clone();
+    for port in role.ports_mut() {
         if TcpListener::bind(ports::local(*port)).is_ok() {
             continue;
         }
         let other = free_port(&mut taken)?;
         say(&format!(
-            "port {port} of {} is taken by another program: using {other}",
-            role.name
+            "port {port} of {name} is taken by another program: using {other}"
         ));
         *port = other;
     }
@@ -309,4 +340,23 @@ pub fn stop(roles: &[&Role]) -> Result<Vec<Ended>, CliError> {
         }
     }
     Ok(endings)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn virtual_nodes_have_names_and_ports_of_their_own() {
+        let nodes = new_virtual_nodes(30, &[]).expect("ports are free");
+        let names: Vec<&str> = nodes.iter().map(|node| node.name.as_str()).collect();
+        assert_eq!((names[0], names[25], names[26]), ("a", "z", "a1"));
+        let mut ports: Vec<u16> = nodes
+            .iter()
+            .flat_map(|node| [node.xfer_port, node.ipc_port, node.http_port])
+            .collect();
+        ports.sort_unstable();
+        ports.dedup();
+        assert_eq!(ports.len(), 90);
+    }
 }

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::CliError;
 use hayloft_testkit::identity::ProcessIdentity;
-use hayloft_testkit::node::Kind;
+use hayloft_testkit::node::{Kind, VirtualSite};
 
 /// Version of `cluster.json`.
 const FORMAT: u32 = 1;
@@ -25,6 +25,9 @@ pub struct Role {
     pub ipc_port: Option<u16>,
     /// Whose storage node; `None` for the NameNode.
     pub kind: Option<Kind>,
+    /// The virtual nodes of its process; none when it is one node.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub virtual_nodes: Vec<VirtualSite>,
     /// The process, when it was last started.
     pub process: Option<ProcessIdentity>,
 }
@@ -33,6 +36,28 @@ impl Role {
     /// Whether its process runs.
     pub fn is_alive(&self) -> bool {
         self.process.as_ref().is_some_and(ProcessIdentity::is_alive)
+    }
+
+    /// Every port of it.
+    pub fn ports(&self) -> Vec<u16> {
+        let own = [Some(self.port), Some(self.http_port), self.ipc_port];
+        let own = own.into_iter().flatten();
+        let below = self.virtual_nodes.iter();
+        own.chain(below.flat_map(|n| [n.xfer_port, n.ipc_port, n.http_port]))
+            .collect()
+    }
+
+    /// The ports of it that may change while it is stopped.
+    pub fn ports_mut(&mut self) -> Vec<&mut u16> {
+        let own = [
+            Some(&mut self.port),
+            Some(&mut self.http_port),
+            self.ipc_port.as_mut(),
+        ];
+        let own = own.into_iter().flatten();
+        let below = self.virtual_nodes.iter_mut();
+        own.chain(below.flat_map(|n| [&mut n.xfer_port, &mut n.ipc_port, &mut n.http_port]))
+            .collect()
     }
 }
 
@@ -94,6 +119,12 @@ impl StoredCluster {
     /// Every process, NameNode first.
     pub fn roles(&self) -> impl Iterator<Item = &Role> {
         std::iter::once(&self.namenode).chain(&self.nodes)
+    }
+
+    /// How many nodes the NameNode counts when all run.
+    pub fn live_nodes(&self) -> usize {
+        let of_role = |role: &Role| role.virtual_nodes.len().max(1);
+        self.nodes.iter().map(of_role).sum()
     }
 
     /// URI of the file system.
@@ -245,6 +276,7 @@ mod tests {
             http_port: 2,
             ipc_port: None,
             kind: None,
+            virtual_nodes: Vec::new(),
             process: None,
         };
         state.save(&StoredCluster::new(role, 3)).expect("writable");

@@ -25,6 +25,17 @@ pub struct ProcessStatus {
     running: bool,
     pid: Option<i32>,
     log: String,
+    /// The virtual nodes of the process.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    virtual_nodes: Vec<VirtualStatus>,
+}
+
+/// One virtual node of a process.
+#[derive(Debug, Serialize)]
+pub struct VirtualStatus {
+    name: String,
+    address: String,
+    rpc: String,
 }
 
 /// The cluster as it is now.
@@ -34,6 +45,8 @@ pub struct StatusReport {
     file_system: String,
     conf: String,
     live_nodes: Option<usize>,
+    /// How many there should be.
+    nodes: usize,
     files: Option<u64>,
     used_bytes: Option<u64>,
     missing_blocks: Option<u64>,
@@ -42,9 +55,8 @@ pub struct StatusReport {
 
 impl StatusReport {
     fn is_well(&self) -> bool {
-        let nodes = self.processes.len() - 1;
         self.processes.iter().all(|process| process.running)
-            && self.live_nodes.is_some_and(|live| live >= nodes)
+            && self.live_nodes.is_some_and(|live| live >= self.nodes)
             && self.missing_blocks == Some(0)
     }
 }
@@ -78,6 +90,7 @@ pub fn report(state: &StateDir, cluster: &StoredCluster) -> StatusReport {
         file_system: cluster.uri(),
         conf: state.client_conf().display().to_string(),
         live_nodes: count("NumLiveDataNodes").and_then(|n| usize::try_from(n).ok()),
+        nodes: cluster.live_nodes(),
         files: count("FilesTotal"),
         used_bytes: count("CapacityUsed"),
         missing_blocks: missing,
@@ -87,6 +100,11 @@ pub fn report(state: &StateDir, cluster: &StoredCluster) -> StatusReport {
 
 fn process(state: &StateDir, role: &Role) -> ProcessStatus {
     let running = role.is_alive();
+    let virtual_nodes = role.virtual_nodes.iter().map(|node| VirtualStatus {
+        name: node.name.clone(),
+        address: node.xfer().to_string(),
+        rpc: node.ipc().to_string(),
+    });
     ProcessStatus {
         name: role.name.clone(),
         kind: role.kind.map_or("Apache", |kind| kind.name()),
@@ -101,6 +119,19 @@ fn process(state: &StateDir, role: &Role) -> ProcessStatus {
             .filter(|_| running)
             .map(|process| process.pid),
         log: launch::log_of(state, role).display().to_string(),
+        virtual_nodes: virtual_nodes.collect(),
+    }
+}
+
+/// Where a process answers, or that its virtual nodes do.
+fn answers_at(process: &ProcessStatus) -> String {
+    if !process.virtual_nodes.is_empty() {
+        return format!("{} virtual nodes", process.virtual_nodes.len());
+    }
+    let http = process.http.as_deref().unwrap_or("none yet");
+    match &process.rpc {
+        Some(rpc) => format!("data {}  RPC {rpc}  HTTP {http}", process.address),
+        None => format!("RPC {}  HTTP {http}", process.address),
     }
 }
 
@@ -125,16 +156,19 @@ impl fmt::Display for StatusReport {
             let pid = process
                 .pid
                 .map_or_else(|| "not running".to_owned(), |pid| format!("pid {pid}"));
-            let http = process.http.as_deref().unwrap_or("none yet");
-            let addresses = match &process.rpc {
-                Some(rpc) => format!("data {}  RPC {rpc}  HTTP {http}", process.address),
-                None => format!("RPC {}  HTTP {http}", process.address),
-            };
             writeln!(
                 f,
-                "  {:<10} {:<8} {pid:<12} {addresses}\n{:22}log {}",
-                process.name, process.kind, "", process.log
+                "  {:<10} {:<8} {pid:<12} {}\n{:22}log {}",
+                process.name,
+                process.kind,
+                answers_at(process),
+                "",
+                process.log
             )?;
+            for node in &process.virtual_nodes {
+                let VirtualStatus { name, address, rpc } = node;
+                writeln!(f, "{:4}{name:<30} data {address}  RPC {rpc}", "")?;
+            }
         }
         if let (Some(live), Some(files), Some(used), Some(missing)) = (
             self.live_nodes,

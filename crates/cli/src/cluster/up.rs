@@ -45,10 +45,14 @@ pub fn run(args: &UpArgs) -> Result<ExitCode, CliError> {
     let (mut cluster, is_new) = match state.load()? {
         Some(cluster) => (cluster, false),
         None => (
-            StoredCluster::new(launch::new_role("namenode", None, &[])?, args.nodes.min(3)),
+            StoredCluster::new(
+                launch::new_role("namenode", None, &[])?,
+                args.virtual_nodes.unwrap_or(args.nodes).min(3),
+            ),
             true,
         ),
     };
+    refuse_other_shape(&cluster, args)?;
     if !is_new && cluster.roles().all(Role::is_alive) {
         return already_running(&state, &cluster, args);
     }
@@ -79,7 +83,7 @@ fn already_running(
         "this cluster is running already ({}); 'hayloft down' stops it",
         state.path().display()
     ));
-    if usize::from(args.nodes) != cluster.nodes.len() || args.put.is_some() {
+    if wanted_nodes(args, cluster) != cluster.nodes.len() || args.put.is_some() {
         say(
             "--nodes, --kind and --put count when it starts: copy with 'hayloft fs -put', or stop \
                 it first",
@@ -120,21 +124,21 @@ fn start_all(
         launcher.wait_namenode(cluster)?;
     }
     launcher.write_client_conf(cluster)?;
-    let count = usize::from(args.nodes).max(cluster.nodes.len());
-    if count > usize::from(args.nodes) {
+    let count = wanted_nodes(args, cluster).max(cluster.nodes.len());
+    if count > wanted_nodes(args, cluster) {
         say(&format!(
             "this cluster has {count} nodes, and keeps them: each holds data"
         ));
     }
     for index in 0..count {
-        let kind = kind_of(args.kind, index);
+        let kind = if is_super(args, cluster) {
+            Kind::Hayloft
+        } else {
+            kind_of(args.kind, index)
+        };
         let taken = ports_of(cluster);
         if index == cluster.nodes.len() {
-            cluster.nodes.push(launch::new_role(
-                &format!("node-{index}"),
-                Some(kind),
-                &taken,
-            )?);
+            cluster.nodes.push(new_node(args, index, kind, &taken)?);
         } else if cluster.nodes[index].is_alive() {
             continue;
         } else {
@@ -146,6 +150,51 @@ fn start_all(
         state.save(cluster)?;
     }
     Ok(())
+}
+
+/// How many processes of storage nodes there shall be. One of virtual nodes stays as it was made:
+/// each of them holds data.
+fn wanted_nodes(args: &UpArgs, cluster: &StoredCluster) -> usize {
+    if is_super(args, cluster) {
+        1
+    } else {
+        usize::from(args.nodes)
+    }
+}
+
+/// Whether the cluster is, or is to be, one process of virtual nodes.
+fn is_super(args: &UpArgs, cluster: &StoredCluster) -> bool {
+    let there = cluster
+        .nodes
+        .iter()
+        .any(|role| !role.virtual_nodes.is_empty());
+    there || args.virtual_nodes.is_some()
+}
+
+fn new_node(args: &UpArgs, index: usize, kind: Kind, taken: &[u16]) -> Result<Role, CliError> {
+    let mut role = launch::new_role(&format!("node-{index}"), Some(kind), taken)?;
+    if let Some(count) = args.virtual_nodes {
+        let taken = [taken, &role.ports()].concat();
+        role.virtual_nodes = launch::new_virtual_nodes(count, &taken)?;
+    }
+    Ok(role)
+}
+
+/// Refuses to make one process of virtual nodes out of a cluster that was made otherwise.
+fn refuse_other_shape(cluster: &StoredCluster, args: &UpArgs) -> Result<(), CliError> {
+    let Some(wanted) = args.virtual_nodes.map(usize::from) else {
+        return Ok(());
+    };
+    let is_one = cluster.nodes.len() == 1 && cluster.nodes[0].virtual_nodes.len() == wanted;
+    if cluster.nodes.is_empty() || is_one {
+        return Ok(());
+    }
+    let what = format!("this cluster was not made with --super {wanted}, and its nodes hold data");
+    Err(CliError::new(
+        what,
+        "--super",
+        "leave it away, or name another directory with --state",
+    ))
 }
 
 fn say_what_survived(cluster: &StoredCluster) {
@@ -169,11 +218,7 @@ fn say_what_survived(cluster: &StoredCluster) {
 }
 
 fn ports_of(cluster: &StoredCluster) -> Vec<u16> {
-    cluster
-        .roles()
-        .flat_map(|role| [Some(role.port), Some(role.http_port), role.ipc_port])
-        .flatten()
-        .collect()
+    cluster.roles().flat_map(Role::ports).collect()
 }
 
 fn kind_of(nodes: Nodes, index: usize) -> Kind {

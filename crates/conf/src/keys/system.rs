@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::keys;
 use crate::address::HostPort;
+use crate::virtual_nodes::NodeName;
 
 keys! {
     DEFAULT_FS: String = ("fs.defaultFS", "file:///",
@@ -11,6 +12,9 @@ keys! {
          does.").aliases(&["fs.default.name"]);
     HADOOP_TMP_DIR: String = ("hadoop.tmp.dir", "/tmp/hadoop-${user.name}",
         "Base of default directories.");
+    NODES: Vec<NodeName> = ("hayloft.nodes", "",
+        "Names of virtual nodes: each a DataNode on its directory below each data directory. Ports \
+         count up; append `.<name>` to addresses and host name for one.");
     DATANODE_ADDRESS: HostPort = ("dfs.datanode.address", "0.0.0.0:9866",
         "Address of the data transfer port.");
     DATANODE_IPC_ADDRESS: HostPort = ("dfs.datanode.ipc.address", "0.0.0.0:9867",

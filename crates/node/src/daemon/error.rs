@@ -15,6 +15,9 @@ pub enum StartError {
     /// The volumes cannot be used.
     #[error("cannot open the volumes of dfs.datanode.data.dir: {0}")]
     Store(#[from] StoreError),
+    /// The data directories hold replicas of another number of nodes than the configuration names.
+    #[error("{0}")]
+    OtherNodes(String),
     /// A port cannot be listened on.
     #[error(
         "cannot listen on {address} ({key}): {source}; choose another address or stop what uses it"

@@ -1,50 +1,48 @@
-//! Start, run and stop of a node.
+//! Start, run and stop of a process: one node, or the virtual nodes of `hayloft.nodes`.
 //!
-//! Order of start: volumes are locked and opened, ports are bound, services towards NameNodes
-//! begin. They load the block pools and register. Then the ports are served. Stop goes the other
-//! way: no new work, work in progress gets a moment, replicas and caches are written, locks go
-//! last.
+//! Order of start: what the configuration asks for is checked, volumes are locked and opened,
+//! ports are bound. Only when that is done for every node, services towards NameNodes begin. They
+//! load the block pools and register. Then the ports are served. Stop goes the other way: no new
+//! work, work in progress gets a moment, replicas and caches are written, locks go last.
+//!
+//! Virtual nodes share disks, memory and threads, and nothing else: one that ends by itself, or
+//! that its NameNode refuses, leaves the others alone.
 
 mod error;
 mod node;
+mod nodes_on_disk;
 mod ports;
+mod running;
 mod stop;
 
-use std::sync::{Arc, OnceLock};
-use std::time::Instant;
+use std::collections::HashMap;
+use std::time::Duration;
 
-use hayloft_store::{StartOption, Store, StoreEvent};
-use tokio::sync::mpsc;
+use futures_util::future::join_all;
+use hayloft_store::{StartOption, StoreShared};
+use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
-use tokio_util::task::TaskTracker;
-use tracing::{info, warn};
+use tracing::{Instrument as _, error, info, warn};
 
 pub use error::StartError;
 
-use self::node::Node;
-use self::ports::Bound;
-use self::stop::Deadline;
-use crate::identity::Identity;
-use crate::namenode::{NameNodes, NameNodesParts};
-use crate::outliers::Outliers;
-use crate::recovery::BlockRecovery;
-use crate::store_config::store_config;
-use crate::xceiver::{Settings, Throttles, XceiverStats, Xceivers};
-use hayloft_conf::{SharedConfig, keys};
+use self::running::{Machinery, Opened, Running, span_of};
+use crate::store_config::write_memory;
+use crate::xceiver::{Settings, XceiverShared};
+use hayloft_conf::{Configuration, NodeName, SharedConfig, VirtualNode};
 
-/// News from the store that may wait; past it the store waits.
-const EVENTS: usize = 4096;
+/// How long the look at the directories may take.
+const LOOK: Duration = Duration::from_secs(10);
 
-const NOTHING_TO_SERVE: &str = "no NameNode of the configuration can be served any more: see the \
-    errors above, correct the configuration or the directories, and start again";
+/// A node that is to run: its name, if it is virtual, and its configuration.
+type Planned = (Option<NodeName>, SharedConfig);
 
-const DISKS_FAILED: &str = "more volumes have failed than dfs.datanode.failed.volumes.tolerated \
-    allows: repair or remove the directories named above, and start again";
-
-/// Runs a node until `shutdown` is cancelled or an administrator stops it.
+/// Runs a node, or several virtual ones, until `shutdown` is cancelled or an administrator stops
+/// them all.
 ///
 /// # Errors
-/// Why it did not start, or why it cannot go on (all volumes failed, no NameNode will have it).
+/// Why none started, or why the last could not go on (all volumes failed, no NameNode will have
+/// it).
 pub async fn run(
     config: SharedConfig,
     start: StartOption,
@@ -53,134 +51,152 @@ pub async fn run(
     let current = config.current();
     // Asked again here: whatever started this must not get an unprotected node.
     current.refuse_unprotected()?;
-    for line in current.warnings() {
+    let nodes = current.virtual_nodes()?;
+    let mut warnings = current.warnings();
+    warnings.extend(look_at_directories(&current).await?);
+    for line in warnings {
         warn!("{line}");
     }
-    let (events, news) = mpsc::channel(EVENTS);
-    let store = Store::open(store_config(&current), events).await?;
+    let machinery = machinery(&current, &nodes);
     drop(current);
-    let running = match Running::start(config, start, store.clone(), news, &shutdown).await {
-        Ok(running) => running,
-        Err(error) => {
-            Deadline::new().close(store.shutdown()).await;
-            return Err(error);
+    let planned = planned(config, nodes);
+    let opened = open_all(planned, &machinery, &shutdown).await?;
+    let running = start_all(opened, start, &machinery, &shutdown).await?;
+    let alone = running.len() == 1;
+    let outcomes = join_all(running.into_iter().map(|(name, node)| async move {
+        let outcome = node.live().await;
+        if let (Some(name), Err(error), false) = (&name, &outcome, alone) {
+            error!(%name, "this virtual node has ended, the others go on: {error}");
         }
-    };
-    let outcome = running.until_stopped().await;
-    running.stop().await;
-    outcome
+        outcome
+    }));
+    verdict(outcomes.await, &shutdown)
 }
 
-/// A node whose services run.
-struct Running {
-    node: Arc<Node>,
-    namenodes: NameNodes,
-    tasks: TaskTracker,
-    /// Cancelled by the NameNode services when too many disks have failed.
-    disks_failed: CancellationToken,
+/// What the directories say about how many nodes they are for; remarks for the log.
+async fn look_at_directories(config: &Configuration) -> Result<Vec<String>, StartError> {
+    let config = config.clone();
+    let look = tokio::task::spawn_blocking(move || nodes_on_disk::check(&config));
+    // A disk that gives no answer is for the store to judge.
+    let found = timeout(LOOK, look).await;
+    let found = found.ok().and_then(Result::ok);
+    found
+        .unwrap_or_else(|| Ok(Vec::new()))
+        .map_err(StartError::OtherNodes)
 }
 
-impl Running {
-    async fn start(
-        config: SharedConfig,
-        start: StartOption,
-        store: Store,
-        news: mpsc::Receiver<StoreEvent>,
-        shutdown: &CancellationToken,
-    ) -> Result<Self, StartError> {
-        let bound = Bound::new(&config, shutdown).await?;
-        let current = config.current();
-        let uuid = store.datanode_uuid();
-        let identity = Identity::new(&current, uuid, bound.xfer_addr, bound.ipc_addr);
-        info!(
-            uuid = identity.datanode_uuid,
-            host = identity.host_name,
-            xfer = %bound.xfer_addr,
-            ipc = %bound.ipc_addr,
-            volumes = store.volume_report().len(),
-            "storage node starts"
-        );
-        let stop = shutdown.child_token();
-        let tasks = TaskTracker::new();
-        let disks_failed = stop.child_token();
-        let namenodes = NameNodes::new(NameNodesParts {
-            store: store.clone(),
-            config: config.clone(),
-            identity,
-            start,
-            shutdown: disks_failed.clone(),
-            tasks: tasks.clone(),
-        });
-        let xceivers = Xceivers::new(
-            store.clone(),
-            Arc::new(namenodes.clone()),
-            Arc::new(XceiverStats::default()),
-            Arc::new(Throttles::of(&current)),
-            Settings::from_config(&current),
-            stop.child_token(),
-        );
-        Outliers::configure(&current, xceivers.peer_times(), &store);
-        let node = Arc::new(Node {
-            config,
-            store,
-            xceivers: xceivers.clone(),
-            namenodes: OnceLock::from(namenodes.clone()),
-            recovery: OnceLock::new(),
-            outliers: Outliers::default(),
-            started: Instant::now(),
-            stop: stop.clone(),
-            stop_for_upgrade: CancellationToken::new(),
-        });
-        let recovery = BlockRecovery::new(node.clone(), stop.child_token(), tasks.clone());
-        node.recovery
-            .set(recovery)
-            .unwrap_or_else(|_| unreachable!("set once"));
-        tasks.spawn({
-            let namenodes = namenodes.clone();
-            async move { namenodes.serve_store_events(news).await }
-        });
-        namenodes.start(node.clone())?;
-        tasks.spawn(crate::xceiver::serve(xceivers, bound.xfer));
-        let host = node.clone();
-        tasks.spawn(crate::ipc::serve(host, bound.ipc, stop.child_token()));
-        Ok(Self {
-            node,
-            namenodes,
-            tasks,
-            disks_failed,
-        })
+/// Made once, whatever the number of nodes.
+fn machinery(config: &Configuration, nodes: &[VirtualNode]) -> Machinery {
+    let bytes = usize::try_from(write_memory(config)).unwrap_or(usize::MAX);
+    Machinery {
+        store: (!nodes.is_empty()).then(|| StoreShared::new(bytes)),
+        xceivers: XceiverShared::new(Settings::from_config(config).reading_memory),
     }
+}
 
-    /// Waits for the end: a signal or an administrator (fine), or a reason not to go on.
-    async fn until_stopped(&self) -> Result<(), StartError> {
-        let node = &self.node;
-        // In this order: a stop on purpose ends everything else too.
-        tokio::select! {
-            biased;
-            () = node.stop.cancelled() => Ok(()),
-            () = node.stop_for_upgrade.cancelled() => Ok(()),
-            () = self.disks_failed.cancelled() => Err(StartError::Stopped(DISKS_FAILED.to_owned())),
-            () = self.namenodes.wait_all_ended() => {
-                Err(StartError::Stopped(NOTHING_TO_SERVE.to_owned()))
+fn planned(config: SharedConfig, nodes: Vec<VirtualNode>) -> Vec<Planned> {
+    if nodes.is_empty() {
+        return vec![(None, config)];
+    }
+    let virtual_one = |node: VirtualNode| (Some(node.name), SharedConfig::new(node.config));
+    nodes.into_iter().map(virtual_one).collect()
+}
+
+/// Opens every node, or none.
+async fn open_all(
+    planned: Vec<Planned>,
+    machinery: &Machinery,
+    shutdown: &CancellationToken,
+) -> Result<Vec<(Option<NodeName>, Opened)>, StartError> {
+    let mut all: Vec<(Option<NodeName>, Opened)> = Vec::new();
+    let mut refused = None;
+    for (name, config) in planned {
+        let span = span_of(name.as_ref());
+        let opening = Opened::new(config, span.clone(), machinery, shutdown);
+        match opening.instrument(span).await {
+            Ok(opened) => all.push((name, opened)),
+            Err(error) => {
+                refused = Some(of_node(name.as_ref(), error));
+                break;
             }
         }
     }
+    let Some(error) = refused.or_else(|| copied(&all)) else {
+        return Ok(all);
+    };
+    join_all(all.into_iter().map(|(_, opened)| opened.close())).await;
+    Err(error)
+}
 
-    async fn stop(self) {
-        let deadline = Deadline::new();
-        let node = &self.node;
-        if node.stop_for_upgrade.is_cancelled() {
-            info!("stopping for an upgrade: telling the writers that this node comes back");
-            let expiration = node.config.get(&keys::RESTART_REPLICA_EXPIRATION);
-            let told = node.xceivers.announce_restart(stop::ANNOUNCE);
-            let marked = node.store.mark_for_restart(expiration);
-            stop::announce(told, marked).await;
+/// The refusal of two nodes that are one to a NameNode: it would take each for the other, moved.
+fn copied(all: &[(Option<NodeName>, Opened)]) -> Option<StartError> {
+    let mut known = HashMap::new();
+    for (name, opened) in all {
+        let (Some(name), uuid) = (name, opened.datanode_uuid()) else {
+            continue;
+        };
+        if let Some(other) = known.insert(uuid, name) {
+            return Some(StartError::OtherNodes(format!(
+                "the directories of the virtual nodes {other} and {name} have the same \
+                 datanodeUuid: one is a copy of the other; move those of one away"
+            )));
         }
-        info!("storage node stops");
-        node.stop.cancel();
-        self.tasks.close();
-        deadline.end_services(self.tasks.wait()).await;
-        deadline.close(node.store.shutdown()).await;
-        info!("storage node has stopped");
+    }
+    None
+}
+
+/// Starts the services of every node, or of none.
+async fn start_all(
+    opened: Vec<(Option<NodeName>, Opened)>,
+    start: StartOption,
+    machinery: &Machinery,
+    shutdown: &CancellationToken,
+) -> Result<Vec<(Option<NodeName>, Running)>, StartError> {
+    let mut all: Vec<(Option<NodeName>, Running)> = Vec::new();
+    let mut waiting = opened.into_iter();
+    // Ends those that run already when a later one does not start.
+    let started = shutdown.child_token();
+    while let Some((name, opened)) = waiting.next() {
+        match Running::start(opened, start, machinery, &started).await {
+            Ok(running) => all.push((name, running)),
+            Err(error) => {
+                started.cancel();
+                join_all(waiting.map(|(_, opened)| opened.close())).await;
+                join_all(all.into_iter().map(|(_, running)| running.live())).await;
+                return Err(of_node(name.as_ref(), error));
+            }
+        }
+    }
+    if all.len() > 1 {
+        info!(
+            nodes = all.len(),
+            "the virtual nodes of this process have started"
+        );
+    }
+    Ok(all)
+}
+
+/// Says which virtual node an error is of.
+fn of_node(name: Option<&NodeName>, error: StartError) -> StartError {
+    match (name, error) {
+        (Some(name), error @ StartError::Store(_)) => {
+            StartError::Stopped(format!("virtual node {name}: {error}"))
+        }
+        (_, error) => error,
     }
 }
+
+/// How the process ends when all its nodes have: well when it was told to, or one of them was.
+fn verdict(
+    outcomes: Vec<Result<(), StartError>>,
+    shutdown: &CancellationToken,
+) -> Result<(), StartError> {
+    let any_was_told = shutdown.is_cancelled() || outcomes.iter().any(Result::is_ok);
+    match outcomes.into_iter().find_map(Result::err) {
+        Some(error) if !any_was_told => Err(error),
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests;

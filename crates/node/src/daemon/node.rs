@@ -3,6 +3,7 @@
 //! The services do not know each other. Each names what it needs of the rest as a trait, and this
 //! is the one place that answers all of them.
 
+use std::net::IpAddr;
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
@@ -26,6 +27,8 @@ use hayloft_rpc::RpcError;
 /// The services of one node and what they share.
 pub(super) struct Node {
     pub(super) config: SharedConfig,
+    /// Address that connections to other nodes come from.
+    pub(super) local: Option<IpAddr>,
     pub(super) store: Store,
     pub(super) xceivers: Xceivers,
     /// Set once at start, before any service runs.
@@ -48,9 +51,21 @@ impl Node {
     }
 }
 
+/// What the data transfer service of a node with that address takes from the configuration.
+pub(super) fn settings(config: &Configuration, local: Option<IpAddr>) -> Settings {
+    Settings {
+        local,
+        ..Settings::from_config(config)
+    }
+}
+
 impl Host for Node {
     fn config(&self) -> &SharedConfig {
         &self.config
+    }
+
+    fn local_address(&self) -> Option<IpAddr> {
+        self.local
     }
 
     fn store(&self) -> &Store {
@@ -129,7 +144,7 @@ impl Host for Node {
 
     fn config_changed(&self) {
         let config = self.config.current();
-        self.xceivers.configure(Settings::from_config(&config));
+        self.xceivers.configure(settings(&config, self.local));
         throttle(self.xceivers.throttles(), &config);
         Outliers::configure(&config, self.xceivers.peer_times(), &self.store);
     }

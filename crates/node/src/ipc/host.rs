@@ -1,5 +1,6 @@
 //! What the RPC server and block recovery need of the node around them.
 
+use std::net::IpAddr;
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
@@ -16,6 +17,9 @@ use hayloft_rpc::RpcError;
 pub trait Host: Send + Sync + 'static {
     /// The running configuration.
     fn config(&self) -> &SharedConfig;
+
+    /// The address that connections to other nodes come from; `None` leaves it to the system.
+    fn local_address(&self) -> Option<IpAddr>;
 
     /// The replicas of this node.
     fn store(&self) -> &Store;

@@ -10,7 +10,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use hayloft_wire::proto::reconfiguration::{
     GetReconfigurationStatusConfigChange, GetReconfigurationStatusResponse,
 };
-use tracing::{info, warn};
+use tracing::{Instrument as _, info, warn};
 
 use super::host::Host;
 use crate::store_config::volumes;
@@ -47,12 +47,13 @@ impl Reconfiguration {
             };
         }
         let shared = Arc::clone(&self.0);
-        tokio::spawn(async move {
+        let changing = async move {
             let changes = reconfigure(host.as_ref()).await;
             let mut status = shared.lock().unwrap_or_else(PoisonError::into_inner);
             status.changes = changes;
             status.ended_ms = Some(now_ms());
-        });
+        };
+        tokio::spawn(changing.in_current_span());
         Ok(())
     }
 

@@ -131,7 +131,7 @@ impl Actor {
         node: Arc<NodeSide>,
         stop: CancellationToken,
     ) -> Self {
-        let options = settings::rpc_options(&node.config);
+        let options = settings::rpc_options(&node.config, node.identity.local);
         let address = addr.for_datanodes().to_string();
         let pending = node.config.get(&keys::INCREMENTAL_REPORT_PENDING_MAX);
         Self {

@@ -12,6 +12,7 @@ use hayloft_wire::proto::datanode::{
 use hayloft_wire::proto::hdfs::RecoveringBlock;
 use tokio::sync::{RwLock, Semaphore, mpsc};
 use tokio::time::Instant;
+use tracing::Instrument as _;
 
 use super::pool::PoolService;
 use super::work::NodeWork;
@@ -294,12 +295,13 @@ impl Commander {
 
     fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) {
         let stop = self.service.stop.clone();
-        self.service.node.tasks.spawn(async move {
+        let work = async move {
             tokio::select! {
                 () = stop.cancelled() => {}
                 () = work => {}
             }
-        });
+        };
+        self.service.node.tasks.spawn(work.in_current_span());
     }
 }
 

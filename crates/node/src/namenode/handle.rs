@@ -14,6 +14,7 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
+use tracing::Instrument as _;
 
 use super::actor::Phase;
 use super::error_reports::ErrorReport;
@@ -157,7 +158,8 @@ impl NameNodes {
             let service = PoolService::start(new, &self.0.node);
             services.push(Arc::clone(&service));
             self.0.living.send_modify(|living| *living += 1);
-            self.0.node.tasks.spawn(self.clone().watch_end(service));
+            let watch = self.clone().watch_end(service);
+            self.0.node.tasks.spawn(watch.in_current_span());
         }
         Ok(())
     }

@@ -8,6 +8,7 @@ use hayloft_wire::ids::{ExtendedBlock, PoolId};
 use hayloft_wire::proto::datanode::DatanodeRegistration;
 use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
+use tracing::Instrument as _;
 
 use super::actor::{Actor, End, Phase};
 use super::commands::{self, Commander, Order};
@@ -60,7 +61,7 @@ impl PoolService {
         });
         if let Some(work) = node.work.get() {
             let commander = Commander::new(Arc::clone(&started), Arc::clone(work));
-            node.tasks.spawn(commander.run(queue));
+            node.tasks.spawn(commander.run(queue).in_current_span());
         }
         for addr in &service.namenodes {
             started.add_actor(addr.clone());
@@ -78,7 +79,7 @@ impl PoolService {
         ));
         self.state().actors.push(Arc::clone(&actor));
         let service = Arc::clone(self);
-        self.node.tasks.spawn(async move {
+        let serving = async move {
             let end = Arc::clone(&actor).run(Arc::clone(&service)).await;
             if let End::Refused(reason) = &end {
                 tracing::error!(
@@ -87,7 +88,8 @@ impl PoolService {
                 );
             }
             service.actor_ended(&actor);
-        });
+        };
+        self.node.tasks.spawn(serving.in_current_span());
     }
 
     fn actor_ended(&self, actor: &Actor) {

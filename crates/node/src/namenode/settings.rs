@@ -1,12 +1,14 @@
 //! The part of the configuration that the NameNode services use.
 
+use std::net::IpAddr;
 use std::time::Duration;
 
 use hayloft_conf::{SharedConfig, keys};
 use hayloft_rpc::RpcOptions;
 
-/// How connections to NameNodes behave under this configuration.
-pub(super) fn rpc_options(config: &SharedConfig) -> RpcOptions {
+/// How connections to NameNodes behave under this configuration. They come from `local`: the
+/// NameNode takes that for the node's address.
+pub(super) fn rpc_options(config: &SharedConfig, local: Option<IpAddr>) -> RpcOptions {
     let config = config.current();
     let bytes = |limit: u32| usize::try_from(limit).unwrap_or(usize::MAX);
     let call_timeout = config.get(&keys::IPC_RPC_TIMEOUT);
@@ -16,6 +18,7 @@ pub(super) fn rpc_options(config: &SharedConfig) -> RpcOptions {
         ping_interval: Some(config.get(&keys::IPC_PING_INTERVAL)),
         response_max_bytes: bytes(config.get(&keys::IPC_MAXIMUM_RESPONSE_LENGTH)),
         request_max_bytes: bytes(config.get(&keys::IPC_MAXIMUM_DATA_LENGTH)),
+        local,
         ..RpcOptions::default()
     }
 }

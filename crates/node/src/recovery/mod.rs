@@ -30,7 +30,7 @@ use hayloft_wire::proto::hdfs::RecoveringBlock;
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
-use tracing::{info, warn};
+use tracing::{Instrument as _, info, warn};
 
 use command::Order;
 use lead::RecoveryError;
@@ -95,14 +95,15 @@ impl BlockRecovery {
                 "recovering a block"
             );
             let inner = Arc::clone(&self.0);
-            self.0.tasks.spawn(async move {
+            let recovering = async move {
                 let stop = inner.stop.clone();
                 tokio::select! {
                     () = inner.run(&order) => {}
                     () = stop.cancelled() => {}
                 }
                 drop(place);
-            });
+            };
+            self.0.tasks.spawn(recovering.in_current_span());
         }
     }
 }

@@ -95,6 +95,7 @@ impl Network {
         let options = RpcOptions {
             connect_timeout: timeout,
             call_timeout: Some(timeout),
+            local: host.local_address(),
             ..RpcOptions::default()
         };
         Some(Self {

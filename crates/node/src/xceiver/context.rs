@@ -1,6 +1,6 @@
 //! What all connections of the data transfer service share.
 
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
@@ -11,7 +11,8 @@ use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::settings::{DATA_MEMORY, Settings};
+use super::settings::Settings;
+use super::shared::XceiverShared;
 use super::stats::{Activity, XceiverStats};
 use crate::outliers::PeerTimes;
 use crate::xceiver::error::XferError;
@@ -29,10 +30,6 @@ pub enum AfterOperation {
     Close,
 }
 
-/// Streams that may hold write buffers for packets they have not sent in full, two buffers each at
-/// most. Further streams are received elsewhere and copied.
-const PLACES: usize = 32;
-
 /// The data transfer service of one node; clones are the same service.
 #[derive(Clone)]
 pub struct Xceivers(Arc<Inner>);
@@ -43,18 +40,15 @@ struct Inner {
     stats: Arc<XceiverStats>,
     throttles: Arc<Throttles>,
     settings: ArcSwap<Settings>,
-    memory: BufferPool,
-    places: Arc<Semaphore>,
     /// Reconstructions that run.
     reconstructions: Arc<Semaphore>,
+    shared: XceiverShared,
     shutdown: CancellationToken,
     evict: Mutex<CancellationToken>,
     restarting: CancellationToken,
     tasks: TaskTracker,
     log_limit: LogLimit,
     peer_times: PeerTimes,
-    /// What connections run on, once they are served.
-    threads: OnceLock<Threads>,
 }
 
 impl Xceivers {
@@ -68,7 +62,22 @@ impl Xceivers {
         settings: Settings,
         shutdown: CancellationToken,
     ) -> Self {
-        let memory = DATA_MEMORY.saturating_add(settings.reading_memory);
+        let shared = XceiverShared::new(settings.reading_memory);
+        Self::sharing(store, link, stats, throttles, settings, shutdown, shared)
+    }
+
+    /// [`new`](Self::new) as one of several in this process, which have memory and threads
+    /// together.
+    #[must_use]
+    pub fn sharing(
+        store: Store,
+        link: Arc<dyn NameNodeLink>,
+        stats: Arc<XceiverStats>,
+        throttles: Arc<Throttles>,
+        settings: Settings,
+        shutdown: CancellationToken,
+        shared: XceiverShared,
+    ) -> Self {
         let reconstructions = Arc::new(Semaphore::new(settings.reconstruction.threads));
         Self(Arc::new(Inner {
             store,
@@ -76,16 +85,14 @@ impl Xceivers {
             stats,
             throttles,
             settings: ArcSwap::from_pointee(settings),
-            memory: BufferPool::new(memory),
-            places: Arc::new(Semaphore::new(PLACES)),
             reconstructions,
+            shared,
             shutdown,
             evict: Mutex::new(CancellationToken::new()),
             restarting: CancellationToken::new(),
             tasks: TaskTracker::new(),
             log_limit: LogLimit::default(),
             peer_times: PeerTimes::default(),
-            threads: OnceLock::new(),
         }))
     }
 
@@ -136,24 +143,21 @@ impl Xceivers {
     }
 
     pub(super) fn memory(&self) -> &BufferPool {
-        &self.0.memory
+        self.0.shared.memory()
     }
 
-    /// What connections run on. Started with the first call, ended with the last clone of this
-    /// service.
+    /// What connections run on.
     pub(super) fn threads(&self) -> &Threads {
-        self.0.threads.get_or_init(|| {
-            Threads::start().unwrap_or_else(|error| {
-                tracing::warn!(%error, "cannot start the threads of the data transfer service, \
-                    which shares those of the \
-                    node: raise the limits on processes and open files (ulimit -u, -n)");
-                Threads::shared()
-            })
-        })
+        self.0.shared.threads()
+    }
+
+    /// The store of another node of this process.
+    pub(super) fn sibling(&self, uuid: &str) -> Option<Store> {
+        self.0.shared.store_of(uuid)
     }
 
     pub(super) fn places(&self) -> &Arc<Semaphore> {
-        &self.0.places
+        self.0.shared.places()
     }
 
     pub(super) fn reconstructions(&self) -> &Arc<Semaphore> {

@@ -24,6 +24,7 @@ mod packet;
 mod reconstruction;
 mod server;
 mod settings;
+mod shared;
 mod stats;
 #[cfg(test)]
 mod tests;
@@ -36,4 +37,5 @@ pub use context::Xceivers;
 pub use error::XferError;
 pub use server::serve;
 pub use settings::{DATA_MEMORY, ReconstructionSettings, Settings};
+pub use shared::XceiverShared;
 pub use stats::{Activity, Counter, Gauge, XceiverStats};

@@ -7,6 +7,7 @@ use hayloft_wire::proto::datatransfer as pb;
 use hayloft_wire::transfer::{self, BlockOpResponse, Op, OpError, OpRequest, Status};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::{Instant, MissedTickBehavior};
+use tracing::Instrument as _;
 
 use super::block_receiver;
 use super::context::{AfterOperation, Xceivers};
@@ -96,7 +97,7 @@ fn admit(x: &Xceivers, threads: &Threads, stream: TcpStream) {
     let Ok(stream) = stream.into_std() else {
         return; // Only if it was not registered.
     };
-    threads.spawn(&tasks, |place| async move {
+    let session = |place| async move {
         // From now on this thread looks after it.
         let opened = TcpStream::from_std(stream).and_then(|stream| Conn::new(stream, &settings));
         let conn = match opened {
@@ -113,7 +114,8 @@ fn admit(x: &Xceivers, threads: &Threads, stream: TcpStream) {
             _gauge: gauge,
         };
         session.run(place).await;
-    });
+    };
+    threads.spawn(&tasks, |place| session(place).in_current_span());
 }
 
 /// An open connection and what it needs.

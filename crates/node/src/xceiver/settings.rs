@@ -1,5 +1,6 @@
 //! What the data transfer service takes from the configuration.
 
+use std::net::IpAddr;
 use std::time::Duration;
 
 use crate::store_config::{memory_limit, write_memory};
@@ -36,6 +37,9 @@ pub struct Settings {
     pub recv_buffer: u32,
     /// Connect to other nodes by name (`dfs.datanode.use.datanode.hostname`).
     pub use_hostname: bool,
+    /// The address of this host that connections to other nodes come from; `None` leaves it to the
+    /// system. Not of the configuration: known when the ports are bound.
+    pub local: Option<IpAddr>,
     /// Largest packet accepted (`dfs.data.transfer.max.packet.size`), bytes.
     pub max_packet: u32,
     /// How long the last acknowledgement of a client's block waits for the NameNode to hear of the
@@ -121,6 +125,7 @@ impl Settings {
             send_buffer: config.get(&keys::TRANSFER_SEND_BUFFER),
             recv_buffer: config.get(&keys::TRANSFER_RECV_BUFFER),
             use_hostname: config.get(&keys::USE_DATANODE_HOSTNAME),
+            local: None,
             max_packet: config.get(&keys::MAX_PACKET_SIZE),
             report_before_ack: report_before_ack(config),
             pool_ready_timeout: config.get(&keys::BP_READY_TIMEOUT),

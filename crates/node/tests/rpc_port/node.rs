@@ -51,6 +51,10 @@ pub struct FakeHost {
 }
 
 impl Host for FakeHost {
+    fn local_address(&self) -> Option<std::net::IpAddr> {
+        None
+    }
+
     fn config(&self) -> &SharedConfig {
         &self.config
     }

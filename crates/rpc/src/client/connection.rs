@@ -6,7 +6,7 @@
 //! nothing at all was heard from the server since. It never comes back: the owner makes a new one.
 
 use std::collections::HashMap;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -17,7 +17,7 @@ use hayloft_wire::limits::MAX_RPC_FRAME_BYTES;
 use hayloft_wire::proto::rpc::UserInformation;
 use hayloft_wire::rpc::{self as wire, AuthProtocol, ConnectionHeader};
 use hayloft_wire::schema::WireMessage;
-use tokio::net::TcpStream;
+use tokio::net::{TcpSocket, TcpStream};
 use tokio::sync::{Semaphore, mpsc, oneshot};
 use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
@@ -47,6 +47,9 @@ pub struct RpcOptions {
     pub response_max_bytes: usize,
     /// Largest request sent, in bytes (`ipc.maximum.data.length`, 128 MiB).
     pub request_max_bytes: usize,
+    /// The address of this host that connections come from; `None` leaves it to the system. A
+    /// NameNode takes a node's address from where its connection comes from.
+    pub local: Option<IpAddr>,
 }
 
 impl Default for RpcOptions {
@@ -58,8 +61,37 @@ impl Default for RpcOptions {
             ping_interval: Some(Duration::from_secs(60)),
             response_max_bytes: MAX_RPC_FRAME_BYTES,
             request_max_bytes: MAX_RPC_FRAME_BYTES,
+            local: None,
         }
     }
+}
+
+/// Connects to `peer`, from an address of this host if one is given.
+///
+/// # Errors
+/// Of the system: the address is not this host's, of another family than `peer`'s, or `peer` does
+/// not answer.
+pub async fn connect_from(local: Option<IpAddr>, peer: SocketAddr) -> std::io::Result<TcpStream> {
+    let Some(local) = local else {
+        return TcpStream::connect(peer).await;
+    };
+    let socket = if peer.is_ipv4() {
+        TcpSocket::new_v4()?
+    } else {
+        TcpSocket::new_v6()?
+    };
+    bind_to(&socket, local)?;
+    socket.connect(peer).await
+}
+
+/// Has a socket connect from `local`, from a port that the system chooses.
+///
+/// # Errors
+/// The address is not this host's, or of another family than the socket's.
+pub fn bind_to(socket: &TcpSocket, local: IpAddr) -> std::io::Result<()> {
+    // Ports of connections that ended a moment ago may be taken too: there are not many.
+    socket.set_reuseaddr(true)?;
+    socket.bind(SocketAddr::new(local, 0))
 }
 
 /// Ends the connection when the last handle goes.
@@ -108,9 +140,11 @@ impl RpcConnection {
             reason,
         };
         let limit = options.connect_timeout;
-        let stream = match timeout(limit, TcpStream::connect(peer)).await {
+        let from = options.local;
+        let origin = from.map_or_else(String::new, |local| format!(" from {local}"));
+        let stream = match timeout(limit, connect_from(from, peer)).await {
             Ok(Ok(stream)) => stream,
-            Ok(Err(error)) => return Err(cannot(format!("{error} ({peer})"))),
+            Ok(Err(error)) => return Err(cannot(format!("{error} ({peer}{origin})"))),
             Err(_) => return Err(cannot(format!("no connection to {peer} within {limit:?}"))),
         };
         stream

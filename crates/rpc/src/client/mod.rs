@@ -21,7 +21,7 @@ pub mod user;
 #[cfg(test)]
 mod tests;
 
-pub use connection::{RpcConnection, RpcOptions};
+pub use connection::{RpcConnection, RpcOptions, bind_to};
 pub use error::RpcError;
 pub use reconnecting::RpcClient;
 pub use user::current_user;

@@ -332,3 +332,30 @@ async fn a_port_without_a_listener_is_told_as_such() {
     let error = ask(&client).await.expect_err("refused");
     assert!(matches!(error, RpcError::Connect { .. }));
 }
+
+#[tokio::test]
+async fn a_connection_comes_from_the_address_that_is_asked_for() {
+    let (listener, address) = listen().await;
+    for (local, seen) in [(None, "127.0.0.1"), (Some("127.0.0.9"), "127.0.0.9")] {
+        let options = RpcOptions {
+            local: local.map(|text| text.parse().expect("an address")),
+            ..options()
+        };
+        let client = RpcClient::new(address.clone(), DATANODE_PROTOCOL, options);
+        client.connection().await.expect("connects");
+        let (_stream, peer) = listener.accept().await.expect("accepts");
+        assert_eq!(peer.ip().to_string(), seen);
+    }
+    // One that is not of this host (TEST-NET-1) is named.
+    let options = RpcOptions {
+        local: Some("192.0.2.7".parse().expect("an address")),
+        ..options()
+    };
+    let client = RpcClient::new(address, DATANODE_PROTOCOL, options);
+    let error = client
+        .connection()
+        .await
+        .map(drop)
+        .expect_err("no such address");
+    assert!(error.to_string().contains("from 192.0.2.7"), "{error}");
+}

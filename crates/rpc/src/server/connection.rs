@@ -13,7 +13,7 @@ use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio::time::{Duration, timeout};
 use tokio_util::sync::CancellationToken;
-use tracing::{debug, error, info, warn};
+use tracing::{Instrument as _, debug, error, info, warn};
 
 use super::fault::RpcFault;
 use super::reply;
@@ -208,7 +208,7 @@ fn start_call<S: Service>(
     let shared = Arc::clone(shared);
     let answers = answers.clone();
     let tasks = shared.tasks.clone();
-    tasks.spawn(async move {
+    let answering = async move {
         let method = call.method.clone();
         let answer = {
             let _handler = shared.handlers.acquire().await;
@@ -233,7 +233,8 @@ fn start_call<S: Service>(
         // An error means the connection is gone; the client will ask again on another one.
         let _sent = answers.send(frame).await;
         drop(held);
-    });
+    };
+    tasks.spawn(answering.in_current_span());
 }
 
 /// Writes answers in the order they are ready, as many at once as there are.

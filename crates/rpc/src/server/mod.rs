@@ -37,7 +37,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
-use tracing::{debug, info, warn};
+use tracing::{Instrument as _, debug, info, warn};
 
 use self::fault::RpcFault;
 use crate::log_limit::LogLimit;
@@ -212,10 +212,11 @@ fn admit<S: Service>(shared: &Arc<Shared<S>>, stream: TcpStream, address: Socket
     }
     let shared = Arc::clone(shared);
     let tasks = shared.tasks.clone();
-    tasks.spawn(async move {
+    let serving = async move {
         connection::run(&shared, stream, address).await;
         drop(permit);
-    });
+    };
+    tasks.spawn(serving.in_current_span());
 }
 
 /// Errors of `accept` that say something about the connection and nothing about the port.

@@ -10,7 +10,7 @@ use hayloft_wire::checksum::ChecksumMismatch;
 use hayloft_wire::ids::{Block, ExtendedBlock, PoolId};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
-use tracing::{debug, info, warn};
+use tracing::{Instrument as _, debug, info, warn};
 
 use crate::background::scanner_cursor::Cursor;
 use crate::error::{StoreError, StoreErrorKind};
@@ -60,7 +60,7 @@ pub fn start(inner: &Arc<StoreState>) {
             due: Instant::now(),
             rounds: HashMap::new(),
         };
-        inner.tasks.spawn(scanner.run(suspects));
+        inner.tasks.spawn(scanner.run(suspects).in_current_span());
     }
 }
 

@@ -7,3 +7,4 @@ pub mod move_replica;
 pub mod reconcile;
 pub mod scanner_cursor;
 pub mod space_watch;
+pub mod take_over;

@@ -80,7 +80,8 @@ fn beside(
     inner.reserve_on(&slice, bytes).then_some(slice)
 }
 
-fn source(
+/// The finalized replica that is to move, and where it is.
+pub(super) fn source(
     pool: &Pool,
     block: &ExtendedBlock,
 ) -> Result<(FinalReplica, Arc<BlockPoolSlice>), StoreError> {
@@ -181,7 +182,7 @@ async fn copy_and_switch(
 }
 
 /// Moves a copy to its `target`, if it is given one, and removes its directory.
-async fn settle_copy(
+pub(super) async fn settle_copy(
     slice: &BlockPoolSlice,
     copy: Pair,
     target: Option<Pair>,
@@ -260,7 +261,7 @@ fn cannot_link(error: &io::Error) -> bool {
 
 /// Copies a pair to the device and compares every chunk with its checksum on the way. Each disk
 /// does its own part, a piece at a time, so that one that hangs is known for it.
-async fn copy_verified(
+pub(super) async fn copy_verified(
     from: &BlockPoolSlice,
     to: &BlockPoolSlice,
     source: &Pair,

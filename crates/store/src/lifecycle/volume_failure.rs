@@ -7,7 +7,7 @@ use std::time::{Duration, Instant, SystemTime};
 use hayloft_wire::ids::ExtendedBlock;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
-use tracing::{error, warn};
+use tracing::{Instrument as _, error, warn};
 
 use crate::config::tolerated;
 use crate::error::{StoreError, StoreErrorKind};
@@ -78,7 +78,7 @@ pub async fn fail(inner: &Arc<StoreState>, volume: &Arc<Volume>, reason: &str) {
     error!(volume = %volume.root.display(), storage = %volume.info.id, reason, "volume has failed");
     // A task of its own: what noticed the failure may be among what ends with the volume.
     let retired = retire(Arc::clone(inner), Arc::clone(volume), reason.to_owned());
-    let _ended = inner.tasks.spawn(retired).await;
+    let _ended = inner.tasks.spawn(retired.in_current_span()).await;
 }
 
 /// Does and tells what follows from the failure of a volume.

@@ -18,6 +18,7 @@ mod startup;
 mod stress;
 mod unclean;
 mod upgrade;
+mod virtual_nodes;
 mod volumes;
 mod write;
 mod written_and_killed;

@@ -2,6 +2,7 @@
 
 pub mod choose;
 pub mod commit_rounds;
+pub mod file_system;
 pub mod health;
 pub mod invalidations;
 pub mod open;
@@ -15,6 +16,7 @@ use std::sync::{Arc, Mutex, RwLock};
 use std::time::Instant;
 
 use commit_rounds::CommitRounds;
+use file_system::FileSystemSpace;
 use hayloft_io::decorators::IoMetrics;
 use hayloft_io::{Engine, IoClass, Meta, RecordLock, Space};
 use hayloft_wire::checksum::DataChecksum;
@@ -57,8 +59,10 @@ pub struct Volume {
     lock: Mutex<Option<RecordLock>>,
     /// Parts of the pools on this volume.
     pub slices: RwLock<Vec<Arc<BlockPoolSlice>>>,
-    /// Space of the file system when last read, and what was used then.
-    measured: Mutex<Measured>,
+    /// The file system that it lies on.
+    pub file_system: Arc<FileSystemSpace>,
+    /// Used and allocated ahead by HDFS when the space of the file system was last read.
+    used_then: ByteCount,
     /// Bytes reserved for replicas being written.
     reserved_for_replicas: ByteCount,
     /// Those of them that the file system has allocated already.
@@ -74,13 +78,6 @@ pub struct Volume {
     pub invalidations: Invalidations,
     /// Held by a running check; when the last good one ended.
     pub checked: tokio::sync::Mutex<Option<Instant>>,
-}
-
-#[derive(Clone, Copy, Debug)]
-struct Measured {
-    space: Space,
-    /// Used and allocated ahead by HDFS when it was read, on all volumes that share the mount.
-    used_then: u64,
 }
 
 /// The part of one pool on one volume.
@@ -166,7 +163,12 @@ impl OpenedVolume {
 impl Volume {
     /// A healthy volume without pools. Its number is given when it is put into use.
     #[must_use]
-    pub fn new(opened: OpenedVolume, info: StorageInfo, mount: PathBuf, space: Space) -> Self {
+    pub fn new(
+        opened: OpenedVolume,
+        info: StorageInfo,
+        mount: PathBuf,
+        file_system: Arc<FileSystemSpace>,
+    ) -> Self {
         Self {
             index: 0,
             root: opened.config.path,
@@ -180,10 +182,8 @@ impl Volume {
             shared_mount: None,
             lock: Mutex::new(Some(opened.lock)),
             slices: RwLock::default(),
-            measured: Mutex::new(Measured {
-                space,
-                used_then: 0,
-            }),
+            file_system,
+            used_then: ByteCount::default(),
             reserved_for_replicas: ByteCount::default(),
             allocated: ByteCount::default(),
             failed: AtomicBool::new(false),
@@ -242,38 +242,30 @@ impl Volume {
 
     /// Takes note of the space of the file system, read just now.
     pub fn set_space(&self, space: Space) {
-        let used_then = self.taken_on_mount();
-        *locks::lock(&self.measured) = Measured { space, used_then };
+        self.file_system.set_space(space);
     }
 
     /// Takes note that what is used now was on the disk already when its space was last read.
     pub fn settle_used(&self) {
         for volume in self.partner().iter().map(AsRef::as_ref).chain([self]) {
-            let used = volume.taken_on_mount();
-            locks::lock(&volume.measured).used_then = used;
+            volume.used_then.set(volume.taken_on_mount());
         }
     }
 
     /// The numbers of its reports, as of now.
     #[must_use]
     pub fn numbers(&self) -> Numbers {
-        let Measured { space, used_then } = *locks::lock(&self.measured);
-        let reserved_for_replicas = self.reserved_for_replicas.get();
-        let allocated = self.allocated.get().min(reserved_for_replicas);
-        let used = self.used();
-        space::numbers(
-            space,
-            self.reserved,
-            used_then,
-            used,
-            space::ReservedForReplicas {
-                all: reserved_for_replicas,
-                allocated,
-            },
-            self.mount_share(),
-        )
+        self.file_system.numbers_of(self)
     }
 
+    /// Bytes that may be promised to replicas on it. With the
+    /// [right to promise](FileSystemSpace::promise) held they stay so until it is let go.
+    #[must_use]
+    pub fn room(&self) -> u64 {
+        self.file_system.room(self)
+    }
+
+    /// What it has of a mount that it shares with the volume of the other type.
     fn mount_share(&self) -> MountShare {
         let Some(shared) = &self.shared_mount else {
             return MountShare::default();

@@ -36,7 +36,10 @@ pub async fn open_volume(
     made.await
         .map_err(|e| StoreError::new(StoreErrorKind::Io, format!("{doing}: {e}")))?
         .map_err(|e| StoreError::new(StoreErrorKind::Io, format!("{doing}: {e}")))?;
-    let calibration = read_calibration(root).await;
+    let calibration = match (read_calibration(root).await, &config.calibrated_in) {
+        (None, Some(elsewhere)) => read_calibration(elsewhere).await,
+        (own, _) => own,
+    };
     let disk_config = store.disk.config(calibration.as_ref());
     let disk = disks.for_path(root, &disk_config).map_err(failed)?;
     let mut engine_config = EngineConfig::new(disk);

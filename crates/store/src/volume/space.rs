@@ -69,7 +69,7 @@ pub fn numbers(
     share: MountShare,
 ) -> Numbers {
     let reserved = reserved_bytes(space.capacity, reserved);
-    let capacity = part(space.capacity.saturating_sub(reserved), share.ratio);
+    let capacity = share_of(space.capacity.saturating_sub(reserved), share.ratio);
     let taken = space.capacity.saturating_sub(space.free);
     let by_others = taken.saturating_sub(taken_then);
     let taken_now = used
@@ -107,14 +107,35 @@ pub fn numbers(
     clippy::cast_sign_loss,
     reason = "a share of 0 to 1 of a capacity; as cuts off at both ends"
 )]
-fn part(bytes: u64, ratio: f64) -> u64 {
+fn share_of(bytes: u64, ratio: f64) -> u64 {
     if ratio >= 1.0 {
         return bytes;
     }
     (bytes as f64 * ratio.max(0.0)) as u64
 }
 
-fn reserved_bytes(capacity: u64, reserved: ReservedSpace) -> u64 {
+/// What one of `sharers` volumes on a file system reports when `whole` are the numbers of all: what
+/// it uses itself, and an equal part of what none of them uses. The parts add up to no more than
+/// the whole.
+#[must_use]
+pub fn part(whole: Numbers, used: u64, reserved_for_replicas: u64, sharers: u64) -> Numbers {
+    if sharers <= 1 {
+        return whole;
+    }
+    let unused = whole.capacity.saturating_sub(whole.used);
+    Numbers {
+        capacity: used.saturating_add(unused / sharers),
+        used,
+        remaining: whole.remaining / sharers,
+        non_dfs_used: whole.non_dfs_used / sharers,
+        reserved: whole.reserved / sharers,
+        reserved_for_replicas,
+    }
+}
+
+/// Bytes that `reserved` keeps free of a file system of `capacity` bytes.
+#[must_use]
+pub fn reserved_bytes(capacity: u64, reserved: ReservedSpace) -> u64 {
     let pct = u128::from(reserved.pct.min(100));
     let share = u64::try_from(u128::from(capacity) * pct / 100).expect("a share of a u64 fits");
     if reserved.smaller {
@@ -264,7 +285,60 @@ mod tests {
         assert_eq!(of(0.7, 30 * GIB, 40 * GIB).remaining, 19 * GIB);
     }
 
+    #[test]
+    fn parts_stay_while_one_writes_and_add_up_to_the_whole() {
+        let none = ReservedSpace::default();
+        let parts = |used: [u64; 4]| {
+            let all = used.iter().sum();
+            let free = 100 * GIB - all - 20 * GIB;
+            let now = space(100 * GIB, free);
+            let whole = numbers(
+                now, none, all, all, ReservedForReplicas::default(), MountShare::default(),
+            );
+            used.map(|used| part(whole, used, 0, 4))
+        };
+        let empty = parts([0; 4]);
+        assert!(
+            empty
+                .iter()
+                .all(|n| (n.capacity, n.remaining) == (25 * GIB, 20 * GIB))
+        );
+        assert!(empty.iter().all(|n| n.non_dfs_used == 5 * GIB));
+        // One writes 8 GiB: it has them in addition, each has 2 less to go.
+        let later = parts([8 * GIB, 0, 0, 0]);
+        assert_eq!(
+            (later[0].capacity, later[0].remaining),
+            (31 * GIB, 18 * GIB)
+        );
+        assert_eq!(
+            (later[1].capacity, later[1].remaining),
+            (23 * GIB, 18 * GIB)
+        );
+        assert_eq!(later.iter().map(|n| n.capacity).sum::<u64>(), 100 * GIB);
+    }
+
     proptest! {
+        #[test]
+        fn parts_never_add_up_to_more_than_the_whole(
+            capacity in 0..u64::MAX / 2, free: u64, reserved: u64,
+            used in proptest::collection::vec(0..1_u64 << 50, 1..9),
+        ) {
+            let free = free.min(capacity);
+            let all: u64 = used.iter().sum();
+            let now = Space { capacity, free, available: free };
+            let reserved = ReservedSpace::larger(reserved, 0);
+            let whole = numbers(
+                now, reserved, all, all, ReservedForReplicas::default(), MountShare::default(),
+            );
+            let sharers = used.len() as u64;
+            let parts: Vec<_> = used.iter().map(|used| part(whole, *used, 0, sharers)).collect();
+            let sum = |of: fn(&Numbers) -> u64| parts.iter().map(of).sum::<u64>();
+            prop_assert!(sum(|n| n.capacity) <= whole.capacity.max(all));
+            prop_assert!(sum(|n| n.remaining) <= whole.remaining);
+            prop_assert!(sum(|n| n.non_dfs_used) <= whole.non_dfs_used);
+            prop_assert!(parts.iter().all(|n| sharers == 1 || n.remaining + n.used <= n.capacity));
+        }
+
         #[test]
         fn nothing_goes_below_zero_or_beyond_the_disk(
             capacity: u64, free: u64, available: u64, bytes: u64, pct: u8, smaller: bool,

@@ -217,7 +217,8 @@ impl Reservation {
         expected_len: u64,
     ) -> Result<Self, StoreError> {
         let bytes = expected_len.saturating_sub(len);
-        let remaining = slice.volume.numbers().remaining;
+        let _promise = slice.volume.file_system.promise();
+        let remaining = slice.volume.room();
         if remaining < bytes {
             let text = format!(
                 "Insufficient space for appending: {bytes} B are needed, {remaining} B are left"

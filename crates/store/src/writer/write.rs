@@ -29,7 +29,7 @@ impl ReplicaWriter {
         };
         let Some(checksum) = checksum else { return };
         let direct = !self.live.slice.volume.engine.capabilities().page_cache;
-        let pool = &self.inner.write_memory;
+        let pool = &self.inner.shared.write_memory;
         self.pending = Some(PendingPackets::new(pool, checksum, tail, direct));
     }
 

@@ -1,5 +1,6 @@
 //! What a node shall be, and where.
 
+use super::virtual_nodes::VirtualSite;
 use crate::conf::Conf;
 use crate::place::Place;
 use serde::{Deserialize, Serialize};
@@ -78,6 +79,8 @@ pub struct NodeSpec {
     pub jvm_flags: Option<Vec<String>>,
     /// Another Hayloft binary than that of the other nodes.
     pub binary: Option<PathBuf>,
+    /// The virtual nodes of a process of ours; none when it is one node.
+    pub virtual_nodes: Vec<VirtualSite>,
 }
 
 impl NodeSpec {
@@ -90,7 +93,15 @@ impl NodeSpec {
             conf: Conf::new(),
             jvm_flags: None,
             binary: None,
+            virtual_nodes: Vec::new(),
         }
+    }
+
+    /// As these virtual nodes.
+    #[must_use]
+    pub fn virtual_nodes(mut self, sites: Vec<VirtualSite>) -> Self {
+        self.virtual_nodes = sites;
+        self
     }
 
     /// With these volumes instead.

@@ -20,6 +20,7 @@ use hayloft_store::{Due, ReplicaWriter, StoreError, StoreErrorKind};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
+use tracing::Instrument as _;
 
 use crate::xceiver::block_receiver::completion::{End, Finish, complete_replica};
 use crate::xceiver::block_receiver::gathering::Gathering;
@@ -304,7 +305,8 @@ impl ReplicaSink {
         };
         if complete {
             let completing = complete_replica(self.x.clone(), *writer, self.finish.clone());
-            self.work = Work::Completing(self.x.tasks().spawn(completing));
+            let completing = self.x.tasks().spawn(completing.in_current_span());
+            self.work = Work::Completing(completing);
         } else {
             self.began = Some(Instant::now());
             self.work = Work::Syncing(Box::pin(async move {

@@ -94,14 +94,19 @@ fn begin_unpaced(socket: impl std::os::fd::AsFd) -> Option<String> {
 }
 
 /// Connects to the first address of `host` that answers, without pacing when that is within this
-/// host and `unpaced`.
+/// host and `unpaced`, from the address `local` of this host if that is given.
 ///
 /// # Errors
 /// The name is unknown, or no address of it takes the connection: the last one's error.
-pub async fn connect(host: &str, port: u16, unpaced: bool) -> io::Result<TcpStream> {
+pub async fn connect(
+    host: &str,
+    port: u16,
+    unpaced: bool,
+    local: Option<IpAddr>,
+) -> io::Result<TcpStream> {
     let mut failed = io::Error::other("the name has no address");
     for address in lookup_host((host, port)).await? {
-        match connect_to(address, unpaced).await {
+        match connect_to(address, unpaced, local).await {
             Ok(stream) => return Ok(stream),
             Err(error) => failed = error,
         }
@@ -109,7 +114,11 @@ pub async fn connect(host: &str, port: u16, unpaced: bool) -> io::Result<TcpStre
     Err(failed)
 }
 
-async fn connect_to(address: SocketAddr, unpaced: bool) -> io::Result<TcpStream> {
+async fn connect_to(
+    address: SocketAddr,
+    unpaced: bool,
+    local: Option<IpAddr>,
+) -> io::Result<TcpStream> {
     let socket = if address.is_ipv4() {
         TcpSocket::new_v4()?
     } else {
@@ -119,6 +128,9 @@ async fn connect_to(address: SocketAddr, unpaced: bool) -> io::Result<TcpStream>
     let pacing = Pacing {
         default: unpaced.then(|| begin_unpaced(&socket)).flatten(),
     };
+    if let Some(local) = local {
+        hayloft_rpc::bind_to(&socket, local)?;
+    }
     let stream = socket.connect(address).await?;
     pacing.settle(&stream);
     Ok(stream)
@@ -178,9 +190,21 @@ mod tests {
     async fn our_own_connections_within_the_host_are_unpaced() {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
         let port = listener.local_addr().expect("bound").port();
-        let stream = connect("localhost", port, true).await.expect("connected");
+        let stream = connect("localhost", port, true, None)
+            .await
+            .expect("connected");
         let name = congestion(&stream);
         assert!(!paces(&name), "{name}");
+    }
+
+    #[tokio::test]
+    async fn a_connection_comes_from_the_address_that_is_given() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+        let port = listener.local_addr().expect("bound").port();
+        let local = "127.0.0.7".parse().ok();
+        let connected = connect("127.0.0.1", port, true, local).await;
+        let stream = connected.expect("connected");
+        assert_eq!(stream.local_addr().ok().map(|addr| addr.ip()), local);
     }
 
     #[tokio::test]
@@ -188,7 +212,7 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
         let port = listener.local_addr().expect("bound").port();
         drop(listener);
-        assert!(connect("127.0.0.1", port, true).await.is_err());
+        assert!(connect("127.0.0.1", port, true, None).await.is_err());
     }
 
     #[test]

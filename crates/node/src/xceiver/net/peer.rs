@@ -31,7 +31,8 @@ pub async fn connect(
         &node.ip_addr
     };
     let read_limit = settings.downstream_read_timeout(hops);
-    let connecting = loopback_congestion::connect(host, port, settings.unpaced_local);
+    let (unpaced, local) = (settings.unpaced_local, settings.local);
+    let connecting = loopback_congestion::connect(host, port, unpaced, local);
     let stream = timeout(read_limit.unwrap_or(Duration::MAX), connecting)
         .await
         .unwrap_or_else(|_| Err(std::io::ErrorKind::TimedOut.into()))

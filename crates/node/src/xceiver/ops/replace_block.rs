@@ -3,13 +3,14 @@
 use std::time::Duration;
 
 use hayloft_io::{CacheHints, IoClass};
-use hayloft_store::WriteOptions;
+use hayloft_store::{Store, WriteOptions};
 use hayloft_wire::checksum::DataChecksum;
 use hayloft_wire::ids::{ExtendedBlock, StorageType};
 use hayloft_wire::proto::datatransfer as pb;
 use hayloft_wire::proto::hdfs::DatanodeInfo;
 use hayloft_wire::proto::security::Token;
 use hayloft_wire::transfer::{self, BlockOpResponse, BlockRequest, Status};
+use tracing::Instrument as _;
 
 use crate::xceiver::block_receiver::completion::Finish;
 use crate::xceiver::block_receiver::pipeline::{self, Ends};
@@ -179,8 +180,12 @@ async fn replace(
     let target = StorageType::from_wire(message.storage_type);
     let storage_id = message.storage_id.as_deref().filter(|id| !id.is_empty());
     let own = x.link().identity(&block.pool);
-    if own.is_some_and(|own| own.datanode_uuid == message.source.id.datanode_uuid) {
+    let source = &message.source.id.datanode_uuid;
+    if own.is_some_and(|own| own.datanode_uuid == *source) {
         return move_here(x, block, target, storage_id).await;
+    }
+    if let Some(sibling) = x.sibling(source) {
+        return take_over(x, block, message, sibling).await;
     }
     fetch(x, block, message, target, storage_id).await?;
     tracing::info!(%block, source = message.source.id.xfer_addr(), hint = message.del_hint,
@@ -198,7 +203,7 @@ async fn move_here(
 ) -> Result<(), XferError> {
     let (block, storage_id) = (block.clone(), storage_id.map(str::to_owned));
     let (tasks, x) = (x.tasks().clone(), x.clone());
-    let moving = tasks.spawn(async move {
+    let moving = async move {
         let moved = x.store().move_block(&block, target, storage_id.as_deref());
         let moved = moved.await?;
         tracing::info!(%block, storage = %moved.storage.id, %target, "moved between storages of \
@@ -206,9 +211,46 @@ async fn move_here(
         // The store's events tell the NameNode about the old place.
         x.link().received(&moved.block, &moved.storage, None);
         Ok(())
-    });
-    let ended = moving.await;
+    };
+    let ended = tasks.spawn(moving.in_current_span()).await;
     ended.unwrap_or_else(|_| Err(XferError::Refused("the move did not end".to_owned())))
+}
+
+/// Takes a replica over from another node of this process, without the network. It goes on to its
+/// end also when the requester goes away, as [`move_here`].
+async fn take_over(
+    x: &Xceivers,
+    block: &ExtendedBlock,
+    message: &pb::OpReplaceBlock,
+    source: Store,
+) -> Result<(), XferError> {
+    let id = block.block.id;
+    let pinned = source.replica(&block.pool, id).is_some_and(|r| r.pinned);
+    if x.settings().pinning && pinned {
+        return Err(XferError::Remote {
+            node: message.source.id.xfer_addr(),
+            reason: format!("Not able to copy block {id} because it's pinned"),
+            status: Some(Status::ErrorBlockPinned),
+        });
+    }
+    let (block, message) = (block.clone(), message.clone());
+    let (tasks, x) = (x.tasks().clone(), x.clone());
+    let taking = async move {
+        let _writer = x.stats().enter(Activity::Writer);
+        let target = StorageType::from_wire(message.storage_type);
+        let storage_id = message.storage_id.as_deref();
+        let taken = x.store().take_over(&source, &block, target, storage_id);
+        let taken = taken.await?;
+        let (replica, linked) = (&taken.replica, taken.linked);
+        tracing::info!(%block, source = message.source.id.xfer_addr(), linked,
+            storage = %replica.storage.id, hint = message.del_hint,
+            "taken over from a node of this process");
+        let hint = Some(message.del_hint.as_str());
+        x.link().received(&replica.block, &replica.storage, hint);
+        Ok(())
+    };
+    let ended = tasks.spawn(taking.in_current_span()).await;
+    ended.unwrap_or_else(|_| Err(XferError::Refused("the take-over did not end".to_owned())))
 }
 
 /// Copies the replica from its source.

@@ -6,7 +6,9 @@ use hayloft_wire::proto::security::Token;
 use hayloft_wire::transfer::{self, Stage, Status};
 use tokio::io::AsyncReadExt as _;
 
-use super::super::{Activity, Settings, transfer_block};
+use hayloft_store::{PacketData, StoreShared, WriteOptions};
+
+use super::super::{Activity, Settings, XceiverShared, transfer_block};
 use super::client::{Client, Pipeline, read, write_request};
 use super::node::{Node, Said};
 use super::{block, crc32c, pattern, pool};
@@ -257,4 +259,93 @@ async fn a_pinned_block_stays() {
         Status::ErrorBlockPinned
     );
     assert!(nodes[1].store.replica(&pool(), 7).is_none());
+}
+
+/// Two virtual nodes; the first does not answer over the network.
+async fn siblings(settings: &Settings) -> [Node; 2] {
+    let process = (StoreShared::new(8 << 20), XceiverShared::new(0));
+    let source = Node::sibling(&process, settings.clone()).await;
+    source.kill();
+    [source, Node::sibling(&process, settings.clone()).await]
+}
+
+fn inode(node: &Node, id: i64) -> u64 {
+    use std::os::unix::fs::MetadataExt as _;
+    let facts = std::fs::metadata(node.file(&format!("blk_{id}")));
+    facts.expect("there").ino()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_move_between_siblings_needs_no_network_and_copies_nothing() {
+    let [source, target] = siblings(&Settings::default()).await;
+    let data = pattern(2_500_000);
+    put(&source, 5, &data, false).await;
+    let hint = source.id.datanode_uuid.clone();
+    let request = replace_request(5, &source, &hint, StorageType::Disk);
+    let mut client = Client::connect(&target).await;
+    client.request(&request).await;
+    assert_eq!(outcome(&mut client).await.outcome(), Status::Success);
+    assert_eq!(inode(&source, 5), inode(&target, 5));
+    let whole = block(5, 1001);
+    assert_eq!(
+        read(&target, &whole, 0, data.len() as u64).await,
+        Ok(data.clone())
+    );
+    let mut moved = whole.clone();
+    moved.block.num_bytes = data.len() as u64;
+    assert_eq!(
+        target.said(),
+        [Said::Received {
+            block: moved,
+            hint: Some(hint)
+        }]
+    );
+    assert_eq!(source.x.stats().bytes_read.get(), 0);
+    // A second time it is there already.
+    let mut client = Client::connect(&target).await;
+    client.request(&request).await;
+    let refused = outcome(&mut client).await;
+    assert_eq!(refused.outcome(), Status::Error);
+    assert!(
+        refused.message().contains("is here already"),
+        "{}",
+        refused.message()
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pinned_replica_stays_with_its_sibling() {
+    let settings = Settings {
+        pinning: true,
+        ..Settings::default()
+    };
+    let [source, target] = siblings(&settings).await;
+    put(&source, 6, &pattern(1000), true).await;
+    let request = replace_request(6, &source, "", StorageType::Disk);
+    let mut client = Client::connect(&target).await;
+    client.request(&request).await;
+    assert_eq!(
+        outcome(&mut client).await.outcome(),
+        Status::ErrorBlockPinned
+    );
+    assert!(target.said().is_empty());
+}
+
+/// Writes a finalized replica past the network.
+async fn put(node: &Node, id: i64, data: &[u8], pinned: bool) {
+    let options = WriteOptions {
+        pinned,
+        ..WriteOptions::default()
+    };
+    let writer = node.store.create_rbw(&block(id, 1001), options).await;
+    let mut writer = writer.expect("created");
+    writer.set_checksum(crc32c()).await.expect("a header");
+    let mut sums = Vec::new();
+    crc32c().compute(data, &mut sums);
+    let packet = PacketData::new(crc32c(), 0, data.to_vec().into(), sums.into());
+    writer
+        .write(vec![packet.expect("agrees")])
+        .await
+        .expect("written");
+    writer.finalize().await.expect("finalized");
 }

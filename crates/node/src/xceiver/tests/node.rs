@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use hayloft_store::{
-    PoolSpec, StartOption, StorageInfo, Store, StoreConfig, StoreEvent, VolumeConfig,
+    PoolSpec, StartOption, StorageInfo, Store, StoreConfig, StoreEvent, StoreShared, VolumeConfig,
 };
 use hayloft_wire::ids::{ExtendedBlock, PoolId, StorageType};
 use hayloft_wire::proto::hdfs::{DatanodeId, DatanodeInfo};
@@ -15,7 +15,9 @@ use tokio::net::TcpListener;
 use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
-use super::super::{NameNodeLink, Settings, Throttles, XceiverStats, Xceivers, serve};
+use super::super::{
+    NameNodeLink, Settings, Throttles, XceiverShared, XceiverStats, Xceivers, serve,
+};
 use super::pool;
 
 /// What a node said to its NameNode.
@@ -113,6 +115,23 @@ impl Node {
     /// A node whose volumes use the engine with this name; `NAME cached` with what clients read
     /// through the page cache.
     pub async fn with_engine(engine: &str, settings: Settings, volumes: &[StorageType]) -> Self {
+        Self::beside(None, engine, settings, volumes).await
+    }
+
+    /// A virtual node of the process that the others with these are of.
+    pub async fn sibling(process: &(StoreShared, XceiverShared), settings: Settings) -> Self {
+        let volumes = [StorageType::Disk];
+        let node = Self::beside(Some(process), "posix", settings, &volumes).await;
+        process.1.introduce(&node.store);
+        node
+    }
+
+    async fn beside(
+        process: Option<&(StoreShared, XceiverShared)>,
+        engine: &str,
+        settings: Settings,
+        volumes: &[StorageType],
+    ) -> Self {
         let dir = TempDir::new().expect("a temporary directory");
         let (engine, cached) = engine.split_once(' ').unwrap_or((engine, ""));
         let volumes = volumes
@@ -130,7 +149,13 @@ impl Node {
             cache_client_reads: cached == "cached",
             ..StoreConfig::default()
         };
-        let store = Store::open(config, tell).await.expect("a new store opens");
+        let store = match process {
+            Some((disks, _)) => Store::open_sharing(config, tell, disks.clone()).await,
+            None => Store::open(config, tell).await,
+        };
+        let store = store.expect("a new store opens");
+        let alone = || XceiverShared::new(settings.reading_memory);
+        let shared = process.map_or_else(alone, |(_, shared)| shared.clone());
         let spec = PoolSpec {
             pool: pool(),
             cluster_id: "CID-test".to_owned(),
@@ -157,13 +182,14 @@ impl Node {
             hears: watch::Sender::new(true),
         });
         let shutdown = CancellationToken::new();
-        let x = Xceivers::new(
+        let x = Xceivers::sharing(
             store.clone(),
             notes.clone(),
             Arc::new(XceiverStats::default()),
             Arc::new(Throttles::new(100 << 20, 0, 0, 0, 100)),
             settings,
             shutdown.clone(),
+            shared,
         );
         tokio::spawn(serve(x.clone(), listener));
         Self {

@@ -119,6 +119,7 @@ impl Node {
             store: Arc::clone(&store) as Arc<dyn Inventory>,
             config: SharedConfig::new(config),
             identity: Identity {
+                local: None,
                 datanode_uuid: UUID.to_owned(),
                 host_name: "localhost".to_owned(),
                 ip_addr: "127.0.0.1".to_owned(),

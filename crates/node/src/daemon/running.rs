@@ -1,0 +1,262 @@
+//! One node of the process: its services from start to stop.
+
+use std::sync::{Arc, OnceLock};
+use std::time::Instant;
+
+use hayloft_store::{StartOption, Store, StoreEvent, StoreShared};
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+use tracing::{Instrument as _, Span, info, info_span};
+
+use super::StartError;
+use super::node::{Node, settings};
+use super::ports::Bound;
+use super::stop::{self, Deadline};
+use crate::identity::Identity;
+use crate::namenode::{NameNodes, NameNodesParts};
+use crate::outliers::Outliers;
+use crate::recovery::BlockRecovery;
+use crate::store_config::store_config;
+use crate::xceiver::{Throttles, XceiverShared, XceiverStats, Xceivers};
+use hayloft_conf::{Configuration, NodeName, SharedConfig, keys};
+
+/// News from the store that may wait; past it the store waits.
+const EVENTS: usize = 4096;
+
+const NOTHING_TO_SERVE: &str = "no NameNode of the configuration can be served any more: see the \
+    errors above, correct the configuration or the directories, and start again";
+
+const DISKS_FAILED: &str = "more volumes have failed than dfs.datanode.failed.volumes.tolerated \
+    allows: repair or remove the directories named above, and start again";
+
+/// What the nodes of a process have together.
+#[derive(Clone)]
+pub(super) struct Machinery {
+    /// `None`: one node, which has all for itself.
+    pub(super) store: Option<StoreShared>,
+    pub(super) xceivers: XceiverShared,
+}
+
+/// A node whose volumes and ports are open; it serves nothing yet.
+pub(super) struct Opened {
+    span: Span,
+    config: SharedConfig,
+    store: Store,
+    news: mpsc::Receiver<StoreEvent>,
+    bound: Bound,
+}
+
+/// The span of all log lines of a virtual node; none for a node of its own.
+pub(super) fn span_of(name: Option<&NodeName>) -> Span {
+    name.map_or_else(Span::none, |name| info_span!("node", %name))
+}
+
+impl Opened {
+    /// Locks and opens the volumes, and listens on the ports.
+    pub(super) async fn new(
+        config: SharedConfig,
+        span: Span,
+        machinery: &Machinery,
+        shutdown: &CancellationToken,
+    ) -> Result<Self, StartError> {
+        let (events, news) = mpsc::channel(EVENTS);
+        let wanted = store_config(&config.current());
+        let store = match &machinery.store {
+            Some(shared) => Store::open_sharing(wanted, events, shared.clone()).await?,
+            None => Store::open(wanted, events).await?,
+        };
+        match Bound::new(&config, shutdown).await {
+            Ok(bound) => Ok(Self {
+                span,
+                config,
+                store,
+                news,
+                bound,
+            }),
+            Err(error) => {
+                Deadline::new().close(store.shutdown()).await;
+                Err(error)
+            }
+        }
+    }
+
+    /// How NameNodes know the node.
+    pub(super) fn datanode_uuid(&self) -> String {
+        self.store.datanode_uuid()
+    }
+
+    /// Gives volumes and ports up.
+    pub(super) async fn close(self) {
+        Deadline::new().close(self.store.shutdown()).await;
+    }
+}
+
+/// How the node registers, with a line in the log.
+fn introduce(config: &Configuration, store: &Store, bound: &Bound) -> Identity {
+    let uuid = store.datanode_uuid();
+    let identity = Identity::new(config, uuid, bound.xfer_addr, bound.ipc_addr);
+    info!(
+        uuid = identity.datanode_uuid,
+        host = identity.host_name,
+        xfer = %bound.xfer_addr,
+        ipc = %bound.ipc_addr,
+        volumes = store.volume_report().len(),
+        "storage node starts"
+    );
+    identity
+}
+
+/// A node whose services run.
+pub(super) struct Running {
+    span: Span,
+    node: Arc<Node>,
+    namenodes: NameNodes,
+    tasks: TaskTracker,
+    machinery: Machinery,
+    /// Cancelled by the NameNode services when too many disks have failed.
+    disks_failed: CancellationToken,
+}
+
+impl Running {
+    /// Starts the services. When that fails the volumes are closed.
+    pub(super) async fn start(
+        opened: Opened,
+        start: StartOption,
+        machinery: &Machinery,
+        shutdown: &CancellationToken,
+    ) -> Result<Self, StartError> {
+        let (span, store) = (opened.span.clone(), opened.store.clone());
+        let begun = span.in_scope(|| Self::begin(opened, start, machinery, shutdown));
+        if begun.is_err() {
+            Deadline::new().close(store.shutdown()).await;
+        }
+        begun
+    }
+
+    fn begin(
+        opened: Opened,
+        start: StartOption,
+        machinery: &Machinery,
+        shutdown: &CancellationToken,
+    ) -> Result<Self, StartError> {
+        let Opened {
+            span,
+            config,
+            store,
+            news,
+            bound,
+        } = opened;
+        let current = config.current();
+        let identity = introduce(&current, &store, &bound);
+        let stop = shutdown.child_token();
+        let tasks = TaskTracker::new();
+        let disks_failed = stop.child_token();
+        let local = identity.local;
+        let namenodes = NameNodes::new(NameNodesParts {
+            store: store.clone(),
+            config: config.clone(),
+            identity,
+            start,
+            shutdown: disks_failed.clone(),
+            tasks: tasks.clone(),
+        });
+        let xceivers = Xceivers::sharing(
+            store.clone(),
+            Arc::new(namenodes.clone()),
+            Arc::new(XceiverStats::default()),
+            Arc::new(Throttles::of(&current)),
+            settings(&current, local),
+            stop.child_token(),
+            machinery.xceivers.clone(),
+        );
+        Outliers::configure(&current, xceivers.peer_times(), &store);
+        let node = Arc::new(Node {
+            config,
+            local,
+            store,
+            xceivers: xceivers.clone(),
+            namenodes: OnceLock::from(namenodes.clone()),
+            recovery: OnceLock::new(),
+            outliers: Outliers::default(),
+            started: Instant::now(),
+            stop: stop.clone(),
+            stop_for_upgrade: CancellationToken::new(),
+        });
+        let recovery = BlockRecovery::new(node.clone(), stop.child_token(), tasks.clone());
+        node.recovery
+            .set(recovery)
+            .unwrap_or_else(|_| unreachable!("set once"));
+        namenodes.start(node.clone())?;
+        let running = Self {
+            span,
+            node,
+            namenodes,
+            tasks,
+            machinery: machinery.clone(),
+            disks_failed,
+        };
+        running.serve(news, xceivers, bound);
+        Ok(running)
+    }
+
+    /// Takes in the store's news, and serves both ports.
+    fn serve(&self, news: mpsc::Receiver<StoreEvent>, xceivers: Xceivers, bound: Bound) {
+        let namenodes = self.namenodes.clone();
+        let events = async move { namenodes.serve_store_events(news).await };
+        let transfer = crate::xceiver::serve(xceivers, bound.xfer);
+        let stop = self.node.stop.child_token();
+        let rpc = crate::ipc::serve(self.node.clone(), bound.ipc, stop);
+        self.tasks.spawn(events.instrument(self.span.clone()));
+        self.tasks.spawn(transfer.instrument(self.span.clone()));
+        self.tasks.spawn(rpc.instrument(self.span.clone()));
+        if self.machinery.store.is_some() {
+            self.machinery.xceivers.introduce(&self.node.store);
+        }
+    }
+
+    /// Runs to the end, and stops.
+    pub(super) async fn live(self) -> Result<(), StartError> {
+        let span = self.span.clone();
+        let living = async move {
+            let outcome = self.until_stopped().await;
+            self.stop().await;
+            outcome
+        };
+        living.instrument(span).await
+    }
+
+    /// Waits for the end: a signal or an administrator (fine), or a reason not to go on.
+    async fn until_stopped(&self) -> Result<(), StartError> {
+        let node = &self.node;
+        // In this order: a stop on purpose ends everything else too.
+        tokio::select! {
+            biased;
+            () = node.stop.cancelled() => Ok(()),
+            () = node.stop_for_upgrade.cancelled() => Ok(()),
+            () = self.disks_failed.cancelled() => Err(StartError::Stopped(DISKS_FAILED.to_owned())),
+            () = self.namenodes.wait_all_ended() => {
+                Err(StartError::Stopped(NOTHING_TO_SERVE.to_owned()))
+            }
+        }
+    }
+
+    async fn stop(self) {
+        let deadline = Deadline::new();
+        let node = &self.node;
+        if node.stop_for_upgrade.is_cancelled() {
+            info!("stopping for an upgrade: telling the writers that this node comes back");
+            let expiration = node.config.get(&keys::RESTART_REPLICA_EXPIRATION);
+            let told = node.xceivers.announce_restart(stop::ANNOUNCE);
+            let marked = node.store.mark_for_restart(expiration);
+            stop::announce(told, marked).await;
+        }
+        info!("storage node stops");
+        self.machinery.xceivers.forget(&node.store);
+        node.stop.cancel();
+        self.tasks.close();
+        deadline.end_services(self.tasks.wait()).await;
+        deadline.close(node.store.shutdown()).await;
+        info!("storage node has stopped");
+    }
+}

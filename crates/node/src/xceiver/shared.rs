@@ -1,0 +1,83 @@
+//! What the data transfer services of one process have together.
+
+use std::sync::{Arc, OnceLock, PoisonError, RwLock};
+
+use hayloft_io::BufferPool;
+use hayloft_store::Store;
+use tokio::sync::Semaphore;
+
+use super::settings::DATA_MEMORY;
+use crate::xceiver::net::threads::Threads;
+
+/// Streams that may hold write buffers for packets they have not sent in full, two buffers each at
+/// most. Further streams are received elsewhere and copied.
+const PLACES: usize = 32;
+
+/// Memory, places and threads of the data transfer services of a process, and which nodes these
+/// are of. Clones are the same.
+#[derive(Clone)]
+pub struct XceiverShared(Arc<Inner>);
+
+struct Inner {
+    memory: BufferPool,
+    places: Arc<Semaphore>,
+    /// What connections run on, once they are served.
+    threads: OnceLock<Threads>,
+    /// The nodes, as many as the process has.
+    nodes: RwLock<Vec<Store>>,
+}
+
+impl XceiverShared {
+    /// With `reading_memory` bytes for reading ahead beside [`DATA_MEMORY`].
+    #[must_use]
+    pub fn new(reading_memory: usize) -> Self {
+        Self(Arc::new(Inner {
+            memory: BufferPool::new(DATA_MEMORY.saturating_add(reading_memory)),
+            places: Arc::new(Semaphore::new(PLACES)),
+            threads: OnceLock::new(),
+            nodes: RwLock::default(),
+        }))
+    }
+
+    pub(super) fn memory(&self) -> &BufferPool {
+        &self.0.memory
+    }
+
+    pub(super) fn places(&self) -> &Arc<Semaphore> {
+        &self.0.places
+    }
+
+    /// What connections run on. Started with the first call, ended with the last clone.
+    pub(super) fn threads(&self) -> &Threads {
+        self.0.threads.get_or_init(|| {
+            Threads::start().unwrap_or_else(|error| {
+                tracing::warn!(%error, "cannot start the threads of the data transfer service, \
+                    which shares those of the \
+                    node: raise the limits on processes and open files (ulimit -u, -n)");
+                Threads::shared()
+            })
+        })
+    }
+
+    /// Makes a node known to its siblings: they take replicas over from its store.
+    pub fn introduce(&self, store: &Store) {
+        let mut nodes = self.0.nodes.write().unwrap_or_else(PoisonError::into_inner);
+        nodes.push(store.clone());
+    }
+
+    /// Forgets a node that stops.
+    pub fn forget(&self, store: &Store) {
+        let uuid = store.datanode_uuid();
+        let mut nodes = self.0.nodes.write().unwrap_or_else(PoisonError::into_inner);
+        nodes.retain(|known| known.datanode_uuid() != uuid);
+    }
+
+    /// The store of the node with this uuid, if it is one of this process.
+    pub(super) fn store_of(&self, uuid: &str) -> Option<Store> {
+        let nodes = self.0.nodes.read().unwrap_or_else(PoisonError::into_inner);
+        nodes
+            .iter()
+            .find(|store| store.datanode_uuid() == uuid)
+            .cloned()
+    }
+}
