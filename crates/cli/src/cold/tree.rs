@@ -353,7 +353,8 @@ mod tests {
 
     #[test]
     fn what_is_in_use_below_spoils_what_is_above() {
-        let spoil: [(&str, fn(&mut DirTree, u32)); 5] = [
+        type Spoil = fn(&mut DirTree, u32);
+        let spoil: [(&str, Spoil); 5] = [
             ("a file in use", |t, d| {
                 t.add_file(d, &file(2000, 0));
             }),

@@ -129,6 +129,71 @@ async fn a_moved_replica_can_be_appended_to() {
     assert_eq!(std::fs::metadata(cold).expect("there").nlink(), 1);
 }
 
+/// A move that was killed where both volumes have the files, and one of which only the meta file
+/// has its second name.
+#[tokio::test]
+async fn a_kill_between_the_names_leaves_one_whole_replica() {
+    for whole in [true, false] {
+        let node = node(0.5).await;
+        node.put(5, 1001, 100_000).await;
+        let (hot, cold) = (data_file(&node, 0, 5), data_file(&node, 1, 5));
+        node.store.crash();
+        std::fs::create_dir_all(cold.parent().expect("a directory")).expect("created");
+        let meta = |path: &Path| path.with_file_name("blk_5_1001.meta");
+        std::fs::hard_link(meta(&hot), meta(&cold)).expect("linked");
+        if whole {
+            std::fs::hard_link(&hot, &cold).expect("linked");
+        }
+        let config = shared(node.dir.path(), 0.5);
+        let node = Node::start(node.dir, 2, config).await;
+        node.check(5, 1001, 100_000).await;
+        let lists = node.store.block_report(&pool());
+        assert_eq!(lists[0].1.len() + lists[1].1.len(), 1, "{whole}");
+        let left = [&hot, &cold].iter().filter(|path| path.exists()).count();
+        assert_eq!(left, 1, "{whole}");
+        assert_eq!(
+            used(&node).await.iter().filter(|bytes| **bytes > 0).count(),
+            1
+        );
+        // The next move finds nothing in its way.
+        let target = if cold.exists() {
+            StorageType::Disk
+        } else {
+            StorageType::Archive
+        };
+        move_to(&node, 5, target).await.expect("moves");
+        node.check(5, 1001, 100_000).await;
+    }
+}
+
+#[tokio::test]
+async fn what_changes_while_it_is_moved_is_not_lost() {
+    let node = node(0.5).await;
+    for round in 0..20_u64 {
+        let id = i64::try_from(round).expect("small");
+        node.put(id, 1001, 1000).await;
+        let at = block(id, 1001, 1000);
+        let append = async {
+            let mut writer = node.store.append(&at, 1002, 1000).await?;
+            writer.set_checksum(crc32c()).await?;
+            writer.write(vec![packet(1000, 3000)]).await?;
+            writer.finalize().await
+        };
+        let moving = node.store.move_block(&at, StorageType::Archive, None);
+        let (moved, appended) = tokio::join!(moving, append);
+        appended.expect("appends");
+        // The move came first, or it was refused.
+        let there = data_file(&node, usize::from(moved.is_ok()), id);
+        assert!(there.exists(), "{round}: {moved:?}");
+        node.check(id, 1002, 3000).await;
+    }
+    let node = node.kill_and_start().await;
+    for id in 0..20 {
+        node.check(id, 1002, 3000).await;
+    }
+    assert_eq!(node.store.replica_count(), 20);
+}
+
 #[tokio::test]
 async fn two_volumes_have_the_mount_once() {
     let whole = rustix::fs::statvfs("/tmp").map(|s| s.f_blocks * s.f_frsize);

@@ -1,7 +1,9 @@
-//! Cold files and where they go: `hayloft cold scan` in [`scan`], and, in [`archive`], DISK and
-//! ARCHIVE volumes on one mount.
+//! Cold files and where they go: `hayloft cold scan` in [`scan`] and [`ha`], and, in [`archive`],
+//! DISK and ARCHIVE volumes on one mount.
 
 mod archive;
+mod ha;
+mod lab;
 mod scan;
 
 use hayloft_testkit::mounts::in_own_namespace;
@@ -16,6 +18,7 @@ fn main() -> ExitCode {
     in_own_namespace();
     Suite::run("cold", |suite| {
         scan::cases(suite);
+        ha::cases(suite);
         archive::cases(suite);
         Ok(())
     })

@@ -1,19 +1,12 @@
 //! `hayloft cold scan` against a NameNode and its image.
 
-use super::BLOCK;
+use super::lab::{Lab, PATHS, check_found, cold_scan, start};
 use hayloft_testkit::error::{Result, TestkitError};
-use hayloft_testkit::hadoop::{class, hayloft_binary};
-use hayloft_testkit::node::Kind;
+use hayloft_testkit::hadoop::class;
 use hayloft_testkit::suite::{expect, expect_eq, passed};
-use hayloft_testkit::{Cluster, Driver, NodeSpec, Outcome, Suite};
+use hayloft_testkit::{Outcome, Suite};
 use serde_json::{Value, json};
-use std::path::{Path, PathBuf};
-use std::process::Command;
-
-/// When cold files were last used, for `hadoop fs -touch -t`.
-const LONG_AGO: &str = "20200101:000000";
-/// Every path with what `hdfs storagepolicies` says of it before anything is changed.
-const NO_POLICY: &str = "unspecified";
+use std::path::Path;
 
 /// Adds the cases.
 pub fn cases(suite: &mut Suite) {
@@ -30,135 +23,13 @@ pub fn cases(suite: &mut Suite) {
     on.case("what_was_read_since_the_image_stays", |lab| {
         lab.used_since_the_image()
     });
+    on.case("an_apply_that_stops_half_way_can_be_undone", |lab| {
+        lab.stopped()
+    });
     on.case("access_times_that_are_off_are_said", |lab| lab.times_off());
 }
 
-struct Lab {
-    fs: Driver,
-    cluster: Cluster,
-    image: Option<PathBuf>,
-}
-
-/// One `hayloft cold scan`.
-struct Scan {
-    code: Option<i32>,
-    answer: Value,
-    said: String,
-}
-
-/// Below `/data`: a wholly cold tree, a directory with a policy of its own, single cold files, and
-/// files in use.
-const COLD_FILES: [&str; 6] = [
-    "/data/old/a",
-    "/data/old/b",
-    "/data/old/deep/c",
-    "/data/hot/x",
-    "/data/mixed/old",
-    "/data/single",
-];
-const WARM_FILES: [&str; 2] = ["/data/mixed/new", "/data/new"];
-/// Those whose policies are compared.
-const PATHS: [&str; 8] = [
-    "/data",
-    "/data/old",
-    "/data/old/deep",
-    "/data/hot",
-    "/data/mixed",
-    "/data/mixed/old",
-    "/data/single",
-    "/data/new",
-];
-
-fn start() -> Result<Lab> {
-    let cluster = Cluster::builder("cold")
-        .node(NodeSpec::new(Kind::under_test()))
-        .conf("dfs.replication", 1)
-        .conf("dfs.blocksize", BLOCK)
-        // Listings in pages of two.
-        .conf("dfs.ls.limit", 2)
-        // Access times to the millisecond; a read in the test shows.
-        .conf("dfs.namenode.accesstime.precision", 1)
-        .start()?;
-    let fs = cluster.driver()?;
-    for (seed, path) in (1..).zip(COLD_FILES.iter().chain(&WARM_FILES)) {
-        fs.put(path, 100_000, seed, json!({}))?;
-    }
-    let lab = Lab {
-        fs,
-        cluster,
-        image: None,
-    };
-    lab.policy("-setStoragePolicy", "/data/hot", Some("HOT"))?;
-    lab.policy("-setStoragePolicy", "/data/single", Some("ONE_SSD"))?;
-    lab.age()?;
-    Ok(lab)
-}
-
 impl Lab {
-    /// Makes cold what is to be cold; directories last, because their own times change with what is
-    /// added to them.
-    fn age(&self) -> Result<()> {
-        let dirs = ["/data/old/deep", "/data/old", "/data/hot", "/data/mixed"];
-        let mut args = vec!["-touch", "-c", "-t", LONG_AGO];
-        args.extend(COLD_FILES.iter().chain(&dirs));
-        self.fs.fs(&args).map(drop)
-    }
-
-    fn policy(&self, command: &str, path: &str, policy: Option<&str>) -> Result<String> {
-        let mut args = vec![command, "-path", path];
-        if let Some(policy) = policy {
-            args.extend(["-policy", policy]);
-        }
-        Ok(self.fs.tool(class::STORAGE_POLICIES, &args)?.ok()?.out)
-    }
-
-    /// The policies of [`PATHS`], as `hdfs storagepolicies` names them.
-    fn policies(&self) -> Result<Vec<String>> {
-        let name = |path: &&str| {
-            let said = self.policy("-getStoragePolicy", path, None)?;
-            let name = said.split_once("BlockStoragePolicy{").map(|(_, rest)| {
-                let name = rest.split([':', ',']).next().unwrap_or_default();
-                name.trim().to_owned()
-            });
-            Ok(name.unwrap_or_else(|| NO_POLICY.to_owned()))
-        };
-        PATHS.iter().map(name).collect()
-    }
-
-    fn scan_as(&self, user: Option<&str>, words: &[&str]) -> Result<Scan> {
-        let binary = hayloft_binary()?;
-        let mut command = Command::new(&binary);
-        command.args(["cold", "scan"]).args(words).arg("--conf");
-        command.arg(self.cluster.client_conf_dir());
-        if let Some(user) = user {
-            command.env("HADOOP_USER_NAME", user);
-        }
-        let ran = command
-            .output()
-            .map_err(TestkitError::file("running", &binary))?;
-        Ok(Scan {
-            code: ran.status.code(),
-            answer: serde_json::from_slice(&ran.stdout).unwrap_or(Value::Null),
-            said: format!(
-                "{}{}",
-                String::from_utf8_lossy(&ran.stdout),
-                String::from_utf8_lossy(&ran.stderr)
-            ),
-        })
-    }
-
-    fn scan(&self, words: &[&str]) -> Result<Scan> {
-        let usual = ["/data", "--older-than", "180d"];
-        let scan = self.scan_as(None, &[&usual, words].concat())?;
-        expect(scan.code == Some(0), || scan.said.clone())?;
-        Ok(scan)
-    }
-
-    /// A name for an undo file, which is not there yet.
-    fn undo_file(&self, name: &str) -> String {
-        self.cluster.dir().join(name).display().to_string()
-    }
-
     fn no_archive(&mut self) -> Result<Outcome> {
         let undo = self.undo_file("undo-none");
         let words = ["/data", "--older-than=180d", "--live", "--apply"];
@@ -202,26 +73,6 @@ impl Lab {
             none.said
         })?;
         passed()
-    }
-
-    fn fetch_image(&mut self) -> Result<PathBuf> {
-        for args in [
-            &["-safemode", "enter"][..],
-            &["-saveNamespace"],
-            &["-safemode", "leave"],
-        ] {
-            self.fs.dfsadmin(args)?;
-        }
-        let dir = self.cluster.dir().join("image");
-        let _ = std::fs::remove_dir_all(&dir);
-        std::fs::create_dir(&dir).map_err(TestkitError::file("creating", &dir))?;
-        self.fs
-            .dfsadmin(&["-fetchImage", &dir.display().to_string()])?;
-        let entries = std::fs::read_dir(&dir).map_err(TestkitError::file("listing", &dir))?;
-        let mut files = entries.filter_map(|entry| Some(entry.ok()?.path()));
-        files
-            .find(|path| path.extension().is_none_or(|extension| extension != "md5"))
-            .ok_or_else(|| TestkitError::Expectation("no image was fetched".to_owned()))
     }
 
     fn image(&mut self) -> Result<Outcome> {
@@ -365,35 +216,56 @@ impl Lab {
         passed()
     }
 
+    /// The NameNode refuses every change in safe mode: what was there is in the file all the same.
+    fn stopped(&mut self) -> Result<Outcome> {
+        self.age()?;
+        let before = self.policies()?;
+        let undo = self.undo_file("undo-stopped");
+        self.fs.dfsadmin(&["-safemode", "enter"])?;
+        let words = [
+            "/data",
+            "--older-than=180d",
+            "--live",
+            "--apply",
+            "--undo-file",
+            &undo,
+        ];
+        let scan = self.scan_as(None, &words)?;
+        self.fs.dfsadmin(&["-safemode", "leave"])?;
+        expect(
+            scan.code == Some(2) && scan.said.contains("safe mode"),
+            || format!("{:?} {}", scan.code, scan.said),
+        )?;
+        expect(scan.said.contains(&format!("--undo {undo}")), || {
+            scan.said.clone()
+        })?;
+        // One of them was changed before the stop.
+        self.policy("-setStoragePolicy", "/data/single", Some("COLD"))?;
+        let again = self.scan_as(None, &words)?;
+        expect(
+            again.code == Some(2) && again.said.contains("--undo-file"),
+            || again.said,
+        )?;
+        let undone = self.scan_as(None, &["--undo", &undo, "--json"])?;
+        expect_eq(
+            "changed",
+            undone.answer["undone"]["changed"].as_u64(),
+            Some(1),
+        )?;
+        expect_eq("left", undone.answer["undone"]["left"].as_u64(), Some(3))?;
+        expect_eq("policies", self.policies()?, before)?;
+        passed()
+    }
+
     fn times_off(&mut self) -> Result<Outcome> {
         let mut conf = self.cluster.conf().clone();
         conf.set("dfs.namenode.accesstime.precision", 0);
         let off = self.cluster.dir().join("conf-off");
         conf.write_dir(&off)?;
-        let conf = off.display().to_string();
         // Read lately, changed long ago.
         self.fs.check("/data/old/deep/c", 100_000, 3)?;
-        let usual = [
-            "/data",
-            "--older-than=180d",
-            "--live",
-            "--json",
-            "--conf",
-            &conf,
-        ];
-        let run = |more: &[&str]| -> Result<Scan> {
-            let binary = hayloft_binary()?;
-            let mut command = Command::new(&binary);
-            command.args(["cold", "scan"]).args(usual).args(more);
-            let ran = command
-                .output()
-                .map_err(TestkitError::file("running", &binary))?;
-            Ok(Scan {
-                code: ran.status.code(),
-                answer: serde_json::from_slice(&ran.stdout).unwrap_or(Value::Null),
-                said: String::from_utf8_lossy(&ran.stderr).into_owned(),
-            })
-        };
+        let usual = ["/data", "--older-than=180d", "--live", "--json"];
+        let run = |more: &[&str]| cold_scan(&off, None, &[&usual[..], more].concat());
         let scan = run(&[])?;
         expect(scan.said.contains("access times are switched off"), || {
             scan.said.clone()
@@ -407,36 +279,4 @@ impl Lab {
         expect_eq("cold files", found["total"]["cold_files"].as_u64(), Some(5))?;
         passed()
     }
-}
-
-/// What a scan of the tree as [`start`] makes it finds.
-fn check_found(answer: &Value) -> Result<()> {
-    let found = &answer["found"];
-    let total = &found["total"];
-    for (what, number, wanted) in [
-        ("files", &total["files"], 8),
-        ("bytes", &total["bytes"], 800_000),
-        ("cold files", &total["cold_files"], 6),
-        ("cold bytes", &total["cold_bytes"], 600_000),
-        ("settled files", &total["settled_files"], 0),
-        ("whole directories", &found["target_directories"], 2),
-        ("files in them", &found["target_directories_files"], 4),
-        ("single files", &found["target_files"], 2),
-    ] {
-        expect_eq(what, number.as_u64(), Some(wanted))?;
-    }
-    expect_eq("cold by", found["cold_by"].as_str(), Some("access"))?;
-    let dirs = found["directories"].as_array().cloned().unwrap_or_default();
-    let whole = |dir: &&Value| dir["wholly_cold"] == true;
-    let mut whole: Vec<&str> = dirs
-        .iter()
-        .filter(whole)
-        .filter_map(|dir| dir["path"].as_str())
-        .collect();
-    whole.sort_unstable();
-    expect_eq(
-        "wholly cold",
-        whole,
-        vec!["/data/hot", "/data/old", "/data/old/deep"],
-    )
 }
