@@ -11,10 +11,12 @@
 //! | `undo` | the file that says what was there |
 //! | `change` | setting policies, and putting them back |
 //! | `namenode` | the calls |
+//! | `conf_page` | what a NameNode says of its own configuration |
 //! | `report` | text and JSON |
 
 mod age;
 mod change;
+mod conf_page;
 mod image;
 mod live;
 mod namenode;
@@ -132,12 +134,16 @@ pub fn run(args: &ColdArgs) -> Result<ExitCode, CliError> {
 
 async fn scan(args: &ScanArgs) -> Result<ExitCode, CliError> {
     let config = configuration(args)?;
-    let precision = Precision::of(config.as_ref());
+    let asks = args.live || args.apply;
+    let of_namenode = config.as_ref().filter(|_| asks);
+    let of_namenode =
+        of_namenode.and_then(|c| conf_page::precision(c, args.nameservice.as_deref()));
+    let precision = of_namenode.unwrap_or_else(|| Precision::of(config.as_ref()));
     let age = args.older_than.unwrap_or_default();
     let cutoff = Cutoff::new(age, now_ms(), args.times, &precision);
     report::warn_of_times(&precision, cutoff.by, age);
     let cluster = match &config {
-        Some(config) if args.live || args.apply => Some(Cluster::of(args, config).await?),
+        Some(config) if asks => Some(Cluster::of(args, config).await?),
         _ => None,
     };
     let undo = args.apply.then(|| undo_path(args));

@@ -205,7 +205,11 @@ impl PolicyNames {
     }
 }
 
-fn choose(services: Vec<NameService>, named: Option<&str>) -> Result<NameService, CliError> {
+/// The name service named, else the only one.
+///
+/// # Errors
+/// There are several and none was named, or none of that name.
+pub fn choose(services: Vec<NameService>, named: Option<&str>) -> Result<NameService, CliError> {
     let ids: Vec<String> = services.iter().filter_map(|s| s.id.clone()).collect();
     let several = services.len() > 1;
     let fits = |service: &NameService| named.is_none_or(|name| service.id.as_deref() == Some(name));

@@ -71,7 +71,12 @@ impl ColdReport {
     ) -> Self {
         let cold = |dir: &u32| tree.at(*dir).sums.cold_files > 0 && tree.depth(*dir) <= depth;
         let mut shown: Vec<u32> = tree.numbers().filter(cold).collect();
-        shown.sort_by_key(|dir| std::cmp::Reverse(tree.at(*dir).sums.cold_bytes));
+        // Equal ones by name: an image and a NameNode list them in the same order.
+        shown.sort_by(|a, b| {
+            let (a, b) = (tree.at(*a), tree.at(*b));
+            let bytes = b.sums.cold_bytes.cmp(&a.sums.cold_bytes);
+            bytes.then_with(|| a.name.cmp(&b.name))
+        });
         let not_shown = shown.len().saturating_sub(list);
         shown.truncate(list);
         let show = |dir: &u32| ShownDir {

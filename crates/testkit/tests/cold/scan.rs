@@ -1,6 +1,6 @@
 //! `hayloft cold scan` against a NameNode and its image.
 
-use super::lab::{Lab, PATHS, check_found, cold_scan, start};
+use super::lab::{Lab, PATHS, Scan, check_found, cold_scan, start};
 use hayloft_testkit::error::{Result, TestkitError};
 use hayloft_testkit::hadoop::class;
 use hayloft_testkit::suite::{expect, expect_eq, passed};
@@ -257,23 +257,41 @@ impl Lab {
         passed()
     }
 
+    /// The NameNode's own word counts; where it gives none, that of the files here.
     fn times_off(&mut self) -> Result<Outcome> {
+        // Read lately, changed long ago.
+        self.fs.check("/data/old/deep/c", 100_000, 3)?;
+        let usual = ["/data", "--older-than=180d", "--live", "--json"];
+        let run = |conf: &Path, more: &[&str]| cold_scan(conf, None, &[&usual[..], more].concat());
+        let modified = |scan: &Scan, says: &str| {
+            expect(
+                scan.said.contains("access times are switched off") && scan.said.contains(says),
+                || scan.said.clone(),
+            )?;
+            let found = &scan.answer["found"];
+            expect_eq("cold by", found["cold_by"].as_str(), Some("modification"))?;
+            expect_eq("cold files", found["total"]["cold_files"].as_u64(), Some(6))
+        };
         let mut conf = self.cluster.conf().clone();
         conf.set("dfs.namenode.accesstime.precision", 0);
         let off = self.cluster.dir().join("conf-off");
         conf.write_dir(&off)?;
-        // Read lately, changed long ago.
-        self.fs.check("/data/old/deep/c", 100_000, 3)?;
-        let usual = ["/data", "--older-than=180d", "--live", "--json"];
-        let run = |more: &[&str]| cold_scan(&off, None, &[&usual[..], more].concat());
-        let scan = run(&[])?;
-        expect(scan.said.contains("access times are switched off"), || {
-            scan.said.clone()
-        })?;
-        let found = &scan.answer["found"];
-        expect_eq("cold by", found["cold_by"].as_str(), Some("modification"))?;
-        expect_eq("cold files", found["total"]["cold_files"].as_u64(), Some(6))?;
-        let scan = run(&["--times=access"])?;
+        let contradicted = run(&off, &[])?;
+        let by = contradicted.answer["found"]["cold_by"].as_str();
+        expect_eq("cold by", by, Some("access"))?;
+        let silent = self.cluster.dir().join("conf-silent");
+        let mut here = conf.clone();
+        here.set("dfs.namenode.http-address", "127.0.0.1:1");
+        here.write_dir(&silent)?;
+        modified(&run(&silent, &[])?, "hdfs-site.xml")?;
+        let namenode = self.cluster.namenode(0);
+        namenode.stop()?;
+        namenode.write_conf(&conf, false)?;
+        namenode.start(&[])?;
+        self.cluster.wait_all_live()?;
+        let client = self.cluster.client_conf_dir();
+        modified(&run(&client, &[])?, "says the NameNode")?;
+        let scan = run(&client, &["--times=access"])?;
         let found = &scan.answer["found"];
         expect_eq("cold by", found["cold_by"].as_str(), Some("access"))?;
         expect_eq("cold files", found["total"]["cold_files"].as_u64(), Some(5))?;
