@@ -124,7 +124,10 @@ fn what_cannot_work_is_refused_in_one_sentence() {
     );
     let tiering = "dfs.datanode.same-disk-tiering.enabled";
     let said = refusal(&[("hayloft.nodes", "a,b"), (tiering, "true")]);
-    assert!(said.contains(tiering) && said.contains("hayloft.nodes"), "{said}");
+    assert!(
+        said.contains(tiering) && said.contains("hayloft.nodes"),
+        "{said}"
+    );
 }
 
 #[test]

@@ -293,7 +293,12 @@ mod tests {
             let free = 100 * GIB - all - 20 * GIB;
             let now = space(100 * GIB, free);
             let whole = numbers(
-                now, none, all, all, ReservedForReplicas::default(), MountShare::default(),
+                now,
+                none,
+                all,
+                all,
+                ReservedForReplicas::default(),
+                MountShare::default(),
             );
             used.map(|used| part(whole, used, 0, 4))
         };
