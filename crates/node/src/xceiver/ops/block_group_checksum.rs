@@ -1,5 +1,6 @@
-//! BLOCK_GROUP_CHECKSUM: one checksum for a striped block group, from those of its data blocks. That
-//! of a data block without a node that answers is computed from what the other blocks decode to.
+//! BLOCK_GROUP_CHECKSUM: one checksum for a striped block group, from those of its data blocks.
+//! That of a data block without a node that answers is computed from what the other blocks decode
+//! to.
 
 use std::time::Duration;
 
