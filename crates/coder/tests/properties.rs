@@ -110,14 +110,14 @@ proptest! {
         let coder = Coder::new(Codec::ReedSolomon, data.len(), m).expect("a possible shape");
         let all = units(&coder, &data);
         let inverse = |a: u8| (1..=255).find(|&b| times(a, b) == 1).expect("not zero");
-        for (p, unit) in all.iter().enumerate().skip(data.len()) {
+        for (p, parity) in all.iter().enumerate().skip(data.len()) {
             let factors: Vec<u8> = (0..data.len())
                 .map(|d| inverse(u8::try_from(p ^ d).expect("few units")))
                 .collect();
-            for at in 0..data[0].len() {
+            for (at, &found) in parity.iter().enumerate() {
                 let terms = data.iter().zip(&factors);
-                let sum = terms.fold(0, |sum, (data, &factor)| sum ^ times(factor, data[at]));
-                prop_assert_eq!(unit[at], sum);
+                let sum = terms.fold(0, |sum, (unit, &factor)| sum ^ times(factor, unit[at]));
+                prop_assert_eq!(found, sum);
             }
         }
     }

@@ -166,8 +166,12 @@ impl Lab {
         self.fs.check("/ec/dead", length, 4)?;
         println!("erasure:   kept {length} of {} written", 6 * CELL);
         // Recovery keeps what enough blocks have; the others are made up.
-        self.fs
-            .wait_striped(&["/ec/dead".to_owned()], EcPolicy::RS_3_2, &[], seconds(120))?;
+        self.fs.wait_striped(
+            &["/ec/dead".to_owned()],
+            EcPolicy::RS_3_2,
+            &[],
+            seconds(120),
+        )?;
         self.fs.check("/ec/dead", length, 4)?;
         passed()
     }

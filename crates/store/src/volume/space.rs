@@ -278,7 +278,7 @@ mod tests {
         assert_eq!(capacities, (63 * GIB - 1, 27 * GIB));
         assert_eq!((disk.non_dfs_used, archive.non_dfs_used), (0, 0));
         // 46 free, 6 of them still reserved, 1 promised beside.
-        assert_eq!((disk.remaining, archive.remaining), (33 * GIB, 7 * GIB));
+        assert_eq!((disk.remaining, archive.remaining), (33 * GIB - 1, 7 * GIB));
         // More than its share: nothing comes in any more.
         assert_eq!(of(0.1, 20 * GIB, 30 * GIB).remaining, 0);
         // What the other takes is gone for both.
