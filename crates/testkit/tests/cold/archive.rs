@@ -203,11 +203,13 @@ impl Lab {
         let files = files
             .iter()
             .filter(|path| path.starts_with(&cold) == archive);
-        let inode = |path: &PathBuf| {
-            let meta = std::fs::metadata(path).map_err(TestkitError::file("asking", path))?;
-            Ok(meta.ino())
+        // A file that the node deletes meanwhile has none.
+        let inode = |path: &PathBuf| match std::fs::metadata(path) {
+            Ok(meta) => Some(Ok(meta.ino())),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => None,
+            Err(error) => Some(Err(TestkitError::file("asking", path)(error))),
         };
-        files.map(inode).collect()
+        files.filter_map(inode).collect()
     }
 
     fn mover(&mut self) -> Result<Outcome> {
