@@ -229,7 +229,7 @@ async fn bring(
 /// may be to come, and is forgotten with its old place. Gives the bytes of both files, or `None`
 /// where the file system does not link them: to another mount below the same one, or a file of
 /// another owner.
-fn link_pair(from: &Pair, to: &Pair, len: u64) -> io::Result<Option<u64>> {
+pub(super) fn link_pair(from: &Pair, to: &Pair, len: u64) -> io::Result<Option<u64>> {
     crate::layout::dirs::make_dir(&to.dir)?;
     for (old, new) in [(from.meta(), to.meta()), (from.data(), to.data())] {
         match fs::hard_link(&old, &new) {
