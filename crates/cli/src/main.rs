@@ -13,6 +13,7 @@
 //! | `placement` | `hayloft placement`: blocks that break the rule on failure domains |
 //! | `super_node` | `hayloft super`: virtual nodes, as the cluster has to know them |
 //! | `size` | sizes as typed and shown |
+//! | `svg` | pictures as files |
 //! | `bench` | `hayloft bench`: the stock DataNode beside ours (cargo feature `lab`) |
 //! | `progress` | what is shown while something takes time |
 
@@ -32,6 +33,7 @@ mod plan;
 mod progress;
 mod size;
 mod super_node;
+mod svg;
 
 use std::process::ExitCode;
 

@@ -6,6 +6,7 @@ use plotters::prelude::*;
 
 use super::SuperPlan;
 use crate::error::CliError;
+use crate::svg::{SVG_SIZE, drawn};
 
 /// Points of a curve.
 const POINTS: u64 = 64;
@@ -13,17 +14,11 @@ const POINTS: u64 = 64;
 /// Draws, for each choice of links, the bandwidth that reaches the workers: it grows with the disks
 /// up to what the links carry. Marks the planned number of disks.
 pub fn draw(plan: &SuperPlan, path: &Path) -> Result<(), CliError> {
-    draw_on(plan, path).map_err(|error| {
-        CliError::new(
-            format!("cannot draw the plan: {error}"),
-            path.display().to_string(),
-            "check that its directory exists and is yours to write",
-        )
-    })
+    drawn("plan", path, draw_on(plan, path))
 }
 
 fn draw_on(plan: &SuperPlan, path: &Path) -> Result<(), Box<dyn std::error::Error>> {
-    let root = SVGBackend::new(path, (800, 480)).into_drawing_area();
+    let root = SVGBackend::new(path, SVG_SIZE).into_drawing_area();
     root.fill(&WHITE)?;
     let last = plan.disks.saturating_mul(3).div_ceil(2).max(2);
     let all = megabytes(plan.disk_bytes_s.saturating_mul(last));
