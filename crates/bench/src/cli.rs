@@ -63,7 +63,7 @@ pub struct BenchArgs {
     #[arg(long, default_value = "local")]
     name: String,
     /// Also add the run, by its name, to this file of published runs, such as
-    /// bench/results/0.1.0/two-core-vm.json.
+    /// bench/results/0.1.0/two-core-epyc.json.
     #[arg(long, value_name = "FILE")]
     add_to: Option<PathBuf>,
     /// Where results go instead.

@@ -35,6 +35,10 @@ pub enum Command {
     Super(crate::super_node::SuperArgs),
     /// Measure a volume's device and propose quantum, queue depth and engine.
     Calibrate(crate::calibrate::CalibrateArgs),
+    /// How many disks and workers fit the links of a node, from calibrated disks.
+    Plan(crate::plan::PlanArgs),
+    /// Files that are not used any more: find them, give them the storage policy COLD.
+    Cold(crate::cold::ColdArgs),
     /// Clusters of hosts, shaped links and modelled disks on this machine (root).
     #[cfg(feature = "lab")]
     Lab(crate::lab::LabArgs),

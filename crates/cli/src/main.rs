@@ -6,12 +6,15 @@
 //! | `error` | what users are told when something fails, and exit codes |
 //! | `node` | `hayloft node`: the daemon |
 //! | `calibrate` | `hayloft calibrate`: what a volume's device does |
+//! | `plan` | `hayloft plan`: disks and workers of a node, from calibrations |
+//! | `cold` | `hayloft cold`: files not used any more, and their storage policy |
 //! | `cluster` | a cluster of real processes in one directory: `up`, `down`, `status`, `fs` |
 //! | `lab` | `hayloft lab`: clusters of hosts and shaped links, modelled disks, experiments |
 //! | `pool` | `hayloft pool`: parity over the disks of a node |
 //! | `placement` | `hayloft placement`: blocks that break the rule on failure domains |
 //! | `super_node` | `hayloft super`: virtual nodes, as the cluster has to know them |
 //! | `size` | sizes as typed and shown |
+//! | `svg` | pictures as files |
 //! | `bench` | `hayloft bench`: the stock DataNode beside ours (cargo feature `lab`) |
 //! | `progress` | what is shown while something takes time |
 
@@ -20,16 +23,19 @@ mod args;
 mod bench;
 mod calibrate;
 mod cluster;
+mod cold;
 mod error;
 #[cfg(feature = "lab")]
 mod lab;
 mod logging;
 mod node;
 mod placement;
+mod plan;
 mod pool;
 mod progress;
 mod size;
 mod super_node;
+mod svg;
 
 use std::process::ExitCode;
 
@@ -73,6 +79,8 @@ fn run(cli: Cli) -> Result<ExitCode, CliError> {
         Command::Pool(args) => pool::run(&args),
         Command::Super(args) => super_node::run(&args),
         Command::Calibrate(args) => calibrate::run(&args),
+        Command::Plan(args) => plan::run(&args),
+        Command::Cold(args) => cold::run(&args),
         #[cfg(feature = "lab")]
         Command::Lab(args) => lab::run(&args),
         #[cfg(feature = "lab")]

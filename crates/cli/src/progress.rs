@@ -83,6 +83,17 @@ impl ProgressStep {
         self.bar.set_position(position);
     }
 
+    /// So far, of a total that has changed.
+    pub fn at_of(&self, position: u64, total: u64) {
+        self.bar.set_length(total);
+        self.bar.set_position(position);
+    }
+
+    /// What is known so far, of a step of unknown length.
+    pub fn note(&self, so_far: &str) {
+        self.bar.set_message(format!("{}: {so_far}", self.what));
+    }
+
     /// Ends the step with what came of it; returns how long it took.
     pub fn done(self, result: &str) -> Duration {
         let took = self.start.elapsed();

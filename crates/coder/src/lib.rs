@@ -8,7 +8,8 @@
 //! a longer unit may be coded in pieces of any length, in any order.
 //!
 //! This crate has no unsafe code: the binding crate `erasure-isa-l` has it. That crate's functions
-//! trust the lengths that they are given, so the module `tables` is the only caller, and checks them.
+//! trust the lengths that they are given. So the module `tables` is the only caller of those that
+//! touch buffers, and checks them.
 
 #![forbid(unsafe_code)]
 

@@ -47,4 +47,4 @@ pub use shared::{Change, SharedConfig};
 pub use unsupported::Unsupported;
 pub use value::{Mode, Unit, Value};
 pub use virtual_nodes::{NodeName, VIRTUAL_NODES_MAX, VirtualNode};
-pub use volumes::{DataDir, Reserved};
+pub use volumes::{CapacityRatio, DataDir, Reserved};

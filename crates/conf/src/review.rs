@@ -4,7 +4,7 @@ use super::configuration::Configuration;
 use super::error::ConfigError;
 use super::keys;
 use super::unsupported::{self, Unsupported};
-use super::volumes::{OfVolumes, names_for};
+use super::volumes::{CapacityRatio, OfVolumes, names_for};
 
 impl Configuration {
     /// Names of keys that have an effect in Apache's DataNode and none here, with the entry that
@@ -29,6 +29,7 @@ impl Configuration {
         let mut lines = self.notes().to_vec();
         lines.extend(self.ram_disks());
         lines.extend(self.of_no_volume());
+        lines.extend(self.shares_of_no_volume());
         lines.extend(self.unsupported_keys().map(|(name, entry)| {
             format!(
                 "{name} ({}) has no effect: {}",
@@ -96,6 +97,33 @@ impl Configuration {
             )
         };
         self.names().filter(strange).map(line).collect()
+    }
+
+    /// A line for each share of a mount that is no volume's by Apache's rule.
+    fn shares_of_no_volume(&self) -> Vec<String> {
+        let dirs = self.get(&keys::DATA_DIRS);
+        let ratios = self.get(&keys::SAME_DISK_CAPACITY_RATIO);
+        let name = keys::SAME_DISK_CAPACITY_RATIO.name();
+        let why = |is_uri: bool| {
+            if is_uri {
+                "it is no directory of dfs.datanode.data.dir"
+            } else {
+                "only a file: URI counts, as for Apache's node"
+            }
+        };
+        let strange = ratios
+            .iter()
+            .filter(|ratio| !ratio.is_uri || !dirs.iter().any(|dir| dir.path == ratio.path));
+        let line = |ratio: &CapacityRatio| {
+            format!(
+                "{name} ({}): [{}]{} has no effect: {}",
+                self.origin(name),
+                ratio.ratio,
+                ratio.path.display(),
+                why(ratio.is_uri)
+            )
+        };
+        strange.map(line).collect()
     }
 
     /// Refuses configurations that demand protection which is not there: a node that served such
@@ -204,6 +232,21 @@ mod tests {
     fn switched_off_is_what_it_is_anyway() {
         let off = config(&[("dfs.disk.balancer.enabled", "false")]);
         assert_eq!(off.warnings(), Vec::<String>::new());
+    }
+
+    #[test]
+    fn shares_that_are_no_volumes_are_answered_by_name() {
+        let lines = config(&[
+            ("dfs.datanode.data.dir", "/d1,[ARCHIVE]/d1/archive"),
+            (
+                "dfs.datanode.same-disk-tiering.capacity-ratio.percentage",
+                "[0.3]file:///d1/archive,[0.7]/d1,[0.5]file:///d2",
+            ),
+        ])
+        .warnings();
+        assert_eq!(lines.len(), 2, "{lines:?}");
+        assert!(lines[0].contains("[0.7]/d1 has no effect") && lines[0].contains("file: URI"));
+        assert!(lines[1].contains("[0.5]/d2 has no effect") && lines[1].contains("data.dir"));
     }
 
     #[test]

@@ -49,14 +49,12 @@ const SHORT_CIRCUIT: &str = "short-circuit reads are not served; clients read ov
 const CACHING: &str = "cache directives are not carried out";
 const LAZY_PERSIST: &str = "LAZY_PERSIST files go to disk at once";
 const DISK_BALANCER: &str = "disk balancer plans are refused";
-const EC: &str = "only Apache's nodes reconstruct erasure-coded blocks";
 const HTTP: &str = "there is no HTTP server yet";
 const SASL: &str = "data transfer has no SASL here";
 const KERBEROS: &str = "there is no Kerberos here";
 const JAVA_CLASS: &str = "Java classes cannot be loaded into this process";
 const RECONNECT: &str = "the node tries to reach a NameNode for ever";
 const LOCKS: &str = "no lock is held across I/O here";
-const TIERING: &str = "DISK and ARCHIVE volumes on one mount are counted as two disks";
 
 /// Every key without effect.
 pub(super) fn all() -> impl Iterator<Item = &'static Unsupported> {
@@ -136,21 +134,6 @@ static DATANODE: &[Unsupported] = &[
         "10",
         DISK_BALANCER,
     ),
-    key("dfs.datanode.ec.reconstruction.threads", "8", EC),
-    key(
-        "dfs.datanode.ec.reconstruction.stripedread.timeout.millis",
-        "5000",
-        EC,
-    ),
-    key(
-        "dfs.datanode.ec.reconstruction.stripedread.buffer.size",
-        "65536",
-        EC,
-    ),
-    key("dfs.datanode.ec.reconstruction.xmits.weight", "0.5", EC),
-    key("dfs.datanode.ec.reconstruction.validation", "false", EC),
-    key("dfs.datanode.ec.reconstruct.read.bandwidthPerSec", "0", EC),
-    key("dfs.datanode.ec.reconstruct.write.bandwidthPerSec", "0", EC),
     key("dfs.http.policy", "HTTP_ONLY", HTTP),
     key("dfs.datanode.http.internal-proxy.port", "0", HTTP),
     key(
@@ -217,17 +200,6 @@ static DATANODE: &[Unsupported] = &[
         "dfs.datanode.volumes.replica-add.threadpool.size",
         "",
         LOCKS,
-    ),
-    key("dfs.datanode.same-disk-tiering.enabled", "false", TIERING),
-    key(
-        "dfs.datanode.same-disk-tiering.capacity-ratio.percentage",
-        "",
-        TIERING,
-    ),
-    key(
-        "dfs.datanode.reserve-for-archive.default.percentage",
-        "0.0",
-        TIERING,
     ),
     key("dfs.datanode.lazywriter.interval.sec", "60", LAZY_PERSIST),
     key("dfs.datanode.non.local.lazy.persist", "false", LAZY_PERSIST),

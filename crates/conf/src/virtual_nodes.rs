@@ -146,6 +146,7 @@ impl Configuration {
         if names.is_empty() {
             return Ok(Vec::new());
         }
+        self.refuse_shared_mounts()?;
         self.refuse_strange_suffixes(&names)?;
         let mut refused = None;
         for step in STEPS {
@@ -184,6 +185,20 @@ impl Configuration {
     pub(super) fn is_of_virtual_node(&self, name: &str) -> bool {
         let names = self.get(&keys::NODES);
         split_suffix(name).is_some_and(|(_, node)| names.iter().any(|n| n.as_str() == node))
+    }
+
+    /// Virtual nodes share the space of a mount among themselves, not by types of storage yet.
+    fn refuse_shared_mounts(&self) -> Result<(), ConfigError> {
+        if !self.get(&keys::SAME_DISK_TIERING) {
+            return Ok(());
+        }
+        let (tiering, nodes) = (keys::SAME_DISK_TIERING.name(), keys::NODES.name());
+        let what = format!(
+            "{tiering} ({}) does not go together with {nodes} ({}) yet: remove one of the two",
+            self.origin(tiering),
+            self.origin(nodes)
+        );
+        Err(ConfigError::Conflict { what })
     }
 
     fn refuse_strange_suffixes(&self, names: &[NodeName]) -> Result<(), ConfigError> {

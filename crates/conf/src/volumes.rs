@@ -43,25 +43,30 @@ impl DataDir {
             }
             None => (StorageType::Disk, text),
         };
-        let path = match location.split_once(':') {
-            Some(("file", rest)) => {
-                // file:///a, file:/a and file://host/a all name /a.
-                let path = match rest.strip_prefix("//") {
-                    Some(authority) => authority.find('/').map_or("", |at| &authority[at..]),
-                    None => rest,
-                };
-                percent_decode(path).ok_or("a URI whose %-escapes are UTF-8")?
-            }
-            Some((scheme, _)) if !scheme.contains('/') => {
-                return Err(format!("a local directory ({scheme}: is not)"));
-            }
-            _ => location.to_owned(),
-        };
+        let path = local_path(location)?;
         if path.is_empty() {
             return Err("directories such as [SSD]file:///data/1,[DISK]/data/2".into());
         }
         let path = std::path::absolute(&path).map_err(|e| format!("a directory ({e})"))?;
         Ok(Self { storage_type, path })
+    }
+}
+
+/// The path that a URI or a plain path names.
+fn local_path(location: &str) -> Result<String, String> {
+    match location.split_once(':') {
+        Some(("file", rest)) => {
+            // file:///a, file:/a and file://host/a all name /a.
+            let path = match rest.strip_prefix("//") {
+                Some(authority) => authority.find('/').map_or("", |at| &authority[at..]),
+                None => rest,
+            };
+            Ok(percent_decode(path).ok_or("a URI whose %-escapes are UTF-8")?)
+        }
+        Some((scheme, _)) if !scheme.contains('/') => {
+            Err(format!("a local directory ({scheme}: is not)"))
+        }
+        _ => Ok(location.to_owned()),
     }
 }
 
@@ -87,6 +92,49 @@ impl Value for Vec<DataDir> {
         } else {
             Ok(dirs)
         }
+    }
+}
+
+/// A volume's share of the mount that it has with another.
+#[derive(Debug, Clone, PartialEq)]
+pub struct CapacityRatio {
+    /// 0.0 to 1.0.
+    pub ratio: f64,
+    /// Directory of the volume.
+    pub path: PathBuf,
+    /// Whether it is a `file:` URI. Apache's node compares URIs, and finds no volume by a plain
+    /// path, though the example of hdfs-default.xml has such.
+    pub is_uri: bool,
+}
+
+impl Value for Vec<CapacityRatio> {
+    const KIND: &'static str = "shares of directories";
+    const EMPTY_IS_VALUE: bool = true;
+    fn parse(text: &str, _: Unit) -> Result<Self, String> {
+        let allowed = || "shares such as [0.3]file:///d1/archive,[0.7]file:///d1/disk".to_owned();
+        let one = |item: &str| {
+            let (ratio, location) = item
+                .strip_prefix('[')
+                .and_then(|rest| rest.split_once(']'))
+                .ok_or_else(allowed)?;
+            let plain = ratio.bytes().all(|b| b.is_ascii_digit() || b == b'.');
+            let ratio: f64 = ratio.parse().map_err(|_| allowed())?;
+            if !plain || !(0.0..=1.0).contains(&ratio) {
+                return Err("shares between 0 and 1".to_owned());
+            }
+            let path = local_path(location)?;
+            let path = std::path::absolute(&path).map_err(|_| allowed())?;
+            let is_uri = location.starts_with("file:/");
+            Ok(CapacityRatio {
+                ratio,
+                path,
+                is_uri,
+            })
+        };
+        // As Apache reads it: no white space counts, and an empty item is a mistake.
+        let text: String = text.chars().filter(|c| !c.is_whitespace()).collect();
+        let items = text.trim_end_matches(',').split(',');
+        items.filter(|_| !text.is_empty()).map(one).collect()
     }
 }
 
@@ -159,6 +207,16 @@ impl Configuration {
             .unwrap_or_else(|| self.get(key))
     }
 
+    /// The share of its mount that a volume has, where DISK and ARCHIVE may share one and it is
+    /// set, by a `file:` URI as for Apache's node.
+    #[must_use]
+    pub fn capacity_ratio_for(&self, dir: &DataDir) -> Option<f64> {
+        let ratios = self.get(&keys::SAME_DISK_CAPACITY_RATIO);
+        let is_of = |ratio: &&CapacityRatio| ratio.is_uri && ratio.path == dir.path;
+        let mut of_dir = ratios.iter().rev().filter(is_of);
+        of_dir.next().map(|ratio| ratio.ratio)
+    }
+
     /// I/O engine of one volume: `hayloft.io.engine.<directory>`, else `hayloft.io.engine`.
     #[must_use]
     pub fn engine_for(&self, dir: &DataDir) -> String {
@@ -215,6 +273,49 @@ pub(super) fn names_for(base: &str, dir: &DataDir) -> [String; 3] {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn shares_of_directories() {
+        let shares = Vec::<CapacityRatio>::parse(
+            "[0.3]file:///d1/archive, [0.7] /d1/disk ,[1]/d2,",
+            Unit::None,
+        );
+        let shown: Vec<_> = shares.expect("all are valid");
+        let shown: Vec<_> = shown.iter().map(|s| (s.ratio, s.path.to_str())).collect();
+        let wanted = [(0.3, "/d1/archive"), (0.7, "/d1/disk"), (1.0, "/d2")];
+        assert_eq!(shown, wanted.map(|(ratio, path)| (ratio, Some(path))));
+        let none = Vec::<CapacityRatio>::parse(" ", Unit::None).expect("nothing is a value");
+        assert!(none.is_empty());
+        for bad in [
+            "/d1",
+            "[]/d1",
+            "[1.1]/d1",
+            "[-0.1]/d1",
+            "[0.5]",
+            "[0.5]/a,,[0.5]/b",
+            "[1e-1]/a",
+        ] {
+            assert!(
+                Vec::<CapacityRatio>::parse(bad, Unit::None).is_err(),
+                "{bad}"
+            );
+        }
+        let config = Configuration::from_properties([(
+            keys::SAME_DISK_CAPACITY_RATIO.name(),
+            "[0.3]file:/d1/archive,[0.7]file:///d1/disk/,[0.5]/d2",
+        )]);
+        let config = config.expect("valid");
+        let of = |path: &str| {
+            config.capacity_ratio_for(&DataDir {
+                storage_type: StorageType::Disk,
+                path: path.into(),
+            })
+        };
+        assert_eq!(
+            (of("/d1/archive"), of("/d1/disk"), of("/d2")),
+            (Some(0.3), Some(0.7), None)
+        );
+    }
 
     #[test]
     fn directories_with_storage_types() {

@@ -8,6 +8,7 @@
 //! | [`ipc`] | what the RPC port answers: inter-datanode, client-datanode, reconfiguration |
 //! | [`outliers`] | slow peers and slow disks |
 //! | [`recovery`] | block recovery as the primary node |
+//! | `stripe` | the shape of erasure-coded block groups |
 //! | [`daemon`] | start, run and stop of all of it |
 
 pub mod daemon;
@@ -18,4 +19,5 @@ pub mod namenode;
 pub mod outliers;
 pub mod recovery;
 pub mod store_config;
+mod stripe;
 pub mod xceiver;

@@ -23,6 +23,7 @@ pub fn volumes(config: &Configuration) -> Vec<VolumeConfig> {
             engine: config.engine_for(dir),
             calibrated_in: config.node_name().map(|_| config.configured_dir(dir).path),
             reserved: reserved(calculator, &config.reserved_for(dir)),
+            capacity_ratio: config.capacity_ratio_for(dir),
         })
         .collect()
 }
@@ -43,6 +44,7 @@ pub fn store_config(config: &Configuration) -> StoreConfig {
         volumes: volumes(config),
         perm: config.get(&keys::DATA_DIR_PERM).0,
         failed_volumes_tolerated: config.get(&keys::FAILED_VOLUMES_TOLERATED),
+        archive_share: archive_share(config),
         volume_choosing: volume_choosing(config),
         sync_on_close: config.get(&keys::SYNC_ON_CLOSE),
         replica_cache_expiry: config.get(&keys::REPLICA_CACHE_EXPIRY),
@@ -72,6 +74,13 @@ fn parity(config: &Configuration) -> Option<ParityConfig> {
         kept_max: config.get(&keys::POOL_PARITY_KEPT),
         ..ParityConfig::new(shape)
     })
+}
+
+/// The share of ARCHIVE on mounts that DISK and ARCHIVE share, if they share any. Out of bounds it
+/// is the nearest that is not, as Apache reads it.
+fn archive_share(config: &Configuration) -> Option<f64> {
+    let share = config.get(&keys::RESERVE_FOR_ARCHIVE).clamp(0.0, 1.0);
+    config.get(&keys::SAME_DISK_TIERING).then_some(share)
 }
 
 /// How many nodes of this process have a volume on the same disks.
@@ -184,6 +193,31 @@ mod tests {
         assert_eq!(volumes[0].engine, "auto");
         assert_eq!(volumes[1].engine, "null");
         assert_eq!(volumes[1].reserved, ReservedSpace::larger(1024, 0));
+    }
+
+    #[test]
+    fn disk_and_archive_share_mounts_when_that_is_switched_on() {
+        let share = |pairs: &[(&str, &str)]| store_config(&with(pairs)).archive_share;
+        let (switch, key) = (
+            ("dfs.datanode.same-disk-tiering.enabled", "true"),
+            "dfs.datanode.reserve-for-archive.default.percentage",
+        );
+        assert_eq!(share(&[(key, "0.3")]), None);
+        assert_eq!(
+            (share(&[switch]), share(&[switch, (key, "0.3")])),
+            (Some(0.0), Some(0.3))
+        );
+        assert_eq!(share(&[switch, (key, "-1")]), Some(0.0));
+        assert_eq!(share(&[switch, (key, "30")]), Some(1.0));
+        let config = with(&[
+            ("dfs.datanode.data.dir", "[DISK]/d1,[ARCHIVE]/d1/archive"),
+            (
+                "dfs.datanode.same-disk-tiering.capacity-ratio.percentage",
+                "[0.4]file:///d1/archive",
+            ),
+        ]);
+        let ratios: Vec<_> = volumes(&config).iter().map(|v| v.capacity_ratio).collect();
+        assert_eq!(ratios, [None, Some(0.4)]);
     }
 
     #[test]

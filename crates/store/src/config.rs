@@ -42,7 +42,7 @@ impl ReservedSpace {
 }
 
 /// One entry of `dfs.datanode.data.dir`.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct VolumeConfig {
     /// The prefix of the entry; `Disk` without one.
     pub storage_type: StorageType,
@@ -54,6 +54,9 @@ pub struct VolumeConfig {
     pub engine: String,
     /// Space to leave to others.
     pub reserved: ReservedSpace,
+    /// Share of its mount, 0.0 to 1.0, where DISK and ARCHIVE may share one
+    /// (`dfs.datanode.same-disk-tiering.capacity-ratio.percentage`).
+    pub capacity_ratio: Option<f64>,
     /// Where else than in the directory `hayloft calibrate` may have left what it measured: what
     /// virtual nodes share.
     pub calibrated_in: Option<PathBuf>,
@@ -68,6 +71,7 @@ impl VolumeConfig {
             path: path.into(),
             engine: "posix".to_owned(),
             reserved: ReservedSpace::default(),
+            capacity_ratio: None,
             calibrated_in: None,
         }
     }
@@ -128,6 +132,10 @@ pub struct StoreConfig {
     pub perm: u32,
     /// How many volumes may fail before the store gives up; -1: go on while one lives.
     pub failed_volumes_tolerated: i32,
+    /// Whether a DISK and an ARCHIVE volume on one mount share its capacity
+    /// (`dfs.datanode.same-disk-tiering.enabled`): then the share of ARCHIVE, 0.0 to 1.0, where no
+    /// volume has one of its own (`dfs.datanode.reserve-for-archive.default.percentage`).
+    pub archive_share: Option<f64>,
     /// How a volume is chosen for a new replica.
     pub volume_choosing: VolumeChoosing,
     /// fsync data, meta and directory when a replica is finalized (`dfs.datanode.synconclose`).
@@ -185,6 +193,7 @@ impl Default for StoreConfig {
             volumes: Vec::new(),
             perm: 0o700,
             failed_volumes_tolerated: 0,
+            archive_share: None,
             volume_choosing: VolumeChoosing::RoundRobin {
                 additional: 1 << 30,
             },

@@ -24,6 +24,7 @@ use crate::staging_leftovers;
 use crate::state::StoreState;
 use crate::types::{FailedVolume, StorageInfo, StoreEvent};
 use crate::volume::commit_rounds::CommitRounds;
+use crate::volume::shared_mount::SharedMount;
 use crate::volume::stop_mark::Mark;
 use crate::volume::{OpenedVolume, Volume};
 
@@ -272,9 +273,15 @@ fn list(inner: &StoreState, mut volume: Volume) -> Result<Arc<Volume>, StoreErro
             same.root.display()
         )));
     }
+    let archive_share = inner.config.archive_share;
+    volume.shared_mount = SharedMount::find(archive_share, &volume, &volumes.healthy)
+        .map_err(|what| StoreError::incompatible(format!("{doing}: {what}")))?;
     volumes.next_index = next_index;
     volume.index = index;
     let volume = Arc::new(volume);
+    if let Some(shared) = &volume.shared_mount {
+        shared.join(&volume);
+    }
     volume.file_system.join(&volume);
     let StorageInfo { id, storage_type } = &volume.info;
     info!(volume = %volume.root.display(), storage = %id, kind = %storage_type, "volume in use");

@@ -193,6 +193,18 @@ impl StoreState {
         let _ = self.events.send(event).await;
     }
 
+    /// Reserves room for a replica of `bytes` on one part of a pool; whether there was more.
+    pub fn reserve_on(&self, slice: &BlockPoolSlice, bytes: u64) -> bool {
+        // As with choosing: two writers do not get the same room.
+        let _rounds = locks::lock(&self.rounds);
+        let _promise = self.shared.file_systems.promise();
+        let has_room = !slice.volume.is_failed() && slice.volume.room() > bytes;
+        if has_room {
+            slice.volume.reserve_for_replica(bytes);
+        }
+        has_room
+    }
+
     /// Chooses a volume with room for a replica of `bytes` and reserves the room for it.
     ///
     /// # Errors

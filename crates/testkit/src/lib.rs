@@ -18,6 +18,7 @@
 //! - [`procfs`]: memory, descriptors and CPU time of a process;
 //! - `modelled` (feature of that name): hard disks with modelled service times;
 //! - [`mounts`]: small disks that can be filled and broken;
+//! - [`striped`]: where the internal blocks of erasure-coded files are;
 //! - [`files`]: what tests do with files through the driver, in one line each;
 //! - `suite` (feature `cluster`): the test harness: one cluster, many cases, a line each;
 //! - [`load`]: a load client that costs little, and a node without a NameNode;
@@ -52,6 +53,7 @@ pub mod power;
 pub mod process;
 pub mod procfs;
 pub mod relay;
+pub mod striped;
 #[cfg(feature = "cluster")]
 pub mod suite;
 pub mod wait;

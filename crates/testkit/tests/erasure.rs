@@ -4,11 +4,11 @@ use hayloft_testkit::error::Result;
 use hayloft_testkit::hadoop::class;
 use hayloft_testkit::node::Kind;
 use hayloft_testkit::process::Signal;
+use hayloft_testkit::striped::EcPolicy;
 use hayloft_testkit::suite::{expect, expect_eq, passed, seconds};
 use hayloft_testkit::wait::{self, Seen};
 use hayloft_testkit::{Cluster, Driver, Outcome, Suite, TestkitError};
 use serde_json::json;
-use std::path::Path;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
@@ -19,12 +19,6 @@ const DATA: u64 = 0;
 const PARITY: u64 = 3;
 /// Three data and two parity blocks, and one node to spare.
 const NODES: usize = 6;
-
-/// What a node says, to the client and in its log, when it is asked for the checksum of a group
-/// that lacks a block.
-const CANNOT: &str = "cannot reconstruct missing blocks for a checksum";
-/// What a node logs when the NameNode asks it to make up a lost internal block.
-const DECLINED: &str = "asked to reconstruct";
 
 fn main() -> ExitCode {
     Suite::run("erasure", |suite| {
@@ -40,8 +34,8 @@ fn main() -> ExitCode {
         on.case("nodes_restarted", |lab| lab.restarted());
         on.case("replicas_verify", |lab| lab.verify());
         on.case("degraded_read", |lab| lab.degraded());
-        on.case("reconstruction_is_declined_in_the_log", |lab| {
-            lab.declined()
+        on.case("the_spare_node_gets_what_was_lost", |lab| {
+            lab.reconstructed()
         });
         on.case("node_back_makes_it_whole", |lab| lab.back());
         on.case("checksum_without_a_parity_block", |lab| {
@@ -77,14 +71,6 @@ fn start() -> Result<Lab> {
         fs,
         sum: None,
     })
-}
-
-/// The first line of a log that says `what`.
-fn line_with(log: &Path, what: &str) -> Option<String> {
-    let text = std::fs::read_to_string(log).ok()?;
-    text.lines()
-        .find(|line| line.contains(what))
-        .map(String::from)
 }
 
 /// Sizes from less than a cell to more than a group of 12 MiB.
@@ -179,6 +165,14 @@ impl Lab {
         expect(length <= 6 * CELL, || format!("{length} bytes"))?;
         self.fs.check("/ec/dead", length, 4)?;
         println!("erasure:   kept {length} of {} written", 6 * CELL);
+        // Recovery keeps what enough blocks have; the others are made up.
+        self.fs.wait_striped(
+            &["/ec/dead".to_owned()],
+            EcPolicy::RS_3_2,
+            &[],
+            seconds(120),
+        )?;
+        self.fs.check("/ec/dead", length, 4)?;
         passed()
     }
 
@@ -236,23 +230,17 @@ impl Lab {
         passed()
     }
 
-    /// With a node dead the NameNode asks others to make up what it had. Ours cannot yet, and say
-    /// so.
-    fn declined(&mut self) -> Result<Outcome> {
-        if Kind::under_test() == Kind::Apache {
-            return Ok(Outcome::Skipped("the stock node reconstructs".into()));
-        }
-        let line = wait::until("an order to reconstruct, in a log", seconds(60), || {
-            let found = self
-                .cluster
-                .nodes()
-                .find_map(|node| line_with(&node.log(), DECLINED));
-            Ok(found.map_or_else(|| Seen::NotYet("no such line".into()), Seen::Done))
-        })?;
-        println!("erasure:   {}", line.trim());
-        expect(line.contains("only Apache nodes"), || line.clone())?;
-        // The node that declined is still there, and so is the data.
+    /// With a node dead the NameNode has what it had made up on the spare one.
+    fn reconstructed(&mut self) -> Result<Outcome> {
+        let gone = [self.cluster.node(0).xfer()];
+        let paths: Vec<String> = SIZES.iter().map(|size| format!("/ec/{size}")).collect();
+        self.fs
+            .wait_striped(&paths, EcPolicy::RS_3_2, &gone, seconds(120))?;
+        self.whole()?;
         self.check_all()?;
+        for node in self.cluster.nodes().skip(1) {
+            self.fs.verify_metas(node)?;
+        }
         passed()
     }
 
@@ -276,18 +264,13 @@ impl Lab {
         Ok((node, path, sum))
     }
 
-    /// Of a group that lacks a data block the stock node makes up the checksum from the others;
-    /// ours says that it does not, to the client at once and in words. Parity blocks do not matter.
+    /// Of a group that lacks a data block a node makes up the checksum from the others. Parity
+    /// blocks do not matter.
     fn checksum_without(&mut self, index: u64) -> Result<Outcome> {
         let (node, path, sum) = self.holder(index)?;
+        let composite = self.composite_of(&path)?;
         self.cluster.node(node).kill()?;
-        let honest = index == DATA && Kind::under_test() == Kind::Hayloft;
-        let outcome = if honest {
-            self.refused(&path, seconds(20))
-        } else {
-            self.sum_of(&path)
-                .and_then(|now| expect_eq("checksum with a node dead", now, sum))
-        };
+        let outcome = self.same_sums(&path, &sum, &composite, seconds(20));
         self.cluster.start_node(node)?;
         self.cluster.wait_all_live()?;
         outcome?;
@@ -298,14 +281,10 @@ impl Lab {
     /// A node that takes the question and does not answer: after `dfs.checksum.ec.socket-timeout`
     /// it is as if dead.
     fn checksum_of_silent(&mut self) -> Result<Outcome> {
-        if Kind::under_test() == Kind::Apache {
-            return Ok(Outcome::Skipped(
-                "the stock node reconstructs instead".into(),
-            ));
-        }
-        let (node, path, _) = self.holder(DATA)?;
+        let (node, path, sum) = self.holder(DATA)?;
+        let composite = self.composite_of(&path)?;
         self.cluster.node(node).signal(Signal::STOP)?;
-        let outcome = self.refused(&path, seconds(60));
+        let outcome = self.same_sums(&path, &sum, &composite, seconds(60));
         self.cluster.node(node).signal(Signal::CONT)?;
         outcome?;
         self.cluster.wait_all_live()?;
@@ -313,25 +292,23 @@ impl Lab {
         passed()
     }
 
-    /// The client's call fails, within `limit`, and nodes told it why.
-    fn refused(&self, path: &str, limit: Duration) -> Result<()> {
+    fn composite_of(&self, path: &str) -> Result<String> {
+        let mode = json!({"dfs.checksum.combine.mode": "COMPOSITE_CRC"});
+        let answer = self
+            .fs
+            .call("checksum", json!({"path": path, "conf": mode}))?;
+        Ok(format!("{}:{}", answer["algorithm"], answer["hex"]))
+    }
+
+    /// Both checksums are what they were, within `limit`.
+    fn same_sums(&self, path: &str, sum: &str, composite: &str, limit: Duration) -> Result<()> {
         let start = Instant::now();
-        let error = match self.sum_of(path) {
-            Ok(sum) => return Err(TestkitError::Expectation(format!("a checksum: {sum}"))),
-            Err(error) => error.to_string(),
-        };
+        let now = (self.sum_of(path)?, self.composite_of(path)?);
         let took = start.elapsed();
-        expect(took < limit, || format!("refused after {took:?}: {error}"))?;
-        expect(error.contains("Fail to get block checksum"), || {
-            error.clone()
-        })?;
-        let told = self
-            .cluster
-            .nodes()
-            .any(|node| line_with(&node.log(), CANNOT).is_some());
-        expect(told, || format!("no node said «{CANNOT}»"))?;
-        println!("erasure:   refused after {took:?}: {error}");
-        Ok(())
+        let before = (sum.to_owned(), composite.to_owned());
+        expect_eq("checksums without a node", now, before)?;
+        println!("erasure:   both checksums after {took:?}");
+        expect(took < limit, || format!("after {took:?}"))
     }
 
     fn back(&mut self) -> Result<Outcome> {
@@ -345,7 +322,11 @@ impl Lab {
     fn whole(&self) -> Result<()> {
         wait::until("all groups whole", seconds(90), || {
             let out = self.fs.tool(class::FSCK, &["/ec"])?.out;
-            Ok(if out.contains("is HEALTHY") {
+            let complete = out
+                .lines()
+                .filter_map(|line| line.trim().strip_prefix("Missing internal blocks:"))
+                .all(|count| count.trim().split(' ').next() == Some("0"));
+            Ok(if out.contains("is HEALTHY") && complete {
                 Seen::Done(())
             } else {
                 Seen::NotYet(out)

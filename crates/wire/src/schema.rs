@@ -30,6 +30,7 @@ pub enum FieldKind {
     Bytes,
     Double,
     Enum,
+    Fixed32,
     Int32,
     Int64,
     Message,
@@ -43,11 +44,12 @@ pub enum FieldKind {
 }
 
 impl FieldKind {
-    const ALL: [(&'static str, FieldKind); 14] = [
+    const ALL: [(&'static str, FieldKind); 15] = [
         ("bool", FieldKind::Bool),
         ("bytes", FieldKind::Bytes),
         ("double", FieldKind::Double),
         ("enumeration", FieldKind::Enum),
+        ("fixed32", FieldKind::Fixed32),
         ("int32", FieldKind::Int32),
         ("int64", FieldKind::Int64),
         ("message", FieldKind::Message),
@@ -74,7 +76,7 @@ impl FieldKind {
     const fn wire_type(self) -> u8 {
         match self {
             FieldKind::Double | FieldKind::Sfixed64 => WIRE_FIXED64,
-            FieldKind::Sfixed32 => WIRE_FIXED32,
+            FieldKind::Fixed32 | FieldKind::Sfixed32 => WIRE_FIXED32,
             FieldKind::Bytes | FieldKind::Message | FieldKind::String => WIRE_LENGTH_DELIMITED,
             FieldKind::Bool
             | FieldKind::Enum

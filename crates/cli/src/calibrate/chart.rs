@@ -7,20 +7,15 @@ use plotters::prelude::*;
 
 use crate::error::CliError;
 use crate::size;
+use crate::svg::{SVG_SIZE, drawn};
 
 /// Draws bandwidth against run length, reading and writing, and marks the quantum.
 pub fn draw(calibration: &Calibration, path: &Path) -> Result<(), CliError> {
-    draw_on(calibration, path).map_err(|error| {
-        CliError::new(
-            format!("cannot draw the curve: {error}"),
-            path.display().to_string(),
-            "check that its directory exists and is yours to write",
-        )
-    })
+    drawn("curve", path, draw_on(calibration, path))
 }
 
 fn draw_on(calibration: &Calibration, path: &Path) -> Result<(), Box<dyn std::error::Error>> {
-    let root = SVGBackend::new(path, (800, 480)).into_drawing_area();
+    let root = SVGBackend::new(path, SVG_SIZE).into_drawing_area();
     root.fill(&WHITE)?;
     let series = |rate: fn(&RunPoint) -> Option<f64>| -> Vec<(f64, f64)> {
         let points = calibration.runs.iter();

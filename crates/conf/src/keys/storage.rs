@@ -8,7 +8,7 @@ use hayloft_parity::{ParityDisks, ParityShape};
 
 use crate::choice::{Calculator, ChoosingPolicy, EngineName, LimitOrAuto};
 use crate::value::{Mode, Unit};
-use crate::volumes::DataDir;
+use crate::volumes::{CapacityRatio, DataDir};
 
 /// Least `hayloft.memory.limit`, bytes: four write buffers.
 pub const MEMORY_LIMIT_MIN: u64 = 8 << 20;
@@ -106,9 +106,13 @@ keys! {
     MAX_LOCKED_MEMORY: u64 = ("dfs.datanode.max.locked.memory", "0",
         "Memory for cached and RAM_DISK replicas.").bytes();
     SAME_DISK_TIERING: bool = ("dfs.datanode.same-disk-tiering.enabled", "false",
-        "Whether DISK and ARCHIVE volumes may share a mount.");
+        "Whether a DISK and an ARCHIVE volume on one mount share its capacity. Replicas move from \
+         one to the other by hard link.");
     RESERVE_FOR_ARCHIVE: f64 = ("dfs.datanode.reserve-for-archive.default.percentage", "0.0",
-        "Share of such a mount that belongs to ARCHIVE.");
+        "Share of such a mount that belongs to ARCHIVE, 0 to 1.");
+    SAME_DISK_CAPACITY_RATIO: Vec<CapacityRatio> = (
+        "dfs.datanode.same-disk-tiering.capacity-ratio.percentage", "",
+        "Shares of single volumes instead: `[0.3]file:///d1/archive,[0.7]file:///d1/disk`.");
     DISK_BALANCER_ENABLED: bool = ("dfs.disk.balancer.enabled", "true",
         "Whether disk balancer plans are accepted.").reconfigurable();
     DISK_BALANCER_PLAN_VALID: Duration = ("dfs.disk.balancer.plan.valid.interval", "1d",

@@ -69,6 +69,20 @@ keys! {
         "How long replicas stay open to their writers after a stop for upgrade.").seconds();
     CHECKSUM_EC_SOCKET_TIMEOUT: Duration = ("dfs.checksum.ec.socket-timeout", "3000",
         "Silence allowed while a striped file's checksum is gathered.").millis();
+    EC_RECONSTRUCTION_THREADS: u32 = ("dfs.datanode.ec.reconstruction.threads", "8",
+        "Erasure-coded block groups reconstructed at the same time; others wait.")
+        .min(1).max(1024);
+    EC_STRIPED_READ_TIMEOUT: Duration = (
+        "dfs.datanode.ec.reconstruction.stripedread.timeout.millis", "5000",
+        "A source of a reconstruction that is slower is replaced, if there is another.")
+        .millis().min(1);
+    EC_STRIPED_READ_BUFFER: u32 = ("dfs.datanode.ec.reconstruction.stripedread.buffer.size",
+        "65536", "Bytes of each internal block that a reconstruction decodes at a time.")
+        .bytes().min(1).max(1 << 26);
+    EC_XMITS_WEIGHT: f64 = ("dfs.datanode.ec.reconstruction.xmits.weight", "0.5",
+        "Part of a reconstruction's connections that counts in what the NameNode is told of load.");
+    EC_VALIDATION: bool = ("dfs.datanode.ec.reconstruction.validation", "false",
+        "Decode a source from what was reconstructed, and compare, before it is written.");
     EC_RECONSTRUCT_READ_BANDWIDTH: u64 = ("dfs.datanode.ec.reconstruct.read.bandwidthPerSec", "0",
         "Limit on reads for erasure-coding reconstruction; 0 for none.").bytes_per_second();
     EC_RECONSTRUCT_WRITE_BANDWIDTH: u64 = ("dfs.datanode.ec.reconstruct.write.bandwidthPerSec", "0",

@@ -122,6 +122,12 @@ fn what_cannot_work_is_refused_in_one_sentence() {
         said.contains("above 65535") && said.contains("dfs.datanode.address.b"),
         "{said}"
     );
+    let tiering = "dfs.datanode.same-disk-tiering.enabled";
+    let said = refusal(&[("hayloft.nodes", "a,b"), (tiering, "true")]);
+    assert!(
+        said.contains(tiering) && said.contains("hayloft.nodes"),
+        "{said}"
+    );
 }
 
 #[test]

@@ -173,13 +173,21 @@ impl Calibration {
     /// [`CalibrationError::File`] when it is there and cannot be read. `Invalid` when it has
     /// another version or form, or a number out of bounds.
     pub fn read(dir: &Path) -> Result<Option<Self>, CalibrationError> {
-        let path = Self::path(dir);
+        Self::read_file(&Self::path(dir))
+    }
+
+    /// Reads a calibration from the file at `path`, which may be a copy; `None` when there is none.
+    /// Blocking.
+    ///
+    /// # Errors
+    /// As [`read`](Self::read).
+    pub fn read_file(path: &Path) -> Result<Option<Self>, CalibrationError> {
         let failed = |source| CalibrationError::File {
             doing: "reading",
-            path: path.clone(),
+            path: path.to_owned(),
             source,
         };
-        let file = match fs::File::open(&path) {
+        let file = match fs::File::open(path) {
             Ok(file) => file,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(failed(error)),
@@ -190,7 +198,10 @@ impl Calibration {
             .map_err(failed)?;
         Self::parse(&text)
             .map(Some)
-            .map_err(|what| CalibrationError::Invalid { path, what })
+            .map_err(|what| CalibrationError::Invalid {
+                path: path.to_owned(),
+                what,
+            })
     }
 
     /// Why the file system in `dir` looks like another one than the one that was measured: of

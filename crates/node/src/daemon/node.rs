@@ -12,7 +12,7 @@ use futures_util::future::BoxFuture;
 use hayloft_store::{StorageInfo, Store};
 use hayloft_wire::ids::{ExtendedBlock, PoolId};
 use hayloft_wire::proto::datanode::CommitBlockSynchronizationRequest;
-use hayloft_wire::proto::hdfs::{DatanodeId, RecoveringBlock};
+use hayloft_wire::proto::hdfs::{BlockEcReconstructionInfo, DatanodeId, RecoveringBlock};
 use tokio_util::sync::CancellationToken;
 
 use crate::identity::SOFTWARE_VERSION;
@@ -20,7 +20,7 @@ use crate::ipc::Host;
 use crate::namenode::{Load, NameNodes, NodeWork, Targets};
 use crate::outliers::{OutlierReports, Outliers};
 use crate::recovery::BlockRecovery;
-use crate::xceiver::{Activity, Settings, Throttles, Xceivers, transfer_block};
+use crate::xceiver::{Activity, Settings, Throttles, Xceivers, reconstruct, transfer_block};
 use hayloft_conf::{Configuration, HostPort, SharedConfig, keys};
 use hayloft_rpc::RpcError;
 
@@ -183,6 +183,23 @@ impl NodeWork for Node {
             recovery.recover_blocks(pool.as_str(), blocks);
         }
         std::future::ready(()).boxed()
+    }
+
+    fn reconstruct(
+        &self,
+        pool: PoolId,
+        order: BlockEcReconstructionInfo,
+    ) -> BoxFuture<'static, Result<(), String>> {
+        tracing::debug!(%pool, "asked to reconstruct blocks of {}", order.block.block_id);
+        let work = reconstruct(&self.xceivers, order);
+        async move {
+            let outcome = match work {
+                Ok(work) => work.await,
+                Err(error) => Err(error),
+            };
+            outcome.map_err(|error| error.to_string())
+        }
+        .boxed()
     }
 
     fn set_balancer_bandwidth(&self, bytes_per_second: u64) {

@@ -1,23 +1,24 @@
 //! NameNode commands: a bounded queue per pool, carried out one after the other. What takes long
-//! (deleting, copying and recovering blocks) goes on in tasks of its own.
+//! (deleting, copying, recovering and reconstructing blocks) goes on in tasks of its own.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use hayloft_wire::ids::{Block, ExtendedBlock, PoolId, ReplicaState};
+use hayloft_wire::ids::{Block, PoolId};
 use hayloft_wire::proto::datanode::{
     BlockCommand, BlockCommandAction, BlockIdCommandAction, DatanodeCommand, DatanodeCommandType,
-    ErrorReportCode,
 };
+use hayloft_wire::proto::hdfs::RecoveringBlock;
 use tokio::sync::{RwLock, Semaphore, mpsc};
 use tokio::time::Instant;
 use tracing::Instrument as _;
 
-use super::error_reports::ErrorReport;
 use super::pool::PoolService;
-use super::work::{NodeWork, Targets};
+use super::work::NodeWork;
 use hayloft_conf::keys;
+
+mod transfers;
 
 /// Commands that wait, per pool. A NameNode gives few at a time and repeats what was not done.
 pub(super) const QUEUE: usize = 1024;
@@ -25,6 +26,10 @@ pub(super) const QUEUE: usize = 1024;
 const TRANSFERS_MAX: usize = 128;
 /// Block recoveries in progress, per pool, in commands.
 const RECOVERIES_MAX: usize = 64;
+
+/// Reconstructions in progress or waiting for their turn, per pool, in groups. The NameNode orders
+/// few by the load that it is told, which counts those that wait.
+const RECONSTRUCTIONS_MAX: usize = 256;
 
 /// How long an order about an upgrade waits for the deletes that were ordered before it: they
 /// decide by the upgrade's state where files go. No longer: a disk may give no answer.
@@ -55,6 +60,7 @@ pub(super) struct Commander {
     work: Arc<dyn NodeWork>,
     transfers: Arc<Semaphore>,
     recoveries: Arc<Semaphore>,
+    reconstructions: Arc<Semaphore>,
     /// Read by every delete in progress.
     deletions: Arc<RwLock<()>>,
     said_no_cache: AtomicBool,
@@ -67,6 +73,7 @@ impl Commander {
             work,
             transfers: Arc::new(Semaphore::new(TRANSFERS_MAX)),
             recoveries: Arc::new(Semaphore::new(RECOVERIES_MAX)),
+            reconstructions: Arc::new(Semaphore::new(RECONSTRUCTIONS_MAX)),
             deletions: Arc::default(),
             said_no_cache: AtomicBool::new(false),
         }
@@ -177,14 +184,10 @@ impl Commander {
                 None => lacks_payload(address, kind),
             },
             DatanodeCommandType::BlockEcReconstructionCommand => {
-                let tasks = command
-                    .blk_ec_reconstruction_cmd
-                    .map_or(0, |ec| ec.block_ec_reconstructioninfo.len());
-                tracing::warn!(
-                    namenode = address,
-                    "asked to reconstruct {tasks} erasure-coded block group(s): this node cannot, \
-                     only Apache nodes of the cluster can do it"
-                );
+                match command.blk_ec_reconstruction_cmd {
+                    Some(groups) => self.reconstruct(pool, groups.block_ec_reconstructioninfo),
+                    None => lacks_payload(address, kind),
+                }
             }
             DatanodeCommandType::KeyUpdateCommand
             | DatanodeCommandType::RegisterCommand
@@ -277,7 +280,7 @@ impl Commander {
         }
     }
 
-    fn recover(&self, pool: &PoolId, blocks: Vec<hayloft_wire::proto::hdfs::RecoveringBlock>) {
+    fn recover(&self, pool: &PoolId, blocks: Vec<RecoveringBlock>) {
         let Ok(permit) = Arc::clone(&self.recoveries).try_acquire_owned() else {
             tracing::warn!(%pool, "too many block recoveries at a time: {} left to the next \
                 attempt", blocks.len());
@@ -286,84 +289,6 @@ impl Commander {
         let work = self.work.recover(pool.clone(), blocks);
         self.spawn(async move {
             work.await;
-            drop(permit);
-        });
-    }
-
-    fn transfer(&self, pool: &PoolId, command: BlockCommand) {
-        let mut ids = command.target_storage_uuids.into_iter();
-        let mut types = command.target_storage_types.into_iter();
-        let mut targets = command.targets.into_iter();
-        for block in &command.blocks {
-            let targets = targets
-                .next()
-                .map(|infos| infos.datanodes)
-                .unwrap_or_default();
-            let storage_ids = ids.next().map(|ids| ids.storage_uuids).unwrap_or_default();
-            let storage_types = types
-                .next()
-                .map(|types| types.storage_types)
-                .unwrap_or_default();
-            let Ok(block) = Block::try_from(block) else {
-                continue;
-            };
-            let block = ExtendedBlock::new(pool.clone(), block);
-            let fits = |len: usize| len == 0 || len == targets.len();
-            if targets.is_empty() || !fits(storage_ids.len()) || !fits(storage_types.len()) {
-                tracing::warn!(%block, "an order to copy names {} target(s) but other numbers of \
-                    storages: ignored", targets.len());
-                continue;
-            }
-            if self.can_transfer(&block) {
-                let targets = Targets {
-                    nodes: targets,
-                    types: storage_types,
-                    storage_ids,
-                };
-                self.start_transfer(block, targets);
-            }
-        }
-    }
-
-    /// The NameNode learns of a replica that it believes in and that cannot be copied.
-    fn can_transfer(&self, block: &ExtendedBlock) -> bool {
-        let replica = self.service.node.store.replica(&block.pool, block.block.id);
-        let usable = replica.filter(|replica| {
-            replica.state == ReplicaState::Finalized
-                && replica.block.block.generation_stamp == block.block.generation_stamp
-        });
-        let Some(replica) = usable else {
-            let message = format!("Can't send invalid block {block}");
-            tracing::info!(%block, "asked to copy a replica that is not here or not finalized");
-            self.service.tell(&ErrorReport::Error {
-                code: ErrorReportCode::InvalidBlock,
-                message,
-            });
-            return false;
-        };
-        if replica.bytes_on_disk < block.block.num_bytes {
-            tracing::warn!(
-                %block,
-                "asked to copy {} bytes of a replica that has {}: reported as bad",
-                block.block.num_bytes,
-                replica.bytes_on_disk
-            );
-            self.service.bad_block(block, &replica.storage);
-            return false;
-        }
-        true
-    }
-
-    fn start_transfer(&self, block: ExtendedBlock, targets: Targets) {
-        let Ok(permit) = Arc::clone(&self.transfers).try_acquire_owned() else {
-            tracing::warn!(%block, "too many copies at a time: left to the NameNode's next order");
-            return;
-        };
-        let copy = self.work.transfer(block.clone(), targets);
-        self.spawn(async move {
-            if let Err(reason) = copy.await {
-                tracing::warn!(%block, "copying to other nodes failed: {reason}");
-            }
             drop(permit);
         });
     }

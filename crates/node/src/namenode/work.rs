@@ -2,7 +2,7 @@
 
 use futures_util::future::BoxFuture;
 use hayloft_wire::ids::{ExtendedBlock, PoolId};
-use hayloft_wire::proto::hdfs::{DatanodeInfo, RecoveringBlock};
+use hayloft_wire::proto::hdfs::{BlockEcReconstructionInfo, DatanodeInfo, RecoveringBlock};
 
 use crate::outliers::OutlierReports;
 
@@ -20,7 +20,7 @@ pub struct Targets {
 /// What the node is busy with; the NameNode places blocks by it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Load {
-    /// Blocks being sent to other nodes on the NameNode's order.
+    /// Blocks being sent to other nodes on the NameNode's order, and what reconstruction counts as.
     pub xmits: u32,
     /// Open connections of the data transfer port.
     pub xceivers: u32,
@@ -38,6 +38,14 @@ pub trait NodeWork: Send + Sync + 'static {
 
     /// Recovers blocks as the primary node; errors are logged where they happen.
     fn recover(&self, pool: PoolId, blocks: Vec<RecoveringBlock>) -> BoxFuture<'static, ()>;
+
+    /// Makes up lost blocks of a striped group from those that are left. The load counts it from
+    /// this call on. `Err`: why not, one line.
+    fn reconstruct(
+        &self,
+        pool: PoolId,
+        order: BlockEcReconstructionInfo,
+    ) -> BoxFuture<'static, Result<(), String>>;
 
     /// Limits what balancing may use, bytes a second.
     fn set_balancer_bandwidth(&self, bytes_per_second: u64);

@@ -3,13 +3,11 @@
 use hayloft_wire::ids::{Block, ExtendedBlock, IdError};
 use hayloft_wire::proto::hdfs::{DatanodeId, ErasureCodingPolicy, RecoveringBlock};
 
-use super::rules::Stripe;
+use crate::stripe::Stripe;
 
 /// More locations than a block can have in any sane cluster (Hadoop's `dfs.replication.max` is
 /// 512).
 const MAX_LOCATIONS: usize = 512;
-/// Internal blocks of a group; their index takes four bits of the block id.
-const MAX_WIDTH: u32 = 16;
 
 /// A checked order.
 #[derive(Clone, Debug, PartialEq)]
@@ -112,8 +110,8 @@ fn group(
     indices: &[u8],
     policy: &ErasureCodingPolicy,
 ) -> Result<Group, OrderError> {
-    let stripe = stripe(policy).ok_or(OrderError::Policy(policy.id))?;
-    let width = stripe.data + stripe.parity;
+    let stripe = Stripe::of(policy).ok_or(OrderError::Policy(policy.id))?;
+    let width = stripe.width();
     if indices.len() != locations.len() || indices.iter().any(|index| usize::from(*index) >= width)
     {
         return Err(OrderError::Indices {
@@ -127,34 +125,5 @@ fn group(
         recovery_id,
         locations: locations.into_iter().zip(indices.iter().copied()).collect(),
         stripe,
-    })
-}
-
-/// Shape of a policy: what it says itself, else what Hadoop's built-in policies are by id.
-fn stripe(policy: &ErasureCodingPolicy) -> Option<Stripe> {
-    const BUILT_IN_CELL: u32 = 1 << 20;
-    let built_in = match policy.id {
-        1 | 3 => Some((6, 3)),
-        2 => Some((3, 2)),
-        4 => Some((2, 1)),
-        5 => Some((10, 4)),
-        _ => None,
-    };
-    let described = policy
-        .schema
-        .as_ref()
-        .map(|schema| (schema.data_units, schema.parity_units));
-    let (data, parity) = described.or(built_in)?;
-    let cell = policy
-        .cell_size
-        .or(built_in.map(|_| BUILT_IN_CELL))
-        .filter(|cell| *cell > 0)?;
-    if data == 0 || data.checked_add(parity)? > MAX_WIDTH {
-        return None;
-    }
-    Some(Stripe {
-        data: usize::try_from(data).ok()?,
-        parity: usize::try_from(parity).ok()?,
-        cell: u64::from(cell),
     })
 }

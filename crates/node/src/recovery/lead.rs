@@ -104,7 +104,7 @@ async fn recover_group(order: &Group, peers: &impl Peers) -> Result<(), Recovery
     debug!(block = %group, ?answers, ?plan, "block recovery planned");
     let mut request = commit_request(group, order.recovery_id);
     // The NameNode reads the targets by index in the group; empty places are named so.
-    let width = order.stripe.data + order.stripe.parity;
+    let width = order.stripe.width();
     request.new_taragets = vec![no_node(); width];
     request.new_target_storages = vec![String::new(); width];
     match plan {

@@ -4,6 +4,8 @@
 
 use hayloft_wire::ids::{Block, ReplicaState};
 
+use crate::stripe::Stripe;
+
 /// What one location said when the recovery began.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Answer {
@@ -156,17 +158,6 @@ fn finalized_length(candidates: &[(usize, Replica)]) -> Result<Option<u64>, Unre
         Some(other) => Err(Unrecoverable::FinalizedDiffer { one, other }),
         None => Ok(Some(one)),
     }
-}
-
-/// Shape of a striped group.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Stripe {
-    /// Data units.
-    pub(super) data: usize,
-    /// Parity units.
-    pub(super) parity: usize,
-    /// Bytes of a cell.
-    pub(super) cell: u64,
 }
 
 /// How a striped group goes on.

@@ -2,8 +2,9 @@ use hayloft_wire::ids::{Block, ReplicaState};
 use proptest::prelude::*;
 
 use super::rules::{
-    Answer, Plan, Replica, Stripe, StripedPlan, Unrecoverable, plan_contiguous, plan_striped,
+    Answer, Plan, Replica, StripedPlan, Unrecoverable, plan_contiguous, plan_striped,
 };
+use crate::stripe::Stripe;
 
 const BLOCK: Block = Block::new(7, 100, 0);
 const RS_6_3: Stripe = Stripe {

@@ -40,6 +40,8 @@ struct Inner {
     stats: Arc<XceiverStats>,
     throttles: Arc<Throttles>,
     settings: ArcSwap<Settings>,
+    /// Reconstructions that run.
+    reconstructions: Arc<Semaphore>,
     shared: XceiverShared,
     shutdown: CancellationToken,
     evict: Mutex<CancellationToken>,
@@ -76,12 +78,14 @@ impl Xceivers {
         shutdown: CancellationToken,
         shared: XceiverShared,
     ) -> Self {
+        let reconstructions = Arc::new(Semaphore::new(settings.reconstruction.threads));
         Self(Arc::new(Inner {
             store,
             link,
             stats,
             throttles,
             settings: ArcSwap::from_pointee(settings),
+            reconstructions,
             shared,
             shutdown,
             evict: Mutex::new(CancellationToken::new()),
@@ -154,6 +158,10 @@ impl Xceivers {
 
     pub(super) fn places(&self) -> &Arc<Semaphore> {
         self.0.shared.places()
+    }
+
+    pub(super) fn reconstructions(&self) -> &Arc<Semaphore> {
+        &self.0.reconstructions
     }
 
     pub(super) fn shutdown_token(&self) -> &CancellationToken {

@@ -5,6 +5,7 @@
 //!            block_receiver/  WRITE_BLOCK, and what copies between nodes receive
 //!            block_sender/    what READ_BLOCK and copies between nodes send
 //!            ops/             one file an operation
+//! reconstruction/ lost blocks of striped files, from those that are left
 //! shared:    packet/ (packets as they come in), net/ (connections, other nodes, limits)
 //! ```
 //!
@@ -20,6 +21,7 @@ mod namenode_reporter;
 mod net;
 mod ops;
 mod packet;
+mod reconstruction;
 mod server;
 mod settings;
 mod shared;
@@ -30,9 +32,10 @@ mod tests;
 pub use crate::xceiver::namenode_reporter::NameNodeLink;
 pub use crate::xceiver::net::throttle::{MoveLimit, MovePermit, Throttle, Throttles};
 pub use crate::xceiver::ops::transfer_block::{Purpose, transfer_block};
+pub use crate::xceiver::reconstruction::reconstruct;
 pub use context::Xceivers;
 pub use error::XferError;
 pub use server::serve;
-pub use settings::{DATA_MEMORY, Settings};
+pub use settings::{DATA_MEMORY, ReconstructionSettings, Settings};
 pub use shared::XceiverShared;
 pub use stats::{Activity, Counter, Gauge, XceiverStats};

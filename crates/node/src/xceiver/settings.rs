@@ -73,10 +73,39 @@ pub struct Settings {
     pub block_size_estimate: u64,
     /// Silence allowed to the nodes of a block group (`dfs.checksum.ec.socket-timeout`).
     pub group_checksum_timeout: Duration,
+    /// Reconstruction of striped files.
+    pub reconstruction: ReconstructionSettings,
     /// The last nodes of pipelines are measured (`dfs.datanode.peer.stats.enabled`).
     pub peer_stats: bool,
     /// An operation slower than this is logged (`dfs.datanode.slow.io.warning.threshold.ms`).
     pub slow_io: Duration,
+}
+
+/// Values of the keys of reconstruction, whose names begin with `dfs.datanode.ec.reconstruction.`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct ReconstructionSettings {
+    /// Groups at the same time (`threads`); fixed when the service starts.
+    pub threads: usize,
+    /// A slower source is replaced, if there is another (`stripedread.timeout.millis`).
+    pub read_timeout: Duration,
+    /// Bytes of each internal block that are decoded at a time (`stripedread.buffer.size`).
+    pub buffer: usize,
+    /// Part of its connections that counts as load (`xmits.weight`).
+    pub xmits_weight: f64,
+    /// What was decoded is checked before it is written (`validation`).
+    pub validation: bool,
+}
+
+impl ReconstructionSettings {
+    fn from_config(config: &Configuration) -> Self {
+        Self {
+            threads: config.get(&keys::EC_RECONSTRUCTION_THREADS) as usize,
+            read_timeout: config.get(&keys::EC_STRIPED_READ_TIMEOUT),
+            buffer: config.get(&keys::EC_STRIPED_READ_BUFFER) as usize,
+            xmits_weight: config.get(&keys::EC_XMITS_WEIGHT),
+            validation: config.get(&keys::EC_VALIDATION),
+        }
+    }
 }
 
 /// Added to the timeouts of a pipeline for every node further down.
@@ -113,6 +142,7 @@ impl Settings {
             pinning: config.get(&keys::BLOCK_PINNING),
             block_size_estimate: config.get(&keys::BLOCK_SIZE),
             group_checksum_timeout: config.get(&keys::CHECKSUM_EC_SOCKET_TIMEOUT),
+            reconstruction: ReconstructionSettings::from_config(config),
             peer_stats: config.get(&keys::PEER_STATS_ENABLED),
             slow_io: config.get(&keys::SLOW_IO_WARNING_THRESHOLD),
         }

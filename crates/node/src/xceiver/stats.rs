@@ -46,25 +46,33 @@ pub enum Activity {
     /// A block being received.
     Writer,
     /// A block being sent to another node on the NameNode's or a client's order
-    /// (`xmitsInProgress` of a heartbeat).
+    /// (`xmitsInProgress` of a heartbeat). A reconstruction counts as several.
     Xmit,
 }
 
-/// One unit of an activity; the count goes down when it is dropped.
+/// Some units of an activity; the count goes down when it is dropped.
 #[derive(Debug)]
 pub struct Gauge {
     stats: Arc<XceiverStats>,
     activity: Activity,
+    units: usize,
 }
 
 impl XceiverStats {
     /// Counts one more of `activity` until the guard is dropped.
     #[must_use]
     pub fn enter(self: &Arc<Self>, activity: Activity) -> Gauge {
-        self.running[activity as usize].fetch_add(1, Ordering::Relaxed);
+        self.enter_as(activity, 1)
+    }
+
+    /// As [`enter`](Self::enter), for what counts as several `units`.
+    #[must_use]
+    pub fn enter_as(self: &Arc<Self>, activity: Activity, units: usize) -> Gauge {
+        self.running[activity as usize].fetch_add(units, Ordering::Relaxed);
         Gauge {
             stats: Arc::clone(self),
             activity,
+            units,
         }
     }
 
@@ -77,7 +85,7 @@ impl XceiverStats {
 
 impl Drop for Gauge {
     fn drop(&mut self) {
-        self.stats.running[self.activity as usize].fetch_sub(1, Ordering::Relaxed);
+        self.stats.running[self.activity as usize].fetch_sub(self.units, Ordering::Relaxed);
     }
 }
 
@@ -96,5 +104,9 @@ mod tests {
         assert_eq!(now(Activity::Writer), 1);
         drop(two);
         assert_eq!(now(Activity::Writer), 0);
+        let several = stats.enter_as(Activity::Xmit, 3);
+        assert_eq!(now(Activity::Xmit), 3);
+        drop(several);
+        assert_eq!(now(Activity::Xmit), 0);
     }
 }

@@ -1,4 +1,5 @@
-//! Moving replicas between volumes of this node.
+//! Moving replicas between volumes of this node: by hard link between DISK and ARCHIVE on one mount
+//! (HDFS-15549), else by a copy.
 
 use std::fs::{self, File};
 use std::io::{self, Read as _, Write as _};
@@ -40,10 +41,43 @@ pub async fn move_block(
             format!("Replica {block} already exists on storage {target}"),
         ));
     }
-    let slice = inner.choose_slice(&pool, target, storage_id, replica.len, Some(replica.volume))?;
-    let outcome = copy_and_switch(inner, &pool, id, replica, &from, &slice).await;
+    let (slice, way) = match beside(inner, &pool, &from, target, storage_id, replica.len) {
+        Some(slice) => (slice, Way::Link),
+        None => {
+            let except = Some(replica.volume);
+            let slice = inner.choose_slice(&pool, target, storage_id, replica.len, except)?;
+            (slice, Way::Copy)
+        }
+    };
+    let outcome = copy_and_switch(inner, &pool, id, replica, &from, &slice, way).await;
     slice.volume.release_reserved(replica.len);
     outcome
+}
+
+/// How a replica's files come to the other volume.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Way {
+    /// They get other names: no byte is read or written.
+    Link,
+    /// They are copied and verified.
+    Copy,
+}
+
+/// The part of the pool on the volume of type `target` that shares its mount with `from`, with
+/// room for `bytes` reserved on it; `None` when there is none or another storage was asked for.
+fn beside(
+    inner: &StoreState,
+    pool: &Pool,
+    from: &BlockPoolSlice,
+    target: StorageType,
+    storage_id: Option<&str>,
+    bytes: u64,
+) -> Option<Arc<BlockPoolSlice>> {
+    let partner = from.volume.partner()?;
+    let asked =
+        partner.info.storage_type == target && storage_id.is_none_or(|id| *id == *partner.info.id);
+    let slice = pool.slice(partner.index).ok().filter(|_| asked)?;
+    inner.reserve_on(&slice, bytes).then_some(slice)
 }
 
 /// The finalized replica that is to move, and where it is.
@@ -69,8 +103,11 @@ pub(super) fn source(
     Ok((replica, pool.slice(replica.volume)?))
 }
 
-/// Copies to `tmp` of the other volume without a latch, then switches under the latch if
+/// Copies or links to `tmp` of the other volume without a latch, then switches under the latch if
 /// the replica is still the same.
+///
+/// An append that comes between finds files with two names and makes a copy for itself: a link
+/// never sees what is appended.
 async fn copy_and_switch(
     inner: &Arc<StoreState>,
     pool: &Arc<Pool>,
@@ -78,6 +115,7 @@ async fn copy_and_switch(
     replica: FinalReplica,
     from: &Arc<BlockPoolSlice>,
     to: &Arc<BlockPoolSlice>,
+    way: Way,
 ) -> Result<ReplicaRef, StoreError> {
     let old = Block::new(id, replica.generation_stamp, replica.len);
     let unique = to
@@ -93,14 +131,14 @@ async fn copy_and_switch(
         );
         examine(inner, &to.volume, examine(inner, &from.volume, e))
     };
-    let copied = copy_verified(from, to, &source, &scratch, replica.len).await;
+    let copied = bring(from, to, &source, &scratch, replica.len, way).await;
     if copied.is_err() {
         let dir = scratch.dir.clone();
         let clean = move || fs::remove_dir_all(&dir);
         // The first error is the one to report; what stays goes at the next start.
         let _ = files::on_disk(to, IoClass::Balancer, IoOp::Unlink, &scratch.dir, clean).await;
     }
-    let checksum = copied.map_err(failed)?;
+    let bytes = copied.map_err(failed)?;
     let _latch = pool.latches.acquire(id).await;
     let unchanged = pool.map.is_finalized(id, &replica);
     let target = scratch.at(to.paths.finalized_dir(id));
@@ -112,7 +150,7 @@ async fn copy_and_switch(
         let text = format!("replica {old} changed while it was moved");
         return Err(StoreError::illegal(text));
     }
-    to.used.add(footprint(replica.len, Some(checksum)));
+    to.used.add(bytes);
     let slot = Slot::Finalized(FinalReplica {
         volume: to.volume.index,
         ..replica
@@ -162,6 +200,63 @@ pub async fn settle_copy(
         fs::remove_dir_all(&copy.dir)
     };
     files::on_disk_with_sync(slice, IoClass::Balancer, IoOp::Rename, &path, true, work).await
+}
+
+/// Brings a pair to the other volume, durable; gives the bytes of both files.
+async fn bring(
+    from: &BlockPoolSlice,
+    to: &BlockPoolSlice,
+    source: &Pair,
+    scratch: &Pair,
+    len: u64,
+    way: Way,
+) -> Result<u64, IoError> {
+    if way == Way::Link {
+        let (old, new) = (source.clone(), scratch.clone());
+        let link = move || link_pair(&old, &new, len);
+        let path = scratch.data();
+        let class = IoClass::Balancer;
+        let linked = files::on_disk_with_sync(to, class, IoOp::Link, &path, true, link).await?;
+        if let Some(bytes) = linked {
+            return Ok(bytes);
+        }
+    }
+    let checksum = copy_verified(from, to, source, scratch, len).await?;
+    Ok(footprint(len, Some(checksum)))
+}
+
+/// Gives a pair second names in a new directory, and makes what it holds durable: its commit round
+/// may be to come, and is forgotten with its old place. Gives the bytes of both files, or `None`
+/// where the file system does not link them: to another mount below the same one, or a file of
+/// another owner.
+pub(super) fn link_pair(from: &Pair, to: &Pair, len: u64) -> io::Result<Option<u64>> {
+    crate::layout::dirs::make_dir(&to.dir)?;
+    for (old, new) in [(from.meta(), to.meta()), (from.data(), to.data())] {
+        match fs::hard_link(&old, &new) {
+            Err(e) if cannot_link(&e) => {
+                fs::remove_dir_all(&to.dir)?;
+                return Ok(None);
+            }
+            other => other?,
+        }
+        files::sync_file(&new)?;
+    }
+    let (data, meta) = (fs::metadata(to.data())?, fs::metadata(to.meta())?);
+    if data.len() != len {
+        return Err(damaged(format!(
+            "the data file has {} bytes, the replica {len}",
+            data.len()
+        )));
+    }
+    Ok(Some(len.saturating_add(meta.len())))
+}
+
+fn cannot_link(error: &io::Error) -> bool {
+    use io::ErrorKind::{CrossesDevices, PermissionDenied, TooManyLinks, Unsupported};
+    matches!(
+        error.kind(),
+        CrossesDevices | PermissionDenied | TooManyLinks | Unsupported
+    )
 }
 
 /// Copies a pair to the device and compares every chunk with its checksum on the way. Each disk

@@ -5,17 +5,14 @@
 //! orders it away, as after a copy over the network. An append to either breaks the link first.
 
 use std::fs;
-use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use hayloft_io::{IoClass, IoError, IoOp};
 use hayloft_wire::ids::{Block, ExtendedBlock, StorageType};
-use rustix::io::Errno;
 
-use super::move_replica::{copy_verified, settle_copy, source};
+use super::move_replica::{copy_verified, link_pair, settle_copy, source};
 use crate::error::{StoreError, StoreErrorKind};
-use crate::layout::dirs::make_dir;
 use crate::lifecycle::volume_failure::examine;
 use crate::replica::block_pool::Pool;
 use crate::replica::files::{self, Pair};
@@ -126,23 +123,21 @@ impl Sides<'_> {
     async fn link_to(&self, to: &Arc<BlockPoolSlice>) -> Result<Option<TakenOver>, StoreError> {
         let (source, scratch) = self.pairs(to);
         let path = scratch.data();
+        let len = self.replica.len;
         let linked = {
             // While this is held the replica stays as it is: what is appended to it afterwards goes
             // to a copy.
             let _latch = self.source_pool.latches.acquire(self.id).await;
             self.refuse_changed()?;
             let copy = scratch.clone();
-            let link = move || link_pair(&source, &copy);
+            let link = move || link_pair(&source, &copy, len);
             files::on_disk_with_sync(to, CLASS, IoOp::Link, &path, true, link).await
         };
         match linked {
-            Ok(bytes) => self.settle(to, scratch, bytes, true).await.map(Some),
+            Ok(Some(bytes)) => self.settle(to, scratch, bytes, true).await.map(Some),
+            Ok(None) => Ok(None),
             Err(error) => {
                 discard(to, &scratch).await;
-                let refused = [Errno::XDEV, Errno::MLINK, Errno::PERM].map(Errno::raw_os_error);
-                if error.errno().is_some_and(|errno| refused.contains(&errno)) {
-                    return Ok(None);
-                }
                 Err(self.failed(to, error))
             }
         }
@@ -198,20 +193,6 @@ impl Sides<'_> {
             linked,
         })
     }
-}
-
-/// Gives both files of a finalized replica a second name, durably; returns the bytes that they
-/// have. Blocking.
-fn link_pair(source: &Pair, copy: &Pair) -> io::Result<u64> {
-    make_dir(&copy.dir)?;
-    fs::hard_link(source.meta(), copy.meta())?;
-    fs::hard_link(source.data(), copy.data())?;
-    // A commit round of the source may be to come, and pass over it once it is deleted there.
-    files::sync_file(&copy.meta())?;
-    files::sync_file(&copy.data())?;
-    files::sync_dir(&copy.dir)?;
-    let len = |path| fs::metadata(path).map(|facts| facts.len());
-    Ok(len(copy.meta())?.saturating_add(len(copy.data())?))
 }
 
 /// Removes what was made of a copy. What stays goes at the next start.

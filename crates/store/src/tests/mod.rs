@@ -14,6 +14,7 @@ mod parity;
 mod recovery;
 mod refused;
 mod scans;
+mod shared_mount;
 mod startup;
 mod stress;
 mod unclean;

@@ -163,7 +163,7 @@ impl FileSystemSpace {
         let mut state = locks::lock(&self.state);
         volumes.extend(state.healthy());
         for volume in &volumes {
-            volume.used_then.set(volume.taken());
+            volume.used_then.set(volume.taken_on_mount());
         }
         state.space = space;
     }
@@ -193,6 +193,7 @@ impl FileSystemSpace {
                 all: taken.reserved_for_replicas,
                 allocated: taken.allocated,
             },
+            volume.mount_share(),
         );
         (numbers, taken.sharers)
     }

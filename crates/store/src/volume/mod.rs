@@ -6,6 +6,7 @@ pub mod file_system;
 pub mod health;
 pub mod invalidations;
 pub mod open;
+pub mod shared_mount;
 pub mod space;
 pub mod stop_mark;
 
@@ -21,7 +22,8 @@ use hayloft_io::{Engine, IoClass, Meta, RecordLock, Space};
 use hayloft_wire::checksum::DataChecksum;
 use hayloft_wire::ids::PoolId;
 use invalidations::Invalidations;
-use space::Numbers;
+use shared_mount::SharedMount;
+use space::{MountShare, Numbers};
 use tokio_util::sync::CancellationToken;
 
 use crate::config::{ReservedSpace, VolumeConfig};
@@ -49,6 +51,10 @@ pub struct Volume {
     pub reserved: ReservedSpace,
     /// Mount point.
     pub mount: PathBuf,
+    /// Its share of the mount, where that is set.
+    pub capacity_ratio: Option<f64>,
+    /// The mount, when it may share it with a volume of the other type.
+    pub shared_mount: Option<Arc<SharedMount>>,
     /// The record lock; taken out when the volume leaves.
     lock: Mutex<Option<RecordLock>>,
     /// Parts of the pools on this volume.
@@ -172,6 +178,8 @@ impl Volume {
             avoid: AtomicBool::new(false),
             reserved: opened.config.reserved,
             mount,
+            capacity_ratio: opened.config.capacity_ratio,
+            shared_mount: None,
             lock: Mutex::new(Some(opened.lock)),
             slices: RwLock::default(),
             file_system,
@@ -239,7 +247,9 @@ impl Volume {
 
     /// Takes note that what is used now was on the disk already when its space was last read.
     pub fn settle_used(&self) {
-        self.used_then.set(self.taken());
+        for volume in self.partner().iter().map(AsRef::as_ref).chain([self]) {
+            volume.used_then.set(volume.taken_on_mount());
+        }
     }
 
     /// The numbers of its reports, as of now.
@@ -253,6 +263,34 @@ impl Volume {
     #[must_use]
     pub fn room(&self) -> u64 {
         self.file_system.room(self)
+    }
+
+    /// What it has of a mount that it shares with the volume of the other type.
+    fn mount_share(&self) -> MountShare {
+        let Some(shared) = &self.shared_mount else {
+            return MountShare::default();
+        };
+        let beside = shared.partner(self);
+        let not_taken = |v: &Volume| {
+            let (all, allocated) = (v.reserved_for_replicas.get(), v.allocated.get());
+            all.saturating_sub(allocated)
+        };
+        MountShare {
+            ratio: shared.ratio(self),
+            taken_beside: beside.as_deref().map_or(0, Self::taken),
+            not_taken_beside: beside.as_deref().map_or(0, not_taken),
+        }
+    }
+
+    /// The volume of the other type on its mount, if it shares the mount with one.
+    #[must_use]
+    pub fn partner(&self) -> Option<Arc<Volume>> {
+        self.shared_mount.as_ref()?.partner(self)
+    }
+
+    fn taken_on_mount(&self) -> u64 {
+        let beside = self.partner().map_or(0, |partner| partner.taken());
+        self.taken().saturating_add(beside)
     }
 
     /// Bytes that the file system counts as taken by HDFS.

@@ -30,11 +30,35 @@ pub struct ReservedForReplicas {
     pub allocated: u64,
 }
 
+/// What a volume that shares its mount with another has of it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct MountShare {
+    /// Its share of the capacity, 0.0 to 1.0.
+    pub ratio: f64,
+    /// Bytes that the other has taken: used, or allocated ahead.
+    pub taken_beside: u64,
+    /// Bytes reserved for the other's replicas and not taken yet.
+    pub not_taken_beside: u64,
+}
+
+impl Default for MountShare {
+    /// All of it.
+    fn default() -> Self {
+        Self {
+            ratio: 1.0,
+            taken_beside: 0,
+            not_taken_beside: 0,
+        }
+    }
+}
+
 /// Computes the numbers. `space` was read when HDFS had taken `taken_then`: used, or
-/// allocated ahead. Now it uses `used`, and has more allocated ahead for a part of
-/// `reserved_for_replicas`.
+/// allocated ahead, by both volumes of the mount. Now it uses `used`, and has more allocated ahead
+/// for a part of `reserved_for_replicas`.
 ///
-/// Others' files count against the reserved space first: only what is left of it is kept free.
+/// Others' files count against the reserved space first: only what is left of it is kept free. Of
+/// two volumes on one mount neither counts the files of the other as others', and what is free is
+/// promised by one of them.
 #[must_use]
 pub fn numbers(
     space: Space,
@@ -42,15 +66,19 @@ pub fn numbers(
     taken_then: u64,
     used: u64,
     reserved_for_replicas: ReservedForReplicas,
+    share: MountShare,
 ) -> Numbers {
     let reserved = reserved_bytes(space.capacity, reserved);
-    let capacity = space.capacity.saturating_sub(reserved);
+    let capacity = share_of(space.capacity.saturating_sub(reserved), share.ratio);
     let taken = space.capacity.saturating_sub(space.free);
     let by_others = taken.saturating_sub(taken_then);
-    let taken_now = used.saturating_add(reserved_for_replicas.allocated);
+    let taken_now = used
+        .saturating_add(reserved_for_replicas.allocated)
+        .saturating_add(share.taken_beside);
     let not_taken = reserved_for_replicas
         .all
-        .saturating_sub(reserved_for_replicas.allocated);
+        .saturating_sub(reserved_for_replicas.allocated)
+        .saturating_add(share.not_taken_beside);
     let reserved_for_replicas = reserved_for_replicas.all;
     let still_reserved = reserved.saturating_sub(by_others);
     let available = space
@@ -70,6 +98,20 @@ pub fn numbers(
         reserved,
         reserved_for_replicas,
     }
+}
+
+/// Apache multiplies in floating point too: the same ratio gives the same bytes.
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_precision_loss,
+    clippy::cast_sign_loss,
+    reason = "a share of 0 to 1 of a capacity; as cuts off at both ends"
+)]
+fn share_of(bytes: u64, ratio: f64) -> u64 {
+    if ratio >= 1.0 {
+        return bytes;
+    }
+    (bytes as f64 * ratio.max(0.0)) as u64
 }
 
 /// What one of `sharers` volumes on a file system reports when `whole` are the numbers of all: what
@@ -128,6 +170,7 @@ mod tests {
             40 * GIB,
             40 * GIB,
             ReservedForReplicas::default(),
+            MountShare::default(),
         );
         assert_eq!(
             (n.capacity, n.remaining, n.non_dfs_used),
@@ -140,6 +183,7 @@ mod tests {
             40 * GIB,
             40 * GIB,
             ReservedForReplicas::default(),
+            MountShare::default(),
         );
         assert_eq!((n.remaining, n.non_dfs_used), (35 * GIB, 15 * GIB));
     }
@@ -155,6 +199,7 @@ mod tests {
                 all: 5 * GIB,
                 allocated: 0,
             },
+            MountShare::default(),
         );
         assert_eq!(n.remaining, 50 * GIB);
     }
@@ -174,6 +219,7 @@ mod tests {
             44 * GIB,
             40 * GIB,
             reserved_for_replicas,
+            MountShare::default(),
         );
         let since = numbers(
             space(100 * GIB, 60 * GIB),
@@ -181,6 +227,7 @@ mod tests {
             40 * GIB,
             40 * GIB,
             reserved_for_replicas,
+            MountShare::default(),
         );
         assert_eq!((before.remaining, before.non_dfs_used), (55 * GIB, 0));
         assert_eq!(before, since);
@@ -191,6 +238,7 @@ mod tests {
             44 * GIB,
             41 * GIB,
             ReservedForReplicas::default(),
+            MountShare::default(),
         );
         assert_eq!((after.remaining, after.non_dfs_used), (56 * GIB, 0));
     }
@@ -203,10 +251,38 @@ mod tests {
             (ReservedSpace::smaller(GIB, 0), 0),
         ] {
             let empty = space(100 * GIB, 100 * GIB);
-            let n = numbers(empty, reserved, 0, 0, ReservedForReplicas::default());
+            let none = ReservedForReplicas::default();
+            let n = numbers(empty, reserved, 0, 0, none, MountShare::default());
             let left = 100 * GIB - kept;
             assert_eq!((n.capacity, n.remaining, n.reserved), (left, left, kept));
         }
+    }
+
+    #[test]
+    fn two_volumes_on_a_mount_share_it() {
+        // 100 GiB with 10 reserved, of which others use 4; DISK uses 30, ARCHIVE 20.
+        let space = space(100 * GIB, 46 * GIB);
+        let of = |ratio, used, beside| {
+            let share = MountShare {
+                ratio,
+                taken_beside: beside,
+                not_taken_beside: GIB,
+            };
+            let reserved = ReservedSpace::larger(10 * GIB, 0);
+            let replicas = ReservedForReplicas::default();
+            numbers(space, reserved, 50 * GIB, used, replicas, share)
+        };
+        let (disk, archive) = (of(0.7, 30 * GIB, 20 * GIB), of(0.3, 20 * GIB, 30 * GIB));
+        // A byte less than 63 GiB: 0.7 is a little less than seven tenths.
+        let capacities = (disk.capacity, archive.capacity);
+        assert_eq!(capacities, (63 * GIB - 1, 27 * GIB));
+        assert_eq!((disk.non_dfs_used, archive.non_dfs_used), (0, 0));
+        // 46 free, 6 of them still reserved, 1 promised beside.
+        assert_eq!((disk.remaining, archive.remaining), (33 * GIB - 1, 7 * GIB));
+        // More than its share: nothing comes in any more.
+        assert_eq!(of(0.1, 20 * GIB, 30 * GIB).remaining, 0);
+        // What the other takes is gone for both.
+        assert_eq!(of(0.7, 30 * GIB, 40 * GIB).remaining, 19 * GIB);
     }
 
     #[test]
@@ -216,7 +292,14 @@ mod tests {
             let all = used.iter().sum();
             let free = 100 * GIB - all - 20 * GIB;
             let now = space(100 * GIB, free);
-            let whole = numbers(now, none, all, all, ReservedForReplicas::default());
+            let whole = numbers(
+                now,
+                none,
+                all,
+                all,
+                ReservedForReplicas::default(),
+                MountShare::default(),
+            );
             used.map(|used| part(whole, used, 0, 4))
         };
         let empty = parts([0; 4]);
@@ -249,7 +332,9 @@ mod tests {
             let all: u64 = used.iter().sum();
             let now = Space { capacity, free, available: free };
             let reserved = ReservedSpace::larger(reserved, 0);
-            let whole = numbers(now, reserved, all, all, ReservedForReplicas::default());
+            let whole = numbers(
+                now, reserved, all, all, ReservedForReplicas::default(), MountShare::default(),
+            );
             let sharers = used.len() as u64;
             let parts: Vec<_> = used.iter().map(|used| part(whole, *used, 0, sharers)).collect();
             let sum = |of: fn(&Numbers) -> u64| parts.iter().map(of).sum::<u64>();
@@ -263,11 +348,14 @@ mod tests {
         fn nothing_goes_below_zero_or_beyond_the_disk(
             capacity: u64, free: u64, available: u64, bytes: u64, pct: u8, smaller: bool,
             then: u64, now: u64, all: u64, allocated: u64,
+            ratio in 0.0..=1.0_f64, taken_beside: u64, not_taken_beside: u64,
         ) {
             let space = Space { capacity, free, available };
             let reserved = ReservedSpace { bytes, pct, smaller };
             let allocated = allocated.min(all);
-            let n = numbers(space, reserved, then, now, ReservedForReplicas { all, allocated });
+            let share = MountShare { ratio, taken_beside, not_taken_beside };
+            let replicas = ReservedForReplicas { all, allocated };
+            let n = numbers(space, reserved, then, now, replicas, share);
             prop_assert!(n.remaining <= n.capacity && n.capacity <= capacity);
             prop_assert!(n.remaining <= available);
         }

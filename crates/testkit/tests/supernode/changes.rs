@@ -62,7 +62,7 @@ impl Lab {
 
     /// Each takes its part of a directory that is added while they run; the space stays one.
     pub fn reconfigured(&mut self) -> Result<Outcome> {
-        let added = self.cluster.dir().join("added");
+        let added = self.data_dir(1).with_file_name("added");
         self.cluster.node(1).add_volume(None, &added);
         self.cluster.rewrite_node_conf(1)?;
         for site in self.sites(1) {

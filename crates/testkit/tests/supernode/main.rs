@@ -5,10 +5,11 @@ mod changes;
 
 use hayloft_testkit::error::Result;
 use hayloft_testkit::hadoop::{class, hayloft_binary, placement_jar, scratch};
+use hayloft_testkit::mounts::{TestMount, in_own_namespace, may_mount};
 use hayloft_testkit::node::{Kind, VirtualSite};
 use hayloft_testkit::suite::{expect, expect_eq, passed, seconds};
 use hayloft_testkit::wait::{self, Seen};
-use hayloft_testkit::{Cluster, Driver, NodeSpec, Outcome, Suite, TestkitError};
+use hayloft_testkit::{Cluster, Driver, NodeSpec, Outcome, Suite, TestkitError, VolumeSpec};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
@@ -20,13 +21,22 @@ use std::process::{Command, ExitCode};
 const BLOCK: u64 = 1 << 20;
 const HOSTS: usize = 2;
 const NAMES: [&str; 4] = ["a", "b", "c", "d"];
-/// What the configuration leaves of the file system for the nodes of a host, bytes.
-const ROOM: u64 = 800 << 20;
+/// Size of the disk of a host, MiB.
+const DISK_MIB: u32 = 800;
 /// Files of one block with a replica in each host.
 const FILES: u64 = 40;
 
 fn main() -> ExitCode {
+    in_own_namespace();
     Suite::run("supernode", |suite| {
+        if !may_mount() {
+            suite.case("everything", || {
+                Ok(Outcome::Skipped(
+                    "small disks can only be mounted by root".into(),
+                ))
+            });
+            return Ok(());
+        }
         let mut on = suite.group(start, |lab, failed| lab.cluster.conclude(failed));
         on.case("each_is_live_with_its_part_of_the_space", |lab| lab.live());
         on.case("writes_reads_and_appends_go_through_all", |lab| lab.files());
@@ -56,6 +66,8 @@ struct Lab {
     fs: Driver,
     cluster: Cluster,
     domains: PathBuf,
+    // Dropped after the nodes have ended.
+    _disks: Vec<TestMount>,
     _base: tempfile::TempDir,
 }
 
@@ -75,13 +87,10 @@ fn start() -> Result<Lab> {
     let domains = base.path().join("domains");
     let written = std::fs::write(&domains, "# to come\n");
     written.map_err(TestkitError::file("writing", &domains))?;
-    let whole = rustix::fs::statvfs(base.path()).map(|facts| facts.f_blocks * facts.f_frsize);
-    let whole = whole.map_err(|e| TestkitError::Talk(format!("statvfs: {e}")))?;
     let mut builder = Cluster::builder("supernode")
         .jar(placement_jar()?)
         .conf("dfs.blocksize", BLOCK)
         .conf("dfs.replication", HOSTS)
-        .conf("dfs.datanode.du.reserved", whole.saturating_sub(ROOM))
         .conf(
             "dfs.datanode.round-robin-volume-choosing-policy.additional-available-space",
             0,
@@ -93,10 +102,16 @@ fn start() -> Result<Lab> {
         )
         .conf("hayloft.placement.domains.file", domains.display())
         .conf("hayloft.placement.balance.interval", "200ms");
+    let mut disks = Vec::new();
     for host in 0..HOSTS {
+        let (disk, image) = (format!("disk-{host}"), format!("image-{host}"));
+        let at = base.path().join(disk);
+        disks.push(TestMount::ext4(&base.path().join(image), &at, DISK_MIB)?);
         let site = |(node, name): (usize, &&str)| VirtualSite::free(*name, address(host, node)?);
         let sites = NAMES.iter().enumerate().map(site);
-        let spec = NodeSpec::new(Kind::Hayloft).virtual_nodes(sites.collect::<Result<_>>()?);
+        let spec = NodeSpec::new(Kind::Hayloft)
+            .volumes(vec![VolumeSpec::at(at.join("data"))])
+            .virtual_nodes(sites.collect::<Result<_>>()?);
         builder = builder.node(spec);
     }
     let cluster = builder.start()?;
@@ -105,6 +120,7 @@ fn start() -> Result<Lab> {
         fs,
         cluster,
         domains,
+        _disks: disks,
         _base: base,
     })
 }
@@ -151,6 +167,9 @@ impl Lab {
     fn live(&mut self) -> Result<Outcome> {
         for host in 0..HOSTS {
             let sites = self.sites(host);
+            let disk = rustix::fs::statvfs(self.data_dir(host));
+            let disk = disk.map_err(|e| TestkitError::Talk(format!("statvfs: {e}")))?;
+            let whole = disk.f_blocks * disk.f_frsize;
             wait::until("the parts of a host", seconds(30), || {
                 let live = self.live_nodes()?;
                 let of_site = |site: &VirtualSite| live.get(&site.xfer().to_string());
@@ -159,10 +178,10 @@ impl Lab {
                 let sum: u64 = parts.iter().sum();
                 let all = parts.len() == NAMES.len() && parts.iter().all(|part| *part > 0);
                 Ok(
-                    if all && (ROOM - NAMES.len() as u64..=ROOM).contains(&sum) {
+                    if all && (whole - 2 * NAMES.len() as u64..=whole).contains(&sum) {
                         Seen::Done(())
                     } else {
-                        Seen::NotYet(format!("{parts:?} of {ROOM}: {:?}", live.keys()))
+                        Seen::NotYet(format!("{parts:?} of {whole}: {:?}", live.keys()))
                     },
                 )
             })?;

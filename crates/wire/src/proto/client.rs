@@ -1,7 +1,8 @@
 //! Clients to a NameNode (ClientNamenodeProtocol.proto): what it takes to write a file and to
 //! delete it.
 //!
-//! Hayloft's nodes are no HDFS clients; the lab's load client is one.
+//! Hayloft's nodes are no HDFS clients; the lab's load client is one. What commands ask NameNodes
+//! is in `namespace`.
 
 use super::hdfs::{DatanodeInfo, ExtendedBlock, LocatedBlock};
 use super::wire_messages;

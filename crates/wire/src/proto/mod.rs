@@ -16,9 +16,11 @@ pub mod client;
 pub mod clientdatanode;
 pub mod datanode;
 pub mod datatransfer;
+pub mod fsimage;
 pub mod hdfs;
 mod hdfs_server;
 pub mod interdatanode;
+pub mod namespace;
 pub mod reconfiguration;
 pub mod rpc;
 pub mod security;
@@ -31,9 +33,11 @@ pub(crate) const MESSAGES: &[&[&MessageDesc]] = &[
     clientdatanode::MESSAGES,
     datanode::MESSAGES,
     datatransfer::MESSAGES,
+    fsimage::MESSAGES,
     hdfs::MESSAGES,
     hdfs_server::MESSAGES,
     interdatanode::MESSAGES,
+    namespace::MESSAGES,
     reconfiguration::MESSAGES,
     rpc::MESSAGES,
     security::MESSAGES,
@@ -43,8 +47,10 @@ pub(crate) const MESSAGES: &[&[&MessageDesc]] = &[
 pub(crate) const ENUMS: &[&[&EnumDesc]] = &[
     datanode::ENUMS,
     datatransfer::ENUMS,
+    fsimage::ENUMS,
     hdfs::ENUMS,
     hdfs_server::ENUMS,
+    namespace::ENUMS,
     rpc::ENUMS,
 ];
 

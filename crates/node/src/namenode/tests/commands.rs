@@ -9,7 +9,7 @@ use hayloft_wire::proto::datanode::{
     BalancerBandwidthCommand, BlockEcReconstructionCommand, BlockIdCommand, BlockIdCommandAction,
     DatanodeCommand, DatanodeCommandType, FinalizeCommand, KeyUpdateCommand,
 };
-use hayloft_wire::proto::hdfs::{BlockEcReconstructionInfo, ExportedBlockKeys};
+use hayloft_wire::proto::hdfs::{BlockEcReconstructionInfo, ExportedBlockKeys, ExtendedBlock};
 use tracing::field::{Field, Visit};
 use tracing::{Event, Level, Metadata, Subscriber, span};
 
@@ -182,24 +182,40 @@ async fn caching_is_declined_once_and_then_silently() {
     }
 }
 
+fn reconstruction(pool: &str, ids: std::ops::Range<i64>) -> DatanodeCommand {
+    let group = |id: i64| BlockEcReconstructionInfo {
+        block: ExtendedBlock {
+            pool_id: pool.to_owned(),
+            block_id: id.cast_unsigned(),
+            ..ExtendedBlock::default()
+        },
+        ..BlockEcReconstructionInfo::default()
+    };
+    DatanodeCommand {
+        blk_ec_reconstruction_cmd: Some(BlockEcReconstructionCommand {
+            block_ec_reconstructioninfo: ids.map(group).collect(),
+        }),
+        ..of_kind(DatanodeCommandType::BlockEcReconstructionCommand)
+    }
+}
+
 #[tokio::test]
-async fn reconstruction_of_striped_blocks_is_declined_in_the_log() {
+async fn groups_to_reconstruct_are_those_of_the_pool_and_have_a_limit() {
     let namenode = FakeNameNode::start().await;
     let warnings = Warnings::default();
     let _guard = tracing::subscriber::set_default(warnings.clone());
     let node = started(&namenode).await;
-    let command = DatanodeCommand {
-        blk_ec_reconstruction_cmd: Some(BlockEcReconstructionCommand {
-            block_ec_reconstructioninfo: vec![BlockEcReconstructionInfo::default(); 2],
-        }),
-        ..of_kind(DatanodeCommandType::BlockEcReconstructionCommand)
-    };
-    carried_past(&node, &namenode, vec![command]).await;
-    assert_eq!(
-        warnings.that_say("asked to reconstruct 2 erasure-coded block group(s)"),
-        1
-    );
-    assert_eq!(warnings.that_say("only Apache nodes"), 1);
+    let commands = vec![
+        // Says what it is, holds nothing.
+        of_kind(DatanodeCommandType::BlockEcReconstructionCommand),
+        reconstruction("BP-2-127.0.0.1-2", -32..-31),
+        reconstruction(POOL, -1000..-700),
+    ];
+    carried_past(&node, &namenode, commands).await;
+    let ordered = node.work.reconstructions.lock().expect("no panic").clone();
+    assert_eq!(ordered, (-1000..-744).collect::<Vec<i64>>());
+    assert_eq!(warnings.that_say("group -32 of the pool"), 1);
+    assert_eq!(warnings.that_say("too many reconstructions at a time"), 1);
 }
 
 #[tokio::test]

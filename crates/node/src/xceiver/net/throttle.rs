@@ -108,6 +108,11 @@ pub struct Throttles {
     pub write: Throttle,
     /// Blocks read by clients (`dfs.datanode.data.read.bandwidthPerSec`).
     pub read: Throttle,
+    /// What reconstruction of striped files reads
+    /// (`dfs.datanode.ec.reconstruct.read.bandwidthPerSec`).
+    pub reconstruction_read: Throttle,
+    /// What it writes (`dfs.datanode.ec.reconstruct.write.bandwidthPerSec`).
+    pub reconstruction_write: Throttle,
     /// Balancer moves that may run at the same time (`dfs.datanode.balance.max.concurrent.moves`).
     pub moves: MoveLimit,
 }
@@ -116,16 +121,22 @@ impl Throttles {
     /// The bandwidth limits of `config`.
     #[must_use]
     pub fn of(config: &Configuration) -> Self {
-        Self::new(
-            config.get(&keys::BALANCE_BANDWIDTH),
-            config.get(&keys::DATA_TRANSFER_BANDWIDTH),
-            config.get(&keys::DATA_WRITE_BANDWIDTH),
-            config.get(&keys::DATA_READ_BANDWIDTH),
-            config.get(&keys::BALANCE_MAX_MOVES) as usize,
-        )
+        let limit = |key| Throttle::new(config.get(key));
+        Self {
+            reconstruction_read: limit(&keys::EC_RECONSTRUCT_READ_BANDWIDTH),
+            reconstruction_write: limit(&keys::EC_RECONSTRUCT_WRITE_BANDWIDTH),
+            ..Self::new(
+                config.get(&keys::BALANCE_BANDWIDTH),
+                config.get(&keys::DATA_TRANSFER_BANDWIDTH),
+                config.get(&keys::DATA_WRITE_BANDWIDTH),
+                config.get(&keys::DATA_READ_BANDWIDTH),
+                config.get(&keys::BALANCE_MAX_MOVES) as usize,
+            )
+        }
     }
 
-    /// Limits in bytes a second (0: none), and the number of concurrent moves.
+    /// Limits in bytes a second (0: none), and the number of concurrent moves. Reconstruction has
+    /// no limit.
     #[must_use]
     pub fn new(balancer: u64, transfer: u64, write: u64, read: u64, moves: usize) -> Self {
         Self {
@@ -133,6 +144,8 @@ impl Throttles {
             transfer: Throttle::new(transfer),
             write: Throttle::new(write),
             read: Throttle::new(read),
+            reconstruction_read: Throttle::new(0),
+            reconstruction_write: Throttle::new(0),
             moves: MoveLimit::new(moves),
         }
     }

@@ -51,12 +51,10 @@ async fn compute(
 ) -> Result<pb::OpBlockChecksumResponse, XferError> {
     let checksum = reader.checksum();
     let len = requested.min(reader.visible_len());
-    let block_checksum = match options.block_checksum_type() {
-        BlockChecksumType::Md5crc => md5_of_crcs(reader, checksum, len).await?,
-        BlockChecksumType::CompositeCrc => {
-            composite(reader, checksum, len, options.stripe_length()).await?
-        }
-    };
+    let mut digest = BlockDigest::new(checksum, len, options)?;
+    if checksum.sum_size() > 0 {
+        for_each_run(reader, checksum, len, |sums| digest.add(sums)).await?;
+    }
     let whole_chunks = reader
         .readable_len()
         .div_ceil(u64::from(checksum.bytes_per_checksum()));
@@ -67,7 +65,7 @@ async fn compute(
         } else {
             whole_chunks
         },
-        block_checksum: Bytes::from(block_checksum),
+        block_checksum: Bytes::from(digest.finish()),
         crc_type: Some(ChecksumType::from(checksum.kind()).into()),
         block_checksum_options: Some(options.clone()),
     })
@@ -109,45 +107,71 @@ async fn for_each_run(
     Ok(())
 }
 
-async fn md5_of_crcs(
-    reader: &ReplicaReader,
-    checksum: DataChecksum,
-    len: u64,
-) -> Result<Vec<u8>, XferError> {
-    let mut md5 = Md5OfCrcs::default();
-    if checksum.sum_size() > 0 {
-        for_each_run(reader, checksum, len, |sums| {
-            md5.update(sums);
-            Ok(())
-        })
-        .await?;
-    }
-    Ok(md5.finish().to_vec())
+/// The checksum of a block, from those of its chunks.
+#[derive(Clone, Debug)]
+pub enum BlockDigest {
+    /// MD5 of them.
+    Md5(Md5OfCrcs),
+    /// Joined, with the length of a chunk and the bytes that are left.
+    Composite {
+        crc: CompositeCrc,
+        chunk: u64,
+        left: u64,
+    },
 }
 
-async fn composite(
-    reader: &ReplicaReader,
-    checksum: DataChecksum,
-    len: u64,
-    stripe: u64,
-) -> Result<Vec<u8>, XferError> {
-    if checksum.sum_size() == 0 {
-        return Err(XferError::Refused(
-            "a composite CRC of a replica without checksums".to_owned(),
-        ));
+impl BlockDigest {
+    /// Of a block's first `len` bytes, as `options` ask for.
+    ///
+    /// # Errors
+    /// `Refused`: a composite CRC of no CRCs.
+    pub fn new(
+        checksum: DataChecksum,
+        len: u64,
+        options: &BlockChecksumOptions,
+    ) -> Result<Self, XferError> {
+        match options.block_checksum_type() {
+            BlockChecksumType::Md5crc => Ok(Self::Md5(Md5OfCrcs::default())),
+            BlockChecksumType::CompositeCrc if checksum.sum_size() == 0 => Err(XferError::Refused(
+                "a composite CRC of a replica without checksums".to_owned(),
+            )),
+            BlockChecksumType::CompositeCrc => {
+                let chunk = checksum.bytes_per_checksum();
+                let stripe = Some(options.stripe_length());
+                Ok(Self::Composite {
+                    crc: CompositeCrc::new(checksum.kind(), chunk, stripe),
+                    chunk: chunk.into(),
+                    left: len,
+                })
+            }
+        }
     }
-    let chunk = u64::from(checksum.bytes_per_checksum());
-    let mut crc = CompositeCrc::new(checksum.kind(), checksum.bytes_per_checksum(), Some(stripe));
-    let mut left = len;
-    for_each_run(reader, checksum, len, |sums| {
-        for sum in sums.as_chunks::<4>().0 {
-            let piece = chunk.min(left);
-            left -= piece;
-            crc.update(u32::from_be_bytes(*sum), piece)
-                .map_err(|e| XferError::Refused(e.to_string()))?;
+
+    /// Adds the checksums of the chunks that come next, whole ones.
+    ///
+    /// # Errors
+    /// `Refused`: chunks and stripes do not fit together.
+    pub fn add(&mut self, sums: &[u8]) -> Result<(), XferError> {
+        match self {
+            Self::Md5(md5) => md5.update(sums),
+            Self::Composite { crc, chunk, left } => {
+                for sum in sums.as_chunks::<4>().0 {
+                    let piece = (*chunk).min(*left);
+                    *left -= piece;
+                    crc.update(u32::from_be_bytes(*sum), piece)
+                        .map_err(|e| XferError::Refused(e.to_string()))?;
+                }
+            }
         }
         Ok(())
-    })
-    .await?;
-    Ok(crc.finish())
+    }
+
+    /// The checksum.
+    #[must_use]
+    pub fn finish(self) -> Vec<u8> {
+        match self {
+            Self::Md5(md5) => md5.finish().to_vec(),
+            Self::Composite { crc, .. } => crc.finish(),
+        }
+    }
 }

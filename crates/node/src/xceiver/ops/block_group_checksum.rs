@@ -1,4 +1,6 @@
 //! BLOCK_GROUP_CHECKSUM: one checksum for a striped block group, from those of its data blocks.
+//! That of a data block without a node that answers is computed from what the other blocks decode
+//! to.
 
 use std::time::Duration;
 
@@ -6,25 +8,22 @@ use bytes::Bytes;
 use hayloft_wire::checksum::{ChecksumKind, CompositeCrc, Md5OfCrcs};
 use hayloft_wire::ids::ExtendedBlock;
 use hayloft_wire::proto::datatransfer as pb;
-use hayloft_wire::proto::hdfs::{BlockChecksumOptions, BlockChecksumType, ChecksumType};
+use hayloft_wire::proto::hdfs::{
+    BlockChecksumOptions, BlockChecksumType, ChecksumType, DatanodeId, ErasureCodingPolicy,
+};
 use hayloft_wire::transfer::{self, BlockOpResponse, BlockRequest, Status};
 
+use crate::stripe::{self, Stripe};
 use crate::xceiver::context::{AfterOperation, Xceivers};
 use crate::xceiver::error::XferError;
 use crate::xceiver::net::conn::Conn;
 use crate::xceiver::net::peer;
+use crate::xceiver::reconstruction::{InternalReplica, StripedGroup, checksum_of_lost};
 use crate::xceiver::stats::Activity;
 
 /// Size of the first buffer in which Apache's collects the MD5s; it doubles, and its unused end is
 /// digested as well.
 const JAVA_BUFFER_MIN: usize = 32;
-
-/// Sizes of a group, checked.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Shape {
-    data_units: u32,
-    cell: u64,
-}
 
 /// Serves one checksum.
 ///
@@ -64,27 +63,27 @@ async fn compute(
     group: &ExtendedBlock,
     message: &pb::OpBlockGroupChecksum,
 ) -> Result<pb::OpBlockChecksumResponse, XferError> {
-    let shape = shape(message)?;
-    let options = message.block_checksum_options.clone().unwrap_or_default();
+    let mut request = GroupRequest::new(x, group, message)?;
+    let stripe = request.stripe;
     let mut parts = Vec::new();
     let mut covered = 0;
-    for index in 0..shape.data_units {
+    for index in 0..stripe.data {
         if covered >= message.requested_num_bytes {
             break;
         }
-        let len = internal_len(message.requested_num_bytes, shape, index);
-        let part = ask(x, group, message, shape, index, len, &options).await?;
+        let len = stripe.internal_len(message.requested_num_bytes, index);
+        parts.push(request.part(index, len).await?);
         covered += len;
-        parts.push(part);
     }
     let first = parts
         .first()
         .ok_or_else(|| XferError::Refused(format!("a checksum of nothing of {group}")))?;
     let crc_type = same_kind(&parts)?;
+    let options = message.block_checksum_options.clone().unwrap_or_default();
     let block_checksum = match options.block_checksum_type() {
         BlockChecksumType::Md5crc => md5_of_md5s(&parts),
         BlockChecksumType::CompositeCrc => {
-            weave(&parts, ChecksumKind::from(crc_type), shape, covered)?
+            weave(&parts, ChecksumKind::from(crc_type), stripe, covered)?
         }
     };
     Ok(pb::OpBlockChecksumResponse {
@@ -92,121 +91,143 @@ async fn compute(
         crc_per_block: first.crc_per_block,
         block_checksum: Bytes::from(block_checksum),
         crc_type: Some(crc_type.into()),
-        block_checksum_options: Some(options.clone()),
-    })
-}
-
-fn shape(message: &pb::OpBlockGroupChecksum) -> Result<Shape, XferError> {
-    let policy = &message.ec_policy;
-    let named = policy
-        .schema
-        .as_ref()
-        .map(|schema| schema.data_units)
-        .zip(policy.cell_size);
-    // Policies that ship with Hadoop travel as their id alone.
-    let (data_units, cell) = named.or(well_known(policy.id)).ok_or_else(|| {
-        XferError::Refused(format!(
-            "erasure coding policy {} is not known here and came without its schema",
-            policy.id
-        ))
-    })?;
-    if data_units == 0 || data_units > 16 || cell == 0 {
-        return Err(XferError::Refused(format!(
-            "a block group of {data_units} data units with cells of {cell} bytes"
-        )));
-    }
-    Ok(Shape {
-        data_units,
-        cell: u64::from(cell),
-    })
-}
-
-/// Data units and cell size of Hadoop's own policies.
-fn well_known(id: u32) -> Option<(u32, u32)> {
-    const CELL: u32 = 1 << 20;
-    let data_units = match id {
-        1 | 3 => 6,
-        2 => 3,
-        4 => 2,
-        5 => 10,
-        _ => return None,
-    };
-    Some((data_units, CELL))
-}
-
-/// Bytes of the first `data_len` bytes of a group that lie in its data block `index`.
-fn internal_len(data_len: u64, shape: Shape, index: u32) -> u64 {
-    let stripe = shape.cell * u64::from(shape.data_units);
-    let in_last = data_len % stripe;
-    let before = u64::from(index) * shape.cell;
-    data_len / stripe * shape.cell + in_last.saturating_sub(before).min(shape.cell)
-}
-
-/// Asks the node of one data block for its checksum.
-async fn ask(
-    x: &Xceivers,
-    group: &ExtendedBlock,
-    message: &pb::OpBlockGroupChecksum,
-    shape: Shape,
-    index: u32,
-    len: u64,
-    options: &BlockChecksumOptions,
-) -> Result<pb::OpBlockChecksumResponse, XferError> {
-    let missing = |why: &str| {
-        XferError::Refused(format!(
-            "data block {index} of {group} {why}, and this datanode cannot reconstruct missing \
-                blocks for a checksum yet"
-        ))
-    };
-    let at = message
-        .block_indices
-        .iter()
-        .position(|&i| i == index)
-        .ok_or_else(|| missing("has no live node"))?;
-    let node = message
-        .datanodes
-        .datanodes
-        .get(at)
-        .ok_or_else(|| missing("has no live node"))?;
-    let mut block = group.clone();
-    block.block.id = block.block.id.saturating_add(i64::from(index));
-    block.block.num_bytes = len;
-    let composite = options.block_checksum_type() == BlockChecksumType::CompositeCrc;
-    let options = if composite {
-        BlockChecksumOptions {
-            block_checksum_type: Some(BlockChecksumType::CompositeCrc.into()),
-            stripe_length: Some(shape.cell),
-        }
-    } else {
-        options.clone()
-    };
-    let request = pb::OpBlockChecksum {
-        header: transfer::base_header(
-            &block,
-            message.block_tokens.get(at).cloned().unwrap_or_default(),
-        ),
         block_checksum_options: Some(options),
-    };
-    let answer = ask_node(x, &node.id, &request)
-        .await
-        .map_err(|error| missing(&format!("cannot be asked ({error})")))?;
-    if answer
-        .block_checksum_options
-        .as_ref()
-        .is_some_and(|o| o.block_checksum_type() == BlockChecksumType::CompositeCrc)
-        != composite
-    {
-        return Err(XferError::protocol(
-            node.id.xfer_addr(),
-            "another kind of block checksum was answered than was asked for",
-        ));
+    })
+}
+
+/// A checksum of a group that is being put together.
+struct GroupRequest<'a> {
+    x: &'a Xceivers,
+    group: &'a ExtendedBlock,
+    stripe: Stripe,
+    policy: &'a ErasureCodingPolicy,
+    /// Internal blocks with their nodes; one whose node gave no answer is taken out.
+    replicas: Vec<InternalReplica>,
+    /// What is asked of the node of each internal block.
+    options: BlockChecksumOptions,
+}
+
+impl<'a> GroupRequest<'a> {
+    fn new(
+        x: &'a Xceivers,
+        group: &'a ExtendedBlock,
+        message: &'a pb::OpBlockGroupChecksum,
+    ) -> Result<Self, XferError> {
+        let policy = &message.ec_policy;
+        let stripe = Stripe::of(policy).ok_or_else(|| {
+            XferError::Refused(format!(
+                "erasure coding policy {} is not known here and came without its schema",
+                policy.id
+            ))
+        })?;
+        let nodes = message.datanodes.datanodes.iter();
+        let replicas = nodes
+            .zip(&message.block_indices)
+            .enumerate()
+            .map(|(at, (node, &index))| InternalReplica {
+                index: usize::try_from(index).unwrap_or(usize::MAX),
+                node: node.clone(),
+                token: message.block_tokens.get(at).cloned().unwrap_or_default(),
+            })
+            .filter(|replica| replica.index < stripe.width());
+        let asked = message.block_checksum_options.clone().unwrap_or_default();
+        let options = match asked.block_checksum_type() {
+            BlockChecksumType::CompositeCrc => BlockChecksumOptions {
+                block_checksum_type: Some(BlockChecksumType::CompositeCrc.into()),
+                stripe_length: Some(stripe.cell),
+            },
+            BlockChecksumType::Md5crc => asked,
+        };
+        Ok(Self {
+            x,
+            group,
+            stripe,
+            policy,
+            replicas: replicas.collect(),
+            options,
+        })
     }
-    Ok(answer)
+
+    /// The checksum of the first `len` bytes of data block `index`: its node's, or made up from the
+    /// other blocks.
+    async fn part(
+        &mut self,
+        index: usize,
+        len: u64,
+    ) -> Result<pb::OpBlockChecksumResponse, XferError> {
+        let mut why = "has no live node".to_owned();
+        while let Some(at) = self.replicas.iter().position(|r| r.index == index) {
+            match self.ask(&self.replicas[at], len).await {
+                Ok(part) => return Ok(part),
+                Err(error) => {
+                    why = format!("cannot be asked for ({error})");
+                    self.replicas.remove(at);
+                }
+            }
+        }
+        tracing::info!(group = %self.group, "data block {index} {why}: its checksum is made up \
+            from the other blocks");
+        let made_up = self.make_up(index, len).await;
+        made_up.map_err(|error| {
+            XferError::Refused(format!(
+                "data block {index} of {} {why}, and it cannot be reconstructed: {error}",
+                self.group
+            ))
+        })
+    }
+
+    /// Asks a node for the checksum of its internal block.
+    async fn ask(
+        &self,
+        replica: &InternalReplica,
+        len: u64,
+    ) -> Result<pb::OpBlockChecksumResponse, XferError> {
+        let mut block = self.stripe.internal_block(self.group, replica.index);
+        block.block.num_bytes = len;
+        let request = pb::OpBlockChecksum {
+            header: transfer::base_header(&block, replica.token.clone()),
+            block_checksum_options: Some(self.options.clone()),
+        };
+        let answer = ask_node(self.x, &replica.node.id, &request).await?;
+        let answered = answer.block_checksum_options.as_ref();
+        let composite = |options: &BlockChecksumOptions| {
+            options.block_checksum_type() == BlockChecksumType::CompositeCrc
+        };
+        if answered.is_some_and(composite) != composite(&self.options) {
+            return Err(XferError::protocol(
+                replica.node.id.xfer_addr(),
+                "another kind of block checksum was answered than was asked for",
+            ));
+        }
+        Ok(answer)
+    }
+
+    /// Decodes data block `index` from the others, for its checksum only.
+    async fn make_up(
+        &self,
+        index: usize,
+        len: u64,
+    ) -> Result<pb::OpBlockChecksumResponse, XferError> {
+        let codec = stripe::codec(self.policy).ok_or_else(|| {
+            let policy = self.policy.id;
+            XferError::Refused(format!("the code of policy {policy} is not known here"))
+        })?;
+        let replicas = self.replicas.clone();
+        let group = StripedGroup::new(self.group.clone(), self.stripe, codec, replicas);
+        let lost = checksum_of_lost(self.x, &group, index, len, &self.options).await?;
+        Ok(pb::OpBlockChecksumResponse {
+            bytes_per_crc: lost.checksum.bytes_per_checksum(),
+            crc_per_block: lost.chunks,
+            block_checksum: lost.block_checksum.into(),
+            crc_type: Some(ChecksumType::from(lost.checksum.kind()).into()),
+            block_checksum_options: Some(self.options.clone()),
+        })
+    }
 }
 
 async fn ask_node(
     x: &Xceivers,
-    node: &hayloft_wire::proto::hdfs::DatanodeId,
+    node: &DatanodeId,
     request: &pb::OpBlockChecksum,
 ) -> Result<pb::OpBlockChecksumResponse, XferError> {
     let settings = x.settings();
@@ -262,20 +283,20 @@ fn md5_of_md5s(parts: &[pb::OpBlockChecksumResponse]) -> Vec<u8> {
 fn weave(
     parts: &[pb::OpBlockChecksumResponse],
     kind: ChecksumKind,
-    shape: Shape,
+    stripe: Stripe,
     len: u64,
 ) -> Result<Vec<u8>, XferError> {
     let mut cells: Vec<_> = parts
         .iter()
         .map(|part| part.block_checksum.as_chunks::<4>().0.iter())
         .collect();
-    let chunk = u32::try_from(shape.cell)
+    let chunk = u32::try_from(stripe.cell)
         .map_err(|_| XferError::Refused("a cell of 4 GiB or more".to_owned()))?;
     let mut crc = CompositeCrc::new(kind, chunk, None);
     let mut left = len;
     let mut index = 0;
     while left > 0 {
-        let of_block = index % shape.data_units as usize;
+        let of_block = index % stripe.data;
         let cell = cells
             .get_mut(of_block)
             .and_then(Iterator::next)
@@ -284,7 +305,7 @@ fn weave(
                     "data block {of_block} answered with fewer cells than it has"
                 ))
             })?;
-        let piece = shape.cell.min(left);
+        let piece = stripe.cell.min(left);
         crc.update(u32::from_be_bytes(*cell), piece)
             .map_err(|e| XferError::Refused(e.to_string()))?;
         left -= piece;
@@ -298,19 +319,6 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-
-    #[test]
-    fn internal_lengths_add_up() {
-        let shape = Shape {
-            data_units: 6,
-            cell: 1024,
-        };
-        assert_eq!(internal_len(1, shape, 0), 1);
-        assert_eq!(internal_len(1, shape, 1), 0);
-        assert_eq!(internal_len(6 * 1024 + 1500, shape, 0), 2048);
-        assert_eq!(internal_len(6 * 1024 + 1500, shape, 1), 1024 + 476);
-        assert_eq!(internal_len(6 * 1024 + 1500, shape, 2), 1024);
-    }
 
     #[test]
     fn md5s_are_padded_like_javas_buffer() {
@@ -327,13 +335,13 @@ mod tests {
         #[test]
         fn woven_cells_are_the_crc_of_the_file(
             data in prop::collection::vec(any::<u8>(), 1..2000),
-            units in 1u32..5,
+            units in 1usize..5,
         ) {
-            let shape = Shape { data_units: units, cell: 64 };
+            let stripe = Stripe { data: units, parity: 1, cell: 64 };
             let kind = ChecksumKind::Crc32c;
-            let mut sums = vec![Vec::new(); units as usize];
+            let mut sums = vec![Vec::new(); units];
             for (at, cell) in data.chunks(64).enumerate() {
-                sums[at % units as usize].extend_from_slice(&kind.crc(cell).to_be_bytes());
+                sums[at % units].extend_from_slice(&kind.crc(cell).to_be_bytes());
             }
             let parts: Vec<_> = sums
                 .into_iter()
@@ -342,10 +350,8 @@ mod tests {
                     ..Default::default()
                 })
                 .collect();
-            let woven = weave(&parts, kind, shape, data.len() as u64).expect("whole");
+            let woven = weave(&parts, kind, stripe, data.len() as u64).expect("whole");
             prop_assert_eq!(woven, kind.crc(&data).to_be_bytes().to_vec());
-            let total: u64 = (0..units).map(|i| internal_len(data.len() as u64, shape, i)).sum();
-            prop_assert_eq!(total, data.len() as u64);
         }
     }
 }

@@ -6,13 +6,16 @@ mod bench;
 mod client;
 mod failures;
 mod garbage;
+mod group_checksums;
 mod inplace;
 mod mirrors;
 mod moves;
 mod node;
 mod pipelines;
 mod reads;
+mod reconstruction;
 mod residency;
+mod striped;
 
 use hayloft_wire::checksum::{ChecksumKind, DataChecksum};
 use hayloft_wire::ids::{Block, ExtendedBlock, PoolId};

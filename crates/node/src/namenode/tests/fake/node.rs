@@ -8,7 +8,7 @@ use hayloft_conf::{Configuration, SharedConfig};
 use hayloft_store::StartOption;
 use hayloft_wire::ids::{ExtendedBlock, PoolId};
 use hayloft_wire::proto::datanode::{SlowDiskReport, SlowPeerReport};
-use hayloft_wire::proto::hdfs::RecoveringBlock;
+use hayloft_wire::proto::hdfs::{BlockEcReconstructionInfo, RecoveringBlock};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -25,6 +25,8 @@ use crate::outliers::OutlierReports;
 #[derive(Default)]
 pub struct FakeWork {
     pub transfers: Mutex<Vec<ExtendedBlock>>,
+    /// Groups to reconstruct, by block id; each takes for ever.
+    pub reconstructions: Mutex<Vec<i64>>,
     pub bandwidth: Mutex<u64>,
     pub searches: Mutex<u32>,
 }
@@ -37,6 +39,16 @@ impl NodeWork for FakeWork {
 
     fn recover(&self, _: PoolId, _: Vec<RecoveringBlock>) -> BoxFuture<'static, ()> {
         Box::pin(async {})
+    }
+
+    fn reconstruct(
+        &self,
+        _: PoolId,
+        order: BlockEcReconstructionInfo,
+    ) -> BoxFuture<'static, Result<(), String>> {
+        let id = order.block.block_id.cast_signed();
+        self.reconstructions.lock().expect("no panic").push(id);
+        Box::pin(std::future::pending())
     }
 
     fn set_balancer_bandwidth(&self, bytes_per_second: u64) {

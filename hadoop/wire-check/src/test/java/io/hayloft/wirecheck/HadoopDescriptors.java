@@ -14,6 +14,7 @@ import org.apache.hadoop.hdfs.protocol.proto.HdfsServerProtos;
 import org.apache.hadoop.hdfs.protocol.proto.InterDatanodeProtocolProtos;
 import org.apache.hadoop.hdfs.protocol.proto.NamenodeProtocolProtos;
 import org.apache.hadoop.hdfs.protocol.proto.ReconfigurationProtocolProtos;
+import org.apache.hadoop.hdfs.server.namenode.FsImageProto;
 import org.apache.hadoop.ipc.protobuf.IpcConnectionContextProtos;
 import org.apache.hadoop.ipc.protobuf.ProtobufRpcEngine2Protos;
 import org.apache.hadoop.ipc.protobuf.ProtocolInfoProtos;
@@ -36,6 +37,7 @@ final class HadoopDescriptors {
     add(DatanodeLifelineProtocolProtos.getDescriptor());
     add(DatanodeProtocolProtos.getDescriptor());
     add(ErasureCodingProtos.getDescriptor());
+    add(FsImageProto.getDescriptor());
     add(HdfsProtos.getDescriptor());
     add(HdfsServerProtos.getDescriptor());
     add(InterDatanodeProtocolProtos.getDescriptor());
