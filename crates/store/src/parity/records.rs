@@ -132,7 +132,11 @@ impl Parity {
             .iter()
             .filter_map(|m| self.place(&m.storage))
             .collect();
-        members.sort_by_key(|place| std::cmp::Reverse(place.volume.room()));
+        // A record that is written again stays where it is.
+        members.sort_by_key(|place| {
+            let has_one = record.copies.contains(&place.volume.info.id);
+            (!has_one, std::cmp::Reverse(place.volume.room()))
+        });
         let mut others = self.places();
         others.sort_by_key(|place| std::cmp::Reverse(place.volume.room()));
         let parity = parity.filter_map(|storage| self.place(storage));

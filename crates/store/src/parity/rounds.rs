@@ -185,7 +185,10 @@ impl Parity {
             NotEncoded::Changed => Ok(Next::Skip),
             NotEncoded::Member(at, error) => {
                 let member = &members[at.min(members.len() - 1)];
-                self.refuse(member, &error);
+                // One that an append or a delete took away is no damage.
+                if member.pool.map.is_finalized(member.id, &member.replica) {
+                    self.refuse(member, &error);
+                }
                 Ok(Next::Skip)
             }
             NotEncoded::Parity(error) => {
@@ -313,5 +316,6 @@ enum Next {
 
 fn key(candidate: &ParityCandidate) -> Waiting {
     let store = Arc::as_ptr(&candidate.place.store).addr();
-    (store, candidate.pool.id().clone(), candidate.id)
+    let stamp = candidate.replica.generation_stamp;
+    (store, candidate.pool.id().clone(), candidate.id, stamp)
 }

@@ -245,7 +245,8 @@ async fn a_scrub_finds_and_mends_all_there_is() {
         round(&node).await;
         let done = ParityStatus::read(&node.dir.path().join("data0")).expect("reads");
         assert!(done.expect("written").done(ParityRequest::Scrub) > asked);
-        let now = std::fs::read(path).expect("is there");
+        let now = std::fs::read(path);
+        let now = now.unwrap_or_else(|e| panic!("{}: {e}; {:?}", path.display(), files(&node)));
         // A record is of the next revision.
         let same = now == *bytes || path.extension().is_some_and(|e| e == "record");
         assert!(same, "{}", path.display());
