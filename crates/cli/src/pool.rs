@@ -82,8 +82,15 @@ fn volumes(args: &PlaceArgs) -> Result<Vec<PathBuf>, CliError> {
         let advice = "set hayloft.pool.parity to K+M, such as 6+1";
         return Err(CliError::new("no parity is configured", "", advice));
     }
-    let dirs = config.get(&keys::DATA_DIRS);
-    Ok(dirs.iter().map(|dir| dir.path.clone()).collect())
+    let nodes = config.virtual_nodes()?;
+    let dirs = match nodes.is_empty() {
+        true => config.get(&keys::DATA_DIRS),
+        false => nodes
+            .iter()
+            .flat_map(|node| node.config.get(&keys::DATA_DIRS))
+            .collect(),
+    };
+    Ok(dirs.into_iter().map(|dir| dir.path).collect())
 }
 
 /// The newest status on the volumes: the first one may have changed.

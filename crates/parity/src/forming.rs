@@ -50,7 +50,8 @@ pub struct GroupPlan<T> {
 /// Forms at most `groups_max` groups out of `candidates`, which come in the order in which they
 /// should be protected: the first go first, while the page cache has them.
 ///
-/// A full group has K members, none shorter than half of the longest. A replica that has waited
+/// A full group has K members, fewer where disks are lost; none is shorter than half of the
+/// longest. A replica that has waited
 /// long enough takes fewer and other partners, even none: its parity is a copy then. Disks with the
 /// least parity take the next, if they have room.
 #[must_use]
@@ -70,10 +71,12 @@ pub fn form<T>(
     }
     let mut plans = Vec::new();
     let mut left = Vec::new();
+    // Where disks are lost, members leave enough of them for the parity.
+    let most = shape.data().min(disks.len().saturating_sub(shape.parity()));
     // The long ones first: they are most of the bytes.
     for (_, mut class) in classes.into_iter().rev() {
         while plans.len() < groups_max {
-            let Some(members) = take_members(shape, &mut class, shape.data()) else {
+            let Some(members) = take_members(most, &mut class, most) else {
                 break;
             };
             if !place(shape, members, disks, &mut plans) {
@@ -84,7 +87,7 @@ pub fn form<T>(
     }
     left.retain(|candidate| candidate.patient);
     while plans.len() < groups_max && !left.is_empty() {
-        let Some(members) = take_members(shape, &mut left, 1) else {
+        let Some(members) = take_members(most, &mut left, 1) else {
             break;
         };
         if !place(shape, members, disks, &mut plans) {
@@ -94,11 +97,11 @@ pub fn form<T>(
     plans
 }
 
-/// Takes up to K candidates on different disks, the first of each disk; `None`, and takes none,
-/// when there are fewer than `at_least`. Of more disks those with the most candidates give one, so
+/// Takes up to `most` candidates on different disks, the first of each disk; `None`, and takes
+/// none, when there are fewer than `at_least`. Of more disks those with the most candidates give one, so
 /// that no disk is left over with many.
 fn take_members<T>(
-    shape: ParityShape,
+    most: usize,
     from: &mut Vec<Unprotected<T>>,
     at_least: usize,
 ) -> Option<Vec<Unprotected<T>>> {
@@ -106,12 +109,12 @@ fn take_members<T>(
     for (at, candidate) in from.iter().enumerate() {
         of_disk.entry(candidate.disk).or_insert((0, at)).0 += 1;
     }
-    if of_disk.len() < at_least.max(1) {
+    if most == 0 || of_disk.len() < at_least.max(1) {
         return None;
     }
     let mut firsts: Vec<(usize, usize)> = of_disk.into_values().collect();
     firsts.sort_by_key(|(count, at)| (std::cmp::Reverse(*count), *at));
-    firsts.truncate(shape.data());
+    firsts.truncate(most);
     let mut places: Vec<usize> = firsts.into_iter().map(|(_, at)| at).collect();
     // From behind, so that those before keep their places.
     places.sort_unstable_by_key(|at| std::cmp::Reverse(*at));
@@ -205,6 +208,15 @@ mod tests {
     }
 
     #[test]
+    fn groups_are_smaller_when_disks_are_lost() {
+        let candidates: Vec<_> = (0..20).map(|n| replica(n % 2, 100, n)).collect();
+        let plans = form(two_one(), candidates.clone(), &mut empty(2), 100);
+        assert_eq!(plans.len(), 20);
+        assert!(plans.iter().all(|plan| plan.members.len() == 1));
+        assert_eq!(form(two_one(), candidates, &mut empty(1), 100), []);
+    }
+
+    #[test]
     fn without_room_for_parity_nothing_is_planned() {
         let mut disks = empty(3);
         disks[2].free = 99;
@@ -235,7 +247,8 @@ mod tests {
             let mut seen = std::collections::BTreeSet::new();
             let mut taken = vec![0; disks.len()];
             for plan in &plans {
-                let full = plan.members.len() == shape.data();
+                let most = disks.len().saturating_sub(shape.parity());
+                let full = plan.members.len() == shape.data().min(most);
                 let mut on: Vec<usize> = plan.members.iter().map(|m| m.disk).collect();
                 on.extend(plan.parity.iter().map(|p| p.disk));
                 let all = on.len();
