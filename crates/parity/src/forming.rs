@@ -98,8 +98,8 @@ pub fn form<T>(
 }
 
 /// Takes up to `most` candidates on different disks, the first of each disk; `None`, and takes
-/// none, when there are fewer than `at_least`. Of more disks those with the most candidates give one, so
-/// that no disk is left over with many.
+/// none, when there are fewer than `at_least`. Of more disks those with the most candidates give
+/// one, so that no disk is left over with many.
 fn take_members<T>(
     most: usize,
     from: &mut Vec<Unprotected<T>>,
