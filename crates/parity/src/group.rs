@@ -76,6 +76,9 @@ pub struct TableGroup {
     pub parity: Vec<bool>,
     /// The record on disks is older than this one, or a copy is missing.
     pub dirty: bool,
+    /// A parity file is lost, and every disk that is left has a unit of the group: its members
+    /// belong in smaller groups.
+    pub crowded: bool,
     /// A member changed while it was encoded.
     pub(crate) spoiled: bool,
 }
@@ -134,7 +137,7 @@ impl TableGroup {
     /// lost, or most of the members are there for the others only.
     #[must_use]
     pub fn is_weak(&self) -> bool {
-        if !self.decodes() {
+        if self.crowded || !self.decodes() {
             return true;
         }
         let dropped = self.record.members.iter().zip(&self.members);

@@ -60,6 +60,7 @@ impl GroupTable {
             members,
             parity,
             dirty: false,
+            crowded: false,
             spoiled: false,
         };
         self.groups.insert(group, found);

@@ -255,7 +255,9 @@ impl Parity {
             .map(|place| (place, true));
         let place = before.or_else(|| self.rebuild_place(&record, self.places(), bytes));
         let Some((place, _)) = place.filter(|(_, apart)| *apart) else {
-            // No disk is left without a unit of the group.
+            if let Some(group) = self.table().get_mut(unit.group) {
+                group.crowded = true;
+            }
             return Ok(Ok(()));
         };
         let written = self.write_parity_file(unit, &record, n, &place);
