@@ -21,8 +21,8 @@ use crate::error::CliError;
 /// `hayloft lab experiment`.
 #[derive(Debug, Args)]
 pub struct ExperimentArgs {
-    /// Which: pairs, layouts, scaling, dfsio, domains, super, netblock, durability, native, streams,
-    /// fscost, virtual-disks.
+    /// Which: pairs, layouts, scaling, dfsio, domains, super, netblock, durability, native,
+    /// streams, fscost, virtual-disks.
     name: String,
     #[command(flatten)]
     place: PlaceArgs,
@@ -42,7 +42,8 @@ pub struct ExperimentArgs {
     /// Whose storage nodes.
     #[arg(long, default_value = "hayloft", value_parser = ["hayloft", "apache"])]
     kind: String,
-    /// Rate of every host's link, Mbit/s [default: 200; of `layouts`, `scaling`: 100, `super`: 160].
+    /// Rate of every host's link, Mbit/s [default: 200; of `layouts`, `scaling`: 100, of `super`
+    /// 160].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
     link_mbit: Option<u32>,
     /// Hadoop properties of every process, over those of the experiment.
