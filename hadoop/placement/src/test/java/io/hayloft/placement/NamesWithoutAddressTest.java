@@ -83,6 +83,9 @@ class NamesWithoutAddressTest {
 
   /** The program of the other JVM: a NameNode, one DataNode, and who is asked for the mapping. */
   static final class Cluster {
+    /** Formatting makes a mapping of its own, here in the same JVM; each says it once. */
+    private static final int MAPPINGS = 2;
+
     private final Path names;
     private final Configuration conf;
     private final Path dir;
@@ -114,7 +117,8 @@ class NamesWithoutAddressTest {
 
     /** What looking names up finds from now on: this machine, and the name or not. */
     static void resolvable(Path names, boolean known) throws Exception {
-      String machine = System.getenv().getOrDefault("HOSTNAME", "here");
+      // Not by its address: the JVM may ask for it in this very file.
+      String machine = Files.readString(Path.of("/proc/sys/kernel/hostname")).trim();
       String here = ADDRESS + " localhost " + machine;
       Path next = names.resolveSibling("names.next");
       Files.writeString(next, here + (known ? " " + NAME : "") + "\n");
@@ -142,9 +146,11 @@ class NamesWithoutAddressTest {
       listen(Logger.getLogger(Addresses.class), said);
       try (MiniDFSCluster cluster = start()) {
         assertEquals("/default-rack/" + ADDRESS, location(cluster));
-        // Many looks later it still has said it once.
+        long first = warnings(said);
+        assertTrue(first >= 1 && first <= MAPPINGS, said.toString());
+        // Many looks later no more is said.
         Thread.sleep(500);
-        assertEquals(1, warnings(said), said.toString());
+        assertEquals(first, warnings(said), said.toString());
         assertTrue(said.toString().contains("WARN " + NAME + " of the topology file has no address"));
 
         resolvable(names, true);
@@ -158,7 +164,8 @@ class NamesWithoutAddressTest {
         RealNameNode.until(
             "the loss is told", () -> said.toString().contains("its last one stands, " + ADDRESS));
         again(cluster, "/r1/h2");
-        assertEquals(1, said.toString().lines().filter(l -> l.contains("last one stands")).count());
+        long lost = said.toString().lines().filter(l -> l.contains("last one stands")).count();
+        assertTrue(lost <= MAPPINGS, said.toString());
       }
     }
 
