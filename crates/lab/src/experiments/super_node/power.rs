@@ -15,7 +15,7 @@ use hayloft_testkit::error::{Result, TestkitError};
 const OFF: Duration = Duration::from_secs(40);
 /// The longest wait until the NameNode has nothing to copy.
 const SETTLE_LIMIT: Duration = Duration::from_secs(300);
-/// It must have nothing to copy for so long: its counter of copies shows a value of ten seconds ago.
+/// It must have nothing to copy for so long: its counter of copies is up to ten seconds old.
 const QUIET: Duration = Duration::from_secs(15);
 /// How often the NameNode is asked.
 const EVERY: Duration = Duration::from_secs(1);
