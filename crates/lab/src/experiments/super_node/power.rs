@@ -15,6 +15,8 @@ use hayloft_testkit::error::{Result, TestkitError};
 const OFF: Duration = Duration::from_secs(40);
 /// The longest wait until the NameNode has nothing to copy.
 const SETTLE_LIMIT: Duration = Duration::from_secs(300);
+/// It must have nothing to copy for so long: its counter of copies is up to ten seconds old.
+const QUIET: Duration = Duration::from_secs(15);
 /// How often the NameNode is asked.
 const EVERY: Duration = Duration::from_secs(1);
 
@@ -35,23 +37,22 @@ struct ReplicationCounters {
 
 impl ReplicationCounters {
     fn read(testbed: &Testbed) -> Result<Self> {
-        Self::parse(
-            &testbed.bean("NameNodeActivity")?,
-            &testbed.bean("FSNamesystem")?,
-        )
+        let beans = ["NameNodeActivity", "FSNamesystemState", "NameNodeInfo"];
+        let [activity, state, info] = beans.map(|name| testbed.bean(name));
+        Self::parse(&activity?, &state?, &info?)
     }
 
-    fn parse(activity: &Value, names: &Value) -> Result<Self> {
+    fn parse(activity: &Value, state: &Value, info: &Value) -> Result<Self> {
         let of = |bean: &Value, key: &str| {
             let missing = || TestkitError::Talk(format!("the NameNode has no counter {key}"));
             bean[key].as_u64().ok_or_else(missing)
         };
         Ok(Self {
             copied: of(activity, "SuccessfulReReplications")?,
-            low: of(names, "UnderReplicatedBlocks")?,
-            pending: of(names, "PendingReplicationBlocks")?,
-            missing: of(names, "MissingBlocks")?,
-            live: of(names, "NumLiveDataNodes")?,
+            low: of(state, "UnderReplicatedBlocks")?,
+            pending: of(state, "PendingReplicationBlocks")?,
+            missing: of(info, "NumberOfMissingBlocks")?,
+            live: of(state, "NumLiveDataNodes")?,
         })
     }
 
@@ -145,7 +146,8 @@ fn settle(
         let seconds = begun.elapsed().as_secs_f64();
         since = now.is_settled().then(|| since.unwrap_or(seconds));
         let elapsed = begun.elapsed();
-        if (since.is_some() && elapsed >= least) || elapsed >= SETTLE_LIMIT {
+        let quiet = since.is_some_and(|since| seconds - since >= QUIET.as_secs_f64());
+        if (quiet && elapsed >= least) || elapsed >= SETTLE_LIMIT {
             return Ok((now, since));
         }
         std::thread::sleep(EVERY);
@@ -157,19 +159,19 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    fn names(low: u64, live: u64) -> Value {
-        json!({
-            "UnderReplicatedBlocks": low, "PendingReplicationBlocks": 0, "MissingBlocks": 0,
-            "NumLiveDataNodes": live,
-        })
+    /// Counters of a NameNode with this activity.
+    fn counters(activity: &Value, low: u64, live: u64) -> Result<ReplicationCounters> {
+        let state = json!({
+            "UnderReplicatedBlocks": low, "PendingReplicationBlocks": 0, "NumLiveDataNodes": live,
+        });
+        ReplicationCounters::parse(activity, &state, &json!({"NumberOfMissingBlocks": 0}))
     }
 
     #[test]
     fn the_worst_moment_and_all_copies_are_kept() {
-        let activity = |copied: u64| json!({ "SuccessfulReReplications": copied });
-        let at = |copied, low, live| {
-            let read = ReplicationCounters::parse(&activity(copied), &names(low, live));
-            read.expect("it has all")
+        let at = |copied: u64, low, live| {
+            let activity = json!({ "SuccessfulReReplications": copied });
+            counters(&activity, low, live).expect("it has all")
         };
         let mut finding = PowerFinding {
             live: (8, 8, 0),
@@ -184,7 +186,7 @@ mod tests {
 
     #[test]
     fn a_counter_that_is_missing_is_named() {
-        let read = ReplicationCounters::parse(&json!({}), &names(0, 8));
+        let read = counters(&json!({}), 0, 8);
         let error = read.expect_err("it has none").to_string();
         assert!(error.contains("SuccessfulReReplications"), "{error}");
     }
