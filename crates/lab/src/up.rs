@@ -417,6 +417,9 @@ impl Drop for Testbed {
 /// # Errors
 /// When something cannot be removed.
 pub fn down(name: &str, dir: &Path) -> Result<()> {
+    // The kernel lists mounts by their whole path. A directory that is not there has none.
+    let whole = dir.canonicalize();
+    let dir = whole.as_deref().unwrap_or(dir);
     net::remove_hosts(name)?;
     net::end_servers(name)?;
     disks::unmount_below(dir)?;

@@ -56,8 +56,9 @@ impl ReplicationCounters {
         })
     }
 
+    /// Nothing is left to copy: what has no replica cannot be.
     fn is_settled(self) -> bool {
-        self.low == 0 && self.pending == 0
+        self.low <= self.missing && self.pending == 0
     }
 }
 
@@ -182,6 +183,11 @@ mod tests {
         }
         assert_eq!((finding.copied, finding.low, finding.live.1), (9, 9, 4));
         assert!(at(5, 0, 8).is_settled() && !at(5, 1, 8).is_settled());
+        let lost = ReplicationCounters {
+            missing: 1,
+            ..at(5, 1, 8)
+        };
+        assert!(lost.is_settled(), "it cannot be copied");
     }
 
     #[test]
