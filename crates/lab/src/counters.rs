@@ -28,17 +28,26 @@ pub(super) fn device_counters(device: &str) -> (u64, u64, u64) {
     (field(2), field(6), field(9))
 }
 
-/// Bytes received and sent by the link of the host on which `pid` runs.
+/// Bytes received and sent by the link of the host on which `pid` runs. Of several links, the most
+/// that one received and the most that one sent.
 pub(super) fn link_counters(pid: u32) -> (u64, u64) {
     let text = std::fs::read_to_string(format!("/proc/{pid}/net/dev")).unwrap_or_default();
-    let line = text
-        .lines()
-        .find_map(|line| line.trim().strip_prefix("eth0:"));
-    let field = |at: usize| {
-        let field = line.and_then(|line| line.split_whitespace().nth(at));
-        field.and_then(|n| n.parse().ok()).unwrap_or(0)
+    busiest_link(&text)
+}
+
+fn busiest_link(text: &str) -> (u64, u64) {
+    let of_link = |line: &str| {
+        let (name, counters) = line.trim().split_once(':')?;
+        let counters: Vec<&str> = counters.split_whitespace().collect();
+        let field = |at: usize| counters.get(at)?.parse::<u64>().ok();
+        name.starts_with("eth")
+            .then(|| Some((field(0)?, field(8)?)))
+            .flatten()
     };
-    (field(0), field(8))
+    let links = text.lines().filter_map(of_link);
+    links.fold((0, 0), |(received, sent), link| {
+        (received.max(link.0), sent.max(link.1))
+    })
 }
 
 /// Time of the processors, in ticks. The kernel's work for programs of a lower priority counts as
@@ -178,6 +187,21 @@ mod tests {
         let after = [time(4.0, 2.0), time(0.0, 0.0)];
         assert!((waited_between(&before, &after) - 0.25).abs() < 1e-9);
         assert!(waited_between(&before, &before).abs() < 1e-9);
+    }
+
+    #[test]
+    fn the_busiest_of_several_links_counts() {
+        let line = |name: &str, received: u64, sent: u64| {
+            format!("  {name}: {received} 1 0 0 0 0 0 0 {sent} 1 0 0 0 0 0 0\n")
+        };
+        let text = [
+            line("lo", 900, 900),
+            line("eth0", 10, 20),
+            line("eth1", 30, 5),
+        ];
+        let head = "face |bytes\n";
+        assert_eq!(busiest_link(&(head.to_owned() + &text.concat())), (30, 20));
+        assert_eq!(busiest_link(""), (0, 0));
     }
 
     #[test]

@@ -12,6 +12,7 @@ use super::describe::DiskSpec;
 use super::mapped::{self, Route};
 use hayloft_testkit::error::{Result, TestkitError};
 use hayloft_testkit::hadoop::hayloft_binary;
+use hayloft_testkit::modelled::DirectionStats;
 use hayloft_testkit::mounts::run;
 use hayloft_testkit::place::Place;
 use hayloft_testkit::process::{Process, Spawn};
@@ -51,6 +52,12 @@ pub struct DiskCounters {
     pub seeks: u64,
     /// Mean bytes between two seeks.
     pub run_mean_bytes: u64,
+    /// Its reads.
+    #[serde(default)]
+    pub read: DirectionStats,
+    /// Its writes.
+    #[serde(default)]
+    pub write: DirectionStats,
 }
 
 /// Starts the process of a modelled disk, in the switch's namespace so that it is found again, and

@@ -22,6 +22,11 @@ const QUEUE_MS: u64 = 50;
 /// How often it is looked whether servers have ended, 50 ms apart: a minute.
 const END_LOOKS: usize = 1200;
 
+/// What the addresses of all hosts and links are in.
+const NETWORK: &str = "10.77.0.0/16";
+/// Routing tables of links have numbers from here on.
+const FIRST_TABLE: u32 = 100;
+
 /// The prefix of every namespace of the testbed `name`.
 fn prefix(name: &str) -> String {
     format!("hl-{name}-")
@@ -51,11 +56,24 @@ pub fn address(position: Option<usize>) -> Ipv4Addr {
     )
 }
 
+/// The address of a link of that host, counted from 0: the third number of the address.
+#[must_use]
+pub fn link_address(position: usize, link: u8) -> Ipv4Addr {
+    let [a, b, _, host] = address(Some(position)).octets();
+    Ipv4Addr::new(a, b, link, host)
+}
+
 /// The host with this name and position in the description, as a place of processes that stay or
 /// do not.
 #[must_use]
 pub fn place(name: &str, host: &str, position: Option<usize>, stays: bool) -> Place {
     Place::namespace(namespace(name, host), address(position)).staying(stays)
+}
+
+/// As [`place`], at an address of one of its links.
+#[must_use]
+pub fn link_place(name: &str, host: &str, address: Ipv4Addr, stays: bool) -> Place {
+    Place::namespace(namespace(name, host), address).staying(stays)
 }
 
 /// Makes switches, hosts and links. What is left of an earlier testbed of this name must be gone.
@@ -97,6 +115,13 @@ fn build(described: &Description) -> Result<()> {
                 &format!("rack{at}"),
                 mbit,
             )?;
+            for link in 1..=host.more_links {
+                let bridge = format!("rack{at}");
+                add_link((described, &host.name, &bridge), (position, link), mbit)?;
+            }
+            if host.more_links > 0 {
+                answer_on_own_link(&namespace(&described.name, &host.name))?;
+            }
             position += 1;
         }
     }
@@ -125,7 +150,7 @@ fn add_host(
         "netns", &own,
     ])?;
     ip(&["-n", &switch, "link", "set", &port, "master", bridge, "up"])?;
-    let cidr = format!("{}/24", address(position));
+    let cidr = format!("{}/16", address(position));
     ip(&["-n", &own, "addr", "add", &cidr, "dev", "eth0"])?;
     ip(&["-n", &own, "link", "set", "eth0", "up"])?;
     ip(&["-n", &own, "link", "set", "lo", "up"])?;
@@ -134,6 +159,51 @@ fn add_host(
         shape(&switch, &port, mbit)?;
     }
     Ok(())
+}
+
+/// A link beside the first of a host: what has its address leaves through it.
+fn add_link(
+    (described, host, bridge): (&Description, &str, &str),
+    (position, link): (usize, u8),
+    mbit: u32,
+) -> Result<()> {
+    let switch = namespace(&described.name, SWITCH);
+    let own = namespace(&described.name, host);
+    let (port, name) = (format!("p{link}-{host}"), format!("eth{link}"));
+    ip(&[
+        "-n", &switch, "link", "add", "name", &port, "type", "veth", "peer", "name", &name,
+        "netns", &own,
+    ])?;
+    ip(&["-n", &switch, "link", "set", &port, "master", bridge, "up"])?;
+    let address = link_address(position, link).to_string();
+    ip(&[
+        "-n",
+        &own,
+        "addr",
+        "add",
+        &format!("{address}/16"),
+        "dev",
+        &name,
+    ])?;
+    ip(&["-n", &own, "link", "set", &name, "up"])?;
+    let table = (FIRST_TABLE + u32::from(link)).to_string();
+    let route = ["route", "add", NETWORK, "dev", &name, "table", &table];
+    ip(&[["-n", own.as_str()].as_slice(), &route].concat())?;
+    let rule = ["rule", "add", "from", &address, "table", &table];
+    ip(&[["-n", own.as_str()].as_slice(), &rule].concat())?;
+    shape(&own, &name, mbit)?;
+    shape(&switch, &port, mbit)
+}
+
+/// Each link answers for its own address only: else the first one would carry what comes for all.
+fn answer_on_own_link(host: &str) -> Result<()> {
+    hayloft_testkit::place::within(host, || {
+        for (key, value) in [("arp_ignore", "1"), ("arp_announce", "2")] {
+            let path = format!("/proc/sys/net/ipv4/conf/all/{key}");
+            std::fs::write(&path, value).map_err(TestkitError::file("writing", path))?;
+        }
+        Ok(())
+    })
 }
 
 /// Limits what leaves through `port`.
@@ -265,4 +335,15 @@ pub fn probe() -> Result<()> {
 
 fn ip(arguments: &[&str]) -> Result<String> {
     run(Command::new("ip").args(arguments))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_link_has_an_address_and_the_first_is_the_host_s() {
+        assert_eq!(link_address(4, 0), address(Some(4)));
+        assert_eq!(link_address(4, 3), Ipv4Addr::new(10, 77, 3, 5));
+    }
 }

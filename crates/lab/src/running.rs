@@ -2,11 +2,35 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::describe::{DataNodeSpec, HostSpec};
 use super::disks::Mounted;
+use super::net;
 use hayloft_testkit::conf::Conf;
 use hayloft_testkit::error::{Result, TestkitError};
-use hayloft_testkit::node::{Kind, Node};
+use hayloft_testkit::node::{Kind, Node, VirtualSite};
 use hayloft_testkit::process::Process;
+
+/// Where the virtual nodes of `node` answer, the links of its host dealt out in turn; none when it
+/// has none. Ports begin at `first`, `step` apart.
+pub(super) fn sites(
+    position: usize,
+    host: &HostSpec,
+    node: &DataNodeSpec,
+    first: u16,
+    step: u16,
+) -> Vec<VirtualSite> {
+    let links = (0..=host.more_links).cycle();
+    let ports = (first..).step_by(usize::from(step));
+    let names = node.virtual_nodes.iter().zip(links).zip(ports);
+    let site = |((name, link), port): ((&String, u8), u16)| VirtualSite {
+        name: name.clone(),
+        address: net::link_address(position, link),
+        xfer_port: port,
+        ipc_port: port + 1,
+        http_port: port + 2,
+    };
+    names.map(site).collect()
+}
 
 /// A storage node that runs; what a testbed that stays remembers of it.
 #[derive(Debug, Serialize, Deserialize)]
@@ -50,6 +74,11 @@ impl RunningNode {
         })
     }
 
+    /// How many nodes it is to the NameNode; one when an earlier command started it.
+    pub(super) fn count(&self) -> usize {
+        self.node.as_ref().map_or(1, |(node, _)| node.node_count())
+    }
+
     /// Its process id.
     #[must_use]
     pub fn pid(&self) -> u32 {
@@ -84,5 +113,25 @@ impl RunningNode {
         node.start_without_waiting(conf)?;
         self.pid = node.process()?.pid();
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn links_are_dealt_out_and_no_port_is_twice() {
+        let node = DataNodeSpec {
+            virtual_nodes: ["a", "b", "c"].map(String::from).to_vec(),
+            ..DataNodeSpec::default()
+        };
+        let host = HostSpec {
+            more_links: 1,
+            ..HostSpec::default()
+        };
+        let sites = sites(0, &host, &node, 9866, 10);
+        let at: Vec<_> = sites.iter().map(|site| site.xfer().to_string()).collect();
+        assert_eq!(at, ["10.77.0.1:9866", "10.77.1.1:9876", "10.77.0.1:9886"]);
     }
 }

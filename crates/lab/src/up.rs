@@ -2,10 +2,11 @@
 
 use std::path::{Path, PathBuf};
 
-use super::describe::{Description, HostSpec};
+use super::describe::{DataNodeSpec, Description, HostSpec};
 use super::disks::{self, Mounted};
 use super::mapped::{self, Route};
 use super::net;
+use super::running;
 pub use super::running::RunningNode;
 use super::state;
 use hayloft_testkit::conf::Conf;
@@ -13,7 +14,8 @@ use hayloft_testkit::driver::Driver;
 use hayloft_testkit::error::{Result, TestkitError};
 use hayloft_testkit::hadoop::{Hadoop, Jvm, placement_jar};
 use hayloft_testkit::namenode::{NameNode, NameNodeSite, START_LIMIT};
-use hayloft_testkit::node::{Kind, Node, NodeSite, NodeSpec, VolumeSpec};
+use hayloft_testkit::node::{Kind, Node, NodeSite, NodeSpec, VirtualSite, VolumeSpec};
+use hayloft_testkit::place::Place;
 
 const RPC_PORT: u16 = 8020;
 const HTTP_PORT: u16 = 9870;
@@ -146,7 +148,7 @@ impl Testbed {
                 self.start_node(position, host, index, own, stays)?;
             }
         }
-        self.wait_live(self.nodes.len())
+        self.wait_live(self.nodes.iter().map(RunningNode::count).sum())
     }
 
     /// How a disk that is `on` another host comes to `host`; `number` tells such disks apart.
@@ -185,12 +187,15 @@ impl Testbed {
     fn write_topology(&self) -> Result<()> {
         let ours = self.is_ours();
         let line = |(position, (rack, host)): (usize, (&super::describe::Rack, &HostSpec))| {
-            let address = net::address(Some(position));
-            if ours {
-                format!("{address} /{}/{}\n", rack.name, host.name)
-            } else {
-                format!("{address} /{}\n", rack.name)
-            }
+            let of_link = |link| {
+                let address = net::link_address(position, link);
+                if ours {
+                    format!("{address} /{}/{}\n", rack.name, host.name)
+                } else {
+                    format!("{address} /{}\n", rack.name)
+                }
+            };
+            (0..=host.more_links).map(of_link).collect::<String>()
         };
         let text: String = self.described.hosts().enumerate().map(line).collect();
         let path = self.topology_file();
@@ -274,6 +279,40 @@ impl Testbed {
         stays: bool,
     ) -> Result<()> {
         let node = &host.nodes[index];
+        let stock = node.kind() == Kind::Apache;
+        let sites = running::sites(position, host, node, FIRST_NODE_PORT, PORTS_PER_NODE);
+        if stock && !sites.is_empty() {
+            let mut disks = Some(disks);
+            for (at, part) in sites.into_iter().enumerate() {
+                // The first one stands for the disks that all share.
+                let own = disks.take().unwrap_or_default();
+                let dirs = self.directories(host, &part.name);
+                let place = net::link_place(&self.described.name, &host.name, part.address, stays);
+                self.start_one((host, at), (node, dirs), own, (place, Vec::new()))?;
+            }
+            return Ok(());
+        }
+        let dirs = disks.iter().map(|disk| disk.dir.join("hdfs")).collect();
+        let place = net::place(&self.described.name, &host.name, Some(position), stays);
+        self.start_one((host, index), (node, dirs), disks, (place, sites))
+    }
+
+    /// Where a virtual node of a host has its files.
+    fn directories(&self, host: &HostSpec, part: &str) -> Vec<PathBuf> {
+        let disks = host.nodes.first().map_or(0, |node| node.disks.len());
+        let below = self.dir.join("disks");
+        let dir = |at| below.join(format!("{}-0-disk{at}/hdfs/{part}", host.name));
+        (0..disks).map(dir).collect()
+    }
+
+    /// Starts one process.
+    fn start_one(
+        &mut self,
+        (host, index): (&HostSpec, usize),
+        (node, dirs): (&DataNodeSpec, Vec<PathBuf>),
+        disks: Vec<Mounted>,
+        (place, sites): (Place, Vec<VirtualSite>),
+    ) -> Result<()> {
         let name = format!("{}.{index}", host.name);
         let dir = self.dir.join("nodes").join(&name);
         let port = PORTS_PER_NODE * u16::try_from(index).expect("few nodes on a host");
@@ -282,7 +321,7 @@ impl Testbed {
             Kind::Hayloft => "hayloft.log".into(),
         };
         let site = NodeSite {
-            place: net::place(&self.described.name, &host.name, Some(position), stays),
+            place,
             xfer_port: FIRST_NODE_PORT + port,
             ipc_port: FIRST_NODE_PORT + port + 1,
             http_port: FIRST_NODE_PORT + port + 2,
@@ -290,10 +329,10 @@ impl Testbed {
             name,
             dir,
         };
-        let volumes = disks
-            .iter()
-            .map(|disk| VolumeSpec::at(disk.dir.join("hdfs")));
-        let mut spec = NodeSpec::new(node.kind()).volumes(volumes.collect());
+        let volumes = dirs.into_iter().map(VolumeSpec::at).collect();
+        let mut spec = NodeSpec::new(node.kind())
+            .volumes(volumes)
+            .virtual_nodes(sites);
         for (key, value) in &node.conf {
             spec.conf.set(key, value);
         }
@@ -378,6 +417,9 @@ impl Drop for Testbed {
 /// # Errors
 /// When something cannot be removed.
 pub fn down(name: &str, dir: &Path) -> Result<()> {
+    // The kernel lists mounts by their whole path. A directory that is not there has none.
+    let whole = dir.canonicalize();
+    let dir = whole.as_deref().unwrap_or(dir);
     net::remove_hosts(name)?;
     net::end_servers(name)?;
     disks::unmount_below(dir)?;

@@ -169,7 +169,7 @@ pub(super) fn empty_page_cache() -> Result<()> {
 }
 
 /// A testbed, its clients, and what watches it.
-type On<'a> = (&'a Testbed, &'a [Driver], &'a Watch);
+pub(super) type On<'a> = (&'a Testbed, &'a [Driver], &'a Watch);
 
 /// All write, then read, then remove what they wrote.
 fn round(
@@ -222,11 +222,16 @@ fn load_classes(clients: &[Driver]) -> Result<()> {
         .map(drop)
 }
 
-fn path(round: usize, client: usize) -> String {
+/// Where a client has what it wrote in a round.
+pub(super) fn path(round: usize, client: usize) -> String {
     format!("/run/r{round}/c{client}")
 }
 
-fn write(
+/// All clients write as the workload says.
+///
+/// # Errors
+/// When one fails.
+pub(super) fn write(
     (testbed, clients, watch): On<'_>,
     workload: &WorkloadSpec,
     round: usize,

@@ -31,6 +31,12 @@ pub mod class {
     pub const MOVER: &str = "org.apache.hadoop.hdfs.server.mover.Mover";
     /// TestDFSIO, the benchmark of the tests jar of MapReduce's job client.
     pub const TEST_DFSIO: &str = "org.apache.hadoop.fs.TestDFSIO";
+    /// Writes random records, each map task a file.
+    pub const RANDOM_WRITER: &str = "org.apache.hadoop.examples.RandomWriter";
+    /// Sorts such records.
+    pub const SORT: &str = "org.apache.hadoop.examples.Sort";
+    /// Counts what an expression finds.
+    pub const GREP: &str = "org.apache.hadoop.examples.Grep";
     /// `hadoop fs`.
     pub const FS_SHELL: &str = "org.apache.hadoop.fs.FsShell";
     /// The lab's own resident client.

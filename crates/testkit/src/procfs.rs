@@ -64,6 +64,18 @@ pub fn usage(pid: u32) -> Result<Usage> {
     })
 }
 
+/// Memory of a process, KiB, with the share of what it has in common with others (PSS).
+///
+/// # Errors
+/// [`TestkitError::File`] when the process is gone, or is another user's.
+pub fn pss_kib(pid: u32) -> Result<u64> {
+    let path = format!("/proc/{pid}/smaps_rollup");
+    let text = std::fs::read_to_string(&path).map_err(TestkitError::file("reading", &path))?;
+    let line = text.lines().find_map(|line| line.strip_prefix("Pss:"));
+    let kib = line.and_then(|rest| rest.split_whitespace().next()?.parse().ok());
+    kib.ok_or_else(|| TestkitError::Talk(format!("{path} has no line Pss")))
+}
+
 /// Lets a process's peak of resident memory begin anew, where the kernel and our rights allow.
 pub fn reset_peak(pid: u32) {
     let _ = std::fs::write(format!("/proc/{pid}/clear_refs"), "5");
@@ -76,5 +88,6 @@ mod tests {
         let usage = super::usage(std::process::id()).expect("we run");
         assert!(usage.rss_kib > 0 && usage.rss_peak_kib >= usage.rss_kib);
         assert!(usage.descriptors > 2 && usage.threads > 0);
+        assert!(super::pss_kib(std::process::id()).expect("we run") > 0);
     }
 }

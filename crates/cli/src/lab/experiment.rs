@@ -11,6 +11,7 @@ use hayloft_lab::experiments::one_disk::DiskExperiment;
 use hayloft_lab::experiments::pairs::PAIRS;
 use hayloft_lab::experiments::{
     DISK_EXPERIMENTS, EXPERIMENT_NAMES, ExperimentOptions, dfsio, domains, durability, netblock,
+    super_node,
 };
 use hayloft_testkit::TestkitError;
 
@@ -20,8 +21,8 @@ use crate::error::CliError;
 /// `hayloft lab experiment`.
 #[derive(Debug, Args)]
 pub struct ExperimentArgs {
-    /// Which: pairs, layouts, scaling, dfsio, domains, netblock, durability, native, streams,
-    /// fscost, virtual-disks.
+    /// Which: pairs, layouts, scaling, dfsio, domains, super, netblock, durability, native,
+    /// streams, fscost, virtual-disks.
     name: String,
     #[command(flatten)]
     place: PlaceArgs,
@@ -41,7 +42,8 @@ pub struct ExperimentArgs {
     /// Whose storage nodes.
     #[arg(long, default_value = "hayloft", value_parser = ["hayloft", "apache"])]
     kind: String,
-    /// Rate of every host's link, Mbit/s [default: 200; of `layouts`, `scaling`: 100].
+    /// Rate of every host's link, Mbit/s [default: 200; of `layouts`, `scaling`: 100, of `super`
+    /// 160].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
     link_mbit: Option<u32>,
     /// Hadoop properties of every process, over those of the experiment.
@@ -100,13 +102,20 @@ pub fn run(args: &ExperimentArgs) -> Result<ExitCode, CliError> {
             let command = command(format!("--blocks {}", args.blocks));
             domains::run(args.blocks, "Hayloft", &command, places, tell)
         }
-        netblock::NAME | dfsio::NAME => {
+        netblock::NAME | dfsio::NAME | super_node::NAME => {
             let (rounds, mib, link) = (args.rounds, options.mib, options.link_mbit);
             let arguments = format!("--rounds {rounds} --mib {mib} --link-mbit {link}");
-            if name == dfsio::NAME {
-                dfsio::run(&options, &command(arguments), places, tell)
+            let workers = format!(" --largest {}", args.largest);
+            let more = if name == super_node::NAME {
+                workers + &defined(args)
             } else {
-                netblock::run(&options, &command(arguments), places, tell)
+                String::new()
+            };
+            let command = command(arguments + &more);
+            match name {
+                dfsio::NAME => dfsio::run(&options, &command, places, tell),
+                super_node::NAME => super_node::run(&options, &command, places, tell),
+                _ => netblock::run(&options, &command, places, tell),
             }
         }
         durability::NAME => {
@@ -165,6 +174,10 @@ fn options(args: &ExperimentArgs) -> ExperimentOptions {
     }
     options.mib = args.mib.unwrap_or(options.mib);
     options.conf.extend(args.conf.iter().cloned());
+    if args.name == super_node::NAME {
+        options.disk_mbs = super_node::DISK_MBS;
+        options.link_mbit = super_node::LINK_MBIT;
+    }
     if [LAYOUTS.name, SCALING.name].contains(&args.name.as_str()) {
         options.link_mbit = LAYOUTS_LINK_MBIT;
     }

@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 
 use super::{
-    DISKS_PER_NODE_MAX, Description, HOSTS_MAX, HostSpec, NAME_MAX, NODES_PER_HOST_MAX,
-    WorkloadSpec,
+    DISKS_PER_NODE_MAX, DataNodeSpec, Description, HOSTS_MAX, HostSpec, MORE_LINKS_MAX, NAME_MAX,
+    NODES_PER_HOST_MAX, WorkloadSpec,
 };
 
 impl Description {
@@ -118,7 +118,14 @@ fn check_host(host: &HostSpec) -> std::result::Result<(), String> {
             host.nodes.len()
         ));
     }
+    if host.more_links > MORE_LINKS_MAX {
+        return Err(format!(
+            "more_links of host {} is {}: at most {MORE_LINKS_MAX}",
+            host.name, host.more_links
+        ));
+    }
     for node in &host.nodes {
+        check_virtual(host, node)?;
         if !["hayloft", "apache"].contains(&node.kind.as_str()) {
             return Err(format!(
                 "kind = \"{}\" of a node of host {}: choose hayloft or apache",
@@ -154,6 +161,27 @@ fn check_host(host: &HostSpec) -> std::result::Result<(), String> {
     Ok(())
 }
 
+fn check_virtual(host: &HostSpec, node: &DataNodeSpec) -> std::result::Result<(), String> {
+    let names = &node.virtual_nodes;
+    names
+        .iter()
+        .try_for_each(|name| check_name("a virtual node", name))?;
+    let different = names.iter().collect::<BTreeSet<_>>().len();
+    if names.len() > NODES_PER_HOST_MAX || different < names.len() {
+        return Err(format!(
+            "virtual_nodes of host {}: at most {NODES_PER_HOST_MAX}, each with a name of its own",
+            host.name
+        ));
+    }
+    if !names.is_empty() && host.nodes.len() > 1 {
+        return Err(format!(
+            "host {} has virtual nodes and other nodes: leave one of them out",
+            host.name
+        ));
+    }
+    Ok(())
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::tests::SMALL;
@@ -171,6 +199,17 @@ mod tests {
             ("\"other\"\n", "\"all\"\n", "own, other, both or none"),
             ("size_mib = 512", "size_mib = 5", "size_mib"),
             ("size_mib = 512", "memory = true", "choose one"),
+            (
+                "kind =",
+                "virtual_nodes = [\"a\", \"a\"]\nkind =",
+                "of its own",
+            ),
+            ("kind =", "virtual_nodes = [\"A\"]\nkind =", "small letters"),
+            (
+                "name = \"s1\"",
+                "name = \"s1\"\nmore_links = 8",
+                "at most 7",
+            ),
             ("size_mib = 512", "on = \"s1\"", "another host"),
             ("size_mib = 512", "on = \"s9\"", "another host"),
         ] {

@@ -14,6 +14,8 @@ use hayloft_testkit::node::Kind;
 pub const HOSTS_MAX: usize = 64;
 /// Storage nodes of one host.
 pub const NODES_PER_HOST_MAX: usize = 16;
+/// Links of a host beside its first one.
+pub const MORE_LINKS_MAX: u8 = 7;
 /// Disks of one node.
 pub const DISKS_PER_NODE_MAX: usize = 16;
 /// Longest name of a testbed or a host: with prefixes it must fit the kernel's 15 for interfaces.
@@ -119,9 +121,16 @@ pub struct HostSpec {
     /// Rate of its link, Mbit/s, instead of the network's.
     #[serde(default)]
     pub link_mbit: Option<u32>,
+    /// Links of the same rate beside its first one, each with an address.
+    #[serde(default, skip_serializing_if = "none_more")]
+    pub more_links: u8,
     /// Its storage nodes.
     #[serde(default, rename = "node")]
     pub nodes: Vec<DataNodeSpec>,
+}
+
+fn none_more(links: &u8) -> bool {
+    *links == 0
 }
 
 /// A storage node.
@@ -134,6 +143,10 @@ pub struct DataNodeSpec {
     /// Its disks, one volume on each.
     #[serde(default = "one_disk", rename = "disk")]
     pub disks: Vec<DiskSpec>,
+    /// Virtual nodes that share the disks: one process of ours, or a stock DataNode on each one's
+    /// directories. The links of the host are dealt out to them in turn.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub virtual_nodes: Vec<String>,
     /// Configuration over the testbed's.
     #[serde(default)]
     pub conf: BTreeMap<String, String>,
@@ -152,6 +165,7 @@ impl Default for DataNodeSpec {
         Self {
             kind: hayloft(),
             disks: one_disk(),
+            virtual_nodes: Vec::new(),
             conf: BTreeMap::new(),
         }
     }

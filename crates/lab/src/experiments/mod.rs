@@ -18,6 +18,7 @@ pub mod pairs;
 mod remedies;
 pub mod scaling;
 pub mod streams;
+pub mod super_node;
 pub mod virtual_disks;
 
 use std::collections::BTreeMap;
@@ -33,12 +34,13 @@ pub const DISK_EXPERIMENTS: [DiskExperiment; 4] = [
 ];
 
 /// Names of the experiments, with what they show.
-pub const EXPERIMENT_NAMES: [(&str, &str); 11] = [
+pub const EXPERIMENT_NAMES: [(&str, &str); 12] = [
     (pairs::PAIRS.name, pairs::PAIRS.about),
     (layouts::LAYOUTS.name, layouts::LAYOUTS.about),
     (layouts::SCALING.name, layouts::SCALING.about),
     (dfsio::NAME, dfsio::ABOUT),
     (domains::NAME, domains::ABOUT),
+    (super_node::NAME, super_node::ABOUT),
     (netblock::NAME, netblock::ABOUT),
     (durability::NAME, durability::ABOUT),
     (native::NATIVE.name, native::NATIVE.about),

@@ -3,7 +3,6 @@
 //! Disks are modelled and slower than the links, so that disks are the limit. Rows that processors
 //! may have limited are marked.
 
-use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::Path;
 
@@ -53,12 +52,12 @@ pub(super) fn storage_host(at: usize, client: bool, options: &ExperimentOptions)
     HostSpec {
         name: format!("s{at}"),
         client,
-        link_mbit: None,
         nodes: vec![DataNodeSpec {
             kind: options.kind.clone(),
             disks: vec![disk],
-            conf: BTreeMap::new(),
+            ..DataNodeSpec::default()
         }],
+        ..HostSpec::default()
     }
 }
 

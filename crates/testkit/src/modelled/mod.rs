@@ -35,7 +35,7 @@ pub use carrier::carry_if_asked;
 pub use host::{Carried, HostedDisk, HostedFileSystem, HostedPlace};
 pub use model::Params;
 pub use record::sweep;
-pub use stats::Stats;
+pub use stats::{DirectionStats, LATENCY_CLASSES, LatencyCounts, Stats};
 pub use volatile::Lost;
 
 use volatile::Told;

@@ -11,6 +11,20 @@ const BUCKET: u64 = 250_000_000;
 /// A request answered later than this after its time was held up by this machine, nanoseconds.
 const LATE: u64 = 2_000_000;
 
+/// Classes of a [`LatencyCounts`].
+pub const LATENCY_CLASSES: usize = 24;
+
+/// Requests by the time from their arrival to the end of their service. Class `n` has those that
+/// took less than 2^n hundredths of a millisecond, and no class before it has.
+pub type LatencyCounts = [u64; LATENCY_CLASSES];
+
+/// The class of a request that took so long, nanoseconds; the last one has all that took longer.
+fn latency_class(nanoseconds: u64) -> usize {
+    let hundredths = nanoseconds / 10_000;
+    let class = usize::try_from(u64::BITS - hundredths.leading_zeros()).unwrap_or(usize::MAX);
+    class.min(LATENCY_CLASSES - 1)
+}
+
 /// Requests of one direction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct DirectionStats {
@@ -20,6 +34,9 @@ pub struct DirectionStats {
     pub bytes: u64,
     /// Mean bytes of one.
     pub mean_bytes: u64,
+    /// How long they took.
+    #[serde(default)]
+    pub latency: LatencyCounts,
 }
 
 /// What a modelled disk did since it was mounted, or since its statistics were reset.
@@ -106,6 +123,8 @@ impl Recorder {
         };
         direction.requests += 1;
         direction.bytes += request.length;
+        let took = service.end.saturating_sub(request.arrived);
+        direction.latency[latency_class(took)] += 1;
         if !service.sequential || self.runs == 0 {
             self.runs += 1;
         }
@@ -239,6 +258,8 @@ mod tests {
         assert_eq!(stats.write.requests, 6);
         assert_eq!(stats.write.mean_bytes, MIB);
         assert_eq!(stats.run_mean_bytes, 2 * MIB);
+        assert_eq!(stats.write.latency.iter().sum::<u64>(), 6);
+        assert_eq!(stats.read.latency.iter().sum::<u64>(), 0);
         assert!(stats.utilisation > 0.99, "{stats:?}");
         let parts = stats.seek_s + stats.rotation_s + stats.transfer_s;
         assert!((parts - stats.seconds).abs() < 1e-6, "{stats:?}");
@@ -255,6 +276,13 @@ mod tests {
         recorder.busy_between(5000 * BUCKET, 5001 * BUCKET);
         assert!(recorder.busy.len() <= BUCKETS_MAX);
         assert_eq!(recorder.busy.iter().sum::<u64>(), 5 * BUCKET / 2);
+    }
+
+    #[test]
+    fn a_class_of_latency_ends_at_a_power_of_two() {
+        let class = |micros: u64| latency_class(micros * 1000);
+        assert_eq!([0, 9, 10, 19, 20, 39, 40].map(class), [0, 0, 1, 1, 2, 2, 3]);
+        assert_eq!(latency_class(u64::MAX), LATENCY_CLASSES - 1);
     }
 
     #[test]

@@ -72,6 +72,10 @@ impl Lab {
         self.fs.handle("close", "f")?;
         self.fs.check("/full", 12 * BLOCK, 6)?;
         self.cluster.wait_all_live()?;
+        // News of the replica that did not fit may come after the writer's new generation stamp.
+        // Then the NameNode takes it for corrupt, and only a full report lets it order another.
+        let ipc = self.cluster.node(0).ipc();
+        self.fs.dfsadmin(&["-triggerBlockReport", &ipc])?;
         self.fs.wait_replicas("/full", NODES, seconds(120))?;
         self.fs.check("/full", 12 * BLOCK, 6)?;
         self.fs.fs(&["-rm", "-skipTrash", "/full"])?;

@@ -16,6 +16,9 @@ const HOLDERS: usize = 5;
 const FILES: u64 = 4;
 /// A group: three blocks of 64 MiB.
 const FILE_LEN: u64 = 192 * EC_CELL;
+/// Most that ours may take, as a share of the stock node's.
+const TIME_BAR: f64 = 1.0;
+const CPU_BAR: f64 = 0.5;
 
 /// Five nodes of ours with files, and a sixth that takes over what one of them loses.
 pub struct Cost {
@@ -28,6 +31,23 @@ pub struct Cost {
 struct Taken {
     wall: Duration,
     cpu_s: f64,
+}
+
+/// What is asked for beside the stock node, and what came.
+fn bars(ours: &Taken, stock: &Taken) -> String {
+    let time = ours.wall.as_secs_f64() / stock.wall.as_secs_f64();
+    let cpu = ours.cpu_s / stock.cpu_s;
+    let line = |what: &str, share: f64, most: f64| {
+        let verdict = if share <= most { "met" } else { "NOT met" };
+        format!(
+            "reconstruction:   {what}: {share:.2} of stock (asked: at most {most:.2}): {verdict}"
+        )
+    };
+    let lines = [
+        line("time", time, TIME_BAR),
+        line("processor time", cpu, CPU_BAR),
+    ];
+    lines.join("\n")
 }
 
 impl Cost {
@@ -73,6 +93,7 @@ impl Cost {
                 of processor time"
             );
         }
+        println!("{}", bars(&ours, &stock));
         // The figures are for reading; a node of a debug build only has to be near.
         expect(ours.cpu_s < stock.cpu_s * 2.0, || {
             format!(

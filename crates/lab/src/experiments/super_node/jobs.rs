@@ -1,0 +1,286 @@
+//! The paper's three jobs, on workers that have the disks or have none.
+
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use super::latency::LatencySpread;
+use crate::describe::{DataNodeSpec, Description, HostSpec};
+use crate::experiments::ExperimentOptions;
+use crate::experiments::scaling::{one_rack, storage_host};
+use crate::report::{self, spread};
+use crate::sample::Watch;
+use crate::up::Testbed;
+use crate::warm;
+use crate::workload::{self, Moved, PHASE_LIMIT, WorkloadOutcome, WorkloadPhase};
+use hayloft_testkit::driver::{Driver, ToolRun};
+use hayloft_testkit::error::Result;
+use hayloft_testkit::hadoop::class;
+
+/// Disks in all, and stock DataNodes.
+pub(super) const DISKS: usize = 8;
+/// Virtual nodes of the one process, each with a link of its own.
+pub(super) const NAMES: [&str; 4] = ["a", "b", "c", "d"];
+pub(super) const REPLICAS: u16 = 2;
+/// Map tasks of a worker's job.
+const MAPS: u32 = 2;
+/// Most of a worker in a round that does not count, MiB.
+const WARM_UP_MIB: u32 = 32;
+
+/// Whose disks the workers use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Storage {
+    /// Eight stock DataNodes with a disk each, in the workers' hosts.
+    Stock,
+    /// One process of virtual nodes with all disks, in a host of its own.
+    Super,
+}
+
+impl Storage {
+    pub const ALL: [Self; 2] = [Self::Stock, Self::Super];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Stock => "8 stock DataNodes",
+            Self::Super => "one process of Hayloft",
+        }
+    }
+
+    pub fn described(self, options: &ExperimentOptions) -> Description {
+        let workers = options.largest.min(DISKS);
+        let mut options = options.clone();
+        let mut set = |key: &str, value: String| options.conf.insert(key.into(), value);
+        set("dfs.replication", REPLICAS.to_string());
+        set("dfs.blocksize", (16_u32 << 20).to_string());
+        let hosts = match self {
+            Self::Stock => {
+                options.kind = "apache".into();
+                let host = |at| storage_host(at, at < workers, &options);
+                (0..DISKS).map(host).collect()
+            }
+            Self::Super => {
+                options.kind = "hayloft".into();
+                let links = u8::try_from(NAMES.len() - 1).expect("a few links");
+                let mut hosts = vec![all_disks(&options, &NAMES)];
+                hosts[0].more_links = links;
+                hosts.extend((0..workers).map(|at| HostSpec::client(format!("w{at}"))));
+                hosts
+            }
+        };
+        one_rack(&options, "stock", hosts, "own")
+    }
+}
+
+/// A host with all disks, and these virtual nodes on them.
+pub(super) fn all_disks(options: &ExperimentOptions, names: &[&str]) -> HostSpec {
+    let one = storage_host(0, false, options);
+    let disk = one.nodes[0].disks[0].clone();
+    HostSpec {
+        nodes: vec![DataNodeSpec {
+            kind: options.kind.clone(),
+            disks: vec![disk; DISKS],
+            virtual_nodes: names.iter().map(ToString::to_string).collect(),
+            ..DataNodeSpec::default()
+        }],
+        ..one
+    }
+}
+
+/// A job of the paper's Figure 2.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Job {
+    pub name: &'static str,
+    class: &'static str,
+    /// Its arguments, for a worker's directory.
+    arguments: fn(&str) -> Vec<String>,
+    /// How much faster the paper's SuperDataNode was, in its words.
+    pub paper: &'static str,
+}
+
+pub(super) const JOBS: [Job; 3] = [
+    Job {
+        name: "RandomWriter",
+        class: class::RANDOM_WRITER,
+        arguments: |dir| vec![format!("{dir}/in")],
+        paper: "92 % slower",
+    },
+    Job {
+        name: "Sort",
+        class: class::SORT,
+        arguments: |dir| {
+            let all = ["-r", "1"].map(String::from).into_iter();
+            all.chain([format!("{dir}/in"), format!("{dir}/sorted")])
+                .collect()
+        },
+        paper: "17 % faster",
+    },
+    Job {
+        name: "Grep",
+        class: class::GREP,
+        arguments: |dir| {
+            vec![
+                format!("{dir}/in"),
+                format!("{dir}/found"),
+                "hay[a-z]+".into(),
+            ]
+        },
+        paper: "54 % faster",
+    },
+];
+
+/// What a job took, over all rounds.
+#[derive(Clone, Debug, Default, Serialize)]
+pub(super) struct JobFinding {
+    pub job: String,
+    /// Of each round, until the last worker was done.
+    pub seconds: Vec<f64>,
+    /// Median share of the time in which the disks served a request, 0 to 1.
+    pub disk_busy: f64,
+    /// Median share of the time in which processes could have gone on and had no processor, 0 to 1.
+    pub waited: f64,
+    /// Requests that the disks answered late.
+    pub late: u64,
+    /// What limited the middle round.
+    pub limit: String,
+    /// What the disks' reads took.
+    pub read: LatencySpread,
+    /// What their writes took.
+    pub write: LatencySpread,
+}
+
+impl JobFinding {
+    pub fn of(outcome: &WorkloadOutcome, job: &str, link_mbit: u32) -> Self {
+        let all: Vec<&WorkloadPhase> = report::phases(outcome, job).collect();
+        let disks = || all.iter().flat_map(|phase| &phase.model);
+        let limit = all.get(all.len() / 2).map(|phase| phase.limit(link_mbit));
+        Self {
+            job: job.into(),
+            seconds: all.iter().map(|p| p.span.1 - p.span.0).collect(),
+            disk_busy: spread(disks().map(|disk| disk.utilisation).collect()).0,
+            waited: spread(all.iter().map(|phase| phase.waited()).collect()).0,
+            late: disks().map(|disk| disk.late).sum(),
+            limit: limit.unwrap_or_default().into(),
+            read: LatencySpread::of(&all, |disk| &disk.read.latency),
+            write: LatencySpread::of(&all, |disk| &disk.write.latency),
+        }
+    }
+}
+
+/// The workers of a testbed and what watches it.
+pub(super) struct Workers<'a> {
+    pub testbed: &'a Testbed,
+    pub clients: &'a [Driver],
+}
+
+impl Workers<'_> {
+    /// All rounds, after those that warm up.
+    pub fn measure(
+        &self,
+        options: &ExperimentOptions,
+        tell: &mut dyn FnMut(&str),
+    ) -> Result<WorkloadOutcome> {
+        let watch = Watch::begin(self.testbed)?;
+        let warm = warm::up(|number| {
+            tell(&format!("warming up, round {}", number + 1));
+            let phases = self.round(&watch, number, options.mib.min(WARM_UP_MIB))?;
+            Ok(phases.iter().map(WorkloadPhase::cpu_s).sum())
+        })?;
+        let mut phases = Vec::new();
+        for number in 0..options.rounds {
+            tell(&format!("round {}", number + 1));
+            phases.extend(self.round(&watch, number, options.mib)?);
+        }
+        Ok(WorkloadOutcome {
+            warm: Some(warm),
+            ..workload::outcome(watch, phases)
+        })
+    }
+
+    /// All jobs, one after the other, each with cold caches; then their files go.
+    fn round(&self, watch: &Watch, number: usize, mib: u32) -> Result<Vec<WorkloadPhase>> {
+        let mut phases = Vec::new();
+        for job in JOBS {
+            workload::empty_page_cache()?;
+            let once = || self.all(job, mib);
+            phases.push(workload::observe(
+                self.testbed,
+                (job.name, number),
+                watch,
+                once,
+            )?);
+        }
+        self.clients[0].fs(&["-rm", "-r", "-skipTrash", ROOT])?;
+        Ok(phases)
+    }
+
+    /// The job on every worker at the same time, in the worker's own JVM.
+    pub fn all(&self, job: Job, mib: u32) -> Result<Vec<Moved>> {
+        let begun = self.clients.iter().enumerate().map(|(at, client)| {
+            let arguments = (job.arguments)(&directory(at));
+            let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+            let dir = self.testbed.dir().join(format!("job-{at}"));
+            client.begin_tool(job.class, &arguments, sized(Driver::local_jobs(&dir), mib))
+        });
+        let begun = begun.collect::<Result<Vec<_>>>()?;
+        let done = begun.into_iter().map(|pending| {
+            let run = ToolRun::from(pending.wait_at_most(PHASE_LIMIT)?).ok()?;
+            Ok(Moved {
+                bytes: u64::from(mib) << 20,
+                nanos: run.millis.saturating_mul(1_000_000),
+            })
+        });
+        done.collect()
+    }
+}
+
+/// A request of a job with so many MiB for each worker.
+fn sized(mut request: Value, mib: u32) -> Value {
+    let all = u64::from(mib) << 20;
+    let each = all / u64::from(MAPS);
+    request["conf"]["mapreduce.randomwriter.bytespermap"] = json!(each);
+    request["conf"]["mapreduce.randomwriter.totalbytes"] = json!(each * u64::from(MAPS));
+    request
+}
+
+/// Where all jobs have their files.
+const ROOT: &str = "/super";
+
+/// Where a worker's jobs have theirs.
+fn directory(worker: usize) -> String {
+    format!("{ROOT}/{worker}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::experiments::scaling::tests::is_right;
+
+    #[test]
+    fn both_have_as_many_disks_and_workers() {
+        for storage in Storage::ALL {
+            let described = storage.described(&ExperimentOptions::default());
+            is_right(&described);
+            let disks = described.hosts().flat_map(|(_, host)| &host.nodes);
+            assert_eq!(disks.map(|node| node.disks.len()).sum::<usize>(), DISKS);
+            assert_eq!(described.clients(), DISKS, "{storage:?}");
+        }
+    }
+
+    #[test]
+    fn the_one_process_has_a_link_for_each_virtual_node() {
+        let described = Storage::Super.described(&ExperimentOptions::default());
+        let (_, host) = described.hosts().next().expect("it is the first");
+        assert_eq!(usize::from(host.more_links) + 1, NAMES.len());
+        assert_eq!(host.nodes[0].virtual_nodes, NAMES);
+        assert!(!host.client, "workers are elsewhere");
+    }
+
+    #[test]
+    fn map_tasks_share_a_worker_s_bytes() {
+        let request = sized(json!({"conf": {}}), 64);
+        let value = |key: &str| request["conf"][key].as_u64();
+        assert_eq!(value("mapreduce.randomwriter.bytespermap"), Some(32 << 20));
+        assert_eq!(value("mapreduce.randomwriter.totalbytes"), Some(64 << 20));
+        let sort = (JOBS[1].arguments)("/super/3");
+        assert_eq!(sort, ["-r", "1", "/super/3/in", "/super/3/sorted"]);
+    }
+}
