@@ -93,7 +93,8 @@ impl ParityConfig {
     }
 }
 
-/// A replica that waits for a group: store, pool, block, generation stamp. One that grew is another.
+/// A replica that waits for a group: store, pool, block, generation stamp. One that grew is
+/// another.
 type Waiting = (usize, PoolId, i64, u64);
 
 /// The parity groups of a process.
