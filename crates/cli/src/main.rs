@@ -10,6 +10,7 @@
 //! | `cold` | `hayloft cold`: files not used any more, and their storage policy |
 //! | `cluster` | a cluster of real processes in one directory: `up`, `down`, `status`, `fs` |
 //! | `lab` | `hayloft lab`: clusters of hosts and shaped links, modelled disks, experiments |
+//! | `pool` | `hayloft pool`: parity over the disks of a node |
 //! | `placement` | `hayloft placement`: blocks that break the rule on failure domains |
 //! | `super_node` | `hayloft super`: virtual nodes, as the cluster has to know them |
 //! | `size` | sizes as typed and shown |
@@ -30,6 +31,7 @@ mod logging;
 mod node;
 mod placement;
 mod plan;
+mod pool;
 mod progress;
 mod size;
 mod super_node;
@@ -74,6 +76,7 @@ fn run(cli: Cli) -> Result<ExitCode, CliError> {
         Command::Status(args) => cluster::status::run(&args),
         Command::Fs(args) => cluster::fs::run(&args),
         Command::Placement(args) => placement::run(&args),
+        Command::Pool(args) => pool::run(&args),
         Command::Super(args) => super_node::run(&args),
         Command::Calibrate(args) => calibrate::run(&args),
         Command::Plan(args) => plan::run(&args),

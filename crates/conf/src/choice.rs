@@ -3,6 +3,7 @@
 
 use hayloft_io::calibrate::Media;
 use hayloft_io::{ENGINE_AUTO, ENGINE_NAMES, ENGINE_REMOVED};
+use hayloft_parity::{ParityDisks, ParityShape};
 
 use super::value::{Unit, Value};
 
@@ -34,6 +35,26 @@ impl Value for Option<Media> {
             "rotating" => Ok(Some(Media::Rotating)),
             "flash" => Ok(Some(Media::Flash)),
             _ => Err("auto, rotating or flash".into()),
+        }
+    }
+}
+
+/// `None`: no parity.
+impl Value for Option<ParityShape> {
+    const KIND: &'static str = "K+M or none";
+    fn parse(text: &str, _: Unit) -> Result<Self, String> {
+        let wrong = |_| "none, or K+M such as 6+1: at least 1+1, at most 64 together and 8 of M";
+        ParityShape::from_key(text).map_err(|e| wrong(e).into())
+    }
+}
+
+impl Value for ParityDisks {
+    const KIND: &'static str = "devices or directories";
+    fn parse(text: &str, _: Unit) -> Result<Self, String> {
+        match text.to_ascii_lowercase().as_str() {
+            "devices" => Ok(Self::Devices),
+            "directories" => Ok(Self::Directories),
+            _ => Err("devices or directories".into()),
         }
     }
 }

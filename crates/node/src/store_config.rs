@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use hayloft_io::DiskSettings;
 use hayloft_store::{
-    DirectoryScanConfig, ReservedSpace, ScanConfig, StoreConfig, VolumeChoosing, VolumeConfig,
+    DirectoryScanConfig, ParityConfig, ReservedSpace, ScanConfig, StoreConfig, VolumeChoosing,
+    VolumeConfig,
 };
 
 use hayloft_conf::{Calculator, ChoosingPolicy, Configuration, keys};
@@ -60,9 +61,19 @@ pub fn store_config(config: &Configuration) -> StoreConfig {
         page_cache: crate::memory::usable() / sharers(config),
         earlier_staging: earlier_staging(config),
         scan: scan(config),
+        parity: parity(config),
         directory_scan: directory_scan(config),
         ..StoreConfig::default()
     }
+}
+
+fn parity(config: &Configuration) -> Option<ParityConfig> {
+    let shape = config.get(&keys::POOL_PARITY)?;
+    Some(ParityConfig {
+        disks: config.get(&keys::POOL_PARITY_DISKS),
+        kept_max: config.get(&keys::POOL_PARITY_KEPT),
+        ..ParityConfig::new(shape)
+    })
 }
 
 /// The share of ARCHIVE on mounts that DISK and ARCHIVE share, if they share any. Out of bounds it

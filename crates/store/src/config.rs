@@ -6,6 +6,8 @@ use std::time::Duration;
 use hayloft_io::DiskSettings;
 use hayloft_wire::ids::StorageType;
 
+use crate::parity::ParityConfig;
+
 /// Space kept free on a volume for others than HDFS: bytes, or a share of the file system.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ReservedSpace {
@@ -178,6 +180,8 @@ pub struct StoreConfig {
     pub scan: ScanConfig,
     /// Directory scanner.
     pub directory_scan: DirectoryScanConfig,
+    /// How finalized replicas are protected by parity; `None`: they are not.
+    pub parity: Option<ParityConfig>,
     /// Faults of the disk under a directory.
     #[cfg(test)]
     pub faults: Option<(PathBuf, std::sync::Arc<hayloft_io::decorators::Faults>)>,
@@ -219,8 +223,21 @@ impl Default for StoreConfig {
                 reconcile_batch: 1000,
                 reconcile_pause: Duration::from_secs(2),
             },
+            parity: None,
             #[cfg(test)]
             faults: None,
+        }
+    }
+}
+
+impl StoreConfig {
+    /// How many volumes may fail: with parity as many more as groups can decode.
+    #[must_use]
+    pub fn tolerated_failures(&self) -> i32 {
+        let more = self.parity.map_or(0, |parity| parity.shape.parity());
+        match self.failed_volumes_tolerated {
+            any @ ..0 => any,
+            some => some.saturating_add(i32::try_from(more).unwrap_or(i32::MAX)),
         }
     }
 }

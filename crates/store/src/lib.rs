@@ -15,6 +15,7 @@ mod layout;
 mod lifecycle;
 mod load;
 mod locks;
+mod parity;
 mod pool;
 mod reader;
 mod replica;
@@ -38,6 +39,7 @@ pub use config::{
     DirectoryScanConfig, ReservedSpace, ScanConfig, StoreConfig, VolumeChoosing, VolumeConfig,
 };
 pub use error::{StoreError, StoreErrorKind};
+pub use parity::{ParityConfig, ParityRequest, ParityStatus};
 pub use reader::ReplicaReader;
 pub use report::VolumeTimes;
 pub use shared::StoreShared;

@@ -9,6 +9,7 @@ use std::time::Duration;
 use hayloft_io::IoOp;
 use hayloft_wire::ids::PoolId;
 
+use crate::parity;
 use crate::replica::Slot;
 use crate::replica::block_pool::Pool;
 use crate::replica::reference::{reference_of, reported};
@@ -50,30 +51,35 @@ pub struct VolumeTimes {
 #[must_use]
 pub fn storage_reports(inner: &StoreState, pool: &PoolId) -> Vec<StorageReport> {
     let volumes = inner.volumes();
-    volumes
-        .iter()
-        .map(|v| {
-            let n = v.numbers();
-            // By the mount the NameNode counts others' files once. Parts of a file system that
-            // virtual nodes share are told in part already.
-            let beside = volumes.iter().filter(|o| o.mount == v.mount).count() > 1;
-            let shared = beside && !v.file_system.is_shared();
-            StorageReport {
-                storage: v.info.clone(),
-                failed: false,
-                capacity: n.capacity,
-                dfs_used: n.used,
-                remaining: n.remaining,
-                block_pool_used: v.slice(pool).map_or(0, |s| s.used.get()),
-                non_dfs_used: n.non_dfs_used,
-                mount: if shared {
-                    v.mount.display().to_string()
-                } else {
-                    String::new()
-                },
-            }
-        })
-        .collect()
+    let reports = volumes.iter().map(|v| {
+        let n = v.numbers();
+        // What parity of the replicas to come will take.
+        let parity = inner
+            .config
+            .parity
+            .map_or(0, |p| p.shape.share_of(n.remaining));
+        // By the mount the NameNode counts others' files once. Parts of a file system that
+        // virtual nodes share are told in part already.
+        let beside = volumes.iter().filter(|o| o.mount == v.mount).count() > 1;
+        let shared = beside && !v.file_system.is_shared();
+        StorageReport {
+            storage: v.info.clone(),
+            failed: false,
+            capacity: n.capacity - parity,
+            dfs_used: n.used,
+            remaining: n.remaining - parity,
+            block_pool_used: v.slice(pool).map_or(0, |s| s.used.get()),
+            non_dfs_used: n.non_dfs_used,
+            mount: if shared {
+                v.mount.display().to_string()
+            } else {
+                String::new()
+            },
+        }
+    });
+    let mut reports = reports.collect();
+    parity::append_storages(inner, pool, &mut reports);
+    reports
 }
 
 /// See [`Store::block_report`](crate::Store::block_report).
@@ -91,14 +97,16 @@ pub fn block_report(pool: &Pool) -> Vec<(StorageInfo, Vec<ReplicaReport>)> {
             lists[at].push(replica);
         }
     });
-    slices
+    let mut lists = slices
         .iter()
         .map(|s| s.volume.info.clone())
         .zip(lists)
         // Last: the NameNode finds a replica that was taken to another storage there before it
         // misses it here.
         .chain(left.into_iter().map(|storage| (storage, Vec::new())))
-        .collect()
+        .collect();
+    parity::append_reports(pool, &mut lists);
+    lists
 }
 
 /// See [`Store::volume_report`](crate::Store::volume_report).
@@ -127,7 +135,10 @@ pub fn volume_report(inner: &StoreState) -> Vec<VolumeReport> {
 /// What is known of a block.
 #[must_use]
 pub fn replica(pool: &Pool, id: i64) -> Option<ReplicaRef> {
-    match pool.map.get(id)? {
+    let Some(slot) = pool.map.get(id) else {
+        return parity::reference_degraded(pool, id);
+    };
+    match slot {
         Slot::Live(live) => Some(crate::replica::reference::reference(pool, &live)),
         slot @ Slot::Finalized(_) => {
             let slice = pool.slice(slot.volume()).ok()?;

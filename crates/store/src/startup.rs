@@ -18,6 +18,7 @@ use crate::layout::names::{CURRENT, VERSION};
 use crate::layout::version::VolumeVersion;
 use crate::lifecycle::{commit, volume_failure};
 use crate::locks;
+use crate::parity;
 use crate::shared::StoreShared;
 use crate::staging_leftovers;
 use crate::state::StoreState;
@@ -84,6 +85,14 @@ pub async fn open(
         }
     }
     check_tolerance(&inner, inner.volumes().len())?;
+    if let Some(parity) = &inner.parity {
+        parity.join(&inner);
+        parity.check_disks(&inner)?;
+        if !parity.config.interval.is_zero() {
+            let rounds = parity::run(Arc::clone(parity), Arc::clone(&inner));
+            inner.tasks.spawn(rounds);
+        }
+    }
     crate::lifecycle::delete::start_lanes(&inner);
     crate::background::block_scanner::start(&inner);
     let scanner = crate::background::directory_scanner::run(Arc::clone(&inner));
@@ -105,7 +114,7 @@ fn note_failure(inner: &StoreState, volume: &VolumeConfig, error: &StoreError) {
 /// Whether enough volumes are healthy to go on.
 pub fn check_tolerance(inner: &StoreState, healthy: usize) -> Result<(), StoreError> {
     let failed = locks::read(&inner.volumes).failed.len();
-    if tolerated(inner.config.failed_volumes_tolerated, healthy, failed) {
+    if tolerated(inner.config.tolerated_failures(), healthy, failed) {
         return Ok(());
     }
     Err(StoreError::new(

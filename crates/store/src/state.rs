@@ -16,6 +16,7 @@ use tracing::Instrument as _;
 use crate::config::{StoreConfig, VolumeConfig};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::locks;
+use crate::parity::{self, Parity};
 use crate::replica::block_pool::Pool;
 use crate::shared::StoreShared;
 use crate::types::{FailedVolume, StoreEvent};
@@ -50,6 +51,8 @@ pub struct StoreState {
     pub delete_queues: RwLock<HashMap<u16, mpsc::Sender<Delete>>>,
     /// Block scanners, by number of the volume.
     pub scanners: RwLock<HashMap<u16, mpsc::Sender<Suspect>>>,
+    /// Parity of finalized replicas.
+    pub parity: Option<Arc<Parity>>,
     /// Which operations on the volumes are measured.
     pub sampling: Arc<Sampling>,
     rounds: Mutex<Rounds>,
@@ -100,6 +103,7 @@ impl StoreState {
     /// Without volumes and pools.
     #[must_use]
     pub fn new(config: StoreConfig, events: mpsc::Sender<StoreEvent>, shared: StoreShared) -> Self {
+        let parity = config.parity.map(|config| shared.parity(config));
         Self {
             config,
             identity: Mutex::default(),
@@ -113,6 +117,7 @@ impl StoreState {
             shared,
             delete_queues: RwLock::default(),
             scanners: RwLock::default(),
+            parity,
             sampling: Arc::new(Sampling::new(0)),
             rounds: Mutex::default(),
         }
@@ -174,7 +179,16 @@ impl StoreState {
     }
 
     /// Sends an event; waits when the node is behind.
-    pub async fn send_event(&self, event: StoreEvent) {
+    ///
+    /// Of a damaged replica the node hears only if its parity group cannot mend it.
+    pub async fn send_event(self: &Arc<Self>, event: StoreEvent) {
+        let event = match event {
+            StoreEvent::Corrupt { block, storage } if self.parity.is_some() => {
+                parity::heal_or_tell(self, block, storage);
+                return;
+            }
+            event => event,
+        };
         // The node stops listening only when it ends.
         let _ = self.events.send(event).await;
     }

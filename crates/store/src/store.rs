@@ -12,6 +12,7 @@ use crate::config::{StoreConfig, VolumeConfig};
 use crate::error::StoreError;
 use crate::layout::LAYOUT_VERSION;
 use crate::lifecycle::volume_failure;
+use crate::parity::ParityStatus;
 use crate::pool::add_remove;
 use crate::report::VolumeTimes;
 use crate::shared::StoreShared;
@@ -127,7 +128,10 @@ impl Store {
 
     /// Replicas in all pools.
     pub fn replica_count(&self) -> u64 {
-        self.0.pools().iter().map(|p| p.map.len() as u64).sum()
+        let of = |p: &std::sync::Arc<crate::replica::block_pool::Pool>| {
+            p.map.len() as u64 + p.all_degraded().len() as u64
+        };
+        self.0.pools().iter().map(of).sum()
     }
 
     /// Takes volumes out and in so that exactly `volumes` remain; volumes that stay are not
@@ -168,6 +172,11 @@ impl Store {
     /// of the disks.
     pub fn disk_stats(&self) -> Vec<(String, DiskStats)> {
         shutdown::disk_stats(&self.0)
+    }
+
+    /// What there is of parity; `None` when none is configured.
+    pub fn parity_status(&self) -> Option<ParityStatus> {
+        self.0.parity.as_ref().map(|parity| parity.status())
     }
 
     /// New replicas go to the volumes at `paths` only when no other has room; until the next call.
@@ -211,6 +220,13 @@ impl Store {
         for volume in self.0.volumes() {
             volume.unlock();
         }
+    }
+
+    /// One round of parity, from its beginning to its end.
+    #[cfg(test)]
+    pub(crate) async fn parity_round(&self) -> Result<(), crate::parity::ParityEnded> {
+        let parity = self.0.parity.as_ref().expect("configured");
+        parity.round().await
     }
 
     /// Deletes wait from now on.

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::keys;
 use hayloft_io::calibrate::Media;
+use hayloft_parity::{ParityDisks, ParityShape};
 
 use crate::choice::{Calculator, ChoosingPolicy, EngineName, LimitOrAuto};
 use crate::value::{Mode, Unit};
@@ -34,6 +35,12 @@ keys! {
     MEMORY_LIMIT: LimitOrAuto<MEMORY_LIMIT_MIN> = ("hayloft.memory.limit", "0",
         "Memory for bytes under way, a third of it for writes. At least 8m; 0 for 96m, less on \
          small machines.").bytes();
+    POOL_PARITY: Option<ParityShape> = ("hayloft.pool.parity", "none",
+        "K+M: closed replicas of K disks get parity on M others. More than the disks is refused.");
+    POOL_PARITY_DISKS: ParityDisks = ("hayloft.pool.parity.disks", "devices",
+        "What fails as one: devices or directories.");
+    POOL_PARITY_KEPT: u64 = ("hayloft.pool.parity.kept", "17179869184",
+        "Most data kept of deleted replicas whose groups need it.").bytes();
     DU_RESERVED: u64 = ("dfs.datanode.du.reserved", "0",
         "Space kept free on each volume; append `.<directory>` or `.<storage type, lower case>` \
          for some.").bytes();

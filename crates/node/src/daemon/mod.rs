@@ -89,7 +89,7 @@ async fn look_at_directories(config: &Configuration) -> Result<Vec<String>, Star
 fn machinery(config: &Configuration, nodes: &[VirtualNode]) -> Machinery {
     let bytes = usize::try_from(write_memory(config)).unwrap_or(usize::MAX);
     Machinery {
-        store: (!nodes.is_empty()).then(|| StoreShared::new(bytes)),
+        store: (!nodes.is_empty()).then(|| StoreShared::new(bytes).expecting(nodes.len())),
         xceivers: XceiverShared::new(Settings::from_config(config).reading_memory),
     }
 }

@@ -13,6 +13,7 @@ use tracing::warn;
 
 use crate::error::{StoreError, StoreErrorKind};
 use crate::lifecycle::delete::discard;
+use crate::parity;
 use crate::replica::block_pool::Pool;
 use crate::state::StoreState;
 use crate::volume::invalidations::AT_ONCE;
@@ -41,7 +42,11 @@ pub async fn invalidate(
                     .1
                     .push(block);
             }
-            None => errors.push(not_found(block).to_string()),
+            None => {
+                if !parity::forget_degraded(inner, &pool, block).await {
+                    errors.push(not_found(block).to_string());
+                }
+            }
         }
     }
     let orders = volumes.into_values();

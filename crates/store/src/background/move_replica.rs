@@ -182,7 +182,7 @@ async fn copy_and_switch(
 }
 
 /// Moves a copy to its `target`, if it is given one, and removes its directory.
-pub(super) async fn settle_copy(
+pub async fn settle_copy(
     slice: &BlockPoolSlice,
     copy: Pair,
     target: Option<Pair>,

@@ -99,7 +99,7 @@ pub async fn settle(
             on_disk,
         } => {
             let _latch = pool.latches.acquire(id).await;
-            let event = settle_differs(pool, slice, id, replica, on_disk, all).await?;
+            let event = settle_differs(inner, pool, slice, (id, replica, on_disk), all).await?;
             (id, event)
         }
         Step::LoneMeta(block, dir) => {
@@ -153,11 +153,10 @@ async fn settle_unknown(
 /// Drops a replica whose data is gone, tells of one that is damaged, and follows a meta file that
 /// has another generation stamp.
 async fn settle_differs(
+    inner: &StoreState,
     pool: &Pool,
     slice: &Arc<BlockPoolSlice>,
-    id: i64,
-    replica: FinalReplica,
-    on_disk: Option<u64>,
+    (id, replica, on_disk): (i64, FinalReplica, Option<u64>),
     all: &mut Differences,
 ) -> Result<Option<StoreEvent>, StoreError> {
     let storage = slice.volume.info.clone();
@@ -173,6 +172,13 @@ async fn settle_differs(
     }
     let Some(len) = data else {
         still_there(slice).await?;
+        let parity = inner.parity.as_ref();
+        if parity.is_some_and(|p| p.covers(pool.id(), id, &storage.id, replica.len)) {
+            // Its group has it: it is mended before it is told.
+            all.damaged += 1;
+            let block = pool.extended(block);
+            return Ok(Some(StoreEvent::Corrupt { block, storage }));
+        }
         if !pool.map.remove_if(id, &Slot::Finalized(replica)) {
             return Ok(None);
         }

@@ -15,6 +15,7 @@ use std::sync::atomic::Ordering;
 
 use futures_util::StreamExt as _;
 use hayloft_io::{IoClass, IoError, IoErrorKind, IoOp};
+use hayloft_parity::MemberChange;
 use hayloft_wire::ids::Block;
 use tokio::sync::mpsc;
 use tracing::{debug, warn};
@@ -26,6 +27,7 @@ use crate::layout::names;
 use crate::lifecycle::exclusive::{Stopped, stop_writer};
 use crate::lifecycle::volume_failure::examine;
 use crate::locks;
+use crate::parity;
 use crate::replica::block_pool::Pool;
 use crate::replica::live::directory;
 use crate::replica::{ReplicaDir, Slot};
@@ -168,6 +170,11 @@ pub async fn discard_files(
         let e = StoreError::io(format!("deleting replica {block}"), e);
         examine(inner, &slice.volume, e)
     };
+    if place != ReplicaDir::Temporary {
+        let data = directory(slice, place, block.id).join(names::data_name(block.id));
+        let at = (block.id, &slice.volume);
+        parity::before_change(inner, pool.id(), at, data, MemberChange::Gone).await;
+    }
     if let Some(trash) = trash::trash_for(pool, slice, place, block.id).filter(|_| tell) {
         let bytes = trash::to_trash(slice, place, block, trash)
             .await

@@ -7,6 +7,7 @@ use hayloft_wire::ids::{Block, ReplicaState};
 
 use crate::error::StoreError;
 use crate::lifecycle::volume_failure::examine;
+use crate::parity;
 use crate::replica::block_pool::Pool;
 use crate::replica::files;
 use crate::replica::reference::reference_of;
@@ -92,6 +93,7 @@ pub async fn finalize_live(
             "{block} was deleted, or a better replica of it was found, while it was finalized"
         )));
     }
+    parity::spawn_wake(inner);
     if live.status().sync_failed {
         // Bytes of it did not reach the disk, whatever the page cache still has.
         let storage = live.slice.volume.info.clone();

@@ -12,6 +12,7 @@ use tracing::{Instrument as _, error, warn};
 use crate::config::tolerated;
 use crate::error::{StoreError, StoreErrorKind};
 use crate::locks;
+use crate::parity;
 use crate::replica::{Gone, Slot};
 use crate::state::StoreState;
 use crate::types::{FailedVolume, StoreEvent};
@@ -84,6 +85,7 @@ pub async fn fail(inner: &Arc<StoreState>, volume: &Arc<Volume>, reason: &str) {
 /// Does and tells what follows from the failure of a volume.
 async fn retire(inner: Arc<StoreState>, volume: Arc<Volume>, reason: String) {
     let (inner, volume) = (&inner, &volume);
+    parity::keep_serving(inner, volume);
     remove_from_service(inner, volume);
     let Leaving { mut lost, closed } = leave(inner, volume, true);
     let until = tokio::time::Instant::now() + SOON;
@@ -100,7 +102,7 @@ async fn retire(inner: Arc<StoreState>, volume: Arc<Volume>, reason: String) {
         });
         (volumes.healthy.len(), volumes.failed.len())
     };
-    let fatal = !tolerated(inner.config.failed_volumes_tolerated, healthy, failed);
+    let fatal = !tolerated(inner.config.tolerated_failures(), healthy, failed);
     warn!(volume = %volume.root.display(), healthy, failed, fatal, "replicas of the failed volume \
         are no longer served");
     inner
@@ -124,6 +126,7 @@ async fn retire(inner: Arc<StoreState>, volume: Arc<Volume>, reason: String) {
 /// longer than a check of it may take, nor when the node stops. Closing a file writes what it has,
 /// and the disk may give no answer. Whether it is given up.
 pub async fn take_out(inner: &Arc<StoreState>, volume: &Arc<Volume>) -> bool {
+    parity::volume_left(inner, volume);
     remove_from_service(inner, volume);
     let Leaving { lost, closed } = leave(inner, volume, true);
     send_lost_later(inner, volume, lost);
@@ -196,7 +199,7 @@ fn leave(inner: &Arc<StoreState>, volume: &Arc<Volume>, give_up: bool) -> Leavin
 }
 
 /// Tells what left with a volume once that is known, unless the node stops before.
-async fn send_lost_once_known(inner: &StoreState, volume: &Volume, mut lost: Lost) {
+async fn send_lost_once_known(inner: &Arc<StoreState>, volume: &Volume, mut lost: Lost) {
     let told = async {
         let lost = lost.recv().await.unwrap_or_default();
         send_lost(inner, volume, lost).await;
@@ -209,7 +212,7 @@ async fn send_lost_once_known(inner: &StoreState, volume: &Volume, mut lost: Los
 
 /// Sends an event for every replica that left with a volume, as Apache's DataNode tells of each. A
 /// NameNode keeps a replica of a storage that is no longer reported until then.
-async fn send_lost(inner: &StoreState, volume: &Volume, lost: Vec<ExtendedBlock>) {
+async fn send_lost(inner: &Arc<StoreState>, volume: &Volume, lost: Vec<ExtendedBlock>) {
     for block in lost {
         inner
             .send_event(StoreEvent::Lost {
@@ -239,6 +242,7 @@ fn drop_replicas(inner: &StoreState, volume: &Volume) -> (Vec<ExtendedBlock>, Ve
                 live.status().cancel.cancel();
             }
             let reported = crate::replica::reference::reported(gone.id, &gone.slot);
+            let reported = reported.filter(|_| pool.degraded_replica(gone.id).is_none());
             lost.extend(reported.map(|replica| pool.extended(replica.block)));
             left.push(gone);
         }

@@ -72,6 +72,7 @@ pub async fn add_pool(
     info!(pool = %pool.id(), replicas, volumes = pool.slices().len(), took_ms,
         "block pool loaded");
     locks::write(&inner.pools).insert(pool.id().clone(), Arc::clone(&pool));
+    crate::parity::pool_loaded(inner, &pool).await;
     for volume in &volumes {
         crate::lifecycle::volume_failure::leave_if_failed(inner, volume);
     }
@@ -192,6 +193,7 @@ pub async fn remove_pool(
         refuse_with_replicas(inner, id).await?;
     }
     let _ = forget_pool(inner, id).await;
+    crate::parity::pool_removed(inner, id).await;
     let mut first_error = None;
     for volume in inner.volumes() {
         let root = volume.root.join(CURRENT).join(id.as_str());

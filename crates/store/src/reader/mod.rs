@@ -8,13 +8,14 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use hayloft_io::calibrate::Media;
-use hayloft_io::{Advice, AlignedBuf, EngineFile, IoClass, IoError, IoErrorKind, IoOp};
+use hayloft_io::{Advice, AlignedBuf, Completion, EngineFile, IoClass, IoError, IoErrorKind, IoOp};
 use hayloft_wire::checksum::DataChecksum;
 use hayloft_wire::ids::ExtendedBlock;
 use tracing::debug;
 
 use crate::error::StoreError;
 use crate::lifecycle::volume_failure::examine;
+use crate::parity;
 use crate::state::StoreState;
 use crate::types::StorageInfo;
 use crate::volume::BlockPoolSlice;
@@ -28,6 +29,8 @@ pub(crate) use open::{MissingMeta, open_reader};
 pub struct ReplicaReader {
     inner: Arc<StoreState>,
     slice: Arc<BlockPoolSlice>,
+    /// The storage that the replica is reported on.
+    storage: StorageInfo,
     block: ExtendedBlock,
     visible_len: u64,
     readable_len: u64,
@@ -51,6 +54,31 @@ struct WantedSums {
 }
 
 impl ReplicaReader {
+    /// A reader of a whole replica that is decoded: `files` are its data and its meta file. `slice`
+    /// names a disk for what has none.
+    pub(crate) fn decoded(
+        inner: &Arc<StoreState>,
+        slice: &Arc<BlockPoolSlice>,
+        storage: StorageInfo,
+        (block, checksum): (ExtendedBlock, DataChecksum),
+        (data, meta): (Arc<dyn EngineFile>, Arc<dyn EngineFile>),
+    ) -> Self {
+        Self {
+            inner: Arc::clone(inner),
+            slice: Arc::clone(slice),
+            storage,
+            visible_len: block.block.num_bytes,
+            readable_len: block.block.num_bytes,
+            block,
+            checksum,
+            last_crc: None,
+            whole: true,
+            data,
+            meta: Some(meta),
+            class: IoClass::ClientRead,
+        }
+    }
+
     /// The block with the generation stamp of the replica and the visible length.
     #[must_use]
     pub fn block(&self) -> &ExtendedBlock {
@@ -60,7 +88,7 @@ impl ReplicaReader {
     /// The volume.
     #[must_use]
     pub fn storage(&self) -> &StorageInfo {
-        &self.slice.volume.info
+        &self.storage
     }
 
     /// Bytes that a client may ask for.
@@ -107,11 +135,16 @@ impl ReplicaReader {
             Ok(self.data.read_at(buf, offset, len))
         };
         async move {
-            let (buf, n) = read?.await.into_result().map_err(|e| self.failed(e))?;
-            if n < len {
-                return Err(self.too_short("data", offset, len, n));
-            }
-            Ok(buf)
+            let Completion { buf, result } = read?.await;
+            let error = match result {
+                Ok(n) if n >= len => return Ok(buf),
+                Ok(n) => self.too_short("data", offset, len, n),
+                Err(e) => self.failed(e),
+            };
+            let (block, storage) = (&self.block, &self.storage.id);
+            let around = parity::read_around(&self.inner, (block, storage), buf, offset, len);
+            let decoded = if self.whole { around.await } else { None };
+            decoded.ok_or(error)
         }
     }
 

@@ -13,6 +13,7 @@ use super::ReplicaReader;
 use super::rename_guard::{FileNames, RENAME_POLL, RENAME_WAIT, RenameGuard};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::lifecycle::volume_failure::examine;
+use crate::parity;
 use crate::replica::block_pool::Pool;
 use crate::replica::files::Pair;
 use crate::replica::open_files::OpenFiles;
@@ -59,7 +60,10 @@ pub(crate) async fn open_reader(
             }
             sleep(RENAME_POLL).await;
         }
-        let slot = pool.slot(id)?;
+        let Some(slot) = pool.map.get(id) else {
+            let degraded = parity::open_degraded(inner, &pool, wanted).await;
+            return degraded.unwrap_or_else(|| Err(pool.not_found(id)));
+        };
         let names = FileNames::of(&slot);
         let here = slot.block(id);
         if here.generation_stamp < wanted.block.generation_stamp {
@@ -87,10 +91,13 @@ pub(crate) async fn open_reader(
             drop(guard);
             return match attempt {
                 Ok(reader) => without_meta(reader, &slot, missing_meta),
-                Err(e) => {
-                    missing(inner, &pool, id, &slot).await;
-                    Err(e)
-                }
+                Err(e) => match instead(inner, &pool, id, &slot).await {
+                    Some(reader) => Ok(reader),
+                    None => {
+                        missing(inner, &pool, id, &slot).await;
+                        Err(e)
+                    }
+                },
             };
         }
         if let Err(e) = attempt {
@@ -124,6 +131,20 @@ fn is_missing(error: &StoreError) -> bool {
     error
         .io_error()
         .is_some_and(|e| e.kind() == IoErrorKind::NotFound)
+}
+
+/// A finalized replica whose data file is not there, decoded by its parity group.
+async fn instead(
+    inner: &Arc<StoreState>,
+    pool: &Arc<Pool>,
+    id: i64,
+    slot: &Slot,
+) -> Option<ReplicaReader> {
+    let Slot::Finalized(replica) = slot else {
+        return None;
+    };
+    let storage = pool.slice(replica.volume).ok()?.volume.info.clone();
+    parity::open_instead(inner, pool, slot.block(id), storage).await
 }
 
 /// The data file of a finalized replica is not there: it is no longer served, unless the whole
@@ -292,6 +313,7 @@ fn whole_reader(
     ReplicaReader {
         inner: Arc::clone(inner),
         slice: Arc::clone(slice),
+        storage: slice.volume.info.clone(),
         block: pool.extended(block),
         visible_len: block.num_bytes,
         readable_len: block.num_bytes,
@@ -336,6 +358,7 @@ async fn open_live(
     Ok(ReplicaReader {
         inner: Arc::clone(inner),
         slice: Arc::clone(slice),
+        storage: slice.volume.info.clone(),
         block: pool.extended(Block::new(
             live.id,
             status.generation_stamp,

@@ -1,5 +1,6 @@
 //! A block pool that is loaded: its replicas and its parts on the volumes.
 
+use std::collections::HashMap;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, RwLock};
 use std::time::Instant;
@@ -8,6 +9,7 @@ use hayloft_wire::ids::{Block, ExtendedBlock, PoolId};
 
 use crate::error::{StoreError, StoreErrorKind};
 use crate::locks;
+use crate::parity::DegradedReplica;
 use crate::replica::removed_storages::RemovedStorages;
 use crate::replica::{Gone, Latches, ReplicaMap, Slot};
 use crate::types::{PoolSpec, StorageInfo};
@@ -27,6 +29,10 @@ pub struct Pool {
     /// Storages of volumes that have left. Changed only while `slices` is held, so that no storage
     /// is in both.
     removed: Mutex<RemovedStorages>,
+    /// Replicas of failed disks that are served by decoding. One in `map` takes precedence.
+    pub degraded: Mutex<HashMap<i64, DegradedReplica>>,
+    /// The parity groups on all volumes are known: until then no replica counts as unprotected.
+    pub parity_known: AtomicBool,
     /// A rolling upgrade runs: what is deleted goes to `trash`.
     pub rolling_upgrade: AtomicBool,
     /// There may be a marker or trash on a volume.
@@ -45,6 +51,8 @@ impl Pool {
             latches: Latches::new(),
             slices: RwLock::default(),
             removed: Mutex::default(),
+            degraded: Mutex::default(),
+            parity_known: AtomicBool::new(false),
             rolling_upgrade: AtomicBool::new(false),
             upgrade_leftovers: AtomicBool::new(false),
             upgrade_unmarked: AtomicBool::new(false),

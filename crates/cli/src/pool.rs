@@ -1,0 +1,184 @@
+//! `hayloft pool`: parity over the disks of a node.
+//!
+//! The node leaves its numbers beside the groups, on its first volume, and looks there for
+//! requests. So the command works on the node's host, whatever ports are open. While the node is
+//! down it says what was so last.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use clap::{Args, Subcommand};
+use hayloft_conf::{Configuration, keys};
+use hayloft_store::{ParityRequest, ParityStatus};
+
+use crate::error::{CliError, FINDING};
+use crate::progress::ProgressStep;
+use crate::size;
+
+/// A running node says anew how it is at least so often.
+const FRESH: Duration = Duration::from_secs(120);
+/// How often the node's answer is looked for.
+const LOOK_EVERY: Duration = Duration::from_millis(500);
+
+/// `hayloft pool`.
+#[derive(Debug, Args)]
+pub struct PoolArgs {
+    /// What to do.
+    #[command(subcommand)]
+    command: PoolCommand,
+}
+
+#[derive(Debug, Subcommand)]
+enum PoolCommand {
+    /// Say how much is protected, unprotected, degraded, lost and still to be rebuilt
+    /// (exit code 1 if anything is degraded or lost).
+    Status(PlaceArgs),
+    /// Have the node compare all parity and records with their checksums, mend what is damaged, and
+    /// wait until that is done (exit code 1 if something is degraded or lost then).
+    Scrub(WaitArgs),
+    /// Have the node rebuild lost units now, and wait until that is done
+    /// (exit code 1 if some are left).
+    Rebuild(WaitArgs),
+}
+
+#[derive(Debug, Args)]
+struct PlaceArgs {
+    /// Directory of core-site.xml and hdfs-site.xml
+    /// [default: $HADOOP_CONF_DIR, $HADOOP_HOME/etc/hadoop or /etc/hadoop/conf].
+    #[arg(long, value_name = "DIR")]
+    conf: Option<PathBuf>,
+    /// Report as JSON on stdout.
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, Args)]
+struct WaitArgs {
+    #[command(flatten)]
+    place: PlaceArgs,
+    /// Give up after so many seconds; the node goes on.
+    #[arg(long, value_name = "SECONDS", default_value_t = 86_400,
+        value_parser = clap::value_parser!(u64).range(1..=864_000))]
+    wait: u64,
+}
+
+/// Reports, or has the node work and reports then.
+pub fn run(args: &PoolArgs) -> Result<ExitCode, CliError> {
+    match &args.command {
+        PoolCommand::Status(place) => {
+            let status = read(&volumes(place)?)?;
+            report(place, &status)
+        }
+        PoolCommand::Scrub(wait) => request(wait, ParityRequest::Scrub),
+        PoolCommand::Rebuild(wait) => request(wait, ParityRequest::Rebuild),
+    }
+}
+
+/// The directories of the node's volumes.
+fn volumes(args: &PlaceArgs) -> Result<Vec<PathBuf>, CliError> {
+    let config = Configuration::load(&crate::node::conf_dir(args.conf.as_deref())?, &[])?;
+    if config.get(&keys::POOL_PARITY).is_none() {
+        let advice = "set hayloft.pool.parity to K+M, such as 6+1";
+        return Err(CliError::new("no parity is configured", "", advice));
+    }
+    let nodes = config.virtual_nodes()?;
+    let dirs = match nodes.is_empty() {
+        true => config.get(&keys::DATA_DIRS),
+        false => nodes
+            .iter()
+            .flat_map(|node| node.config.get(&keys::DATA_DIRS))
+            .collect(),
+    };
+    Ok(dirs.into_iter().map(|dir| dir.path).collect())
+}
+
+/// The newest status on the volumes: the first one may have changed.
+fn read(volumes: &[PathBuf]) -> Result<ParityStatus, CliError> {
+    let mut newest: Option<ParityStatus> = None;
+    for volume in volumes {
+        match ParityStatus::read(volume) {
+            Ok(Some(found)) if newest.as_ref().is_none_or(|n| n.at_ms < found.at_ms) => {
+                newest = Some(found);
+            }
+            Ok(_) => {}
+            // A dead disk is what this command is for: another volume has the numbers.
+            Err(error) => eprintln!("hayloft: warning: {}: {error}", volume.display()),
+        }
+    }
+    newest.ok_or_else(|| {
+        let advice = "start the node, and give it a minute";
+        CliError::new("no node has said anything of parity here", "", advice)
+    })
+}
+
+fn request(args: &WaitArgs, request: ParityRequest) -> Result<ExitCode, CliError> {
+    let volumes = volumes(&args.place)?;
+    let before = read(&volumes)?;
+    if age(&before) > FRESH {
+        let advice = "start the node; without it no parity is read or written";
+        return Err(CliError::new("no node runs on these directories", "", advice).finding());
+    }
+    let mut asked = false;
+    for volume in &volumes {
+        asked |= request.leave(volume).is_ok();
+    }
+    if !asked {
+        let advice = "run the command as the user of the node";
+        return Err(CliError::new("the request cannot be written", "", advice));
+    }
+    let total = before.rebuild_remaining_bytes;
+    let step = ProgressStep::bytes(request.name(), total);
+    let until = SystemTime::now() + Duration::from_secs(args.wait);
+    loop {
+        std::thread::sleep(LOOK_EVERY);
+        let now = read(&volumes)?;
+        step.at(total.saturating_sub(now.rebuild_remaining_bytes));
+        if now.done(request) > before.done(request) {
+            step.done("done");
+            return report(&args.place, &now);
+        }
+        if SystemTime::now() > until {
+            let advice = "it goes on; 'hayloft pool status' shows how far it is";
+            return Err(CliError::new("not done yet", "", advice).finding());
+        }
+    }
+}
+
+fn age(status: &ParityStatus) -> Duration {
+    let now = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default();
+    now.saturating_sub(Duration::from_millis(status.at_ms))
+}
+
+fn report(args: &PlaceArgs, status: &ParityStatus) -> Result<ExitCode, CliError> {
+    if args.json {
+        let text = serde_json::to_string_pretty(status)
+            .map_err(|error| CliError::new(format!("cannot write JSON: {error}"), "", ""))?;
+        println!("{text}");
+    } else {
+        let seconds = age(status).as_secs();
+        println!(
+            "parity {} over {} groups, {seconds} s ago",
+            status.shape, status.groups
+        );
+        for (name, bytes) in [
+            ("protected", status.protected_bytes),
+            ("unprotected", status.unprotected_bytes),
+            ("degraded", status.degraded_bytes),
+            ("lost", status.lost_bytes),
+            ("still to rebuild", status.rebuild_remaining_bytes),
+            ("parity files", status.parity_bytes),
+            ("kept for groups", status.kept_bytes),
+        ] {
+            println!("  {name:<18}{}", size::show(bytes));
+        }
+    }
+    let well = status.degraded_bytes == 0 && status.lost_bytes == 0;
+    Ok(if well {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::from(FINDING)
+    })
+}

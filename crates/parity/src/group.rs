@@ -1,0 +1,152 @@
+//! A group in memory: how far it is, and which of its units are there.
+
+use std::sync::Arc;
+
+use crate::record::{GroupId, GroupRecord};
+
+/// How far a group is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GroupPhase {
+    /// Its members are read. A member that changes spoils it.
+    Encoding,
+    /// Parity is durable, records are being written.
+    Committing,
+    /// It protects its members.
+    Committed,
+}
+
+/// Where the data of a member is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MemberState {
+    /// In the data file of the replica, which begins with the covered bytes.
+    Live,
+    /// In a file that was kept when the replica went or was cut.
+    Kept,
+    /// Nowhere: it can only be decoded.
+    Absent,
+}
+
+/// A unit of a group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct UnitRef {
+    /// The group.
+    pub group: GroupId,
+    /// Its unit: members first, parity files from K on.
+    pub unit: usize,
+}
+
+/// What happens to a replica.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MemberChange {
+    /// Its files leave their place.
+    Gone,
+    /// Its data file is cut to `len` bytes.
+    Cut {
+        /// Bytes that stay.
+        len: u64,
+    },
+}
+
+/// Data that a group still needs: the caller keeps it aside before it changes the replica.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KeepData {
+    /// Whose unit it is.
+    pub unit: UnitRef,
+    /// Bytes from the beginning of the data file.
+    pub covered: u64,
+    /// A second name does not do: the file is changed in place.
+    pub copy: bool,
+}
+
+/// A member changed while its group was encoded: the group is forgotten.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("a replica changed while its group was encoded")]
+pub struct ClaimSpoiled;
+
+/// A group in the table.
+#[derive(Clone, Debug)]
+pub struct TableGroup {
+    /// Its record; `dropped` flags are as of now.
+    pub record: Arc<GroupRecord>,
+    /// How far it is.
+    pub phase: GroupPhase,
+    /// Where the data of each member is.
+    pub members: Vec<MemberState>,
+    /// Which parity files are there.
+    pub parity: Vec<bool>,
+    /// The record on disks is older than this one, or a copy is missing.
+    pub dirty: bool,
+    /// A parity file is lost, and every disk that is left has a unit of the group: its members
+    /// belong in smaller groups.
+    pub crowded: bool,
+    /// A member changed while it was encoded.
+    pub(crate) spoiled: bool,
+}
+
+/// Bytes of groups, as `hayloft pool status` shows them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct GroupTotals {
+    /// Replicas in groups that have all of their units.
+    pub protected: u64,
+    /// Replicas in groups that lack a unit and can decode it.
+    pub degraded: u64,
+    /// Replicas that are nowhere and cannot be decoded.
+    pub lost: u64,
+    /// Units that are nowhere and can be decoded.
+    pub to_rebuild: u64,
+    /// Data kept for groups whose replica is gone.
+    pub kept: u64,
+    /// Parity files.
+    pub parity: u64,
+    /// Groups.
+    pub groups: u64,
+}
+
+impl TableGroup {
+    /// Whether the bytes of a unit are somewhere; units without a member are zeros.
+    #[must_use]
+    pub fn available(&self, unit: usize) -> bool {
+        let data = self.record.shape.data();
+        match unit.checked_sub(data) {
+            None => self
+                .members
+                .get(unit)
+                .is_none_or(|m| *m != MemberState::Absent),
+            Some(parity) => self.parity.get(parity).copied().unwrap_or(false),
+        }
+    }
+
+    /// Units whose bytes are nowhere.
+    #[must_use]
+    pub fn lost_units(&self) -> Vec<usize> {
+        let units = 0..self.record.shape.units();
+        units.filter(|unit| !self.available(*unit)).collect()
+    }
+
+    /// Whether its lost units can be decoded.
+    #[must_use]
+    pub fn decodes(&self) -> bool {
+        self.lost_units().len() <= self.record.shape.parity()
+    }
+
+    pub(crate) fn protects(&self) -> bool {
+        self.phase != GroupPhase::Encoding
+    }
+
+    /// Whether its live members belong in new groups: too many units are lost, one of them stays
+    /// lost, or most of the members are there for the others only.
+    #[must_use]
+    pub fn is_weak(&self) -> bool {
+        if self.crowded || !self.decodes() {
+            return true;
+        }
+        let dropped = self.record.members.iter().zip(&self.members);
+        let dropped = dropped.filter(|(record, _)| record.dropped);
+        let (mut all, mut lost) = (0, false);
+        for (_, state) in dropped {
+            all += 1;
+            lost |= *state == MemberState::Absent;
+        }
+        lost || all * 2 > self.members.len()
+    }
+}

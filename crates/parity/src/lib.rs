@@ -1,0 +1,45 @@
+//! Parity groups over closed replicas, without any I/O.
+//!
+//! A group is up to K replicas on K disks, and M parity files on M other disks. Byte x of a parity
+//! file follows from byte x of every member; a member that is shorter counts as followed by zeros.
+//! So any range of a lost unit comes from the same range of K others.
+//!
+//! | module | what it is |
+//! |---|---|
+//! | `shape` | K+M, as the operator configures it |
+//! | `record`, `fields` | what is kept of a group on disks |
+//! | `forming` | which replicas form groups, and which disks take the parity |
+//! | `group` | a group in memory, and its units |
+//! | `table` | the groups of a process, and what a change of a replica means for them |
+//! | `code` | parity of members, and lost units from the others |
+//! | `sums` | the checksums that everything read or decoded is compared with |
+//! | `names` | names of the files of groups |
+//!
+//! The store does the I/O. A wrong byte never counts as decoded: what comes out is compared with
+//! the checksums in the record.
+
+#![forbid(unsafe_code)]
+
+mod code;
+mod fields;
+mod forming;
+mod group;
+mod names;
+mod record;
+mod shape;
+mod sums;
+mod table;
+
+pub use code::{GroupCode, PARITY_PIECE, parity_checksum};
+pub use forming::{DiskRoom, GroupPlan, ParityPlace, Unprotected, form};
+pub use group::{
+    ClaimSpoiled, GroupPhase, GroupTotals, KeepData, MemberChange, MemberState, TableGroup, UnitRef,
+};
+pub use names::{GroupFile, PARITY_DIR};
+pub use record::{
+    FileStamp, GroupId, GroupRecord, HEAD_BYTES_MAX, MemberRecord, ParityRecord, RECORD_START,
+    RecordError, SECTION_BYTES_MAX, SECTIONS_BYTES_MAX, Section, encode,
+};
+pub use shape::{ParityDisks, ParityShape, ShapeError};
+pub use sums::{SumsCheck, UnitSums};
+pub use table::GroupTable;

@@ -1,0 +1,312 @@
+//! What is kept of a group on disks: a head, then sections with the checksums of its units.
+//!
+//! ```text
+//! magic 8 | version 2 | length of the head 4 | head | CRC32C of all before 4 | sections
+//! ```
+//!
+//! Numbers are big-endian, texts have a length of two bytes before them. Every section has its
+//! length and CRC32C in the head: one a member (its meta file, as it was when the group was
+//! encoded), then one a parity file (the CRC32C of each piece). The head alone says where
+//! everything is; a reader fetches the sections that it needs.
+//!
+//! A record is never changed in place. One with a higher revision replaces it under its name, and
+//! the copy with the highest revision counts.
+
+use std::fmt;
+use std::str::FromStr;
+use std::sync::Arc;
+
+use bytes::{Buf, BufMut};
+use hayloft_wire::checksum::ChecksumKind;
+use hayloft_wire::ids::PoolId;
+
+use crate::fields::{self, Fields};
+use crate::shape::ParityShape;
+
+const MAGIC: &[u8; 8] = b"HLPARITY";
+const VERSION: u16 = 1;
+/// Bytes before the head.
+pub const RECORD_START: usize = 8 + 2 + 4;
+/// Bytes of a head, at most.
+pub const HEAD_BYTES_MAX: usize = 256 << 10;
+/// Bytes of one section, at most: the checksums of 8 GiB in the usual chunks.
+pub const SECTION_BYTES_MAX: u32 = 64 << 20;
+/// Bytes of all sections of a record, at most.
+pub const SECTIONS_BYTES_MAX: u64 = 256 << 20;
+/// Copies of a record, at most.
+const COPIES_MAX: usize = 64;
+
+/// The name of a group: 128 random bits.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct GroupId(pub u128);
+
+impl fmt::Display for GroupId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:032x}", self.0)
+    }
+}
+
+impl fmt::Debug for GroupId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "GroupId({self})")
+    }
+}
+
+impl FromStr for GroupId {
+    type Err = RecordError;
+
+    /// Takes only what [`Display`](fmt::Display) gives.
+    fn from_str(text: &str) -> Result<Self, RecordError> {
+        let plain = text.len() == 32
+            && text
+                .bytes()
+                .all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b));
+        let number = u128::from_str_radix(text, 16).ok().filter(|_| plain);
+        number
+            .map(Self)
+            .ok_or(RecordError::Field("name of a group"))
+    }
+}
+
+/// What a data file looked like when its group was encoded. The same stamp means: the same bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FileStamp {
+    /// Inode.
+    pub inode: u64,
+    /// Time of the last change of its contents, in nanoseconds since 1970.
+    pub changed_ns: i64,
+    /// Length in bytes.
+    pub len: u64,
+}
+
+/// Where a section is and what it must be.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Section {
+    /// Bytes; at most [`SECTION_BYTES_MAX`].
+    pub len: u32,
+    /// CRC32C.
+    pub crc: u32,
+}
+
+impl Section {
+    /// Of these bytes.
+    ///
+    /// # Errors
+    /// `TooLarge`.
+    pub fn of(bytes: &[u8]) -> Result<Self, RecordError> {
+        let len = u32::try_from(bytes.len()).ok();
+        let len = len.filter(|len| *len <= SECTION_BYTES_MAX);
+        Ok(Self {
+            len: len.ok_or(RecordError::TooLarge("section"))?,
+            crc: ChecksumKind::Crc32c.crc(bytes),
+        })
+    }
+
+    /// Whether these are its bytes.
+    #[must_use]
+    pub fn matches(&self, bytes: &[u8]) -> bool {
+        bytes.len() as u64 == u64::from(self.len) && ChecksumKind::Crc32c.crc(bytes) == self.crc
+    }
+}
+
+/// A replica in a group.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MemberRecord {
+    /// Block id.
+    pub block_id: i64,
+    /// Generation stamp.
+    pub generation_stamp: u64,
+    /// Bytes of it that the group covers, at least 1: its length when it was encoded.
+    pub covered: u64,
+    /// `DS-<uuid>` of its volume.
+    pub storage: Arc<str>,
+    /// The directory of its volume.
+    pub root: Arc<str>,
+    /// Its data file then.
+    pub stamp: FileStamp,
+    /// The replica was deleted, or is elsewhere by now: it is never brought back from the group.
+    pub dropped: bool,
+    /// Its meta file then: header and checksums.
+    pub sums: Section,
+}
+
+/// A parity file of a group.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ParityRecord {
+    /// `DS-<uuid>` of its volume.
+    pub storage: Arc<str>,
+    /// The directory of its volume.
+    pub root: Arc<str>,
+    /// The checksums of its pieces.
+    pub sums: Section,
+}
+
+/// The head of a record.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GroupRecord {
+    /// Name of the group.
+    pub id: GroupId,
+    /// Grows by one with every change; the highest counts.
+    pub revision: u64,
+    /// Shape of the code; a group may have fewer members, the missing ones being zeros.
+    pub shape: ParityShape,
+    /// The pool of all members.
+    pub pool: PoolId,
+    /// Members, in the order of their units.
+    pub members: Vec<MemberRecord>,
+    /// Parity files, in the order of their units.
+    pub parity: Vec<ParityRecord>,
+    /// Storages with a copy of the record.
+    pub copies: Vec<Arc<str>>,
+}
+
+/// Why bytes are no record, or a record cannot be written.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RecordError {
+    /// Another file, or one of a later version.
+    #[error("not a parity record of version {VERSION}")]
+    Foreign,
+    /// It ends too early.
+    #[error("the record ends within its head")]
+    Short,
+    /// The head is damaged.
+    #[error("the head of the record does not fit its checksum")]
+    Damaged,
+    /// More than a limit allows.
+    #[error("too many or too long: {0}")]
+    TooLarge(&'static str),
+    /// A field makes no sense.
+    #[error("impossible {0}")]
+    Field(&'static str),
+}
+
+impl GroupRecord {
+    /// Bytes that the group covers: the length of its longest member, and of each parity file.
+    #[must_use]
+    pub fn parity_len(&self) -> u64 {
+        self.members.iter().map(|m| m.covered).max().unwrap_or(0)
+    }
+
+    /// Where the section of a unit begins in the file (members, then parity files), and what it
+    /// must be. `head_len` is what [`GroupRecord::decode`] gave.
+    #[must_use]
+    pub fn section(&self, unit_section: usize, head_len: usize) -> Option<(u64, Section)> {
+        let mut at = head_len as u64;
+        for (n, section) in self.sections().enumerate() {
+            if n == unit_section {
+                return Some((at, section));
+            }
+            at += u64::from(section.len);
+        }
+        None
+    }
+
+    fn sections(&self) -> impl Iterator<Item = Section> + Clone {
+        let members = self.members.iter().map(|m| m.sums);
+        members.chain(self.parity.iter().map(|p| p.sums))
+    }
+
+    /// Bytes of all sections.
+    #[must_use]
+    pub fn sections_len(&self) -> u64 {
+        self.sections().map(|s| u64::from(s.len)).sum()
+    }
+
+    /// Bytes that the head of the record at `start` takes, all included; `start` are the first
+    /// [`RECORD_START`] bytes of the file.
+    ///
+    /// # Errors
+    /// `Foreign`, `Short`, `TooLarge`.
+    pub fn head_len(start: &[u8]) -> Result<usize, RecordError> {
+        let mut start = start.get(..RECORD_START).ok_or(RecordError::Short)?;
+        let mut magic = [0; 8];
+        start.copy_to_slice(&mut magic);
+        if magic != *MAGIC || start.get_u16() != VERSION {
+            return Err(RecordError::Foreign);
+        }
+        let len = start.get_u32() as usize;
+        if len > HEAD_BYTES_MAX {
+            return Err(RecordError::TooLarge("head"));
+        }
+        Ok(RECORD_START + len + 4)
+    }
+
+    /// Reads the head from the first bytes of a file, of which there may be more. Gives it with the
+    /// bytes that it takes.
+    ///
+    /// # Errors
+    /// All of [`RecordError`]; whatever the bytes are, nothing larger than them is allocated.
+    pub fn decode(bytes: &[u8]) -> Result<(Self, usize), RecordError> {
+        let len = Self::head_len(bytes)?;
+        let head = bytes.get(..len).ok_or(RecordError::Short)?;
+        let (checked, mut crc) = head.split_at(len - 4);
+        if crc.get_u32() != ChecksumKind::Crc32c.crc(checked) {
+            return Err(RecordError::Damaged);
+        }
+        let mut fields = Fields::new(&checked[RECORD_START..]);
+        let record = fields.record()?;
+        if !fields.is_empty() {
+            return Err(RecordError::Field("bytes behind the last field"));
+        }
+        record.check()?;
+        Ok((record, len))
+    }
+
+    /// What holds of every record beyond its fields.
+    fn check(&self) -> Result<(), RecordError> {
+        let members = self.members.len();
+        if members == 0 || members > self.shape.data() {
+            return Err(RecordError::Field("number of members"));
+        }
+        if self.parity.len() != self.shape.parity() {
+            return Err(RecordError::Field("number of parity files"));
+        }
+        if self.copies.is_empty() || self.copies.len() > COPIES_MAX {
+            return Err(RecordError::Field("number of copies"));
+        }
+        let possible = |len: u64| len > 0 && i64::try_from(len).is_ok();
+        if !self.members.iter().all(|m| possible(m.covered)) {
+            return Err(RecordError::Field("covered length"));
+        }
+        if self.sections().any(|s| s.len > SECTION_BYTES_MAX)
+            || self.sections_len() > SECTIONS_BYTES_MAX
+        {
+            return Err(RecordError::TooLarge("sections"));
+        }
+        Ok(())
+    }
+}
+
+/// A whole record: its head, then `sections`, those of the members first.
+///
+/// # Errors
+/// `TooLarge` and `Field` for what [`GroupRecord::decode`] would refuse, and when `sections` are
+/// not those that the head names.
+pub fn encode(record: &GroupRecord, sections: &[impl AsRef<[u8]>]) -> Result<Vec<u8>, RecordError> {
+    record.check()?;
+    let named = record.sections().zip(sections);
+    if sections.len() != record.members.len() + record.parity.len()
+        || !named.clone().all(|(s, bytes)| s.matches(bytes.as_ref()))
+    {
+        return Err(RecordError::Field("sections"));
+    }
+    let mut head = Vec::new();
+    fields::put_head(record, &mut head)?;
+    if head.len() > HEAD_BYTES_MAX {
+        return Err(RecordError::TooLarge("head"));
+    }
+    let mut out = Vec::new();
+    out.put_slice(MAGIC);
+    out.put_u16(VERSION);
+    out.put_u32(u32::try_from(head.len()).expect("below the limit"));
+    out.put_slice(&head);
+    out.put_u32(ChecksumKind::Crc32c.crc(&out));
+    for (_, bytes) in named {
+        out.put_slice(bytes.as_ref());
+    }
+    Ok(out)
+}
+
+#[cfg(test)]
+#[path = "record_tests.rs"]
+mod tests;

@@ -1,0 +1,98 @@
+//! Hooks: what a change of a replica means for its groups. Called with the right to the block,
+//! before its files change.
+
+use std::sync::Arc;
+
+use hayloft_io::{IoError, IoErrorKind, IoOp};
+use hayloft_parity::{GroupFile, KeepData, MemberChange, MemberState, PARITY_DIR};
+use hayloft_wire::ids::PoolId;
+use tracing::warn;
+
+use super::Parity;
+use super::volumes::kept_file;
+use crate::layout::dirs::make_dir;
+use crate::replica::files::sync_file;
+use crate::state::StoreState;
+use crate::volume::Volume;
+
+/// Keeps what groups still need of the data of a replica on `volume`, whose data file is at `data`,
+/// before that file leaves its place or is cut. Where that fails, the unit is lost and the change
+/// goes on: a client does not wait for parity.
+pub async fn before_change(
+    store: &Arc<StoreState>,
+    pool: &PoolId,
+    (id, volume): (i64, &Arc<Volume>),
+    data: std::path::PathBuf,
+    change: MemberChange,
+) {
+    let Some(parity) = &store.parity else {
+        return;
+    };
+    let storage = &volume.info.id;
+    let keep = parity
+        .table()
+        .change(pool, id, storage, change, parity.config.kept_max);
+    for kept in keep {
+        let file = {
+            let table = parity.table();
+            let group = table.get(kept.unit.group);
+            group.map(|group| kept_file(&group.record, kept.unit.unit))
+        };
+        let Some(file) = file else { continue };
+        if let Err(error) = keep_data(volume, &data, file, kept).await {
+            warn!(block = id, %error, "data that a parity group needs cannot be kept: the group \
+                lacks a unit until its replicas are encoded anew");
+            parity.table().set_member(kept.unit, MemberState::Absent);
+        }
+    }
+    parity.wake.notify_one();
+}
+
+/// Gives the data a second name, or copies it when the file is changed in place.
+async fn keep_data(
+    volume: &Volume,
+    data: &std::path::Path,
+    file: GroupFile,
+    kept: KeepData,
+) -> Result<(), IoError> {
+    let to = file.path(&volume.root);
+    let dir = volume.root.join(PARITY_DIR);
+    let meta = volume.meta(hayloft_io::IoClass::ClientWrite);
+    let work = meta
+        .that_syncs(kept.copy)
+        .run(IoOp::Link, data, move |from| {
+            let failed = |e: std::io::Error| IoError::from_std(IoOp::Link, from, &e);
+            make_dir(&dir).map_err(failed)?;
+            match std::fs::remove_file(&to) {
+                Err(e) if e.kind() != std::io::ErrorKind::NotFound => return Err(failed(e)),
+                _ => {}
+            }
+            if !kept.copy {
+                return std::fs::hard_link(from, &to).map_err(failed);
+            }
+            let temporary = to.with_file_name(format!("{}.tmp", file.name()));
+            let copied = std::fs::copy(from, &temporary).map_err(failed)?;
+            if copied < kept.covered {
+                let text = format!("it has {copied} bytes, its group covers {}", kept.covered);
+                return Err(IoError::new(IoErrorKind::Invalid, IoOp::Link, from, text));
+            }
+            sync_file(&temporary).map_err(failed)?;
+            std::fs::rename(&temporary, &to).map_err(failed)
+        });
+    work.await
+}
+
+/// A replica was finalized: its bytes may still be in memory.
+pub fn spawn_wake(store: &StoreState) {
+    if let Some(parity) = &store.parity {
+        parity.wake.notify_one();
+    }
+}
+
+impl Parity {
+    /// Whether a replica on a volume is in a group that protects all of it.
+    pub fn covers(&self, pool: &PoolId, id: i64, storage: &str, len: u64) -> bool {
+        let cover = self.table().cover(pool, id, storage);
+        cover.is_some_and(|(_, covered)| covered == len)
+    }
+}

@@ -1,0 +1,264 @@
+//! Parity groups at work: what is encoded, kept, decoded and rebuilt on the volumes of a process.
+//!
+//! | module | what it is |
+//! |---|---|
+//! | `volumes` | units on volumes: which store, which disk, which file |
+//! | `rounds` | the background task |
+//! | `encode` | one group: read, encode, commit |
+//! | `records` | copies of records, and groups that go |
+//! | `changes` | hooks: what a change of a replica means |
+//! | `decode` | ranges of a unit from the others |
+//! | `served` | a decoded unit as a file that readers can use |
+//! | `degraded` | replicas of a failed disk: reported, served, rebuilt |
+//! | `heal` | damaged replicas, before they are reported |
+//! | `rebuild` | lost units, on other disks |
+//! | `scrub` | a look at everything that groups have on disks |
+//! | `status` | numbers for the operator |
+//! | `listing` | files on a volume, and those that no record names |
+//! | `load` | what lies on the volumes at start |
+//!
+//! One [`Parity`] serves all stores of a process. It never holds its table across I/O.
+
+mod changes;
+mod decode;
+mod degraded;
+mod encode;
+mod heal;
+mod listing;
+mod load;
+mod rebuild;
+mod records;
+mod rounds;
+mod scrub;
+mod served;
+mod status;
+mod volumes;
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, RwLock, Weak};
+use std::time::{Duration, Instant};
+
+use hayloft_io::IoClass;
+use hayloft_parity::{GroupCode, GroupTable, ParityDisks, ParityShape};
+use hayloft_wire::ids::PoolId;
+use tokio::sync::Notify;
+
+use crate::error::StoreError;
+use crate::locks;
+use crate::state::StoreState;
+
+pub use changes::{before_change, spawn_wake};
+pub use degraded::{
+    DegradedReplica, append_reports, append_storages, forget_degraded, keep_serving, open_degraded,
+    open_instead, reference_degraded, volume_left,
+};
+pub use heal::{heal_or_tell, read_around};
+pub use load::pool_loaded;
+pub use records::pool_removed;
+pub use rounds::run;
+pub use status::{ParityRequest, ParityStatus};
+
+/// The class of encoding: no client waits for it.
+const ENCODING: IoClass = IoClass::Balancer;
+/// The class of what restores redundancy.
+const REBUILDING: IoClass = IoClass::Replication;
+
+/// How replicas are protected.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ParityConfig {
+    /// K+M.
+    pub shape: ParityShape,
+    /// What counts as a disk.
+    pub disks: ParityDisks,
+    /// Time between rounds without news; zero: there are none.
+    pub interval: Duration,
+    /// So long a replica waits for partners of its length on other disks. Then it takes any.
+    pub patience: Duration,
+    /// Bytes of data that may be kept for groups whose replica is gone, together.
+    pub kept_max: u64,
+}
+
+impl ParityConfig {
+    /// The usual of a shape.
+    #[must_use]
+    pub fn new(shape: ParityShape) -> Self {
+        Self {
+            shape,
+            disks: ParityDisks::default(),
+            interval: Duration::from_secs(5),
+            patience: Duration::from_secs(120),
+            kept_max: 16 << 30,
+        }
+    }
+}
+
+/// A replica that waits for a group: store, pool, block, generation stamp. One that grew is
+/// another.
+type Waiting = (usize, PoolId, i64, u64);
+
+/// The parity groups of a process.
+#[derive(Debug)]
+pub struct Parity {
+    /// What it was told.
+    pub config: ParityConfig,
+    /// Stores that there will be.
+    expected: usize,
+    code: GroupCode,
+    table: Mutex<GroupTable>,
+    stores: RwLock<Vec<Weak<StoreState>>>,
+    /// There is something to do.
+    wake: Notify,
+    /// Held by a round: the tasks of several stores take turns.
+    round: tokio::sync::Mutex<()>,
+    /// Held while records and files of groups on disks change, but for new groups.
+    recording: tokio::sync::Mutex<()>,
+    /// Since when replicas have waited.
+    waiting: Mutex<HashMap<Waiting, Instant>>,
+    /// Bytes of finalized replicas without parity at the last round.
+    unprotected: AtomicU64,
+    /// What lies on the volumes of the stores that have come, until all have.
+    lists: Mutex<load::Lists>,
+    /// All stores have come once.
+    settled: AtomicBool,
+    /// Files without a record were looked for.
+    cleaned: AtomicBool,
+    /// What was left for operators last.
+    published: Mutex<ParityStatus>,
+    /// Where a test has this process end.
+    #[cfg(test)]
+    pub(crate) end_at: Mutex<Option<ParityStep>>,
+}
+
+/// The steps after each of which a process may end, for tests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ParityStep {
+    /// Members are claimed, nothing is written.
+    Claimed,
+    /// A part of the parity is written.
+    HalfWritten,
+    /// All parity is written.
+    Written,
+    /// All parity is durable.
+    Synced,
+    /// The first copy of the record is durable.
+    FirstRecord,
+    /// All copies are.
+    Recorded,
+    /// The first copy of the record of a group that goes was removed.
+    Unrecorded,
+    /// All its copies are.
+    AllUnrecorded,
+    /// A decoded replica lies in `tmp`.
+    Decoded,
+    /// It is in its place.
+    Placed,
+}
+
+/// All bytes of a unit, decoded from the others.
+#[cfg(test)]
+pub async fn decode_for_test(parity: &Arc<Parity>, unit: hayloft_parity::UnitRef) -> Vec<u8> {
+    let reader = decode::UnitReader::open(parity, unit, IoClass::ClientRead).await;
+    let reader = reader.expect("opens");
+    let len = reader.sums().len();
+    let mut bytes = vec![0; usize::try_from(len).expect("small")];
+    let read = reader.read(0..len, &mut bytes).await.expect("decodes");
+    assert_eq!(read, bytes.len());
+    bytes
+}
+
+/// A test has ended this process, as far as parity goes.
+#[derive(Clone, Copy, Debug)]
+pub struct ParityEnded;
+
+impl Parity {
+    /// Without groups; `expected` stores will join.
+    #[must_use]
+    pub fn new(config: ParityConfig, expected: usize) -> Self {
+        Self {
+            config,
+            expected,
+            code: GroupCode::new(config.shape),
+            table: Mutex::default(),
+            stores: RwLock::default(),
+            wake: Notify::new(),
+            round: tokio::sync::Mutex::default(),
+            recording: tokio::sync::Mutex::default(),
+            waiting: Mutex::default(),
+            unprotected: AtomicU64::new(0),
+            lists: Mutex::default(),
+            settled: AtomicBool::new(false),
+            cleaned: AtomicBool::new(false),
+            published: Mutex::default(),
+            #[cfg(test)]
+            end_at: Mutex::default(),
+        }
+    }
+
+    /// A store whose volumes take part.
+    pub fn join(&self, store: &Arc<StoreState>) {
+        locks::write(&self.stores).push(Arc::downgrade(store));
+    }
+
+    /// The groups. Never held across I/O.
+    pub fn table(&self) -> MutexGuard<'_, GroupTable> {
+        locks::lock(&self.table)
+    }
+
+    /// Stores that run.
+    #[must_use]
+    pub fn stores(&self) -> Vec<Arc<StoreState>> {
+        let stores = locks::read(&self.stores);
+        let alive = stores.iter().filter_map(Weak::upgrade);
+        alive.filter(|s| !s.stop.is_cancelled()).collect()
+    }
+
+    /// Refuses a store whose volumes lie on fewer disks than the shape needs. Of several stores
+    /// each must have them: they share the disks.
+    ///
+    /// # Errors
+    /// `Incompatible`.
+    pub fn check_disks(&self, store: &StoreState) -> Result<(), StoreError> {
+        let mut disks = Vec::new();
+        for volume in store.volumes() {
+            let disk = self.disk_of(&volume);
+            if !disks.contains(&disk) {
+                disks.push(disk);
+            }
+        }
+        // A failed one is counted: it will be back, and groups decode it.
+        let failed = locks::read(&store.volumes).failed.len();
+        let enough = self.config.shape.check_disks(disks.len() + failed);
+        enough.map_err(|e| StoreError::incompatible(format!("hayloft.pool.parity: {e}")))
+    }
+
+    /// Forgets which replicas are left alone for a while.
+    #[cfg(test)]
+    pub(crate) fn forgive(&self) {
+        locks::lock(&self.waiting).clear();
+    }
+
+    /// Whether all stores have joined and have their pools, and the groups on their volumes are
+    /// known. Until then a group may look as if it lacked units, and a file as if no record named
+    /// it.
+    #[must_use]
+    pub fn is_ready(&self) -> bool {
+        let stores = self.stores();
+        let known = |store: &Arc<StoreState>| {
+            let pools = store.pools();
+            let known = pools.iter().all(|p| p.parity_known.load(Ordering::Acquire));
+            known && !pools.is_empty()
+        };
+        stores.len() >= self.expected && stores.iter().all(known)
+    }
+
+    /// A step is done.
+    fn step(&self, step: ParityStep) -> Result<(), ParityEnded> {
+        #[cfg(test)]
+        if *locks::lock(&self.end_at) == Some(step) {
+            return Err(ParityEnded);
+        }
+        let _ = step;
+        Ok(())
+    }
+}

@@ -1,0 +1,296 @@
+//! Lost units are rebuilt on other disks: replicas of a dead disk, and parity files.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use hayloft_io::OpenMode;
+use hayloft_parity::{GroupPhase, GroupRecord, MemberState, PARITY_DIR, UnitRef};
+use tracing::{info, warn};
+
+use super::decode::UnitReader;
+use super::degraded::DegradedReplica;
+use super::heal::{decode_pair, write_unit};
+use super::volumes::{UnitPlace, parity_file, stamp, storage_of, unit_len};
+use super::{ENCODING, Parity, ParityEnded, ParityStep, REBUILDING};
+use crate::background::move_replica::settle_copy;
+use crate::error::{StoreError, StoreErrorKind};
+use crate::layout::dirs::DIR_MODE;
+use crate::locks;
+use crate::replica::block_pool::Pool;
+use crate::replica::files::Pair;
+use crate::replica::{FinalReplica, Slot};
+use crate::state::StoreState;
+use crate::types::StoreEvent;
+use crate::volume::{BlockPoolSlice, footprint};
+
+/// Ends work on a volume that is given up: its disk may give no answer.
+async fn unless_gone<T>(
+    place: &UnitPlace,
+    work: impl Future<Output = Result<T, StoreError>>,
+) -> Result<T, StoreError> {
+    tokio::select! {
+        biased;
+        done = work => done,
+        () = place.volume.gone.cancelled() => {
+            let text = "the volume of a rebuilt unit was given up";
+            Err(StoreError::new(StoreErrorKind::VolumeFailed, text))
+        }
+    }
+}
+
+impl Parity {
+    /// Rebuilds degraded replicas and lost parity on other disks.
+    pub(super) async fn rebuild_all(self: &Arc<Self>) -> Result<(), ParityEnded> {
+        for store in self.stores() {
+            for pool in store.pools() {
+                super::degraded::back_again(&pool);
+                for (id, replica) in pool.all_degraded() {
+                    if store.stop.is_cancelled() {
+                        return Ok(());
+                    }
+                    match self.rebuild_replica(&store, &pool, id, &replica).await {
+                        Ok(done) => done?,
+                        Err(error) => {
+                            let block = pool.extended(replica.block(id));
+                            warn!(%block, %error, "a replica of a failed disk is not rebuilt yet");
+                            if error.kind() == StoreErrorKind::OutOfSpace {
+                                break;
+                            }
+                        }
+                    }
+                }
+            }
+        }
+        self.rebuild_parity().await
+    }
+
+    /// A volume for a rebuilt unit of `bytes`: with room, on a disk without another unit of the
+    /// group if there is one (then `true`).
+    fn rebuild_place(
+        &self,
+        record: &GroupRecord,
+        usable: Vec<UnitPlace>,
+        bytes: u64,
+    ) -> Option<(UnitPlace, bool)> {
+        let mut taken = Vec::new();
+        for unit in 0..record.shape.units() {
+            let here = storage_of(record, unit).and_then(|storage| self.place(storage));
+            taken.extend(here.map(|place| self.disk_of(&place.volume)));
+        }
+        let room = |place: &UnitPlace| place.volume.room();
+        let fits = usable.into_iter().filter(|place| room(place) >= bytes);
+        let ranked = fits.map(|place| {
+            let apart = !taken.contains(&self.disk_of(&place.volume));
+            (place, apart)
+        });
+        ranked.max_by_key(|(place, apart)| (*apart, room(place)))
+    }
+
+    async fn rebuild_replica(
+        self: &Arc<Self>,
+        store: &Arc<StoreState>,
+        pool: &Arc<Pool>,
+        id: i64,
+        degraded: &DegradedReplica,
+    ) -> Result<Result<(), ParityEnded>, StoreError> {
+        let unit = degraded.unit;
+        let record = self.table().get(unit.group).map(|g| Arc::clone(&g.record));
+        let Some(record) = record else {
+            return Err(StoreError::not_found("its parity group is gone"));
+        };
+        let same = |s: &Arc<BlockPoolSlice>| {
+            s.volume.info.storage_type == degraded.storage.storage_type && !s.volume.is_failed()
+        };
+        let slices: Vec<_> = pool.slices().into_iter().filter(same).collect();
+        let usable = slices.iter().map(|s| UnitPlace {
+            store: Arc::clone(store),
+            volume: Arc::clone(&s.volume),
+        });
+        let bytes = footprint(degraded.len, None);
+        let place = self.rebuild_place(&record, usable.collect(), bytes);
+        let (place, apart) = place.ok_or_else(|| {
+            let text = format!("no volume has room for {bytes} bytes of it");
+            StoreError::new(StoreErrorKind::OutOfSpace, text)
+        })?;
+        let slice = pool.slice(place.volume.index)?;
+        place.volume.reserve_for_replica(bytes);
+        let placed = self.place_rebuilt(pool, &slice, id, degraded);
+        let placed = unless_gone(&place, placed).await;
+        place.volume.release_reserved(bytes);
+        let to = match placed? {
+            Ok(to) => to,
+            Err(ended) => return Ok(Err(ended)),
+        };
+        let block = pool.extended(degraded.block(id));
+        let volume = place.volume.root.display();
+        info!(%block, %volume, "a replica of a failed disk is rebuilt");
+        let storage = place.volume.info.clone();
+        store.send_event(StoreEvent::Found { block, storage }).await;
+        let stamp = stamp(&place, &to.data(), ENCODING).await.ok().flatten();
+        let moved = match stamp.filter(|_| apart) {
+            None => false,
+            Some(stamp) => {
+                let next = |next: &mut GroupRecord| {
+                    let member = &mut next.members[unit.unit];
+                    member.storage = Arc::clone(&place.volume.info.id);
+                    member.root = place.volume.root.to_string_lossy().as_ref().into();
+                    member.generation_stamp = degraded.generation_stamp;
+                    member.stamp = stamp;
+                };
+                match self.relocate(unit, next).await? {
+                    Ok(moved) => moved,
+                    Err(ended) => return Ok(Err(ended)),
+                }
+            }
+        };
+        if !moved {
+            self.drop_member(unit);
+        }
+        Ok(Ok(()))
+    }
+
+    /// Decodes a degraded replica to a volume and puts it into the map.
+    async fn place_rebuilt(
+        self: &Arc<Self>,
+        pool: &Arc<Pool>,
+        slice: &Arc<BlockPoolSlice>,
+        id: i64,
+        degraded: &DegradedReplica,
+    ) -> Result<Result<Pair, ParityEnded>, StoreError> {
+        let to = Pair::finalized(&slice.paths, id, degraded.generation_stamp);
+        let copy = decode_pair(self, degraded.unit, slice, &to, REBUILDING).await?;
+        if let Err(ended) = self.step(ParityStep::Decoded) {
+            return Ok(Err(ended));
+        }
+        let _latch = pool.latches.acquire(id).await;
+        let wanted = pool.degraded_replica(id).as_ref() == Some(degraded);
+        let target = wanted.then(|| to.clone());
+        settle_copy(slice, copy, target, degraded.pinned)
+            .await
+            .map_err(|e| StoreError::io("placing a rebuilt replica", e))?;
+        if !wanted {
+            return Err(StoreError::not_found("it is wanted no more"));
+        }
+        if let Err(ended) = self.step(ParityStep::Placed) {
+            return Ok(Err(ended));
+        }
+        let replica = FinalReplica {
+            generation_stamp: degraded.generation_stamp,
+            len: degraded.len,
+            volume: slice.volume.index,
+            pinned: degraded.pinned,
+        };
+        pool.put(id, Slot::Finalized(replica))?;
+        slice.used.add(footprint(degraded.len, None));
+        locks::lock(&pool.degraded).remove(&id);
+        Ok(Ok(to))
+    }
+
+    /// Changes where a unit of a group is, in its record and the table; whether it did.
+    async fn relocate(
+        &self,
+        unit: UnitRef,
+        change: impl FnOnce(&mut GroupRecord),
+    ) -> Result<Result<bool, ParityEnded>, StoreError> {
+        let _alone = self.recording.lock().await;
+        let Some(before) = self.table().get(unit.group).map(|g| Arc::clone(&g.record)) else {
+            return Ok(Ok(false));
+        };
+        let sections: Vec<usize> = (0..before.members.len() + before.parity.len()).collect();
+        let sections: Vec<Bytes> = self.sections(&before, &sections).await?;
+        let mut next = GroupRecord::clone(&before);
+        change(&mut next);
+        if let Err(ended) = self.write_next(&before, next, &sections).await? {
+            return Ok(Err(ended));
+        }
+        match unit.unit.checked_sub(before.shape.data()) {
+            None => self.table().set_member(unit, MemberState::Live),
+            Some(parity) => {
+                if let Some(group) = self.table().get_mut(unit.group) {
+                    group.parity[parity] = true;
+                }
+            }
+        }
+        Ok(Ok(true))
+    }
+
+    /// Computes parity files anew whose disk is gone or that were damaged.
+    async fn rebuild_parity(self: &Arc<Self>) -> Result<(), ParityEnded> {
+        let lost: Vec<UnitRef> = {
+            let table = self.table();
+            let groups = table.iter().filter(|g| g.decodes() && !g.is_weak());
+            let committed = groups.filter(|g| g.phase == GroupPhase::Committed);
+            let units = committed.flat_map(|group| {
+                let data = group.record.shape.data();
+                let lost = group.lost_units().into_iter().filter(move |u| *u >= data);
+                lost.map(|unit| UnitRef {
+                    group: group.record.id,
+                    unit,
+                })
+            });
+            units.collect()
+        };
+        for unit in lost {
+            match self.rebuild_parity_file(unit).await {
+                Ok(done) => done?,
+                Err(error) => warn!(group = %unit.group, %error, "parity is not rebuilt yet"),
+            }
+        }
+        Ok(())
+    }
+
+    async fn rebuild_parity_file(
+        self: &Arc<Self>,
+        unit: UnitRef,
+    ) -> Result<Result<(), ParityEnded>, StoreError> {
+        let record = self.table().get(unit.group).map(|g| Arc::clone(&g.record));
+        let Some(record) = record else {
+            return Ok(Ok(()));
+        };
+        let n = unit.unit - record.shape.data();
+        let bytes = unit_len(&record, unit.unit);
+        // Where it was, when that disk is there: the file was damaged.
+        let before = self
+            .place(&record.parity[n].storage)
+            .map(|place| (place, true));
+        let place = before.or_else(|| self.rebuild_place(&record, self.places(), bytes));
+        let Some((place, _)) = place.filter(|(_, apart)| *apart) else {
+            if let Some(group) = self.table().get_mut(unit.group) {
+                group.crowded = true;
+            }
+            return Ok(Ok(()));
+        };
+        let written = self.write_parity_file(unit, &record, n, &place);
+        unless_gone(&place, written).await?;
+        let volume = &place.volume;
+        let next = |next: &mut GroupRecord| {
+            next.parity[n].storage = Arc::clone(&volume.info.id);
+            next.parity[n].root = volume.root.to_string_lossy().as_ref().into();
+        };
+        Ok(self.relocate(unit, next).await?.map(drop))
+    }
+
+    /// Computes parity file `n` of a group anew, durably.
+    async fn write_parity_file(
+        self: &Arc<Self>,
+        unit: UnitRef,
+        record: &GroupRecord,
+        n: usize,
+        place: &UnitPlace,
+    ) -> Result<(), StoreError> {
+        let reader = UnitReader::open(self, unit, REBUILDING).await?;
+        let (volume, failed) = (&place.volume, |e| place.failed("rebuilding parity", e));
+        let dir = volume.root.join(PARITY_DIR);
+        let meta = volume.meta(REBUILDING);
+        meta.create_dir_all(&dir, DIR_MODE).await.map_err(failed)?;
+        // Under its own name it is whole: a start takes it for that.
+        let path = parity_file(record, n).path(&volume.root);
+        let temporary = path.with_file_name(format!("{}.tmp", parity_file(record, n).name()));
+        self.unlink(place, &temporary).await;
+        let engine = &volume.engine;
+        let file = engine.open(&temporary, OpenMode::CreateNew, REBUILDING);
+        write_unit(&reader, &*file.await.map_err(failed)?).await?;
+        meta.rename(&temporary, &path).await.map_err(failed)?;
+        meta.sync_dir(&dir).await.map_err(failed)
+    }
+}

@@ -1,0 +1,342 @@
+//! Copies of records on volumes, and groups that go.
+//!
+//! A group is committed when the first copy of its record is durable: its parity was before. A
+//! group goes in the other order: all copies of the record first.
+
+use std::io::{self, Read as _, Seek as _, SeekFrom};
+use std::path::Path;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use hayloft_io::{IoError, IoErrorKind, IoOp};
+use hayloft_parity::{
+    GroupFile, GroupId, GroupRecord, HEAD_BYTES_MAX, PARITY_DIR, RECORD_START, RecordError,
+    SECTIONS_BYTES_MAX, TableGroup, UnitSums, encode,
+};
+use hayloft_wire::ids::PoolId;
+use tracing::{debug, warn};
+
+use super::volumes::{UnitPlace, answer, kept_file, parity_file, section_of, unit_len};
+use super::{ENCODING, Parity, ParityEnded, ParityStep};
+use crate::error::{StoreError, StoreErrorKind};
+use crate::layout::dirs::FILE_MODE;
+use crate::state::StoreState;
+
+/// Reads the head of a record.
+pub fn read_head(path: &Path) -> io::Result<GroupRecord> {
+    open_record(path).map(|(_, record, _)| record)
+}
+
+fn open_record(path: &Path) -> io::Result<(std::fs::File, GroupRecord, usize)> {
+    let mut file = std::fs::File::open(path)?;
+    let mut head = vec![0; RECORD_START];
+    file.read_exact(&mut head)?;
+    let len = GroupRecord::head_len(&head).map_err(invalid)?;
+    debug_assert!(
+        len <= RECORD_START + HEAD_BYTES_MAX + 4,
+        "checked by head_len"
+    );
+    head.resize(len, 0);
+    file.read_exact(&mut head[RECORD_START..])?;
+    let (record, len) = GroupRecord::decode(&head).map_err(invalid)?;
+    Ok((file, record, len))
+}
+
+fn invalid(error: RecordError) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, error)
+}
+
+/// Reads some sections of the record of `group` and compares them with their checksums.
+pub fn read_sections(path: &Path, group: GroupId, wanted: &[usize]) -> io::Result<Vec<Bytes>> {
+    let (mut file, record, head_len) = open_record(path)?;
+    if record.id != group {
+        return Err(invalid(RecordError::Field("group of a record")));
+    }
+    let mut sections = Vec::new();
+    for nth in wanted {
+        let found = record.section(*nth, head_len);
+        let (at, section) = found.ok_or_else(|| invalid(RecordError::Field("section")))?;
+        file.seek(SeekFrom::Start(at))?;
+        let mut bytes = vec![0; section.len as usize];
+        file.read_exact(&mut bytes)?;
+        if !section.matches(&bytes) {
+            return Err(invalid(RecordError::Damaged));
+        }
+        sections.push(bytes.into());
+    }
+    Ok(sections)
+}
+
+impl Parity {
+    /// Some sections of the record of a group, from the first copy that has them whole.
+    pub(super) async fn sections(
+        &self,
+        record: &GroupRecord,
+        wanted: &[usize],
+    ) -> Result<Vec<Bytes>, StoreError> {
+        let mut why = format!("no copy of the record of group {} is in use", record.id);
+        for copy in &record.copies {
+            let Some(place) = self.place(copy) else {
+                continue;
+            };
+            let path = GroupFile::Record(record.id).path(&place.volume.root);
+            let (group, wanted) = (record.id, wanted.to_vec());
+            let meta = place.volume.meta(hayloft_io::IoClass::ClientRead);
+            let read = meta.run(IoOp::Read, &path, move |path| {
+                read_sections(path, group, &wanted)
+                    .map_err(|e| IoError::from_std(IoOp::Read, path, &e).with_context(e))
+            });
+            match answer(&place.volume, read).await {
+                Ok(sections) => return Ok(sections),
+                Err(error) => {
+                    warn!(%error, "a copy of a parity record cannot be used");
+                    self.note_dirty(record.id);
+                    why = place.failed("reading a parity record", error).to_string();
+                }
+            }
+        }
+        Err(StoreError::new(StoreErrorKind::Io, why))
+    }
+
+    /// The checksums of a unit.
+    pub(super) async fn sums(
+        &self,
+        record: &GroupRecord,
+        unit: usize,
+    ) -> Result<UnitSums, StoreError> {
+        let wrong = |e: RecordError| {
+            StoreError::corrupt(format!("unit {unit} of parity group {}: {e}", record.id))
+        };
+        let section = section_of(record, unit);
+        let section = section.ok_or_else(|| wrong(RecordError::Field("section")))?;
+        let mut sections = self.sections(record, &[section]).await?;
+        let bytes = sections.pop().unwrap_or_default();
+        UnitSums::new(bytes, unit_len(record, unit)).map_err(wrong)
+    }
+
+    /// The record of a group has to be written again.
+    pub(super) fn note_dirty(&self, group: GroupId) {
+        if let Some(group) = self.table().get_mut(group) {
+            group.dirty = true;
+        }
+        self.wake.notify_one();
+    }
+
+    /// Volumes for the copies of a record: those of the parity files, and one of a member, on as
+    /// many disks.
+    pub(super) fn copy_places(&self, record: &GroupRecord) -> Vec<UnitPlace> {
+        let wanted = record.shape.parity() + 1;
+        let parity = record.parity.iter().map(|p| &p.storage);
+        let mut members: Vec<UnitPlace> = record
+            .members
+            .iter()
+            .filter_map(|m| self.place(&m.storage))
+            .collect();
+        // A record that is written again stays where it is.
+        members.sort_by_key(|place| {
+            let has_one = record.copies.contains(&place.volume.info.id);
+            (!has_one, std::cmp::Reverse(place.volume.room()))
+        });
+        let mut others = self.places();
+        others.sort_by_key(|place| std::cmp::Reverse(place.volume.room()));
+        let parity = parity.filter_map(|storage| self.place(storage));
+        let mut chosen: Vec<UnitPlace> = Vec::new();
+        for place in parity.chain(members).chain(others) {
+            let disk = self.disk_of(&place.volume);
+            let taken = chosen.iter().any(|c| self.disk_of(&c.volume) == disk);
+            if !taken && chosen.len() < wanted {
+                chosen.push(place);
+            }
+        }
+        chosen
+    }
+
+    /// Writes a record to `places`, durably, one after the other.
+    pub(super) async fn write_copies(
+        &self,
+        record: &GroupRecord,
+        sections: &[Bytes],
+        places: &[UnitPlace],
+    ) -> Result<Result<(), ParityEnded>, StoreError> {
+        let contents = encode(record, sections)
+            .map_err(|e| StoreError::illegal(format!("parity group {}: {e}", record.id)))?;
+        for (n, place) in places.iter().enumerate() {
+            let path = GroupFile::Record(record.id).path(&place.volume.root);
+            let meta = place.volume.meta(ENCODING).that_syncs(true);
+            let written = async {
+                let dir = place.volume.root.join(PARITY_DIR);
+                meta.create_dir_all(&dir, crate::layout::dirs::DIR_MODE)
+                    .await?;
+                meta.replace(&path, contents.clone(), FILE_MODE).await
+            };
+            answer(&place.volume, written)
+                .await
+                .map_err(|e| place.failed("writing a parity record", e))?;
+            if n == 0
+                && let Err(ended) = self.step(ParityStep::FirstRecord)
+            {
+                return Ok(Err(ended));
+            }
+        }
+        Ok(Ok(()))
+    }
+
+    /// Writes the record of a group again, as the table has it now.
+    pub(super) async fn rewrite(
+        &self,
+        group: GroupId,
+    ) -> Result<Result<(), ParityEnded>, StoreError> {
+        let _alone = self.recording.lock().await;
+        let Some(record) = self.table().get(group).map(|g| Arc::clone(&g.record)) else {
+            return Ok(Ok(()));
+        };
+        let sections = 0..record.members.len() + record.parity.len();
+        let sections: Vec<usize> = sections.collect();
+        let sections = self.sections(&record, &sections).await?;
+        self.write_next(&record, GroupRecord::clone(&record), &sections)
+            .await
+    }
+
+    /// Replaces the record `before` of a group by `next`, as its next revision. The caller holds
+    /// `recording`.
+    pub(super) async fn write_next(
+        &self,
+        before: &Arc<GroupRecord>,
+        mut next: GroupRecord,
+        sections: &[Bytes],
+    ) -> Result<Result<(), ParityEnded>, StoreError> {
+        let places = self.copy_places(&next);
+        next.revision += 1;
+        next.copies = places
+            .iter()
+            .map(|p| Arc::clone(&p.volume.info.id))
+            .collect();
+        if let Err(ended) = self.write_copies(&next, sections, &places).await? {
+            return Ok(Err(ended));
+        }
+        // Older copies would lose against these, but take room.
+        for copy in before
+            .copies
+            .iter()
+            .filter(|copy| !next.copies.contains(*copy))
+        {
+            if let Some(place) = self.place(copy) {
+                let path = GroupFile::Record(next.id).path(&place.volume.root);
+                self.unlink(&place, &path).await;
+            }
+        }
+        let mut table = self.table();
+        let Some(group) = table.get_mut(next.id) else {
+            return Ok(Ok(()));
+        };
+        let unchanged = Arc::ptr_eq(&group.record, before);
+        let now = Arc::make_mut(&mut group.record);
+        for (ours, written) in now.members.iter().zip(&mut next.members) {
+            // What has left since stays so.
+            written.dropped |= ours.dropped;
+        }
+        *now = next;
+        group.dirty = !unchanged;
+        Ok(Ok(()))
+    }
+
+    /// Removes a group that no replica needs: its records, then its files.
+    pub(super) async fn dissolve(&self, id: GroupId) -> Result<(), ParityEnded> {
+        let _alone = self.recording.lock().await;
+        let Some(group) = self.table().remove(id) else {
+            return Ok(());
+        };
+        self.remove_files(&group).await
+    }
+
+    /// Removes what lies on disks of a group that is no longer in the table.
+    pub(super) async fn remove_files(&self, group: &TableGroup) -> Result<(), ParityEnded> {
+        let record = &group.record;
+        for (n, storage) in record.copies.iter().enumerate() {
+            let Some(place) = self.place(storage) else {
+                continue;
+            };
+            let path = GroupFile::Record(record.id).path(&place.volume.root);
+            self.unlink(&place, &path).await;
+            let dir = place.volume.root.join(PARITY_DIR);
+            let sync = place.volume.meta(ENCODING).sync_dir(&dir);
+            let synced = answer(&place.volume, sync).await;
+            if let Err(error) = synced {
+                debug!(%error, "the removal of a parity record may come back after power loss");
+            }
+            if n == 0 {
+                self.step(ParityStep::Unrecorded)?;
+            }
+        }
+        self.step(ParityStep::AllUnrecorded)?;
+        for (n, parity) in record.parity.iter().enumerate() {
+            if let Some(place) = self.place(&parity.storage) {
+                let path = parity_file(record, n).path(&place.volume.root);
+                self.unlink(&place, &path).await;
+            }
+        }
+        for (unit, member) in record.members.iter().enumerate() {
+            if let Some(place) = self.place(&member.storage) {
+                let path = kept_file(record, unit).path(&place.volume.root);
+                self.unlink(&place, &path).await;
+            }
+        }
+        Ok(())
+    }
+
+    /// Removes a file, which may not be there. One that stays is found at the next start.
+    pub(super) async fn unlink(&self, place: &UnitPlace, path: &Path) {
+        match answer(&place.volume, place.volume.meta(ENCODING).unlink(path)).await {
+            Err(error) if error.kind() != IoErrorKind::NotFound => {
+                let error = place.failed("removing a file of a parity group", error);
+                warn!(path = %path.display(), %error, "a file of a parity group stays until the \
+                    next start");
+            }
+            _ => {}
+        }
+    }
+}
+
+/// The directories of a pool are removed for good: so are its groups.
+pub async fn pool_removed(store: &Arc<StoreState>, pool: &PoolId) {
+    let Some(parity) = &store.parity else {
+        return;
+    };
+    let of_pool: Vec<GroupId> = {
+        let table = parity.table();
+        let groups = table.iter().filter(|group| group.record.pool == *pool);
+        groups.map(|group| group.record.id).collect()
+    };
+    // Other stores of the process may serve the pool.
+    let here: Vec<Arc<str>> = store
+        .volumes()
+        .iter()
+        .map(|v| Arc::clone(&v.info.id))
+        .collect();
+    for group in of_pool {
+        let ours = {
+            let mut table = parity.table();
+            let Some(group) = table.get_mut(group) else {
+                continue;
+            };
+            let record = Arc::make_mut(&mut group.record);
+            for member in record
+                .members
+                .iter_mut()
+                .filter(|m| here.contains(&m.storage))
+            {
+                member.dropped = true;
+            }
+            record.members.iter().all(|member| member.dropped)
+        };
+        if ours && parity.dissolve(group).await.is_err() {
+            return;
+        }
+    }
+}
+
+/// Bytes that a record with these sections may take in a file.
+#[must_use]
+pub fn fits(sections_len: u64) -> bool {
+    sections_len <= SECTIONS_BYTES_MAX
+}

@@ -1,0 +1,321 @@
+//! The background task: one round after another writes records that are out of date, removes
+//! groups that no replica needs, rebuilds what is lost, and protects what is not.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use hayloft_io::IoErrorKind;
+use hayloft_parity::{DiskRoom, GroupPlan, Unprotected, form};
+use hayloft_wire::ids::PoolId;
+use tracing::{debug, info, warn};
+
+use super::encode::{NotEncoded, ParityCandidate, encode_group};
+use super::volumes::UnitPlace;
+use super::{Parity, ParityEnded, ParityRequest, Waiting, status};
+use crate::background::block_scanner;
+use crate::error::{StoreError, StoreErrorKind};
+use crate::locks;
+use crate::replica::Slot;
+use crate::state::StoreState;
+
+/// Groups that are planned at a time: what comes meanwhile is planned with the rest.
+const GROUPS_AT_A_TIME: usize = 8;
+/// Replicas that are planned at a time.
+const CANDIDATES_MAX: usize = 4096;
+/// A replica that cannot be read for parity is left alone for so long.
+const REFUSED_FOR: Duration = Duration::from_secs(600);
+/// A round takes at most this share of the time: what a look at all replicas costs decides how
+/// often there is one.
+const PACE: u32 = 50;
+/// Pause after parity found no room.
+const FULL_PAUSE: Duration = Duration::from_secs(60);
+
+/// Carries out rounds until the store stops. Of several stores each has this task; they take turns.
+pub async fn run(parity: Arc<Parity>, store: Arc<StoreState>) {
+    let mut wait = parity.config.interval;
+    loop {
+        tokio::select! {
+            () = store.stop.cancelled() => return,
+            () = tokio::time::sleep(wait) => {}
+            () = parity.wake.notified() => {}
+        }
+        let started = Instant::now();
+        tokio::select! {
+            () = store.stop.cancelled() => return,
+            done = parity.round() => if done.is_err() {
+                return;
+            },
+        }
+        let looked = started.elapsed().min(Duration::from_secs(10));
+        wait = parity.config.interval.max(looked * PACE / 10);
+        // Not at every block that is closed.
+        tokio::select! {
+            () = store.stop.cancelled() => return,
+            () = tokio::time::sleep(parity.config.interval / 5) => {}
+        }
+    }
+}
+
+impl Parity {
+    /// One round. An error is a test that ends here.
+    pub(crate) async fn round(self: &Arc<Self>) -> Result<(), ParityEnded> {
+        let _turn = self.round.lock().await;
+        if !self.is_ready() {
+            return Ok(());
+        }
+        self.settled.store(true, Ordering::Relaxed);
+        locks::lock(&self.lists).clear();
+        self.clean_once().await;
+        let requests = status::requests(self).await;
+        self.write_dirty().await?;
+        let useless = self.table().useless();
+        for group in useless {
+            self.dissolve(group).await?;
+        }
+        if requests.contains(&ParityRequest::Scrub) {
+            self.scrub().await?;
+        }
+        self.rebuild_all().await?;
+        status::carried_out(self, &requests).await;
+        self.protect().await?;
+        status::publish(self).await;
+        Ok(())
+    }
+
+    pub(super) async fn write_dirty(&self) -> Result<(), ParityEnded> {
+        let dirty: Vec<_> = {
+            let table = self.table();
+            let groups = table.iter().filter(|group| group.dirty);
+            groups.map(|group| group.record.id).collect()
+        };
+        for group in dirty {
+            match self.rewrite(group).await {
+                Ok(ended) => ended?,
+                Err(error) => debug!(%group, %error, "a parity record is written again later"),
+            }
+        }
+        Ok(())
+    }
+
+    /// Forms groups and encodes them until there are none to form.
+    async fn protect(self: &Arc<Self>) -> Result<(), ParityEnded> {
+        loop {
+            let places = self.places();
+            let candidates = self.sweep(&places);
+            let mut pools: HashMap<PoolId, Vec<Unprotected<ParityCandidate>>> = HashMap::new();
+            for candidate in candidates {
+                let pool = candidate.what.pool.id().clone();
+                pools.entry(pool).or_default().push(candidate);
+            }
+            let disks = self.disks_of(&places);
+            let mut rooms = self.rooms(&places);
+            let mut encoded = false;
+            for (_, candidates) in pools {
+                let plans = form(self.config.shape, candidates, &mut rooms, GROUPS_AT_A_TIME);
+                for plan in plans {
+                    let targets = self.targets(&plan, &places, &disks);
+                    match self.encode_plan(plan, &targets).await? {
+                        Next::Go => encoded = true,
+                        Next::Skip => {}
+                        Next::Full => return Ok(()),
+                    }
+                }
+            }
+            if !encoded {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Room for parity on each disk: that of its roomiest volume.
+    fn rooms(&self, places: &[UnitPlace]) -> Vec<DiskRoom> {
+        let disks = self.disks_of(places);
+        let mut rooms = vec![DiskRoom { free: 0, parity: 0 }; disks.len()];
+        let mut parity: HashMap<Arc<str>, u64> = HashMap::new();
+        for group in self.table().iter() {
+            for target in &group.record.parity {
+                *parity.entry(Arc::clone(&target.storage)).or_default() +=
+                    group.record.parity_len();
+            }
+        }
+        for place in places {
+            let disk = self.disk_of(&place.volume);
+            if let Some(at) = disks.iter().position(|d| *d == disk) {
+                let remaining = place.volume.room();
+                rooms[at].free = rooms[at].free.max(remaining);
+                rooms[at].parity += parity.get(&place.volume.info.id).copied().unwrap_or(0);
+            }
+        }
+        rooms
+    }
+
+    /// The roomiest volume on each disk of a plan's parity.
+    fn targets(
+        &self,
+        plan: &GroupPlan<ParityCandidate>,
+        places: &[UnitPlace],
+        disks: &[super::volumes::DiskKey],
+    ) -> Vec<UnitPlace> {
+        let of = |disk: usize| {
+            let here = places
+                .iter()
+                .filter(|p| self.disk_of(&p.volume) == disks[disk]);
+            here.max_by_key(|p| p.volume.room()).cloned()
+        };
+        plan.parity.iter().filter_map(|p| of(p.disk)).collect()
+    }
+
+    async fn encode_plan(
+        self: &Arc<Self>,
+        plan: GroupPlan<ParityCandidate>,
+        targets: &[UnitPlace],
+    ) -> Result<Next, ParityEnded> {
+        if targets.len() < self.config.shape.parity() {
+            return Ok(Next::Skip);
+        }
+        let members: Vec<ParityCandidate> = plan.members.into_iter().map(|m| m.what).collect();
+        let error = match encode_group(self, &members, targets).await {
+            Ok(_) => return Ok(Next::Go),
+            Err(error) => error,
+        };
+        match error {
+            NotEncoded::Ended => Err(ParityEnded),
+            NotEncoded::Changed => Ok(Next::Skip),
+            NotEncoded::Member(at, error) => {
+                let member = &members[at.min(members.len() - 1)];
+                // One that an append or a delete took away is no damage.
+                if member.pool.map.is_finalized(member.id, &member.replica) {
+                    self.refuse(member, &error);
+                }
+                Ok(Next::Skip)
+            }
+            NotEncoded::Parity(error) => {
+                warn!(%error, "parity cannot be written; its replicas stay unprotected until it \
+                    can");
+                let full = error.kind() == StoreErrorKind::OutOfSpace
+                    || error
+                        .io_error()
+                        .is_some_and(|e| e.kind() == IoErrorKind::NoSpace);
+                if full {
+                    self.refuse_all_for(&members, FULL_PAUSE);
+                }
+                Ok(Next::Full)
+            }
+        }
+    }
+
+    /// Leaves a replica alone for a while that cannot be read or is damaged.
+    fn refuse(&self, member: &ParityCandidate, error: &StoreError) {
+        info!(block = %member.block(), %error, "a replica stays without parity for now");
+        if error.kind() == StoreErrorKind::Corrupt {
+            block_scanner::mark_suspect(&member.place.store, &member.block());
+        }
+        self.refuse_all_for(std::slice::from_ref(member), REFUSED_FOR);
+    }
+
+    fn refuse_all_for(&self, members: &[ParityCandidate], pause: Duration) {
+        let mut waiting = locks::lock(&self.waiting);
+        for member in members {
+            waiting.insert(key(member), Instant::now() + pause);
+        }
+    }
+
+    /// Looks at all finalized replicas: gives those that no group has, the newest first, which the
+    /// page cache may still have.
+    fn sweep(&self, places: &[UnitPlace]) -> Vec<Unprotected<ParityCandidate>> {
+        let disks = self.disks_of(places);
+        let mut found = Vec::new();
+        let mut unprotected = 0_u64;
+        for store in self.stores() {
+            for pool in store.pools() {
+                if !pool.parity_known.load(Ordering::Acquire) {
+                    continue;
+                }
+                let slices = pool.slices();
+                let mut here = Vec::new();
+                pool.map.for_each(|id, slot| {
+                    if let Slot::Finalized(replica) = slot {
+                        here.push((id, *replica));
+                    }
+                });
+                let table = self.table();
+                for (id, replica) in here {
+                    let slice = slices.iter().find(|s| s.volume.index == replica.volume);
+                    let Some(slice) = slice.filter(|_| replica.len > 0) else {
+                        continue;
+                    };
+                    let volume = &slice.volume;
+                    if table.is_taken(pool.id(), id, &volume.info.id, replica.len) {
+                        continue;
+                    }
+                    unprotected = unprotected.saturating_add(replica.len);
+                    let lasting = !volume.info.storage_type.is_transient();
+                    let disk = self.disk_of(volume);
+                    let disk = disks.iter().position(|d| *d == disk);
+                    let Some(disk) = disk.filter(|_| lasting && !volume.is_failed()) else {
+                        continue;
+                    };
+                    let what = ParityCandidate {
+                        place: UnitPlace {
+                            store: Arc::clone(&store),
+                            volume: Arc::clone(volume),
+                        },
+                        pool: Arc::clone(&pool),
+                        slice: Arc::clone(slice),
+                        id,
+                        replica,
+                    };
+                    found.push(Unprotected {
+                        disk,
+                        len: replica.len,
+                        patient: false,
+                        what,
+                    });
+                }
+            }
+        }
+        self.unprotected.store(unprotected, Ordering::Relaxed);
+        self.let_wait(found)
+    }
+
+    /// Notes since when each has waited. Leaves out those that are left alone, and the oldest of
+    /// too many.
+    fn let_wait(
+        &self,
+        mut found: Vec<Unprotected<ParityCandidate>>,
+    ) -> Vec<Unprotected<ParityCandidate>> {
+        found.sort_unstable_by_key(|c| std::cmp::Reverse(c.what.id));
+        let now = Instant::now();
+        let mut waiting = locks::lock(&self.waiting);
+        let mut still = HashMap::new();
+        found.retain_mut(|candidate| {
+            let key = key(&candidate.what);
+            let since = waiting.get(&key).copied().unwrap_or(now);
+            candidate.patient = since + self.config.patience <= now;
+            still.insert(key, since);
+            // One that is left alone waits since a time to come.
+            since <= now
+        });
+        *waiting = still;
+        // Those that take any partner first, or newer ones would be before them for ever.
+        let (mut first, rest): (Vec<_>, Vec<_>) = found.into_iter().partition(|c| c.patient);
+        first.extend(rest);
+        first.truncate(CANDIDATES_MAX);
+        first
+    }
+}
+
+/// How it goes on after a group.
+enum Next {
+    Go,
+    Skip,
+    Full,
+}
+
+fn key(candidate: &ParityCandidate) -> Waiting {
+    let store = Arc::as_ptr(&candidate.place.store).addr();
+    let stamp = candidate.replica.generation_stamp;
+    (store, candidate.pool.id().clone(), candidate.id, stamp)
+}

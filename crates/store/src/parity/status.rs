@@ -1,0 +1,204 @@
+//! What there is of parity, for the operator.
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering;
+
+use hayloft_io::IoClass;
+use hayloft_parity::PARITY_DIR;
+use serde::{Deserialize, Serialize};
+use tracing::debug;
+
+use super::Parity;
+use crate::layout::dirs::{DIR_MODE, FILE_MODE, now_ms, read_small};
+use crate::locks;
+
+/// Name of the file beside the groups that a running node writes.
+const STATUS_FILE: &str = "status.json";
+/// It is written anew after so long, milliseconds.
+const ANEW_MS: u64 = 60_000;
+/// Bytes of it, at most.
+const STATUS_BYTES_MAX: usize = 64 << 10;
+
+/// What there is of parity in a process, in bytes of replicas where nothing else is said.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ParityStatus {
+    /// K+M.
+    pub shape: String,
+    /// When it was so, milliseconds since 1970.
+    pub at_ms: u64,
+    /// In groups that have all of their units.
+    pub protected_bytes: u64,
+    /// In no group yet.
+    pub unprotected_bytes: u64,
+    /// In groups that lack a unit and can decode it.
+    pub degraded_bytes: u64,
+    /// Gone for good.
+    pub lost_bytes: u64,
+    /// Of units that are still to be rebuilt.
+    pub rebuild_remaining_bytes: u64,
+    /// Kept for groups whose replica was deleted or changed.
+    pub kept_bytes: u64,
+    /// Of parity files.
+    pub parity_bytes: u64,
+    /// Number of groups.
+    pub groups: u64,
+    /// When the last scrub that was asked for ended, milliseconds since 1970; 0: none.
+    pub scrubbed_at_ms: u64,
+    /// When the last rebuild that was asked for ended, milliseconds since 1970; 0: none.
+    pub rebuilt_at_ms: u64,
+}
+
+impl ParityStatus {
+    /// What the node that uses the volume at `root` said last; `None` when it has said nothing
+    /// there.
+    ///
+    /// # Errors
+    /// When the file cannot be read or is none of a node.
+    pub fn read(root: &Path) -> std::io::Result<Option<Self>> {
+        let path = root.join(PARITY_DIR).join(STATUS_FILE);
+        let Some(bytes) = read_small(&path, STATUS_BYTES_MAX)? else {
+            return Ok(None);
+        };
+        serde_json::from_slice(&bytes).map(Some).map_err(Into::into)
+    }
+}
+
+impl Parity {
+    /// What there is now; `unprotected_bytes` as of the last round.
+    #[must_use]
+    pub fn status(&self) -> ParityStatus {
+        let totals = self.table().totals();
+        let done = {
+            let published = locks::lock(&self.published);
+            (published.scrubbed_at_ms, published.rebuilt_at_ms)
+        };
+        ParityStatus {
+            shape: self.config.shape.to_string(),
+            at_ms: now_ms(),
+            protected_bytes: totals.protected,
+            unprotected_bytes: self.unprotected.load(Ordering::Relaxed),
+            degraded_bytes: totals.degraded,
+            lost_bytes: totals.lost,
+            rebuild_remaining_bytes: totals.to_rebuild,
+            kept_bytes: totals.kept,
+            parity_bytes: totals.parity,
+            groups: totals.groups,
+            scrubbed_at_ms: done.0,
+            rebuilt_at_ms: done.1,
+        }
+    }
+}
+
+/// What an operator may ask of a running node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ParityRequest {
+    /// Compare everything with its checksums, and mend what is damaged.
+    Scrub,
+    /// Rebuild what is lost now.
+    Rebuild,
+}
+
+impl ParityRequest {
+    const ALL: [Self; 2] = [Self::Scrub, Self::Rebuild];
+
+    /// Its name, as the command has it.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Scrub => "scrub",
+            Self::Rebuild => "rebuild",
+        }
+    }
+
+    fn path(self, root: &Path) -> PathBuf {
+        root.join(PARITY_DIR)
+            .join(format!("request-{}", self.name()))
+    }
+
+    /// Leaves the request on the volume at `root`: a node that uses it carries it out soon, or when
+    /// it starts.
+    ///
+    /// # Errors
+    /// When the directory is not there or not this user's to write.
+    pub fn leave(self, root: &Path) -> std::io::Result<()> {
+        std::fs::write(self.path(root), b"")
+    }
+}
+
+impl ParityStatus {
+    /// When such a request was carried out last, milliseconds since 1970; 0: never by this process.
+    #[must_use]
+    pub fn done(&self, request: ParityRequest) -> u64 {
+        match request {
+            ParityRequest::Scrub => self.scrubbed_at_ms,
+            ParityRequest::Rebuild => self.rebuilt_at_ms,
+        }
+    }
+}
+
+/// What operators ask for.
+pub async fn requests(parity: &Parity) -> Vec<ParityRequest> {
+    let mut found = Vec::new();
+    for place in parity.places() {
+        for request in ParityRequest::ALL {
+            let path = request.path(&place.volume.root);
+            let there = place.volume.meta(IoClass::Balancer).exists(&path).await;
+            if matches!(there, Ok(true)) && !found.contains(&request) {
+                found.push(request);
+            }
+        }
+    }
+    found
+}
+
+/// Takes note that requests were carried out.
+pub async fn carried_out(parity: &Parity, requests: &[ParityRequest]) {
+    for request in requests {
+        for place in parity.places() {
+            let path = request.path(&place.volume.root);
+            parity.unlink(&place, &path).await;
+        }
+        let mut published = locks::lock(&parity.published);
+        match request {
+            ParityRequest::Scrub => published.scrubbed_at_ms = now_ms(),
+            ParityRequest::Rebuild => published.rebuilt_at_ms = now_ms(),
+        }
+    }
+    if !requests.is_empty() {
+        publish_anyway(parity).await;
+    }
+}
+
+/// Leaves the status on the first volume, for `hayloft pool status`, when it has changed or is old.
+pub async fn publish(parity: &Parity) {
+    let now = parity.status();
+    let before = locks::lock(&parity.published).clone();
+    let same = ParityStatus {
+        at_ms: before.at_ms,
+        ..now.clone()
+    };
+    if same != before || now.at_ms.saturating_sub(before.at_ms) > ANEW_MS {
+        publish_anyway(parity).await;
+    }
+}
+
+async fn publish_anyway(parity: &Parity) {
+    let now = parity.status();
+    let Some(place) = parity.places().into_iter().next() else {
+        return;
+    };
+    let Ok(contents) = serde_json::to_vec_pretty(&now) else {
+        return;
+    };
+    let dir = place.volume.root.join(PARITY_DIR);
+    let meta = place.volume.meta(IoClass::Balancer).that_syncs(true);
+    let written = async {
+        meta.create_dir_all(&dir, DIR_MODE).await?;
+        meta.replace(&dir.join(STATUS_FILE), contents, FILE_MODE)
+            .await
+    };
+    match written.await {
+        Ok(()) => *locks::lock(&parity.published) = now,
+        Err(error) => debug!(%error, "the status of parity cannot be written"),
+    }
+}

@@ -1,0 +1,269 @@
+//! Flipped bytes and missing files: mended before they are told, if the group can.
+
+use super::*;
+
+use hayloft_io::IoOp;
+use hayloft_io::decorators::{Effect, FaultRule};
+
+/// What a check that finds damage tells.
+async fn found_damaged(node: &Node, id: i64) {
+    let replica = node.store.replica(&pool(), id).expect("there");
+    let event = StoreEvent::Corrupt {
+        block: replica.block,
+        storage: replica.storage,
+    };
+    node.store.0.send_event(event).await;
+}
+
+/// Three protected blocks of three different lengths.
+async fn three(shape: ParityShape, volumes: usize) -> Node {
+    let node = start(volumes, shape).await;
+    for (id, len) in [(1, 70_001), (2, 600_000), (3, 65_536)] {
+        put(&node, id, len).await;
+    }
+    round(&node).await;
+    assert_eq!(status(&node).protected_bytes, 735_537);
+    node
+}
+
+async fn check_three(node: &Node) {
+    for (id, len) in [(1, 70_001), (2, 600_000), (3, 65_536)] {
+        check(node, id, len).await;
+    }
+}
+
+fn corrupt(events: &[StoreEvent]) -> Vec<i64> {
+    let ids = events.iter().filter_map(|event| match event {
+        StoreEvent::Corrupt { block, .. } => Some(block.block.id),
+        _ => None,
+    });
+    ids.collect()
+}
+
+#[tokio::test]
+async fn a_damaged_member_is_mended_before_it_is_told() {
+    let mut node = three(shape(3, 1), 4).await;
+    let data = data_file(&node, 2);
+    let meta = data.with_file_name("blk_2_1001.meta");
+    for (path, at) in [(&data, 0), (&data, 599_999), (&meta, 3), (&meta, 4000)] {
+        flip(path, at);
+        found_damaged(&node, 2).await;
+        assert!(events(&mut node).await.is_empty(), "{}", path.display());
+        check_three(&node).await;
+    }
+    std::fs::write(&data, "cut").expect("writes");
+    found_damaged(&node, 2).await;
+    assert!(events(&mut node).await.is_empty());
+    // The record knows the new files: nothing is read anew at the next start.
+    round(&node).await;
+    let node = again(node, shape(3, 1), true).await;
+    round(&node).await;
+    assert_eq!(
+        (status(&node).protected_bytes, status(&node).groups),
+        (735_537, 1)
+    );
+    check_three(&node).await;
+}
+
+#[tokio::test]
+async fn the_block_scanner_mends_what_it_finds() {
+    let dir = tempfile::tempdir().expect("temporary directory");
+    let config = StoreConfig {
+        scan: ScanConfig {
+            period: Duration::from_secs(3600),
+            bytes_per_second: 1 << 30,
+        },
+        ..protected(dir.path(), 3, shape(2, 1))
+    };
+    let mut node = Node::start(dir, 3, config).await;
+    put(&node, 1, 100_000).await;
+    put(&node, 2, 90_000).await;
+    round(&node).await;
+    flip(&data_file(&node, 1), 77_777);
+    node.store.mark_suspect(&block(1, 1001, 0));
+    let mended = async {
+        while std::fs::read(data_file(&node, 1)).expect("reads") != content(1, 100_000) {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(20), mended)
+        .await
+        .expect("in time");
+    check(&node, 1, 100_000).await;
+    assert!(events(&mut node).await.is_empty());
+}
+
+#[tokio::test]
+async fn damage_that_parity_cannot_undo_is_told() {
+    let mut node = three(shape(3, 1), 4).await;
+    flip(&data_file(&node, 1), 5);
+    flip(&data_file(&node, 2), 10);
+    found_damaged(&node, 1).await;
+    assert_eq!(corrupt(&events(&mut node).await), [1]);
+    // Where the two are damaged in different places, each comes from what is right of the other.
+    flip(&data_file(&node, 1), 5);
+    found_damaged(&node, 2).await;
+    assert!(events(&mut node).await.is_empty());
+    check_three(&node).await;
+    // A replica without parity.
+    put(&node, 9, 1000).await;
+    flip(&data_file(&node, 9), 5);
+    found_damaged(&node, 9).await;
+    assert_eq!(corrupt(&events(&mut node).await), [9]);
+}
+
+#[tokio::test]
+async fn damaged_parity_is_left_out() {
+    let shape = shape(3, 2);
+    let mut node = three(shape, 5).await;
+    let parity: Vec<PathBuf> = files(&node)
+        .into_iter()
+        .filter(|(_, file)| matches!(file, GroupFile::Parity(..)))
+        .map(|(volume, file)| file.path(&node.dir.path().join(format!("data{volume}"))))
+        .collect();
+    assert_eq!(parity.len(), 2);
+    flip(&parity[0], 1000);
+    flip(&data_file(&node, 2), 1000);
+    found_damaged(&node, 2).await;
+    assert!(events(&mut node).await.is_empty());
+    check_three(&node).await;
+    flip(&parity[1], 1001);
+    flip(&data_file(&node, 2), 1001);
+    found_damaged(&node, 2).await;
+    assert_eq!(
+        corrupt(&events(&mut node).await),
+        [2],
+        "three units are wrong there"
+    );
+}
+
+#[tokio::test]
+async fn a_record_has_a_copy_on_another_disk() {
+    let shape = shape(3, 1);
+    let mut node = three(shape, 4).await;
+    let records: Vec<PathBuf> = files(&node)
+        .into_iter()
+        .filter(|(_, file)| matches!(file, GroupFile::Record(_)))
+        .map(|(volume, file)| file.path(&node.dir.path().join(format!("data{volume}"))))
+        .collect();
+    assert_eq!(records.len(), 2);
+    for record in &records {
+        let whole = std::fs::read(record).expect("reads");
+        let middle = whole.len() / 2;
+        flip(record, middle);
+        flip(&data_file(&node, 1), 7);
+        found_damaged(&node, 1).await;
+        assert!(events(&mut node).await.is_empty());
+        // The damaged copy is written anew.
+        round(&node).await;
+        check_three(&node).await;
+    }
+    for (n, record) in records.iter().enumerate() {
+        flip(record, 20);
+        node = again(node, shape, n == 0).await;
+        round(&node).await;
+        assert_eq!(
+            status(&node).protected_bytes,
+            735_537,
+            "the head of copy {n} was damaged"
+        );
+    }
+    check_files(&node, shape);
+}
+
+#[tokio::test]
+async fn a_bad_sector_is_read_around_and_mended() {
+    let shape = shape(2, 1);
+    let dir = tempfile::tempdir().expect("temporary directory");
+    let faults = Faults::new(1);
+    let config = StoreConfig {
+        faults: Some((dir.path().join("data0"), Arc::clone(&faults))),
+        ..protected(dir.path(), 3, shape)
+    };
+    let mut node = Node::start(dir, 3, config).await;
+    put(&node, 1, 100_000).await;
+    put(&node, 2, 90_000).await;
+    round(&node).await;
+    assert_eq!(volume_of(&node, 1), 0);
+    // The sector is bad until the file is written anew, under another name.
+    let bad = |path: &Path| path.ends_with("subdir0/subdir0/blk_1");
+    let rule = FaultRule::new(Effect::Errno(EIO)).on(&[IoOp::Read]).at(bad);
+    let rule = faults.add(rule);
+    check(&node, 1, 100_000).await;
+    assert!(faults.fired(rule) > 0);
+    faults.clear();
+    found_damaged(&node, 1).await;
+    assert!(events(&mut node).await.is_empty());
+    check(&node, 1, 100_000).await;
+}
+
+#[tokio::test]
+async fn a_missing_file_is_served_and_mended() {
+    let mut node = three(shape(3, 1), 4).await;
+    let data = data_file(&node, 2);
+    std::fs::remove_file(&data).expect("there");
+    check(&node, 2, 600_000).await;
+    assert!(events(&mut node).await.is_empty());
+    assert!(std::fs::read(&data).expect("is back") == content(2, 600_000));
+    // The directory scanner sees it first.
+    std::fs::remove_file(data_file(&node, 1)).expect("there");
+    node.store.scan_directories().await;
+    assert!(events(&mut node).await.is_empty());
+    assert!(std::fs::read(data_file(&node, 1)).expect("is back") == content(1, 70_001));
+    check_three(&node).await;
+}
+
+#[tokio::test]
+async fn a_scrub_finds_and_mends_all_there_is() {
+    let shape = shape(3, 1);
+    let mut node = three(shape, 4).await;
+    put(&node, 7, 40_000).await;
+    put(&node, 8, 40_000).await;
+    round(&node).await;
+    node.store
+        .invalidate(&pool(), &[block(7, 1001, 0).block])
+        .await
+        .expect("deletes");
+    let of = |file: &GroupFile| matches!(file, GroupFile::Parity(..) | GroupFile::Record(_));
+    let damaged: Vec<PathBuf> = files(&node)
+        .into_iter()
+        .filter(|(_, file)| of(file))
+        .map(|(volume, file)| file.path(&node.dir.path().join(format!("data{volume}"))))
+        .collect();
+    let before: Vec<Vec<u8>> = damaged
+        .iter()
+        .map(|path| std::fs::read(path).expect("reads"))
+        .collect();
+    assert_eq!(damaged.len(), 6);
+    // One at a time: of each group one unit may be wrong.
+    for (path, bytes) in damaged.iter().zip(&before) {
+        flip(path, bytes.len() / 2);
+        let root = node.dir.path().join("data3");
+        ParityRequest::Scrub.leave(&root).expect("asks");
+        let asked = status(&node).done(ParityRequest::Scrub);
+        tokio::time::sleep(Duration::from_millis(2)).await;
+        round(&node).await;
+        let done = ParityStatus::read(&node.dir.path().join("data0")).expect("reads");
+        assert!(done.expect("written").done(ParityRequest::Scrub) > asked);
+        let now = std::fs::read(path);
+        let now = now.unwrap_or_else(|e| panic!("{}: {e}; {:?}", path.display(), files(&node)));
+        // A record is of the next revision.
+        let same = now == *bytes || path.extension().is_some_and(|e| e == "record");
+        assert!(same, "{}", path.display());
+        assert_eq!(status(&node).degraded_bytes, 0);
+    }
+    flip(&data_file(&node, 3), 100);
+    ParityRequest::Scrub
+        .leave(&node.dir.path().join("data0"))
+        .expect("asks");
+    round(&node).await;
+    assert!(
+        events(&mut node)
+            .await
+            .iter()
+            .all(|e| matches!(e, StoreEvent::Deleted { .. }))
+    );
+    assert!(std::fs::read(data_file(&node, 3)).expect("reads") == content(3, 65_536));
+    check_three(&node).await;
+    check_files(&node, shape);
+}

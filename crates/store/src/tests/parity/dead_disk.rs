@@ -1,0 +1,239 @@
+//! Disks that are gone: replicas stay reported and served, and are rebuilt.
+
+use super::*;
+
+const LEN: usize = 80_000;
+
+async fn eight(volumes: usize, shape: ParityShape) -> Node {
+    let node = start(volumes, shape).await;
+    for id in 1..9 {
+        put(&node, id, LEN + usize::try_from(id).expect("small")).await;
+    }
+    round(&node).await;
+    assert_eq!(status(&node).unprotected_bytes, 0);
+    node
+}
+
+async fn check_eight(node: &Node) {
+    for id in 1..9 {
+        check(node, id, LEN + usize::try_from(id).expect("small")).await;
+    }
+}
+
+fn all() -> Vec<i64> {
+    (1..9).collect()
+}
+
+fn lost(events: &[StoreEvent]) -> Vec<i64> {
+    let ids = events.iter().filter_map(|event| match event {
+        StoreEvent::Lost { block, .. } | StoreEvent::Corrupt { block, .. } => Some(block.block.id),
+        _ => None,
+    });
+    let mut ids: Vec<i64> = ids.collect();
+    ids.sort_unstable();
+    ids
+}
+
+#[tokio::test]
+async fn replicas_of_a_dead_disk_are_served_and_rebuilt() {
+    let shape = shape(2, 1);
+    let mut node = eight(4, shape).await;
+    let on: Vec<i64> = all()
+        .into_iter()
+        .filter(|id| volume_of(&node, *id) == 0)
+        .collect();
+    assert_eq!(on.len(), 2);
+    let storage = node.store.replica(&pool(), on[0]).expect("there").storage;
+    kill_disk(&node, 0).await;
+    let told = events(&mut node).await;
+    assert_eq!(lost(&told), [0_i64; 0]);
+    let fatal = told
+        .iter()
+        .any(|e| matches!(e, StoreEvent::VolumeFailed { fatal: true, .. }));
+    assert!(!fatal && told.len() == 1, "{told:?}");
+    assert_eq!(reported(&node), all());
+    let report = node.store.block_report(&pool());
+    let mut there: Vec<i64> = report
+        .iter()
+        .filter(|(s, _)| s.id == storage.id)
+        .flat_map(|(_, replicas)| replicas.iter().map(|r| r.block.id))
+        .collect();
+    there.sort_unstable();
+    assert_eq!(there, on, "under the storage that they were on");
+    let heartbeat = node.store.storage_reports(&pool());
+    let gone = heartbeat
+        .iter()
+        .find(|r| r.storage.id == storage.id)
+        .expect("listed");
+    assert!(gone.remaining == 0 && gone.dfs_used > 0);
+    assert!(status(&node).degraded_bytes > 0 && status(&node).rebuild_remaining_bytes > 0);
+    check_eight(&node).await;
+    round(&node).await;
+    let told = events(&mut node).await;
+    let mut found: Vec<i64> = told
+        .iter()
+        .filter_map(|e| match e {
+            StoreEvent::Found {
+                block,
+                storage: now,
+            } if now.id != storage.id => Some(block.block.id),
+            _ => None,
+        })
+        .collect();
+    found.sort_unstable();
+    assert_eq!((found, told.len()), (on, 2));
+    round(&node).await;
+    let now = status(&node);
+    let bytes = (1..9).map(|id| LEN as u64 + id).sum::<u64>();
+    assert_eq!(
+        (
+            now.protected_bytes,
+            now.rebuild_remaining_bytes,
+            now.degraded_bytes
+        ),
+        (bytes, 0, 0)
+    );
+    assert_eq!(node.store.storage_reports(&pool()).len(), 3);
+    check_eight(&node).await;
+    // The next disk may go.
+    kill_disk(&node, 1).await;
+    assert_eq!(
+        (lost(&events(&mut node).await), reported(&node)),
+        (vec![], all())
+    );
+    check_eight(&node).await;
+}
+
+#[tokio::test]
+async fn two_disks_at_once_need_two_parity_files() {
+    for (parity, survives) in [(1, false), (2, true)] {
+        let shape = shape(2, parity);
+        let dir = tempfile::tempdir().expect("temporary directory");
+        let mut config = protected(dir.path(), 4, shape);
+        config.failed_volumes_tolerated = 2;
+        let mut node = Node::start(dir, 4, config).await;
+        for id in 1..9 {
+            put(&node, id, LEN + usize::try_from(id).expect("small")).await;
+        }
+        round(&node).await;
+        kill_disk(&node, 0).await;
+        kill_disk(&node, 1).await;
+        let gone = lost(&events(&mut node).await);
+        let mut left = reported(&node);
+        if survives {
+            assert_eq!(gone, [0_i64; 0]);
+            check_eight(&node).await;
+        } else {
+            assert!(!gone.is_empty());
+            for id in &left {
+                check(&node, *id, LEN + usize::try_from(*id).expect("small")).await;
+            }
+            assert!(node.store.open_reader(&block(gone[0], 0, 0)).await.is_err());
+        }
+        left.extend(gone);
+        left.sort_unstable();
+        assert_eq!(left, all(), "each is served or told to be lost");
+    }
+}
+
+/// Another file in the place of a directory: the disk is not there.
+fn pull(node: &Node, number: usize) -> PathBuf {
+    let root = node.dir.path().join(format!("data{number}"));
+    let away = node.dir.path().join(format!("pulled{number}"));
+    std::fs::rename(&root, &away).expect("renames");
+    std::fs::write(&root, "no directory").expect("writes");
+    away
+}
+
+#[tokio::test]
+async fn a_node_starts_without_a_disk_and_takes_it_back_with_old_content() {
+    let shape = shape(2, 1);
+    let node = eight(4, shape).await;
+    let on: Vec<i64> = all()
+        .into_iter()
+        .filter(|id| volume_of(&node, *id) == 1)
+        .collect();
+    node.store.crash();
+    let away = pull(&node, 1);
+    let config = protected(node.dir.path(), 4, shape);
+    let mut node = Node::start(node.dir, 4, config).await;
+    assert_eq!(reported(&node), all());
+    check_eight(&node).await;
+    // One is deleted while its disk is away.
+    let gone = block(on[0], 1001, 0).block;
+    node.store
+        .invalidate(&pool(), &[gone])
+        .await
+        .expect("forgets");
+    let told = events(&mut node).await;
+    assert!(matches!(&told[..], [StoreEvent::Deleted { block, .. }] if block.block.id == on[0]));
+    round(&node).await;
+    round(&node).await;
+    assert_eq!(status(&node).rebuild_remaining_bytes, 0);
+    let left: Vec<i64> = all().into_iter().filter(|id| *id != on[0]).collect();
+    assert_eq!(reported(&node), left);
+    node.store.shutdown().await;
+    // Without the disk once more: what was deleted is not brought back by parity.
+    let config = protected(node.dir.path(), 4, shape);
+    let node = Node::start(node.dir, 4, config).await;
+    assert_eq!(reported(&node), left);
+    node.store.crash();
+    std::fs::remove_file(node.dir.path().join("data1")).expect("removes");
+    std::fs::rename(away, node.dir.path().join("data1")).expect("renames");
+    let config = protected(node.dir.path(), 4, shape);
+    let node = Node::start(node.dir, 4, config).await;
+    // Its replicas are there twice now; one of each stays, and the NameNode orders the rest away.
+    assert_eq!(reported(&node), all());
+    check_eight(&node).await;
+    for _ in 0..3 {
+        round(&node).await;
+    }
+    let now = status(&node);
+    let bytes = (1..9).map(|id| LEN as u64 + id).sum::<u64>();
+    assert_eq!(
+        (
+            now.protected_bytes,
+            now.unprotected_bytes,
+            now.degraded_bytes
+        ),
+        (bytes, 0, 0)
+    );
+    check_eight(&node).await;
+}
+
+#[tokio::test]
+async fn a_rebuild_that_ends_at_any_step_is_gone_on_with() {
+    let shape = shape(2, 1);
+    for step in [
+        ParityStep::Decoded,
+        ParityStep::Placed,
+        ParityStep::FirstRecord,
+    ] {
+        let node = eight(4, shape).await;
+        kill_disk(&node, 0).await;
+        let parity = node.store.0.parity.as_ref().expect("configured");
+        *parity.end_at.lock().expect("not poisoned") = Some(step);
+        node.store.parity_round().await.expect_err("ends");
+        node.store.crash();
+        pull(&node, 0);
+        let config = protected(node.dir.path(), 4, shape);
+        let node = Node::start(node.dir, 4, config).await;
+        assert_eq!(reported(&node), all(), "{step:?}");
+        check_eight(&node).await;
+        for _ in 0..3 {
+            round(&node).await;
+        }
+        let now = status(&node);
+        let bytes = (1..9).map(|id| LEN as u64 + id).sum::<u64>();
+        assert_eq!(
+            (
+                now.protected_bytes,
+                now.degraded_bytes,
+                now.unprotected_bytes
+            ),
+            (bytes, 0, 0),
+            "{step:?}"
+        );
+        check_eight(&node).await;
+    }
+}

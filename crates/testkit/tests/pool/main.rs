@@ -1,0 +1,279 @@
+//! Two nodes of seven small disks each, with parity over the disks of a node: a stock NameNode and
+//! stock clients never learn that a disk died. [`loss`]: disks and a host that go.
+
+mod loss;
+
+use hayloft_testkit::error::Result;
+use hayloft_testkit::hadoop::{hayloft_binary, scratch};
+use hayloft_testkit::mounts::{TestMount, in_own_namespace, may_mount};
+use hayloft_testkit::node::Kind;
+use hayloft_testkit::suite::{expect, expect_eq, passed, seconds};
+use hayloft_testkit::wait::{self, Seen};
+use hayloft_testkit::{Cluster, Driver, NodeSpec, Outcome, Suite, TestkitError, VolumeSpec};
+use serde_json::{Value, json};
+use std::path::PathBuf;
+use std::process::{Command, ExitCode};
+use std::time::Duration;
+
+/// Block size of the cluster's clients, bytes.
+const BLOCK: u64 = 1 << 20;
+const HOSTS: usize = 2;
+/// Disks of a node: six members and a parity file of each group are on one each.
+const DISKS: usize = 7;
+const SHAPE: &str = "6+1";
+/// Size of each disk, MiB.
+const DISK_MIB: u32 = 128;
+/// Files of one block with a replica on each node: six on each disk.
+const FILES: u64 = 42;
+/// Groups that are not full are formed after two minutes.
+const PROTECTED_WITHIN: Duration = Duration::from_secs(240);
+
+fn main() -> ExitCode {
+    in_own_namespace();
+    Suite::run("pool", |suite| {
+        if !may_mount() {
+            suite.case("everything", || {
+                Ok(Outcome::Skipped(
+                    "small disks can only be mounted by root".into(),
+                ))
+            });
+            return Ok(());
+        }
+        let mut on = suite.group(start, |lab, failed| lab.cluster.conclude(failed));
+        on.case("closed_files_are_protected", |lab| lab.protected());
+        on.case("scrub_mends_flipped_bytes", |lab| lab.scrubbed());
+        on.case("appends_and_deletes_leave_the_rest_protected", |lab| {
+            lab.changed()
+        });
+        on.case("killed_again_and_again_while_it_encodes", |lab| {
+            lab.killed()
+        });
+        on.case("a_stock_node_used_the_directories", |lab| lab.swapped());
+        on.case("more_units_than_disks_are_refused", |lab| lab.refused());
+        on.case("a_dead_disk_costs_no_replication", |lab| lab.dead_disk());
+        on.case("a_host_and_a_disk_of_the_other_are_gone", |lab| {
+            lab.host_and_disk()
+        });
+        Ok(())
+    })
+}
+
+fn start() -> Result<Lab> {
+    let base = scratch("pool-disks-")?;
+    let mut builder = Cluster::builder("pool")
+        .conf("dfs.blocksize", BLOCK)
+        .conf("dfs.replication", HOSTS)
+        .conf("dfs.client.socket-timeout", 10_000)
+        .conf(
+            "dfs.datanode.round-robin-volume-choosing-policy.additional-available-space",
+            0,
+        );
+    let mut disks = Vec::new();
+    for host in 0..HOSTS {
+        let mut volumes = Vec::new();
+        for disk in 0..DISKS {
+            let at = base.path().join(format!("disk-{host}-{disk}"));
+            let image = base.path().join(format!("image-{host}-{disk}"));
+            disks.push(TestMount::ext4(&image, &at, DISK_MIB)?);
+            volumes.push(VolumeSpec::at(at.join("data")));
+        }
+        let spec = NodeSpec::new(Kind::Hayloft)
+            .volumes(volumes)
+            .conf("dfs.datanode.failed.volumes.tolerated", 1)
+            .conf("hayloft.pool.parity", SHAPE);
+        builder = builder.node(spec);
+    }
+    let cluster = builder.start()?;
+    Ok(Lab {
+        fs: cluster.driver()?,
+        cluster,
+        disks,
+        files: Vec::new(),
+        _base: base,
+    })
+}
+
+struct Lab {
+    fs: Driver,
+    cluster: Cluster,
+    disks: Vec<TestMount>,
+    /// What is there: path, length, seed.
+    files: Vec<(String, u64, u64)>,
+    // Dropped after the nodes have ended.
+    _base: tempfile::TempDir,
+}
+
+impl Lab {
+    fn disk(&self, host: usize, disk: usize) -> &TestMount {
+        &self.disks[host * DISKS + disk]
+    }
+
+    /// Writes files of one block, and remembers them.
+    fn write(&mut self, dir: &str, count: u64) -> Result<()> {
+        for n in 0..count {
+            let path = format!("/{dir}/{n}");
+            self.fs.put(&path, BLOCK, n, json!({}))?;
+            self.files.push((path, BLOCK, n));
+        }
+        Ok(())
+    }
+
+    fn check_all(&self) -> Result<()> {
+        let check = |(path, bytes, seed): &(String, u64, u64)| self.fs.check(path, *bytes, *seed);
+        self.files.iter().try_for_each(check)
+    }
+
+    /// Every file has a replica on each node, as the NameNode sees it.
+    fn expect_replicas(&self) -> Result<()> {
+        for (path, ..) in &self.files {
+            let blocks = self.fs.blocks(path)?;
+            let all = blocks.iter().all(|block| block.nodes.len() == HOSTS);
+            expect(all, || format!("{path} lacks a replica: {blocks:?}"))?;
+        }
+        Ok(())
+    }
+
+    /// What `hayloft pool` says on a host: exit code and answer.
+    fn pool(&mut self, host: usize, arguments: &[&str]) -> Result<(Option<i32>, Value)> {
+        let binary = hayloft_binary()?;
+        let conf = self.cluster.node(host).conf_dir();
+        let ran = Command::new(&binary)
+            .arg("pool")
+            .args(arguments)
+            .args(["--json", "--conf"])
+            .arg(conf)
+            .output()
+            .map_err(TestkitError::file("running", &binary))?;
+        let answer = serde_json::from_slice(&ran.stdout).unwrap_or_default();
+        Ok((ran.status.code(), answer))
+    }
+
+    /// Waits until a node says that all that it has is protected.
+    fn wait_protected(&mut self, host: usize) -> Result<Value> {
+        let wanted: u64 = self.files.iter().map(|(_, bytes, _)| bytes).sum();
+        let what = format!("{wanted} bytes of host {host} protected");
+        wait::until(&what, PROTECTED_WITHIN, || {
+            std::thread::sleep(seconds(1));
+            let (_, now) = self.pool(host, &["status"])?;
+            Ok(if now["protected_bytes"].as_u64() == Some(wanted) {
+                Seen::Done(now)
+            } else {
+                Seen::NotYet(now.to_string())
+            })
+        })
+    }
+
+    fn protected(&mut self) -> Result<Outcome> {
+        self.write("closed", FILES)?;
+        for host in 0..HOSTS {
+            let now = self.wait_protected(host)?;
+            expect_eq("degraded", now["degraded_bytes"].as_u64(), Some(0))?;
+            expect_eq("lost", now["lost_bytes"].as_u64(), Some(0))?;
+            println!("pool: host {host}: {now}");
+        }
+        self.check_all()?;
+        let raw = self.raw_space()?;
+        println!("pool: raw space over data {raw:.2}; wanted at most 2.4, three replicas have 3");
+        expect(raw <= 2.4, || {
+            format!("raw space is {raw:.2} times the data")
+        })?;
+        passed()
+    }
+
+    /// The data files of a node, in no order.
+    fn data_files(&mut self, host: usize) -> Vec<PathBuf> {
+        let files = self.cluster.node(host).all_block_files();
+        let data = |path: &PathBuf| path.extension().is_none_or(|e| e != "meta");
+        files.into_iter().filter(data).collect()
+    }
+
+    fn scrubbed(&mut self) -> Result<Outcome> {
+        let damaged = self.data_files(0).into_iter().next();
+        let damaged = damaged.ok_or_else(|| TestkitError::Expectation("no replica".into()))?;
+        let read = || std::fs::read(&damaged).map_err(TestkitError::file("reading", &damaged));
+        let before = read()?;
+        hayloft_testkit::files::flip_byte(&damaged, 1000)?;
+        expect(read()? != before, || "nothing was flipped".into())?;
+        let (code, answer) = self.pool(0, &["scrub", "--wait", "60"])?;
+        expect_eq("exit code", code, Some(0)).inspect_err(|_| println!("pool: {answer}"))?;
+        wait::until("the flipped byte is mended", seconds(30), || {
+            Ok(if read()? == before {
+                Seen::Done(())
+            } else {
+                Seen::NotYet("it is not".into())
+            })
+        })?;
+        let corrupt = &self.cluster.namenode_bean(0, "FSNamesystem")?["CorruptBlocks"];
+        expect_eq("corrupt blocks", corrupt.as_u64(), Some(0))?;
+        passed()
+    }
+
+    fn changed(&mut self) -> Result<Outcome> {
+        for at in 0..6 {
+            let (path, bytes, seed) = self.files[at].clone();
+            self.fs.append("a", &path, seed, json!({}))?;
+            self.fs.write("a", 300_000)?;
+            self.fs.handle("close", "a")?;
+            self.files[at].1 = bytes + 300_000;
+        }
+        for (path, ..) in self.files.drain(36..).collect::<Vec<_>>() {
+            self.fs.fs(&["-rm", "-skipTrash", &path])?;
+        }
+        self.wait_protected(0)?;
+        self.wait_protected(1)?;
+        self.check_all()?;
+        passed()
+    }
+
+    fn killed(&mut self) -> Result<Outcome> {
+        for round in 0..6 {
+            self.write(&format!("killed-{round}"), 14)?;
+            // From before the first round of parity to far within it.
+            std::thread::sleep(Duration::from_millis(700 * round));
+            self.cluster.node(0).kill()?;
+            self.cluster.start_node(0)?;
+            self.cluster.wait_all_live()?;
+        }
+        for (path, ..) in &self.files {
+            self.fs.wait_replicas(path, HOSTS, seconds(60))?;
+        }
+        self.wait_protected(0)?;
+        self.check_all()?;
+        let (code, answer) = self.pool(0, &["scrub", "--wait", "60"])?;
+        expect(code == Some(0), || answer.to_string())?;
+        passed()
+    }
+
+    fn swapped(&mut self) -> Result<Outcome> {
+        self.cluster.swap_node(0, Kind::Apache)?;
+        self.cluster.wait_all_live()?;
+        self.check_all()?;
+        for (path, ..) in self.files.drain(..5).collect::<Vec<_>>() {
+            self.fs.fs(&["-rm", "-skipTrash", &path])?;
+        }
+        let (path, bytes, seed) = self.files[0].clone();
+        self.fs.append("s", &path, seed, json!({}))?;
+        self.fs.write("s", 5000)?;
+        self.fs.handle("close", "s")?;
+        self.files[0].1 = bytes + 5000;
+        self.write("stock", 7)?;
+        self.cluster.swap_node(0, Kind::Hayloft)?;
+        self.cluster.wait_all_live()?;
+        for (path, ..) in &self.files {
+            self.fs.wait_replicas(path, HOSTS, seconds(60))?;
+        }
+        self.wait_protected(0)?;
+        self.check_all()?;
+        passed()
+    }
+
+    fn refused(&mut self) -> Result<Outcome> {
+        let spec = NodeSpec::new(Kind::Hayloft).conf("hayloft.pool.parity", "2+1");
+        let (failed, log) = self.cluster.refused_node(spec)?;
+        expect(failed, || "it ran".into())?;
+        let said = |line: &&str| line.contains("error") && line.contains("hayloft.pool.parity");
+        let sentences = log.lines().filter(said).count();
+        expect(sentences == 1, || log.clone())?;
+        passed()
+    }
+}
