@@ -65,9 +65,9 @@ pub fn storage_reports(inner: &StoreState, pool: &PoolId) -> Vec<StorageReport> 
         StorageReport {
             storage: v.info.clone(),
             failed: false,
-            capacity: n.capacity - parity,
+            capacity: n.capacity.saturating_sub(parity),
             dfs_used: n.used,
-            remaining: n.remaining - parity,
+            remaining: n.remaining.saturating_sub(parity),
             block_pool_used: v.slice(pool).map_or(0, |s| s.used.get()),
             non_dfs_used: n.non_dfs_used,
             mount: if shared {

@@ -129,7 +129,9 @@ impl Store {
     /// Replicas in all pools.
     pub fn replica_count(&self) -> u64 {
         let of = |p: &std::sync::Arc<crate::replica::block_pool::Pool>| {
-            p.map.len() as u64 + p.all_degraded().len() as u64
+            let mut count = p.map.len() as u64;
+            p.for_each_degraded(|_, _| count += 1);
+            count
         };
         self.0.pools().iter().map(of).sum()
     }

@@ -50,16 +50,21 @@ impl Pool {
         found.filter(|_| self.map.get(id).is_none())
     }
 
+    /// Looks at each degraded replica that no other takes the place of. Heartbeats do, so none is
+    /// copied.
+    pub fn for_each_degraded(&self, mut look: impl FnMut(i64, &DegradedReplica)) {
+        for (id, replica) in locks::lock(&self.degraded).iter() {
+            if self.map.get(*id).is_none() {
+                look(*id, replica);
+            }
+        }
+    }
+
     /// All degraded replicas that no other takes the place of.
     pub fn all_degraded(&self) -> Vec<(i64, DegradedReplica)> {
-        let all: Vec<_> = {
-            let degraded = locks::lock(&self.degraded);
-            degraded.iter().map(|(id, r)| (*id, r.clone())).collect()
-        };
-        let there = all
-            .into_iter()
-            .filter(|(id, _)| self.map.get(*id).is_none());
-        there.collect()
+        let mut all = Vec::new();
+        self.for_each_degraded(|id, replica| all.push((id, replica.clone())));
+        all
     }
 }
 
@@ -179,11 +184,11 @@ pub fn append_reports(pool: &Pool, lists: &mut Vec<(StorageInfo, Vec<ReplicaRepo
 pub fn append_storages(store: &StoreState, pool: &PoolId, reports: &mut Vec<StorageReport>) {
     let mut storages: HashMap<Arc<str>, StorageReport> = HashMap::new();
     for each in store.pools() {
-        for (_, replica) in each.all_degraded() {
+        each.for_each_degraded(|_, replica| {
             let bytes = footprint(replica.len, None);
             let id = Arc::clone(&replica.storage.id);
             let report = storages.entry(id).or_insert_with(|| StorageReport {
-                storage: replica.storage,
+                storage: replica.storage.clone(),
                 failed: false,
                 capacity: 0,
                 dfs_used: 0,
@@ -197,7 +202,7 @@ pub fn append_storages(store: &StoreState, pool: &PoolId, reports: &mut Vec<Stor
             if each.id() == pool {
                 report.block_pool_used = report.block_pool_used.saturating_add(bytes);
             }
-        }
+        });
     }
     let new = |r: &StorageReport| !reports.iter().any(|known| known.storage.id == r.storage.id);
     let more: Vec<_> = storages.into_values().filter(new).collect();

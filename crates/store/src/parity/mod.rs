@@ -219,13 +219,8 @@ impl Parity {
     /// # Errors
     /// `Incompatible`.
     pub fn check_disks(&self, store: &StoreState) -> Result<(), StoreError> {
-        let mut disks = Vec::new();
-        for volume in store.volumes() {
-            let disk = self.disk_of(&volume);
-            if !disks.contains(&disk) {
-                disks.push(disk);
-            }
-        }
+        let volumes = store.volumes();
+        let disks = self.disks_of(volumes.iter().map(|volume| &**volume));
         // A failed one is counted: it will be back, and groups decode it.
         let failed = locks::read(&store.volumes).failed.len();
         let enough = self.config.shape.check_disks(disks.len() + failed);

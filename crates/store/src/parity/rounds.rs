@@ -109,7 +109,7 @@ impl Parity {
                 let pool = candidate.what.pool.id().clone();
                 pools.entry(pool).or_default().push(candidate);
             }
-            let disks = self.disks_of(&places);
+            let disks = self.disks_of(places.iter().map(|place| &*place.volume));
             let mut rooms = self.rooms(&places);
             let mut encoded = false;
             for (_, candidates) in pools {
@@ -131,7 +131,7 @@ impl Parity {
 
     /// Room for parity on each disk: that of its roomiest volume.
     fn rooms(&self, places: &[UnitPlace]) -> Vec<DiskRoom> {
-        let disks = self.disks_of(places);
+        let disks = self.disks_of(places.iter().map(|place| &*place.volume));
         let mut rooms = vec![DiskRoom { free: 0, parity: 0 }; disks.len()];
         let mut parity: HashMap<Arc<str>, u64> = HashMap::new();
         for group in self.table().iter() {
@@ -225,7 +225,7 @@ impl Parity {
     /// Looks at all finalized replicas: gives those that no group has, the newest first, which the
     /// page cache may still have.
     fn sweep(&self, places: &[UnitPlace]) -> Vec<Unprotected<ParityCandidate>> {
-        let disks = self.disks_of(places);
+        let disks = self.disks_of(places.iter().map(|place| &*place.volume));
         let mut found = Vec::new();
         let mut unprotected = 0_u64;
         for store in self.stores() {

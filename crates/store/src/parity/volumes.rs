@@ -89,10 +89,10 @@ impl Parity {
     }
 
     /// Different disks under the volumes.
-    pub fn disks_of(&self, places: &[UnitPlace]) -> Vec<DiskKey> {
+    pub fn disks_of<'a>(&self, volumes: impl Iterator<Item = &'a Volume>) -> Vec<DiskKey> {
         let mut disks = Vec::new();
-        for place in places {
-            let disk = self.disk_of(&place.volume);
+        for volume in volumes {
+            let disk = self.disk_of(volume);
             if !disks.contains(&disk) {
                 disks.push(disk);
             }
