@@ -12,6 +12,7 @@ use tracing::{error, info};
 use super::Parity;
 use super::decode::UnitReader;
 use super::served::ServedFile;
+use crate::background::block_scanner;
 use crate::error::{StoreError, StoreErrorKind};
 use crate::locks;
 use crate::reader::ReplicaReader;
@@ -239,12 +240,20 @@ pub async fn open_degraded(
     decoded(store, pool, here, replica.storage, (parity, replica.unit)).await
 }
 
-/// Opens a finalized replica whose files are not there, if its group has all of it; the replica is
-/// mended then.
+/// What is known of a replica whose files cannot be opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Damage {
+    /// They are not there: the replica is mended.
+    Certain,
+    /// An error: the block scanner looks at it, so that a good replica is not reported.
+    Suspected,
+}
+
+/// Opens a finalized replica whose files cannot be opened, if its group has all of it.
 pub async fn open_instead(
     store: &Arc<StoreState>,
     pool: &Arc<Pool>,
-    here: Block,
+    (here, damage): (Block, Damage),
     storage: StorageInfo,
 ) -> Option<ReplicaReader> {
     let parity = store.parity.as_ref()?;
@@ -252,7 +261,11 @@ pub async fn open_instead(
     let (unit, _) = cover.filter(|(_, covered)| *covered == here.num_bytes)?;
     let opened = decoded(store, pool, here, storage.clone(), (parity, unit)).await?;
     let reader = opened.ok()?;
-    super::heal_or_tell(store, pool.extended(here), storage);
+    let block = pool.extended(here);
+    match damage {
+        Damage::Certain => super::heal_or_tell(store, block, storage),
+        Damage::Suspected => block_scanner::mark_suspect(store, &block),
+    }
     Some(reader)
 }
 

@@ -50,8 +50,8 @@ use crate::state::StoreState;
 
 pub use changes::{before_change, spawn_wake};
 pub use degraded::{
-    DegradedReplica, append_reports, append_storages, forget_degraded, keep_serving, open_degraded,
-    open_instead, reference_degraded, volume_left,
+    Damage, DegradedReplica, append_reports, append_storages, forget_degraded, keep_serving,
+    open_degraded, open_instead, reference_degraded, volume_left,
 };
 pub use heal::{heal_or_tell, read_around};
 pub use load::pool_loaded;

@@ -13,7 +13,7 @@ use super::ReplicaReader;
 use super::rename_guard::{FileNames, RENAME_POLL, RENAME_WAIT, RenameGuard};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::lifecycle::volume_failure::examine;
-use crate::parity;
+use crate::parity::{self, Damage};
 use crate::replica::block_pool::Pool;
 use crate::replica::files::Pair;
 use crate::replica::open_files::OpenFiles;
@@ -83,7 +83,13 @@ pub(crate) async fn open_reader(
             Err(e) => is_missing(e),
         };
         if unchanged && !incomplete {
-            return attempt;
+            let error = match attempt {
+                Err(error) if error.io_error().is_some() => error,
+                other => return other,
+            };
+            // A dying disk need not say EIO.
+            let decoded = instead(inner, &pool, id, &slot, Damage::Suspected).await;
+            return decoded.ok_or(error);
         }
         let renamed = !now.is_some_and(|now| FileNames::of(&now) == names);
         if !renamed && guard.as_ref().is_some_and(|guard| guard.holds(&slot)) {
@@ -91,7 +97,7 @@ pub(crate) async fn open_reader(
             drop(guard);
             return match attempt {
                 Ok(reader) => without_meta(reader, &slot, missing_meta),
-                Err(e) => match instead(inner, &pool, id, &slot).await {
+                Err(e) => match instead(inner, &pool, id, &slot, Damage::Certain).await {
                     Some(reader) => Ok(reader),
                     None => {
                         missing(inner, &pool, id, &slot).await;
@@ -133,18 +139,19 @@ fn is_missing(error: &StoreError) -> bool {
         .is_some_and(|e| e.kind() == IoErrorKind::NotFound)
 }
 
-/// A finalized replica whose data file is not there, decoded by its parity group.
+/// A finalized replica whose files cannot be opened, decoded by its parity group.
 async fn instead(
     inner: &Arc<StoreState>,
     pool: &Arc<Pool>,
     id: i64,
     slot: &Slot,
+    damage: Damage,
 ) -> Option<ReplicaReader> {
     let Slot::Finalized(replica) = slot else {
         return None;
     };
     let storage = pool.slice(replica.volume).ok()?.volume.info.clone();
-    parity::open_instead(inner, pool, slot.block(id), storage).await
+    parity::open_instead(inner, pool, (slot.block(id), damage), storage).await
 }
 
 /// The data file of a finalized replica is not there: it is no longer served, unless the whole
