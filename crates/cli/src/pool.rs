@@ -174,6 +174,9 @@ fn report(args: &PlaceArgs, status: &ParityStatus) -> Result<ExitCode, CliError>
         ] {
             println!("  {name:<18}{}", size::show(bytes));
         }
+        report_rebuild(status);
+        report_volumes(status);
+        report_groups(status);
     }
     let well = status.degraded_bytes == 0 && status.lost_bytes == 0;
     Ok(if well {
@@ -181,4 +184,64 @@ fn report(args: &PlaceArgs, status: &ParityStatus) -> Result<ExitCode, CliError>
     } else {
         ExitCode::from(FINDING)
     })
+}
+
+fn report_rebuild(status: &ParityStatus) {
+    if status.rebuild_remaining_bytes == 0 {
+        return;
+    }
+    let rebuilt = size::show(status.rebuilt_bytes);
+    match status.rebuild_seconds_left {
+        Some(left) => println!("rebuild: {rebuilt} done, about {left} s left"),
+        None => println!("rebuild: {rebuilt} done, time left not known yet"),
+    }
+}
+
+/// A row for each data directory.
+fn report_volumes(status: &ParityStatus) {
+    if status.volumes.is_empty() {
+        return;
+    }
+    println!(
+        "{:>11} {:>11} {:>11} {:>11} {:>11} {:>11}  volume",
+        "protected", "unprotected", "degraded", "lost", "to rebuild", "parity"
+    );
+    for volume in &status.volumes {
+        let bytes = [
+            volume.protected_bytes,
+            volume.unprotected_bytes,
+            volume.degraded_bytes,
+            volume.lost_bytes,
+            volume.rebuild_remaining_bytes,
+            volume.parity_bytes,
+        ];
+        let row: Vec<String> = bytes
+            .iter()
+            .map(|bytes| format!("{:>11}", size::show(*bytes)))
+            .collect();
+        let gone = if volume.in_use { "" } else { " (gone)" };
+        println!("{}  {}{gone}", row.join(" "), volume.directory);
+    }
+}
+
+/// The groups that lack units; the JSON names some of very many too.
+fn report_groups(status: &ParityStatus) {
+    const SHOWN: usize = 10;
+    if status.lacking_groups == 0 {
+        return;
+    }
+    println!("{} groups lack units", status.lacking_groups);
+    for group in status.groups_that_lack_units.iter().take(SHOWN) {
+        println!(
+            "  {} lacks {}: degraded {}, lost {}, to rebuild {}",
+            group.group,
+            group.lacks,
+            size::show(group.degraded_bytes),
+            size::show(group.lost_bytes),
+            size::show(group.rebuild_remaining_bytes)
+        );
+    }
+    if status.groups_that_lack_units.len() > SHOWN {
+        println!("  more: --json");
+    }
 }

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::{Command, Output};
 
-use hayloft_store::ParityStatus;
+use hayloft_store::{LackingParityGroup, ParityStatus, VolumeParity};
 use serde_json::Value;
 
 fn pool(args: &[&str], conf: &Path) -> Output {
@@ -94,6 +94,19 @@ fn the_newest_status_counts_and_a_finding_shows() {
     let degraded = ParityStatus {
         at_ms: 7,
         degraded_bytes: 9,
+        rebuild_remaining_bytes: 7,
+        rebuilt_bytes: 5,
+        rebuild_seconds_left: Some(42),
+        lacking_groups: 1,
+        groups_that_lack_units: vec![LackingParityGroup {
+            group: "abc".to_owned(),
+            lacks: 1,
+            ..LackingParityGroup::default()
+        }],
+        volumes: vec![VolumeParity {
+            directory: "/data/1".to_owned(),
+            ..VolumeParity::default()
+        }],
         ..now
     };
     leave(&dir.path().join("one"), &degraded);
@@ -104,4 +117,7 @@ fn the_newest_status_counts_and_a_finding_shows() {
         text.contains("protected") && text.contains("3 MiB"),
         "{text}"
     );
+    for said in ["42 s left", "/data/1 (gone)", "abc lacks 1"] {
+        assert!(text.contains(said), "{said} in {text}");
+    }
 }

@@ -83,25 +83,6 @@ pub struct TableGroup {
     pub(crate) spoiled: bool,
 }
 
-/// Bytes of groups, as `hayloft pool status` shows them.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct GroupTotals {
-    /// Replicas in groups that have all of their units.
-    pub protected: u64,
-    /// Replicas in groups that lack a unit and can decode it.
-    pub degraded: u64,
-    /// Replicas that are nowhere and cannot be decoded.
-    pub lost: u64,
-    /// Units that are nowhere and can be decoded.
-    pub to_rebuild: u64,
-    /// Data kept for groups whose replica is gone.
-    pub kept: u64,
-    /// Parity files.
-    pub parity: u64,
-    /// Groups.
-    pub groups: u64,
-}
-
 impl TableGroup {
     /// Whether the bytes of a unit are somewhere; units without a member are zeros.
     #[must_use]

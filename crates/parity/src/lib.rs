@@ -11,6 +11,7 @@
 //! | `forming` | which replicas form groups, and which disks take the parity |
 //! | `group` | a group in memory, and its units |
 //! | `table` | the groups of a process, and what a change of a replica means for them |
+//! | `totals` | bytes of the groups, by storage and by group |
 //! | `code` | parity of members, and lost units from the others |
 //! | `sums` | the checksums that everything read or decoded is compared with |
 //! | `names` | names of the files of groups |
@@ -29,11 +30,12 @@ mod record;
 mod shape;
 mod sums;
 mod table;
+mod totals;
 
 pub use code::{GroupCode, PARITY_PIECE, parity_checksum};
 pub use forming::{DiskRoom, GroupPlan, ParityPlace, Unprotected, form};
 pub use group::{
-    ClaimSpoiled, GroupPhase, GroupTotals, KeepData, MemberChange, MemberState, TableGroup, UnitRef,
+    ClaimSpoiled, GroupPhase, KeepData, MemberChange, MemberState, TableGroup, UnitRef,
 };
 pub use names::{GroupFile, PARITY_DIR};
 pub use record::{
@@ -43,3 +45,4 @@ pub use record::{
 pub use shape::{ParityDisks, ParityShape, ShapeError};
 pub use sums::{SumsCheck, UnitSums};
 pub use table::GroupTable;
+pub use totals::{GroupTotals, LackingGroup, UnitTotals};

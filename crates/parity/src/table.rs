@@ -10,7 +10,7 @@ use std::sync::Arc;
 use hayloft_wire::ids::PoolId;
 
 use crate::group::{
-    ClaimSpoiled, GroupPhase, GroupTotals, KeepData, MemberChange, MemberState, TableGroup, UnitRef,
+    ClaimSpoiled, GroupPhase, KeepData, MemberChange, MemberState, TableGroup, UnitRef,
 };
 use crate::record::{GroupId, GroupRecord};
 
@@ -296,51 +296,6 @@ impl GroupTable {
     #[must_use]
     pub fn kept_bytes(&self) -> u64 {
         self.kept
-    }
-
-    /// The bytes of all groups, those that are not committed left out.
-    #[must_use]
-    pub fn totals(&self) -> GroupTotals {
-        let mut totals = GroupTotals {
-            kept: self.kept,
-            ..GroupTotals::default()
-        };
-        for group in self.groups.values().filter(|group| group.protects()) {
-            totals.groups += 1;
-            let lost = group.lost_units();
-            let decodes = group.decodes();
-            let parity_len = group.record.parity_len();
-            for there in &group.parity {
-                match (*there, decodes) {
-                    (true, _) => totals.parity += parity_len,
-                    (false, true) => totals.to_rebuild += parity_len,
-                    (false, false) => {}
-                }
-            }
-            for (member, state) in group.record.members.iter().zip(&group.members) {
-                let (pool, id) = (&group.record.pool, member.block_id);
-                let best = self.cover(pool, id, &member.storage);
-                let ours = best.is_some_and(|(r, _)| r.group == group.record.id);
-                if member.dropped || !ours {
-                    continue;
-                }
-                let absent = *state == MemberState::Absent;
-                match (absent, decodes) {
-                    (true, true) => totals.to_rebuild += member.covered,
-                    (true, false) => {
-                        totals.lost += member.covered;
-                        continue;
-                    }
-                    (false, _) => {}
-                }
-                if lost.is_empty() {
-                    totals.protected += member.covered;
-                } else if decodes {
-                    totals.degraded += member.covered;
-                }
-            }
-        }
-        totals
     }
 }
 

@@ -94,7 +94,10 @@ fn data_of_a_member_is_kept_while_there_is_room() {
             copy: false
         }]
     );
-    assert_eq!((table.kept_bytes(), table.totals().protected), (100, 200));
+    assert_eq!(
+        (table.kept_bytes(), table.totals().all.protected),
+        (100, 200)
+    );
     assert!(
         table.is_taken(&pool(), 2, "DS-2", 100),
         "one of three is no reason to encode anew"
@@ -102,7 +105,7 @@ fn data_of_a_member_is_kept_while_there_is_room() {
     // A second change of what is kept is of no matter.
     assert_eq!(gone(&mut table, 1, 150), []);
     assert_eq!(gone(&mut table, 2, 150), [], "over the limit");
-    let totals = table.totals();
+    let totals = table.totals().all;
     assert_eq!(
         (totals.protected, totals.degraded, totals.lost),
         (0, 100, 0)
@@ -115,7 +118,7 @@ fn data_of_a_member_is_kept_while_there_is_room() {
     committed(&mut table, group(2, &[3]));
     assert_eq!(table.useless(), [GroupId(1)]);
     table.remove(GroupId(1));
-    assert_eq!((table.kept_bytes(), table.totals().protected), (0, 100));
+    assert_eq!((table.kept_bytes(), table.totals().all.protected), (0, 100));
 }
 
 #[test]
@@ -159,7 +162,7 @@ fn a_lost_storage_makes_its_units_absent() {
     table.claim(group(3, &[1, 4]));
     let lost = table.lose_storage("DS-1");
     assert_eq!(lost.len(), 3);
-    let totals = table.totals();
+    let totals = table.totals().all;
     // Block 1 in its newer group, and 2 and 3.
     assert_eq!(
         (totals.degraded, totals.protected, totals.to_rebuild),
@@ -167,7 +170,7 @@ fn a_lost_storage_makes_its_units_absent() {
     );
     assert_eq!(table.begin_commit(group(3, &[1, 4])), Err(ClaimSpoiled));
     table.lose_storage("DS-p");
-    let totals = table.totals();
+    let totals = table.totals().all;
     assert_eq!(
         (totals.degraded, totals.lost, totals.to_rebuild),
         (0, 100, 0)
@@ -221,7 +224,7 @@ proptest! {
                 let group = table.get(useless).expect("there");
                 prop_assert_eq!(group.phase, GroupPhase::Committed);
             }
-            let totals = table.totals();
+            let totals = table.totals().all;
             prop_assert!(totals.lost == 0 || table.iter().any(|g| !g.decodes()));
         }
     }

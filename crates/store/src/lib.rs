@@ -39,7 +39,7 @@ pub use config::{
     DirectoryScanConfig, ReservedSpace, ScanConfig, StoreConfig, VolumeChoosing, VolumeConfig,
 };
 pub use error::{StoreError, StoreErrorKind};
-pub use parity::{ParityConfig, ParityRequest, ParityStatus};
+pub use parity::{LackingParityGroup, ParityConfig, ParityRequest, ParityStatus, VolumeParity};
 pub use reader::ReplicaReader;
 pub use report::VolumeTimes;
 pub use shared::StoreShared;

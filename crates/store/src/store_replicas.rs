@@ -10,7 +10,7 @@ use crate::store::Store;
 use crate::types::{RecoveryInfo, ReplicaRef, TakenOver, WriteOptions};
 use crate::writer::ReplicaWriter;
 use crate::writer::{block_recovery, create, pipeline_recovery};
-use crate::{reader, report};
+use crate::{parity, reader, report};
 
 impl Store {
     /// Starts a new RBW replica (stage PIPELINE_SETUP_CREATE).
@@ -52,6 +52,7 @@ impl Store {
     ) -> Result<ReplicaWriter, StoreError> {
         let block = block.clone();
         self.run(|inner| async move {
+            parity::rebuild_first(&inner, &block).await?;
             pipeline_recovery::append(&inner, &block, new_gs, expected_len).await
         })
         .await
@@ -67,6 +68,7 @@ impl Store {
     ) -> Result<ReplicaWriter, StoreError> {
         let block = block.clone();
         self.run(|inner| async move {
+            parity::rebuild_first(&inner, &block).await?;
             pipeline_recovery::recover_append(&inner, &block, new_gs, expected_len).await
         })
         .await
@@ -107,6 +109,7 @@ impl Store {
     ) -> Result<ReplicaRef, StoreError> {
         let block = block.clone();
         self.run(|inner| async move {
+            parity::rebuild_first(&inner, &block).await?;
             pipeline_recovery::recover_close(&inner, &block, new_gs, expected_len).await
         })
         .await
@@ -187,8 +190,11 @@ impl Store {
         recovery_id: u64,
     ) -> Result<Option<RecoveryInfo>, StoreError> {
         let block = block.clone();
-        self.run(|inner| async move { block_recovery::init(&inner, &block, recovery_id).await })
-            .await
+        self.run(|inner| async move {
+            parity::rebuild_first(&inner, &block).await?;
+            block_recovery::init(&inner, &block, recovery_id).await
+        })
+        .await
     }
 
     /// `updateReplicaUnderRecovery`: cuts the replica to `new_len`, gives it the recovery id as

@@ -35,7 +35,7 @@ mod status;
 mod volumes;
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, RwLock, Weak};
 use std::time::{Duration, Instant};
 
@@ -55,9 +55,10 @@ pub use degraded::{
 };
 pub use heal::{heal_or_tell, read_around};
 pub use load::pool_loaded;
+pub use rebuild::rebuild_first;
 pub use records::pool_removed;
 pub use rounds::run;
-pub use status::{ParityRequest, ParityStatus};
+pub use status::{LackingParityGroup, ParityRequest, ParityStatus, VolumeParity};
 
 /// The class of encoding: no client waits for it.
 const ENCODING: IoClass = IoClass::Balancer;
@@ -113,10 +114,14 @@ pub struct Parity {
     round: tokio::sync::Mutex<()>,
     /// Held while records and files of groups on disks change, but for new groups.
     recording: tokio::sync::Mutex<()>,
+    /// Held while a replica is rebuilt: one that is wanted now waits for one at most.
+    rebuilding: tokio::sync::Mutex<()>,
     /// Since when replicas have waited.
     waiting: Mutex<HashMap<Waiting, Instant>>,
-    /// Bytes of finalized replicas without parity at the last round.
-    unprotected: AtomicU64,
+    /// Bytes of finalized replicas without parity at the last round, by storage.
+    unprotected: Mutex<HashMap<Arc<str>, u64>>,
+    /// How far a rebuild is.
+    progress: Mutex<status::RebuildProgress>,
     /// What lies on the volumes of the stores that have come, until all have.
     lists: Mutex<load::Lists>,
     /// All stores have come once.
@@ -184,8 +189,10 @@ impl Parity {
             wake: Notify::new(),
             round: tokio::sync::Mutex::default(),
             recording: tokio::sync::Mutex::default(),
+            rebuilding: tokio::sync::Mutex::default(),
             waiting: Mutex::default(),
-            unprotected: AtomicU64::new(0),
+            unprotected: Mutex::default(),
+            progress: Mutex::default(),
             lists: Mutex::default(),
             settled: AtomicBool::new(false),
             cleaned: AtomicBool::new(false),

@@ -5,13 +5,14 @@ use std::sync::Arc;
 use bytes::Bytes;
 use hayloft_io::OpenMode;
 use hayloft_parity::{GroupPhase, GroupRecord, MemberState, PARITY_DIR, UnitRef};
+use hayloft_wire::ids::ExtendedBlock;
 use tracing::{info, warn};
 
 use super::decode::UnitReader;
 use super::degraded::DegradedReplica;
 use super::heal::{decode_pair, write_unit};
 use super::volumes::{UnitPlace, parity_file, stamp, storage_of, unit_len};
-use super::{ENCODING, Parity, ParityEnded, ParityStep, REBUILDING};
+use super::{ENCODING, Parity, ParityEnded, ParityStep, REBUILDING, status};
 use crate::background::move_replica::settle_copy;
 use crate::error::{StoreError, StoreErrorKind};
 use crate::layout::dirs::DIR_MODE;
@@ -38,6 +39,27 @@ async fn unless_gone<T>(
     }
 }
 
+/// Rebuilds the degraded replica of a block before a task changes it: an append or a recovery. The
+/// task waits for one that is being rebuilt and for this one.
+///
+/// # Errors
+/// `OutOfSpace`, or of reading the other units.
+pub async fn rebuild_first(
+    store: &Arc<StoreState>,
+    block: &ExtendedBlock,
+) -> Result<(), StoreError> {
+    let (Some(parity), Ok(pool)) = (&store.parity, store.pool(&block.pool)) else {
+        return Ok(());
+    };
+    let id = block.block.id;
+    let Some(degraded) = pool.degraded_replica(id) else {
+        return Ok(());
+    };
+    // Only a test ends it on the way.
+    let rebuilt = parity.rebuild_replica(store, &pool, id, &degraded).await;
+    rebuilt.map(drop)
+}
+
 impl Parity {
     /// Rebuilds degraded replicas and lost parity on other disks.
     pub(super) async fn rebuild_all(self: &Arc<Self>) -> Result<(), ParityEnded> {
@@ -48,6 +70,7 @@ impl Parity {
                     if store.stop.is_cancelled() {
                         return Ok(());
                     }
+                    status::publish_progress(self).await;
                     match self.rebuild_replica(&store, &pool, id, &replica).await {
                         Ok(done) => done?,
                         Err(error) => {
@@ -93,6 +116,10 @@ impl Parity {
         id: i64,
         degraded: &DegradedReplica,
     ) -> Result<Result<(), ParityEnded>, StoreError> {
+        let _one = self.rebuilding.lock().await;
+        if pool.degraded_replica(id).as_ref() != Some(degraded) {
+            return Ok(Ok(()));
+        }
         let unit = degraded.unit;
         let record = self.table().get(unit.group).map(|g| Arc::clone(&g.record));
         let Some(record) = record else {
@@ -231,6 +258,7 @@ impl Parity {
             units.collect()
         };
         for unit in lost {
+            status::publish_progress(self).await;
             match self.rebuild_parity_file(unit).await {
                 Ok(done) => done?,
                 Err(error) => warn!(group = %unit.group, %error, "parity is not rebuilt yet"),

@@ -227,7 +227,7 @@ impl Parity {
     fn sweep(&self, places: &[UnitPlace]) -> Vec<Unprotected<ParityCandidate>> {
         let disks = self.disks_of(places.iter().map(|place| &*place.volume));
         let mut found = Vec::new();
-        let mut unprotected = 0_u64;
+        let mut unprotected: HashMap<Arc<str>, u64> = HashMap::new();
         for store in self.stores() {
             for pool in store.pools() {
                 if !pool.parity_known.load(Ordering::Acquire) {
@@ -250,7 +250,8 @@ impl Parity {
                     if table.is_taken(pool.id(), id, &volume.info.id, replica.len) {
                         continue;
                     }
-                    unprotected = unprotected.saturating_add(replica.len);
+                    let bytes = unprotected.entry(Arc::clone(&volume.info.id)).or_default();
+                    *bytes = bytes.saturating_add(replica.len);
                     let lasting = !volume.info.storage_type.is_transient();
                     let disk = self.disk_of(volume);
                     let disk = disks.iter().position(|d| *d == disk);
@@ -276,7 +277,7 @@ impl Parity {
                 }
             }
         }
-        self.unprotected.store(unprotected, Ordering::Relaxed);
+        *locks::lock(&self.unprotected) = unprotected;
         self.let_wait(found)
     }
 

@@ -1,10 +1,11 @@
 //! What there is of parity, for the operator.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::Ordering;
+use std::time::Instant;
 
 use hayloft_io::IoClass;
-use hayloft_parity::PARITY_DIR;
+use hayloft_parity::{GroupTotals, PARITY_DIR};
 use serde::{Deserialize, Serialize};
 use tracing::debug;
 
@@ -17,7 +18,9 @@ const STATUS_FILE: &str = "status.json";
 /// It is written anew after so long, milliseconds.
 const ANEW_MS: u64 = 60_000;
 /// Bytes of it, at most.
-const STATUS_BYTES_MAX: usize = 64 << 10;
+const STATUS_BYTES_MAX: usize = 1 << 20;
+/// While units are rebuilt it is written anew after so long, milliseconds.
+const PROGRESS_MS: u64 = 2000;
 
 /// What there is of parity in a process, in bytes of replicas where nothing else is said.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -42,10 +45,98 @@ pub struct ParityStatus {
     pub parity_bytes: u64,
     /// Number of groups.
     pub groups: u64,
+    /// Groups that lack a unit.
+    #[serde(default)]
+    pub lacking_groups: u64,
+    /// Of what was lost since all was there last, so much is rebuilt.
+    #[serde(default)]
+    pub rebuilt_bytes: u64,
+    /// How long the rest of a rebuild takes at the rate so far, seconds; `None`: none runs, or its
+    /// rate is not known yet.
+    #[serde(default)]
+    pub rebuild_seconds_left: Option<u64>,
+    /// By data directory, also those that are gone.
+    #[serde(default)]
+    pub volumes: Vec<VolumeParity>,
+    /// Groups that lack a unit, some of very many.
+    #[serde(default)]
+    pub groups_that_lack_units: Vec<LackingParityGroup>,
     /// When the last scrub that was asked for ended, milliseconds since 1970; 0: none.
     pub scrubbed_at_ms: u64,
     /// When the last rebuild that was asked for ended, milliseconds since 1970; 0: none.
     pub rebuilt_at_ms: u64,
+}
+
+/// What there is of parity on one volume, in bytes. Replicas of a dead disk count where they were
+/// until they are rebuilt.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct VolumeParity {
+    /// Its data directory.
+    pub directory: String,
+    /// The node uses it.
+    pub in_use: bool,
+    /// Replicas in groups that have all of their units.
+    pub protected_bytes: u64,
+    /// Replicas in no group yet.
+    pub unprotected_bytes: u64,
+    /// Replicas in groups that lack a unit and can decode it.
+    pub degraded_bytes: u64,
+    /// Replicas that are gone for good.
+    pub lost_bytes: u64,
+    /// Units that were here and are still to be rebuilt.
+    pub rebuild_remaining_bytes: u64,
+    /// Parity files.
+    pub parity_bytes: u64,
+}
+
+/// A group that lacks units.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LackingParityGroup {
+    /// Its name, as its files have it.
+    pub group: String,
+    /// Units that it lacks.
+    pub lacks: usize,
+    /// Replicas of it that other units can decode or that are there, bytes.
+    pub degraded_bytes: u64,
+    /// Replicas of it that are gone for good, bytes.
+    pub lost_bytes: u64,
+    /// Units that are still to be rebuilt, bytes.
+    pub rebuild_remaining_bytes: u64,
+}
+
+/// How far a rebuild is.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct RebuildProgress {
+    /// When it began; `None`: there is nothing to rebuild.
+    began: Option<Instant>,
+    /// Bytes that were to be rebuilt then, and that came to it.
+    total: u64,
+    remaining: u64,
+}
+
+impl RebuildProgress {
+    /// So much is to be rebuilt now.
+    fn see(&mut self, remaining: u64) {
+        if remaining == 0 {
+            *self = Self::default();
+            return;
+        }
+        if self.began.is_none() {
+            self.began = Some(Instant::now());
+        }
+        self.total += remaining.saturating_sub(self.remaining);
+        self.remaining = remaining;
+    }
+
+    fn done(&self) -> u64 {
+        self.total.saturating_sub(self.remaining)
+    }
+
+    fn seconds_left(&self) -> Option<u64> {
+        let elapsed = self.began?.elapsed().as_millis();
+        let left = elapsed * u128::from(self.remaining) / u128::from(self.done()).max(1) / 1000;
+        u64::try_from(left).ok().filter(|_| self.done() > 0)
+    }
 }
 
 impl ParityStatus {
@@ -72,20 +163,65 @@ impl Parity {
             let published = locks::lock(&self.published);
             (published.scrubbed_at_ms, published.rebuilt_at_ms)
         };
+        let progress = {
+            let mut progress = locks::lock(&self.progress);
+            progress.see(totals.all.to_rebuild);
+            *progress
+        };
+        let volumes = self.volumes_parity(&totals);
+        let lacking = totals.some_lacking.iter().map(|group| LackingParityGroup {
+            group: group.id.to_string(),
+            lacks: group.lacks,
+            degraded_bytes: group.bytes.degraded,
+            lost_bytes: group.bytes.lost,
+            rebuild_remaining_bytes: group.bytes.to_rebuild,
+        });
         ParityStatus {
             shape: self.config.shape.to_string(),
             at_ms: now_ms(),
-            protected_bytes: totals.protected,
-            unprotected_bytes: self.unprotected.load(Ordering::Relaxed),
-            degraded_bytes: totals.degraded,
-            lost_bytes: totals.lost,
-            rebuild_remaining_bytes: totals.to_rebuild,
+            protected_bytes: totals.all.protected,
+            unprotected_bytes: volumes.iter().map(|v| v.unprotected_bytes).sum(),
+            degraded_bytes: totals.all.degraded,
+            lost_bytes: totals.all.lost,
+            rebuild_remaining_bytes: totals.all.to_rebuild,
             kept_bytes: totals.kept,
-            parity_bytes: totals.parity,
+            parity_bytes: totals.all.parity,
             groups: totals.groups,
+            lacking_groups: totals.lacking,
+            rebuilt_bytes: progress.done(),
+            rebuild_seconds_left: progress.seconds_left(),
+            groups_that_lack_units: lacking.collect(),
+            volumes,
             scrubbed_at_ms: done.0,
             rebuilt_at_ms: done.1,
         }
+    }
+}
+
+impl Parity {
+    /// A row for each volume that is in use, and for each that had units.
+    fn volumes_parity(&self, totals: &GroupTotals) -> Vec<VolumeParity> {
+        let unprotected = locks::lock(&self.unprotected).clone();
+        let mut rows: BTreeMap<String, VolumeParity> = BTreeMap::new();
+        for place in self.places() {
+            let storage = &place.volume.info.id;
+            let directory = place.volume.root.display().to_string();
+            let row = rows.entry(directory).or_default();
+            row.in_use = true;
+            row.unprotected_bytes = unprotected.get(storage).copied().unwrap_or(0);
+        }
+        for (root, bytes) in totals.storages.values() {
+            let row = rows.entry(root.to_string()).or_default();
+            row.protected_bytes += bytes.protected;
+            row.degraded_bytes += bytes.degraded;
+            row.lost_bytes += bytes.lost;
+            row.rebuild_remaining_bytes += bytes.to_rebuild;
+            row.parity_bytes += bytes.parity;
+        }
+        let named = rows
+            .into_iter()
+            .map(|(directory, row)| VolumeParity { directory, ..row });
+        named.collect()
     }
 }
 
@@ -178,6 +314,14 @@ pub async fn publish(parity: &Parity) {
         ..now.clone()
     };
     if same != before || now.at_ms.saturating_sub(before.at_ms) > ANEW_MS {
+        publish_anyway(parity).await;
+    }
+}
+
+/// The same while units are rebuilt, now and then.
+pub async fn publish_progress(parity: &Parity) {
+    let before = locks::lock(&parity.published).at_ms;
+    if now_ms().saturating_sub(before) >= PROGRESS_MS {
         publish_anyway(parity).await;
     }
 }

@@ -105,6 +105,94 @@ async fn replicas_of_a_dead_disk_are_served_and_rebuilt() {
 }
 
 #[tokio::test]
+async fn a_degraded_replica_that_is_changed_is_rebuilt_first() {
+    let mut node = eight(4, shape(2, 1)).await;
+    let on: Vec<i64> = all()
+        .into_iter()
+        .filter(|id| volume_of(&node, *id) == 0)
+        .collect();
+    let len = |id: i64| LEN as u64 + u64::try_from(id).expect("small");
+    kill_disk(&node, 0).await;
+    let (appended, recovered) = (on[0], on[1]);
+    // The round in the background is at it too.
+    let store = node.store.clone();
+    let rounds = tokio::spawn(async move { store.parity_round().await });
+    let at = len(appended);
+    let wanted = block(appended, 1001, at);
+    let append = node.store.append(&wanted, 1002, at);
+    let mut writer = append.await.expect("opens");
+    let wanted = block(recovered, 1001, len(recovered));
+    let init = node.store.init_replica_recovery(&wanted, 2000).await;
+    let found = init.expect("takes part").expect("there");
+    assert_eq!(found.block.num_bytes, len(recovered));
+    rounds.await.expect("no panic").expect("goes on");
+    let longer = content(appended, LEN + 5000);
+    // From the beginning of the last chunk, as clients do.
+    let from = usize::try_from(at / 512 * 512).expect("small");
+    let rest = packet_of(&longer[from..], from);
+    writer.write(vec![rest]).await.expect("writes");
+    writer.finalize().await.expect("finalizes");
+    check(&node, appended, LEN + 5000).await;
+    let update = node
+        .store
+        .update_replica_under_recovery(&wanted, 2000, 0, len(recovered));
+    update.await.expect("closes");
+    check(
+        &node,
+        recovered,
+        usize::try_from(len(recovered)).expect("small"),
+    )
+    .await;
+    assert_eq!(lost(&events(&mut node).await), [0_i64; 0]);
+    for _ in 0..3 {
+        round(&node).await;
+    }
+    let now = status(&node);
+    assert_eq!((now.degraded_bytes, now.unprotected_bytes), (0, 0));
+    assert_eq!(reported(&node), all());
+}
+
+#[tokio::test]
+async fn status_says_where_bytes_are_and_how_far_a_rebuild_is() {
+    let node = eight(4, shape(2, 1)).await;
+    let before = status(&node);
+    let sum = |status: &ParityStatus, of: fn(&crate::VolumeParity) -> u64| -> u64 {
+        status.volumes.iter().map(of).sum()
+    };
+    assert_eq!(before.volumes.len(), 4);
+    assert!(before.volumes.iter().all(|v| v.in_use));
+    assert_eq!(sum(&before, |v| v.protected_bytes), before.protected_bytes);
+    assert_eq!(sum(&before, |v| v.parity_bytes), before.parity_bytes);
+    assert_eq!((before.lacking_groups, before.rebuilt_bytes), (0, 0));
+    put(&node, 9, 1000).await;
+    kill_disk(&node, 0).await;
+    let hurt = status(&node);
+    let gone = hurt.volumes.iter().find(|v| !v.in_use).expect("named");
+    assert!(gone.directory.ends_with("data0"), "{gone:?}");
+    assert_eq!(gone.rebuild_remaining_bytes, hurt.rebuild_remaining_bytes);
+    let lacking = &hurt.groups_that_lack_units;
+    assert_eq!(lacking.len() as u64, hurt.lacking_groups);
+    let bytes: u64 = lacking.iter().map(|g| g.degraded_bytes).sum();
+    assert!(bytes == hurt.degraded_bytes && lacking.iter().all(|g| g.lacks == 1));
+    assert_eq!((hurt.rebuilt_bytes, hurt.rebuild_seconds_left), (0, None));
+    // One of them is rebuilt: a part is done.
+    let one = node.store.block_report(&pool());
+    let one = one.iter().find(|(s, _)| !in_use(&node, &s.id));
+    let one = one.expect("degraded").1[0].block;
+    let wanted = block(one.id, 1001, 0);
+    let append = node.store.append(&wanted, 1002, one.num_bytes);
+    drop(append.await.expect("opens"));
+    let part = status(&node);
+    assert_eq!(part.rebuilt_bytes, one.num_bytes);
+    assert!(part.rebuild_seconds_left.is_some());
+}
+
+fn in_use(node: &Node, storage: &str) -> bool {
+    let volumes = node.store.0.volumes();
+    volumes.iter().any(|v| *v.info.id == *storage)
+}
+
+#[tokio::test]
 async fn two_disks_at_once_need_two_parity_files() {
     for (parity, survives) in [(1, false), (2, true)] {
         let shape = shape(2, parity);
