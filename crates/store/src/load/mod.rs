@@ -359,7 +359,10 @@ fn restart_allowed(paths: &PoolPaths, id: i64) -> bool {
 fn reunite(paths: &PoolPaths, finalized: &mut Vec<Found>, orphans: &Orphans) {
     let mut used = std::collections::HashSet::new();
     for (id, dir, len) in &orphans.data {
-        let Some((block, from)) = orphans.meta.iter().find(|(block, _)| block.id == *id) else {
+        // Of several the newest: an append or a recovery left the others behind.
+        let of_it = orphans.meta.iter().filter(|(block, _)| block.id == *id);
+        let newest = of_it.max_by_key(|(block, _)| block.generation_stamp);
+        let Some((block, from)) = newest else {
             warn!(block = id, dir = %dir.display(), "data file without meta file: not served");
             continue;
         };

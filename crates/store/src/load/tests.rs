@@ -94,6 +94,13 @@ fn halves_are_reunited_or_removed() {
         paths.rbw().join("blk_2"),
         paths.finalized_dir(2).join("blk_2"),
     );
+    // So too, beside what an append left before: the newer one belongs to the data.
+    write_replica(&paths.rbw(), 6, 1002, &bytes(600));
+    fs::write(paths.rbw().join("blk_6_1001.meta"), b"old").expect("meta");
+    move_file(
+        paths.rbw().join("blk_6"),
+        paths.finalized_dir(6).join("blk_6"),
+    );
     // As we leave them: the meta file has two names for a moment.
     write_replica(&paths.rbw(), 3, 1001, &bytes(600));
     fs::hard_link(
@@ -105,8 +112,12 @@ fn halves_are_reunited_or_removed() {
     fs::write(paths.finalized_dir(4).join("blk_4"), b"x").expect("data");
     fs::write(paths.finalized_dir(5).join("blk_5_9.meta"), b"x").expect("meta");
     let loaded = run(&paths);
-    let finalized: Vec<_> = loaded.finalized.iter().map(|f| f.block).collect();
-    assert_eq!(finalized, [Block::new(2, 1001, 600)]);
+    let mut finalized: Vec<_> = loaded.finalized.iter().map(|f| f.block).collect();
+    finalized.sort_unstable();
+    assert_eq!(
+        finalized,
+        [Block::new(2, 1001, 600), Block::new(6, 1002, 600)]
+    );
     let mut rbw: Vec<_> = loaded.rbw.iter().map(|f| f.block).collect();
     rbw.sort_unstable();
     assert_eq!(rbw, [Block::new(1, 1001, 600), Block::new(3, 1001, 600)]);

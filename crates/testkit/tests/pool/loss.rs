@@ -1,6 +1,6 @@
 //! A disk dies, then a host and a disk of the other.
 
-use crate::Lab;
+use crate::{Lab, PoolDisk};
 use hayloft_testkit::Outcome;
 use hayloft_testkit::error::{Result, TestkitError};
 use hayloft_testkit::suite::{expect, expect_eq, passed, seconds};
@@ -35,7 +35,7 @@ impl Lab {
     pub fn raw_space(&self) -> Result<f64> {
         let mut raw = 0;
         for disk in &self.disks {
-            let dir = disk.path().join("data");
+            let dir = disk.data();
             raw += allocated(&dir).map_err(TestkitError::file("listing", &dir))?;
         }
         let data: u64 = self.files.iter().map(|(_, bytes, _)| bytes).sum();
@@ -43,21 +43,30 @@ impl Lab {
         Ok(raw as f64 / data as f64)
     }
 
-    pub fn dead_disk(&mut self) -> Result<Outcome> {
-        self.wait_protected(0)?;
-        self.wait_protected(1)?;
-        let before = self.copies()?;
-        self.disk(0, 3).break_disk()?;
+    /// Volumes that nodes have told the NameNode to have failed.
+    fn failed_volumes(&self) -> Result<u64> {
+        let bean = self.cluster.namenode_bean(0, "FSNamesystemState")?;
+        let failed = bean["VolumeFailuresTotal"].as_u64();
+        failed.ok_or_else(|| TestkitError::Expectation(format!("no count of volumes: {bean}")))
+    }
+
+    /// A disk of a host fails by `fail`. All that was on it is read and has its replicas all the
+    /// time, until it is rebuilt, and the NameNode has nothing copied.
+    fn lose_disk<T>(&mut self, host: usize, fail: impl FnOnce(&Self) -> Result<T>) -> Result<T> {
+        for host in 0..crate::HOSTS {
+            self.wait_protected(host)?;
+        }
+        let (copies, failures) = (self.copies()?, self.failed_volumes()?);
+        let failed = fail(self)?;
         let started = std::time::Instant::now();
         wait::until("the disk's replicas rebuilt", seconds(180), || {
             self.check_all()?;
             self.expect_replicas()?;
             std::thread::sleep(seconds(1));
-            let (_, now) = self.pool(0, &["status"])?;
+            let (_, now) = self.pool(host, &["status"])?;
             expect_eq("lost", now["lost_bytes"].as_u64(), Some(0))?;
             let of = |name: &str| now[name].as_u64().unwrap_or(u64::MAX);
-            let failed = self.cluster.namenode_bean(0, "FSNamesystemState")?;
-            let noticed = failed["VolumeFailuresTotal"].as_u64() == Some(1);
+            let noticed = self.failed_volumes()? == failures + 1;
             let whole = of("degraded_bytes") == 0 && of("rebuild_remaining_bytes") == 0;
             Ok(if noticed && whole {
                 Seen::Done(())
@@ -68,14 +77,71 @@ impl Lab {
         println!("pool: noticed and rebuilt after {:?}", started.elapsed());
         self.check_all()?;
         self.expect_replicas()?;
-        expect_eq("copies that the NameNode ordered", self.copies()?, before)?;
+        expect_eq("copies that the NameNode ordered", self.copies()?, copies)?;
+        Ok(failed)
+    }
+
+    pub fn dead_disk(&mut self) -> Result<Outcome> {
+        self.lose_disk(0, |lab| lab.disk(0, 3).kill())?;
+        passed()
+    }
+
+    pub fn hung_disk(&mut self) -> Result<Outcome> {
+        let (host, disk) = crate::HUNG;
+        if let PoolDisk::Mount(_) = self.disk(host, disk) {
+            return Ok(Outcome::Skipped("no modelled disk can be mounted".into()));
+        }
+        let hung = self.lose_disk(host, |lab| {
+            // What is in the page cache needs no disk.
+            let caches = Path::new("/proc/sys/vm/drop_caches");
+            std::fs::write(caches, "3").map_err(TestkitError::file("writing", caches))?;
+            match lab.disk(host, disk) {
+                PoolDisk::Modelled(disk) => disk.hang(),
+                PoolDisk::Mount(_) => Err(TestkitError::Expectation("it cannot hang".into())),
+            }
+        })?;
+        // It answers again, with old content: the node has given it up.
+        drop(hung);
+        self.check_all()?;
+        self.wait_protected(host)?;
+        passed()
+    }
+
+    fn reconfigure(&mut self, host: usize) -> Result<()> {
+        self.cluster.rewrite_node_conf(host)?;
+        let ipc = self.cluster.node(host).ipc();
+        let said = self.fs.reconfigure(&ipc, seconds(60))?;
+        expect(said.contains("SUCCESS"), || said)?;
+        // The NameNode may take long to miss what it believes to be there.
+        self.fs.dfsadmin(&["-triggerBlockReport", &ipc])?;
+        Ok(())
+    }
+
+    pub fn hot_swapped(&mut self) -> Result<Outcome> {
+        const HOST: usize = 1;
+        let dir = self.disk(HOST, 2).data();
+        for out in [true, false] {
+            match out {
+                true => self.cluster.node(HOST).remove_volume(&dir),
+                false => self.cluster.node(HOST).add_volume(None, &dir),
+            }
+            self.reconfigure(HOST)?;
+            self.check_all()?;
+            for (path, ..) in &self.files {
+                self.fs.wait_replicas(path, crate::HOSTS, seconds(90))?;
+            }
+            let now = self.wait_protected(HOST)?;
+            let volumes = now["volumes"].as_array().map_or(0, Vec::len);
+            println!("pool: {volumes} volumes after the exchange");
+            self.check_all()?;
+        }
         passed()
     }
 
     pub fn host_and_disk(&mut self) -> Result<Outcome> {
         self.wait_protected(1)?;
         self.cluster.node(0).kill()?;
-        self.disk(1, 5).break_disk()?;
+        self.disk(1, 5).kill()?;
         // The first reads may meet the dead host.
         self.check_all()?;
         self.check_all()?;

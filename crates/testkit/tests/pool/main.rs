@@ -5,6 +5,7 @@ mod loss;
 
 use hayloft_testkit::error::Result;
 use hayloft_testkit::hadoop::{hayloft_binary, scratch};
+use hayloft_testkit::modelled::{self, HostedDisk, HostedFileSystem, ModelledDisk, Params};
 use hayloft_testkit::mounts::{TestMount, in_own_namespace, may_mount};
 use hayloft_testkit::node::Kind;
 use hayloft_testkit::suite::{expect, expect_eq, passed, seconds};
@@ -23,6 +24,9 @@ const DISKS: usize = 7;
 const SHAPE: &str = "6+1";
 /// Size of each disk, MiB.
 const DISK_MIB: u32 = 128;
+/// Host and disk that hang.
+const HUNG: (usize, usize) = (1, DISKS - 1);
+const FILE_SYSTEM: HostedFileSystem = HostedFileSystem::Ext4;
 /// Files of one block with a replica on each node: six on each disk.
 const FILES: u64 = 42;
 /// Groups that are not full are formed after two minutes.
@@ -49,6 +53,10 @@ fn main() -> ExitCode {
             lab.killed()
         });
         on.case("a_stock_node_used_the_directories", |lab| lab.swapped());
+        on.case("a_disk_is_taken_out_and_put_back_in", |lab| {
+            lab.hot_swapped()
+        });
+        on.case("a_hung_disk_costs_no_replication", |lab| lab.hung_disk());
         on.case("more_units_than_disks_are_refused", |lab| lab.refused());
         on.case("a_dead_disk_costs_no_replication", |lab| lab.dead_disk());
         on.case("a_host_and_a_disk_of_the_other_are_gone", |lab| {
@@ -73,13 +81,19 @@ fn start() -> Result<Lab> {
         let mut volumes = Vec::new();
         for disk in 0..DISKS {
             let at = base.path().join(format!("disk-{host}-{disk}"));
-            let image = base.path().join(format!("image-{host}-{disk}"));
-            disks.push(TestMount::ext4(&image, &at, DISK_MIB)?);
-            volumes.push(VolumeSpec::at(at.join("data")));
+            let disk = if (host, disk) == HUNG && modelled::missing(FILE_SYSTEM).is_none() {
+                PoolDisk::Modelled(modelled_disk(at)?)
+            } else {
+                let image = base.path().join(format!("image-{host}-{disk}"));
+                PoolDisk::Mount(TestMount::ext4(&image, &at, DISK_MIB)?)
+            };
+            volumes.push(VolumeSpec::at(disk.data()));
+            disks.push(disk);
         }
         let spec = NodeSpec::new(Kind::Hayloft)
             .volumes(volumes)
-            .conf("dfs.datanode.failed.volumes.tolerated", 1)
+            .conf("dfs.datanode.failed.volumes.tolerated", 2)
+            .conf("dfs.datanode.disk.check.timeout", "5s")
             .conf("hayloft.pool.parity", SHAPE);
         builder = builder.node(spec);
     }
@@ -93,10 +107,54 @@ fn start() -> Result<Lab> {
     })
 }
 
+fn modelled_disk(dir: PathBuf) -> Result<ModelledDisk> {
+    let fast = 400_000_000;
+    let log = dir.with_extension("log");
+    let disk = HostedDisk {
+        size: u64::from(2 * DISK_MIB) << 20,
+        file_system: FILE_SYSTEM,
+        params: Params {
+            read_bytes_s: fast,
+            write_bytes_s: fast,
+            buffer_bytes: 0,
+            ..Params::default()
+        },
+        dir,
+        backing: None,
+    };
+    ModelledDisk::mount(&hayloft_binary()?, &disk, &log)
+}
+
+/// A disk of a node.
+enum PoolDisk {
+    /// It can die.
+    Mount(TestMount),
+    /// It can hang.
+    Modelled(ModelledDisk),
+}
+
+impl PoolDisk {
+    /// The node's directory on it.
+    fn data(&self) -> PathBuf {
+        let at = match self {
+            Self::Mount(mount) => mount.path(),
+            Self::Modelled(disk) => disk.dir(),
+        };
+        at.join("data")
+    }
+
+    fn kill(&self) -> Result<()> {
+        match self {
+            Self::Mount(mount) => mount.break_disk(),
+            Self::Modelled(_) => Err(TestkitError::Expectation("it can only hang".into())),
+        }
+    }
+}
+
 struct Lab {
     fs: Driver,
     cluster: Cluster,
-    disks: Vec<TestMount>,
+    disks: Vec<PoolDisk>,
     /// What is there: path, length, seed.
     files: Vec<(String, u64, u64)>,
     // Dropped after the nodes have ended.
@@ -104,7 +162,7 @@ struct Lab {
 }
 
 impl Lab {
-    fn disk(&self, host: usize, disk: usize) -> &TestMount {
+    fn disk(&self, host: usize, disk: usize) -> &PoolDisk {
         &self.disks[host * DISKS + disk]
     }
 
