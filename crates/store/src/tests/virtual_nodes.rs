@@ -91,6 +91,50 @@ async fn capacities_add_up_to_the_file_system() {
 }
 
 #[tokio::test]
+async fn shares_of_both_types_add_up_to_the_file_system_too() {
+    let shared = shared();
+    let both = |config: &mut StoreConfig| {
+        let mut archive = config.volumes[0].clone();
+        archive.path = config.volumes[0].path.with_file_name("archive");
+        archive.storage_type = StorageType::Archive;
+        std::fs::create_dir_all(&archive.path).expect("directory");
+        config.volumes.push(archive);
+        config.archive_share = Some(0.25);
+    };
+    let nodes = [
+        node_with(&shared, both).await,
+        node_with(&shared, both).await,
+    ];
+    let alone = Node::new().await;
+    let whole = alone.report().capacity;
+    let reports = || -> Vec<StorageReport> {
+        let of = |node: &Node| node.store.storage_reports(&pool());
+        nodes.iter().flat_map(of).collect()
+    };
+    let sum = |kind: StorageType, of: fn(&StorageReport) -> u64| -> u64 {
+        let all = reports();
+        let these = all.iter().filter(|r| r.storage.storage_type == kind);
+        these.map(of).sum()
+    };
+    let (disk, archive) = (StorageType::Disk, StorageType::Archive);
+    let capacity = |r: &StorageReport| r.capacity;
+    let close = |is: u64, wanted: u64| is <= wanted && is + 4 >= wanted;
+    assert!(close(sum(archive, capacity), whole / 4), "{:?}", reports());
+    assert!(close(sum(disk, capacity), whole - whole / 4));
+    let before = sum(archive, |r| r.remaining);
+    nodes[0].put(5, 1001, 3_000_000).await;
+    assert!(sum(disk, |r| r.dfs_used) >= 3_000_000 && sum(archive, |r| r.dfs_used) == 0);
+    assert!(close(sum(archive, capacity), whole / 4));
+    assert!(close(sum(disk, capacity), whole - whole / 4));
+    // What is free is shared, unless the share of the archive is smaller.
+    let free = sum(archive, |r| r.remaining);
+    assert!(
+        free <= before && free + 3_200_000 >= before,
+        "{before} {free}"
+    );
+}
+
+#[tokio::test]
 async fn room_that_is_promised_to_one_is_promised_for_all() {
     let shared = shared();
     let (a, b) = (node(&shared).await, node(&shared).await);

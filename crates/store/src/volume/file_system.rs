@@ -100,22 +100,46 @@ struct Taken {
     allocated: u64,
     /// Kept free for others.
     reserved: u64,
-    /// Volumes.
+    /// Volumes that have the same share of the file system.
     sharers: u64,
+    /// What the others have of it: volumes of the other type, where types have shares.
+    beside: TakenBeside,
+}
+
+/// What volumes of the other type have taken, in bytes.
+#[derive(Clone, Copy, Debug, Default)]
+struct TakenBeside {
+    /// Used, or allocated ahead.
+    taken: u64,
+    /// Reserved for replicas and not taken yet.
+    not_taken: u64,
 }
 
 impl Taken {
     fn add(&mut self, volume: &Volume, capacity: u64) {
-        let reserved = space::reserved_bytes(capacity, volume.reserved);
         let waiting = volume.reserved_for_replicas.get();
-        self.used = self.used.saturating_add(volume.used());
-        self.used_then = self.used_then.saturating_add(volume.used_then.get());
-        self.reserved_for_replicas = self.reserved_for_replicas.saturating_add(waiting);
         let allocated = volume.allocated.get().min(waiting);
+        self.used = self.used.saturating_add(volume.used());
+        self.reserved_for_replicas = self.reserved_for_replicas.saturating_add(waiting);
         self.allocated = self.allocated.saturating_add(allocated);
-        // The space is one: what the configuration keeps free of it counts once.
-        self.reserved = self.reserved.max(reserved);
         self.sharers += 1;
+        self.note(volume, capacity);
+    }
+
+    /// A volume that has another share.
+    fn add_beside(&mut self, volume: &Volume, capacity: u64) {
+        let waiting = volume.reserved_for_replicas.get();
+        let not_taken = waiting.saturating_sub(volume.allocated.get());
+        self.beside.taken = self.beside.taken.saturating_add(volume.taken());
+        self.beside.not_taken = self.beside.not_taken.saturating_add(not_taken);
+        self.note(volume, capacity);
+    }
+
+    fn note(&mut self, volume: &Volume, capacity: u64) {
+        self.used_then = self.used_then.saturating_add(volume.used_then.get());
+        // The space is one: what the configuration keeps free of it counts once.
+        let reserved = space::reserved_bytes(capacity, volume.reserved);
+        self.reserved = self.reserved.max(reserved);
     }
 }
 
@@ -163,7 +187,7 @@ impl FileSystemSpace {
         let mut state = locks::lock(&self.state);
         volumes.extend(state.healthy());
         for volume in &volumes {
-            volume.used_then.set(volume.taken_on_mount());
+            volume.used_then.set(volume.taken_then());
         }
         state.space = space;
     }
@@ -177,11 +201,21 @@ impl FileSystemSpace {
         let space = state.space;
         let mut taken = Taken::default();
         taken.add(volume, space.capacity);
-        for other in volumes
+        let kind = volume.info.storage_type;
+        let others = volumes
             .iter()
-            .filter(|other| !std::ptr::eq(other.as_ref(), volume))
-        {
-            taken.add(other, space.capacity);
+            .filter(|other| !std::ptr::eq(other.as_ref(), volume));
+        for other in others {
+            if volume.shared_mount.is_some() && other.info.storage_type != kind {
+                taken.add_beside(other, space.capacity);
+            } else {
+                taken.add(other, space.capacity);
+            }
+        }
+        let mut share = volume.mount_share();
+        if self.is_shared {
+            share.taken_beside = taken.beside.taken;
+            share.not_taken_beside = taken.beside.not_taken;
         }
         drop(state);
         let numbers = space::numbers(
@@ -193,7 +227,7 @@ impl FileSystemSpace {
                 all: taken.reserved_for_replicas,
                 allocated: taken.allocated,
             },
-            volume.mount_share(),
+            share,
         );
         (numbers, taken.sharers)
     }

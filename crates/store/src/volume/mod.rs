@@ -248,7 +248,7 @@ impl Volume {
     /// Takes note that what is used now was on the disk already when its space was last read.
     pub fn settle_used(&self) {
         for volume in self.partner().iter().map(AsRef::as_ref).chain([self]) {
-            volume.used_then.set(volume.taken_on_mount());
+            volume.used_then.set(volume.taken_then());
         }
     }
 
@@ -288,8 +288,11 @@ impl Volume {
         self.shared_mount.as_ref()?.partner(self)
     }
 
-    fn taken_on_mount(&self) -> u64 {
-        let beside = self.partner().map_or(0, |partner| partner.taken());
+    /// What is noted as taken when space is read: also by the volume of the other type, unless the
+    /// file system knows that one too.
+    fn taken_then(&self) -> u64 {
+        let partner = self.partner().filter(|_| !self.file_system.is_shared());
+        let beside = partner.map_or(0, |partner| partner.taken());
         self.taken().saturating_add(beside)
     }
 

@@ -111,7 +111,8 @@ fn modelled_disk(dir: PathBuf) -> Result<ModelledDisk> {
     let fast = 400_000_000;
     let log = dir.with_extension("log");
     let disk = HostedDisk {
-        size: u64::from(2 * DISK_MIB) << 20,
+        // The smallest.
+        size: 512 << 20,
         file_system: FILE_SYSTEM,
         params: Params {
             read_bytes_s: fast,
