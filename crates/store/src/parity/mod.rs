@@ -76,6 +76,8 @@ pub struct ParityConfig {
     pub interval: Duration,
     /// So long a replica waits for partners of its length on other disks. Then it takes any.
     pub patience: Duration,
+    /// A round encodes new groups for so long. Then it looks whether there is something to rebuild.
+    pub turn: Duration,
     /// Bytes of data that may be kept for groups whose replica is gone, together.
     pub kept_max: u64,
 }
@@ -89,6 +91,7 @@ impl ParityConfig {
             disks: ParityDisks::default(),
             interval: Duration::from_secs(5),
             patience: Duration::from_secs(120),
+            turn: Duration::from_secs(30),
             kept_max: 16 << 30,
         }
     }

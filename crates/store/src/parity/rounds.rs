@@ -20,8 +20,10 @@ use crate::locks;
 use crate::replica::Slot;
 use crate::state::StoreState;
 
-/// Groups that are planned at a time: what comes meanwhile is planned with the rest.
-const GROUPS_AT_A_TIME: usize = 8;
+/// Groups that are planned at a time, after a look at all replicas.
+const GROUPS_AT_A_TIME: usize = 256;
+/// After so many bytes there is another look: what came meanwhile is still in the page cache.
+const BYTES_AT_A_TIME: u64 = 1 << 30;
 /// Replicas that are planned at a time.
 const CANDIDATES_MAX: usize = 4096;
 /// A replica that cannot be read for parity is left alone for so long.
@@ -99,8 +101,10 @@ impl Parity {
         Ok(())
     }
 
-    /// Forms groups and encodes them until there are none to form.
+    /// Forms groups and encodes them until there are none to form or its turn is over: what is
+    /// lost meanwhile and what operators ask for goes first then.
     async fn protect(self: &Arc<Self>) -> Result<(), ParityEnded> {
+        let until = Instant::now() + self.config.turn;
         loop {
             let places = self.places();
             let candidates = self.sweep(&places);
@@ -111,15 +115,23 @@ impl Parity {
             }
             let disks = self.disks_of(places.iter().map(|place| &*place.volume));
             let mut rooms = self.rooms(&places);
-            let mut encoded = false;
+            let (mut encoded, mut bytes) = (false, 0_u64);
             for (_, candidates) in pools {
                 let plans = form(self.config.shape, candidates, &mut rooms, GROUPS_AT_A_TIME);
                 for plan in plans {
+                    if bytes >= BYTES_AT_A_TIME {
+                        break;
+                    }
+                    bytes += plan.members.iter().map(|member| member.len).sum::<u64>();
                     let targets = self.targets(&plan, &places, &disks);
                     match self.encode_plan(plan, &targets).await? {
                         Next::Go => encoded = true,
                         Next::Skip => {}
                         Next::Full => return Ok(()),
+                    }
+                    if Instant::now() >= until {
+                        self.wake.notify_one();
+                        return Ok(());
                     }
                 }
             }

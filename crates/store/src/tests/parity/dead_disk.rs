@@ -193,6 +193,36 @@ fn in_use(node: &Node, storage: &str) -> bool {
 }
 
 #[tokio::test]
+async fn a_rebuild_does_not_wait_until_all_is_encoded() {
+    let shape = shape(2, 1);
+    let dir = tempfile::tempdir().expect("temporary directory");
+    let mut config = protected(dir.path(), 4, shape);
+    let parity = config.parity.as_mut().expect("configured");
+    parity.turn = Duration::ZERO;
+    let node = Node::start(dir, 4, config).await;
+    for id in 1..9 {
+        put(&node, id, LEN + usize::try_from(id).expect("small")).await;
+    }
+    round(&node).await;
+    assert_eq!(status(&node).groups, 1, "a turn is a group");
+    let member = {
+        let parity = node.store.0.parity.as_ref().expect("configured");
+        let table = parity.table();
+        table.iter().next().expect("one").record.members[0].block_id
+    };
+    kill_disk(&node, volume_of(&node, member)).await;
+    assert!(status(&node).rebuild_remaining_bytes > 0);
+    round(&node).await;
+    let now = status(&node);
+    assert_eq!(now.rebuild_remaining_bytes, 0, "{now:?}");
+    assert!(now.unprotected_bytes > 0, "{now:?}");
+    for _ in 0..8 {
+        round(&node).await;
+    }
+    assert_eq!(status(&node).unprotected_bytes, 0);
+}
+
+#[tokio::test]
 async fn two_disks_at_once_need_two_parity_files() {
     for (parity, survives) in [(1, false), (2, true)] {
         let shape = shape(2, parity);
