@@ -230,7 +230,7 @@ fn report_groups(status: &ParityStatus) {
     if status.lacking_groups == 0 {
         return;
     }
-    println!("{} groups lack units", status.lacking_groups);
+    println!("groups that lack units: {}", status.lacking_groups);
     for group in status.groups_that_lack_units.iter().take(SHOWN) {
         println!(
             "  {} lacks {}: degraded {}, lost {}, to rebuild {}",
