@@ -27,10 +27,15 @@ use crate::volume::BlockPoolSlice;
 /// caller may have the right to the block.
 pub fn heal_or_tell(store: &Arc<StoreState>, block: ExtendedBlock, storage: StorageInfo) {
     let store = Arc::clone(store);
+    let volumes = store.volumes().into_iter();
+    let mut gone = volumes.filter(|v| v.info.id == storage.id);
+    let gone = gone.next().map(|volume| volume.gone.clone());
     store.tasks.clone().spawn(async move {
         let healed = tokio::select! {
             healed = heal(&store, &block, &storage) => healed,
             () = store.stop.cancelled() => return,
+            // What was on it is decoded or reported with all the rest.
+            () = async { gone.unwrap_or_default().cancelled().await } => return,
         };
         match healed {
             Ok(()) => info!(%block, "a damaged replica was decoded anew from its parity group"),

@@ -9,7 +9,7 @@ use hayloft_wire::ids::Block;
 use tracing::{info, warn};
 
 use super::heal::heal_or_tell;
-use super::volumes::{storage_of, unit_path};
+use super::volumes::{answer, storage_of, unit_path};
 use super::{Parity, ParityEnded, records};
 
 impl Parity {
@@ -52,7 +52,7 @@ impl Parity {
                 records::read_sections(path, id, &sections)
                     .map_err(|e| hayloft_io::IoError::from_std(hayloft_io::IoOp::Read, path, &e))
             });
-            if let Err(error) = read.await {
+            if let Err(error) = answer(&place.volume, read).await {
                 warn!(%error, "a copy of a parity record is damaged: it is written anew");
                 damaged += 1;
                 self.note_dirty(id);

@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use tracing::debug;
 
 use super::Parity;
+use super::volumes::answer;
 use crate::layout::dirs::{DIR_MODE, FILE_MODE, now_ms, read_small};
 use crate::locks;
 
@@ -278,7 +279,8 @@ pub async fn requests(parity: &Parity) -> Vec<ParityRequest> {
     for place in parity.places() {
         for request in ParityRequest::ALL {
             let path = request.path(&place.volume.root);
-            let there = place.volume.meta(IoClass::Balancer).exists(&path).await;
+            let look = place.volume.meta(IoClass::Balancer);
+            let there = answer(&place.volume, look.exists(&path)).await;
             if matches!(there, Ok(true)) && !found.contains(&request) {
                 found.push(request);
             }
@@ -341,7 +343,7 @@ async fn publish_anyway(parity: &Parity) {
         meta.replace(&dir.join(STATUS_FILE), contents, FILE_MODE)
             .await
     };
-    match written.await {
+    match answer(&place.volume, written).await {
         Ok(()) => *locks::lock(&parity.published) = now,
         Err(error) => debug!(%error, "the status of parity cannot be written"),
     }
