@@ -4,9 +4,11 @@
 //! requests. So the command works on the node's host, whatever ports are open. While the node is
 //! down it says what was so last.
 
-use std::path::PathBuf;
-use std::process::ExitCode;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::io::Read as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use clap::{Args, Subcommand};
 use hayloft_conf::{Configuration, keys};
@@ -18,6 +20,8 @@ use crate::size;
 
 /// A running node says anew how it is at least so often.
 const FRESH: Duration = Duration::from_secs(120);
+/// A disk that gives no answer for so long is left out.
+const ANSWER_WITHIN: Duration = Duration::from_secs(3);
 /// How often the node's answer is looked for.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 
@@ -67,8 +71,8 @@ struct WaitArgs {
 pub fn run(args: &PoolArgs) -> Result<ExitCode, CliError> {
     match &args.command {
         PoolCommand::Status(place) => {
-            let status = read(&volumes(place)?)?;
-            report(place, &status)
+            let mut volumes = volumes(place)?;
+            report(place, &read(&mut volumes)?.0)
         }
         PoolCommand::Scrub(wait) => request(wait, ParityRequest::Scrub),
         PoolCommand::Rebuild(wait) => request(wait, ParityRequest::Rebuild),
@@ -93,18 +97,31 @@ fn volumes(args: &PlaceArgs) -> Result<Vec<PathBuf>, CliError> {
     Ok(dirs.into_iter().map(|dir| dir.path).collect())
 }
 
-/// The newest status on the volumes: the first one may have changed.
-fn read(volumes: &[PathBuf]) -> Result<ParityStatus, CliError> {
-    let mut newest: Option<ParityStatus> = None;
-    for volume in volumes {
-        match ParityStatus::read(volume) {
-            Ok(Some(found)) if newest.as_ref().is_none_or(|n| n.at_ms < found.at_ms) => {
-                newest = Some(found);
+/// The newest status on the volumes, and the volume that has it: the node changes to another one
+/// when a disk fails. Volumes that give no answer are taken out of the list.
+fn read(volumes: &mut Vec<PathBuf>) -> Result<(ParityStatus, PathBuf), CliError> {
+    let until = Instant::now() + ANSWER_WITHIN;
+    let asked: Vec<PathBuf> = std::mem::take(volumes);
+    let answers: Vec<_> = asked.iter().map(|volume| ask(volume)).collect();
+    let mut newest: Option<(ParityStatus, PathBuf)> = None;
+    for (volume, answer) in asked.into_iter().zip(answers) {
+        let left = until.saturating_duration_since(Instant::now());
+        match answer.recv_timeout(left) {
+            Ok(Ok(Some(found))) if newest.as_ref().is_none_or(|(n, _)| n.at_ms < found.at_ms) => {
+                newest = Some((found, volume.clone()));
             }
-            Ok(_) => {}
+            Ok(Ok(_)) => {}
             // A dead disk is what this command is for: another volume has the numbers.
-            Err(error) => eprintln!("hayloft: warning: {}: {error}", volume.display()),
+            Ok(Err(error)) => {
+                eprintln!("hayloft: warning: {}: {error}", volume.display());
+                continue;
+            }
+            Err(_) => {
+                eprintln!("hayloft: warning: {}: no answer", volume.display());
+                continue;
+            }
         }
+        volumes.push(volume);
     }
     newest.ok_or_else(|| {
         let advice = "start the node, and give it a minute";
@@ -112,18 +129,49 @@ fn read(volumes: &[PathBuf]) -> Result<ParityStatus, CliError> {
     })
 }
 
+/// What the node says on a volume; nothing comes while the disk gives no answer. Another process
+/// reads it: one that waits for a hung disk could not end.
+fn ask(volume: &Path) -> Receiver<std::io::Result<Option<ParityStatus>>> {
+    let (tell, answer) = channel();
+    let file = ParityStatus::file(volume);
+    std::thread::spawn(move || {
+        let read = || {
+            let mut child = Command::new("cat")
+                .arg("--")
+                .arg(&file)
+                .env("LC_ALL", "C")
+                .stdin(Stdio::null())
+                .stdout(Stdio::piped())
+                .stderr(Stdio::piped())
+                .spawn()?;
+            let (mut text, mut error) = (Vec::new(), String::new());
+            if let (Some(out), Some(err)) = (child.stdout.take(), child.stderr.take()) {
+                let most = ParityStatus::BYTES_MAX;
+                out.take(most).read_to_end(&mut text)?;
+                err.take(most).read_to_string(&mut error)?;
+            }
+            match (child.wait()?.success(), text.is_empty()) {
+                (true, _) => ParityStatus::parse(&text).map(Some),
+                // None was written there yet.
+                (false, true) if error.contains("No such file") => Ok(None),
+                (false, _) => Err(std::io::Error::other(error.trim().to_owned())),
+            }
+        };
+        // The command may have given up waiting.
+        let _ = tell.send(read());
+    });
+    answer
+}
+
 fn request(args: &WaitArgs, request: ParityRequest) -> Result<ExitCode, CliError> {
-    let volumes = volumes(&args.place)?;
-    let before = read(&volumes)?;
+    let mut volumes = volumes(&args.place)?;
+    let (before, volume) = read(&mut volumes)?;
     if age(&before) > FRESH {
         let advice = "start the node; without it no parity is read or written";
         return Err(CliError::new("no node runs on these directories", "", advice).finding());
     }
-    let mut asked = false;
-    for volume in &volumes {
-        asked |= request.leave(volume).is_ok();
-    }
-    if !asked {
+    // The node looks on all of its volumes; this one answers.
+    if request.leave(&volume).is_err() {
         let advice = "run the command as the user of the node";
         return Err(CliError::new("the request cannot be written", "", advice));
     }
@@ -132,7 +180,7 @@ fn request(args: &WaitArgs, request: ParityRequest) -> Result<ExitCode, CliError
     let until = SystemTime::now() + Duration::from_secs(args.wait);
     loop {
         std::thread::sleep(LOOK_EVERY);
-        let now = read(&volumes)?;
+        let (now, _) = read(&mut volumes)?;
         step.at(total.saturating_sub(now.rebuild_remaining_bytes));
         if now.done(request) > before.done(request) {
             step.done("done");

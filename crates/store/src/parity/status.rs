@@ -11,15 +11,13 @@ use tracing::debug;
 
 use super::Parity;
 use super::volumes::answer;
-use crate::layout::dirs::{DIR_MODE, FILE_MODE, now_ms, read_small};
+use crate::layout::dirs::{DIR_MODE, FILE_MODE, now_ms};
 use crate::locks;
 
 /// Name of the file beside the groups that a running node writes.
 const STATUS_FILE: &str = "status.json";
 /// It is written anew after so long, milliseconds.
 const ANEW_MS: u64 = 60_000;
-/// Bytes of it, at most.
-const STATUS_BYTES_MAX: usize = 1 << 20;
 /// While units are rebuilt it is written anew after so long, milliseconds.
 const PROGRESS_MS: u64 = 2000;
 
@@ -141,17 +139,21 @@ impl RebuildProgress {
 }
 
 impl ParityStatus {
-    /// What the node that uses the volume at `root` said last; `None` when it has said nothing
-    /// there.
+    /// Bytes of the file that it is in, at most.
+    pub const BYTES_MAX: u64 = 1 << 20;
+
+    /// Where the node that uses the volume at `root` says what there is.
+    #[must_use]
+    pub fn file(root: &Path) -> PathBuf {
+        root.join(PARITY_DIR).join(STATUS_FILE)
+    }
+
+    /// What such a file says.
     ///
     /// # Errors
-    /// When the file cannot be read or is none of a node.
-    pub fn read(root: &Path) -> std::io::Result<Option<Self>> {
-        let path = root.join(PARITY_DIR).join(STATUS_FILE);
-        let Some(bytes) = read_small(&path, STATUS_BYTES_MAX)? else {
-            return Ok(None);
-        };
-        serde_json::from_slice(&bytes).map(Some).map_err(Into::into)
+    /// When it is none of a node.
+    pub fn parse(bytes: &[u8]) -> std::io::Result<Self> {
+        serde_json::from_slice(bytes).map_err(Into::into)
     }
 }
 
