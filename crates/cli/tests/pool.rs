@@ -63,6 +63,23 @@ fn without_parity_or_a_node_it_says_what_to_do() {
 }
 
 #[test]
+fn a_disk_that_gives_no_answer_is_left_out() {
+    let dir = conf(Some("6+1"));
+    // A reader of a pipe waits until a writer comes, as one of a hung disk does.
+    let hung = dir.path().join("one/hayloft-parity");
+    std::fs::create_dir_all(&hung).expect("made");
+    let pipe = hung.join("status.json");
+    let made = Command::new("mkfifo").arg(&pipe).status();
+    assert!(made.expect("runs").success());
+    leave(&dir.path().join("two"), &ParityStatus::default());
+    let output = pool(&["status"], dir.path());
+    // Lets the reader that was left behind go.
+    drop(std::fs::OpenOptions::new().write(true).open(&pipe));
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    assert!(said(&output).contains("one: no answer"), "{output:?}");
+}
+
+#[test]
 fn the_newest_status_counts_and_a_finding_shows() {
     let dir = conf(Some("6+1"));
     let old = ParityStatus {
