@@ -102,6 +102,9 @@ pub fn keep_serving(store: &Arc<StoreState>, volume: &Volume) {
             locks::lock(&pool.degraded).insert(id, degraded);
             kept += 1;
             bytes = bytes.saturating_add(replica.len);
+        } else {
+            // Its replica is on another volume, or a longer one: nothing is to be rebuilt of it.
+            parity.drop_member(unit);
         }
     }
     if kept > 0 {
