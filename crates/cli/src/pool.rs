@@ -72,7 +72,7 @@ pub fn run(args: &PoolArgs) -> Result<ExitCode, CliError> {
     match &args.command {
         PoolCommand::Status(place) => {
             let mut volumes = volumes(place)?;
-            report(place, &read(&mut volumes)?.0)
+            report(place, &read(&mut volumes)?)
         }
         PoolCommand::Scrub(wait) => request(wait, ParityRequest::Scrub),
         PoolCommand::Rebuild(wait) => request(wait, ParityRequest::Rebuild),
@@ -97,18 +97,18 @@ fn volumes(args: &PlaceArgs) -> Result<Vec<PathBuf>, CliError> {
     Ok(dirs.into_iter().map(|dir| dir.path).collect())
 }
 
-/// The newest status on the volumes, and the volume that has it: the node changes to another one
-/// when a disk fails. Volumes that give no answer are taken out of the list.
-fn read(volumes: &mut Vec<PathBuf>) -> Result<(ParityStatus, PathBuf), CliError> {
+/// The newest status on the volumes: the node changes to another one when a disk fails. Volumes
+/// that give no answer are taken out of the list.
+fn read(volumes: &mut Vec<PathBuf>) -> Result<ParityStatus, CliError> {
     let until = Instant::now() + ANSWER_WITHIN;
     let asked: Vec<PathBuf> = std::mem::take(volumes);
     let answers: Vec<_> = asked.iter().map(|volume| ask(volume)).collect();
-    let mut newest: Option<(ParityStatus, PathBuf)> = None;
+    let mut newest: Option<ParityStatus> = None;
     for (volume, answer) in asked.into_iter().zip(answers) {
         let left = until.saturating_duration_since(Instant::now());
         match answer.recv_timeout(left) {
-            Ok(Ok(Some(found))) if newest.as_ref().is_none_or(|(n, _)| n.at_ms < found.at_ms) => {
-                newest = Some((found, volume.clone()));
+            Ok(Ok(Some(found))) if newest.as_ref().is_none_or(|n| n.at_ms < found.at_ms) => {
+                newest = Some(found);
             }
             Ok(Ok(_)) => {}
             // A dead disk is what this command is for: another volume has the numbers.
@@ -165,13 +165,16 @@ fn ask(volume: &Path) -> Receiver<std::io::Result<Option<ParityStatus>>> {
 
 fn request(args: &WaitArgs, request: ParityRequest) -> Result<ExitCode, CliError> {
     let mut volumes = volumes(&args.place)?;
-    let (before, volume) = read(&mut volumes)?;
+    let before = read(&mut volumes)?;
     if age(&before) > FRESH {
         let advice = "start the node; without it no parity is read or written";
         return Err(CliError::new("no node runs on these directories", "", advice).finding());
     }
-    // The node looks on all of its volumes; this one answers.
-    if request.leave(&volume).is_err() {
+    // On each that answers: one may be read-only, or not in use any more.
+    let left = volumes
+        .iter()
+        .filter(|volume| request.leave(volume).is_ok());
+    if left.count() == 0 {
         let advice = "run the command as the user of the node";
         return Err(CliError::new("the request cannot be written", "", advice));
     }
@@ -180,7 +183,7 @@ fn request(args: &WaitArgs, request: ParityRequest) -> Result<ExitCode, CliError
     let until = SystemTime::now() + Duration::from_secs(args.wait);
     loop {
         std::thread::sleep(LOOK_EVERY);
-        let (now, _) = read(&mut volumes)?;
+        let now = read(&mut volumes)?;
         step.at(total.saturating_sub(now.rebuild_remaining_bytes));
         if now.done(request) > before.done(request) {
             step.done("done");

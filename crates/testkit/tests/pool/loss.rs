@@ -1,4 +1,4 @@
-//! A disk dies, then a host and a disk of the other.
+//! A disk is exchanged, one hangs, one dies, then a host and a disk of the other.
 
 use crate::{Lab, PoolDisk};
 use hayloft_testkit::Outcome;

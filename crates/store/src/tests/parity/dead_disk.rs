@@ -317,6 +317,18 @@ async fn a_node_starts_without_a_disk_and_takes_it_back_with_old_content() {
         (bytes, 0, 0)
     );
     check_eight(&node).await;
+    // It is lost once more, for good. Of some of its members the replica is elsewhere.
+    kill_disk(&node, 1).await;
+    for _ in 0..3 {
+        round(&node).await;
+    }
+    let now = status(&node);
+    assert_eq!(
+        (now.rebuild_remaining_bytes, now.degraded_bytes),
+        (0, 0),
+        "{now:?}"
+    );
+    check_eight(&node).await;
 }
 
 #[tokio::test]
