@@ -187,6 +187,42 @@ async fn status_says_where_bytes_are_and_how_far_a_rebuild_is() {
     assert!(part.rebuild_seconds_left.is_some());
 }
 
+#[tokio::test]
+async fn a_member_whose_replica_is_elsewhere_is_not_to_be_rebuilt() {
+    let mut node = eight(4, shape(2, 1)).await;
+    let id = all().into_iter().find(|id| volume_of(&node, *id) == 0);
+    let id = id.expect("on each");
+    // As when a disk comes back with a second copy, and that is kept.
+    let from = data_file(&node, id);
+    let root = node.dir.path().join("data1");
+    let to = root.join(
+        from.strip_prefix(node.dir.path().join("data0"))
+            .expect("below"),
+    );
+    std::fs::create_dir_all(to.parent().expect("a parent")).expect("made");
+    let meta = format!("blk_{id}_1001.meta");
+    std::fs::copy(&from, &to).expect("copies");
+    std::fs::copy(from.with_file_name(&meta), to.with_file_name(&meta)).expect("copies");
+    let there = node.store.0.pool(&pool()).expect("loaded");
+    let volumes = node.store.0.volumes();
+    let volume = volumes.iter().find(|v| v.root == root).expect("there");
+    let Some(crate::replica::Slot::Finalized(mut replica)) = there.map.get(id) else {
+        panic!("finalized");
+    };
+    replica.volume = volume.index;
+    let slot = crate::replica::Slot::Finalized(replica);
+    there.put(id, slot).expect("taken");
+    kill_disk(&node, 0).await;
+    for _ in 0..3 {
+        round(&node).await;
+    }
+    let now = status(&node);
+    let left = (now.rebuild_remaining_bytes, now.degraded_bytes);
+    assert_eq!(left, (0, 0), "{now:?}");
+    check_eight(&node).await;
+    assert_eq!(lost(&events(&mut node).await), [0_i64; 0]);
+}
+
 fn in_use(node: &Node, storage: &str) -> bool {
     let volumes = node.store.0.volumes();
     volumes.iter().any(|v| *v.info.id == *storage)
