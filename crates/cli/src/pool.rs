@@ -222,6 +222,7 @@ fn report(args: &PlaceArgs, status: &ParityStatus) -> Result<ExitCode, CliError>
             ("still to rebuild", status.rebuild_remaining_bytes),
             ("parity files", status.parity_bytes),
             ("kept for groups", status.kept_bytes),
+            ("new, in memory", status.memory_bytes),
         ] {
             println!("  {name:<18}{}", size::show(bytes));
         }

@@ -72,6 +72,7 @@ fn parity(config: &Configuration) -> Option<ParityConfig> {
     Some(ParityConfig {
         disks: config.get(&keys::POOL_PARITY_DISKS),
         kept_max: config.get(&keys::POOL_PARITY_KEPT),
+        memory: config.get(&keys::POOL_PARITY_MEMORY),
         ..ParityConfig::new(shape)
     })
 }

@@ -114,20 +114,21 @@ impl TableGroup {
         self.phase != GroupPhase::Encoding
     }
 
-    /// Whether its live members belong in new groups: too many units are lost, one of them stays
-    /// lost, or most of the members are there for the others only.
+    /// Whether its live members belong in new groups: it stays short of units, or most of the
+    /// members are there for the others only.
     #[must_use]
     pub fn is_weak(&self) -> bool {
-        if self.crowded || !self.decodes() {
-            return true;
-        }
-        let dropped = self.record.members.iter().zip(&self.members);
-        let dropped = dropped.filter(|(record, _)| record.dropped);
-        let (mut all, mut lost) = (0, false);
-        for (_, state) in dropped {
-            all += 1;
-            lost |= *state == MemberState::Absent;
-        }
-        lost || all * 2 > self.members.len()
+        let dropped = self.record.members.iter().filter(|member| member.dropped);
+        self.stays_short() || dropped.count() * 2 > self.members.len()
+    }
+
+    /// Whether it lacks units for good: too many are lost, or one stays lost. Its members were
+    /// protected and are not, or less.
+    #[must_use]
+    pub fn stays_short(&self) -> bool {
+        let mut members = self.record.members.iter().zip(&self.members);
+        self.crowded
+            || !self.decodes()
+            || members.any(|(record, state)| record.dropped && *state == MemberState::Absent)
     }
 }

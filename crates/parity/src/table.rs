@@ -163,6 +163,16 @@ impl GroupTable {
         })
     }
 
+    /// Whether a replica on `storage` was protected by a group that lacks units for good: it is to
+    /// be protected again at once.
+    #[must_use]
+    pub fn lost_protection(&self, pool: &PoolId, id: i64, storage: &str) -> bool {
+        self.refs(pool, id).any(|(r, group)| {
+            let member = &group.record.members[r.unit];
+            *member.storage == *storage && !member.dropped && group.stays_short()
+        })
+    }
+
     /// A replica on `storage` is about to change. Says which of its bytes are to be kept aside
     /// first; at most `kept_max` bytes are kept for all groups together, and beyond that the unit
     /// is lost. The caller has the right to the block.

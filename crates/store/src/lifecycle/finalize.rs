@@ -93,7 +93,7 @@ pub async fn finalize_live(
             "{block} was deleted, or a better replica of it was found, while it was finalized"
         )));
     }
-    parity::spawn_wake(inner);
+    parity::finalized(inner, live, done.len);
     if live.status().sync_failed {
         // Bytes of it did not reach the disk, whatever the page cache still has.
         let storage = live.slice.volume.info.clone();

@@ -3,17 +3,20 @@
 
 use std::sync::Arc;
 
+use bytes::Bytes;
 use hayloft_io::{IoError, IoErrorKind, IoOp};
 use hayloft_parity::{GroupFile, KeepData, MemberChange, MemberState, PARITY_DIR};
 use hayloft_wire::ids::PoolId;
 use tracing::warn;
 
 use super::Parity;
+use super::recent::RecentKey;
 use super::volumes::kept_file;
 use crate::layout::dirs::make_dir;
+use crate::replica::LiveReplica;
 use crate::replica::files::sync_file;
 use crate::state::StoreState;
-use crate::volume::Volume;
+use crate::volume::{BlockPoolSlice, Volume};
 
 /// Keeps what groups still need of the data of a replica on `volume`, whose data file is at `data`,
 /// before that file leaves its place or is cut. Where that fails, the unit is lost and the change
@@ -29,6 +32,11 @@ pub async fn before_change(
         return;
     };
     let storage = &volume.info.id;
+    parity.recent.forget(&RecentKey {
+        storage: Arc::clone(storage),
+        pool: pool.clone(),
+        id,
+    });
     let keep = parity
         .table()
         .change(pool, id, storage, change, parity.config.kept_max);
@@ -82,10 +90,42 @@ async fn keep_data(
     work.await
 }
 
-/// A replica was finalized: its bytes may still be in memory.
-pub fn spawn_wake(store: &StoreState) {
+/// What a write of a live replica may leave in memory for its group: `data`, whose memory others
+/// wait for. `None` where it is of no use: without a budget, or when the page cache has it.
+pub fn keep_written(store: &StoreState, live: &LiveReplica, data: &[Bytes]) -> Option<Vec<Bytes>> {
+    let volume = &live.slice.volume;
+    let around = !volume.engine.capabilities().page_cache;
+    let wanted = store.parity.as_ref().is_some_and(|p| p.recent.is_on());
+    let lasting = !volume.info.storage_type.is_transient();
+    (wanted && around && lasting).then(|| data.to_vec())
+}
+
+/// A live replica has got `data` at `offset`.
+pub fn written(store: &StoreState, live: &LiveReplica, offset: u64, data: &[Bytes]) {
+    let Some(parity) = &store.parity else { return };
+    let expected = {
+        let status = live.status();
+        status.expected_len.max(status.bytes_on_disk)
+    };
+    let key = recent_key(&live.slice, live.id);
+    parity.recent.written(&key, (offset, expected), data);
+}
+
+/// A replica was finalized with `len` bytes.
+pub fn finalized(store: &StoreState, live: &LiveReplica, len: u64) {
     if let Some(parity) = &store.parity {
+        let key = recent_key(&live.slice, live.id);
+        parity.recent.finalized(&key, len);
         parity.wake.notify_one();
+    }
+}
+
+/// What a replica is called in memory.
+pub fn recent_key(slice: &BlockPoolSlice, id: i64) -> RecentKey {
+    RecentKey {
+        storage: Arc::clone(&slice.volume.info.id),
+        pool: slice.pool.clone(),
+        id,
     }
 }
 

@@ -1,9 +1,11 @@
 //! One group: its members are read and compared with their checksums, parity is written beside, and
 //! the record makes it count.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
+use futures_util::FutureExt as _;
 use hayloft_io::{AlignedBuf, EngineFile, IoErrorKind, OpenMode, SyncKind};
 use hayloft_parity::{
     FileStamp, GroupId, GroupRecord, MemberRecord, PARITY_DIR, ParityRecord, SECTION_BYTES_MAX,
@@ -11,10 +13,12 @@ use hayloft_parity::{
 };
 use hayloft_wire::ids::ExtendedBlock;
 
+use super::changes::recent_key;
 use super::volumes::{UnitPlace, parity_file, stamp};
 use super::{ENCODING, Parity, ParityEnded, ParityStep, records};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::layout::dirs::DIR_MODE;
+use crate::locks;
 use crate::replica::FinalReplica;
 use crate::replica::block_pool::Pool;
 use crate::replica::files::Pair;
@@ -77,6 +81,10 @@ struct Source {
     check: SumsCheck,
     stamp: FileStamp,
     buf: AlignedBuf,
+    /// Strides of it that are in memory.
+    recent: VecDeque<AlignedBuf>,
+    /// All of it came from there.
+    from_memory: bool,
 }
 
 /// A stride of all members, on its way through the code.
@@ -163,7 +171,7 @@ async fn encode_claimed(
     parity.step(ParityStep::Claimed)?;
     let mut sources = Vec::new();
     for (n, member) in members.iter().enumerate() {
-        let source = open_member(member).await;
+        let source = open_member(parity, member).await;
         sources.push(source.map_err(|e| NotEncoded::Member(n, e))?);
     }
     let mut sums = vec![BytesMut::from(&parity_checksum().encode_meta_header()[..]); targets.len()];
@@ -177,6 +185,7 @@ async fn encode_claimed(
     }
     let files = create_parity(targets, &record).await?;
     write_parity(parity, members, targets, &mut sources, &files, &mut sums).await?;
+    note_encoded(parity, &sources);
     parity.step(ParityStep::Written)?;
     sync_parity(targets, &files).await?;
     parity.step(ParityStep::Synced)?;
@@ -208,7 +217,17 @@ async fn encode_claimed(
     Ok((record, sections))
 }
 
-async fn open_member(member: &ParityCandidate) -> Result<Source, StoreError> {
+fn note_encoded(parity: &Parity, sources: &[Source]) {
+    let mut encoded = locks::lock(&parity.encoded);
+    for source in sources {
+        encoded.0 += source.stamp.len;
+        if source.from_memory {
+            encoded.1 += source.stamp.len;
+        }
+    }
+}
+
+async fn open_member(parity: &Parity, member: &ParityCandidate) -> Result<Source, StoreError> {
     let (place, pair) = (&member.place, member.pair());
     let block = member.block();
     let doing = format!("reading {block} for parity");
@@ -222,8 +241,13 @@ async fn open_member(member: &ParityCandidate) -> Result<Source, StoreError> {
         .map_err(|e| StoreError::corrupt(format!("{doing}: its meta file: {e}")))?;
     let engine = &place.volume.engine;
     let data = engine.open(&pair.data(), OpenMode::ReadOnly, ENCODING);
+    let data = data.await.map_err(failed)?;
+    let key = recent_key(&member.slice, member.id);
+    let recent = parity.recent.take(&key, member.replica.len);
     Ok(Source {
-        data: data.await.map_err(failed)?,
+        data,
+        from_memory: !recent.is_empty(),
+        recent,
         check: SumsCheck::new(sums.clone()),
         sums,
         stamp,
@@ -276,7 +300,12 @@ async fn write_parity(
             parity: Vec::new(),
             sums: Vec::new(),
         };
-        let stride = encode_stride(parity, stride, lens.collect(), width).await?;
+        let stride = encode_stride(parity, stride, lens.collect(), width).await;
+        let stride = stride.map_err(|error| match error {
+            // Memory is not what the disk has: the disk is asked next time.
+            NotEncoded::Member(at, _) if sources[at].from_memory => NotEncoded::Changed,
+            error => error,
+        })?;
         for ((source, buf), check) in sources.iter_mut().zip(stride.bufs).zip(stride.checks) {
             (source.buf, source.check) = (buf, check);
         }
@@ -315,10 +344,16 @@ async fn read_stride(
     width: usize,
 ) -> Result<Vec<AlignedBuf>, NotEncoded> {
     let reads = members.iter().zip(sources).map(|(member, source)| {
-        let buf = std::mem::replace(&mut source.buf, AlignedBuf::empty());
         let n = clip(member.replica.len, offset, width);
-        let read = source.data.read_at(buf, offset, n);
-        async move { (read.await.into_result(), n) }
+        let recent = source.recent.pop_front();
+        let outcome = if let Some(buf) = recent {
+            std::future::ready(Ok((buf, n))).left_future()
+        } else {
+            let buf = std::mem::replace(&mut source.buf, AlignedBuf::empty());
+            let read = source.data.read_at(buf, offset, n);
+            async move { read.await.into_result() }.right_future()
+        };
+        async move { (outcome.await, n) }
     });
     let reads = futures_util::future::join_all(reads).await;
     let mut bufs = Vec::new();

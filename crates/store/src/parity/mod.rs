@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `volumes` | units on volumes: which store, which disk, which file |
 //! | `rounds` | the background task |
+//! | `recent` | bytes of new replicas, in memory until they are encoded |
 //! | `encode` | one group: read, encode, commit |
 //! | `records` | copies of records, and groups that go |
 //! | `changes` | hooks: what a change of a replica means |
@@ -27,6 +28,7 @@ mod heal;
 mod listing;
 mod load;
 mod rebuild;
+mod recent;
 mod records;
 mod rounds;
 mod scrub;
@@ -48,7 +50,9 @@ use crate::error::StoreError;
 use crate::locks;
 use crate::state::StoreState;
 
-pub use changes::{before_change, spawn_wake};
+pub use changes::{before_change, finalized, keep_written, written};
+#[cfg(test)]
+pub use changes::recent_key;
 pub use degraded::{
     Damage, DegradedReplica, append_reports, append_storages, forget_degraded, keep_serving,
     open_degraded, open_instead, reference_degraded, volume_left,
@@ -80,6 +84,9 @@ pub struct ParityConfig {
     pub turn: Duration,
     /// Bytes of data that may be kept for groups whose replica is gone, together.
     pub kept_max: u64,
+    /// Bytes of new replicas that stay in memory until they are encoded, where the page cache has
+    /// them not.
+    pub memory: u64,
 }
 
 impl ParityConfig {
@@ -93,6 +100,7 @@ impl ParityConfig {
             patience: Duration::from_secs(120),
             turn: Duration::from_secs(30),
             kept_max: 16 << 30,
+            memory: 0,
         }
     }
 }
@@ -119,6 +127,10 @@ pub struct Parity {
     recording: tokio::sync::Mutex<()>,
     /// Held while a replica is rebuilt: one that is wanted now waits for one at most.
     rebuilding: tokio::sync::Mutex<()>,
+    /// New replicas that are in memory.
+    pub(crate) recent: recent::RecentReplicas,
+    /// Bytes of members encoded since the process started: all, and those from memory.
+    encoded: Mutex<(u64, u64)>,
     /// Since when replicas have waited.
     waiting: Mutex<HashMap<Waiting, Instant>>,
     /// Bytes of finalized replicas without parity at the last round, by storage.
@@ -193,6 +205,8 @@ impl Parity {
             round: tokio::sync::Mutex::default(),
             recording: tokio::sync::Mutex::default(),
             rebuilding: tokio::sync::Mutex::default(),
+            recent: recent::RecentReplicas::new(config.memory, config.patience),
+            encoded: Mutex::default(),
             waiting: Mutex::default(),
             unprotected: Mutex::default(),
             progress: Mutex::default(),

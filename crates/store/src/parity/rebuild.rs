@@ -171,6 +171,8 @@ impl Parity {
             }
         };
         if !moved {
+            let stamp = degraded.generation_stamp;
+            self.waited_enough((Arc::as_ptr(store).addr(), pool.id().clone(), id, stamp));
             self.drop_member(unit);
         }
         Ok(Ok(()))

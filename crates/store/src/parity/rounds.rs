@@ -11,6 +11,7 @@ use hayloft_parity::{DiskRoom, GroupPlan, Unprotected, form};
 use hayloft_wire::ids::PoolId;
 use tracing::{debug, info, warn};
 
+use super::changes::recent_key;
 use super::encode::{NotEncoded, ParityCandidate, encode_group};
 use super::volumes::UnitPlace;
 use super::{Parity, ParityEnded, ParityRequest, Waiting, status};
@@ -82,6 +83,7 @@ impl Parity {
         self.rebuild_all().await?;
         status::carried_out(self, &requests).await;
         self.protect().await?;
+        self.recent.trim();
         status::publish(self).await;
         Ok(())
     }
@@ -227,6 +229,14 @@ impl Parity {
         self.refuse_all_for(std::slice::from_ref(member), REFUSED_FOR);
     }
 
+    /// A rebuilt replica lost its place in a group: it was protected, and takes any partner.
+    pub(super) fn waited_enough(&self, replica: Waiting) {
+        let since = Instant::now().checked_sub(self.config.patience);
+        if let Some(since) = since {
+            locks::lock(&self.waiting).insert(replica, since);
+        }
+    }
+
     fn refuse_all_for(&self, members: &[ParityCandidate], pause: Duration) {
         let mut waiting = locks::lock(&self.waiting);
         for member in members {
@@ -234,8 +244,8 @@ impl Parity {
         }
     }
 
-    /// Looks at all finalized replicas: gives those that no group has, the newest first, which the
-    /// page cache may still have.
+    /// Looks at all finalized replicas: gives those that no group has. First those in memory, which
+    /// make room for others; then the newest, which the page cache may still have.
     fn sweep(&self, places: &[UnitPlace]) -> Vec<Unprotected<ParityCandidate>> {
         let disks = self.disks_of(places.iter().map(|place| &*place.volume));
         let mut found = Vec::new();
@@ -270,6 +280,8 @@ impl Parity {
                     let Some(disk) = disk.filter(|_| lasting && !volume.is_failed()) else {
                         continue;
                     };
+                    let storage = &volume.info.id;
+                    let patient = table.lost_protection(pool.id(), id, storage);
                     let what = ParityCandidate {
                         place: UnitPlace {
                             store: Arc::clone(&store),
@@ -283,7 +295,7 @@ impl Parity {
                     found.push(Unprotected {
                         disk,
                         len: replica.len,
-                        patient: false,
+                        patient,
                         what,
                     });
                 }
@@ -299,14 +311,18 @@ impl Parity {
         &self,
         mut found: Vec<Unprotected<ParityCandidate>>,
     ) -> Vec<Unprotected<ParityCandidate>> {
-        found.sort_unstable_by_key(|c| std::cmp::Reverse(c.what.id));
+        let in_memory = |c: &Unprotected<ParityCandidate>| {
+            let key = recent_key(&c.what.slice, c.what.id);
+            self.recent.is_on() && self.recent.has(&key, c.len)
+        };
+        found.sort_by_cached_key(|c| std::cmp::Reverse((in_memory(c), c.what.id)));
         let now = Instant::now();
         let mut waiting = locks::lock(&self.waiting);
         let mut still = HashMap::new();
         found.retain_mut(|candidate| {
             let key = key(&candidate.what);
             let since = waiting.get(&key).copied().unwrap_or(now);
-            candidate.patient = since + self.config.patience <= now;
+            candidate.patient |= since + self.config.patience <= now;
             still.insert(key, since);
             // One that is left alone waits since a time to come.
             since <= now

@@ -42,6 +42,15 @@ pub struct ParityStatus {
     pub kept_bytes: u64,
     /// Of parity files.
     pub parity_bytes: u64,
+    /// Of new replicas in memory, until they are encoded.
+    #[serde(default)]
+    pub memory_bytes: u64,
+    /// Encoded since the node started.
+    #[serde(default)]
+    pub encoded_bytes: u64,
+    /// Encoded from memory since the node started: no disk had to be read for them.
+    #[serde(default)]
+    pub encoded_from_memory_bytes: u64,
     /// Number of groups.
     pub groups: u64,
     /// Groups that lack a unit.
@@ -172,6 +181,7 @@ impl Parity {
             *progress
         };
         let volumes = self.volumes_parity(&totals);
+        let encoded = *locks::lock(&self.encoded);
         let lacking = totals.some_lacking.iter().map(|group| LackingParityGroup {
             group: group.id.to_string(),
             lacks: group.lacks,
@@ -189,6 +199,9 @@ impl Parity {
             rebuild_remaining_bytes: totals.all.to_rebuild,
             kept_bytes: totals.kept,
             parity_bytes: totals.all.parity,
+            memory_bytes: self.recent.bytes(),
+            encoded_bytes: encoded.0,
+            encoded_from_memory_bytes: encoded.1,
             groups: totals.groups,
             lacking_groups: totals.lacking,
             rebuilt_bytes: progress.done(),

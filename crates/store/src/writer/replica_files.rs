@@ -8,6 +8,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::error::StoreError;
 use crate::lifecycle::commit;
+use crate::parity;
 use crate::replica::LiveReplica;
 use crate::replica::Tail;
 use crate::replica::block_pool::Pool;
@@ -65,6 +66,7 @@ impl ReplicaFiles {
         let len = plan.tail.len - before.len;
         volume.commits.room(volume, len).await;
         let tail = plan.tail;
+        let kept = parity::keep_written(&self.inner, live, &plan.data);
         if let Err(error) = self.write(disk, before, plan, guard).await {
             live.status().unsettled = true;
             live.note_failure(&error);
@@ -72,6 +74,9 @@ impl ReplicaFiles {
             return Err(StoreError::io(text, error));
         }
         grow(live, disk, before, tail);
+        if let Some(kept) = kept {
+            parity::written(&self.inner, live, before.len, &kept);
+        }
         let written = before.len..tail.len;
         commit::touch(&self.inner, &self.pool, live, (data, &self.meta), written);
         if let Some(write_behind) = write_behind {

@@ -5,6 +5,7 @@ mod commit;
 mod damage;
 mod dead_disk;
 mod meanwhile;
+mod memory;
 mod two_stores;
 
 use super::*;

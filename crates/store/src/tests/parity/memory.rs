@@ -1,0 +1,114 @@
+//! Members that are encoded from memory, because their disks are written past the page cache.
+
+use super::*;
+
+const LEN: usize = 300_000;
+
+/// A node on the engine `direct` with `memory` bytes for new replicas.
+async fn direct(memory: u64) -> Node {
+    let dir = tempfile::tempdir().expect("temporary directory");
+    let mut config = protected(dir.path(), 4, shape(2, 1));
+    for volume in &mut config.volumes {
+        volume.engine = "direct".into();
+    }
+    let parity = config.parity.as_mut().expect("configured");
+    parity.memory = memory;
+    // Of waiting ones in memory the first to come would go.
+    parity.patience = Duration::from_secs(600);
+    Node::start(dir, 4, config).await
+}
+
+async fn put_expected(node: &Node, id: i64, len: usize) {
+    let options = WriteOptions {
+        expected_len: Some(len as u64),
+        ..WriteOptions::default()
+    };
+    let created = node.store.create_rbw(&block(id, 1001, 0), options).await;
+    let mut writer = created.expect("creates");
+    writer.set_checksum(crc32c()).await.expect("header");
+    let content = content(id, len);
+    // A write for each: the second goes on where the first ended.
+    for (from, to) in [(0, len / 2), (len / 2, len)] {
+        let from = from / 512 * 512;
+        let to = if to == len { len } else { to / 512 * 512 };
+        let packet = packet_of(&content[from..to], from);
+        writer.write(vec![packet]).await.expect("writes");
+    }
+    writer.finalize().await.expect("finalizes");
+}
+
+/// Bytes that were encoded, and those of them that no disk was read for.
+fn encoded(node: &Node) -> (u64, u64) {
+    let now = status(node);
+    (now.encoded_bytes, now.encoded_from_memory_bytes)
+}
+
+#[tokio::test]
+async fn new_replicas_are_encoded_without_reading_their_disks() {
+    let node = direct(16 << 20).await;
+    for id in 1..=4 {
+        put_expected(&node, id, LEN).await;
+    }
+    assert_eq!(status(&node).memory_bytes, 4 * (512 << 10));
+    round(&node).await;
+    assert_eq!(encoded(&node), (4 * LEN as u64, 4 * LEN as u64));
+    let now = status(&node);
+    assert_eq!((now.memory_bytes, now.unprotected_bytes), (0, 0));
+    // Their parity decodes what was on a disk that dies.
+    kill_disk(&node, 0).await;
+    for id in 1..=4 {
+        check(&node, id, LEN).await;
+    }
+}
+
+#[tokio::test]
+async fn what_does_not_fit_into_memory_is_read_again() {
+    // Room for two.
+    let node = direct(1 << 20).await;
+    for id in 1..=4 {
+        put_expected(&node, id, LEN).await;
+    }
+    round(&node).await;
+    assert_eq!(encoded(&node), (4 * LEN as u64, 2 * LEN as u64));
+}
+
+#[tokio::test]
+async fn memory_that_is_not_what_the_checksums_say_is_not_believed() {
+    let node = direct(16 << 20).await;
+    for id in 1..=2 {
+        put_expected(&node, id, LEN).await;
+    }
+    let parity = node.store.0.parity.as_ref().expect("configured");
+    let pool_here = node.store.0.pool(&pool()).expect("there");
+    let volume = node.store.replica(&pool(), 1).expect("there").storage;
+    let slices = pool_here.slices();
+    let slice = slices.iter().find(|s| s.volume.info.id == volume.id);
+    let key = crate::parity::recent_key(slice.expect("there"), 1);
+    let wrong = Bytes::from(vec![1; LEN]);
+    parity.recent.written(&key, (0, LEN as u64), &[wrong]);
+    assert!(parity.recent.has(&key, LEN as u64));
+    round(&node).await;
+    round(&node).await;
+    let now = status(&node);
+    assert_eq!((now.groups, now.unprotected_bytes), (1, 0));
+    kill_disk(&node, volume_of(&node, 1)).await;
+    check(&node, 1, LEN).await;
+}
+
+#[tokio::test]
+async fn a_deleted_replica_leaves_no_memory_behind() {
+    let node = direct(16 << 20).await;
+    put_expected(&node, 1, LEN).await;
+    assert!(status(&node).memory_bytes > 0);
+    let wanted = [Block::new(1, 1001, LEN as u64)];
+    node.store.invalidate(&pool(), &wanted);
+    let mut left = status(&node).memory_bytes;
+    for _ in 0..200 {
+        if left == 0 {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+        left = status(&node).memory_bytes;
+    }
+    assert_eq!(left, 0);
+}
