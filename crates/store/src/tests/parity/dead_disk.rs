@@ -403,3 +403,30 @@ async fn a_rebuild_that_ends_at_any_step_is_gone_on_with() {
         check_eight(&node).await;
     }
 }
+
+#[tokio::test]
+async fn what_was_protected_is_so_again_without_waiting_for_partners() {
+    let (dir, shape) = (tempfile::tempdir().expect("a directory"), shape(3, 1));
+    let mut config = protected(dir.path(), 4, shape);
+    let parity = config.parity.as_mut().expect("configured");
+    parity.patience = Duration::from_secs(600);
+    let node = Node::start(dir, 4, config).await;
+    // Three of a length are a group, whose units are on all four disks.
+    let lengths = [5000, 20_000, 60_000, 200_000];
+    for (id, len) in (1..).zip(lengths.iter().flat_map(|len| [*len; 3])) {
+        put(&node, id, len).await;
+    }
+    round(&node).await;
+    let all = lengths.iter().map(|len| 3 * *len as u64).sum::<u64>();
+    assert_eq!(status(&node).protected_bytes, all);
+    kill_disk(&node, 0).await;
+    for _ in 0..4 {
+        round(&node).await;
+    }
+    // Two and parity fit on three disks: of each length one has no partner.
+    let now = status(&node);
+    assert_eq!((now.protected_bytes, now.unprotected_bytes), (all, 0));
+    put(&node, 99, 1000).await;
+    round(&node).await;
+    assert_eq!(status(&node).unprotected_bytes, 1000, "a new one waits");
+}

@@ -101,7 +101,8 @@ async fn a_deleted_replica_leaves_no_memory_behind() {
     put_expected(&node, 1, LEN).await;
     assert!(status(&node).memory_bytes > 0);
     let wanted = [Block::new(1, 1001, LEN as u64)];
-    node.store.invalidate(&pool(), &wanted);
+    let ordered = node.store.invalidate(&pool(), &wanted).await;
+    ordered.expect("there");
     let mut left = status(&node).memory_bytes;
     for _ in 0..200 {
         if left == 0 {
