@@ -1,5 +1,7 @@
 //! A storage node of a testbed.
 
+use std::path::PathBuf;
+
 use serde::{Deserialize, Serialize};
 
 use super::describe::{DataNodeSpec, HostSpec};
@@ -83,6 +85,12 @@ impl RunningNode {
     #[must_use]
     pub fn pid(&self) -> u32 {
         self.pid
+    }
+
+    /// Its configuration directory; `None` when an earlier command started it.
+    #[must_use]
+    pub fn conf_dir(&self) -> Option<PathBuf> {
+        self.node.as_ref().map(|(node, _)| node.conf_dir())
     }
 
     /// `Ok` while it runs, or was not started by this command.

@@ -15,6 +15,7 @@ pub mod native;
 pub mod netblock;
 pub mod one_disk;
 pub mod pairs;
+pub mod parity;
 mod remedies;
 pub mod scaling;
 pub mod streams;
@@ -34,13 +35,14 @@ pub const DISK_EXPERIMENTS: [DiskExperiment; 4] = [
 ];
 
 /// Names of the experiments, with what they show.
-pub const EXPERIMENT_NAMES: [(&str, &str); 12] = [
+pub const EXPERIMENT_NAMES: [(&str, &str); 13] = [
     (pairs::PAIRS.name, pairs::PAIRS.about),
     (layouts::LAYOUTS.name, layouts::LAYOUTS.about),
     (layouts::SCALING.name, layouts::SCALING.about),
     (dfsio::NAME, dfsio::ABOUT),
     (domains::NAME, domains::ABOUT),
     (super_node::NAME, super_node::ABOUT),
+    (parity::NAME, parity::ABOUT),
     (netblock::NAME, netblock::ABOUT),
     (durability::NAME, durability::ABOUT),
     (native::NATIVE.name, native::NATIVE.about),

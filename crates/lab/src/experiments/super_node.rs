@@ -20,7 +20,8 @@ use crate::up::Testbed;
 use crate::workload;
 use beside::BesideFinding;
 use hayloft_testkit::error::Result;
-use jobs::{DISKS, JOBS, JobFinding, NAMES, REPLICAS, Storage, Workers};
+pub(super) use jobs::{DISKS, all_disks};
+use jobs::{JOBS, JobFinding, NAMES, REPLICAS, Storage, Workers};
 use latency::LatencySpread;
 use power::PowerFinding;
 

@@ -50,9 +50,9 @@ use crate::error::StoreError;
 use crate::locks;
 use crate::state::StoreState;
 
-pub use changes::{before_change, finalized, keep_written, written};
 #[cfg(test)]
 pub use changes::recent_key;
+pub use changes::{before_change, finalized, keep_written, written};
 pub use degraded::{
     Damage, DegradedReplica, append_reports, append_storages, forget_degraded, keep_serving,
     open_degraded, open_instead, reference_degraded, volume_left,

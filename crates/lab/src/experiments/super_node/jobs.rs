@@ -17,7 +17,7 @@ use hayloft_testkit::error::Result;
 use hayloft_testkit::hadoop::class;
 
 /// Disks in all, and stock DataNodes.
-pub(super) const DISKS: usize = 8;
+pub(in crate::experiments) const DISKS: usize = 8;
 /// Virtual nodes of the one process, each with a link of its own.
 pub(super) const NAMES: [&str; 4] = ["a", "b", "c", "d"];
 pub(super) const REPLICAS: u16 = 2;
@@ -71,7 +71,7 @@ impl Storage {
 }
 
 /// A host with all disks, and these virtual nodes on them.
-pub(super) fn all_disks(options: &ExperimentOptions, names: &[&str]) -> HostSpec {
+pub(in crate::experiments) fn all_disks(options: &ExperimentOptions, names: &[&str]) -> HostSpec {
     let one = storage_host(0, false, options);
     let disk = one.nodes[0].disks[0].clone();
     HostSpec {

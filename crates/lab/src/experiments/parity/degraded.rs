@@ -1,0 +1,235 @@
+//! A disk is gone: what a stream gets whose block was on it, and what the rebuild reads.
+
+use std::path::Path;
+use std::time::Instant;
+
+use serde::Serialize;
+use serde_json::json;
+
+use super::{MEMBERS, PARITY_LIMIT, block_bytes, described, pool_status, wait_groups};
+use crate::disks::Mounted;
+use crate::experiments::{ExperimentOptions, in_words};
+use crate::report::spread;
+use crate::up::Testbed;
+use crate::workload;
+use hayloft_testkit::driver::Driver;
+use hayloft_testkit::error::{Result, TestkitError};
+use hayloft_testkit::wait::{self, Seen};
+
+/// Files of one block each: as many on each disk.
+const FILES: usize = 48;
+/// Where they are.
+const ROOT: &str = "/gone";
+/// Streams that are measured, one after the other.
+const STREAMS: usize = 3;
+
+/// What streams of a disk got before and after it went.
+#[derive(Clone, Debug, Default, Serialize)]
+pub(super) struct DegradedFinding {
+    healthy_mbs: Vec<f64>,
+    degraded_mbs: Vec<f64>,
+    /// Units that were on the disk.
+    lost_units: u64,
+    /// Bytes that the other disks gave until all was rebuilt, without those of the streams.
+    rebuild_read_bytes: u64,
+    /// Seconds until all was rebuilt.
+    rebuild_s: f64,
+}
+
+impl DegradedFinding {
+    /// A part of the page.
+    #[expect(clippy::cast_precision_loss, reason = "figures for people")]
+    pub fn section(&self, bar: f64) -> String {
+        let [healthy, degraded] = [&self.healthy_mbs, &self.degraded_mbs];
+        let share = spread(degraded.clone()).0 / spread(healthy.clone()).0;
+        let met = if share >= bar { "met" } else { "NOT met" };
+        let must = (self.lost_units * MEMBERS * block_bytes()).max(1);
+        format!(
+            "\n## A disk that is gone\n\nOne reader, cold, of {STREAMS} files of one block whose \
+             disk is taken away, while the node rebuilds {} units.\n\n\
+             | | MB/s |\n|---|---|\n| before | {} |\n| decoded | {} |\n\n\
+             - A decoded stream has {share:.2} of a healthy one (asked: at least {bar:.2}): {met}\n\
+             - The rebuild took {:.0} s and read {:.2} of the {MEMBERS} units that each lost one \
+             needs.\n",
+            self.lost_units,
+            in_words(spread(healthy.clone())),
+            in_words(spread(degraded.clone())),
+            self.rebuild_s,
+            self.rebuild_read_bytes as f64 / must as f64,
+        )
+    }
+}
+
+pub(super) fn measure(
+    options: &ExperimentOptions,
+    work: &Path,
+    tell: &mut dyn FnMut(&str),
+) -> Result<DegradedFinding> {
+    let described = described(Some(1024), options);
+    crate::up::down(&described.name, work)?;
+    let testbed = Testbed::up(described, work, false, tell)?;
+    let clients = workload::start_clients(&testbed, tell)?;
+    let client = &clients[0];
+    let request = json!({
+        "path": ROOT, "streams": FILES, "bytes": block_bytes(), "replication": 1,
+        "blockSize": block_bytes(),
+    });
+    client.call("writeStreams", request)?;
+    wait_groups(&testbed, &|now| now >= FILES as u64 / MEMBERS)?;
+    let disk = &testbed.nodes()[0].disks[0];
+    let on_disk = single_files(client, disk)?;
+    // Classes are loaded by a file that is not measured.
+    let (first, measured) = on_disk.split_first().ok_or_else(|| short(0))?;
+    if measured.len() < STREAMS {
+        return Err(short(measured.len()));
+    }
+    read(client, first)?;
+    let mut finding = DegradedFinding::default();
+    for path in &measured[..STREAMS] {
+        finding.healthy_mbs.push(read(client, path)?);
+    }
+    finding.lost_units = units(&disk.dir);
+    let disks = || testbed.nodes().iter().flat_map(|node| &node.disks);
+    disks().for_each(Mounted::forget_seen);
+    tell("its directory is taken away");
+    take_away(&disk.dir)?;
+    let began = Instant::now();
+    for path in &measured[..STREAMS] {
+        finding.degraded_mbs.push(read(client, path)?);
+    }
+    wait::until("the rebuild", PARITY_LIMIT, || {
+        std::thread::sleep(std::time::Duration::from_millis(500));
+        let now = pool_status(&testbed)?;
+        let left = |name: &str| now[name].as_u64().unwrap_or(u64::MAX);
+        let done = left("degraded_bytes") == 0 && left("rebuild_remaining_bytes") == 0;
+        let gone = now["volumes"].as_array().into_iter().flatten();
+        let noticed = gone.filter(|volume| volume["in_use"] == false).count() == 1;
+        Ok(if done && noticed {
+            Seen::Done(())
+        } else {
+            Seen::NotYet(now.to_string())
+        })
+    })?;
+    finding.rebuild_s = began.elapsed().as_secs_f64();
+    let read_bytes = disks()
+        .filter_map(Mounted::seen)
+        .map(|seen| seen.read.bytes);
+    let streams = STREAMS as u64 * MEMBERS * block_bytes();
+    finding.rebuild_read_bytes = read_bytes.sum::<u64>().saturating_sub(streams);
+    Ok(finding)
+}
+
+fn short(found: usize) -> TestkitError {
+    TestkitError::Expectation(format!("the disk has {found} files to measure with"))
+}
+
+/// Paths whose file is one block on the disk, each in a directory of its own.
+fn single_files(client: &Driver, disk: &Mounted) -> Result<Vec<String>> {
+    let mut found = Vec::new();
+    for at in 0..FILES {
+        let path = format!("{ROOT}/s{at}");
+        let id = client.blocks(&path)?.first().map_or(0, |block| block.id);
+        if holds(&disk.dir, &format!("blk_{id}")) {
+            let dir = format!("{ROOT}-{at}");
+            client.fs(&["-mkdir", &dir])?;
+            client.fs(&["-mv", &path, &format!("{dir}/s0")])?;
+            found.push(dir);
+        }
+    }
+    Ok(found)
+}
+
+fn holds(dir: &Path, name: &str) -> bool {
+    let entries = std::fs::read_dir(dir).into_iter().flatten().flatten();
+    entries.into_iter().any(|entry| {
+        let path = entry.path();
+        path.is_dir() && holds(&path, name) || path.is_file() && path.ends_with(name)
+    })
+}
+
+/// Replicas and parity files below a directory.
+fn units(dir: &Path) -> u64 {
+    let entries = std::fs::read_dir(dir).into_iter().flatten().flatten();
+    let count = |entry: std::fs::DirEntry| {
+        let path = entry.path();
+        if path.is_dir() {
+            return units(&path);
+        }
+        let name = entry.file_name().to_string_lossy().into_owned();
+        let replica = name.starts_with("blk_") && !name.ends_with(".meta");
+        u64::from(replica || name.ends_with(".p0"))
+    };
+    entries.into_iter().map(count).sum()
+}
+
+/// MB/s of one cold stream.
+#[expect(clippy::cast_precision_loss, reason = "rates for people")]
+fn read(client: &Driver, dir: &str) -> Result<f64> {
+    workload::empty_page_cache()?;
+    let answer = client.call("readStreams", json!({"path": dir, "streams": 1}))?;
+    if answer["equal"] != true {
+        let text = format!("{dir} reads other than it was written");
+        return Err(TestkitError::Expectation(text));
+    }
+    let of = |name: &str| answer[name].as_u64().unwrap_or(0) as f64;
+    Ok(of("bytes") / 1e6 / (of("nanos") / 1e9).max(1e-9))
+}
+
+/// All that a node has on a disk gets another name.
+fn take_away(disk: &Path) -> Result<()> {
+    let entries = std::fs::read_dir(disk).map_err(TestkitError::file("listing", disk))?;
+    for entry in entries.flatten() {
+        let from = entry.path();
+        if from.is_dir() && entry.file_name() != "lost+found" {
+            let to = disk.join("taken-away");
+            std::fs::rename(&from, &to).map_err(TestkitError::file("renaming", &from))?;
+            return Ok(());
+        }
+    }
+    let text = format!("{} has no data directory", disk.display());
+    Err(TestkitError::Expectation(text))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_disk_holds_is_found_and_taken_away() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let data = dir.path().join("data/current/finalized");
+        let parity = dir.path().join("data/hayloft-parity");
+        for dir in [&data, &parity] {
+            std::fs::create_dir_all(dir).expect("creates");
+        }
+        for path in [
+            data.join("blk_1"),
+            data.join("blk_1_7.meta"),
+            parity.join("g.p0"),
+        ] {
+            std::fs::write(path, "").expect("writes");
+        }
+        assert!(holds(dir.path(), "blk_1") && !holds(dir.path(), "blk_2"));
+        assert_eq!(units(dir.path()), 2);
+        take_away(dir.path()).expect("renames");
+        assert!(!dir.path().join("data").exists());
+    }
+
+    #[test]
+    fn the_bar_and_what_was_read_are_judged() {
+        let mut finding = DegradedFinding {
+            healthy_mbs: vec![6.0],
+            degraded_mbs: vec![3.0],
+            lost_units: 2,
+            rebuild_read_bytes: 2 * MEMBERS * block_bytes(),
+            rebuild_s: 9.0,
+        };
+        let good = finding.section(0.5);
+        assert!(
+            good.contains(": met") && good.contains("read 1.00 of the 6"),
+            "{good}"
+        );
+        finding.degraded_mbs = vec![2.9];
+        assert!(finding.section(0.5).contains("NOT met"));
+    }
+}
