@@ -76,7 +76,7 @@ pub fn form<T>(
     // The long ones first: they are most of the bytes.
     for (_, mut class) in classes.into_iter().rev() {
         while plans.len() < groups_max {
-            let Some(members) = take_members(most, &mut class, most) else {
+            let Some(members) = take_members(most, &mut class, most, disks) else {
                 break;
             };
             if !place(shape, members, disks, &mut plans) {
@@ -87,7 +87,7 @@ pub fn form<T>(
     }
     left.retain(|candidate| candidate.patient);
     while plans.len() < groups_max && !left.is_empty() {
-        let Some(members) = take_members(most, &mut left, 1) else {
+        let Some(members) = take_members(most, &mut left, 1, disks) else {
             break;
         };
         if !place(shape, members, disks, &mut plans) {
@@ -99,11 +99,13 @@ pub fn form<T>(
 
 /// Takes up to `most` candidates on different disks, the first of each disk; `None`, and takes
 /// none, when there are fewer than `at_least`. Of more disks those with the most candidates give
-/// one, so that no disk is left over with many.
+/// one, then those with the most parity, whose turn it is not to take some: no disk is left over
+/// with many.
 fn take_members<T>(
     most: usize,
     from: &mut Vec<Unprotected<T>>,
     at_least: usize,
+    disks: &[DiskRoom],
 ) -> Option<Vec<Unprotected<T>>> {
     let mut of_disk: BTreeMap<usize, (usize, usize)> = BTreeMap::new();
     for (at, candidate) in from.iter().enumerate() {
@@ -112,10 +114,13 @@ fn take_members<T>(
     if most == 0 || of_disk.len() < at_least.max(1) {
         return None;
     }
-    let mut firsts: Vec<(usize, usize)> = of_disk.into_values().collect();
-    firsts.sort_by_key(|(count, at)| (std::cmp::Reverse(*count), *at));
+    let mut firsts: Vec<(usize, (usize, usize))> = of_disk.into_iter().collect();
+    firsts.sort_by_key(|(disk, (count, at))| {
+        let parity = disks.get(*disk).map_or(0, |room| room.parity);
+        (std::cmp::Reverse((*count, parity)), *at)
+    });
     firsts.truncate(most);
-    let mut places: Vec<usize> = firsts.into_iter().map(|(_, at)| at).collect();
+    let mut places: Vec<usize> = firsts.into_iter().map(|(_, (_, at))| at).collect();
     // From behind, so that those before keep their places.
     places.sort_unstable_by_key(|at| std::cmp::Reverse(*at));
     let mut members: Vec<_> = places.into_iter().map(|at| from.remove(at)).collect();
@@ -189,6 +194,25 @@ mod tests {
         assert_eq!(plans.len(), 150);
         for disk in &disks {
             assert!((4000..=6000).contains(&disk.parity), "{disks:?}");
+        }
+    }
+
+    #[test]
+    fn however_replicas_arrive_none_is_left_without_partners() {
+        let six_one = ParityShape::new(6, 1).expect("valid");
+        for batch in 1..43 {
+            let (mut disks, mut left, mut groups) = (empty(7), Vec::new(), 0);
+            let all: Vec<_> = (0..42).map(|n| replica(n % 7, 100, n)).collect();
+            for arrived in all.chunks(batch) {
+                left.extend(arrived.iter().cloned());
+                // The newest first.
+                left.sort_by_key(|c: &Unprotected<usize>| std::cmp::Reverse(c.what));
+                for plan in form(six_one, left.clone(), &mut disks, 1000) {
+                    groups += 1;
+                    left.retain(|c| plan.members.iter().all(|m| m.what != c.what));
+                }
+            }
+            assert_eq!((groups, left.len()), (7, 0), "{batch} at a time: {left:?}");
         }
     }
 
