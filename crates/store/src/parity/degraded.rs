@@ -99,6 +99,21 @@ pub fn keep_serving(store: &Arc<StoreState>, volume: &Volume) {
                 storage: volume.info.clone(),
                 unit,
             };
+            // Of two groups that have it the one decodes it that stays; the other does without.
+            let before = locks::lock(&pool.degraded).get(&id).map(|d| d.unit);
+            if let Some(before) = before {
+                let stays = |unit: UnitRef| {
+                    let table = parity.table();
+                    table.get(unit.group).is_some_and(|group| !group.is_weak())
+                };
+                if stays(before) {
+                    parity.drop_member(unit);
+                } else {
+                    locks::lock(&pool.degraded).insert(id, degraded);
+                    parity.drop_member(before);
+                }
+                continue;
+            }
             locks::lock(&pool.degraded).insert(id, degraded);
             kept += 1;
             bytes = bytes.saturating_add(replica.len);

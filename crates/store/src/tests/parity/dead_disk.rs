@@ -430,3 +430,33 @@ async fn what_was_protected_is_so_again_without_waiting_for_partners() {
     round(&node).await;
     assert_eq!(status(&node).unprotected_bytes, 1000, "a new one waits");
 }
+
+#[tokio::test]
+async fn a_member_of_two_groups_is_rebuilt_and_missed_by_neither() {
+    let node = start(4, shape(3, 1)).await;
+    for id in 1..=3 {
+        put(&node, id, 5000).await;
+    }
+    round(&node).await;
+    // Most of the group goes, so the third replica goes into another; the first still has it.
+    let gone = [1, 2].map(|id| Block::new(id, 1001, 5000));
+    let ordered = node.store.invalidate(&pool(), &gone).await;
+    ordered.expect("there");
+    for _ in 0..200 {
+        if reported(&node) == [3] {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    round(&node).await;
+    assert_eq!(status(&node).groups, 2, "both have it");
+    kill_disk(&node, volume_of(&node, 3)).await;
+    check(&node, 3, 5000).await;
+    for _ in 0..4 {
+        round(&node).await;
+    }
+    let now = status(&node);
+    let left = (now.degraded_bytes, now.rebuild_remaining_bytes);
+    assert_eq!((left, now.protected_bytes), ((0, 0), 5000), "{now:?}");
+    check(&node, 3, 5000).await;
+}
