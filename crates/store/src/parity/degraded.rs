@@ -69,6 +69,31 @@ impl Pool {
     }
 }
 
+/// Has a unit decode the replica of block `id` from now on; whether it does. Of two groups that have
+/// the replica one decodes it, rather the one that stays; the other does without.
+pub(super) fn keep_degraded(
+    parity: &Parity,
+    pool: &Pool,
+    id: i64,
+    replica: DegradedReplica,
+) -> bool {
+    let before = locks::lock(&pool.degraded).get(&id).cloned();
+    let Some(before) = before.filter(|before| before.unit != replica.unit) else {
+        return locks::lock(&pool.degraded).insert(id, replica).is_none();
+    };
+    let rank = |replica: &DegradedReplica| {
+        let stays = parity.table().get(replica.unit.group).map(|g| !g.is_weak());
+        (replica.generation_stamp, replica.len, stays)
+    };
+    let better = rank(&replica) > rank(&before);
+    let other = if better { before.unit } else { replica.unit };
+    if better {
+        locks::lock(&pool.degraded).insert(id, replica);
+    }
+    parity.drop_member(other);
+    better
+}
+
 /// A volume has failed: its replicas that can be decoded stay. Before they leave the map.
 pub fn keep_serving(store: &Arc<StoreState>, volume: &Volume) {
     let Some(parity) = &store.parity else {
@@ -99,24 +124,10 @@ pub fn keep_serving(store: &Arc<StoreState>, volume: &Volume) {
                 storage: volume.info.clone(),
                 unit,
             };
-            // Of two groups that have it the one decodes it that stays; the other does without.
-            let before = locks::lock(&pool.degraded).get(&id).map(|d| d.unit);
-            if let Some(before) = before {
-                let stays = |unit: UnitRef| {
-                    let table = parity.table();
-                    table.get(unit.group).is_some_and(|group| !group.is_weak())
-                };
-                if stays(before) {
-                    parity.drop_member(unit);
-                } else {
-                    locks::lock(&pool.degraded).insert(id, degraded);
-                    parity.drop_member(before);
-                }
-                continue;
+            if keep_degraded(parity, &pool, id, degraded) {
+                kept += 1;
+                bytes = bytes.saturating_add(replica.len);
             }
-            locks::lock(&pool.degraded).insert(id, degraded);
-            kept += 1;
-            bytes = bytes.saturating_add(replica.len);
         } else {
             // Its replica is on another volume, or a longer one: nothing is to be rebuilt of it.
             parity.drop_member(unit);

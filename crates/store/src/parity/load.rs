@@ -14,7 +14,7 @@ use hayloft_parity::{GroupId, GroupRecord, MemberState, SumsCheck, UnitRef};
 use tracing::{debug, info};
 
 use super::Parity;
-use super::degraded::{DegradedReplica, back_again};
+use super::degraded::{DegradedReplica, back_again, keep_degraded};
 use super::encode::STRIDE;
 use super::listing::{Listed, list_volume};
 use super::volumes::{UnitPlace, answer, stamp, unit_path};
@@ -337,14 +337,9 @@ fn degrade_missing(
     let replicas = degraded.len();
     info!(pool = %pool.id(), replicas, "replicas of volumes that are not there are served by \
         decoding");
-    let mut all = locks::lock(&pool.degraded);
     for (id, replica) in degraded {
-        let better = all.get(&id).is_none_or(|there| {
-            (there.generation_stamp, there.len) < (replica.generation_stamp, replica.len)
-        });
-        if better {
-            new.push((id, replica.clone()));
-            all.insert(id, replica);
+        if keep_degraded(parity, pool, id, replica.clone()) {
+            new.push((id, replica));
         }
     }
     new
