@@ -2,12 +2,12 @@
 //! and line.
 
 use hayloft_io::calibrate::Media;
-use hayloft_io::{ENGINE_AUTO, ENGINE_NAMES, ENGINE_REMOVED};
+use hayloft_io::{ENGINE_AUTO, ENGINE_NAMES, ENGINE_REMOVED, PLUGIN_PREFIX, plugin_parts};
 use hayloft_parity::{ParityDisks, ParityShape};
 
 use super::value::{Unit, Value};
 
-/// An I/O engine by name: one of [`ENGINE_NAMES`], or [`ENGINE_AUTO`].
+/// An I/O engine by name: one of [`ENGINE_NAMES`], [`ENGINE_AUTO`], or a plug-in's path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EngineName(pub String);
 
@@ -17,12 +17,19 @@ impl Value for EngineName {
         if text == ENGINE_AUTO || ENGINE_NAMES.contains(&text) {
             return Ok(Self(text.to_owned()));
         }
+        // Whether it can be used, the volume says when it is opened.
+        if plugin_parts(text).is_some_and(|(path, _)| path.is_absolute()) {
+            return Ok(Self(text.to_owned()));
+        }
         if text == ENGINE_REMOVED {
             return Err(format!(
                 "direct, which does all that {text} did: there is no {text} any more"
             ));
         }
-        Err(format!("{ENGINE_AUTO} or {}", ENGINE_NAMES.join(", ")))
+        let names = ENGINE_NAMES.join(", ");
+        Err(format!(
+            "{ENGINE_AUTO}, {names} or {PLUGIN_PREFIX}/path/of/engine.so"
+        ))
     }
 }
 

@@ -118,7 +118,7 @@ pub struct Capabilities {
 /// A way of doing I/O on one volume. See the [module](self) for the contract.
 pub trait Engine: Send + Sync + fmt::Debug + 'static {
     /// The name in the configuration; a decorator gives the name of what it wraps.
-    fn name(&self) -> &'static str;
+    fn name(&self) -> &str;
 
     /// What this engine can do.
     fn capabilities(&self) -> Capabilities;

@@ -36,7 +36,7 @@ impl Faulty {
 }
 
 impl Engine for Faulty {
-    fn name(&self) -> &'static str {
+    fn name(&self) -> &str {
         self.inner.name()
     }
 

@@ -36,7 +36,7 @@ impl Metered {
 }
 
 impl Engine for Metered {
-    fn name(&self) -> &'static str {
+    fn name(&self) -> &str {
         self.inner.name()
     }
 

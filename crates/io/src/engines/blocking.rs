@@ -18,7 +18,8 @@ use crate::meta::Meta;
 pub(super) trait BlockingEngine: Send + Sync + fmt::Debug + 'static {
     type File: Blocking;
 
-    const NAME: &'static str;
+    /// As [`Engine::name`].
+    fn name(&self) -> &str;
 
     fn capabilities(&self) -> Capabilities;
 
@@ -95,8 +96,8 @@ pub(super) struct OnThreads<E> {
 }
 
 impl<E: BlockingEngine> Engine for OnThreads<E> {
-    fn name(&self) -> &'static str {
-        E::NAME
+    fn name(&self) -> &str {
+        self.engine.name()
     }
 
     fn capabilities(&self) -> Capabilities {

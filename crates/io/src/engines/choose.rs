@@ -9,7 +9,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use rustix::io::{Errno, pwrite};
 
-use super::{EngineConfig, engine_by_name};
+use super::plugin::Plugin;
+use super::{EngineConfig, engine_by_name, on_threads, plugin_parts};
 use crate::buffer::{ALIGNMENT, AlignedBuf};
 use crate::calibrate::Media;
 use crate::engine::Engine;
@@ -31,8 +32,16 @@ pub struct Choice {
 /// Blocking: creates, writes and removes a file of one page in `dir` for `direct`.
 ///
 /// # Errors
-/// `Invalid` for an unknown name. Never because an engine does not work.
+/// `Invalid` for an unknown name, and for a plug-in that cannot be used. Never because an engine of
+/// ours does not work.
 pub fn engine_for(name: &str, dir: &Path, config: &EngineConfig) -> Result<Choice, IoError> {
+    if let Some((path, options)) = plugin_parts(name) {
+        let engine = on_threads(Plugin::open(path, options, dir)?, config);
+        return Ok(Choice {
+            engine,
+            remark: None,
+        });
+    }
     if name != "direct" {
         let engine = engine_by_name(name, config)?;
         return Ok(Choice {

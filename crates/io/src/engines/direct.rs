@@ -24,7 +24,9 @@ pub(super) struct DirectIo(pub(super) DirectLimits);
 impl BlockingEngine for DirectIo {
     type File = RegularFile;
 
-    const NAME: &'static str = "direct";
+    fn name(&self) -> &str {
+        "direct"
+    }
 
     fn capabilities(&self) -> Capabilities {
         Capabilities {

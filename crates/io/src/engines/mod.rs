@@ -8,6 +8,7 @@ mod choose;
 mod direct;
 mod file;
 mod null;
+pub mod plugin;
 mod posix;
 mod threaded;
 mod writes;
@@ -17,6 +18,7 @@ use std::sync::Arc;
 
 pub use around::DirectLimits;
 pub use choose::{Choice, engine_for};
+pub use plugin::{PLUGIN_PREFIX, plugin_parts};
 
 use crate::disk::Disk;
 use crate::engine::Engine;
@@ -50,7 +52,7 @@ pub const ENGINE_AUTO: &str = "auto";
 /// what it did.
 pub const ENGINE_REMOVED: &str = "uring";
 
-/// Names that [`engine_by_name`] knows.
+/// Names that [`engine_by_name`] knows. Besides, `plugin:/path.so` for [`engine_for`].
 pub const ENGINE_NAMES: [&str; 3] = ["posix", "direct", "null"];
 
 /// Builds the engine that the configuration names.

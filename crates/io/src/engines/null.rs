@@ -54,7 +54,9 @@ impl InodeKey {
 impl BlockingEngine for Null {
     type File = NullFile;
 
-    const NAME: &'static str = "null";
+    fn name(&self) -> &str {
+        "null"
+    }
 
     fn capabilities(&self) -> Capabilities {
         Capabilities {

@@ -21,7 +21,9 @@ pub(super) struct Posix;
 impl BlockingEngine for Posix {
     type File = RegularFile;
 
-    const NAME: &'static str = "posix";
+    fn name(&self) -> &str {
+        "posix"
+    }
 
     fn capabilities(&self) -> Capabilities {
         Capabilities {

@@ -1,51 +1,120 @@
-//! One contract suite over every engine and decorator; see the module docs of
-//! `hayloft_io::engine` for the contract. A case is skipped only by a declared capability.
+//! The contract suite over every engine and decorator of the tree.
 
-mod limits;
-mod open_files;
-mod rig;
-mod transfers;
+#[path = "../plugin/compile.rs"]
+mod compile;
 
-/// A test for each case and engine.
-macro_rules! contract {
-    ($($engine:ident)*) => {
-        $(mod $engine {
-            contract!(@cases $engine
-                transfers::what_is_written_is_read_at_odd_offsets
-                transfers::gather_writes_of_more_buffers_than_the_kernel_takes
-                transfers::reads_are_short_only_at_the_end
-                transfers::what_is_loaded_is_read_and_counted
-                transfers::a_gap_reads_as_zeros
-                transfers::impossible_ranges_give_the_buffer_back
-                transfers::a_write_to_a_read_only_handle_gives_the_buffers_back
-                transfers::many_at_once_do_not_mix
-                transfers::memory_of_any_alignment_is_accepted
-                open_files::opening_says_what_is_wrong
-                open_files::truncate_cuts_and_extends
-                open_files::allocate_does_not_change_the_length
-                open_files::sync_writeback_and_advice_are_accepted_anywhere
-                open_files::handles_and_classes_see_the_same_file
-                open_files::names_work_under_open_files
-                open_files::a_new_file_under_an_old_name_is_empty
-                open_files::a_descriptor_is_given_as_declared
-                open_files::dropping_a_file_waits_for_no_disk
-                limits::a_dropped_caller_does_not_stop_a_submitted_write
-                limits::a_dropped_caller_gives_pool_memory_back
-                limits::a_full_queue_makes_writers_wait
-                limits::a_full_queue_makes_readers_wait
-                limits::clients_do_not_wait_for_background_work
-            );
-        })*
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use hayloft_contract::{CONTRACT_CASES, ContractCase, Rig, try_out};
+use hayloft_io::calibrate::Media;
+use hayloft_io::decorators::{Effect, FaultRule, Faults, Faulty, IoMetrics, Metered};
+use hayloft_io::{
+    DirectLimits, Disk, DiskConfig, Engine, EngineConfig, IoError, engine_by_name, engine_for,
+};
+use libtest_mimic::{Arguments, Trial};
+
+/// The engine called `name`, as test names have it.
+fn rig(name: &str, plugins: &Path) -> Result<Rig, IoError> {
+    let (name, variant) = name.split_once("_as_").unwrap_or((name, ""));
+    let disk = DiskConfig {
+        media: (variant == "rotating").then_some(Media::Rotating),
+        ..DiskConfig::default()
     };
-    (@cases $engine:ident $($module:ident::$case:ident)*) => {
-        $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-        async fn $case() {
-            crate::$module::$case(crate::rig::Rig::new(stringify!($engine))).await;
-        })*
+    let make = |dir: &Path, disk: &Arc<Disk>| match name.strip_prefix("plugin_") {
+        Some(way) => {
+            let name = format!("plugin:{}/{way}.so", plugins.display());
+            let config = EngineConfig::new(Arc::clone(disk));
+            engine_for(&name, dir, &config).map(|choice| choice.engine)
+        }
+        None => engine(name, variant, disk),
     };
+    Rig::new(&std::env::temp_dir(), disk, make)
 }
 
-contract!(posix direct null metered faulty stacked);
-// Around the page cache even when small; clients' reads through it; on a disk that is taken for a
-// rotating one.
-contract!(direct_as_eager direct_as_cached posix_as_rotating direct_as_rotating);
+fn engine(name: &str, variant: &str, disk: &Arc<Disk>) -> Result<Arc<dyn Engine>, IoError> {
+    let mut config = EngineConfig::new(Arc::clone(disk));
+    if !variant.is_empty() {
+        // Around the page cache whenever alignment allows, however small.
+        config.direct = DirectLimits {
+            read_min: 1,
+            write_min: 1,
+            cache_client_reads: variant == "cached",
+        };
+    }
+    let plain = |name| engine_by_name(name, &config);
+    Ok(match name {
+        "metered" => metered(plain("posix")?),
+        "faulty" => faulty(plain("posix")?),
+        "stacked" => metered(faulty(plain("direct")?)),
+        plain_name => plain(plain_name)?,
+    })
+}
+
+fn metered(inner: Arc<dyn Engine>) -> Arc<dyn Engine> {
+    Arc::new(Metered::new(inner, Arc::new(IoMetrics::default())))
+}
+
+/// With rules that never change a result.
+fn faulty(inner: Arc<dyn Engine>) -> Arc<dyn Engine> {
+    let faults = Faults::new(1);
+    faults.add(FaultRule::new(Effect::Errno(libc::EIO)).at(|path| path.ends_with("never")));
+    Arc::new(Faulty::new(inner, faults))
+}
+
+/// Engines and decorators, as tests name them. `as_`: around the page cache even when small;
+/// clients' reads through it; on a disk that is taken for a rotating one.
+const ENGINES: [&str; 14] = [
+    "posix",
+    "direct",
+    "null",
+    "metered",
+    "faulty",
+    "stacked",
+    "direct_as_eager",
+    "direct_as_cached",
+    "posix_as_rotating",
+    "direct_as_rotating",
+    "plugin_files",
+    "plugin_few_bytes",
+    "plugin_one_call",
+    "plugin_one_a_file",
+];
+
+/// No case takes so long on a machine that is well.
+const LIMIT: Duration = Duration::from_secs(120);
+
+/// Plug-ins: the example, and it with short transfers and with fewer calls at a time.
+fn compile_plugins() -> tempfile::TempDir {
+    let dir = tempfile::tempdir().expect("a directory");
+    let to = |name: &str| dir.path().join(name).with_extension("so");
+    compile::plugin("../../plugins/examples/files.c", &to("files"), &[]);
+    for (name, way) in [("few_bytes", 10), ("one_call", 11), ("one_a_file", 12)] {
+        compile::plugin("tests/plugin/odd.c", &to(name), &[format!("-DWAY={way}")]);
+    }
+    dir
+}
+
+/// A test for each engine and case.
+fn main() {
+    let plugins = compile_plugins();
+    let at = plugins.path().to_owned();
+    let pairs = ENGINES
+        .into_iter()
+        .flat_map(|engine| CONTRACT_CASES.iter().map(move |case| (engine, *case)));
+    let trial = |(engine, case): (&'static str, ContractCase)| {
+        let at = at.clone();
+        Trial::test(format!("{engine}::{}", case.name), move || {
+            match try_out(case, rig(engine, &at), LIMIT).wrong {
+                None => Ok(()),
+                Some(wrong) => Err(wrong.into()),
+            }
+        })
+    };
+    let arguments = Arguments::from_args();
+    let conclusion = libtest_mimic::run(&arguments, pairs.map(trial).collect());
+    // The exit drops nothing.
+    drop(plugins);
+    conclusion.exit();
+}

@@ -137,6 +137,13 @@ async fn choose_engine(
         Some(remark) => info!(volume = %config.path.display(), "{remark}"),
         None => {}
     }
+    if !choice.engine.capabilities().keeps_data {
+        warn!(
+            volume = %config.path.display(),
+            engine = choice.engine.name(),
+            "this engine keeps no data: what is written to the volume is lost"
+        );
+    }
     info!(
         volume = %config.path.display(),
         engine = choice.engine.name(),

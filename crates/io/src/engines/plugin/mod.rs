@@ -1,0 +1,426 @@
+//! `plugin:/path.so`: an engine from outside, through the C interface of
+//! `plugins/hayloft_engine.h`.
+//!
+//! What a plug-in answers is checked like what a disk answers: counts against what was asked,
+//! errors against the range of errnos. A call that does not end fails the volume, as with a disk
+//! that hangs. A plug-in that crashes takes the process with it: nothing can be done about that in
+//! one process, so it is tried out first (`hayloft engine test`).
+#![expect(
+    unsafe_code,
+    reason = "the plug-in's functions are C; each call says what it rests on"
+)]
+
+pub mod abi;
+mod table;
+
+use std::ffi::{CStr, CString, c_int, c_void};
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use bytes::Bytes;
+use rustix::io::Errno;
+
+use super::blocking::{Blocking, BlockingEngine};
+use super::calls::at;
+use crate::engine::{Capabilities, OpenMode, SyncKind};
+use crate::error::{IoError, IoErrorKind, IoOp};
+use abi::EngineTable;
+use table::LoadedTable;
+
+/// What the configuration has before the path of a plug-in.
+pub const PLUGIN_PREFIX: &str = "plugin:";
+/// Bytes of what a plug-in says of an error, at most.
+const WORDS_MAX: usize = 500;
+/// The largest errno that Linux has room for.
+const ERRNO_MAX: i64 = 4095;
+
+/// Path and options of `plugin:/path.so options`; `None` for other engines.
+#[must_use]
+pub fn plugin_parts(name: &str) -> Option<(&Path, &str)> {
+    let rest = name.strip_prefix(PLUGIN_PREFIX)?.trim();
+    let (path, options) = rest.split_once(char::is_whitespace).unwrap_or((rest, ""));
+    Some((Path::new(path), options.trim()))
+}
+
+/// A plug-in on one volume.
+#[derive(Debug)]
+pub(super) struct Plugin(Arc<PluginVolume>);
+
+#[derive(Debug)]
+struct PluginVolume {
+    loaded: LoadedTable,
+    volume: *mut c_void,
+    /// Held during a call, where the plug-in takes only one.
+    one_call: Mutex<()>,
+}
+
+// SAFETY: the header has a volume be used by any thread, one at a time where `one_call` is held.
+unsafe impl Send for PluginVolume {}
+// SAFETY: as above.
+unsafe impl Sync for PluginVolume {}
+
+impl Plugin {
+    /// Loads the shared object at `path` and has it open the volume in `directory`.
+    ///
+    /// # Errors
+    /// `Invalid` with a sentence for the operator.
+    pub(super) fn open(path: &Path, options: &str, directory: &Path) -> Result<Self, IoError> {
+        let refused = |why: String| {
+            let text = format!("the plug-in {} cannot be used: {why}", path.display());
+            IoError::new(IoErrorKind::Invalid, IoOp::Open, directory, text)
+        };
+        let loaded = table::load(path).map_err(refused)?;
+        let text = |bytes: &[u8]| {
+            CString::new(bytes).map_err(|_| refused("a zero is in path or options".into()))
+        };
+        let (dir, options) = (
+            text(directory.as_os_str().as_bytes())?,
+            text(options.as_bytes())?,
+        );
+        let mut volume = std::ptr::null_mut();
+        let open = loaded
+            .table
+            .open_volume
+            .ok_or_else(|| refused(String::new()))?;
+        // SAFETY: the strings end with a zero and outlive the call; `volume` is ours.
+        let outcome = unsafe { open(dir.as_ptr(), options.as_ptr(), &raw mut volume) };
+        if outcome != 0 {
+            let words = last_words(&loaded.table);
+            let words = words.map_or(String::new(), |words| format!(" ({words})"));
+            let errno = errno_of(i64::from(outcome)).map_or_else(
+                || format!("it answers {outcome}"),
+                |errno| std::io::Error::from(errno).to_string(),
+            );
+            return Err(refused(format!(
+                "it does not open the volume: {errno}{words}"
+            )));
+        }
+        Ok(Self(Arc::new(PluginVolume {
+            loaded,
+            volume,
+            one_call: Mutex::default(),
+        })))
+    }
+}
+
+impl PluginVolume {
+    fn has(&self, capability: u32) -> bool {
+        self.loaded.table.capabilities & capability != 0
+    }
+
+    /// The right to call, where there is only one.
+    fn turn(&self) -> Option<MutexGuard<'_, ()>> {
+        let one = self.loaded.table.threads == abi::ONE_CALL;
+        one.then(|| self.one_call.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// What an answer below zero, or one that cannot be, means.
+    fn failed(&self, op: IoOp, path: &Path, answer: i64) -> IoError {
+        let name = &self.loaded.name;
+        let words = last_words(&self.loaded.table);
+        match errno_of(answer) {
+            Some(errno) => {
+                let error = IoError::from_errno(op, path, errno);
+                let words = words.unwrap_or_else(|| std::io::Error::from(errno).to_string());
+                IoError::new(error.kind(), op, path, format!("{name}: {words}"))
+            }
+            None => {
+                let text = format!("{name} answers {answer}, which is no count and no errno");
+                IoError::new(IoErrorKind::MediaError, op, path, text)
+            }
+        }
+    }
+}
+
+impl Drop for PluginVolume {
+    fn drop(&mut self) {
+        if let Some(close) = self.loaded.table.close_volume {
+            // SAFETY: the plug-in made it, and no file of it is open.
+            unsafe { close(self.volume) };
+        }
+    }
+}
+
+fn errno_of(answer: i64) -> Option<Errno> {
+    let errno = answer
+        .checked_neg()
+        .filter(|e| (1..=ERRNO_MAX).contains(e))?;
+    Some(Errno::from_raw_os_error(i32::try_from(errno).ok()?))
+}
+
+/// What the plug-in says of this thread's last call, cut to a length and made printable.
+fn last_words(table: &EngineTable) -> Option<String> {
+    let last = table.last_error?;
+    // SAFETY: it may be called at any time, and takes nothing.
+    let words = unsafe { last() };
+    if words.is_null() {
+        return None;
+    }
+    // SAFETY: the header has it end with a zero, and stay until this thread's next call.
+    let words = unsafe { CStr::from_ptr(words) }.to_bytes();
+    let words = String::from_utf8_lossy(&words[..words.len().min(WORDS_MAX)]);
+    let plain = |c: char| if c.is_control() { ' ' } else { c };
+    Some(words.chars().map(plain).collect())
+}
+
+impl BlockingEngine for Plugin {
+    type File = PluginFile;
+
+    fn name(&self) -> &str {
+        &self.0.loaded.name
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        let in_files = self.0.has(abi::IN_FILES);
+        let alignment = self.0.loaded.table.memory_alignment;
+        Capabilities {
+            page_cache: self.0.has(abi::PAGE_CACHE),
+            memory_alignment: usize::try_from(alignment).unwrap_or(1),
+            descriptor: false,
+            keeps_data: in_files,
+        }
+    }
+
+    fn open(&self, path: &Path, mode: OpenMode) -> Result<PluginFile, IoError> {
+        let invalid = |text: &str| IoError::new(IoErrorKind::Invalid, IoOp::Open, path, text);
+        let name = CString::new(path.as_os_str().as_bytes());
+        let name = name.map_err(|_| invalid("a zero is in the path"))?;
+        let volume = &self.0;
+        let open = volume.loaded.table.open.ok_or_else(|| invalid("no open"))?;
+        let how = match mode {
+            OpenMode::ReadOnly => abi::READ_ONLY,
+            OpenMode::ReadWrite => abi::READ_WRITE,
+            OpenMode::CreateNew => abi::CREATE_NEW,
+        };
+        let mut file = std::ptr::null_mut();
+        let outcome = {
+            let _turn = volume.turn();
+            // SAFETY: the plug-in made the volume; the path outlives the call; `file` is ours.
+            unsafe { open(volume.volume, name.as_ptr(), how, &raw mut file) }
+        };
+        if outcome != 0 {
+            return Err(volume.failed(IoOp::Open, path, i64::from(outcome)));
+        }
+        Ok(PluginFile {
+            volume: Arc::clone(volume),
+            file,
+            path: path.to_owned(),
+            writable: mode != OpenMode::ReadOnly,
+            one_call: Mutex::default(),
+        })
+    }
+}
+
+/// An open file of a plug-in.
+#[derive(Debug)]
+pub(super) struct PluginFile {
+    volume: Arc<PluginVolume>,
+    file: *mut c_void,
+    path: PathBuf,
+    writable: bool,
+    /// Held during a call, where the plug-in takes one a file.
+    one_call: Mutex<()>,
+}
+
+// SAFETY: the header has a file be used by any thread, one at a time where a lock is held.
+unsafe impl Send for PluginFile {}
+// SAFETY: as above.
+unsafe impl Sync for PluginFile {}
+
+impl PluginFile {
+    /// Makes a call when it is its turn.
+    fn call<T>(&self, call: impl FnOnce(&EngineTable) -> T) -> T {
+        let _volume = self.volume.turn();
+        let table = &self.volume.loaded.table;
+        let one = table.threads == abi::ONE_A_FILE;
+        let _file = one.then(|| self.one_call.lock().unwrap_or_else(PoisonError::into_inner));
+        call(table)
+    }
+
+    fn failed(&self, op: IoOp, answer: i64) -> IoError {
+        self.volume.failed(op, &self.path, answer)
+    }
+
+    /// The result of a call that gives 0 or an error.
+    fn outcome(&self, op: IoOp, answer: Option<c_int>) -> Result<(), IoError> {
+        match answer {
+            Some(0) => Ok(()),
+            None => {
+                let text = "the plug-in has no such function";
+                Err(IoError::new(IoErrorKind::Unsupported, op, &self.path, text))
+            }
+            Some(answer) => Err(self.failed(op, i64::from(answer))),
+        }
+    }
+
+    fn must_be_writable(&self, op: IoOp) -> Result<(), IoError> {
+        if self.writable {
+            return Ok(());
+        }
+        Err(IoError::from_errno(op, &self.path, Errno::BADF))
+    }
+
+    /// Bytes of a transfer: no more than were asked for.
+    fn count(&self, op: IoOp, answer: i64, asked: usize) -> Result<usize, IoError> {
+        if answer < 0 {
+            return Err(self.failed(op, answer));
+        }
+        let count = usize::try_from(answer).unwrap_or(usize::MAX);
+        if count > asked {
+            let name = &self.volume.loaded.name;
+            let text = format!("{name} says that it moved {count} bytes of {asked}");
+            return Err(IoError::new(IoErrorKind::MediaError, op, &self.path, text));
+        }
+        Ok(count)
+    }
+
+    fn write_one(&self, mut bytes: &[u8], mut offset: u64) -> (usize, Result<(), IoError>) {
+        let mut done = 0;
+        while !bytes.is_empty() {
+            let answer = self.call(|table| {
+                let write = table.write?;
+                let (from, len) = (bytes.as_ptr().cast::<c_void>(), bytes.len() as u64);
+                // SAFETY: the plug-in opened the file; the buffer has `len` bytes.
+                Some(unsafe { write(self.file, from, len, offset) })
+            });
+            let count = self.count(IoOp::Write, answer.unwrap_or(-1), bytes.len());
+            let count = match count {
+                Ok(0) => {
+                    let text = format!("{} writes nothing", self.volume.loaded.name);
+                    let error =
+                        IoError::new(IoErrorKind::MediaError, IoOp::Write, &self.path, text);
+                    return (done, Err(error));
+                }
+                Ok(count) => count,
+                Err(error) => return (done, Err(error)),
+            };
+            done += count;
+            offset = at(offset, count);
+            bytes = &bytes[count..];
+        }
+        (done, Ok(()))
+    }
+}
+
+impl Drop for PluginFile {
+    fn drop(&mut self) {
+        self.call(|table| {
+            if let Some(close) = table.close {
+                // SAFETY: the plug-in opened it, and this was its last use.
+                unsafe { close(self.file) };
+            }
+        });
+    }
+}
+
+impl Blocking for PluginFile {
+    fn path(&self) -> &Path {
+        &self.path
+    }
+
+    fn read(&self, target: &mut [u8], len: usize, offset: u64) -> Result<usize, IoError> {
+        let mut done = 0;
+        while done < len {
+            let rest = &mut target[done..len];
+            let answer = self.call(|table| {
+                let read = table.read?;
+                let (to, len) = (rest.as_mut_ptr().cast::<c_void>(), rest.len() as u64);
+                // SAFETY: the plug-in opened the file; the buffer has room for `len` bytes.
+                Some(unsafe { read(self.file, to, len, at(offset, done)) })
+            });
+            match self.count(IoOp::Read, answer.unwrap_or(-1), len - done)? {
+                0 => break,
+                count => done += count,
+            }
+        }
+        Ok(done)
+    }
+
+    fn write(&self, bufs: &[&Bytes], offset: u64) -> (usize, Result<(), IoError>) {
+        if let Err(error) = self.must_be_writable(IoOp::Write) {
+            return (0, Err(error));
+        }
+        let mut done = 0;
+        for buf in bufs {
+            let (count, result) = self.write_one(buf, at(offset, done));
+            done += count;
+            if result.is_err() {
+                return (done, result);
+            }
+        }
+        if !self.volume.has(abi::OUTLIVES_PROCESS) && done > 0 && self.volume.has(abi::IN_FILES) {
+            return (done, self.sync(SyncKind::Data));
+        }
+        (done, Ok(()))
+    }
+
+    fn allocate(&self, len: u64) -> Result<(), IoError> {
+        let answer = self.call(|table| {
+            // SAFETY: the plug-in opened the file.
+            table.allocate.map(|f| unsafe { f(self.file, len) })
+        });
+        match answer {
+            // Nothing is to be done for nothing.
+            None if len == 0 => Ok(()),
+            answer => self.outcome(IoOp::Allocate, answer),
+        }
+    }
+
+    fn truncate(&self, len: u64) -> Result<(), IoError> {
+        self.must_be_writable(IoOp::Truncate)?;
+        let answer = self.call(|table| {
+            // SAFETY: the plug-in opened the file.
+            table.truncate.map(|f| unsafe { f(self.file, len) })
+        });
+        self.outcome(IoOp::Truncate, answer)
+    }
+
+    fn sync(&self, kind: SyncKind) -> Result<(), IoError> {
+        let what = match kind {
+            SyncKind::Data => abi::SYNC_DATA,
+            SyncKind::All => abi::SYNC_ALL,
+        };
+        let answer = self.call(|table| {
+            // SAFETY: the plug-in opened the file.
+            table.sync.map(|f| unsafe { f(self.file, what) })
+        });
+        self.outcome(IoOp::Sync, answer)
+    }
+
+    fn length(&self) -> Result<u64, IoError> {
+        let answer = self.call(|table| {
+            // SAFETY: the plug-in opened the file.
+            table.length.map(|f| unsafe { f(self.file) })
+        });
+        let answer = answer.unwrap_or(-1);
+        u64::try_from(answer).map_err(|_| self.failed(IoOp::Length, answer))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_table_is_as_long_as_the_header_s() {
+        // plugins/hayloft_engine.h on a 64-bit machine: 2 + 1 pointer + 2 numbers, 1, 11 functions.
+        assert_eq!(size_of::<EngineTable>(), 8 + 8 + 8 + 8 + 11 * 8);
+    }
+
+    #[test]
+    fn options_follow_the_path() {
+        assert_eq!(plugin_parts("posix"), None);
+        let parts = plugin_parts("plugin:/a/b.so  x=1 y=2 ");
+        assert_eq!(parts, Some((Path::new("/a/b.so"), "x=1 y=2")));
+        assert_eq!(plugin_parts("plugin:/a.so"), Some((Path::new("/a.so"), "")));
+    }
+
+    #[test]
+    fn only_errnos_are_errors() {
+        assert_eq!(errno_of(-28), Some(Errno::NOSPC));
+        for answer in [0, 1, -4096, i64::MIN] {
+            assert_eq!(errno_of(answer), None, "{answer}");
+        }
+    }
+}

@@ -1,0 +1,125 @@
+//! A shared object is loaded, and its table checked before anything in it is called.
+
+use std::ffi::CStr;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::Path;
+
+use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
+
+use super::abi::{
+    ABI, ANY_CALLS, EngineTable, EntryPoint, IN_FILES, OUTLIVES_PROCESS, PAGE_CACHE, SYMBOL,
+};
+use crate::buffer::ALIGNMENT;
+
+/// Characters of a plug-in's name, at most.
+const NAME_MAX: usize = 32;
+/// Others may change a file with this bit.
+const WRITABLE_BY_OTHERS: u32 = 0o002;
+
+/// A table that was checked: every function that is not optional is there.
+#[derive(Debug)]
+pub(super) struct LoadedTable {
+    /// The plug-in's own copy may not change under us.
+    pub table: EngineTable,
+    /// `plugin:NAME`.
+    pub name: String,
+}
+
+/// Loads the shared object at `path`; it stays for as long as this process.
+///
+/// # Errors
+/// In words, for the operator.
+pub(super) fn load(path: &Path) -> Result<LoadedTable, String> {
+    if !path.is_absolute() {
+        return Err("its path must begin with /: plugin:/path/of/engine.so".into());
+    }
+    let found = std::fs::metadata(path).map_err(|e| e.to_string())?;
+    if !found.is_file() {
+        return Err("it is not a file".into());
+    }
+    if found.mode() & WRITABLE_BY_OTHERS != 0 {
+        return Err("every user may change it: take that right away (chmod o-w)".into());
+    }
+    // SAFETY: the initialisers of the shared object run. The operator named it, and whoever may
+    // change it may change this program's configuration too.
+    let library = unsafe { Library::open(Some(path), RTLD_NOW | RTLD_LOCAL) };
+    let library = library.map_err(|e| format!("it cannot be loaded: {e}"))?;
+    // SAFETY: the header gives the symbol this type.
+    let entry = unsafe { library.get::<EntryPoint>(SYMBOL) };
+    let entry = entry.map_err(|_| {
+        "it exports no hayloft_engine: it is no engine (plugins/hayloft_engine.h)".to_owned()
+    })?;
+    // SAFETY: it may be called once the object is loaded.
+    let table = unsafe { entry() };
+    // Threads, and files that close later, may be in it until the process ends.
+    std::mem::forget(library);
+    if table.is_null() || !table.is_aligned() {
+        return Err("it gives no table".into());
+    }
+    // SAFETY: every version of the table begins with these two numbers.
+    let (abi, size) = unsafe { ((*table).abi, (*table).size) };
+    if abi != ABI {
+        return Err(format!(
+            "it is for version {abi} of the interface, and this node has version {ABI}: build it \
+             with this version's hayloft_engine.h"
+        ));
+    }
+    if (size as usize) < size_of::<EngineTable>() {
+        return Err(format!(
+            "its table has {size} bytes instead of {}: build it with this version's \
+             hayloft_engine.h",
+            size_of::<EngineTable>()
+        ));
+    }
+    // SAFETY: it is of this version, and at least as long as ours.
+    check(unsafe { *table })
+}
+
+/// Checks what a table says.
+fn check(table: EngineTable) -> Result<LoadedTable, String> {
+    if table.name.is_null() {
+        return Err("it has no name".into());
+    }
+    // SAFETY: the header has it end with a zero.
+    let name = unsafe { CStr::from_ptr(table.name) }.to_bytes();
+    let plain = |c: &u8| c.is_ascii_lowercase() || c.is_ascii_digit() || *c == b'-';
+    if name.is_empty() || name.len() > NAME_MAX || !name.iter().all(plain) {
+        return Err(format!(
+            "its name must be 1 to {NAME_MAX} of a-z, 0-9 and '-'"
+        ));
+    }
+    let needed = [
+        ("open_volume", table.open_volume.is_some()),
+        ("close_volume", table.close_volume.is_some()),
+        ("open", table.open.is_some()),
+        ("close", table.close.is_some()),
+        ("read", table.read.is_some()),
+        ("write", table.write.is_some()),
+        ("truncate", table.truncate.is_some()),
+        ("sync", table.sync.is_some()),
+        ("length", table.length.is_some()),
+    ];
+    let missing = needed.iter().filter(|(_, there)| !there);
+    let missing: Vec<&str> = missing.map(|(name, _)| *name).collect();
+    if !missing.is_empty() {
+        return Err(format!("it lacks {}", missing.join(", ")));
+    }
+    if table.threads > ANY_CALLS {
+        return Err(format!("threads {} is none of 0, 1 and 2", table.threads));
+    }
+    let known = IN_FILES | OUTLIVES_PROCESS | PAGE_CACHE;
+    if table.capabilities & !known != 0 {
+        return Err(format!(
+            "its capabilities {:#x} have bits that this node does not know",
+            table.capabilities
+        ));
+    }
+    let alignment = table.memory_alignment;
+    if !alignment.is_power_of_two() || alignment > ALIGNMENT as u64 {
+        return Err(format!(
+            "its memory_alignment {alignment} is no power of two up to {ALIGNMENT}"
+        ));
+    }
+    let name = format!("plugin:{}", String::from_utf8_lossy(name));
+    Ok(LoadedTable { table, name })
+}

@@ -1,0 +1,165 @@
+/* The example engine, changed in ways that a node has to cope with: -DWAY=n. */
+#define hayloft_engine(nothing) files_engine(nothing)
+#include "../../../../plugins/examples/files.c"
+#undef hayloft_engine
+
+#include <stdatomic.h>
+
+enum way {
+  OTHER_ABI = 1,
+  SHORT_TABLE,
+  MISSING,
+  BAD_NAME,
+  UNKNOWN_BITS,
+  BAD_ALIGNMENT,
+  BAD_THREADS,
+  NO_TABLE,
+  NO_NAME,
+  FEW_BYTES,
+  ONE_AT_A_TIME,
+  ONE_A_FILE_AT_A_TIME,
+  MORE_THAN_ASKED,
+  NOTHING_WRITTEN,
+  NO_ERRNO,
+  BUFFERING,
+  RUDE_WORDS,
+  NO_SPACE,
+};
+
+static struct hayloft_engine odd;
+
+static int64_t few_read(void *file, void *buffer, uint64_t count, uint64_t offset) {
+  return read_file(file, buffer, count > 4099 ? 4099 : count, offset);
+}
+
+static int64_t few_written(void *file, const void *buffer, uint64_t count, uint64_t offset) {
+  return write_file(file, buffer, count > 4099 ? 4099 : count, offset);
+}
+
+/* A volume that counts the calls that are under way. */
+struct counting {
+  struct volume volume;
+  atomic_int calls;
+};
+
+static int open_counting(const char *directory, const char *options, void **out) {
+  (void)directory, (void)options;
+  *out = calloc(1, sizeof(struct counting));
+  return *out ? 0 : -ENOMEM;
+}
+
+static atomic_int *calls_of(const void *file) {
+  return &((struct counting *)((const struct file *)file)->volume)->calls;
+}
+
+static int64_t alone_read(void *file, void *buffer, uint64_t count, uint64_t offset) {
+  int others = atomic_fetch_add(calls_of(file), 1);
+  int64_t got = read_file(file, buffer, count, offset);
+  usleep(100);
+  atomic_fetch_sub(calls_of(file), 1);
+  return others ? -EDEADLK : got;
+}
+
+static int64_t alone_written(void *file, const void *buffer, uint64_t count, uint64_t offset) {
+  int others = atomic_fetch_add(calls_of(file), 1);
+  int64_t put = write_file(file, buffer, count, offset);
+  usleep(100);
+  atomic_fetch_sub(calls_of(file), 1);
+  return others ? -EDEADLK : put;
+}
+
+static int64_t more_read(void *file, void *buffer, uint64_t count, uint64_t offset) {
+  (void)file, (void)buffer, (void)offset;
+  return (int64_t)count + 1;
+}
+
+static int64_t more_written(void *file, const void *buffer, uint64_t count, uint64_t offset) {
+  (void)file, (void)buffer, (void)offset;
+  return (int64_t)count + 1;
+}
+
+static int64_t nothing_written(void *file, const void *buffer, uint64_t count, uint64_t offset) {
+  (void)file, (void)buffer, (void)count, (void)offset;
+  return 0;
+}
+
+static int64_t nonsense_read(void *file, void *buffer, uint64_t count, uint64_t offset) {
+  (void)file, (void)buffer, (void)count, (void)offset;
+  return INT64_MIN;
+}
+
+static int64_t nonsense_written(void *file, const void *buffer, uint64_t count, uint64_t offset) {
+  (void)file, (void)buffer, (void)count, (void)offset;
+  return -5000;
+}
+
+static int64_t no_space(void *file, const void *buffer, uint64_t count, uint64_t offset) {
+  (void)file, (void)buffer, (void)count, (void)offset;
+  why = "the shelf is full";
+  return -ENOSPC;
+}
+
+/* Bytes of the last write, which a sync puts into the file. */
+static struct {
+  char bytes[1 << 16];
+  uint64_t count, offset;
+} waiting;
+
+static int64_t buffered(void *file, const void *buffer, uint64_t count, uint64_t offset) {
+  (void)file;
+  waiting.count = count > sizeof waiting.bytes ? sizeof waiting.bytes : count;
+  waiting.offset = offset;
+  memcpy(waiting.bytes, buffer, waiting.count);
+  return (int64_t)waiting.count;
+}
+
+static int flush(void *file, int what) {
+  if (write_file(file, waiting.bytes, waiting.count, waiting.offset) < 0)
+    return -EIO;
+  waiting.count = 0;
+  return sync_file(file, what);
+}
+
+static const char *rude_words(void) {
+  static char words[10000];
+  memset(words, 'x', sizeof words - 1);
+  words[0] = '\n';
+  words[1] = '\033';
+  words[2] = (char)0xff;
+  return words;
+}
+
+const struct hayloft_engine *hayloft_engine(void) {
+  odd = table;
+  switch ((enum way)WAY) {
+  case OTHER_ABI: odd.abi = 2; break;
+  case SHORT_TABLE: odd.size = 64; break;
+  case MISSING: odd.sync = NULL; odd.length = NULL; break;
+  case BAD_NAME: odd.name = "Files!"; break;
+  case UNKNOWN_BITS: odd.capabilities |= 1u << 31; break;
+  case BAD_ALIGNMENT: odd.memory_alignment = 3; break;
+  case BAD_THREADS: odd.threads = 7; break;
+  case NO_TABLE: return NULL;
+  case NO_NAME: odd.name = NULL; break;
+  case FEW_BYTES: odd.read = few_read; odd.write = few_written; break;
+  case ONE_AT_A_TIME:
+    odd.threads = HAYLOFT_ONE_CALL;
+    odd.open_volume = open_counting;
+    odd.read = alone_read;
+    odd.write = alone_written;
+    break;
+  case ONE_A_FILE_AT_A_TIME: odd.threads = HAYLOFT_ONE_A_FILE; break;
+  case MORE_THAN_ASKED: odd.read = more_read; odd.write = more_written; break;
+  case NOTHING_WRITTEN: odd.write = nothing_written; break;
+  case NO_ERRNO: odd.read = nonsense_read; odd.write = nonsense_written; break;
+  case BUFFERING:
+    odd.capabilities = HAYLOFT_IN_FILES;
+    odd.threads = HAYLOFT_ONE_CALL;
+    odd.write = buffered;
+    odd.sync = flush;
+    break;
+  case RUDE_WORDS: odd.last_error = rude_words; odd.write = no_space; break;
+  case NO_SPACE: odd.write = no_space; break;
+  }
+  return &odd;
+}
