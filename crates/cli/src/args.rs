@@ -33,6 +33,8 @@ pub enum Command {
     Pool(crate::pool::PoolArgs),
     /// Virtual nodes of one host: what the rest of a cluster has to know of them.
     Super(crate::super_node::SuperArgs),
+    /// The I/O engines, and plug-ins: what they do, and whether they keep the contract.
+    Engine(crate::engine::EngineArgs),
     /// Measure a volume's device and propose quantum, queue depth and engine.
     Calibrate(crate::calibrate::CalibrateArgs),
     /// How many disks and workers fit the links of a node, from calibrated disks.

@@ -8,6 +8,7 @@
 //! | `calibrate` | `hayloft calibrate`: what a volume's device does |
 //! | `plan` | `hayloft plan`: disks and workers of a node, from calibrations |
 //! | `cold` | `hayloft cold`: files not used any more, and their storage policy |
+//! | `engine` | `hayloft engine`: the I/O engines, and plug-ins tried out |
 //! | `cluster` | a cluster of real processes in one directory: `up`, `down`, `status`, `fs` |
 //! | `lab` | `hayloft lab`: clusters of hosts and shaped links, modelled disks, experiments |
 //! | `pool` | `hayloft pool`: parity over the disks of a node |
@@ -24,6 +25,7 @@ mod bench;
 mod calibrate;
 mod cluster;
 mod cold;
+mod engine;
 mod error;
 #[cfg(feature = "lab")]
 mod lab;
@@ -78,6 +80,7 @@ fn run(cli: Cli) -> Result<ExitCode, CliError> {
         Command::Placement(args) => placement::run(&args),
         Command::Pool(args) => pool::run(&args),
         Command::Super(args) => super_node::run(&args),
+        Command::Engine(args) => engine::run(&args),
         Command::Calibrate(args) => calibrate::run(&args),
         Command::Plan(args) => plan::run(&args),
         Command::Cold(args) => cold::run(&args),

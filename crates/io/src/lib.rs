@@ -46,8 +46,8 @@ pub use engine::{
     Advice, Capabilities, Completion, Engine, EngineFile, IoFuture, OpenMode, SyncKind,
 };
 pub use engines::{
-    DirectLimits, ENGINE_AUTO, ENGINE_NAMES, ENGINE_REMOVED, EngineConfig, PLUGIN_PREFIX,
-    engine_by_name, engine_for, plugin_parts,
+    DirectLimits, ENGINE_AUTO, ENGINE_NAMES, ENGINE_REMOVED, EngineConfig, EngineDescription,
+    PLUGIN_PREFIX, describe_plugin, engine_by_name, engine_descriptions, engine_for, plugin_parts,
 };
 pub use error::{IoError, IoErrorKind, IoOp};
 pub use fiemap::{Extent, extents};

@@ -5,6 +5,7 @@ mod around;
 mod blocking;
 mod calls;
 mod choose;
+mod describe;
 mod direct;
 mod file;
 mod null;
@@ -18,6 +19,7 @@ use std::sync::Arc;
 
 pub use around::DirectLimits;
 pub use choose::{Choice, engine_for};
+pub use describe::{EngineDescription, describe_plugin, engine_descriptions};
 pub use plugin::{PLUGIN_PREFIX, plugin_parts};
 
 use crate::disk::Disk;

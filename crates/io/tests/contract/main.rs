@@ -65,7 +65,7 @@ fn faulty(inner: Arc<dyn Engine>) -> Arc<dyn Engine> {
 
 /// Engines and decorators, as tests name them. `as_`: around the page cache even when small;
 /// clients' reads through it; on a disk that is taken for a rotating one.
-const ENGINES: [&str; 14] = [
+const ENGINES: [&str; 15] = [
     "posix",
     "direct",
     "null",
@@ -80,6 +80,7 @@ const ENGINES: [&str; 14] = [
     "plugin_few_bytes",
     "plugin_one_call",
     "plugin_one_a_file",
+    "plugin_null",
 ];
 
 /// No case takes so long on a machine that is well.
@@ -93,6 +94,18 @@ fn compile_plugins() -> tempfile::TempDir {
     for (name, way) in [("few_bytes", 10), ("one_call", 11), ("one_a_file", 12)] {
         compile::plugin("tests/plugin/odd.c", &to(name), &[format!("-DWAY={way}")]);
     }
+    // Cargo builds the example when it runs all tests of the package.
+    let tests = std::env::current_exe().expect("this test");
+    let example = tests
+        .ancestors()
+        .nth(2)
+        .map(|target| target.join("examples/libnull_plugin.so"));
+    match example.filter(|path| path.exists()) {
+        Some(example) => {
+            std::fs::copy(example, to("null")).expect("copies");
+        }
+        None => println!("plugin_null: skipped, the example null_plugin was not built"),
+    }
     dir
 }
 
@@ -103,6 +116,8 @@ fn main() {
     let pairs = ENGINES
         .into_iter()
         .flat_map(|engine| CONTRACT_CASES.iter().map(move |case| (engine, *case)));
+    let null = at.join("null.so").exists();
+    let pairs = pairs.filter(|(engine, _)| *engine != "plugin_null" || null);
     let trial = |(engine, case): (&'static str, ContractCase)| {
         let at = at.clone();
         Trial::test(format!("{engine}::{}", case.name), move || {

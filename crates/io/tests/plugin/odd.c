@@ -24,6 +24,7 @@ enum way {
   BUFFERING,
   RUDE_WORDS,
   NO_SPACE,
+  HANGING,
 };
 
 static struct hayloft_engine odd;
@@ -120,6 +121,20 @@ static int flush(void *file, int what) {
   return sync_file(file, what);
 }
 
+/* The options name a file: while it is there, no write ends. */
+static char hang_while[4096];
+
+static int open_hanging(const char *directory, const char *options, void **out) {
+  strncpy(hang_while, options, sizeof hang_while - 1);
+  return open_volume(directory, "", out);
+}
+
+static int64_t hanging(void *file, const void *buffer, uint64_t count, uint64_t offset) {
+  while (access(hang_while, F_OK) == 0)
+    usleep(20000);
+  return write_file(file, buffer, count, offset);
+}
+
 static const char *rude_words(void) {
   static char words[10000];
   memset(words, 'x', sizeof words - 1);
@@ -160,6 +175,7 @@ const struct hayloft_engine *hayloft_engine(void) {
     break;
   case RUDE_WORDS: odd.last_error = rude_words; odd.write = no_space; break;
   case NO_SPACE: odd.write = no_space; break;
+  case HANGING: odd.open_volume = open_hanging; odd.write = hanging; break;
   }
   return &odd;
 }

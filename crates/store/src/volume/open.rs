@@ -6,7 +6,8 @@ use std::sync::Arc;
 use hayloft_io::calibrate::Calibration;
 use hayloft_io::decorators::{IoMetrics, Metered, Sampling};
 use hayloft_io::{
-    Disks, ENGINE_AUTO, Engine, EngineConfig, IoClass, IoError, IoErrorKind, IoOp, engine_for,
+    Disk, Disks, ENGINE_AUTO, Engine, EngineConfig, IoClass, IoError, IoErrorKind, IoOp,
+    engine_for, plugin_parts,
 };
 use tracing::{info, warn};
 
@@ -41,7 +42,12 @@ pub async fn open_volume(
         (own, _) => own,
     };
     let disk_config = store.disk.config(calibration.as_ref());
-    let disk = disks.for_path(root, &disk_config).map_err(failed)?;
+    // A plug-in that hangs takes the threads of its disk: no other volume may be on them.
+    let disk = match plugin_parts(&config.engine) {
+        Some(_) => Disk::for_path(root, &disk_config),
+        None => disks.for_path(root, &disk_config),
+    };
+    let disk = disk.map_err(failed)?;
     let mut engine_config = EngineConfig::new(disk);
     engine_config.direct.cache_client_reads = store.cache_client_reads;
     let engine = choose_engine(config, calibration.as_ref(), engine_config)

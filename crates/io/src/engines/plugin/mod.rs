@@ -60,16 +60,37 @@ unsafe impl Send for PluginVolume {}
 // SAFETY: as above.
 unsafe impl Sync for PluginVolume {}
 
+/// What a plug-in says that it can do.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct PluginAbilities {
+    pub in_files: bool,
+    pub outlives: bool,
+    pub page_cache: bool,
+}
+
+/// Loads the shared object at `path` and looks what it can do.
+pub(super) fn abilities(path: &Path) -> Result<PluginAbilities, IoError> {
+    let loaded = table::load(path).map_err(|why| refused(path, path, &why))?;
+    let has = |capability| loaded.table.capabilities & capability != 0;
+    Ok(PluginAbilities {
+        in_files: has(abi::IN_FILES),
+        outlives: has(abi::OUTLIVES_PROCESS),
+        page_cache: has(abi::PAGE_CACHE),
+    })
+}
+
+fn refused(path: &Path, at: &Path, why: &str) -> IoError {
+    let text = format!("the plug-in {} cannot be used: {why}", path.display());
+    IoError::new(IoErrorKind::Invalid, IoOp::Open, at, text)
+}
+
 impl Plugin {
     /// Loads the shared object at `path` and has it open the volume in `directory`.
     ///
     /// # Errors
     /// `Invalid` with a sentence for the operator.
     pub(super) fn open(path: &Path, options: &str, directory: &Path) -> Result<Self, IoError> {
-        let refused = |why: String| {
-            let text = format!("the plug-in {} cannot be used: {why}", path.display());
-            IoError::new(IoErrorKind::Invalid, IoOp::Open, directory, text)
-        };
+        let refused = |why: String| refused(path, directory, &why);
         let loaded = table::load(path).map_err(refused)?;
         let text = |bytes: &[u8]| {
             CString::new(bytes).map_err(|_| refused("a zero is in path or options".into()))
