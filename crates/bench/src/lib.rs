@@ -222,7 +222,8 @@ fn begin(options: &BenchOptions) -> BenchRecord {
     } else {
         &[]
     };
-    let mut peers = options.peers.clone();
+    let shown = |name: &String| peers::shown(name);
+    let mut peers: Vec<String> = options.peers.iter().map(shown).collect();
     for name in start {
         if !peers.iter().any(|peer| peer == name) {
             peers.push((*name).to_owned());

@@ -1,6 +1,9 @@
 //! Who is compared.
 
+use std::path::Path;
+
 use super::rows::BenchWorkload;
+use hayloft_io::{describe_plugin, plugin_parts};
 use hayloft_testkit::conf::Conf;
 use hayloft_testkit::error::{Result, TestkitError};
 use hayloft_testkit::node::Kind;
@@ -54,12 +57,41 @@ pub fn is_stock(name: &str) -> bool {
     [STOCK, STOCK_DROP].contains(&name)
 }
 
-/// The peer of that name, [`BEFORE`] included; `define` goes into the configuration of Hayloft's
-/// nodes.
+/// The name of a peer in tables: of a plug-in, `plugin-` and its file's name.
+#[must_use]
+pub fn shown(name: &str) -> String {
+    let Some((path, _)) = plugin_parts(name) else {
+        return name.to_owned();
+    };
+    let stem = path.file_stem().unwrap_or_default().to_string_lossy();
+    format!("plugin-{}", stem.trim_start_matches("lib"))
+}
+
+/// Hayloft with the plug-in `plugin:/path.so`.
+fn with_plugin(name: &str, path: &Path, define: &[(String, String)]) -> Result<Peer> {
+    let described = describe_plugin(path).map_err(|error| TestkitError::Talk(error.to_string()))?;
+    let mut conf = Conf::new();
+    conf.set("hayloft.io.engine", name);
+    for (key, value) in define {
+        conf.set(key, value);
+    }
+    Ok(Peer {
+        name: shown(name),
+        kind: Kind::Hayloft,
+        conf,
+        drops_data: !described.swap,
+    })
+}
+
+/// The peer of that name, [`BEFORE`] and plug-ins included; `define` goes into the configuration of
+/// Hayloft's nodes.
 ///
 /// # Errors
 /// [`TestkitError::Talk`] listing the known names.
 pub fn peer(name: &str, define: &[(String, String)]) -> Result<Peer> {
+    if let Some((path, _)) = plugin_parts(name) {
+        return with_plugin(name, path, define);
+    }
     if name != BEFORE && !names().contains(&name) {
         let known = names().join(", ");
         let problem = format!("no peer is named {name:?}; known are {known}");
@@ -104,6 +136,7 @@ mod tests {
         for name in names() {
             assert_eq!(peer(name, &[]).expect("known").name, name);
         }
+        assert_eq!(shown("plugin:/a/libnull_plugin.so x"), "plugin-null_plugin");
         let error = peer("fast", &[]).expect_err("unknown").to_string();
         assert!(error.contains("posix"), "{error}");
     }

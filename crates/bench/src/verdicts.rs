@@ -52,7 +52,7 @@ fn engines<'a>(
     let peers = record.peers.iter().map(String::as_str);
     peers.filter(move |&peer| match only {
         Some(only) => peer == only,
-        None => !peers::is_stock(peer) && peer != NULL,
+        None => !peers::is_stock(peer) && peer != NULL && !peer.starts_with("plugin-"),
     })
 }
 
