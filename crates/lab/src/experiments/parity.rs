@@ -19,7 +19,6 @@ use crate::describe::{Description, HostSpec, WorkloadSpec};
 use crate::report::{self, spread};
 use crate::sample::Watch;
 use crate::up::Testbed;
-use crate::warm;
 use crate::workload::{self, WorkloadPhase};
 use degraded::DegradedFinding;
 use hayloft_testkit::error::{Result, TestkitError};
@@ -43,6 +42,8 @@ const BLOCK_MIB: u32 = 16;
 const BURST_MIB: u32 = 32;
 /// Not the limit here.
 const LINK_MBIT: u32 = 10_000;
+/// Rounds that do not count: disks are the limit, whatever a JVM still compiles.
+const WARM_UPS: usize = 2;
 /// The longest wait for parity.
 const PARITY_LIMIT: Duration = Duration::from_secs(600);
 
@@ -51,7 +52,7 @@ const BURST_BAR: f64 = 0.95;
 const DEGRADED_BAR: f64 = 0.5;
 
 /// `hayloft.pool.parity.memory`, MiB; `None`: without parity.
-const BUDGETS: [Option<u32>; 6] = [None, Some(0), Some(128), Some(256), Some(512), Some(1024)];
+const BUDGETS: [Option<u32>; 5] = [None, Some(0), Some(256), Some(512), Some(1024)];
 
 /// One budget.
 #[derive(Clone, Debug, Default, Serialize)]
@@ -68,7 +69,6 @@ struct ParityRow {
     waited: f64,
     /// Requests that the disks answered late.
     late: u64,
-    warm: Option<bool>,
 }
 
 /// Everything so far.
@@ -154,13 +154,12 @@ fn measure(
         ..long.clone()
     };
     let on = (&testbed, clients.as_slice(), &watch);
-    let warm = warm::up(|number| {
+    for number in 0..WARM_UPS {
         tell(&format!("warming up, round {}", number + 1));
-        Ok(round(on, &burst, number, memory)?.0.cpu_s())
-    })?;
+        round(on, &burst, number, memory)?;
+    }
     let mut row = ParityRow {
         memory_mib: memory,
-        warm: Some(warm),
         ..ParityRow::default()
     };
     let mut waited = Vec::new();
@@ -287,7 +286,7 @@ fn page(options: &ExperimentOptions, command: &str, findings: &ParityFindings) -
             text,
             "| {}{} | {} | {} | {} | {} | {:.0} % | {:.0} % | {} |",
             row_name(row.memory_mib),
-            marks::signs(row.waited, row.warm),
+            marks::signs(row.waited, None),
             in_words(spread(row.burst_mbs.clone())),
             share(|row| &row.burst_mbs),
             in_words(spread(row.sustained_mbs.clone())),
@@ -311,7 +310,7 @@ fn page(options: &ExperimentOptions, command: &str, findings: &ParityFindings) -
     if let Some(degraded) = &findings.degraded {
         text.push_str(&degraded.section(DEGRADED_BAR));
     }
-    text.push_str(&marks::legend(true));
+    text.push_str(&marks::legend(false));
     text
 }
 
@@ -339,7 +338,6 @@ mod tests {
             memory_mib,
             burst_mbs: vec![burst],
             sustained_mbs: vec![sustained],
-            warm: Some(true),
             ..ParityRow::default()
         }
     }

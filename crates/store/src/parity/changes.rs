@@ -2,6 +2,7 @@
 //! before its files change.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use bytes::Bytes;
 use hayloft_io::{IoError, IoErrorKind, IoOp};
@@ -13,6 +14,7 @@ use super::Parity;
 use super::recent::RecentKey;
 use super::volumes::kept_file;
 use crate::layout::dirs::make_dir;
+use crate::locks;
 use crate::replica::LiveReplica;
 use crate::replica::files::sync_file;
 use crate::state::StoreState;
@@ -88,6 +90,13 @@ async fn keep_data(
             std::fs::rename(&temporary, &to).map_err(failed)
         });
     work.await
+}
+
+/// A client writes: new groups wait.
+pub fn note_write(store: &StoreState) {
+    if let Some(parity) = &store.parity {
+        *locks::lock(&parity.wrote) = Some(Instant::now());
+    }
 }
 
 /// What a write of a live replica may leave in memory for its group: `data`, whose memory others

@@ -25,7 +25,7 @@ use crate::replica::files::Pair;
 use crate::volume::BlockPoolSlice;
 
 /// Bytes of each member that are encoded at a time: a multiple of the pieces of parity.
-pub const STRIDE: usize = 512 << 10;
+pub const STRIDE: usize = 1 << 20;
 
 /// A finalized replica that may become a member.
 #[derive(Clone, Debug)]

@@ -52,7 +52,7 @@ use crate::state::StoreState;
 
 #[cfg(test)]
 pub use changes::recent_key;
-pub use changes::{before_change, finalized, keep_written, written};
+pub use changes::{before_change, finalized, keep_written, note_write, written};
 pub use degraded::{
     Damage, DegradedReplica, append_reports, append_storages, forget_degraded, keep_serving,
     open_degraded, open_instead, reference_degraded, volume_left,
@@ -80,6 +80,11 @@ pub struct ParityConfig {
     pub interval: Duration,
     /// So long a replica waits for partners of its length on other disks. Then it takes any.
     pub patience: Duration,
+    /// While clients write, a new replica waits for so long: disks that have enough to do are left
+    /// to them. It does not when half of `memory` is used.
+    pub hold: Duration,
+    /// Groups that are encoded at once. Each writes to a disk of its own, and has K+M MiB in memory.
+    pub groups_at_once: usize,
     /// A round encodes new groups for so long. Then it looks whether there is something to rebuild.
     pub turn: Duration,
     /// Bytes of data that may be kept for groups whose replica is gone, together.
@@ -98,6 +103,8 @@ impl ParityConfig {
             disks: ParityDisks::default(),
             interval: Duration::from_secs(5),
             patience: Duration::from_secs(120),
+            hold: Duration::from_secs(30),
+            groups_at_once: 4,
             turn: Duration::from_secs(30),
             kept_max: 16 << 30,
             memory: 0,
@@ -129,6 +136,8 @@ pub struct Parity {
     rebuilding: tokio::sync::Mutex<()>,
     /// New replicas that are in memory.
     pub(crate) recent: recent::RecentReplicas,
+    /// When a client wrote last.
+    wrote: Mutex<Option<Instant>>,
     /// Bytes of members encoded since the process started: all, and those from memory.
     encoded: Mutex<(u64, u64)>,
     /// Since when replicas have waited.
@@ -206,6 +215,7 @@ impl Parity {
             recording: tokio::sync::Mutex::default(),
             rebuilding: tokio::sync::Mutex::default(),
             recent: recent::RecentReplicas::new(config.memory, config.patience),
+            wrote: Mutex::default(),
             encoded: Mutex::default(),
             waiting: Mutex::default(),
             unprotected: Mutex::default(),

@@ -67,7 +67,7 @@ fn whole_pieces(bytes: u64) -> u64 {
 }
 
 impl RecentReplicas {
-    /// At most `budget` bytes; less than one piece of 512 KiB keeps nothing.
+    /// At most `budget` bytes; less than one piece of `STRIDE` keeps nothing.
     pub fn new(budget: u64, stale: Duration) -> Self {
         let memory = BufferPool::new(usize::try_from(budget).unwrap_or(usize::MAX));
         Self {
@@ -81,6 +81,11 @@ impl RecentReplicas {
     /// Whether anything is kept at all.
     pub fn is_on(&self) -> bool {
         self.budget >= STRIDE as u64
+    }
+
+    /// Whether half of the budget is promised.
+    pub fn is_tight(&self) -> bool {
+        self.is_on() && self.bytes() >= self.budget / 2
     }
 
     /// Memory that is promised to replicas now, bytes.

@@ -32,6 +32,8 @@ const REFUSED_FOR: Duration = Duration::from_secs(600);
 /// A round takes at most this share of the time: what a look at all replicas costs decides how
 /// often there is one.
 const PACE: u32 = 50;
+/// Clients that have not written for so long leave the disks idle.
+const CALM: Duration = Duration::from_secs(1);
 /// Pause after parity found no room.
 const FULL_PAUSE: Duration = Duration::from_secs(60);
 
@@ -120,21 +122,31 @@ impl Parity {
             let (mut encoded, mut bytes) = (false, 0_u64);
             for (_, candidates) in pools {
                 let plans = form(self.config.shape, candidates, &mut rooms, GROUPS_AT_A_TIME);
-                for plan in plans {
-                    if bytes >= BYTES_AT_A_TIME {
+                let mut plans = plans.into_iter();
+                loop {
+                    let more = bytes < BYTES_AT_A_TIME && (bytes == 0 || Instant::now() < until);
+                    let at_once = if more { self.config.groups_at_once } else { 0 };
+                    let some = plans.by_ref().take(at_once);
+                    let work = some.map(|plan| {
+                        bytes += plan.members.iter().map(|member| member.len).sum::<u64>();
+                        let targets = self.targets(&plan, &places, &disks);
+                        async move { self.encode_plan(plan, &targets).await }
+                    });
+                    let work: Vec<_> = work.collect();
+                    if work.is_empty() {
                         break;
                     }
-                    bytes += plan.members.iter().map(|member| member.len).sum::<u64>();
-                    let targets = self.targets(&plan, &places, &disks);
-                    match self.encode_plan(plan, &targets).await? {
-                        Next::Go => encoded = true,
-                        Next::Skip => {}
-                        Next::Full => return Ok(()),
+                    for next in futures_util::future::join_all(work).await {
+                        match next? {
+                            Next::Go => encoded = true,
+                            Next::Skip => {}
+                            Next::Full => return Ok(()),
+                        }
                     }
-                    if Instant::now() >= until {
-                        self.wake.notify_one();
-                        return Ok(());
-                    }
+                }
+                if Instant::now() >= until {
+                    self.wake.notify_one();
+                    return Ok(());
                 }
             }
             if !encoded {
@@ -311,12 +323,14 @@ impl Parity {
         &self,
         mut found: Vec<Unprotected<ParityCandidate>>,
     ) -> Vec<Unprotected<ParityCandidate>> {
+        let now = Instant::now();
+        let clients_write = locks::lock(&self.wrote).is_some_and(|at| at.elapsed() < CALM);
+        let tight = self.recent.is_tight();
         let in_memory = |c: &Unprotected<ParityCandidate>| {
             let key = recent_key(&c.what.slice, c.what.id);
             self.recent.is_on() && self.recent.has(&key, c.len)
         };
         found.sort_by_cached_key(|c| std::cmp::Reverse((in_memory(c), c.what.id)));
-        let now = Instant::now();
         let mut waiting = locks::lock(&self.waiting);
         let mut still = HashMap::new();
         found.retain_mut(|candidate| {
@@ -324,8 +338,12 @@ impl Parity {
             let since = waiting.get(&key).copied().unwrap_or(now);
             candidate.patient |= since + self.config.patience <= now;
             still.insert(key, since);
+            let may = !clients_write
+                || candidate.patient
+                || since + self.config.hold <= now
+                || tight && in_memory(candidate);
             // One that is left alone waits since a time to come.
-            since <= now
+            since <= now && may
         });
         *waiting = still;
         // Those that take any partner first, or newer ones would be before them for ever.

@@ -66,6 +66,7 @@ impl ReplicaFiles {
         let len = plan.tail.len - before.len;
         volume.commits.room(volume, len).await;
         let tail = plan.tail;
+        parity::note_write(&self.inner);
         let kept = parity::keep_written(&self.inner, live, &plan.data);
         if let Err(error) = self.write(disk, before, plan, guard).await {
             live.status().unsettled = true;

@@ -49,7 +49,7 @@ async fn new_replicas_are_encoded_without_reading_their_disks() {
     for id in 1..=4 {
         put_expected(&node, id, LEN).await;
     }
-    assert_eq!(status(&node).memory_bytes, 4 * (512 << 10));
+    assert_eq!(status(&node).memory_bytes, 4 << 20);
     round(&node).await;
     assert_eq!(encoded(&node), (4 * LEN as u64, 4 * LEN as u64));
     let now = status(&node);
@@ -64,7 +64,7 @@ async fn new_replicas_are_encoded_without_reading_their_disks() {
 #[tokio::test]
 async fn what_does_not_fit_into_memory_is_read_again() {
     // Room for two.
-    let node = direct(1 << 20).await;
+    let node = direct(2 << 20).await;
     for id in 1..=4 {
         put_expected(&node, id, LEN).await;
     }
@@ -112,4 +112,57 @@ async fn a_deleted_replica_leaves_no_memory_behind() {
         left = status(&node).memory_bytes;
     }
     assert_eq!(left, 0);
+}
+
+/// Parity that leaves the disks to clients for a while.
+fn holding(config: &mut StoreConfig, hold: Duration) {
+    let parity = config.parity.as_mut().expect("configured");
+    (parity.hold, parity.groups_at_once) = (hold, 4);
+    parity.patience = Duration::from_secs(600);
+}
+
+#[tokio::test]
+async fn while_clients_write_new_replicas_wait_until_memory_is_tight() {
+    let dir = tempfile::tempdir().expect("temporary directory");
+    let mut config = protected(dir.path(), 4, shape(2, 1));
+    holding(&mut config, Duration::from_secs(600));
+    for volume in &mut config.volumes {
+        volume.engine = "direct".into();
+    }
+    // Half of it is four replicas.
+    config.parity.as_mut().expect("configured").memory = 8 << 20;
+    let node = Node::start(dir, 4, config).await;
+    for id in 1..=2 {
+        put_expected(&node, id, LEN).await;
+    }
+    round(&node).await;
+    assert_eq!(status(&node).groups, 0, "the disks are the client's");
+    for id in 3..=4 {
+        put_expected(&node, id, LEN).await;
+    }
+    round(&node).await;
+    assert_eq!(status(&node).groups, 2, "memory is tight");
+    put_expected(&node, 5, LEN).await;
+    put_expected(&node, 6, LEN).await;
+    round(&node).await;
+    assert_eq!(status(&node).groups, 2);
+    tokio::time::sleep(Duration::from_millis(1100)).await;
+    round(&node).await;
+    assert_eq!(status(&node).groups, 3, "the client is done");
+}
+
+#[tokio::test]
+async fn who_writes_on_and_on_gets_parity_too() {
+    let dir = tempfile::tempdir().expect("temporary directory");
+    let mut config = protected(dir.path(), 4, shape(2, 1));
+    holding(&mut config, Duration::from_millis(300));
+    let node = Node::start(dir, 4, config).await;
+    put(&node, 1, LEN).await;
+    put(&node, 2, LEN).await;
+    round(&node).await;
+    assert_eq!(status(&node).groups, 0);
+    tokio::time::sleep(Duration::from_millis(310)).await;
+    put(&node, 3, LEN).await;
+    round(&node).await;
+    assert_eq!(status(&node).groups, 1);
 }

@@ -33,6 +33,9 @@ fn parity(shape: ParityShape) -> ParityConfig {
         // Tests call the rounds themselves.
         interval: Duration::ZERO,
         patience: Duration::ZERO,
+        hold: Duration::ZERO,
+        // A test ends the process at a step of one group.
+        groups_at_once: 1,
         ..ParityConfig::new(shape)
     }
 }
