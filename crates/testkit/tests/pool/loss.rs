@@ -52,7 +52,11 @@ impl Lab {
 
     /// A disk of a host fails by `fail`. All that was on it is read and has its replicas all the
     /// time, until it is rebuilt, and the NameNode has nothing copied.
-    fn lose_disk<T>(&mut self, host: usize, fail: impl FnOnce(&Self) -> Result<T>) -> Result<T> {
+    fn lose_disk<T>(
+        &mut self,
+        host: usize,
+        fail: impl FnOnce(&mut Self) -> Result<T>,
+    ) -> Result<T> {
         if self.files.is_empty() {
             // The case runs alone.
             self.write("closed", crate::FILES)?;
@@ -86,7 +90,10 @@ impl Lab {
     }
 
     pub fn dead_disk(&mut self) -> Result<Outcome> {
-        self.lose_disk(0, |lab| lab.disk(0, 3).kill())?;
+        self.lose_disk(0, |lab| {
+            lab.disk(0, 3).kill()?;
+            lab.kill_while_rebuilding(0)
+        })?;
         passed()
     }
 

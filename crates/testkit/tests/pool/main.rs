@@ -1,7 +1,9 @@
 //! Two nodes of seven small disks each, with parity over the disks of a node: a stock NameNode and
-//! stock clients never learn that a disk died. [`loss`]: disks and a host that go.
+//! stock clients never learn that a disk died. [`loss`]: disks and a host that go. [`steps`]: kill -9
+//! at each step.
 
 mod loss;
+mod steps;
 
 use hayloft_testkit::error::Result;
 use hayloft_testkit::hadoop::{hayloft_binary, scratch};
@@ -51,6 +53,9 @@ fn main() -> ExitCode {
         });
         on.case("killed_again_and_again_while_it_encodes", |lab| {
             lab.killed()
+        });
+        on.case("killed_at_each_step_of_encoding", |lab| {
+            lab.killed_at_steps()
         });
         on.case("a_stock_node_used_the_directories", |lab| lab.swapped());
         on.case("a_disk_is_taken_out_and_put_back_in", |lab| {
