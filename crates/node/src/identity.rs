@@ -23,7 +23,7 @@ pub struct Identity {
     pub ip_addr: String,
     /// Port of data transfer.
     pub xfer_port: u16,
-    /// Port of HTTP. Nothing listens there yet: it is what the configuration names.
+    /// Port of HTTP.
     pub info_port: u16,
     /// Port of HTTPS, 0 without.
     pub info_secure_port: u16,
@@ -42,6 +42,7 @@ impl Identity {
         datanode_uuid: String,
         xfer: SocketAddr,
         ipc: SocketAddr,
+        http: SocketAddr,
     ) -> Self {
         let host_name = config
             .get(&keys::DATANODE_HOSTNAME)
@@ -51,7 +52,7 @@ impl Identity {
             host_name,
             ip_addr: xfer.ip().to_string(),
             xfer_port: xfer.port(),
-            info_port: config.get(&keys::DATANODE_HTTP_ADDRESS).port,
+            info_port: http.port(),
             info_secure_port: 0,
             ipc_port: ipc.port(),
             local: (config.node_name().is_some() && !xfer.ip().is_unspecified()).then(|| xfer.ip()),

@@ -12,6 +12,7 @@
 //! | [`daemon`] | start, run and stop of all of it |
 
 pub mod daemon;
+mod http;
 pub mod identity;
 pub mod ipc;
 pub mod memory;

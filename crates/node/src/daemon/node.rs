@@ -15,12 +15,15 @@ use hayloft_wire::proto::datanode::CommitBlockSynchronizationRequest;
 use hayloft_wire::proto::hdfs::{BlockEcReconstructionInfo, DatanodeId, RecoveringBlock};
 use tokio_util::sync::CancellationToken;
 
-use crate::identity::SOFTWARE_VERSION;
+use crate::http::WebHost;
+use crate::identity::{Identity, SOFTWARE_VERSION};
 use crate::ipc::Host;
-use crate::namenode::{Load, NameNodes, NodeWork, Targets};
+use crate::namenode::{ActorInfo, Load, NameNodes, NodeWork, Targets};
 use crate::outliers::{OutlierReports, Outliers};
 use crate::recovery::BlockRecovery;
-use crate::xceiver::{Activity, Settings, Throttles, Xceivers, reconstruct, transfer_block};
+use crate::xceiver::{
+    Activity, Settings, Throttles, XceiverStats, Xceivers, reconstruct, transfer_block,
+};
 use hayloft_conf::{Configuration, HostPort, SharedConfig, keys};
 use hayloft_rpc::RpcError;
 
@@ -33,6 +36,8 @@ pub(super) struct Node {
     pub(super) xceivers: Xceivers,
     /// Set once at start, before any service runs.
     pub(super) namenodes: OnceLock<NameNodes>,
+    /// How NameNodes know the node.
+    pub(super) identity: Identity,
     /// Likewise.
     pub(super) recovery: OnceLock<BlockRecovery>,
     pub(super) outliers: Outliers,
@@ -161,6 +166,32 @@ fn throttle(throttles: &Throttles, config: &Configuration) {
     throttles
         .moves
         .set(usize::try_from(moves).unwrap_or(usize::MAX));
+}
+
+impl WebHost for Node {
+    fn config(&self) -> &SharedConfig {
+        &self.config
+    }
+
+    fn store(&self) -> &Store {
+        &self.store
+    }
+
+    fn identity(&self) -> &Identity {
+        &self.identity
+    }
+
+    fn stats(&self) -> &XceiverStats {
+        self.xceivers.stats()
+    }
+
+    fn actors(&self) -> Vec<ActorInfo> {
+        self.namenodes().actors()
+    }
+
+    fn uptime(&self) -> Duration {
+        self.started.elapsed()
+    }
 }
 
 impl NodeWork for Node {

@@ -1,4 +1,4 @@
-//! The two ports of a node.
+//! The three ports of a node.
 
 use std::io::ErrorKind;
 use std::net::SocketAddr;
@@ -18,17 +18,19 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// Time between two attempts.
 const AGAIN: Duration = Duration::from_millis(100);
 
-/// The two ports, both listening.
+/// The three ports, all listening.
 #[derive(Debug)]
 pub(super) struct Bound {
     pub(super) xfer: TcpListener,
     pub(super) xfer_addr: SocketAddr,
     pub(super) ipc: TcpListener,
     pub(super) ipc_addr: SocketAddr,
+    pub(super) http: TcpListener,
+    pub(super) http_addr: SocketAddr,
 }
 
 impl Bound {
-    /// Listens on both ports; waits a moment for a predecessor that still holds them.
+    /// Listens on all ports; waits a moment for a predecessor that still holds them.
     pub(super) async fn new(
         config: &SharedConfig,
         shutdown: &CancellationToken,
@@ -40,16 +42,19 @@ impl Bound {
         };
         let (xfer, xfer_addr) = listen(config, &keys::DATANODE_ADDRESS, &mut wait).await?;
         let (ipc, ipc_addr) = listen(config, &keys::DATANODE_IPC_ADDRESS, &mut wait).await?;
+        let (http, http_addr) = listen(config, &keys::DATANODE_HTTP_ADDRESS, &mut wait).await?;
         Ok(Self {
             xfer,
             xfer_addr,
             ipc,
             ipc_addr,
+            http,
+            http_addr,
         })
     }
 }
 
-/// The time that both ports have together.
+/// The time that the ports have together.
 struct Wait<'a> {
     until: Instant,
     said: bool,
@@ -120,13 +125,15 @@ mod tests {
 
     const XFER: &str = "dfs.datanode.address";
     const IPC: &str = "dfs.datanode.ipc.address";
+    const HTTP: &str = "dfs.datanode.http.address";
 
     /// Starts to bind while another listener holds the port of `key`, which goes after `held`.
     async fn bind_while_held(key: &str, held: Duration) -> Result<Bound, StartError> {
         let holder = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let taken = holder.local_addr().expect("bound").to_string();
-        let other = if key == XFER { IPC } else { XFER };
-        let properties = [(key, taken.as_str()), (other, "127.0.0.1:0")];
+        let others = [XFER, IPC, HTTP].into_iter().filter(|other| *other != key);
+        let mut properties = vec![(key, taken.as_str())];
+        properties.extend(others.map(|other| (other, "127.0.0.1:0")));
         let config = Configuration::from_properties(properties).expect("valid");
         let release = async move {
             tokio::time::sleep(held).await;
@@ -142,7 +149,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn ports_that_a_predecessor_holds_for_a_moment_are_waited_for() {
-        for key in [XFER, IPC] {
+        for key in [XFER, IPC, HTTP] {
             let began = Instant::now();
             let bound = bind_while_held(key, Duration::from_secs(8)).await;
             bound.expect("is free in time");
@@ -152,7 +159,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_port_that_stays_in_use_ends_the_start() {
-        for key in [XFER, IPC] {
+        for key in [XFER, IPC, HTTP] {
             let began = Instant::now();
             let error = bind_while_held(key, Duration::from_secs(60)).await;
             let said = error.expect_err("in use").to_string();

@@ -95,12 +95,19 @@ impl Opened {
 /// How the node registers, with a line in the log.
 fn introduce(config: &Configuration, store: &Store, bound: &Bound) -> Identity {
     let uuid = store.datanode_uuid();
-    let identity = Identity::new(config, uuid, bound.xfer_addr, bound.ipc_addr);
+    let identity = Identity::new(
+        config,
+        uuid,
+        bound.xfer_addr,
+        bound.ipc_addr,
+        bound.http_addr,
+    );
     info!(
         uuid = identity.datanode_uuid,
         host = identity.host_name,
         xfer = %bound.xfer_addr,
         ipc = %bound.ipc_addr,
+        http = %bound.http_addr,
         volumes = store.volume_report().len(),
         "storage node starts"
     );
@@ -153,6 +160,7 @@ impl Running {
         let tasks = TaskTracker::new();
         let disks_failed = stop.child_token();
         let local = identity.local;
+        let own = identity.clone();
         let namenodes = NameNodes::new(NameNodesParts {
             store: store.clone(),
             config: config.clone(),
@@ -177,6 +185,7 @@ impl Running {
             store,
             xceivers: xceivers.clone(),
             namenodes: OnceLock::from(namenodes.clone()),
+            identity: own,
             recovery: OnceLock::new(),
             outliers: Outliers::default(),
             started: Instant::now(),
@@ -200,13 +209,16 @@ impl Running {
         Ok(running)
     }
 
-    /// Takes in the store's news, and serves both ports.
+    /// Takes in the store's news, and serves the ports.
     fn serve(&self, news: mpsc::Receiver<StoreEvent>, xceivers: Xceivers, bound: Bound) {
         let namenodes = self.namenodes.clone();
         let events = async move { namenodes.serve_store_events(news).await };
         let transfer = crate::xceiver::serve(xceivers, bound.xfer);
         let stop = self.node.stop.child_token();
         let rpc = crate::ipc::serve(self.node.clone(), bound.ipc, stop);
+        let stop = self.node.stop.child_token();
+        self.span
+            .in_scope(|| crate::http::serve(self.node.clone(), bound.http, stop));
         self.tasks.spawn(events.instrument(self.span.clone()));
         self.tasks.spawn(transfer.instrument(self.span.clone()));
         self.tasks.spawn(rpc.instrument(self.span.clone()));

@@ -14,6 +14,12 @@ pub struct XceiverStats {
     pub bytes_read_by_descriptor: Counter,
     /// Block bytes received straight to their place in write buffers.
     pub bytes_in_place: Counter,
+    /// Block bytes received and completed.
+    pub bytes_written: Counter,
+    /// Reads served to their end.
+    pub blocks_read: Counter,
+    /// Blocks received and completed.
+    pub blocks_written: Counter,
     /// Connections closed because too many were open.
     pub rejected: Counter,
 }

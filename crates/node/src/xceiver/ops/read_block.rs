@@ -61,6 +61,7 @@ pub async fn read_block(
     match outflow.send(conn, head).await {
         Ok(sent) => {
             x.stats().bytes_read.add(sent.bytes);
+            x.stats().blocks_read.add(1);
             x.stats().bytes_read_by_descriptor.add(sent.by_descriptor);
         }
         Err(error) => {

@@ -1,0 +1,330 @@
+//! `/prom`: Prometheus' text format. All names begin with `hayloft_`; units are in the names.
+
+use std::fmt::Write as _;
+
+use hayloft_io::IoClass;
+
+use super::{WebHost, beans};
+use crate::xceiver::Activity;
+
+/// Memory of this process that is in RAM, bytes; 0 where the kernel does not say.
+pub fn resident_bytes() -> u64 {
+    let text = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
+    let pages = text.split(' ').nth(1).and_then(|n| n.parse::<u64>().ok());
+    pages.unwrap_or(0) * rustix::param::page_size() as u64
+}
+
+/// A text that grows by metrics.
+#[derive(Default)]
+struct Exposition(String);
+
+impl Exposition {
+    fn family(&mut self, name: &str, kind: &str, help: &str) {
+        let _ = writeln!(self.0, "# HELP hayloft_{name} {help}");
+        let _ = writeln!(self.0, "# TYPE hayloft_{name} {kind}");
+    }
+
+    fn sample(&mut self, name: &str, labels: &[(&str, &str)], value: impl std::fmt::Display) {
+        let _ = write!(self.0, "hayloft_{name}");
+        if !labels.is_empty() {
+            let pairs = labels
+                .iter()
+                .map(|(key, value)| format!("{key}=\"{}\"", escaped(value)));
+            let pairs: Vec<String> = pairs.collect();
+            let _ = write!(self.0, "{{{}}}", pairs.join(","));
+        }
+        let _ = writeln!(self.0, " {value}");
+    }
+
+    fn one(&mut self, (name, kind): (&str, &str), help: &str, value: impl std::fmt::Display) {
+        self.family(name, kind, help);
+        self.sample(name, &[], value);
+    }
+}
+
+/// As the format wants values of labels.
+fn escaped(text: &str) -> String {
+    text.replace('\\', "\\\\")
+        .replace('"', "\\\"")
+        .replace('\n', "\\n")
+}
+
+/// Everything, as of now.
+pub fn exposition(host: &dyn WebHost) -> String {
+    let mut text = Exposition::default();
+    node(&mut text, host);
+    volumes(&mut text, host);
+    disks(&mut text, host);
+    parity(&mut text, host);
+    namenodes(&mut text, host);
+    text.0
+}
+
+fn node(text: &mut Exposition, host: &dyn WebHost) {
+    let stats = host.stats();
+    let uptime = host.uptime().as_secs();
+    text.one(
+        ("uptime_seconds", "gauge"),
+        "Time since the node started.",
+        uptime,
+    );
+    let resident = resident_bytes();
+    text.one(
+        ("resident_memory_bytes", "gauge"),
+        "Memory of the process in RAM.",
+        resident,
+    );
+    let (capacity, used, remaining) = beans::space(host);
+    text.one(
+        ("capacity_bytes", "gauge"),
+        "Capacity as NameNodes hear it.",
+        capacity,
+    );
+    text.one(("used_bytes", "gauge"), "Bytes of replicas.", used);
+    text.one(
+        ("remaining_bytes", "gauge"),
+        "Bytes that replicas may still take.",
+        remaining,
+    );
+    let failed = host.store().failure_summary();
+    let count = failed.failed_locations.len();
+    text.one(
+        ("failed_volumes", "gauge"),
+        "Volumes that have failed.",
+        count,
+    );
+    text.family("active", "gauge", "What the data transfer port does now.");
+    for (name, activity) in [
+        ("connections", Activity::Connection),
+        ("readers", Activity::Reader),
+        ("writers", Activity::Writer),
+        ("transfers", Activity::Xmit),
+    ] {
+        text.sample("active", &[("what", name)], stats.now(activity));
+    }
+    for (name, help, value) in [
+        (
+            "read_bytes_total",
+            "Block bytes sent.",
+            stats.bytes_read.get(),
+        ),
+        (
+            "read_from_page_cache_bytes_total",
+            "Block bytes that the kernel sent from its page cache.",
+            stats.bytes_read_by_descriptor.get(),
+        ),
+        (
+            "written_bytes_total",
+            "Block bytes received.",
+            stats.bytes_written.get(),
+        ),
+        (
+            "blocks_read_total",
+            "Reads of blocks.",
+            stats.blocks_read.get(),
+        ),
+        (
+            "blocks_written_total",
+            "Blocks received.",
+            stats.blocks_written.get(),
+        ),
+        (
+            "rejected_connections_total",
+            "Connections closed because too many were open.",
+            stats.rejected.get(),
+        ),
+    ] {
+        text.one((name, "counter"), help, value);
+    }
+}
+
+fn volumes(text: &mut Exposition, host: &dyn WebHost) {
+    let report = host.store().volume_report();
+    text.family(
+        "volume_used_bytes",
+        "gauge",
+        "Bytes of replicas on a volume.",
+    );
+    let label = |path: &std::path::Path| path.display().to_string();
+    for volume in &report {
+        let labels = [("volume", &*label(&volume.path))];
+        text.sample("volume_used_bytes", &labels, volume.used);
+    }
+    text.family(
+        "volume_free_bytes",
+        "gauge",
+        "Bytes free for replicas on a volume.",
+    );
+    for volume in &report {
+        let labels = [("volume", &*label(&volume.path))];
+        text.sample("volume_free_bytes", &labels, volume.free);
+    }
+    text.family("volume_replicas", "gauge", "Replicas on a volume.");
+    for volume in &report {
+        let labels = [("volume", &*label(&volume.path))];
+        text.sample("volume_replicas", &labels, volume.blocks);
+    }
+}
+
+/// Quantiles that are told of each class on each disk.
+const QUANTILES: [f64; 4] = [0.5, 0.9, 0.99, 1.0];
+
+#[expect(clippy::cast_precision_loss, reason = "microseconds as seconds")]
+fn disks(text: &mut Exposition, host: &dyn WebHost) {
+    let stats = host.store().disk_stats();
+    text.family(
+        "disk_operations_total",
+        "counter",
+        "Transfers by disk and class.",
+    );
+    for (disk, stats) in &stats {
+        for class in IoClass::ALL {
+            let labels = [("disk", &**disk), ("class", &*class.to_string())];
+            text.sample("disk_operations_total", &labels, stats.class(class).ops);
+        }
+    }
+    text.family(
+        "disk_bytes_total",
+        "counter",
+        "Bytes of transfers by disk and class.",
+    );
+    for (disk, stats) in &stats {
+        for class in IoClass::ALL {
+            let labels = [("disk", &**disk), ("class", &*class.to_string())];
+            text.sample("disk_bytes_total", &labels, stats.class(class).bytes);
+        }
+    }
+    for (name, help, queue) in [
+        (
+            "disk_queue_seconds",
+            "Wait of transfers for their turn, since the start.",
+            true,
+        ),
+        (
+            "disk_service_seconds",
+            "Transfers from their turn to their end, since the start.",
+            false,
+        ),
+    ] {
+        text.family(name, "summary", help);
+        for (disk, stats) in &stats {
+            for class in IoClass::ALL {
+                let of = stats.class(class);
+                let times = if queue { &of.queue_us } else { &of.service_us };
+                if times.is_empty() {
+                    continue;
+                }
+                let class = class.to_string();
+                for quantile in QUANTILES {
+                    let labels = [
+                        ("disk", &**disk),
+                        ("class", &*class),
+                        ("quantile", &*quantile.to_string()),
+                    ];
+                    let us = times.value_at_quantile(quantile);
+                    text.sample(name, &labels, us as f64 / 1e6);
+                }
+                let labels = [("disk", &**disk), ("class", &*class)];
+                let sum = times.mean() * times.len() as f64 / 1e6;
+                text.sample(&format!("{name}_sum"), &labels, sum);
+                text.sample(&format!("{name}_count"), &labels, times.len());
+            }
+        }
+    }
+    let help = "Bytes asked of a disk in one file in sequence, since the start.";
+    text.family("disk_run_bytes", "summary", help);
+    for (disk, stats) in &stats {
+        if stats.runs.is_empty() {
+            continue;
+        }
+        for quantile in QUANTILES {
+            let labels = [("disk", &**disk), ("quantile", &*quantile.to_string())];
+            text.sample(
+                "disk_run_bytes",
+                &labels,
+                stats.runs.value_at_quantile(quantile),
+            );
+        }
+        let labels = [("disk", &**disk)];
+        let sum = stats.runs.mean() * stats.runs.len() as f64;
+        text.sample("disk_run_bytes_sum", &labels, sum);
+        text.sample("disk_run_bytes_count", &labels, stats.runs.len());
+    }
+}
+
+fn parity(text: &mut Exposition, host: &dyn WebHost) {
+    let Some(status) = host.store().parity_status() else {
+        return;
+    };
+    text.family(
+        "parity_bytes",
+        "gauge",
+        "Bytes of replicas by their state; parity files.",
+    );
+    for (state, bytes) in [
+        ("protected", status.protected_bytes),
+        ("unprotected", status.unprotected_bytes),
+        ("degraded", status.degraded_bytes),
+        ("lost", status.lost_bytes),
+        ("to_rebuild", status.rebuild_remaining_bytes),
+        ("parity", status.parity_bytes),
+        ("kept", status.kept_bytes),
+        ("in_memory", status.memory_bytes),
+    ] {
+        text.sample("parity_bytes", &[("state", state)], bytes);
+    }
+    text.one(("parity_groups", "gauge"), "Parity groups.", status.groups);
+    let encoded = status.encoded_bytes;
+    text.one(
+        ("parity_encoded_bytes_total", "counter"),
+        "Bytes of replicas encoded.",
+        encoded,
+    );
+}
+
+fn namenodes(text: &mut Exposition, host: &dyn WebHost) {
+    let actors = host.actors();
+    text.family(
+        "namenode_registered",
+        "gauge",
+        "Whether the node is registered there.",
+    );
+    for actor in &actors {
+        let labels = [("namenode", &*actor.address)];
+        let up = actor.phase == crate::namenode::Phase::Running;
+        text.sample("namenode_registered", &labels, u8::from(up));
+    }
+    text.family(
+        "namenode_heartbeat_age_seconds",
+        "gauge",
+        "Time since it answered last.",
+    );
+    for actor in &actors {
+        if let Some(age) = actor.last_heartbeat {
+            let labels = [("namenode", &*actor.address)];
+            text.sample("namenode_heartbeat_age_seconds", &labels, age.as_secs_f64());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn labels_are_escaped_and_lines_are_whole() {
+        let mut text = Exposition::default();
+        text.one(("a_total", "counter"), "Of a.", 7);
+        text.family("b", "gauge", "Of b.");
+        text.sample("b", &[("volume", "/d\"\\\n")], 1.5);
+        let wanted = "# HELP hayloft_a_total Of a.\n# TYPE hayloft_a_total counter\n\
+                      hayloft_a_total 7\n# HELP hayloft_b Of b.\n# TYPE hayloft_b gauge\n\
+                      hayloft_b{volume=\"/d\\\"\\\\\\n\"} 1.5\n";
+        assert_eq!(text.0, wanted);
+    }
+
+    #[test]
+    fn this_process_has_memory() {
+        assert!(resident_bytes() > 1 << 20);
+    }
+}

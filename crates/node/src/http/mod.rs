@@ -1,0 +1,178 @@
+//! The web port: what monitoring agents and people ask a node for.
+//!
+//! | module | what it answers |
+//! |---|---|
+//! | `beans`, `jmx` | `/jmx`: Apache's beans, by name or pattern |
+//! | `metrics` | `/prom`: Prometheus' text format, with our own numbers |
+//! | `pages` | `/`, `/conf`, `/stacks` |
+//! | `server` | connections and their limits |
+//!
+//! Its thread serves nothing else, so that no scrape takes one from the data path. WebHDFS,
+//! `/logLevel` and TLS are not there yet: they are answered with 404.
+
+mod beans;
+mod jmx;
+mod metrics;
+mod pages;
+mod server;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::extract::{RawQuery, State};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use hayloft_conf::SharedConfig;
+use hayloft_store::Store;
+
+use crate::identity::Identity;
+use crate::namenode::ActorInfo;
+use crate::xceiver::XceiverStats;
+
+pub use server::serve;
+
+/// What the web port needs of the node.
+pub trait WebHost: Send + Sync + 'static {
+    /// What the node was told.
+    fn config(&self) -> &SharedConfig;
+    /// Its replicas.
+    fn store(&self) -> &Store;
+    /// How NameNodes know it.
+    fn identity(&self) -> &Identity;
+    /// What the data transfer service does.
+    fn stats(&self) -> &XceiverStats;
+    /// The NameNodes.
+    fn actors(&self) -> Vec<ActorInfo>;
+    /// Since it started.
+    fn uptime(&self) -> Duration;
+}
+
+type Web = State<Arc<dyn WebHost>>;
+
+/// Headers that Hadoop's web servers send with everything.
+const ALWAYS: [(HeaderName, &str); 5] = [
+    (header::CACHE_CONTROL, "no-cache"),
+    (header::PRAGMA, "no-cache"),
+    (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+    (header::X_FRAME_OPTIONS, "SAMEORIGIN"),
+    (header::X_XSS_PROTECTION, "1; mode=block"),
+];
+
+fn router(host: Arc<dyn WebHost>) -> Router {
+    Router::new()
+        .route("/", get(index))
+        .route("/index.html", get(index))
+        .route("/datanode.html", get(index))
+        .route("/jmx", get(jmx))
+        .route("/prom", get(prom))
+        .route("/conf", get(conf))
+        .route("/stacks", get(stacks))
+        .with_state(host)
+        .layer(axum::middleware::map_response(with_headers))
+}
+
+async fn with_headers(mut response: Response) -> Response {
+    for (name, value) in ALWAYS {
+        let headers = response.headers_mut();
+        headers.insert(name, HeaderValue::from_static(value));
+    }
+    response
+}
+
+fn text(kind: &'static str, body: String) -> Response {
+    ([(header::CONTENT_TYPE, kind)], body).into_response()
+}
+
+/// The value of a query's parameter, decoded.
+fn parameter(query: Option<&str>, name: &str) -> Option<String> {
+    let pairs = query?.split('&');
+    let value = pairs
+        .filter_map(|pair| pair.split_once('=').or(Some((pair, ""))))
+        .find(|(key, _)| decoded(key).as_deref() == Some(name))?
+        .1;
+    decoded(value)
+}
+
+/// Percent-encoded text; `None` when it is no text.
+fn decoded(text: &str) -> Option<String> {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.bytes();
+    while let Some(byte) = rest.next() {
+        bytes.push(match byte {
+            b'+' => b' ',
+            b'%' => {
+                let digit = |byte: u8| char::from(byte).to_digit(16);
+                let high = digit(rest.next()?)?;
+                let low = digit(rest.next()?)?;
+                u8::try_from(high * 16 + low).ok()?
+            }
+            other => other,
+        });
+    }
+    String::from_utf8(bytes).ok()
+}
+
+async fn index(State(host): Web) -> Response {
+    text("text/html; charset=utf-8", pages::index(&*host))
+}
+
+async fn jmx(State(host): Web, RawQuery(query): RawQuery) -> Response {
+    let (get, pattern) = (
+        parameter(query.as_deref(), "get"),
+        parameter(query.as_deref(), "qry"),
+    );
+    let answer = jmx::answer(beans::all(&*host), get.as_deref(), pattern.as_deref());
+    let (status, body) = answer;
+    let mut response = text("application/json; charset=utf8", body);
+    *response.status_mut() = status;
+    let allow = [
+        (header::ACCESS_CONTROL_ALLOW_METHODS, "GET"),
+        (header::ACCESS_CONTROL_ALLOW_ORIGIN, "*"),
+    ];
+    for (name, value) in allow {
+        response
+            .headers_mut()
+            .insert(name, HeaderValue::from_static(value));
+    }
+    response
+}
+
+async fn prom(State(host): Web) -> Response {
+    let kind = "text/plain; version=0.0.4; charset=utf-8";
+    text(kind, metrics::exposition(&*host))
+}
+
+async fn conf(State(host): Web, RawQuery(query): RawQuery, headers: HeaderMap) -> Response {
+    let accepts = headers.get(header::ACCEPT).and_then(|v| v.to_str().ok());
+    let json = accepts.is_some_and(|kinds| kinds.contains("application/json"));
+    let name = parameter(query.as_deref(), "name").filter(|name| !name.is_empty());
+    match pages::conf(&host.config().current(), name.as_deref(), json) {
+        Some(body) if json => text("application/json;charset=utf-8", body),
+        Some(body) => text("text/xml;charset=utf-8", body),
+        None => StatusCode::NOT_FOUND.into_response(),
+    }
+}
+
+async fn stacks() -> Response {
+    text("text/plain;charset=utf-8", pages::stacks())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parameters_are_found_and_decoded() {
+        let query = Some("qry=Hadoop%3Aservice%3DDataNode%2Cname%3D*&x=a+b&y");
+        let of = |name| parameter(query, name);
+        assert_eq!(of("qry").as_deref(), Some("Hadoop:service=DataNode,name=*"));
+        assert_eq!(of("x").as_deref(), Some("a b"));
+        assert_eq!(of("y").as_deref(), Some(""));
+        assert_eq!((of("z"), parameter(None, "x")), (None, None));
+        for bad in ["%", "%2", "%zz", "%ff"] {
+            assert_eq!(decoded(bad), None, "{bad}");
+        }
+    }
+}

@@ -1,0 +1,308 @@
+//! Pages and texts: the node at a glance, its configuration, its threads.
+
+use std::fmt::Write as _;
+
+use hayloft_conf::Configuration;
+use serde_json::{Value, json};
+
+use super::{WebHost, beans};
+use crate::xceiver::Activity;
+
+/// What stands for a value that is nobody's to read.
+const REDACTED: &str = "<redacted>";
+/// Parts of names whose values are secrets, in lower case (`hadoop.security.sensitive-config-keys`).
+const SECRET: [&str; 7] = [
+    "secret",
+    "password",
+    "keystore.pass",
+    "access.token",
+    "access.key",
+    "account.key",
+    "credential",
+];
+
+fn is_secret(name: &str) -> bool {
+    let name = name.to_ascii_lowercase();
+    SECRET.iter().any(|part| name.contains(part))
+}
+
+/// A property as `/conf` shows it.
+struct Shown {
+    name: String,
+    value: String,
+    source: String,
+}
+
+fn shown(config: &Configuration) -> Vec<Shown> {
+    let known = config.settings();
+    let mut names: Vec<String> = known.iter().map(|s| s.key.to_owned()).collect();
+    names.extend(config.names().map(str::to_owned));
+    names.sort_unstable();
+    names.dedup();
+    let show = |name: String| {
+        let value = config.text(&name).unwrap_or_default();
+        let value = if is_secret(&name) {
+            REDACTED.into()
+        } else {
+            value
+        };
+        let source = config.origin(&name).to_string();
+        // The file's name is enough, as Apache's node has it.
+        let file = source.rsplit_once(':').map_or(&*source, |(file, _)| file);
+        let source = file.rsplit('/').next().unwrap_or(file).to_owned();
+        Shown {
+            name,
+            value,
+            source,
+        }
+    };
+    names.into_iter().map(show).collect()
+}
+
+/// `/conf`, of one property or all; `None` when there is none of that name.
+pub fn conf(config: &Configuration, name: Option<&str>, json: bool) -> Option<String> {
+    let mut all = shown(config);
+    if let Some(name) = name {
+        all.retain(|property| property.name == name);
+        if all.is_empty() {
+            return None;
+        }
+    }
+    if json {
+        let of = |p: &Shown| {
+            json!({"key": p.name, "value": p.value, "isFinal": false,
+            "resource": p.source})
+        };
+        let list: Vec<Value> = all.iter().map(of).collect();
+        let body = match (name, list.first()) {
+            (Some(_), Some(one)) => json!({ "property": one }),
+            _ => json!({ "properties": list }),
+        };
+        return Some(body.to_string());
+    }
+    let mut text = String::from(
+        "<?xml version=\"1.0\" encoding=\"UTF-8\" standalone=\"no\"?><configuration>\n",
+    );
+    for property in &all {
+        let _ = writeln!(
+            text,
+            "<property><name>{}</name><value>{}</value><final>false</final>\
+             <source>{}</source></property>",
+            marked_up(&property.name),
+            marked_up(&property.value),
+            marked_up(&property.source)
+        );
+    }
+    text.push_str("</configuration>\n");
+    Some(text)
+}
+
+/// As XML and HTML want text.
+fn marked_up(text: &str) -> String {
+    let mut safe = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '&' => safe.push_str("&amp;"),
+            '<' => safe.push_str("&lt;"),
+            '>' => safe.push_str("&gt;"),
+            '"' => safe.push_str("&quot;"),
+            c if c.is_control() && c != '\n' && c != '\t' => {}
+            c => safe.push(c),
+        }
+    }
+    safe
+}
+
+/// Id, name and state of each thread of this process.
+pub fn threads() -> Vec<(u32, String, char)> {
+    let tasks = std::fs::read_dir("/proc/self/task");
+    let entries = tasks.into_iter().flatten().flatten();
+    let thread = |entry: std::fs::DirEntry| {
+        let id = entry.file_name().to_str()?.parse().ok()?;
+        let stat = std::fs::read_to_string(entry.path().join("stat")).ok()?;
+        // The name is in brackets and may have some itself.
+        let (head, rest) = stat.rsplit_once(')')?;
+        let name = head.split_once('(')?.1.to_owned();
+        Some((id, name, rest.trim_start().chars().next()?))
+    };
+    let mut all: Vec<_> = entries.filter_map(thread).collect();
+    all.sort_unstable();
+    all
+}
+
+/// `/stacks`: the threads; what they are doing only a debugger could tell.
+pub fn stacks() -> String {
+    let threads = threads();
+    let mut text = format!("Process Thread Dump: \n{} active threads\n", threads.len());
+    for (id, name, state) in threads {
+        let state = match state {
+            'R' => "RUNNABLE",
+            'D' => "BLOCKED",
+            _ => "WAITING",
+        };
+        let _ = writeln!(text, "Thread {id} ({name}):\n  State: {state}");
+    }
+    text
+}
+
+#[expect(clippy::cast_precision_loss, reason = "a size for people")]
+fn size(bytes: u64) -> String {
+    let mut value = bytes as f64;
+    for unit in ["bytes", "KiB", "MiB", "GiB", "TiB"] {
+        if value < 1024.0 {
+            return format!("{value:.1} {unit}").replace(".0 bytes", " bytes");
+        }
+        value /= 1024.0;
+    }
+    format!("{value:.1} PiB")
+}
+
+const STYLE: &str = ":root{color-scheme:light dark}body{font:16px system-ui,sans-serif;\
+    max-width:60rem;margin:1rem auto;padding:0 1rem}table{border-collapse:collapse;width:100%;\
+    display:block;overflow-x:auto}th,td{text-align:left;padding:.3rem .8rem .3rem 0;\
+    border-bottom:1px solid #8884;white-space:nowrap}h1{font-size:1.4rem}h2{font-size:1.1rem}\
+    .bad{color:#d33;font-weight:bold}";
+
+fn table(text: &mut String, heads: &[&str], rows: impl IntoIterator<Item = Vec<String>>) {
+    text.push_str("<table><tr>");
+    for head in heads {
+        let _ = write!(text, "<th scope=\"col\">{head}</th>");
+    }
+    text.push_str("</tr>");
+    for row in rows {
+        text.push_str("<tr>");
+        for cell in row {
+            let _ = write!(text, "<td>{}</td>", marked_up(&cell));
+        }
+        text.push_str("</tr>");
+    }
+    text.push_str("</table>");
+}
+
+/// `/`: volumes, disks and NameNodes.
+pub fn index(host: &dyn WebHost) -> String {
+    let (identity, stats) = (host.identity(), host.stats());
+    let name = format!("{}:{}", identity.host_name, identity.xfer_port);
+    let (capacity, used, remaining) = beans::space(host);
+    let failed = host.store().failure_summary().failed_locations;
+    let mut text = format!(
+        "<!doctype html><html lang=\"en\"><head><meta charset=\"utf-8\">\
+         <meta name=\"viewport\" content=\"width=device-width,initial-scale=1\">\
+         <meta http-equiv=\"refresh\" content=\"5\"><title>{0}</title><style>{STYLE}</style></head>\
+         <body><h1>DataNode {0}</h1><p>Up for {1} s. {2} of {3} used, {4} left. {5} connections, \
+         {6} reading, {7} writing.</p>",
+        marked_up(&name),
+        host.uptime().as_secs(),
+        size(used),
+        size(capacity),
+        size(remaining),
+        stats.now(Activity::Connection),
+        stats.now(Activity::Reader),
+        stats.now(Activity::Writer),
+    );
+    for dir in failed {
+        let dir = marked_up(&dir.display().to_string());
+        let _ = write!(text, "<p class=\"bad\">Failed: {dir}</p>");
+    }
+    text.push_str("<h2>Volumes</h2>");
+    let report = host.store().volume_report();
+    let rows = report.iter().map(|volume| {
+        vec![
+            volume.path.display().to_string(),
+            volume.storage.storage_type.to_string(),
+            size(volume.used),
+            size(volume.free),
+            volume.blocks.to_string(),
+        ]
+    });
+    table(
+        &mut text,
+        &["Directory", "Type", "Used", "Free", "Replicas"],
+        rows,
+    );
+    text.push_str("<h2>Disks</h2>");
+    let disks = host.store().disk_stats();
+    let rows = disks.iter().flat_map(|(disk, stats)| {
+        let used = hayloft_io::IoClass::ALL
+            .into_iter()
+            .filter(|c| stats.class(*c).ops > 0);
+        used.map(move |class| {
+            let of = stats.class(class);
+            let ms = |us: u64| format!("{}.{}", us / 1000, us % 1000 / 100);
+            vec![
+                disk.clone(),
+                class.to_string(),
+                of.ops.to_string(),
+                size(of.bytes),
+                ms(of.queue_us.value_at_quantile(0.99)),
+                ms(of.service_us.value_at_quantile(0.99)),
+            ]
+        })
+    });
+    let heads = [
+        "Disk",
+        "Class",
+        "Transfers",
+        "Bytes",
+        "Queue p99, ms",
+        "Service p99, ms",
+    ];
+    table(&mut text, &heads, rows);
+    text.push_str("<h2>NameNodes</h2>");
+    let rows = host.actors().into_iter().map(|actor| {
+        let ago = |of: Option<std::time::Duration>| {
+            of.map_or("never".to_owned(), |d| format!("{} s ago", d.as_secs()))
+        };
+        vec![
+            actor.address,
+            actor.phase.name().to_owned(),
+            if actor.active { "active" } else { "" }.to_owned(),
+            ago(actor.last_heartbeat),
+            ago(actor.last_report),
+        ]
+    });
+    let heads = ["Address", "State", "", "Heartbeat", "Block report"];
+    table(&mut text, &heads, rows);
+    text.push_str(
+        "<p><a href=\"/jmx\">jmx</a> <a href=\"/prom\">prom</a> <a href=\"/conf\">conf</a> \
+         <a href=\"/stacks\">stacks</a></p></body></html>",
+    );
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn secrets_are_not_shown_and_marks_are_text() {
+        let config = Configuration::from_properties([
+            ("ssl.server.keystore.password", "hunter2"),
+            ("fs.s3a.secret.key", "k"),
+            ("my.own", "a<b&\"c\""),
+        ]);
+        let config = config.expect("valid");
+        for json in [false, true] {
+            let text = conf(&config, None, json).expect("all");
+            assert!(
+                !text.contains("hunter2") && text.contains("redacted"),
+                "{text}"
+            );
+        }
+        let one = conf(&config, Some("my.own"), false).expect("set");
+        assert!(
+            one.contains("<value>a&lt;b&amp;&quot;c&quot;</value>"),
+            "{one}"
+        );
+        assert_eq!(conf(&config, Some("no.such"), false), None);
+        let default = conf(&config, Some("dfs.datanode.http.address"), true).expect("known");
+        assert!(default.contains("0.0.0.0:9864"), "{default}");
+    }
+
+    #[test]
+    fn this_thread_is_listed() {
+        let threads = threads();
+        assert!(!threads.is_empty());
+        assert!(stacks().contains(&format!("{} active threads", threads.len())));
+    }
+}

@@ -1,0 +1,94 @@
+//! Connections of the web port: a thread of their own, and limits on all that a peer may do.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::service::TowerToHyperService;
+use tokio::net::TcpListener;
+use tokio::sync::Semaphore;
+use tokio_util::sync::CancellationToken;
+use tracing::{debug, error, warn};
+
+use super::{WebHost, router};
+
+/// Connections at once; more wait to be accepted.
+const CONNECTIONS_MAX: usize = 1024;
+/// A request's head comes within this time. An idle connection is closed after it, too.
+const HEAD_WITHIN: Duration = Duration::from_secs(10);
+/// No connection lasts longer: a client that reads slowly keeps its place for so long.
+const CONNECTION_LASTS: Duration = Duration::from_secs(120);
+/// Bytes of a request's head, and headers in it.
+const HEAD_BYTES_MAX: usize = 16 << 10;
+const HEADERS_MAX: usize = 100;
+
+/// Serves the web port until the node stops, on a thread of its own.
+pub fn serve(host: Arc<dyn WebHost>, listener: TcpListener, stop: CancellationToken) {
+    let span = tracing::Span::current();
+    let thread = std::thread::Builder::new().name("http".into());
+    let spawned = thread.spawn(move || {
+        let _entered = span.enter();
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build();
+        match runtime {
+            Ok(runtime) => runtime.block_on(accept(host, listener, stop)),
+            Err(error) => error!(%error, "the web port is not served: no runtime for it"),
+        }
+    });
+    if let Err(error) = spawned {
+        error!(%error, "the web port is not served: no thread for it");
+    }
+}
+
+async fn accept(host: Arc<dyn WebHost>, listener: TcpListener, stop: CancellationToken) {
+    // It belongs to the runtime that bound it.
+    let listener = listener.into_std().and_then(TcpListener::from_std);
+    let listener = match listener {
+        Ok(listener) => listener,
+        Err(error) => {
+            error!(%error, "the web port is not served");
+            return;
+        }
+    };
+    let (router, places) = (router(host), Arc::new(Semaphore::new(CONNECTIONS_MAX)));
+    loop {
+        let place = Arc::clone(&places).acquire_owned();
+        let accepted = async {
+            let place = place.await.ok()?;
+            Some((place, listener.accept().await))
+        };
+        let (place, accepted) = tokio::select! {
+            () = stop.cancelled() => return,
+            accepted = accepted => match accepted {
+                Some(accepted) => accepted,
+                None => return,
+            },
+        };
+        let stream = match accepted {
+            Ok((stream, _)) => stream,
+            Err(error) => {
+                warn!(%error, "the web port cannot accept a connection");
+                tokio::time::sleep(Duration::from_millis(100)).await;
+                continue;
+            }
+        };
+        let (service, stop) = (TowerToHyperService::new(router.clone()), stop.clone());
+        tokio::spawn(async move {
+            let _place = place;
+            let connection = hyper::server::conn::http1::Builder::new()
+                .timer(TokioTimer::new())
+                .header_read_timeout(HEAD_WITHIN)
+                .max_buf_size(HEAD_BYTES_MAX)
+                .max_headers(HEADERS_MAX)
+                .serve_connection(TokioIo::new(stream), service);
+            let limited = tokio::time::timeout(CONNECTION_LASTS, connection);
+            tokio::select! {
+                () = stop.cancelled() => {}
+                ended = limited => if let Ok(Err(error)) = ended {
+                    debug!(%error, "a connection of the web port ended early");
+                },
+            }
+        });
+    }
+}
