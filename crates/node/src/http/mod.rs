@@ -20,7 +20,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
-use axum::extract::{RawQuery, State};
+use axum::extract::{RawQuery, Request, State};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
@@ -70,7 +70,19 @@ fn router(host: Arc<dyn WebHost>) -> Router {
         .route("/conf", get(conf))
         .route("/stacks", get(stacks))
         .with_state(host)
+        .layer(axum::middleware::map_request(within_root))
         .layer(axum::middleware::map_response(with_headers))
+}
+
+/// No path leads out of the root, as Jetty has it.
+async fn within_root(request: Request) -> Result<Request, StatusCode> {
+    let path = decoded(request.uri().path());
+    let well = path.is_some_and(|path| path.split('/').all(|part| part != ".."));
+    if well {
+        Ok(request)
+    } else {
+        Err(StatusCode::BAD_REQUEST)
+    }
 }
 
 async fn with_headers(mut response: Response) -> Response {

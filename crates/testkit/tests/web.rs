@@ -1,0 +1,407 @@
+//! The web port beside a stock node's: what agents read is there, under the same names and types;
+//! numbers move; whoever asks wrongly or slowly costs no other.
+
+use hayloft_testkit::error::Result;
+use hayloft_testkit::http;
+use hayloft_testkit::node::Kind;
+use hayloft_testkit::suite::{expect, expect_eq, passed, seconds};
+use hayloft_testkit::wait::{self, Seen};
+use hayloft_testkit::{Cluster, Driver, NodeSpec, Outcome, Suite, TestkitError, ports};
+use serde_json::{Value, json};
+use std::io::{Read as _, Write as _};
+use std::net::{SocketAddr, TcpStream};
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+const BLOCK: u64 = 1 << 20;
+const OURS: usize = 0;
+const STOCK: usize = 1;
+/// Connections that send nothing.
+const IDLE: usize = 1000;
+
+/// What Apache's pages and common agents read of a node: bean, by its beginning, and attributes.
+const READ_BY_AGENTS: [(&str, &[&str]); 6] = [
+    (
+        "DataNodeInfo",
+        &[
+            "Version",
+            "SoftwareVersion",
+            "HttpPort",
+            "RpcPort",
+            "DataPort",
+            "DatanodeHostname",
+            "NamenodeAddresses",
+            "BPServiceActorInfo",
+            "VolumeInfo",
+            "ClusterId",
+            "XceiverCount",
+            "XmitsInProgress",
+            "DNStartedTimeInMillis",
+            "SecurityEnabled",
+        ],
+    ),
+    (
+        "FSDatasetState",
+        &[
+            "Capacity",
+            "DfsUsed",
+            "Remaining",
+            "NumFailedVolumes",
+            "LastVolumeFailureDate",
+        ],
+    ),
+    (
+        "FSDatasetState-",
+        &[
+            "Capacity",
+            "DfsUsed",
+            "Remaining",
+            "StorageInfo",
+            "FailedStorageLocations",
+        ],
+    ),
+    (
+        "DataNodeActivity-",
+        &[
+            "BytesRead",
+            "BytesWritten",
+            "BlocksRead",
+            "BlocksWritten",
+            "VolumeFailures",
+        ],
+    ),
+    (
+        "DataNodeVolume-",
+        &[
+            "ReadIoRateNumOps",
+            "ReadIoRateAvgTime",
+            "WriteIoRateNumOps",
+            "TotalDataFileIos",
+        ],
+    ),
+    (
+        "JvmMetrics",
+        &["MemHeapUsedM", "MemHeapMaxM", "GcCount", "GcTimeMillis"],
+    ),
+];
+
+fn main() -> ExitCode {
+    Suite::run("web", |suite| {
+        let mut on = suite.group(start, |lab, failed| lab.cluster.conclude(failed));
+        on.case("beans_have_apache_s_names_and_types", |lab| lab.beans());
+        // Before the stock node is started again, after which it lacks some for a while.
+        on.case("texts_in_beans_are_apache_s", |lab| lab.texts());
+        on.case("numbers_are_those_of_the_work", |lab| lab.numbers());
+        on.case("answers_have_hadoop_s_headers_and_codes", |lab| lab.codes());
+        on.case("prometheus_can_read_the_metrics", |lab| lab.metrics());
+        on.case("idle_and_slow_connections_cost_no_other", |lab| lab.idle());
+        Ok(())
+    })
+}
+
+fn start() -> Result<Lab> {
+    let cluster = Cluster::builder("web")
+        .conf("dfs.blocksize", BLOCK)
+        .conf("dfs.replication", 2)
+        .node(NodeSpec::new(Kind::Hayloft))
+        .node(NodeSpec::new(Kind::Apache))
+        .start()?;
+    let fs = cluster.driver()?;
+    fs.put("/both", 3 * BLOCK, 1, json!({}))?;
+    fs.check("/both", 3 * BLOCK, 1)?;
+    Ok(Lab { cluster, fs })
+}
+
+struct Lab {
+    cluster: Cluster,
+    fs: Driver,
+}
+
+/// An answer: status line and headers, and body.
+struct Answer {
+    head: String,
+    body: String,
+}
+
+impl Answer {
+    fn code(&self) -> Option<u16> {
+        self.head.split(' ').nth(1)?.parse().ok()
+    }
+
+    fn has(&self, header: &str) -> bool {
+        let wanted = header.to_ascii_lowercase();
+        self.head
+            .lines()
+            .any(|line| line.to_ascii_lowercase() == wanted)
+    }
+}
+
+/// Sends `head` and reads to the end.
+fn ask(to: SocketAddr, head: &str) -> Result<Answer> {
+    let failed = TestkitError::file("asking", "the web port");
+    let exchange = || {
+        let mut socket = TcpStream::connect(to)?;
+        socket.set_read_timeout(Some(seconds(20)))?;
+        socket.write_all(head.as_bytes())?;
+        let mut answer = Vec::new();
+        socket.read_to_end(&mut answer)?;
+        Ok(String::from_utf8_lossy(&answer).into_owned())
+    };
+    let text: String = exchange().map_err(failed)?;
+    let (head, body) = text.split_once("\r\n\r\n").unwrap_or((&text, ""));
+    Ok(Answer {
+        head: head.into(),
+        body: body.into(),
+    })
+}
+
+fn request(method: &str, path: &str, more: &str) -> String {
+    format!("{method} {path} HTTP/1.1\r\nHost: node\r\nConnection: close\r\n{more}\r\n")
+}
+
+/// What kind of value it is in JSON; a number with a point is another than one without.
+fn kind(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "nothing",
+        Value::Bool(_) => "bool",
+        Value::Number(number) if number.is_f64() => "real",
+        Value::Number(_) => "whole",
+        Value::String(_) => "text",
+        Value::Array(_) => "list",
+        Value::Object(_) => "object",
+    }
+}
+
+impl Lab {
+    fn web(&mut self, node: usize) -> SocketAddr {
+        ports::local(self.cluster.node(node).http_port())
+    }
+
+    fn all_beans(&mut self, node: usize) -> Result<Vec<Value>> {
+        let text = http::get(self.web(node), "/jmx?qry=Hadoop:*")?;
+        let value: Value = serde_json::from_str(&text)
+            .map_err(|error| TestkitError::Talk(format!("/jmx is no JSON: {error}")))?;
+        Ok(value["beans"].as_array().cloned().unwrap_or_default())
+    }
+
+    /// The bean whose name begins so; the one without more when there are several.
+    fn bean<'a>(beans: &'a [Value], begins: &str) -> Result<&'a Value> {
+        let wanted = format!("Hadoop:service=DataNode,name={begins}");
+        let named = |bean: &&Value| {
+            let name = bean["name"].as_str().unwrap_or_default();
+            name == wanted || begins.ends_with('-') && name.starts_with(&wanted)
+        };
+        let missing = || TestkitError::Expectation(format!("no bean {wanted}"));
+        beans.iter().find(named).ok_or_else(missing)
+    }
+
+    fn beans(&mut self) -> Result<Outcome> {
+        let (ours, stock) = (self.all_beans(OURS)?, self.all_beans(STOCK)?);
+        for (begins, attributes) in READ_BY_AGENTS {
+            let (own, apache) = (Self::bean(&ours, begins)?, Self::bean(&stock, begins)?);
+            expect_eq("class", own["modelerType"].is_string(), true)?;
+            for attribute in attributes {
+                expect(!own[attribute].is_null(), || {
+                    format!("{begins} lacks {attribute}")
+                })?;
+            }
+            // What else ours has, Apache's has too, and as the same kind of value.
+            for (name, value) in own.as_object().into_iter().flatten() {
+                let theirs = &apache[name];
+                expect(kind(value) == kind(theirs), || {
+                    format!(
+                        "{begins} {name}: {value} is {}, Apache's {theirs}",
+                        kind(value)
+                    )
+                })?;
+            }
+            println!(
+                "web: {begins}: {} of Apache's {} attributes",
+                own.as_object().map_or(0, serde_json::Map::len),
+                apache.as_object().map_or(0, serde_json::Map::len)
+            );
+        }
+        passed()
+    }
+
+    fn number(&mut self, bean: &str, attribute: &str) -> Result<u64> {
+        let beans = self.all_beans(OURS)?;
+        let value = &Self::bean(&beans, bean)?[attribute];
+        let missing = || TestkitError::Expectation(format!("{bean} {attribute} is {value}"));
+        value.as_u64().ok_or_else(missing)
+    }
+
+    fn numbers(&mut self) -> Result<Outcome> {
+        let activity = "DataNodeActivity-";
+        let before = self.number(activity, "BytesWritten")?;
+        expect(before >= 3 * BLOCK, || format!("{before} bytes written"))?;
+        let (blocks, read) = (
+            self.number(activity, "BlocksWritten")?,
+            self.number(activity, "BytesRead")?,
+        );
+        self.fs.put("/more", 2 * BLOCK, 2, json!({}))?;
+        let written = self.number(activity, "BytesWritten")? - before;
+        expect_eq("bytes written", written, 2 * BLOCK)?;
+        expect_eq(
+            "blocks written",
+            self.number(activity, "BlocksWritten")? - blocks,
+            2,
+        )?;
+        // From this node alone.
+        self.cluster.node(STOCK).stop()?;
+        self.fs.check("/more", 2 * BLOCK, 2)?;
+        let sent = self.number(activity, "BytesRead")? - read;
+        expect(sent >= 2 * BLOCK, || format!("{sent} bytes read"))?;
+        self.cluster.start_node(STOCK)?;
+        self.cluster.wait_all_live()?;
+        let used = self.number("FSDatasetState", "DfsUsed")?;
+        expect(used >= 5 * BLOCK, || format!("{used} bytes used"))?;
+        passed()
+    }
+
+    /// JSON within an attribute.
+    fn inner(&mut self, node: usize, attribute: &str) -> Result<Value> {
+        let beans = self.all_beans(node)?;
+        let text = Self::bean(&beans, "DataNodeInfo")?[attribute].clone();
+        let text = text.as_str().unwrap_or_default();
+        serde_json::from_str(text)
+            .map_err(|error| TestkitError::Talk(format!("{attribute} {text:?} of {node}: {error}")))
+    }
+
+    fn texts(&mut self) -> Result<Outcome> {
+        for attribute in ["VolumeInfo", "BPServiceActorInfo", "NamenodeAddresses"] {
+            let (ours, stock) = (self.inner(OURS, attribute)?, self.inner(STOCK, attribute)?);
+            let first = |value: &Value| match value {
+                Value::Array(list) => list.first().cloned(),
+                Value::Object(map) => map.values().next().cloned(),
+                _ => None,
+            };
+            let (own, apache) = (first(&ours), first(&stock));
+            let (Some(own), Some(apache)) = (own, apache) else {
+                return Err(TestkitError::Expectation(format!("{attribute} is empty")));
+            };
+            for (name, theirs) in apache.as_object().into_iter().flatten() {
+                expect(kind(&own[name]) == kind(theirs), || {
+                    format!("{attribute} {name}: {} is not as {theirs}", own[name])
+                })?;
+            }
+        }
+        passed()
+    }
+
+    fn codes(&mut self) -> Result<Outcome> {
+        let beans = "/jmx?qry=Hadoop:service=DataNode,name=DataNodeInfo";
+        let attribute = "/jmx?get=Hadoop:service=DataNode,name=DataNodeInfo::Version";
+        for path in [
+            beans,
+            attribute,
+            "/jmx?get=nope",
+            "/conf",
+            "/conf?name=dfs.blocksize",
+            "/conf?name=no.such.key",
+            "/stacks",
+            "/nope",
+            "/../../etc/passwd",
+            "/%2e%2e/%2e%2e/etc/passwd",
+        ] {
+            let [ours, stock] = [OURS, STOCK].map(|node| {
+                let web = self.web(node);
+                ask(web, &request("GET", path, ""))
+            });
+            let (ours, stock) = (ours?, stock?);
+            expect_eq(&format!("code of {path}"), ours.code(), stock.code())?;
+            expect(!ours.body.contains("root:"), || {
+                format!("{path}: {}", ours.body)
+            })?;
+            for header in [
+                "X-Content-Type-Options: nosniff",
+                "X-FRAME-OPTIONS: SAMEORIGIN",
+                "X-XSS-Protection: 1; mode=block",
+            ] {
+                expect(ours.has(header), || {
+                    format!("{path} lacks {header}: {}", ours.head)
+                })?;
+            }
+        }
+        let web = self.web(OURS);
+        for method in ["POST", "DELETE"] {
+            let answer = ask(web, &request(method, "/jmx", ""))?;
+            expect_eq(method, answer.code(), Some(405))?;
+        }
+        let bad = ask(web, &request("GET", "/jmx?qry=nonsense", ""))?;
+        expect_eq("a pattern that is none", bad.code(), Some(400))?;
+        let json = ask(
+            web,
+            &request("GET", "/conf", "Accept: application/json\r\n"),
+        )?;
+        expect(json.body.contains("\"properties\""), || json.body.clone())?;
+        let long = "x".repeat(100_000);
+        let long = ask(web, &request("GET", "/", &format!("X-Long: {long}\r\n")));
+        // It may have closed the connection while the rest was on its way.
+        let refused = long.as_ref().is_ok_and(|answer| answer.code() == Some(431));
+        expect(refused || long.is_err(), || {
+            "a head of 100 kB is taken".into()
+        })?;
+        passed()
+    }
+
+    fn metrics(&mut self) -> Result<Outcome> {
+        let text = http::get(self.web(OURS), "/prom")?;
+        let (mut families, mut samples) = (0, 0);
+        for line in text.lines() {
+            if line.starts_with("# TYPE hayloft_") {
+                families += 1;
+                continue;
+            }
+            if line.starts_with("# HELP hayloft_") {
+                continue;
+            }
+            let (name, value) = line.rsplit_once(' ').unwrap_or((line, ""));
+            let bare = name.split('{').next().unwrap_or_default();
+            let legal = |c: char| c.is_ascii_alphanumeric() || c == '_';
+            let well = bare.starts_with("hayloft_") && bare.chars().all(legal);
+            expect(well && value.parse::<f64>().is_ok(), || line.to_owned())?;
+            samples += 1;
+        }
+        println!("web: {families} families, {samples} samples");
+        expect(families > 15 && samples > 30, || text.clone())?;
+        let written = text
+            .lines()
+            .find(|l| l.starts_with("hayloft_written_bytes_total "));
+        expect(written.is_some_and(|line| !line.ends_with(" 0")), || {
+            text.clone()
+        })?;
+        passed()
+    }
+
+    fn idle(&mut self) -> Result<Outcome> {
+        let web = self.web(OURS);
+        let mut idle = Vec::new();
+        for n in 0..IDLE {
+            let mut socket = TcpStream::connect(web)
+                .map_err(TestkitError::file("connecting to", "the web port"))?;
+            if n % 2 == 0 {
+                // The beginning of a request, and no more.
+                let _ = socket.write_all(b"GET /jmx HTT");
+            }
+            idle.push(socket);
+        }
+        let began = Instant::now();
+        http::get(web, "/prom")?;
+        expect(began.elapsed() < seconds(5), || {
+            format!("a good client waited for {:?}", began.elapsed())
+        })?;
+        self.fs.check("/both", 3 * BLOCK, 1)?;
+        let last = idle.last_mut();
+        let last = last.ok_or_else(|| TestkitError::Talk("no connection".into()))?;
+        wait::until("the end of idle connections", seconds(30), || {
+            let _ = last.set_read_timeout(Some(Duration::from_millis(200)));
+            Ok(match last.read(&mut [0; 64]) {
+                Ok(_) => Seen::Done(()),
+                Err(error) if error.kind() == std::io::ErrorKind::ConnectionReset => Seen::Done(()),
+                Err(error) => Seen::NotYet(error.to_string()),
+            })
+        })?;
+        passed()
+    }
+}
