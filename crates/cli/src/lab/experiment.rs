@@ -10,8 +10,8 @@ use hayloft_lab::experiments::layouts::{LAYOUTS, SCALING};
 use hayloft_lab::experiments::one_disk::DiskExperiment;
 use hayloft_lab::experiments::pairs::PAIRS;
 use hayloft_lab::experiments::{
-    DISK_EXPERIMENTS, EXPERIMENT_NAMES, ExperimentOptions, dfsio, domains, durability, netblock,
-    parity, super_node,
+    DISK_EXPERIMENTS, EXPERIMENT_NAMES, ExperimentOptions, degraded, dfsio, domains, durability,
+    netblock, parity, super_node,
 };
 use hayloft_testkit::TestkitError;
 
@@ -102,7 +102,7 @@ pub fn run(args: &ExperimentArgs) -> Result<ExitCode, CliError> {
             let command = command(format!("--blocks {}", args.blocks));
             domains::run(args.blocks, "Hayloft", &command, places, tell)
         }
-        netblock::NAME | dfsio::NAME | parity::NAME | super_node::NAME => {
+        netblock::NAME | dfsio::NAME | parity::NAME | degraded::NAME | super_node::NAME => {
             let (rounds, mib, link) = (args.rounds, options.mib, options.link_mbit);
             let arguments = format!("--rounds {rounds} --mib {mib} --link-mbit {link}");
             let workers = format!(" --largest {}", args.largest);
@@ -114,6 +114,7 @@ pub fn run(args: &ExperimentArgs) -> Result<ExitCode, CliError> {
             let command = command(arguments + &more);
             match name {
                 dfsio::NAME => dfsio::run(&options, &command, places, tell),
+                degraded::NAME => degraded::run(&options, &command, places, tell),
                 parity::NAME => parity::run(&options, &command, places, tell),
                 super_node::NAME => super_node::run(&options, &command, places, tell),
                 _ => netblock::run(&options, &command, places, tell),
@@ -175,7 +176,7 @@ fn options(args: &ExperimentArgs) -> ExperimentOptions {
     }
     options.mib = args.mib.unwrap_or(options.mib);
     options.conf.extend(args.conf.iter().cloned());
-    if args.name == parity::NAME {
+    if [parity::NAME, degraded::NAME].contains(&args.name.as_str()) {
         options.disk_mbs = parity::DISK_MBS;
     }
     if args.name == super_node::NAME {

@@ -5,6 +5,7 @@
 //! [`fscost`] a real one; [`one_disk`] has what they share.
 
 mod census;
+pub mod degraded;
 pub mod dfsio;
 pub mod domains;
 pub mod durability;
@@ -35,7 +36,7 @@ pub const DISK_EXPERIMENTS: [DiskExperiment; 4] = [
 ];
 
 /// Names of the experiments, with what they show.
-pub const EXPERIMENT_NAMES: [(&str, &str); 13] = [
+pub const EXPERIMENT_NAMES: [(&str, &str); 14] = [
     (pairs::PAIRS.name, pairs::PAIRS.about),
     (layouts::LAYOUTS.name, layouts::LAYOUTS.about),
     (layouts::SCALING.name, layouts::SCALING.about),
@@ -43,6 +44,7 @@ pub const EXPERIMENT_NAMES: [(&str, &str); 13] = [
     (domains::NAME, domains::ABOUT),
     (super_node::NAME, super_node::ABOUT),
     (parity::NAME, parity::ABOUT),
+    (degraded::NAME, degraded::ABOUT),
     (netblock::NAME, netblock::ABOUT),
     (durability::NAME, durability::ABOUT),
     (native::NATIVE.name, native::NATIVE.about),

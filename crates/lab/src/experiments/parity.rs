@@ -1,9 +1,5 @@
-//! What parity costs writers, by the memory that new replicas may take until they are encoded; and
-//! what a stream gets whose disk is gone.
-//!
-//! One node with eight modelled disks, which are the limit, and 6+1. [`degraded`]: a disk is gone.
-
-mod degraded;
+//! What parity costs writers, by the memory that new replicas may take until they are encoded: one
+//! node with eight modelled disks, which are the limit, and 6+1.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -20,7 +16,6 @@ use crate::report::{self, spread};
 use crate::sample::Watch;
 use crate::up::Testbed;
 use crate::workload::{self, WorkloadPhase};
-use degraded::DegradedFinding;
 use hayloft_testkit::error::{Result, TestkitError};
 use hayloft_testkit::hadoop::hayloft_binary;
 use hayloft_testkit::wait::{self, Seen};
@@ -28,13 +23,13 @@ use hayloft_testkit::wait::{self, Seen};
 /// Its name.
 pub const NAME: &str = "parity";
 /// What it shows.
-pub(super) const ABOUT: &str = "writers with parity by its memory, and a stream whose disk is gone";
+pub(super) const ABOUT: &str = "writers with parity, by the memory for new replicas";
 /// Sequential rates of its disks, MB/s: reading, writing. Two processors carry more than eight.
 pub const DISK_MBS: (u32, u32) = (6, 5);
 
 const SHAPE: &str = "6+1";
 /// Members of a full group.
-const MEMBERS: u64 = 6;
+pub(super) const MEMBERS: u64 = 6;
 /// Writers at once: one for each disk.
 const STREAMS: usize = 8;
 const BLOCK_MIB: u32 = 16;
@@ -45,11 +40,10 @@ const LINK_MBIT: u32 = 10_000;
 /// Rounds that do not count: disks are the limit, whatever a JVM still compiles.
 const WARM_UPS: usize = 2;
 /// The longest wait for parity.
-const PARITY_LIMIT: Duration = Duration::from_secs(600);
+pub(super) const PARITY_LIMIT: Duration = Duration::from_secs(600);
 
-/// Bars: bursts as a share of those without parity, and a degraded stream of a healthy one.
+/// Bar: bursts as a share of those without parity.
 const BURST_BAR: f64 = 0.95;
-const DEGRADED_BAR: f64 = 0.5;
 
 /// `hayloft.pool.parity.memory`, MiB; `None`: without parity.
 const BUDGETS: [Option<u32>; 5] = [None, Some(0), Some(256), Some(512), Some(1024)];
@@ -75,7 +69,6 @@ struct ParityRow {
 #[derive(Clone, Debug, Default, Serialize)]
 struct ParityFindings {
     rows: Vec<ParityRow>,
-    degraded: Option<DegradedFinding>,
 }
 
 /// Carries it out and writes page and raw data to `out` after each row.
@@ -89,27 +82,15 @@ pub fn run(
     tell: &mut dyn FnMut(&str),
 ) -> Result<String> {
     let mut findings = ParityFindings::default();
+    let mut text = String::new();
     for memory in BUDGETS {
         let name = row_name(memory);
         tell(&name);
         let row = measure(memory, options, &work.join(slug(&name)), tell)?;
         findings.rows.push(row);
-        save(options, command, out, &findings)?;
+        text = page(options, command, &findings);
+        report::save_page(out, &text, "findings.json", &findings)?;
     }
-    tell("a disk that is gone");
-    let dir = work.join("degraded");
-    findings.degraded = Some(degraded::measure(options, &dir, tell)?);
-    save(options, command, out, &findings)
-}
-
-fn save(
-    options: &ExperimentOptions,
-    command: &str,
-    out: &Path,
-    findings: &ParityFindings,
-) -> Result<String> {
-    let text = page(options, command, findings);
-    report::save_page(out, &text, "findings.json", findings)?;
     Ok(text)
 }
 
@@ -118,7 +99,7 @@ fn row_name(memory: Option<u32>) -> String {
 }
 
 /// One node with all disks, and a client.
-fn described(memory: Option<u32>, options: &ExperimentOptions) -> Description {
+pub(super) fn described(memory: Option<u32>, options: &ExperimentOptions) -> Description {
     let mut options = ExperimentOptions {
         kind: "hayloft".into(),
         link_mbit: LINK_MBIT,
@@ -210,12 +191,12 @@ fn round(
     Ok((phase, sustained))
 }
 
-fn block_bytes() -> u64 {
+pub(super) fn block_bytes() -> u64 {
     u64::from(BLOCK_MIB) << 20
 }
 
 /// Waits until so many groups have all their copies, by their files on the disks.
-fn wait_groups(testbed: &Testbed, enough: &dyn Fn(u64) -> bool) -> Result<()> {
+pub(super) fn wait_groups(testbed: &Testbed, enough: &dyn Fn(u64) -> bool) -> Result<()> {
     wait::until("parity groups", PARITY_LIMIT, || {
         let mut records = 0;
         for disk in &testbed.nodes()[0].disks {
@@ -243,7 +224,7 @@ fn count_records(disk: &Path) -> u64 {
 }
 
 /// What `hayloft pool status` says of the node.
-fn pool_status(testbed: &Testbed) -> Result<Value> {
+pub(super) fn pool_status(testbed: &Testbed) -> Result<Value> {
     let conf = testbed.nodes()[0].conf_dir();
     let conf = conf.ok_or_else(|| TestkitError::Talk("another command's node".into()))?;
     let binary = hayloft_binary()?;
@@ -307,9 +288,6 @@ fn page(options: &ExperimentOptions, command: &str, findings: &ParityFindings) -
             row_name(most.memory_mib)
         );
     }
-    if let Some(degraded) = &findings.degraded {
-        text.push_str(&degraded.section(DEGRADED_BAR));
-    }
     text.push_str(&marks::legend(false));
     text
 }
@@ -347,7 +325,6 @@ mod tests {
         let bars = |burst| {
             let findings = ParityFindings {
                 rows: vec![row(None, 40.0, 38.0), row(Some(512), burst, 19.0)],
-                degraded: None,
             };
             page(&ExperimentOptions::default(), "c", &findings)
         };

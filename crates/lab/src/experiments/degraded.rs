@@ -6,16 +6,24 @@ use std::time::Instant;
 use serde::Serialize;
 use serde_json::json;
 
-use super::{MEMBERS, PARITY_LIMIT, block_bytes, described, pool_status, wait_groups};
+use super::parity::{MEMBERS, PARITY_LIMIT, block_bytes, described, pool_status, wait_groups};
+use super::super_node::DISKS;
+use super::{ExperimentOptions, in_words};
 use crate::disks::Mounted;
-use crate::experiments::{ExperimentOptions, in_words};
-use crate::report::spread;
+use crate::report::{self, spread};
 use crate::up::Testbed;
 use crate::workload;
 use hayloft_testkit::driver::Driver;
 use hayloft_testkit::error::{Result, TestkitError};
 use hayloft_testkit::wait::{self, Seen};
 
+/// Its name.
+pub const NAME: &str = "degraded";
+/// What it shows.
+pub(super) const ABOUT: &str = "a stream whose disk is gone, and what the rebuild reads";
+
+/// Bar: a decoded stream as a share of a healthy one.
+const BAR: f64 = 0.5;
 /// Files of one block each: as many on each disk.
 const FILES: usize = 48;
 /// Where they are.
@@ -25,7 +33,7 @@ const STREAMS: usize = 3;
 
 /// What streams of a disk got before and after it went.
 #[derive(Clone, Debug, Default, Serialize)]
-pub(super) struct DegradedFinding {
+struct DegradedFinding {
     healthy_mbs: Vec<f64>,
     degraded_mbs: Vec<f64>,
     /// Units that were on the disk.
@@ -37,20 +45,22 @@ pub(super) struct DegradedFinding {
 }
 
 impl DegradedFinding {
-    /// A part of the page.
     #[expect(clippy::cast_precision_loss, reason = "figures for people")]
-    pub fn section(&self, bar: f64) -> String {
+    fn page(&self, options: &ExperimentOptions, command: &str) -> String {
         let [healthy, degraded] = [&self.healthy_mbs, &self.degraded_mbs];
         let share = spread(degraded.clone()).0 / spread(healthy.clone()).0;
-        let met = if share >= bar { "met" } else { "NOT met" };
+        let met = if share >= BAR { "met" } else { "NOT met" };
         let must = (self.lost_units * MEMBERS * block_bytes()).max(1);
         format!(
-            "\n## A disk that is gone\n\nOne reader, cold, of {STREAMS} files of one block whose \
-             disk is taken away, while the node rebuilds {} units.\n\n\
+            "# A disk that is gone\n\nCommand: `{command}`\n\n\
+             One node with {DISKS} modelled hard disks (not real ones) of {} MB/s reading, parity \
+             6+1, blocks of 16 MiB. One reader, cold, of {STREAMS} files of one block whose disk \
+             is taken away, while the node rebuilds {} units.\n\n\
              | | MB/s |\n|---|---|\n| before | {} |\n| decoded | {} |\n\n\
-             - A decoded stream has {share:.2} of a healthy one (asked: at least {bar:.2}): {met}\n\
+             - A decoded stream has {share:.2} of a healthy one (asked: at least {BAR:.2}): {met}\n\
              - The rebuild took {:.0} s and read {:.2} of the {MEMBERS} units that each lost one \
              needs.\n",
+            options.disk_mbs.0,
             self.lost_units,
             in_words(spread(healthy.clone())),
             in_words(spread(degraded.clone())),
@@ -60,7 +70,23 @@ impl DegradedFinding {
     }
 }
 
-pub(super) fn measure(
+/// Carries it out and writes page and raw data to `out`.
+///
+/// # Errors
+/// When the testbed does not come up, or a client fails.
+pub fn run(
+    options: &ExperimentOptions,
+    command: &str,
+    (work, out): (&Path, &Path),
+    tell: &mut dyn FnMut(&str),
+) -> Result<String> {
+    let finding = measure(options, work, tell)?;
+    let text = finding.page(options, command);
+    report::save_page(out, &text, "findings.json", &finding)?;
+    Ok(text)
+}
+
+fn measure(
     options: &ExperimentOptions,
     work: &Path,
     tell: &mut dyn FnMut(&str),
@@ -102,8 +128,9 @@ pub(super) fn measure(
         let now = pool_status(&testbed)?;
         let left = |name: &str| now[name].as_u64().unwrap_or(u64::MAX);
         let done = left("degraded_bytes") == 0 && left("rebuild_remaining_bytes") == 0;
-        let gone = now["volumes"].as_array().into_iter().flatten();
-        let noticed = gone.filter(|volume| volume["in_use"] == false).count() == 1;
+        let volumes = now["volumes"].as_array().into_iter().flatten();
+        let left_in_use = volumes.filter(|volume| volume["in_use"] == true).count();
+        let noticed = left_in_use == DISKS - 1;
         Ok(if done && noticed {
             Seen::Done(())
         } else {
@@ -224,12 +251,13 @@ mod tests {
             rebuild_read_bytes: 2 * MEMBERS * block_bytes(),
             rebuild_s: 9.0,
         };
-        let good = finding.section(0.5);
+        let options = ExperimentOptions::default();
+        let good = finding.page(&options, "c");
         assert!(
             good.contains(": met") && good.contains("read 1.00 of the 6"),
             "{good}"
         );
         finding.degraded_mbs = vec![2.9];
-        assert!(finding.section(0.5).contains("NOT met"));
+        assert!(finding.page(&options, "c").contains("NOT met"));
     }
 }
