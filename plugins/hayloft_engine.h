@@ -23,7 +23,7 @@
  *
  * DURABILITY. A completed write must outlive the process, and may rest on the kernel's page cache.
  * An engine that buffers writes in its own memory clears HAYLOFT_OUTLIVES_PROCESS; the node then
- * syncs each write before anybody hears of it. After sync the bytes must outlive power loss. After
+ * syncs each write before its client hears of it. After sync the bytes must outlive power loss. After
  * a failed sync the engine must not let a later one succeed for the same bytes.
  *
  * THREADS. The node calls from threads of its own, never from one that serves clients' sockets.

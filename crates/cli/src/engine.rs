@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
-use hayloft_contract::{CONTRACT_CASES, CaseOutcome, Rig, try_out};
+use hayloft_contract::{CONTRACT_CASES, CaseOutcome, EngineRig, try_out};
 use hayloft_io::{
     Disk, DiskConfig, Engine, EngineConfig, EngineDescription, IoError, PLUGIN_PREFIX,
     describe_plugin, engine_descriptions, engine_for,
@@ -110,15 +110,25 @@ fn facts(engine: &EngineDescription) -> [(&'static str, &str); 6] {
     ]
 }
 
-/// The table of docs/develop/engines.md.
+/// The tables of docs/develop/engines.md: what holds, and when to choose which.
 fn markdown(all: &[EngineDescription]) -> String {
-    let mut text = String::from(
-        "| Engine | An acknowledged byte is in | Apache's node may take over | Sync | Trim | Choose \
-         it for | Weak at |\n|---|---|---|---|---|---|---|\n",
-    );
-    for engine in all {
-        let cells = facts(engine).map(|(_, text)| text);
-        text += &format!("| `{}` | {} |\n", engine.name, cells.join(" | "));
+    let mut text = String::new();
+    let heads = [
+        "| Engine | An acknowledged byte is in | Apache's node may take over | Sync | Trim |",
+        "| Engine | Choose it for | Weak at |",
+    ];
+    for (head, range) in heads.into_iter().zip([0..4, 4..6]) {
+        let rule = "|---".repeat(range.len() + 1);
+        text += &format!("{head}\n{rule}|\n");
+        for engine in all {
+            let cells = facts(engine).map(|(_, text)| text);
+            text += &format!(
+                "| `{}` | {} |\n",
+                engine.name,
+                cells[range.clone()].join(" | ")
+            );
+        }
+        text.push('\n');
     }
     text
 }
@@ -186,7 +196,7 @@ fn engine_name(args: &TestArgs) -> Result<String, CliError> {
     Ok(name.trim_end().to_owned())
 }
 
-fn rig(name: &str, dir: &Path) -> Result<Rig, IoError> {
+fn rig(name: &str, dir: &Path) -> Result<EngineRig, IoError> {
     let make = |root: &Path, disk: &Arc<Disk>| -> Result<Arc<dyn Engine>, IoError> {
         let choice = engine_for(name, root, &EngineConfig::new(Arc::clone(disk)))?;
         if let Some(remark) = choice.remark {
@@ -194,7 +204,7 @@ fn rig(name: &str, dir: &Path) -> Result<Rig, IoError> {
         }
         Ok(choice.engine)
     };
-    Rig::new(dir, DiskConfig::default(), make)
+    EngineRig::new(dir, DiskConfig::default(), make)
 }
 
 fn say(outcome: &CaseOutcome) {

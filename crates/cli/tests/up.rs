@@ -205,10 +205,7 @@ fn the_default_tour_runs_on_an_installed_hadoop_and_says_where_everything_answer
     assert_eq!(nodes.len(), 3);
     for node in nodes {
         let (data, rpc) = (&node["port"], &node["ipc_port"]);
-        let http = match cluster.kind {
-            "apache" => format!("HTTP http://127.0.0.1:{}/", node["http_port"]),
-            _ => "HTTP none yet".to_owned(),
-        };
+        let http = format!("HTTP http://127.0.0.1:{}/", node["http_port"]);
         let line = format!("data 127.0.0.1:{data}  RPC 127.0.0.1:{rpc}  {http}");
         assert!(out.contains(&line), "{line:?} is missing:\n{out}");
     }

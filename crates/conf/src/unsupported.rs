@@ -49,7 +49,7 @@ const SHORT_CIRCUIT: &str = "short-circuit reads are not served; clients read ov
 const CACHING: &str = "cache directives are not carried out";
 const LAZY_PERSIST: &str = "LAZY_PERSIST files go to disk at once";
 const DISK_BALANCER: &str = "disk balancer plans are refused";
-const HTTP: &str = "there is no HTTP server yet";
+const HTTP: &str = "the web port has no such setting yet";
 const SASL: &str = "data transfer has no SASL here";
 const KERBEROS: &str = "there is no Kerberos here";
 const JAVA_CLASS: &str = "Java classes cannot be loaded into this process";
@@ -134,7 +134,6 @@ static DATANODE: &[Unsupported] = &[
         "10",
         DISK_BALANCER,
     ),
-    key("dfs.http.policy", "HTTP_ONLY", HTTP),
     key("dfs.datanode.http.internal-proxy.port", "0", HTTP),
     key(
         "dfs.datanode.httpserver.filter.handlers",

@@ -16,14 +16,14 @@ use std::time::{Duration, Instant};
 use futures_util::future::LocalBoxFuture;
 use hayloft_io::IoError;
 
-pub use rig::Rig;
+pub use rig::EngineRig;
 
 /// A case of the contract.
 #[derive(Clone, Copy, Debug)]
 pub struct ContractCase {
     /// What holds, in words joined by `_`.
     pub name: &'static str,
-    run: fn(Rig) -> LocalBoxFuture<'static, ()>,
+    run: fn(EngineRig) -> LocalBoxFuture<'static, ()>,
 }
 
 impl ContractCase {
@@ -31,7 +31,7 @@ impl ContractCase {
     ///
     /// # Panics
     /// Where the engine breaks the contract.
-    pub async fn run(&self, rig: Rig) {
+    pub async fn run(&self, rig: EngineRig) {
         (self.run)(rig).await;
     }
 }
@@ -89,7 +89,11 @@ pub struct CaseOutcome {
 /// # Panics
 /// When the system has no thread for it.
 #[must_use]
-pub fn try_out(case: ContractCase, rig: Result<Rig, IoError>, limit: Duration) -> CaseOutcome {
+pub fn try_out(
+    case: ContractCase,
+    rig: Result<EngineRig, IoError>,
+    limit: Duration,
+) -> CaseOutcome {
     let began = Instant::now();
     let wrong = rig.map_err(|error| error.to_string()).and_then(|rig| {
         let (tell, ended) = mpsc::channel();

@@ -7,10 +7,10 @@ use bytes::Bytes;
 use futures_util::poll;
 use hayloft_io::{AlignedBuf, BufferPool, IoClass, IoError, IoFuture, IoOp};
 
-use crate::rig::{DEPTH, Rig, eventually, pattern, read, write};
+use crate::rig::{DEPTH, EngineRig, eventually, pattern, read, write};
 
 /// Work that keeps a thread of the disk and a place in the queue until told.
-fn block(rig: &Rig, class: IoClass) -> (mpsc::Sender<()>, IoFuture<Result<(), IoError>>) {
+fn block(rig: &EngineRig, class: IoClass) -> (mpsc::Sender<()>, IoFuture<Result<(), IoError>>) {
     let (go, wait) = mpsc::channel::<()>();
     let held = rig.disk.run(class, IoOp::Read, rig.dir.path(), move |_| {
         let _ = wait.recv();
@@ -19,7 +19,7 @@ fn block(rig: &Rig, class: IoClass) -> (mpsc::Sender<()>, IoFuture<Result<(), Io
     (go, held)
 }
 
-pub(crate) async fn a_dropped_caller_does_not_stop_a_submitted_write(rig: Rig) {
+pub(crate) async fn a_dropped_caller_does_not_stop_a_submitted_write(rig: EngineRig) {
     let file = rig.create("f").await;
     let data = pattern(50_000, 7);
     for i in 0..4_u64 {
@@ -39,7 +39,7 @@ pub(crate) async fn a_dropped_caller_does_not_stop_a_submitted_write(rig: Rig) {
     }
 }
 
-pub(crate) async fn a_dropped_caller_gives_pool_memory_back(rig: Rig) {
+pub(crate) async fn a_dropped_caller_gives_pool_memory_back(rig: EngineRig) {
     let file = rig.create("f").await;
     write(&file, &pattern(100_000, 8), 0).await;
     let pool = BufferPool::new(256 * 1024);
@@ -57,7 +57,7 @@ pub(crate) async fn a_dropped_caller_gives_pool_memory_back(rig: Rig) {
     eventually("all memory is back", async || pool.in_use() == 0).await;
 }
 
-pub(crate) async fn a_full_queue_makes_writers_wait(rig: Rig) {
+pub(crate) async fn a_full_queue_makes_writers_wait(rig: EngineRig) {
     let file = rig.create("f").await;
     let held: Vec<_> = (0..DEPTH)
         .map(|_| block(&rig, IoClass::ClientWrite))
@@ -87,7 +87,7 @@ pub(crate) async fn a_full_queue_makes_writers_wait(rig: Rig) {
     );
 }
 
-pub(crate) async fn a_full_queue_makes_readers_wait(rig: Rig) {
+pub(crate) async fn a_full_queue_makes_readers_wait(rig: EngineRig) {
     let file = rig.create("f").await;
     let len = 1 << 20; // More than is ever read on the calling thread.
     write(&file, &pattern(len, 10), 0).await;
@@ -108,7 +108,7 @@ pub(crate) async fn a_full_queue_makes_readers_wait(rig: Rig) {
     assert_eq!(reading.await.buf.as_slice(), rig.kept(&pattern(len, 10)));
 }
 
-pub(crate) async fn clients_do_not_wait_for_background_work(rig: Rig) {
+pub(crate) async fn clients_do_not_wait_for_background_work(rig: EngineRig) {
     let file = rig.create("f").await;
     let mut held = Vec::new();
     for class in [IoClass::Scan, IoClass::Delete, IoClass::Balancer] {

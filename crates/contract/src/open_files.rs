@@ -8,9 +8,9 @@ use std::time::Duration;
 
 use hayloft_io::{Advice, IoClass, IoErrorKind, OpenMode, SyncKind};
 
-use crate::rig::{Rig, eventually, pattern, read, write};
+use crate::rig::{EngineRig, eventually, pattern, read, write};
 
-pub(crate) async fn opening_says_what_is_wrong(rig: Rig) {
+pub(crate) async fn opening_says_what_is_wrong(rig: EngineRig) {
     for mode in [OpenMode::ReadOnly, OpenMode::ReadWrite] {
         let error = rig.open("missing", mode).await.expect_err("not there");
         assert_eq!(error.kind(), IoErrorKind::NotFound);
@@ -38,7 +38,7 @@ pub(crate) async fn opening_says_what_is_wrong(rig: Rig) {
     assert_eq!(below.kind(), IoErrorKind::Invalid);
 }
 
-pub(crate) async fn truncate_cuts_and_extends(rig: Rig) {
+pub(crate) async fn truncate_cuts_and_extends(rig: EngineRig) {
     let file = rig.create("f").await;
     let data = pattern(150_000, 5);
     write(&file, &data, 0).await;
@@ -61,7 +61,7 @@ pub(crate) async fn truncate_cuts_and_extends(rig: Rig) {
     );
 }
 
-pub(crate) async fn allocate_does_not_change_the_length(rig: Rig) {
+pub(crate) async fn allocate_does_not_change_the_length(rig: EngineRig) {
     let file = rig.create("f").await;
     write(&file, b"abc", 0).await;
     match file.allocate(1 << 20).await {
@@ -80,7 +80,7 @@ pub(crate) async fn allocate_does_not_change_the_length(rig: Rig) {
     assert!(allocated <= 64 * 1024, "{allocated} bytes stay reserved");
 }
 
-pub(crate) async fn sync_writeback_and_advice_are_accepted_anywhere(rig: Rig) {
+pub(crate) async fn sync_writeback_and_advice_are_accepted_anywhere(rig: EngineRig) {
     let file = rig.create("f").await;
     file.sync(SyncKind::All).await.expect("empty is fine");
     write(&file, &pattern(100_000, 6), 0).await;
@@ -107,7 +107,7 @@ pub(crate) async fn sync_writeback_and_advice_are_accepted_anywhere(rig: Rig) {
     assert_eq!(seen, 100_000, "after a sync the file system knows it");
 }
 
-pub(crate) async fn handles_and_classes_see_the_same_file(rig: Rig) {
+pub(crate) async fn handles_and_classes_see_the_same_file(rig: EngineRig) {
     let file = rig.create("f").await;
     let other = rig.open("f", OpenMode::ReadWrite).await.expect("exists");
     let scan = file.with_class(IoClass::Scan);
@@ -123,7 +123,7 @@ pub(crate) async fn handles_and_classes_see_the_same_file(rig: Rig) {
     assert_eq!(read(&late, 0, 100).await, rig.kept(b"from"));
 }
 
-pub(crate) async fn names_work_under_open_files(rig: Rig) {
+pub(crate) async fn names_work_under_open_files(rig: EngineRig) {
     let file = rig.create("rbw").await;
     let meta = rig.engine.meta(IoClass::ClientWrite);
     write(&file, b"one", 0).await;
@@ -154,7 +154,7 @@ pub(crate) async fn names_work_under_open_files(rig: Rig) {
     );
 }
 
-pub(crate) async fn a_new_file_under_an_old_name_is_empty(rig: Rig) {
+pub(crate) async fn a_new_file_under_an_old_name_is_empty(rig: EngineRig) {
     let meta = rig.engine.meta(IoClass::Delete);
     for round in 0..20 {
         let file = rig.create("f").await;
@@ -169,7 +169,7 @@ pub(crate) async fn a_new_file_under_an_old_name_is_empty(rig: Rig) {
     }
 }
 
-pub(crate) async fn a_descriptor_is_given_as_declared(rig: Rig) {
+pub(crate) async fn a_descriptor_is_given_as_declared(rig: EngineRig) {
     let file = rig.create("f").await;
     write(&file, b"through the kernel", 0).await;
     let capabilities = rig.engine.capabilities();
@@ -204,7 +204,7 @@ fn open_on(path: &Path) -> usize {
     links.filter(|link| link == path).count()
 }
 
-pub(crate) async fn dropping_a_file_waits_for_no_disk(rig: Rig) {
+pub(crate) async fn dropping_a_file_waits_for_no_disk(rig: EngineRig) {
     let file = rig.create("f").await;
     let path = file.path().to_owned();
     // Large enough for a descriptor around the page cache.

@@ -14,13 +14,13 @@ pub(crate) const DEPTH: usize = 8;
 
 /// An engine in a scratch directory, which goes with it.
 #[derive(Debug)]
-pub struct Rig {
+pub struct EngineRig {
     pub(crate) engine: Arc<dyn Engine>,
     pub(crate) disk: Arc<Disk>,
     pub(crate) dir: tempfile::TempDir,
 }
 
-impl Rig {
+impl EngineRig {
     /// The engine that `make` gives for a new directory below `parent` and a disk, for which
     /// `config` sets what the contract does not.
     ///

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use bytes::Bytes;
 use hayloft_io::{ALIGNMENT, AlignedBuf, IoClass, IoErrorKind, OpenMode};
 
-use crate::rig::{Rig, pattern, read, write};
+use crate::rig::{EngineRig, pattern, read, write};
 
-pub(crate) async fn what_is_written_is_read_at_odd_offsets(rig: Rig) {
+pub(crate) async fn what_is_written_is_read_at_odd_offsets(rig: EngineRig) {
     let file = rig.create("f").await;
     let data = pattern(300_001, 1);
     let mut at = 0;
@@ -37,7 +37,7 @@ pub(crate) async fn what_is_written_is_read_at_odd_offsets(rig: Rig) {
     assert_eq!(read(&file, 0, data.len()).await, rig.kept(&changed));
 }
 
-pub(crate) async fn gather_writes_of_more_buffers_than_the_kernel_takes(rig: Rig) {
+pub(crate) async fn gather_writes_of_more_buffers_than_the_kernel_takes(rig: EngineRig) {
     let file = rig.create("f").await;
     let data = pattern(3000 * 7, 3);
     let mut bufs: Vec<Bytes> = data.chunks(7).map(Bytes::copy_from_slice).collect();
@@ -52,7 +52,7 @@ pub(crate) async fn gather_writes_of_more_buffers_than_the_kernel_takes(rig: Rig
     assert_eq!(file.length().await.expect("open"), 13 + data.len() as u64);
 }
 
-pub(crate) async fn reads_are_short_only_at_the_end(rig: Rig) {
+pub(crate) async fn reads_are_short_only_at_the_end(rig: EngineRig) {
     let file = rig.create("f").await;
     assert_eq!(read(&file, 0, 100).await, b"");
     let data = pattern(200_000, 4);
@@ -65,7 +65,7 @@ pub(crate) async fn reads_are_short_only_at_the_end(rig: Rig) {
     assert_eq!(read(&file, 50, 0).await, b"");
 }
 
-pub(crate) async fn what_is_loaded_is_read_and_counted(rig: Rig) {
+pub(crate) async fn what_is_loaded_is_read_and_counted(rig: EngineRig) {
     let file = rig.create("f").await;
     let data = pattern(3_000_000, 8);
     write(&file, &data, 0).await;
@@ -99,7 +99,7 @@ pub(crate) async fn what_is_loaded_is_read_and_counted(rig: Rig) {
     }
 }
 
-pub(crate) async fn a_gap_reads_as_zeros(rig: Rig) {
+pub(crate) async fn a_gap_reads_as_zeros(rig: EngineRig) {
     let file = rig.create("f").await;
     write(&file, b"tail", 150_000).await;
     assert_eq!(file.length().await.expect("open"), 150_004);
@@ -107,7 +107,7 @@ pub(crate) async fn a_gap_reads_as_zeros(rig: Rig) {
     assert_eq!(read(&file, 150_000, 10).await, rig.kept(b"tail"));
 }
 
-pub(crate) async fn impossible_ranges_give_the_buffer_back(rig: Rig) {
+pub(crate) async fn impossible_ranges_give_the_buffer_back(rig: EngineRig) {
     let file = rig.create("f").await;
     let end = i64::MAX.unsigned_abs();
     for (offset, len) in [
@@ -136,7 +136,7 @@ pub(crate) async fn impossible_ranges_give_the_buffer_back(rig: Rig) {
     assert_eq!(file.length().await.expect("open"), 0);
 }
 
-pub(crate) async fn a_write_to_a_read_only_handle_gives_the_buffers_back(rig: Rig) {
+pub(crate) async fn a_write_to_a_read_only_handle_gives_the_buffers_back(rig: EngineRig) {
     write(&rig.create("f").await, b"before", 0).await;
     let file = rig.open("f", OpenMode::ReadOnly).await.expect("exists");
     let bufs = vec![Bytes::from_static(b"ab"), Bytes::from_static(b"c")];
@@ -152,7 +152,7 @@ pub(crate) async fn a_write_to_a_read_only_handle_gives_the_buffers_back(rig: Ri
     assert_eq!(read(&file, 0, 10).await, rig.kept(b"before"));
 }
 
-pub(crate) async fn many_at_once_do_not_mix(rig: Rig) {
+pub(crate) async fn many_at_once_do_not_mix(rig: EngineRig) {
     const STREAMS: usize = 16;
     const WRITES: usize = 24;
     const LEN: usize = 10_007;
@@ -186,7 +186,7 @@ pub(crate) async fn many_at_once_do_not_mix(rig: Rig) {
     );
 }
 
-pub(crate) async fn memory_of_any_alignment_is_accepted(rig: Rig) {
+pub(crate) async fn memory_of_any_alignment_is_accepted(rig: EngineRig) {
     let file = rig.create("f").await;
     let whole = Bytes::from(pattern(20_000, 9));
     let done = file

@@ -1,5 +1,5 @@
 //! The web port beside a stock node's: what agents read is there, under the same names and types;
-//! numbers move; whoever asks wrongly or slowly costs no other.
+//! numbers move; a client that asks wrongly or slowly costs no other.
 
 use hayloft_testkit::error::Result;
 use hayloft_testkit::http;

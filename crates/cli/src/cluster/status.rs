@@ -3,7 +3,6 @@
 use std::fmt;
 use std::process::ExitCode;
 
-use hayloft_testkit::node::Kind;
 use serde::Serialize;
 
 use super::launch;
@@ -20,8 +19,7 @@ pub struct ProcessStatus {
     address: String,
     /// Where the RPC server of a storage node answers.
     rpc: Option<String>,
-    /// `None` while the node has no HTTP server.
-    http: Option<String>,
+    http: String,
     running: bool,
     pid: Option<i32>,
     log: String,
@@ -110,8 +108,7 @@ fn process(state: &StateDir, role: &Role) -> ProcessStatus {
         kind: role.kind.map_or("Apache", |kind| kind.name()),
         address: format!("127.0.0.1:{}", role.port),
         rpc: role.ipc_port.map(|port| format!("127.0.0.1:{port}")),
-        http: (role.kind != Some(Kind::Hayloft))
-            .then(|| format!("http://127.0.0.1:{}/", role.http_port)),
+        http: format!("http://127.0.0.1:{}/", role.http_port),
         running,
         pid: role
             .process
@@ -128,7 +125,7 @@ fn answers_at(process: &ProcessStatus) -> String {
     if !process.virtual_nodes.is_empty() {
         return format!("{} virtual nodes", process.virtual_nodes.len());
     }
-    let http = process.http.as_deref().unwrap_or("none yet");
+    let http = &process.http;
     match &process.rpc {
         Some(rpc) => format!("data {}  RPC {rpc}  HTTP {http}", process.address),
         None => format!("RPC {}  HTTP {http}", process.address),

@@ -15,7 +15,7 @@ const CALL_QUEUE: &str = "calls are served in order of arrival";
 const IDLE: &str = "idle connections close after ipc.client.connection.maxidletime";
 const RETRIES: &str = "the node tries to reach a NameNode for ever";
 const METRICS: &str = "the RPC server has no such figures yet";
-const HTTP: &str = "there is no HTTP server yet";
+const HTTP: &str = "the web port has no such setting yet";
 const NO_SASL: &str = "RPC has no SASL here";
 
 /// The table.

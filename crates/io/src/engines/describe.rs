@@ -28,7 +28,7 @@ pub struct EngineDescription {
     pub weak: &'static str,
 }
 
-const BY_MOUNT: &str = "file system (discard, fstrim)";
+const BY_MOUNT: &str = "file system";
 
 /// The engines of the tree.
 #[must_use]
@@ -45,7 +45,7 @@ pub fn engine_descriptions() -> Vec<EngineDescription> {
         },
         EngineDescription {
             name: "direct".into(),
-            acknowledged: "device's cache; page cache for small writes",
+            acknowledged: "device's cache (small: page cache)",
             swap: true,
             sync: "fdatasync, fsync",
             trim: BY_MOUNT,

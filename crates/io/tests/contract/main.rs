@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use hayloft_contract::{CONTRACT_CASES, ContractCase, Rig, try_out};
+use hayloft_contract::{CONTRACT_CASES, ContractCase, EngineRig, try_out};
 use hayloft_io::calibrate::Media;
 use hayloft_io::decorators::{Effect, FaultRule, Faults, Faulty, IoMetrics, Metered};
 use hayloft_io::{
@@ -16,7 +16,7 @@ use hayloft_io::{
 use libtest_mimic::{Arguments, Trial};
 
 /// The engine called `name`, as test names have it.
-fn rig(name: &str, plugins: &Path) -> Result<Rig, IoError> {
+fn rig(name: &str, plugins: &Path) -> Result<EngineRig, IoError> {
     let (name, variant) = name.split_once("_as_").unwrap_or((name, ""));
     let disk = DiskConfig {
         media: (variant == "rotating").then_some(Media::Rotating),
@@ -30,7 +30,7 @@ fn rig(name: &str, plugins: &Path) -> Result<Rig, IoError> {
         }
         None => engine(name, variant, disk),
     };
-    Rig::new(&std::env::temp_dir(), disk, make)
+    EngineRig::new(&std::env::temp_dir(), disk, make)
 }
 
 fn engine(name: &str, variant: &str, disk: &Arc<Disk>) -> Result<Arc<dyn Engine>, IoError> {

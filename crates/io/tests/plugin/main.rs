@@ -72,8 +72,8 @@ fn files_that_are_no_plug_ins_are_refused() {
     error("cannot be loaded");
     compile::plugin("tests/plugin/none.c", &so, &[]);
     error("exports no hayloft_engine");
-    let everybody = std::fs::Permissions::from_mode(0o666);
-    std::fs::set_permissions(&so, everybody).expect("changes");
+    let writable = std::fs::Permissions::from_mode(0o666);
+    std::fs::set_permissions(&so, writable).expect("changes");
     error("every user may change it");
     std::fs::remove_file(&so).expect("is there");
     std::fs::create_dir(&so).expect("creates");

@@ -8,9 +8,10 @@ use serde_json::{Value, json};
 use super::{WebHost, beans};
 use crate::xceiver::Activity;
 
-/// What stands for a value that is nobody's to read.
+/// What stands for a secret.
 const REDACTED: &str = "<redacted>";
-/// Parts of names whose values are secrets, in lower case (`hadoop.security.sensitive-config-keys`).
+/// Parts of names whose values are secrets, in lower case
+/// (`hadoop.security.sensitive-config-keys`).
 const SECRET: [&str; 7] = [
     "secret",
     "password",

@@ -13,7 +13,7 @@ use hayloft_parity::{GroupRecord, TableGroup, UnitRef, UnitSums};
 use tracing::{debug, warn};
 
 use super::Parity;
-use super::encode::clip;
+use super::members::clip;
 use super::volumes::{answer, section_of, storage_of, unit_len, unit_path};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::locks;

@@ -69,8 +69,8 @@ impl Pool {
     }
 }
 
-/// Has a unit decode the replica of block `id` from now on; whether it does. Of two groups that have
-/// the replica one decodes it, rather the one that stays; the other does without.
+/// Has a unit decode the replica of block `id` from now on; whether it does. Of two groups that
+/// have the replica one decodes it, rather the one that stays; the other does without.
 pub(super) fn keep_degraded(
     parity: &Parity,
     pool: &Pool,

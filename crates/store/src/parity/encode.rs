@@ -1,24 +1,21 @@
 //! One group: its members are read and compared with their checksums, parity is written beside, and
 //! the record makes it count.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
-use futures_util::FutureExt as _;
 use hayloft_io::{AlignedBuf, EngineFile, IoErrorKind, OpenMode, SyncKind};
 use hayloft_parity::{
-    FileStamp, GroupId, GroupRecord, MemberRecord, PARITY_DIR, ParityRecord, SECTION_BYTES_MAX,
-    Section, SumsCheck, UnitSums, parity_checksum,
+    FileStamp, GroupId, GroupRecord, MemberRecord, PARITY_DIR, ParityRecord, Section, SumsCheck,
+    parity_checksum,
 };
 use hayloft_wire::ids::ExtendedBlock;
 
-use super::changes::recent_key;
+use super::members::{Source, clip, note_encoded, open_member, read_stride, take_check};
 use super::volumes::{UnitPlace, parity_file, stamp};
 use super::{ENCODING, Parity, ParityEnded, ParityStep, records};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::layout::dirs::DIR_MODE;
-use crate::locks;
 use crate::replica::FinalReplica;
 use crate::replica::block_pool::Pool;
 use crate::replica::files::Pair;
@@ -43,7 +40,7 @@ pub struct ParityCandidate {
 }
 
 impl ParityCandidate {
-    fn pair(&self) -> Pair {
+    pub(super) fn pair(&self) -> Pair {
         Pair::finalized(&self.slice.paths, self.id, self.replica.generation_stamp)
     }
 
@@ -72,19 +69,6 @@ impl From<ParityEnded> for NotEncoded {
     fn from(_: ParityEnded) -> Self {
         Self::Ended
     }
-}
-
-/// A member that is read.
-struct Source {
-    data: Arc<dyn EngineFile>,
-    sums: UnitSums,
-    check: SumsCheck,
-    stamp: FileStamp,
-    buf: AlignedBuf,
-    /// Strides of it that are in memory.
-    recent: VecDeque<AlignedBuf>,
-    /// All of it came from there.
-    from_memory: bool,
 }
 
 /// A stride of all members, on its way through the code.
@@ -217,44 +201,6 @@ async fn encode_claimed(
     Ok((record, sections))
 }
 
-fn note_encoded(parity: &Parity, sources: &[Source]) {
-    let mut encoded = locks::lock(&parity.encoded);
-    for source in sources {
-        encoded.0 += source.stamp.len;
-        if source.from_memory {
-            encoded.1 += source.stamp.len;
-        }
-    }
-}
-
-async fn open_member(parity: &Parity, member: &ParityCandidate) -> Result<Source, StoreError> {
-    let (place, pair) = (&member.place, member.pair());
-    let block = member.block();
-    let doing = format!("reading {block} for parity");
-    let failed = |e| place.failed(&doing, e);
-    let stamp = stamp(place, &pair.data(), ENCODING).await.map_err(failed)?;
-    let stamp = stamp.filter(|stamp| stamp.len == member.replica.len);
-    let stamp = stamp.ok_or_else(|| StoreError::corrupt(format!("{doing}: another length")))?;
-    let limit = usize::try_from(SECTION_BYTES_MAX).unwrap_or(usize::MAX);
-    let meta = place.volume.meta(ENCODING).read_small(&pair.meta(), limit);
-    let sums = UnitSums::new(meta.await.map_err(failed)?.into(), member.replica.len)
-        .map_err(|e| StoreError::corrupt(format!("{doing}: its meta file: {e}")))?;
-    let engine = &place.volume.engine;
-    let data = engine.open(&pair.data(), OpenMode::ReadOnly, ENCODING);
-    let data = data.await.map_err(failed)?;
-    let key = recent_key(&member.slice, member.id);
-    let recent = parity.recent.take(&key, member.replica.len);
-    Ok(Source {
-        data,
-        from_memory: !recent.is_empty(),
-        recent,
-        check: SumsCheck::new(sums.clone()),
-        sums,
-        stamp,
-        buf: AlignedBuf::unpooled(STRIDE),
-    })
-}
-
 async fn create_parity(
     targets: &[UnitPlace],
     record: &GroupRecord,
@@ -325,55 +271,6 @@ async fn write_parity(
         offset += width as u64;
     }
     Ok(())
-}
-
-fn take_check(source: &mut Source) -> SumsCheck {
-    std::mem::replace(&mut source.check, SumsCheck::new(source.sums.clone()))
-}
-
-/// Bytes of a unit of `len` bytes in the range of `width` bytes at `offset`.
-pub fn clip(len: u64, offset: u64, width: usize) -> usize {
-    usize::try_from(len.saturating_sub(offset)).map_or(width, |left| left.min(width))
-}
-
-/// The same range of all members, filled up with zeros.
-async fn read_stride(
-    members: &[ParityCandidate],
-    sources: &mut [Source],
-    offset: u64,
-    width: usize,
-) -> Result<Vec<AlignedBuf>, NotEncoded> {
-    let reads = members.iter().zip(sources).map(|(member, source)| {
-        let n = clip(member.replica.len, offset, width);
-        let recent = source.recent.pop_front();
-        let outcome = if let Some(buf) = recent {
-            std::future::ready(Ok((buf, n))).left_future()
-        } else {
-            let buf = std::mem::replace(&mut source.buf, AlignedBuf::empty());
-            let read = source.data.read_at(buf, offset, n);
-            async move { read.await.into_result() }.right_future()
-        };
-        async move { (outcome.await, n) }
-    });
-    let reads = futures_util::future::join_all(reads).await;
-    let mut bufs = Vec::new();
-    for (at, ((read, wanted), member)) in reads.into_iter().zip(members).enumerate() {
-        let block = member.block();
-        let failed = |e| {
-            member
-                .place
-                .failed(&format!("reading {block} for parity"), e)
-        };
-        let (mut buf, n) = read.map_err(|e| NotEncoded::Member(at, failed(e)))?;
-        if n < wanted {
-            let text = format!("{block}: its data file ends early");
-            return Err(NotEncoded::Member(at, StoreError::corrupt(text)));
-        }
-        buf.as_mut_capacity()[n..width].fill(0);
-        buf.set_len(width);
-        bufs.push(buf);
-    }
-    Ok(bufs)
 }
 
 /// Compares a stride with its checksums and computes the parity, on a thread that may take its

@@ -254,7 +254,7 @@ impl Parity {
         let mut buf = AlignedBuf::unpooled(STRIDE);
         let mut offset = 0;
         while offset < len {
-            let n = super::encode::clip(len, offset, STRIDE);
+            let n = super::members::clip(len, offset, STRIDE);
             let read = file.read_at(buf, offset, n);
             let read = async { read.await.into_result() };
             let (read, got) = answer(&place.volume, read).await.map_err(failed)?;

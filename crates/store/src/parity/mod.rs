@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `volumes` | units on volumes: which store, which disk, which file |
 //! | `rounds` | the background task |
+//! | `members` | members of a new group as they are read |
 //! | `recent` | bytes of new replicas, in memory until they are encoded |
 //! | `encode` | one group: read, encode, commit |
 //! | `records` | copies of records, and groups that go |
@@ -27,6 +28,7 @@ mod encode;
 mod heal;
 mod listing;
 mod load;
+mod members;
 mod rebuild;
 mod recent;
 mod records;
@@ -83,7 +85,7 @@ pub struct ParityConfig {
     /// While clients write, a new replica waits for so long: disks that have enough to do are left
     /// to them. It does not when half of `memory` is used.
     pub hold: Duration,
-    /// Groups that are encoded at once. Each writes to a disk of its own, and has K+M MiB in memory.
+    /// Groups that are encoded at once. Each writes to disks of its own, and has K+M MiB of memory.
     pub groups_at_once: usize,
     /// A round encodes new groups for so long. Then it looks whether there is something to rebuild.
     pub turn: Duration,

@@ -1,6 +1,6 @@
 //! Two nodes of seven small disks each, with parity over the disks of a node: a stock NameNode and
-//! stock clients never learn that a disk died. [`loss`]: disks and a host that go. [`steps`]: kill -9
-//! at each step.
+//! stock clients never learn that a disk died. [`loss`]: disks and a host that go. [`steps`]: the
+//! node killed at each step.
 
 mod loss;
 mod steps;

@@ -40,8 +40,8 @@ pub(super) fn load(path: &Path) -> Result<LoadedTable, String> {
     if found.mode() & WRITABLE_BY_OTHERS != 0 {
         return Err("every user may change it: take that right away (chmod o-w)".into());
     }
-    // SAFETY: the initialisers of the shared object run. The operator named it, and whoever may
-    // change it may change this program's configuration too.
+    // SAFETY: the initialisers of the shared object run. The operator named it, and no
+    // user may change it who could not change this program's configuration.
     let library = unsafe { Library::open(Some(path), RTLD_NOW | RTLD_LOCAL) };
     let library = library.map_err(|e| format!("it cannot be loaded: {e}"))?;
     // SAFETY: the header gives the symbol this type.

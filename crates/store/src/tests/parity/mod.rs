@@ -6,6 +6,7 @@ mod damage;
 mod dead_disk;
 mod meanwhile;
 mod memory;
+mod short_groups;
 mod two_stores;
 
 use super::*;
