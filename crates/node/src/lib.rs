@@ -15,6 +15,7 @@ pub mod daemon;
 mod http;
 pub mod identity;
 pub mod ipc;
+pub mod log_levels;
 pub mod memory;
 pub mod namenode;
 pub mod outliers;

@@ -10,7 +10,8 @@ use hayloft_testkit::{Cluster, Driver, NodeSpec, Outcome, Suite, TestkitError, p
 use serde_json::{Value, json};
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
-use std::process::ExitCode;
+use std::path::Path;
+use std::process::{Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
 const BLOCK: u64 = 1 << 20;
@@ -93,6 +94,7 @@ fn main() -> ExitCode {
         on.case("texts_in_beans_are_apache_s", |lab| lab.texts());
         on.case("numbers_are_those_of_the_work", |lab| lab.numbers());
         on.case("answers_have_hadoop_s_headers_and_codes", |lab| lab.codes());
+        on.case("daemonlog_gets_and_sets_levels", |lab| lab.levels());
         on.case("prometheus_can_read_the_metrics", |lab| lab.metrics());
         on.case("idle_and_slow_connections_cost_no_other", |lab| lab.idle());
         Ok(())
@@ -170,6 +172,32 @@ fn kind(value: &Value) -> &'static str {
         Value::Array(_) => "list",
         Value::Object(_) => "object",
     }
+}
+
+/// Prometheus' own judgement, where it is installed.
+fn promtool(arguments: &[&str], input: &str) -> Result<()> {
+    let spawned = Command::new("promtool")
+        .args(arguments)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn();
+    let mut child = match spawned {
+        Ok(child) => child,
+        Err(error) => {
+            println!("web: promtool {arguments:?}: skipped, it is not installed ({error})");
+            return Ok(());
+        }
+    };
+    if let Some(mut stdin) = child.stdin.take() {
+        let _ = stdin.write_all(input.as_bytes());
+    }
+    let failed = TestkitError::file("waiting for", "promtool");
+    let output = child.wait_with_output().map_err(failed)?;
+    expect(output.status.success(), || {
+        let text = [output.stdout.clone(), output.stderr.clone()].concat();
+        format!("promtool {arguments:?}: {}", String::from_utf8_lossy(&text))
+    })
 }
 
 impl Lab {
@@ -345,6 +373,34 @@ impl Lab {
         passed()
     }
 
+    fn levels(&mut self) -> Result<Outcome> {
+        let class = "org.apache.hadoop.hdfs.server.datanode.DataXceiver";
+        let web = self.web(OURS);
+        let effective = |more: &str| {
+            let page = http::get(web, &format!("/logLevel?log={class}{more}"))?;
+            let lines = page.lines().filter(|line| line.contains("<!-- OUTPUT -->"));
+            let last = lines.last().unwrap_or_default().to_owned();
+            Ok::<_, TestkitError>(last)
+        };
+        for (more, wanted) in [("", "INFO"), ("&level=DEBUG", "DEBUG"), ("", "DEBUG")] {
+            let said = effective(more)?;
+            expect(said.contains(wanted), || format!("{more:?}: {said}"))?;
+        }
+        let log = self.cluster.node(OURS).log();
+        let debug = || {
+            let text = std::fs::read_to_string(&log);
+            let text = text.map_err(TestkitError::file("reading", &log))?;
+            Ok::<_, TestkitError>(text.matches("DEBUG hayloft_node::xceiver").count())
+        };
+        let before = debug()?;
+        self.fs.check("/both", 3 * BLOCK, 1)?;
+        self.fs.put("/logged", BLOCK, 3, json!({}))?;
+        let more = debug()?;
+        effective("&level=INFO")?;
+        expect(more > before, || format!("{before} and {more} lines"))?;
+        passed()
+    }
+
     fn metrics(&mut self) -> Result<Outcome> {
         let text = http::get(self.web(OURS), "/prom")?;
         let (mut families, mut samples) = (0, 0);
@@ -364,6 +420,10 @@ impl Lab {
             samples += 1;
         }
         println!("web: {families} families, {samples} samples");
+        promtool(&["check", "metrics"], &text)?;
+        let rules = Path::new(env!("CARGO_MANIFEST_DIR"));
+        let rules = rules.join("../../docs/operate/examples/alerts.yml");
+        promtool(&["check", "rules", &rules.display().to_string()], "")?;
         expect(families > 15 && samples > 30, || text.clone())?;
         let written = text
             .lines()

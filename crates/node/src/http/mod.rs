@@ -4,11 +4,11 @@
 //! |---|---|
 //! | `beans`, `jmx` | `/jmx`: Apache's beans, by name or pattern |
 //! | `metrics` | `/prom`: Prometheus' text format, with our own numbers |
-//! | `pages` | `/`, `/conf`, `/stacks` |
+//! | `pages` | `/`, `/conf`, `/stacks`, `/logLevel` |
 //! | `server` | connections and their limits |
 //!
-//! Its thread serves nothing else, so that no scrape takes one from the data path. WebHDFS,
-//! `/logLevel` and TLS are not there yet: they are answered with 404.
+//! Its thread serves nothing else, so that no scrape takes one from the data path. WebHDFS
+//! and TLS are not there yet: they are answered with 404.
 
 mod beans;
 mod jmx;
@@ -28,6 +28,7 @@ use hayloft_conf::SharedConfig;
 use hayloft_store::Store;
 
 use crate::identity::Identity;
+use crate::log_levels;
 use crate::namenode::ActorInfo;
 use crate::xceiver::XceiverStats;
 
@@ -69,6 +70,7 @@ fn router(host: Arc<dyn WebHost>) -> Router {
         .route("/prom", get(prom))
         .route("/conf", get(conf))
         .route("/stacks", get(stacks))
+        .route("/logLevel", get(log_level))
         .with_state(host)
         .layer(axum::middleware::map_request(within_root))
         .layer(axum::middleware::map_response(with_headers))
@@ -165,6 +167,13 @@ async fn conf(State(host): Web, RawQuery(query): RawQuery, headers: HeaderMap) -
         Some(body) => text("text/xml;charset=utf-8", body),
         None => StatusCode::NOT_FOUND.into_response(),
     }
+}
+
+async fn log_level(RawQuery(query): RawQuery) -> Response {
+    let log = parameter(query.as_deref(), "log");
+    let level = parameter(query.as_deref(), "level");
+    let page = pages::log_level(log_levels::installed(), log.as_deref(), level.as_deref());
+    text("text/html;charset=utf-8", page)
 }
 
 async fn stacks() -> Response {

@@ -6,6 +6,7 @@ use hayloft_conf::Configuration;
 use serde_json::{Value, json};
 
 use super::{WebHost, beans};
+use crate::log_levels::{self, LogLevels};
 use crate::xceiver::Activity;
 
 /// What stands for a secret.
@@ -143,6 +144,43 @@ pub fn stacks() -> String {
         };
         let _ = writeln!(text, "Thread {id} ({name}):\n  State: {state}");
     }
+    text
+}
+
+/// `/logLevel`. `hadoop daemonlog` prints the lines that begin with the remark.
+pub fn log_level(levels: Option<&dyn LogLevels>, log: Option<&str>, level: Option<&str>) -> String {
+    let mut text = String::from("<!doctype html><title>Log Level</title><h1>Log Level</h1>");
+    let mut say = |what: &str, value: &str| {
+        let _ = writeln!(
+            text,
+            "<!-- OUTPUT -->{what}: <b>{}</b><br />",
+            marked_up(value)
+        );
+    };
+    let named = log.filter(|log| !log.trim().is_empty()).map(str::trim);
+    if let Some(log) = named {
+        say("Submitted Class Name", log);
+        match (levels, log_levels::target_of(log)) {
+            (None, _) => say("Log Class", "none: this program's log has no levels"),
+            (_, None) => say("Log Class", "none: nothing here logs under this name"),
+            (Some(levels), Some(target)) => {
+                let part = if target.is_empty() { "all" } else { &target };
+                say("Log Class", part);
+                if let Some(level) = level.map(str::trim).filter(|level| !level.is_empty()) {
+                    say("Submitted Level", level);
+                    match levels.set(&target, level) {
+                        Ok(()) => say("Setting Level to", level),
+                        Err(why) => say("Bad Level", &why),
+                    }
+                }
+                say("Effective Level", levels.level(&target));
+            }
+        }
+    }
+    text.push_str(
+        "<form>Class Name: <input name=\"log\" size=\"50\"> Level: <input name=\"level\"> \
+         <input type=\"submit\" value=\"Get or Set\"></form>",
+    );
     text
 }
 
@@ -298,6 +336,43 @@ mod tests {
         assert_eq!(conf(&config, Some("no.such"), false), None);
         let default = conf(&config, Some("dfs.datanode.http.address"), true).expect("known");
         assert!(default.contains("0.0.0.0:9864"), "{default}");
+    }
+
+    /// Keeps what it is told.
+    struct Kept(std::sync::Mutex<String>);
+
+    impl LogLevels for Kept {
+        fn level(&self, _target: &str) -> &'static str {
+            "DEBUG"
+        }
+
+        fn set(&self, target: &str, level: &str) -> Result<(), String> {
+            if level == "LOUD" {
+                return Err("no level is called LOUD".into());
+            }
+            *self.0.lock().expect("not poisoned") = format!("{target}={level}");
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn levels_are_set_by_class_and_marks_are_text() {
+        let kept = Kept(std::sync::Mutex::default());
+        let ask = |log, level| log_level(Some(&kept), Some(log), level);
+        let class = "org.apache.hadoop.hdfs.server.datanode.DataNode";
+        let page = ask(class, Some("DEBUG"));
+        assert!(
+            page.contains("<!-- OUTPUT -->Effective Level: <b>DEBUG</b>"),
+            "{page}"
+        );
+        assert_eq!(*kept.0.lock().expect("not poisoned"), "hayloft_node=DEBUG");
+        assert!(ask(class, Some("LOUD")).contains("Bad Level"));
+        let odd = ask("<script>", None);
+        assert!(
+            odd.contains("&lt;script&gt;") && odd.contains("nothing here logs"),
+            "{odd}"
+        );
+        assert!(!log_level(None, None, None).contains("OUTPUT"));
     }
 
     #[test]
