@@ -17,6 +17,7 @@ fn config(dir: &Path, more: &[(&str, &str)]) -> SharedConfig {
         ("dfs.datanode.data.dir", data.as_str()),
         ("dfs.datanode.address", "127.0.0.1:0"),
         ("dfs.datanode.ipc.address", "127.0.0.1:0"),
+        ("dfs.datanode.http.address", "127.0.0.1:0"),
     ];
     properties.extend_from_slice(more);
     SharedConfig::new(Configuration::from_properties(properties).expect("valid"))
