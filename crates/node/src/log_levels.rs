@@ -86,7 +86,7 @@ mod tests {
 
     #[test]
     fn names_of_apache_s_classes_are_parts_of_our_log() {
-        let of = |name| target_of(name);
+        let of = |name: &str| target_of(name);
         let package = "org.apache.hadoop.hdfs.server.datanode";
         let class = |name: &str| of(&format!("{package}.{name}"));
         assert_eq!(class("DataNode").as_deref(), Some("hayloft_node"));

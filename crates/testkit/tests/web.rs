@@ -378,8 +378,8 @@ impl Lab {
         let web = self.web(OURS);
         let effective = |more: &str| {
             let page = http::get(web, &format!("/logLevel?log={class}{more}"))?;
-            let lines = page.lines().filter(|line| line.contains("<!-- OUTPUT -->"));
-            let last = lines.last().unwrap_or_default().to_owned();
+            let mut lines = page.lines().filter(|line| line.contains("<!-- OUTPUT -->"));
+            let last = lines.next_back().unwrap_or_default().to_owned();
             Ok::<_, TestkitError>(last)
         };
         for (more, wanted) in [("", "INFO"), ("&level=DEBUG", "DEBUG"), ("", "DEBUG")] {
