@@ -3,6 +3,8 @@
 use std::fmt::Write as _;
 
 use hayloft_io::IoClass;
+use hayloft_io::disk::ClassStats;
+use hayloft_store::VolumeReport;
 
 use super::{WebHost, beans};
 use crate::xceiver::Activity;
@@ -140,29 +142,24 @@ fn node(text: &mut Exposition, host: &dyn WebHost) {
 
 fn volumes(text: &mut Exposition, host: &dyn WebHost) {
     let report = host.store().volume_report();
-    text.family(
-        "volume_used_bytes",
-        "gauge",
-        "Bytes of replicas on a volume.",
-    );
-    let label = |path: &std::path::Path| path.display().to_string();
-    for volume in &report {
-        let labels = [("volume", &*label(&volume.path))];
-        text.sample("volume_used_bytes", &labels, volume.used);
-    }
-    text.family(
-        "volume_free_bytes",
-        "gauge",
-        "Bytes free for replicas on a volume.",
-    );
-    for volume in &report {
-        let labels = [("volume", &*label(&volume.path))];
-        text.sample("volume_free_bytes", &labels, volume.free);
-    }
-    text.family("volume_replicas", "gauge", "Replicas on a volume.");
-    for volume in &report {
-        let labels = [("volume", &*label(&volume.path))];
-        text.sample("volume_replicas", &labels, volume.blocks);
+    type Of = fn(&VolumeReport) -> u64;
+    let families: [(&str, &str, Of); 3] = [
+        ("volume_used_bytes", "Bytes of replicas on a volume.", |v| {
+            v.used
+        }),
+        (
+            "volume_free_bytes",
+            "Bytes free for replicas on a volume.",
+            |v| v.free,
+        ),
+        ("volume_replicas", "Replicas on a volume.", |v| v.blocks),
+    ];
+    for (name, help, of) in families {
+        text.family(name, "gauge", help);
+        for volume in &report {
+            let path = volume.path.display().to_string();
+            text.sample(name, &[("volume", &path)], of(volume));
+        }
     }
 }
 
@@ -172,26 +169,26 @@ const QUANTILES: [f64; 4] = [0.5, 0.9, 0.99, 1.0];
 #[expect(clippy::cast_precision_loss, reason = "microseconds as seconds")]
 fn disks(text: &mut Exposition, host: &dyn WebHost) {
     let stats = host.store().disk_stats();
-    text.family(
-        "disk_operations_total",
-        "counter",
-        "Transfers by disk and class.",
-    );
-    for (disk, stats) in &stats {
-        for class in IoClass::ALL {
-            let labels = [("disk", &**disk), ("class", &*class.to_string())];
-            text.sample("disk_operations_total", &labels, stats.class(class).ops);
-        }
-    }
-    text.family(
-        "disk_bytes_total",
-        "counter",
-        "Bytes of transfers by disk and class.",
-    );
-    for (disk, stats) in &stats {
-        for class in IoClass::ALL {
-            let labels = [("disk", &**disk), ("class", &*class.to_string())];
-            text.sample("disk_bytes_total", &labels, stats.class(class).bytes);
+    type Of = fn(&ClassStats) -> u64;
+    let families: [(&str, &str, Of); 2] = [
+        (
+            "disk_operations_total",
+            "Transfers by disk and class.",
+            |of| of.ops,
+        ),
+        (
+            "disk_bytes_total",
+            "Bytes of transfers by disk and class.",
+            |of| of.bytes,
+        ),
+    ];
+    for (name, help, of) in families {
+        text.family(name, "counter", help);
+        for (disk, stats) in &stats {
+            for class in IoClass::ALL {
+                let labels = [("disk", &**disk), ("class", class.name())];
+                text.sample(name, &labels, of(stats.class(class)));
+            }
         }
     }
     for (name, help, queue) in [
