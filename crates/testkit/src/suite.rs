@@ -31,6 +31,19 @@ pub struct Suite {
 }
 
 impl Suite {
+    /// Whether small disks can be mounted for the cases of the suite. If not, a case called `what`
+    /// says why it is skipped, in the place of all that need them.
+    pub fn may_mount_disks(&mut self, what: &str) -> bool {
+        let may = crate::mounts::may_mount();
+        if !may {
+            self.case(what, || {
+                let why = "small disks can only be mounted by root";
+                Ok(Outcome::Skipped(why.into()))
+            });
+        }
+        may
+    }
+
     /// Adds a case that shares nothing.
     pub fn case(
         &mut self,

@@ -6,7 +6,7 @@ use super::{BLOCK, volumes};
 use hayloft_rpc::{RpcClient, RpcOptions};
 use hayloft_testkit::error::{Result, TestkitError};
 use hayloft_testkit::hadoop::{class, scratch};
-use hayloft_testkit::mounts::{TestMount, may_mount};
+use hayloft_testkit::mounts::TestMount;
 use hayloft_testkit::node::Kind;
 use hayloft_testkit::suite::{expect, passed, seconds};
 use hayloft_testkit::wait::{self, Seen};
@@ -35,11 +35,7 @@ const SHARES: &str = "dfs.datanode.same-disk-tiering.capacity-ratio.percentage";
 
 /// Adds the cases.
 pub fn cases(suite: &mut Suite) {
-    if !may_mount() {
-        suite.case("disk_and_archive_on_one_mount", || {
-            let why = "small disks can only be mounted by root";
-            Ok(Outcome::Skipped(why.into()))
-        });
+    if !suite.may_mount_disks("disk_and_archive_on_one_mount") {
         return;
     }
     let mut on = suite.group(start, |lab, failed| lab.cluster.conclude(failed));

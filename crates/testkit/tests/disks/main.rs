@@ -5,7 +5,7 @@ mod broken;
 
 use hayloft_testkit::error::Result;
 use hayloft_testkit::hadoop::class;
-use hayloft_testkit::mounts::{TestMount, in_own_namespace, may_mount};
+use hayloft_testkit::mounts::{TestMount, in_own_namespace};
 use hayloft_testkit::node::Kind;
 use hayloft_testkit::suite::{expect, passed, seconds};
 use hayloft_testkit::wait::{self, Seen};
@@ -36,12 +36,7 @@ const MORE_SPACE: u64 = 64 << 20;
 fn main() -> ExitCode {
     in_own_namespace();
     Suite::run("disks", |suite| {
-        if !may_mount() {
-            suite.case("everything", || {
-                Ok(Outcome::Skipped(
-                    "small disks can only be mounted by root".into(),
-                ))
-            });
+        if !suite.may_mount_disks("everything") {
             return Ok(());
         }
         let mut on = suite.group(start, end);

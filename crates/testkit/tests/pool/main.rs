@@ -8,7 +8,7 @@ mod steps;
 use hayloft_testkit::error::Result;
 use hayloft_testkit::hadoop::{hayloft_binary, scratch};
 use hayloft_testkit::modelled::{self, HostedDisk, HostedFileSystem, ModelledDisk, Params};
-use hayloft_testkit::mounts::{TestMount, in_own_namespace, may_mount};
+use hayloft_testkit::mounts::{TestMount, in_own_namespace};
 use hayloft_testkit::node::Kind;
 use hayloft_testkit::suite::{expect, expect_eq, passed, seconds};
 use hayloft_testkit::wait::{self, Seen};
@@ -37,12 +37,7 @@ const PROTECTED_WITHIN: Duration = Duration::from_secs(240);
 fn main() -> ExitCode {
     in_own_namespace();
     Suite::run("pool", |suite| {
-        if !may_mount() {
-            suite.case("everything", || {
-                Ok(Outcome::Skipped(
-                    "small disks can only be mounted by root".into(),
-                ))
-            });
+        if !suite.may_mount_disks("everything") {
             return Ok(());
         }
         let mut on = suite.group(start, |lab, failed| lab.cluster.conclude(failed));

@@ -5,7 +5,7 @@ mod changes;
 
 use hayloft_testkit::error::Result;
 use hayloft_testkit::hadoop::{class, hayloft_binary, placement_jar, scratch};
-use hayloft_testkit::mounts::{TestMount, in_own_namespace, may_mount};
+use hayloft_testkit::mounts::{TestMount, in_own_namespace};
 use hayloft_testkit::node::{Kind, VirtualSite};
 use hayloft_testkit::suite::{expect, expect_eq, passed, seconds};
 use hayloft_testkit::wait::{self, Seen};
@@ -29,12 +29,7 @@ const FILES: u64 = 40;
 fn main() -> ExitCode {
     in_own_namespace();
     Suite::run("supernode", |suite| {
-        if !may_mount() {
-            suite.case("everything", || {
-                Ok(Outcome::Skipped(
-                    "small disks can only be mounted by root".into(),
-                ))
-            });
+        if !suite.may_mount_disks("everything") {
             return Ok(());
         }
         let mut on = suite.group(start, |lab, failed| lab.cluster.conclude(failed));
