@@ -1,7 +1,5 @@
 //! Who is compared.
 
-use std::path::Path;
-
 use super::rows::BenchWorkload;
 use hayloft_io::{describe_plugin, plugin_parts};
 use hayloft_testkit::conf::Conf;
@@ -67,32 +65,14 @@ pub fn shown(name: &str) -> String {
     format!("plugin-{}", stem.trim_start_matches("lib"))
 }
 
-/// Hayloft with the plug-in `plugin:/path.so`.
-fn with_plugin(name: &str, path: &Path, define: &[(String, String)]) -> Result<Peer> {
-    let described = describe_plugin(path).map_err(|error| TestkitError::Talk(error.to_string()))?;
-    let mut conf = Conf::new();
-    conf.set("hayloft.io.engine", name);
-    for (key, value) in define {
-        conf.set(key, value);
-    }
-    Ok(Peer {
-        name: shown(name),
-        kind: Kind::Hayloft,
-        conf,
-        drops_data: !described.swap,
-    })
-}
-
 /// The peer of that name, [`BEFORE`] and plug-ins included; `define` goes into the configuration of
 /// Hayloft's nodes.
 ///
 /// # Errors
 /// [`TestkitError::Talk`] listing the known names.
 pub fn peer(name: &str, define: &[(String, String)]) -> Result<Peer> {
-    if let Some((path, _)) = plugin_parts(name) {
-        return with_plugin(name, path, define);
-    }
-    if name != BEFORE && !names().contains(&name) {
+    let plugin = plugin_parts(name);
+    if plugin.is_none() && name != BEFORE && !names().contains(&name) {
         let known = names().join(", ");
         let problem = format!("no peer is named {name:?}; known are {known}");
         return Err(TestkitError::Talk(problem));
@@ -119,11 +99,20 @@ pub fn peer(name: &str, define: &[(String, String)]) -> Result<Peer> {
         conf.set("io.file.buffer.size", 128 << 10)
             .set("dfs.datanode.readahead.bytes", 4 << 20);
     }
+    let drops_data = match plugin {
+        Some((path, _)) => {
+            let described = describe_plugin(path);
+            !described
+                .map_err(|e| TestkitError::Talk(e.to_string()))?
+                .swap
+        }
+        None => name == NULL,
+    };
     Ok(Peer {
-        name: name.to_owned(),
+        name: shown(name),
         kind,
         conf,
-        drops_data: name == NULL,
+        drops_data,
     })
 }
 
