@@ -14,6 +14,9 @@ use tracing_subscriber::{EnvFilter, Registry, reload};
 const FILTER_VARIABLE: &str = "HAYLOFT_LOG";
 const DEFAULT: &str = "info";
 
+/// Targets that may have a level of their own: clients of the web port name them.
+const TARGETS_MAX: usize = 100;
+
 /// Starts logging to stderr: coloured on a terminal unless `NO_COLOR` is set.
 pub fn start() {
     let text = std::env::var(FILTER_VARIABLE).unwrap_or_default();
@@ -105,6 +108,11 @@ impl LogLevels for FilteredLog {
         let mut levels = self.levels.lock().unwrap_or_else(PoisonError::into_inner);
         let mut next = levels.clone();
         next.insert(target.to_owned(), level.to_owned());
+        if next.len() > TARGETS_MAX {
+            return Err(format!(
+                "{TARGETS_MAX} targets have levels of their own already"
+            ));
+        }
         let directives = next.iter().map(|(target, level)| match target.as_str() {
             "" => level.clone(),
             target => format!("{target}={level}"),
@@ -162,5 +170,12 @@ mod tests {
         let error = log.set("hayloft_node", "LOUD").expect_err("none");
         assert!(error.contains("LOUD"), "{error}");
         assert_eq!(log.level("hayloft_node"), "ERROR");
+        let more = |n: usize| log.set(&format!("hayloft_{n}"), "INFO");
+        let refused = (0..2 * TARGETS_MAX).filter(|n| more(*n).is_err());
+        assert_eq!(
+            refused.count(),
+            TARGETS_MAX + 2,
+            "what is told does not grow for ever"
+        );
     }
 }

@@ -19,6 +19,9 @@ pub trait LogLevels: Send + Sync {
 
 static LOG_LEVELS: OnceLock<Box<dyn LogLevels>> = OnceLock::new();
 
+/// Characters of a name that a client may ask for, at most.
+const NAME_MAX: usize = 200;
+
 /// Tells the web port what can change the log. The first one holds.
 pub fn install(levels: Box<dyn LogLevels>) {
     let _second = LOG_LEVELS.set(levels);
@@ -73,6 +76,9 @@ pub(crate) fn target_of(name: &str) -> Option<String> {
         return Some(String::new());
     }
     let plain = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == ':';
+    if name.len() > NAME_MAX {
+        return None;
+    }
     if name.starts_with("hayloft") && name.chars().all(plain) {
         return Some(name.to_owned());
     }
@@ -107,6 +113,7 @@ mod tests {
             Some("hayloft_store::parity")
         );
         assert_eq!(of("root").as_deref(), Some(""));
+        assert_eq!(of(&format!("hayloft_{}", "x".repeat(200))), None);
         assert_eq!((of("com.example.Mine"), of("hayloft,trace")), (None, None));
     }
 }
