@@ -56,7 +56,6 @@ pub async fn complete_replica(x: Xceivers, writer: ReplicaWriter, finish: Finish
     };
     match outcome {
         Ok(replica) => {
-            x.stats().bytes_written.add(replica.block.block.num_bytes);
             x.stats().blocks_written.add(1);
             tell(&x, &replica, &finish).await;
             tracing::info!(block = %replica.block, bytes = replica.block.block.num_bytes,

@@ -264,6 +264,7 @@ impl ReplicaSink {
         let now = writer.bytes_on_disk();
         if now > before {
             self.note_slow(now - before);
+            self.x.stats().bytes_written.add(now - before);
         }
         if moved {
             self.began = self.is_writing().then(Instant::now);
@@ -304,6 +305,9 @@ impl ReplicaSink {
             return false;
         };
         if complete {
+            // The close writes what is left.
+            let left = writer.received() - writer.bytes_on_disk();
+            self.x.stats().bytes_written.add(left);
             let completing = complete_replica(self.x.clone(), *writer, self.finish.clone());
             let completing = self.x.tasks().spawn(completing.in_current_span());
             self.work = Work::Completing(completing);
