@@ -4,12 +4,12 @@
 //! is the one place that answers all of them.
 
 use std::net::IpAddr;
-use std::sync::OnceLock;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
-use hayloft_store::{StorageInfo, Store};
+use hayloft_store::{StorageInfo, Store, VolumeReport};
 use hayloft_wire::ids::{ExtendedBlock, PoolId};
 use hayloft_wire::proto::datanode::CommitBlockSynchronizationRequest;
 use hayloft_wire::proto::hdfs::{BlockEcReconstructionInfo, DatanodeId, RecoveringBlock};
@@ -27,6 +27,9 @@ use crate::xceiver::{
 use hayloft_conf::{Configuration, HostPort, SharedConfig, keys};
 use hayloft_rpc::RpcError;
 
+/// The web port tells of volumes what was so at most so long ago.
+const VOLUMES_FRESH: Duration = Duration::from_secs(10);
+
 /// The services of one node and what they share.
 pub(super) struct Node {
     pub(super) config: SharedConfig,
@@ -36,6 +39,8 @@ pub(super) struct Node {
     pub(super) xceivers: Xceivers,
     /// Set once at start, before any service runs.
     pub(super) namenodes: OnceLock<NameNodes>,
+    /// What the web port told of the volumes last, and when.
+    pub(super) told_volumes: Mutex<Option<(Instant, Arc<Vec<VolumeReport>>)>>,
     /// How NameNodes know the node.
     pub(super) identity: Identity,
     /// Likewise.
@@ -179,6 +184,21 @@ impl WebHost for Node {
 
     fn identity(&self) -> &Identity {
         &self.identity
+    }
+
+    fn volumes(&self) -> Arc<Vec<VolumeReport>> {
+        let mut told = self
+            .told_volumes
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        match &*told {
+            Some((at, volumes)) if at.elapsed() < VOLUMES_FRESH => Arc::clone(volumes),
+            _ => {
+                let volumes = Arc::new(self.store.volume_report());
+                *told = Some((Instant::now(), Arc::clone(&volumes)));
+                volumes
+            }
+        }
     }
 
     fn stats(&self) -> &XceiverStats {

@@ -1,6 +1,6 @@
 //! One node of the process: its services from start to stop.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Instant;
 
 use hayloft_store::{StartOption, Store, StoreEvent, StoreShared};
@@ -185,6 +185,7 @@ impl Running {
             store,
             xceivers: xceivers.clone(),
             namenodes: OnceLock::from(namenodes.clone()),
+            told_volumes: Mutex::default(),
             identity: own,
             recovery: OnceLock::new(),
             outliers: Outliers::default(),

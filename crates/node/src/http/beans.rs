@@ -169,7 +169,7 @@ fn volumes(host: &dyn WebHost) -> String {
         });
         (path, numbers)
     };
-    let report = host.store().volume_report();
+    let report = host.volumes();
     Value::Object(report.iter().map(row).collect()).to_string()
 }
 
@@ -178,7 +178,7 @@ pub fn space(host: &dyn WebHost) -> (u64, u64, u64) {
     // Any pool has the same volumes; without one nothing is reported yet.
     let pools = host.store().pools();
     let Some(pool) = pools.first() else {
-        let report = host.store().volume_report();
+        let report = host.volumes();
         let (used, free) = report
             .iter()
             .fold((0, 0), |(u, f), v| (u + v.used, f + v.free));
@@ -197,7 +197,7 @@ pub fn space(host: &dyn WebHost) -> (u64, u64, u64) {
 }
 
 fn storage_info(host: &dyn WebHost) -> String {
-    let report = host.store().volume_report();
+    let report = host.volumes();
     let dirs: Vec<String> = report
         .iter()
         .map(|v| v.path.display().to_string())

@@ -141,7 +141,7 @@ fn node(text: &mut Exposition, host: &dyn WebHost) {
 }
 
 fn volumes(text: &mut Exposition, host: &dyn WebHost) {
-    let report = host.store().volume_report();
+    let report = host.volumes();
     type Of = fn(&VolumeReport) -> u64;
     let families: [(&str, &str, Of); 3] = [
         ("volume_used_bytes", "Bytes of replicas on a volume.", |v| {
@@ -156,7 +156,7 @@ fn volumes(text: &mut Exposition, host: &dyn WebHost) {
     ];
     for (name, help, of) in families {
         text.family(name, "gauge", help);
-        for volume in &report {
+        for volume in &*report {
             let path = volume.path.display().to_string();
             text.sample(name, &[("volume", &path)], of(volume));
         }

@@ -25,7 +25,7 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use hayloft_conf::SharedConfig;
-use hayloft_store::Store;
+use hayloft_store::{Store, VolumeReport};
 
 use crate::identity::Identity;
 use crate::log_levels;
@@ -40,6 +40,8 @@ pub trait WebHost: Send + Sync + 'static {
     fn config(&self) -> &SharedConfig;
     /// Its replicas.
     fn store(&self) -> &Store;
+    /// Its volumes as of the last seconds: counting replicas looks at each of them.
+    fn volumes(&self) -> Arc<Vec<VolumeReport>>;
     /// How NameNodes know it.
     fn identity(&self) -> &Identity;
     /// What the data transfer service does.

@@ -244,7 +244,7 @@ pub fn index(host: &dyn WebHost) -> String {
         let _ = write!(text, "<p class=\"bad\">Failed: {dir}</p>");
     }
     text.push_str("<h2>Volumes</h2>");
-    let report = host.store().volume_report();
+    let report = host.volumes();
     let rows = report.iter().map(|volume| {
         vec![
             volume.path.display().to_string(),
