@@ -72,7 +72,10 @@ fn parity(config: &Configuration) -> Option<ParityConfig> {
     Some(ParityConfig {
         disks: config.get(&keys::POOL_PARITY_DISKS),
         kept_max: config.get(&keys::POOL_PARITY_KEPT),
-        memory: config.get(&keys::POOL_PARITY_MEMORY),
+        // A slip of the pen shall not take the machine's memory.
+        memory: config
+            .get(&keys::POOL_PARITY_MEMORY)
+            .min(crate::memory::usable() / 2),
         ..ParityConfig::new(shape)
     })
 }

@@ -57,6 +57,11 @@ pub(super) async fn open_member(
     let data = data.await.map_err(failed)?;
     let key = recent_key(&member.slice, member.id);
     let recent = parity.recent.take(&key, member.replica.len);
+    // Strides from memory bring their own.
+    let buf = match recent.is_empty() {
+        true => AlignedBuf::unpooled(STRIDE),
+        false => AlignedBuf::empty(),
+    };
     Ok(Source {
         data,
         from_memory: !recent.is_empty(),
@@ -64,7 +69,7 @@ pub(super) async fn open_member(
         check: SumsCheck::new(sums.clone()),
         sums,
         stamp,
-        buf: AlignedBuf::unpooled(STRIDE),
+        buf,
     })
 }
 

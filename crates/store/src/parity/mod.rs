@@ -71,6 +71,9 @@ const ENCODING: IoClass = IoClass::Balancer;
 /// The class of what restores redundancy.
 const REBUILDING: IoClass = IoClass::Replication;
 
+/// Memory that groups which are encoded at once take together, bytes, unless one takes more.
+const ENCODING_BUFFERS: usize = 32 << 20;
+
 /// How replicas are protected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ParityConfig {
@@ -85,7 +88,8 @@ pub struct ParityConfig {
     /// While clients write, a new replica waits for so long: disks that have enough to do are left
     /// to them. It does not when half of `memory` is used.
     pub hold: Duration,
-    /// Groups that are encoded at once. Each writes to disks of its own, and has K+M MiB of memory.
+    /// Groups that are encoded at once, at least one. Each writes to disks of its own, and has K+M
+    /// MiB of memory.
     pub groups_at_once: usize,
     /// A round encodes new groups for so long. Then it looks whether there is something to rebuild.
     pub turn: Duration,
@@ -106,7 +110,7 @@ impl ParityConfig {
             interval: Duration::from_secs(5),
             patience: Duration::from_secs(120),
             hold: Duration::from_secs(30),
-            groups_at_once: 4,
+            groups_at_once: (ENCODING_BUFFERS / (shape.units() * encode::STRIDE)).clamp(1, 4),
             turn: Duration::from_secs(30),
             kept_max: 16 << 30,
             memory: 0,

@@ -63,7 +63,9 @@ pub struct RecentReplicas {
 }
 
 fn whole_pieces(bytes: u64) -> u64 {
-    bytes.next_multiple_of(STRIDE as u64)
+    bytes
+        .checked_next_multiple_of(STRIDE as u64)
+        .unwrap_or(u64::MAX)
 }
 
 impl RecentReplicas {

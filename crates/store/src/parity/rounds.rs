@@ -327,8 +327,11 @@ impl Parity {
         let clients_write = locks::lock(&self.wrote).is_some_and(|at| at.elapsed() < CALM);
         let tight = self.recent.is_tight();
         let in_memory = |c: &Unprotected<ParityCandidate>| {
-            let key = recent_key(&c.what.slice, c.what.id);
-            self.recent.is_on() && self.recent.has(&key, c.len)
+            let has = || {
+                self.recent
+                    .has(&recent_key(&c.what.slice, c.what.id), c.len)
+            };
+            self.recent.is_on() && has()
         };
         found.sort_by_cached_key(|c| std::cmp::Reverse((in_memory(c), c.what.id)));
         let mut waiting = locks::lock(&self.waiting);
