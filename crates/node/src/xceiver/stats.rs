@@ -14,7 +14,7 @@ pub struct XceiverStats {
     pub bytes_read_by_descriptor: Counter,
     /// Block bytes received straight to their place in write buffers.
     pub bytes_in_place: Counter,
-    /// Block bytes received that are in the replicas' files.
+    /// Bytes received of blocks that were completed; what was there before is not in it.
     pub bytes_written: Counter,
     /// Reads served to their end.
     pub blocks_read: Counter,

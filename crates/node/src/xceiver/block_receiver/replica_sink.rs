@@ -48,6 +48,8 @@ pub enum CompleteWhen {
 /// A block's writer with what waits for it. Polled by the task that receives.
 pub struct ReplicaSink {
     x: Xceivers,
+    /// Bytes of the replica that were there before.
+    began_at: u64,
     finish: Finish,
     /// The replica may be completed once its last packet is written.
     allowed: bool,
@@ -102,6 +104,7 @@ impl ReplicaSink {
         writer.set_cache_hints(cache);
         Self {
             x: x.clone(),
+            began_at: writer.bytes_on_disk(),
             finish,
             allowed: when == CompleteWhen::Written,
             cancel: writer.cancel_token(),
@@ -264,7 +267,6 @@ impl ReplicaSink {
         let now = writer.bytes_on_disk();
         if now > before {
             self.note_slow(now - before);
-            self.x.stats().bytes_written.add(now - before);
         }
         if moved {
             self.began = self.is_writing().then(Instant::now);
@@ -305,9 +307,8 @@ impl ReplicaSink {
             return false;
         };
         if complete {
-            // The close writes what is left.
-            let left = writer.received() - writer.bytes_on_disk();
-            self.x.stats().bytes_written.add(left);
+            let received = writer.received().saturating_sub(self.began_at);
+            self.x.stats().bytes_written.add(received);
             let completing = complete_replica(self.x.clone(), *writer, self.finish.clone());
             let completing = self.x.tasks().spawn(completing.in_current_span());
             self.work = Work::Completing(completing);
