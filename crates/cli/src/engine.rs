@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
-use hayloft_contract::{CONTRACT_CASES, CaseOutcome, EngineRig, try_out};
+use hayloft_contract::{CONTRACT_CASES, CaseOutcome, EngineRig, try_out, within};
 use hayloft_io::{
     Disk, DiskConfig, Engine, EngineConfig, EngineDescription, IoError, PLUGIN_PREFIX,
     describe_plugin, engine_descriptions, engine_for,
@@ -136,8 +136,14 @@ fn markdown(all: &[EngineDescription]) -> String {
 fn test(args: &TestArgs) -> Result<ExitCode, CliError> {
     let name = engine_name(args)?;
     // One look first: what cannot be loaded fails once, not with every case.
-    let rig = || rig(&name, &args.dir);
-    drop(rig().map_err(|error| unusable(&error))?);
+    let limit = Duration::from_secs(args.limit);
+    let made = {
+        let (name, dir) = (name.clone(), args.dir.clone());
+        move || rig(&name, &dir)
+    };
+    let first = made.clone();
+    let looked = within(limit, move || first().map(drop).map_err(|e| e.to_string()));
+    looked.map_err(|why| CliError::new(why, name.clone(), ""))?;
     let cases = CONTRACT_CASES
         .iter()
         .filter(|c| c.name.contains(&args.case));
@@ -150,7 +156,7 @@ fn test(args: &TestArgs) -> Result<ExitCode, CliError> {
     std::panic::set_hook(Box::new(|_| ()));
     let mut outcomes = Vec::new();
     for case in cases {
-        let outcome = try_out(case, rig(), Duration::from_secs(args.limit));
+        let outcome = try_out(case, made.clone(), limit);
         if !args.json {
             say(&outcome);
         }

@@ -91,36 +91,53 @@ pub struct CaseOutcome {
 #[must_use]
 pub fn try_out(
     case: ContractCase,
-    rig: Result<EngineRig, IoError>,
+    rig: impl FnOnce() -> Result<EngineRig, IoError> + Send + 'static,
     limit: Duration,
 ) -> CaseOutcome {
     let began = Instant::now();
-    let wrong = rig.map_err(|error| error.to_string()).and_then(|rig| {
-        let (tell, ended) = mpsc::channel();
-        let running = std::thread::spawn(move || {
-            // Dropped however the case ends.
-            let _tell = tell;
-            let runtime = tokio::runtime::Builder::new_multi_thread()
-                .worker_threads(2)
-                .enable_all()
-                .build();
-            let runtime = runtime.expect("threads for a runtime");
-            runtime.block_on(case.run(rig));
-            runtime.shutdown_background();
-        });
-        match ended.recv_timeout(limit) {
-            Err(mpsc::RecvTimeoutError::Timeout) => {
-                Err(format!("it does not end within {} s", limit.as_secs()))
-            }
-            Ok(()) | Err(mpsc::RecvTimeoutError::Disconnected) => {
-                running.join().map_err(|panic| in_words(&*panic))
-            }
-        }
+    let wrong = within(limit, move || {
+        let rig = rig().map_err(|error| error.to_string())?;
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(2)
+            .enable_all()
+            .build();
+        let runtime = runtime.expect("threads for a runtime");
+        runtime.block_on(case.run(rig));
+        runtime.shutdown_background();
+        Ok(())
     });
     CaseOutcome {
         name: case.name,
         took: began.elapsed(),
         wrong: wrong.err(),
+    }
+}
+
+/// Carries out work on a thread of its own, and waits for `limit` at most; the thread is left alone
+/// after that. A panic of it becomes an error.
+///
+/// # Errors
+/// Of the work, or that it takes too long, in words.
+///
+/// # Panics
+/// When the system has no thread for it.
+pub fn within<T: Send + 'static>(
+    limit: Duration,
+    work: impl FnOnce() -> Result<T, String> + Send + 'static,
+) -> Result<T, String> {
+    let (tell, ended) = mpsc::channel();
+    let running = std::thread::spawn(move || {
+        // Dropped however the work ends.
+        let _tell: mpsc::Sender<()> = tell;
+        work()
+    });
+    match ended.recv_timeout(limit) {
+        Err(mpsc::RecvTimeoutError::Timeout) => {
+            Err(format!("it does not end within {} s", limit.as_secs()))
+        }
+        Ok(()) | Err(mpsc::RecvTimeoutError::Disconnected) => running
+            .join()
+            .unwrap_or_else(|panic| Err(in_words(&*panic))),
     }
 }
 

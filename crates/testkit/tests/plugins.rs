@@ -31,6 +31,9 @@ fn main() -> ExitCode {
             lab.swapped()
         });
         on.case("one_that_hangs_costs_its_volume", |lab| lab.hanging());
+        on.case("one_that_does_not_open_costs_its_volume", |lab| {
+            lab.hanging_at_start()
+        });
         on.case("one_of_another_version_costs_its_volume", |lab| {
             lab.other_version()
         });
@@ -179,6 +182,28 @@ impl Lab {
         self.put("/beside-it", 2 * BLOCK)?;
         std::fs::remove_file(&self.hang).map_err(TestkitError::file("removing", &self.hang))?;
         self.wait_replicas()?;
+        passed()
+    }
+
+    fn hanging_at_start(&mut self) -> Result<Outcome> {
+        self.cluster.node(ODD).stop()?;
+        let flag = self.hang.with_extension("open");
+        std::fs::write(&flag, "").map_err(TestkitError::file("writing", &flag))?;
+        self.cluster.start_node_without_waiting(ODD)?;
+        let log = self.cluster.node(ODD).log();
+        wait::until("a word on the volume", seconds(30), || {
+            let text = std::fs::read_to_string(&log);
+            let text = text.map_err(TestkitError::file("reading", &log))?;
+            Ok(if text.contains("its engine gives no answer within 5 s") {
+                Seen::Done(())
+            } else {
+                Seen::NotYet("the log does not name it".into())
+            })
+        })?;
+        self.cluster.wait_all_live()?;
+        self.wait_failed_volume()?;
+        self.check_all()?;
+        std::fs::remove_file(&flag).map_err(TestkitError::file("removing", &flag))?;
         passed()
     }
 

@@ -42,8 +42,8 @@ keys! {
     POOL_PARITY_KEPT: u64 = ("hayloft.pool.parity.kept", "17179869184",
         "Most data kept of deleted replicas whose groups need it.").bytes();
     POOL_PARITY_MEMORY: u64 = ("hayloft.pool.parity.memory", "0",
-        "Memory for new replicas until they have parity, with direct; at most half of the machine's. \
-         Else they are read again.")
+        "Memory for new replicas until they have parity, with direct; at most half of the \
+         machine's. Else they are read again.")
         .bytes();
     DU_RESERVED: u64 = ("dfs.datanode.du.reserved", "0",
         "Space kept free on each volume; append `.<directory>` or `.<storage type, lower case>` \

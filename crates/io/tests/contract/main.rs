@@ -121,7 +121,7 @@ fn main() {
     let trial = |(engine, case): (&'static str, ContractCase)| {
         let at = at.clone();
         Trial::test(format!("{engine}::{}", case.name), move || {
-            match try_out(case, rig(engine, &at), LIMIT).wrong {
+            match try_out(case, move || rig(engine, &at), LIMIT).wrong {
                 None => Ok(()),
                 Some(wrong) => Err(wrong.into()),
             }

@@ -4,6 +4,7 @@
 #undef hayloft_engine
 
 #include <stdatomic.h>
+#include <stdio.h>
 
 enum way {
   OTHER_ABI = 1,
@@ -121,11 +122,16 @@ static int flush(void *file, int what) {
   return sync_file(file, what);
 }
 
-/* The options name a file: while it is there, no write ends. */
+/* The options name a file: while it is there, no write ends. With ".open" behind its name: no
+ * volume is opened. */
 static char hang_while[4096];
 
 static int open_hanging(const char *directory, const char *options, void **out) {
+  char hang_open[4200];
   strncpy(hang_while, options, sizeof hang_while - 1);
+  snprintf(hang_open, sizeof hang_open, "%s.open", hang_while);
+  while (access(hang_open, F_OK) == 0)
+    usleep(20000);
   return open_volume(directory, "", out);
 }
 

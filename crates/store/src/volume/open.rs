@@ -50,9 +50,16 @@ pub async fn open_volume(
     let disk = disk.map_err(failed)?;
     let mut engine_config = EngineConfig::new(disk);
     engine_config.direct.cache_client_reads = store.cache_client_reads;
-    let engine = choose_engine(config, calibration.as_ref(), engine_config)
-        .await
-        .map_err(failed)?;
+    let chosen = choose_engine(config, calibration.as_ref(), engine_config);
+    // A plug-in, or a disk, may give no answer: the other volumes do not wait for it for ever.
+    let engine = match tokio::time::timeout(store.check_timeout, chosen).await {
+        Ok(chosen) => chosen.map_err(failed)?,
+        Err(_) => {
+            let seconds = store.check_timeout.as_secs();
+            let text = format!("{doing}: its engine gives no answer within {seconds} s");
+            return Err(StoreError::new(StoreErrorKind::Io, text));
+        }
+    };
     #[cfg(test)]
     let engine = with_faults(store, root, engine);
     let metrics = Arc::new(IoMetrics::sampled(Arc::clone(sampling)));

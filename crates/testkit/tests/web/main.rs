@@ -197,9 +197,15 @@ impl Lab {
             self.number(activity, "BlocksWritten")? - blocks,
             2,
         )?;
+        // An append counts for what it adds.
+        self.fs.append("a", "/more", 2, json!({}))?;
+        self.fs.write("a", 1000)?;
+        self.fs.handle("close", "a")?;
+        let appended = self.number(activity, "BytesWritten")? - before - written;
+        expect_eq("bytes appended", appended, 1000)?;
         // From this node alone.
         self.cluster.node(STOCK).stop()?;
-        self.fs.check("/more", 2 * BLOCK, 2)?;
+        self.fs.check("/more", 2 * BLOCK + 1000, 2)?;
         let sent = self.number(activity, "BytesRead")? - read;
         expect(sent >= 2 * BLOCK, || format!("{sent} bytes read"))?;
         self.cluster.start_node(STOCK)?;
