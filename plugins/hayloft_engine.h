@@ -19,7 +19,13 @@
  * FILES. A path names a regular file in the volume's directory. The node renames, links, lists and
  * deletes files itself, also while they are open: what an engine keeps belongs to the inode, not
  * to the name. The bytes of a file must be in that file (HAYLOFT_IN_FILES), so that Apache's
- * DataNode finds them, or nowhere at all.
+ * DataNode finds them, or on a device (HAYLOFT_DEVICE), or nowhere at all.
+ *
+ * DEVICES. An engine with HAYLOFT_DEVICE has one file, which is a device of fixed size. The node
+ * opens it once for each volume, with the volume's directory as the path, and decides where on it
+ * blocks are. The files in the directory are stubs: they have names and lengths. The first MiB says
+ * whose the device is; a device that has something else there is refused. truncate is never
+ * called, and reads and writes stay within length. Apache's DataNode refuses such a directory.
  *
  * DURABILITY. A completed write must outlive the process, and may rest on the kernel's page cache.
  * An engine that buffers writes in its own memory clears HAYLOFT_OUTLIVES_PROCESS; the node then
@@ -49,6 +55,7 @@ extern "C" {
 #define HAYLOFT_IN_FILES 1u         /* the bytes are in the files themselves */
 #define HAYLOFT_OUTLIVES_PROCESS 2u /* a completed write outlives kill -9 of the node */
 #define HAYLOFT_PAGE_CACHE 4u       /* writes complete in the page cache, dirty until a sync */
+#define HAYLOFT_DEVICE 8u           /* the one file is a device, and the bytes are on it */
 
 /* How a file is opened: */
 #define HAYLOFT_READ_ONLY 0  /* an existing one; -ENOENT without */
@@ -91,6 +98,11 @@ struct hayloft_engine {
   /* Optional: what went wrong in this thread's last call, a sentence without its end; NULL for
    * nothing to add. It is copied before the next call. */
   const char *(*last_error)(void);
+
+  /* Since version 1 of the table grew; absent from shorter ones. */
+
+  /* Optional, for devices: nothing in the range is needed any more. A hint. */
+  int (*trim)(void *file, uint64_t offset, uint64_t length);
 };
 
 /* Called once, before anything else; the table stays valid for ever. */

@@ -184,6 +184,7 @@ static TABLE: EngineTable = EngineTable {
     length: Some(length),
     allocate: Some(allocate),
     last_error: None,
+    trim: None,
 };
 
 /// What the node asks for.

@@ -113,6 +113,9 @@ pub struct Capabilities {
     /// Bytes read are bytes written (false for `null`), in this process and others; they outlive
     /// it, and after a sync power loss too.
     pub keeps_data: bool,
+    /// The bytes are on a device of the engine's. The files are stubs: they have the length, and
+    /// say where the bytes are. [`DataFiles`](crate::DataFiles) opens them for blocking code.
+    pub stubs: bool,
 }
 
 /// A way of doing I/O on one volume. See the [module](self) for the contract.

@@ -8,6 +8,7 @@
 //! - [`disk`]: one [`Disk`] per physical device: bounded queues per [`IoClass`], threads.
 //! - [`decorators`]: metering, faults, around any engine.
 //! - [`meta`]: names, directories, space, locks, small files, all off the async threads.
+//! - [`DataFiles`]: files for blocking code, whichever engine keeps their bytes.
 //! - [`calibrate`]: what a volume's device was measured to do, kept beside the data.
 //! - [`buffer`]: [`AlignedBuf`] and the [`BufferPool`] with a budget.
 //! - [`error`]: [`IoError`], whose kind says what to do.
@@ -20,6 +21,7 @@ mod behind;
 pub mod buffer;
 pub mod calibrate;
 mod class;
+mod data_files;
 pub mod decorators;
 pub mod disk;
 pub mod engine;
@@ -41,6 +43,7 @@ pub use buffer::{
     ALIGNMENT, AlignedBuf, BUFFER_MAX, BufferPool, ReservedRoom, WRITE_BUFFER, WriteBuffers,
 };
 pub use class::IoClass;
+pub use data_files::{DataFile, DataFiles};
 pub use disk::{DeviceId, Disk, DiskConfig, DiskSettings, DiskStats, Disks, together};
 pub use engine::{
     Advice, Capabilities, Completion, Engine, EngineFile, IoFuture, OpenMode, SyncKind,

@@ -12,6 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::class::IoClass;
+use crate::data_files::DataFiles;
 use crate::disk::{Disk, Lane};
 use crate::engine::IoFuture;
 use crate::error::{IoError, IoErrorKind, IoOp};
@@ -49,6 +50,7 @@ pub struct Meta {
     hooks: Vec<Arc<dyn MetaHook>>,
     /// What is run waits for the device on its way.
     syncs: bool,
+    data_files: DataFiles,
 }
 
 /// Distinguishes temporary files of one process.
@@ -63,7 +65,21 @@ impl Meta {
             class,
             hooks: Vec::new(),
             syncs: false,
+            data_files: DataFiles::plain(),
         }
+    }
+
+    /// The same for a volume with these data files.
+    #[must_use]
+    pub fn on(mut self, data_files: DataFiles) -> Self {
+        self.data_files = data_files;
+        self
+    }
+
+    /// The data files of the volume, for work that is [run](Self::run) here.
+    #[must_use]
+    pub fn data_files(&self) -> DataFiles {
+        self.data_files.clone()
     }
 
     /// The same for work that waits for the device on its way if `syncs`: it is [run](Self::run)
@@ -146,12 +162,14 @@ impl Meta {
 
     /// Removes a name; the space returns when the last name and descriptor are gone.
     pub fn unlink(&self, path: &Path) -> IoFuture<Result<(), IoError>> {
-        self.simple(IoOp::Unlink, path, |path| fs::remove_file(path))
+        let files = self.data_files();
+        self.simple(IoOp::Unlink, path, move |path| files.remove(path))
     }
 
     /// Removes a directory with everything in it. Symbolic links are removed, not followed.
     pub fn remove_dir_all(&self, path: &Path) -> IoFuture<Result<(), IoError>> {
-        self.simple(IoOp::RemoveDir, path, |path| fs::remove_dir_all(path))
+        let files = self.data_files();
+        self.simple(IoOp::RemoveDir, path, move |path| files.remove_tree(path))
     }
 
     /// Whether the name is a directory; symbolic links are followed.
@@ -193,10 +211,15 @@ impl Meta {
         self.simple(IoOp::SyncDir, path, |path| File::open(path)?.sync_all())
     }
 
-    /// Space of the file system under `path`.
+    /// Space of the file system under `path`, or of the device of stubs.
     pub fn space(&self, path: &Path) -> IoFuture<Result<Space, IoError>> {
-        self.simple(IoOp::Space, path, |path| {
-            let s = rustix::fs::statvfs(path)?;
+        let files = self.data_files();
+        self.run(IoOp::Space, path, move |path| {
+            if let Some(space) = files.space()? {
+                return Ok(space);
+            }
+            let s = rustix::fs::statvfs(path);
+            let s = s.map_err(|e| IoError::from_errno(IoOp::Space, path, e))?;
             let bytes = |blocks: u64| blocks.saturating_mul(s.f_frsize);
             Ok(Space {
                 capacity: bytes(s.f_blocks),

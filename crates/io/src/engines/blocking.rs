@@ -9,6 +9,7 @@ use bytes::Bytes;
 
 use super::threaded::Threaded;
 use crate::class::IoClass;
+use crate::data_files::{DataFiles, Elsewhere};
 use crate::disk::{Disk, Stream};
 use crate::engine::{Advice, Capabilities, Engine, EngineFile, IoFuture, OpenMode, SyncKind};
 use crate::error::{IoError, IoOp};
@@ -25,10 +26,15 @@ pub(super) trait BlockingEngine: Send + Sync + fmt::Debug + 'static {
 
     /// Opens a file; see [`Engine::open`] for the errors.
     fn open(&self, path: &Path, mode: OpenMode) -> Result<Self::File, IoError>;
+
+    /// Where the bytes are, if not in the kernel's files.
+    fn elsewhere(&self) -> Option<Arc<dyn Elsewhere>> {
+        None
+    }
 }
 
 /// An open file whose calls block. Its caller has checked the ranges.
-pub(super) trait Blocking: Send + Sync + fmt::Debug + 'static {
+pub(crate) trait Blocking: Send + Sync + fmt::Debug + 'static {
     fn path(&self) -> &Path;
 
     /// Fills the first `len` bytes of `target` from `offset` on; less only at the end of the file.
@@ -57,6 +63,11 @@ pub(super) trait Blocking: Send + Sync + fmt::Debug + 'static {
     /// The place on the device that a transfer goes to; `None` when it stays in memory.
     fn stream(&self, _op: IoOp, _offset: u64, _len: usize) -> Option<Stream> {
         None
+    }
+
+    /// Tells a device that the range holds nothing any more. A hint.
+    fn trim(&self, _offset: u64, _len: u64) -> Result<(), IoError> {
+        Ok(())
     }
 
     fn allocate(&self, _len: u64) -> Result<(), IoError> {
@@ -122,6 +133,7 @@ impl<E: BlockingEngine> Engine for OnThreads<E> {
     }
 
     fn meta(&self, class: IoClass) -> Meta {
-        Meta::new(Arc::clone(&self.disk), class)
+        let data_files = DataFiles::elsewhere(self.engine.elsewhere());
+        Meta::new(Arc::clone(&self.disk), class).on(data_files)
     }
 }

@@ -9,11 +9,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use rustix::io::{Errno, pwrite};
 
+use super::blocking::BlockingEngine as _;
 use super::plugin::Plugin;
+use super::stub::Stubs;
 use super::{EngineConfig, engine_by_name, on_threads, plugin_parts};
 use crate::buffer::{ALIGNMENT, AlignedBuf};
 use crate::calibrate::Media;
-use crate::engine::Engine;
+use crate::engine::{Engine, OpenMode};
 use crate::error::IoError;
 use crate::mount::mount_of;
 
@@ -36,7 +38,17 @@ pub struct Choice {
 /// ours does not work.
 pub fn engine_for(name: &str, dir: &Path, config: &EngineConfig) -> Result<Choice, IoError> {
     if let Some((path, options)) = plugin_parts(name) {
-        let engine = on_threads(Plugin::open(path, options, dir)?, config);
+        let plugin = Plugin::open(path, options, dir)?;
+        let engine = if plugin.is_device() {
+            let (name, can) = (plugin.name().to_owned(), plugin.capabilities());
+            let device = plugin.open(dir, OpenMode::ReadWrite)?;
+            on_threads(
+                Stubs::open(name, can, device, dir, config.wipe_device)?,
+                config,
+            )
+        } else {
+            on_threads(plugin, config)
+        };
         return Ok(Choice {
             engine,
             remark: None,

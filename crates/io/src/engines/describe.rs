@@ -70,7 +70,8 @@ pub fn engine_descriptions() -> Vec<EngineDescription> {
 /// `Invalid` when it cannot be used.
 pub fn describe_plugin(path: &Path) -> Result<EngineDescription, IoError> {
     let abilities = plugin::abilities(path)?;
-    let acknowledged = match (abilities.in_files, abilities.outlives, abilities.page_cache) {
+    let kept = abilities.in_files || abilities.device;
+    let acknowledged = match (kept, abilities.outlives, abilities.page_cache) {
         (false, ..) => "nowhere: data is dropped",
         (true, false, _) => "the device: the node syncs each write",
         (true, true, true) => "page cache",
@@ -81,7 +82,11 @@ pub fn describe_plugin(path: &Path) -> Result<EngineDescription, IoError> {
         acknowledged,
         swap: abilities.in_files,
         sync: "the plug-in's sync",
-        trim: BY_MOUNT,
+        trim: if abilities.device {
+            "the node, where it can"
+        } else {
+            BY_MOUNT
+        },
         choose: "as its maker says; try it out with hayloft engine test",
         weak: "a crash in it ends the node",
     })

@@ -34,6 +34,7 @@ impl BlockingEngine for DirectIo {
             memory_alignment: ALIGNMENT,
             descriptor: true,
             keeps_data: true,
+            stubs: false,
         }
     }
 

@@ -8,9 +8,11 @@ mod choose;
 mod describe;
 mod direct;
 mod file;
+mod inode;
 mod null;
 pub mod plugin;
 mod posix;
+mod stub;
 mod threaded;
 mod writes;
 
@@ -25,6 +27,7 @@ pub use plugin::{PLUGIN_PREFIX, plugin_parts};
 use crate::disk::Disk;
 use crate::engine::Engine;
 use crate::error::{IoError, IoErrorKind, IoOp};
+pub(crate) use blocking::Blocking;
 use blocking::{BlockingEngine, OnThreads};
 
 /// What an engine is built from. Settings that an engine does not have are ignored by it.
@@ -34,6 +37,8 @@ pub struct EngineConfig {
     pub disk: Arc<Disk>,
     /// `direct`: which transfers go around the page cache.
     pub direct: DirectLimits,
+    /// An engine on a device takes it over whatever is on it. For trying out engines.
+    pub wipe_device: bool,
 }
 
 impl EngineConfig {
@@ -43,6 +48,7 @@ impl EngineConfig {
         Self {
             disk,
             direct: DirectLimits::default(),
+            wipe_device: false,
         }
     }
 }

@@ -11,12 +11,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
-use rustix::fs::{AtFlags, StatxFlags, statx};
 use rustix::io::Errno;
 
 use super::blocking::{Blocking, BlockingEngine};
 use super::calls::at;
 use super::file::open_regular;
+use super::inode::{InodeFacts, InodeKey};
 use crate::engine::{Capabilities, OpenMode, SyncKind};
 use crate::error::{IoError, IoOp};
 
@@ -24,31 +24,6 @@ use crate::error::{IoError, IoOp};
 #[derive(Debug, Default)]
 pub(super) struct Null {
     lengths: Mutex<HashMap<InodeKey, Arc<AtomicU64>>>,
-}
-
-/// An inode. Its time of birth, where the file system knows it, tells it apart from a later one
-/// with the same number.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-struct InodeKey {
-    dev: (u32, u32),
-    ino: u64,
-    born: (i64, u32),
-}
-
-impl InodeKey {
-    /// The key of an open file, and its length.
-    fn of(file: &File) -> Result<(Self, u64), Errno> {
-        let wanted = StatxFlags::BASIC_STATS | StatxFlags::BTIME;
-        let s = statx(file, "", AtFlags::EMPTY_PATH, wanted)?;
-        let knows_birth = s.stx_mask & StatxFlags::BTIME.bits() != 0;
-        let born = knows_birth.then_some((s.stx_btime.tv_sec, s.stx_btime.tv_nsec));
-        let key = Self {
-            dev: (s.stx_dev_major, s.stx_dev_minor),
-            ino: s.stx_ino,
-            born: born.unwrap_or_default(),
-        };
-        Ok((key, s.stx_size))
-    }
 }
 
 impl BlockingEngine for Null {
@@ -64,13 +39,15 @@ impl BlockingEngine for Null {
             memory_alignment: 1,
             descriptor: false,
             keeps_data: false,
+            stubs: false,
         }
     }
 
     fn open(&self, path: &Path, mode: OpenMode) -> Result<NullFile, IoError> {
         let (file, _) = open_regular(path, mode)?;
-        let found = InodeKey::of(&file);
-        let (key, len) = found.map_err(|e| IoError::from_errno(IoOp::Open, path, e))?;
+        let found = InodeFacts::of(&file);
+        let InodeFacts { key, len, .. } =
+            found.map_err(|e| IoError::from_errno(IoOp::Open, path, e))?;
         let mut lengths = self.lengths.lock().unwrap_or_else(PoisonError::into_inner);
         // Lengths that no open file has any more, and that of an earlier file of this inode.
         lengths.retain(|known, length| {

@@ -31,6 +31,7 @@ impl BlockingEngine for Posix {
             memory_alignment: 1,
             descriptor: true,
             keeps_data: true,
+            stubs: false,
         }
     }
 

@@ -3,6 +3,7 @@
 #[path = "../plugin/compile.rs"]
 mod compile;
 
+use std::fs::File;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,7 +25,21 @@ fn rig(name: &str, plugins: &Path) -> Result<EngineRig, IoError> {
     };
     let make = |dir: &Path, disk: &Arc<Disk>| match name.strip_prefix("plugin_") {
         Some(way) => {
-            let name = format!("plugin:{}/{way}.so", plugins.display());
+            // A device for those that want one: an empty file of 1 GiB.
+            let device = dir.join("device");
+            File::create(&device)
+                .and_then(|f| f.set_len(1 << 30))
+                .expect("a file");
+            let options = if way == "device" {
+                device.as_path()
+            } else {
+                Path::new("")
+            };
+            let name = format!(
+                "plugin:{}/{way}.so {}",
+                plugins.display(),
+                options.display()
+            );
             let config = EngineConfig::new(Arc::clone(disk));
             engine_for(&name, dir, &config).map(|choice| choice.engine)
         }
@@ -65,7 +80,7 @@ fn faulty(inner: Arc<dyn Engine>) -> Arc<dyn Engine> {
 
 /// Engines and decorators, as tests name them. `as_`: around the page cache even when small;
 /// clients' reads through it; on a disk that is taken for a rotating one.
-const ENGINES: [&str; 15] = [
+const ENGINES: [&str; 16] = [
     "posix",
     "direct",
     "null",
@@ -81,6 +96,7 @@ const ENGINES: [&str; 15] = [
     "plugin_one_call",
     "plugin_one_a_file",
     "plugin_null",
+    "plugin_device",
 ];
 
 /// No case takes so long on a machine that is well.
@@ -91,6 +107,7 @@ fn compile_plugins() -> tempfile::TempDir {
     let dir = tempfile::tempdir().expect("a directory");
     let to = |name: &str| dir.path().join(name).with_extension("so");
     compile::plugin("../../plugins/examples/files.c", &to("files"), &[]);
+    compile::plugin("../../plugins/examples/device.c", &to("device"), &[]);
     for (name, way) in [("few_bytes", 10), ("one_call", 11), ("one_a_file", 12)] {
         compile::plugin("tests/plugin/odd.c", &to(name), &[format!("-DWAY={way}")]);
     }

@@ -15,6 +15,7 @@ pub const ANY_CALLS: u32 = 2;
 pub const IN_FILES: u32 = 1;
 pub const OUTLIVES_PROCESS: u32 = 2;
 pub const PAGE_CACHE: u32 = 4;
+pub const DEVICE: u32 = 8;
 
 pub const READ_ONLY: c_int = 0;
 pub const READ_WRITE: c_int = 1;
@@ -49,7 +50,11 @@ pub struct EngineTable {
     pub length: Option<unsafe extern "C" fn(*mut c_void) -> i64>,
     pub allocate: Option<unsafe extern "C" fn(*mut c_void, u64) -> c_int>,
     pub last_error: Option<unsafe extern "C" fn() -> *const c_char>,
+    pub trim: Option<unsafe extern "C" fn(*mut c_void, u64, u64) -> c_int>,
 }
+
+/// Bytes of the table before members came at its end.
+pub const FIRST_SIZE: usize = std::mem::offset_of!(EngineTable, trim);
 
 // SAFETY: the table is constant, and a plug-in's functions may be called from any thread.
 unsafe impl Sync for EngineTable {}

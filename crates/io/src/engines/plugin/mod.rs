@@ -66,6 +66,8 @@ pub(super) struct PluginAbilities {
     pub in_files: bool,
     pub outlives: bool,
     pub page_cache: bool,
+    /// It has a device, and Hayloft's stubs are the files.
+    pub device: bool,
 }
 
 /// Loads the shared object at `path` and looks what it can do.
@@ -76,6 +78,7 @@ pub(super) fn abilities(path: &Path) -> Result<PluginAbilities, IoError> {
         in_files: has(abi::IN_FILES),
         outlives: has(abi::OUTLIVES_PROCESS),
         page_cache: has(abi::PAGE_CACHE),
+        device: has(abi::DEVICE),
     })
 }
 
@@ -122,6 +125,13 @@ impl Plugin {
             volume,
             one_call: Mutex::default(),
         })))
+    }
+}
+
+impl Plugin {
+    /// Whether it has a device, on which stubs have their content.
+    pub(super) fn is_device(&self) -> bool {
+        self.0.has(abi::DEVICE)
     }
 }
 
@@ -200,6 +210,7 @@ impl BlockingEngine for Plugin {
             memory_alignment: usize::try_from(alignment).unwrap_or(1),
             descriptor: false,
             keeps_data: in_files,
+            stubs: false,
         }
     }
 
@@ -397,6 +408,14 @@ impl Blocking for PluginFile {
         self.outcome(IoOp::Truncate, answer)
     }
 
+    fn trim(&self, offset: u64, len: u64) -> Result<(), IoError> {
+        let answer = self.call(|table| {
+            // SAFETY: the plug-in opened the file.
+            table.trim.map(|f| unsafe { f(self.file, offset, len) })
+        });
+        answer.map_or(Ok(()), |answer| self.outcome(IoOp::Other, Some(answer)))
+    }
+
     fn sync(&self, kind: SyncKind) -> Result<(), IoError> {
         let what = match kind {
             SyncKind::Data => abi::SYNC_DATA,
@@ -426,7 +445,8 @@ mod tests {
     #[test]
     fn the_table_is_as_long_as_the_header_s() {
         // plugins/hayloft_engine.h on a 64-bit machine: 2 + 1 pointer + 2 numbers, 1, 11 functions.
-        assert_eq!(size_of::<EngineTable>(), 8 + 8 + 8 + 8 + 11 * 8);
+        assert_eq!(abi::FIRST_SIZE, 8 + 8 + 8 + 8 + 11 * 8);
+        assert_eq!(size_of::<EngineTable>(), abi::FIRST_SIZE + 8);
     }
 
     #[test]

@@ -1,13 +1,15 @@
 //! A shared object is loaded, and its table checked before anything in it is called.
 
 use std::ffi::CStr;
+use std::mem::MaybeUninit;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
 use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
 
 use super::abi::{
-    ABI, ANY_CALLS, EngineTable, EntryPoint, IN_FILES, OUTLIVES_PROCESS, PAGE_CACHE, SYMBOL,
+    ABI, ANY_CALLS, DEVICE, EngineTable, EntryPoint, FIRST_SIZE, IN_FILES, OUTLIVES_PROCESS,
+    PAGE_CACHE, SYMBOL,
 };
 use crate::buffer::ALIGNMENT;
 
@@ -64,15 +66,22 @@ pub(super) fn load(path: &Path) -> Result<LoadedTable, String> {
              with this version's hayloft_engine.h"
         ));
     }
-    if (size as usize) < size_of::<EngineTable>() {
+    if (size as usize) < FIRST_SIZE {
         return Err(format!(
-            "its table has {size} bytes instead of {}: build it with this version's \
-             hayloft_engine.h",
-            size_of::<EngineTable>()
+            "its table has {size} bytes instead of {FIRST_SIZE}: build it with this version's \
+             hayloft_engine.h"
         ));
     }
-    // SAFETY: it is of this version, and at least as long as ours.
-    check(unsafe { *table })
+    let mut ours = MaybeUninit::<EngineTable>::zeroed();
+    let known = (size as usize).min(size_of::<EngineTable>());
+    // SAFETY: it is of this version and has `size` bytes, of which no more are copied than ours
+    // has. A table of zeros is one: its pointers are null and its functions `None`.
+    let ours = unsafe {
+        let to = ours.as_mut_ptr().cast::<u8>();
+        std::ptr::copy_nonoverlapping(table.cast::<u8>(), to, known);
+        ours.assume_init()
+    };
+    check(ours)
 }
 
 /// Checks what a table says.
@@ -107,12 +116,15 @@ fn check(table: EngineTable) -> Result<LoadedTable, String> {
     if table.threads > ANY_CALLS {
         return Err(format!("threads {} is none of 0, 1 and 2", table.threads));
     }
-    let known = IN_FILES | OUTLIVES_PROCESS | PAGE_CACHE;
+    let known = IN_FILES | OUTLIVES_PROCESS | PAGE_CACHE | DEVICE;
     if table.capabilities & !known != 0 {
         return Err(format!(
             "its capabilities {:#x} have bits that this node does not know",
             table.capabilities
         ));
+    }
+    if table.capabilities & DEVICE != 0 && table.capabilities & IN_FILES != 0 {
+        return Err("its bytes are in files and on a device: they can only be in one".into());
     }
     let alignment = table.memory_alignment;
     if !alignment.is_power_of_two() || alignment > ALIGNMENT as u64 {

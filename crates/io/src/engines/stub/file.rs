@@ -1,0 +1,363 @@
+//! An open stub: its content is on the device.
+
+use std::fs::File;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex};
+
+use bytes::Bytes;
+use rustix::fs::{fsync, ftruncate};
+use rustix::io::Errno;
+
+use super::place::{self, EXTENTS_MAX};
+use super::room::{Extent, UNIT, units_for};
+use super::{StubVolume, lock, no_space};
+use crate::engine::SyncKind;
+use crate::engines::blocking::Blocking;
+use crate::engines::calls::at;
+use crate::engines::inode::InodeKey;
+use crate::error::{IoError, IoErrorKind, IoOp};
+
+/// A stub takes this much more when it grows beyond what it has: 8 MiB.
+const GROWTH: u64 = (8 << 20) / UNIT;
+/// Zeros written at a time.
+static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
+
+/// What all handles of one file share.
+#[derive(Debug)]
+pub(super) struct Stub {
+    state: Mutex<StubState>,
+    /// Another stub names a part of its place.
+    pub contested: bool,
+}
+
+#[derive(Debug)]
+struct StubState {
+    extents: Vec<Extent>,
+    /// Length, bytes.
+    len: u64,
+    /// Flushes that had failed before the first write that no sync has covered.
+    dirty_since: Option<u64>,
+    /// Writes so far.
+    writes: u64,
+}
+
+impl Stub {
+    pub(super) fn new(extents: Vec<Extent>, len: u64, contested: bool) -> Self {
+        let state = Mutex::new(StubState {
+            extents,
+            len,
+            dirty_since: None,
+            writes: 0,
+        });
+        Self { state, contested }
+    }
+
+    pub(super) fn take_extents(&self) -> Vec<Extent> {
+        std::mem::take(&mut lock(&self.state).extents)
+    }
+}
+
+impl StubState {
+    fn units(&self) -> u64 {
+        self.extents.iter().map(|e| u64::from(e.units)).sum()
+    }
+
+    /// Where `range` of the file is on the device: offset there, and length, piece by piece.
+    fn pieces(&self, range: Range<u64>) -> Vec<(u64, u64)> {
+        let mut pieces = Vec::new();
+        let mut begin = 0;
+        for extent in &self.extents {
+            let end = begin + u64::from(extent.units) * UNIT;
+            let (from, to) = (range.start.max(begin), range.end.min(end));
+            if from < to {
+                pieces.push((extent.first * UNIT + (from - begin), to - from));
+            }
+            begin = end;
+        }
+        pieces
+    }
+}
+
+/// A handle. See the [module](super).
+#[derive(Debug)]
+pub(in super::super) struct StubFile<D: Blocking> {
+    pub(super) volume: Arc<StubVolume<D>>,
+    pub(super) stub: Arc<Stub>,
+    pub(super) file: File,
+    pub(super) key: InodeKey,
+    pub(super) path: PathBuf,
+    pub(super) writable: bool,
+}
+
+impl<D: Blocking> StubFile<D> {
+    fn failed(&self, op: IoOp, errno: Errno) -> IoError {
+        IoError::from_errno(op, &self.path, errno)
+    }
+
+    fn must_be_writable(&self, op: IoOp) -> Result<(), IoError> {
+        if self.writable {
+            return Ok(());
+        }
+        Err(self.failed(op, Errno::BADF))
+    }
+
+    /// Gives the stub room for `end` bytes, and up to `more` units beyond. The attribute names them
+    /// before any byte is there.
+    fn reserve(&self, state: &mut StubState, end: u64, more: u64) -> Result<(), IoError> {
+        let needed = units_for(end);
+        let mut there = state.units();
+        if there >= needed {
+            return Ok(());
+        }
+        let before = state.extents.clone();
+        while there < needed {
+            let after = state.extents.last().map(|e| e.first + u64::from(e.units));
+            let wanted = needed - there + more;
+            let taken = self.volume.take(wanted, after)?;
+            match taken {
+                Some(extent) if after == Some(extent.first) => {
+                    let last = state.extents.last_mut().expect("`after` is its end");
+                    last.units += extent.units;
+                    there += u64::from(extent.units);
+                }
+                Some(extent) if state.extents.len() < EXTENTS_MAX => {
+                    state.extents.push(extent);
+                    there += u64::from(extent.units);
+                }
+                lost => {
+                    self.undo(state, before, lost.as_slice())?;
+                    return Err(no_space(&self.path));
+                }
+            }
+        }
+        let noted = place::write(&self.file, &self.volume.id, &state.extents);
+        if let Err(errno) = noted {
+            self.undo(state, before, &[])?;
+            return Err(self.failed(IoOp::Allocate, errno));
+        }
+        Ok(())
+    }
+
+    /// Gives back what was taken since `before`. No attribute has named it.
+    fn undo(
+        &self,
+        state: &mut StubState,
+        before: Vec<Extent>,
+        more: &[Extent],
+    ) -> Result<(), IoError> {
+        let kept: u64 = before.iter().map(|e| u64::from(e.units)).sum();
+        let mut taken = cut_to(&mut state.extents, kept);
+        state.extents = before;
+        taken.extend_from_slice(more);
+        self.volume.give_up(&taken)
+    }
+
+    /// Writes zeros from `from` to `to`, both within the room that the stub has.
+    fn zero(&self, state: &StubState, from: u64, to: u64) -> Result<(), IoError> {
+        for (mut place, mut len) in state.pieces(from..to) {
+            while len > 0 {
+                let n = len.min(ZEROS.len() as u64);
+                let zeros = Bytes::from_static(&ZEROS[..usize::try_from(n).unwrap_or(0)]);
+                self.volume.device.write(&[&zeros], place).1?;
+                (place, len) = (place + n, len - n);
+            }
+        }
+        Ok(())
+    }
+
+    /// Prepares a write of `range`: room, and zeros in a gap before it. Gives its pieces.
+    fn prepare(&self, range: Range<u64>) -> Result<Vec<(u64, u64)>, IoError> {
+        let mut state = lock(&self.stub.state);
+        self.reserve(&mut state, range.end, GROWTH)?;
+        if range.start > state.len {
+            let from = state.len;
+            self.zero(&state, from, range.start)?;
+        }
+        Ok(state.pieces(range))
+    }
+
+    fn write_pieces(&self, bufs: &[&Bytes], pieces: &[(u64, u64)]) -> (usize, Result<(), IoError>) {
+        let mut done = 0;
+        for (place, len) in pieces {
+            let len = usize::try_from(*len).unwrap_or(usize::MAX);
+            let part = part_of(bufs, done, len);
+            let refs: Vec<&Bytes> = part.iter().collect();
+            let (count, result) = self.volume.device.write(&refs, *place);
+            done += count;
+            if result.is_err() {
+                return (done, result);
+            }
+        }
+        (done, Ok(()))
+    }
+
+    /// Notes that bytes up to `end` were written since `failed` flushes had failed.
+    fn written(&self, end: u64, failed: u64) -> Result<(), IoError> {
+        let mut state = lock(&self.stub.state);
+        let since = state.dirty_since.map_or(failed, |since| since.min(failed));
+        state.dirty_since = Some(since);
+        state.writes += 1;
+        if end > state.len {
+            ftruncate(&self.file, end).map_err(|e| self.failed(IoOp::Write, e))?;
+            state.len = end;
+        }
+        Ok(())
+    }
+
+    /// Cuts the stub to `len` bytes, and gives back the units behind.
+    fn cut(&self, state: &mut StubState, len: u64) -> Result<(), IoError> {
+        let failed = |e| self.failed(IoOp::Truncate, e);
+        if len < state.len {
+            ftruncate(&self.file, len).map_err(failed)?;
+            state.len = len;
+        }
+        let mut kept = state.extents.clone();
+        let gone = cut_to(&mut kept, units_for(len));
+        if gone.is_empty() {
+            return Ok(());
+        }
+        place::write(&self.file, &self.volume.id, &kept).map_err(failed)?;
+        state.extents = kept;
+        self.volume.give_up(&gone)
+    }
+}
+
+/// Cuts `extents` to `units`, gives what was behind.
+fn cut_to(extents: &mut Vec<Extent>, units: u64) -> Vec<Extent> {
+    let mut left = units;
+    let mut gone = Vec::new();
+    extents.retain_mut(|extent| {
+        let there = u64::from(extent.units);
+        let keep = left.min(there);
+        left -= keep;
+        let kept = u32::try_from(keep).expect("no more than there were");
+        if keep < there {
+            gone.push(Extent {
+                first: extent.first + keep,
+                units: extent.units - kept,
+            });
+        }
+        extent.units = kept;
+        keep > 0
+    });
+    gone
+}
+
+/// `len` bytes of `bufs` after the first `skip`.
+fn part_of(bufs: &[&Bytes], mut skip: usize, mut len: usize) -> Vec<Bytes> {
+    let mut part = Vec::with_capacity(bufs.len());
+    for buf in bufs {
+        let from = skip.min(buf.len());
+        skip -= from;
+        let n = len.min(buf.len() - from);
+        len -= n;
+        if n > 0 {
+            part.push(buf.slice(from..from + n));
+        }
+    }
+    part
+}
+
+impl<D: Blocking> Drop for StubFile<D> {
+    fn drop(&mut self) {
+        let volume = Arc::clone(&self.volume);
+        volume.closed(self);
+    }
+}
+
+impl<D: Blocking> Blocking for StubFile<D> {
+    fn path(&self) -> &Path {
+        &self.path
+    }
+
+    fn read(&self, target: &mut [u8], len: usize, offset: u64) -> Result<usize, IoError> {
+        let pieces = {
+            let state = lock(&self.stub.state);
+            let end = at(offset, len).min(state.len);
+            state.pieces(offset.min(end)..end)
+        };
+        let mut done = 0;
+        for (place, len) in pieces {
+            let len = usize::try_from(len).unwrap_or(usize::MAX);
+            let target = &mut target[done..done + len];
+            let n = self.volume.device.read(target, len, place)?;
+            done += n;
+            if n < len {
+                let text = format!("the device ends at {}", at(place, n));
+                let kind = IoErrorKind::MediaError;
+                return Err(IoError::new(kind, IoOp::Read, &self.path, text));
+            }
+        }
+        Ok(done)
+    }
+
+    fn write(&self, bufs: &[&Bytes], offset: u64) -> (usize, Result<(), IoError>) {
+        if let Err(error) = self.must_be_writable(IoOp::Write) {
+            return (0, Err(error));
+        }
+        let len: usize = bufs.iter().map(|b| b.len()).sum();
+        if len == 0 {
+            return (0, Ok(()));
+        }
+        let failed = self.volume.flushes.failed.load(Ordering::Acquire);
+        let pieces = match self.prepare(offset..at(offset, len)) {
+            Ok(pieces) => pieces,
+            Err(error) => return (0, Err(error)),
+        };
+        let (count, result) = self.write_pieces(bufs, &pieces);
+        if count == 0 {
+            return (0, result);
+        }
+        match self.written(at(offset, count), failed) {
+            Ok(()) => (count, result),
+            Err(error) => (0, Err(error)),
+        }
+    }
+
+    fn allocate(&self, len: u64) -> Result<(), IoError> {
+        self.must_be_writable(IoOp::Allocate)?;
+        self.reserve(&mut lock(&self.stub.state), len, 0)
+    }
+
+    fn truncate(&self, len: u64) -> Result<(), IoError> {
+        self.must_be_writable(IoOp::Truncate)?;
+        let failed = self.volume.flushes.failed.load(Ordering::Acquire);
+        let mut state = lock(&self.stub.state);
+        if len <= state.len {
+            return self.cut(&mut state, len);
+        }
+        self.reserve(&mut state, len, 0)?;
+        let from = state.len;
+        self.zero(&state, from, len)?;
+        drop(state);
+        self.written(len, failed)
+    }
+
+    fn sync(&self, _kind: SyncKind) -> Result<(), IoError> {
+        let (since, writes) = {
+            let state = lock(&self.stub.state);
+            (state.dirty_since, state.writes)
+        };
+        if let Some(since) = since {
+            self.volume.flush()?;
+            if self.volume.flushes.failed.load(Ordering::Acquire) != since {
+                let text = "a flush failed since it was written: bytes of it may be lost";
+                let kind = IoErrorKind::MediaError;
+                return Err(IoError::new(kind, IoOp::Sync, &self.path, text));
+            }
+        }
+        // The attribute must be durable too, which fdatasync does not promise.
+        fsync(&self.file).map_err(|e| self.failed(IoOp::Sync, e))?;
+        let mut state = lock(&self.stub.state);
+        if state.writes == writes {
+            state.dirty_since = None;
+        }
+        Ok(())
+    }
+
+    fn length(&self) -> Result<u64, IoError> {
+        Ok(lock(&self.stub.state).len)
+    }
+}

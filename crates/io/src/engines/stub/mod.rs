@@ -1,0 +1,357 @@
+//! Stub files: for engines whose bytes are not in the kernel's files.
+//!
+//! The names of replicas stay files in the volume's directory, so that walks, renames, hard links
+//! and deletes work as ever. Such a file is sparse and has its true length. An extended attribute
+//! says where on the device its content is, and is set before the length grows. Files whose names
+//! end in `.meta` are ordinary ones: checksums stay beside the names.
+//!
+//! **kill -9.** A write completes when the device has the bytes and the file its length.
+//!
+//! **Power loss.** A sync flushes the device, then syncs the file with its attribute. Units of the
+//! device that a removed file had are given out again only after the file system of the directory
+//! is durable: until then power loss may bring the file back. After a flush that failed, the next
+//! sync of each file that was written before fails too.
+//!
+//! **Removal.** The content goes with the last name and the last open handle. [`Meta`] and
+//! [`DataFiles`](crate::DataFiles) hold a handle while they remove a name, so no removal is missed;
+//! what a crash leaves is found by the walk at the next start.
+//!
+//! [`Meta`]: crate::Meta
+
+mod device;
+mod file;
+mod inventory;
+mod place;
+mod room;
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+use rustix::io::Errno;
+
+use super::blocking::{Blocking, BlockingEngine};
+use super::file::{RegularFile, open_regular};
+use super::inode::{InodeFacts, InodeKey};
+use crate::data_files::Elsewhere;
+use crate::engine::{Capabilities, OpenMode, SyncKind};
+use crate::error::{IoError, IoErrorKind, IoOp};
+use crate::meta::Space;
+use file::{Stub, StubFile};
+use inventory::Inventory;
+use room::{Extent, UNIT};
+
+/// Random, the same in the device's first bytes, the directory, and each stub.
+type DeviceId = [u8; 16];
+
+/// Files with names that end so are ordinary ones.
+const PLAIN_SUFFIX: &str = ".meta";
+/// Units that have been given up are made free when there are as many: 1 GiB.
+const LEAVING_MAX: u64 = (1 << 30) / UNIT;
+
+fn crc(bytes: &[u8]) -> u32 {
+    let crc = crc_fast::checksum(crc_fast::CrcAlgorithm::Crc32Iscsi, bytes);
+    u32::try_from(crc).expect("a CRC of 32 bits")
+}
+
+/// An engine over one device. See the [module](self).
+#[derive(Debug)]
+pub(super) struct Stubs<D: Blocking>(Arc<StubVolume<D>>);
+
+#[derive(Debug)]
+struct StubVolume<D: Blocking> {
+    name: String,
+    capabilities: Capabilities,
+    device: D,
+    id: DeviceId,
+    /// Units of the device.
+    units: u64,
+    root: PathBuf,
+    /// `None` until the first use. The directory's lock is held then: no other process changes
+    /// stubs.
+    inventory: Mutex<Option<Inventory>>,
+    open: Mutex<HashMap<InodeKey, Weak<Stub>>>,
+    flushes: Flushes,
+}
+
+/// Flushes of the device: callers that wait share one.
+#[derive(Debug, Default)]
+struct Flushes {
+    begun: AtomicU64,
+    failed: AtomicU64,
+    /// The last that succeeded; held during one.
+    done: Mutex<u64>,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl<D: Blocking> Stubs<D> {
+    /// For the volume in `root`, with its content on `device`. `wipe`: whatever is there goes.
+    ///
+    /// # Errors
+    /// `Invalid` in words for the operator; those of the device.
+    pub(super) fn open(
+        name: String,
+        capabilities: Capabilities,
+        device: D,
+        root: &Path,
+        wipe: bool,
+    ) -> Result<Self, IoError> {
+        let (id, size) = device::adopt(&device, root, wipe)?;
+        Ok(Self(Arc::new(StubVolume {
+            name,
+            capabilities: Capabilities {
+                descriptor: false,
+                keeps_data: true,
+                stubs: true,
+                ..capabilities
+            },
+            device,
+            id,
+            units: size / UNIT,
+            root: root.to_owned(),
+            inventory: Mutex::default(),
+            open: Mutex::default(),
+            flushes: Flushes::default(),
+        })))
+    }
+}
+
+impl<D: Blocking> StubVolume<D> {
+    /// Does `work` with what is known of the device's units. Walks the directory before the first.
+    fn with_inventory<T>(&self, work: impl FnOnce(&mut Inventory) -> T) -> Result<T, IoError> {
+        let mut known = lock(&self.inventory);
+        if known.is_none() {
+            *known = Some(Inventory::of(&self.root, &self.id, self.units)?);
+        }
+        Ok(work(known.as_mut().expect("just made")))
+    }
+
+    /// Takes up to `wanted` units that lie together.
+    fn take(&self, wanted: u64, after: Option<u64>) -> Result<Option<Extent>, IoError> {
+        let scarce = self.with_inventory(|i| i.room.ready_units() < wanted)?;
+        if scarce {
+            self.let_go()?;
+        }
+        self.with_inventory(|i| i.room.take(wanted, after))
+    }
+
+    /// Makes what was given up free, once no power loss brings its stubs back.
+    fn let_go(&self) -> Result<(), IoError> {
+        let leaving = self.with_inventory(|i| i.room.leaving())?;
+        if leaving.is_empty() {
+            return Ok(());
+        }
+        let durable = std::fs::File::open(&self.root)
+            .map_err(|e| IoError::from_std(IoOp::Open, &self.root, &e))
+            .and_then(|root| {
+                let synced = rustix::fs::syncfs(root);
+                synced.map_err(|e| IoError::from_errno(IoOp::Sync, &self.root, e))
+            });
+        if let Err(error) = durable {
+            self.with_inventory(|i| i.room.keep_leaving(leaving))?;
+            return Err(error);
+        }
+        for extent in &leaving {
+            // A hint to the device: without it, the units are written over all the same.
+            let _ = self
+                .device
+                .trim(extent.first * UNIT, u64::from(extent.units) * UNIT);
+        }
+        self.with_inventory(|i| i.room.let_go(&leaving))
+    }
+
+    /// Notes that no stub names these any more.
+    fn give_up(&self, extents: &[Extent]) -> Result<(), IoError> {
+        let many = self.with_inventory(|i| {
+            extents.iter().for_each(|e| i.room.give_up(*e));
+            i.room.free_units() - i.room.ready_units() >= LEAVING_MAX
+        })?;
+        if many { self.let_go() } else { Ok(()) }
+    }
+
+    /// Flushes what the device was given before the call.
+    fn flush(&self) -> Result<(), IoError> {
+        let before = self.flushes.begun.load(Ordering::Acquire);
+        let mut done = lock(&self.flushes.done);
+        // One that began after this call came has covered it.
+        if *done > before {
+            return Ok(());
+        }
+        let this = self.flushes.begun.fetch_add(1, Ordering::AcqRel) + 1;
+        match self.device.sync(SyncKind::Data) {
+            Ok(()) => {
+                *done = this;
+                Ok(())
+            }
+            Err(error) => {
+                self.flushes.failed.fetch_add(1, Ordering::AcqRel);
+                Err(error)
+            }
+        }
+    }
+
+    fn open_stub(self: &Arc<Self>, path: &Path, mode: OpenMode) -> Result<StubFile<D>, IoError> {
+        let (file, _) = open_regular(path, mode)?;
+        let facts = InodeFacts::of(&file);
+        let facts = facts.map_err(|e| IoError::from_errno(IoOp::Open, path, e))?;
+        let contested = self.with_inventory(|i| i.contested.contains(&facts.key))?;
+        let mut open = lock(&self.open);
+        let stub = match open.get(&facts.key).and_then(Weak::upgrade) {
+            Some(stub) => stub,
+            None => {
+                let extents = place::read(&file, &self.id, self.units, facts.len);
+                let damaged = |why| IoError::new(IoErrorKind::MediaError, IoOp::Open, path, why);
+                let stub = Stub::new(extents.map_err(damaged)?, facts.len, contested);
+                let stub = Arc::new(stub);
+                open.insert(facts.key, Arc::downgrade(&stub));
+                stub
+            }
+        };
+        drop(open);
+        if contested && mode != OpenMode::ReadOnly {
+            let text = "another replica names the same place on the device: it can be read, and \
+                        its checksums tell whether it is whole";
+            return Err(IoError::new(
+                IoErrorKind::MediaError,
+                IoOp::Open,
+                path,
+                text,
+            ));
+        }
+        Ok(StubFile {
+            volume: Arc::clone(self),
+            stub,
+            file,
+            key: facts.key,
+            path: path.to_owned(),
+            writable: mode != OpenMode::ReadOnly,
+        })
+    }
+
+    /// A handle of the file is closed. The last one of a file without a name frees its content.
+    fn closed(&self, file: &StubFile<D>) {
+        let mut open = lock(&self.open);
+        if Arc::strong_count(&file.stub) > 1 {
+            return;
+        }
+        open.remove(&file.key);
+        let unnamed = InodeFacts::of(&file.file).is_ok_and(|facts| facts.links == 0);
+        let extents = file.stub.take_extents();
+        drop(open);
+        if unnamed && !file.stub.contested {
+            // On an error the next start finds them.
+            let _ = self.give_up(&extents);
+        }
+    }
+}
+
+impl<D: Blocking> BlockingEngine for Stubs<D> {
+    type File = EitherFile<D>;
+
+    fn name(&self) -> &str {
+        &self.0.name
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        self.0.capabilities
+    }
+
+    fn open(&self, path: &Path, mode: OpenMode) -> Result<EitherFile<D>, IoError> {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        if name.ends_with(PLAIN_SUFFIX) {
+            return Ok(EitherFile::Plain(RegularFile::open(path, mode, None)?));
+        }
+        Ok(EitherFile::Stub(self.0.open_stub(path, mode)?))
+    }
+
+    fn elsewhere(&self) -> Option<Arc<dyn Elsewhere>> {
+        Some(Arc::new(Self(Arc::clone(&self.0))))
+    }
+}
+
+impl<D: Blocking> Elsewhere for Stubs<D> {
+    fn open(&self, path: &Path, mode: OpenMode) -> Result<Box<dyn Blocking>, IoError> {
+        Ok(Box::new(BlockingEngine::open(self, path, mode)?))
+    }
+
+    fn space(&self) -> Result<Space, IoError> {
+        self.0.let_go()?;
+        let free = self.0.with_inventory(|i| i.room.free_units())? * UNIT;
+        Ok(Space {
+            capacity: self.0.units * UNIT - device::HEADER,
+            free,
+            available: free,
+        })
+    }
+}
+
+/// A file of such a volume.
+#[derive(Debug)]
+pub(super) enum EitherFile<D: Blocking> {
+    Stub(StubFile<D>),
+    Plain(RegularFile),
+}
+
+/// Passes calls on to the kind of file that it is.
+macro_rules! either {
+    ($self:ident, $file:ident => $call:expr) => {
+        match $self {
+            Self::Stub($file) => $call,
+            Self::Plain($file) => $call,
+        }
+    };
+}
+
+impl<D: Blocking> Blocking for EitherFile<D> {
+    fn path(&self) -> &Path {
+        either!(self, f => f.path())
+    }
+
+    fn read(&self, target: &mut [u8], len: usize, offset: u64) -> Result<usize, IoError> {
+        either!(self, f => f.read(target, len, offset))
+    }
+
+    fn read_at_once(&self, target: &mut [u8], offset: u64) -> (usize, bool) {
+        either!(self, f => f.read_at_once(target, offset))
+    }
+
+    fn write(&self, bufs: &[&bytes::Bytes], offset: u64) -> (usize, Result<(), IoError>) {
+        either!(self, f => f.write(bufs, offset))
+    }
+
+    fn stream(&self, op: IoOp, offset: u64, len: usize) -> Option<crate::disk::Stream> {
+        either!(self, f => f.stream(op, offset, len))
+    }
+
+    fn allocate(&self, len: u64) -> Result<(), IoError> {
+        either!(self, f => f.allocate(len))
+    }
+
+    fn truncate(&self, len: u64) -> Result<(), IoError> {
+        either!(self, f => f.truncate(len))
+    }
+
+    fn sync(&self, kind: SyncKind) -> Result<(), IoError> {
+        either!(self, f => f.sync(kind))
+    }
+
+    fn start_writeback(&self, offset: u64, len: u64) -> Result<(), IoError> {
+        either!(self, f => f.start_writeback(offset, len))
+    }
+
+    fn write_back(&self, offset: u64, len: u64) -> Result<(), IoError> {
+        either!(self, f => f.write_back(offset, len))
+    }
+
+    fn length(&self) -> Result<u64, IoError> {
+        either!(self, f => f.length())
+    }
+}
+
+fn no_space(path: &Path) -> IoError {
+    IoError::from_errno(IoOp::Write, path, Errno::NOSPC)
+}

@@ -1,0 +1,400 @@
+/* The engine `nbd`: blocks on a network block device, over libnbd (1.14 or later).
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ *     cc -O2 -Wall -shared -fPIC -o nbd.so nbd.c -lnbd -lpthread
+ *     hayloft.io.engine./data/1 = plugin:/path/of/nbd.so nbd://server/export timeout=30
+ *
+ * Options behind the URI (nbd://, nbds://, nbd+unix:///export?socket=/path, nbds+unix://):
+ *     connections=N  1 to 16; 4, or 1 where the server does not promise that a flush on one
+ *                    connection covers the others
+ *     timeout=S      seconds without an answer, after which the connection is given up; 30
+ *     fua=yes        every write is on stable storage when it completes; syncs then cost nothing
+ *
+ * A server that went away may have lost what was not flushed: the next sync fails then, also when
+ * the server is back. */
+#define _GNU_SOURCE
+#include "hayloft_engine.h"
+
+#include <errno.h>
+#include <libnbd.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#define CONNECTIONS_MAX 16
+#define REQUEST_MAX (4u << 20) /* bytes in one request */
+
+struct connection {
+  pthread_mutex_t lock;
+  struct nbd_handle *nbd; /* NULL: not connected */
+};
+
+struct device {
+  char *uri;
+  unsigned connections;
+  unsigned timeout; /* seconds */
+  int fua;
+  int64_t size;
+  uint64_t request_max;
+  int can_trim;
+  atomic_uint next;
+  pthread_mutex_t lock; /* of the four below */
+  uint64_t begun;       /* writes that were sent */
+  uint64_t ended;       /* of those, that were answered */
+  uint64_t flushed;     /* of those, that a flush covered */
+  int lost;             /* a server went away that may not have kept what was written */
+  struct connection each[CONNECTIONS_MAX];
+};
+
+static _Thread_local char why[400];
+
+static int say(int answer, const char *text) {
+  snprintf(why, sizeof why, "%s", text);
+  return answer;
+}
+
+static int said_by_nbd(const char *doing) {
+  const char *words = nbd_get_error();
+  snprintf(why, sizeof why, "%s: %s", doing, words ? words : "no reason given");
+  return -EIO;
+}
+
+static int64_t now_ms(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
+}
+
+/* Waits for the server until `deadline`. 0: something happened. */
+static int wait_until(struct nbd_handle *nbd, int64_t deadline) {
+  int64_t left = deadline - now_ms();
+  if (left <= 0)
+    return say(-EIO, "the server gives no answer in time");
+  int happened = nbd_poll(nbd, (int)left);
+  if (happened < 0)
+    return said_by_nbd("the connection");
+  return happened ? 0 : say(-EIO, "the server gives no answer in time");
+}
+
+/* What an export must be. */
+static int check(const struct device *device, struct nbd_handle *nbd) {
+  if (nbd_is_read_only(nbd) != 0)
+    return say(-EROFS, "the export is read-only");
+  if (nbd_can_flush(nbd) != 1)
+    return say(-EINVAL, "the server has no FLUSH, so nothing on it is ever safe: it cannot be used");
+  if (device->fua && nbd_can_fua(nbd) != 1)
+    return say(-EINVAL, "the server has no FUA: leave out fua=yes");
+  if (nbd_get_block_size(nbd, LIBNBD_SIZE_MINIMUM) > 1)
+    return say(-EINVAL, "the server takes whole blocks only, which this engine does not do yet");
+  if (device->size && nbd_get_size(nbd) != device->size)
+    return say(-EIO, "the export has another size than before: it is another device");
+  return 0;
+}
+
+static int connect_to(const struct device *device, struct nbd_handle **out) {
+  struct nbd_handle *nbd = nbd_create();
+  if (!nbd)
+    return said_by_nbd("libnbd");
+  int64_t deadline = now_ms() + (int64_t)device->timeout * 1000;
+  int answer = 0;
+  if (nbd_set_uri_allow_local_file(nbd, true) || nbd_aio_connect_uri(nbd, device->uri))
+    answer = said_by_nbd("connecting");
+  while (!answer && !nbd_aio_is_ready(nbd)) {
+    if (nbd_aio_is_dead(nbd) || nbd_aio_is_closed(nbd))
+      answer = said_by_nbd("connecting");
+    else
+      answer = wait_until(nbd, deadline);
+  }
+  if (!answer)
+    answer = check(device, nbd);
+  if (answer) {
+    nbd_close(nbd);
+    return answer;
+  }
+  *out = nbd;
+  return 0;
+}
+
+/* The server may have lost what it had not flushed. */
+static void drop(struct device *device, struct connection *c) {
+  nbd_close(c->nbd);
+  c->nbd = NULL;
+  pthread_mutex_lock(&device->lock);
+  if (device->begun > device->flushed)
+    device->lost = 1;
+  pthread_mutex_unlock(&device->lock);
+}
+
+/* A connection of one's own until it is unlocked. */
+static int take(struct device *device, struct connection **out) {
+  unsigned first = atomic_fetch_add(&device->next, 1);
+  struct connection *c = NULL;
+  for (unsigned i = 0; !c && i < device->connections; i++) {
+    struct connection *at = &device->each[(first + i) % device->connections];
+    if (pthread_mutex_trylock(&at->lock) == 0)
+      c = at;
+  }
+  if (!c) {
+    c = &device->each[first % device->connections];
+    pthread_mutex_lock(&c->lock);
+  }
+  if (!c->nbd) {
+    int answer = connect_to(device, &c->nbd);
+    if (answer) {
+      pthread_mutex_unlock(&c->lock);
+      return answer;
+    }
+  }
+  *out = c;
+  return 0;
+}
+
+/* Waits for the request `cookie`, and gives the connection back. */
+static int finish(struct device *device, struct connection *c, int64_t cookie) {
+  int64_t deadline = now_ms() + (int64_t)device->timeout * 1000;
+  int answer = cookie < 0 ? said_by_nbd("the request") : 0;
+  int refused = 0;
+  while (!answer) {
+    int done = nbd_aio_command_completed(c->nbd, (uint64_t)cookie);
+    if (done > 0)
+      break;
+    if (done < 0) {
+      int code = nbd_get_errno();
+      said_by_nbd("the server");
+      answer = code > 0 ? -code : -EIO;
+      refused = 1;
+    } else {
+      answer = wait_until(c->nbd, deadline);
+    }
+  }
+  /* After an answer, also one that refuses, the connection is as good as before. */
+  if (answer && (!refused || !nbd_aio_is_ready(c->nbd)))
+    drop(device, c);
+  pthread_mutex_unlock(&c->lock);
+  /* Errors of sockets are those of a lost device. */
+  switch (answer) {
+  case 0: case -ENOSPC: case -EIO: case -EROFS: case -ENODEV: case -EINVAL: return answer;
+  case -EPERM: return -EROFS;
+  default: return -EIO;
+  }
+}
+
+/* Reads "name=number" from `word` into *value. */
+static int number(const char *word, const char *name, unsigned most, unsigned *value) {
+  size_t len = strlen(name);
+  if (strncmp(word, name, len) != 0)
+    return 0;
+  char *end;
+  unsigned long n = strtoul(word + len, &end, 10);
+  if (end == word + len || *end || n < 1 || n > most)
+    return 0;
+  *value = (unsigned)n;
+  return 1;
+}
+
+static int read_options(struct device *device, char *text, unsigned *connections) {
+  char *rest = NULL;
+  char *word = strtok_r(text, " \t", &rest);
+  if (!word || strncmp(word, "nbd", 3) != 0)
+    return say(-EINVAL, "name the export behind the plug-in: nbd://server/export");
+  device->uri = strdup(word);
+  if (!device->uri)
+    return say(-ENOMEM, "out of memory");
+  while ((word = strtok_r(NULL, " \t", &rest))) {
+    if (strcmp(word, "fua=yes") == 0)
+      device->fua = 1;
+    else if (!number(word, "connections=", CONNECTIONS_MAX, connections) &&
+             !number(word, "timeout=", 3600, &device->timeout))
+      return say(-EINVAL, "the options are connections=1..16, timeout=1..3600 and fua=yes");
+  }
+  return 0;
+}
+
+static void close_volume(void *volume) {
+  struct device *device = volume;
+  for (unsigned i = 0; i < CONNECTIONS_MAX; i++) {
+    if (device->each[i].nbd) {
+      nbd_shutdown(device->each[i].nbd, 0);
+      nbd_close(device->each[i].nbd);
+    }
+  }
+  free(device->uri);
+  free(device);
+}
+
+static int open_volume(const char *directory, const char *options, void **out) {
+  (void)directory;
+  why[0] = 0;
+  struct device *device = calloc(1, sizeof *device);
+  char *text = strdup(options);
+  if (!device || !text) {
+    free(device);
+    free(text);
+    return say(-ENOMEM, "out of memory");
+  }
+  pthread_mutex_init(&device->lock, NULL);
+  for (unsigned i = 0; i < CONNECTIONS_MAX; i++)
+    pthread_mutex_init(&device->each[i].lock, NULL);
+  device->timeout = 30;
+  unsigned connections = 0;
+  int answer = read_options(device, text, &connections);
+  free(text);
+  struct nbd_handle *first = NULL;
+  if (!answer)
+    answer = connect_to(device, &first);
+  if (answer) {
+    close_volume(device);
+    return answer;
+  }
+  device->each[0].nbd = first;
+  device->size = nbd_get_size(first);
+  device->can_trim = nbd_can_trim(first) == 1;
+  int64_t most = nbd_get_block_size(first, LIBNBD_SIZE_MAXIMUM);
+  device->request_max = most > 0 && most < REQUEST_MAX ? (uint64_t)most : REQUEST_MAX;
+  /* A flush must cover the writes of all connections. */
+  int many = nbd_can_multi_conn(first) == 1 || device->fua;
+  device->connections = many ? (connections ? connections : 4) : 1;
+  *out = device;
+  return 0;
+}
+
+static int open_file(void *volume, const char *path, int mode, void **file) {
+  (void)path;
+  (void)mode;
+  *file = volume;
+  return 0;
+}
+
+static void close_file(void *file) { (void)file; }
+
+static int64_t read_at(void *file, void *buffer, uint64_t count, uint64_t offset) {
+  struct device *device = file;
+  struct connection *c;
+  if (count > device->request_max)
+    count = device->request_max;
+  int answer = take(device, &c);
+  if (answer)
+    return answer;
+  int64_t cookie = nbd_aio_pread(c->nbd, buffer, count, offset, NBD_NULL_COMPLETION, 0);
+  answer = finish(device, c, cookie);
+  return answer ? answer : (int64_t)count;
+}
+
+/* With FUA nothing waits for a flush. */
+static void count_write(struct device *device, uint64_t *counter) {
+  if (device->fua)
+    return;
+  pthread_mutex_lock(&device->lock);
+  ++*counter;
+  pthread_mutex_unlock(&device->lock);
+}
+
+static int64_t write_at(void *file, const void *buffer, uint64_t count, uint64_t offset) {
+  struct device *device = file;
+  struct connection *c;
+  if (count > device->request_max)
+    count = device->request_max;
+  int answer = take(device, &c);
+  if (answer)
+    return answer;
+  uint32_t flags = device->fua ? LIBNBD_CMD_FLAG_FUA : 0;
+  count_write(device, &device->begun);
+  int64_t cookie = nbd_aio_pwrite(c->nbd, buffer, count, offset, NBD_NULL_COMPLETION, flags);
+  answer = finish(device, c, cookie);
+  count_write(device, &device->ended);
+  return answer ? answer : (int64_t)count;
+}
+
+static int cut(void *file, uint64_t length) {
+  (void)file;
+  (void)length;
+  return say(-ENOTSUP, "a device has its size");
+}
+
+/* Whether something was lost since the last call. *ended and *clean: what a flush from here on
+ * covers, and that there is nothing for it. */
+static int was_lost(struct device *device, uint64_t *ended, int *clean) {
+  pthread_mutex_lock(&device->lock);
+  int lost = device->lost;
+  device->lost = 0;
+  if (lost)
+    device->flushed = device->ended;
+  *ended = device->ended;
+  *clean = device->begun == device->flushed;
+  pthread_mutex_unlock(&device->lock);
+  return lost;
+}
+
+static int make_durable(void *file, int what) {
+  (void)what;
+  struct device *device = file;
+  const char *gone = "the server went away with writes that it had not flushed: they may be lost";
+  uint64_t ended, unused;
+  int clean;
+  if (was_lost(device, &ended, &clean))
+    return say(-EIO, gone);
+  if (clean)
+    return 0;
+  struct connection *c;
+  int answer = take(device, &c);
+  if (!answer)
+    answer = finish(device, c, nbd_aio_flush(c->nbd, NBD_NULL_COMPLETION, 0));
+  /* Lost while this flush was under way, on another connection. */
+  if (was_lost(device, &unused, &clean) && !answer)
+    answer = say(-EIO, gone);
+  if (answer)
+    return answer;
+  pthread_mutex_lock(&device->lock);
+  if (ended > device->flushed)
+    device->flushed = ended;
+  pthread_mutex_unlock(&device->lock);
+  return 0;
+}
+
+static int64_t length(void *file) {
+  const struct device *device = file;
+  return device->size;
+}
+
+static int trim(void *file, uint64_t offset, uint64_t count) {
+  struct device *device = file;
+  while (device->can_trim && count > 0) {
+    uint64_t n = count < (1u << 30) ? count : (1u << 30);
+    struct connection *c;
+    int answer = take(device, &c);
+    if (!answer)
+      answer = finish(device, c, nbd_aio_trim(c->nbd, n, offset, NBD_NULL_COMPLETION, 0));
+    if (answer)
+      return answer;
+    offset += n;
+    count -= n;
+  }
+  return 0;
+}
+
+static const char *last_error(void) { return why[0] ? why : NULL; }
+
+static const struct hayloft_engine table = {
+    .abi = HAYLOFT_ENGINE_ABI,
+    .size = sizeof table,
+    .name = "nbd",
+    .threads = HAYLOFT_ANY_CALLS,
+    .capabilities = HAYLOFT_DEVICE | HAYLOFT_OUTLIVES_PROCESS,
+    .memory_alignment = 1,
+    .open_volume = open_volume,
+    .close_volume = close_volume,
+    .open = open_file,
+    .close = close_file,
+    .read = read_at,
+    .write = write_at,
+    .truncate = cut,
+    .sync = make_durable,
+    .length = length,
+    .last_error = last_error,
+    .trim = trim,
+};
+
+const struct hayloft_engine *hayloft_engine(void) { return &table; }
