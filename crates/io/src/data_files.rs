@@ -25,6 +25,12 @@ pub(crate) trait Elsewhere: Send + Sync + std::fmt::Debug {
     fn open(&self, path: &Path, mode: OpenMode) -> Result<Box<dyn Blocking>, IoError>;
 
     fn space(&self) -> Result<Space, IoError>;
+
+    /// Makes durable what an earlier process wrote.
+    fn sync(&self) -> Result<(), IoError>;
+
+    /// Whether the device answers, and is the one that it was.
+    fn probe(&self) -> Result<(), IoError>;
 }
 
 /// The data files of a volume. All of it blocks. Cheap to clone.
@@ -51,6 +57,24 @@ impl DataFiles {
     /// Space where the bytes are; `None`: that of the file system.
     pub(crate) fn space(&self) -> Result<Option<Space>, IoError> {
         self.0.as_ref().map(|place| place.space()).transpose()
+    }
+
+    /// Makes all durable that is on the device, where the engine has one.
+    ///
+    /// # Errors
+    /// Of the device.
+    pub fn sync_device(&self) -> io::Result<()> {
+        let synced = self.0.as_ref().map(|place| place.sync());
+        Ok(synced.transpose().map(drop)?)
+    }
+
+    /// Whether the device answers, and is the one that it was, where the engine has one.
+    ///
+    /// # Errors
+    /// Of the device.
+    pub fn probe_device(&self) -> Result<(), IoError> {
+        let looked = self.0.as_ref().map(|place| place.probe());
+        looked.transpose().map(drop)
     }
 
     /// Opens an existing file, or creates a new one.
@@ -120,20 +144,22 @@ impl DataFiles {
         if self.are_plain() {
             return fs::copy(from, to);
         }
-        let from = self.open(from, OpenMode::ReadOnly)?;
         // As fs::copy does it.
         match self.remove(to) {
             Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(e),
             _ => {}
         }
-        let to = self.open(to, OpenMode::CreateNew)?;
+        let mode = fs::metadata(from)?.permissions();
+        let from = self.open(from, OpenMode::ReadOnly)?;
+        let new = self.open(to, OpenMode::CreateNew)?;
+        fs::set_permissions(to, mode)?;
         let len = from.len()?;
         let mut bytes = vec![0; COPY];
         let mut at = 0;
         while at < len {
             let n = usize::try_from(len - at).unwrap_or(COPY).min(COPY);
             from.read_exact_at(&mut bytes[..n], at)?;
-            to.write_all_at(&bytes[..n], at)?;
+            new.write_all_at(&bytes[..n], at)?;
             at += n as u64;
         }
         Ok(len)

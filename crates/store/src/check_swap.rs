@@ -103,6 +103,11 @@ fn version(volume: &Path) -> Result<Option<VolumeVersion>, Obstacle> {
         return Ok(None);
     };
     match VolumeVersion::parse(&bytes) {
+        Ok(version) if version.stubs => Err(Obstacle::new(
+            volume,
+            "its blocks are on the device of an engine",
+            "decommission the node instead: Apache's DataNode cannot read them",
+        )),
         Ok(version) => Ok(Some(version)),
         Err(e) => Err(Obstacle::new(&path, e.to_string(), "repair the file")),
     }

@@ -185,6 +185,8 @@ pub async fn admit(
     let mount = meta.mount_of(path).await.ok();
     let file_systems = &inner.shared.file_systems;
     let name = match &mount {
+        // Its space is that of its device.
+        _ if opened.engine.capabilities().stubs => path.display().to_string(),
         _ if !file_systems.are_shared() => String::new(),
         // Parts of one file system that are mounted as several share its space all the same.
         Some(mount) if mount.source.starts_with("/dev/") => mount.source.clone(),
@@ -201,6 +203,7 @@ pub async fn admit(
         id: id.into(),
         storage_type: opened.config.storage_type,
     };
+    let mount = mount.filter(|_| !opened.engine.capabilities().stubs);
     let mount = mount.map(|mount| mount.point).unwrap_or_default();
     let volume = list(inner, Volume::new(opened, info, mount, file_system))?;
     let watch = watch_space(Arc::clone(inner), Arc::clone(&volume));
@@ -236,8 +239,10 @@ fn sync_earlier(inner: &Arc<StoreState>, volume: &Arc<Volume>) {
     let tasks = inner.tasks.clone();
     tasks.spawn(async move {
         let meta = volume.meta(IoClass::Replication).that_syncs(true);
-        let synced = meta.run(IoOp::Sync, &volume.root, |root| {
+        let data_files = meta.data_files();
+        let synced = meta.run(IoOp::Sync, &volume.root, move |root| {
             let failed = |e| IoError::from_std(IoOp::Sync, root, &e);
+            data_files.sync_device().map_err(failed)?;
             let dir = std::fs::File::open(root).map_err(failed)?;
             rustix::fs::syncfs(&dir).map_err(|e| failed(e.into()))
         });
@@ -322,6 +327,7 @@ pub async fn format_if_new(inner: &StoreState, volume: &Volume) -> Result<(), St
             cluster_id: identity.cluster_id.clone(),
             ctime: 0,
             datanode_uuid: identity.datanode_uuid.clone(),
+            stubs: volume.engine.capabilities().stubs,
         }
     };
     info!(volume = %volume.root.display(), cluster = version.cluster_id, "formatting new volume");

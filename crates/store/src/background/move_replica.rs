@@ -5,7 +5,7 @@ use std::fs::{self, File};
 use std::io::{self, Read as _, Write as _};
 use std::sync::Arc;
 
-use hayloft_io::{IoClass, IoError, IoOp};
+use hayloft_io::{DataFile, DataFiles, IoClass, IoError, IoOp, OpenMode};
 use hayloft_wire::checksum::{DataChecksum, META_HEADER_LEN};
 use hayloft_wire::ids::{Block, ExtendedBlock, StorageType};
 use tracing::warn;
@@ -134,7 +134,8 @@ async fn copy_and_switch(
     let copied = bring(from, to, &source, &scratch, replica.len, way).await;
     if copied.is_err() {
         let dir = scratch.dir.clone();
-        let clean = move || fs::remove_dir_all(&dir);
+        let data_files = to.volume.data_files();
+        let clean = move || data_files.remove_tree(&dir);
         // The first error is the one to report; what stays goes at the next start.
         let _ = files::on_disk(to, IoClass::Balancer, IoOp::Unlink, &scratch.dir, clean).await;
     }
@@ -189,6 +190,7 @@ pub async fn settle_copy(
     pinned: bool,
 ) -> Result<(), IoError> {
     let path = copy.data();
+    let data_files = slice.volume.data_files();
     let work = move || {
         if let Some(target) = target {
             if pinned {
@@ -197,7 +199,7 @@ pub async fn settle_copy(
             // The source goes next: from here on the copy must outlive power loss.
             files::move_pair(&copy, &target, true)?;
         }
-        fs::remove_dir_all(&copy.dir)
+        data_files.remove_tree(&copy.dir)
     };
     files::on_disk_with_sync(slice, IoClass::Balancer, IoOp::Rename, &path, true, work).await
 }
@@ -270,19 +272,21 @@ pub(super) async fn copy_verified(
 ) -> Result<DataChecksum, IoError> {
     const CLASS: IoClass = IoClass::Balancer;
     let (read_path, write_path) = (source.data(), scratch.data());
-    let pair = source.clone();
-    let open = move || Source::open(&pair, len);
+    let (pair, data_files) = (source.clone(), from.volume.data_files());
+    let open = move || Source::open(&data_files, &pair, len);
     let mut reading = files::on_disk(from, CLASS, IoOp::Read, &read_path, open).await?;
     let (pair, meta) = (scratch.clone(), Arc::clone(&reading.meta));
+    let data_files = to.volume.data_files();
     let create = move || {
         crate::layout::dirs::make_dir(&pair.dir)?;
         let mut copy = File::create_new(pair.meta())?;
         copy.write_all(&meta)?;
         copy.sync_all()?;
-        File::create_new(pair.data())
+        data_files.open(&pair.data(), OpenMode::CreateNew)
     };
     let mut copy = files::on_disk(to, CLASS, IoOp::Write, &write_path, create).await?;
     let checksum = reading.checksum;
+    let mut at = 0;
     loop {
         let read = move || reading.next().map(|piece| (reading, piece));
         let (rest, piece) = files::on_disk(from, CLASS, IoOp::Read, &read_path, read).await?;
@@ -290,25 +294,28 @@ pub(super) async fn copy_verified(
             break;
         }
         reading = rest;
-        let write = move || copy.write_all(&piece).map(|()| copy);
+        let offset = at;
+        at += piece.len() as u64;
+        let write = move || copy.write_all_at(&piece, offset).map(|()| copy);
         copy = files::on_disk(to, CLASS, IoOp::Write, &write_path, write).await?;
     }
-    files::on_disk(to, CLASS, IoOp::Sync, &write_path, move || copy.sync_all()).await?;
+    files::on_disk(to, CLASS, IoOp::Sync, &write_path, move || copy.sync()).await?;
     Ok(checksum)
 }
 
 /// A replica that is read from its beginning to its end and compared with its checksums.
 struct Source {
-    data: File,
+    data: DataFile,
     meta: Arc<[u8]>,
     checksum: DataChecksum,
     /// Bytes of `meta` before the checksums of what is left.
     at: usize,
     left: u64,
+    len: u64,
 }
 
 impl Source {
-    fn open(pair: &Pair, len: u64) -> io::Result<Self> {
+    fn open(data_files: &DataFiles, pair: &Pair, len: u64) -> io::Result<Self> {
         let mut file = File::open(pair.meta())?;
         let mut header = [0; META_HEADER_LEN];
         file.read_exact(&mut header)?;
@@ -325,11 +332,12 @@ impl Source {
         meta[..META_HEADER_LEN].copy_from_slice(&header);
         file.read_exact(&mut meta[META_HEADER_LEN..])?;
         Ok(Self {
-            data: File::open(pair.data())?,
+            data: data_files.open(&pair.data(), OpenMode::ReadOnly)?,
             meta: meta.into(),
             checksum,
             at: META_HEADER_LEN,
             left: len,
+            len,
         })
     }
 
@@ -338,7 +346,7 @@ impl Source {
         let whole = PIECE_BYTES.next_multiple_of(self.checksum.chunk_size());
         let n = usize::try_from(self.left).map_or(whole, |left| left.min(whole));
         let mut piece = vec![0; n];
-        self.data.read_exact(&mut piece)?;
+        self.data.read_exact_at(&mut piece, self.len - self.left)?;
         let end = self.at + self.checksum.sums_len(n);
         let sums = self.meta.get(self.at..end);
         let sums = sums.ok_or_else(|| damaged("the checksums end early".to_owned()))?;
@@ -346,7 +354,7 @@ impl Source {
             .verify(&piece, sums)
             .map_err(|e| damaged(e.to_string()))?;
         (self.at, self.left) = (end, self.left - n as u64);
-        if n == 0 && self.data.read(&mut [0])? != 0 {
+        if n == 0 && self.data.len()? > self.len {
             return Err(damaged(
                 "the data file is longer than the replica".to_owned(),
             ));

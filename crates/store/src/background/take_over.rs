@@ -4,7 +4,6 @@
 //! copied, and compared with their checksums. The source keeps its replica until its NameNode
 //! orders it away, as after a copy over the network. An append to either breaks the link first.
 
-use std::fs;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -198,6 +197,7 @@ impl Sides<'_> {
 /// Removes what was made of a copy. What stays goes at the next start.
 async fn discard(to: &BlockPoolSlice, scratch: &Pair) {
     let dir = scratch.dir.clone();
-    let clean = move || fs::remove_dir_all(&dir);
+    let data_files = to.volume.data_files();
+    let clean = move || data_files.remove_tree(&dir);
     let _ = files::on_disk(to, CLASS, IoOp::Unlink, &scratch.dir, clean).await;
 }

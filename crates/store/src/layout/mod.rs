@@ -20,5 +20,9 @@ pub mod version;
 /// The layout that is written and the only one that is read.
 pub const LAYOUT_VERSION: i32 = -57;
 
+/// Layout version of a volume whose data files are stubs. Apache's DataNode refuses it: it would
+/// read zeros.
+pub const STUB_LAYOUT_VERSION: i32 = -1057;
+
 #[cfg(test)]
 mod golden_tests;

@@ -5,7 +5,7 @@ use std::time::SystemTime;
 
 use hayloft_wire::ids::PoolId;
 
-use super::{LAYOUT_VERSION, properties};
+use super::{LAYOUT_VERSION, STUB_LAYOUT_VERSION, properties};
 
 /// Longest VERSION file that is read, in bytes.
 pub const VERSION_BYTES_MAX: usize = 64 << 10;
@@ -44,6 +44,8 @@ pub struct VolumeVersion {
     pub ctime: u64,
     /// Uuid of the datanode, the same on all its volumes.
     pub datanode_uuid: String,
+    /// Its data files are stubs, and the bytes on a device.
+    pub stubs: bool,
 }
 
 /// `BP-x/current/VERSION`.
@@ -61,7 +63,10 @@ impl VolumeVersion {
     /// Reads the file's contents.
     pub fn parse(bytes: &[u8]) -> Result<Self, VersionError> {
         let p = properties::parse(bytes);
-        layout(&p)?;
+        let stubs = number::<i64>(&p, "layoutVersion")? == i64::from(STUB_LAYOUT_VERSION);
+        if !stubs {
+            layout(&p)?;
+        }
         let storage_type = text(&p, "storageType")?;
         if storage_type != "DATA_NODE" {
             return Err(VersionError::Value {
@@ -74,19 +79,25 @@ impl VolumeVersion {
             cluster_id: text(&p, "clusterID")?,
             ctime: number(&p, "cTime")?,
             datanode_uuid: text(&p, "datanodeUuid")?,
+            stubs,
         })
     }
 
     /// The file's contents.
     #[must_use]
     pub fn encode(&self, now: SystemTime) -> Vec<u8> {
+        let layout = if self.stubs {
+            STUB_LAYOUT_VERSION
+        } else {
+            LAYOUT_VERSION
+        };
         // In the order of the stock node, so that the same identity is the same bytes.
         let properties = [
             ("datanodeUuid", self.datanode_uuid.clone()),
             ("storageType", "DATA_NODE".to_owned()),
             ("cTime", self.ctime.to_string()),
             ("clusterID", self.cluster_id.clone()),
-            ("layoutVersion", LAYOUT_VERSION.to_string()),
+            ("layoutVersion", layout.to_string()),
             ("storageID", self.storage_id.clone()),
         ];
         properties::write(&properties, now)

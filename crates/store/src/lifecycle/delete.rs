@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use futures_util::StreamExt as _;
-use hayloft_io::{IoClass, IoError, IoErrorKind, IoOp};
+use hayloft_io::{DataFiles, IoClass, IoError, IoErrorKind, IoOp};
 use hayloft_parity::MemberChange;
 use hayloft_wire::ids::Block;
 use tokio::sync::mpsc;
@@ -85,8 +85,11 @@ async fn remove(inner: &Arc<StoreState>, volume: &Arc<Volume>, order: Delete) {
             let Some(first) = files.first().cloned() else {
                 return;
             };
+            let data_files = meta.data_files();
             let freed = meta
-                .run(IoOp::Unlink, &first, move |_| remove_files(&files))
+                .run(IoOp::Unlink, &first, move |_| {
+                    remove_files(&data_files, &files)
+                })
                 .await;
             match freed {
                 Ok(bytes) => slice.used.sub(bytes),
@@ -116,7 +119,7 @@ async fn remove(inner: &Arc<StoreState>, volume: &Arc<Volume>, order: Delete) {
 }
 
 /// Removes files; gives the bytes that they had.
-fn remove_files(files: &[PathBuf]) -> Result<u64, IoError> {
+fn remove_files(data_files: &DataFiles, files: &[PathBuf]) -> Result<u64, IoError> {
     let mut bytes = 0;
     for path in files {
         let failed = |e: std::io::Error| IoError::from_std(IoOp::Unlink, path, &e);
@@ -125,7 +128,7 @@ fn remove_files(files: &[PathBuf]) -> Result<u64, IoError> {
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => continue,
             Err(e) => return Err(failed(e)),
         }
-        std::fs::remove_file(path).map_err(failed)?;
+        data_files.remove(path).map_err(failed)?;
     }
     Ok(bytes)
 }

@@ -117,6 +117,7 @@ async fn move_files(live: &LiveReplica, status: &Status, durable: bool) -> Resul
     let len = status.bytes_on_disk;
     let (path, pinned, trim) = (from.data(), status.pinned, status.allocated_len > len);
     let dirs = [from.dir.clone(), to.dir.clone()];
+    let data_files = live.slice.volume.data_files();
     files::on_disk_with_sync(
         &live.slice,
         IoClass::ClientWrite,
@@ -124,7 +125,7 @@ async fn move_files(live: &LiveReplica, status: &Status, durable: bool) -> Resul
         &path,
         durable,
         move || {
-            match files::trim_and_pin(&from.data(), trim.then_some(len), pinned) {
+            match files::trim_and_pin(&data_files, &from.data(), trim.then_some(len), pinned) {
                 // An earlier attempt came further.
                 Err(_) if files::is_moved(&from, &to)? => {}
                 other => other?,

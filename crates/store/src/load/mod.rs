@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
 
+use hayloft_io::DataFiles;
 use hayloft_wire::checksum::DataChecksum;
 use hayloft_wire::ids::{Block, ReplicaState};
 use tracing::{info, warn};
@@ -74,8 +75,10 @@ pub struct Loaded {
 }
 
 /// How to load.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct LoadOptions {
+    /// What opens the volume's data files.
+    pub data_files: DataFiles,
     /// How long the replica cache is trusted.
     pub cache_expiry: Duration,
     /// How long the `dfsUsed` cache is trusted.
@@ -88,11 +91,12 @@ pub struct LoadOptions {
 }
 
 /// Makes the directories of the pool if they are missing, clears `tmp`, and finds the replicas.
-pub fn load(paths: &PoolPaths, options: LoadOptions, progress: &Progress) -> io::Result<Loaded> {
+pub fn load(paths: &PoolPaths, options: &LoadOptions, progress: &Progress) -> io::Result<Loaded> {
+    let data_files = &options.data_files;
     for dir in [paths.finalized(), paths.rbw(), paths.lazy_persist()] {
         make_dir(&dir)?;
     }
-    let leftovers = clear_tmp(&paths.tmp())?;
+    let leftovers = clear_tmp(data_files, &paths.tmp())?;
     let used = take_used(paths, options.used_expiry);
     let cached = take_cache(paths, options.cache_expiry);
     let cached = cached.filter(|_| options.unclean_since.is_none());
@@ -106,10 +110,10 @@ pub fn load(paths: &PoolPaths, options: LoadOptions, progress: &Progress) -> io:
     finalized.extend(lazy);
     put_in_place(paths, &mut finalized, &mut orphans);
     let recent = match options.unclean_since {
-        Some(since_ms) => recent::look_at(paths, &mut finalized, since_ms),
+        Some(since_ms) => recent::look_at(data_files, paths, &mut finalized, since_ms),
         None => Vec::new(),
     };
-    let rbw = load_rbw(paths, &mut orphans, options.unclean_since)?;
+    let rbw = load_rbw(options, paths, &mut orphans)?;
     reunite(paths, &mut finalized, &orphans);
     progress
         .replicas
@@ -147,7 +151,7 @@ pub fn first_replica(dir: &Path) -> io::Result<Option<PathBuf>> {
 
 /// Removes the copies that were being received; puts aside what was being deleted, which may be a
 /// lot, and gives back where.
-fn clear_tmp(tmp: &Path) -> io::Result<Vec<PathBuf>> {
+fn clear_tmp(data_files: &DataFiles, tmp: &Path) -> io::Result<Vec<PathBuf>> {
     make_dir(tmp)?;
     let mut leftovers = Vec::new();
     let stamp = SystemTime::now()
@@ -157,7 +161,7 @@ fn clear_tmp(tmp: &Path) -> io::Result<Vec<PathBuf>> {
     for entry in fs::read_dir(tmp)? {
         let entry = entry?;
         if !entry.file_type()?.is_dir() {
-            fs::remove_file(entry.path())?;
+            data_files.remove(&entry.path())?;
         } else if entry.file_name() == DELETING {
             let aside = tmp.join(format!("{DELETING}-{stamp}"));
             fs::rename(entry.path(), &aside)?;
@@ -264,9 +268,9 @@ fn move_to(from: &Path, to: &Path, block: Block) -> io::Result<()> {
 
 /// The replicas in `rbw`, cut to what is intact. Parts without their counterpart go to `orphans`.
 fn load_rbw(
+    options: &LoadOptions,
     paths: &PoolPaths,
     orphans: &mut Orphans,
-    unclean_since: Option<u64>,
 ) -> io::Result<Vec<FoundRbw>> {
     let rbw = paths.rbw();
     let (mut found, strays) = walk(&rbw, 1, &Progress::default())?;
@@ -290,25 +294,27 @@ fn load_rbw(
     }
     orphans.meta.extend(strays.meta);
     let recent = |found: &Found| {
+        let unclean_since = options.unclean_since;
         unclean_since.is_some_and(|since_ms| recent::is_recent(found.changed_ms, since_ms))
     };
-    let load_one = |found: Found| load_one_rbw(paths, found.block, recent(&found));
+    let load_one =
+        |found: Found| load_one_rbw(&options.data_files, paths, found.block, recent(&found));
     Ok(found.into_iter().map(load_one).collect())
 }
 
 /// `recent`: any of its chunks may be damaged, not only what is behind the last good one.
-fn load_one_rbw(paths: &PoolPaths, block: Block, recent: bool) -> FoundRbw {
+fn load_one_rbw(files: &DataFiles, paths: &PoolPaths, block: Block, recent: bool) -> FoundRbw {
     let data = paths.rbw().join(names::data_name(block.id));
     let meta = paths
         .rbw()
         .join(names::meta_name(block.id, block.generation_stamp));
     let valid = if recent {
-        recent::validate_all(&data, &meta)
+        recent::validate_all(files, &data, &meta)
     } else {
-        validate(&data, &meta)
+        validate(files, &data, &meta)
     };
     let valid = valid.and_then(|valid| {
-        cut(&data, &meta, &valid)?;
+        cut(files, &data, &meta, &valid)?;
         Ok(valid)
     });
     let valid = valid.unwrap_or_else(|error| {

@@ -7,6 +7,7 @@
 use std::fs::{self, File};
 use std::io;
 
+use hayloft_io::{DataFile, DataFiles, OpenMode};
 use hayloft_wire::ids::Block;
 use tracing::{error, warn};
 
@@ -27,13 +28,18 @@ pub fn is_recent(changed_ms: u64, since_ms: u64) -> bool {
 /// Looks at the recent ones among finalized replicas. One that is damaged goes to `rbw`, where it
 /// is cut to what is intact. It is reported as a replica whose end is not known. Gives the others,
 /// the newest first.
-pub fn look_at(paths: &PoolPaths, finalized: &mut Vec<Found>, since_ms: u64) -> Vec<Block> {
+pub fn look_at(
+    files: &DataFiles,
+    paths: &PoolPaths,
+    finalized: &mut Vec<Found>,
+    since_ms: u64,
+) -> Vec<Block> {
     let mut recent = Vec::new();
     finalized.retain(|found| {
         if !is_recent(found.changed_ms, since_ms) {
             return true;
         }
-        let damage = match damage_of(paths, found.block) {
+        let damage = match damage_of(files, paths, found.block) {
             Ok(None) => {
                 recent.push((found.changed_ms, found.block));
                 return true;
@@ -55,10 +61,14 @@ pub fn look_at(paths: &PoolPaths, finalized: &mut Vec<Found>, since_ms: u64) -> 
 }
 
 /// What is wrong with a finalized replica, as far as a quick look tells.
-fn damage_of(paths: &PoolPaths, block: Block) -> io::Result<Option<&'static str>> {
+fn damage_of(
+    files: &DataFiles,
+    paths: &PoolPaths,
+    block: Block,
+) -> io::Result<Option<&'static str>> {
     let pair = Pair::finalized(paths, block.id, block.generation_stamp);
     let (data, meta) = (pair.data(), pair.meta());
-    let valid = validate(&data, &meta)?;
+    let valid = validate(files, &data, &meta)?;
     let Some(checksum) = valid.checksum else {
         return Ok(Some("its meta file has no header"));
     };
@@ -68,15 +78,20 @@ fn damage_of(paths: &PoolPaths, block: Block) -> io::Result<Option<&'static str>
     if valid.len != block.num_bytes {
         return Ok(Some("its last chunk does not match its checksum"));
     }
-    if has_gaps(&File::open(&data)?, block.num_bytes) && !is_whole(paths, block)? {
+    let data = files.open(&data, OpenMode::ReadOnly)?;
+    if has_gaps(&data, block.num_bytes) && !is_whole(files, paths, block)? {
         return Ok(Some("parts of its data file were never written"));
     }
     Ok(None)
 }
 
 /// Whether bytes below the length have no blocks on the device, or blocks without contents. Where
-/// the file system does not tell, the background finds out.
-fn has_gaps(data: &File, len: u64) -> bool {
+/// the file system does not tell, the background finds out. A device does not tell either, and has
+/// other bytes there than zeros: what is on one is always taken for doubtful.
+fn has_gaps(data: &DataFile, len: u64) -> bool {
+    let Some(data) = data.as_plain() else {
+        return true;
+    };
     let Ok(extents) = hayloft_io::extents(data) else {
         return false;
     };
@@ -91,20 +106,25 @@ fn has_gaps(data: &File, len: u64) -> bool {
 }
 
 /// Whether all checksums of a finalized replica are right. Reads all of it.
-pub fn is_whole(paths: &PoolPaths, block: Block) -> io::Result<bool> {
+pub fn is_whole(files: &DataFiles, paths: &PoolPaths, block: Block) -> io::Result<bool> {
     let pair = Pair::finalized(paths, block.id, block.generation_stamp);
     let (data, meta) = (pair.data(), pair.meta());
-    Ok(whole(&data, &meta, block.num_bytes)?.is_some())
+    Ok(whole(files, &data, &meta, block.num_bytes)?.is_some())
 }
 
 /// As [`validate()`], but every chunk is compared, not only the last: power loss may leave any of
 /// them unwritten.
-pub fn validate_all(data: &std::path::Path, meta: &std::path::Path) -> io::Result<Valid> {
-    let valid = validate(data, meta)?;
+pub fn validate_all(
+    files: &DataFiles,
+    data: &std::path::Path,
+    meta: &std::path::Path,
+) -> io::Result<Valid> {
+    let valid = validate(files, data, meta)?;
     let Some(checksum) = valid.checksum else {
         return Ok(valid);
     };
-    let intact = super::validate::intact(&File::open(data)?, &File::open(meta)?, &valid)?;
+    let data = files.open(data, OpenMode::ReadOnly)?;
+    let intact = super::validate::intact(&data, &File::open(meta)?, &valid)?;
     if intact == valid.len {
         return Ok(valid);
     }

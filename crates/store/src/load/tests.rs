@@ -1,5 +1,6 @@
 use std::fs;
 
+use hayloft_io::DataFiles;
 use hayloft_wire::checksum::{ChecksumKind, DataChecksum};
 use hayloft_wire::ids::PoolId;
 
@@ -11,6 +12,7 @@ fn paths(dir: &Path) -> PoolPaths {
 
 fn options() -> LoadOptions {
     LoadOptions {
+        data_files: DataFiles::plain(),
         cache_expiry: Duration::from_secs(300),
         used_expiry: Duration::from_secs(600),
         unclean_since: None,
@@ -37,7 +39,7 @@ fn write_replica(dir: &Path, id: i64, gs: u64, data: &[u8]) {
 }
 
 fn run(paths: &PoolPaths) -> Loaded {
-    load(paths, options(), &Progress::default()).expect("loads")
+    load(paths, &options(), &Progress::default()).expect("loads")
 }
 
 #[test]
@@ -212,6 +214,7 @@ fn the_cache_of_a_clean_stop_is_used_once_and_only_when_young_and_ours() {
     assert!(!cache.exists() && !run(&paths).from_cache);
     fs::write(&cache, encode(&[cached])).expect("cache");
     let old = LoadOptions {
+        data_files: DataFiles::plain(),
         cache_expiry: Duration::ZERO,
         used_expiry: Duration::ZERO,
         unclean_since: None,
@@ -219,7 +222,7 @@ fn the_cache_of_a_clean_stop_is_used_once_and_only_when_young_and_ours() {
     };
     std::thread::sleep(Duration::from_millis(10));
     assert!(
-        !load(&paths, old, &Progress::default())
+        !load(&paths, &old, &Progress::default())
             .expect("loads")
             .from_cache
     );
@@ -234,7 +237,8 @@ fn shortening_leaves_right_checksums() {
     write_replica(dir.path(), 7, 1, &bytes(2000));
     let (data, meta) = (dir.path().join("blk_7"), dir.path().join("blk_7_1.meta"));
     for len in [1999, 1024, 1000, 3, 0] {
-        let cut = Cut::of(&data, &meta, crc32c(), len, None).expect("is right");
+        let cut =
+            Cut::of(&DataFiles::plain(), &data, &meta, crc32c(), len, None).expect("is right");
         let last_crc = cut.last_crc();
         cut.make().expect("shortens");
         let expected = Valid {
@@ -242,7 +246,10 @@ fn shortening_leaves_right_checksums() {
             checksum: Some(crc32c()),
             last_crc,
         };
-        assert_eq!(validate(&data, &meta).expect("reads"), expected);
+        assert_eq!(
+            validate(&DataFiles::plain(), &data, &meta).expect("reads"),
+            expected
+        );
         assert_eq!(
             fs::metadata(&meta).expect("there").len(),
             crc32c().meta_len(len)

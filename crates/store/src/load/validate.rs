@@ -5,7 +5,7 @@ use std::io;
 use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 
-use hayloft_io::IoOp;
+use hayloft_io::{DataFile, DataFiles, IoOp, OpenMode};
 use hayloft_wire::checksum::{ChecksumKind, DataChecksum, META_HEADER_LEN};
 
 use crate::replica::Tail;
@@ -27,9 +27,9 @@ pub struct Valid {
 /// The writer puts data before checksums whenever it completes a partial chunk. A process killed
 /// between the two leaves a checksum that covers only the beginning of the chunk on the disk. That
 /// beginning was acknowledged, and is found by trying every length.
-pub fn validate(data: &Path, meta: &Path) -> io::Result<Valid> {
-    let (data, meta) = (File::open(data)?, File::open(meta)?);
-    let (data_len, meta_len) = (data.metadata()?.len(), meta.metadata()?.len());
+pub fn validate(files: &DataFiles, data: &Path, meta: &Path) -> io::Result<Valid> {
+    let (data, meta) = (files.open(data, OpenMode::ReadOnly)?, File::open(meta)?);
+    let (data_len, meta_len) = (data.len()?, meta.metadata()?.len());
     let mut header = [0; META_HEADER_LEN];
     let nothing = Valid {
         len: 0,
@@ -82,7 +82,7 @@ fn read_sum(meta: &File, checksum: DataChecksum, chunk: u64) -> io::Result<u32> 
 }
 
 /// Reads at most a chunk, whose size [`DataChecksum`] limits.
-fn read_tail(data: &File, start: u64, len: u64) -> io::Result<Vec<u8>> {
+fn read_tail(data: &DataFile, start: u64, len: u64) -> io::Result<Vec<u8>> {
     let len = usize::try_from(len).map_err(|_| io::Error::from(io::ErrorKind::InvalidData))?;
     let mut tail = vec![0; len];
     data.read_exact_at(&mut tail, start)?;
@@ -110,9 +110,9 @@ const PIECE: usize = 1 << 20;
 
 /// Whether the first `len` bytes are there and all of their checksums are right. Reads all of them.
 /// `None` when not.
-pub fn whole(data: &Path, meta: &Path, len: u64) -> io::Result<Option<Valid>> {
-    let (data, meta) = (File::open(data)?, File::open(meta)?);
-    let (data_len, meta_len) = (data.metadata()?.len(), meta.metadata()?.len());
+pub fn whole(files: &DataFiles, data: &Path, meta: &Path, len: u64) -> io::Result<Option<Valid>> {
+    let (data, meta) = (files.open(data, OpenMode::ReadOnly)?, File::open(meta)?);
+    let (data_len, meta_len) = (data.len()?, meta.metadata()?.len());
     let mut header = [0; META_HEADER_LEN];
     if data_len < len || meta_len < header.len() as u64 {
         return Ok(None);
@@ -137,7 +137,7 @@ pub fn whole(data: &Path, meta: &Path, len: u64) -> io::Result<Option<Valid>> {
 
 /// Up to where the first `valid.len` bytes match their checksums: all of them, or the beginning of
 /// the first chunk that does not. Both files are long enough. Reads all of it.
-pub fn intact(data: &File, meta: &File, valid: &Valid) -> io::Result<u64> {
+pub fn intact(data: &DataFile, meta: &File, valid: &Valid) -> io::Result<u64> {
     let len = valid.len;
     let Some(checksum) = valid.checksum.filter(|c| c.kind() != ChecksumKind::Null) else {
         return Ok(len);
@@ -162,19 +162,18 @@ pub fn intact(data: &File, meta: &File, valid: &Valid) -> io::Result<u64> {
 }
 
 /// Cuts both files to what is intact.
-pub fn cut(data: &Path, meta: &Path, valid: &Valid) -> io::Result<()> {
-    let open = |path: &Path| OpenOptions::new().write(true).open(path);
-    let data = open(data)?;
+pub fn cut(files: &DataFiles, data: &Path, meta: &Path, valid: &Valid) -> io::Result<()> {
+    let data = files.open(data, OpenMode::ReadWrite)?;
     // Also when it is as long as that already: blocks may have been reserved behind the end.
     // Written back before, as in [`files::trim`](crate::replica::files::trim).
-    if data.metadata()?.len() >= valid.len {
-        hayloft_io::write_back_file(&data)?;
+    if data.len()? >= valid.len {
+        data.write_back()?;
         data.set_len(valid.len)?;
     }
     let Some(checksum) = valid.checksum else {
         return Ok(());
     };
-    let meta = open(meta)?;
+    let meta = OpenOptions::new().write(true).open(meta)?;
     let meta_len = checksum.meta_len(valid.len);
     if meta.metadata()?.len() > meta_len {
         meta.set_len(meta_len)?;
@@ -188,7 +187,7 @@ pub static CANNOT_BE_CUT: std::sync::atomic::AtomicU64 = std::sync::atomic::Atom
 
 /// A replica that is to be shortened, looked at: its files are open, and nothing was changed yet.
 pub struct Cut {
-    data: File,
+    data: DataFile,
     meta: File,
     checksum: DataChecksum,
     len: u64,
@@ -205,16 +204,17 @@ impl Cut {
     /// `known` is the end of the replica as its writer knows it: beyond that the files may hold
     /// anything.
     pub fn of(
+        files: &DataFiles,
         data: &Path,
         meta: &Path,
         checksum: DataChecksum,
         len: u64,
         known: Option<Tail>,
     ) -> io::Result<Self> {
-        let open = |path: &Path| OpenOptions::new().read(true).write(true).open(path);
+        let meta = OpenOptions::new().read(true).write(true).open(meta)?;
         let mut this = Self {
-            data: open(data)?,
-            meta: open(meta)?,
+            data: files.open(data, OpenMode::ReadWrite)?,
+            meta,
             checksum,
             len,
             crc: None,
@@ -224,7 +224,7 @@ impl Cut {
             return Ok(this);
         }
         let chunk = u64::from(checksum.bytes_per_checksum());
-        let mut there = chunk.min(this.data.metadata()?.len().saturating_sub(start));
+        let mut there = chunk.min(this.data.len()?.saturating_sub(start));
         let stored = match known {
             Some(known) if known.len < start + chunk => {
                 there = there.min(known.len.saturating_sub(start));
@@ -246,7 +246,10 @@ impl Cut {
     #[cfg(test)]
     fn may_be_cut(&self) -> io::Result<()> {
         use std::os::unix::fs::MetadataExt as _;
-        let inode = self.data.metadata()?.ino();
+        let Some(data) = self.data.as_plain() else {
+            return Ok(());
+        };
+        let inode = data.metadata()?.ino();
         if CANNOT_BE_CUT.load(std::sync::atomic::Ordering::Relaxed) == inode {
             return Err(io::Error::from_raw_os_error(5));
         }

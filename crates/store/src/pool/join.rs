@@ -39,6 +39,7 @@ pub async fn add_slice(
     let slice = Arc::new(BlockPoolSlice::new(Arc::clone(volume), pool.id().clone()));
     let upgrade = crate::upgrade::prepare(&pool.spec, &slice, start).await?;
     let options = LoadOptions {
+        data_files: volume.data_files(),
         cache_expiry: inner.config.replica_cache_expiry,
         used_expiry: inner.config.dfs_used_cache_expiry,
         unclean_since: volume.unclean_since,
@@ -49,7 +50,7 @@ pub async fn add_slice(
     let loaded = volume
         .meta(IoClass::ClientRead)
         .run(IoOp::List, &root, move |root| {
-            load::load(&paths, options, &progress)
+            load::load(&paths, &options, &progress)
                 .map_err(|e| IoError::from_std(IoOp::List, root, &e).with_context(e))
         })
         .await
@@ -160,13 +161,14 @@ async fn verify_one(
     if !unchanged() {
         return;
     }
-    let paths = slice.paths.clone();
+    let (files, paths) = (slice.volume.data_files(), slice.paths.clone());
     let dir = paths.finalized_dir(block.id);
     let whole = slice
         .volume
         .meta(IoClass::Scan)
         .run(IoOp::Other, &dir, move |dir| {
-            load::is_whole(&paths, block).map_err(|e| IoError::from_std(IoOp::Read, dir, &e))
+            load::is_whole(&files, &paths, block)
+                .map_err(|e| IoError::from_std(IoOp::Read, dir, &e))
         });
     let outcome = whole.await;
     if matches!(outcome, Ok(true)) || !unchanged() {

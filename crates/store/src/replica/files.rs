@@ -8,7 +8,7 @@ use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 
-use hayloft_io::{IoClass, IoError, IoOp};
+use hayloft_io::{DataFiles, IoClass, IoError, IoOp, OpenMode};
 
 use crate::layout::dirs::make_dir;
 use crate::layout::names::{PoolPaths, data_name, meta_name};
@@ -110,7 +110,7 @@ pub fn link_meta(from: &Path, to: &Path) -> io::Result<()> {
 
 /// Moves a finalized pair to where it can be written, under a new generation stamp. Files that an
 /// upgrade's snapshot shares (hard links) are copied instead, through `scratch`.
-pub fn reopen(from: &Pair, to: &Pair, scratch: &Path) -> io::Result<()> {
+pub fn reopen(files: &DataFiles, from: &Pair, to: &Pair, scratch: &Path) -> io::Result<()> {
     use std::os::unix::fs::MetadataExt as _;
     let shared = |path: &Path| {
         fs::metadata(path)
@@ -126,14 +126,16 @@ pub fn reopen(from: &Pair, to: &Pair, scratch: &Path) -> io::Result<()> {
     // The copy becomes a pair at the rename of its data. Until the old pair is gone there are two;
     // the one with the higher generation stamp counts.
     let copy = scratch.join(format!("{}.unshared", data_name(from.id)));
-    fs::copy(from.data(), &copy).map_err(|e| at(&copy, e))?;
+    files.copy(&from.data(), &copy).map_err(|e| at(&copy, e))?;
     fs::copy(from.meta(), to.meta()).map_err(|e| at(&to.meta(), e))?;
     // The originals were on the device for long: the copies are before those go.
-    sync_file(&copy)?;
+    sync_data(files, &copy)?;
     sync_file(&to.meta())?;
     fs::rename(&copy, to.data()).map_err(|e| at(&copy, e))?;
     sync_dir(&to.dir)?;
-    fs::remove_file(from.data()).map_err(|e| at(&from.data(), e))?;
+    files
+        .remove(&from.data())
+        .map_err(|e| at(&from.data(), e))?;
     fs::remove_file(from.meta()).map_err(|e| at(&from.meta(), e))
 }
 
@@ -168,6 +170,16 @@ pub fn sync_file(path: &Path) -> io::Result<()> {
         .map_err(|e| at(path, e))
 }
 
+/// Makes the bytes of a data file durable.
+pub fn sync_data(files: &DataFiles, path: &Path) -> io::Result<()> {
+    #[cfg(test)]
+    crate::locks::lock(&SYNCED).push(path.to_owned());
+    files
+        .open(path, OpenMode::ReadOnly)
+        .and_then(|f| f.sync())
+        .map_err(|e| at(path, e))
+}
+
 /// Makes the names in a directory durable.
 pub fn sync_dir(dir: &Path) -> io::Result<()> {
     File::open(dir)
@@ -178,14 +190,12 @@ pub fn sync_dir(dir: &Path) -> io::Result<()> {
 /// Gives back the blocks that were reserved behind the end of a data file, which is `len` bytes
 /// long. What is dirty of it is written to the device before. ext4 takes the length for final then,
 /// and after power loss would read allocated blocks that were never written as zeros.
-pub fn trim(data: &Path, len: u64) -> io::Result<()> {
-    let file = fs::OpenOptions::new()
-        .write(true)
-        .open(data)
-        .map_err(|e| at(data, e))?;
+pub fn trim(files: &DataFiles, data: &Path, len: u64) -> io::Result<()> {
+    let file = files.open(data, OpenMode::ReadWrite);
+    let file = file.map_err(|e| at(data, e))?;
     // To the length that it has: what is behind goes, nothing else.
-    if file.metadata()?.len() == len {
-        hayloft_io::write_back_file(&file).map_err(|e| at(data, e))?;
+    if file.len()? == len {
+        file.write_back().map_err(|e| at(data, e))?;
         file.set_len(len).map_err(|e| at(data, e))?;
     }
     Ok(())
@@ -193,9 +203,14 @@ pub fn trim(data: &Path, len: u64) -> io::Result<()> {
 
 /// Makes a data file ready to be finalized: gives back the room behind `len`, if that is given, and
 /// pins it if wanted.
-pub fn trim_and_pin(data: &Path, len: Option<u64>, pinned: bool) -> io::Result<()> {
+pub fn trim_and_pin(
+    files: &DataFiles,
+    data: &Path,
+    len: Option<u64>,
+    pinned: bool,
+) -> io::Result<()> {
     if let Some(len) = len {
-        trim(data, len)?;
+        trim(files, data, len)?;
     }
     if pinned {
         pin(data)?;

@@ -5,7 +5,7 @@ use std::io;
 use std::path::Path;
 use std::time::SystemTime;
 
-use hayloft_io::{IoClass, IoOp};
+use hayloft_io::{DataFiles, IoClass, IoOp};
 use tracing::info;
 
 use super::transition::{self, Present};
@@ -40,12 +40,13 @@ pub async fn prepare(
         slice.volume.root.display()
     );
     let (paths, pool) = (slice.paths.clone(), spec.clone());
+    let data_files = slice.volume.data_files();
     let outcome = on_disk(
         slice,
         IoClass::ClientWrite,
         IoOp::List,
         &slice.paths.root,
-        move || settle(&paths, &pool, start),
+        move || settle(&data_files, &paths, &pool, start),
     )
     .await
     .map_err(|e| StoreError::io(&doing, e))?;
@@ -59,6 +60,7 @@ pub async fn prepare(
 }
 
 fn settle(
+    data_files: &DataFiles,
     paths: &PoolPaths,
     spec: &PoolSpec,
     start: StartOption,
@@ -87,7 +89,7 @@ fn settle(
             Err(refusal) => return Ok(Err(refusal)),
             Ok(Fits::Same) => false,
             Ok(Fits::Older) => {
-                transition::upgrade(paths, &version_of(spec))?;
+                transition::upgrade(data_files, paths, &version_of(spec))?;
                 false
             }
         },

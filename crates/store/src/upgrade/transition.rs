@@ -11,6 +11,7 @@ use std::io::{self, Write as _};
 use std::path::Path;
 use std::time::SystemTime;
 
+use hayloft_io::{DataFiles, OpenMode};
 use tracing::info;
 
 use crate::layout::dirs::{DELETING, make_dir};
@@ -148,7 +149,7 @@ pub fn roll_back(root: &Path) -> io::Result<()> {
 
 /// Keeps `current` as `previous` and goes on with links to its replicas under `version`. An older
 /// `previous` goes.
-pub fn upgrade(paths: &PoolPaths, version: &PoolVersion) -> io::Result<()> {
+pub fn upgrade(data_files: &DataFiles, paths: &PoolPaths, version: &PoolVersion) -> io::Result<()> {
     let root = &paths.root;
     info!(pool = %root.display(), ctime = version.ctime, "upgrading; the state before is kept in \
         previous");
@@ -156,9 +157,9 @@ pub fn upgrade(paths: &PoolPaths, version: &PoolVersion) -> io::Result<()> {
     let old = root.join(PREVIOUS_TMP);
     fs::rename(paths.current(), &old)?;
     make_dir(&paths.current())?;
-    let linked = copy_tree(&old.join(FINALIZED), &paths.finalized(), true, 0)?;
+    let linked = copy_tree(None, &old.join(FINALIZED), &paths.finalized(), 0)?;
     // Replicas in `rbw` are written in place: a link would let that change `previous` too.
-    let copied = copy_tree(&old.join(RBW), &paths.rbw(), false, 0)?;
+    let copied = copy_tree(Some(data_files), &old.join(RBW), &paths.rbw(), 0)?;
     // Once VERSION is there, `current` counts: everything in it must outlive power loss before.
     let current = File::open(paths.current())?;
     rustix::fs::syncfs(&current)?;
@@ -178,8 +179,8 @@ fn write_version(paths: &PoolPaths, version: &PoolVersion) -> io::Result<()> {
     sync_dir(&paths.current())
 }
 
-/// Links or copies the replica files below `from`; gives their number.
-fn copy_tree(from: &Path, to: &Path, link: bool, depth: usize) -> io::Result<u64> {
+/// Links the replica files below `from`, or copies them with `copier`; gives their number.
+fn copy_tree(copier: Option<&DataFiles>, from: &Path, to: &Path, depth: usize) -> io::Result<u64> {
     make_dir(to)?;
     let entries = match fs::read_dir(from) {
         Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(0),
@@ -190,12 +191,14 @@ fn copy_tree(from: &Path, to: &Path, link: bool, depth: usize) -> io::Result<u64
         let entry = entry?;
         let (kind, target) = (entry.file_type()?, to.join(entry.file_name()));
         if kind.is_dir() && depth < DEPTH_MAX {
-            files += copy_tree(&entry.path(), &target, link, depth + 1)?;
+            files += copy_tree(copier, &entry.path(), &target, depth + 1)?;
         } else if kind.is_file() && is_replica(&entry.file_name()) {
-            if link {
-                fs::hard_link(entry.path(), target)?;
-            } else {
-                fs::copy(entry.path(), target)?;
+            match copier {
+                None => fs::hard_link(entry.path(), target)?,
+                Some(copier) => {
+                    copier.copy(&entry.path(), &target)?;
+                    copier.open(&target, OpenMode::ReadOnly)?.sync()?;
+                }
             }
             files += 1;
         }

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use hayloft_io::{IoClass, IoError, IoErrorKind};
+use hayloft_io::{IoClass, IoError, IoErrorKind, IoOp};
 
 use super::Volume;
 use crate::layout::dirs::DELETING;
@@ -13,7 +13,7 @@ use crate::layout::version::VERSION_BYTES_MAX;
 use crate::locks;
 
 /// Looks whether the volume's VERSION can be read, its directories are there and a file can be
-/// written. As Apache's check does, it makes directories again that are missing and hold nothing
+/// written, and whether an engine's device answers. As Apache's check does, it makes directories again that are missing and hold nothing
 /// lasting. Without that of the finalized replicas the volume has failed. A full disk is a good
 /// one.
 ///
@@ -35,6 +35,9 @@ pub async fn check(volume: &Arc<Volume>) -> Result<(), String> {
             or_full(meta.create_dir_all(&dir, DIR_MODE).await)?;
         }
     }
+    let device = volume.data_files();
+    let looks = meta.run(IoOp::Read, &volume.root, move |_| device.probe_device());
+    looks.await.map_err(|e| e.to_string())?;
     probe(volume, &current).await
 }
 

@@ -18,7 +18,7 @@ use std::time::Instant;
 use commit_rounds::CommitRounds;
 use file_system::FileSystemSpace;
 use hayloft_io::decorators::IoMetrics;
-use hayloft_io::{Engine, IoClass, Meta, RecordLock, Space};
+use hayloft_io::{DataFiles, Engine, IoClass, Meta, RecordLock, Space};
 use hayloft_wire::checksum::DataChecksum;
 use hayloft_wire::ids::PoolId;
 use invalidations::Invalidations;
@@ -206,6 +206,12 @@ impl Volume {
     #[must_use]
     pub fn meta(&self, class: IoClass) -> Meta {
         self.engine.meta(class)
+    }
+
+    /// What opens its data files for blocking code.
+    #[must_use]
+    pub fn data_files(&self) -> DataFiles {
+        self.meta(IoClass::ClientRead).data_files()
     }
 
     /// Whether it has failed or left: nothing on it is served.

@@ -253,6 +253,7 @@ async fn copy_shortened(
     };
     let to = scratch.at(slice.paths.finalized_dir(new_id));
     let path = from.data();
+    let data_files = slice.volume.data_files();
     let checksum = files::on_disk_with_sync(
         &slice,
         IoClass::Replication,
@@ -260,16 +261,17 @@ async fn copy_shortened(
         &path,
         true,
         move || {
-            std::fs::copy(from.data(), scratch.data())?;
+            data_files.copy(&from.data(), &scratch.data())?;
             std::fs::copy(from.meta(), scratch.meta())?;
-            let checksum = crate::load::validate(&scratch.data(), &scratch.meta())?
+            let checksum = crate::load::validate(&data_files, &scratch.data(), &scratch.meta())?
                 .checksum
                 .ok_or_else(|| std::io::Error::other("the meta file has no header"))?;
-            let cut = Cut::of(&scratch.data(), &scratch.meta(), checksum, len, None)?;
+            let (data, meta) = (scratch.data(), scratch.meta());
+            let cut = Cut::of(&data_files, &data, &meta, checksum, len, None)?;
             cut.make().map_err(|(_, e)| e)?;
             // The original was on the device for long, and commit rounds know of writers' files
             // only.
-            files::sync_file(&scratch.data())?;
+            files::sync_data(&data_files, &scratch.data())?;
             files::sync_file(&scratch.meta())?;
             files::move_pair(&scratch, &to, true)?;
             Ok(checksum)

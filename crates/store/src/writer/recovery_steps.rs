@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use hayloft_io::{IoClass, IoError, IoErrorKind, IoOp};
+use hayloft_io::{IoClass, IoError, IoErrorKind, IoOp, OpenMode};
 use hayloft_parity::MemberChange;
 use hayloft_wire::ids::{Block, ReplicaState};
 
@@ -52,6 +52,7 @@ pub async fn settle(
         },
     );
     let checksum = status.checksum;
+    let data_files = volume.data_files();
     let (crc, made) = files::on_disk_with_sync(
         &live.slice,
         IoClass::ClientWrite,
@@ -60,13 +61,19 @@ pub async fn settle(
         true,
         move || match checksum {
             Some(checksum) => {
-                let cut = Cut::of(&pair.data(), &pair.meta(), checksum, len, Some(known))?;
+                let cut = Cut::of(
+                    &data_files,
+                    &pair.data(),
+                    &pair.meta(),
+                    checksum,
+                    len,
+                    Some(known),
+                )?;
                 Ok((cut.last_crc(), cut.make()))
             }
             // Nothing was ever written.
-            None => std::fs::OpenOptions::new()
-                .write(true)
-                .open(pair.data())?
+            None => data_files
+                .open(&pair.data(), OpenMode::ReadWrite)?
                 .set_len(0)
                 .map(|()| (0, Ok(()))),
         },
@@ -191,6 +198,7 @@ pub async fn reopen(
     let to = from.at(slice.paths.rbw()).with_gs(new_gs);
     let (path, scratch) = (from.data(), slice.paths.tmp());
     let dirs = [from.dir.clone(), to.dir.clone()];
+    let data_files = slice.volume.data_files();
     let outcome = files::on_disk_with_sync(
         &slice,
         IoClass::ClientWrite,
@@ -199,12 +207,12 @@ pub async fn reopen(
         // Copies of files that a snapshot shares are synced.
         true,
         move || {
-            let valid = validate(&from.data(), &from.meta())?;
+            let valid = validate(&data_files, &from.data(), &from.meta())?;
             let on_disk = std::fs::metadata(from.data())?.len();
             if valid.len != replica.len || on_disk != replica.len || valid.checksum.is_none() {
                 return Ok(Err((valid, on_disk)));
             }
-            files::reopen(&from, &to, &scratch).map(|()| Ok(valid))
+            files::reopen(&data_files, &from, &to, &scratch).map(|()| Ok(valid))
         },
     )
     .await;

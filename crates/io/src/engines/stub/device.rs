@@ -177,6 +177,24 @@ fn read<D: Blocking>(device: &D, at: u64) -> Result<Vec<u8>, IoError> {
     Ok(bytes)
 }
 
+/// Whether the device begins with the header that it had.
+pub(super) fn is_still<D: Blocking>(device: &D, root: &Path, id: &DeviceId) -> Result<(), IoError> {
+    let mut head = [0; HEADER_BYTES];
+    device.read(&mut head, HEADER_BYTES, 0)?;
+    match Named::from_header(&head) {
+        Some(named) if named.id == *id => Ok(()),
+        _ => {
+            let text = "the device no longer begins as it did: it was changed or exchanged";
+            Err(IoError::new(
+                IoErrorKind::MediaError,
+                IoOp::Read,
+                root,
+                text,
+            ))
+        }
+    }
+}
+
 /// What the directory says of its device.
 fn named(root: &Path) -> Result<Option<Named>, IoError> {
     let path = root.join(NAME_FILE);

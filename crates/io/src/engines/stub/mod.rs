@@ -287,6 +287,14 @@ impl<D: Blocking> Elsewhere for Stubs<D> {
             available: free,
         })
     }
+
+    fn sync(&self) -> Result<(), IoError> {
+        self.0.flush()
+    }
+
+    fn probe(&self) -> Result<(), IoError> {
+        device::is_still(&self.0.device, &self.0.root, &self.0.id)
+    }
 }
 
 /// A file of such a volume.
