@@ -215,9 +215,12 @@ impl IoError {
     }
 
     /// An error that the standard library reported; one without an errno becomes `Other`, with
-    /// its text as context.
+    /// its text as context. One that was made of an `IoError` is that again.
     #[must_use]
     pub fn from_std(op: IoOp, path: &Path, error: &io::Error) -> Self {
+        if let Some(inside) = error.get_ref().and_then(|e| e.downcast_ref::<Self>()) {
+            return inside.clone();
+        }
         match Errno::from_io_error(error) {
             Some(errno) => Self::from_errno(op, path, errno),
             None => Self::new(IoErrorKind::Other, op, path, error.to_string()),

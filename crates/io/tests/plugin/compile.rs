@@ -8,6 +8,14 @@ use std::process::Command;
 /// # Panics
 /// When there is no C compiler, which building ISA-L needs too, or it finds a fault.
 pub fn plugin(source: &str, to: &Path, more: &[String]) {
+    plugin_with(source, to, more, &[]);
+}
+
+/// As [`plugin`], with `libraries`.
+///
+/// # Panics
+/// As [`plugin`].
+pub fn plugin_with(source: &str, to: &Path, more: &[String], libraries: &[String]) {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
     let ran = Command::new("cc")
         .args([
@@ -18,6 +26,7 @@ pub fn plugin(source: &str, to: &Path, more: &[String]) {
         .arg("-o")
         .arg(to)
         .arg(here.join(source))
+        .args(libraries)
         .output()
         .expect("a C compiler called cc");
     assert!(

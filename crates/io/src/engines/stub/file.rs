@@ -12,14 +12,14 @@ use rustix::io::Errno;
 
 use super::place::{self, EXTENTS_MAX};
 use super::room::{Extent, UNIT, units_for};
-use super::{StubVolume, lock, no_space};
+use super::{DeviceId, StubVolume, lock, no_space};
 use crate::engine::SyncKind;
 use crate::engines::blocking::Blocking;
 use crate::engines::calls::at;
 use crate::engines::inode::InodeKey;
 use crate::error::{IoError, IoErrorKind, IoOp};
 
-/// A stub takes this much more when it grows beyond what it has: 8 MiB.
+/// A stub that outgrows its room takes as much again as it has, at most this: 8 MiB.
 const GROWTH: u64 = (8 << 20) / UNIT;
 /// Zeros written at a time.
 static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
@@ -54,8 +54,19 @@ impl Stub {
         Self { state, contested }
     }
 
-    pub(super) fn take_extents(&self) -> Vec<Extent> {
-        std::mem::take(&mut lock(&self.state).extents)
+    /// What the file gives up when its last handle is closed: all, or what is behind its end.
+    pub(super) fn leave(&self, file: &File, id: &DeviceId, all: bool) -> Vec<Extent> {
+        let mut state = lock(&self.state);
+        if all {
+            return std::mem::take(&mut state.extents);
+        }
+        let mut kept = state.extents.clone();
+        let gone = cut_to(&mut kept, units_for(state.len));
+        // Where the attribute cannot be written it names them, so they stay taken.
+        if gone.is_empty() || place::write(file, id, &kept).is_err() {
+            return Vec::new();
+        }
+        gone
     }
 }
 
@@ -170,7 +181,8 @@ impl<D: Blocking> StubFile<D> {
     /// Prepares a write of `range`: room, and zeros in a gap before it. Gives its pieces.
     fn prepare(&self, range: Range<u64>) -> Result<Vec<(u64, u64)>, IoError> {
         let mut state = lock(&self.stub.state);
-        self.reserve(&mut state, range.end, GROWTH)?;
+        let more = units_for(range.end).min(GROWTH);
+        self.reserve(&mut state, range.end, more)?;
         if range.start > state.len {
             let from = state.len;
             self.zero(&state, from, range.start)?;

@@ -232,7 +232,8 @@ impl<D: Blocking> StubVolume<D> {
         })
     }
 
-    /// A handle of the file is closed. The last one of a file without a name frees its content.
+    /// A handle of the file is closed. The last one frees the content of a file without a name,
+    /// and otherwise the room behind its end.
     fn closed(&self, file: &StubFile<D>) {
         let mut open = lock(&self.open);
         if Arc::strong_count(&file.stub) > 1 {
@@ -240,9 +241,12 @@ impl<D: Blocking> StubVolume<D> {
         }
         open.remove(&file.key);
         let unnamed = InodeFacts::of(&file.file).is_ok_and(|facts| facts.links == 0);
-        let extents = file.stub.take_extents();
+        if file.stub.contested {
+            return;
+        }
+        let extents = file.stub.leave(&file.file, &self.id, unnamed);
         drop(open);
-        if unnamed && !file.stub.contested {
+        if !extents.is_empty() {
             // On an error the next start finds them.
             let _ = self.give_up(&extents);
         }
@@ -363,3 +367,6 @@ impl<D: Blocking> Blocking for EitherFile<D> {
 fn no_space(path: &Path) -> IoError {
     IoError::from_errno(IoOp::Write, path, Errno::NOSPC)
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,418 @@
+//! Stubs on a device in memory, which can be stopped at any step.
+
+use std::fs;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::Mutex;
+
+use bytes::Bytes;
+use rustix::fs::{XattrFlags, getxattr, setxattr};
+
+use super::*;
+use crate::data_files::DataFiles;
+
+const SIZE: usize = 64 << 20;
+
+/// A device; its copies are the same one.
+#[derive(Clone, Debug)]
+struct Memory(Arc<Mutex<State>>);
+
+#[derive(Debug)]
+struct State {
+    bytes: Vec<u8>,
+    /// Operations that still succeed.
+    left: usize,
+    /// Syncs that fail.
+    bad_syncs: usize,
+    trimmed: u64,
+}
+
+impl Memory {
+    fn new() -> Self {
+        Self(Arc::new(Mutex::new(State {
+            bytes: vec![0; SIZE],
+            left: usize::MAX,
+            bad_syncs: 0,
+            trimmed: 0,
+        })))
+    }
+
+    fn step(&self) -> Result<MutexGuard<'_, State>, IoError> {
+        let mut state = lock(&self.0);
+        let gone = IoError::from_errno(IoOp::Other, Path::new("device"), Errno::IO);
+        state.left = state.left.checked_sub(1).ok_or(gone)?;
+        Ok(state)
+    }
+}
+
+impl Blocking for Memory {
+    fn path(&self) -> &Path {
+        Path::new("device")
+    }
+
+    fn read(&self, target: &mut [u8], len: usize, offset: u64) -> Result<usize, IoError> {
+        let state = self.step()?;
+        let from = usize::try_from(offset)
+            .expect("small")
+            .min(state.bytes.len());
+        let n = len.min(state.bytes.len() - from);
+        target[..n].copy_from_slice(&state.bytes[from..from + n]);
+        Ok(n)
+    }
+
+    fn write(&self, bufs: &[&Bytes], offset: u64) -> (usize, Result<(), IoError>) {
+        let mut state = match self.step() {
+            Ok(state) => state,
+            Err(error) => return (0, Err(error)),
+        };
+        let mut at = usize::try_from(offset).expect("small");
+        for buf in bufs {
+            state.bytes[at..at + buf.len()].copy_from_slice(buf);
+            at += buf.len();
+        }
+        (bufs.iter().map(|b| b.len()).sum(), Ok(()))
+    }
+
+    fn truncate(&self, _len: u64) -> Result<(), IoError> {
+        panic!("a device has its size");
+    }
+
+    fn trim(&self, _offset: u64, len: u64) -> Result<(), IoError> {
+        self.step()?.trimmed += len;
+        Ok(())
+    }
+
+    fn sync(&self, _kind: SyncKind) -> Result<(), IoError> {
+        let mut state = self.step()?;
+        if state.bad_syncs > 0 {
+            state.bad_syncs -= 1;
+            return Err(IoError::from_errno(IoOp::Sync, self.path(), Errno::IO));
+        }
+        Ok(())
+    }
+
+    fn length(&self) -> Result<u64, IoError> {
+        Ok(self.step()?.bytes.len() as u64)
+    }
+}
+
+fn stubs(root: &Path, device: &Memory) -> Result<Stubs<Memory>, IoError> {
+    let can = Capabilities {
+        page_cache: false,
+        memory_alignment: 1,
+        descriptor: false,
+        keeps_data: true,
+        stubs: false,
+    };
+    Stubs::open("test".into(), can, device.clone(), root, false)
+}
+
+fn open(
+    engine: &Stubs<Memory>,
+    path: &Path,
+    mode: OpenMode,
+) -> Result<EitherFile<Memory>, IoError> {
+    BlockingEngine::open(engine, path, mode)
+}
+
+fn put(engine: &Stubs<Memory>, path: &Path, byte: u8, len: usize) {
+    let file = open(engine, path, OpenMode::CreateNew).expect("new");
+    let bytes = Bytes::from(vec![byte; len]);
+    file.write(&[&bytes], 0).1.expect("writes");
+}
+
+fn get(engine: &Stubs<Memory>, path: &Path) -> Vec<u8> {
+    let file = open(engine, path, OpenMode::ReadOnly).expect("there");
+    let len = usize::try_from(file.length().expect("has one")).expect("small");
+    let mut bytes = vec![0; len];
+    assert_eq!(file.read(&mut bytes, len, 0).expect("reads"), len);
+    bytes
+}
+
+fn free(engine: &Stubs<Memory>) -> u64 {
+    Elsewhere::space(engine).expect("known").free
+}
+
+fn files(engine: &Stubs<Memory>) -> DataFiles {
+    DataFiles::elsewhere(engine.elsewhere())
+}
+
+fn dir() -> tempfile::TempDir {
+    // Not where temporary directories are memory that knows no attributes.
+    tempfile::tempdir().expect("a directory")
+}
+
+#[test]
+fn content_goes_with_the_last_name_and_the_last_handle() {
+    let (dir, device) = (dir(), Memory::new());
+    let engine = stubs(dir.path(), &device).expect("opens");
+    let all = free(&engine);
+    let [a, b] = ["blk_1", "blk_2"].map(|name| dir.path().join(name));
+    put(&engine, &a, 7, 200_000);
+    let taken = all - free(&engine);
+    assert!(taken >= 200_000, "{taken}");
+    fs::hard_link(&a, &b).expect("links");
+    files(&engine).remove(&a).expect("removes");
+    assert_eq!(
+        (get(&engine, &b), all - free(&engine)),
+        (vec![7; 200_000], taken)
+    );
+    let held = open(&engine, &b, OpenMode::ReadOnly).expect("there");
+    files(&engine).remove(&b).expect("removes");
+    assert_eq!(all - free(&engine), taken, "a reader has it open");
+    let mut bytes = [0; 10];
+    held.read(&mut bytes, 10, 199_990).expect("reads");
+    assert_eq!(bytes, [7; 10]);
+    drop(held);
+    assert_eq!(free(&engine), all);
+    assert!(lock(&device.0).trimmed >= 200_000, "the device is told");
+    // A tree, with a file that another name keeps.
+    let tree = dir.path().join("tree/below");
+    fs::create_dir_all(&tree).expect("creates");
+    put(&engine, &tree.join("blk_3"), 1, 100);
+    put(&engine, &tree.join("blk_4"), 2, 100);
+    fs::write(tree.join("blk_4_1.meta"), "plain").expect("writes");
+    fs::hard_link(tree.join("blk_3"), &a).expect("links");
+    files(&engine)
+        .remove_tree(&dir.path().join("tree"))
+        .expect("removes");
+    assert_eq!(get(&engine, &a), [1; 100]);
+    files(&engine).remove(&a).expect("removes");
+    assert_eq!(free(&engine), all);
+}
+
+#[test]
+fn the_next_process_finds_all_and_what_names_have_left() {
+    let (dir, device) = (dir(), Memory::new());
+    let engine = stubs(dir.path(), &device).expect("opens");
+    let all = free(&engine);
+    for n in 0..5 {
+        put(&engine, &dir.path().join(format!("blk_{n}")), n, 70_000);
+    }
+    drop(engine);
+    // Behind its back: a crash between the name and the content.
+    fs::remove_file(dir.path().join("blk_0")).expect("removes");
+    let engine = stubs(dir.path(), &device).expect("opens");
+    put(&engine, &dir.path().join("blk_9"), 9, SIZE / 2);
+    for n in 1..5 {
+        assert_eq!(
+            get(&engine, &dir.path().join(format!("blk_{n}"))),
+            [n; 70_000]
+        );
+    }
+    for n in [1, 2, 3, 4, 9] {
+        files(&engine)
+            .remove(&dir.path().join(format!("blk_{n}")))
+            .expect("removes");
+    }
+    assert_eq!(free(&engine), all);
+}
+
+#[test]
+fn what_was_acknowledged_is_there_after_a_stop_at_any_step() {
+    for steps in 0..40 {
+        let (dir, device) = (dir(), Memory::new());
+        let engine = stubs(dir.path(), &device).expect("opens");
+        let path = dir.path().join("blk_1");
+        let file = open(&engine, &path, OpenMode::CreateNew).expect("new");
+        lock(&device.0).left = steps;
+        let mut acknowledged: Vec<u8> = Vec::new();
+        for n in 1..=8_u8 {
+            let bytes = Bytes::from(vec![n; 50_000]);
+            let at = acknowledged.len() as u64;
+            if file.write(&[&bytes], at).1.is_err() {
+                break;
+            }
+            acknowledged.extend_from_slice(&bytes);
+            if n == 5 && file.truncate(120_000).is_ok() {
+                acknowledged.truncate(120_000);
+            }
+        }
+        lock(&device.0).left = usize::MAX;
+        // The process is gone: nothing is closed.
+        std::mem::forget(file);
+        std::mem::forget(engine);
+        let engine = stubs(dir.path(), &device).expect("opens");
+        let there = get(&engine, &path);
+        assert!(
+            there.starts_with(&acknowledged),
+            "after {steps} steps: {}",
+            there.len()
+        );
+        put(&engine, &dir.path().join("blk_2"), 99, 1_000_000);
+        assert!(
+            get(&engine, &path).starts_with(&acknowledged),
+            "after {steps} steps"
+        );
+    }
+}
+
+#[test]
+fn after_a_failed_flush_no_sync_says_that_older_bytes_are_safe() {
+    let (dir, device) = (dir(), Memory::new());
+    let engine = stubs(dir.path(), &device).expect("opens");
+    let write = |name: &str| {
+        let file = open(&engine, &dir.path().join(name), OpenMode::CreateNew).expect("new");
+        file.write(&[&Bytes::from_static(b"bytes")], 0)
+            .1
+            .expect("writes");
+        file
+    };
+    let (a, b, clean) = (write("blk_1"), write("blk_2"), write("blk_3"));
+    clean.sync(SyncKind::Data).expect("syncs");
+    lock(&device.0).bad_syncs = 1;
+    a.sync(SyncKind::Data).expect_err("the device says so");
+    for file in [&a, &b, &a] {
+        let error = file.sync(SyncKind::All).expect_err("its bytes may be lost");
+        assert_eq!(error.kind(), IoErrorKind::MediaError);
+    }
+    clean.sync(SyncKind::Data).expect("was safe before");
+    write("blk_4").sync(SyncKind::Data).expect("is newer");
+}
+
+#[test]
+fn a_full_device_says_so_and_gives_back_what_did_not_fit() {
+    let (dir, device) = (dir(), Memory::new());
+    let engine = stubs(dir.path(), &device).expect("opens");
+    let all = free(&engine);
+    let path = dir.path().join("blk_1");
+    let file = open(&engine, &path, OpenMode::CreateNew).expect("new");
+    let error = file.allocate(all + 1).expect_err("too much");
+    assert_eq!(error.kind(), IoErrorKind::NoSpace);
+    assert_eq!(free(&engine), all);
+    file.allocate(all).expect("fits");
+    assert_eq!((free(&engine), file.length().expect("has one")), (0, 0));
+    file.truncate(0).expect("cuts");
+    assert_eq!(free(&engine), all);
+}
+
+#[test]
+fn a_file_in_too_many_pieces_is_refused() {
+    let (dir, device) = (dir(), Memory::new());
+    let engine = stubs(dir.path(), &device).expect("opens");
+    let all = free(&engine);
+    // Every second unit is taken.
+    let names: Vec<_> = (0..all / UNIT)
+        .map(|n| dir.path().join(format!("blk_{n}")))
+        .collect();
+    for name in &names {
+        put(&engine, name, 1, 1);
+    }
+    for name in names.iter().step_by(2) {
+        files(&engine).remove(name).expect("removes");
+    }
+    let file = open(&engine, &dir.path().join("blk_9999"), OpenMode::CreateNew).expect("new");
+    let error = file.allocate(all / 2).expect_err("in pieces");
+    assert_eq!(error.kind(), IoErrorKind::NoSpace);
+    file.allocate(100 * UNIT).expect("that many are fine");
+}
+
+#[test]
+fn torn_and_foreign_attributes_cost_their_replica_alone() {
+    let (dir, device) = (dir(), Memory::new());
+    let engine = stubs(dir.path(), &device).expect("opens");
+    let [a, b, c, d] = ["blk_1", "blk_2", "blk_3", "blk_4"].map(|name| dir.path().join(name));
+    put(&engine, &a, 1, 100_000);
+    put(&engine, &b, 2, 100_000);
+    put(&engine, &c, 3, 100_000);
+    fs::write(&d, "a file of another program").expect("writes");
+    let mut bytes = [0; 4096];
+    let n = getxattr(&a, place::ATTRIBUTE, &mut bytes[..]).expect("there");
+    setxattr(&b, place::ATTRIBUTE, &bytes[..n - 1], XattrFlags::empty()).expect("sets");
+    drop(engine);
+    let engine = stubs(dir.path(), &device).expect("opens");
+    for path in [&b, &d] {
+        let error = open(&engine, path, OpenMode::ReadOnly).expect_err("no place");
+        assert_eq!(error.kind(), IoErrorKind::MediaError, "{error}");
+        files(&engine).remove(path).expect("goes all the same");
+    }
+    assert_eq!(
+        (get(&engine, &a), get(&engine, &c)),
+        (vec![1; 100_000], vec![3; 100_000])
+    );
+}
+
+#[test]
+fn two_that_name_one_place_can_be_read_and_are_not_written_over() {
+    let (dir, device) = (dir(), Memory::new());
+    let engine = stubs(dir.path(), &device).expect("opens");
+    let [a, b] = ["blk_1", "blk_2"].map(|name| dir.path().join(name));
+    put(&engine, &a, 1, 100_000);
+    put(&engine, &b, 2, 100_000);
+    let mut bytes = [0; 4096];
+    let n = getxattr(&a, place::ATTRIBUTE, &mut bytes[..]).expect("there");
+    setxattr(&b, place::ATTRIBUTE, &bytes[..n], XattrFlags::empty()).expect("sets");
+    drop(engine);
+    let engine = stubs(dir.path(), &device).expect("opens");
+    for path in [&a, &b] {
+        assert_eq!(get(&engine, path), [1; 100_000]);
+        let error = open(&engine, path, OpenMode::ReadWrite).expect_err("two have it");
+        assert!(error.to_string().contains("another replica"), "{error}");
+    }
+    let before = free(&engine);
+    files(&engine).remove(&b).expect("removes");
+    assert_eq!(free(&engine), before, "the other still has it");
+    assert_eq!(get(&engine, &a), [1; 100_000]);
+}
+
+#[test]
+fn a_device_that_is_not_the_volume_s_is_refused() {
+    let (dir, other, device) = (dir(), self::dir(), Memory::new());
+    drop(stubs(dir.path(), &device).expect("opens"));
+    let error = |root: &Path, device: &Memory, what: &str| {
+        let error = stubs(root, device).expect_err("refused").to_string();
+        assert!(error.contains(what), "{error}");
+    };
+    error(other.path(), &device, "the blocks of another volume");
+    let blank = Memory::new();
+    fs::create_dir(dir.path().join("current")).expect("creates");
+    fs::write(dir.path().join("current/VERSION"), "").expect("writes");
+    error(dir.path(), &blank, "no device of Hayloft's");
+    error(other.path(), &blank_with(0, 510), "something on it already");
+    error(
+        other.path(),
+        &blank_with(SIZE - 512, 8),
+        "something on it already",
+    );
+    let second = Memory::new();
+    drop(stubs(other.path(), &second).expect("opens"));
+    error(dir.path(), &second, "the directory belongs to device");
+    lock(&device.0).bytes.truncate(SIZE / 2);
+    error(dir.path(), &device, "give it its size back");
+    lock(&blank.0).bytes.truncate(1 << 20);
+    error(self::dir().path(), &blank, "must have");
+    let used = self::dir();
+    fs::create_dir(used.path().join("current")).expect("creates");
+    fs::write(used.path().join("current/VERSION"), "").expect("writes");
+    error(used.path(), &Memory::new(), "must be a new one");
+    fs::write(other.path().join(device::NAME_FILE), "nonsense").expect("writes");
+    error(other.path(), &second, "names no device");
+}
+
+fn blank_with(at: usize, len: usize) -> Memory {
+    let device = Memory::new();
+    lock(&device.0).bytes[at..at + len].fill(0x55);
+    device
+}
+
+#[test]
+fn a_stop_while_the_two_are_made_to_belong_together_is_gone_on_with() {
+    let (dir, device) = (dir(), Memory::new());
+    drop(stubs(dir.path(), &device).expect("opens"));
+    // The directory names it, and the header never got there.
+    lock(&device.0).bytes[..4096].fill(0);
+    drop(stubs(dir.path(), &device).expect("goes on"));
+    drop(stubs(dir.path(), &device).expect("and belongs"));
+}
+
+#[test]
+fn a_device_that_was_exchanged_is_noticed() {
+    let (dir, device) = (dir(), Memory::new());
+    let engine = stubs(dir.path(), &device).expect("opens");
+    Elsewhere::probe(&engine).expect("is well");
+    lock(&device.0).bytes[9] ^= 1;
+    let error = Elsewhere::probe(&engine).expect_err("another");
+    assert_eq!(error.kind(), IoErrorKind::MediaError);
+    lock(&device.0).left = 0;
+    Elsewhere::probe(&engine).expect_err("gone");
+}
