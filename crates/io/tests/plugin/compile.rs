@@ -7,6 +7,7 @@ use std::process::Command;
 ///
 /// # Panics
 /// When there is no C compiler, which building ISA-L needs too, or it finds a fault.
+#[allow(dead_code, reason = "not every test needs both")]
 pub fn plugin(source: &str, to: &Path, more: &[String]) {
     plugin_with(source, to, more, &[]);
 }

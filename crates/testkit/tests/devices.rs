@@ -1,0 +1,426 @@
+//! A node whose blocks are on network block devices, behind stub files: stock clients cannot tell;
+//! Apache's node refuses the directory; servers that die, hang or talk nonsense cost the volume.
+
+#[path = "../../io/tests/plugin/compile.rs"]
+mod compile;
+
+use hayloft_testkit::error::Result;
+use hayloft_testkit::hadoop::scratch;
+use hayloft_testkit::node::Kind;
+use hayloft_testkit::process::{Process, Signal, Spawn};
+use hayloft_testkit::suite::{expect, expect_eq, passed, seconds};
+use hayloft_testkit::wait::{self, Seen};
+use hayloft_testkit::{Cluster, Driver, NodeSpec, Outcome, Suite, TestkitError, VolumeSpec, ports};
+use serde_json::json;
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+
+/// Block size of the cluster's clients, bytes.
+const BLOCK: u64 = 1 << 20;
+/// The node with the device; the other is as usual.
+const ODD: usize = 0;
+const NODES: usize = 2;
+/// Room that a volume must have beyond a block, or others are taken first.
+const ROOM_AHEAD: &str =
+    "dfs.datanode.round-robin-volume-choosing-policy.additional-available-space";
+/// Bytes of the device.
+const DEVICE: u64 = 512 << 20;
+
+fn main() -> ExitCode {
+    Suite::run("devices", |suite| {
+        let missing = ["nbdkit", "cc"].into_iter().find(|tool| !is_there(tool));
+        let missing = missing.or_else(|| {
+            let header = Path::new("/usr/include/libnbd.h");
+            (!header.exists()).then_some("libnbd-dev")
+        });
+        if let Some(missing) = missing {
+            let why = format!("{missing} is not installed");
+            suite.case("everything", move || Ok(Outcome::Skipped(why)));
+            return Ok(());
+        }
+        let mut on = suite.group(start, |lab, failed| lab.cluster.conclude(failed));
+        on.case("stock_clients_cannot_tell", |lab| lab.served());
+        on.case("room_of_deleted_files_comes_back", |lab| lab.deleted());
+        on.case("a_kill_loses_nothing_acknowledged", |lab| lab.killed());
+        on.case("apache_s_node_refuses_the_directory", |lab| lab.refused());
+        on.case("exports_that_cannot_be_used_cost_the_volume", |lab| {
+            lab.unusable()
+        });
+        on.case("a_server_that_is_silent_costs_the_volume", |lab| {
+            lab.silent()
+        });
+        on.case("a_server_that_dies_costs_the_volume", |lab| lab.dead());
+        on.case("errors_of_the_device_are_read_around", |lab| lab.errors());
+        Ok(())
+    })
+}
+
+fn is_there(tool: &str) -> bool {
+    Command::new("sh")
+        .args(["-c", &format!("command -v {tool} >/dev/null")])
+        .status()
+        .is_ok_and(|status| status.success())
+}
+
+fn start() -> Result<Lab> {
+    let base = scratch("devices-")?;
+    let plugin = base.path().join("nbd.so");
+    let libraries = ["-lnbd", "-lpthread"].map(String::from);
+    compile::plugin_with("../../plugins/nbd.c", &plugin, &[], &libraries);
+    let device = base.path().join("device");
+    let made = File::create(&device).and_then(|f| f.set_len(DEVICE));
+    made.map_err(TestkitError::file("creating", &device))?;
+    let port = ports::free()?;
+    let mut server = Server {
+        dir: base.path().to_owned(),
+        port,
+        process: None,
+    };
+    server.start(&[], &[])?;
+    let volume = base.path().join("volume");
+    let key = format!("hayloft.io.engine.{}", volume.display());
+    let uri = format!("nbd://127.0.0.1:{port} timeout=4");
+    let spec = NodeSpec::new(Kind::Hayloft)
+        .volumes(vec![
+            VolumeSpec::at(&volume),
+            VolumeSpec::at(&base.path().join("plain")),
+        ])
+        .conf("dfs.datanode.failed.volumes.tolerated", 1)
+        .conf("dfs.datanode.disk.check.timeout", "8s")
+        .conf(ROOM_AHEAD, 0)
+        .conf(&key, format!("plugin:{} {uri}", plugin.display()));
+    let cluster = Cluster::builder("devices")
+        .conf("dfs.blocksize", BLOCK)
+        .conf("dfs.replication", NODES)
+        .conf("dfs.client.socket-timeout", 10_000)
+        .node(spec)
+        .node(NodeSpec::new(Kind::Hayloft))
+        .start()?;
+    Ok(Lab {
+        fs: cluster.driver()?,
+        cluster,
+        server,
+        volume,
+        files: Vec::new(),
+        _base: base,
+    })
+}
+
+/// nbdkit with the device.
+struct Server {
+    dir: PathBuf,
+    port: u16,
+    process: Option<Process>,
+}
+
+impl Server {
+    /// `filters` stand before the plug-in's name, `more` behind its file.
+    fn start(&mut self, filters: &[&str], more: &[&str]) -> Result<()> {
+        let port = self.port.to_string();
+        let mut argv = vec!["nbdkit", "--foreground", "--ipaddr", "127.0.0.1", "--port"];
+        argv.push(&port);
+        argv.extend(filters);
+        argv.push("file");
+        let file = self.dir.join("device").display().to_string();
+        argv.push(&file);
+        argv.extend(more);
+        let argv = argv.into_iter().map(String::from).collect();
+        self.process = Some(Spawn::new("nbdkit", argv, self.dir.join("nbdkit.log")).start()?);
+        self.wait()
+    }
+
+    /// A program that listens at the server's place and answers with other bytes.
+    fn start_nonsense(&mut self) -> Result<()> {
+        let script = format!(
+            "import socket\ns = socket.create_server(('127.0.0.1', {}))\nwhile True:\n    c = \
+             s.accept()[0]\n    c.sendall(b'HTTP/1.1 400 what was that?\\r\\n' * 20)\n    c.close()",
+            self.port
+        );
+        let argv = ["python3", "-c", &script].map(String::from).to_vec();
+        self.process = Some(Spawn::new("nonsense", argv, self.dir.join("nbdkit.log")).start()?);
+        self.wait()
+    }
+
+    fn wait(&mut self) -> Result<()> {
+        let address = ("127.0.0.1", self.port);
+        wait::until("the server", seconds(20), || {
+            Ok(match std::net::TcpStream::connect(address) {
+                Ok(_) => Seen::Done(()),
+                Err(error) => Seen::NotYet(error.to_string()),
+            })
+        })
+    }
+
+    fn stop(&mut self) -> Result<()> {
+        if let Some(mut process) = self.process.take() {
+            process.kill()?;
+        }
+        Ok(())
+    }
+
+    fn signal(&mut self, signal: Signal) -> Result<()> {
+        let process = self.process.as_mut();
+        process.map_or(Ok(()), |process| process.signal(signal))
+    }
+}
+
+struct Lab {
+    fs: Driver,
+    cluster: Cluster,
+    server: Server,
+    /// The directory of the stubs.
+    volume: PathBuf,
+    /// What is there: path, length, seed.
+    files: Vec<(String, u64, u64)>,
+    // Dropped after the nodes have ended.
+    _base: tempfile::TempDir,
+}
+
+impl Lab {
+    fn put(&mut self, path: &str, bytes: u64) -> Result<()> {
+        let seed = self.files.len() as u64 + 1;
+        self.fs.put(path, bytes, seed, json!({}))?;
+        self.files.push((path.into(), bytes, seed));
+        Ok(())
+    }
+
+    fn check_all(&self) -> Result<()> {
+        let check = |(path, bytes, seed): &(String, u64, u64)| self.fs.check(path, *bytes, *seed);
+        self.files.iter().try_for_each(check)
+    }
+
+    fn wait_replicas(&self) -> Result<()> {
+        let each =
+            |(path, ..): &(String, u64, u64)| self.fs.wait_replicas(path, NODES, seconds(60));
+        self.files.iter().try_for_each(each)
+    }
+
+    /// All reads come from the node with the device.
+    fn check_odd(&mut self) -> Result<()> {
+        self.wait_replicas()?;
+        self.cluster.node(1).stop()?;
+        self.check_all()?;
+        self.cluster.start_node(1)?;
+        self.cluster.wait_all_live()
+    }
+
+    fn log(&mut self) -> Result<String> {
+        let log = self.cluster.node(ODD).log();
+        std::fs::read_to_string(&log).map_err(TestkitError::file("reading", &log))
+    }
+
+    /// Data files of the volume with the device.
+    fn stubs(&mut self) -> Vec<PathBuf> {
+        let volume = self.volume.clone();
+        let node = self.cluster.node(ODD);
+        let files = node.all_block_files().into_iter();
+        files
+            .filter(|file| file.starts_with(&volume))
+            .filter(|file| file.extension().is_none())
+            .collect()
+    }
+
+    fn wait_failed(&mut self, failed: u64) -> Result<()> {
+        wait::until("the count of failed volumes", seconds(60), || {
+            let bean = self.cluster.namenode_bean(0, "FSNamesystemState")?;
+            let now = bean["VolumeFailuresTotal"].as_u64();
+            Ok(if now == Some(failed) {
+                Seen::Done(())
+            } else {
+                Seen::NotYet(format!("{now:?}"))
+            })
+        })
+    }
+
+    fn served(&mut self) -> Result<Outcome> {
+        self.put("/several", 9 * BLOCK + 12_345)?;
+        self.put("/small", 10)?;
+        self.fs.append("a", "/small", 2, json!({}))?;
+        self.fs.write("a", 300_000)?;
+        self.fs.handle("hsync", "a")?;
+        self.fs.handle("close", "a")?;
+        self.files[1].1 += 300_000;
+        self.check_odd()?;
+        let stubs = self.stubs();
+        expect(!stubs.is_empty(), || "no block is on the device".into())?;
+        for stub in &stubs {
+            let bytes = std::fs::read(stub).map_err(TestkitError::file("reading", stub))?;
+            expect(bytes.iter().all(|b| *b == 0), || {
+                format!("{} has the content itself", stub.display())
+            })?;
+        }
+        let version = self.volume.join("current/VERSION");
+        let text = std::fs::read_to_string(&version);
+        let text = text.map_err(TestkitError::file("reading", &version))?;
+        expect(text.contains("layoutVersion=-1057"), || text.clone())?;
+        let log = self.log()?;
+        expect(log.contains("plugin:nbd"), || {
+            "the log does not name the engine".into()
+        })?;
+        passed()
+    }
+
+    /// More than the device has in all, half of it at a time.
+    fn deleted(&mut self) -> Result<Outcome> {
+        for round in 0..4 {
+            let name = format!("/round-{round}");
+            self.fs
+                .put(&name, DEVICE * 3 / 5, 77, json!({"replication": 1}))?;
+            self.fs.check(&name, DEVICE * 3 / 5, 77)?;
+            self.fs.fs(&["-rm", "-skipTrash", &name])?;
+            let volume = self.volume.clone();
+            wait::until("the deletes", seconds(60), || {
+                let files = self.cluster.node(ODD).all_block_files();
+                let left = files.iter().filter(|f| f.starts_with(&volume)).count();
+                Ok(if left < 40 {
+                    Seen::Done(())
+                } else {
+                    Seen::NotYet(format!("{left} files"))
+                })
+            })?;
+        }
+        self.check_all()?;
+        passed()
+    }
+
+    fn killed(&mut self) -> Result<Outcome> {
+        for round in 0..3 {
+            let name = format!("/killed-{round}");
+            self.fs.create("k", &name, 50 + round, json!({}))?;
+            self.fs.write("k", 2 * BLOCK + 100_000)?;
+            self.fs.handle("hflush", "k")?;
+            self.cluster.node(ODD).kill()?;
+            self.cluster.start_node(ODD)?;
+            self.cluster.wait_all_live()?;
+            self.fs.write("k", BLOCK)?;
+            self.fs.handle("close", "k")?;
+            // The replica that the kill left is an older one: the NameNode orders another only
+            // after it has heard of both.
+            let ipc = self.cluster.node(ODD).ipc();
+            // The client's connection to the process that was killed fails once.
+            wait::until("a block report", seconds(20), || {
+                Ok(match self.fs.dfsadmin(&["-triggerBlockReport", &ipc]) {
+                    Ok(_) => Seen::Done(()),
+                    Err(error) => Seen::NotYet(error.to_string()),
+                })
+            })?;
+            self.files.push((name, 3 * BLOCK + 100_000, 50 + round));
+            self.check_odd()?;
+        }
+        passed()
+    }
+
+    fn refused(&mut self) -> Result<Outcome> {
+        self.cluster.node(ODD).stop()?;
+        let before = self.stubs().len();
+        self.cluster.node(ODD).become_kind(Kind::Apache)?;
+        self.cluster.rewrite_node_conf(ODD)?;
+        self.cluster.start_node_without_waiting(ODD)?;
+        let log = self.cluster.node(ODD).log();
+        wait::until("a refusal", seconds(60), || {
+            let text = std::fs::read_to_string(&log).unwrap_or_default();
+            Ok(if text.contains("-1057") {
+                Seen::Done(())
+            } else {
+                Seen::NotYet("the log does not say it".into())
+            })
+        })?;
+        self.cluster.node(ODD).kill()?;
+        self.cluster.swap_node(ODD, Kind::Hayloft)?;
+        self.cluster.wait_all_live()?;
+        expect_eq("blocks", self.stubs().len(), before)?;
+        self.check_odd()?;
+        passed()
+    }
+
+    /// Restarts the node on an export; it says `what` and goes on without the volume.
+    fn start_without(&mut self, what: &str) -> Result<()> {
+        self.cluster.start_node(ODD)?;
+        self.cluster.wait_all_live()?;
+        self.wait_failed(1)?;
+        let log = self.log()?;
+        expect(log.contains(what), || format!("the log lacks {what:?}"))?;
+        self.cluster.node(ODD).stop()?;
+        self.server.stop()
+    }
+
+    fn unusable(&mut self) -> Result<Outcome> {
+        self.cluster.node(ODD).stop()?;
+        self.server.stop()?;
+        self.start_without("onnect")?;
+        self.server.start(&["--readonly"], &[])?;
+        self.start_without("the export is read-only")?;
+        self.server
+            .start(&["--filter=truncate"], &["truncate=256M"])?;
+        self.start_without("give it its size back")?;
+        self.server.start(&["--filter=offset"], &["offset=4M"])?;
+        self.start_without("this is no device of Hayloft's")?;
+        self.server.start_nonsense()?;
+        self.start_without("does not open the volume")?;
+        self.server.start(&[], &[])?;
+        self.cluster.start_node(ODD)?;
+        self.cluster.wait_all_live()?;
+        self.wait_failed(0)?;
+        self.check_odd()?;
+        passed()
+    }
+
+    fn silent(&mut self) -> Result<Outcome> {
+        self.server.signal(Signal::STOP)?;
+        self.put("/while-it-is-silent", 4 * BLOCK)?;
+        self.wait_failed(1)?;
+        self.check_all()?;
+        self.cluster.node(ODD).process()?.check_alive()?;
+        self.server.signal(Signal::CONT)?;
+        self.back()
+    }
+
+    /// The server is well: a restarted node uses the device again.
+    fn back(&mut self) -> Result<Outcome> {
+        self.cluster.node(ODD).stop()?;
+        self.cluster.start_node(ODD)?;
+        self.cluster.wait_all_live()?;
+        self.wait_failed(0)?;
+        self.check_odd()?;
+        passed()
+    }
+
+    fn dead(&mut self) -> Result<Outcome> {
+        self.fs.create("d", "/while-it-dies", 90, json!({}))?;
+        self.fs.write("d", 2 * BLOCK + 5_000)?;
+        self.fs.handle("hflush", "d")?;
+        self.server.stop()?;
+        self.fs.write("d", 3 * BLOCK)?;
+        self.fs.handle("hsync", "d")?;
+        self.fs.handle("close", "d")?;
+        self.files
+            .push(("/while-it-dies".into(), 5 * BLOCK + 5_000, 90));
+        self.put("/after-it-died", 4 * BLOCK)?;
+        self.check_all()?;
+        self.wait_failed(1)?;
+        self.cluster.node(ODD).process()?.check_alive()?;
+        self.server.start(&[], &[])?;
+        self.back()
+    }
+
+    fn errors(&mut self) -> Result<Outcome> {
+        self.cluster.node(ODD).stop()?;
+        self.server.stop()?;
+        self.server
+            .start(&["--filter=error"], &["error-pread-rate=30%"])?;
+        self.cluster.start_node(ODD)?;
+        self.cluster.wait_all_live()?;
+        for _ in 0..3 {
+            self.check_all()?;
+        }
+        self.cluster.node(ODD).process()?.check_alive()?;
+        self.cluster.node(ODD).stop()?;
+        self.server.stop()?;
+        self.server.start(&[], &[])?;
+        self.cluster.start_node(ODD)?;
+        self.cluster.wait_all_live()?;
+        self.check_odd()?;
+        passed()
+    }
+}
