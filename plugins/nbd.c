@@ -42,8 +42,8 @@ struct device {
   int can_trim;
   atomic_uint next;
   pthread_mutex_t lock; /* of the four below */
-  uint64_t begun;       /* writes that were sent */
-  uint64_t ended;       /* of those, that were answered */
+  uint64_t gone;        /* connections that were lost */
+  uint64_t written;     /* writes that were answered */
   uint64_t flushed;     /* of those, that a flush covered */
   int lost;             /* a server went away that may not have kept what was written */
   struct connection each[CONNECTIONS_MAX];
@@ -118,14 +118,46 @@ static int connect_to(const struct device *device, struct nbd_handle **out) {
   return 0;
 }
 
-/* The server may have lost what it had not flushed. */
+/* The server may have lost what it had not flushed. The connections that wait go too: they are of
+ * the same server, and each would look like another loss later. */
 static void drop(struct device *device, struct connection *c) {
   nbd_close(c->nbd);
   c->nbd = NULL;
   pthread_mutex_lock(&device->lock);
-  if (device->begun > device->flushed)
+  device->gone++;
+  if (device->written > device->flushed)
     device->lost = 1;
   pthread_mutex_unlock(&device->lock);
+  for (unsigned i = 0; i < device->connections; i++) {
+    struct connection *other = &device->each[i];
+    if (other != c && pthread_mutex_trylock(&other->lock) == 0) {
+      if (other->nbd)
+        nbd_close(other->nbd);
+      other->nbd = NULL;
+      pthread_mutex_unlock(&other->lock);
+    }
+  }
+}
+
+/* Whether the server has closed the connection. */
+static int is_closed(struct nbd_handle *nbd) {
+  return nbd_poll(nbd, 0) < 0 || !nbd_aio_is_ready(nbd);
+}
+
+/* Drops connections of a server that went away, before another is made to its successor: what is
+ * written there is not lost. */
+static void drop_closed(struct device *device, const struct connection *own) {
+  for (unsigned i = 0; i < device->connections; i++) {
+    struct connection *other = &device->each[i];
+    if (other == own || pthread_mutex_trylock(&other->lock) != 0)
+      continue;
+    int closed = other->nbd && is_closed(other->nbd);
+    if (closed)
+      drop(device, other);
+    pthread_mutex_unlock(&other->lock);
+    if (closed)
+      return; /* the others went with it */
+  }
 }
 
 /* A connection of one's own until it is unlocked. */
@@ -141,7 +173,10 @@ static int take(struct device *device, struct connection **out) {
     c = &device->each[first % device->connections];
     pthread_mutex_lock(&c->lock);
   }
+  if (c->nbd && is_closed(c->nbd))
+    drop(device, c);
   if (!c->nbd) {
+    drop_closed(device, c);
     int answer = connect_to(device, &c->nbd);
     if (answer) {
       pthread_mutex_unlock(&c->lock);
@@ -152,11 +187,12 @@ static int take(struct device *device, struct connection **out) {
   return 0;
 }
 
-/* Waits for the request `cookie`, and gives the connection back. */
+/* Waits for the request `cookie`, and gives the connection back. -ENOTCONN: it was closed, and the
+ * request may be sent again on a new one. */
 static int finish(struct device *device, struct connection *c, int64_t cookie) {
   int64_t deadline = now_ms() + (int64_t)device->timeout * 1000;
   int answer = cookie < 0 ? said_by_nbd("the request") : 0;
-  int refused = 0;
+  int refused = 0, closed = cookie < 0;
   while (!answer) {
     int done = nbd_aio_command_completed(c->nbd, (uint64_t)cookie);
     if (done > 0)
@@ -170,11 +206,18 @@ static int finish(struct device *device, struct connection *c, int64_t cookie) {
       answer = wait_until(c->nbd, deadline);
     }
   }
+  closed |= refused && !nbd_aio_is_ready(c->nbd);
   /* After an answer, also one that refuses, the connection is as good as before. */
-  if (answer && (!refused || !nbd_aio_is_ready(c->nbd)))
+  if (answer && (!refused || closed))
     drop(device, c);
   pthread_mutex_unlock(&c->lock);
-  /* Errors of sockets are those of a lost device. */
+  if (closed)
+    return -ENOTCONN;
+  return answer;
+}
+
+/* What the node hears: errors of sockets are those of a lost device. */
+static int ended(int answer) {
   switch (answer) {
   case 0: case -ENOSPC: case -EIO: case -EROFS: case -ENODEV: case -EINVAL: return answer;
   case -EPERM: return -EROFS;
@@ -270,42 +313,67 @@ static int open_file(void *volume, const char *path, int mode, void **file) {
 
 static void close_file(void *file) { (void)file; }
 
-static int64_t read_at(void *file, void *buffer, uint64_t count, uint64_t offset) {
-  struct device *device = file;
-  struct connection *c;
-  if (count > device->request_max)
-    count = device->request_max;
-  int answer = take(device, &c);
-  if (answer)
-    return answer;
-  int64_t cookie = nbd_aio_pread(c->nbd, buffer, count, offset, NBD_NULL_COMPLETION, 0);
-  answer = finish(device, c, cookie);
-  return answer ? answer : (int64_t)count;
+/* A connection that a restarted server closed is found out by its next request: every connection
+ * may be one, and the last try is on a new one. */
+static int again(const struct device *device, int answer, unsigned *tries) {
+  return answer == -ENOTCONN && ++*tries <= device->connections;
 }
 
-/* With FUA nothing waits for a flush. */
-static void count_write(struct device *device, uint64_t *counter) {
-  if (device->fua)
-    return;
+static int64_t read_at(void *file, void *buffer, uint64_t count, uint64_t offset) {
+  struct device *device = file;
+  if (count > device->request_max)
+    count = device->request_max;
+  unsigned tries = 0;
+  int answer;
+  do {
+    struct connection *c;
+    answer = take(device, &c);
+    if (!answer) {
+      int64_t cookie = nbd_aio_pread(c->nbd, buffer, count, offset, NBD_NULL_COMPLETION, 0);
+      answer = finish(device, c, cookie);
+    }
+  } while (again(device, answer, &tries));
+  return answer ? ended(answer) : (int64_t)count;
+}
+
+static uint64_t connections_gone(struct device *device) {
   pthread_mutex_lock(&device->lock);
-  ++*counter;
+  uint64_t gone = device->gone;
   pthread_mutex_unlock(&device->lock);
+  return gone;
+}
+
+/* Counts a write that was answered. Not one during which a connection was lost: the server that
+ * answered may be the one that went away, so it is sent again. */
+static int count_write(struct device *device, uint64_t gone) {
+  if (device->fua)
+    return 1;
+  pthread_mutex_lock(&device->lock);
+  int counts = device->gone == gone;
+  device->written += (uint64_t)counts;
+  pthread_mutex_unlock(&device->lock);
+  return counts;
 }
 
 static int64_t write_at(void *file, const void *buffer, uint64_t count, uint64_t offset) {
   struct device *device = file;
-  struct connection *c;
   if (count > device->request_max)
     count = device->request_max;
-  int answer = take(device, &c);
-  if (answer)
-    return answer;
   uint32_t flags = device->fua ? LIBNBD_CMD_FLAG_FUA : 0;
-  count_write(device, &device->begun);
-  int64_t cookie = nbd_aio_pwrite(c->nbd, buffer, count, offset, NBD_NULL_COMPLETION, flags);
-  answer = finish(device, c, cookie);
-  count_write(device, &device->ended);
-  return answer ? answer : (int64_t)count;
+  unsigned tries = 0;
+  int answer;
+  do {
+    uint64_t gone = connections_gone(device);
+    struct connection *c;
+    answer = take(device, &c);
+    if (!answer) {
+      int64_t cookie = nbd_aio_pwrite(c->nbd, buffer, count, offset, NBD_NULL_COMPLETION, flags);
+      answer = finish(device, c, cookie);
+    }
+    if (!answer && !count_write(device, gone))
+      answer = -ENOTCONN;
+  } while (again(device, answer, &tries));
+  return answer ? ended(answer) : (int64_t)count;
 }
 
 static int cut(void *file, uint64_t length) {
@@ -314,16 +382,16 @@ static int cut(void *file, uint64_t length) {
   return say(-ENOTSUP, "a device has its size");
 }
 
-/* Whether something was lost since the last call. *ended and *clean: what a flush from here on
+/* Whether something was lost since the last call. *covered and *clean: what a flush from here on
  * covers, and that there is nothing for it. */
-static int was_lost(struct device *device, uint64_t *ended, int *clean) {
+static int was_lost(struct device *device, uint64_t *covered, int *clean) {
   pthread_mutex_lock(&device->lock);
   int lost = device->lost;
   device->lost = 0;
   if (lost)
-    device->flushed = device->ended;
-  *ended = device->ended;
-  *clean = device->begun == device->flushed;
+    device->flushed = device->written;
+  *covered = device->written;
+  *clean = device->written == device->flushed;
   pthread_mutex_unlock(&device->lock);
   return lost;
 }
@@ -332,9 +400,9 @@ static int make_durable(void *file, int what) {
   (void)what;
   struct device *device = file;
   const char *gone = "the server went away with writes that it had not flushed: they may be lost";
-  uint64_t ended, unused;
+  uint64_t covered, unused;
   int clean;
-  if (was_lost(device, &ended, &clean))
+  if (was_lost(device, &covered, &clean))
     return say(-EIO, gone);
   if (clean)
     return 0;
@@ -346,10 +414,10 @@ static int make_durable(void *file, int what) {
   if (was_lost(device, &unused, &clean) && !answer)
     answer = say(-EIO, gone);
   if (answer)
-    return answer;
+    return ended(answer);
   pthread_mutex_lock(&device->lock);
-  if (ended > device->flushed)
-    device->flushed = ended;
+  if (covered > device->flushed)
+    device->flushed = covered;
   pthread_mutex_unlock(&device->lock);
   return 0;
 }
@@ -368,7 +436,7 @@ static int trim(void *file, uint64_t offset, uint64_t count) {
     if (!answer)
       answer = finish(device, c, nbd_aio_trim(c->nbd, n, offset, NBD_NULL_COMPLETION, 0));
     if (answer)
-      return answer;
+      return ended(answer);
     offset += n;
     count -= n;
   }

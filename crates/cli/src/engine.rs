@@ -57,6 +57,9 @@ struct TestArgs {
     /// What the configuration has after the path.
     #[arg(long, value_name = "TEXT", default_value = "")]
     options: String,
+    /// Take the device of the plug-in over, whatever is on it: ALL OF IT IS LOST.
+    #[arg(long)]
+    wipe_device: bool,
     /// Only cases whose name contains this.
     #[arg(long, value_name = "TEXT", default_value = "")]
     case: String,
@@ -138,8 +141,8 @@ fn test(args: &TestArgs) -> Result<ExitCode, CliError> {
     // One look first: what cannot be loaded fails once, not with every case.
     let limit = Duration::from_secs(args.limit);
     let made = {
-        let (name, dir) = (name.clone(), args.dir.clone());
-        move || rig(&name, &dir)
+        let (name, dir, wipe) = (name.clone(), args.dir.clone(), args.wipe_device);
+        move || rig(&name, &dir, wipe)
     };
     let first = made.clone();
     let looked = within(limit, move || first().map(drop).map_err(|e| e.to_string()));
@@ -202,9 +205,11 @@ fn engine_name(args: &TestArgs) -> Result<String, CliError> {
     Ok(name.trim_end().to_owned())
 }
 
-fn rig(name: &str, dir: &Path) -> Result<EngineRig, IoError> {
+fn rig(name: &str, dir: &Path, wipe_device: bool) -> Result<EngineRig, IoError> {
     let make = |root: &Path, disk: &Arc<Disk>| -> Result<Arc<dyn Engine>, IoError> {
-        let choice = engine_for(name, root, &EngineConfig::new(Arc::clone(disk)))?;
+        let mut config = EngineConfig::new(Arc::clone(disk));
+        config.wipe_device = wipe_device;
+        let choice = engine_for(name, root, &config)?;
         if let Some(remark) = choice.remark {
             eprintln!("hayloft: {remark}");
         }

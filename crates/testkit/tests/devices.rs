@@ -130,6 +130,26 @@ impl Server {
         self.wait()
     }
 
+    /// A server that cannot flush.
+    fn start_without_flush(&mut self) -> Result<()> {
+        let port = self.port.to_string();
+        let (read, write) = ("pread=head -c $3 /dev/zero", "pwrite=cat >/dev/null");
+        let argv = [
+            "nbdkit",
+            "--foreground",
+            "--ipaddr",
+            "127.0.0.1",
+            "--port",
+            &port,
+        ]
+        .into_iter()
+        .chain(["eval", "get_size=echo 512M", read, write])
+        .map(String::from)
+        .collect();
+        self.process = Some(Spawn::new("nbdkit", argv, self.dir.join("nbdkit.log")).start()?);
+        self.wait()
+    }
+
     /// A program that listens at the server's place and answers with other bytes.
     fn start_nonsense(&mut self) -> Result<()> {
         let script = format!(
@@ -351,6 +371,8 @@ impl Lab {
         self.start_without("onnect")?;
         self.server.start(&["--readonly"], &[])?;
         self.start_without("the export is read-only")?;
+        self.server.start_without_flush()?;
+        self.start_without("the server has no FLUSH")?;
         self.server
             .start(&["--filter=truncate"], &["truncate=256M"])?;
         self.start_without("give it its size back")?;
