@@ -154,7 +154,7 @@ impl Server {
     fn start_nonsense(&mut self) -> Result<()> {
         let script = format!(
             "import socket\ns = socket.create_server(('127.0.0.1', {}))\nwhile True:\n    c = \
-             s.accept()[0]\n    c.sendall(b'HTTP/1.1 400 what was that?\\r\\n' * 20)\n    c.close()",
+             s.accept()[0]\n    c.sendall(b'HTTP/1.1 400 what?\\r\\n' * 20)\n    c.close()",
             self.port
         );
         let argv = ["python3", "-c", &script].map(String::from).to_vec();

@@ -13,9 +13,9 @@ use crate::layout::version::VERSION_BYTES_MAX;
 use crate::locks;
 
 /// Looks whether the volume's VERSION can be read, its directories are there and a file can be
-/// written, and whether an engine's device answers. As Apache's check does, it makes directories again that are missing and hold nothing
-/// lasting. Without that of the finalized replicas the volume has failed. A full disk is a good
-/// one.
+/// written, and whether an engine's device answers. As Apache's check does, it makes directories
+/// again that are missing and hold nothing lasting. Without that of the finalized replicas the
+/// volume has failed. A full disk is a good one.
 ///
 /// # Errors
 /// Why it cannot be used, in words.

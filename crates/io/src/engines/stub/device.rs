@@ -138,7 +138,8 @@ fn format<D: Blocking>(
         return Err(refused(root, why));
     }
     // Tables of partitions and of some file systems are at the end too.
-    if !wipe && !(blank(head) && blank(&read(device, size - HEADER)?)) {
+    let may_go = wipe || blank(head) && blank(&read(device, size - HEADER)?);
+    if !may_go {
         let why = "there is something on it already: clear its first and its last MiB if it may go";
         return Err(refused(root, why));
     }

@@ -267,7 +267,9 @@ impl<D: Blocking> BlockingEngine for Stubs<D> {
     fn open(&self, path: &Path, mode: OpenMode) -> Result<EitherFile<D>, IoError> {
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         if name.ends_with(PLAIN_SUFFIX) {
-            return Ok(EitherFile::Plain(RegularFile::open(path, mode, None)?));
+            return Ok(EitherFile::Plain(Box::new(RegularFile::open(
+                path, mode, None,
+            )?)));
         }
         Ok(EitherFile::Stub(self.0.open_stub(path, mode)?))
     }
@@ -305,7 +307,7 @@ impl<D: Blocking> Elsewhere for Stubs<D> {
 #[derive(Debug)]
 pub(super) enum EitherFile<D: Blocking> {
     Stub(StubFile<D>),
-    Plain(RegularFile),
+    Plain(Box<RegularFile>),
 }
 
 /// Passes calls on to the kind of file that it is.

@@ -164,7 +164,9 @@ mod tests {
     proptest! {
         /// No unit is given out twice, none is lost.
         #[test]
-        fn units_are_given_out_once(steps in prop::collection::vec((1_u64..40, any::<u16>()), 1..200)) {
+        fn units_are_given_out_once(
+            steps in prop::collection::vec((1_u64..40, any::<u16>()), 1..200),
+        ) {
             let mut room = Room::new(16, 516);
             let mut taken: Vec<Extent> = Vec::new();
             for (wanted, choice) in steps {
