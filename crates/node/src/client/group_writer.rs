@@ -372,11 +372,13 @@ impl GroupWriter {
     }
 }
 
-/// What stands for a node that is lost.
+/// What stands for a node that is lost: a NameNode knows it by these words.
 fn no_node() -> DatanodeId {
+    let null = || "null".to_owned();
     DatanodeId {
-        ip_addr: "null".to_owned(),
-        host_name: "null".to_owned(),
+        ip_addr: null(),
+        host_name: null(),
+        datanode_uuid: null(),
         ..DatanodeId::default()
     }
 }

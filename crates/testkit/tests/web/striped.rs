@@ -133,7 +133,7 @@ impl Losses {
         }
         self.cluster.node(KILLED).kill()?;
         for (path, at, mut exchange) in writers {
-            exchange.send(size, at, size)?;
+            let _ = exchange.send(size, at, size);
             let reply = exchange.reply()?;
             expect_eq(
                 &path,
