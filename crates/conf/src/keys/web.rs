@@ -9,21 +9,21 @@ keys! {
     HTTP_POLICY: String = ("dfs.http.policy", "HTTP_ONLY",
         "HTTP_ONLY. There is no HTTPS yet: HTTPS_ONLY is refused.");
     HTTP_STATIC_USER: String = ("hadoop.http.staticuser.user", "dr.who",
-        "The user of WebHDFS requests that name none.");
+        "User of WebHDFS requests without one.");
     REPLICATION: u32 = ("dfs.replication", "3",
-        "Replicas of a file that is written over WebHDFS, where the request does not say.")
+        "Replicas of files created over WebHDFS.")
         .min(1).max(32_767);
     WEBHDFS_USER_PATTERN: String = ("dfs.webhdfs.user.provider.user.pattern",
         "^[A-Za-z_][A-Za-z0-9._-]*[$]?$",
-        "Names that `user.name` of a WebHDFS request may have.");
+        "Names of WebHDFS users.");
     WEBHDFS_CSRF_ENABLED: bool = ("dfs.webhdfs.rest-csrf.enabled", "false",
-        "Whether requests of browsers need a header that pages of other sites cannot set.");
+        "Whether browsers need a header that other sites' pages cannot set.");
     WEBHDFS_CSRF_HEADER: String = ("dfs.webhdfs.rest-csrf.custom-header", "X-XSRF-HEADER",
         "That header.");
     WEBHDFS_CSRF_METHODS_TO_IGNORE: String = ("dfs.webhdfs.rest-csrf.methods-to-ignore",
         "GET,OPTIONS,HEAD,TRACE",
-        "Methods that do not need it.");
+        "Methods without it.");
     WEBHDFS_CSRF_BROWSERS: String = ("dfs.webhdfs.rest-csrf.browser-useragents-regex",
         "^Mozilla.*,^Opera.*",
-        "User agents that are browsers: patterns, separated by commas.");
+        "Browsers, as patterns.");
 }

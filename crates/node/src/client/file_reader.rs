@@ -23,8 +23,15 @@ const PAUSE: Duration = Duration::from_secs(1);
 
 /// What is being read.
 enum Current {
-    Replica(Box<RangeStream>, DatanodeInfo, LocatedBlock),
+    Replica(Box<OneReplica>),
     Group(Box<GroupReader>),
+}
+
+/// A replica of a block, and what a report of it would say.
+struct OneReplica {
+    stream: RangeStream,
+    node: DatanodeInfo,
+    block: LocatedBlock,
 }
 
 /// A file that is being read.
@@ -86,9 +93,12 @@ impl FileReader {
             }
             let (next, replica) = match &mut self.current {
                 Some(Current::Group(group)) => (group.next(&self.client).await?, None),
-                Some(Current::Replica(stream, node, block)) => match stream.next().await {
+                Some(Current::Replica(replica)) => match replica.stream.next().await {
                     Ok(next) => (next, None),
-                    Err(trouble) => (None, Some((node.clone(), block.clone(), trouble))),
+                    Err(trouble) => {
+                        let OneReplica { node, block, .. } = &**replica;
+                        (None, Some((node.clone(), block.clone(), trouble)))
+                    }
                 },
                 None => continue,
             };
@@ -135,8 +145,13 @@ impl FileReader {
             };
             match RangeStream::open(&self.client, &node.id, range).await {
                 Ok(stream) => {
-                    let replica = Current::Replica(Box::new(stream), node.clone(), located.clone());
-                    self.current = Some(replica);
+                    let (node, block) = (node.clone(), located.clone());
+                    let replica = OneReplica {
+                        stream,
+                        node,
+                        block,
+                    };
+                    self.current = Some(Current::Replica(Box::new(replica)));
                     return Ok(());
                 }
                 Err(trouble) => {

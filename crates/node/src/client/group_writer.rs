@@ -249,10 +249,7 @@ impl GroupWriter {
     /// Waits for all acknowledgements.
     async fn flush(&mut self, file: &OpenFile) -> Result<(), FileError> {
         for index in 0..self.units.len() {
-            loop {
-                let Some(pipe) = &mut self.units[index].pipe else {
-                    break;
-                };
+            while let Some(pipe) = &mut self.units[index].pipe {
                 match pipe.flush().await {
                     Ok(()) => break,
                     Err(failed) => self.lose(file, index, failed).await?,

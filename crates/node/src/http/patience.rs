@@ -121,7 +121,7 @@ mod tests {
         let mut stream = PatientStream::new(stream, Duration::from_millis(50));
         let written = stream.write_all(&vec![0; 64 << 20]).await;
         assert_eq!(
-            written.expect_err("nobody reads").kind(),
+            written.expect_err("the peer does not read").kind(),
             io::ErrorKind::TimedOut
         );
         drop(peer);

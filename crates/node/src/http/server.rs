@@ -18,8 +18,8 @@ use super::{WebHost, router};
 const CONNECTIONS_MAX: usize = 1024;
 /// A request's head comes within this time. An idle connection is closed after it, too.
 const HEAD_WITHIN: Duration = Duration::from_secs(10);
-/// No connection lasts longer, unless a file is sent or received over it: a client that reads slowly
-/// keeps its place for so long.
+/// No connection lasts longer, unless a file is sent or received over it: a client that reads
+/// slowly keeps its place for so long.
 const CONNECTION_LASTS: Duration = Duration::from_secs(120);
 /// A client takes something within this time.
 const WRITE_WITHIN: Duration = Duration::from_secs(60);
