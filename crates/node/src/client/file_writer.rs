@@ -100,7 +100,7 @@ impl FileWriter {
             ..pb::CreateRequest::default()
         };
         // Before the file is there, so that a failure leaves none behind.
-        let defaults = defaults(&client).await?;
+        let defaults = client.namenodes.defaults().await?;
         let answer: pb::CreateResponse = client
             .namenodes
             .call("create", &request, Repeat::OnlyUnsent)
@@ -121,7 +121,7 @@ impl FileWriter {
             client_name: client.name.clone(),
             flag: Some(APPEND),
         };
-        let defaults = defaults(&client).await?;
+        let defaults = client.namenodes.defaults().await?;
         let answer: pb::AppendResponse = client
             .namenodes
             .call("append", &request, Repeat::OnlyUnsent)
@@ -230,15 +230,6 @@ impl FileWriter {
         };
         self.file.complete(last).await
     }
-}
-
-async fn defaults(client: &FileClient) -> Result<pb::FsServerDefaults, FileError> {
-    let request = pb::GetServerDefaultsRequest {};
-    let answer: pb::GetServerDefaultsResponse = client
-        .namenodes
-        .call("getServerDefaults", &request, Repeat::Harmless)
-        .await?;
-    Ok(answer.server_defaults)
 }
 
 /// Renews the lease until the writer is dropped.

@@ -5,8 +5,13 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use hayloft_rpc::{Protocol, RpcClient, RpcError, RpcOptions};
+use hayloft_wire::proto::client::{
+    FsServerDefaults, GetServerDefaultsRequest, GetServerDefaultsResponse,
+};
 use hayloft_wire::rpc::names::CLIENT_NAMENODE_PROTOCOL;
 use hayloft_wire::schema::WireMessage;
+use tokio::sync::Mutex;
+use tokio::time::Instant;
 
 use super::error::FileError;
 
@@ -16,6 +21,8 @@ const ATTEMPTS_MAX: u32 = 10;
 /// Pause after all NameNodes were asked; it doubles up to the longest.
 const PAUSE: Duration = Duration::from_millis(500);
 const PAUSE_MAX: Duration = Duration::from_secs(5);
+/// A cluster's defaults are asked for again after this time, as Java clients do.
+const DEFAULTS_LAST: Duration = Duration::from_secs(60 * 60);
 
 /// Whether a call may be made again when its answer is lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,11 +33,20 @@ pub(crate) enum Repeat {
     OnlyUnsent,
 }
 
-/// The NameNodes of one namespace; clones share the knowledge of which was active last.
+/// The NameNodes of one namespace; clones share what is known of them.
 #[derive(Clone, Debug)]
 pub(crate) struct NameNodeGroup {
     addresses: Vec<String>,
-    active: Arc<AtomicUsize>,
+    known: Arc<Known>,
+}
+
+/// What is known of a group.
+#[derive(Debug, Default)]
+struct Known {
+    /// Which was active last.
+    active: AtomicUsize,
+    /// The cluster's defaults, and when it told them.
+    defaults: Mutex<Option<(Instant, FsServerDefaults)>>,
 }
 
 impl NameNodeGroup {
@@ -38,7 +54,7 @@ impl NameNodeGroup {
     pub(crate) fn new(addresses: Vec<String>) -> Self {
         Self {
             addresses,
-            active: Arc::default(),
+            known: Arc::default(),
         }
     }
 
@@ -46,7 +62,7 @@ impl NameNodeGroup {
         let client = |address: &String| RpcClient::new(address, PROTOCOL, options.clone());
         NameNodeCalls {
             clients: self.addresses.iter().map(client).collect(),
-            active: Arc::clone(&self.active),
+            known: Arc::clone(&self.known),
         }
     }
 }
@@ -55,7 +71,7 @@ impl NameNodeGroup {
 #[derive(Clone, Debug)]
 pub(super) struct NameNodeCalls {
     clients: Vec<RpcClient>,
-    active: Arc<AtomicUsize>,
+    known: Arc<Known>,
 }
 
 /// What to do after a call failed.
@@ -87,6 +103,22 @@ fn next(error: &RpcError, repeat: Repeat, several: bool) -> Next {
 }
 
 impl NameNodeCalls {
+    /// What the cluster takes where a client says nothing.
+    pub(super) async fn defaults(&self) -> Result<FsServerDefaults, FileError> {
+        let mut known = self.known.defaults.lock().await;
+        if let Some((at, defaults)) = &*known
+            && at.elapsed() < DEFAULTS_LAST
+        {
+            return Ok(defaults.clone());
+        }
+        let request = GetServerDefaultsRequest {};
+        let answer: GetServerDefaultsResponse = self
+            .call("getServerDefaults", &request, Repeat::Harmless)
+            .await?;
+        *known = Some((Instant::now(), answer.server_defaults.clone()));
+        Ok(answer.server_defaults)
+    }
+
     /// Calls `method` of the active NameNode.
     ///
     /// # Errors
@@ -106,7 +138,7 @@ impl NameNodeCalls {
         let mut attempt = 0;
         loop {
             attempt += 1;
-            let index = self.active.load(Ordering::Relaxed) % count.max(1);
+            let index = self.known.active.load(Ordering::Relaxed) % count.max(1);
             let Some(client) = self.clients.get(index) else {
                 return Err(FileError::failed("no NameNode is configured"));
             };
@@ -120,7 +152,7 @@ impl NameNodeCalls {
             }
             if next == Next::Other {
                 // Another call may have moved on already.
-                let _ = self.active.compare_exchange(
+                let _ = self.known.active.compare_exchange(
                     index,
                     (index + 1) % count,
                     Ordering::Relaxed,

@@ -66,7 +66,7 @@ const QUESTIONS: [(&str, &str, &str); 36] = [
 ];
 
 /// Parameters of `CREATE`, each on a file that is there and one that is not.
-const CREATIONS: [&str; 22] = [
+const CREATIONS: [&str; 24] = [
     "",
     "overwrite=true",
     "overwrite=false",
@@ -87,6 +87,8 @@ const CREATIONS: [&str; 22] = [
     "createflag=CREATE,OVERWRITE,SYNC_BLOCK",
     "createflag=",
     "createflag=APPEND",
+    "createflag=CREATE%252COVERWRITE",
+    "createflag=CREATE%25",
     "createparent=false",
     "user.name=alice&overwrite=true",
 ];

@@ -128,7 +128,9 @@ impl Parameters {
 
     /// `createflag`, `None` when there is none in it.
     pub(super) fn create_flags(&self) -> Result<Option<CreateFlags>, Refusal> {
+        // Java's client encodes them twice.
         let text = self.get("createflag").unwrap_or_default();
+        let text = decoded(text, false, text)?;
         if text.is_empty() {
             return Ok(None);
         }
@@ -160,7 +162,7 @@ fn at_least<T: PartialOrd + std::fmt::Display>(name: &str, value: T, min: T) -> 
 }
 
 /// Percent-encoded text; a `+` in a parameter is a space.
-fn decoded(text: &str, parameter: bool, uri: &Uri) -> Result<String, Refusal> {
+fn decoded(text: &str, parameter: bool, all: impl std::fmt::Display) -> Result<String, Refusal> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.bytes();
     while let Some(byte) = rest.next() {
@@ -171,7 +173,7 @@ fn decoded(text: &str, parameter: bool, uri: &Uri) -> Result<String, Refusal> {
                 let (high, low) = (digit(rest.next()), digit(rest.next()));
                 let value = high.zip(low).map(|(high, low)| high * 16 + low);
                 let Some(value) = value.and_then(|value| u8::try_from(value).ok()) else {
-                    let text = format!("unterminated escape sequence in: {uri}");
+                    let text = format!("unterminated escape sequence in: {all}");
                     return Err(Refusal::argument(text));
                 };
                 value
@@ -250,7 +252,7 @@ mod tests {
 
     #[test]
     fn flags_are_those_of_java() {
-        let text = "createflag=create,%20overwrite,SYNC_BLOCK,LAZY_PERSIST";
+        let text = "createflag=create,%20overwrite%252CSYNC_BLOCK,LAZY_PERSIST";
         let flags = of(text).create_flags().expect("known").expect("some");
         assert_eq!((flags.bits, flags.sync_blocks), (19, true));
         assert_eq!(of("createflag=").create_flags(), Ok(None));
