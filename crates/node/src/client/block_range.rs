@@ -4,7 +4,8 @@ use bytes::{Buf as _, Bytes};
 use hayloft_wire::checksum::DataChecksum;
 use hayloft_wire::frame;
 use hayloft_wire::ids::ExtendedBlock;
-use hayloft_wire::packet::PacketParser;
+use hayloft_wire::limits::MAX_PACKET_BYTES;
+use hayloft_wire::packet::PacketLayout;
 use hayloft_wire::proto::datatransfer as pb;
 use hayloft_wire::proto::hdfs::DatanodeId;
 use hayloft_wire::proto::security::Token;
@@ -23,6 +24,14 @@ pub(super) struct BlockRange {
     pub(super) end: u64,
 }
 
+/// A packet of which bytes are still to come. They are given out as they come: packets may be far
+/// larger than what needs to be in memory.
+struct OpenPacket {
+    left: usize,
+    /// Of the chunks that are left.
+    sums: Bytes,
+}
+
 /// A replica that is being read.
 pub(super) struct RangeStream {
     link: NodeLink,
@@ -30,8 +39,10 @@ pub(super) struct RangeStream {
     /// Offset of the next byte to give out.
     at: u64,
     end: u64,
-    /// Offset at which the next packet begins.
-    packet_at: u64,
+    /// Offset of the next byte to receive.
+    received: u64,
+    /// The packet that is coming in.
+    packet: Option<OpenPacket>,
     /// The node was told that all is well.
     finished: bool,
 }
@@ -74,7 +85,8 @@ impl RangeStream {
             checksum,
             at: from,
             end,
-            packet_at: first,
+            received: first,
+            packet: None,
             finished: false,
         })
     }
@@ -82,32 +94,35 @@ impl RangeStream {
     /// The next bytes, some of them; `None` at the end of the range.
     pub(super) async fn next(&mut self) -> Result<Option<Bytes>, NodeTrouble> {
         while !self.finished {
-            let parsed = PacketParser::default().parse(&mut self.link.buffer);
-            let Some(packet) = parsed.map_err(|error| self.link.trouble(error))? else {
-                self.link.fill().await?;
+            let Some(packet) = &mut self.packet else {
+                self.begin_packet().await?;
                 continue;
             };
-            if packet.header.is_heartbeat() {
+            let here = self.link.buffer.len().min(packet.left);
+            let chunk = self.checksum.chunk_size();
+            let whole = if here == packet.left {
+                here
+            } else {
+                here / chunk * chunk
+            };
+            if whole == 0 {
+                self.link.fill().await?;
                 continue;
             }
-            if packet.header.last_packet_in_block {
-                self.finish().await?;
-                break;
+            let mut data = self.link.buffer.split_to(whole).freeze();
+            let sums = packet.sums.split_to(self.checksum.sums_len(whole));
+            packet.left -= whole;
+            if packet.left == 0 {
+                self.packet = None;
             }
-            let begins = packet.header.offset_in_block;
-            if begins != self.packet_at {
-                let text = format!("a packet at {begins}, not at {}", self.packet_at);
-                return Err(self.link.trouble(text));
-            }
-            if let Err(mismatch) = self.checksum.verify(&packet.data, &packet.sums) {
+            if let Err(mismatch) = self.checksum.verify(&data, &sums) {
                 return Err(NodeTrouble {
                     corrupt: true,
                     ..self.link.trouble(mismatch)
                 });
             }
-            self.packet_at += packet.data.len() as u64;
-            let mut data = packet.data;
-            let before = self.at.saturating_sub(begins);
+            let before = self.at.saturating_sub(self.received);
+            self.received += whole as u64;
             let before = usize::try_from(before).unwrap_or(usize::MAX);
             data.advance(before.min(data.len()));
             let left = usize::try_from(self.end - self.at).unwrap_or(usize::MAX);
@@ -118,6 +133,46 @@ impl RangeStream {
             }
         }
         Ok(None)
+    }
+
+    /// Takes in the head of the next packet, with its checksums.
+    async fn begin_packet(&mut self) -> Result<(), NodeTrouble> {
+        let layout = loop {
+            let seen = PacketLayout::peek(&self.link.buffer, MAX_PACKET_BYTES);
+            match seen.map_err(|error| self.link.trouble(error))? {
+                Some(layout) => break layout,
+                None => self.link.fill().await?,
+            }
+        };
+        if layout.sums_len != self.checksum.sums_len(layout.data_len) {
+            let (sums, data) = (layout.sums_len, layout.data_len);
+            let text = format!("{sums} bytes of checksums for {data} of data");
+            return Err(self.link.trouble(text));
+        }
+        let head = layout.prefix_len + layout.sums_len;
+        while self.link.buffer.len() < head {
+            self.link.fill().await?;
+        }
+        self.link.buffer.advance(layout.prefix_len);
+        let sums = self.link.buffer.split_to(layout.sums_len).freeze();
+        if layout.header.is_heartbeat() {
+            return Ok(());
+        }
+        if layout.header.last_packet_in_block {
+            return self.finish().await;
+        }
+        let begins = layout.header.offset_in_block;
+        if begins != self.received {
+            let text = format!("a packet at {begins}, not at {}", self.received);
+            return Err(self.link.trouble(text));
+        }
+        if layout.data_len > 0 {
+            self.packet = Some(OpenPacket {
+                left: layout.data_len,
+                sums,
+            });
+        }
+        Ok(())
     }
 
     async fn finish(&mut self) -> Result<(), NodeTrouble> {

@@ -15,7 +15,7 @@ use super::node_link::Target;
 use super::rebuild::Rebuild;
 
 /// Packets on their way.
-const WINDOW: usize = 32;
+const WINDOW: usize = 16;
 /// A new block is tried on other nodes so often.
 const NEW_BLOCKS_MAX: u32 = 4;
 /// Most data of a packet.

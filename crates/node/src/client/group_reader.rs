@@ -9,6 +9,7 @@ use hayloft_coder::Coder;
 use hayloft_wire::ids::ExtendedBlock;
 use hayloft_wire::proto::hdfs::{DatanodeId, ErasureCodingPolicy, LocatedBlock};
 use hayloft_wire::proto::security::Token;
+use tokio::sync::OwnedSemaphorePermit;
 use tracing::debug;
 
 use super::FileClient;
@@ -61,6 +62,8 @@ pub(super) struct GroupReader {
     end: u64,
     /// Some unit that is wanted is lost.
     decoding: bool,
+    /// For the cells of a stripe.
+    room: Option<OwnedSemaphorePermit>,
     /// Decoded cells of the present stripe, from `at` on.
     decoded: Bytes,
     last_trouble: Option<NodeTrouble>,
@@ -97,6 +100,7 @@ impl GroupReader {
             at: range.start,
             end: range.end,
             decoding: false,
+            room: None,
             decoded: Bytes::new(),
             last_trouble: None,
         })
@@ -176,6 +180,9 @@ impl GroupReader {
 
     /// Reads the stripe at `at` from enough units and decodes what is lost of it.
     async fn decode_stripe(&mut self, client: &FileClient) -> Result<(), FileError> {
+        if self.room.is_none() {
+            self.room = client.stripes.enter().await;
+        }
         let Stripe { cell, data, .. } = self.stripe;
         let row = self.at / (cell * data as u64);
         let lens: Vec<usize> = (0..self.stripe.width())

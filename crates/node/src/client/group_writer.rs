@@ -7,6 +7,7 @@ use hayloft_wire::ids::ExtendedBlock;
 use hayloft_wire::proto::client as pb;
 use hayloft_wire::proto::hdfs::{self, DatanodeId, ErasureCodingPolicy};
 use hayloft_wire::transfer::Stage;
+use tokio::sync::OwnedSemaphorePermit;
 use tracing::debug;
 
 use super::Repeat;
@@ -37,6 +38,8 @@ pub(super) struct GroupWriter {
     packet_data: usize,
     group: Option<ExtendedBlock>,
     units: Vec<Unit>,
+    /// For the cells of a stripe.
+    room: Option<OwnedSemaphorePermit>,
     /// Cells of the present stripe.
     cells: Vec<Vec<u8>>,
     /// Bytes of the group.
@@ -62,6 +65,7 @@ impl GroupWriter {
             packet_data: packet_data(file.packet_bytes, sums.chunk_size(), sums.sum_size()),
             group: None,
             units: Vec::new(),
+            room: None,
             cells: vec![Vec::new(); stripe.data],
             at: 0,
             previous: None,
@@ -109,6 +113,9 @@ impl GroupWriter {
     }
 
     async fn begin(&mut self, file: &OpenFile) -> Result<(), FileError> {
+        if self.room.is_none() {
+            self.room = file.client.stripes.enter().await;
+        }
         let located = file.add_block(self.previous.clone(), &[]).await?;
         let group = ExtendedBlock::try_from(&located.b).map_err(FileError::failed)?;
         let targets = Target::all_of(&located);

@@ -36,6 +36,7 @@ use std::time::Duration;
 
 use hayloft_conf::{Configuration, keys};
 use hayloft_rpc::RpcOptions;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 pub(crate) use error::FileError;
 pub(crate) use file_checksum::FileChecksum;
@@ -95,12 +96,29 @@ impl ClientSettings {
     }
 }
 
+/// Room for stripes in memory: each place is for the cells of one file.
+#[derive(Clone, Debug)]
+pub(crate) struct StripeRoom(Arc<Semaphore>);
+
+impl StripeRoom {
+    /// For so many files at a time.
+    pub(crate) fn new(files: usize) -> Self {
+        Self(Arc::new(Semaphore::new(files)))
+    }
+
+    /// Waits for a place.
+    async fn enter(&self) -> Option<OwnedSemaphorePermit> {
+        Arc::clone(&self.0).acquire_owned().await.ok()
+    }
+}
+
 /// One user's way to one namespace.
 #[derive(Clone, Debug)]
 pub(crate) struct FileClient {
     namenodes: NameNodeCalls,
     settings: Arc<ClientSettings>,
     caller: Caller,
+    stripes: StripeRoom,
     /// Under which NameNodes lease files; no two are equal.
     name: String,
 }
@@ -111,11 +129,13 @@ impl FileClient {
         group: &NameNodeGroup,
         settings: Arc<ClientSettings>,
         caller: Caller,
+        stripes: StripeRoom,
     ) -> Self {
         Self {
             namenodes: group.calls(&settings.rpc_as(&caller)),
             settings,
             caller,
+            stripes,
             name: format!("DFSClient_NONMAPREDUCE_{}", uuid::Uuid::new_v4().simple()),
         }
     }

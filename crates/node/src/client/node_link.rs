@@ -13,8 +13,9 @@ use tokio::time::timeout;
 
 use super::ClientSettings;
 
-/// Room for what a node sends, at least.
-const RECEIVE_BYTES: usize = 128 << 10;
+/// Room for what a node sends; new room is made when so little of it is left.
+const RECEIVE_BYTES: usize = 64 << 10;
+const RECEIVE_BYTES_MIN: usize = 16 << 10;
 /// A node that waits for others in its pipeline takes so much longer for each.
 const PER_HOP: Duration = Duration::from_secs(5);
 
@@ -115,7 +116,9 @@ impl NodeLink {
 
     /// Waits for more bytes.
     pub(super) async fn fill(&mut self) -> Result<(), NodeTrouble> {
-        self.buffer.reserve(RECEIVE_BYTES);
+        if self.buffer.capacity() - self.buffer.len() < RECEIVE_BYTES_MIN {
+            self.buffer.reserve(RECEIVE_BYTES);
+        }
         match timeout(self.patience, self.stream.read_buf(&mut self.buffer)).await {
             Ok(Ok(0)) => Err(self.trouble("it closed the connection")),
             Ok(Ok(_)) => Ok(()),

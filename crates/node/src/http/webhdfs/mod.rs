@@ -34,7 +34,7 @@ use tracing::debug;
 
 use super::WebHost;
 use super::patience::LongLived;
-use crate::client::{ClientSettings, FileClient};
+use crate::client::{ClientSettings, FileClient, StripeRoom};
 use caller::NameNodeGroups;
 use parameters::Parameters;
 use refusal::Refusal;
@@ -45,6 +45,9 @@ pub(super) use browsers::guard;
 const ROOT: &str = "/webhdfs/v1";
 /// Files that are read or written at a time.
 const TRANSFERS_MAX: usize = 256;
+/// Striped files among them whose cells are in memory: those that are written, and those that are
+/// decoded because units are lost.
+const STRIPED_MAX: usize = 16;
 /// How long a request waits for its turn.
 const TURN_WITHIN: Duration = Duration::from_secs(30);
 /// Bytes that are taken and dropped of what a client sends although it is refused, and for how
@@ -57,6 +60,7 @@ pub(super) struct WebHdfs {
     host: Arc<dyn WebHost>,
     groups: NameNodeGroups,
     turns: Arc<Semaphore>,
+    stripes: StripeRoom,
 }
 
 /// A place among the files that are read or written.
@@ -68,6 +72,7 @@ pub(super) fn router(host: Arc<dyn WebHost>) -> Router {
         host,
         groups: NameNodeGroups::default(),
         turns: Arc::new(Semaphore::new(TRANSFERS_MAX)),
+        stripes: StripeRoom::new(STRIPED_MAX),
     });
     Router::new()
         .route(ROOT, any(serve))
@@ -141,7 +146,7 @@ async fn dispatch(
     let ready = async {
         let group = shared.groups.find(&config, &parameters).await?;
         let settings = ClientSettings::new(&config, shared.host.local_address());
-        let client = FileClient::new(&group, Arc::new(settings), caller);
+        let client = FileClient::new(&group, Arc::new(settings), caller, shared.stripes.clone());
         let turns = Arc::clone(&shared.turns).acquire_owned();
         match tokio::time::timeout(TURN_WITHIN, turns).await {
             Ok(Ok(turn)) => Ok((client, turn)),
