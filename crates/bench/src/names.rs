@@ -90,6 +90,7 @@ impl NameNodeClient {
                 create_parent: true,
                 replication: u32::try_from(spec.nodes.len()).unwrap_or(1),
                 block_size: spec.block_bytes,
+                ..pb::CreateRequest::default()
             },
         )?;
         let mut places = Vec::new();

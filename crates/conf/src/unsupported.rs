@@ -141,7 +141,6 @@ static DATANODE: &[Unsupported] = &[
         HTTP,
     ),
     key("dfs.https.server.keystore.resource", "ssl-server.xml", HTTP),
-    key("dfs.webhdfs.rest-csrf.enabled", "false", HTTP),
     key(
         "dfs.block.access.key.update.interval",
         "600",

@@ -8,9 +8,11 @@
 //! | [`ipc`] | what the RPC port answers: inter-datanode, client-datanode, reconfiguration |
 //! | [`outliers`] | slow peers and slow disks |
 //! | [`recovery`] | block recovery as the primary node |
+//! | `client` | an HDFS client, for the web port |
 //! | `stripe` | the shape of erasure-coded block groups |
 //! | [`daemon`] | start, run and stop of all of it |
 
+mod client;
 pub mod daemon;
 mod http;
 pub mod identity;

@@ -6,11 +6,13 @@ mod namenode;
 mod storage;
 mod system;
 mod transfer;
+mod web;
 
 pub use namenode::*;
 pub use storage::*;
 pub use system::*;
 pub use transfer::*;
+pub use web::*;
 
 use super::key::AnyKey;
 
@@ -39,12 +41,13 @@ pub fn all() -> impl Iterator<Item = &'static AnyKey> {
 }
 
 /// The tables of keys with their headings.
-pub(super) fn subjects() -> [(&'static str, &'static [&'static AnyKey]); 4] {
+pub(super) fn subjects() -> [(&'static str, &'static [&'static AnyKey]); 5] {
     [
         ("Process, ports and security", system::TABLE),
         ("NameNodes and reports", namenode::TABLE),
         ("Data transfer", transfer::TABLE),
         ("Volumes", storage::TABLE),
+        ("Web port", web::TABLE),
     ]
 }
 

@@ -19,10 +19,6 @@ keys! {
         "Address of the data transfer port.");
     DATANODE_IPC_ADDRESS: HostPort = ("dfs.datanode.ipc.address", "0.0.0.0:9867",
         "Address of the RPC server.");
-    DATANODE_HTTP_ADDRESS: HostPort = ("dfs.datanode.http.address", "0.0.0.0:9864",
-        "Address of the web port: metrics and a page, without WebHDFS.");
-    HTTP_POLICY: String = ("dfs.http.policy", "HTTP_ONLY",
-        "HTTP_ONLY. There is no HTTPS yet: HTTPS_ONLY is refused.");
     DATANODE_HOSTNAME: Option<String> = ("dfs.datanode.hostname", "",
         "Host name to register under; the system's own when empty.").aliases(&["slave.host.name"]);
     USE_DATANODE_HOSTNAME: bool = ("dfs.datanode.use.datanode.hostname", "false",

@@ -178,6 +178,10 @@ impl WebHost for Node {
         &self.config
     }
 
+    fn local_address(&self) -> Option<IpAddr> {
+        self.local
+    }
+
     fn store(&self) -> &Store {
         &self.store
     }

@@ -5,17 +5,21 @@
 //! | `beans`, `jmx` | `/jmx`: Apache's beans, by name or pattern |
 //! | `metrics` | `/prom`: Prometheus' text format, with our own numbers |
 //! | `pages` | `/`, `/conf`, `/stacks`, `/logLevel` |
-//! | `server` | connections and their limits |
+//! | `webhdfs` | `/webhdfs/v1`: bytes of files |
+//! | `server`, `patience` | connections and their limits |
 //!
-//! Its thread serves nothing else, so that no scrape takes one from the data path. WebHDFS
-//! and TLS are not there yet: they are answered with 404.
+//! Its threads serve nothing else, so that no request takes one from the data path. TLS is not
+//! there yet.
 
 mod beans;
 mod jmx;
 mod metrics;
 mod pages;
+mod patience;
 mod server;
+mod webhdfs;
 
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -38,6 +42,8 @@ pub use server::serve;
 pub trait WebHost: Send + Sync + 'static {
     /// What the node was told.
     fn config(&self) -> &SharedConfig;
+    /// Address that connections to others come from; `None` leaves it to the system.
+    fn local_address(&self) -> Option<IpAddr>;
     /// Its replicas.
     fn store(&self) -> &Store;
     /// Its volumes as of the last seconds: counting replicas looks at each of them.
@@ -73,9 +79,11 @@ fn router(host: Arc<dyn WebHost>) -> Router {
         .route("/conf", get(conf))
         .route("/stacks", get(stacks))
         .route("/logLevel", get(log_level))
-        .with_state(host)
+        .with_state(Arc::clone(&host))
         .layer(axum::middleware::map_request(within_root))
         .layer(axum::middleware::map_response(with_headers))
+        .merge(webhdfs::router(Arc::clone(&host)))
+        .layer(axum::middleware::from_fn_with_state(host, webhdfs::guard))
 }
 
 /// No path leads out of the root, as Jetty has it.

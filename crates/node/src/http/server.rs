@@ -1,8 +1,9 @@
-//! Connections of the web port: a thread of their own, and limits on all that a peer may do.
+//! Connections of the web port: threads of their own, and limits on all that a peer may do.
 
 use std::sync::Arc;
 use std::time::Duration;
 
+use axum::Extension;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use tokio::net::TcpListener;
@@ -10,29 +11,41 @@ use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, error, warn};
 
+use super::patience::{LongLived, PatientStream};
 use super::{WebHost, router};
 
 /// Connections at once; more wait to be accepted.
 const CONNECTIONS_MAX: usize = 1024;
 /// A request's head comes within this time. An idle connection is closed after it, too.
 const HEAD_WITHIN: Duration = Duration::from_secs(10);
-/// No connection lasts longer: a client that reads slowly keeps its place for so long.
+/// No connection lasts longer, unless a file is sent or received over it: a client that reads
+/// slowly keeps its place for so long.
 const CONNECTION_LASTS: Duration = Duration::from_secs(120);
+/// A client takes something within this time.
+const WRITE_WITHIN: Duration = Duration::from_secs(60);
+/// Threads: one for scrapes while files are on their way through the other.
+const THREADS: usize = 2;
 /// Bytes of a request's head, and headers in it.
 const HEAD_BYTES_MAX: usize = 16 << 10;
 const HEADERS_MAX: usize = 100;
 
-/// Serves the web port until the node stops, on a thread of its own.
+/// Serves the web port until the node stops, on threads of its own.
 pub fn serve(host: Arc<dyn WebHost>, listener: TcpListener, stop: CancellationToken) {
     let span = tracing::Span::current();
     let thread = std::thread::Builder::new().name("http".into());
     let spawned = thread.spawn(move || {
         let _entered = span.enter();
-        let runtime = tokio::runtime::Builder::new_current_thread()
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(THREADS)
+            .thread_name("http")
             .enable_all()
             .build();
         match runtime {
-            Ok(runtime) => runtime.block_on(accept(host, listener, stop)),
+            Ok(runtime) => {
+                runtime.block_on(accept(host, listener, stop));
+                // Files that are still written stay open, as when the node is killed.
+                runtime.shutdown_background();
+            }
             Err(error) => error!(%error, "the web port is not served: no runtime for it"),
         }
     });
@@ -73,7 +86,10 @@ async fn accept(host: Arc<dyn WebHost>, listener: TcpListener, stop: Cancellatio
                 continue;
             }
         };
-        let (service, stop) = (TowerToHyperService::new(router.clone()), stop.clone());
+        let long_lived = LongLived::default();
+        let router = router.clone().layer(Extension(long_lived.clone()));
+        let (service, stop) = (TowerToHyperService::new(router), stop.clone());
+        let stream = PatientStream::new(stream, WRITE_WITHIN);
         tokio::spawn(async move {
             let _place = place;
             let connection = hyper::server::conn::http1::Builder::new()
@@ -82,10 +98,16 @@ async fn accept(host: Arc<dyn WebHost>, listener: TcpListener, stop: Cancellatio
                 .max_buf_size(HEAD_BYTES_MAX)
                 .max_headers(HEADERS_MAX)
                 .serve_connection(TokioIo::new(stream), service);
-            let limited = tokio::time::timeout(CONNECTION_LASTS, connection);
+            let too_long = async {
+                tokio::time::sleep(CONNECTION_LASTS).await;
+                if long_lived.get() {
+                    std::future::pending::<()>().await;
+                }
+            };
             tokio::select! {
                 () = stop.cancelled() => {}
-                ended = limited => if let Ok(Err(error)) = ended {
+                () = too_long => {}
+                ended = connection => if let Err(error) = ended {
                     debug!(%error, "a connection of the web port ended early");
                 },
             }

@@ -36,6 +36,8 @@ const WRITE_QUEUE: usize = 32;
 pub struct RpcOptions {
     /// The user on connections with SIMPLE authentication.
     pub user: String,
+    /// Who acts for `user`, when another does: a server asks whether that one may.
+    pub real_user: Option<String>,
     /// Time to establish a connection (`ipc.client.connect.timeout`, 20 s).
     pub connect_timeout: Duration,
     /// Time to wait for an answer (`ipc.client.rpc-timeout.ms`, 120 s); `None` waits forever.
@@ -56,6 +58,7 @@ impl Default for RpcOptions {
     fn default() -> Self {
         Self {
             user: super::current_user(),
+            real_user: None,
             connect_timeout: Duration::from_secs(20),
             call_timeout: Some(Duration::from_secs(120)),
             ping_interval: Some(Duration::from_secs(60)),
@@ -293,7 +296,7 @@ fn preamble(shared: &Shared, protocol: Protocol) -> Bytes {
     };
     let user = UserInformation {
         effective_user: Some(shared.options.user.clone()),
-        real_user: None,
+        real_user: shared.options.real_user.clone(),
     };
     let mut out = BytesMut::from(&header.encode()[..]);
     out.extend_from_slice(&wire::encode_context(

@@ -4,6 +4,7 @@
 mod bytes;
 mod every_port;
 mod transfer;
+mod webhdfs;
 
 use hayloft_testkit::error::Result;
 use hayloft_testkit::files::BlockOnNode;
@@ -65,6 +66,15 @@ fn main() -> ExitCode {
         on.case("transfer_ranges_outside_of_the_block", |lab| {
             lab.guarded(Lab::wild_ranges)
         });
+        on.case("webhdfs_readers_that_do_not_read", |lab| {
+            lab.guarded(Lab::web_readers)
+        });
+        on.case("webhdfs_senders_that_stop", |lab| {
+            lab.guarded(Lab::web_senders)
+        });
+        on.case("webhdfs_requests_out_of_bounds", |lab| {
+            lab.guarded(Lab::web_requests)
+        });
         on.case("no_trace_in_the_namespace", |lab| lab.whole());
         Ok(())
     })
@@ -96,11 +106,13 @@ struct Lab {
     transfer: SocketAddr,
     rpc: SocketAddr,
     http: SocketAddr,
+    namenode: String,
     pid: u32,
 }
 
 impl Lab {
     fn new(mut cluster: Cluster, fs: Driver, block: BlockOnNode) -> Result<Self> {
+        let namenode = cluster.namenode(0).rpc();
         let node = cluster.node(0);
         let parse = |text: String| {
             text.parse()
@@ -116,6 +128,7 @@ impl Lab {
             transfer,
             rpc,
             http,
+            namenode,
             pid,
         })
     }

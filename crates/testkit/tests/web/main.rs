@@ -2,6 +2,10 @@
 //! numbers move; a client that asks wrongly or slowly costs no other.
 
 mod ask;
+mod exchange;
+mod pair;
+mod striped;
+mod webhdfs;
 
 use ask::{ask, kind, promtool, request};
 use hayloft_testkit::error::Result;
@@ -100,6 +104,40 @@ fn main() -> ExitCode {
         on.case("daemonlog_gets_and_sets_levels", |lab| lab.levels());
         on.case("prometheus_can_read_the_metrics", |lab| lab.metrics());
         on.case("idle_and_slow_connections_cost_no_other", |lab| lab.idle());
+        let mut on = suite.group(webhdfs::files, |lab, failed| lab.cluster.conclude(failed));
+        on.case("webhdfs_answers_questions_as_apache_s", |lab| {
+            lab.questions()
+        });
+        on.case("webhdfs_creates_as_apache_s", |lab| lab.creations());
+        on.case("webhdfs_files_of_every_size", |lab| lab.sizes());
+        on.case("webhdfs_appends_anywhere", |lab| lab.appends());
+        on.case("webhdfs_ranges", |lab| lab.ranges());
+        on.case("webhdfs_open_files", |lab| lab.open_files());
+        on.case("webhdfs_client_that_goes_away", |lab| lab.gone());
+        on.case("webhdfs_preflight", |lab| lab.preflight());
+        on.case("webhdfs_talks_to_no_other", |lab| lab.refusals());
+        let mut on = suite.group(striped::losses, |lab, failed| lab.cluster.conclude(failed));
+        on.case("webhdfs_striped_files", |lab| lab.striped());
+        on.case("webhdfs_appends_to_striped_files", |lab| lab.append());
+        on.case("webhdfs_node_killed_mid_write", |lab| lab.killed());
+        on.case("webhdfs_after_the_node_is_back", |lab| lab.back());
+        let mut on = suite.group(
+            || pair::alone(Kind::Hayloft),
+            |lab, failed| lab.cluster.conclude(failed),
+        );
+        on.case("webhdfs_through_the_namenode", |lab| lab.redirected());
+        let mut on = suite.group(
+            || pair::alone(Kind::Apache),
+            |lab, failed| lab.cluster.conclude(failed),
+        );
+        on.case("webhdfs_through_the_namenode_to_a_stock_node", |lab| {
+            lab.redirected()
+        });
+        let mut on = suite.group(pair::two_namenodes, |lab, failed| {
+            lab.cluster.conclude(failed);
+        });
+        on.case("webhdfs_finds_the_active_namenode", |lab| lab.fails_over());
+        on.case("webhdfs_refuses_pages_of_others", |lab| lab.csrf());
         Ok(())
     })
 }

@@ -45,6 +45,7 @@ pub(crate) const MESSAGES: &[&[&MessageDesc]] = &[
 
 /// Every enum of this crate, by module.
 pub(crate) const ENUMS: &[&[&EnumDesc]] = &[
+    client::ENUMS,
     datanode::ENUMS,
     datatransfer::ENUMS,
     fsimage::ENUMS,

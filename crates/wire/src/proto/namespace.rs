@@ -5,8 +5,8 @@
 
 use bytes::Bytes;
 
-use super::client::FsPermission;
-use super::hdfs::{DatanodeInfo, StorageReport, StorageTypes};
+use super::client::{FileEncryptionInfo, FsPermission};
+use super::hdfs::{DatanodeInfo, ErasureCodingPolicy, StorageReport, StorageTypes};
 use super::{wire_enums, wire_messages};
 
 wire_enums! {
@@ -59,11 +59,20 @@ wire_messages! {
         pub access_time: u64,
         #[prost(uint32, optional, tag = "10", default = "0")]
         pub block_replication: Option<u32>,
+        #[prost(uint64, optional, tag = "11", default = "0")]
+        pub blocksize: Option<u64>,
         #[prost(uint64, optional, tag = "13", default = "0")]
         pub file_id: Option<u64>,
+        #[prost(message, optional, tag = "15")]
+        pub file_encryption_info: Option<FileEncryptionInfo>,
         /// Its own policy or the one it inherits; 0 for none, and for all but the superuser.
         #[prost(uint32, optional, tag = "16", default = "0")]
         pub storage_policy: Option<u32>,
+        #[prost(message, optional, tag = "17")]
+        pub ec_policy: Option<ErasureCodingPolicy>,
+        /// The space of names, behind a router.
+        #[prost(string, optional, tag = "19")]
+        pub namespace: Option<String>,
     }
 
     /// A part of a directory's listing, in the order of names.

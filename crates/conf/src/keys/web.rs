@@ -1,0 +1,29 @@
+//! The web port: WebHDFS, and who may use it.
+
+use super::keys;
+
+keys! {
+    DATANODE_HTTP_ADDRESS: crate::address::HostPort = ("dfs.datanode.http.address",
+        "0.0.0.0:9864",
+        "Address of the web port: WebHDFS, metrics and a page.");
+    HTTP_POLICY: String = ("dfs.http.policy", "HTTP_ONLY",
+        "HTTP_ONLY. There is no HTTPS yet: HTTPS_ONLY is refused.");
+    HTTP_STATIC_USER: String = ("hadoop.http.staticuser.user", "dr.who",
+        "User of WebHDFS requests without one.");
+    REPLICATION: u32 = ("dfs.replication", "3",
+        "Replicas of files created over WebHDFS.")
+        .min(1).max(32_767);
+    WEBHDFS_USER_PATTERN: String = ("dfs.webhdfs.user.provider.user.pattern",
+        "^[A-Za-z_][A-Za-z0-9._-]*[$]?$",
+        "Names of WebHDFS users.");
+    WEBHDFS_CSRF_ENABLED: bool = ("dfs.webhdfs.rest-csrf.enabled", "false",
+        "Whether browsers need a header that other sites' pages cannot set.");
+    WEBHDFS_CSRF_HEADER: String = ("dfs.webhdfs.rest-csrf.custom-header", "X-XSRF-HEADER",
+        "That header.");
+    WEBHDFS_CSRF_METHODS_TO_IGNORE: String = ("dfs.webhdfs.rest-csrf.methods-to-ignore",
+        "GET,OPTIONS,HEAD,TRACE",
+        "Methods without it.");
+    WEBHDFS_CSRF_BROWSERS: String = ("dfs.webhdfs.rest-csrf.browser-useragents-regex",
+        "^Mozilla.*,^Opera.*",
+        "Browsers, as patterns.");
+}

@@ -1,0 +1,222 @@
+//! A range of a file, in order, from replicas that can be read.
+
+use std::collections::HashSet;
+use std::time::Duration;
+
+use bytes::Bytes;
+use hayloft_wire::ids::ExtendedBlock;
+use hayloft_wire::proto::client::{ReportBadReplicasRequest, ReportBadReplicasResponse};
+use hayloft_wire::proto::hdfs::{DatanodeInfo, LocatedBlock};
+use tracing::debug;
+
+use super::block_range::{BlockRange, RangeStream};
+use super::error::FileError;
+use super::group_reader::GroupReader;
+use super::located::FileBlocks;
+use super::node_link::NodeTrouble;
+use super::{FileClient, Repeat};
+
+/// Nodes are asked for a block again after all of them failed, so often.
+const ROUNDS_MAX: u32 = 3;
+/// Pause before that, times the number of the round.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// What is being read.
+enum Current {
+    Replica(Box<OneReplica>),
+    Group(Box<GroupReader>),
+}
+
+/// A replica of a block, and what a report of it would say.
+struct OneReplica {
+    stream: RangeStream,
+    node: DatanodeInfo,
+    block: LocatedBlock,
+}
+
+/// A file that is being read.
+pub(crate) struct FileReader {
+    client: FileClient,
+    path: String,
+    blocks: FileBlocks,
+    at: u64,
+    end: u64,
+    current: Option<Current>,
+    /// Nodes that failed with the block at `at`, by uuid.
+    failed: HashSet<String>,
+    /// How often all of them did.
+    rounds: u32,
+    last_trouble: Option<NodeTrouble>,
+}
+
+impl FileReader {
+    /// Opens the file to read at most `length` bytes from `offset` on.
+    ///
+    /// # Errors
+    /// `BeyondEnd` for an offset behind the end, and what the NameNode says.
+    pub(crate) async fn open(
+        client: FileClient,
+        path: &str,
+        offset: u64,
+        length: Option<u64>,
+    ) -> Result<Self, FileError> {
+        let blocks = FileBlocks::find(&client, path, offset).await?;
+        let left = blocks.length.checked_sub(offset);
+        let left = left.ok_or(FileError::BeyondEnd)?;
+        let end = offset + length.map_or(left, |length| length.min(left));
+        Ok(Self {
+            client,
+            path: path.to_owned(),
+            blocks,
+            at: offset,
+            end,
+            current: None,
+            failed: HashSet::new(),
+            rounds: 0,
+            last_trouble: None,
+        })
+    }
+
+    /// Bytes that are left.
+    pub(crate) fn remaining(&self) -> u64 {
+        self.end - self.at
+    }
+
+    /// The next bytes, some of them; `None` at the end.
+    ///
+    /// # Errors
+    /// `BlockMissing`: no replica of a block can be read.
+    pub(crate) async fn next(&mut self) -> Result<Option<Bytes>, FileError> {
+        while self.at < self.end {
+            if self.current.is_none() {
+                self.begin().await?;
+            }
+            let (next, replica) = match &mut self.current {
+                Some(Current::Group(group)) => (group.next(&self.client).await?, None),
+                Some(Current::Replica(replica)) => match replica.stream.next().await {
+                    Ok(next) => (next, None),
+                    Err(trouble) => {
+                        let OneReplica { node, block, .. } = &**replica;
+                        (None, Some((node.clone(), block.clone(), trouble)))
+                    }
+                },
+                None => continue,
+            };
+            if let Some((node, block, trouble)) = replica {
+                self.give_up(&node, &block, trouble).await;
+                continue;
+            }
+            let Some(bytes) = next else {
+                self.current = None;
+                self.failed.clear();
+                continue;
+            };
+            self.at += bytes.len() as u64;
+            self.rounds = 0;
+            return Ok(Some(bytes));
+        }
+        Ok(None)
+    }
+
+    /// Opens what holds the byte at `at`.
+    async fn begin(&mut self) -> Result<(), FileError> {
+        let known = self.blocks.block_at(self.at).cloned();
+        let located = match known {
+            Some(located) => located,
+            None => self.locate_again().await?,
+        };
+        let block = ExtendedBlock::try_from(&located.b).map_err(FileError::failed)?;
+        let from = self.at - located.offset;
+        let end = (self.end - located.offset).min(block.block.num_bytes);
+        if let Some(policy) = &self.blocks.located.ec_policy {
+            let group = GroupReader::new(policy, &located, block, from..end)?;
+            self.current = Some(Current::Group(Box::new(group)));
+            return Ok(());
+        }
+        for node in &located.locs {
+            if self.failed.contains(&node.id.datanode_uuid) {
+                continue;
+            }
+            let range = BlockRange {
+                block: block.clone(),
+                token: located.block_token.clone(),
+                from,
+                end,
+            };
+            match RangeStream::open(&self.client, &node.id, range).await {
+                Ok(stream) => {
+                    let (node, block) = (node.clone(), located.clone());
+                    let replica = OneReplica {
+                        stream,
+                        node,
+                        block,
+                    };
+                    self.current = Some(Current::Replica(Box::new(replica)));
+                    return Ok(());
+                }
+                Err(trouble) => {
+                    debug!(%trouble, %block, "a replica cannot be read, another one is tried");
+                    self.failed.insert(node.id.datanode_uuid.clone());
+                    self.last_trouble = Some(trouble);
+                }
+            }
+        }
+        self.next_round(&block).await
+    }
+
+    /// Waits and asks the NameNode anew, after no node could be read.
+    async fn next_round(&mut self, block: &ExtendedBlock) -> Result<(), FileError> {
+        self.rounds += 1;
+        if self.rounds > ROUNDS_MAX {
+            let why = self.last_trouble.as_ref();
+            let why = why.map_or_else(|| "no node has it".to_owned(), ToString::to_string);
+            let text = format!("Could not obtain block: {block} file={} ({why})", self.path);
+            return Err(FileError::BlockMissing(text));
+        }
+        tokio::time::sleep(PAUSE * self.rounds).await;
+        self.failed.clear();
+        self.locate_again().await.map(|_| ())
+    }
+
+    /// Asks for the blocks from here on. What can be read of the file stays as it was at first.
+    async fn locate_again(&mut self) -> Result<LocatedBlock, FileError> {
+        self.blocks = FileBlocks::find(&self.client, &self.path, self.at).await?;
+        let found = self.blocks.block_at(self.at).cloned();
+        found.ok_or_else(|| {
+            let (path, at) = (&self.path, self.at);
+            FileError::failed(format_args!("{path} has become shorter than {at} bytes"))
+        })
+    }
+
+    /// Leaves a node that failed in the middle.
+    async fn give_up(&mut self, node: &DatanodeInfo, block: &LocatedBlock, trouble: NodeTrouble) {
+        debug!(%trouble, "a replica cannot be read on, another one is tried");
+        self.current = None;
+        self.failed.insert(node.id.datanode_uuid.clone());
+        if trouble.corrupt {
+            let index = block.locs.iter().position(|known| known == node);
+            let storages = index
+                .and_then(|index| block.storage_ids.get(index))
+                .cloned();
+            let types = index
+                .and_then(|index| block.storage_types.get(index))
+                .copied();
+            let bad = LocatedBlock {
+                locs: vec![node.clone()],
+                storage_ids: storages.into_iter().collect(),
+                storage_types: types.into_iter().collect(),
+                ..block.clone()
+            };
+            let request = ReportBadReplicasRequest { blocks: vec![bad] };
+            let report = self.client.namenodes.call::<_, ReportBadReplicasResponse>(
+                "reportBadBlocks",
+                &request,
+                Repeat::Harmless,
+            );
+            if let Err(error) = report.await {
+                debug!(%error, "a corrupt replica could not be reported");
+            }
+        }
+        self.last_trouble = Some(trouble);
+    }
+}

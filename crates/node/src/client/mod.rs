@@ -1,0 +1,142 @@
+//! An HDFS client: files through NameNodes and DataNodes, as a user who is named for each request.
+//!
+//! | module | what it is |
+//! |---|---|
+//! | `namenodes` | calls to the active one of a group |
+//! | `node_link` | a connection to the data transfer port of any node |
+//! | `block_range` | bytes of one replica, verified as they come |
+//! | `located`, `file_reader` | blocks of a file; a range of it, from replicas that can be read |
+//! | `group_reader` | the same of a striped block group, decoded where units are lost |
+//! | `block_pipe` | packets to the nodes of one block, and their acknowledgements |
+//! | `file_writer` | files and their lease |
+//! | `block_writer`, `rebuild` | blocks one after the other; a pipeline that lost a node |
+//! | `group_writer` | the same of striped block groups, while enough units are left |
+//! | `file_checksum` | one checksum for a file |
+//!
+//! It never speaks as the node's own user, and holds no more of a file in memory than a few packets
+//! or one stripe.
+
+mod block_pipe;
+mod block_range;
+mod block_writer;
+mod error;
+mod file_checksum;
+mod file_reader;
+mod file_writer;
+mod group_reader;
+mod group_writer;
+mod located;
+mod namenodes;
+mod node_link;
+mod rebuild;
+
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use hayloft_conf::{Configuration, keys};
+use hayloft_rpc::RpcOptions;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+pub(crate) use error::FileError;
+pub(crate) use file_checksum::FileChecksum;
+pub(crate) use file_reader::FileReader;
+pub(crate) use file_writer::{CreateFile, FileWriter};
+pub(crate) use namenodes::{NameNodeGroup, Repeat};
+
+use namenodes::NameNodeCalls;
+
+/// Who asks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Caller {
+    /// For whom.
+    pub(crate) user: String,
+    /// Who acts for that user; NameNodes ask whether that one may.
+    pub(crate) proxied_by: Option<String>,
+}
+
+/// How long others may take, and where connections come from.
+#[derive(Clone, Debug)]
+pub(crate) struct ClientSettings {
+    rpc: RpcOptions,
+    use_hostname: bool,
+    /// Silence of a DataNode that is too long.
+    socket_timeout: Duration,
+}
+
+impl ClientSettings {
+    /// As the configuration has it; connections come from `local`.
+    pub(crate) fn new(config: &Configuration, local: Option<IpAddr>) -> Self {
+        let bytes = |limit: u32| usize::try_from(limit).unwrap_or(usize::MAX);
+        let call_timeout = config.get(&keys::IPC_RPC_TIMEOUT);
+        Self {
+            rpc: RpcOptions {
+                user: String::new(),
+                real_user: None,
+                connect_timeout: config.get(&keys::IPC_CONNECT_TIMEOUT),
+                call_timeout: (!call_timeout.is_zero()).then_some(call_timeout),
+                ping_interval: Some(config.get(&keys::IPC_PING_INTERVAL)),
+                response_max_bytes: bytes(config.get(&keys::IPC_MAXIMUM_RESPONSE_LENGTH)),
+                request_max_bytes: bytes(config.get(&keys::IPC_MAXIMUM_DATA_LENGTH)),
+                local,
+            },
+            use_hostname: config.get(&keys::USE_DATANODE_HOSTNAME),
+            socket_timeout: config
+                .get(&keys::CLIENT_SOCKET_TIMEOUT)
+                .max(Duration::from_secs(1)),
+        }
+    }
+
+    fn rpc_as(&self, caller: &Caller) -> RpcOptions {
+        RpcOptions {
+            user: caller.user.clone(),
+            real_user: caller.proxied_by.clone(),
+            ..self.rpc.clone()
+        }
+    }
+}
+
+/// Room for stripes in memory: each place is for the cells of one file.
+#[derive(Clone, Debug)]
+pub(crate) struct StripeRoom(Arc<Semaphore>);
+
+impl StripeRoom {
+    /// For so many files at a time.
+    pub(crate) fn new(files: usize) -> Self {
+        Self(Arc::new(Semaphore::new(files)))
+    }
+
+    /// Waits for a place.
+    async fn enter(&self) -> Option<OwnedSemaphorePermit> {
+        Arc::clone(&self.0).acquire_owned().await.ok()
+    }
+}
+
+/// One user's way to one namespace.
+#[derive(Clone, Debug)]
+pub(crate) struct FileClient {
+    namenodes: NameNodeCalls,
+    settings: Arc<ClientSettings>,
+    caller: Caller,
+    stripes: StripeRoom,
+    /// Under which NameNodes lease files; no two are equal.
+    name: String,
+}
+
+impl FileClient {
+    /// Not yet connected.
+    pub(crate) fn new(
+        group: &NameNodeGroup,
+        settings: Arc<ClientSettings>,
+        caller: Caller,
+        stripes: StripeRoom,
+    ) -> Self {
+        Self {
+            namenodes: group.calls(&settings.rpc_as(&caller)),
+            settings,
+            caller,
+            stripes,
+            name: format!("DFSClient_NONMAPREDUCE_{}", uuid::Uuid::new_v4().simple()),
+        }
+    }
+}

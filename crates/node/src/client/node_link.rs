@@ -1,0 +1,200 @@
+//! A connection to the data transfer port of a node, and what can go wrong on it.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use bytes::BytesMut;
+use hayloft_rpc::client::connection::connect_from;
+use hayloft_wire::proto::hdfs::{DatanodeId, DatanodeInfo, LocatedBlock, StorageType};
+use hayloft_wire::transfer::{self, BlockOpResponse, OpMessage, Status};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+
+use super::ClientSettings;
+
+/// Room for what a node sends; new room is made when so little of it is left.
+const RECEIVE_BYTES: usize = 64 << 10;
+const RECEIVE_BYTES_MIN: usize = 16 << 10;
+/// A node that waits for others in its pipeline takes so much longer for each.
+const PER_HOP: Duration = Duration::from_secs(5);
+
+/// What went wrong with a node.
+#[derive(Clone, Debug, thiserror::Error)]
+#[error("{node}: {reason}")]
+pub(super) struct NodeTrouble {
+    pub(super) node: String,
+    pub(super) reason: String,
+    /// Its replica is corrupt.
+    pub(super) corrupt: bool,
+}
+
+/// A node of a block with its storage there.
+#[derive(Clone, Debug)]
+pub(super) struct Target {
+    pub(super) node: DatanodeInfo,
+    pub(super) storage_id: String,
+    pub(super) storage_type: i32,
+}
+
+impl Target {
+    /// The nodes of a block in the order of its pipeline.
+    pub(super) fn all_of(block: &LocatedBlock) -> Vec<Self> {
+        let of = |(index, node): (usize, &DatanodeInfo)| Self {
+            node: node.clone(),
+            storage_id: block.storage_ids.get(index).cloned().unwrap_or_default(),
+            storage_type: block
+                .storage_types
+                .get(index)
+                .copied()
+                .unwrap_or(StorageType::Disk.into()),
+        };
+        block.locs.iter().enumerate().map(of).collect()
+    }
+
+    pub(super) fn is(&self, node: &DatanodeInfo) -> bool {
+        self.node.id.datanode_uuid == node.id.datanode_uuid
+    }
+}
+
+/// A connection.
+pub(super) struct NodeLink {
+    node: String,
+    stream: TcpStream,
+    /// What came and was not taken.
+    pub(super) buffer: BytesMut,
+    patience: Duration,
+}
+
+impl NodeLink {
+    /// Connects to a node behind which `hops` more are in a pipeline.
+    pub(super) async fn connect(
+        settings: &ClientSettings,
+        node: &DatanodeId,
+        hops: usize,
+    ) -> Result<Self, NodeTrouble> {
+        let name = node.xfer_addr();
+        let trouble = |reason: String| NodeTrouble {
+            node: name.clone(),
+            reason,
+            corrupt: false,
+        };
+        let hops = u32::try_from(hops).unwrap_or(u32::MAX);
+        let patience = settings.socket_timeout + PER_HOP.saturating_mul(hops);
+        let connecting = async {
+            let mut failed = None;
+            for peer in addresses(settings, node).await? {
+                match connect_from(settings.rpc.local, peer).await {
+                    Ok(stream) => return Ok(stream),
+                    Err(error) => failed = Some(error),
+                }
+            }
+            Err(failed.unwrap_or_else(|| std::io::ErrorKind::AddrNotAvailable.into()))
+        };
+        let connected = timeout(settings.socket_timeout, connecting).await;
+        let stream = connected
+            .unwrap_or_else(|_| Err(std::io::ErrorKind::TimedOut.into()))
+            .map_err(|error| trouble(format!("cannot connect: {error}")))?;
+        stream
+            .set_nodelay(true)
+            .map_err(|error| trouble(error.to_string()))?;
+        Ok(Self {
+            node: name,
+            stream,
+            buffer: BytesMut::new(),
+            patience,
+        })
+    }
+
+    pub(super) fn trouble(&self, reason: impl std::fmt::Display) -> NodeTrouble {
+        NodeTrouble {
+            node: self.node.clone(),
+            reason: reason.to_string(),
+            corrupt: false,
+        }
+    }
+
+    /// Waits for more bytes.
+    pub(super) async fn fill(&mut self) -> Result<(), NodeTrouble> {
+        if self.buffer.capacity() - self.buffer.len() < RECEIVE_BYTES_MIN {
+            self.buffer.reserve(RECEIVE_BYTES);
+        }
+        match timeout(self.patience, self.stream.read_buf(&mut self.buffer)).await {
+            Ok(Ok(0)) => Err(self.trouble("it closed the connection")),
+            Ok(Ok(_)) => Ok(()),
+            Ok(Err(error)) => Err(self.trouble(error)),
+            Err(_) => Err(self.trouble(format_args!("silent for {:?}", self.patience))),
+        }
+    }
+
+    /// Sends all of `bytes`; takes in what comes meanwhile, so that neither side waits for the
+    /// other to read.
+    pub(super) async fn send(&mut self, bytes: &[u8]) -> Result<(), NodeTrouble> {
+        let (mut read, mut write) = self.stream.split();
+        let buffer = &mut self.buffer;
+        let sending = async {
+            let mut writing = std::pin::pin!(write.write_all(bytes));
+            loop {
+                let room = buffer.len() < RECEIVE_BYTES;
+                tokio::select! {
+                    biased;
+                    sent = &mut writing => return sent,
+                    read = read.read_buf(buffer), if room => {
+                        if read? == 0 {
+                            return Err(std::io::ErrorKind::ConnectionReset.into());
+                        }
+                    }
+                }
+            }
+        };
+        match timeout(self.patience, sending).await {
+            Ok(Ok(())) => Ok(()),
+            Ok(Err(error)) => Err(self.trouble(format_args!("sending: {error}"))),
+            Err(_) => Err(self.trouble(format_args!("takes nothing for {:?}", self.patience))),
+        }
+    }
+
+    /// Sends a request and waits for the answer, whatever it says.
+    pub(super) async fn ask<M: OpMessage>(
+        &mut self,
+        message: &M,
+    ) -> Result<BlockOpResponse, NodeTrouble> {
+        let mut out = BytesMut::new();
+        transfer::encode_request(message, &mut out);
+        self.send(&out).await?;
+        loop {
+            let decoded = transfer::decode_response(&mut self.buffer);
+            match decoded.map_err(|error| self.trouble(error))? {
+                Some(response) => return Ok(response),
+                None => self.fill().await?,
+            }
+        }
+    }
+
+    /// The answer, when it is a success.
+    pub(super) fn success(
+        &self,
+        response: BlockOpResponse,
+    ) -> Result<BlockOpResponse, NodeTrouble> {
+        match response.outcome() {
+            Status::Success => Ok(response),
+            status => {
+                let message = response.message.unwrap_or_default();
+                Err(self.trouble(format_args!("{status:?} {message}")))
+            }
+        }
+    }
+}
+
+async fn addresses(
+    settings: &ClientSettings,
+    node: &DatanodeId,
+) -> std::io::Result<Vec<SocketAddr>> {
+    let no_port = |_| std::io::Error::other(format!("{} is no port", node.xfer_port));
+    let port = u16::try_from(node.xfer_port).map_err(no_port)?;
+    if let (false, Ok(ip)) = (settings.use_hostname, node.ip_addr.parse()) {
+        return Ok(vec![SocketAddr::new(ip, port)]);
+    }
+    let found = tokio::net::lookup_host((node.host_name.as_str(), port)).await?;
+    Ok(found.collect())
+}

@@ -1,0 +1,83 @@
+//! Requests that a page of another site made a browser send: refused without a header of our own,
+//! which such a page cannot set (`dfs.webhdfs.rest-csrf.*`).
+
+use std::sync::Arc;
+
+use axum::extract::{Request, State};
+use axum::http::{StatusCode, header};
+use axum::middleware::Next;
+use axum::response::{IntoResponse as _, Response};
+use hayloft_conf::{Configuration, keys};
+use regex::Regex;
+
+use super::super::WebHost;
+
+/// Lets a request pass, or refuses it.
+pub(in super::super) async fn guard(
+    State(host): State<Arc<dyn WebHost>>,
+    request: Request,
+    next: Next,
+) -> Response {
+    let config = host.config().current();
+    if config.get(&keys::WEBHDFS_CSRF_ENABLED) && !passes(&config, &request) {
+        let text = "Missing Required Header for CSRF Vulnerability Protection";
+        let close = [(header::CONNECTION, "close")];
+        return (StatusCode::BAD_REQUEST, close, text).into_response();
+    }
+    next.run(request).await
+}
+
+fn passes(config: &Configuration, request: &Request) -> bool {
+    let agent = request.headers().get(header::USER_AGENT);
+    let agent = agent.and_then(|agent| agent.to_str().ok());
+    let browsers = config.get(&keys::WEBHDFS_CSRF_BROWSERS);
+    // A pattern that is none takes every agent for a browser.
+    let is_browser = |agent: &str| {
+        let mut patterns = browsers.split(',').map(str::trim);
+        patterns.any(|pattern| Regex::new(pattern).map_or(true, |p| whole_match(&p, agent)))
+    };
+    if !agent.is_some_and(is_browser) {
+        return true;
+    }
+    let ignored = config.get(&keys::WEBHDFS_CSRF_METHODS_TO_IGNORE);
+    let method = request.method().as_str();
+    let ignores = ignored.split(',').any(|one| one.trim() == method);
+    ignores
+        || request
+            .headers()
+            .contains_key(&*config.get(&keys::WEBHDFS_CSRF_HEADER))
+}
+
+/// Java's `matches`: the pattern stands for all of the text.
+fn whole_match(pattern: &Regex, text: &str) -> bool {
+    pattern
+        .find_iter(text)
+        .any(|found| found.start() == 0 && found.end() == text.len())
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::body::Body;
+
+    use super::*;
+
+    fn request(method: &str, headers: &[(&str, &str)]) -> Request {
+        let mut request = Request::builder().method(method).uri("/webhdfs/v1/a");
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        request.body(Body::empty()).expect("a request")
+    }
+
+    #[test]
+    fn browsers_need_the_header() {
+        let config = Configuration::from_properties([("dfs.webhdfs.rest-csrf.enabled", "true")]);
+        let config = config.expect("valid");
+        let of = |method, headers: &[(&str, &str)]| passes(&config, &request(method, headers));
+        let browser = ("user-agent", "Mozilla/5.0 (X11)");
+        assert!(!of("PUT", &[browser]));
+        assert!(of("PUT", &[browser, ("x-xsrf-header", "")]));
+        assert!(of("GET", &[browser]) && of("OPTIONS", &[browser]));
+        assert!(of("PUT", &[("user-agent", "curl/8 Mozilla")]) && of("PUT", &[]));
+    }
+}

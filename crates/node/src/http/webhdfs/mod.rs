@@ -1,0 +1,218 @@
+//! WebHDFS as Apache's DataNode serves it: the bytes of files, for clients that a NameNode sends
+//! here.
+//!
+//! | module | what it is |
+//! |---|---|
+//! | `parameters` | path and parameters of a request, and what is wrong with them |
+//! | `caller` | who asks, and which NameNode |
+//! | `refusal` | errors as Hadoop's clients know them |
+//! | `download` | `OPEN` and `GETFILECHECKSUM` |
+//! | `upload` | `CREATE` and `APPEND` |
+//! | `browsers` | requests that a page of another site made a browser send |
+//!
+//! A request never acts as the node's own user, and never makes the node talk to a NameNode that is
+//! not in its configuration.
+
+mod browsers;
+mod caller;
+mod download;
+mod parameters;
+mod refusal;
+mod upload;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::extract::{Request, State};
+use axum::http::{HeaderValue, Method, StatusCode, header};
+use axum::response::{IntoResponse as _, Response};
+use axum::routing::any;
+use axum::{Extension, Router};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tracing::debug;
+
+use super::WebHost;
+use super::patience::LongLived;
+use crate::client::{ClientSettings, FileClient, StripeRoom};
+use caller::NameNodeGroups;
+use parameters::Parameters;
+use refusal::Refusal;
+
+pub(super) use browsers::guard;
+
+/// Below it are the paths of files.
+const ROOT: &str = "/webhdfs/v1";
+/// Files that are read or written at a time.
+const TRANSFERS_MAX: usize = 256;
+/// Striped files among them whose cells are in memory: those that are written, and those that are
+/// decoded because units are lost.
+const STRIPED_MAX: usize = 16;
+/// How long a request waits for its turn.
+const TURN_WITHIN: Duration = Duration::from_secs(30);
+/// Bytes that are taken and dropped of what a client sends although it is refused, and for how
+/// long: a connection that is closed before them may lose the answer.
+const DROPPED_BYTES_MAX: usize = 1 << 20;
+const DROPPED_WITHIN: Duration = Duration::from_secs(3);
+
+/// What requests share.
+pub(super) struct WebHdfs {
+    host: Arc<dyn WebHost>,
+    groups: NameNodeGroups,
+    turns: Arc<Semaphore>,
+    stripes: StripeRoom,
+}
+
+/// A place among the files that are read or written.
+type Turn = OwnedSemaphorePermit;
+
+/// Serves everything below [`ROOT`].
+pub(super) fn router(host: Arc<dyn WebHost>) -> Router {
+    let shared = Arc::new(WebHdfs {
+        host,
+        groups: NameNodeGroups::default(),
+        turns: Arc::new(Semaphore::new(TRANSFERS_MAX)),
+        stripes: StripeRoom::new(STRIPED_MAX),
+    });
+    Router::new()
+        .route(ROOT, any(serve))
+        .route("/webhdfs/v1/", any(serve))
+        .route("/webhdfs/v1/{*path}", any(serve))
+        .with_state(shared)
+}
+
+async fn serve(
+    State(shared): State<Arc<WebHdfs>>,
+    long_lived: Option<Extension<LongLived>>,
+    request: Request,
+) -> Response {
+    let (method, uri) = (request.method().clone(), request.uri().clone());
+    if let Some(Extension(long_lived)) = long_lived {
+        long_lived.set();
+    }
+    let response = match answer(&shared, request).await {
+        Ok(response) => response,
+        Err((refusal, rest)) => {
+            if let Some(body) = rest {
+                drop_some(body).await;
+            }
+            refusal.into_response()
+        }
+    };
+    debug!(%method, %uri, status = response.status().as_u16(), "WebHDFS");
+    response
+}
+
+/// What a refused client had begun to send.
+type Unread = Option<Body>;
+
+async fn answer(shared: &Arc<WebHdfs>, request: Request) -> Result<Response, (Refusal, Unread)> {
+    let (head, body) = request.into_parts();
+    // A client that waits to be told to go on sends nothing until then.
+    let waits = head.headers.contains_key(header::EXPECT);
+    let outcome = dispatch(shared, &head.method, &head.uri, body).await;
+    outcome.map_err(|(refusal, body)| (refusal, body.filter(|_| !waits)))
+}
+
+async fn dispatch(
+    shared: &Arc<WebHdfs>,
+    method: &Method,
+    uri: &axum::http::Uri,
+    body: Body,
+) -> Result<Response, (Refusal, Unread)> {
+    let prepared = async {
+        let parameters = Parameters::of(uri)?;
+        let config = shared.host.config().current();
+        let caller = caller::identify(&config, &parameters)?;
+        Ok((parameters, config, caller))
+    };
+    let (parameters, config, caller) = match prepared.await {
+        Ok(prepared) => prepared,
+        Err(refusal) => return Err((refusal, Some(body))),
+    };
+    let op = parameters.get("op").map(str::to_ascii_uppercase);
+    let wanted = match (op.as_deref(), method) {
+        (Some("CREATE"), &Method::OPTIONS) => return Ok(preflight()),
+        (Some("CREATE"), &Method::PUT) => Wanted::Create,
+        (Some("APPEND"), &Method::POST) => Wanted::Append,
+        (Some("OPEN"), &Method::GET) => Wanted::Open,
+        (Some("GETFILECHECKSUM"), &Method::GET) => Wanted::Checksum,
+        _ => {
+            let named = parameters.get("op").unwrap_or("null");
+            let refusal = Refusal::argument(format!("Invalid operation {named}"));
+            return Err((refusal, Some(body)));
+        }
+    };
+    let ready = async {
+        let group = shared.groups.find(&config, &parameters).await?;
+        let settings = ClientSettings::new(&config, shared.host.local_address());
+        let client = FileClient::new(&group, Arc::new(settings), caller, shared.stripes.clone());
+        let turns = Arc::clone(&shared.turns).acquire_owned();
+        match tokio::time::timeout(TURN_WITHIN, turns).await {
+            Ok(Ok(turn)) => Ok((client, turn)),
+            _ => Err(Refusal::busy()),
+        }
+    };
+    let (client, turn) = match ready.await {
+        Ok(ready) => ready,
+        Err(refusal) => return Err((refusal, Some(body))),
+    };
+    match wanted {
+        Wanted::Create => upload::create(&config, client, &parameters, body, turn).await,
+        Wanted::Append => upload::append(client, &parameters, body, turn).await,
+        Wanted::Open => download::open(client, &parameters, turn)
+            .await
+            .map_err(no_body),
+        Wanted::Checksum => download::checksum(client, &parameters)
+            .await
+            .map_err(no_body),
+    }
+}
+
+/// What is asked for.
+enum Wanted {
+    Create,
+    Append,
+    Open,
+    Checksum,
+}
+
+fn no_body(refusal: Refusal) -> (Refusal, Unread) {
+    (refusal, None)
+}
+
+/// Tells a browser that pages of other sites may send files here, as the NameNode's page does.
+fn preflight() -> Response {
+    let headers = [
+        (header::ACCESS_CONTROL_ALLOW_ORIGIN, "*"),
+        (header::ACCESS_CONTROL_ALLOW_HEADERS, "accept"),
+        (header::ACCESS_CONTROL_ALLOW_METHODS, "PUT"),
+        (header::ACCESS_CONTROL_MAX_AGE, "1728000"),
+        (header::CONTENT_LENGTH, "0"),
+        (header::CONNECTION, "keep-alive"),
+    ];
+    (StatusCode::OK, headers).into_response()
+}
+
+/// An answer after which the connection is closed.
+fn closing(mut response: Response) -> Response {
+    let close = HeaderValue::from_static("close");
+    response.headers_mut().insert(header::CONNECTION, close);
+    response
+}
+
+/// Takes what a refused client sends, within limits.
+async fn drop_some(body: Body) {
+    use futures_util::StreamExt as _;
+    let mut frames = body.into_data_stream();
+    let taking = async {
+        let mut taken = 0;
+        while taken < DROPPED_BYTES_MAX {
+            match frames.next().await {
+                Some(Ok(bytes)) => taken += bytes.len(),
+                _ => break,
+            }
+        }
+    };
+    let _ = tokio::time::timeout(DROPPED_WITHIN, taking).await;
+}

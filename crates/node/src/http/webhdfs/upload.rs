@@ -1,0 +1,155 @@
+//! `CREATE` and `APPEND`: a request's body becomes the bytes of a file.
+
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse as _, Response};
+use futures_util::StreamExt as _;
+use hayloft_conf::{Configuration, keys};
+use tokio::time::timeout;
+use tracing::{Instrument as _, debug};
+
+use super::parameters::{Parameters, encoded};
+use super::refusal::Refusal;
+use super::{Turn, Unread, closing};
+use crate::client::{CreateFile, FileClient, FileError, FileWriter};
+
+/// A client that sends nothing for so long makes the writer tell the nodes that it is still there.
+const KEEP_ALIVE: Duration = Duration::from_secs(20);
+/// So often, and the client counts as gone.
+const KEEP_ALIVE_MAX: u32 = 6;
+/// Permission of a new file where none is asked for.
+const PERMISSION: u32 = 0o644;
+const CREATE: u32 = 1;
+const OVERWRITE: u32 = 2;
+
+/// A new file.
+pub(super) async fn create(
+    config: &Configuration,
+    client: FileClient,
+    parameters: &Parameters,
+    body: Body,
+    turn: Turn,
+) -> Result<Response, (Refusal, Unread)> {
+    let wanted = match wanted(config, parameters) {
+        Ok(wanted) => wanted,
+        Err(refusal) => return Err((refusal, Some(body))),
+    };
+    let writer = match FileWriter::create(client, &parameters.path, &wanted).await {
+        Ok(writer) => writer,
+        Err(error) => return Err((error.into(), Some(body))),
+    };
+    store(writer, body, turn).await?;
+    let namenode = parameters.get("namenoderpcaddress").unwrap_or_default();
+    let place = format!("hdfs://{namenode}{}", encoded(&parameters.path));
+    let headers = [
+        (header::LOCATION, place),
+        (header::CONTENT_LENGTH, "0".to_owned()),
+        (header::ACCESS_CONTROL_ALLOW_ORIGIN, "*".to_owned()),
+    ];
+    Ok(closing((StatusCode::CREATED, headers).into_response()))
+}
+
+/// More bytes for a file.
+pub(super) async fn append(
+    client: FileClient,
+    parameters: &Parameters,
+    body: Body,
+    turn: Turn,
+) -> Result<Response, (Refusal, Unread)> {
+    if let Err(refusal) = parameters.int("buffersize", 1) {
+        return Err((refusal, Some(body)));
+    }
+    let writer = match FileWriter::append(client, &parameters.path).await {
+        Ok(writer) => writer,
+        Err(error) => return Err((error.into(), Some(body))),
+    };
+    store(writer, body, turn).await?;
+    let headers = [(header::CONTENT_LENGTH, "0")];
+    Ok(closing((StatusCode::OK, headers).into_response()))
+}
+
+/// What the parameters ask for; read in Apache's order, so that the same one is complained about.
+fn wanted(config: &Configuration, parameters: &Parameters) -> Result<CreateFile, Refusal> {
+    parameters.int("buffersize", 1)?;
+    let replication = parameters.short("replication", 1)?;
+    let block_size = parameters.long("blocksize", 1)?;
+    let unmasked = parameters.permission("unmaskedpermission")?;
+    let permission = parameters.permission("permission")?;
+    let create_parent = parameters.boolean("createparent", true)?;
+    let flags = parameters.create_flags()?;
+    let overwrite = parameters.boolean("overwrite", false)?;
+    let mut flags = flags.unwrap_or_else(|| super::parameters::CreateFlags {
+        bits: CREATE,
+        ..Default::default()
+    });
+    if overwrite {
+        flags.bits |= OVERWRITE;
+    }
+    let replication = replication.map(u32::from);
+    Ok(CreateFile {
+        permission: permission.unwrap_or(PERMISSION),
+        unmasked,
+        flags: flags.bits,
+        create_parent,
+        replication: replication.unwrap_or_else(|| config.get(&keys::REPLICATION)),
+        block_size: block_size.unwrap_or_else(|| config.get(&keys::BLOCK_SIZE)),
+        sync_blocks: flags.sync_blocks,
+        no_local_write: flags.no_local_write,
+        ignore_locality: flags.ignore_locality,
+    })
+}
+
+/// Writes the body and closes the file. In a task of its own: the file is closed, too, when the
+/// client goes away and its connection's task ends.
+async fn store(writer: FileWriter, body: Body, turn: Turn) -> Result<(), (Refusal, Unread)> {
+    let span = tracing::Span::current();
+    let storing = tokio::spawn(copy(writer, body, turn).instrument(span));
+    match storing.await {
+        Ok(Ok(())) => Ok(()),
+        Ok(Err((refusal, body))) => Err((refusal, Some(body))),
+        Err(error) => Err((Refusal::internal(error.to_string()), None)),
+    }
+}
+
+async fn copy(mut writer: FileWriter, body: Body, _turn: Turn) -> Result<(), (Refusal, Body)> {
+    let mut frames = body.into_data_stream();
+    let mut silent = 0;
+    let mut outcome: Result<(), FileError> = Ok(());
+    let mut complete = true;
+    while outcome.is_ok() {
+        match timeout(KEEP_ALIVE, frames.next()).await {
+            Ok(Some(Ok(bytes))) => {
+                silent = 0;
+                outcome = writer.write(&bytes).await;
+            }
+            Ok(None) => break,
+            Ok(Some(Err(error))) => {
+                debug!(%error, "a client went away while it sent a file");
+                complete = false;
+                break;
+            }
+            Err(_) => {
+                silent += 1;
+                if silent == KEEP_ALIVE_MAX {
+                    debug!("a client stopped in the middle of a file");
+                    complete = false;
+                    break;
+                }
+                outcome = writer.keep_alive().await;
+            }
+        }
+    }
+    let rest = || Body::from_stream(frames);
+    match outcome {
+        // Apache's node closes a file, too, of which only a part came.
+        Ok(()) => outcome = writer.close().await,
+        Err(_) => drop(writer),
+    }
+    match (outcome, complete) {
+        (Ok(()), true) => Ok(()),
+        (Ok(()), false) => Err((Refusal::stalled(), Body::empty())),
+        (Err(error), _) => Err((error.into(), rest())),
+    }
+}

@@ -1,0 +1,179 @@
+//! WebHDFS where nodes fail: pipelines that lose one, striped files that lose units.
+
+use crate::exchange::{Exchange, bytes, fetch, upload};
+use hayloft_testkit::error::Result;
+use hayloft_testkit::hadoop::class;
+use hayloft_testkit::node::Kind;
+use hayloft_testkit::suite::{expect, expect_eq, passed};
+use hayloft_testkit::{Cluster, Driver, NodeSpec, Outcome, ports};
+use serde_json::json;
+use std::net::SocketAddr;
+
+const CELL: u64 = 1 << 20;
+/// The node that serves requests, a stock one, and one that is killed.
+const SERVES: usize = 0;
+const STOCK: usize = 1;
+const KILLED: usize = 2;
+/// Less than a cell, cells, stripes, and more than a group of two blocks of four cells.
+const SIZES: [u64; 7] = [
+    1,
+    CELL - 1,
+    CELL,
+    CELL + 1,
+    2 * CELL + 77,
+    5 * CELL + 4321,
+    17 * CELL + 5,
+];
+
+pub fn losses() -> Result<Losses> {
+    let cluster = Cluster::builder("webhdfs-losses")
+        .conf("dfs.blocksize", 4 * CELL)
+        .conf("dfs.replication", 3)
+        .conf("dfs.client.socket-timeout", 10_000)
+        .conf("dfs.namenode.redundancy.considerLoad", false)
+        .node(NodeSpec::new(Kind::Hayloft))
+        .node(NodeSpec::new(Kind::Apache))
+        .node(NodeSpec::new(Kind::Hayloft))
+        .node(NodeSpec::new(Kind::Hayloft))
+        .start()?;
+    let fs = cluster.driver()?;
+    let policy = ["-policy", "XOR-2-1-1024k"];
+    let ec = |args: &[&str]| fs.tool(class::EC, &[args, &policy].concat())?.ok();
+    ec(&["-enablePolicy"])?;
+    fs.fs(&["-mkdir", "/ec"])?;
+    ec(&["-setPolicy", "-path", "/ec"])?;
+    Ok(Losses { cluster, fs })
+}
+
+pub struct Losses {
+    pub cluster: Cluster,
+    fs: Driver,
+}
+
+impl Losses {
+    fn web(&mut self, node: usize) -> SocketAddr {
+        ports::local(self.cluster.node(node).http_port())
+    }
+
+    fn target(&mut self, path: &str, op: &str) -> String {
+        let namenode = self.cluster.namenode(0).rpc();
+        format!("/webhdfs/v1{path}?op={op}&namenoderpcaddress={namenode}&user.name=root")
+    }
+
+    fn is_there(&mut self, path: &str, size: u64) -> Result<()> {
+        let target = self.target(path, "OPEN");
+        let web = self.web(SERVES);
+        let read = fetch(web, "GET", &target)?;
+        expect(read.body == bytes(size, 0, size), || {
+            format!("{path}: {} bytes, {:?}", read.body.len(), read.error())
+        })
+    }
+
+    pub fn striped(&mut self) -> Result<Outcome> {
+        for size in SIZES {
+            let path = format!("/ec/{size}");
+            let target = self.target(&path, "CREATE");
+            let web = self.web(SERVES);
+            let reply = upload(web, "PUT", &target, size, size)?;
+            expect_eq(
+                &path,
+                (reply.code, reply.error()),
+                (201, Default::default()),
+            )?;
+            self.fs.check(&path, size, size)?;
+            self.is_there(&path, size)?;
+            for (offset, length) in [(0, 1), (size / 2, CELL + 3), (size - 1, 1)] {
+                let range = format!("OPEN&offset={offset}&length={length}");
+                let target = self.target(&path, &range);
+                let web = self.web(SERVES);
+                let read = fetch(web, "GET", &target)?;
+                let end = (offset + length).min(size);
+                expect(read.body == bytes(size, offset, end), || {
+                    format!("{path} {range}")
+                })?;
+            }
+            let target = self.target(&path, "GETFILECHECKSUM");
+            let [ours, stock] = [SERVES, STOCK].map(|node| {
+                let web = self.web(node);
+                fetch(web, "GET", &target)
+            });
+            expect_eq("checksum", ours?.body, stock?.body)?;
+        }
+        passed()
+    }
+
+    /// An append of a striped file is refused as Apache's node refuses it.
+    pub fn append(&mut self) -> Result<Outcome> {
+        let target = self.target("/ec/1", "APPEND");
+        let [ours, stock] = [SERVES, STOCK].map(|node| {
+            let web = self.web(node);
+            upload(web, "POST", &target, 5, 1)
+        });
+        let (ours, stock) = (ours?, stock?);
+        expect_eq(
+            "append",
+            (ours.code, ours.error()),
+            (stock.code, stock.error()),
+        )?;
+        passed()
+    }
+
+    /// Both kinds of files are written on while a node is killed, and read without it.
+    pub fn killed(&mut self) -> Result<Outcome> {
+        let size = 15 * CELL + 99;
+        let mut writers = Vec::new();
+        for index in 0..6 {
+            let dir = if index % 2 == 0 { "/ec" } else { "" };
+            let path = format!("{dir}/killed-{index}");
+            let target = self.target(&path, "CREATE");
+            let web = self.web(SERVES);
+            let mut exchange = Exchange::begin(web, "PUT", &target, Some(size))?;
+            exchange.send(size, 0, 3 * CELL + 100 * index)?;
+            writers.push((path, 3 * CELL + 100 * index, exchange));
+        }
+        self.cluster.node(KILLED).kill()?;
+        for (path, at, mut exchange) in writers {
+            let _ = exchange.send(size, at, size);
+            let reply = exchange.reply()?;
+            expect_eq(
+                &path,
+                (reply.code, reply.error()),
+                (201, Default::default()),
+            )?;
+            self.fs.check(&path, size, size)?;
+            self.is_there(&path, size)?;
+        }
+        for size in SIZES {
+            self.is_there(&format!("/ec/{size}"), size)?;
+        }
+        passed()
+    }
+
+    pub fn back(&mut self) -> Result<Outcome> {
+        self.cluster.start_node(KILLED)?;
+        self.cluster.wait_all_live()?;
+        let size = 15 * CELL + 99;
+        for index in [0, 1, 4, 5] {
+            let dir = if index % 2 == 0 { "/ec" } else { "" };
+            self.fs
+                .check(&format!("{dir}/killed-{index}"), size, size)?;
+        }
+        // A directory that gives its files more permissions than their writer asks for.
+        self.fs.fs(&["-mkdir", "/acl"])?;
+        self.fs
+            .fs(&["-setfacl", "-m", "default:user:alice:rw-", "/acl"])?;
+        let mut modes = Vec::new();
+        for node in [SERVES, STOCK] {
+            let path = format!("/acl/{node}");
+            let ask = "CREATE&permission=644&unmaskedpermission=666";
+            let target = self.target(&path, ask);
+            let web = self.web(node);
+            expect_eq("code", upload(web, "PUT", &target, 5, 1)?.code, 201)?;
+            let status = self.fs.fs(&["-getfacl", &path])?;
+            modes.push(status.replace(&path, ""));
+        }
+        expect_eq("ACL", &modes[0], &modes[1])?;
+        self.fs.put("/last", CELL, 1, json!({}))?;
+        passed()
+    }
+}
