@@ -104,7 +104,7 @@ pub fn peer(name: &str, define: &[(String, String)]) -> Result<Peer> {
             let described = describe_plugin(path);
             !described
                 .map_err(|e| TestkitError::Talk(e.to_string()))?
-                .swap
+                .keeps_data
         }
         None => name == NULL,
     };

@@ -106,6 +106,20 @@ impl Configuration {
         Ok(config.overridden())
     }
 
+    /// Another file of this configuration's directory, such as `ssl-server.xml`, alone. Nothing in
+    /// it is checked.
+    ///
+    /// # Errors
+    /// When there is no directory, or the file cannot be read.
+    pub fn resource(&self, name: &str) -> Result<Self, ConfigError> {
+        let mut config = Self::empty(self.directory.clone(), &[]);
+        let path = self.directory.clone().unwrap_or_default().join(name);
+        for property in xml::read_file(&path)? {
+            config.merge(property);
+        }
+        Ok(config)
+    }
+
     /// A configuration of these properties alone, as if given with `-D`. For tests and tools.
     ///
     /// # Errors

@@ -159,12 +159,6 @@ impl Configuration {
                 self.get(&keys::DATA_TRANSFER_PROTECTION).is_some(),
                 "SASL-protected data transfer",
             ),
-            (
-                keys::HTTP_POLICY.name(),
-                self.get(&keys::HTTP_POLICY)
-                    .eq_ignore_ascii_case("HTTPS_ONLY"),
-                "HTTPS on the web port",
-            ),
         ];
         match demands.into_iter().find(|(_, demanded, _)| *demanded) {
             Some((key, _, what)) => Err(ConfigError::Unprotected {
@@ -337,7 +331,6 @@ mod tests {
             ("dfs.block.access.token.enable", "true"),
             ("dfs.encrypt.data.transfer", "true"),
             ("dfs.data.transfer.protection", "privacy"),
-            ("dfs.http.policy", "HTTPS_ONLY"),
         ] {
             let error = config(&[(key, value)])
                 .refuse_unprotected()

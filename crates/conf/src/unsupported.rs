@@ -140,7 +140,6 @@ static DATANODE: &[Unsupported] = &[
         "org.apache.hadoop.hdfs.server.datanode.web.RestCsrfPreventionFilterHandler",
         HTTP,
     ),
-    key("dfs.https.server.keystore.resource", "ssl-server.xml", HTTP),
     key(
         "dfs.block.access.key.update.interval",
         "600",
@@ -251,7 +250,6 @@ static DATANODE: &[Unsupported] = &[
         "false",
         "faults are injected by the lab only",
     ),
-    key("dfs.datanode.https.address", "0.0.0.0:9865", HTTP),
     key("dfs.cluster.administrators", "", HTTP),
     always("dfs.disk.balancer.enabled", "true", "false", DISK_BALANCER),
     key("ipc.client.connect.max.retries", "10", RECONNECT),

@@ -35,14 +35,14 @@ pub struct Identity {
 }
 
 impl Identity {
-    /// The identity that belongs to these sockets.
+    /// The identity that belongs to these sockets, and to these ports of the web (0: none).
     #[must_use]
     pub fn new(
         config: &Configuration,
         datanode_uuid: String,
         xfer: SocketAddr,
         ipc: SocketAddr,
-        http: SocketAddr,
+        (http, https): (u16, u16),
     ) -> Self {
         let host_name = config
             .get(&keys::DATANODE_HOSTNAME)
@@ -52,8 +52,8 @@ impl Identity {
             host_name,
             ip_addr: xfer.ip().to_string(),
             xfer_port: xfer.port(),
-            info_port: http.port(),
-            info_secure_port: 0,
+            info_port: http,
+            info_secure_port: https,
             ipc_port: ipc.port(),
             local: (config.node_name().is_some() && !xfer.ip().is_unspecified()).then(|| xfer.ip()),
         }

@@ -6,8 +6,13 @@ keys! {
     DATANODE_HTTP_ADDRESS: crate::address::HostPort = ("dfs.datanode.http.address",
         "0.0.0.0:9864",
         "Address of the web port: WebHDFS, metrics and a page.");
+    DATANODE_HTTPS_ADDRESS: crate::address::HostPort = ("dfs.datanode.https.address",
+        "0.0.0.0:9865",
+        "Address of the web port with TLS.");
     HTTP_POLICY: String = ("dfs.http.policy", "HTTP_ONLY",
-        "HTTP_ONLY. There is no HTTPS yet: HTTPS_ONLY is refused.");
+        "HTTP_ONLY, HTTPS_ONLY or HTTP_AND_HTTPS.");
+    HTTPS_KEYSTORE_RESOURCE: String = ("dfs.https.server.keystore.resource", "ssl-server.xml",
+        "File in the configuration's directory that names the keystore, JKS or PKCS12.");
     HTTP_STATIC_USER: String = ("hadoop.http.staticuser.user", "dr.who",
         "User of WebHDFS requests without one.");
     REPLICATION: u32 = ("dfs.replication", "3",

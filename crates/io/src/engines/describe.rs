@@ -15,6 +15,8 @@ pub struct EngineDescription {
     pub name: String,
     /// Where an acknowledged byte is that no client asked to sync.
     pub acknowledged: &'static str,
+    /// What is read is what was written.
+    pub keeps_data: bool,
     /// The bytes are in the kernel's files: other processes read them, and Apache's DataNode may
     /// take the directory over.
     pub swap: bool,
@@ -37,6 +39,7 @@ pub fn engine_descriptions() -> Vec<EngineDescription> {
         EngineDescription {
             name: "posix".into(),
             acknowledged: "page cache",
+            keeps_data: true,
             swap: true,
             sync: "fdatasync, fsync",
             trim: BY_MOUNT,
@@ -46,6 +49,7 @@ pub fn engine_descriptions() -> Vec<EngineDescription> {
         EngineDescription {
             name: "direct".into(),
             acknowledged: "device's cache (small: page cache)",
+            keeps_data: true,
             swap: true,
             sync: "fdatasync, fsync",
             trim: BY_MOUNT,
@@ -55,6 +59,7 @@ pub fn engine_descriptions() -> Vec<EngineDescription> {
         EngineDescription {
             name: "null".into(),
             acknowledged: "nowhere: data is dropped",
+            keeps_data: false,
             swap: false,
             sync: "nothing",
             trim: "nothing to trim",
@@ -80,6 +85,7 @@ pub fn describe_plugin(path: &Path) -> Result<EngineDescription, IoError> {
     Ok(EngineDescription {
         name: format!("{}{}", plugin::PLUGIN_PREFIX, path.display()),
         acknowledged,
+        keeps_data: kept,
         swap: abilities.in_files,
         sync: "the plug-in's sync",
         trim: if abilities.device {
@@ -107,7 +113,7 @@ mod tests {
         for described in described {
             let engine = engine_by_name(&described.name, &EngineConfig::new(disk.clone()));
             let can = engine.expect("known").capabilities();
-            assert_eq!(can.keeps_data, described.swap, "{}", described.name);
+            assert_eq!(can.keeps_data, described.keeps_data, "{}", described.name);
             let cached = described.acknowledged == "page cache";
             assert_eq!(can.page_cache, cached, "{}", described.name);
         }

@@ -30,6 +30,9 @@ pub enum StartError {
         /// What the operating system said.
         source: io::Error,
     },
+    /// The web port cannot be served as the configuration asks.
+    #[error("the web port: {0}")]
+    Web(String),
     /// A service ended the node.
     #[error("{0}")]
     Stopped(String),

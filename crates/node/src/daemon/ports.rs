@@ -1,7 +1,8 @@
-//! The three ports of a node.
+//! The ports of a node.
 
 use std::io::ErrorKind;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::net::{TcpListener, TcpSocket, lookup_host};
@@ -10,6 +11,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::info;
 
 use super::StartError;
+use crate::http::{Policy, Tls, WebPorts};
 use hayloft_conf::{HostPort, Key, SharedConfig, keys};
 
 /// How long ports may stay in use. A process that was killed keeps its ports until its memory is
@@ -18,15 +20,16 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// Time between two attempts.
 const AGAIN: Duration = Duration::from_millis(100);
 
-/// The three ports, all listening.
-#[derive(Debug)]
+/// The ports, all listening.
 pub(super) struct Bound {
     pub(super) xfer: TcpListener,
     pub(super) xfer_addr: SocketAddr,
     pub(super) ipc: TcpListener,
     pub(super) ipc_addr: SocketAddr,
-    pub(super) http: TcpListener,
-    pub(super) http_addr: SocketAddr,
+    pub(super) web: WebPorts,
+    /// Ports that the web is served on; 0: it is not.
+    pub(super) http_port: u16,
+    pub(super) https_port: u16,
 }
 
 impl Bound {
@@ -42,14 +45,28 @@ impl Bound {
         };
         let (xfer, xfer_addr) = listen(config, &keys::DATANODE_ADDRESS, &mut wait).await?;
         let (ipc, ipc_addr) = listen(config, &keys::DATANODE_IPC_ADDRESS, &mut wait).await?;
-        let (http, http_addr) = listen(config, &keys::DATANODE_HTTP_ADDRESS, &mut wait).await?;
+        let policy = Policy::of(&config.current()).map_err(StartError::Web)?;
+        let mut web = WebPorts::default();
+        let (mut http_port, mut https_port) = (0, 0);
+        if policy.plain {
+            let (http, addr) = listen(config, &keys::DATANODE_HTTP_ADDRESS, &mut wait).await?;
+            web.plain = Some(http);
+            http_port = addr.port();
+        }
+        if policy.tls {
+            let tls = Tls::new(&config.current()).map_err(StartError::Web)?;
+            let (https, addr) = listen(config, &keys::DATANODE_HTTPS_ADDRESS, &mut wait).await?;
+            web.tls = Some((https, Arc::new(tls)));
+            https_port = addr.port();
+        }
         Ok(Self {
             xfer,
             xfer_addr,
             ipc,
             ipc_addr,
-            http,
-            http_addr,
+            web,
+            http_port,
+            https_port,
         })
     }
 }
@@ -162,7 +179,7 @@ mod tests {
         for key in [XFER, IPC, HTTP] {
             let began = Instant::now();
             let error = bind_while_held(key, Duration::from_secs(60)).await;
-            let said = error.expect_err("in use").to_string();
+            let said = error.err().expect("in use").to_string();
             assert!(said.contains(key) && said.contains("in use"), "{said}");
             let took = began.elapsed();
             assert!(took >= PATIENCE && took < PATIENCE + Duration::from_secs(1));

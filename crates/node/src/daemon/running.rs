@@ -100,14 +100,15 @@ fn introduce(config: &Configuration, store: &Store, bound: &Bound) -> Identity {
         uuid,
         bound.xfer_addr,
         bound.ipc_addr,
-        bound.http_addr,
+        (bound.http_port, bound.https_port),
     );
     info!(
         uuid = identity.datanode_uuid,
         host = identity.host_name,
         xfer = %bound.xfer_addr,
         ipc = %bound.ipc_addr,
-        http = %bound.http_addr,
+        http = bound.http_port,
+        https = bound.https_port,
         volumes = store.volume_report().len(),
         "storage node starts"
     );
@@ -219,7 +220,7 @@ impl Running {
         let rpc = crate::ipc::serve(self.node.clone(), bound.ipc, stop);
         let stop = self.node.stop.child_token();
         self.span
-            .in_scope(|| crate::http::serve(self.node.clone(), bound.http, stop));
+            .in_scope(|| crate::http::serve(self.node.clone(), bound.web, stop));
         self.tasks.spawn(events.instrument(self.span.clone()));
         self.tasks.spawn(transfer.instrument(self.span.clone()));
         self.tasks.spawn(rpc.instrument(self.span.clone()));

@@ -7,9 +7,9 @@
 //! | `pages` | `/`, `/conf`, `/stacks`, `/logLevel` |
 //! | `webhdfs` | `/webhdfs/v1`: bytes of files |
 //! | `server`, `patience` | connections and their limits |
+//! | `tls` | the same over TLS |
 //!
-//! Its threads serve nothing else, so that no request takes one from the data path. TLS is not
-//! there yet.
+//! Its threads serve nothing else, so that no request takes one from the data path.
 
 mod beans;
 mod jmx;
@@ -17,6 +17,7 @@ mod metrics;
 mod pages;
 mod patience;
 mod server;
+mod tls;
 mod webhdfs;
 
 use std::net::IpAddr;
@@ -36,7 +37,8 @@ use crate::log_levels;
 use crate::namenode::ActorInfo;
 use crate::xceiver::XceiverStats;
 
-pub use server::serve;
+pub(crate) use server::{WebPorts, serve};
+pub(crate) use tls::{Policy, Tls};
 
 /// What the web port needs of the node.
 pub trait WebHost: Send + Sync + 'static {

@@ -3,15 +3,18 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::Extension;
+use axum::{Extension, Router};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
+use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, error, warn};
 
 use super::patience::{LongLived, PatientStream};
+use super::tls::Tls;
 use super::{WebHost, router};
 
 /// Connections at once; more wait to be accepted.
@@ -29,8 +32,15 @@ const THREADS: usize = 2;
 const HEAD_BYTES_MAX: usize = 16 << 10;
 const HEADERS_MAX: usize = 100;
 
-/// Serves the web port until the node stops, on threads of its own.
-pub fn serve(host: Arc<dyn WebHost>, listener: TcpListener, stop: CancellationToken) {
+/// Where the web is served.
+#[derive(Default)]
+pub(crate) struct WebPorts {
+    pub(crate) plain: Option<TcpListener>,
+    pub(crate) tls: Option<(TcpListener, Arc<Tls>)>,
+}
+
+/// Serves the web ports until the node stops, on threads of its own.
+pub(crate) fn serve(host: Arc<dyn WebHost>, ports: WebPorts, stop: CancellationToken) {
     let span = tracing::Span::current();
     let thread = std::thread::Builder::new().name("http".into());
     let spawned = thread.spawn(move || {
@@ -42,7 +52,7 @@ pub fn serve(host: Arc<dyn WebHost>, listener: TcpListener, stop: CancellationTo
             .build();
         match runtime {
             Ok(runtime) => {
-                runtime.block_on(accept(host, listener, stop));
+                runtime.block_on(serve_all(host, ports, stop));
                 // Files that are still written stay open, as when the node is killed.
                 runtime.shutdown_background();
             }
@@ -54,63 +64,115 @@ pub fn serve(host: Arc<dyn WebHost>, listener: TcpListener, stop: CancellationTo
     }
 }
 
-async fn accept(host: Arc<dyn WebHost>, listener: TcpListener, stop: CancellationToken) {
-    // It belongs to the runtime that bound it.
-    let listener = listener.into_std().and_then(TcpListener::from_std);
-    let listener = match listener {
-        Ok(listener) => listener,
-        Err(error) => {
-            error!(%error, "the web port is not served");
-            return;
+async fn serve_all(host: Arc<dyn WebHost>, ports: WebPorts, stop: CancellationToken) {
+    let web = Web {
+        router: router(host),
+        places: Arc::new(Semaphore::new(CONNECTIONS_MAX)),
+        stop,
+    };
+    let plain = async {
+        if let Some(listener) = ports.plain {
+            web.accept(listener, None).await;
         }
     };
-    let (router, places) = (router(host), Arc::new(Semaphore::new(CONNECTIONS_MAX)));
-    loop {
-        let place = Arc::clone(&places).acquire_owned();
-        let accepted = async {
-            let place = place.await.ok()?;
-            Some((place, listener.accept().await))
-        };
-        let (place, accepted) = tokio::select! {
-            () = stop.cancelled() => return,
-            accepted = accepted => match accepted {
-                Some(accepted) => accepted,
-                None => return,
-            },
-        };
-        let stream = match accepted {
-            Ok((stream, _)) => stream,
+    let tls = async {
+        if let Some((listener, tls)) = ports.tls {
+            let watch = Arc::clone(&tls).watch(web.stop.clone());
+            tokio::join!(watch, web.accept(listener, Some(tls)));
+        }
+    };
+    tokio::join!(plain, tls);
+}
+
+/// What both ports serve, and share.
+struct Web {
+    router: Router,
+    places: Arc<Semaphore>,
+    stop: CancellationToken,
+}
+
+impl Web {
+    async fn accept(&self, listener: TcpListener, tls: Option<Arc<Tls>>) {
+        // It belongs to the runtime that bound it.
+        let listener = listener.into_std().and_then(TcpListener::from_std);
+        let listener = match listener {
+            Ok(listener) => listener,
             Err(error) => {
-                warn!(%error, "the web port cannot accept a connection");
-                tokio::time::sleep(Duration::from_millis(100)).await;
-                continue;
+                error!(%error, "the web port is not served");
+                return;
             }
         };
-        let long_lived = LongLived::default();
-        let router = router.clone().layer(Extension(long_lived.clone()));
-        let (service, stop) = (TowerToHyperService::new(router), stop.clone());
-        let stream = PatientStream::new(stream, WRITE_WITHIN);
-        tokio::spawn(async move {
-            let _place = place;
-            let connection = hyper::server::conn::http1::Builder::new()
-                .timer(TokioTimer::new())
-                .header_read_timeout(HEAD_WITHIN)
-                .max_buf_size(HEAD_BYTES_MAX)
-                .max_headers(HEADERS_MAX)
-                .serve_connection(TokioIo::new(stream), service);
-            let too_long = async {
-                tokio::time::sleep(CONNECTION_LASTS).await;
-                if long_lived.get() {
-                    std::future::pending::<()>().await;
+        loop {
+            let place = Arc::clone(&self.places).acquire_owned();
+            let accepted = async {
+                let place = place.await.ok()?;
+                Some((place, listener.accept().await))
+            };
+            let (place, accepted) = tokio::select! {
+                () = self.stop.cancelled() => return,
+                accepted = accepted => match accepted {
+                    Some(accepted) => accepted,
+                    None => return,
+                },
+            };
+            let stream = match accepted {
+                Ok((stream, _)) => stream,
+                Err(error) => {
+                    warn!(%error, "the web port cannot accept a connection");
+                    tokio::time::sleep(Duration::from_millis(100)).await;
+                    continue;
                 }
             };
-            tokio::select! {
-                () = stop.cancelled() => {}
-                () = too_long => {}
-                ended = connection => if let Err(error) = ended {
-                    debug!(%error, "a connection of the web port ended early");
-                },
-            }
-        });
+            let long_lived = LongLived::default();
+            let router = self.router.clone().layer(Extension(long_lived.clone()));
+            let (stop, tls) = (self.stop.clone(), tls.clone());
+            let stream = PatientStream::new(stream, WRITE_WITHIN);
+            tokio::spawn(async move {
+                let _place = place;
+                let serving = async {
+                    match tls {
+                        None => serve_one(stream, router, long_lived).await,
+                        Some(tls) => {
+                            match timeout(HEAD_WITHIN, tls.acceptor().accept(stream)).await {
+                                Ok(Ok(stream)) => serve_one(stream, router, long_lived).await,
+                                Ok(Err(error)) => {
+                                    debug!(%error, "no TLS with a client of the web port")
+                                }
+                                Err(_) => debug!("a client of the web port does not begin TLS"),
+                            }
+                        }
+                    }
+                };
+                tokio::select! {
+                    () = stop.cancelled() => {}
+                    () = serving => {}
+                }
+            });
+        }
+    }
+}
+
+/// Serves one connection to its end.
+async fn serve_one<S>(stream: S, router: Router, long_lived: LongLived)
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let connection = hyper::server::conn::http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEAD_WITHIN)
+        .max_buf_size(HEAD_BYTES_MAX)
+        .max_headers(HEADERS_MAX)
+        .serve_connection(TokioIo::new(stream), TowerToHyperService::new(router));
+    let too_long = async {
+        tokio::time::sleep(CONNECTION_LASTS).await;
+        if long_lived.get() {
+            std::future::pending::<()>().await;
+        }
+    };
+    tokio::select! {
+        () = too_long => {}
+        ended = connection => if let Err(error) = ended {
+            debug!(%error, "a connection of the web port ended early");
+        },
     }
 }

@@ -1,0 +1,163 @@
+//! TLS of the web port: key and certificates of Hadoop's `ssl-server.xml`, read again when the
+//! keystore changes.
+
+mod jks;
+mod keystore;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use arc_swap::ArcSwap;
+use hayloft_conf::{Configuration, keys};
+use rustls::ServerConfig;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
+use tokio_rustls::TlsAcceptor;
+use tokio_util::sync::CancellationToken;
+use tracing::{info, warn};
+
+/// What the web port speaks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Policy {
+    /// Plain HTTP.
+    pub(crate) plain: bool,
+    /// HTTPS.
+    pub(crate) tls: bool,
+}
+
+impl Policy {
+    /// Of `dfs.http.policy`.
+    ///
+    /// # Errors
+    /// In words for the operator.
+    pub(crate) fn of(config: &Configuration) -> Result<Self, String> {
+        let name = config.get(&keys::HTTP_POLICY);
+        let (plain, tls) = match name.trim().to_ascii_uppercase().as_str() {
+            "HTTP_ONLY" => (true, false),
+            "HTTPS_ONLY" => (false, true),
+            "HTTP_AND_HTTPS" => (true, true),
+            _ => {
+                return Err(format!(
+                    "dfs.http.policy is {name:?}: HTTP_ONLY, HTTPS_ONLY or HTTP_AND_HTTPS"
+                ));
+            }
+        };
+        Ok(Self { plain, tls })
+    }
+}
+
+/// Where the keystore is.
+#[derive(Clone, Debug)]
+struct Source {
+    path: PathBuf,
+    password: String,
+    key_password: String,
+    /// How often the file is looked at.
+    interval: Duration,
+}
+
+/// TLS as connections get it; what changes is for later ones.
+pub(crate) struct Tls {
+    source: Source,
+    current: ArcSwap<ServerConfig>,
+}
+
+impl Source {
+    fn of(config: &Configuration) -> Result<Self, String> {
+        let name = config.get(&keys::HTTPS_KEYSTORE_RESOURCE);
+        let server = config.resource(&name).map_err(|e| e.to_string())?;
+        let text = |key: &str| server.text(key).filter(|value| !value.is_empty());
+        let needed = |key: &str| text(key).ok_or_else(|| format!("{name} lacks {key}"));
+        if text("ssl.server.need.client.auth").is_some_and(|v| v.eq_ignore_ascii_case("true")) {
+            return Err(format!(
+                "ssl.server.need.client.auth in {name} is true, and client certificates are not \
+                 checked yet"
+            ));
+        }
+        let password = needed("ssl.server.keystore.password").map_err(|e| {
+            format!("{e} (credential providers are not read yet: give it in the file)")
+        })?;
+        let interval = text("ssl.server.stores.reload.interval").and_then(|v| v.parse().ok());
+        Ok(Self {
+            path: needed("ssl.server.keystore.location")?.into(),
+            key_password: text("ssl.server.keystore.keypassword")
+                .unwrap_or_else(|| password.clone()),
+            password,
+            interval: Duration::from_millis(interval.unwrap_or(10_000)).max(MIN_INTERVAL),
+        })
+    }
+
+    fn load(&self) -> Result<Arc<ServerConfig>, String> {
+        let failed =
+            |why: String| format!("the keystore {} cannot be used: {why}", self.path.display());
+        let pair = keystore::read(&self.path, &self.password, &self.key_password);
+        let pair = pair.map_err(failed)?;
+        let chain = pair.chain.into_iter().map(CertificateDer::from).collect();
+        let key = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(pair.key));
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let config = ServerConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .map_err(|e| failed(e.to_string()))?
+            .with_no_client_auth()
+            .with_single_cert(chain, key)
+            .map_err(|e| failed(e.to_string()))?;
+        Ok(Arc::new(config))
+    }
+
+    /// When the file was changed last.
+    fn changed(&self) -> Option<SystemTime> {
+        std::fs::metadata(&self.path).ok()?.modified().ok()
+    }
+}
+
+const MIN_INTERVAL: Duration = Duration::from_millis(100);
+
+impl Tls {
+    /// As the configuration and its `ssl-server.xml` have it. Blocking.
+    ///
+    /// # Errors
+    /// In words for the operator.
+    pub(crate) fn new(config: &Configuration) -> Result<Self, String> {
+        let source = Source::of(config)?;
+        let current = ArcSwap::new(source.load()?);
+        Ok(Self { source, current })
+    }
+
+    /// What a new connection is accepted with.
+    pub(super) fn acceptor(&self) -> TlsAcceptor {
+        TlsAcceptor::from(self.current.load_full())
+    }
+
+    /// Reads the keystore again when it changes, until the node stops. One that cannot be used
+    /// changes nothing.
+    pub(super) async fn watch(self: Arc<Self>, stop: CancellationToken) {
+        let mut seen = self.source.changed();
+        loop {
+            tokio::select! {
+                () = stop.cancelled() => return,
+                () = tokio::time::sleep(self.source.interval) => {}
+            }
+            let this = Arc::clone(&self);
+            let before = seen;
+            let looked = tokio::task::spawn_blocking(move || {
+                let now = this.source.changed();
+                (now, (now != before).then(|| this.source.load()))
+            });
+            let Ok((now, loaded)) = looked.await else {
+                continue;
+            };
+            seen = now;
+            match loaded {
+                Some(Ok(config)) => {
+                    self.current.store(config);
+                    info!(keystore = %self.source.path.display(), "new certificates are in use");
+                }
+                Some(Err(why)) => warn!("{why}; going on with the certificates that were read"),
+                None => {}
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
