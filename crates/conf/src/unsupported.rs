@@ -135,11 +135,6 @@ static DATANODE: &[Unsupported] = &[
         DISK_BALANCER,
     ),
     key("dfs.datanode.http.internal-proxy.port", "0", HTTP),
-    key(
-        "dfs.datanode.httpserver.filter.handlers",
-        "org.apache.hadoop.hdfs.server.datanode.web.RestCsrfPreventionFilterHandler",
-        HTTP,
-    ),
     key("dfs.https.server.keystore.resource", "ssl-server.xml", HTTP),
     key(
         "dfs.block.access.key.update.interval",

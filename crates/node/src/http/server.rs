@@ -11,7 +11,7 @@ use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, error, warn};
 
-use super::patience::{LongLived, PatientStream};
+use super::patience::{PatientStream, Peer};
 use super::{WebHost, router};
 
 /// Connections at once; more wait to be accepted.
@@ -78,16 +78,15 @@ async fn accept(host: Arc<dyn WebHost>, listener: TcpListener, stop: Cancellatio
                 None => return,
             },
         };
-        let stream = match accepted {
-            Ok((stream, _)) => stream,
+        let (stream, peer) = match accepted {
+            Ok((stream, peer)) => (stream, Peer::new(peer.ip())),
             Err(error) => {
                 warn!(%error, "the web port cannot accept a connection");
                 tokio::time::sleep(Duration::from_millis(100)).await;
                 continue;
             }
         };
-        let long_lived = LongLived::default();
-        let router = router.clone().layer(Extension(long_lived.clone()));
+        let router = router.clone().layer(Extension(peer.clone()));
         let (service, stop) = (TowerToHyperService::new(router), stop.clone());
         let stream = PatientStream::new(stream, WRITE_WITHIN);
         tokio::spawn(async move {
@@ -100,7 +99,7 @@ async fn accept(host: Arc<dyn WebHost>, listener: TcpListener, stop: Cancellatio
                 .serve_connection(TokioIo::new(stream), service);
             let too_long = async {
                 tokio::time::sleep(CONNECTION_LASTS).await;
-                if long_lived.get() {
+                if peer.lasts() {
                     std::future::pending::<()>().await;
                 }
             };

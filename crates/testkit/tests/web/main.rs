@@ -119,6 +119,7 @@ fn main() -> ExitCode {
         let mut on = suite.group(striped::losses, |lab, failed| lab.cluster.conclude(failed));
         on.case("webhdfs_striped_files", |lab| lab.striped());
         on.case("webhdfs_appends_to_striped_files", |lab| lab.append());
+        on.case("webhdfs_corrupt_replica", |lab| lab.corrupt());
         on.case("webhdfs_node_killed_mid_write", |lab| lab.killed());
         on.case("webhdfs_after_the_node_is_back", |lab| lab.back());
         let mut on = suite.group(

@@ -4,8 +4,9 @@ use crate::exchange::{Exchange, bytes, fetch, upload};
 use hayloft_testkit::error::Result;
 use hayloft_testkit::hadoop::class;
 use hayloft_testkit::node::Kind;
-use hayloft_testkit::suite::{expect, expect_eq, passed};
-use hayloft_testkit::{Cluster, Driver, NodeSpec, Outcome, ports};
+use hayloft_testkit::suite::{expect, expect_eq, passed, seconds};
+use hayloft_testkit::wait::{self, Seen};
+use hayloft_testkit::{Cluster, Driver, NodeSpec, Outcome, TestkitError, ports};
 use serde_json::json;
 use std::net::SocketAddr;
 
@@ -99,6 +100,37 @@ impl Losses {
             });
             expect_eq("checksum", ours?.body, stock?.body)?;
         }
+        passed()
+    }
+
+    /// A flipped byte is noticed, told to the NameNode, and read from another node.
+    pub fn corrupt(&mut self) -> Result<Outcome> {
+        let size = 2 * CELL;
+        self.fs.put("/flipped", size, size, json!({}))?;
+        let block = self.fs.blocks("/flipped")?.remove(0);
+        let files = self.cluster.node(SERVES).block_files(block.id);
+        let data = files.iter().find(|file| file.extension().is_none());
+        let Some(data) = data else {
+            return Ok(Outcome::Skipped(
+                "no replica on the node that serves".into(),
+            ));
+        };
+        let mut content = std::fs::read(data).map_err(TestkitError::file("reading", data))?;
+        content[777_777] ^= 1;
+        std::fs::write(data, content).map_err(TestkitError::file("writing", data))?;
+        wait::until("a report of the corrupt replica", seconds(60), || {
+            self.is_there("/flipped", size)?;
+            let report = self.fs.tool(class::FSCK, &["/flipped"])?.out;
+            let found = report.lines().find(|line| line.contains("Corrupt replica"));
+            // It may have been replaced already.
+            let files = self.cluster.node(SERVES).block_files(block.id);
+            let told = report.contains("is CORRUPT") || report.contains("orrupt replica");
+            Ok(if told || files.is_empty() {
+                Seen::Done(())
+            } else {
+                Seen::NotYet(format!("{found:?}"))
+            })
+        })?;
         passed()
     }
 
