@@ -120,8 +120,8 @@ fn main() -> ExitCode {
         on.case("webhdfs_striped_files", |lab| lab.striped());
         on.case("webhdfs_appends_to_striped_files", |lab| lab.append());
         on.case("webhdfs_corrupt_replica", |lab| lab.corrupt());
-        on.case("webhdfs_node_killed_mid_write", |lab| lab.killed());
-        on.case("webhdfs_after_the_node_is_back", |lab| lab.back());
+        on.case("webhdfs_nodes_killed_mid_write", |lab| lab.killed());
+        on.case("webhdfs_after_the_nodes_are_back", |lab| lab.back());
         let mut on = suite.group(
             || pair::alone(Kind::Hayloft),
             |lab, failed| lab.cluster.conclude(failed),
