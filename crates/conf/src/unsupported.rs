@@ -136,11 +136,6 @@ static DATANODE: &[Unsupported] = &[
     ),
     key("dfs.datanode.http.internal-proxy.port", "0", HTTP),
     key(
-        "dfs.datanode.httpserver.filter.handlers",
-        "org.apache.hadoop.hdfs.server.datanode.web.RestCsrfPreventionFilterHandler",
-        HTTP,
-    ),
-    key(
         "dfs.block.access.key.update.interval",
         "600",
         "block tokens are not checked",

@@ -21,6 +21,11 @@ keys! {
     WEBHDFS_USER_PATTERN: String = ("dfs.webhdfs.user.provider.user.pattern",
         "^[A-Za-z_][A-Za-z0-9._-]*[$]?$",
         "Names of WebHDFS users.");
+    HTTPSERVER_FILTER_HANDLERS: String = ("dfs.datanode.httpserver.filter.handlers",
+        "org.apache.hadoop.hdfs.server.datanode.web.RestCsrfPreventionFilterHandler",
+        "Guards of WebHDFS: this one, HostRestrictingAuthorizationFilterHandler.");
+    WEB_HOST_ALLOW_RULES: String = ("dfs.web.authentication.host.allow.rules", "",
+        "Readers for the latter: `user,network/bits,directory|...`, `*` for any.");
     WEBHDFS_CSRF_ENABLED: bool = ("dfs.webhdfs.rest-csrf.enabled", "false",
         "Whether browsers need a header that other sites' pages cannot set.");
     WEBHDFS_CSRF_HEADER: String = ("dfs.webhdfs.rest-csrf.custom-header", "X-XSRF-HEADER",

@@ -81,6 +81,7 @@ fn router(host: Arc<dyn WebHost>) -> Router {
         .route("/conf", get(conf))
         .route("/stacks", get(stacks))
         .route("/logLevel", get(log_level))
+        .fallback(async || StatusCode::NOT_FOUND)
         .with_state(Arc::clone(&host))
         .layer(axum::middleware::map_request(within_root))
         .layer(axum::middleware::map_response(with_headers))

@@ -3,6 +3,7 @@
 
 use std::future::Future as _;
 use std::io::{self, IoSlice};
+use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,19 +14,29 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, Sleep};
 
-/// Whether a connection may last as long as it makes progress.
-#[derive(Clone, Debug, Default)]
-pub(super) struct LongLived(Arc<AtomicBool>);
+/// Who is at the other end of a connection, and whether it may last as long as it makes progress.
+#[derive(Clone, Debug)]
+pub(super) struct Peer {
+    pub(super) address: IpAddr,
+    lasts: Arc<AtomicBool>,
+}
 
-impl LongLived {
-    /// It may from now on.
-    pub(super) fn set(&self) {
-        self.0.store(true, Ordering::Relaxed);
+impl Peer {
+    pub(super) fn new(address: IpAddr) -> Self {
+        Self {
+            address,
+            lasts: Arc::default(),
+        }
+    }
+
+    /// The connection may last from now on.
+    pub(super) fn may_last(&self) {
+        self.lasts.store(true, Ordering::Relaxed);
     }
 
     /// Whether it may.
-    pub(super) fn get(&self) -> bool {
-        self.0.load(Ordering::Relaxed)
+    pub(super) fn lasts(&self) -> bool {
+        self.lasts.load(Ordering::Relaxed)
     }
 }
 

@@ -13,7 +13,7 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, error, warn};
 
-use super::patience::{LongLived, PatientStream};
+use super::patience::{PatientStream, Peer};
 use super::tls::Tls;
 use super::{WebHost, router};
 
@@ -115,26 +115,25 @@ impl Web {
                     None => return,
                 },
             };
-            let stream = match accepted {
-                Ok((stream, _)) => stream,
+            let (stream, peer) = match accepted {
+                Ok((stream, from)) => (stream, Peer::new(from.ip())),
                 Err(error) => {
                     warn!(%error, "the web port cannot accept a connection");
                     tokio::time::sleep(Duration::from_millis(100)).await;
                     continue;
                 }
             };
-            let long_lived = LongLived::default();
-            let router = self.router.clone().layer(Extension(long_lived.clone()));
+            let router = self.router.clone().layer(Extension(peer.clone()));
             let (stop, tls) = (self.stop.clone(), tls.clone());
             let stream = PatientStream::new(stream, WRITE_WITHIN);
             tokio::spawn(async move {
                 let _place = place;
                 let serving = async {
                     match tls {
-                        None => serve_one(stream, router, long_lived).await,
+                        None => serve_one(stream, router, peer).await,
                         Some(tls) => {
                             match timeout(HEAD_WITHIN, tls.acceptor().accept(stream)).await {
-                                Ok(Ok(stream)) => serve_one(stream, router, long_lived).await,
+                                Ok(Ok(stream)) => serve_one(stream, router, peer).await,
                                 Ok(Err(error)) => {
                                     debug!(%error, "no TLS with a client of the web port")
                                 }
@@ -153,7 +152,7 @@ impl Web {
 }
 
 /// Serves one connection to its end.
-async fn serve_one<S>(stream: S, router: Router, long_lived: LongLived)
+async fn serve_one<S>(stream: S, router: Router, peer: Peer)
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
@@ -165,7 +164,7 @@ where
         .serve_connection(TokioIo::new(stream), TowerToHyperService::new(router));
     let too_long = async {
         tokio::time::sleep(CONNECTION_LASTS).await;
-        if long_lived.get() {
+        if peer.lasts() {
             std::future::pending::<()>().await;
         }
     };

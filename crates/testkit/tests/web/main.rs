@@ -5,6 +5,7 @@ mod ask;
 mod exchange;
 mod pair;
 mod striped;
+mod tls;
 mod webhdfs;
 
 use ask::{ask, kind, promtool, request};
@@ -104,6 +105,10 @@ fn main() -> ExitCode {
         on.case("daemonlog_gets_and_sets_levels", |lab| lab.levels());
         on.case("prometheus_can_read_the_metrics", |lab| lab.metrics());
         on.case("idle_and_slow_connections_cost_no_other", |lab| lab.idle());
+        let mut on = suite.group(tls::secure, |lab, failed| lab.cluster.conclude(failed));
+        on.case("tls_serves_the_same", |lab| lab.served());
+        on.case("tls_refuses_what_is_no_tls", |lab| lab.refused());
+        on.case("tls_takes_a_new_keystore", |lab| lab.renewed());
         let mut on = suite.group(webhdfs::files, |lab, failed| lab.cluster.conclude(failed));
         on.case("webhdfs_answers_questions_as_apache_s", |lab| {
             lab.questions()
@@ -119,8 +124,9 @@ fn main() -> ExitCode {
         let mut on = suite.group(striped::losses, |lab, failed| lab.cluster.conclude(failed));
         on.case("webhdfs_striped_files", |lab| lab.striped());
         on.case("webhdfs_appends_to_striped_files", |lab| lab.append());
-        on.case("webhdfs_node_killed_mid_write", |lab| lab.killed());
-        on.case("webhdfs_after_the_node_is_back", |lab| lab.back());
+        on.case("webhdfs_corrupt_replica", |lab| lab.corrupt());
+        on.case("webhdfs_nodes_killed_mid_write", |lab| lab.killed());
+        on.case("webhdfs_after_the_nodes_are_back", |lab| lab.back());
         let mut on = suite.group(
             || pair::alone(Kind::Hayloft),
             |lab, failed| lab.cluster.conclude(failed),

@@ -4,17 +4,21 @@ use crate::exchange::{Exchange, bytes, fetch, upload};
 use hayloft_testkit::error::Result;
 use hayloft_testkit::hadoop::class;
 use hayloft_testkit::node::Kind;
-use hayloft_testkit::suite::{expect, expect_eq, passed};
-use hayloft_testkit::{Cluster, Driver, NodeSpec, Outcome, ports};
+use hayloft_testkit::suite::{expect, expect_eq, passed, seconds};
+use hayloft_testkit::wait::{self, Seen};
+use hayloft_testkit::{Cluster, ClusterBuilder, Driver, NodeSpec, Outcome, TestkitError, ports};
 use serde_json::json;
 use std::net::SocketAddr;
 
 const CELL: u64 = 1 << 20;
-/// The node that serves requests, a stock one, and one that is killed.
+/// The node that serves requests, a stock one, and those that are killed: as many as striped files
+/// can do without.
 const SERVES: usize = 0;
 const STOCK: usize = 1;
-const KILLED: usize = 2;
-/// Less than a cell, cells, stripes, and more than a group of two blocks of four cells.
+const KILLED: [usize; 2] = [2, 3];
+/// All of ours but the first, and one to spare.
+const MORE: usize = 4;
+/// Less than a cell, cells, stripes, and more than a group of three blocks of four cells.
 const SIZES: [u64; 7] = [
     1,
     CELL - 1,
@@ -22,22 +26,21 @@ const SIZES: [u64; 7] = [
     CELL + 1,
     2 * CELL + 77,
     5 * CELL + 4321,
-    17 * CELL + 5,
+    29 * CELL + 5,
 ];
 
 pub fn losses() -> Result<Losses> {
+    let more = (0..MORE).map(|_| NodeSpec::new(Kind::Hayloft));
     let cluster = Cluster::builder("webhdfs-losses")
         .conf("dfs.blocksize", 4 * CELL)
         .conf("dfs.replication", 3)
         .conf("dfs.client.socket-timeout", 10_000)
         .conf("dfs.namenode.redundancy.considerLoad", false)
         .node(NodeSpec::new(Kind::Hayloft))
-        .node(NodeSpec::new(Kind::Apache))
-        .node(NodeSpec::new(Kind::Hayloft))
-        .node(NodeSpec::new(Kind::Hayloft))
-        .start()?;
+        .node(NodeSpec::new(Kind::Apache));
+    let cluster = more.fold(cluster, ClusterBuilder::node).start()?;
     let fs = cluster.driver()?;
-    let policy = ["-policy", "XOR-2-1-1024k"];
+    let policy = ["-policy", "RS-3-2-1024k"];
     let ec = |args: &[&str]| fs.tool(class::EC, &[args, &policy].concat())?.ok();
     ec(&["-enablePolicy"])?;
     fs.fs(&["-mkdir", "/ec"])?;
@@ -102,6 +105,37 @@ impl Losses {
         passed()
     }
 
+    /// A flipped byte is noticed, told to the NameNode, and read from another node.
+    pub fn corrupt(&mut self) -> Result<Outcome> {
+        let size = 2 * CELL;
+        self.fs.put("/flipped", size, size, json!({}))?;
+        let block = self.fs.blocks("/flipped")?.remove(0);
+        let files = self.cluster.node(SERVES).block_files(block.id);
+        let data = files.iter().find(|file| file.extension().is_none());
+        let Some(data) = data else {
+            return Ok(Outcome::Skipped(
+                "no replica on the node that serves".into(),
+            ));
+        };
+        let mut content = std::fs::read(data).map_err(TestkitError::file("reading", data))?;
+        content[777_777] ^= 1;
+        std::fs::write(data, content).map_err(TestkitError::file("writing", data))?;
+        wait::until("a report of the corrupt replica", seconds(60), || {
+            self.is_there("/flipped", size)?;
+            let report = self.fs.tool(class::FSCK, &["/flipped"])?.out;
+            let found = report.lines().find(|line| line.contains("Corrupt replica"));
+            // It may have been replaced already.
+            let files = self.cluster.node(SERVES).block_files(block.id);
+            let told = report.contains("is CORRUPT") || report.contains("orrupt replica");
+            Ok(if told || files.is_empty() {
+                Seen::Done(())
+            } else {
+                Seen::NotYet(format!("{found:?}"))
+            })
+        })?;
+        passed()
+    }
+
     /// An append of a striped file is refused as Apache's node refuses it.
     pub fn append(&mut self) -> Result<Outcome> {
         let target = self.target("/ec/1", "APPEND");
@@ -118,9 +152,9 @@ impl Losses {
         passed()
     }
 
-    /// Both kinds of files are written on while a node is killed, and read without it.
+    /// Both kinds of files are written on while two nodes are killed, and read without them.
     pub fn killed(&mut self) -> Result<Outcome> {
-        let size = 15 * CELL + 99;
+        let size = 21 * CELL + 99;
         let mut writers = Vec::new();
         for index in 0..6 {
             let dir = if index % 2 == 0 { "/ec" } else { "" };
@@ -131,7 +165,9 @@ impl Losses {
             exchange.send(size, 0, 3 * CELL + 100 * index)?;
             writers.push((path, 3 * CELL + 100 * index, exchange));
         }
-        self.cluster.node(KILLED).kill()?;
+        for node in KILLED {
+            self.cluster.node(node).kill()?;
+        }
         for (path, at, mut exchange) in writers {
             let _ = exchange.send(size, at, size);
             let reply = exchange.reply()?;
@@ -150,9 +186,11 @@ impl Losses {
     }
 
     pub fn back(&mut self) -> Result<Outcome> {
-        self.cluster.start_node(KILLED)?;
+        for node in KILLED {
+            self.cluster.start_node(node)?;
+        }
         self.cluster.wait_all_live()?;
-        let size = 15 * CELL + 99;
+        let size = 21 * CELL + 99;
         for index in [0, 1, 4, 5] {
             let dir = if index % 2 == 0 { "/ec" } else { "" };
             self.fs

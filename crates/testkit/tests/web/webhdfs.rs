@@ -26,7 +26,7 @@ const SIZES: [u64; 9] = [
 ];
 
 /// Requests that do not change anything: method, path, parameters.
-const QUESTIONS: [(&str, &str, &str); 36] = [
+const QUESTIONS: [(&str, &str, &str); 39] = [
     ("GET", "/f", "op=OPEN&length=5"),
     ("GET", "/f", "op=open&offset=7&length=99999999"),
     ("GET", "/small", "op=OPEN&user.name=alice"),
@@ -63,6 +63,9 @@ const QUESTIONS: [(&str, &str, &str); 36] = [
     ("OPTIONS", "/any", ""),
     ("GET", "/a/../small", "op=OPEN"),
     ("GET", "/small", "OP=OPEN"),
+    ("GET", "/small%2", "op=OPEN"),
+    ("GET", "/small", "op=OPEN&length=%zz&offset=1"),
+    ("GET", "/small", "op=OPEN;;&=&a=%4"),
 ];
 
 /// Parameters of `CREATE`, each on a file that is there and one that is not.

@@ -12,6 +12,9 @@ use regex::Regex;
 
 use super::super::WebHost;
 
+/// The handler's name in Apache's configuration.
+const HANDLER: &str = "RestCsrfPreventionFilterHandler";
+
 /// Lets a request pass, or refuses it.
 pub(in super::super) async fn guard(
     State(host): State<Arc<dyn WebHost>>,
@@ -19,7 +22,12 @@ pub(in super::super) async fn guard(
     next: Next,
 ) -> Response {
     let config = host.config().current();
-    if config.get(&keys::WEBHDFS_CSRF_ENABLED) && !passes(&config, &request) {
+    let handlers = config.get(&keys::HTTPSERVER_FILTER_HANDLERS);
+    let guards = config.get(&keys::WEBHDFS_CSRF_ENABLED)
+        && handlers
+            .split(',')
+            .any(|handler| handler.trim().ends_with(HANDLER));
+    if guards && !passes(&config, &request) {
         let text = "Missing Required Header for CSRF Vulnerability Protection";
         let close = [(header::CONNECTION, "close")];
         return (StatusCode::BAD_REQUEST, close, text).into_response();

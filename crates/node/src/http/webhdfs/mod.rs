@@ -8,6 +8,7 @@
 //! | `refusal` | errors as Hadoop's clients know them |
 //! | `download` | `OPEN` and `GETFILECHECKSUM` |
 //! | `upload` | `CREATE` and `APPEND` |
+//! | `hosts` | who may read from where |
 //! | `browsers` | requests that a page of another site made a browser send |
 //!
 //! A request never acts as the node's own user, and never makes the node talk to a NameNode that is
@@ -16,15 +17,18 @@
 mod browsers;
 mod caller;
 mod download;
+mod hosts;
 mod parameters;
 mod refusal;
 mod upload;
 
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::Body;
 use axum::extract::{Request, State};
+use axum::http::request::Parts;
 use axum::http::{HeaderValue, Method, StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::any;
@@ -33,7 +37,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tracing::debug;
 
 use super::WebHost;
-use super::patience::LongLived;
+use super::patience::Peer;
 use crate::client::{ClientSettings, FileClient, StripeRoom};
 use caller::NameNodeGroups;
 use parameters::Parameters;
@@ -83,14 +87,15 @@ pub(super) fn router(host: Arc<dyn WebHost>) -> Router {
 
 async fn serve(
     State(shared): State<Arc<WebHdfs>>,
-    long_lived: Option<Extension<LongLived>>,
+    peer: Option<Extension<Peer>>,
     request: Request,
 ) -> Response {
     let (method, uri) = (request.method().clone(), request.uri().clone());
-    if let Some(Extension(long_lived)) = long_lived {
-        long_lived.set();
-    }
-    let response = match answer(&shared, request).await {
+    let from = peer.map(|Extension(peer)| {
+        peer.may_last();
+        peer.address
+    });
+    let response = match answer(&shared, from, request).await {
         Ok(response) => response,
         Err((refusal, rest)) => {
             if let Some(body) = rest {
@@ -106,22 +111,26 @@ async fn serve(
 /// What a refused client had begun to send.
 type Unread = Option<Body>;
 
-async fn answer(shared: &Arc<WebHdfs>, request: Request) -> Result<Response, (Refusal, Unread)> {
+async fn answer(
+    shared: &Arc<WebHdfs>,
+    from: Option<IpAddr>,
+    request: Request,
+) -> Result<Response, (Refusal, Unread)> {
     let (head, body) = request.into_parts();
     // A client that waits to be told to go on sends nothing until then.
     let waits = head.headers.contains_key(header::EXPECT);
-    let outcome = dispatch(shared, &head.method, &head.uri, body).await;
+    let outcome = dispatch(shared, from, &head, body).await;
     outcome.map_err(|(refusal, body)| (refusal, body.filter(|_| !waits)))
 }
 
 async fn dispatch(
     shared: &Arc<WebHdfs>,
-    method: &Method,
-    uri: &axum::http::Uri,
+    from: Option<IpAddr>,
+    head: &Parts,
     body: Body,
 ) -> Result<Response, (Refusal, Unread)> {
     let prepared = async {
-        let parameters = Parameters::of(uri)?;
+        let parameters = Parameters::of(&head.uri)?;
         let config = shared.host.config().current();
         let caller = caller::identify(&config, &parameters)?;
         Ok((parameters, config, caller))
@@ -131,7 +140,7 @@ async fn dispatch(
         Err(refusal) => return Err((refusal, Some(body))),
     };
     let op = parameters.get("op").map(str::to_ascii_uppercase);
-    let wanted = match (op.as_deref(), method) {
+    let wanted = match (op.as_deref(), &head.method) {
         (Some("CREATE"), &Method::OPTIONS) => return Ok(preflight()),
         (Some("CREATE"), &Method::PUT) => Wanted::Create,
         (Some("APPEND"), &Method::POST) => Wanted::Append,
@@ -144,6 +153,9 @@ async fn dispatch(
         }
     };
     let ready = async {
+        if matches!(wanted, Wanted::Open) {
+            hosts::check(&config, &parameters, from)?;
+        }
         let group = shared.groups.find(&config, &parameters).await?;
         let settings = ClientSettings::new(&config, shared.host.local_address());
         let client = FileClient::new(&group, Arc::new(settings), caller, shared.stripes.clone());

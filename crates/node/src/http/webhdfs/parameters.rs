@@ -41,13 +41,21 @@ pub(super) struct CreateFlags {
 impl Parameters {
     /// Of a request below [`ROOT`].
     pub(super) fn of(uri: &Uri) -> Result<Self, Refusal> {
+        let all = uri.to_string();
         let path = uri.path().strip_prefix(ROOT).unwrap_or_default();
-        let path = decoded(path, false, uri)?;
+        let path = decoded(path, false, ROOT.len(), &all)?;
         let query = uri.query().unwrap_or_default();
         let mut pairs = Vec::new();
-        for pair in query.split(['&', ';']).filter(|pair| !pair.is_empty()) {
+        // Behind the question mark.
+        let mut at = uri.path().len() + 1;
+        for pair in query.split(['&', ';']) {
             let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
-            pairs.push((decoded(name, true, uri)?, decoded(value, true, uri)?));
+            if !pair.is_empty() {
+                let value_at = at + name.len() + 1;
+                let name = decoded(name, true, at, &all)?;
+                pairs.push((name, decoded(value, true, value_at, &all)?));
+            }
+            at += pair.len() + 1;
         }
         Ok(Self { path, pairs })
     }
@@ -130,7 +138,7 @@ impl Parameters {
     pub(super) fn create_flags(&self) -> Result<Option<CreateFlags>, Refusal> {
         // Java's client encodes them twice.
         let text = self.get("createflag").unwrap_or_default();
-        let text = decoded(text, false, text)?;
+        let text = decoded(text, false, 0, text)?;
         if text.is_empty() {
             return Ok(None);
         }
@@ -161,24 +169,35 @@ fn at_least<T: PartialOrd + std::fmt::Display>(name: &str, value: T, min: T) -> 
     Ok(value)
 }
 
-/// Percent-encoded text; a `+` in a parameter is a space.
-fn decoded(text: &str, parameter: bool, all: impl std::fmt::Display) -> Result<String, Refusal> {
+/// Percent-encoded text, which begins at `at` in `all`; a `+` in a parameter is a space.
+fn decoded(text: &str, parameter: bool, at: usize, all: &str) -> Result<String, Refusal> {
     let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.bytes();
-    while let Some(byte) = rest.next() {
+    let mut rest = text.as_bytes();
+    while let [byte, after @ ..] = rest {
+        let index = at + text.len() - rest.len();
+        rest = after;
         bytes.push(match byte {
             b'+' if parameter => b' ',
             b'%' => {
-                let digit = |byte: Option<u8>| char::from(byte?).to_digit(16);
-                let (high, low) = (digit(rest.next()), digit(rest.next()));
-                let value = high.zip(low).map(|(high, low)| high * 16 + low);
-                let Some(value) = value.and_then(|value| u8::try_from(value).ok()) else {
-                    let text = format!("unterminated escape sequence in: {all}");
-                    return Err(Refusal::argument(text));
+                let [high, low, after @ ..] = rest else {
+                    return Err(Refusal::argument(format!(
+                        "unterminated escape sequence at index {index} of: {all}"
+                    )));
                 };
-                value
+                rest = after;
+                let digits = [*high, *low].map(char::from);
+                let value = digits.iter().try_fold(0, |value, digit| {
+                    Some(value * 16 + u8::try_from(digit.to_digit(16)?).ok()?)
+                });
+                value.ok_or_else(|| {
+                    let [high, low] = digits;
+                    let index = index + 1;
+                    Refusal::argument(format!(
+                        "invalid hex byte '{high}{low}' at index {index} of '{all}'"
+                    ))
+                })?
             }
-            other => other,
+            other => *other,
         });
     }
     Ok(String::from_utf8(bytes)
