@@ -180,3 +180,32 @@ async fn a_pool_that_is_refused_leaves_nothing_in_use() {
         assert!(store.volume_report().iter().all(|volume| volume.used == 0));
     }
 }
+
+#[tokio::test]
+async fn stubs_are_not_read_as_files_nor_handed_to_apaches_node() {
+    let node = Node::new().await;
+    node.put(1, 1001, 3000).await;
+    node.store.shutdown().await;
+    let root = node.dir.path().join("data0");
+    let path = root.join("current/VERSION");
+    let volumes = [root];
+    crate::check_swap(&volumes, &[]).expect("has Apache's layout");
+    let text = std::fs::read_to_string(&path).expect("there");
+    let stubs = text.replace("layoutVersion=-57", "layoutVersion=-1057");
+    std::fs::write(&path, stubs).expect("writes");
+    let (sender, _events) = mpsc::channel(100);
+    let refused = Store::open(config(node.dir.path(), 1), sender).await;
+    let error = refused.expect_err("its bytes are elsewhere");
+    assert_eq!(error.kind(), StoreErrorKind::Incompatible);
+    assert!(
+        error
+            .to_string()
+            .contains("on a device, which posix does not read"),
+        "{error}"
+    );
+    let obstacle = crate::check_swap(&volumes, &[]).expect_err("zeros");
+    assert!(
+        obstacle.to_string().contains("decommission the node"),
+        "{obstacle}"
+    );
+}
