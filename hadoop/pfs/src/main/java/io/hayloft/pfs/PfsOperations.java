@@ -1,0 +1,350 @@
+package io.hayloft.pfs;
+
+import io.hayloft.pfs.io.BufferPool;
+import io.hayloft.pfs.io.TimeLimit;
+import io.hayloft.pfs.read.FileSource;
+import io.hayloft.pfs.read.PfsInputStream;
+import io.hayloft.pfs.read.ReadPolicy;
+import io.hayloft.pfs.read.Reads;
+import io.hayloft.pfs.write.Finish;
+import io.hayloft.pfs.write.PfsOutputStream;
+import io.hayloft.pfs.write.Sink;
+import java.io.FileNotFoundException;
+import java.io.IOException;
+import java.net.URI;
+import java.nio.channels.FileChannel;
+import java.nio.file.Files;
+import java.nio.file.StandardOpenOption;
+import java.nio.file.attribute.BasicFileAttributeView;
+import java.nio.file.attribute.FileTime;
+import java.util.List;
+import org.apache.hadoop.conf.Configuration;
+import org.apache.hadoop.fs.BlockLocation;
+import org.apache.hadoop.fs.FileAlreadyExistsException;
+import org.apache.hadoop.fs.FileStatus;
+import org.apache.hadoop.fs.FileSystem;
+import org.apache.hadoop.fs.InvalidPathHandleException;
+import org.apache.hadoop.fs.Path;
+import org.apache.hadoop.fs.RemoteIterator;
+import org.apache.hadoop.fs.permission.FsPermission;
+
+/** What the file system does to files, in terms of the mount; each call has a limit of time. */
+abstract class PfsOperations extends FileSystem {
+  private static final int SMALL_BUFFER = 128 << 10;
+  private static final int SMALL_BUFFERS_PER_THREAD = 2;
+
+  private URI uri;
+  private PfsConfig config;
+  private LocalPaths paths;
+  private Links links;
+  private TimeLimit limit;
+  private Reads reads;
+  private BufferPool writeBuffers;
+  private MountWatch watch;
+  private Renames renames;
+  private Deletes deletes;
+  private Creation creation;
+
+  /** Does something to a file. */
+  interface FileCall<T> {
+    T run(java.nio.file.Path file) throws IOException;
+  }
+
+  /** Changes a file. */
+  interface FileChange {
+    void run(java.nio.file.Path file) throws IOException;
+  }
+
+  @Override
+  public void initialize(URI name, Configuration conf) throws IOException {
+    super.initialize(name, conf);
+    setConf(conf);
+    String authority = name.getAuthority();
+    uri = URI.create(PfsKeys.SCHEME + "://" + (authority == null ? "/" : authority));
+    config = PfsConfig.of(uri, conf);
+    limit = new TimeLimit(config.root().toString(), config.threads(), config.timeoutMs());
+    watch =
+        config.mustBeMount()
+            ? limit.run("look at the mount", () -> new MountWatch(config.root()))
+            : null;
+    paths = new LocalPaths(config.root(), PfsKeys.SCHEME, authority);
+    links = new Links(paths);
+    makePools();
+    renames = new Renames(config.root(), this::replacing);
+    deletes = new Deletes(config.root(), this::replacing);
+    creation = new Creation(config.root(), this::replacing);
+  }
+
+  private void makePools() {
+    int smallCount = config.threads() * SMALL_BUFFERS_PER_THREAD;
+    BufferPool small = new BufferPool(SMALL_BUFFER, smallCount);
+    boolean shared = config.readahead() == config.writeBuffer();
+    long each = shared ? config.buffersMax() : config.buffersMax() / 2;
+    BufferPool large = new BufferPool(config.readahead(), count(each, config.readahead()));
+    reads = new Reads(limit, large, small);
+    writeBuffers =
+        shared ? large : new BufferPool(config.writeBuffer(), count(each, config.writeBuffer()));
+  }
+
+  private static int count(long bytes, int size) {
+    return (int) Math.min(Integer.MAX_VALUE, bytes / size);
+  }
+
+  private Runnable replacing(java.nio.file.Path file) throws IOException {
+    return () -> {};
+  }
+
+  @Override
+  public String getScheme() {
+    return PfsKeys.SCHEME;
+  }
+
+  @Override
+  public URI getUri() {
+    return uri;
+  }
+
+  @Override
+  public long getDefaultBlockSize() {
+    return config.blockSize();
+  }
+
+  @Override
+  public void close() throws IOException {
+    super.close();
+    if (limit != null) {
+      limit.close();
+    }
+  }
+
+  /** The path with scheme and without dots; throws for one of another file system. */
+  final Path absolute(Path path) {
+    return makeQualified(path);
+  }
+
+  final java.nio.file.Path local(Path path) throws IOException {
+    return paths.local(path);
+  }
+
+  final Renames renames() {
+    return renames;
+  }
+
+  final FsPermission masked(FsPermission permission) {
+    FsPermission wanted = permission == null ? FsPermission.getFileDefault() : permission;
+    return wanted.applyUMask(FsPermission.getUMask(getConf()));
+  }
+
+  /** Calls the mount, with the limit of time and Hadoop's exceptions. */
+  final <T> T call(String verb, Path path, FileCall<T> call) throws IOException {
+    java.nio.file.Path file = paths.local(path);
+    try {
+      return limit.run(
+          verb + " " + path,
+          () -> {
+            checkMount();
+            return call.run(file);
+          });
+    } catch (IOException e) {
+      throw Errors.of(path, e);
+    }
+  }
+
+  private void checkMount() throws IOException {
+    if (watch != null) {
+      watch.check();
+    }
+  }
+
+  final void changeFile(String verb, Path path, FileChange change) throws IOException {
+    call(
+        verb,
+        path,
+        file -> {
+          change.run(file);
+          return null;
+        });
+  }
+
+  final PfsInputStream openStream(Path path, PfsPathHandle handle, ReadPolicy policy)
+      throws IOException {
+    FileSource source = call("open", path, file -> openSource(path, file, handle));
+    return new PfsInputStream(
+        source, path.toString(), reads, policy, config.vectorGap(), statistics);
+  }
+
+  private FileSource openSource(Path path, java.nio.file.Path file, PfsPathHandle handle)
+      throws IOException {
+    Attributes attributes;
+    try {
+      attributes = Attributes.of(file);
+    } catch (IOException e) {
+      if (handle != null && Errors.isAbsent(e)) {
+        throw new InvalidPathHandleException("no file is at the handle's path " + path, e);
+      }
+      throw absentAs(path, e);
+    }
+    if (attributes.isDirectory()) {
+      throw new FileNotFoundException(path + " is a directory and cannot be read");
+    }
+    if (handle != null) {
+      handle.verify(path, attributes);
+    }
+    return FileSource.open(file);
+  }
+
+  /** A file below a file does not exist, as a file in a missing directory does not. */
+  private static IOException absentAs(Path path, IOException e) {
+    return Errors.isAbsent(e)
+        ? (IOException) new FileNotFoundException(path + " does not exist").initCause(e)
+        : e;
+  }
+
+  final PfsOutputStream createStream(Path path, Creation.Wanted wanted) throws IOException {
+    Sink sink = call("create", path, file -> creation.create(file, wanted));
+    return stream(path, List.of(sink));
+  }
+
+  final PfsOutputStream appendStream(Path path) throws IOException {
+    return stream(path, List.of(call("append to", path, Creation::append)));
+  }
+
+  private PfsOutputStream stream(Path path, List<Sink> sinks) {
+    return new PfsOutputStream(
+        path.toString(), sinks, limit, writeBuffers, config.hflushForce(), Finish.NOTHING);
+  }
+
+  final void truncateFile(Path path, long length) throws IOException {
+    if (length < 0) {
+      throw new IllegalArgumentException("a length of " + length + " for " + path);
+    }
+    changeFile(
+        "truncate",
+        path,
+        file -> {
+          if (Attributes.of(file).isDirectory()) {
+            throw new FileNotFoundException(path + " is a directory");
+          }
+          try (FileChannel channel = FileChannel.open(file, StandardOpenOption.WRITE)) {
+            if (length > channel.size()) {
+              throw new IllegalArgumentException(
+                  path + " has " + channel.size() + " bytes and cannot be cut to " + length);
+            }
+            channel.truncate(length);
+          }
+        });
+  }
+
+  final boolean deletePath(Path path, boolean recursive) throws IOException {
+    java.nio.file.Path file = paths.local(path);
+    try {
+      return limit.runLong(
+          "delete " + path,
+          ticks -> {
+            checkMount();
+            return deletes.delete(file, recursive, ticks);
+          });
+    } catch (IOException e) {
+      throw Errors.of(path, e);
+    }
+  }
+
+  final boolean makeDirectories(Path path, FsPermission permission) throws IOException {
+    statistics.incrementWriteOps(1);
+    changeFile(
+        "mkdir", path, file -> Directories.createAll(config.root(), file, permission));
+    return true;
+  }
+
+  final FileStatus status(Path path, boolean follow) throws IOException {
+    return call(
+        "stat",
+        path,
+        file -> {
+          try {
+            return statusOf(path, file, follow);
+          } catch (IOException e) {
+            throw absentAs(path, e);
+          }
+        });
+  }
+
+  private FileStatus statusOf(Path path, java.nio.file.Path file, boolean follow)
+      throws IOException {
+    Attributes attributes = follow ? Attributes.of(file) : Attributes.ofLink(file);
+    Path symlink = attributes.kind() == Attributes.Kind.LINK ? links.target(file) : null;
+    return new PfsFileStatus(attributes, file, path, symlink, 1, config.blockSize());
+  }
+
+  final RemoteIterator<FileStatus> list(Path path) throws IOException {
+    FileStatus status = status(path, true);
+    if (!status.isDirectory()) {
+      return org.apache.hadoop.util.functional.RemoteIterators.remoteIteratorFromSingleton(status);
+    }
+    java.nio.file.Path directory = paths.local(path);
+    try {
+      return Listing.of(limit, path.toString(), directory, entry -> entryStatus(path, entry));
+    } catch (IOException e) {
+      throw Errors.of(path, e);
+    }
+  }
+
+  /** Null for an entry that has gone, or that has no name in Hadoop. */
+  private FileStatus entryStatus(Path directory, java.nio.file.Path entry) throws IOException {
+    Path path = paths.child(directory, entry);
+    if (path == null) {
+      return null;
+    }
+    try {
+      return statusOf(path, entry, true);
+    } catch (IOException e) {
+      if (!Errors.isAbsent(e)) {
+        throw Errors.of(path, e);
+      }
+    }
+    try {
+      // A link to nothing is listed as the link it is.
+      return statusOf(path, entry, false);
+    } catch (IOException e) {
+      if (Errors.isAbsent(e)) {
+        return null;
+      }
+      throw Errors.of(path, e);
+    }
+  }
+
+  final BlockLocation[] locate(FileStatus file, long start, long length) throws IOException {
+    return super.getFileBlockLocations(file, start, length);
+  }
+
+  final void setFileTimes(Path path, long modifiedMs, long accessedMs) throws IOException {
+    changeFile(
+        "set the times of",
+        path,
+        file ->
+            Files.getFileAttributeView(file, BasicFileAttributeView.class)
+                .setTimes(time(modifiedMs), time(accessedMs), null));
+  }
+
+  /** Hadoop's -1 leaves a time as it is. */
+  private static FileTime time(long ms) {
+    return ms == -1 ? null : FileTime.fromMillis(ms);
+  }
+
+  final void makeLink(Path target, Path link, boolean withParents) throws IOException {
+    Path meant = target.isAbsolute() ? absolute(target) : target;
+    changeFile(
+        "link",
+        link,
+        file -> {
+          if (withParents) {
+            Directories.createAll(
+                config.root(), file.getParent(), masked(FsPermission.getDirDefault()));
+          }
+          if (file.equals(config.root())) {
+            throw new FileAlreadyExistsException("the root is a directory");
+          }
+          links.create(meant, file);
+        });
+  }
+}
