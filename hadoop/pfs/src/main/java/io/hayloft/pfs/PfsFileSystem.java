@@ -1,9 +1,6 @@
 package io.hayloft.pfs;
 
-import io.hayloft.pfs.io.TimeLimit;
-import io.hayloft.pfs.read.PfsInputStream;
 import io.hayloft.pfs.read.ReadPolicy;
-import java.io.FileNotFoundException;
 import java.io.IOException;
 import java.net.URI;
 import java.nio.file.Files;
@@ -17,12 +14,13 @@ import org.apache.hadoop.fs.BlockLocation;
 import org.apache.hadoop.fs.CreateFlag;
 import org.apache.hadoop.fs.FSDataInputStream;
 import org.apache.hadoop.fs.FSDataOutputStream;
-import org.apache.hadoop.fs.FileAlreadyExistsException;
 import org.apache.hadoop.fs.FileStatus;
 import org.apache.hadoop.fs.FsStatus;
+import org.apache.hadoop.fs.LocatedFileStatus;
 import org.apache.hadoop.fs.MultipartUploaderBuilder;
 import org.apache.hadoop.fs.Options;
 import org.apache.hadoop.fs.Path;
+import org.apache.hadoop.fs.PathFilter;
 import org.apache.hadoop.fs.PathHandle;
 import org.apache.hadoop.fs.RemoteIterator;
 import org.apache.hadoop.fs.XAttrSetFlag;
@@ -290,6 +288,12 @@ public class PfsFileSystem extends PfsOperations {
   public RemoteIterator<FileStatus> listStatusIterator(Path path) throws IOException {
     statistics.incrementReadOps(1);
     return list(absolute(path));
+  }
+
+  @Override
+  protected RemoteIterator<LocatedFileStatus> listLocatedStatus(Path path, PathFilter filter)
+      throws IOException {
+    return new LocatedListing(this, listStatusIterator(path), filter);
   }
 
   @Override

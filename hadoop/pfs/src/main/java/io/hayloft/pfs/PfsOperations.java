@@ -2,6 +2,7 @@ package io.hayloft.pfs;
 
 import io.hayloft.pfs.io.BufferPool;
 import io.hayloft.pfs.io.TimeLimit;
+import io.hayloft.pfs.layout.Layouts;
 import io.hayloft.pfs.read.FileSource;
 import io.hayloft.pfs.read.PfsInputStream;
 import io.hayloft.pfs.read.ReadPolicy;
@@ -17,6 +18,7 @@ import java.nio.file.Files;
 import java.nio.file.StandardOpenOption;
 import java.nio.file.attribute.BasicFileAttributeView;
 import java.nio.file.attribute.FileTime;
+import java.util.ArrayList;
 import java.util.List;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.fs.BlockLocation;
@@ -44,6 +46,7 @@ abstract class PfsOperations extends FileSystem {
   private Renames renames;
   private Deletes deletes;
   private Creation creation;
+  private Layouts layouts;
 
   /** Does something to a file. */
   interface FileCall<T> {
@@ -73,6 +76,11 @@ abstract class PfsOperations extends FileSystem {
     renames = new Renames(config.root(), this::replacing);
     deletes = new Deletes(config.root(), this::replacing);
     creation = new Creation(config.root(), this::replacing);
+    layouts =
+        new Layouts(
+            Layouts.provider(
+                conf.getTrimmed(PfsKeys.LAYOUT, PfsKeys.LAYOUT_DEFAULT), conf, config.root()),
+            conf.get(PfsKeys.HOSTS, ""));
   }
 
   private void makePools() {
@@ -314,7 +322,28 @@ abstract class PfsOperations extends FileSystem {
   }
 
   final BlockLocation[] locate(FileStatus file, long start, long length) throws IOException {
-    return super.getFileBlockLocations(file, start, length);
+    Path path = absolute(file.getPath());
+    long inode =
+        file instanceof PfsFileStatus
+            ? ((PfsFileStatus) file).inode()
+            : ((PfsFileStatus) status(path, true)).inode();
+    return layouts.locate(layoutKey(path, inode, file), config.blockSize(), start, length);
+  }
+
+  private Layouts.Key layoutKey(Path path, long inode, FileStatus status) throws IOException {
+    return new Layouts.Key(
+        paths.local(path), inode, status.getModificationTime(), status.getLen());
+  }
+
+  /** Lets the provider look at many files at once, before their locations are asked for. */
+  final void prefetchLayouts(List<FileStatus> files) throws IOException {
+    List<Layouts.Key> keys = new ArrayList<>();
+    for (FileStatus file : files) {
+      if (file.isFile() && file.getLen() > 0 && file instanceof PfsFileStatus) {
+        keys.add(layoutKey(file.getPath(), ((PfsFileStatus) file).inode(), file));
+      }
+    }
+    layouts.prefetch(keys);
   }
 
   final void setFileTimes(Path path, long modifiedMs, long accessedMs) throws IOException {

@@ -6,10 +6,6 @@ import org.apache.hadoop.fs.FileSystem;
 
 /** Hadoop's main operations, by FileSystem. */
 public class MainOperationsTest extends FSMainOperationsBaseTest {
-  public MainOperationsTest() {
-    super("/main-operations");
-  }
-
   @Override
   protected FileSystem createFileSystem() throws Exception {
     return TestRoot.open(TestRoot.of("main-operations"));
