@@ -1,6 +1,10 @@
 package io.hayloft.pfs;
 
+import io.hayloft.pfs.copies.Copies;
+import io.hayloft.pfs.copies.Target;
+import java.net.InetAddress;
 import java.net.URI;
+import java.net.UnknownHostException;
 import java.nio.file.InvalidPathException;
 import java.nio.file.Path;
 import java.util.concurrent.TimeUnit;
@@ -35,7 +39,30 @@ record PfsConfig(
         conf.getBoolean(PfsKeys.HFLUSH_FORCE, PfsKeys.HFLUSH_FORCE_DEFAULT));
   }
 
-  private static Path root(URI uri, Configuration conf) {
+  /** What the configuration says of copies. */
+  static Copies copies(Configuration conf, Path root) {
+    return new Copies(
+        root,
+        Target.parse(conf.get(PfsKeys.TARGETS, ""), root),
+        localHost(conf),
+        conf.getInt(PfsKeys.COPIES, PfsKeys.COPIES_DEFAULT),
+        conf.get(PfsKeys.COPIES_LAYOUT, PfsKeys.COPIES_LAYOUT_DEFAULT));
+  }
+
+  private static String localHost(Configuration conf) {
+    String host = conf.getTrimmed(PfsKeys.HOST, "");
+    if (!host.isEmpty()) {
+      return host;
+    }
+    try {
+      return InetAddress.getLocalHost().getHostName();
+    } catch (UnknownHostException e) {
+      // Then no target is this host, and every copy is as near as another.
+      return "";
+    }
+  }
+
+  static Path root(URI uri, Configuration conf) {
     String key =
         uri.getAuthority() == null ? PfsKeys.ROOT : PfsKeys.ROOT + "." + uri.getAuthority();
     String value = conf.getTrimmed(key, "");

@@ -329,7 +329,7 @@ public class PfsFileSystem extends PfsOperations {
   @Override
   public void setPermission(Path path, FsPermission permission) throws IOException {
     statistics.incrementWriteOps(1);
-    changeFile("chmod", absolute(path), file -> Permissions.set(file, permission));
+    changeWithCopies("chmod", absolute(path), file -> Permissions.set(file, permission));
   }
 
   @Override
@@ -338,7 +338,7 @@ public class PfsFileSystem extends PfsOperations {
     if (owner == null && group == null) {
       throw new IllegalArgumentException("setOwner needs an owner or a group: " + path);
     }
-    changeFile("chown", absolute(path), file -> Owners.set(file, owner, group));
+    changeWithCopies("chown", absolute(path), file -> Owners.set(file, owner, group));
   }
 
   @Override

@@ -79,5 +79,8 @@ public final class PfsKeys {
   /** Directories for copies, {@code HOST=/DIRECTORY}, each pinned to a server. */
   public static final String TARGETS = "fs.pfs.targets";
 
+  /** This host, as {@code fs.pfs.targets} calls it; its own name if not set. */
+  public static final String HOST = "fs.pfs.host";
+
   private PfsKeys() {}
 }

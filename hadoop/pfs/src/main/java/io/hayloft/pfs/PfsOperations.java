@@ -1,12 +1,14 @@
 package io.hayloft.pfs;
 
+import io.hayloft.pfs.copies.Copies;
+import io.hayloft.pfs.copies.CopiesSource;
 import io.hayloft.pfs.io.BufferPool;
 import io.hayloft.pfs.io.TimeLimit;
 import io.hayloft.pfs.layout.Layouts;
-import io.hayloft.pfs.read.FileSource;
 import io.hayloft.pfs.read.PfsInputStream;
 import io.hayloft.pfs.read.ReadPolicy;
 import io.hayloft.pfs.read.Reads;
+import io.hayloft.pfs.read.Source;
 import io.hayloft.pfs.write.Finish;
 import io.hayloft.pfs.write.PfsOutputStream;
 import io.hayloft.pfs.write.Sink;
@@ -47,6 +49,7 @@ abstract class PfsOperations extends FileSystem {
   private Deletes deletes;
   private Creation creation;
   private Layouts layouts;
+  private Copies copies;
 
   /** Does something to a file. */
   interface FileCall<T> {
@@ -73,6 +76,7 @@ abstract class PfsOperations extends FileSystem {
     paths = new LocalPaths(config.root(), PfsKeys.SCHEME, authority);
     links = new Links(paths);
     makePools();
+    copies = PfsConfig.copies(conf, config.root());
     renames = new Renames(config.root(), this::replacing);
     deletes = new Deletes(config.root(), this::replacing);
     creation = new Creation(config.root(), this::replacing);
@@ -98,8 +102,9 @@ abstract class PfsOperations extends FileSystem {
     return (int) Math.min(Integer.MAX_VALUE, bytes / size);
   }
 
+  /** Copies of a file that goes, go with it. */
   private Runnable replacing(java.nio.file.Path file) throws IOException {
-    return () -> {};
+    return copies.goingWith(file);
   }
 
   @Override
@@ -176,12 +181,12 @@ abstract class PfsOperations extends FileSystem {
 
   final PfsInputStream openStream(Path path, PfsPathHandle handle, ReadPolicy policy)
       throws IOException {
-    FileSource source = call("open", path, file -> openSource(path, file, handle));
+    Source source = call("open", path, file -> openSource(path, file, handle));
     return new PfsInputStream(
         source, path.toString(), reads, policy, config.vectorGap(), statistics);
   }
 
-  private FileSource openSource(Path path, java.nio.file.Path file, PfsPathHandle handle)
+  private Source openSource(Path path, java.nio.file.Path file, PfsPathHandle handle)
       throws IOException {
     Attributes attributes;
     try {
@@ -198,7 +203,7 @@ abstract class PfsOperations extends FileSystem {
     if (handle != null) {
       handle.verify(path, attributes);
     }
-    return FileSource.open(file);
+    return CopiesSource.open(copies, file);
   }
 
   /** A file below a file does not exist, as a file in a missing directory does not. */
@@ -209,17 +214,33 @@ abstract class PfsOperations extends FileSystem {
   }
 
   final PfsOutputStream createStream(Path path, Creation.Wanted wanted) throws IOException {
-    Sink sink = call("create", path, file -> creation.create(file, wanted));
-    return stream(path, List.of(sink));
+    return stream(
+        path,
+        call(
+            "create",
+            path,
+            file -> {
+              Sink created = creation.create(file, wanted);
+              return copies.enabled() ? copies.begin(created) : List.of(created);
+            }));
   }
 
   final PfsOutputStream appendStream(Path path) throws IOException {
-    return stream(path, List.of(call("append to", path, Creation::append)));
+    return stream(
+        path,
+        call(
+            "append to",
+            path,
+            file -> {
+              Sink first = Creation.append(file);
+              return copies.enabled() ? copies.reopen(first) : List.of(first);
+            }));
   }
 
   private PfsOutputStream stream(Path path, List<Sink> sinks) {
+    Finish finish = copies.enabled() ? copies::seal : Finish.NOTHING;
     return new PfsOutputStream(
-        path.toString(), sinks, limit, writeBuffers, config.hflushForce(), Finish.NOTHING);
+        path.toString(), sinks, limit, writeBuffers, config.hflushForce(), finish);
   }
 
   final void truncateFile(Path path, long length) throws IOException {
@@ -233,14 +254,23 @@ abstract class PfsOperations extends FileSystem {
           if (Attributes.of(file).isDirectory()) {
             throw new FileNotFoundException(path + " is a directory");
           }
-          try (FileChannel channel = FileChannel.open(file, StandardOpenOption.WRITE)) {
-            if (length > channel.size()) {
-              throw new IllegalArgumentException(
-                  path + " has " + channel.size() + " bytes and cannot be cut to " + length);
-            }
-            channel.truncate(length);
+          if (length > Files.size(file)) {
+            throw new IllegalArgumentException(
+                path + " has " + Files.size(file) + " bytes and cannot be cut to " + length);
           }
+          copies.change(file, each -> truncate(each, length));
         });
+  }
+
+  private static void truncate(java.nio.file.Path file, long length) throws IOException {
+    try (FileChannel channel = FileChannel.open(file, StandardOpenOption.WRITE)) {
+      channel.truncate(length);
+    }
+  }
+
+  /** Changes a file and its copies. */
+  final void changeWithCopies(String verb, Path path, Copies.Change change) throws IOException {
+    changeFile(verb, path, file -> copies.change(file, change));
   }
 
   final boolean deletePath(Path path, boolean recursive) throws IOException {
@@ -347,7 +377,7 @@ abstract class PfsOperations extends FileSystem {
   }
 
   final void setFileTimes(Path path, long modifiedMs, long accessedMs) throws IOException {
-    changeFile(
+    changeWithCopies(
         "set the times of",
         path,
         file ->
