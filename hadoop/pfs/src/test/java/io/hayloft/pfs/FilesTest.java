@@ -84,7 +84,7 @@ class FilesTest {
     for (String name : names) {
       Path path = new Path("pfs", null, "/odd/" + name);
       fs.create(path, false).close();
-      assertTrue(Files.exists(root.resolve("odd").resolve(name)), name);
+      assertTrue(Files.isRegularFile(root.resolve("odd").resolve(name)), name);
       wanted.add(name);
     }
     Set<String> listed = new HashSet<>();
@@ -241,8 +241,11 @@ class FilesTest {
     assertThrows(
         IOException.class,
         () -> fs.setXAttr(new Path("/attr"), "user.hayloft.pfs.file", new byte[1]));
-    fs.setPermission(new Path("/attr"), new FsPermission((short) 01640));
-    assertEquals(01640, fs.getFileStatus(new Path("/attr")).getPermission().toShort());
+    fs.setPermission(new Path("/attr"), new FsPermission((short) 0640));
+    fs.mkdirs(new Path("/sticky"));
+    fs.setPermission(new Path("/sticky"), new FsPermission((short) 01755));
+    assertEquals(01755, fs.getFileStatus(new Path("/sticky")).getPermission().toShort());
+    assertEquals(0640, fs.getFileStatus(new Path("/attr")).getPermission().toShort());
     fs.access(new Path("/attr"), FsAction.READ_WRITE);
   }
 

@@ -55,8 +55,9 @@ class CopiesTest {
         plain.delete(old.getPath(), true);
       }
     }
+    Files.createDirectory(root.resolve(".copies"));
     for (int n = 1; n <= 3; n++) {
-      Files.createDirectories(root.resolve(".copies/s" + n));
+      Files.createDirectory(root.resolve(".copies/s" + n));
     }
     conf.set(PfsKeys.TARGETS, "s1=/.copies/s1,s2=/.copies/s2,s3=/.copies/s3");
     conf.setInt(PfsKeys.COPIES, 3);
@@ -253,7 +254,7 @@ class CopiesTest {
 
   @Test
   void aDirectorySaysHowManyAndWhere() throws IOException {
-    Files.createDirectories(root.resolve("data"));
+    Files.createDirectory(root.resolve("data"));
     Attribute.write(root.resolve("data"), "copies", "2");
     Attribute.write(root.resolve("data"), "layout", "round-robin");
     write(data);
@@ -289,7 +290,7 @@ class CopiesTest {
     write(data);
     assertArrayEquals(data, read());
     assertEquals(1, record("seal").copies().size());
-    Files.createDirectories(root.resolve(".copies/s1"));
+    Files.createDirectory(root.resolve(".copies/s1"));
     assertEquals(1, tool("fsck", "/data"));
     assertEquals(0, tool("heal", "/data"), said);
     assertEquals(2, copies().size());
