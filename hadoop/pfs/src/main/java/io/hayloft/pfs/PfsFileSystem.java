@@ -23,10 +23,8 @@ import org.apache.hadoop.fs.Path;
 import org.apache.hadoop.fs.PathFilter;
 import org.apache.hadoop.fs.PathHandle;
 import org.apache.hadoop.fs.RemoteIterator;
-import org.apache.hadoop.fs.XAttrSetFlag;
 import org.apache.hadoop.fs.impl.AbstractFSBuilderImpl;
 import org.apache.hadoop.fs.impl.OpenFileParameters;
-import org.apache.hadoop.fs.permission.FsAction;
 import org.apache.hadoop.fs.permission.FsPermission;
 import org.apache.hadoop.util.LambdaUtils;
 import org.apache.hadoop.util.Progressable;
@@ -35,7 +33,7 @@ import org.apache.hadoop.util.Progressable;
  * A file system over a mounted one: {@code pfs:///a} is the file {@code a} below {@code
  * fs.pfs.root}. Files are plain, so every other user of the mount sees them.
  */
-public class PfsFileSystem extends PfsOperations {
+public class PfsFileSystem extends PfsAttributes {
   private Path workingDirectory;
 
   @Override
@@ -324,106 +322,6 @@ public class PfsFileSystem extends PfsOperations {
           return new FsStatus(
               total, Math.max(0, total - store.getUnallocatedSpace()), store.getUsableSpace());
         });
-  }
-
-  @Override
-  public void setPermission(Path path, FsPermission permission) throws IOException {
-    statistics.incrementWriteOps(1);
-    changeWithCopies("chmod", absolute(path), file -> Permissions.set(file, permission));
-  }
-
-  @Override
-  public void setOwner(Path path, String owner, String group) throws IOException {
-    statistics.incrementWriteOps(1);
-    if (owner == null && group == null) {
-      throw new IllegalArgumentException("setOwner needs an owner or a group: " + path);
-    }
-    changeWithCopies("chown", absolute(path), file -> Owners.set(file, owner, group));
-  }
-
-  @Override
-  public void setTimes(Path path, long modifiedMs, long accessedMs) throws IOException {
-    statistics.incrementWriteOps(1);
-    setFileTimes(absolute(path), modifiedMs, accessedMs);
-  }
-
-  /** Copies are made when a file is written, so there is nothing to set. */
-  @Override
-  public boolean setReplication(Path path, short replication) throws IOException {
-    return false;
-  }
-
-  @Override
-  public void access(Path path, FsAction mode) throws IOException {
-    statistics.incrementReadOps(1);
-    call(
-        "access",
-        absolute(path),
-        file -> {
-          Owners.checkAccess(file, mode);
-          return null;
-        });
-  }
-
-  @Override
-  public boolean supportsSymlinks() {
-    return true;
-  }
-
-  @Override
-  public void createSymlink(Path target, Path link, boolean createParent) throws IOException {
-    statistics.incrementWriteOps(1);
-    makeLink(target, absolute(link), createParent);
-  }
-
-  @Override
-  public Path getLinkTarget(Path path) throws IOException {
-    FileStatus status = getFileLinkStatus(path);
-    if (!status.isSymlink()) {
-      throw new IOException(path + " is no symbolic link");
-    }
-    return status.getSymlink();
-  }
-
-  @Override
-  protected Path resolveLink(Path path) throws IOException {
-    return getLinkTarget(path);
-  }
-
-  @Override
-  public void setXAttr(Path path, String name, byte[] value, EnumSet<XAttrSetFlag> flags)
-      throws IOException {
-    changeFile("setxattr", absolute(path), file -> XAttrs.set(file, name, value, flags));
-  }
-
-  @Override
-  public byte[] getXAttr(Path path, String name) throws IOException {
-    return call("getxattr", absolute(path), file -> XAttrs.get(file, name));
-  }
-
-  @Override
-  public java.util.Map<String, byte[]> getXAttrs(Path path) throws IOException {
-    return getXAttrs(path, listXAttrs(path));
-  }
-
-  @Override
-  public java.util.Map<String, byte[]> getXAttrs(Path path, List<String> names)
-      throws IOException {
-    java.util.Map<String, byte[]> values = new java.util.LinkedHashMap<>();
-    for (String name : names) {
-      values.put(name, getXAttr(path, name));
-    }
-    return values;
-  }
-
-  @Override
-  public List<String> listXAttrs(Path path) throws IOException {
-    return call("listxattr", absolute(path), XAttrs::list);
-  }
-
-  @Override
-  public void removeXAttr(Path path, String name) throws IOException {
-    changeFile("removexattr", absolute(path), file -> XAttrs.remove(file, name));
   }
 
   @Override

@@ -18,13 +18,10 @@ import java.net.URI;
 import java.nio.channels.FileChannel;
 import java.nio.file.Files;
 import java.nio.file.StandardOpenOption;
-import java.nio.file.attribute.BasicFileAttributeView;
-import java.nio.file.attribute.FileTime;
 import java.util.ArrayList;
 import java.util.List;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.fs.BlockLocation;
-import org.apache.hadoop.fs.FileAlreadyExistsException;
 import org.apache.hadoop.fs.FileStatus;
 import org.apache.hadoop.fs.FileSystem;
 import org.apache.hadoop.fs.InvalidPathHandleException;
@@ -137,6 +134,14 @@ abstract class PfsOperations extends FileSystem {
 
   final java.nio.file.Path local(Path path) throws IOException {
     return paths.local(path);
+  }
+
+  final Links links() {
+    return links;
+  }
+
+  final java.nio.file.Path root() {
+    return config.root();
   }
 
   final Renames renames() {
@@ -374,36 +379,5 @@ abstract class PfsOperations extends FileSystem {
       }
     }
     layouts.prefetch(keys);
-  }
-
-  final void setFileTimes(Path path, long modifiedMs, long accessedMs) throws IOException {
-    changeWithCopies(
-        "set the times of",
-        path,
-        file ->
-            Files.getFileAttributeView(file, BasicFileAttributeView.class)
-                .setTimes(time(modifiedMs), time(accessedMs), null));
-  }
-
-  /** Hadoop's -1 leaves a time as it is. */
-  private static FileTime time(long ms) {
-    return ms == -1 ? null : FileTime.fromMillis(ms);
-  }
-
-  final void makeLink(Path target, Path link, boolean withParents) throws IOException {
-    Path meant = target.isAbsolute() ? absolute(target) : target;
-    changeFile(
-        "link",
-        link,
-        file -> {
-          if (withParents) {
-            Directories.createAll(
-                config.root(), file.getParent(), masked(FsPermission.getDirDefault()));
-          }
-          if (file.equals(config.root())) {
-            throw new FileAlreadyExistsException("the root is a directory");
-          }
-          links.create(meant, file);
-        });
   }
 }

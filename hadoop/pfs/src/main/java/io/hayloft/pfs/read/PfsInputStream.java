@@ -1,14 +1,5 @@
 package io.hayloft.pfs.read;
 
-import static org.apache.hadoop.fs.statistics.StreamStatisticNames.STREAM_READ_BYTES;
-import static org.apache.hadoop.fs.statistics.StreamStatisticNames.STREAM_READ_EXCEPTIONS;
-import static org.apache.hadoop.fs.statistics.StreamStatisticNames.STREAM_READ_OPERATIONS;
-import static org.apache.hadoop.fs.statistics.StreamStatisticNames.STREAM_READ_SEEK_OPERATIONS;
-import static org.apache.hadoop.fs.statistics.StreamStatisticNames.STREAM_READ_SKIP_BYTES;
-import static org.apache.hadoop.fs.statistics.StreamStatisticNames.STREAM_READ_SKIP_OPERATIONS;
-import static org.apache.hadoop.fs.statistics.StreamStatisticNames.STREAM_READ_UNBUFFERED;
-import static org.apache.hadoop.fs.statistics.StreamStatisticNames.STREAM_READ_VECTORED_INCOMING_RANGES;
-import static org.apache.hadoop.fs.statistics.StreamStatisticNames.STREAM_READ_VECTORED_OPERATIONS;
 import static org.apache.hadoop.fs.statistics.impl.IOStatisticsBinding.iostatisticsStore;
 
 import java.io.EOFException;
@@ -31,6 +22,7 @@ import org.apache.hadoop.fs.statistics.IOStatistics;
 import org.apache.hadoop.fs.statistics.IOStatisticsAggregator;
 import org.apache.hadoop.fs.statistics.IOStatisticsContext;
 import org.apache.hadoop.fs.statistics.IOStatisticsSource;
+import org.apache.hadoop.fs.statistics.StreamStatisticNames;
 import org.apache.hadoop.fs.statistics.impl.IOStatisticsStore;
 
 /**
@@ -59,15 +51,15 @@ public final class PfsInputStream extends FSInputStream
   private final IOStatisticsStore counters =
       iostatisticsStore()
           .withCounters(
-              STREAM_READ_BYTES,
-              STREAM_READ_EXCEPTIONS,
-              STREAM_READ_OPERATIONS,
-              STREAM_READ_SEEK_OPERATIONS,
-              STREAM_READ_SKIP_BYTES,
-              STREAM_READ_SKIP_OPERATIONS,
-              STREAM_READ_UNBUFFERED,
-              STREAM_READ_VECTORED_OPERATIONS,
-              STREAM_READ_VECTORED_INCOMING_RANGES)
+              StreamStatisticNames.STREAM_READ_BYTES,
+              StreamStatisticNames.STREAM_READ_EXCEPTIONS,
+              StreamStatisticNames.STREAM_READ_OPERATIONS,
+              StreamStatisticNames.STREAM_READ_SEEK_OPERATIONS,
+              StreamStatisticNames.STREAM_READ_SKIP_BYTES,
+              StreamStatisticNames.STREAM_READ_SKIP_OPERATIONS,
+              StreamStatisticNames.STREAM_READ_UNBUFFERED,
+              StreamStatisticNames.STREAM_READ_VECTORED_OPERATIONS,
+              StreamStatisticNames.STREAM_READ_VECTORED_INCOMING_RANGES)
           .build();
   private final IOStatisticsAggregator context =
       IOStatisticsContext.getCurrentIOStatisticsContext().getAggregator();
@@ -130,7 +122,7 @@ public final class PfsInputStream extends FSInputStream
       }
       return length;
     } catch (IOException e) {
-      counters.incrementCounter(STREAM_READ_EXCEPTIONS);
+      counters.incrementCounter(StreamStatisticNames.STREAM_READ_EXCEPTIONS);
       throw e;
     }
   }
@@ -209,7 +201,7 @@ public final class PfsInputStream extends FSInputStream
       }
       return length;
     } catch (IOException e) {
-      counters.incrementCounter(STREAM_READ_EXCEPTIONS);
+      counters.incrementCounter(StreamStatisticNames.STREAM_READ_EXCEPTIONS);
       throw e;
     }
   }
@@ -227,8 +219,8 @@ public final class PfsInputStream extends FSInputStream
   }
 
   private void count(int length) {
-    counters.incrementCounter(STREAM_READ_BYTES, length);
-    counters.incrementCounter(STREAM_READ_OPERATIONS);
+    counters.incrementCounter(StreamStatisticNames.STREAM_READ_BYTES, length);
+    counters.incrementCounter(StreamStatisticNames.STREAM_READ_OPERATIONS);
     if (statistics != null) {
       statistics.incrementBytesRead(length);
     }
@@ -258,8 +250,9 @@ public final class PfsInputStream extends FSInputStream
       throws IOException {
     checkOpen();
     Objects.requireNonNull(release, "release");
-    counters.incrementCounter(STREAM_READ_VECTORED_OPERATIONS);
-    counters.incrementCounter(STREAM_READ_VECTORED_INCOMING_RANGES, ranges.size());
+    counters.incrementCounter(StreamStatisticNames.STREAM_READ_VECTORED_OPERATIONS);
+    counters.incrementCounter(
+        StreamStatisticNames.STREAM_READ_VECTORED_INCOMING_RANGES, ranges.size());
     vectored.start(ranges, allocate, release);
   }
 
@@ -270,7 +263,7 @@ public final class PfsInputStream extends FSInputStream
       throw new EOFException(FSExceptionMessages.NEGATIVE_SEEK + ": " + to);
     }
     if (to != position) {
-      counters.incrementCounter(STREAM_READ_SEEK_OPERATIONS);
+      counters.incrementCounter(StreamStatisticNames.STREAM_READ_SEEK_OPERATIONS);
     }
     position = to;
   }
@@ -278,10 +271,10 @@ public final class PfsInputStream extends FSInputStream
   @Override
   public synchronized long skip(long count) throws IOException {
     checkOpen();
-    counters.incrementCounter(STREAM_READ_SKIP_OPERATIONS);
+    counters.incrementCounter(StreamStatisticNames.STREAM_READ_SKIP_OPERATIONS);
     long skipped = Math.max(0, Math.min(count, source.length() - position));
     position += skipped;
-    counters.incrementCounter(STREAM_READ_SKIP_BYTES, skipped);
+    counters.incrementCounter(StreamStatisticNames.STREAM_READ_SKIP_BYTES, skipped);
     return skipped;
   }
 
@@ -305,7 +298,7 @@ public final class PfsInputStream extends FSInputStream
   @Override
   public synchronized void unbuffer() {
     if (!closed) {
-      counters.incrementCounter(STREAM_READ_UNBUFFERED);
+      counters.incrementCounter(StreamStatisticNames.STREAM_READ_UNBUFFERED);
       ahead.drop();
       page = null;
     }

@@ -175,7 +175,9 @@ public final class PfsOutputStream extends OutputStream
       try {
         started.get(at).await();
       } catch (IOException e) {
-        allEnded &= !(e instanceof MountHungException || e instanceof java.io.InterruptedIOException);
+        boolean stillRuns =
+            e instanceof MountHungException || e instanceof java.io.InterruptedIOException;
+        allEnded &= !stillRuns;
         if (at == 0) {
           failed(e);
         } else {

@@ -40,7 +40,8 @@ class ProvidersTest {
   private static final String GLUSTER =
       "# file: /mnt/file\n"
           + "trusted.glusterfs.pathinfo=\"(<DISTRIBUTE:vol-dht> (<REPLICATE:vol-replicate-0> "
-          + "<POSIX(/bricks/1):node1:/bricks/1/file> <POSIX(/bricks/2):node2:/bricks/2/file>))\"\n\n";
+          + "<POSIX(/bricks/1):node1:/bricks/1/file> "
+          + "<POSIX(/bricks/2):node2:/bricks/2/file>))\"\n\n";
 
   private static Map<String, Path> asked(String... names) {
     Map<String, Path> asked = new HashMap<>();
