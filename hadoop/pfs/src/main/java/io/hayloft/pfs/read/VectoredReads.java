@@ -132,9 +132,9 @@ final class VectoredReads {
   }
 
   private static void fail(Part part, Consumer<ByteBuffer> release, IOException e) {
-    if (part.done.completeExceptionally(e)) {
-      release.accept(part.buffer);
-    }
+    // Before the caller hears of it, so that the buffer is back by then.
+    release.accept(part.buffer);
+    part.done.completeExceptionally(e);
   }
 
   /** Fills the caller's buffers until it is over, by success, error or time. */
