@@ -27,7 +27,7 @@ import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
 
 /**
- * Copies, layouts and faults on a real MooseFS of three servers; scripts/pfs-moosefs starts it and
+ * Copies, layouts and faults on a real MooseFS of three servers; scripts/pfs-mounted starts it and
  * runs this. Its name keeps it out of other runs.
  */
 class MooseFsFaults {
