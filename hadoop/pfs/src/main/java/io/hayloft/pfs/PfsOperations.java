@@ -86,13 +86,13 @@ abstract class PfsOperations extends FileSystem {
 
   private void makePools() {
     int smallCount = config.threads() * SMALL_BUFFERS_PER_THREAD;
-    BufferPool small = new BufferPool(SMALL_BUFFER, smallCount);
+    BufferPool small = BufferPool.shared(SMALL_BUFFER, smallCount);
     boolean shared = config.readahead() == config.writeBuffer();
     long each = shared ? config.buffersMax() : config.buffersMax() / 2;
-    BufferPool large = new BufferPool(config.readahead(), count(each, config.readahead()));
+    BufferPool large = BufferPool.shared(config.readahead(), count(each, config.readahead()));
     reads = new Reads(limit, large, small);
     writeBuffers =
-        shared ? large : new BufferPool(config.writeBuffer(), count(each, config.writeBuffer()));
+        shared ? large : BufferPool.shared(config.writeBuffer(), count(each, config.writeBuffer()));
   }
 
   private static int count(long bytes, int size) {

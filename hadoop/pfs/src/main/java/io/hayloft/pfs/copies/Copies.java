@@ -154,9 +154,20 @@ public final class Copies {
     }
   }
 
-  /** Seals a file with the copies that are complete; they are closed. */
-  public void seal(List<Sink> complete) throws IOException {
+  /**
+   * Seals a file with the copies that are complete; they are closed. Every byte is in the file by
+   * then, so a seal that fails is no error of the writer.
+   */
+  public void seal(List<Sink> complete) {
     Path file = complete.get(0).file();
+    try {
+      sealWith(file, complete);
+    } catch (IOException e) {
+      LOG.warn("{} has its copies but no seal; it is left to heal", file, e);
+    }
+  }
+
+  private void sealWith(Path file, List<Sink> complete) throws IOException {
     CopyRecord record = read(file, CopyRecord.FILE);
     if (record == null) {
       return;

@@ -59,25 +59,43 @@ public final class CopiesSource implements Source {
         if (got > 0) {
           return got;
         }
-        moveOn(used, new IOException("ends at " + position + " of " + length + " bytes"));
+        moveOn(used, new IOException("ends at " + position + " of " + length + " bytes"), false);
       } catch (ClosedChannelException e) {
         // Another reader has moved on meanwhile, unless the stream is closed.
         if (used == current) {
           throw e;
         }
       } catch (IOException e) {
-        moveOn(used, e);
+        moveOn(used, e, false);
       }
     }
   }
 
-  private synchronized void moveOn(Source failed, IOException why) throws IOException {
+  @Override
+  public boolean moveOn(IOException why) throws IOException {
+    moveOn(current, why, true);
+    return true;
+  }
+
+  private synchronized void moveOn(Source failed, IOException why, boolean hung)
+      throws IOException {
     if (failed != current || closed) {
       return;
     }
     LOG.warn("{}: a copy fails, reading another: {}", first, why.toString());
     Source next = openNext(why);
     current = next;
+    if (hung) {
+      // Closing waits for the reads that hang; there are no more such threads than copies.
+      Thread closer = new Thread(() -> closeFailed(failed), "pfs-close-hung");
+      closer.setDaemon(true);
+      closer.start();
+    } else {
+      closeFailed(failed);
+    }
+  }
+
+  private void closeFailed(Source failed) {
     try {
       failed.close();
     } catch (IOException e) {

@@ -4,6 +4,8 @@ import java.io.IOException;
 import java.io.InterruptedIOException;
 import java.nio.ByteBuffer;
 import java.util.ArrayDeque;
+import java.util.Map;
+import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.Semaphore;
 import java.util.concurrent.TimeUnit;
 
@@ -13,6 +15,10 @@ import java.util.concurrent.TimeUnit;
  * the mount may still write into it until then.
  */
 public final class BufferPool {
+  private record Shape(int size, int count) {}
+
+  private static final Map<Shape, BufferPool> SHARED = new ConcurrentHashMap<>();
+
   private final int size;
   private final Semaphore left;
   private final ArrayDeque<ByteBuffer> idle = new ArrayDeque<>();
@@ -24,6 +30,11 @@ public final class BufferPool {
     }
     this.size = size;
     this.left = new Semaphore(count);
+  }
+
+  /** The one pool of this process with these numbers, so that many file systems share a bound. */
+  public static BufferPool shared(int size, int count) {
+    return SHARED.computeIfAbsent(new Shape(size, count), shape -> new BufferPool(size, count));
   }
 
   /** Bytes of each buffer. */

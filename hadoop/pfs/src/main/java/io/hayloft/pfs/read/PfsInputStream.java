@@ -2,6 +2,7 @@ package io.hayloft.pfs.read;
 
 import static org.apache.hadoop.fs.statistics.impl.IOStatisticsBinding.iostatisticsStore;
 
+import io.hayloft.pfs.io.Advice;
 import java.io.EOFException;
 import java.io.IOException;
 import java.nio.ByteBuffer;
@@ -112,6 +113,7 @@ public final class PfsInputStream extends FSInputStream
       int length = readPage(into);
       if (length == 0) {
         length = ahead.read(position, into);
+        fetchedTo = length > 0 ? position + length : fetchedTo;
       }
       if (length == 0) {
         length = fetch(into);
@@ -123,7 +125,7 @@ public final class PfsInputStream extends FSInputStream
       return length;
     } catch (IOException e) {
       counters.incrementCounter(StreamStatisticNames.STREAM_READ_EXCEPTIONS);
-      throw e;
+      throw Advice.on(name, e);
     }
   }
 
@@ -202,7 +204,7 @@ public final class PfsInputStream extends FSInputStream
       return length;
     } catch (IOException e) {
       counters.incrementCounter(StreamStatisticNames.STREAM_READ_EXCEPTIONS);
-      throw e;
+      throw Advice.on(name, e);
     }
   }
 

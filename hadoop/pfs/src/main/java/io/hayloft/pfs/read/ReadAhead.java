@@ -1,5 +1,6 @@
 package io.hayloft.pfs.read;
 
+import io.hayloft.pfs.io.MountHungException;
 import io.hayloft.pfs.io.Pending;
 import java.io.IOException;
 import java.nio.ByteBuffer;
@@ -40,8 +41,14 @@ final class ReadAhead {
     }
     Pending<Chunk> arriving = next;
     next = null;
-    Chunk arrived = arriving.await();
     release();
+    Chunk arrived;
+    try {
+      arrived = arriving.await();
+    } catch (MountHungException e) {
+      reads.moveOn(source, name, e);
+      return 0;
+    }
     current = arrived;
     if (!arrived.holds(position)) {
       // The end of the file, or an error: the caller's own read will tell which.
@@ -66,8 +73,13 @@ final class ReadAhead {
     if (buffer == null) {
       return 0;
     }
-    Chunk first =
-        reads.startFill(source, name, position, window, reads.large(), buffer).await();
+    Chunk first;
+    try {
+      first = reads.startFill(source, name, position, window, reads.large(), buffer).await();
+    } catch (MountHungException e) {
+      reads.moveOn(source, name, e);
+      return 0;
+    }
     current = first;
     if (!first.holds(position)) {
       try {

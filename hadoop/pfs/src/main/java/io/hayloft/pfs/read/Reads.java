@@ -1,6 +1,7 @@
 package io.hayloft.pfs.read;
 
 import io.hayloft.pfs.io.BufferPool;
+import io.hayloft.pfs.io.MountHungException;
 import io.hayloft.pfs.io.Pending;
 import io.hayloft.pfs.io.TimeLimit;
 import java.io.IOException;
@@ -17,13 +18,26 @@ public record Reads(TimeLimit limit, BufferPool large, BufferPool small) {
   int readAt(Source source, String name, long position, ByteBuffer into) throws IOException {
     int total = 0;
     while (into.hasRemaining()) {
-      int length = readOnce(source, name, position + total, into);
+      int length;
+      try {
+        length = readOnce(source, name, position + total, into);
+      } catch (MountHungException e) {
+        moveOn(source, name, e);
+        continue;
+      }
       if (length <= 0) {
         break;
       }
       total += length;
     }
     return total == 0 ? -1 : total;
+  }
+
+  /** Lets the source go over to another copy; throws the error if it has none. */
+  void moveOn(Source source, String name, MountHungException e) throws IOException {
+    if (!limit.run("open another copy of " + name, () -> source.moveOn(e))) {
+      throw e;
+    }
   }
 
   private int readOnce(Source source, String name, long position, ByteBuffer into)

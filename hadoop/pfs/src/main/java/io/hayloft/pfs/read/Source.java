@@ -11,4 +11,9 @@ public interface Source extends Closeable {
 
   /** The length when it was opened; the file may have grown since. */
   long length();
+
+  /** Goes over to another copy since this one fails; false if there is none. */
+  default boolean moveOn(IOException why) throws IOException {
+    return false;
+  }
 }

@@ -4,6 +4,7 @@ import static org.apache.hadoop.fs.statistics.StreamStatisticNames.STREAM_WRITE_
 import static org.apache.hadoop.fs.statistics.StreamStatisticNames.STREAM_WRITE_EXCEPTIONS;
 import static org.apache.hadoop.fs.statistics.impl.IOStatisticsBinding.iostatisticsStore;
 
+import io.hayloft.pfs.io.Advice;
 import io.hayloft.pfs.io.BufferPool;
 import io.hayloft.pfs.io.MountHungException;
 import io.hayloft.pfs.io.Pending;
@@ -205,7 +206,7 @@ public final class PfsOutputStream extends OutputStream
   private IOException failed(IOException e) {
     counters.incrementCounter(STREAM_WRITE_EXCEPTIONS);
     if (failure == null) {
-      failure = e;
+      failure = Advice.on(name, e);
     }
     return failure;
   }

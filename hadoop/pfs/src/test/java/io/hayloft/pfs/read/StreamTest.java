@@ -31,6 +31,7 @@ class StreamTest {
   private final List<String> asked = Collections.synchronizedList(new ArrayList<>());
   private final CountDownLatch released = new CountDownLatch(1);
   private volatile long hangsFrom = Long.MAX_VALUE;
+  private volatile boolean hasAnotherCopy;
   private volatile long failsFrom = Long.MAX_VALUE;
   private final TimeLimit limit = new TimeLimit("/mnt", 4, 400);
   private final BufferPool large = new BufferPool(LARGE, 4);
@@ -59,6 +60,15 @@ class StreamTest {
         @Override
         public long length() {
           return LENGTH;
+        }
+
+        @Override
+        public boolean moveOn(IOException why) {
+          boolean another = hasAnotherCopy;
+          if (another) {
+            hangsFrom = Long.MAX_VALUE;
+          }
+          return another;
         }
 
         @Override
@@ -182,6 +192,17 @@ class StreamTest {
     }
     assertEquals(4, large.available());
     assertEquals(4, small.available());
+  }
+
+  @Test
+  void aHungReadGoesOnWithAnotherCopy() throws IOException {
+    hasAnotherCopy = true;
+    for (ReadPolicy policy : ReadPolicy.values()) {
+      hangsFrom = 2 * LARGE;
+      try (PfsInputStream in = open(policy)) {
+        assertArrayEquals(data, in.readAllBytes(), policy.toString());
+      }
+    }
   }
 
   @Test
