@@ -1,0 +1,198 @@
+package io.hayloft.pfs.copies;
+
+import java.io.IOException;
+import java.nio.ByteBuffer;
+import java.nio.channels.FileChannel;
+import java.nio.file.DirectoryStream;
+import java.nio.file.FileVisitResult;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.nio.file.SimpleFileVisitor;
+import java.nio.file.StandardOpenOption;
+import java.nio.file.attribute.BasicFileAttributes;
+import java.util.ArrayList;
+import java.util.HashSet;
+import java.util.List;
+import java.util.Set;
+import java.util.UUID;
+import java.util.function.Consumer;
+import java.util.zip.CRC32C;
+
+/** Compares files with their copies, and finds copies that no file has. */
+public final class Fsck {
+  private static final int READ_BUFFER = 1 << 20;
+
+  private final Copies copies;
+  private final boolean readsContent;
+  private final Consumer<Finding> findings;
+  private final Set<UUID> seen = new HashSet<>();
+  private long files;
+
+  /** What can be wrong. */
+  public enum Problem {
+    /** The directory wants more copies than the file has. */
+    TOO_FEW,
+    /** Written by a process that did not get to its end, or is still at it. */
+    UNSEALED,
+    /** Changed by another program since it was sealed. */
+    CHANGED,
+    /** The file itself does not have the length that was sealed, or cannot be read. */
+    FIRST_DAMAGED,
+    /** A copy is not there. */
+    MISSING,
+    /** A copy has another length, or cannot be read. */
+    DAMAGED,
+    /** A copy has the right length and other bytes; only looked for when asked. */
+    DIFFERENT,
+    /** A copy that no file names. */
+    ORPHAN
+  }
+
+  /** Something wrong with {@code file}; {@code where} names the server, or the copy. */
+  public record Finding(Path file, Problem problem, String where) {}
+
+  /** {@code readsContent} compares bytes too. */
+  public Fsck(Copies copies, boolean readsContent, Consumer<Finding> findings) {
+    this.copies = copies;
+    this.readsContent = readsContent;
+    this.findings = findings;
+  }
+
+  /** Files that were looked at. */
+  public long files() {
+    return files;
+  }
+
+  /** Looks at a file or a tree. */
+  public void check(Path top) throws IOException {
+    Files.walkFileTree(
+        top,
+        new SimpleFileVisitor<>() {
+          @Override
+          public FileVisitResult preVisitDirectory(Path directory, BasicFileAttributes attributes) {
+            return copies.isTarget(directory)
+                ? FileVisitResult.SKIP_SUBTREE
+                : FileVisitResult.CONTINUE;
+          }
+
+          @Override
+          public FileVisitResult visitFile(Path file, BasicFileAttributes attributes)
+              throws IOException {
+            if (attributes.isRegularFile()) {
+              checkFile(file);
+            }
+            return FileVisitResult.CONTINUE;
+          }
+        });
+  }
+
+  private void checkFile(Path file) throws IOException {
+    files++;
+    CopyRecord record = copies.read(file, CopyRecord.FILE);
+    int wanted = copies.policy(file.getParent()).copies();
+    if (record == null) {
+      if (wanted > 1) {
+        report(file, Problem.TOO_FEW, "1 of " + wanted);
+      }
+      return;
+    }
+    seen.add(record.uuid());
+    CopyRecord seal = copies.read(file, CopyRecord.SEAL);
+    if (seal == null) {
+      report(file, Problem.UNSEALED, "");
+      return;
+    }
+    Stat now = Stat.of(file);
+    if (now.modifiedMs() != seal.modifiedMs()) {
+      report(file, Problem.CHANGED, "");
+      return;
+    }
+    Long sum = checkCopy(file, seal, null, Problem.FIRST_DAMAGED, record.first());
+    Set<String> names = new HashSet<>(record.copies());
+    names.addAll(seal.copies());
+    for (String name : names) {
+      Target target = Target.of(copies.targets(), name).orElse(null);
+      if (target == null) {
+        report(file, Problem.MISSING, name);
+      } else {
+        checkCopy(file, seal, target, Problem.DAMAGED, name, sum);
+      }
+    }
+    if (names.size() + 1 < wanted) {
+      report(file, Problem.TOO_FEW, names.size() + 1 + " of " + wanted);
+    }
+  }
+
+  private Long checkCopy(
+      Path file, CopyRecord seal, Target target, Problem problem, String where)
+      throws IOException {
+    return checkCopy(file, seal, target, problem, where, null);
+  }
+
+  /** Target null is the file itself. Gives the checksum if content is read and is fine so far. */
+  private Long checkCopy(
+      Path file, CopyRecord seal, Target target, Problem problem, String where, Long expected)
+      throws IOException {
+    Path copy = target == null ? file : copies.copy(target, seal);
+    Stat stat = Stat.find(copy);
+    if (stat == null) {
+      report(file, Problem.MISSING, where);
+      return null;
+    }
+    if (stat.length() != seal.length()) {
+      report(file, problem, where);
+      return null;
+    }
+    if (!readsContent) {
+      return null;
+    }
+    try {
+      long sum = checksum(copy);
+      if (expected != null && sum != expected) {
+        report(file, Problem.DIFFERENT, where);
+      }
+      return sum;
+    } catch (IOException e) {
+      report(file, problem, where);
+      return null;
+    }
+  }
+
+  static long checksum(Path file) throws IOException {
+    CRC32C sum = new CRC32C();
+    ByteBuffer buffer = ByteBuffer.allocate(READ_BUFFER);
+    try (FileChannel channel = FileChannel.open(file, StandardOpenOption.READ)) {
+      while (channel.read(buffer.clear()) > 0) {
+        sum.update(buffer.flip());
+      }
+    }
+    return sum.getValue();
+  }
+
+  private void report(Path file, Problem problem, String where) {
+    findings.accept(new Finding(file, problem, where));
+  }
+
+  /** Finds copies of no file. Only right after the whole root was checked. */
+  public void checkOrphans() throws IOException {
+    for (Target target : copies.targets()) {
+      List<Path> unknown = new ArrayList<>();
+      try (DirectoryStream<Path> entries = Files.newDirectoryStream(target.directory())) {
+        for (Path entry : entries) {
+          if (!isKnown(entry.getFileName().toString())) {
+            unknown.add(entry);
+          }
+        }
+      }
+      unknown.forEach(entry -> report(entry, Problem.ORPHAN, target.host()));
+    }
+  }
+
+  private boolean isKnown(String name) {
+    try {
+      return seen.contains(UUID.fromString(name));
+    } catch (IllegalArgumentException e) {
+      return false;
+    }
+  }
+}

@@ -1,0 +1,146 @@
+package io.hayloft.pfs.io;
+
+import java.io.IOException;
+import java.io.InterruptedIOException;
+import java.util.concurrent.CountDownLatch;
+import java.util.concurrent.TimeUnit;
+import java.util.concurrent.atomic.AtomicReference;
+import java.util.function.Consumer;
+
+/**
+ * A call under way. It ends once: with a result, with an error, or given up by its caller. The
+ * result of a call that was given up goes to {@link #whenGivenUp}, or is closed if it can be.
+ *
+ * @param <T> what the call gives
+ */
+public final class Pending<T> implements TimeLimit.Ticks {
+  private enum State {
+    RUNNING,
+    DONE,
+    GIVEN_UP
+  }
+
+  private final TimeLimit limit;
+  private final String what;
+  private final AtomicReference<State> state = new AtomicReference<>(State.RUNNING);
+  private final CountDownLatch ended = new CountDownLatch(1);
+  private volatile boolean timedOut;
+  private volatile long lastTickNs = System.nanoTime();
+  private volatile Consumer<T> late = Pending::closeLate;
+  // Written before `state` becomes DONE.
+  private T result;
+  private Throwable error;
+
+  Pending(TimeLimit limit, String what) {
+    this.limit = limit;
+    this.what = what;
+  }
+
+  String what() {
+    return what;
+  }
+
+  /** What becomes of the result of a call that nothing waits for any more. */
+  public Pending<T> whenGivenUp(Consumer<T> taker) {
+    late = taker;
+    return this;
+  }
+
+  void carryOut(TimeLimit.Call<T> call) {
+    T value = null;
+    Throwable failure = null;
+    try {
+      value = call.run();
+    } catch (Throwable e) {
+      // The waiter throws it; an error of this thread would end in nothing.
+      failure = e;
+    }
+    result = value;
+    error = failure;
+    if (!state.compareAndSet(State.RUNNING, State.DONE) && value != null) {
+      late.accept(value);
+    }
+    ended.countDown();
+  }
+
+  private static void closeLate(Object value) {
+    if (value instanceof AutoCloseable) {
+      try {
+        ((AutoCloseable) value).close();
+      } catch (Exception e) {
+        // Nothing waits for it, and the mount was hung.
+      }
+    }
+  }
+
+  @Override
+  public void tick() throws IOException {
+    lastTickNs = System.nanoTime();
+    if (state.get() == State.GIVEN_UP) {
+      throw new IOException("given up: " + what);
+    }
+  }
+
+  /** Whether a result or an error is there. */
+  public boolean isDone() {
+    return state.get() == State.DONE;
+  }
+
+  /** Whether its caller gave up because the mount did not answer in time. */
+  public boolean hasTimedOut() {
+    return timedOut;
+  }
+
+  /** Gives the call up; returns false if it has ended before. */
+  public boolean giveUp() {
+    return state.compareAndSet(State.RUNNING, State.GIVEN_UP);
+  }
+
+  /** Waits for the result, at most the limit from the start or the last tick. */
+  public T await() throws IOException {
+    try {
+      while (!waitOnce()) {
+        timedOut = millisLeft() <= 0;
+        if (timedOut && giveUp()) {
+          throw limit.hung(what);
+        }
+      }
+    } catch (InterruptedException e) {
+      giveUp();
+      Thread.currentThread().interrupt();
+      throw (IOException) new InterruptedIOException("interrupted: " + what).initCause(e);
+    }
+    if (state.get() == State.GIVEN_UP) {
+      throw limit.hung(what);
+    }
+    return outcome();
+  }
+
+  private boolean waitOnce() throws InterruptedException {
+    if (limit.limitMs() == 0) {
+      ended.await();
+      return true;
+    }
+    return ended.await(Math.max(1, millisLeft()), TimeUnit.MILLISECONDS);
+  }
+
+  private long millisLeft() {
+    return limit.limitMs() - TimeUnit.NANOSECONDS.toMillis(System.nanoTime() - lastTickNs);
+  }
+
+  private T outcome() throws IOException {
+    if (error == null) {
+      return result;
+    }
+    if (error instanceof IOException) {
+      throw (IOException) error;
+    }
+    if (error instanceof RuntimeException) {
+      throw (RuntimeException) error;
+    }
+    if (error instanceof Error) {
+      throw (Error) error;
+    }
+    throw new IOException(what, error);
+  }
+}

@@ -1,0 +1,82 @@
+package io.hayloft.pfs.layout;
+
+import java.io.IOException;
+import java.nio.file.Path;
+import java.util.ArrayList;
+import java.util.HashMap;
+import java.util.LinkedHashSet;
+import java.util.List;
+import java.util.Map;
+import java.util.Set;
+import java.util.concurrent.TimeUnit;
+import java.util.regex.Matcher;
+import java.util.regex.Pattern;
+import org.apache.hadoop.conf.Configuration;
+
+/**
+ * GlusterFS: a file is whole on its bricks, which the extended attribute {@code
+ * trusted.glusterfs.pathinfo} names. Java reads no attribute of {@code trusted}, so {@code
+ * getfattr} does; the kernel gives them to root alone, and to others under the name {@code
+ * glusterfs.pathinfo}.
+ */
+public final class GlusterLayout implements LayoutProvider {
+  private static final String[] NAMES = {"trusted.glusterfs.pathinfo", "glusterfs.pathinfo"};
+
+  /** {@code <POSIX(/brick):host:/brick/file>}; a host may be an IPv6 address. */
+  private static final Pattern BRICK =
+      Pattern.compile("<POSIX\\([^)]{1,4096}\\):([^\\s/<>]{1,255}):/[^>]{0,8192}>");
+
+  /** Stripes and dispersed volumes cut a file up: every brick has a part of every block. */
+  private static final int BRICKS_MAX = 64;
+
+  private static final String VALUE_START = "pathinfo=\"";
+
+  private long limitMs = 10_000;
+
+  @Override
+  public void initialize(Configuration conf, Path root) {
+    limitMs = conf.getTimeDuration("fs.pfs.layout.timeout", limitMs, TimeUnit.MILLISECONDS);
+  }
+
+  @Override
+  public Map<Path, FileLayout> locate(List<Path> files) throws IOException {
+    Map<Path, FileLayout> found = new HashMap<>();
+    String last = "";
+    for (Path file : files) {
+      for (String name : NAMES) {
+        List<String> command =
+            List.of("getfattr", "--absolute-names", "-e", "text", "-n", name, file.toString());
+        last = ToolOutput.of(command, limitMs);
+        List<String> hosts = parse(last);
+        if (!hosts.isEmpty()) {
+          found.put(file, FileLayout.whole(hosts));
+          break;
+        }
+      }
+    }
+    if (found.isEmpty() && !files.isEmpty()) {
+      throw new IOException("getfattr told no brick of " + files.get(0) + ": " + last.strip());
+    }
+    return found;
+  }
+
+  @Override
+  public int filesAtOnce() {
+    // One process a file: the answer of one names no other.
+    return 8;
+  }
+
+  /** The hosts in what getfattr printed; none if it is not understood. */
+  static List<String> parse(String output) {
+    int start = output.indexOf(VALUE_START);
+    if (start < 0) {
+      return List.of();
+    }
+    Set<String> hosts = new LinkedHashSet<>();
+    Matcher brick = BRICK.matcher(output.substring(start));
+    while (brick.find() && hosts.size() < BRICKS_MAX) {
+      hosts.add(brick.group(1));
+    }
+    return new ArrayList<>(hosts);
+  }
+}

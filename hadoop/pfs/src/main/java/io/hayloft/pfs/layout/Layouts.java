@@ -1,0 +1,197 @@
+package io.hayloft.pfs.layout;
+
+import java.io.IOException;
+import java.nio.file.Path;
+import java.util.ArrayList;
+import java.util.Comparator;
+import java.util.HashMap;
+import java.util.LinkedHashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.concurrent.TimeUnit;
+import java.util.concurrent.atomic.AtomicBoolean;
+import org.apache.hadoop.conf.Configuration;
+import org.apache.hadoop.fs.BlockLocation;
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
+
+/**
+ * Block locations of files, from a provider, cached. A provider that fails is warned of once, and
+ * its files are then as near to one host as to any other.
+ */
+public final class Layouts {
+  private static final Logger LOG = LoggerFactory.getLogger(Layouts.class);
+  private static final int CACHED_MAX = 10_000;
+
+  /** Hosts of a block that schedulers are told of. */
+  private static final int HOSTS_MAX = 3;
+
+  /** Chunks of a block that are looked at; beyond that a block is on every server anyway. */
+  private static final int CHUNKS_PER_BLOCK_MAX = 256;
+
+  /** What Hadoop calls a host when any will do. */
+  private static final String ANY_HOST = "localhost";
+
+  private final LayoutProvider provider;
+  private final HostNames names;
+  private final AtomicBoolean warned = new AtomicBoolean();
+
+  /** A file in the state in which its layout was read. */
+  public record Key(Path file, long inode, long modifiedMs, long length) {}
+
+  /** Servers move chunks while a file stays the same, and a tool may work again. */
+  private static final long KEPT_NS = TimeUnit.MINUTES.toNanos(10);
+
+  private static final long FAILURE_KEPT_NS = TimeUnit.MINUTES.toNanos(1);
+
+  private record Cached(FileLayout layout, long untilNs) {}
+
+  private final Map<Key, Cached> cache =
+      new LinkedHashMap<>(16, 0.75f, true) {
+        private static final long serialVersionUID = 1;
+
+        @Override
+        protected boolean removeEldestEntry(Map.Entry<Key, Cached> eldest) {
+          return size() > CACHED_MAX;
+        }
+      };
+
+  /** Uses this provider, which is initialized. */
+  public Layouts(LayoutProvider provider, String hostPairs) {
+    this.provider = provider;
+    this.names = new HostNames(hostPairs);
+  }
+
+  /** The provider of a name or of a class. */
+  public static LayoutProvider provider(String name, Configuration conf, Path root)
+      throws IOException {
+    LayoutProvider provider;
+    switch (name) {
+      case "posix":
+        provider = new PosixLayout();
+        break;
+      case "moosefs":
+        provider = new MooseFsLayout();
+        break;
+      case "gluster":
+        provider = new GlusterLayout();
+        break;
+      default:
+        provider = ofClass(name, conf);
+    }
+    provider.initialize(conf, root);
+    return provider;
+  }
+
+  private static LayoutProvider ofClass(String name, Configuration conf) {
+    try {
+      return conf.getClassByName(name)
+          .asSubclass(LayoutProvider.class)
+          .getDeclaredConstructor()
+          .newInstance();
+    } catch (ReflectiveOperationException | ClassCastException e) {
+      throw new IllegalArgumentException(
+          "fs.pfs.layout must be posix, moosefs, gluster or a class that implements "
+              + LayoutProvider.class.getName()
+              + ", not "
+              + name,
+          e);
+    }
+  }
+
+  /** Asks the provider for files that are not cached, so that {@link #locate} need not. */
+  public void prefetch(List<Key> keys) {
+    List<Key> missing = new ArrayList<>();
+    synchronized (cache) {
+      keys.stream().filter(key -> cached(key) == null).forEach(missing::add);
+    }
+    int step = Math.max(1, provider.filesAtOnce());
+    for (int from = 0; from < missing.size(); from += step) {
+      ask(missing.subList(from, Math.min(missing.size(), from + step)));
+    }
+  }
+
+  /** The caller has the lock of the cache. */
+  private FileLayout cached(Key key) {
+    Cached known = cache.get(key);
+    return known == null || System.nanoTime() - known.untilNs() > 0 ? null : known.layout();
+  }
+
+  private void ask(List<Key> keys) {
+    Map<Path, FileLayout> answers = new HashMap<>();
+    try {
+      answers = provider.locate(keys.stream().map(Key::file).toList());
+    } catch (IOException | RuntimeException e) {
+      if (warned.compareAndSet(false, true)) {
+        LOG.warn(
+            "{} cannot tell where files lie, so jobs run anywhere: {}. See fs.pfs.layout."
+                + " This warning comes once.",
+            provider.getClass().getSimpleName(),
+            e.getMessage());
+      }
+      LOG.debug("layouts of {}", keys, e);
+    }
+    synchronized (cache) {
+      for (Key key : keys) {
+        FileLayout layout = answers.get(key.file());
+        // An answer of "nowhere" is kept too, or a broken tool would run for each block.
+        cache.put(
+            key,
+            layout == null
+                ? new Cached(FileLayout.whole(List.of()), System.nanoTime() + FAILURE_KEPT_NS)
+                : new Cached(layout, System.nanoTime() + KEPT_NS));
+      }
+    }
+  }
+
+  /** The locations of the blocks of {@code blockSize} bytes that a range of the file touches. */
+  public BlockLocation[] locate(Key key, long blockSize, long start, long length) {
+    prefetch(List.of(key));
+    FileLayout layout;
+    synchronized (cache) {
+      layout = cached(key);
+    }
+    if (layout == null) {
+      layout = FileLayout.whole(List.of());
+    }
+    long end = length > key.length() - start ? key.length() : start + length;
+    List<BlockLocation> blocks = new ArrayList<>();
+    for (long at = start / blockSize * blockSize; at < end; at += blockSize) {
+      long size = Math.min(blockSize, key.length() - at);
+      blocks.add(block(hosts(layout, at, size), at, size));
+    }
+    return blocks.toArray(new BlockLocation[0]);
+  }
+
+  private static BlockLocation block(List<String> hosts, long offset, long length) {
+    String[] all = hosts.isEmpty() ? new String[] {ANY_HOST} : hosts.toArray(new String[0]);
+    String[] withPorts = new String[all.length];
+    for (int at = 0; at < all.length; at++) {
+      withPorts[at] = all[at] + ":0";
+    }
+    return new BlockLocation(withPorts, all, offset, length);
+  }
+
+  /** The hosts with most bytes of the block. */
+  private List<String> hosts(FileLayout layout, long offset, long length) {
+    if (layout.servers().isEmpty()) {
+      return List.of();
+    }
+    Map<String, Long> bytes = new LinkedHashMap<>();
+    long at = offset;
+    for (int chunks = 0; at < offset + length && chunks < CHUNKS_PER_BLOCK_MAX; chunks++) {
+      long number = at / layout.chunkSize();
+      long left = layout.chunkSize() - at % layout.chunkSize();
+      long part = Math.min(left, offset + length - at);
+      for (String server : layout.servers().get((int) (number % layout.servers().size()))) {
+        bytes.merge(names.of(server), part, Long::sum);
+      }
+      at += part;
+    }
+    return bytes.entrySet().stream()
+        .sorted(Map.Entry.comparingByValue(Comparator.reverseOrder()))
+        .limit(HOSTS_MAX)
+        .map(Map.Entry::getKey)
+        .toList();
+  }
+}

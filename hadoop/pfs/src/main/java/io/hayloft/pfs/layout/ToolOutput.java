@@ -1,0 +1,71 @@
+package io.hayloft.pfs.layout;
+
+import java.io.ByteArrayOutputStream;
+import java.io.IOException;
+import java.io.InputStream;
+import java.io.InterruptedIOException;
+import java.nio.charset.StandardCharsets;
+import java.util.List;
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.ExecutionException;
+import java.util.concurrent.TimeUnit;
+import java.util.concurrent.TimeoutException;
+
+/** Runs a tool of a file system, for a limited time and a limited output. */
+final class ToolOutput {
+  private static final int BYTES_MAX = 16 << 20;
+
+  private ToolOutput() {}
+
+  /**
+   * What the tool printed, errors too. The exit code says little, since one bad file of many makes
+   * it 1; the parser judges what was printed.
+   */
+  static String of(List<String> command, long limitMs) throws IOException {
+    Process process = start(command);
+    CompletableFuture<byte[]> output = new CompletableFuture<>();
+    Thread reader = new Thread(() -> read(process.getInputStream(), output), "pfs-layout-tool");
+    reader.setDaemon(true);
+    reader.start();
+    try {
+      return new String(output.get(limitMs, TimeUnit.MILLISECONDS), StandardCharsets.UTF_8);
+    } catch (TimeoutException e) {
+      throw new IOException(
+          command.get(0) + " did not end within " + limitMs + " ms (fs.pfs.layout.timeout)", e);
+    } catch (ExecutionException e) {
+      throw new IOException(command.get(0) + ": " + e.getCause().getMessage(), e);
+    } catch (InterruptedException e) {
+      Thread.currentThread().interrupt();
+      throw new InterruptedIOException("interrupted: " + command.get(0));
+    } finally {
+      process.destroyForcibly();
+    }
+  }
+
+  private static Process start(List<String> command) throws IOException {
+    try {
+      Process process = new ProcessBuilder(command).redirectErrorStream(true).start();
+      process.getOutputStream().close();
+      return process;
+    } catch (IOException e) {
+      throw new IOException(
+          "cannot run " + command.get(0) + ": install it on this host and put it into PATH", e);
+    }
+  }
+
+  private static void read(InputStream from, CompletableFuture<byte[]> output) {
+    ByteArrayOutputStream bytes = new ByteArrayOutputStream();
+    byte[] part = new byte[8192];
+    try {
+      for (int length = from.read(part); length >= 0; length = from.read(part)) {
+        if (bytes.size() + length > BYTES_MAX) {
+          throw new IOException("printed more than " + BYTES_MAX + " bytes");
+        }
+        bytes.write(part, 0, length);
+      }
+      output.complete(bytes.toByteArray());
+    } catch (IOException e) {
+      output.completeExceptionally(e);
+    }
+  }
+}
