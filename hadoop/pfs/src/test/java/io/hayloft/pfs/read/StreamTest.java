@@ -140,10 +140,15 @@ class StreamTest {
   }
 
   @Test
-  void policiesDecide() throws IOException {
+  void policiesDecide() throws Exception {
     try (PfsInputStream in = open(ReadPolicy.SEQUENTIAL)) {
       in.read(new byte[5000]);
       assertEquals("0+" + LARGE, asked.get(0));
+      // The second fill is on its way: it must not be taken for one of the next stream.
+      for (int round = 0; round < 500 && asked.size() < 2; round++) {
+        Thread.sleep(10);
+      }
+      assertEquals(2, asked.size(), asked.toString());
     }
     asked.clear();
     try (PfsInputStream in = open(ReadPolicy.RANDOM)) {
