@@ -1,7 +1,7 @@
 //! WebHDFS as a NameNode sends clients to it; with two NameNodes, of which one is active; and what
 //! protects browsers.
 
-use crate::exchange::{bytes, fetch, upload};
+use crate::exchange::{Exchange, bytes, fetch, upload};
 use hayloft_testkit::error::Result;
 use hayloft_testkit::hadoop::class;
 use hayloft_testkit::node::Kind;
@@ -136,8 +136,17 @@ impl Two {
 
     pub fn fails_over(&mut self) -> Result<Outcome> {
         self.round("/one")?;
+        let web = self.web();
+        let target = "/webhdfs/v1/between?op=CREATE&namenoderpcaddress=ns1&user.name=root";
+        let mut between = Exchange::begin(web, "PUT", target, Some(SIZE))?;
+        between.send(4, 0, SIZE / 2)?;
         self.haadmin(&["-transitionToStandby", "nn1"])?;
         self.haadmin(&["-transitionToActive", "nn2"])?;
+        between.send(4, SIZE / 2, SIZE)?;
+        let reply = between.reply()?;
+        let told = (reply.code, reply.error());
+        expect_eq("between two", told, (201, Default::default()))?;
+        self.fs.check("/between", SIZE, 4)?;
         self.round("/two")?;
         self.cluster.namenode(0).kill()?;
         self.round("/three")?;
