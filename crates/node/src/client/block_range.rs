@@ -189,3 +189,7 @@ impl RangeStream {
         Ok(())
     }
 }
+
+#[cfg(test)]
+#[path = "block_range_tests.rs"]
+mod tests;

@@ -15,6 +15,10 @@
 //!
 //! It never speaks as the node's own user, and holds no more of a file in memory than a few packets
 //! or one stripe.
+//!
+//! Why not the crate hdfs-native: it takes no user for whom another acts without Kerberos, no flags
+//! and no unmasked permission of a new file, tells no length of an open file and no checksum, does
+//! without limits on what peers announce, and keeps each client that ever wrote.
 
 mod block_pipe;
 mod block_range;

@@ -14,6 +14,8 @@ use super::error::FileError;
 use super::file_writer::OpenFile;
 use super::node_link::{NodeLink, Target};
 
+/// New nodes that are tried before a write fails.
+const NEW_NODES_MAX: u32 = 3;
 /// Pipelines that are set up in a row without a byte of progress.
 const IN_A_ROW_MAX: u32 = 5;
 
@@ -136,6 +138,31 @@ impl Rebuild {
 
     /// Has the NameNode choose another node, and one that has the block copy it there.
     async fn add_node(&mut self, file: &OpenFile, pipe: &mut BlockPipe) -> Result<(), FileError> {
+        let mut attempt = 0;
+        loop {
+            attempt += 1;
+            let (targets, new) = self.choose(file, pipe).await?;
+            let source = if new == 0 { 1 } else { new - 1 };
+            match self.copy(file, pipe, &targets[source], &targets[new]).await {
+                Ok(()) => {
+                    pipe.targets = targets;
+                    return Ok(());
+                }
+                Err(error) if attempt == NEW_NODES_MAX => return Err(error),
+                Err(error) => {
+                    debug!(%error, block = %pipe.block, "another node is to get the block");
+                    self.failed.push(targets[new].node.clone());
+                }
+            }
+        }
+    }
+
+    /// The nodes of the pipeline with a new one, and which that is.
+    async fn choose(
+        &self,
+        file: &OpenFile,
+        pipe: &BlockPipe,
+    ) -> Result<(Vec<Target>, usize), FileError> {
         let request = pb::GetAdditionalDatanodeRequest {
             src: file.path.clone(),
             blk: with_len(&pipe.block, pipe.acked()),
@@ -152,21 +179,16 @@ impl Rebuild {
             .call("getAdditionalDatanode", &request, Repeat::Harmless)
             .await?;
         let targets = Target::all_of(&answer.block);
-        let new = targets
-            .iter()
-            .position(|target| !pipe.targets.iter().any(|known| known.is(&target.node)));
-        let Some(new) = new.filter(|_| targets.len() > pipe.targets.len()) else {
-            return Err(FileError::failed(format_args!(
+        let is_new = |target: &Target| !pipe.targets.iter().any(|known| known.is(&target.node));
+        let new = targets.iter().position(is_new);
+        match new.filter(|_| targets.len() > pipe.targets.len()) {
+            Some(new) => Ok((targets, new)),
+            None => Err(FileError::failed(format_args!(
                 "Failed to replace a bad datanode on the existing pipeline due to no more good \
                  datanodes being available to try for {}.",
                 pipe.block
-            )));
-        };
-        let source = if new == 0 { 1 } else { new - 1 };
-        self.copy(file, pipe, &targets[source], &targets[new])
-            .await?;
-        pipe.targets = targets;
-        Ok(())
+            ))),
+        }
     }
 
     async fn copy(

@@ -116,13 +116,9 @@ async fn answers_in_any_order_reach_their_calls() {
     let server = tokio::spawn(async move {
         let (mut stream, context) = accept(&listener).await;
         assert_eq!(context.protocol.as_deref(), Some(DATANODE_PROTOCOL.name));
-        assert_eq!(
-            context
-                .user_info
-                .and_then(|user| user.effective_user)
-                .as_deref(),
-            Some("alice")
-        );
+        let user = context.user_info.expect("a user");
+        assert_eq!(user.effective_user.as_deref(), Some("alice"));
+        assert_eq!(user.real_user.as_deref(), Some("proxy"));
         let mut calls = Vec::new();
         for _ in 0..20 {
             let seen = receive(&mut stream).await.expect("request");
@@ -142,7 +138,11 @@ async fn answers_in_any_order_reach_their_calls() {
         }
         stream
     });
-    let client = Arc::new(RpcClient::new(address, DATANODE_PROTOCOL, options()));
+    let options = RpcOptions {
+        real_user: Some("proxy".to_owned()),
+        ..options()
+    };
+    let client = Arc::new(RpcClient::new(address, DATANODE_PROTOCOL, options));
     client.connection().await.expect("connects");
     let calls: Vec<_> = (0..20)
         .map(|_| {

@@ -143,6 +143,7 @@ fn main() -> ExitCode {
             lab.cluster.conclude(failed);
         });
         on.case("webhdfs_finds_the_active_namenode", |lab| lab.fails_over());
+        on.case("webhdfs_rules_say_who_may_read", |lab| lab.readers());
         on.case("webhdfs_refuses_pages_of_others", |lab| lab.csrf());
         Ok(())
     })

@@ -1,7 +1,7 @@
 //! WebHDFS as a NameNode sends clients to it; with two NameNodes, of which one is active; and what
 //! protects browsers.
 
-use crate::exchange::{bytes, fetch, upload};
+use crate::exchange::{Exchange, bytes, fetch, upload};
 use hayloft_testkit::error::Result;
 use hayloft_testkit::hadoop::class;
 use hayloft_testkit::node::Kind;
@@ -12,6 +12,9 @@ use std::net::SocketAddr;
 use std::process::Command;
 use std::time::Instant;
 
+/// Both of Apache's guards.
+const GUARDS: &str = "org.apache.hadoop.hdfs.server.datanode.web.RestCsrfPreventionFilterHandler,\
+    org.apache.hadoop.hdfs.server.datanode.web.HostRestrictingAuthorizationFilterHandler";
 const SIZE: u64 = 3_000_000;
 const LARGE: u64 = 200 << 20;
 
@@ -88,7 +91,12 @@ pub fn two_namenodes() -> Result<Two> {
         .ha()
         .conf("dfs.blocksize", 1 << 20)
         .conf("dfs.replication", 1)
-        .node(NodeSpec::new(Kind::Hayloft).conf("dfs.webhdfs.rest-csrf.enabled", true))
+        .node(
+            NodeSpec::new(Kind::Hayloft)
+                .conf("dfs.webhdfs.rest-csrf.enabled", true)
+                .conf("dfs.datanode.httpserver.filter.handlers", GUARDS)
+                .conf("dfs.web.authentication.host.allow.rules", "root,*,/"),
+        )
         .start()?;
     let fs = cluster.driver()?;
     let two = Two { cluster, fs };
@@ -128,11 +136,34 @@ impl Two {
 
     pub fn fails_over(&mut self) -> Result<Outcome> {
         self.round("/one")?;
+        let web = self.web();
+        let target = "/webhdfs/v1/between?op=CREATE&namenoderpcaddress=ns1&user.name=root";
+        let mut between = Exchange::begin(web, "PUT", target, Some(SIZE))?;
+        between.send(4, 0, SIZE / 2)?;
         self.haadmin(&["-transitionToStandby", "nn1"])?;
         self.haadmin(&["-transitionToActive", "nn2"])?;
+        between.send(4, SIZE / 2, SIZE)?;
+        let reply = between.reply()?;
+        let told = (reply.code, reply.error());
+        expect_eq("between two", told, (201, Default::default()))?;
+        self.fs.check("/between", SIZE, 4)?;
         self.round("/two")?;
         self.cluster.namenode(0).kill()?;
         self.round("/three")?;
+        passed()
+    }
+
+    pub fn readers(&mut self) -> Result<Outcome> {
+        let web = self.web();
+        let target =
+            |user: &str| format!("/webhdfs/v1/one?op=OPEN&namenoderpcaddress=ns1&user.name={user}");
+        expect_eq("root", fetch(web, "GET", &target("root"))?.code, 200)?;
+        let refused = fetch(web, "GET", &target("alice"))?;
+        expect_eq("alice", refused.code, 403)?;
+        let message = refused.error().1;
+        expect(message.contains("write-only for alice@127.0.0.1"), || {
+            message
+        })?;
         passed()
     }
 

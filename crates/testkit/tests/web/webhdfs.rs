@@ -26,7 +26,7 @@ const SIZES: [u64; 9] = [
 ];
 
 /// Requests that do not change anything: method, path, parameters.
-const QUESTIONS: [(&str, &str, &str); 39] = [
+const QUESTIONS: [(&str, &str, &str); 42] = [
     ("GET", "/f", "op=OPEN&length=5"),
     ("GET", "/f", "op=open&offset=7&length=99999999"),
     ("GET", "/small", "op=OPEN&user.name=alice"),
@@ -44,6 +44,13 @@ const QUESTIONS: [(&str, &str, &str); 39] = [
     ("GET", "/small", "op=OPEN&user.name=alice&doas=bob"),
     ("GET", "/small", "op=OPEN&user.name=alice&doas="),
     ("GET", "/secret", "op=OPEN&user.name=alice"),
+    ("GET", "/secret", "op=OPEN&user.name=carol&doas=alice"),
+    ("GET", "/secret", "op=OPEN&user.name=carol&doas=root"),
+    (
+        "GET",
+        "/secret",
+        "op=GETFILECHECKSUM&user.name=carol&doas=root",
+    ),
     ("GET", "/secret", "op=GETFILECHECKSUM&user.name=alice"),
     ("GET", "/nope", "op=OPEN"),
     ("GET", "/", "op=OPEN"),
@@ -100,6 +107,8 @@ pub fn files() -> Result<Files> {
     let cluster = Cluster::builder("webhdfs")
         .conf("dfs.blocksize", BLOCK)
         .conf("dfs.replication", 2)
+        .conf("hadoop.proxyuser.carol.hosts", "*")
+        .conf("hadoop.proxyuser.carol.groups", "*")
         .node(NodeSpec::new(Kind::Hayloft))
         .node(NodeSpec::new(Kind::Apache))
         .start()?;
