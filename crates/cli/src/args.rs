@@ -29,6 +29,8 @@ pub enum Command {
     Fs(FsArgs),
     /// Blocks that break the rule on failure domains: find them, mend them.
     Placement(crate::placement::PlacementArgs),
+    /// Files on a parallel file system: where they lie, their copies.
+    Pfs(crate::pfs::PfsArgs),
     /// Parity over the disks of a node: how it stands, scrub, rebuild.
     Pool(crate::pool::PoolArgs),
     /// Virtual nodes of one host: what the rest of a cluster has to know of them.

@@ -12,6 +12,7 @@
 //! | `cluster` | a cluster of real processes in one directory: `up`, `down`, `status`, `fs` |
 //! | `lab` | `hayloft lab`: clusters of hosts and shaped links, modelled disks, experiments |
 //! | `pool` | `hayloft pool`: parity over the disks of a node |
+//! | `pfs` | `hayloft pfs`: files on a parallel file system |
 //! | `placement` | `hayloft placement`: blocks that break the rule on failure domains |
 //! | `super_node` | `hayloft super`: virtual nodes, as the cluster has to know them |
 //! | `size` | sizes as typed and shown |
@@ -31,6 +32,7 @@ mod error;
 mod lab;
 mod logging;
 mod node;
+mod pfs;
 mod placement;
 mod plan;
 mod pool;
@@ -77,6 +79,7 @@ fn run(cli: Cli) -> Result<ExitCode, CliError> {
         Command::Down(args) => cluster::down::run(&args),
         Command::Status(args) => cluster::status::run(&args),
         Command::Fs(args) => cluster::fs::run(&args),
+        Command::Pfs(args) => pfs::run(&args),
         Command::Placement(args) => placement::run(&args),
         Command::Pool(args) => pool::run(&args),
         Command::Super(args) => super_node::run(&args),
