@@ -25,7 +25,8 @@
 #include <time.h>
 
 #define CONNECTIONS_MAX 16
-#define REQUEST_MAX (4u << 20) /* bytes in one request */
+#define REQUEST_MAX (1u << 20)  /* bytes in one request */
+#define IN_FLIGHT 4             /* requests of one call */
 
 struct connection {
   pthread_mutex_t lock;
@@ -38,7 +39,7 @@ struct device {
   unsigned timeout; /* seconds */
   int fua;
   int64_t size;
-  uint64_t request_max;
+  uint64_t request_max, transfer_max;
   int can_trim;
   atomic_uint next;
   pthread_mutex_t lock; /* of the four below */
@@ -187,33 +188,47 @@ static int take(struct device *device, struct connection **out) {
   return 0;
 }
 
-/* Waits for the request `cookie`, and gives the connection back. -ENOTCONN: it was closed, and the
- * request may be sent again on a new one. */
-static int finish(struct device *device, struct connection *c, int64_t cookie) {
+/* Parts of one transfer, on their way together: the server reads or writes one while another is on
+ * the wire. */
+struct requests {
+  int64_t cookie[IN_FLIGHT];
+  unsigned count;
+};
+
+static struct requests one(int64_t cookie) {
+  struct requests requests = {.cookie = {cookie}, .count = 1};
+  return requests;
+}
+
+/* Waits for all of them, and gives the connection back. -ENOTCONN: it was closed, and the requests
+ * may be sent again on a new one. */
+static int finish(struct device *device, struct connection *c, struct requests requests) {
   int64_t deadline = now_ms() + (int64_t)device->timeout * 1000;
-  int answer = cookie < 0 ? said_by_nbd("the request") : 0;
-  int refused = 0, closed = cookie < 0;
-  while (!answer) {
-    int done = nbd_aio_command_completed(c->nbd, (uint64_t)cookie);
-    if (done > 0)
-      break;
-    if (done < 0) {
+  int refused = 0, given_up = 0;
+  unsigned done = 0;
+  while (done < requests.count && !given_up) {
+    int64_t cookie = requests.cookie[done];
+    int ended = cookie < 0 ? -1 : nbd_aio_command_completed(c->nbd, (uint64_t)cookie);
+    if (ended == 0) {
+      given_up = wait_until(c->nbd, deadline);
+      continue;
+    }
+    if (ended < 0 && !refused) {
       int code = nbd_get_errno();
       said_by_nbd("the server");
-      answer = code > 0 ? -code : -EIO;
-      refused = 1;
-    } else {
-      answer = wait_until(c->nbd, deadline);
+      refused = code > 0 ? -code : -EIO;
     }
+    done++;
   }
-  closed |= refused && !nbd_aio_is_ready(c->nbd);
-  /* After an answer, also one that refuses, the connection is as good as before. */
-  if (answer && (!refused || closed))
+  /* After an answer, also one that refuses, the connection is as good as before. Otherwise no
+   * request may stay on it: its buffer is the node's again. */
+  int closed = refused && !given_up && !nbd_aio_is_ready(c->nbd);
+  if (given_up || closed)
     drop(device, c);
   pthread_mutex_unlock(&c->lock);
   if (closed)
     return -ENOTCONN;
-  return answer;
+  return given_up ? given_up : refused;
 }
 
 /* What the node hears: errors of sockets are those of a lost device. */
@@ -297,6 +312,7 @@ static int open_volume(const char *directory, const char *options, void **out) {
   device->can_trim = nbd_can_trim(first) == 1;
   int64_t most = nbd_get_block_size(first, LIBNBD_SIZE_MAXIMUM);
   device->request_max = most > 0 && most < REQUEST_MAX ? (uint64_t)most : REQUEST_MAX;
+  device->transfer_max = device->request_max * IN_FLIGHT;
   /* A flush must cover the writes of all connections. */
   int many = nbd_can_multi_conn(first) == 1 || device->fua;
   device->connections = many ? (connections ? connections : 4) : 1;
@@ -319,18 +335,28 @@ static int again(const struct device *device, int answer, unsigned *tries) {
   return answer == -ENOTCONN && ++*tries <= device->connections;
 }
 
+/* Bytes of the next request, when `left` are to go. */
+static uint64_t part(const struct device *device, uint64_t left) {
+  return left < device->request_max ? left : device->request_max;
+}
+
 static int64_t read_at(void *file, void *buffer, uint64_t count, uint64_t offset) {
   struct device *device = file;
-  if (count > device->request_max)
-    count = device->request_max;
+  if (count > device->transfer_max)
+    count = device->transfer_max;
   unsigned tries = 0;
   int answer;
   do {
     struct connection *c;
     answer = take(device, &c);
     if (!answer) {
-      int64_t cookie = nbd_aio_pread(c->nbd, buffer, count, offset, NBD_NULL_COMPLETION, 0);
-      answer = finish(device, c, cookie);
+      struct requests requests = {.count = 0};
+      for (uint64_t at = 0; at < count; at += device->request_max) {
+        uint64_t n = part(device, count - at);
+        requests.cookie[requests.count++] = nbd_aio_pread(
+            c->nbd, (char *)buffer + at, n, offset + at, NBD_NULL_COMPLETION, 0);
+      }
+      answer = finish(device, c, requests);
     }
   } while (again(device, answer, &tries));
   return answer ? ended(answer) : (int64_t)count;
@@ -357,8 +383,8 @@ static int count_write(struct device *device, uint64_t gone) {
 
 static int64_t write_at(void *file, const void *buffer, uint64_t count, uint64_t offset) {
   struct device *device = file;
-  if (count > device->request_max)
-    count = device->request_max;
+  if (count > device->transfer_max)
+    count = device->transfer_max;
   uint32_t flags = device->fua ? LIBNBD_CMD_FLAG_FUA : 0;
   unsigned tries = 0;
   int answer;
@@ -367,8 +393,13 @@ static int64_t write_at(void *file, const void *buffer, uint64_t count, uint64_t
     struct connection *c;
     answer = take(device, &c);
     if (!answer) {
-      int64_t cookie = nbd_aio_pwrite(c->nbd, buffer, count, offset, NBD_NULL_COMPLETION, flags);
-      answer = finish(device, c, cookie);
+      struct requests requests = {.count = 0};
+      for (uint64_t at = 0; at < count; at += device->request_max) {
+        uint64_t n = part(device, count - at);
+        requests.cookie[requests.count++] = nbd_aio_pwrite(
+            c->nbd, (const char *)buffer + at, n, offset + at, NBD_NULL_COMPLETION, flags);
+      }
+      answer = finish(device, c, requests);
     }
     if (!answer && !count_write(device, gone))
       answer = -ENOTCONN;
@@ -409,7 +440,7 @@ static int make_durable(void *file, int what) {
   struct connection *c;
   int answer = take(device, &c);
   if (!answer)
-    answer = finish(device, c, nbd_aio_flush(c->nbd, NBD_NULL_COMPLETION, 0));
+    answer = finish(device, c, one(nbd_aio_flush(c->nbd, NBD_NULL_COMPLETION, 0)));
   /* Lost while this flush was under way, on another connection. */
   if (was_lost(device, &unused, &clean) && !answer)
     answer = say(-EIO, gone);
@@ -434,7 +465,7 @@ static int trim(void *file, uint64_t offset, uint64_t count) {
     struct connection *c;
     int answer = take(device, &c);
     if (!answer)
-      answer = finish(device, c, nbd_aio_trim(c->nbd, n, offset, NBD_NULL_COMPLETION, 0));
+      answer = finish(device, c, one(nbd_aio_trim(c->nbd, n, offset, NBD_NULL_COMPLETION, 0)));
     if (answer)
       return ended(answer);
     offset += n;
