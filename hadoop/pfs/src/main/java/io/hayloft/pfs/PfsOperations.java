@@ -114,6 +114,12 @@ abstract class PfsOperations extends FileSystem {
     return uri;
   }
 
+  /** There is no server to have tokens of; a name would be looked up as a host otherwise. */
+  @Override
+  public String getCanonicalServiceName() {
+    return null;
+  }
+
   @Override
   public long getDefaultBlockSize() {
     return config.blockSize();
