@@ -37,7 +37,7 @@ public class Pfs extends DelegateToFileSystem {
     return -1;
   }
 
-  /** The link was resolved by the mount: every name that Hadoop can say is valid. */
+  /** The mount takes every name that Hadoop can say; paths out of the root are refused later. */
   @Override
   public boolean isValidName(String name) {
     return true;

@@ -2,6 +2,7 @@ package io.hayloft.pfs;
 
 import io.hayloft.pfs.read.ReadPolicy;
 import java.io.IOException;
+import java.io.UncheckedIOException;
 import java.net.URI;
 import java.nio.file.Files;
 import java.util.ArrayList;
@@ -100,16 +101,25 @@ public class PfsFileSystem extends PfsAttributes {
       throw new UnsupportedOperationException(
           "pfs cannot find a file that has moved: ask for a handle with moved(false)");
     }
-    if (!(status instanceof PfsFileStatus)) {
-      throw new IllegalArgumentException("a status of another file system: " + status);
-    }
-    PfsFileStatus known = (PfsFileStatus) status;
+    PfsFileStatus known = withInode(status);
     return new PfsPathHandle(
         status.getPath().toUri().getPath(),
         known.inode(),
         data.allowChange(),
         status.getLen(),
         status.getModificationTime());
+  }
+
+  /** A listing with block locations leaves the inode out. */
+  private PfsFileStatus withInode(FileStatus status) {
+    if (status instanceof PfsFileStatus) {
+      return (PfsFileStatus) status;
+    }
+    try {
+      return (PfsFileStatus) status(absolute(status.getPath()), true);
+    } catch (IOException e) {
+      throw new UncheckedIOException(e);
+    }
   }
 
   @Override

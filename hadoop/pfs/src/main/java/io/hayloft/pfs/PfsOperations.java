@@ -114,6 +114,12 @@ abstract class PfsOperations extends FileSystem {
     return uri;
   }
 
+  /** There is no server to have tokens of; a name would be looked up as a host otherwise. */
+  @Override
+  public String getCanonicalServiceName() {
+    return null;
+  }
+
   @Override
   public long getDefaultBlockSize() {
     return config.blockSize();
@@ -362,7 +368,12 @@ abstract class PfsOperations extends FileSystem {
         file instanceof PfsFileStatus
             ? ((PfsFileStatus) file).inode()
             : ((PfsFileStatus) status(path, true)).inode();
-    return layouts.locate(layoutKey(path, inode, file), config.blockSize(), start, length);
+    BlockLocation[] blocks =
+        layouts.locate(layoutKey(path, inode, file), config.blockSize(), start, length);
+    if (copies.enabled()) {
+      Layouts.addHosts(blocks, call("read the copies of", path, copies::hosts));
+    }
+    return blocks;
   }
 
   private Layouts.Key layoutKey(Path path, long inode, FileStatus status) throws IOException {

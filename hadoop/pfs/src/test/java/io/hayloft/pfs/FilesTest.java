@@ -309,6 +309,23 @@ class FilesTest {
   }
 
   @Test
+  void aNamedFileSystemHasItsOwnRoot() throws Exception {
+    java.nio.file.Path other = TestRoot.of("named");
+    Configuration conf = TestRoot.configure(new Configuration(), root);
+    conf.set(PfsKeys.ROOT + ".scratch", other.toString());
+    java.net.URI uri = java.net.URI.create("pfs://scratch/");
+    try (FileSystem named = FileSystem.newInstance(uri, conf)) {
+      named.create(new Path("/here"), true).close();
+      assertTrue(Files.isRegularFile(other.resolve("here")));
+      assertEquals("pfs://scratch/here", named.listStatus(new Path("/"))[0].getPath().toString());
+      assertEquals(0, named.addDelegationTokens("me", null).length);
+      assertThrows(IllegalArgumentException.class, () -> named.open(new Path("pfs:///here")));
+    }
+    var context = org.apache.hadoop.fs.FileContext.getFileContext(uri, conf);
+    assertEquals(0, context.getFileStatus(new Path("/here")).getLen());
+  }
+
+  @Test
   void badNumbersAreRefusedByName() {
     Configuration conf = TestRoot.configure(new Configuration(), root);
     conf.set(PfsKeys.READAHEAD, "1");

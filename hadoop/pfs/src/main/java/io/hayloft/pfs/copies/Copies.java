@@ -70,14 +70,20 @@ public final class Copies {
    * back has taken the place of {@code created}.
    */
   public List<Sink> begin(Sink created) throws IOException {
-    Policies.Policy policy = policies.of(created.file().getParent());
+    Policies.Policy policy;
+    try {
+      policy = policies.of(created.file().getParent());
+    } catch (IOException e) {
+      undo(created, List.of());
+      throw e;
+    }
     if (policy.copies() == 1) {
       return List.of(created);
     }
-    List<Target> chosen = choose(policy);
     UUID uuid = UUID.randomUUID();
     List<Sink> sinks = new ArrayList<>();
     try {
+      List<Target> chosen = choose(policy);
       sinks.add(placeFirst(created, chosen.get(0), uuid));
       Stat first = Stat.of(created.file());
       List<String> names = new ArrayList<>();
@@ -89,11 +95,19 @@ public final class Copies {
         addCopy(sinks, target, uuid, first.mode());
       }
       return sinks;
-    } catch (IOException e) {
-      for (Sink sink : sinks) {
-        sink.close();
-      }
+    } catch (IOException | RuntimeException e) {
+      undo(created, sinks);
       throw e;
+    }
+  }
+
+  /** Leaves neither an empty file nor copies of none behind. */
+  private static void undo(Sink created, List<Sink> sinks) throws IOException {
+    created.close();
+    Files.deleteIfExists(created.file());
+    for (Sink sink : sinks) {
+      sink.close();
+      Files.deleteIfExists(sink.file());
     }
   }
 
@@ -219,6 +233,18 @@ public final class Copies {
 
   Optional<Target> firstTarget(CopyRecord record) {
     return Target.of(targets, record.first());
+  }
+
+  /** The servers of the file and of its complete copies; none for a file without a seal. */
+  public List<String> hosts(Path file) throws IOException {
+    CopyRecord seal = enabled() ? validSeal(file) : null;
+    if (seal == null) {
+      return List.of();
+    }
+    List<String> hosts = new ArrayList<>();
+    firstTarget(seal).ifPresent(target -> hosts.add(target.host()));
+    targetsOf(seal).forEach(target -> hosts.add(target.host()));
+    return hosts;
   }
 
   /** Opens the complete copies to append, and takes the seal away; the first is open already. */

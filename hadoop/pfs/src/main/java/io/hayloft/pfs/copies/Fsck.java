@@ -114,6 +114,9 @@ public final class Fsck {
       Target target = Target.of(copies.targets(), name).orElse(null);
       if (target == null) {
         report(file, Problem.MISSING, name);
+      } else if (!seal.copies().contains(name)) {
+        boolean there = Stat.find(copies.copy(target, seal)) != null;
+        report(file, there ? Problem.DAMAGED : Problem.MISSING, name);
       } else {
         checkCopy(file, seal, target, Problem.DAMAGED, name, sum);
       }

@@ -64,6 +64,9 @@ public final class Pending<T> implements TimeLimit.Ticks {
   }
 
   private static void closeLate(Object value) {
+    if (value instanceof Iterable<?> several) {
+      several.forEach(Pending::closeLate);
+    }
     if (value instanceof AutoCloseable) {
       try {
         ((AutoCloseable) value).close();

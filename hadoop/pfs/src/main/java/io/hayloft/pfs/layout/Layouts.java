@@ -6,8 +6,10 @@ import java.util.ArrayList;
 import java.util.Comparator;
 import java.util.HashMap;
 import java.util.LinkedHashMap;
+import java.util.LinkedHashSet;
 import java.util.List;
 import java.util.Map;
+import java.util.Set;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicBoolean;
 import org.apache.hadoop.conf.Configuration;
@@ -161,6 +163,19 @@ public final class Layouts {
       blocks.add(block(hosts(layout, at, size), at, size));
     }
     return blocks.toArray(new BlockLocation[0]);
+  }
+
+  /** Adds hosts that have the whole file, such as those of its copies. */
+  public static void addHosts(BlockLocation[] blocks, List<String> more) throws IOException {
+    if (more.isEmpty()) {
+      return;
+    }
+    for (int at = 0; at < blocks.length; at++) {
+      Set<String> hosts = new LinkedHashSet<>(List.of(blocks[at].getHosts()));
+      hosts.remove(ANY_HOST);
+      hosts.addAll(more);
+      blocks[at] = block(List.copyOf(hosts), blocks[at].getOffset(), blocks[at].getLength());
+    }
   }
 
   private static BlockLocation block(List<String> hosts, long offset, long length) {

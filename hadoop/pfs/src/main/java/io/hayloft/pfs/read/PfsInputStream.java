@@ -9,6 +9,7 @@ import java.nio.ByteBuffer;
 import java.util.List;
 import java.util.Locale;
 import java.util.Objects;
+import java.util.concurrent.atomic.AtomicLong;
 import java.util.function.Consumer;
 import java.util.function.IntFunction;
 import org.apache.hadoop.fs.ByteBufferPositionedReadable;
@@ -65,6 +66,13 @@ public final class PfsInputStream extends FSInputStream
   private final IOStatisticsAggregator context =
       IOStatisticsContext.getCurrentIOStatisticsContext().getAggregator();
 
+  // Looked up once: a read of a few bytes costs less than two look-ups.
+  private final AtomicLong bytesRead =
+      counters.getCounterReference(StreamStatisticNames.STREAM_READ_BYTES);
+  private final AtomicLong readOperations =
+      counters.getCounterReference(StreamStatisticNames.STREAM_READ_OPERATIONS);
+  private final ByteBuffer oneByte = ByteBuffer.allocate(1);
+
   // All below are guarded by `this`, but `closed` is read without it.
   private long position;
   private long fetchedTo = -1;
@@ -92,8 +100,8 @@ public final class PfsInputStream extends FSInputStream
 
   @Override
   public synchronized int read() throws IOException {
-    byte[] one = new byte[1];
-    return read(one, 0, 1) < 0 ? -1 : one[0] & 0xff;
+    oneByte.clear();
+    return read(oneByte) < 0 ? -1 : oneByte.get(0) & 0xff;
   }
 
   @Override
@@ -221,8 +229,8 @@ public final class PfsInputStream extends FSInputStream
   }
 
   private void count(int length) {
-    counters.incrementCounter(StreamStatisticNames.STREAM_READ_BYTES, length);
-    counters.incrementCounter(StreamStatisticNames.STREAM_READ_OPERATIONS);
+    bytesRead.addAndGet(length);
+    readOperations.incrementAndGet();
     if (statistics != null) {
       statistics.incrementBytesRead(length);
     }

@@ -260,13 +260,15 @@ public final class PfsOutputStream extends OutputStream
     if (closed) {
       return;
     }
+    // The caller has this one already, and Java refuses to attach an error to itself.
+    IOException told = failure;
     try {
-      if (failure == null) {
+      if (told == null) {
         flush();
       }
     } finally {
       closed = true;
-      closeAll();
+      closeAll(told);
     }
     limit.run(
         "finish " + name,
@@ -276,7 +278,7 @@ public final class PfsOutputStream extends OutputStream
         });
   }
 
-  private void closeAll() throws IOException {
+  private void closeAll(IOException told) throws IOException {
     if (writing != null) {
       writing.giveUp();
       writing = null;
@@ -296,7 +298,7 @@ public final class PfsOutputStream extends OutputStream
       context.aggregate(counters);
     }
     if (before != null) {
-      throw before;
+      throw before == told ? new IOException(name + ": an earlier write failed", told) : before;
     }
   }
 

@@ -133,6 +133,40 @@ class CopiesTest {
   }
 
   @Test
+  void schedulersLearnOfEveryCompleteCopy() throws IOException {
+    write(data);
+    FileStatus status = fs.getFileStatus(FILE);
+    List<String> hosts =
+        new ArrayList<>(List.of(fs.getFileBlockLocations(status, 0, LENGTH)[0].getHosts()));
+    hosts.sort(null);
+    assertEquals(List.of("s1", "s2", "s3"), hosts);
+  }
+
+  @Test
+  void aCopyThatMissedAnAppendIsFoundWhateverItsLength() throws IOException {
+    write(data);
+    CopyRecord seal = record("seal");
+    Attribute.write(
+        local,
+        "seal",
+        seal.sealed(seal.copies().subList(0, 1), seal.length(), seal.modifiedMs()).toString());
+    assertEquals(1, tool("fsck", "/data"));
+    assertTrue(said.contains("damaged"), said);
+    assertEquals(0, tool("heal", "/data"), said);
+    assertEquals(0, tool("fsck", "/data", "--read"), said);
+  }
+
+  @Test
+  void aCreateThatFailsLeavesNothing() throws IOException {
+    for (int n = 1; n <= 3; n++) {
+      Files.delete(root.resolve(".copies/s" + n));
+    }
+    IOException e = assertThrows(IOException.class, () -> fs.create(FILE, true));
+    assertTrue(e.getMessage().contains("mode 1733"), e.getMessage());
+    assertFalse(fs.exists(FILE));
+  }
+
+  @Test
   void theFileIsThereFromTheStartAndSealedAtTheEnd() throws IOException {
     try (FSDataOutputStream out = fs.create(FILE, false)) {
       assertTrue(fs.exists(FILE));

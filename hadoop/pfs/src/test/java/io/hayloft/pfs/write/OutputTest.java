@@ -71,6 +71,19 @@ class OutputTest {
   }
 
   @Test
+  void anErrorIsNotAttachedToItself() {
+    IOException e =
+        assertThrows(
+            IOException.class,
+            () -> {
+              try (PfsOutputStream out = stream(full())) {
+                out.write(data);
+              }
+            });
+    assertEquals(1, e.getSuppressed().length);
+  }
+
+  @Test
   void aFullDiskAtTheCloseIsToldToo() throws IOException {
     PfsOutputStream out = stream(full());
     out.write(data, 0, 100);
