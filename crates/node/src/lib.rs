@@ -6,11 +6,13 @@
 //! | [`namenode`] | one service per block pool, one actor per NameNode |
 //! | [`xceiver`] | the data transfer port, both sides |
 //! | [`ipc`] | what the RPC port answers: inter-datanode, client-datanode, reconfiguration |
+//! | [`activity`] | what was done, in numbers; the audit trail |
 //! | [`outliers`] | slow peers and slow disks |
 //! | [`recovery`] | block recovery as the primary node |
 //! | `stripe` | the shape of erasure-coded block groups |
 //! | [`daemon`] | start, run and stop of all of it |
 
+pub mod activity;
 pub mod daemon;
 mod http;
 pub mod identity;

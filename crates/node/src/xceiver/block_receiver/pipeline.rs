@@ -21,11 +21,13 @@ use hayloft_store::AckHandle;
 use hayloft_wire::checksum::DataChecksum;
 use tokio::time::{Instant, Sleep};
 
+use crate::activity::Count;
 use crate::xceiver::block_receiver::blame_source;
 use crate::xceiver::block_receiver::client_acks::ClientAcks;
 use crate::xceiver::block_receiver::completion::End;
 use crate::xceiver::block_receiver::mirror::Mirror;
 use crate::xceiver::block_receiver::packet_responder::{AckStep, PacketResponder, Pending};
+use crate::xceiver::block_receiver::record::Received;
 use crate::xceiver::block_receiver::replica_sink::ReplicaSink;
 use crate::xceiver::block_receiver::signals::Signals;
 use crate::xceiver::block_receiver::verify::{BadPacket, IncomingBlock};
@@ -37,6 +39,7 @@ use crate::xceiver::net::throttle::Throttle;
 use crate::xceiver::packet::PacketBatch;
 use crate::xceiver::packet::receiver::PacketReceiver;
 use crate::xceiver::settings::Settings;
+use crate::xceiver::stats::Activity;
 
 /// After its last packet a block has this long to be completed by all nodes when the writer is
 /// gone. No client is left that would recover it soon.
@@ -71,7 +74,7 @@ pub async fn run(
     settings: &Settings,
     incoming: IncomingBlock,
     ends: Ends<'_>,
-) -> Result<(), XferError> {
+) -> Result<Received, XferError> {
     let Ends {
         conn,
         checksum,
@@ -107,6 +110,8 @@ pub async fn run(
             packets,
             incoming,
             count: 0,
+            bytes: 0,
+            throttled: Duration::ZERO,
             phase: Phase::Open,
             patience: Patience::new(conn.read_limit()),
         },
@@ -117,11 +122,16 @@ pub async fn run(
         signals,
         outcome: None,
     };
+    let _responder = pipeline
+        .acks
+        .as_ref()
+        .map(|_| x.stats().enter(Activity::Responder));
     let outcome = poll_fn(|cx| pipeline.poll(cx)).await;
+    let received = pipeline.received();
     if pipeline.acks.is_some() {
         pipeline.disk.abandon();
     }
-    outcome
+    outcome.map(|()| received)
 }
 
 struct Pipeline<'a> {
@@ -143,6 +153,10 @@ struct Receiver<'a> {
     incoming: IncomingBlock,
     /// Packets received.
     count: u64,
+    /// Bytes of data received.
+    bytes: u64,
+    /// How long the limit on bandwidth was waited for.
+    throttled: Duration,
     phase: Phase<'a>,
     patience: Patience,
 }
@@ -152,7 +166,7 @@ enum Phase<'a> {
     /// Packets are expected.
     Open,
     /// The limit on bandwidth has to be waited for.
-    Throttled(BoxFuture<'a, ()>, After),
+    Throttled(BoxFuture<'a, ()>, After, Instant),
     /// A copy has its last packet: nothing more is read.
     Complete,
     /// What the client still sends no longer counts: the receiver drops it until the client leaves.
@@ -173,6 +187,22 @@ enum After {
 }
 
 impl Pipeline<'_> {
+    /// What was received, with the counts that are kept of it.
+    fn received(&self) -> Received {
+        let (block, disk) = self.disk.record();
+        let millis = u64::try_from(disk.as_millis()).unwrap_or(u64::MAX);
+        let slow = self.next.as_ref().map_or(0, Mirror::slow_packets);
+        let activity = self.x.activity();
+        activity.add(Count::TotalWriteTime, millis);
+        activity.add(Count::PacketsSlowWriteToMirror, slow);
+        Received {
+            block,
+            bytes: self.receiver.bytes,
+            throttled: self.receiver.throttled,
+            disk,
+        }
+    }
+
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), XferError>> {
         if self.signals.poll_restart(cx)?
             && let Some(acks) = &mut self.acks
@@ -238,11 +268,12 @@ impl Pipeline<'_> {
         let receiver = &mut self.receiver;
         match &mut receiver.phase {
             Phase::Open => {}
-            Phase::Throttled(wait, after) => {
+            Phase::Throttled(wait, after, since) => {
                 if wait.as_mut().poll(cx).is_pending() {
                     return Ok(false);
                 }
-                let after = *after;
+                let (after, since) = (*after, *since);
+                receiver.throttled += since.elapsed();
                 receiver.patience.touch();
                 self.receiver.phase = self.phase_after(after);
                 return Ok(true);
@@ -304,7 +335,10 @@ impl Pipeline<'_> {
             }
             acks.received(bytes);
         }
-        self.receiver.count += batch.packets.len() as u64;
+        let packets = batch.packets.len() as u64;
+        self.receiver.count += packets;
+        self.receiver.bytes += bytes;
+        self.x.activity().add(Count::PacketsReceived, packets);
         if batch.in_place {
             self.x.stats().bytes_in_place.add(bytes);
         }
@@ -321,7 +355,7 @@ impl Pipeline<'_> {
             }
         };
         self.receiver.phase = if self.throttle.rate() > 0 && after != After::Corrupt {
-            Phase::Throttled(Box::pin(self.throttle.take(bytes)), after)
+            Phase::Throttled(Box::pin(self.throttle.take(bytes)), after, arrived)
         } else {
             self.phase_after(after)
         };
