@@ -13,6 +13,8 @@ use super::StartError;
 use super::node::{Node, settings};
 use super::ports::Bound;
 use super::stop::{self, Deadline};
+use crate::activity::NodeActivity;
+use crate::http::Periods;
 use crate::identity::Identity;
 use crate::namenode::{NameNodes, NameNodesParts};
 use crate::outliers::Outliers;

@@ -17,6 +17,8 @@ pub struct XceiverStats {
     pub bytes_read: Counter,
     /// Of these, the bytes that the kernel took from its page cache itself.
     pub bytes_read_by_descriptor: Counter,
+    /// Bytes of checksums that went with what was sent.
+    pub sums_read: Counter,
     /// Block bytes received straight to their place in write buffers.
     pub bytes_in_place: Counter,
     /// Bytes received of blocks that were completed; what was there before is not in it.

@@ -1,7 +1,9 @@
 //! The web port beside a stock node's: what agents read is there, under the same names and types;
 //! numbers move; a client that asks wrongly or slowly costs no other.
 
+mod activity;
 mod ask;
+mod texts;
 
 use ask::{ask, kind, promtool, request};
 use hayloft_testkit::error::Result;
@@ -95,6 +97,12 @@ fn main() -> ExitCode {
         on.case("beans_have_apache_s_names_and_types", |lab| lab.beans());
         // Before the stock node is started again, after which it lacks some for a while.
         on.case("texts_in_beans_are_apache_s", |lab| lab.texts());
+        on.case("beans_that_count_are_whole", |lab| lab.whole_beans());
+        on.case("the_same_work_counts_the_same", |lab| lab.same_work());
+        on.case("rpc_calls_are_counted", |lab| lab.rpc_counts());
+        on.case("audit_trail_is_apache_s", |lab| lab.trail());
+        on.case("scanner_report_is_apache_s", |lab| lab.scanner_report());
+        on.case("logs_are_the_log_and_nothing_else", |lab| lab.logs());
         on.case("numbers_are_those_of_the_work", |lab| lab.numbers());
         on.case("answers_have_hadoop_s_headers_and_codes", |lab| lab.codes());
         on.case("daemonlog_gets_and_sets_levels", |lab| lab.levels());

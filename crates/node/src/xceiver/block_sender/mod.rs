@@ -73,6 +73,8 @@ pub struct Sent {
     pub bytes: u64,
     /// Of these, bytes that the kernel took from its page cache.
     pub by_descriptor: u64,
+    /// Bytes of checksums that went with them.
+    pub sums: u64,
     /// Where the time went.
     pub parts: OpParts,
 }
@@ -131,7 +133,7 @@ impl BlockSender<'_> {
     pub async fn send(&self, conn: &Conn, head: Bytes) -> Result<Sent, XferError> {
         let mut packets = Packets::new(conn, self.range, self.packet_data(), head);
         let mut ahead = Ahead::new(self);
-        let mut by_descriptor = 0;
+        let (mut by_descriptor, mut sums) = (0, 0);
         let mut turn = 0;
         let mut clock = Clock::default();
         let mut at = Instant::now();
@@ -140,6 +142,7 @@ impl BlockSender<'_> {
             let (waits, blocked) = (conn.waits(), conn.waited_nanos());
             self.send_piece(&mut packets, &piece).await?;
             clock.parts.network += lap(&mut at);
+            sums += piece.sums.len() as u64;
             clock.packets += piece.len.div_ceil(self.packet_data()) as u64;
             clock.blocked_nanos += conn.waited_nanos() - blocked;
             let waited = conn.waits() > waits;
@@ -169,6 +172,7 @@ impl BlockSender<'_> {
         Ok(Sent {
             bytes: self.range.len(),
             by_descriptor,
+            sums,
             parts: clock.parts,
         })
     }

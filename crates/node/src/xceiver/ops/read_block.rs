@@ -64,6 +64,7 @@ pub async fn read_block(
     match outflow.send(conn, head).await {
         Ok(sent) => {
             x.stats().bytes_read.add(sent.bytes);
+            x.stats().sums_read.add(sent.sums);
             x.stats().blocks_read.add(1);
             x.stats().bytes_read_by_descriptor.add(sent.by_descriptor);
             let served = Served {
@@ -114,7 +115,8 @@ impl Served<'_> {
             from: conn.local_addr(),
             to: Some(conn.peer_addr()),
             volume: "",
-            bytes: sent.bytes,
+            // With their checksums, as Apache's.
+            bytes: sent.bytes + sent.sums,
             client: self.client,
             offset: self.offset,
             node: &x.store().datanode_uuid(),

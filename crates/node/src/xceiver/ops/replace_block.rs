@@ -107,6 +107,7 @@ pub async fn copy_block(
     match outflow.send(conn, stream_head(&range)).await {
         Ok(sent) => {
             x.stats().bytes_read.add(sent.bytes);
+            x.stats().sums_read.add(sent.sums);
             x.stats().blocks_read.add(1);
             x.activity().latencies.add(OpKind::Copy, &sent.parts);
         }
