@@ -8,8 +8,8 @@ use hayloft_wire::ids::PoolId;
 use tokio::sync::mpsc;
 use tracing::Instrument as _;
 
-use crate::counts::ScanReport;
 use crate::config::{StoreConfig, VolumeConfig};
+use crate::counts::ScanReport;
 use crate::error::StoreError;
 use crate::layout::LAYOUT_VERSION;
 use crate::lifecycle::volume_failure;

@@ -173,7 +173,10 @@ mod tests {
     fn parts_add_up_to_the_whole() {
         let ms = Duration::from_millis;
         let parts = OpParts::of(ms(10), ms(2), ms(3));
-        assert_eq!((parts.waiting, parts.disk, parts.network), (ms(2), ms(3), ms(5)));
+        assert_eq!(
+            (parts.waiting, parts.disk, parts.network),
+            (ms(2), ms(3), ms(5))
+        );
         // Clocks that were read at different moments give no negative time.
         let odd = OpParts::of(ms(10), ms(4), ms(20));
         assert_eq!((odd.disk, odd.network), (ms(6), ms(0)));

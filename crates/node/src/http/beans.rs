@@ -7,8 +7,8 @@ use hayloft_store::VolumeReport;
 use hayloft_wire::proto::hdfs::NnHaState;
 use serde_json::{Map, Value, json};
 
-use super::{WebHost, activity_beans};
 use super::jmx::Bean;
+use super::{WebHost, activity_beans};
 use crate::identity::SOFTWARE_VERSION;
 use crate::xceiver::Activity;
 
@@ -17,12 +17,7 @@ const DATASET: &str = "org.apache.hadoop.hdfs.server.datanode.fsdataset.impl.FsD
 
 /// All of them, as of now.
 pub fn all(host: &dyn WebHost) -> Vec<Bean> {
-    let mut beans = vec![
-        info(host),
-        dataset(host),
-        dataset_by_uuid(host),
-        memory(),
-    ];
+    let mut beans = vec![info(host), dataset(host), dataset_by_uuid(host), memory()];
     beans.extend(activity_beans::all(host));
     let times = host.store().volume_times();
     beans.extend(times.iter().map(|times| {

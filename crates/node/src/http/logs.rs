@@ -179,7 +179,13 @@ mod tests {
     fn only_the_log_and_what_was_rotated_is_there() {
         let directory = tempfile::tempdir().expect("a directory");
         let at = |name: &str| directory.path().join(name);
-        for name in ["node.log", "node.log.1", "node.log-2.gz", "node.logs", "secret"] {
+        for name in [
+            "node.log",
+            "node.log.1",
+            "node.log-2.gz",
+            "node.logs",
+            "secret",
+        ] {
             std::fs::write(at(name), name).expect("written");
         }
         std::os::unix::fs::symlink("/etc/passwd", at("node.log.2")).expect("a link");
@@ -187,7 +193,14 @@ mod tests {
         let log = at("node.log");
         let names: Vec<String> = files(&log).into_iter().map(|file| file.name).collect();
         assert_eq!(names, ["node.log", "node.log-2.gz", "node.log.1"]);
-        for name in ["secret", "../secret", "node.log.2", "node.log.d", "", "/etc/passwd"] {
+        for name in [
+            "secret",
+            "../secret",
+            "node.log.2",
+            "node.log.d",
+            "",
+            "/etc/passwd",
+        ] {
             assert!(open(&log, name).is_none(), "{name}");
         }
         let (mut file, bytes) = open(&log, "node.log.1").expect("listed");

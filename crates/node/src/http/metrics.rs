@@ -26,7 +26,12 @@ impl Exposition {
         let _ = writeln!(self.0, "# TYPE hayloft_{name} {kind}");
     }
 
-    pub(super) fn sample(&mut self, name: &str, labels: &[(&str, &str)], value: impl std::fmt::Display) {
+    pub(super) fn sample(
+        &mut self,
+        name: &str,
+        labels: &[(&str, &str)],
+        value: impl std::fmt::Display,
+    ) {
         let _ = write!(self.0, "hayloft_{name}");
         if !labels.is_empty() {
             let pairs = labels
@@ -38,7 +43,12 @@ impl Exposition {
         let _ = writeln!(self.0, " {value}");
     }
 
-    pub(super) fn one(&mut self, (name, kind): (&str, &str), help: &str, value: impl std::fmt::Display) {
+    pub(super) fn one(
+        &mut self,
+        (name, kind): (&str, &str),
+        help: &str,
+        value: impl std::fmt::Display,
+    ) {
         self.family(name, kind, help);
         self.sample(name, &[], value);
     }

@@ -1,5 +1,5 @@
 //! Means over the last period, as Hadoop's metrics have them: what an agent reads is the mean of
-//! the last ten seconds or more in which there was anything, not of all time.
+//! the last ten seconds or more, not of all time, and 0 when nothing happened in them.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -41,7 +41,7 @@ impl Periods {
             mean: 0.0,
         });
         let is_due = last.count == 0 || now.duration_since(last.at) >= PERIOD;
-        if is_due && count > last.count {
+        if is_due && (count, last.count) != (0, 0) {
             *last = Told {
                 at: now,
                 count,
@@ -67,7 +67,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_mean_is_that_of_the_last_period_with_anything_in_it() {
+    fn a_mean_is_that_of_the_last_period() {
         let (periods, began) = (Periods::default(), Instant::now());
         let at = |seconds, of| periods.mean_at(began + Duration::from_secs(seconds), "a", of);
         let is = |mean: f64, wanted: f64| assert!((mean - wanted).abs() < 1e-9, "{mean}");
@@ -76,9 +76,10 @@ mod tests {
         // Too soon for another one.
         is(at(5, (3, 30)), 5.0);
         is(at(11, (4, 50)), 20.0);
-        // Nothing since: the last one stays.
-        is(at(60, (4, 50)), 20.0);
-        is(at(61, (5, 51)), 1.0);
+        is(at(20, (4, 50)), 20.0);
+        // Nothing since.
+        is(at(60, (4, 50)), 0.0);
+        is(at(71, (5, 51)), 1.0);
         is(periods.mean_at(began, "b", (1, 7)), 7.0);
     }
 }

@@ -47,7 +47,10 @@ fn add(text: &mut String, scan: &ScanReport, period_ms: u64, now_ms: u64) {
     let next = if scan.at_end { ends } else { 0 };
     let last = scan.last.as_ref();
     let rows = [
-        ("Bytes verified in last hour", scan.bytes_in_hour.to_string()),
+        (
+            "Bytes verified in last hour",
+            scan.bytes_in_hour.to_string(),
+        ),
         (
             "Blocks scanned in current period",
             scan.blocks_in_period.to_string(),
@@ -103,7 +106,9 @@ mod tests {
         let text = report(std::slice::from_ref(&scan), 503 * 3_600_000, 3_600_000);
         let line = |text: &str, begins: &str| {
             let mut lines = text.lines();
-            lines.find(|line| line.starts_with(begins)).map(str::to_owned)
+            lines
+                .find(|line| line.starts_with(begins))
+                .map(str::to_owned)
         };
         let wanted = format!("Blocks scanned in current period  : {:>57}", 2);
         assert_eq!(line(&text, "Blocks scanned in"), Some(wanted));
