@@ -46,7 +46,10 @@ impl Periods {
                 at: now,
                 count,
                 total,
-                mean: ratio(count - last.count, total.saturating_sub(last.total)),
+                mean: ratio(
+                    count.saturating_sub(last.count),
+                    total.saturating_sub(last.total),
+                ),
             };
         }
         last.mean

@@ -7,6 +7,7 @@ mod mirror;
 mod mirror_setup;
 mod open_replica;
 mod packet_responder;
+mod phase;
 pub mod pipeline;
 mod record;
 pub mod replica_sink;

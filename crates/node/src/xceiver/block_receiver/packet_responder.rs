@@ -362,9 +362,8 @@ impl<'a> PacketResponder<'a> {
 
 impl Drop for PacketResponder<'_> {
     fn drop(&mut self) {
-        let activity = self.x.activity();
-        let what = Timed::PacketAckRoundTripTimeNanos;
-        self.round_trips.give(activity, what);
+        let times = &mut self.round_trips;
+        times.give(self.x.activity(), Timed::PacketAckRoundTripTimeNanos);
     }
 }
 

@@ -12,14 +12,12 @@
 //! takes no waiting, it is acknowledged with one send. No task wakes another.
 
 use std::future::poll_fn;
-use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use futures_util::future::BoxFuture;
 use hayloft_store::AckHandle;
 use hayloft_wire::checksum::DataChecksum;
-use tokio::time::{Instant, Sleep};
+use tokio::time::Instant;
 
 use crate::activity::Count;
 use crate::xceiver::block_receiver::blame_source;
@@ -27,6 +25,7 @@ use crate::xceiver::block_receiver::client_acks::ClientAcks;
 use crate::xceiver::block_receiver::completion::End;
 use crate::xceiver::block_receiver::mirror::Mirror;
 use crate::xceiver::block_receiver::packet_responder::{AckStep, PacketResponder, Pending};
+use crate::xceiver::block_receiver::phase::{After, Phase};
 use crate::xceiver::block_receiver::record::Received;
 use crate::xceiver::block_receiver::replica_sink::ReplicaSink;
 use crate::xceiver::block_receiver::signals::Signals;
@@ -161,46 +160,19 @@ struct Receiver<'a> {
     patience: Patience,
 }
 
-/// How far the receiving is.
-enum Phase<'a> {
-    /// Packets are expected.
-    Open,
-    /// The limit on bandwidth has to be waited for.
-    Throttled(BoxFuture<'a, ()>, After, Instant),
-    /// A copy has its last packet: nothing more is read.
-    Complete,
-    /// What the client still sends no longer counts: the receiver drops it until the client leaves.
-    Discarding(After),
-    /// The client has left; the block can still become complete here and at the mirror.
-    ClientGone(Pin<Box<Sleep>>),
-}
-
-/// What follows.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum After {
-    /// More packets.
-    More,
-    /// The block had its last packet.
-    Last,
-    /// The data was corrupt.
-    Corrupt,
-}
-
 impl Pipeline<'_> {
     /// What was received, with the counts that are kept of it.
     fn received(&self) -> Received {
         let (block, disk) = self.disk.record();
-        let millis = u64::try_from(disk.as_millis()).unwrap_or(u64::MAX);
-        let slow = self.next.as_ref().map_or(0, Mirror::slow_packets);
-        let activity = self.x.activity();
-        activity.add(Count::TotalWriteTime, millis);
-        activity.add(Count::PacketsSlowWriteToMirror, slow);
-        Received {
+        let received = Received {
             block,
             bytes: self.receiver.bytes,
             throttled: self.receiver.throttled,
             disk,
-        }
+        };
+        let slow = self.next.as_ref().map_or(0, Mirror::slow_packets);
+        received.count(self.x.activity(), slow);
+        received
     }
 
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), XferError>> {

@@ -40,7 +40,7 @@ impl DiskClock {
     }
 
     /// Counts a piece of work that ended, and logs it when it was slow.
-    pub fn end_of(&mut self, work: Work, x: &Xceivers, writer: Option<&ReplicaWriter>) {
+    pub fn end_of(&mut self, work: Work, x: &Xceivers, writer: &ReplicaWriter) {
         let Some(took) = self.end() else {
             return;
         };
@@ -58,12 +58,10 @@ impl DiskClock {
             return;
         }
         activity.add(slow, 1);
-        if let Some(writer) = writer {
-            tracing::warn!(
-                block = %writer.block(), storage = %writer.storage().id, bytes,
-                millis = took.as_millis(), "slow write to disk"
-            );
-        }
+        tracing::warn!(
+            block = %writer.block(), storage = %writer.storage().id, bytes,
+            millis = took.as_millis(), "slow write to disk"
+        );
     }
 
     /// All work so far.
@@ -83,6 +81,15 @@ pub struct Received {
     pub throttled: Duration,
     /// How long its disk was busy with it.
     pub disk: Duration,
+}
+
+impl Received {
+    /// Counts it; the next node was slow to take `slow_to_mirror` packets.
+    pub fn count(&self, activity: &NodeActivity, slow_to_mirror: u64) {
+        let millis = u64::try_from(self.disk.as_millis()).unwrap_or(u64::MAX);
+        activity.add(Count::TotalWriteTime, millis);
+        activity.add(Count::PacketsSlowWriteToMirror, slow_to_mirror);
+    }
 }
 
 /// A write from its beginning to its end.

@@ -280,7 +280,7 @@ impl ReplicaSink {
         let now = writer.bytes_on_disk();
         if now > before {
             let work = record::Work::Write(now - before);
-            self.clock.end_of(work, &self.x, Some(&**writer));
+            self.clock.end_of(work, &self.x, writer);
         }
         if moved && self.is_writing() {
             self.clock.begin();
@@ -341,11 +341,9 @@ impl ReplicaSink {
     }
 
     fn synced(&mut self) {
-        let writer = match &self.work {
-            Work::Open(writer) => Some(&**writer),
-            _ => None,
-        };
-        self.clock.end_of(record::Work::Sync, &self.x, writer);
+        if let Work::Open(writer) = &self.work {
+            self.clock.end_of(record::Work::Sync, &self.x, writer);
+        }
         // Only the last of them can have asked for it: what is behind is held.
         if let Some(run) = self.waiting.pop_front() {
             // Rests on: data and checksums are on the device.
