@@ -53,7 +53,7 @@ fn files(log: &Path) -> Vec<LogFile> {
         let rotated = rest.is_empty() || rest.starts_with(['.', '-']);
         // Of the entry itself: no link is followed.
         let of = entry.metadata().ok().filter(std::fs::Metadata::is_file)?;
-        rotated.then(|| LogFile {
+        rotated.then_some(LogFile {
             bytes: of.len(),
             name,
         })

@@ -223,36 +223,6 @@ impl Lab {
         passed()
     }
 
-    /// JSON within an attribute.
-    fn inner(&mut self, node: usize, attribute: &str) -> Result<Value> {
-        let beans = self.all_beans(node)?;
-        let text = Self::bean(&beans, "DataNodeInfo")?[attribute].clone();
-        let text = text.as_str().unwrap_or_default();
-        serde_json::from_str(text)
-            .map_err(|error| TestkitError::Talk(format!("{attribute} {text:?} of {node}: {error}")))
-    }
-
-    fn texts(&mut self) -> Result<Outcome> {
-        for attribute in ["VolumeInfo", "BPServiceActorInfo", "NamenodeAddresses"] {
-            let (ours, stock) = (self.inner(OURS, attribute)?, self.inner(STOCK, attribute)?);
-            let first = |value: &Value| match value {
-                Value::Array(list) => list.first().cloned(),
-                Value::Object(map) => map.values().next().cloned(),
-                _ => None,
-            };
-            let (own, apache) = (first(&ours), first(&stock));
-            let (Some(own), Some(apache)) = (own, apache) else {
-                return Err(TestkitError::Expectation(format!("{attribute} is empty")));
-            };
-            for (name, theirs) in apache.as_object().into_iter().flatten() {
-                expect(kind(&own[name]) == kind(theirs), || {
-                    format!("{attribute} {name}: {} is not as {theirs}", own[name])
-                })?;
-            }
-        }
-        passed()
-    }
-
     fn codes(&mut self) -> Result<Outcome> {
         let beans = "/jmx?qry=Hadoop:service=DataNode,name=DataNodeInfo";
         let attribute = "/jmx?get=Hadoop:service=DataNode,name=DataNodeInfo::Version";
@@ -361,12 +331,16 @@ impl Lab {
         let rules = rules.join("../../docs/operate/examples/alerts.yml");
         promtool(&["check", "rules", &rules.display().to_string()], "")?;
         expect(families > 15 && samples > 30, || text.clone())?;
-        let written = text
-            .lines()
-            .find(|l| l.starts_with("hayloft_written_bytes_total "));
-        expect(written.is_some_and(|line| !line.ends_with(" 0")), || {
-            text.clone()
-        })?;
+        for sample in [
+            "hayloft_written_bytes_total ",
+            "hayloft_operation_seconds_count{operation=\"write\",part=\"disk\"} ",
+            "hayloft_operation_seconds_sum{operation=\"read\",part=\"network\"} ",
+            "hayloft_timed_total{operation=\"WriteBlockOp\"} ",
+        ] {
+            let line = text.lines().find(|line| line.starts_with(sample));
+            let moves = line.is_some_and(|line| !line.ends_with(" 0"));
+            expect(moves, || format!("{sample}: {line:?}"))?;
+        }
         passed()
     }
 

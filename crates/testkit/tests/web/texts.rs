@@ -1,10 +1,11 @@
 //! Texts beside a stock node's: the block scanner's report, and the log.
 
-use crate::ask::{ask, request};
+use crate::ask::{ask, kind, request};
 use crate::{Lab, OURS, STOCK};
 use hayloft_testkit::error::Result;
 use hayloft_testkit::suite::{expect, expect_eq, passed};
-use hayloft_testkit::{Outcome, http};
+use hayloft_testkit::{Outcome, TestkitError, http};
+use serde_json::Value;
 
 /// What a line is about: its words before the colon, or before what differs by node.
 fn subject(line: &str) -> String {
@@ -15,6 +16,36 @@ fn subject(line: &str) -> String {
 }
 
 impl Lab {
+    /// JSON within an attribute.
+    fn inner(&mut self, node: usize, attribute: &str) -> Result<Value> {
+        let beans = self.all_beans(node)?;
+        let text = Self::bean(&beans, "DataNodeInfo")?[attribute].clone();
+        let text = text.as_str().unwrap_or_default();
+        serde_json::from_str(text)
+            .map_err(|error| TestkitError::Talk(format!("{attribute} {text:?} of {node}: {error}")))
+    }
+
+    pub fn texts(&mut self) -> Result<Outcome> {
+        for attribute in ["VolumeInfo", "BPServiceActorInfo", "NamenodeAddresses"] {
+            let (ours, stock) = (self.inner(OURS, attribute)?, self.inner(STOCK, attribute)?);
+            let first = |value: &Value| match value {
+                Value::Array(list) => list.first().cloned(),
+                Value::Object(map) => map.values().next().cloned(),
+                _ => None,
+            };
+            let (own, apache) = (first(&ours), first(&stock));
+            let (Some(own), Some(apache)) = (own, apache) else {
+                return Err(TestkitError::Expectation(format!("{attribute} is empty")));
+            };
+            for (name, theirs) in apache.as_object().into_iter().flatten() {
+                expect(kind(&own[name]) == kind(theirs), || {
+                    format!("{attribute} {name}: {} is not as {theirs}", own[name])
+                })?;
+            }
+        }
+        passed()
+    }
+
     pub fn scanner_report(&mut self) -> Result<Outcome> {
         let [ours, stock] = [OURS, STOCK].map(|node| {
             let web = self.web(node);
