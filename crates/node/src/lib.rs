@@ -6,12 +6,14 @@
 //! | [`namenode`] | one service per block pool, one actor per NameNode |
 //! | [`xceiver`] | the data transfer port, both sides |
 //! | [`ipc`] | what the RPC port answers: inter-datanode, client-datanode, reconfiguration |
+//! | [`activity`] | what was done, in numbers; the audit trail |
 //! | [`outliers`] | slow peers and slow disks |
 //! | [`recovery`] | block recovery as the primary node |
 //! | `client` | an HDFS client, for the web port |
 //! | `stripe` | the shape of erasure-coded block groups |
 //! | [`daemon`] | start, run and stop of all of it |
 
+pub mod activity;
 mod client;
 pub mod daemon;
 mod http;

@@ -4,6 +4,8 @@
 
 use std::sync::OnceLock;
 
+use crate::activity::CLIENT_TRACE;
+
 /// What can change the log's levels.
 pub trait LogLevels: Send + Sync {
     /// The level of lines of `target`, one of `OFF`, `ERROR`, `WARN`, `INFO`, `DEBUG`, `TRACE`;
@@ -32,7 +34,11 @@ pub(crate) fn installed() -> Option<&'static dyn LogLevels> {
 }
 
 /// Our part of the log that has what a class of Apache's DataNode logs; the beginning counts.
-const CLASSES: [(&str, &str); 10] = [
+const CLASSES: [(&str, &str); 11] = [
+    (
+        "org.apache.hadoop.hdfs.server.datanode.DataNode.clienttrace",
+        CLIENT_TRACE,
+    ),
     (
         "org.apache.hadoop.hdfs.server.datanode.fsdataset",
         "hayloft_store",
@@ -96,6 +102,10 @@ mod tests {
         let package = "org.apache.hadoop.hdfs.server.datanode";
         let class = |name: &str| of(&format!("{package}.{name}"));
         assert_eq!(class("DataNode").as_deref(), Some("hayloft_node"));
+        assert_eq!(
+            class("DataNode.clienttrace").as_deref(),
+            Some("hayloft_node::clienttrace")
+        );
         assert_eq!(
             class("DataXceiver").as_deref(),
             Some("hayloft_node::xceiver")

@@ -9,6 +9,7 @@
 mod background;
 mod check_swap;
 mod config;
+mod counts;
 mod error;
 mod hot_swap;
 mod layout;
@@ -38,6 +39,7 @@ pub use check_swap::{Obstacle, check_swap, is_volume};
 pub use config::{
     DirectoryScanConfig, ReservedSpace, ScanConfig, StoreConfig, VolumeChoosing, VolumeConfig,
 };
+pub use counts::ScanReport;
 pub use error::{StoreError, StoreErrorKind};
 pub use parity::{LackingParityGroup, ParityConfig, ParityRequest, ParityStatus, VolumeParity};
 pub use reader::ReplicaReader;

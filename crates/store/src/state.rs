@@ -14,6 +14,7 @@ use tokio_util::task::TaskTracker;
 use tracing::Instrument as _;
 
 use crate::config::{StoreConfig, VolumeConfig};
+use crate::counts::StoreCounts;
 use crate::error::{StoreError, StoreErrorKind};
 use crate::locks;
 use crate::parity::{self, Parity};
@@ -55,6 +56,8 @@ pub struct StoreState {
     pub parity: Option<Arc<Parity>>,
     /// Which operations on the volumes are measured.
     pub sampling: Arc<Sampling>,
+    /// What was done since it was opened.
+    pub counts: StoreCounts,
     rounds: Mutex<Rounds>,
 }
 
@@ -119,6 +122,7 @@ impl StoreState {
             scanners: RwLock::default(),
             parity,
             sampling: Arc::new(Sampling::new(0)),
+            counts: StoreCounts::default(),
             rounds: Mutex::default(),
         }
     }

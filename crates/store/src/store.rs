@@ -9,6 +9,7 @@ use tokio::sync::mpsc;
 use tracing::Instrument as _;
 
 use crate::config::{StoreConfig, VolumeConfig};
+use crate::counts::ScanReport;
 use crate::error::StoreError;
 use crate::layout::LAYOUT_VERSION;
 use crate::lifecycle::volume_failure;
@@ -168,6 +169,16 @@ impl Store {
     /// [sampled](Self::sample_volumes).
     pub fn volume_times(&self) -> Vec<VolumeTimes> {
         report::volume_times(&self.0)
+    }
+
+    /// Replicas deleted on NameNodes' orders since the store was opened.
+    pub fn removed_count(&self) -> u64 {
+        self.0.counts.removed()
+    }
+
+    /// What the block scanners have done since the store was opened; of volumes that left, too.
+    pub fn scan_reports(&self) -> Vec<ScanReport> {
+        self.0.counts.scans()
     }
 
     /// What the disks under the healthy volumes did since they were opened, by the kernel's names

@@ -15,7 +15,7 @@ use hayloft_wire::proto::datanode::CommitBlockSynchronizationRequest;
 use hayloft_wire::proto::hdfs::{BlockEcReconstructionInfo, DatanodeId, RecoveringBlock};
 use tokio_util::sync::CancellationToken;
 
-use crate::http::WebHost;
+use crate::http::{Periods, WebHost};
 use crate::identity::{Identity, SOFTWARE_VERSION};
 use crate::ipc::Host;
 use crate::namenode::{ActorInfo, Load, NameNodes, NodeWork, Targets};
@@ -26,6 +26,7 @@ use crate::xceiver::{
 };
 use hayloft_conf::{Configuration, HostPort, SharedConfig, keys};
 use hayloft_rpc::RpcError;
+use hayloft_rpc::server::RpcStats;
 
 /// The web port tells of volumes what was so at most so long ago.
 const VOLUMES_FRESH: Duration = Duration::from_secs(10);
@@ -46,6 +47,10 @@ pub(super) struct Node {
     /// Likewise.
     pub(super) recovery: OnceLock<BlockRecovery>,
     pub(super) outliers: Outliers,
+    /// What the RPC port does.
+    pub(super) rpc_stats: Arc<RpcStats>,
+    /// What the web port told of rates last.
+    pub(super) periods: Periods,
     pub(super) started: Instant,
     /// Cancelled to stop the node.
     pub(super) stop: CancellationToken,
@@ -211,6 +216,18 @@ impl WebHost for Node {
 
     fn actors(&self) -> Vec<ActorInfo> {
         self.namenodes().actors()
+    }
+
+    fn rpc_stats(&self) -> &RpcStats {
+        &self.rpc_stats
+    }
+
+    fn recoveries(&self) -> usize {
+        self.recovery.get().map_or(0, BlockRecovery::in_progress)
+    }
+
+    fn periods(&self) -> &Periods {
+        &self.periods
     }
 
     fn uptime(&self) -> Duration {

@@ -13,6 +13,8 @@ use super::StartError;
 use super::node::{Node, settings};
 use super::ports::Bound;
 use super::stop::{self, Deadline};
+use crate::activity::NodeActivity;
+use crate::http::Periods;
 use crate::identity::Identity;
 use crate::namenode::{NameNodes, NameNodesParts};
 use crate::outliers::Outliers;
@@ -162,6 +164,7 @@ impl Running {
         let disks_failed = stop.child_token();
         let local = identity.local;
         let own = identity.clone();
+        let activity = Arc::new(NodeActivity::default());
         let namenodes = NameNodes::new(NameNodesParts {
             store: store.clone(),
             config: config.clone(),
@@ -169,11 +172,12 @@ impl Running {
             start,
             shutdown: disks_failed.clone(),
             tasks: tasks.clone(),
+            activity: Arc::clone(&activity),
         });
         let xceivers = Xceivers::sharing(
             store.clone(),
             Arc::new(namenodes.clone()),
-            Arc::new(XceiverStats::default()),
+            Arc::new(XceiverStats::counting(activity)),
             Arc::new(Throttles::of(&current)),
             settings(&current, local),
             stop.child_token(),
@@ -190,6 +194,8 @@ impl Running {
             identity: own,
             recovery: OnceLock::new(),
             outliers: Outliers::default(),
+            rpc_stats: Arc::default(),
+            periods: Periods::default(),
             started: Instant::now(),
             stop: stop.clone(),
             stop_for_upgrade: CancellationToken::new(),
@@ -217,7 +223,8 @@ impl Running {
         let events = async move { namenodes.serve_store_events(news).await };
         let transfer = crate::xceiver::serve(xceivers, bound.xfer);
         let stop = self.node.stop.child_token();
-        let rpc = crate::ipc::serve(self.node.clone(), bound.ipc, stop);
+        let counts = Arc::clone(&self.node.rpc_stats);
+        let rpc = crate::ipc::serve(self.node.clone(), bound.ipc, stop, counts);
         let stop = self.node.stop.child_token();
         self.span
             .in_scope(|| crate::http::serve(self.node.clone(), bound.web, stop));

@@ -7,8 +7,8 @@ use hayloft_store::VolumeReport;
 use hayloft_wire::proto::hdfs::NnHaState;
 use serde_json::{Map, Value, json};
 
-use super::WebHost;
 use super::jmx::Bean;
+use super::{WebHost, activity_beans};
 use crate::identity::SOFTWARE_VERSION;
 use crate::xceiver::Activity;
 
@@ -17,14 +17,8 @@ const DATASET: &str = "org.apache.hadoop.hdfs.server.datanode.fsdataset.impl.FsD
 
 /// All of them, as of now.
 pub fn all(host: &dyn WebHost) -> Vec<Bean> {
-    let mut beans = vec![
-        info(host),
-        dataset(host),
-        dataset_by_uuid(host),
-        activity(host),
-        memory(),
-        rpc(host),
-    ];
+    let mut beans = vec![info(host), dataset(host), dataset_by_uuid(host), memory()];
+    beans.extend(activity_beans::all(host));
     let times = host.store().volume_times();
     beans.extend(times.iter().map(|times| {
         let path = times.path.display().to_string();
@@ -52,7 +46,7 @@ fn mean_ms(ops: u64, took: Duration) -> f64 {
 }
 
 /// Attributes of a bean that is made.
-struct Attributes(Map<String, Value>);
+pub(super) struct Attributes(Map<String, Value>);
 
 impl Attributes {
     fn new() -> Self {
@@ -60,23 +54,23 @@ impl Attributes {
     }
 
     /// With the tags that Hadoop's metrics have.
-    fn tagged(context: &str) -> Self {
+    pub(super) fn tagged(context: &str) -> Self {
         let mut new = Self::new();
         new.set("tag.Context", context);
         new.set("tag.Hostname", crate::identity::system_host_name());
         new
     }
 
-    fn set(&mut self, name: &str, value: impl Into<Value>) {
+    pub(super) fn set(&mut self, name: &str, value: impl Into<Value>) {
         self.0.insert(name.into(), value.into());
     }
 
-    fn rate(&mut self, name: &str, (ops, mean): (u64, f64)) {
+    pub(super) fn rate(&mut self, name: &str, (ops, mean): (u64, f64)) {
         self.set(&format!("{name}NumOps"), ops);
         self.set(&format!("{name}AvgTime"), mean);
     }
 
-    fn bean(self, name: &str) -> Bean {
+    pub(super) fn bean(self, name: &str) -> Bean {
         self.of_class(name, name)
     }
 
@@ -242,25 +236,6 @@ fn dataset_by_uuid(host: &dyn WebHost) -> Bean {
     of.of_class(&format!("FSDatasetState-{uuid}"), DATASET)
 }
 
-fn activity(host: &dyn WebHost) -> Bean {
-    let (identity, stats) = (host.identity(), host.stats());
-    let mut of = Attributes::tagged("dfs");
-    of.set("BytesRead", stats.bytes_read.get());
-    of.set("BytesWritten", stats.bytes_written.get());
-    of.set("BlocksRead", stats.blocks_read.get());
-    of.set("BlocksWritten", stats.blocks_written.get());
-    let failed = host.store().failure_summary();
-    of.set("VolumeFailures", failed.failed_locations.len());
-    let now = |activity| stats.now(activity);
-    of.set("DataNodeActiveXceiversCount", now(Activity::Connection));
-    of.set("DataNodeReadActiveXceiversCount", now(Activity::Reader));
-    of.set("DataNodeWriteActiveXceiversCount", now(Activity::Writer));
-    of.bean(&format!(
-        "DataNodeActivity-{}-{}",
-        identity.host_name, identity.xfer_port
-    ))
-}
-
 /// This process' memory under the names that agents read. It has no JVM: there is no limit but the
 /// machine's, and no garbage to collect.
 fn memory() -> Bean {
@@ -283,12 +258,4 @@ fn memory() -> Bean {
     of.set("GcTimeMillis", 0);
     of.set("ThreadsRunnable", super::pages::threads().len());
     of.bean("JvmMetrics")
-}
-
-fn rpc(host: &dyn WebHost) -> Bean {
-    let port = host.identity().ipc_port;
-    let mut of = Attributes::tagged("rpc");
-    of.set("tag.port", port.to_string());
-    of.set("tag.serverName", "ClientDatanodeProtocolService");
-    of.bean(&format!("RpcActivityForPort{port}"))
 }

@@ -6,7 +6,7 @@ use hayloft_io::IoClass;
 use hayloft_io::disk::ClassStats;
 use hayloft_store::VolumeReport;
 
-use super::{WebHost, beans};
+use super::{WebHost, activity_metrics, beans};
 use crate::xceiver::Activity;
 
 /// Memory of this process that is in RAM, bytes; 0 where the kernel does not say.
@@ -18,15 +18,20 @@ pub fn resident_bytes() -> u64 {
 
 /// A text that grows by metrics.
 #[derive(Default)]
-struct Exposition(String);
+pub(super) struct Exposition(String);
 
 impl Exposition {
-    fn family(&mut self, name: &str, kind: &str, help: &str) {
+    pub(super) fn family(&mut self, name: &str, kind: &str, help: &str) {
         let _ = writeln!(self.0, "# HELP hayloft_{name} {help}");
         let _ = writeln!(self.0, "# TYPE hayloft_{name} {kind}");
     }
 
-    fn sample(&mut self, name: &str, labels: &[(&str, &str)], value: impl std::fmt::Display) {
+    pub(super) fn sample(
+        &mut self,
+        name: &str,
+        labels: &[(&str, &str)],
+        value: impl std::fmt::Display,
+    ) {
         let _ = write!(self.0, "hayloft_{name}");
         if !labels.is_empty() {
             let pairs = labels
@@ -38,7 +43,12 @@ impl Exposition {
         let _ = writeln!(self.0, " {value}");
     }
 
-    fn one(&mut self, (name, kind): (&str, &str), help: &str, value: impl std::fmt::Display) {
+    pub(super) fn one(
+        &mut self,
+        (name, kind): (&str, &str),
+        help: &str,
+        value: impl std::fmt::Display,
+    ) {
         self.family(name, kind, help);
         self.sample(name, &[], value);
     }
@@ -55,6 +65,7 @@ fn escaped(text: &str) -> String {
 pub fn exposition(host: &dyn WebHost) -> String {
     let mut text = Exposition::default();
     node(&mut text, host);
+    activity_metrics::add(&mut text, host);
     volumes(&mut text, host);
     disks(&mut text, host);
     parity(&mut text, host);

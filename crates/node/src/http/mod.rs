@@ -2,20 +2,28 @@
 //!
 //! | module | what it answers |
 //! |---|---|
-//! | `beans`, `jmx` | `/jmx`: Apache's beans, by name or pattern |
-//! | `metrics` | `/prom`: Prometheus' text format, with our own numbers |
+//! | `beans`, `activity_beans`, `jmx` | `/jmx`: Apache's beans, by name or pattern |
+//! | `periods` | means over the last period |
+//! | `metrics`, `activity_metrics` | `/prom`: Prometheus' text format, with our own numbers |
 //! | `pages` | `/`, `/conf`, `/stacks`, `/logLevel` |
 //! | `webhdfs` | `/webhdfs/v1`: bytes of files |
+//! | `logs` | `/logs`: the files that the node logs to |
+//! | `scan_report` | `/blockScannerReport` |
 //! | `server`, `patience` | connections and their limits |
 //! | `tls` | the same over TLS |
 //!
 //! Its threads serve nothing else, so that no request takes one from the data path.
 
+mod activity_beans;
+mod activity_metrics;
 mod beans;
 mod jmx;
+mod logs;
 mod metrics;
 mod pages;
 mod patience;
+mod periods;
+mod scan_report;
 mod server;
 mod tls;
 mod webhdfs;
@@ -30,6 +38,7 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use hayloft_conf::SharedConfig;
+use hayloft_rpc::server::RpcStats;
 use hayloft_store::{Store, VolumeReport};
 
 use crate::identity::Identity;
@@ -37,6 +46,7 @@ use crate::log_levels;
 use crate::namenode::ActorInfo;
 use crate::xceiver::XceiverStats;
 
+pub use periods::Periods;
 pub(crate) use server::{WebPorts, serve};
 pub(crate) use tls::{Policy, Tls};
 
@@ -56,6 +66,12 @@ pub trait WebHost: Send + Sync + 'static {
     fn stats(&self) -> &XceiverStats;
     /// The NameNodes.
     fn actors(&self) -> Vec<ActorInfo>;
+    /// What the RPC port does.
+    fn rpc_stats(&self) -> &RpcStats;
+    /// Block recoveries that this node leads.
+    fn recoveries(&self) -> usize;
+    /// What was told of rates last.
+    fn periods(&self) -> &Periods;
     /// Since it started.
     fn uptime(&self) -> Duration;
 }
@@ -81,6 +97,10 @@ fn router(host: Arc<dyn WebHost>) -> Router {
         .route("/conf", get(conf))
         .route("/stacks", get(stacks))
         .route("/logLevel", get(log_level))
+        .route("/logs", get(logs::moved))
+        .route("/logs/", get(logs::listing))
+        .route("/logs/{*name}", get(logs::file))
+        .route("/blockScannerReport", get(scanner))
         .fallback(async || StatusCode::NOT_FOUND)
         .with_state(Arc::clone(&host))
         .layer(axum::middleware::map_request(within_root))
@@ -187,6 +207,10 @@ async fn log_level(RawQuery(query): RawQuery) -> Response {
     let level = parameter(query.as_deref(), "level");
     let page = pages::log_level(log_levels::installed(), log.as_deref(), level.as_deref());
     text("text/html;charset=utf-8", page)
+}
+
+async fn scanner(State(host): Web) -> Response {
+    text("text/plain;charset=utf-8", scan_report::page(&*host))
 }
 
 async fn stacks() -> Response {

@@ -100,7 +100,7 @@ pub fn conf(config: &Configuration, name: Option<&str>, json: bool) -> Option<St
 }
 
 /// As XML and HTML want text.
-fn marked_up(text: &str) -> String {
+pub(super) fn marked_up(text: &str) -> String {
     let mut safe = String::with_capacity(text.len());
     for c in text.chars() {
         match c {
@@ -304,7 +304,8 @@ pub fn index(host: &dyn WebHost) -> String {
     table(&mut text, &heads, rows);
     text.push_str(
         "<p><a href=\"/jmx\">jmx</a> <a href=\"/prom\">prom</a> <a href=\"/conf\">conf</a> \
-         <a href=\"/stacks\">stacks</a></p></body></html>",
+         <a href=\"/stacks\">stacks</a> \
+         <a href=\"/logs/\">logs</a></p></body></html>",
     );
     text
 }

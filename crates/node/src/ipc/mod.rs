@@ -25,14 +25,20 @@ use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
 use hayloft_conf::{Configuration, keys};
-use hayloft_rpc::server::{self, Limits};
+use hayloft_rpc::server::{self, Limits, RpcStats};
 pub use host::Host;
 
 /// Serves the IPC port until `stop`; calls under way then have 5 s to finish. Limits are taken from
-/// the configuration once.
-pub async fn serve(host: Arc<dyn Host>, listener: TcpListener, stop: CancellationToken) {
+/// the configuration once. Calls are counted in `stats`.
+pub async fn serve(
+    host: Arc<dyn Host>,
+    listener: TcpListener,
+    stop: CancellationToken,
+    stats: Arc<RpcStats>,
+) {
     let limits = limits(&host.config().current());
-    server::serve(listener, protocols::Context::new(host), limits, stop).await;
+    let context = protocols::Context::new(host);
+    server::serve_counted(listener, context, limits, stop, stats).await;
 }
 
 fn limits(config: &Configuration) -> Limits {

@@ -16,6 +16,7 @@ use tracing::Instrument as _;
 
 use super::pool::PoolService;
 use super::work::NodeWork;
+use crate::activity::{Count, Timed};
 use hayloft_conf::keys;
 
 mod transfers;
@@ -109,6 +110,9 @@ impl Commander {
                 }
             };
             let took = began.elapsed();
+            let activity = &self.service.node.activity;
+            activity.add(Count::NumProcessedCommands, 1);
+            activity.took(Timed::ProcessedCommandsOp, took);
             if took
                 > self
                     .service

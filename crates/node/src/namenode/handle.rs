@@ -21,6 +21,7 @@ use super::error_reports::ErrorReport;
 use super::pool::PoolService;
 use super::service_side::NodeSide;
 use super::work::NodeWork;
+use crate::activity::NodeActivity;
 use crate::identity::Identity;
 use crate::namenode::ibr::BlockChange;
 use hayloft_conf::{ConfigError, Configuration, HostPort, SharedConfig, namenodes};
@@ -40,6 +41,8 @@ pub struct NameNodesParts {
     pub shutdown: CancellationToken,
     /// Where the tasks of the services run.
     pub tasks: TaskTracker,
+    /// Where calls and orders are counted.
+    pub activity: Arc<NodeActivity>,
 }
 
 /// One actor, for administrators.
@@ -89,6 +92,7 @@ impl NameNodes {
             start: parts.start,
             shutdown: parts.shutdown,
             tasks: parts.tasks,
+            activity: parts.activity,
             work: OnceLock::new(),
         })
     }

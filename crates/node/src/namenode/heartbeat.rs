@@ -19,6 +19,7 @@ use super::registration::demands_tokens;
 use super::service_side::NodeSide;
 use super::settings;
 use super::trouble::Trouble;
+use crate::activity::Timed;
 use hayloft_rpc::RpcError;
 
 /// Exceptions by which a NameNode says that it does not want this node.
@@ -111,6 +112,7 @@ async fn beat(
     let Some(registration) = actor.registration() else {
         return Ok(Next::Register);
     };
+    let began = Instant::now();
     let wants_lease = actor.schedule().wants_lease(Instant::now());
     let mut request = request(&actor.node, service, &registration);
     request.request_full_block_report_lease = Some(wants_lease);
@@ -120,11 +122,16 @@ async fn beat(
         request.slow_peers = outliers.slow_peers;
         request.slow_disks = outliers.slow_disks;
     }
+    let called = Instant::now();
     let answer: HeartbeatResponse = actor.client.call("sendHeartbeat", &request).await?;
+    let activity = &actor.node.activity;
+    activity.took(Timed::Heartbeats, called.elapsed());
     if with_outliers {
         *outliers_due = Instant::now() + settings::outliers_interval(&actor.node.config);
     }
-    Ok(take_answer(service, actor, answer))
+    let next = take_answer(service, actor, answer);
+    activity.took(Timed::HeartbeatsTotal, began.elapsed());
+    Ok(next)
 }
 
 /// Takes in an answer. Nothing here waits: orders go to the queue of the pool.

@@ -9,6 +9,7 @@ use super::actor::Actor;
 use super::pool::PoolService;
 use super::trouble::Trouble;
 use super::{heartbeat, settings};
+use crate::activity::Timed;
 
 /// Sends a lifeline whenever no heartbeat was answered for a heartbeat and a lifeline interval, and
 /// then one per lifeline interval. Without a lifeline address it only waits.
@@ -35,6 +36,7 @@ pub(super) async fn run(service: &Arc<PoolService>, actor: &Arc<Actor>) {
         let answer: Result<LifelineResponse, _> = client.call("sendLifeline", &request).await;
         match answer {
             Ok(_) => {
+                actor.node.activity.took(Timed::Lifelines, sent.elapsed());
                 trouble.over(Instant::now());
                 tracing::debug!(
                     namenode = actor.address,

@@ -8,6 +8,7 @@ use tokio_util::task::TaskTracker;
 
 use super::inventory::Inventory;
 use super::work::{Load, NodeWork};
+use crate::activity::NodeActivity;
 use crate::identity::Identity;
 use crate::outliers::OutlierReports;
 use hayloft_conf::SharedConfig;
@@ -20,6 +21,8 @@ pub(super) struct NodeSide {
     pub(super) start: StartOption,
     pub(super) shutdown: CancellationToken,
     pub(super) tasks: TaskTracker,
+    /// Where calls and orders are counted.
+    pub(super) activity: Arc<NodeActivity>,
     /// Set before the first service starts.
     pub(super) work: OnceLock<Arc<dyn NodeWork>>,
 }

@@ -68,6 +68,12 @@ impl BlockRecovery {
         }))
     }
 
+    /// Recoveries that run or wait for their turn.
+    #[must_use]
+    pub fn in_progress(&self) -> usize {
+        WAITING.saturating_sub(self.0.waiting.available_permits())
+    }
+
     /// Takes over the orders of one command and returns at once. `who` names the NameNode in logs.
     /// Must be called inside the runtime.
     pub fn recover_blocks(&self, who: &str, blocks: Vec<RecoveringBlock>) {

@@ -14,6 +14,7 @@ use tokio_util::task::TaskTracker;
 use super::settings::Settings;
 use super::shared::XceiverShared;
 use super::stats::{Activity, XceiverStats};
+use crate::activity::NodeActivity;
 use crate::outliers::PeerTimes;
 use crate::xceiver::error::XferError;
 use crate::xceiver::namenode_reporter::NameNodeLink;
@@ -117,6 +118,10 @@ impl Xceivers {
     #[must_use]
     pub fn stats(&self) -> &Arc<XceiverStats> {
         &self.0.stats
+    }
+
+    pub(super) fn activity(&self) -> &NodeActivity {
+        &self.0.stats.activity
     }
 
     /// The bandwidth limits.

@@ -1,17 +1,24 @@
 //! Counts of what the data transfer service is doing, for heartbeats, placement and metrics.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+pub use crate::activity::Counter;
+use crate::activity::NodeActivity;
 
 /// Gauges and counters of the data transfer service. All of them are cheap to read at any time.
 #[derive(Debug, Default)]
 pub struct XceiverStats {
     /// Of each [`Activity`], how much goes on now.
-    running: [AtomicUsize; 4],
+    running: [AtomicUsize; 5],
+    /// What the node has done.
+    pub activity: Arc<NodeActivity>,
     /// Block bytes sent.
     pub bytes_read: Counter,
     /// Of these, the bytes that the kernel took from its page cache itself.
     pub bytes_read_by_descriptor: Counter,
+    /// Bytes of checksums that went with what was sent.
+    pub sums_read: Counter,
     /// Block bytes received straight to their place in write buffers.
     pub bytes_in_place: Counter,
     /// Bytes received of blocks that were completed; what was there before is not in it.
@@ -22,23 +29,6 @@ pub struct XceiverStats {
     pub blocks_written: Counter,
     /// Connections closed because too many were open.
     pub rejected: Counter,
-}
-
-/// A number that only grows, from 0 at the start of the node.
-#[derive(Debug, Default)]
-pub struct Counter(AtomicU64);
-
-impl Counter {
-    /// Counts `more`.
-    pub fn add(&self, more: u64) {
-        self.0.fetch_add(more, Ordering::Relaxed);
-    }
-
-    /// The number now.
-    #[must_use]
-    pub fn get(&self) -> u64 {
-        self.0.load(Ordering::Relaxed)
-    }
 }
 
 /// What a [`Gauge`] counts.
@@ -54,6 +44,8 @@ pub enum Activity {
     /// A block being sent to another node on the NameNode's or a client's order
     /// (`xmitsInProgress` of a heartbeat). A reconstruction counts as several.
     Xmit,
+    /// A client's pipeline whose packets are acknowledged.
+    Responder,
 }
 
 /// Some units of an activity; the count goes down when it is dropped.
@@ -65,6 +57,15 @@ pub struct Gauge {
 }
 
 impl XceiverStats {
+    /// At 0, and with `activity`.
+    #[must_use]
+    pub fn counting(activity: Arc<NodeActivity>) -> Self {
+        Self {
+            activity,
+            ..Self::default()
+        }
+    }
+
     /// Counts one more of `activity` until the guard is dropped.
     #[must_use]
     pub fn enter(self: &Arc<Self>, activity: Activity) -> Gauge {

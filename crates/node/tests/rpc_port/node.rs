@@ -191,7 +191,8 @@ impl Node {
             seen: Seen::default(),
         });
         let stop = CancellationToken::new();
-        tokio::spawn(ipc::serve(host.clone(), listener, stop.clone()));
+        let counts = Arc::default();
+        tokio::spawn(ipc::serve(host.clone(), listener, stop.clone(), counts));
         Self {
             dir,
             host,

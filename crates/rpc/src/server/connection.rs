@@ -1,23 +1,21 @@
 //! One connection: reads frames, hands out calls, writes answers.
 
 use std::net::SocketAddr;
-use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
 use bytes::{Buf, Bytes, BytesMut};
-use futures_util::FutureExt;
-use hayloft_wire::rpc::{self, CONNECTION_HEADER_BYTES, RpcRequestHeader};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use hayloft_wire::rpc::CONNECTION_HEADER_BYTES;
+use tokio::io::AsyncReadExt;
 use tokio::net::TcpStream;
-use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::net::tcp::OwnedReadHalf;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
-use tokio::time::{Duration, timeout};
+use tokio::time::{Duration, Instant, timeout};
 use tokio_util::sync::CancellationToken;
-use tracing::{Instrument as _, debug, error, info, warn};
+use tracing::{debug, info, warn};
 
+use super::answers::{start_call, write_answers};
 use super::fault::RpcFault;
-use super::reply;
-use super::session::{Action, Header, RpcCall, Session};
+use super::session::{Action, Header, Session};
 use super::{BUDGET_UNIT, Service, Shared};
 use crate::log_limit::LogLimit;
 
@@ -77,6 +75,7 @@ pub(super) async fn run<S: Service>(
         queue,
         shared.limits.write_timeout,
         broken.clone(),
+        Arc::clone(&shared.stats),
     ));
     let mut reader = Reader {
         shared: shared.as_ref(),
@@ -148,10 +147,14 @@ async fn serve<S: Service>(
         let action = match session.on_frame(frame.bytes) {
             Action::Authorize(caller) => match shared.service.authorize(&caller).await {
                 Ok(()) => {
+                    shared.stats.authorized.add(1);
                     session.admit(caller);
                     Action::Nothing
                 }
-                Err(why) => Session::reject(why),
+                Err(why) => {
+                    shared.stats.refused.add(1);
+                    Session::reject(why)
+                }
             },
             action => action,
         };
@@ -163,7 +166,9 @@ async fn serve<S: Service>(
                 return Err(End::Fault(fault));
             }
             Action::Call(header, call) => {
+                let came = Instant::now();
                 let room = room_for_call(shared, &in_flight, &reader.broken).await?;
+                shared.stats.enqueue.add(came.elapsed());
                 start_call(shared, answers, header, call, (room, frame.budget));
             }
         }
@@ -195,79 +200,6 @@ async fn room_for_call<S: Service>(
         () = shared.stop.cancelled() => Err(End::Stopping),
         () = broken.cancelled() => Err(End::NotReading),
     }
-}
-
-/// Lets a call run on its own; `held` is released when it is answered.
-fn start_call<S: Service>(
-    shared: &Arc<Shared<S>>,
-    answers: &mpsc::Sender<Bytes>,
-    header: Box<RpcRequestHeader>,
-    call: RpcCall,
-    held: impl Send + 'static,
-) {
-    let shared = Arc::clone(shared);
-    let answers = answers.clone();
-    let tasks = shared.tasks.clone();
-    let answering = async move {
-        let method = call.method.clone();
-        let answer = {
-            let _handler = shared.handlers.acquire().await;
-            AssertUnwindSafe(shared.service.call(call))
-                .catch_unwind()
-                .await
-        };
-        let answer = answer.unwrap_or_else(|_panic| {
-            error!(
-                method,
-                "an RPC call failed inside the node; please report this"
-            );
-            Err(RpcFault::io(format!("{method} failed inside the DataNode")))
-        });
-        let frame = match answer {
-            Ok(body) => rpc::encode_success_delimited(&header, &body),
-            Err(fault) => {
-                debug!(method, %fault, "RPC call refused");
-                reply::failure(&header, &fault)
-            }
-        };
-        // An error means the connection is gone; the client will ask again on another one.
-        let _sent = answers.send(frame).await;
-        drop(held);
-    };
-    tasks.spawn(answering.in_current_span());
-}
-
-/// Writes answers in the order they are ready, as many at once as there are.
-async fn write_answers(
-    mut write: OwnedWriteHalf,
-    mut queue: mpsc::Receiver<Bytes>,
-    limit: Duration,
-    broken: CancellationToken,
-) {
-    let mut batch = BytesMut::new();
-    while let Some(first) = queue.recv().await {
-        let sent = timeout(limit, async {
-            let Ok(second) = queue.try_recv() else {
-                return write.write_all(&first).await;
-            };
-            batch.clear();
-            batch.extend_from_slice(&first);
-            batch.extend_from_slice(&second);
-            while batch.len() < GROWTH
-                && let Ok(more) = queue.try_recv()
-            {
-                batch.extend_from_slice(&more);
-            }
-            write.write_all(&batch).await
-        })
-        .await;
-        if !matches!(sent, Ok(Ok(()))) {
-            broken.cancel();
-            return;
-        }
-    }
-    // The client sees the end of the stream even when its own half stays open.
-    let _ended = timeout(limit, write.shutdown()).await;
 }
 
 /// A frame without its length, and its share of the receive budget when it is a big one.
@@ -337,6 +269,7 @@ impl<S> Reader<'_, S> {
             .await
             .map_err(|_| End::Slow(WHAT))??;
         let bytes = self.buffer.split_to(length).freeze();
+        self.shared.stats.received_bytes.add(4 + length);
         if self.buffer.is_empty() && length > SMALL_FRAME {
             self.buffer = BytesMut::with_capacity(BUFFER);
         }

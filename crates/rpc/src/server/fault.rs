@@ -108,6 +108,17 @@ impl RpcFault {
         }
     }
 
+    /// Whether the call named nothing that this port serves.
+    #[must_use]
+    pub fn is_unknown_method(&self) -> bool {
+        matches!(
+            self.code,
+            RpcErrorCode::ErrorNoSuchMethod
+                | RpcErrorCode::ErrorNoSuchProtocol
+                | RpcErrorCode::ErrorRpcVersionMismatch
+        )
+    }
+
     /// Whether the connection ends with this fault.
     #[must_use]
     pub fn is_fatal(&self) -> bool {

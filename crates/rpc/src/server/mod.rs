@@ -16,14 +16,17 @@
 //! only asks, or leads to the same state when done twice. Recovery is guarded by its recovery id; a
 //! shutdown or reconfiguration under way refuses a second one with its own message.
 
+mod answers;
 mod connection;
 pub mod fault;
 mod reply;
 mod session;
+mod stats;
 #[cfg(test)]
 mod tests;
 
 pub use session::{Caller, RpcCall};
+pub use stats::{CallTime, MethodTimes, RpcCount, RpcStats};
 
 use std::future::Future;
 use std::io;
@@ -119,10 +122,11 @@ pub(super) struct Shared<S> {
     pub(super) stop: CancellationToken,
     pub(super) tasks: TaskTracker,
     pub(super) log_limit: LogLimit,
+    pub(super) stats: Arc<RpcStats>,
 }
 
 impl<S> Shared<S> {
-    fn new(service: S, limits: Limits, stop: CancellationToken) -> Self {
+    fn new(service: S, limits: Limits, stop: CancellationToken, stats: Arc<RpcStats>) -> Self {
         // A frame of the largest size must fit into the budget, or it would wait forever.
         let budget = limits.receive_bytes.max(limits.frame_bytes) / BUDGET_UNIT + 1;
         Self {
@@ -135,6 +139,7 @@ impl<S> Shared<S> {
             stop,
             tasks: TaskTracker::new(),
             log_limit: LogLimit::default(),
+            stats,
         }
     }
 
@@ -156,7 +161,18 @@ pub async fn serve<S: Service>(
     limits: Limits,
     stop: CancellationToken,
 ) {
-    let shared = Arc::new(Shared::new(service, limits, stop));
+    serve_counted(listener, service, limits, stop, Arc::default()).await;
+}
+
+/// As [`serve`]; what goes on is counted in `stats`.
+pub async fn serve_counted<S: Service>(
+    listener: TcpListener,
+    service: S,
+    limits: Limits,
+    stop: CancellationToken,
+    stats: Arc<RpcStats>,
+) {
+    let shared = Arc::new(Shared::new(service, limits, stop, stats));
     let mut pause = ACCEPT_PAUSE;
     loop {
         let accepted = tokio::select! {
@@ -197,6 +213,7 @@ pub async fn serve<S: Service>(
 
 fn admit<S: Service>(shared: &Arc<Shared<S>>, stream: TcpStream, address: SocketAddr) {
     let Ok(permit) = Arc::clone(&shared.connections).try_acquire_owned() else {
+        shared.stats.dropped_connections.add(1);
         if let Some(skipped) = shared.log_limit.may_log() {
             warn!(
                 %address,
@@ -213,7 +230,9 @@ fn admit<S: Service>(shared: &Arc<Shared<S>>, stream: TcpStream, address: Socket
     let shared = Arc::clone(shared);
     let tasks = shared.tasks.clone();
     let serving = async move {
+        shared.stats.open_connections.add(1);
         connection::run(&shared, stream, address).await;
+        shared.stats.open_connections.sub(1);
         drop(permit);
     };
     tasks.spawn(serving.in_current_span());

@@ -13,6 +13,7 @@ use tokio::time::Instant;
 use tracing::{Instrument as _, debug, info, warn};
 
 use crate::background::scanner_cursor::Cursor;
+use crate::counts::ScanCounts;
 use crate::error::{StoreError, StoreErrorKind};
 use crate::layout::dirs::now_ms;
 use crate::layout::names;
@@ -55,6 +56,7 @@ pub fn start(inner: &Arc<StoreState>) {
         scanners.insert(volume.index, sender);
         let scanner = Scanner {
             inner: Arc::clone(inner),
+            counts: inner.counts.scans_of(&volume),
             volume,
             recent: HashMap::new(),
             due: Instant::now(),
@@ -86,6 +88,7 @@ pub fn mark_suspect(inner: &StoreState, block: &ExtendedBlock) {
 struct Scanner {
     inner: Arc<StoreState>,
     volume: Arc<Volume>,
+    counts: Arc<ScanCounts>,
     /// Suspects scanned a short while ago.
     recent: HashMap<Suspect, Instant>,
     /// When the next bytes may be read.
@@ -173,6 +176,10 @@ impl Scanner {
     async fn next_of(&mut self, pool: &Pool, slice: &BlockPoolSlice) -> Option<i64> {
         if !self.rounds.contains_key(pool.id()) {
             let round = self.begin(pool, slice).await;
+            self.counts.began(round.cursor.iter_start_ms);
+            if round.cursor.at_end {
+                self.counts.ended();
+            }
             self.rounds.insert(pool.id().clone(), round);
         }
         let period_ms =
@@ -185,10 +192,12 @@ impl Scanner {
             }
             round.cursor = Cursor::begin(now_ms());
             round.next = 0;
+            self.counts.began(round.cursor.iter_start_ms);
         }
         while round.todo.is_empty() {
             if round.next == DIRECTORIES {
                 round.cursor.at_end = true;
+                self.counts.ended();
                 info!(pool = %pool.id(), volume = %self.volume.root.display(), "block scanner has \
                     finished a round");
                 let cursor = round.cursor.clone();
@@ -269,7 +278,10 @@ impl Scanner {
             Ok(reader) => self.verify(&reader.with_class(IoClass::Scan), rate).await,
             Err(error) => Err(error),
         };
-        let Err(error) = outcome else { return };
+        let Err(error) = outcome else {
+            self.counts.scanned(&block, true);
+            return;
+        };
         // Everything else says that the replica, the pool or the volume went away meanwhile.
         if !matches!(error.kind(), StoreErrorKind::Corrupt | StoreErrorKind::Io) {
             return;
@@ -284,6 +296,7 @@ impl Scanner {
             debug!(%block, %error, "a replica changed while it was scanned");
             return;
         }
+        self.counts.scanned(&block, false);
         warn!(%block, volume = %self.volume.root.display(), %error, "block scanner found a \
             damaged replica");
         self.inner
@@ -312,6 +325,7 @@ impl Scanner {
                 .map_err(|e| mismatch(reader, offset, e))?;
             reader.advise(Advice::DontNeed, offset, bytes).await;
             offset += bytes;
+            self.counts.read(bytes);
             self.pace(bytes + sums.len() as u64, rate).await;
         }
         Ok(())

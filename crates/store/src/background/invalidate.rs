@@ -131,7 +131,9 @@ async fn invalidate_one(
             ),
         ));
     }
-    discard(inner, pool, block.id, true).await
+    discard(inner, pool, block.id, true).await?;
+    inner.counts.count_removed();
+    Ok(())
 }
 
 fn not_found(block: Block) -> StoreError {

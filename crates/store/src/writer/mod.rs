@@ -13,6 +13,7 @@ mod sync;
 mod temporary;
 mod write;
 
+use std::path::Path;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -154,6 +155,12 @@ impl ReplicaWriter {
     #[must_use]
     pub fn storage(&self) -> &StorageInfo {
         &self.live.slice.volume.info
+    }
+
+    /// The volume's directory.
+    #[must_use]
+    pub fn volume_path(&self) -> &Path {
+        &self.live.slice.volume.root
     }
 
     /// Bytes in the data file.

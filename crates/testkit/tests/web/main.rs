@@ -1,10 +1,12 @@
 //! The web port beside a stock node's: what agents read is there, under the same names and types;
 //! numbers move; a client that asks wrongly or slowly costs no other.
 
+mod activity;
 mod ask;
 mod exchange;
 mod pair;
 mod striped;
+mod texts;
 mod tls;
 mod webhdfs;
 
@@ -100,6 +102,12 @@ fn main() -> ExitCode {
         on.case("beans_have_apache_s_names_and_types", |lab| lab.beans());
         // Before the stock node is started again, after which it lacks some for a while.
         on.case("texts_in_beans_are_apache_s", |lab| lab.texts());
+        on.case("beans_that_count_are_whole", |lab| lab.whole_beans());
+        on.case("the_same_work_counts_the_same", |lab| lab.same_work());
+        on.case("rpc_calls_are_counted", |lab| lab.rpc_counts());
+        on.case("audit_trail_is_apache_s", |lab| lab.trail());
+        on.case("scanner_report_is_apache_s", |lab| lab.scanner_report());
+        on.case("logs_are_the_log_and_nothing_else", |lab| lab.logs());
         on.case("numbers_are_those_of_the_work", |lab| lab.numbers());
         on.case("answers_have_hadoop_s_headers_and_codes", |lab| lab.codes());
         on.case("daemonlog_gets_and_sets_levels", |lab| lab.levels());
@@ -260,36 +268,6 @@ impl Lab {
         passed()
     }
 
-    /// JSON within an attribute.
-    fn inner(&mut self, node: usize, attribute: &str) -> Result<Value> {
-        let beans = self.all_beans(node)?;
-        let text = Self::bean(&beans, "DataNodeInfo")?[attribute].clone();
-        let text = text.as_str().unwrap_or_default();
-        serde_json::from_str(text)
-            .map_err(|error| TestkitError::Talk(format!("{attribute} {text:?} of {node}: {error}")))
-    }
-
-    fn texts(&mut self) -> Result<Outcome> {
-        for attribute in ["VolumeInfo", "BPServiceActorInfo", "NamenodeAddresses"] {
-            let (ours, stock) = (self.inner(OURS, attribute)?, self.inner(STOCK, attribute)?);
-            let first = |value: &Value| match value {
-                Value::Array(list) => list.first().cloned(),
-                Value::Object(map) => map.values().next().cloned(),
-                _ => None,
-            };
-            let (own, apache) = (first(&ours), first(&stock));
-            let (Some(own), Some(apache)) = (own, apache) else {
-                return Err(TestkitError::Expectation(format!("{attribute} is empty")));
-            };
-            for (name, theirs) in apache.as_object().into_iter().flatten() {
-                expect(kind(&own[name]) == kind(theirs), || {
-                    format!("{attribute} {name}: {} is not as {theirs}", own[name])
-                })?;
-            }
-        }
-        passed()
-    }
-
     fn codes(&mut self) -> Result<Outcome> {
         let beans = "/jmx?qry=Hadoop:service=DataNode,name=DataNodeInfo";
         let attribute = "/jmx?get=Hadoop:service=DataNode,name=DataNodeInfo::Version";
@@ -398,12 +376,16 @@ impl Lab {
         let rules = rules.join("../../docs/operate/examples/alerts.yml");
         promtool(&["check", "rules", &rules.display().to_string()], "")?;
         expect(families > 15 && samples > 30, || text.clone())?;
-        let written = text
-            .lines()
-            .find(|l| l.starts_with("hayloft_written_bytes_total "));
-        expect(written.is_some_and(|line| !line.ends_with(" 0")), || {
-            text.clone()
-        })?;
+        for sample in [
+            "hayloft_written_bytes_total ",
+            "hayloft_operation_seconds_count{operation=\"write\",part=\"disk\"} ",
+            "hayloft_operation_seconds_sum{operation=\"read\",part=\"network\"} ",
+            "hayloft_timed_total{operation=\"WriteBlockOp\"} ",
+        ] {
+            let line = text.lines().find(|line| line.starts_with(sample));
+            let moves = line.is_some_and(|line| !line.ends_with(" 0"));
+            expect(moves, || format!("{sample}: {line:?}"))?;
+        }
         passed()
     }
 

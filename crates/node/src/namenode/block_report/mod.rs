@@ -15,6 +15,7 @@ use hayloft_wire::proto::datanode::{
 use hayloft_wire::report::{self as wire_report, ReportEncoder};
 use tokio::time::Instant;
 
+use crate::activity::Timed;
 use crate::namenode::actor::Actor;
 use crate::namenode::commands::Order;
 use crate::namenode::heartbeat::wire_storage;
@@ -106,6 +107,9 @@ async fn send(service: &Arc<PoolService>, actor: &Arc<Actor>, lease: u64) -> Res
             });
         }
     }
+    let activity = &actor.node.activity;
+    activity.took(Timed::BlockReportsCreateCostMills, made);
+    activity.took(Timed::BlockReports, began.elapsed() - made);
     tracing::info!(
         namenode = actor.address,
         %pool,

@@ -15,6 +15,7 @@ use hayloft_wire::proto::datanode::{
 };
 use tokio::time::Instant;
 
+use crate::activity::Timed;
 use crate::namenode::actor::Actor;
 use crate::namenode::heartbeat::wire_storage;
 use crate::namenode::pool::PoolService;
@@ -107,12 +108,15 @@ impl Sending<'_> {
         };
         let request = request(registration, pool, batch);
         let entries = batch.len();
+        let began = Instant::now();
         let answer: Result<BlockReceivedAndDeletedResponse, _> = self
             .actor
             .client
             .call("blockReceivedAndDeleted", &request)
             .await;
         answer?;
+        let activity = &self.actor.node.activity;
+        activity.took(Timed::IncrementalBlockReports, began.elapsed());
         tracing::trace!(
             namenode = self.actor.address,
             entries,

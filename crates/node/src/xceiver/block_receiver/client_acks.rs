@@ -90,6 +90,7 @@ impl<'a> ClientAcks<'a> {
             && since.elapsed() > self.slow_io
         {
             let (peer, millis) = (self.conn.peer_name(), since.elapsed().as_millis());
+            self.responder.count_slow_writer();
             tracing::warn!(peer, millis, "slow to take acknowledgements");
         }
         Ok(told)

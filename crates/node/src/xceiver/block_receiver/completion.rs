@@ -4,7 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hayloft_store::{ReplicaRef, ReplicaWriter, StoreError, StoreErrorKind};
+use tokio::time::Instant;
 
+use crate::activity::Timed;
 use crate::xceiver::context::Xceivers;
 
 /// What to do when the block is complete.
@@ -50,6 +52,11 @@ pub async fn tell(x: &Xceivers, replica: &ReplicaRef, finish: &Finish) {
 /// Completes the block and tells the NameNode; only then is the last packet acknowledged.
 pub async fn complete_replica(x: Xceivers, writer: ReplicaWriter, finish: Finish) -> End {
     let block = writer.block();
+    let began = Instant::now();
+    let what = match &finish {
+        Finish::ConvertToRbw => Timed::ConvertTemporaryToRbwOp,
+        Finish::Report { .. } | Finish::Quietly => Timed::FinalizeBlockOp,
+    };
     let outcome = match &finish {
         Finish::ConvertToRbw => x.store().convert_temporary_to_rbw(writer).await,
         Finish::Report { .. } | Finish::Quietly => writer.finalize().await,
@@ -57,6 +64,7 @@ pub async fn complete_replica(x: Xceivers, writer: ReplicaWriter, finish: Finish
     match outcome {
         Ok(replica) => {
             x.stats().blocks_written.add(1);
+            x.activity().took(what, began.elapsed());
             tell(&x, &replica, &finish).await;
             tracing::info!(block = %replica.block, bytes = replica.block.block.num_bytes,
                 storage = %replica.storage.id, "received");

@@ -45,6 +45,9 @@ pub struct Mirror {
     sending: Patience,
     /// Takes down how long it is waited for.
     clock: Option<PeerClock>,
+    /// Packets that took longer than `slow_after` to be sent.
+    slow_packets: u64,
+    slow_after: Duration,
     /// Nothing can be sent any more.
     discarding: bool,
     /// [`FromMirror::Gone`] was said.
@@ -53,9 +56,9 @@ pub struct Mirror {
 
 impl Mirror {
     /// Takes over a connection on which the pipeline was set up; `clock` is for the last node of a
-    /// pipeline.
+    /// pipeline. Packets that take longer than `slow_after` to be sent are counted.
     #[must_use]
-    pub fn new(mut conn: Conn, clock: Option<PeerClock>) -> Self {
+    pub fn new(mut conn: Conn, clock: Option<PeerClock>, slow_after: Duration) -> Self {
         Self {
             inbox: conn.take_inbox(),
             hearing: Patience::new(conn.read_limit()),
@@ -65,6 +68,8 @@ impl Mirror {
             runs: VecDeque::new(),
             last_sent: Instant::now(),
             clock,
+            slow_packets: 0,
+            slow_after,
             discarding: false,
             gone: false,
         }
@@ -74,6 +79,12 @@ impl Mirror {
     #[must_use]
     pub fn name(&self) -> &str {
         self.conn.peer_name()
+    }
+
+    /// Packets that the node was slow to take, longer than the `slow_after` of [`new`](Self::new).
+    #[must_use]
+    pub fn slow_packets(&self) -> u64 {
+        self.slow_packets
     }
 
     /// Whether another run may be [pushed](Self::push).
@@ -153,6 +164,9 @@ impl Mirror {
                 run.pieces -= 1;
                 if run.pieces == 0 {
                     self.last_sent = Instant::now();
+                    if self.last_sent.saturating_duration_since(run.since) > self.slow_after {
+                        self.slow_packets += run.packets;
+                    }
                     if let Some(clock) = &mut self.clock {
                         clock.sent(run.packets, run.since, self.last_sent);
                     }

@@ -7,7 +7,9 @@ mod mirror;
 mod mirror_setup;
 mod open_replica;
 mod packet_responder;
+mod phase;
 pub mod pipeline;
+mod record;
 pub mod replica_sink;
 mod signals;
 pub mod verify;
@@ -28,6 +30,7 @@ use crate::xceiver::block_receiver::mirror::Mirror;
 use crate::xceiver::block_receiver::mirror_setup::{SetUp, next_hop};
 use crate::xceiver::block_receiver::open_replica::open_replica;
 use crate::xceiver::block_receiver::pipeline::Ends;
+use crate::xceiver::block_receiver::record::WriteRecord;
 use crate::xceiver::block_receiver::replica_sink::{CompleteWhen, ReplicaSink};
 use crate::xceiver::block_receiver::verify::IncomingBlock;
 use crate::xceiver::context::{AfterOperation, Xceivers};
@@ -82,6 +85,7 @@ pub async fn write_block(
         )));
     }
     let _writer = x.stats().enter(Activity::Writer);
+    let began = Instant::now();
     let settings = x.settings();
     tracing::debug!(
         block = %request.block, stage = ?request.stage, from = conn.peer_name(), "receiving"
@@ -90,6 +94,16 @@ pub async fn write_block(
         return close_recovery(x, conn, &settings, &request).await;
     }
     let (writer, translate) = open_replica(x, &settings, &request, kind).await?;
+    let record = WriteRecord {
+        began,
+        opened: began.elapsed(),
+        set_up: Instant::now(),
+        client: &request.message.header.client_name,
+        volume: writer.volume_path().display().to_string(),
+        from: conn.peer_addr(),
+        to: conn.local_addr(),
+        is_local: conn.is_local(),
+    };
     let cancel = writer.cancel_token();
     let connecting = connect_mirror(conn, &settings, &request, kind);
     let (mirror, set_up) = unless_taken_over(x, &cancel, connecting).await?;
@@ -103,7 +117,10 @@ pub async fn write_block(
         source: request.message.source.clone(),
     };
     let acks = (kind == WriterKind::Client).then(|| writer.acks());
-    let mirror = mirror.map(|conn| Mirror::new(conn, peer_clock(x, &settings, &request, kind)));
+    let mirror = mirror.map(|conn| {
+        let clock = peer_clock(x, &settings, &request, kind);
+        Mirror::new(conn, clock, settings.slow_io)
+    });
     let ends = Ends {
         checksum: request.checksum,
         disk: sink(x, &settings, &request, writer, kind, mirror.is_some()),
@@ -122,7 +139,7 @@ pub async fn write_block(
         // The writer was told, and sends on until it reads that.
         conn.linger().await;
     }
-    outcome?;
+    record.end(x, &outcome?, kind == WriterKind::Client);
     if kind == WriterKind::Transfer {
         conn.write_message(&BlockOpResponse::success()).await?;
     }

@@ -5,7 +5,9 @@ use hayloft_store::{ReplicaWriter, StorageInfo, StoreError, StoreErrorKind, Writ
 use hayloft_wire::checksum::DataChecksum;
 use hayloft_wire::ids::{ExtendedBlock, ReplicaState};
 use hayloft_wire::transfer::{Stage, WriteRequest};
+use tokio::time::Instant;
 
+use crate::activity::Timed;
 use crate::xceiver::block_receiver::WriterKind;
 use crate::xceiver::context::Xceivers;
 use crate::xceiver::error::XferError;
@@ -99,10 +101,13 @@ async fn open_writer(
     let block = &request.block;
     let new_gs = message.latest_generation_stamp;
     let options = write_options(settings, request, kind);
+    let began = Instant::now();
     if kind != WriterKind::Client {
-        return store.create_temporary(block, options).await;
+        let opened = store.create_temporary(block, options).await;
+        x.activity().took(Timed::CreateTemporaryOp, began.elapsed());
+        return opened;
     }
-    match request.stage {
+    let opened = match request.stage {
         Stage::PipelineSetupCreate => store.create_rbw(block, options).await,
         Stage::PipelineSetupStreamingRecovery => {
             store
@@ -124,7 +129,14 @@ async fn open_writer(
             StoreErrorKind::Illegal,
             format!("stage {stage:?} cannot start a write of {block}"),
         )),
-    }
+    };
+    let what = match request.stage {
+        Stage::PipelineSetupCreate => Timed::CreateRbwOp,
+        Stage::PipelineSetupStreamingRecovery => Timed::RecoverRbwOp,
+        _ => return opened,
+    };
+    x.activity().took(what, began.elapsed());
+    opened
 }
 
 fn write_options(settings: &Settings, request: &WriteRequest, kind: WriterKind) -> WriteOptions {

@@ -10,6 +10,7 @@ use hayloft_wire::ids::PoolId;
 use hayloft_wire::transfer::Status;
 use tokio::time::Instant;
 
+use crate::activity::{Count, Tally, Timed};
 use crate::xceiver::block_receiver::completion::End;
 use crate::xceiver::block_receiver::replica_sink::ReplicaSink;
 use crate::xceiver::context::Xceivers;
@@ -75,6 +76,8 @@ pub struct PacketResponder<'a> {
     /// What the nodes behind said to the last packet, while this node completes the replica.
     last_hops: Option<(Vec<Hop>, u64)>,
     acked: u64,
+    /// How long the node behind took to acknowledge.
+    round_trips: Tally,
     /// To be sent to the writer.
     pub out: BytesMut,
 }
@@ -114,6 +117,7 @@ impl<'a> PacketResponder<'a> {
             restart_told: false,
             last_hops: None,
             acked: 0,
+            round_trips: Tally::default(),
             out: BytesMut::new(),
         }
     }
@@ -129,6 +133,11 @@ impl<'a> PacketResponder<'a> {
     pub fn listens(&self) -> bool {
         let waits = self.from_behind.len() < WINDOW && self.out.len() < OUT_BYTES_MAX;
         self.behind.is_some() && waits
+    }
+
+    /// The writer was slow to take acknowledgements.
+    pub fn count_slow_writer(&self) {
+        self.x.activity().add(Count::SlowAckToUpstreamCount, 1);
     }
 
     /// A packet arrived.
@@ -286,6 +295,9 @@ impl<'a> PacketResponder<'a> {
     /// Rests on: the packet is written here ([`ReplicaSink::written`]) and acknowledged by every
     /// node behind.
     fn acknowledge(&mut self, head: Pending, (hops, waited): (Vec<Hop>, u64)) {
+        if waited > 0 {
+            self.round_trips.add(waited);
+        }
         let ack = PipelineAck::new(head.seqno, hops, waited);
         if ack.is_success() && head.end_offset > self.acked {
             self.acked = head.end_offset;
@@ -345,6 +357,13 @@ impl<'a> PacketResponder<'a> {
             (true, true) => Slow::Slow,
         };
         Hop::new(status, ecn, slow)
+    }
+}
+
+impl Drop for PacketResponder<'_> {
+    fn drop(&mut self) {
+        let times = &mut self.round_trips;
+        times.give(self.x.activity(), Timed::PacketAckRoundTripTimeNanos);
     }
 }
 

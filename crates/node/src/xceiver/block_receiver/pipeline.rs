@@ -12,20 +12,21 @@
 //! takes no waiting, it is acknowledged with one send. No task wakes another.
 
 use std::future::poll_fn;
-use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use futures_util::future::BoxFuture;
 use hayloft_store::AckHandle;
 use hayloft_wire::checksum::DataChecksum;
-use tokio::time::{Instant, Sleep};
+use tokio::time::Instant;
 
+use crate::activity::Count;
 use crate::xceiver::block_receiver::blame_source;
 use crate::xceiver::block_receiver::client_acks::ClientAcks;
 use crate::xceiver::block_receiver::completion::End;
 use crate::xceiver::block_receiver::mirror::Mirror;
 use crate::xceiver::block_receiver::packet_responder::{AckStep, PacketResponder, Pending};
+use crate::xceiver::block_receiver::phase::{After, ReceivePhase};
+use crate::xceiver::block_receiver::record::Received;
 use crate::xceiver::block_receiver::replica_sink::ReplicaSink;
 use crate::xceiver::block_receiver::signals::Signals;
 use crate::xceiver::block_receiver::verify::{BadPacket, IncomingBlock};
@@ -37,6 +38,7 @@ use crate::xceiver::net::throttle::Throttle;
 use crate::xceiver::packet::PacketBatch;
 use crate::xceiver::packet::receiver::PacketReceiver;
 use crate::xceiver::settings::Settings;
+use crate::xceiver::stats::Activity;
 
 /// After its last packet a block has this long to be completed by all nodes when the writer is
 /// gone. No client is left that would recover it soon.
@@ -71,7 +73,7 @@ pub async fn run(
     settings: &Settings,
     incoming: IncomingBlock,
     ends: Ends<'_>,
-) -> Result<(), XferError> {
+) -> Result<Received, XferError> {
     let Ends {
         conn,
         checksum,
@@ -107,7 +109,9 @@ pub async fn run(
             packets,
             incoming,
             count: 0,
-            phase: Phase::Open,
+            bytes: 0,
+            throttled: Duration::ZERO,
+            phase: ReceivePhase::Open,
             patience: Patience::new(conn.read_limit()),
         },
         next: mirror,
@@ -117,11 +121,16 @@ pub async fn run(
         signals,
         outcome: None,
     };
+    let _responder = pipeline
+        .acks
+        .as_ref()
+        .map(|_| x.stats().enter(Activity::Responder));
     let outcome = poll_fn(|cx| pipeline.poll(cx)).await;
+    let received = pipeline.received();
     if pipeline.acks.is_some() {
         pipeline.disk.abandon();
     }
-    outcome
+    outcome.map(|()| received)
 }
 
 struct Pipeline<'a> {
@@ -143,36 +152,29 @@ struct Receiver<'a> {
     incoming: IncomingBlock,
     /// Packets received.
     count: u64,
-    phase: Phase<'a>,
+    /// Bytes of data received.
+    bytes: u64,
+    /// How long the limit on bandwidth was waited for.
+    throttled: Duration,
+    phase: ReceivePhase<'a>,
     patience: Patience,
 }
 
-/// How far the receiving is.
-enum Phase<'a> {
-    /// Packets are expected.
-    Open,
-    /// The limit on bandwidth has to be waited for.
-    Throttled(BoxFuture<'a, ()>, After),
-    /// A copy has its last packet: nothing more is read.
-    Complete,
-    /// What the client still sends no longer counts: the receiver drops it until the client leaves.
-    Discarding(After),
-    /// The client has left; the block can still become complete here and at the mirror.
-    ClientGone(Pin<Box<Sleep>>),
-}
-
-/// What follows.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum After {
-    /// More packets.
-    More,
-    /// The block had its last packet.
-    Last,
-    /// The data was corrupt.
-    Corrupt,
-}
-
 impl Pipeline<'_> {
+    /// What was received, with the counts that are kept of it.
+    fn received(&self) -> Received {
+        let (block, disk) = self.disk.record();
+        let received = Received {
+            block,
+            bytes: self.receiver.bytes,
+            throttled: self.receiver.throttled,
+            disk,
+        };
+        let slow = self.next.as_ref().map_or(0, Mirror::slow_packets);
+        received.count(self.x.activity(), slow);
+        received
+    }
+
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), XferError>> {
         if self.signals.poll_restart(cx)?
             && let Some(acks) = &mut self.acks
@@ -237,22 +239,23 @@ impl Pipeline<'_> {
     fn poll_receive(&mut self, cx: &mut Context<'_>) -> Result<bool, XferError> {
         let receiver = &mut self.receiver;
         match &mut receiver.phase {
-            Phase::Open => {}
-            Phase::Throttled(wait, after) => {
+            ReceivePhase::Open => {}
+            ReceivePhase::Throttled(wait, after, since) => {
                 if wait.as_mut().poll(cx).is_pending() {
                     return Ok(false);
                 }
-                let after = *after;
+                let (after, since) = (*after, *since);
+                receiver.throttled += since.elapsed();
                 receiver.patience.touch();
                 self.receiver.phase = self.phase_after(after);
                 return Ok(true);
             }
-            Phase::Complete => return Ok(false),
-            Phase::Discarding(after) => {
+            ReceivePhase::Complete => return Ok(false),
+            ReceivePhase::Discarding(after) => {
                 let after = *after;
                 return self.poll_discard(after, cx);
             }
-            Phase::ClientGone(grace) => {
+            ReceivePhase::ClientGone(grace) => {
                 return match grace.as_mut().poll(cx) {
                     Poll::Ready(()) => Err(self.writer_left()),
                     Poll::Pending => Ok(false),
@@ -304,7 +307,10 @@ impl Pipeline<'_> {
             }
             acks.received(bytes);
         }
-        self.receiver.count += batch.packets.len() as u64;
+        let packets = batch.packets.len() as u64;
+        self.receiver.count += packets;
+        self.receiver.bytes += bytes;
+        self.x.activity().add(Count::PacketsReceived, packets);
         if batch.in_place {
             self.x.stats().bytes_in_place.add(bytes);
         }
@@ -321,18 +327,18 @@ impl Pipeline<'_> {
             }
         };
         self.receiver.phase = if self.throttle.rate() > 0 && after != After::Corrupt {
-            Phase::Throttled(Box::pin(self.throttle.take(bytes)), after)
+            ReceivePhase::Throttled(Box::pin(self.throttle.take(bytes)), after, arrived)
         } else {
             self.phase_after(after)
         };
         Ok(())
     }
 
-    fn phase_after(&self, after: After) -> Phase<'static> {
+    fn phase_after(&self, after: After) -> ReceivePhase<'static> {
         match after {
-            After::More => Phase::Open,
-            _ if self.acks.is_none() => Phase::Complete,
-            after => Phase::Discarding(after),
+            After::More => ReceivePhase::Open,
+            _ if self.acks.is_none() => ReceivePhase::Complete,
+            after => ReceivePhase::Discarding(after),
         }
     }
 
@@ -374,7 +380,7 @@ impl Pipeline<'_> {
             },
             _ if after == After::Last => {
                 let grace = Box::pin(tokio::time::sleep(ORPHAN_GRACE));
-                self.receiver.phase = Phase::ClientGone(grace);
+                self.receiver.phase = ReceivePhase::ClientGone(grace);
                 Ok(true)
             }
             _ => Err(self.writer_left()),
@@ -407,7 +413,7 @@ impl Pipeline<'_> {
         let Some(acks) = &mut self.acks else {
             return Ok(false);
         };
-        let open = self.outcome.is_none() && matches!(self.receiver.phase, Phase::Open);
+        let open = self.outcome.is_none() && matches!(self.receiver.phase, ReceivePhase::Open);
         if more && open && acks.may_wait() {
             return Ok(false);
         }

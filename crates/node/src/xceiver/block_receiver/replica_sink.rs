@@ -13,17 +13,19 @@ use std::collections::VecDeque;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use hayloft_io::{CacheHints, WriteBuffers};
 use hayloft_store::{Due, ReplicaWriter, StoreError, StoreErrorKind};
+use hayloft_wire::ids::ExtendedBlock;
 use tokio::task::JoinHandle;
-use tokio::time::Instant;
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 use tracing::Instrument as _;
 
 use crate::xceiver::block_receiver::completion::{End, Finish, complete_replica};
 use crate::xceiver::block_receiver::gathering::Gathering;
+use crate::xceiver::block_receiver::record::{self, DiskClock};
 use crate::xceiver::context::Xceivers;
 use crate::xceiver::packet::PacketBatch;
 
@@ -64,8 +66,10 @@ pub struct ReplicaSink {
     /// The last packet is among them.
     all_written: bool,
     gathering: Gathering,
-    /// When the write under way began.
-    began: Option<Instant>,
+    /// What the disk does.
+    clock: DiskClock,
+    /// The block as it is completed.
+    completed: Option<ExtendedBlock>,
     end: Option<End>,
 }
 
@@ -114,7 +118,8 @@ impl ReplicaSink {
             written: 0,
             all_written: false,
             gathering: Gathering::default(),
-            began: None,
+            clock: DiskClock::default(),
+            completed: None,
             end: None,
         }
     }
@@ -129,6 +134,13 @@ impl ReplicaSink {
     #[must_use]
     pub fn end(&self) -> Option<&End> {
         self.end.as_ref()
+    }
+
+    /// The block as it was completed, and how long the disk was busy with it.
+    #[must_use]
+    pub fn record(&self) -> (Option<ExtendedBlock>, Duration) {
+        let block = matches!(self.end, Some(End::Done)).then(|| self.completed.clone());
+        (block.flatten(), self.clock.busy())
     }
 
     /// Memory to receive data in, where that saves a copy.
@@ -233,6 +245,7 @@ impl ReplicaSink {
                     return false;
                 };
                 self.work = Work::Over;
+                self.clock.end();
                 self.end = Some(outcome.unwrap_or_else(|error| {
                     let text = format!("the completion of a replica did not end: {error}");
                     End::Failed(Arc::new(StoreError::new(StoreErrorKind::Closed, text)))
@@ -266,10 +279,11 @@ impl ReplicaSink {
         };
         let now = writer.bytes_on_disk();
         if now > before {
-            self.note_slow(now - before);
+            let work = record::Work::Write(now - before);
+            self.clock.end_of(work, &self.x, writer);
         }
-        if moved {
-            self.began = self.is_writing().then(Instant::now);
+        if moved && self.is_writing() {
+            self.clock.begin();
         }
         self.note_written(now) || self.begin_next() || moved
     }
@@ -309,11 +323,15 @@ impl ReplicaSink {
         if complete {
             let received = writer.received().saturating_sub(self.began_at);
             self.x.stats().bytes_written.add(received);
+            let mut block = writer.block();
+            block.block.num_bytes = writer.received();
+            self.completed = Some(block);
+            self.clock.begin();
             let completing = complete_replica(self.x.clone(), *writer, self.finish.clone());
             let completing = self.x.tasks().spawn(completing.in_current_span());
             self.work = Work::Completing(completing);
         } else {
-            self.began = Some(Instant::now());
+            self.clock.begin();
             self.work = Work::Syncing(Box::pin(async move {
                 let outcome = writer.sync().await;
                 (writer, outcome)
@@ -323,7 +341,9 @@ impl ReplicaSink {
     }
 
     fn synced(&mut self) {
-        self.note_slow(0);
+        if let Work::Open(writer) = &self.work {
+            self.clock.end_of(record::Work::Sync, &self.x, writer);
+        }
         // Only the last of them can have asked for it: what is behind is held.
         if let Some(run) = self.waiting.pop_front() {
             // Rests on: data and checksums are on the device.
@@ -336,20 +356,6 @@ impl ReplicaSink {
             }
         }
         self.accept_held();
-    }
-
-    fn note_slow(&mut self, bytes: u64) {
-        let Some(took) = self.began.take().map(|began| began.elapsed()) else {
-            return;
-        };
-        if let Work::Open(writer) = &self.work
-            && took > self.x.settings().slow_io
-        {
-            tracing::warn!(
-                block = %writer.block(), storage = %writer.storage().id, bytes,
-                millis = took.as_millis(), "slow write to disk"
-            );
-        }
     }
 
     /// The writer goes before its client learns of it: the next writer waits for this. A failed

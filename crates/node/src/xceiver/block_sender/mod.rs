@@ -16,10 +16,14 @@ pub mod packets;
 pub mod range;
 pub mod read_ahead;
 
+use std::time::Duration;
+
 use bytes::Bytes;
 use hayloft_io::{Advice, BufferPool};
 use hayloft_store::ReplicaReader;
+use tokio::time::Instant;
 
+use crate::activity::{NodeActivity, OpParts, Timed, nanos};
 use crate::xceiver::block_sender::packets::Packets;
 use crate::xceiver::block_sender::range::Range;
 use crate::xceiver::block_sender::read_ahead::{Ahead, Body, Piece};
@@ -69,6 +73,39 @@ pub struct Sent {
     pub bytes: u64,
     /// Of these, bytes that the kernel took from its page cache.
     pub by_descriptor: u64,
+    /// Bytes of checksums that went with them.
+    pub sums: u64,
+    /// Where the time went.
+    pub parts: OpParts,
+}
+
+/// Where the time of a stream goes.
+#[derive(Debug, Default)]
+struct Clock {
+    parts: OpParts,
+    packets: u64,
+    /// Of the time of the network, how long the reader took nothing.
+    blocked_nanos: u64,
+}
+
+impl Clock {
+    /// Gives what each packet took, in the mean, to `activity`.
+    fn give(&self, activity: &NodeActivity) {
+        let blocked = self.blocked_nanos;
+        let sending = nanos(self.parts.network).saturating_sub(blocked);
+        activity.took_together(
+            Timed::SendDataPacketBlockedOnNetworkNanos,
+            self.packets,
+            blocked,
+        );
+        activity.took_together(Timed::SendDataPacketTransferNanos, self.packets, sending);
+    }
+}
+
+/// The time since `at`, which becomes now.
+fn lap(at: &mut Instant) -> Duration {
+    let now = Instant::now();
+    now - std::mem::replace(at, now)
 }
 
 /// One replica on its way out.
@@ -96,11 +133,18 @@ impl BlockSender<'_> {
     pub async fn send(&self, conn: &Conn, head: Bytes) -> Result<Sent, XferError> {
         let mut packets = Packets::new(conn, self.range, self.packet_data(), head);
         let mut ahead = Ahead::new(self);
-        let mut by_descriptor = 0;
+        let (mut by_descriptor, mut sums) = (0, 0);
         let mut turn = 0;
+        let mut clock = Clock::default();
+        let mut at = Instant::now();
         while let Some(piece) = ahead.next().await? {
-            let waits = conn.waits();
+            clock.parts.disk += lap(&mut at);
+            let (waits, blocked) = (conn.waits(), conn.waited_nanos());
             self.send_piece(&mut packets, &piece).await?;
+            clock.parts.network += lap(&mut at);
+            sums += piece.sums.len() as u64;
+            clock.packets += piece.len.div_ceil(self.packet_data()) as u64;
+            clock.blocked_nanos += conn.waited_nanos() - blocked;
             let waited = conn.waits() > waits;
             if matches!(piece.body, Body::Resident) {
                 by_descriptor += piece.len as u64;
@@ -108,6 +152,7 @@ impl BlockSender<'_> {
             for throttle in self.throttles {
                 throttle.take(piece.len as u64).await;
             }
+            clock.parts.waiting += lap(&mut at);
             if self.drops_behind() {
                 self.reader
                     .advise(Advice::DontNeed, piece.offset, piece.len as u64)
@@ -121,10 +166,14 @@ impl BlockSender<'_> {
             }
         }
         packets.end().await?;
+        clock.parts.network += lap(&mut at);
+        clock.give(&self.stats.activity);
         self.hint_ahead().await;
         Ok(Sent {
             bytes: self.range.len(),
             by_descriptor,
+            sums,
+            parts: clock.parts,
         })
     }
 

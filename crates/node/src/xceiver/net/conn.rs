@@ -5,6 +5,7 @@
 //! connection, one of them reading and another one writing.
 
 use std::io::{self, IoSlice, IoSliceMut};
+use std::net::SocketAddr;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll};
@@ -16,8 +17,9 @@ use hayloft_wire::schema::WireMessage;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use tokio::io::Interest;
 use tokio::net::TcpStream;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
+use crate::activity::nanos;
 use crate::xceiver::error::XferError;
 use crate::xceiver::net::patience::within;
 use crate::xceiver::settings::Settings;
@@ -41,6 +43,9 @@ pub struct Conn {
     write_limit: Option<Duration>,
     /// How often a write had to wait for the peer.
     waits: AtomicU64,
+    /// Nanoseconds of these waits.
+    waited_nanos: AtomicU64,
+    peer: SocketAddr,
 }
 
 fn some(limit: Duration) -> Option<Duration> {
@@ -76,6 +81,8 @@ impl Conn {
             read_limit: some(settings.read_timeout),
             write_limit: some(settings.write_timeout),
             waits: AtomicU64::new(0),
+            waited_nanos: AtomicU64::new(0),
+            peer,
         })
     }
 
@@ -101,6 +108,28 @@ impl Conn {
     /// opened.
     pub fn waits(&self) -> u64 {
         self.waits.load(Ordering::Relaxed)
+    }
+
+    /// Nanoseconds of these waits.
+    pub fn waited_nanos(&self) -> u64 {
+        self.waited_nanos.load(Ordering::Relaxed)
+    }
+
+    /// The other end.
+    #[must_use]
+    pub fn peer_addr(&self) -> SocketAddr {
+        self.peer
+    }
+
+    /// This end.
+    pub fn local_addr(&self) -> Option<SocketAddr> {
+        self.stream.local_addr().ok()
+    }
+
+    /// Whether the other end is on this machine, as Apache's node judges it.
+    pub fn is_local(&self) -> bool {
+        let own = || self.local_addr().map(|own| own.ip());
+        self.peer.ip().is_loopback() || own() == Some(self.peer.ip())
     }
 
     /// How long a read may wait.
@@ -369,8 +398,12 @@ impl Conn {
     pub async fn after_refused_write(&self, error: io::Error) -> io::Result<()> {
         match error.kind() {
             io::ErrorKind::WouldBlock => {
+                let began = Instant::now();
+                let room = within(self.write_limit, "writing", self.stream.writable()).await;
+                let waited = nanos(began.elapsed());
                 self.waits.fetch_add(1, Ordering::Relaxed);
-                within(self.write_limit, "writing", self.stream.writable()).await
+                self.waited_nanos.fetch_add(waited, Ordering::Relaxed);
+                room
             }
             io::ErrorKind::Interrupted => Ok(()),
             _ => Err(error),

@@ -11,8 +11,9 @@ use hayloft_wire::proto::datatransfer as pb;
 use hayloft_wire::transfer::{BlockOpResponse, BlockRequest, Status};
 use tokio::time::Instant;
 
+use crate::activity::{ClientTrace, Count, OpKind, OpParts, Timed, nanos};
 use crate::xceiver::block_sender::range::Range;
-use crate::xceiver::block_sender::{BlockSender, CachePolicy};
+use crate::xceiver::block_sender::{BlockSender, CachePolicy, Sent};
 use crate::xceiver::context::{AfterOperation, Xceivers};
 use crate::xceiver::error::XferError;
 use crate::xceiver::net::conn::Conn;
@@ -36,6 +37,7 @@ pub async fn read_block(
     let BlockRequest { block, message } = request;
     x.wait_ready(&block.pool).await?;
     let _reader = x.stats().enter(Activity::Reader);
+    let began = Instant::now();
     let settings = x.settings();
     let opened = open(
         x,
@@ -49,6 +51,7 @@ pub async fn read_block(
         Ok(opened) => opened,
         Err(error) => return refuse(conn, &block, error).await,
     };
+    let opened = began.elapsed();
     let head = stream_head(&range);
     let outflow = BlockSender {
         reader: &reader,
@@ -61,8 +64,17 @@ pub async fn read_block(
     match outflow.send(conn, head).await {
         Ok(sent) => {
             x.stats().bytes_read.add(sent.bytes);
+            x.stats().sums_read.add(sent.sums);
             x.stats().blocks_read.add(1);
             x.stats().bytes_read_by_descriptor.add(sent.by_descriptor);
+            let served = Served {
+                block: &block,
+                client: &message.header.client_name,
+                offset: range.start,
+                opened,
+                whole: began.elapsed(),
+            };
+            served.count(x, conn, &sent);
         }
         Err(error) => {
             after_read_error(x, &block, &error).await;
@@ -70,6 +82,49 @@ pub async fn read_block(
         }
     }
     confirm(x, conn, &block).await
+}
+
+/// A read that was served.
+struct Served<'a> {
+    block: &'a ExtendedBlock,
+    client: &'a str,
+    offset: u64,
+    /// From its beginning to the open replica.
+    opened: Duration,
+    whole: Duration,
+}
+
+impl Served<'_> {
+    fn count(&self, x: &Xceivers, conn: &Conn, sent: &Sent) {
+        let (activity, whole) = (x.activity(), self.whole.saturating_sub(self.opened));
+        activity.read_by(conn.is_local(), sent.bytes);
+        let millis = u64::try_from(whole.as_millis()).unwrap_or(u64::MAX);
+        activity.add(Count::TotalReadTime, millis);
+        let rate = u128::from(sent.bytes) * 1_000_000_000 / whole.as_nanos().max(1);
+        let rate = u64::try_from(rate).unwrap_or(u64::MAX);
+        activity.took_together(Timed::ReadTransferRate, 1, rate);
+        let parts = OpParts {
+            disk: sent.parts.disk + self.opened,
+            ..sent.parts
+        };
+        activity.latencies.add(OpKind::Read, &parts);
+        if self.client.is_empty() || !ClientTrace::wants_reads() {
+            return;
+        }
+        let trace = ClientTrace {
+            from: conn.local_addr(),
+            to: Some(conn.peer_addr()),
+            volume: "",
+            // With their checksums, as Apache's.
+            bytes: sent.bytes + sent.sums,
+            client: self.client,
+            offset: self.offset,
+            node: &x.store().datanode_uuid(),
+            block: self.block,
+            nanos: nanos(whole),
+        };
+        trace.read(&parts);
+    }
 }
 
 /// After a failed read: the scanner looks at the replica, and the volumes are checked if a disk may

@@ -12,6 +12,7 @@ use hayloft_wire::proto::security::Token;
 use hayloft_wire::transfer::{self, BlockOpResponse, BlockRequest, Status};
 use tracing::Instrument as _;
 
+use crate::activity::{Count, OpKind};
 use crate::xceiver::block_receiver::completion::Finish;
 use crate::xceiver::block_receiver::pipeline::{self, Ends};
 use crate::xceiver::block_receiver::replica_sink::{CompleteWhen, ReplicaSink};
@@ -104,7 +105,12 @@ pub async fn copy_block(
         throttles: &[&x.throttles().balancer],
     };
     match outflow.send(conn, stream_head(&range)).await {
-        Ok(sent) => x.stats().bytes_read.add(sent.bytes),
+        Ok(sent) => {
+            x.stats().bytes_read.add(sent.bytes);
+            x.stats().sums_read.add(sent.sums);
+            x.stats().blocks_read.add(1);
+            x.activity().latencies.add(OpKind::Copy, &sent.parts);
+        }
         Err(error) => {
             after_read_error(x, &block, &error).await;
             return Err(error);
@@ -182,12 +188,17 @@ async fn replace(
     let own = x.link().identity(&block.pool);
     let source = &message.source.id.datanode_uuid;
     if own.is_some_and(|own| own.datanode_uuid == *source) {
-        return move_here(x, block, target, storage_id).await;
+        move_here(x, block, target, storage_id).await?;
+        x.activity().add(Count::ReplaceBlockOpOnSameHost, 1);
+        return Ok(());
     }
     if let Some(sibling) = x.sibling(source) {
-        return take_over(x, block, message, sibling).await;
+        take_over(x, block, message, sibling).await?;
+        x.activity().add(Count::ReplaceBlockOpToOtherHost, 1);
+        return Ok(());
     }
     fetch(x, block, message, target, storage_id).await?;
+    x.activity().add(Count::ReplaceBlockOpToOtherHost, 1);
     tracing::info!(%block, source = message.source.id.xfer_addr(), hint = message.del_hint,
         requester = requester.peer_name(), "moved here");
     Ok(())

@@ -11,6 +11,7 @@ use hayloft_wire::proto::hdfs::{DatanodeId, DatanodeInfo};
 use hayloft_wire::proto::security::Token;
 use hayloft_wire::transfer::{self, BlockOpResponse, BlockRequest, Stage, Status};
 
+use crate::activity::{Count, OpKind};
 use crate::namenode::Targets;
 use crate::xceiver::block_sender::range::Range;
 use crate::xceiver::block_sender::{BlockSender, CachePolicy};
@@ -177,6 +178,8 @@ async fn copy_to(
         throttles,
     };
     let sent = outflow.send(&conn, head.freeze()).await?;
+    x.activity().add(Count::BlocksReplicated, 1);
+    x.activity().latencies.add(OpKind::Copy, &sent.parts);
     tracing::info!(%block, bytes = sent.bytes, %node, "copied to another node");
     if !purpose.client_name.is_empty() {
         await_close_ack(&mut conn, &node).await?;

@@ -25,6 +25,7 @@ use std::sync::Arc;
 use hayloft_wire::ids::ExtendedBlock;
 use hayloft_wire::proto::hdfs::BlockEcReconstructionInfo;
 
+use crate::activity::Count;
 use crate::xceiver::context::Xceivers;
 use crate::xceiver::error::XferError;
 use crate::xceiver::settings::ReconstructionSettings;
@@ -46,7 +47,10 @@ pub fn reconstruct(
     x: &Xceivers,
     order: BlockEcReconstructionInfo,
 ) -> Result<impl Future<Output = Result<(), XferError>> + Send + use<>, XferError> {
-    let order = Order::try_from(order).map_err(|e| XferError::Refused(e.to_string()))?;
+    let order = Order::try_from(order).map_err(|e| {
+        x.activity().add(Count::EcInvalidReconstructionTasks, 1);
+        XferError::Refused(e.to_string())
+    })?;
     let x = x.clone();
     let load = load(order.connections(), x.settings().reconstruction);
     let counted = x.stats().enter_as(Activity::Xmit, load);
@@ -54,7 +58,12 @@ pub fn reconstruct(
         let _counted = counted;
         let turn = Arc::clone(x.reconstructions()).acquire_owned().await;
         let _turn = turn.map_err(|_| XferError::Stopped("the node stops"))?;
-        rebuild(&x, &order).await
+        let outcome = rebuild(&x, &order).await;
+        x.activity().add(Count::EcReconstructionTasks, 1);
+        if outcome.is_err() {
+            x.activity().add(Count::EcFailedReconstructionTasks, 1);
+        }
+        outcome
     })
 }
 

@@ -12,6 +12,7 @@ use super::super::{Activity, Settings, XceiverShared, transfer_block};
 use super::client::{Client, Pipeline, read, write_request};
 use super::node::{Node, Said};
 use super::{block, crc32c, pattern, pool};
+use crate::activity::{Count, Timed};
 use crate::namenode::Targets;
 
 async fn with_block(node: &Node, id: i64, data: &[u8]) {
@@ -162,6 +163,12 @@ async fn a_block_moves_from_node_to_node() {
         })
         .collect();
     assert_eq!(hints, ["the-old-one"]);
+    let ops = |node: &Node, what| node.x.stats().activity.total(what).0;
+    assert_eq!(ops(&nodes[0], Timed::CopyBlockOp), 1);
+    assert_eq!(ops(&nodes[1], Timed::ReplaceBlockOp), 1);
+    let moved = nodes[1].x.stats();
+    let from_other = Count::ReplaceBlockOpToOtherHost;
+    assert_eq!(moved.activity.count(from_other), 1);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -131,6 +131,7 @@ impl Node {
             start: StartOption::Regular,
             shutdown: shutdown.clone(),
             tasks: TaskTracker::new(),
+            activity: Arc::default(),
             work: OnceLock::new(),
         });
         services
