@@ -84,7 +84,7 @@ fn start() -> Result<Lab> {
     let spec = NodeSpec::new(Kind::Hayloft)
         .volumes(vec![
             VolumeSpec::at(&volume),
-            VolumeSpec::at(&base.path().join("plain")),
+            VolumeSpec::at(base.path().join("plain")),
         ])
         .conf("dfs.datanode.failed.volumes.tolerated", 1)
         .conf("dfs.datanode.disk.check.timeout", "8s")
