@@ -124,7 +124,7 @@ named! {
 
 /// In which unit a time is told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Unit {
+pub enum MeanUnit {
     /// As it is counted.
     AsCounted,
     /// In milliseconds, of nanoseconds.
@@ -134,11 +134,11 @@ pub enum Unit {
 impl Timed {
     /// The unit of Apache's attribute.
     #[must_use]
-    pub fn unit(self) -> Unit {
+    pub fn unit(self) -> MeanUnit {
         if self.name().ends_with("Nanos") || self == Self::ReadTransferRate {
-            Unit::AsCounted
+            MeanUnit::AsCounted
         } else {
-            Unit::Millis
+            MeanUnit::Millis
         }
     }
 }
