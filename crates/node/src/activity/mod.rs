@@ -13,7 +13,7 @@ use std::time::Duration;
 
 pub use client_trace::{ClientTrace, TARGET as CLIENT_TRACE};
 pub use latency::{BOUNDS_NANOS, Histogram, Latencies, OpKind, OpParts, Part};
-pub use names::{Count, RateUnit, Timed};
+pub use names::{Count, MeanUnit, Timed};
 
 /// A number that only grows, from 0 at the start of the node.
 #[derive(Debug, Default)]

@@ -124,7 +124,7 @@ named! {
 
 /// In which unit a time is told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum RateUnit {
+pub enum MeanUnit {
     /// As it is counted.
     AsCounted,
     /// In milliseconds, of nanoseconds.
@@ -134,11 +134,11 @@ pub enum RateUnit {
 impl Timed {
     /// The unit of Apache's attribute.
     #[must_use]
-    pub fn unit(self) -> RateUnit {
+    pub fn unit(self) -> MeanUnit {
         if self.name().ends_with("Nanos") || self == Self::ReadTransferRate {
-            RateUnit::AsCounted
+            MeanUnit::AsCounted
         } else {
-            RateUnit::Millis
+            MeanUnit::Millis
         }
     }
 }

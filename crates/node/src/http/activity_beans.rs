@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use super::WebHost;
 use super::beans::Attributes;
 use super::jmx::Bean;
-use crate::activity::{Count, NodeActivity, RateUnit, Timed};
+use crate::activity::{Count, MeanUnit, NodeActivity, Timed};
 use crate::xceiver::Activity;
 use hayloft_rpc::server::MethodTimes;
 
@@ -90,12 +90,12 @@ struct Rates<'a> {
 }
 
 impl Rates<'_> {
-    fn add(&self, of: &mut Attributes, name: &str, total: (u64, u64), unit: RateUnit) {
+    fn add(&self, of: &mut Attributes, name: &str, total: (u64, u64), unit: MeanUnit) {
         let key = format!("{}.{name}", self.bean);
         let mean = self.host.periods().mean(&key, total);
         let mean = match unit {
-            RateUnit::AsCounted => mean,
-            RateUnit::Millis => mean / NANOS_PER_MS,
+            MeanUnit::AsCounted => mean,
+            MeanUnit::Millis => mean / NANOS_PER_MS,
         };
         of.rate(name, (total.0, mean));
     }
@@ -195,7 +195,7 @@ fn rpc(host: &dyn WebHost) -> Bean {
         ("RpcProcessingTime", &stats.processing),
         ("RpcResponseTime", &stats.response),
     ] {
-        rates.add(&mut of, name, time.total(), RateUnit::Millis);
+        rates.add(&mut of, name, time.total(), MeanUnit::Millis);
     }
     of.rate("RpcLockWaitTime", (stats.processing.total().0, 0.0));
     of.rate("DeferredRpcProcessingTime", (0, 0.0));
@@ -218,9 +218,9 @@ fn rpc_methods(host: &dyn WebHost) -> Bean {
     for (method, times) in methods {
         let name = capitalized(&method);
         let (own, all) = (times.processing_nanos, times.overall_nanos);
-        rates.add(&mut of, &name, (times.calls, own), RateUnit::Millis);
+        rates.add(&mut of, &name, (times.calls, own), MeanUnit::Millis);
         let overall = format!("Overall{name}");
-        rates.add(&mut of, &overall, (times.calls, all), RateUnit::Millis);
+        rates.add(&mut of, &overall, (times.calls, all), MeanUnit::Millis);
         of.rate(&format!("Deferred{name}"), (0, 0.0));
     }
     of.bean(&format!("RpcDetailedActivityForPort{port}"))

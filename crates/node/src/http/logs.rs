@@ -63,7 +63,7 @@ fn files(log: &Path) -> Vec<LogFile> {
     all
 }
 
-/// With service-level authorization the log is for administrators, and no user is known to be one
+/// With service-level authorization the log is for administrators. No caller can be known as one
 /// before there is authentication.
 fn refused(host: &dyn WebHost) -> Option<Response> {
     let forbidden = host.config().get(&keys::SECURITY_AUTHORIZATION);

@@ -6,7 +6,7 @@ use futures_util::future::BoxFuture;
 use tokio::time::{Instant, Sleep};
 
 /// How far the receiving is.
-pub enum ReceivePhase<'a> {
+pub enum Receiving<'a> {
     /// Packets are expected.
     Open,
     /// The limit on bandwidth has to be waited for.

@@ -25,7 +25,7 @@ use crate::xceiver::block_receiver::client_acks::ClientAcks;
 use crate::xceiver::block_receiver::completion::End;
 use crate::xceiver::block_receiver::mirror::Mirror;
 use crate::xceiver::block_receiver::packet_responder::{AckStep, PacketResponder, Pending};
-use crate::xceiver::block_receiver::phase::{After, ReceivePhase};
+use crate::xceiver::block_receiver::phase::{After, Receiving};
 use crate::xceiver::block_receiver::record::Received;
 use crate::xceiver::block_receiver::replica_sink::ReplicaSink;
 use crate::xceiver::block_receiver::signals::Signals;
@@ -111,7 +111,7 @@ pub async fn run(
             count: 0,
             bytes: 0,
             throttled: Duration::ZERO,
-            phase: ReceivePhase::Open,
+            phase: Receiving::Open,
             patience: Patience::new(conn.read_limit()),
         },
         next: mirror,
@@ -156,7 +156,7 @@ struct Receiver<'a> {
     bytes: u64,
     /// How long the limit on bandwidth was waited for.
     throttled: Duration,
-    phase: ReceivePhase<'a>,
+    phase: Receiving<'a>,
     patience: Patience,
 }
 
@@ -239,8 +239,8 @@ impl Pipeline<'_> {
     fn poll_receive(&mut self, cx: &mut Context<'_>) -> Result<bool, XferError> {
         let receiver = &mut self.receiver;
         match &mut receiver.phase {
-            ReceivePhase::Open => {}
-            ReceivePhase::Throttled(wait, after, since) => {
+            Receiving::Open => {}
+            Receiving::Throttled(wait, after, since) => {
                 if wait.as_mut().poll(cx).is_pending() {
                     return Ok(false);
                 }
@@ -250,12 +250,12 @@ impl Pipeline<'_> {
                 self.receiver.phase = self.phase_after(after);
                 return Ok(true);
             }
-            ReceivePhase::Complete => return Ok(false),
-            ReceivePhase::Discarding(after) => {
+            Receiving::Complete => return Ok(false),
+            Receiving::Discarding(after) => {
                 let after = *after;
                 return self.poll_discard(after, cx);
             }
-            ReceivePhase::ClientGone(grace) => {
+            Receiving::ClientGone(grace) => {
                 return match grace.as_mut().poll(cx) {
                     Poll::Ready(()) => Err(self.writer_left()),
                     Poll::Pending => Ok(false),
@@ -327,18 +327,18 @@ impl Pipeline<'_> {
             }
         };
         self.receiver.phase = if self.throttle.rate() > 0 && after != After::Corrupt {
-            ReceivePhase::Throttled(Box::pin(self.throttle.take(bytes)), after, arrived)
+            Receiving::Throttled(Box::pin(self.throttle.take(bytes)), after, arrived)
         } else {
             self.phase_after(after)
         };
         Ok(())
     }
 
-    fn phase_after(&self, after: After) -> ReceivePhase<'static> {
+    fn phase_after(&self, after: After) -> Receiving<'static> {
         match after {
-            After::More => ReceivePhase::Open,
-            _ if self.acks.is_none() => ReceivePhase::Complete,
-            after => ReceivePhase::Discarding(after),
+            After::More => Receiving::Open,
+            _ if self.acks.is_none() => Receiving::Complete,
+            after => Receiving::Discarding(after),
         }
     }
 
@@ -380,7 +380,7 @@ impl Pipeline<'_> {
             },
             _ if after == After::Last => {
                 let grace = Box::pin(tokio::time::sleep(ORPHAN_GRACE));
-                self.receiver.phase = ReceivePhase::ClientGone(grace);
+                self.receiver.phase = Receiving::ClientGone(grace);
                 Ok(true)
             }
             _ => Err(self.writer_left()),
@@ -413,7 +413,7 @@ impl Pipeline<'_> {
         let Some(acks) = &mut self.acks else {
             return Ok(false);
         };
-        let open = self.outcome.is_none() && matches!(self.receiver.phase, ReceivePhase::Open);
+        let open = self.outcome.is_none() && matches!(self.receiver.phase, Receiving::Open);
         if more && open && acks.may_wait() {
             return Ok(false);
         }
