@@ -17,20 +17,17 @@ use super::verdict::Gravity;
 
 /// What the keys do, and what the columns mean.
 const HELP: &str = "\
-q       leave
-up down choose a node (also j k, tab)
-s       sort: slowest, busiest, fullest, name
+q        leave
+up down  choose a node (also j k, tab)
+s        sort by something else
 PgUp PgDn  move through the disks
-?       this page
-
-!  trouble   ~  slow
-
+?        this page
+!        trouble    ~  slow
 SLOWEST  mean time of the slowest class
 QUEUE    transfers that wait, on average
 WAIT     mean wait for their turn
 SERVICE  mean time from turn to end
-P99      99 in 100 were served within,
-         since the node started
+P99      99 in 100, since the start
 RUN      bytes in sequence in one file";
 
 /// What is shown, and how.
@@ -264,7 +261,7 @@ mod tests {
                 "hayloft top  3 nodes, 1 silent  by slowest  every 1 s",
                 "! 10.0.0.1:9864",
                 "In Service 931 GiB  2.6 TiB  -        5.0 MiB  80 ms",
-                "! 10.0.0.2:9864         no answer",
+                "! 10.0.0.2:9864           no answer",
                 "10.0.0.1:9864  2 readers, 3 writers",
                 "! failed volumes: 1",
                 "~ sda client-write: 80 ms, the disk itself is slow",

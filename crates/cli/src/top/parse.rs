@@ -30,7 +30,7 @@ pub struct Times {
 
 /// A class of I/O on a disk.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct ClassCounters {
+pub struct ClassFigures {
     /// The class.
     pub name: String,
     /// Transfers.
@@ -45,18 +45,18 @@ pub struct ClassCounters {
 
 /// A disk.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct DiskCounters {
+pub struct DiskFigures {
     /// Its name.
     pub name: String,
     /// In the node's order.
-    pub classes: Vec<ClassCounters>,
+    pub classes: Vec<ClassFigures>,
     /// Bytes asked in sequence; `p50` and `p99` are bytes here.
     pub runs: Times,
 }
 
 /// A NameNode as the node sees it.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct NameNodeLink {
+pub struct NameNodeSeen {
     /// Its address.
     pub address: String,
     /// Whether the node is registered there.
@@ -67,7 +67,7 @@ pub struct NameNodeLink {
 
 /// All that `top` uses of one answer.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct NodeCounters {
+pub struct NodeFigures {
     /// Seconds since the node started.
     pub uptime: f64,
     /// Bytes.
@@ -89,19 +89,19 @@ pub struct NodeCounters {
     /// Block bytes received.
     pub written_bytes: f64,
     /// In the node's order.
-    pub disks: Vec<DiskCounters>,
+    pub disks: Vec<DiskFigures>,
     /// Bytes by the state of their parity; empty without parity.
     pub parity: BTreeMap<String, f64>,
     /// In the node's order.
-    pub namenodes: Vec<NameNodeLink>,
+    pub namenodes: Vec<NameNodeSeen>,
 }
 
 /// Reads an answer. Lines that cannot be read, and families that are not known, are passed over.
 ///
 /// # Errors
 /// In words: no line is a Hayloft node's.
-pub fn parse(text: &str) -> Result<NodeCounters, String> {
-    let mut node = NodeCounters::default();
+pub fn parse(text: &str) -> Result<NodeFigures, String> {
+    let mut node = NodeFigures::default();
     let mut found = false;
     for line in text.lines() {
         let Some((name, labels, value)) = sample(line) else {
@@ -211,7 +211,7 @@ fn put(map: &mut BTreeMap<String, f64>, key: &str, value: f64) -> Option<()> {
     Some(())
 }
 
-impl NodeCounters {
+impl NodeFigures {
     /// Takes a value where it belongs; `None` when it belongs nowhere.
     fn take(&mut self, name: &str, labels: &Labels, value: f64) -> Option<()> {
         let place = match name {

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::parse::{ClassCounters, DiskCounters, NodeCounters, Times};
+use super::parse::{ClassFigures, DiskFigures, NodeFigures, Times};
 
 /// A class of I/O on a disk, over an interval. Times are seconds.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
@@ -87,10 +87,10 @@ impl NodeRates {
 
 /// Rates from `before` to `now`, `seconds` later. A node that has started anew meanwhile counts
 /// from 0 again: then, and without `before`, there are no rates but what holds since the start.
-pub fn between(before: Option<&NodeCounters>, now: &NodeCounters, seconds: f64) -> NodeRates {
-    let usable = |before: &&NodeCounters| seconds > 0.0 && before.uptime <= now.uptime;
+pub fn between(before: Option<&NodeFigures>, now: &NodeFigures, seconds: f64) -> NodeRates {
+    let usable = |before: &&NodeFigures| seconds > 0.0 && before.uptime <= now.uptime;
     let before = before.filter(usable);
-    let nothing = NodeCounters::default();
+    let nothing = NodeFigures::default();
     let span = Span {
         seconds: before.map(|_| seconds),
     };
@@ -128,9 +128,9 @@ impl Span {
         (count > 0.0 && sum >= 0.0).then(|| sum / count)
     }
 
-    fn class(self, before: Option<&ClassCounters>, now: &ClassCounters) -> ClassRates {
+    fn class(self, before: Option<&ClassFigures>, now: &ClassFigures) -> ClassRates {
         // A family without a transfer has no lines: its class begins at 0, known or not.
-        let nothing = ClassCounters::default();
+        let nothing = ClassFigures::default();
         let before = before.unwrap_or(&nothing);
         ClassRates {
             class: now.name.clone(),
@@ -145,15 +145,15 @@ impl Span {
         }
     }
 
-    fn disk(self, before: Option<&DiskCounters>, now: &DiskCounters) -> DiskRates {
+    fn disk(self, before: Option<&DiskFigures>, now: &DiskFigures) -> DiskRates {
         let Some(before) = before else {
             // A disk that was not there before: its counters may be older than the interval.
-            return Self { seconds: None }.disk_since(&DiskCounters::default(), now);
+            return Self { seconds: None }.disk_since(&DiskFigures::default(), now);
         };
         self.disk_since(before, now)
     }
 
-    fn disk_since(self, before: &DiskCounters, now: &DiskCounters) -> DiskRates {
+    fn disk_since(self, before: &DiskFigures, now: &DiskFigures) -> DiskRates {
         let classes = now.classes.iter().map(|class| {
             let old = before.classes.iter().find(|old| old.name == class.name);
             self.class(old, class)

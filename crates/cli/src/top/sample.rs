@@ -9,7 +9,7 @@ use hayloft_testkit::http::HttpLimits;
 use serde_json::json;
 
 use super::nodes::{KnownNode, NodeSource, fetch};
-use super::parse::{NodeCounters, parse};
+use super::parse::{NodeFigures, parse};
 use super::rates::{NodeRates, between};
 use super::verdict::{Finding, Gravity, judge};
 
@@ -32,7 +32,7 @@ pub struct NodeView {
     /// What its NameNode calls it; empty when none was asked.
     pub state: String,
     /// What it says, and what came of it since the sample before; or why it says nothing.
-    pub answer: Result<(NodeCounters, NodeRates), String>,
+    pub answer: Result<(NodeFigures, NodeRates), String>,
     /// What is wrong or slow, the gravest first.
     pub findings: Vec<Finding>,
 }
@@ -125,8 +125,8 @@ impl ClusterView {
     }
 }
 
-type Answer = Result<(NodeCounters, NodeRates), String>;
-type Earlier = BTreeMap<String, (Instant, NodeCounters)>;
+type Answer = Result<(NodeFigures, NodeRates), String>;
+type Earlier = BTreeMap<String, (Instant, NodeFigures)>;
 
 /// Takes samples, and keeps of each node what the next one is compared with.
 #[derive(Debug)]
@@ -189,7 +189,7 @@ impl Sampler {
 }
 
 /// When an answer came, and what it was.
-type Timed = (Instant, Result<NodeCounters, String>);
+type Timed = (Instant, Result<NodeFigures, String>);
 
 /// The answers of all nodes, in their order.
 fn ask_all(nodes: &[(&String, &KnownNode)]) -> Vec<Timed> {
@@ -215,7 +215,7 @@ fn ask_all(nodes: &[(&String, &KnownNode)]) -> Vec<Timed> {
     answers.into_iter().map(|(_, answer)| answer).collect()
 }
 
-fn ask(address: &str, known: &KnownNode) -> Result<NodeCounters, String> {
+fn ask(address: &str, known: &KnownNode) -> Result<NodeFigures, String> {
     if let Some(why) = &known.unasked {
         return Err(why.clone());
     }

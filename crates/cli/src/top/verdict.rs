@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::parse::NodeCounters;
+use super::parse::NodeFigures;
 use super::rates::{ClassRates, DiskRates, NodeRates};
 
 /// A mean transfer that takes longer is worth a word, seconds.
@@ -50,7 +50,7 @@ pub struct Finding {
 }
 
 /// Everything found at a node, the gravest first.
-pub fn judge(node: &NodeCounters, rates: &NodeRates) -> Vec<Finding> {
+pub fn judge(node: &NodeFigures, rates: &NodeRates) -> Vec<Finding> {
     let mut found = Vec::new();
     let mut say = |gravity, text: String| found.push(Finding { gravity, text });
     if node.failed_volumes > 0.0 {
@@ -163,7 +163,7 @@ mod tests {
             disks,
             ..NodeRates::default()
         };
-        let found = judge(&NodeCounters::default(), &rates);
+        let found = judge(&NodeFigures::default(), &rates);
         found.into_iter().map(|finding| finding.text).collect()
     }
 
