@@ -1,10 +1,11 @@
-//! `hayloft top` against small servers that answer as nodes and a NameNode do.
+//! `hayloft top` against a node, and against small servers that answer as nodes and a NameNode do.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::process::{Command, Output};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
@@ -151,4 +152,96 @@ fn a_namenode_that_is_not_there_is_named() {
     );
     let output = top(&["--once", "--conf", "/nonexistent"]);
     assert_eq!(output.status.code(), Some(2), "{output:?}");
+}
+
+/// A `hayloft node` that waits for its NameNode; it ends with the test.
+struct RealNode {
+    process: std::process::Child,
+    dir: tempfile::TempDir,
+}
+
+impl Drop for RealNode {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+impl RealNode {
+    fn start() -> Self {
+        let dir = tempfile::tempdir().expect("a directory");
+        let data = dir.path().join("data").display().to_string();
+        let any = "127.0.0.1:0";
+        let properties = [
+            ("dfs.namenode.rpc-address", "127.0.0.1:1"),
+            ("dfs.datanode.data.dir", &data),
+            ("dfs.datanode.address", any),
+            ("dfs.datanode.ipc.address", any),
+            ("dfs.datanode.http.address", any),
+        ];
+        let body: String = properties
+            .iter()
+            .map(|(name, value)| {
+                format!("<property><name>{name}</name><value>{value}</value></property>")
+            })
+            .collect();
+        let text = format!("<configuration>{body}</configuration>");
+        std::fs::write(dir.path().join("hdfs-site.xml"), text).expect("written");
+        let log = std::fs::File::create(dir.path().join("log")).expect("made");
+        let process = Command::new(env!("CARGO_BIN_EXE_hayloft"))
+            .args(["node", "--conf"])
+            .arg(dir.path())
+            .env_remove("HAYLOFT_LOG")
+            .stdout(log.try_clone().expect("a second handle"))
+            .stderr(log)
+            .spawn()
+            .expect("runs");
+        Self { process, dir }
+    }
+
+    /// The port that its log names.
+    fn web_port(&self) -> u16 {
+        let end = Instant::now() + Duration::from_secs(60);
+        loop {
+            let log = std::fs::read_to_string(self.dir.path().join("log")).expect("there");
+            let port = log.split_once(" http=").and_then(|(_, rest)| {
+                let (port, _) = rest.split_once(' ')?;
+                port.parse().ok()
+            });
+            if let Some(port) = port {
+                return port;
+            }
+            assert!(Instant::now() < end, "no port within 60 s: {log}");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+}
+
+#[test]
+fn a_real_node_is_read() {
+    let node = RealNode::start();
+    let address = format!("127.0.0.1:{}", node.web_port());
+    let output = top(&["--once", "--json", "--node", &address]);
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    let view: Value = serde_json::from_slice(&output.stdout).expect("one object");
+    let node = &view["nodes"][0];
+    assert!(
+        node["capacity_bytes"]
+            .as_f64()
+            .is_some_and(|bytes| bytes > 0.0),
+        "{view:#}"
+    );
+    assert_eq!(
+        node["findings"][0]["text"],
+        "not registered at NameNode 127.0.0.1:1"
+    );
+    let rates = &node["rates"];
+    assert!(
+        rates["seconds"]
+            .as_f64()
+            .is_some_and(|seconds| seconds > 0.5),
+        "{view:#}"
+    );
+    let class = &rates["disks"][0]["classes"][0]["class"];
+    assert_eq!(class, "client-write", "{view:#}");
 }
