@@ -220,7 +220,8 @@ fn ask(address: &str, known: &KnownNode) -> Result<NodeFigures, String> {
         return Err(why.clone());
     }
     let text = fetch(address, "/prom", NODE_LIMITS);
-    parse(&text.map_err(|why| format!("does not answer: {why}"))?)
+    let advice = "check that it runs and has an HTTP port";
+    parse(&text.map_err(|why| format!("does not answer: {why}; {advice}"))?)
 }
 
 #[cfg(test)]
