@@ -33,6 +33,8 @@ pub enum Command {
     Pfs(crate::pfs::PfsArgs),
     /// Parity over the disks of a node: how it stands, scrub, rebuild.
     Pool(crate::pool::PoolArgs),
+    /// What the nodes of a cluster do now: space, disks, what is slow and why.
+    Top(crate::top::TopArgs),
     /// Virtual nodes of one host: what the rest of a cluster has to know of them.
     Super(crate::super_node::SuperArgs),
     /// The I/O engines, and plug-ins: what they do, and whether they keep the contract.

@@ -15,6 +15,7 @@
 //! | `pfs` | `hayloft pfs`: files on a parallel file system |
 //! | `placement` | `hayloft placement`: blocks that break the rule on failure domains |
 //! | `super_node` | `hayloft super`: virtual nodes, as the cluster has to know them |
+//! | `top` | `hayloft top`: what the nodes of a cluster do now |
 //! | `size` | sizes as typed and shown |
 //! | `svg` | pictures as files |
 //! | `bench` | `hayloft bench`: the stock DataNode beside ours (cargo feature `lab`) |
@@ -40,6 +41,7 @@ mod progress;
 mod size;
 mod super_node;
 mod svg;
+mod top;
 
 use std::process::ExitCode;
 
@@ -82,6 +84,7 @@ fn run(cli: Cli) -> Result<ExitCode, CliError> {
         Command::Pfs(args) => pfs::run(&args),
         Command::Placement(args) => placement::run(&args),
         Command::Pool(args) => pool::run(&args),
+        Command::Top(args) => top::run(&args),
         Command::Super(args) => super_node::run(&args),
         Command::Engine(args) => engine::run(&args),
         Command::Calibrate(args) => calibrate::run(&args),

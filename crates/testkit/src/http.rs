@@ -1,33 +1,55 @@
-//! The few bytes of HTTP that the lab needs: `GET` of a local JMX page.
+//! The few bytes of HTTP that the lab and the commands need: `GET` of a local page, or of a node's.
 
 use crate::error::{Result, TestkitError};
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-/// Largest page accepted, bytes.
-const PAGE_BYTES_MAX: u64 = 16 << 20;
+/// What an answer may cost the caller.
+#[derive(Clone, Copy, Debug)]
+pub struct HttpLimits {
+    /// For the connection.
+    pub connect: Duration,
+    /// For all of it, the connection included.
+    pub whole: Duration,
+    /// Bytes of the answer, its head included.
+    pub bytes: usize,
+}
 
-/// Fetches `path` from a local server and returns the body of a 200 answer.
+impl Default for HttpLimits {
+    fn default() -> Self {
+        Self {
+            connect: Duration::from_secs(2),
+            whole: Duration::from_secs(12),
+            bytes: 16 << 20,
+        }
+    }
+}
+
+/// Fetches `path` from a server and returns the body of a 200 answer, within the usual limits.
 ///
 /// # Errors
-/// [`TestkitError::Talk`] when the server is not there, is slow (10 s), or answers anything but
-/// 200.
+/// As [`get_within`].
 pub fn get(addr: SocketAddr, path: &str) -> Result<String> {
+    get_within(addr, path, HttpLimits::default())
+}
+
+/// Fetches `path` from a server and returns the body of a 200 answer.
+///
+/// # Errors
+/// [`TestkitError::Talk`] when the server is not there, takes longer or sends more than the limits
+/// say, or answers anything but 200.
+pub fn get_within(addr: SocketAddr, path: &str, limits: HttpLimits) -> Result<String> {
     let fail = |problem: String| TestkitError::Talk(format!("GET http://{addr}{path}: {problem}"));
-    let io = |error: std::io::Error| fail(error.to_string());
-    let mut socket = TcpStream::connect_timeout(&addr, Duration::from_secs(2)).map_err(io)?;
-    socket
-        .set_read_timeout(Some(Duration::from_secs(10)))
-        .map_err(io)?;
-    // HTTP/1.0: the answer is not chunked and ends with the connection.
-    let request = format!("GET {path} HTTP/1.0\r\nHost: {addr}\r\nConnection: close\r\n\r\n");
-    socket.write_all(request.as_bytes()).map_err(io)?;
-    let mut answer = Vec::new();
-    socket
-        .take(PAGE_BYTES_MAX)
-        .read_to_end(&mut answer)
-        .map_err(io)?;
+    let answer = exchange(addr, path, limits).map_err(|error| {
+        // What a time limit of a socket looks like depends on the system.
+        let slow = [std::io::ErrorKind::WouldBlock, std::io::ErrorKind::TimedOut];
+        fail(if slow.contains(&error.kind()) {
+            format!("no answer within {:?}", limits.whole)
+        } else {
+            error.to_string()
+        })
+    })?;
     let answer = String::from_utf8_lossy(&answer);
     let (head, body) = answer
         .split_once("\r\n\r\n")
@@ -36,7 +58,40 @@ pub fn get(addr: SocketAddr, path: &str) -> Result<String> {
     if status.split(' ').nth(1) == Some("200") {
         Ok(body.to_owned())
     } else {
-        Err(fail(status.to_owned()))
+        Err(fail(status.chars().take(200).collect()))
+    }
+}
+
+/// Asks, and returns the answer with its head.
+fn exchange(addr: SocketAddr, path: &str, limits: HttpLimits) -> std::io::Result<Vec<u8>> {
+    let end = Instant::now() + limits.whole;
+    let left = || {
+        let left = end.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err(std::io::Error::from(std::io::ErrorKind::TimedOut));
+        }
+        Ok(left)
+    };
+    let mut socket = TcpStream::connect_timeout(&addr, limits.connect.min(limits.whole))?;
+    socket.set_write_timeout(Some(left()?))?;
+    // HTTP/1.0: the answer is not chunked and ends with the connection.
+    let request = format!("GET {path} HTTP/1.0\r\nHost: {addr}\r\nConnection: close\r\n\r\n");
+    socket.write_all(request.as_bytes())?;
+    let (mut answer, mut part) = (Vec::new(), vec![0; 64 << 10]);
+    loop {
+        // Each read has what is left of the time: a server that drips does not hold the caller.
+        socket.set_read_timeout(Some(left()?))?;
+        let n = match socket.read(&mut part) {
+            Ok(0) => return Ok(answer),
+            Ok(n) => n,
+            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => continue,
+            Err(error) => return Err(error),
+        };
+        if answer.len() + n > limits.bytes {
+            let problem = format!("the answer is larger than {} bytes", limits.bytes);
+            return Err(std::io::Error::other(problem));
+        }
+        answer.extend_from_slice(&part[..n]);
     }
 }
 
@@ -52,4 +107,41 @@ pub fn jmx(addr: SocketAddr, query: &str) -> Result<serde_json::Value> {
         .as_array_mut()
         .and_then(|beans| beans.pop())
         .ok_or_else(|| TestkitError::Talk(format!("jmx at {addr} has no bean {query}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::TcpListener;
+
+    const TIGHT: HttpLimits = HttpLimits {
+        connect: Duration::from_millis(500),
+        whole: Duration::from_millis(500),
+        bytes: 1000,
+    };
+
+    /// A server that sends `part` again and again, with a pause, until the client has left.
+    fn server(part: &'static [u8], pause: Duration) -> SocketAddr {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let addr = listener.local_addr().expect("bound");
+        std::thread::spawn(move || {
+            let (mut socket, _) = listener.accept().expect("a client");
+            while socket.write_all(part).is_ok() {
+                std::thread::sleep(pause);
+            }
+        });
+        addr
+    }
+
+    #[test]
+    fn slow_and_large_answers_are_given_up() {
+        let begin = Instant::now();
+        let dripping = server(b"H", Duration::from_millis(20));
+        let error = get_within(dripping, "/", TIGHT).expect_err("slow");
+        assert!(error.to_string().contains("no answer within"), "{error}");
+        let endless = server(&[b'x'; 512], Duration::ZERO);
+        let error = get_within(endless, "/", TIGHT).expect_err("large");
+        assert!(error.to_string().contains("larger than 1000"), "{error}");
+        assert!(begin.elapsed() < Duration::from_secs(5));
+    }
 }

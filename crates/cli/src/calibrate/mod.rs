@@ -187,7 +187,8 @@ fn warn_of_a_node(dir: &Path) {
     }
 }
 
-fn watch_signals(
+/// Sets `stop` at SIGINT and SIGTERM, while the runtime lives.
+pub fn watch_signals(
     runtime: &tokio::runtime::Runtime,
     stop: &Arc<AtomicBool>,
 ) -> Result<(), CliError> {

@@ -36,7 +36,7 @@ pub fn precision(config: &Configuration, service: Option<&str>) -> Option<Precis
 }
 
 /// Where its pages are; the host of its RPC address where it listens on all.
-fn http_address(
+pub fn http_address(
     config: &Configuration,
     service: Option<&str>,
     namenode: &NameNodeAddr,

@@ -26,6 +26,8 @@ mod spool;
 mod tree;
 mod undo;
 
+pub use conf_page::http_address;
+
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;

@@ -1,0 +1,258 @@
+//! What happened between two samples of a node.
+
+use serde::Serialize;
+
+use super::parse::{ClassFigures, DiskFigures, NodeFigures, Times};
+
+/// A class of I/O on a disk, over an interval. Times are seconds.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct ClassRates {
+    /// The class.
+    pub class: String,
+    /// Transfers a second.
+    pub ops_per_second: f64,
+    /// Bytes a second.
+    pub bytes_per_second: f64,
+    /// Transfers that waited for their turn, on average.
+    pub queue: f64,
+    /// Mean wait for their turn; none when nothing was done.
+    pub queue_mean: Option<f64>,
+    /// Mean time from their turn to their end.
+    pub service_mean: Option<f64>,
+    /// Of 99 in 100 transfers since the node started.
+    pub queue_p99: f64,
+    /// Of 99 in 100 transfers since the node started.
+    pub service_p99: f64,
+}
+
+/// A disk, over an interval.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct DiskRates {
+    /// Its name.
+    pub disk: String,
+    /// In the node's order.
+    pub classes: Vec<ClassRates>,
+    /// Mean bytes in sequence in one file; none when no run ended.
+    pub run_mean: Option<f64>,
+    /// Half of the runs since the start are at most so long, bytes.
+    pub run_p50: f64,
+}
+
+/// A node, over an interval.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct NodeRates {
+    /// Length of the interval, seconds; none for a first sample, or when the node has started anew.
+    pub seconds: Option<f64>,
+    /// Block bytes sent a second.
+    pub read_per_second: f64,
+    /// Of those, from the page cache.
+    pub cached_per_second: f64,
+    /// Block bytes received a second.
+    pub written_per_second: f64,
+    /// In the node's order.
+    pub disks: Vec<DiskRates>,
+}
+
+impl ClassRates {
+    /// Mean time of a transfer, its wait included.
+    pub fn latency(&self) -> Option<f64> {
+        Some(self.service_mean? + self.queue_mean.unwrap_or(0.0))
+    }
+}
+
+impl DiskRates {
+    /// The class whose transfers took longest.
+    pub fn slowest(&self) -> Option<&ClassRates> {
+        let timed = self.classes.iter().filter(|c| c.latency().is_some());
+        timed.max_by(|a, b| {
+            a.latency()
+                .unwrap_or(0.0)
+                .total_cmp(&b.latency().unwrap_or(0.0))
+        })
+    }
+
+    /// How long they took.
+    pub fn latency(&self) -> f64 {
+        self.slowest().and_then(ClassRates::latency).unwrap_or(0.0)
+    }
+}
+
+impl NodeRates {
+    /// The disk whose transfers took longest.
+    pub fn slowest(&self) -> Option<&DiskRates> {
+        let timed = self.disks.iter().filter(|d| d.latency() > 0.0);
+        timed.max_by(|a, b| a.latency().total_cmp(&b.latency()))
+    }
+}
+
+/// Rates from `before` to `now`, `seconds` later. A node that has started anew meanwhile counts
+/// from 0 again: then, and without `before`, there are no rates but what holds since the start.
+pub fn between(before: Option<&NodeFigures>, now: &NodeFigures, seconds: f64) -> NodeRates {
+    let usable = |before: &&NodeFigures| seconds > 0.0 && before.uptime <= now.uptime;
+    let before = before.filter(usable);
+    let nothing = NodeFigures::default();
+    let span = Span {
+        seconds: before.map(|_| seconds),
+    };
+    let old = before.unwrap_or(&nothing);
+    let disks = now.disks.iter().map(|disk| {
+        let old = old.disks.iter().find(|old| old.name == disk.name);
+        span.disk(old, disk)
+    });
+    NodeRates {
+        seconds: span.seconds,
+        read_per_second: span.rate(Some(old.read_bytes), now.read_bytes),
+        cached_per_second: span.rate(Some(old.cached_bytes), now.cached_bytes),
+        written_per_second: span.rate(Some(old.written_bytes), now.written_bytes),
+        disks: disks.collect(),
+    }
+}
+
+/// The time between two samples; none when there is no earlier one to compare with.
+#[derive(Clone, Copy)]
+struct Span {
+    seconds: Option<f64>,
+}
+
+impl Span {
+    /// What was added a second. A counter that went back tells nothing about the interval.
+    fn rate(self, before: Option<f64>, now: f64) -> f64 {
+        let added = (now - before.unwrap_or(now)).max(0.0);
+        self.seconds.map_or(0.0, |seconds| added / seconds)
+    }
+
+    /// Mean of what was added.
+    fn mean(self, before: &Times, now: &Times) -> Option<f64> {
+        self.seconds?;
+        let (sum, count) = (now.sum - before.sum, now.count - before.count);
+        (count > 0.0 && sum >= 0.0).then(|| sum / count)
+    }
+
+    fn class(self, before: Option<&ClassFigures>, now: &ClassFigures) -> ClassRates {
+        // A family without a transfer has no lines: its class begins at 0, known or not.
+        let nothing = ClassFigures::default();
+        let before = before.unwrap_or(&nothing);
+        ClassRates {
+            class: now.name.clone(),
+            ops_per_second: self.rate(Some(before.ops), now.ops),
+            bytes_per_second: self.rate(Some(before.bytes), now.bytes),
+            // Waiting time a second is the number that waits (Little's law).
+            queue: self.rate(Some(before.queue.sum), now.queue.sum),
+            queue_mean: self.mean(&before.queue, &now.queue),
+            service_mean: self.mean(&before.service, &now.service),
+            queue_p99: now.queue.p99,
+            service_p99: now.service.p99,
+        }
+    }
+
+    fn disk(self, before: Option<&DiskFigures>, now: &DiskFigures) -> DiskRates {
+        let Some(before) = before else {
+            // A disk that was not there before: its counters may be older than the interval.
+            return Self { seconds: None }.disk_since(&DiskFigures::default(), now);
+        };
+        self.disk_since(before, now)
+    }
+
+    fn disk_since(self, before: &DiskFigures, now: &DiskFigures) -> DiskRates {
+        let classes = now.classes.iter().map(|class| {
+            let old = before.classes.iter().find(|old| old.name == class.name);
+            self.class(old, class)
+        });
+        DiskRates {
+            disk: now.name.clone(),
+            classes: classes.collect(),
+            run_mean: self.mean(&before.runs, &now.runs),
+            run_p50: now.runs.p50,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::parse::{parse, tests::RECORDED};
+    use super::*;
+
+    fn later() -> String {
+        RECORDED
+            .replace("uptime_seconds 120", "uptime_seconds 122")
+            .replace(
+                "written_bytes_total 90000000",
+                "written_bytes_total 100000000",
+            )
+            .replace(
+                "class=\"client-write\"} 80000000",
+                "class=\"client-write\"} 84000000",
+            )
+            .replace("class=\"client-write\"} 400", "class=\"client-write\"} 420")
+            .replace("class=\"client-write\"} 0.8", "class=\"client-write\"} 1.8")
+            .replace("class=\"client-write\"} 1.2", "class=\"client-write\"} 1.4")
+            .replace(
+                "run_bytes_sum{disk=\"sda\"} 100000000",
+                "run_bytes_sum{disk=\"sda\"} 104000000",
+            )
+            .replace(
+                "run_bytes_count{disk=\"sda\"} 12",
+                "run_bytes_count{disk=\"sda\"} 16",
+            )
+    }
+
+    fn close(a: f64, b: f64) {
+        assert!((a - b).abs() < 1e-9, "{a} is not {b}");
+    }
+
+    #[test]
+    fn rates_are_what_was_added() {
+        let (before, now) = (
+            parse(RECORDED).expect("read"),
+            parse(&later()).expect("read"),
+        );
+        let rates = between(Some(&before), &now, 2.0);
+        close(rates.written_per_second, 5e6);
+        close(rates.read_per_second, 0.0);
+        let write = &rates.disks[0].classes[0];
+        close(write.bytes_per_second, 2e6);
+        close(write.ops_per_second, 10.0);
+        close(write.queue, 0.5);
+        close(write.queue_mean.expect("done"), 0.05);
+        close(write.service_mean.expect("done"), 0.01);
+        close(write.latency().expect("done"), 0.06);
+        close(rates.disks[0].run_mean.expect("ended"), 1e6);
+        assert_eq!(
+            rates.disks[0].classes[1].latency(),
+            None,
+            "nothing was read"
+        );
+        assert_eq!(rates.slowest().expect("one").disk, "sda");
+    }
+
+    #[test]
+    fn a_node_that_started_anew_has_no_rates() {
+        let (before, now) = (
+            parse(&later()).expect("read"),
+            parse(RECORDED).expect("read"),
+        );
+        for rates in [between(Some(&before), &now, 2.0), between(None, &now, 2.0)] {
+            assert_eq!((rates.seconds, rates.written_per_second), (None, 0.0));
+            assert_eq!(rates.disks[0].classes[0].service_mean, None);
+            close(rates.disks[0].classes[0].service_p99, 0.012);
+        }
+        // One counter alone goes back: a disk that was taken out and put in again.
+        let mut odd = before.clone();
+        odd.disks[0].classes[0].ops = 1e9;
+        odd.disks[0].classes[0].service.sum = 1e9;
+        odd.uptime = 1.0;
+        let rates = between(Some(&odd), &now, 0.5);
+        close(rates.disks[0].classes[0].ops_per_second, 0.0);
+        assert_eq!(rates.disks[0].classes[0].service_mean, None);
+        assert_eq!(between(Some(&before), &before, 0.0).seconds, None);
+    }
+
+    #[test]
+    fn a_new_disk_begins_with_its_next_sample() {
+        let now = parse(&later()).expect("read");
+        let mut before = now.clone();
+        before.disks.remove(0);
+        let rates = between(Some(&before), &now, 1.0);
+        close(rates.disks[0].classes[0].bytes_per_second, 0.0);
+    }
+}
