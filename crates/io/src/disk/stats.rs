@@ -2,11 +2,12 @@
 //! the scheduler needs anyway, so that counting costs a few additions.
 
 use std::fmt;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use hdrhistogram::Histogram;
 
 use super::schedule::Ticket;
+use super::slowest::Slowest;
 use crate::class::IoClass;
 use crate::latency::{histogram, record, up_to};
 
@@ -37,6 +38,17 @@ impl Default for ClassStats {
     }
 }
 
+/// What a disk has to do now.
+#[derive(Clone, Debug, Default)]
+pub struct DiskLoad {
+    /// Reads and writes that wait for their turn, by [`IoClass::index`].
+    pub waiting: [usize; IoClass::COUNT],
+    /// Those under way, likewise.
+    pub running: [usize; IoClass::COUNT],
+    /// How long the one that has been under way longest has been so.
+    pub longest: Option<Duration>,
+}
+
 /// What a disk did since it was opened.
 #[derive(Clone, Debug)]
 pub struct DiskStats {
@@ -45,6 +57,10 @@ pub struct DiskStats {
     /// Lengths in bytes of runs: what was asked of the device in one file, in sequence, before
     /// something else was. Requests through the page cache are not in it.
     pub runs: Histogram<u64>,
+    /// The slowest transfers of late.
+    pub slowest: Slowest,
+    /// What it has to do now.
+    pub load: DiskLoad,
     /// The run that goes on: file and where it ends, and its length so far.
     run: Option<(u64, u64, u64)>,
 }
@@ -54,6 +70,8 @@ impl Default for DiskStats {
         Self {
             classes: std::array::from_fn(|_| ClassStats::default()),
             runs: up_to(LONGEST_RUN),
+            slowest: Slowest::default(),
+            load: DiskLoad::default(),
             run: None,
         }
     }
@@ -94,6 +112,7 @@ impl DiskStats {
         class.bytes = class.bytes.saturating_add(bytes);
         let took = now.saturating_duration_since(ticket.served);
         record(&mut class.service_us, took);
+        self.slowest.finished(now, ticket, bytes);
     }
 }
 
@@ -129,8 +148,6 @@ impl fmt::Display for DiskStats {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
     use crate::disk::schedule::{Request, Stream};
 

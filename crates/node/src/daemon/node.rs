@@ -213,6 +213,10 @@ impl WebHost for Node {
         self.namenodes().actors()
     }
 
+    fn slow(&self) -> OutlierReports {
+        self.outliers()
+    }
+
     fn uptime(&self) -> Duration {
         self.started.elapsed()
     }

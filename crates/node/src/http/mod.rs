@@ -4,7 +4,8 @@
 //! |---|---|
 //! | `beans`, `jmx` | `/jmx`: Apache's beans, by name or pattern |
 //! | `metrics` | `/prom`: Prometheus' text format, with our own numbers |
-//! | `pages` | `/`, `/conf`, `/stacks`, `/logLevel` |
+//! | `page` | `/`, and `/live` for its script |
+//! | `pages` | `/conf`, `/stacks`, `/logLevel` |
 //! | `webhdfs` | `/webhdfs/v1`: bytes of files |
 //! | `server`, `patience` | connections and their limits |
 //! | `tls` | the same over TLS |
@@ -14,6 +15,7 @@
 mod beans;
 mod jmx;
 mod metrics;
+mod page;
 mod pages;
 mod patience;
 mod server;
@@ -35,6 +37,7 @@ use hayloft_store::{Store, VolumeReport};
 use crate::identity::Identity;
 use crate::log_levels;
 use crate::namenode::ActorInfo;
+use crate::outliers::OutlierReports;
 use crate::xceiver::XceiverStats;
 
 pub(crate) use server::{WebPorts, serve};
@@ -56,6 +59,8 @@ pub trait WebHost: Send + Sync + 'static {
     fn stats(&self) -> &XceiverStats;
     /// The NameNodes.
     fn actors(&self) -> Vec<ActorInfo>;
+    /// Peers and volumes that are slower than others.
+    fn slow(&self) -> OutlierReports;
     /// Since it started.
     fn uptime(&self) -> Duration;
 }
@@ -76,6 +81,7 @@ fn router(host: Arc<dyn WebHost>) -> Router {
         .route("/", get(index))
         .route("/index.html", get(index))
         .route("/datanode.html", get(index))
+        .route("/live", get(live))
         .route("/jmx", get(jmx))
         .route("/prom", get(prom))
         .route("/conf", get(conf))
@@ -142,7 +148,15 @@ fn decoded(text: &str) -> Option<String> {
 }
 
 async fn index(State(host): Web) -> Response {
-    text("text/html; charset=utf-8", pages::index(&*host))
+    let page = page::page(&page::live(&*host));
+    let policy = [(header::CONTENT_SECURITY_POLICY, page.policy)];
+    let body = text("text/html; charset=utf-8", page.html);
+    (policy, body).into_response()
+}
+
+async fn live(State(host): Web) -> Response {
+    let body = page::live(&*host).to_string();
+    text("application/json; charset=utf-8", body)
 }
 
 async fn jmx(State(host): Web, RawQuery(query): RawQuery) -> Response {
