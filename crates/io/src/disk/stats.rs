@@ -88,10 +88,11 @@ impl DiskStats {
         let waited = ticket.served.saturating_duration_since(ticket.queued);
         let class = &mut self.classes[ticket.request.class.index()];
         record(&mut class.queue_us, waited);
-        let Some(stream) = ticket.request.stream else {
+        let bytes = ticket.request.bytes;
+        // What moves no bytes, such as an allocation, is no part of a run and ends none.
+        let Some(stream) = ticket.request.stream.filter(|_| bytes > 0) else {
             return;
         };
-        let bytes = ticket.request.bytes;
         let end = stream.offset.saturating_add(bytes);
         let length = match self.run {
             Some((id, at, length)) if (id, at) == (stream.id, stream.offset) => {
@@ -170,6 +171,7 @@ mod tests {
         for t in [
             ticket(1, 0, 100),
             ticket(1, 100, 200),
+            ticket(3, 0, 0),
             ticket(2, 300, 50),
             ticket(1, 300, 9),
         ] {
@@ -179,11 +181,11 @@ mod tests {
         assert_eq!(stats.runs.len(), 2, "the last one goes on");
         assert_eq!((stats.runs.count_at(300), stats.runs.count_at(50)), (1, 1));
         let class = stats.class(IoClass::ClientRead);
-        assert_eq!((class.ops, class.bytes), (4, 359));
+        assert_eq!((class.ops, class.bytes), (5, 359));
         assert!((100..107).contains(&class.queue_us.value_at_quantile(0.50)));
         assert!((3000..3200).contains(&class.service_us.value_at_quantile(0.99)));
         assert!(
-            stats.to_string().contains("client-read: 4 operations"),
+            stats.to_string().contains("client-read: 5 operations"),
             "{stats}"
         );
     }

@@ -113,6 +113,7 @@ impl Browser {
         let size = json!({"width": width, "height": 844, "deviceScaleFactor": 1,
             "mobile": width < 500});
         self.call("Emulation.setDeviceMetricsOverride", size)?;
+        self.call("Emulation.setScrollbarsHidden", json!({"hidden": true}))?;
         let scheme = if dark { "dark" } else { "light" };
         let media = json!({"features": [{"name": "prefers-color-scheme", "value": scheme}]});
         self.call("Emulation.setEmulatedMedia", media)?;

@@ -13,6 +13,9 @@ use serde_json::{Value, json};
 const TRANSFERS: &str = "[...document.querySelectorAll('#disks section')].map(s => \
     [...s.querySelector('table').tBodies[0].rows].map(r => +r.cells[1].textContent)\
     .reduce((a, b) => a + b, 0)).reduce((a, b) => a + b, 0)";
+/// Whether the throughput is a line of several points.
+const RATE: &str = "(document.querySelector('.chart path')?.getAttribute('d') || '')\
+    .split('L').length > 4";
 const LINES: &str = "document.querySelectorAll('.chart path').length";
 const WIDTHS: &str = "[innerWidth, document.documentElement.scrollWidth]";
 
@@ -74,15 +77,15 @@ impl Lab {
             Ok(once(shown(&mut browser)? > 0, "none"))
         })?;
         let before = shown(&mut browser)?;
-        for file in 0..5 {
+        let mut file = 0;
+        wait::until("higher numbers and lines", seconds(60), || {
+            file += 1;
             self.fs
                 .put(&format!("/page{file}"), 4 * BLOCK, 9, json!({}))?;
             self.fs.check(&format!("/page{file}"), 4 * BLOCK, 9)?;
-        }
-        wait::until("higher numbers and lines", seconds(20), || {
-            let lines = browser.value(LINES)?.as_u64().unwrap_or(0);
-            let moved = shown(&mut browser)? > before && lines >= 3;
-            Ok(once(moved, format!("{before} before, {lines} lines")))
+            let (now, drawn) = (shown(&mut browser)?, browser.value(RATE)? == true);
+            let seen = format!("{now} transfers, {before} before; drawn: {drawn}");
+            Ok(once(now > before && drawn, seen))
         })?;
         let pictures = std::env::var_os("HAYLOFT_WEB_PICTURES");
         for (width, dark) in [(390, false), (390, true), (1200, false), (1200, true)] {

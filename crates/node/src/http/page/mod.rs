@@ -229,7 +229,7 @@ fn bytes(value: &Value) -> String {
     let whole = number(value);
     let mut value = whole as f64;
     if whole < 1024 {
-        return format!("{whole} bytes");
+        return format!("{whole} B");
     }
     for unit in ["KiB", "MiB", "GiB", "TiB"] {
         value /= 1024.0;

@@ -20,7 +20,7 @@ const html = (tag, attributes, children) => make(null, tag, attributes, children
 const svg = (tag, attributes, children) => make(SVG, tag, attributes, children);
 
 function size(bytes) {
-  if (bytes < 1024) return Math.round(bytes) + " bytes";
+  if (bytes < 1024) return Math.round(bytes) + " B";
   for (const unit of ["KiB", "MiB", "GiB", "TiB"]) {
     bytes /= 1024;
     if (bytes < 1024) return bytes.toFixed(1) + " " + unit;

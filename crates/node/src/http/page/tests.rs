@@ -25,7 +25,7 @@ fn names_are_text_and_never_marks() {
     let html = page(&hostile()).html;
     assert!(!html.contains("alert(1)</script>"), "{html}");
     assert_eq!(html.matches("<script").count(), 1, "only its own");
-    assert_eq!(html.matches("&lt;script&gt;alert(1)").count(), 11);
+    assert_eq!(html.matches("&lt;script&gt;alert(1)").count(), 10);
 }
 
 #[test]
@@ -33,7 +33,7 @@ fn numbers_are_there_without_a_script() {
     let html = page(&hostile()).html;
     for part in [
         "<td>77</td>",
-        "10 bytes of 1.0 TiB",
+        "10 B of 1.0 TiB",
         "<td>4.0 KiB</td>",
         "<td>2 s ago</td><td>never</td>",
         "<td>1.0 ms</td>",
