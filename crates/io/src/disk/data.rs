@@ -45,6 +45,11 @@ impl Core {
         self.stats.finished(now, &ticket, bytes);
         self.scheduler.finished(now, &ticket, bytes);
     }
+
+    fn longest(&self) -> Option<Duration> {
+        let started = self.under_way.iter().flatten().map(|t| t.served).min();
+        started.map(|at| at.elapsed())
+    }
 }
 
 /// See the [module](self).
@@ -187,7 +192,14 @@ impl DataLane {
     }
 
     pub(super) fn stats(&self) -> DiskStats {
-        self.lock().stats.clone()
+        let core = self.lock();
+        let mut stats = core.stats.clone();
+        stats.load.waiting = core.scheduler.waiting_by_class();
+        for ticket in core.under_way.iter().flatten() {
+            stats.load.running[ticket.request.class.index()] += 1;
+        }
+        stats.load.longest = core.longest();
+        stats
     }
 
     pub(super) fn policy(&self) -> Policy {
@@ -196,8 +208,6 @@ impl DataLane {
 
     /// How long the request that has been under way longest has been so.
     pub(super) fn longest(&self) -> Option<Duration> {
-        let core = self.lock();
-        let started = core.under_way.iter().flatten().map(|t| t.served).min();
-        started.map(|at| at.elapsed())
+        self.lock().longest()
     }
 }

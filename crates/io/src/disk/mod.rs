@@ -10,6 +10,7 @@ mod lane;
 mod registry;
 pub(crate) mod schedule;
 mod settings;
+mod slowest;
 mod stats;
 mod together;
 mod workers;
@@ -25,7 +26,8 @@ pub use device::DeviceId;
 pub use registry::Disks;
 pub(crate) use schedule::{Request, Stream};
 pub use settings::{DiskConfig, DiskSettings};
-pub use stats::{ClassStats, DiskStats};
+pub use slowest::{SlowTransfer, Slowest};
+pub use stats::{ClassStats, DiskLoad, DiskStats};
 pub use together::together;
 pub(crate) use workers::{Lane, Place};
 

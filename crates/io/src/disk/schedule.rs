@@ -92,6 +92,11 @@ impl<T> Scheduler<T> {
         count(&self.cached) + count(&self.device)
     }
 
+    /// As [`waiting`](Self::waiting), by class.
+    pub(crate) fn waiting_by_class(&self) -> [usize; IoClass::COUNT] {
+        std::array::from_fn(|class| self.cached[class].len() + self.device[class].len())
+    }
+
     fn is_active(&self, class: usize) -> bool {
         self.by_class_in_flight[class] > 0
             || !self.cached[class].is_empty()

@@ -2,11 +2,12 @@
 //! the scheduler needs anyway, so that counting costs a few additions.
 
 use std::fmt;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use hdrhistogram::Histogram;
 
 use super::schedule::Ticket;
+use super::slowest::Slowest;
 use crate::class::IoClass;
 use crate::latency::{histogram, record, up_to};
 
@@ -37,6 +38,17 @@ impl Default for ClassStats {
     }
 }
 
+/// What a disk has to do now.
+#[derive(Clone, Debug, Default)]
+pub struct DiskLoad {
+    /// Reads and writes that wait for their turn, by [`IoClass::index`].
+    pub waiting: [usize; IoClass::COUNT],
+    /// Those under way, likewise.
+    pub running: [usize; IoClass::COUNT],
+    /// How long the one that has been under way longest has been so.
+    pub longest: Option<Duration>,
+}
+
 /// What a disk did since it was opened.
 #[derive(Clone, Debug)]
 pub struct DiskStats {
@@ -45,6 +57,10 @@ pub struct DiskStats {
     /// Lengths in bytes of runs: what was asked of the device in one file, in sequence, before
     /// something else was. Requests through the page cache are not in it.
     pub runs: Histogram<u64>,
+    /// The slowest transfers of late.
+    pub slowest: Slowest,
+    /// What it has to do now.
+    pub load: DiskLoad,
     /// The run that goes on: file and where it ends, and its length so far.
     run: Option<(u64, u64, u64)>,
 }
@@ -54,6 +70,8 @@ impl Default for DiskStats {
         Self {
             classes: std::array::from_fn(|_| ClassStats::default()),
             runs: up_to(LONGEST_RUN),
+            slowest: Slowest::default(),
+            load: DiskLoad::default(),
             run: None,
         }
     }
@@ -70,10 +88,11 @@ impl DiskStats {
         let waited = ticket.served.saturating_duration_since(ticket.queued);
         let class = &mut self.classes[ticket.request.class.index()];
         record(&mut class.queue_us, waited);
-        let Some(stream) = ticket.request.stream else {
+        let bytes = ticket.request.bytes;
+        // What moves no bytes, such as an allocation, is no part of a run and ends none.
+        let Some(stream) = ticket.request.stream.filter(|_| bytes > 0) else {
             return;
         };
-        let bytes = ticket.request.bytes;
         let end = stream.offset.saturating_add(bytes);
         let length = match self.run {
             Some((id, at, length)) if (id, at) == (stream.id, stream.offset) => {
@@ -94,6 +113,7 @@ impl DiskStats {
         class.bytes = class.bytes.saturating_add(bytes);
         let took = now.saturating_duration_since(ticket.served);
         record(&mut class.service_us, took);
+        self.slowest.finished(now, ticket, bytes);
     }
 }
 
@@ -129,8 +149,6 @@ impl fmt::Display for DiskStats {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
     use crate::disk::schedule::{Request, Stream};
 
@@ -153,6 +171,7 @@ mod tests {
         for t in [
             ticket(1, 0, 100),
             ticket(1, 100, 200),
+            ticket(3, 0, 0),
             ticket(2, 300, 50),
             ticket(1, 300, 9),
         ] {
@@ -162,11 +181,11 @@ mod tests {
         assert_eq!(stats.runs.len(), 2, "the last one goes on");
         assert_eq!((stats.runs.count_at(300), stats.runs.count_at(50)), (1, 1));
         let class = stats.class(IoClass::ClientRead);
-        assert_eq!((class.ops, class.bytes), (4, 359));
+        assert_eq!((class.ops, class.bytes), (5, 359));
         assert!((100..107).contains(&class.queue_us.value_at_quantile(0.50)));
         assert!((3000..3200).contains(&class.service_us.value_at_quantile(0.99)));
         assert!(
-            stats.to_string().contains("client-read: 4 operations"),
+            stats.to_string().contains("client-read: 5 operations"),
             "{stats}"
         );
     }

@@ -230,6 +230,10 @@ impl WebHost for Node {
         &self.periods
     }
 
+    fn slow(&self) -> OutlierReports {
+        self.outliers()
+    }
+
     fn uptime(&self) -> Duration {
         self.started.elapsed()
     }

@@ -5,7 +5,8 @@
 //! | `beans`, `activity_beans`, `jmx` | `/jmx`: Apache's beans, by name or pattern |
 //! | `periods` | means over the last period |
 //! | `metrics`, `activity_metrics` | `/prom`: Prometheus' text format, with our own numbers |
-//! | `pages` | `/`, `/conf`, `/stacks`, `/logLevel` |
+//! | `page` | `/`, and `/live` for its script |
+//! | `pages` | `/conf`, `/stacks`, `/logLevel` |
 //! | `webhdfs` | `/webhdfs/v1`: bytes of files |
 //! | `logs` | `/logs`: the files that the node logs to |
 //! | `scan_report` | `/blockScannerReport` |
@@ -20,6 +21,7 @@ mod beans;
 mod jmx;
 mod logs;
 mod metrics;
+mod page;
 mod pages;
 mod patience;
 mod periods;
@@ -44,6 +46,7 @@ use hayloft_store::{Store, VolumeReport};
 use crate::identity::Identity;
 use crate::log_levels;
 use crate::namenode::ActorInfo;
+use crate::outliers::OutlierReports;
 use crate::xceiver::XceiverStats;
 
 pub use periods::Periods;
@@ -72,6 +75,8 @@ pub trait WebHost: Send + Sync + 'static {
     fn recoveries(&self) -> usize;
     /// What was told of rates last.
     fn periods(&self) -> &Periods;
+    /// Peers and volumes that are slower than others.
+    fn slow(&self) -> OutlierReports;
     /// Since it started.
     fn uptime(&self) -> Duration;
 }
@@ -92,6 +97,7 @@ fn router(host: Arc<dyn WebHost>) -> Router {
         .route("/", get(index))
         .route("/index.html", get(index))
         .route("/datanode.html", get(index))
+        .route("/live", get(live))
         .route("/jmx", get(jmx))
         .route("/prom", get(prom))
         .route("/conf", get(conf))
@@ -162,7 +168,15 @@ fn decoded(text: &str) -> Option<String> {
 }
 
 async fn index(State(host): Web) -> Response {
-    text("text/html; charset=utf-8", pages::index(&*host))
+    let page = page::page(&page::live(&*host));
+    let policy = [(header::CONTENT_SECURITY_POLICY, page.policy)];
+    let body = text("text/html; charset=utf-8", page.html);
+    (policy, body).into_response()
+}
+
+async fn live(State(host): Web) -> Response {
+    let body = page::live(&*host).to_string();
+    text("application/json; charset=utf-8", body)
 }
 
 async fn jmx(State(host): Web, RawQuery(query): RawQuery) -> Response {

@@ -1,13 +1,11 @@
-//! Pages and texts: the node at a glance, its configuration, its threads.
+//! Pages and texts: the node's configuration, its threads, its log's levels.
 
 use std::fmt::Write as _;
 
 use hayloft_conf::Configuration;
 use serde_json::{Value, json};
 
-use super::{WebHost, beans};
 use crate::log_levels::{self, LogLevels};
-use crate::xceiver::Activity;
 
 /// What stands for a secret.
 const REDACTED: &str = "<redacted>";
@@ -180,132 +178,6 @@ pub fn log_level(levels: Option<&dyn LogLevels>, log: Option<&str>, level: Optio
     text.push_str(
         "<form>Class Name: <input name=\"log\" size=\"50\"> Level: <input name=\"level\"> \
          <input type=\"submit\" value=\"Get or Set\"></form>",
-    );
-    text
-}
-
-#[expect(clippy::cast_precision_loss, reason = "a size for people")]
-fn size(bytes: u64) -> String {
-    let mut value = bytes as f64;
-    for unit in ["bytes", "KiB", "MiB", "GiB", "TiB"] {
-        if value < 1024.0 {
-            return format!("{value:.1} {unit}").replace(".0 bytes", " bytes");
-        }
-        value /= 1024.0;
-    }
-    format!("{value:.1} PiB")
-}
-
-const STYLE: &str = ":root{color-scheme:light dark}body{font:16px system-ui,sans-serif;\
-    max-width:60rem;margin:1rem auto;padding:0 1rem}table{border-collapse:collapse;width:100%;\
-    display:block;overflow-x:auto}th,td{text-align:left;padding:.3rem .8rem .3rem 0;\
-    border-bottom:1px solid #8884;white-space:nowrap}h1{font-size:1.4rem}h2{font-size:1.1rem}\
-    .bad{color:#d33;font-weight:bold}";
-
-fn table(text: &mut String, heads: &[&str], rows: impl IntoIterator<Item = Vec<String>>) {
-    text.push_str("<table><tr>");
-    for head in heads {
-        let _ = write!(text, "<th scope=\"col\">{head}</th>");
-    }
-    text.push_str("</tr>");
-    for row in rows {
-        text.push_str("<tr>");
-        for cell in row {
-            let _ = write!(text, "<td>{}</td>", marked_up(&cell));
-        }
-        text.push_str("</tr>");
-    }
-    text.push_str("</table>");
-}
-
-/// `/`: volumes, disks and NameNodes.
-pub fn index(host: &dyn WebHost) -> String {
-    let (identity, stats) = (host.identity(), host.stats());
-    let name = format!("{}:{}", identity.host_name, identity.xfer_port);
-    let (capacity, used, remaining) = beans::space(host);
-    let failed = host.store().failure_summary().failed_locations;
-    let mut text = format!(
-        "<!doctype html><html lang=\"en\"><head><meta charset=\"utf-8\">\
-         <meta name=\"viewport\" content=\"width=device-width,initial-scale=1\">\
-         <meta http-equiv=\"refresh\" content=\"5\"><title>{0}</title><style>{STYLE}</style></head>\
-         <body><h1>DataNode {0}</h1><p>Up for {1} s. {2} of {3} used, {4} left. {5} connections, \
-         {6} reading, {7} writing.</p>",
-        marked_up(&name),
-        host.uptime().as_secs(),
-        size(used),
-        size(capacity),
-        size(remaining),
-        stats.now(Activity::Connection),
-        stats.now(Activity::Reader),
-        stats.now(Activity::Writer),
-    );
-    for dir in failed {
-        let dir = marked_up(&dir.display().to_string());
-        let _ = write!(text, "<p class=\"bad\">Failed: {dir}</p>");
-    }
-    text.push_str("<h2>Volumes</h2>");
-    let report = host.volumes();
-    let rows = report.iter().map(|volume| {
-        vec![
-            volume.path.display().to_string(),
-            volume.storage.storage_type.to_string(),
-            size(volume.used),
-            size(volume.free),
-            volume.blocks.to_string(),
-        ]
-    });
-    table(
-        &mut text,
-        &["Directory", "Type", "Used", "Free", "Replicas"],
-        rows,
-    );
-    text.push_str("<h2>Disks</h2>");
-    let disks = host.store().disk_stats();
-    let rows = disks.iter().flat_map(|(disk, stats)| {
-        let used = hayloft_io::IoClass::ALL
-            .into_iter()
-            .filter(|c| stats.class(*c).ops > 0);
-        used.map(move |class| {
-            let of = stats.class(class);
-            let ms = |us: u64| format!("{}.{}", us / 1000, us % 1000 / 100);
-            vec![
-                disk.clone(),
-                class.to_string(),
-                of.ops.to_string(),
-                size(of.bytes),
-                ms(of.queue_us.value_at_quantile(0.99)),
-                ms(of.service_us.value_at_quantile(0.99)),
-            ]
-        })
-    });
-    let heads = [
-        "Disk",
-        "Class",
-        "Transfers",
-        "Bytes",
-        "Queue p99, ms",
-        "Service p99, ms",
-    ];
-    table(&mut text, &heads, rows);
-    text.push_str("<h2>NameNodes</h2>");
-    let rows = host.actors().into_iter().map(|actor| {
-        let ago = |of: Option<std::time::Duration>| {
-            of.map_or("never".to_owned(), |d| format!("{} s ago", d.as_secs()))
-        };
-        vec![
-            actor.address,
-            actor.phase.name().to_owned(),
-            if actor.active { "active" } else { "" }.to_owned(),
-            ago(actor.last_heartbeat),
-            ago(actor.last_report),
-        ]
-    });
-    let heads = ["Address", "State", "", "Heartbeat", "Block report"];
-    table(&mut text, &heads, rows);
-    text.push_str(
-        "<p><a href=\"/jmx\">jmx</a> <a href=\"/prom\">prom</a> <a href=\"/conf\">conf</a> \
-         <a href=\"/stacks\">stacks</a> \
-         <a href=\"/logs/\">logs</a></p></body></html>",
     );
     text
 }

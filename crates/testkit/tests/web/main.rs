@@ -3,7 +3,9 @@
 
 mod activity;
 mod ask;
+mod browser;
 mod exchange;
+mod page;
 mod pair;
 mod striped;
 mod texts;
@@ -112,6 +114,8 @@ fn main() -> ExitCode {
         on.case("answers_have_hadoop_s_headers_and_codes", |lab| lab.codes());
         on.case("daemonlog_gets_and_sets_levels", |lab| lab.levels());
         on.case("prometheus_can_read_the_metrics", |lab| lab.metrics());
+        on.case("page_s_data_are_those_of_the_node", |lab| lab.live());
+        on.case("page_draws_what_happens", |lab| lab.drawn());
         on.case("idle_and_slow_connections_cost_no_other", |lab| lab.idle());
         let mut on = suite.group(tls::secure, |lab, failed| lab.cluster.conclude(failed));
         on.case("tls_serves_the_same", |lab| lab.served());

@@ -1,0 +1,156 @@
+//! What is slow or wrong, and why, in words: one sentence each.
+
+use std::time::{Duration, Instant};
+
+use hayloft_io::disk::DiskStats;
+
+use super::super::WebHost;
+use crate::namenode::{ActorInfo, Phase};
+use crate::outliers::OutlierReports;
+
+/// A NameNode that has been silent for so long is told of.
+const SILENT: Duration = Duration::from_secs(30);
+/// Likewise a transfer that has been under way for so long.
+const HANGS: Duration = Duration::from_secs(1);
+/// Likewise a transfer that took so long within the last minute.
+const SLOW: Duration = Duration::from_secs(1);
+
+/// Everything there is to say, the worst first; empty when all is well.
+pub fn findings(
+    host: &dyn WebHost,
+    disks: &[(String, DiskStats)],
+    actors: &[ActorInfo],
+) -> Vec<String> {
+    let failed = host.store().failure_summary().failed_locations;
+    let mut all: Vec<String> = failed
+        .iter()
+        .map(|dir| format!("The volume {} has failed.", dir.display()))
+        .collect();
+    all.extend(actors.iter().filter_map(of_namenode));
+    let now = Instant::now();
+    all.extend(
+        disks
+            .iter()
+            .flat_map(|(name, stats)| of_disk(name, stats, now)),
+    );
+    all.extend(of_outliers(&host.slow()));
+    all
+}
+
+fn of_namenode(actor: &ActorInfo) -> Option<String> {
+    let address = &actor.address;
+    if actor.phase != Phase::Running {
+        return Some(format!(
+            "Not registered with the NameNode {address}: {}.",
+            actor.phase.name()
+        ));
+    }
+    let silent = actor.last_heartbeat.filter(|ago| *ago > SILENT)?;
+    Some(format!(
+        "The NameNode {address} has not answered for {} s.",
+        silent.as_secs()
+    ))
+}
+
+fn of_disk(name: &str, stats: &DiskStats, now: Instant) -> Vec<String> {
+    let mut all = Vec::new();
+    let queued: usize = stats.load.waiting.iter().sum();
+    if let Some(longest) = stats.load.longest.filter(|longest| *longest > HANGS) {
+        all.push(format!(
+            "The disk {name} has not finished a transfer for {:.1} s; {queued} wait behind it.",
+            longest.as_secs_f64()
+        ));
+    }
+    let recent = stats.slowest.last_minute(now);
+    let slow = recent.iter().filter(|slow| slow.took() > SLOW);
+    if let Some(worst) = recent.first().filter(|worst| worst.took() > SLOW) {
+        let why = if worst.waited > worst.served {
+            "it waited for its turn behind others"
+        } else {
+            "the device took that long"
+        };
+        let count = slow.count();
+        let count = if count == 10 {
+            "10 or more".to_owned()
+        } else {
+            count.to_string()
+        };
+        all.push(format!(
+            "On the disk {name}, transfers that took over a second within the last minute: \
+             {count}. The slowest, a {}, took {:.1} s: {why}.",
+            worst.class,
+            worst.took().as_secs_f64()
+        ));
+    }
+    all
+}
+
+fn of_outliers(reports: &OutlierReports) -> Vec<String> {
+    let peers = reports.slow_peers.iter().map(|peer| {
+        format!(
+            "The node {} takes packets slowly: {:.1} ms each, the middle of all is {:.1} ms.",
+            peer.data_node_id.as_deref().unwrap_or("of no name"),
+            peer.aggregate_latency.unwrap_or_default(),
+            peer.median.unwrap_or_default()
+        )
+    });
+    let disks = reports.slow_disks.iter().map(|disk| {
+        let times = [
+            ("reads", disk.mean_read_io_latency),
+            ("writes", disk.mean_write_io_latency),
+            ("names", disk.mean_metadata_op_latency),
+        ];
+        let told = times
+            .iter()
+            .filter_map(|(what, ms)| Some(format!("{what} {:.1} ms", (*ms)?)));
+        format!(
+            "The volume {} is slower than the others: {}.",
+            disk.base_path.as_deref().unwrap_or("of no name"),
+            told.collect::<Vec<_>>().join(", ")
+        )
+    });
+    peers.chain(disks).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use hayloft_wire::proto::datanode::{SlowDiskReport, SlowPeerReport};
+
+    #[test]
+    fn a_disk_that_hangs_is_told_of() {
+        let mut stats = DiskStats::default();
+        assert!(of_disk("sda", &stats, Instant::now()).is_empty());
+        stats.load.longest = Some(Duration::from_millis(2500));
+        stats.load.waiting[0] = 4;
+        let told = of_disk("sda", &stats, Instant::now());
+        let wanted = "The disk sda has not finished a transfer for 2.5 s; 4 wait behind it.";
+        assert_eq!(told, [wanted]);
+    }
+
+    #[test]
+    fn outliers_are_told_with_their_times() {
+        let reports = OutlierReports {
+            slow_peers: vec![SlowPeerReport {
+                data_node_id: Some("10.0.0.9:9866".into()),
+                aggregate_latency: Some(41.25),
+                median: Some(2.0),
+                ..SlowPeerReport::default()
+            }],
+            slow_disks: vec![SlowDiskReport {
+                base_path: Some("/data/3".into()),
+                mean_read_io_latency: Some(90.0),
+                ..SlowDiskReport::default()
+            }],
+        };
+        let told = of_outliers(&reports);
+        assert!(
+            told[0].contains("10.0.0.9:9866") && told[0].contains("41.2 ms"),
+            "{told:?}"
+        );
+        assert_eq!(
+            told[1],
+            "The volume /data/3 is slower than the others: reads 90.0 ms."
+        );
+    }
+}
