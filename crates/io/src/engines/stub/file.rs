@@ -54,6 +54,15 @@ impl Stub {
         Self { state, contested }
     }
 
+    /// Flushes that had failed before the first write that no sync has covered.
+    pub(super) fn dirty_since(&self) -> Option<u64> {
+        lock(&self.state).dirty_since
+    }
+
+    pub(super) fn set_dirty_since(&self, since: Option<u64>) {
+        lock(&self.state).dirty_since = since;
+    }
+
     /// What the file gives up when its last handle is closed: all, or what is behind its end.
     pub(super) fn leave(&self, file: &File, id: &DeviceId, all: bool) -> Vec<Extent> {
         let mut state = lock(&self.state);

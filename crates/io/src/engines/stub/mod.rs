@@ -47,6 +47,8 @@ type DeviceId = [u8; 16];
 
 /// Files with names that end so are ordinary ones.
 const PLAIN_SUFFIX: &str = ".meta";
+/// Closed files that wait for a flush, at most: then there is one.
+const UNFLUSHED_MAX: usize = 1 << 16;
 /// Units that have been given up are made free when there are as many: 1 GiB.
 const LEAVING_MAX: u64 = (1 << 30) / UNIT;
 
@@ -72,6 +74,9 @@ struct StubVolume<D: Blocking> {
     /// stubs.
     inventory: Mutex<Option<Inventory>>,
     open: Mutex<HashMap<InodeKey, Weak<Stub>>>,
+    /// Files that were closed before a flush covered their writes, with the flushes that had failed
+    /// before. Held when `open` is held or alone.
+    unflushed: Mutex<HashMap<InodeKey, u64>>,
     flushes: Flushes,
 }
 
@@ -115,6 +120,7 @@ impl<D: Blocking> Stubs<D> {
             root: root.to_owned(),
             inventory: Mutex::default(),
             open: Mutex::default(),
+            unflushed: Mutex::default(),
             flushes: Flushes::default(),
         })))
     }
@@ -182,9 +188,19 @@ impl<D: Blocking> StubVolume<D> {
             return Ok(());
         }
         let this = self.flushes.begun.fetch_add(1, Ordering::AcqRel) + 1;
+        let failed = self.flushes.failed.load(Ordering::Acquire);
+        let covered: Vec<InodeKey> = {
+            let unflushed = lock(&self.unflushed);
+            let covered = unflushed.iter().filter(|(_, since)| **since == failed);
+            covered.map(|(key, _)| *key).collect()
+        };
         match self.device.sync(SyncKind::Data) {
             Ok(()) => {
                 *done = this;
+                let mut unflushed = lock(&self.unflushed);
+                covered.iter().for_each(|key| {
+                    unflushed.remove(key);
+                });
                 Ok(())
             }
             Err(error) => {
@@ -206,6 +222,7 @@ impl<D: Blocking> StubVolume<D> {
                 let extents = place::read(&file, &self.id, self.units, facts.len);
                 let damaged = |why| IoError::new(IoErrorKind::MediaError, IoOp::Open, path, why);
                 let stub = Stub::new(extents.map_err(damaged)?, facts.len, contested);
+                stub.set_dirty_since(lock(&self.unflushed).remove(&facts.key));
                 let stub = Arc::new(stub);
                 open.insert(facts.key, Arc::downgrade(&stub));
                 stub
@@ -241,11 +258,23 @@ impl<D: Blocking> StubVolume<D> {
         }
         open.remove(&file.key);
         let unnamed = InodeFacts::of(&file.file).is_ok_and(|facts| facts.links == 0);
+        let many = match file.stub.dirty_since().filter(|_| !unnamed) {
+            Some(since) => {
+                let mut unflushed = lock(&self.unflushed);
+                unflushed.insert(file.key, since);
+                unflushed.len() > UNFLUSHED_MAX
+            }
+            None => false,
+        };
         if file.stub.contested {
             return;
         }
         let extents = file.stub.leave(&file.file, &self.id, unnamed);
         drop(open);
+        if many {
+            // The next sync of each of them tells of an error.
+            let _ = self.flush();
+        }
         if !extents.is_empty() {
             // On an error the next start finds them.
             let _ = self.give_up(&extents);

@@ -271,6 +271,29 @@ fn after_a_failed_flush_no_sync_says_that_older_bytes_are_safe() {
 }
 
 #[test]
+fn a_sync_covers_what_an_earlier_handle_wrote() {
+    let (dir, device) = (dir(), Memory::new());
+    let engine = stubs(dir.path(), &device).expect("opens");
+    let [a, b] = ["blk_1", "blk_2"].map(|name| dir.path().join(name));
+    put(&engine, &a, 1, 100_000);
+    put(&engine, &b, 2, 100_000);
+    let sync = |path: &Path| {
+        let file = open(&engine, path, OpenMode::ReadOnly).expect("there");
+        file.sync(SyncKind::All)
+    };
+    lock(&device.0).bad_syncs = 1;
+    sync(&a).expect_err("the device was asked, and failed");
+    sync(&b).expect_err("its bytes may be lost too");
+    sync(&a).expect_err("they still may be");
+    put(&engine, &dir.path().join("blk_3"), 3, 100_000);
+    sync(&dir.path().join("blk_3")).expect("is newer");
+    assert!(
+        lock(&engine.0.unflushed).len() <= 2,
+        "what was flushed is forgotten"
+    );
+}
+
+#[test]
 fn a_full_device_says_so_and_gives_back_what_did_not_fit() {
     let (dir, device) = (dir(), Memory::new());
     let engine = stubs(dir.path(), &device).expect("opens");
