@@ -22,7 +22,7 @@ pub struct Page {
     pub policy: String,
 }
 
-/// `/`, of what [`live`] tells.
+/// `/`, of what [`live()`] tells.
 pub fn page(live: &Value) -> Page {
     let nonce = format!("{:032x}", rand::random::<u128>());
     let policy = format!(
