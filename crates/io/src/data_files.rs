@@ -248,7 +248,7 @@ impl DataFile {
         }
     }
 
-    /// As [`write_back_file`](crate::write_back_file).
+    /// As [`write_back_file`].
     ///
     /// # Errors
     /// Of the device.
