@@ -316,6 +316,8 @@ static int open_volume(const char *directory, const char *options, void **out) {
   /* A flush must cover the writes of all connections. */
   int many = nbd_can_multi_conn(first) == 1 || device->fua;
   device->connections = many ? (connections ? connections : 4) : 1;
+  /* An earlier process may have left writes: the first sync flushes in any case. */
+  device->written = 1;
   *out = device;
   return 0;
 }

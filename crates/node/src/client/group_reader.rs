@@ -181,7 +181,7 @@ impl GroupReader {
     /// Reads the stripe at `at` from enough units and decodes what is lost of it.
     async fn decode_stripe(&mut self, client: &FileClient) -> Result<(), FileError> {
         if self.room.is_none() {
-            self.room = client.stripes.enter().await;
+            self.room = Some(client.stripes.enter().await?);
         }
         let Stripe { cell, data, .. } = self.stripe;
         let row = self.at / (cell * data as u64);

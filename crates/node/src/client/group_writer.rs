@@ -114,7 +114,7 @@ impl GroupWriter {
 
     async fn begin(&mut self, file: &OpenFile) -> Result<(), FileError> {
         if self.room.is_none() {
-            self.room = file.client.stripes.enter().await;
+            self.room = Some(file.client.stripes.enter().await?);
         }
         let located = file.add_block(self.previous.clone(), &[]).await?;
         let group = ExtendedBlock::try_from(&located.b).map_err(FileError::failed)?;

@@ -100,6 +100,9 @@ impl ClientSettings {
     }
 }
 
+/// How long a striped file waits for its place.
+const PLACE_WITHIN: Duration = Duration::from_secs(30);
+
 /// Room for stripes in memory: each place is for the cells of one file.
 #[derive(Clone, Debug)]
 pub(crate) struct StripeRoom(Arc<Semaphore>);
@@ -111,8 +114,17 @@ impl StripeRoom {
     }
 
     /// Waits for a place.
-    async fn enter(&self) -> Option<OwnedSemaphorePermit> {
-        Arc::clone(&self.0).acquire_owned().await.ok()
+    ///
+    /// # Errors
+    /// When none is free for long: slow clients have them all.
+    async fn enter(&self) -> Result<OwnedSemaphorePermit, FileError> {
+        let place = Arc::clone(&self.0).acquire_owned();
+        match tokio::time::timeout(PLACE_WITHIN, place).await {
+            Ok(Ok(place)) => Ok(place),
+            _ => Err(FileError::failed(
+                "too many striped files are on their way through this node: try again later",
+            )),
+        }
     }
 }
 

@@ -105,17 +105,18 @@ fn next(error: &RpcError, repeat: Repeat, several: bool) -> Next {
 impl NameNodeCalls {
     /// What the cluster takes where a client says nothing.
     pub(super) async fn defaults(&self) -> Result<FsServerDefaults, FileError> {
-        let mut known = self.known.defaults.lock().await;
-        if let Some((at, defaults)) = &*known
+        if let Some((at, defaults)) = &*self.known.defaults.lock().await
             && at.elapsed() < DEFAULTS_LAST
         {
             return Ok(defaults.clone());
         }
+        // Not held during the call: others may ask beside it.
         let request = GetServerDefaultsRequest {};
         let answer: GetServerDefaultsResponse = self
             .call("getServerDefaults", &request, Repeat::Harmless)
             .await?;
-        *known = Some((Instant::now(), answer.server_defaults.clone()));
+        let told = (Instant::now(), answer.server_defaults.clone());
+        *self.known.defaults.lock().await = Some(told);
         Ok(answer.server_defaults)
     }
 

@@ -29,8 +29,9 @@ pub async fn finalize_recovered(
         if durable {
             let pair = live.pair();
             let path = pair.data();
+            let data_files = live.slice.volume.data_files();
             let sync = move || {
-                files::sync_file(&pair.data())?;
+                files::sync_data(&data_files, &pair.data())?;
                 files::sync_file(&pair.meta())
             };
             let class = IoClass::ClientWrite;

@@ -110,7 +110,7 @@ pub fn load(paths: &PoolPaths, options: &LoadOptions, progress: &Progress) -> io
     finalized.extend(lazy);
     put_in_place(paths, &mut finalized, &mut orphans);
     let recent = match options.unclean_since {
-        Some(since_ms) => recent::look_at(data_files, paths, &mut finalized, since_ms),
+        Some(since_ms) => recent::look_at(data_files, paths, &mut finalized, since_ms)?,
         None => Vec::new(),
     };
     let rbw = load_rbw(options, paths, &mut orphans)?;
@@ -299,11 +299,16 @@ fn load_rbw(
     };
     let load_one =
         |found: Found| load_one_rbw(&options.data_files, paths, found.block, recent(&found));
-    Ok(found.into_iter().map(load_one).collect())
+    found.into_iter().map(load_one).collect()
 }
 
 /// `recent`: any of its chunks may be damaged, not only what is behind the last good one.
-fn load_one_rbw(files: &DataFiles, paths: &PoolPaths, block: Block, recent: bool) -> FoundRbw {
+fn load_one_rbw(
+    files: &DataFiles,
+    paths: &PoolPaths,
+    block: Block,
+    recent: bool,
+) -> io::Result<FoundRbw> {
     let data = paths.rbw().join(names::data_name(block.id));
     let meta = paths
         .rbw()
@@ -317,6 +322,10 @@ fn load_one_rbw(files: &DataFiles, paths: &PoolPaths, block: Block, recent: bool
         cut(files, &data, &meta, &valid)?;
         Ok(valid)
     });
+    let valid = match valid {
+        Err(error) if recent::is_passing(files, &error) => return Err(error),
+        other => other,
+    };
     let valid = valid.unwrap_or_else(|error| {
         warn!(%block, %error, "cannot verify a replica that was being written; taking it as empty");
         Valid {
@@ -336,12 +345,12 @@ fn load_one_rbw(files: &DataFiles, paths: &PoolPaths, block: Block, recent: bool
     } else {
         restarted
     };
-    FoundRbw {
+    Ok(FoundRbw {
         block: Block::new(block.id, block.generation_stamp, valid.len),
         state,
         checksum: valid.checksum,
         last_crc: valid.last_crc,
-    }
+    })
 }
 
 /// Whether an upgrade restart left a marker whose time has not come; the marker is used up.

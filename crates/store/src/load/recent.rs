@@ -6,8 +6,9 @@
 
 use std::fs::{self, File};
 use std::io;
+use std::path::Path;
 
-use hayloft_io::{DataFile, DataFiles, OpenMode};
+use hayloft_io::{DataFile, DataFiles, IoError, IoErrorKind, IoOp, OpenMode};
 use hayloft_wire::ids::Block;
 use tracing::{error, warn};
 
@@ -33,8 +34,9 @@ pub fn look_at(
     paths: &PoolPaths,
     finalized: &mut Vec<Found>,
     since_ms: u64,
-) -> Vec<Block> {
+) -> io::Result<Vec<Block>> {
     let mut recent = Vec::new();
+    let mut passing = None;
     finalized.retain(|found| {
         if !is_recent(found.changed_ms, since_ms) {
             return true;
@@ -45,6 +47,10 @@ pub fn look_at(
                 return true;
             }
             Ok(Some(damage)) => damage.to_owned(),
+            Err(error) if is_passing(files, &error) => {
+                passing = Some(error);
+                return true;
+            }
             Err(error) => error.to_string(),
         };
         let block = found.block;
@@ -57,7 +63,17 @@ pub fn look_at(
         false
     });
     recent.sort_unstable_by_key(|(changed, _)| std::cmp::Reverse(*changed));
-    recent.into_iter().map(|(_, block)| block).collect()
+    match passing {
+        Some(error) => Err(error),
+        None => Ok(recent.into_iter().map(|(_, block)| block).collect()),
+    }
+}
+
+/// Whether an error is of a device that may be back soon, as one over a network is, and says nothing
+/// of the replica.
+pub fn is_passing(files: &DataFiles, error: &io::Error) -> bool {
+    let kind = IoError::from_std(IoOp::Read, Path::new(""), error).kind();
+    !files.are_plain() && (kind.suspects_volume() || kind == IoErrorKind::Retry)
 }
 
 /// What is wrong with a finalized replica, as far as a quick look tells.

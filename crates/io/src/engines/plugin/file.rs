@@ -151,7 +151,8 @@ impl Blocking for PluginFile {
                 return (done, result);
             }
         }
-        if !self.volume.has(abi::OUTLIVES_PROCESS) && done > 0 && self.volume.has(abi::IN_FILES) {
+        let keeps = self.volume.has(abi::IN_FILES) || self.volume.has(abi::DEVICE);
+        if !self.volume.has(abi::OUTLIVES_PROCESS) && done > 0 && keeps {
             return (done, self.sync(SyncKind::Data));
         }
         (done, Ok(()))

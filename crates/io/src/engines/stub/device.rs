@@ -159,7 +159,9 @@ fn format<D: Blocking>(
 fn begin<D: Blocking>(device: &D, named: Named) -> Result<(), IoError> {
     let header = Bytes::from(named.header());
     device.write(&[&header], 0).1?;
-    device.sync(SyncKind::All)
+    device.sync(SyncKind::All)?;
+    // Another directory may have been given the same device at the same time.
+    is_still(device, Path::new("a new device"), &named.id)
 }
 
 fn blank(bytes: &[u8]) -> bool {

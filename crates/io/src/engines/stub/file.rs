@@ -104,7 +104,8 @@ impl StubState {
 #[derive(Debug)]
 pub(in super::super) struct StubFile<D: Blocking> {
     pub(super) volume: Arc<StubVolume<D>>,
-    pub(super) stub: Arc<Stub>,
+    /// Taken by the drop.
+    pub(super) stub: Option<Arc<Stub>>,
     pub(super) file: File,
     pub(super) key: InodeKey,
     pub(super) path: PathBuf,
@@ -112,6 +113,10 @@ pub(in super::super) struct StubFile<D: Blocking> {
 }
 
 impl<D: Blocking> StubFile<D> {
+    fn stub(&self) -> &Stub {
+        self.stub.as_ref().expect("taken by the drop only")
+    }
+
     fn failed(&self, op: IoOp, errno: Errno) -> IoError {
         IoError::from_errno(op, &self.path, errno)
     }
@@ -135,7 +140,13 @@ impl<D: Blocking> StubFile<D> {
         while there < needed {
             let after = state.extents.last().map(|e| e.first + u64::from(e.units));
             let wanted = needed - there + more;
-            let taken = self.volume.take(wanted, after)?;
+            let taken = match self.volume.take(wanted, after) {
+                Ok(taken) => taken,
+                Err(error) => {
+                    self.undo(state, before, &[])?;
+                    return Err(error);
+                }
+            };
             match taken {
                 Some(extent) if after == Some(extent.first) => {
                     let last = state.extents.last_mut().expect("`after` is its end");
@@ -189,7 +200,7 @@ impl<D: Blocking> StubFile<D> {
 
     /// Prepares a write of `range`: room, and zeros in a gap before it. Gives its pieces.
     fn prepare(&self, range: Range<u64>) -> Result<Vec<(u64, u64)>, IoError> {
-        let mut state = lock(&self.stub.state);
+        let mut state = lock(&self.stub().state);
         let more = units_for(range.end).min(GROWTH);
         self.reserve(&mut state, range.end, more)?;
         if range.start > state.len {
@@ -216,7 +227,7 @@ impl<D: Blocking> StubFile<D> {
 
     /// Notes that bytes up to `end` were written since `failed` flushes had failed.
     fn written(&self, end: u64, failed: u64) -> Result<(), IoError> {
-        let mut state = lock(&self.stub.state);
+        let mut state = lock(&self.stub().state);
         let since = state.dirty_since.map_or(failed, |since| since.min(failed));
         state.dirty_since = Some(since);
         state.writes += 1;
@@ -283,8 +294,9 @@ fn part_of(bufs: &[&Bytes], mut skip: usize, mut len: usize) -> Vec<Bytes> {
 
 impl<D: Blocking> Drop for StubFile<D> {
     fn drop(&mut self) {
-        let volume = Arc::clone(&self.volume);
-        volume.closed(self);
+        if let Some(stub) = self.stub.take() {
+            self.volume.closed(self, stub);
+        }
     }
 }
 
@@ -295,7 +307,7 @@ impl<D: Blocking> Blocking for StubFile<D> {
 
     fn read(&self, target: &mut [u8], len: usize, offset: u64) -> Result<usize, IoError> {
         let pieces = {
-            let state = lock(&self.stub.state);
+            let state = lock(&self.stub().state);
             let end = at(offset, len).min(state.len);
             state.pieces(offset.min(end)..end)
         };
@@ -339,13 +351,13 @@ impl<D: Blocking> Blocking for StubFile<D> {
 
     fn allocate(&self, len: u64) -> Result<(), IoError> {
         self.must_be_writable(IoOp::Allocate)?;
-        self.reserve(&mut lock(&self.stub.state), len, 0)
+        self.reserve(&mut lock(&self.stub().state), len, 0)
     }
 
     fn truncate(&self, len: u64) -> Result<(), IoError> {
         self.must_be_writable(IoOp::Truncate)?;
         let failed = self.volume.flushes.failed.load(Ordering::Acquire);
-        let mut state = lock(&self.stub.state);
+        let mut state = lock(&self.stub().state);
         if len <= state.len {
             return self.cut(&mut state, len);
         }
@@ -358,7 +370,7 @@ impl<D: Blocking> Blocking for StubFile<D> {
 
     fn sync(&self, _kind: SyncKind) -> Result<(), IoError> {
         let (since, writes) = {
-            let state = lock(&self.stub.state);
+            let state = lock(&self.stub().state);
             (state.dirty_since, state.writes)
         };
         if let Some(since) = since {
@@ -371,7 +383,7 @@ impl<D: Blocking> Blocking for StubFile<D> {
         }
         // The attribute must be durable too, which fdatasync does not promise.
         fsync(&self.file).map_err(|e| self.failed(IoOp::Sync, e))?;
-        let mut state = lock(&self.stub.state);
+        let mut state = lock(&self.stub().state);
         if state.writes == writes {
             state.dirty_since = None;
         }
@@ -379,6 +391,6 @@ impl<D: Blocking> Blocking for StubFile<D> {
     }
 
     fn length(&self) -> Result<u64, IoError> {
-        Ok(lock(&self.stub.state).len)
+        Ok(lock(&self.stub().state).len)
     }
 }

@@ -14,6 +14,8 @@ use crate::error::{IoError, IoOp};
 
 /// Directories below each other, at most: those of a volume are eight deep.
 const DEPTH_MAX: usize = 32;
+/// Where a file system puts what it has no name for: nothing that the store finds.
+const LOST_AND_FOUND: &str = "lost+found";
 
 /// The device's units as the stubs name them.
 #[derive(Debug)]
@@ -65,7 +67,9 @@ impl Walk<'_> {
         for entry in fs::read_dir(dir).map_err(failed)? {
             let entry = entry.map_err(failed)?;
             let kind = entry.file_type().map_err(failed)?;
-            if kind.is_dir() {
+            if kind.is_dir() && entry.file_name() == LOST_AND_FOUND && depth == 0 {
+                // Of the file system, which others than root may not read.
+            } else if kind.is_dir() {
                 self.directory(&entry.path(), depth + 1)?;
             } else if kind.is_file() && is_stub(&entry.path()) {
                 self.file(&entry.path())?;

@@ -76,8 +76,25 @@ struct StubVolume<D: Blocking> {
     open: Mutex<HashMap<InodeKey, Weak<Stub>>>,
     /// Files that were closed before a flush covered their writes, with the flushes that had failed
     /// before. Held when `open` is held or alone.
-    unflushed: Mutex<HashMap<InodeKey, u64>>,
+    unflushed: Mutex<Unflushed>,
     flushes: Flushes,
+    /// Held while what was given up is made free: others that want room wait for it.
+    letting_go: Mutex<()>,
+}
+
+/// Files that were closed before a flush covered their writes.
+#[derive(Debug, Default)]
+struct Unflushed {
+    /// Flushes that had failed before the first such write, and when it was put here.
+    files: HashMap<InodeKey, (u64, u64)>,
+    stamps: u64,
+}
+
+impl Unflushed {
+    fn put(&mut self, key: InodeKey, since: u64) {
+        self.stamps += 1;
+        self.files.insert(key, (since, self.stamps));
+    }
 }
 
 /// Flushes of the device: callers that wait share one.
@@ -122,6 +139,7 @@ impl<D: Blocking> Stubs<D> {
             open: Mutex::default(),
             unflushed: Mutex::default(),
             flushes: Flushes::default(),
+            letting_go: Mutex::default(),
         })))
     }
 }
@@ -147,6 +165,7 @@ impl<D: Blocking> StubVolume<D> {
 
     /// Makes what was given up free, once no power loss brings its stubs back.
     fn let_go(&self) -> Result<(), IoError> {
+        let _turn = lock(&self.letting_go);
         let leaving = self.with_inventory(|i| i.room.leaving())?;
         if leaving.is_empty() {
             return Ok(());
@@ -161,13 +180,14 @@ impl<D: Blocking> StubVolume<D> {
             self.with_inventory(|i| i.room.keep_leaving(leaving))?;
             return Err(error);
         }
-        for extent in &leaving {
-            // A hint to the device: without it, the units are written over all the same.
-            let _ = self
-                .device
-                .trim(extent.first * UNIT, u64::from(extent.units) * UNIT);
-        }
-        self.with_inventory(|i| i.room.let_go(&leaving))
+        // A trim without an answer may still be carried out: those units are for no other stub
+        // until the next start.
+        let trimmed = |extent: &Extent| {
+            let (at, len) = (extent.first * UNIT, u64::from(extent.units) * UNIT);
+            self.device.trim(at, len).is_ok()
+        };
+        let free: Vec<Extent> = leaving.into_iter().filter(trimmed).collect();
+        self.with_inventory(|i| i.room.let_go(&free))
     }
 
     /// Notes that no stub names these any more.
@@ -189,18 +209,15 @@ impl<D: Blocking> StubVolume<D> {
         }
         let this = self.flushes.begun.fetch_add(1, Ordering::AcqRel) + 1;
         let failed = self.flushes.failed.load(Ordering::Acquire);
-        let covered: Vec<InodeKey> = {
-            let unflushed = lock(&self.unflushed);
-            let covered = unflushed.iter().filter(|(_, since)| **since == failed);
-            covered.map(|(key, _)| *key).collect()
-        };
+        let newest = lock(&self.unflushed).stamps;
         match self.device.sync(SyncKind::Data) {
             Ok(()) => {
                 *done = this;
+                let covered = |since: u64, stamp: u64| since == failed && stamp <= newest;
                 let mut unflushed = lock(&self.unflushed);
-                covered.iter().for_each(|key| {
-                    unflushed.remove(key);
-                });
+                unflushed
+                    .files
+                    .retain(|_, (since, stamp)| !covered(*since, *stamp));
                 Ok(())
             }
             Err(error) => {
@@ -220,9 +237,11 @@ impl<D: Blocking> StubVolume<D> {
             Some(stub) => stub,
             None => {
                 let extents = place::read(&file, &self.id, self.units, facts.len);
-                let damaged = |why| IoError::new(IoErrorKind::MediaError, IoOp::Open, path, why);
+                // The file is damaged, not the device.
+                let damaged = |why| IoError::new(IoErrorKind::Invalid, IoOp::Open, path, why);
                 let stub = Stub::new(extents.map_err(damaged)?, facts.len, contested);
-                stub.set_dirty_since(lock(&self.unflushed).remove(&facts.key));
+                let earlier = lock(&self.unflushed).files.remove(&facts.key);
+                stub.set_dirty_since(earlier.map(|(since, _)| since));
                 let stub = Arc::new(stub);
                 open.insert(facts.key, Arc::downgrade(&stub));
                 stub
@@ -241,7 +260,7 @@ impl<D: Blocking> StubVolume<D> {
         }
         Ok(StubFile {
             volume: Arc::clone(self),
-            stub,
+            stub: Some(stub),
             file,
             key: facts.key,
             path: path.to_owned(),
@@ -251,25 +270,26 @@ impl<D: Blocking> StubVolume<D> {
 
     /// A handle of the file is closed. The last one frees the content of a file without a name,
     /// and otherwise the room behind its end.
-    fn closed(&self, file: &StubFile<D>) {
+    fn closed(&self, file: &StubFile<D>, stub: Arc<Stub>) {
         let mut open = lock(&self.open);
-        if Arc::strong_count(&file.stub) > 1 {
+        // Counted under the lock: of several handles that are closed together one is the last.
+        let Some(stub) = Arc::into_inner(stub) else {
             return;
-        }
+        };
         open.remove(&file.key);
         let unnamed = InodeFacts::of(&file.file).is_ok_and(|facts| facts.links == 0);
-        let many = match file.stub.dirty_since().filter(|_| !unnamed) {
+        let many = match stub.dirty_since().filter(|_| !unnamed) {
             Some(since) => {
                 let mut unflushed = lock(&self.unflushed);
-                unflushed.insert(file.key, since);
-                unflushed.len() > UNFLUSHED_MAX
+                unflushed.put(file.key, since);
+                unflushed.files.len() > UNFLUSHED_MAX
             }
             None => false,
         };
-        if file.stub.contested {
+        if stub.contested {
             return;
         }
-        let extents = file.stub.leave(&file.file, &self.id, unnamed);
+        let extents = stub.leave(&file.file, &self.id, unnamed);
         drop(open);
         if many {
             // The next sync of each of them tells of an error.

@@ -59,6 +59,8 @@ struct Source {
 /// TLS as connections get it; what changes is for later ones.
 pub(crate) struct Tls {
     source: Source,
+    /// When the keystore that was read first had been changed.
+    read: Option<SystemTime>,
     current: ArcSwap<ServerConfig>,
 }
 
@@ -119,8 +121,13 @@ impl Tls {
     /// In words for the operator.
     pub(crate) fn new(config: &Configuration) -> Result<Self, String> {
         let source = Source::of(config)?;
+        let read = source.changed();
         let current = ArcSwap::new(source.load()?);
-        Ok(Self { source, current })
+        Ok(Self {
+            source,
+            read,
+            current,
+        })
     }
 
     /// What a new connection is accepted with.
@@ -131,7 +138,7 @@ impl Tls {
     /// Reads the keystore again when it changes, until the node stops. One that cannot be used
     /// changes nothing.
     pub(super) async fn watch(self: Arc<Self>, stop: CancellationToken) {
-        let mut seen = self.source.changed();
+        let mut seen = self.read;
         loop {
             tokio::select! {
                 () = stop.cancelled() => return,

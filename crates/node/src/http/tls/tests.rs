@@ -98,8 +98,13 @@ async fn a_new_keystore_is_used_and_a_bad_one_is_not() {
         return;
     }
     let source = source(&path, "changeit", "changeit");
+    let read = source.changed();
     let current = ArcSwap::new(source.load().expect("reads"));
-    let tls = Arc::new(Tls { source, current });
+    let tls = Arc::new(Tls {
+        source,
+        read,
+        current,
+    });
     let stop = CancellationToken::new();
     let watching = tokio::spawn(Arc::clone(&tls).watch(stop.clone()));
     tokio::time::sleep(Duration::from_millis(300)).await;

@@ -30,7 +30,8 @@ pub(super) fn identify(config: &Configuration, parameters: &Parameters) -> Resul
         None => config.get(&keys::HTTP_STATIC_USER),
         Some(name) => {
             let pattern = config.get(&keys::WEBHDFS_USER_PATTERN);
-            let allowed = Regex::new(&pattern).is_ok_and(|allowed| allowed.is_match(name));
+            let allowed = Regex::new(&format!(r"\A(?:{pattern})\z"))
+                .is_ok_and(|allowed| allowed.is_match(name));
             if !allowed {
                 return Err(Refusal::argument(format!(
                     "Invalid value: \"{name}\" does not belong to the domain {pattern}"

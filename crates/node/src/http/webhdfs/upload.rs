@@ -7,7 +7,7 @@ use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
 use futures_util::StreamExt as _;
 use hayloft_conf::{Configuration, keys};
-use tokio::time::timeout;
+use tokio::time::MissedTickBehavior;
 use tracing::{Instrument as _, debug};
 
 use super::parameters::{Parameters, encoded};
@@ -15,7 +15,8 @@ use super::refusal::Refusal;
 use super::{Turn, Unread, closing};
 use crate::client::{CreateFile, FileClient, FileError, FileWriter};
 
-/// A client that sends nothing for so long makes the writer tell the nodes that it is still there.
+/// So often the writer tells the nodes that it is still there: a node may get nothing for long while
+/// a client sends slowly, of a striped file in particular.
 const KEEP_ALIVE: Duration = Duration::from_secs(20);
 /// So often, and the client counts as gone.
 const KEEP_ALIVE_MAX: u32 = 6;
@@ -42,6 +43,8 @@ pub(super) async fn create(
     };
     store(writer, body, turn).await?;
     let namenode = parameters.get("namenoderpcaddress").unwrap_or_default();
+    // A scheme before it was looked past when the NameNode was found.
+    let namenode = namenode.rsplit("://").next().unwrap_or_default();
     let place = format!("hdfs://{namenode}{}", encoded(&parameters.path));
     let headers = [
         (header::LOCATION, place),
@@ -118,23 +121,31 @@ async fn copy(mut writer: FileWriter, body: Body, _turn: Turn) -> Result<(), (Re
     let mut silent = 0;
     let mut outcome: Result<(), FileError> = Ok(());
     let mut complete = true;
+    let mut stalled = false;
+    let mut ticks = tokio::time::interval(KEEP_ALIVE);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    ticks.tick().await;
     while outcome.is_ok() {
-        match timeout(KEEP_ALIVE, frames.next()).await {
-            Ok(Some(Ok(bytes))) => {
+        let frame = tokio::select! {
+            frame = frames.next() => Some(frame),
+            _ = ticks.tick() => None,
+        };
+        match frame {
+            Some(Some(Ok(bytes))) => {
                 silent = 0;
                 outcome = writer.write(&bytes).await;
             }
-            Ok(None) => break,
-            Ok(Some(Err(error))) => {
+            Some(None) => break,
+            Some(Some(Err(error))) => {
                 debug!(%error, "a client went away while it sent a file");
                 complete = false;
                 break;
             }
-            Err(_) => {
+            None => {
                 silent += 1;
                 if silent == KEEP_ALIVE_MAX {
                     debug!("a client stopped in the middle of a file");
-                    complete = false;
+                    stalled = true;
                     break;
                 }
                 outcome = writer.keep_alive().await;
@@ -142,6 +153,11 @@ async fn copy(mut writer: FileWriter, body: Body, _turn: Turn) -> Result<(), (Re
         }
     }
     let rest = || Body::from_stream(frames);
+    if stalled {
+        // Not closed: it would look whole. The NameNode closes it when its lease ends.
+        drop(writer);
+        return Err((Refusal::stalled(), Body::empty()));
+    }
     match outcome {
         // Apache's node closes a file, too, of which only a part came.
         Ok(()) => outcome = writer.close().await,
