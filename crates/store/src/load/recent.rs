@@ -69,8 +69,8 @@ pub fn look_at(
     }
 }
 
-/// Whether an error is of a device that may be back soon, as one over a network is, and says nothing
-/// of the replica.
+/// Whether an error is of a device that may be back soon, as one over a network is, and says
+/// nothing of the replica.
 pub fn is_passing(files: &DataFiles, error: &io::Error) -> bool {
     let kind = IoError::from_std(IoOp::Read, Path::new(""), error).kind();
     !files.are_plain() && (kind.suspects_volume() || kind == IoErrorKind::Retry)

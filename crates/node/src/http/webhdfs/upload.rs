@@ -15,8 +15,8 @@ use super::refusal::Refusal;
 use super::{Turn, Unread, closing};
 use crate::client::{CreateFile, FileClient, FileError, FileWriter};
 
-/// So often the writer tells the nodes that it is still there: a node may get nothing for long while
-/// a client sends slowly, of a striped file in particular.
+/// So often the writer tells the nodes that it is still there: a node may get nothing for long
+/// while a client sends slowly, of a striped file in particular.
 const KEEP_ALIVE: Duration = Duration::from_secs(20);
 /// So often, and the client counts as gone.
 const KEEP_ALIVE_MAX: u32 = 6;
