@@ -8,8 +8,13 @@ use crate::place::Place;
 use crate::ports;
 use crate::process::Process;
 use crate::wait::{self, Seen};
+use std::fs::File;
+use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+
+/// Beginning of a file of edits that was made and not begun.
+const UNBEGUN: [u8; 4] = [0xFF; 4];
 
 /// How long a NameNode may take to start on a busy machine.
 pub const START_LIMIT: Duration = Duration::from_secs(180);
@@ -244,9 +249,29 @@ impl NameNode {
     /// When the kernel refuses.
     pub fn kill(&mut self) -> Result<()> {
         match self.process.take() {
-            Some(mut process) => process.kill().map(drop),
-            None => Ok(()),
+            Some(mut process) => process.kill().map(drop)?,
+            None => return Ok(()),
         }
+        self.remove_unbegun_edits()
+    }
+
+    /// A kill may leave a file of edits without its first bytes. Nothing is in it, and a NameNode
+    /// that finds it there does not become active: an operator removes it.
+    fn remove_unbegun_edits(&self) -> Result<()> {
+        let current = self.name_dir.join("current");
+        for entry in std::fs::read_dir(&current).into_iter().flatten().flatten() {
+            let path = entry.path();
+            let name = entry.file_name();
+            if !name.to_string_lossy().starts_with("edits_inprogress_") {
+                continue;
+            }
+            let mut first = [0; 4];
+            let read = File::open(&path).and_then(|mut file| file.read_exact(&mut first));
+            if read.is_ok() && first == UNBEGUN {
+                std::fs::remove_file(&path).map_err(TestkitError::file("removing", &path))?;
+            }
+        }
+        Ok(())
     }
 
     /// Its bean of the given name, such as `FSNamesystemState`.
