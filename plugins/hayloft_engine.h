@@ -101,7 +101,8 @@ struct hayloft_engine {
 
   /* Since version 1 of the table grew; absent from shorter ones. */
 
-  /* Optional, for devices: nothing in the range is needed any more. A hint. */
+  /* Optional, for devices: nothing in the range is needed any more. 0 or -EOPNOTSUPP; after any
+   * other error the range is left alone until the next start, since the trim may still come. */
   int (*trim)(void *file, uint64_t offset, uint64_t length);
 };
 

@@ -73,11 +73,11 @@ static int64_t now_ms(void) {
 static int wait_until(struct nbd_handle *nbd, int64_t deadline) {
   int64_t left = deadline - now_ms();
   if (left <= 0)
-    return say(-EIO, "the server gives no answer in time");
+    return say(-ETIMEDOUT, "the server gives no answer in time");
   int happened = nbd_poll(nbd, (int)left);
   if (happened < 0)
     return said_by_nbd("the connection");
-  return happened ? 0 : say(-EIO, "the server gives no answer in time");
+  return happened ? 0 : say(-ETIMEDOUT, "the server gives no answer in time");
 }
 
 /* What an export must be. */
@@ -85,13 +85,15 @@ static int check(const struct device *device, struct nbd_handle *nbd) {
   if (nbd_is_read_only(nbd) != 0)
     return say(-EROFS, "the export is read-only");
   if (nbd_can_flush(nbd) != 1)
-    return say(-EINVAL, "the server has no FLUSH, so nothing on it is ever safe: it cannot be used");
+    return say(-EINVAL, "the server has no FLUSH, so nothing on it is ever safe");
   if (device->fua && nbd_can_fua(nbd) != 1)
     return say(-EINVAL, "the server has no FUA: leave out fua=yes");
   if (nbd_get_block_size(nbd, LIBNBD_SIZE_MINIMUM) > 1)
     return say(-EINVAL, "the server takes whole blocks only, which this engine does not do yet");
   if (device->size && nbd_get_size(nbd) != device->size)
     return say(-EIO, "the export has another size than before: it is another device");
+  if (device->connections > 1 && nbd_can_multi_conn(nbd) != 1)
+    return say(-EIO, "the server has lost CAN_MULTI_CONN: a flush would cover one connection");
   return 0;
 }
 
@@ -180,8 +182,9 @@ static int take(struct device *device, struct connection **out) {
     drop_closed(device, c);
     int answer = connect_to(device, &c->nbd);
     if (answer) {
+      /* Whatever is wrong with the export now: it cannot be used. */
       pthread_mutex_unlock(&c->lock);
-      return answer;
+      return answer == -ETIMEDOUT ? answer : -EIO;
     }
   }
   *out = c;
@@ -313,9 +316,8 @@ static int open_volume(const char *directory, const char *options, void **out) {
   int64_t most = nbd_get_block_size(first, LIBNBD_SIZE_MAXIMUM);
   device->request_max = most > 0 && most < REQUEST_MAX ? (uint64_t)most : REQUEST_MAX;
   device->transfer_max = device->request_max * IN_FLIGHT;
-  /* A flush must cover the writes of all connections. */
-  int many = nbd_can_multi_conn(first) == 1 || device->fua;
-  device->connections = many ? (connections ? connections : 4) : 1;
+  /* A flush must cover the writes of all connections, and a read see them. */
+  device->connections = nbd_can_multi_conn(first) == 1 ? (connections ? connections : 4) : 1;
   /* An earlier process may have left writes: the first sync flushes in any case. */
   device->written = 1;
   *out = device;
@@ -342,28 +344,6 @@ static uint64_t part(const struct device *device, uint64_t left) {
   return left < device->request_max ? left : device->request_max;
 }
 
-static int64_t read_at(void *file, void *buffer, uint64_t count, uint64_t offset) {
-  struct device *device = file;
-  if (count > device->transfer_max)
-    count = device->transfer_max;
-  unsigned tries = 0;
-  int answer;
-  do {
-    struct connection *c;
-    answer = take(device, &c);
-    if (!answer) {
-      struct requests requests = {.count = 0};
-      for (uint64_t at = 0; at < count; at += device->request_max) {
-        uint64_t n = part(device, count - at);
-        requests.cookie[requests.count++] = nbd_aio_pread(
-            c->nbd, (char *)buffer + at, n, offset + at, NBD_NULL_COMPLETION, 0);
-      }
-      answer = finish(device, c, requests);
-    }
-  } while (again(device, answer, &tries));
-  return answer ? ended(answer) : (int64_t)count;
-}
-
 static uint64_t connections_gone(struct device *device) {
   pthread_mutex_lock(&device->lock);
   uint64_t gone = device->gone;
@@ -383,8 +363,9 @@ static int count_write(struct device *device, uint64_t gone) {
   return counts;
 }
 
-static int64_t write_at(void *file, const void *buffer, uint64_t count, uint64_t offset) {
-  struct device *device = file;
+/* Reads into `into`, or writes `from`, whichever there is. */
+static int64_t transfer(struct device *device, void *into, const void *from, uint64_t count,
+                        uint64_t offset) {
   if (count > device->transfer_max)
     count = device->transfer_max;
   uint32_t flags = device->fua ? LIBNBD_CMD_FLAG_FUA : 0;
@@ -398,15 +379,25 @@ static int64_t write_at(void *file, const void *buffer, uint64_t count, uint64_t
       struct requests requests = {.count = 0};
       for (uint64_t at = 0; at < count; at += device->request_max) {
         uint64_t n = part(device, count - at);
-        requests.cookie[requests.count++] = nbd_aio_pwrite(
-            c->nbd, (const char *)buffer + at, n, offset + at, NBD_NULL_COMPLETION, flags);
+        requests.cookie[requests.count++] =
+            into ? nbd_aio_pread(c->nbd, (char *)into + at, n, offset + at, NBD_NULL_COMPLETION, 0)
+                 : nbd_aio_pwrite(c->nbd, (const char *)from + at, n, offset + at,
+                                  NBD_NULL_COMPLETION, flags);
       }
       answer = finish(device, c, requests);
     }
-    if (!answer && !count_write(device, gone))
+    if (!answer && from && !count_write(device, gone))
       answer = -ENOTCONN;
   } while (again(device, answer, &tries));
   return answer ? ended(answer) : (int64_t)count;
+}
+
+static int64_t read_at(void *file, void *buffer, uint64_t count, uint64_t offset) {
+  return transfer(file, buffer, NULL, count, offset);
+}
+
+static int64_t write_at(void *file, const void *buffer, uint64_t count, uint64_t offset) {
+  return transfer(file, NULL, buffer, count, offset);
 }
 
 static int cut(void *file, uint64_t length) {
@@ -468,8 +459,11 @@ static int trim(void *file, uint64_t offset, uint64_t count) {
     int answer = take(device, &c);
     if (!answer)
       answer = finish(device, c, one(nbd_aio_trim(c->nbd, n, offset, NBD_NULL_COMPLETION, 0)));
-    if (answer)
+    /* Without an answer it may still be carried out; a refusal is an answer. */
+    if (answer == -ENOTCONN || answer == -ETIMEDOUT)
       return ended(answer);
+    if (answer)
+      return say(-EOPNOTSUPP, "the server does not trim");
     offset += n;
     count -= n;
   }

@@ -11,14 +11,14 @@ use bytes::Bytes;
 
 use crate::engine::{OpenMode, SyncKind};
 use crate::engines::Blocking;
-use crate::error::{IoError, IoErrorKind};
+use crate::error::IoError;
 use crate::meta::Space;
 use crate::sys::write_back_file;
 
 /// Bytes copied at a time.
 const COPY: usize = 1 << 20;
-/// Directories below each other, at most.
-const DEPTH_MAX: usize = 32;
+/// Directories below each other, at most: those of a volume are eight deep.
+pub(crate) const DEPTH_MAX: usize = 32;
 
 /// Where content is that the kernel's files do not have.
 pub(crate) trait Elsewhere: Send + Sync + std::fmt::Debug {
@@ -98,15 +98,10 @@ impl DataFiles {
     /// # Errors
     /// Of the file system. A file whose content cannot be found goes all the same.
     pub fn remove(&self, path: &Path) -> io::Result<()> {
-        // The content goes when this is closed, unless another name or handle is left.
-        let _held = match &self.0 {
-            Some(place) => match place.open(path, OpenMode::ReadOnly) {
-                Ok(file) => Some(file),
-                Err(error) if error.kind() == IoErrorKind::NotFound => return Err(error.into()),
-                Err(_) => None,
-            },
-            None => None,
-        };
+        // The content goes when this is closed, unless another name or handle is left. A file that
+        // cannot be opened goes all the same.
+        let held = self.0.as_ref();
+        let _held = held.and_then(|place| place.open(path, OpenMode::ReadOnly).ok());
         fs::remove_file(path)
     }
 
@@ -153,7 +148,7 @@ impl DataFiles {
         let from = self.open(from, OpenMode::ReadOnly)?;
         let new = self.open(to, OpenMode::CreateNew)?;
         fs::set_permissions(to, mode)?;
-        let len = from.len()?;
+        let len = from.length()?;
         let mut bytes = vec![0; COPY];
         let mut at = 0;
         while at < len {
@@ -181,19 +176,11 @@ impl DataFile {
     ///
     /// # Errors
     /// Of the file system.
-    pub fn len(&self) -> io::Result<u64> {
+    pub fn length(&self) -> io::Result<u64> {
         match &self.0 {
             Kept::Plain(file) => Ok(file.metadata()?.len()),
             Kept::Elsewhere(file) => Ok(file.length()?),
         }
-    }
-
-    /// Whether it has no bytes.
-    ///
-    /// # Errors
-    /// Of the file system.
-    pub fn is_empty(&self) -> io::Result<bool> {
-        Ok(self.len()? == 0)
     }
 
     /// Fills `target` from `offset` on.

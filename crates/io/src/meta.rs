@@ -243,7 +243,8 @@ impl Meta {
     }
 }
 
-fn read_small(path: &Path, limit: usize) -> Result<Vec<u8>, IoError> {
+/// See [`Meta::read_small`].
+pub(crate) fn read_small(path: &Path, limit: usize) -> Result<Vec<u8>, IoError> {
     let failed = |e: io::Error| IoError::from_std(IoOp::ReadSmall, path, &e);
     let file = File::open(path).map_err(failed)?;
     let mut contents = Vec::new();
@@ -262,7 +263,8 @@ fn read_small(path: &Path, limit: usize) -> Result<Vec<u8>, IoError> {
     Ok(contents)
 }
 
-fn replace(path: &Path, contents: &[u8], mode: u32) -> Result<(), IoError> {
+/// See [`Meta::replace`].
+pub(crate) fn replace(path: &Path, contents: &[u8], mode: u32) -> Result<(), IoError> {
     let failed = |step: &'static str| {
         move |e: io::Error| IoError::from_std(IoOp::Replace, path, &e).with_context(step)
     };

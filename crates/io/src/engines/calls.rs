@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io::IoSlice;
+use std::ops::Range;
 
 use bytes::Bytes;
 use rustix::io::{Errno, pread, pwrite, pwritev};
@@ -65,19 +66,27 @@ fn write_some(file: &File, rest: &[IoSlice<'_>], at: u64, max: usize) -> Result<
     }
 }
 
-/// At most `len` bytes of `bufs` after the first `skip`, without empty slices.
-pub(super) fn slices<'a>(bufs: &[&'a Bytes], mut skip: usize, mut len: usize) -> Vec<IoSlice<'a>> {
-    let mut out = Vec::with_capacity(bufs.len());
-    for buf in bufs {
+/// At most `len` bytes of `bufs` after the first `skip`: the ranges of buffers that have some.
+pub(super) fn parts<'a>(
+    bufs: &[&'a Bytes],
+    mut skip: usize,
+    mut len: usize,
+) -> impl Iterator<Item = (&'a Bytes, Range<usize>)> {
+    bufs.iter().filter_map(move |buf| {
         let from = skip.min(buf.len());
         skip -= from;
         let n = len.min(buf.len() - from);
         len -= n;
-        if n > 0 {
-            out.push(IoSlice::new(&buf[from..from + n]));
-        }
-    }
-    out
+        (n > 0).then_some((*buf, from..from + n))
+    })
+}
+
+/// As [`parts`], as the kernel takes them.
+pub(super) fn slices<'a>(bufs: &[&'a Bytes], skip: usize, len: usize) -> Vec<IoSlice<'a>> {
+    let parts = parts(bufs, skip, len);
+    parts
+        .map(|(buf, range)| IoSlice::new(&buf[range]))
+        .collect()
 }
 
 #[cfg(test)]

@@ -354,7 +354,7 @@ impl Source {
             .verify(&piece, sums)
             .map_err(|e| damaged(e.to_string()))?;
         (self.at, self.left) = (end, self.left - n as u64);
-        if n == 0 && self.data.len()? > self.len {
+        if n == 0 && self.data.length()? > self.len {
             return Err(damaged(
                 "the data file is longer than the replica".to_owned(),
             ));

@@ -29,7 +29,7 @@ pub struct Valid {
 /// beginning was acknowledged, and is found by trying every length.
 pub fn validate(files: &DataFiles, data: &Path, meta: &Path) -> io::Result<Valid> {
     let (data, meta) = (files.open(data, OpenMode::ReadOnly)?, File::open(meta)?);
-    let (data_len, meta_len) = (data.len()?, meta.metadata()?.len());
+    let (data_len, meta_len) = (data.length()?, meta.metadata()?.len());
     let mut header = [0; META_HEADER_LEN];
     let nothing = Valid {
         len: 0,
@@ -112,7 +112,7 @@ const PIECE: usize = 1 << 20;
 /// `None` when not.
 pub fn whole(files: &DataFiles, data: &Path, meta: &Path, len: u64) -> io::Result<Option<Valid>> {
     let (data, meta) = (files.open(data, OpenMode::ReadOnly)?, File::open(meta)?);
-    let (data_len, meta_len) = (data.len()?, meta.metadata()?.len());
+    let (data_len, meta_len) = (data.length()?, meta.metadata()?.len());
     let mut header = [0; META_HEADER_LEN];
     if data_len < len || meta_len < header.len() as u64 {
         return Ok(None);
@@ -166,7 +166,7 @@ pub fn cut(files: &DataFiles, data: &Path, meta: &Path, valid: &Valid) -> io::Re
     let data = files.open(data, OpenMode::ReadWrite)?;
     // Also when it is as long as that already: blocks may have been reserved behind the end.
     // Written back before, as in [`files::trim`](crate::replica::files::trim).
-    if data.len()? >= valid.len {
+    if data.length()? >= valid.len {
         data.write_back()?;
         data.set_len(valid.len)?;
     }
@@ -224,7 +224,7 @@ impl Cut {
             return Ok(this);
         }
         let chunk = u64::from(checksum.bytes_per_checksum());
-        let mut there = chunk.min(this.data.len()?.saturating_sub(start));
+        let mut there = chunk.min(this.data.length()?.saturating_sub(start));
         let stored = match known {
             Some(known) if known.len < start + chunk => {
                 there = there.min(known.len.saturating_sub(start));

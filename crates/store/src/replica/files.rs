@@ -194,7 +194,7 @@ pub fn trim(files: &DataFiles, data: &Path, len: u64) -> io::Result<()> {
     let file = files.open(data, OpenMode::ReadWrite);
     let file = file.map_err(|e| at(data, e))?;
     // To the length that it has: what is behind goes, nothing else.
-    if file.len()? == len {
+    if file.length()? == len {
         file.write_back().map_err(|e| at(data, e))?;
         file.set_len(len).map_err(|e| at(data, e))?;
     }

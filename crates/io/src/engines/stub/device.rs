@@ -1,15 +1,19 @@
 //! Whose a device is: its first bytes and a file in the volume's directory name each other.
 
-use std::fs::{self, File};
-use std::io::{Read as _, Write as _};
+use std::collections::HashSet;
+use std::fs::File;
+use std::io::Read as _;
 use std::path::Path;
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 
-use super::{DeviceId, crc};
+use super::{DeviceId, crc, lock};
 use crate::engine::SyncKind;
 use crate::engines::blocking::Blocking;
 use crate::error::{IoError, IoErrorKind, IoOp};
+use crate::meta::{read_small, replace};
 
 /// Bytes at the beginning of a device that no replica gets.
 pub(super) const HEADER: u64 = 1 << 20;
@@ -20,7 +24,7 @@ const DEVICE_MIN: u64 = 16 << 20;
 const MAGIC: &[u8; 8] = b"HAYLOFT1";
 /// Magic, device, size, CRC-32C.
 const HEADER_BYTES: usize = 8 + 16 + 8 + 4;
-const NAME_BYTES_MAX: u64 = 4096;
+const NAME_BYTES_MAX: usize = 4096;
 
 fn refused(root: &Path, why: impl std::fmt::Display) -> IoError {
     let text = format!("its device cannot be used: {why}");
@@ -76,16 +80,53 @@ fn hex(id: &DeviceId) -> String {
     format!("{:032x}", u128::from_be_bytes(*id))
 }
 
+/// Devices that volumes of this process have, and the right to look at one.
+static IN_USE: Mutex<Option<HashSet<DeviceId>>> = Mutex::new(None);
+/// A volume that was taken out and comes back waits so long for its files to be closed.
+const CLOSED_WITHIN: Duration = Duration::from_secs(10);
+const LOOK_EVERY: Duration = Duration::from_millis(20);
+
+/// A device that this process has for one volume. Others may have it when this is dropped.
+#[derive(Debug)]
+pub(super) struct Adopted {
+    pub(super) id: DeviceId,
+    /// Bytes of the device.
+    pub(super) size: u64,
+}
+
+impl Drop for Adopted {
+    fn drop(&mut self) {
+        if let Some(in_use) = &mut *lock(&IN_USE) {
+            in_use.remove(&self.id);
+        }
+    }
+}
+
+/// As [`belongs`], for one volume at a time: another one would place blocks over its own.
+pub(super) fn adopt<D: Blocking>(device: &D, root: &Path, wipe: bool) -> Result<Adopted, IoError> {
+    let began = Instant::now();
+    loop {
+        {
+            let mut in_use = lock(&IN_USE);
+            let (id, size) = belongs(device, root, wipe)?;
+            if in_use.get_or_insert_default().insert(id) {
+                return Ok(Adopted { id, size });
+            }
+        }
+        if began.elapsed() > CLOSED_WITHIN {
+            let why = "files of it are still open in this process: try again later";
+            return Err(refused(root, why));
+        }
+        std::thread::sleep(LOOK_EVERY);
+    }
+}
+
 /// Makes sure that the device belongs to the volume in `root`, or that both are new: then makes
 /// them belong together. `wipe`: whatever is on the device goes.
 ///
 /// # Errors
 /// `Invalid` in words for the operator; those of the device.
-pub(super) fn adopt<D: Blocking>(
-    device: &D,
-    root: &Path,
-    wipe: bool,
-) -> Result<(DeviceId, u64), IoError> {
+fn belongs<D: Blocking>(device: &D, root: &Path, wipe: bool) -> Result<(DeviceId, u64), IoError> {
     let size = device.length()?;
     if size < DEVICE_MIN {
         let why = format!("it has {size} bytes, and must have {DEVICE_MIN} at least");
@@ -101,11 +142,14 @@ pub(super) fn adopt<D: Blocking>(
                 let why = format!("it has {is} bytes and had {was}: give it its size back");
                 return Err(refused(root, why));
             }
+            if size > ours.size {
+                note(root, Named { size, ..ours })?;
+            }
             ours.id
         }
         // A stop between the two halves of making them belong together.
         (Some(ours), None) if blank(&head) && !has_blocks(root) => {
-            begin(device, ours)?;
+            begin(device, root, ours)?;
             ours.id
         }
         (Some(ours), theirs) => {
@@ -151,17 +195,17 @@ fn format<D: Blocking>(
     let random = File::open("/dev/urandom").and_then(|mut random| random.read_exact(&mut id));
     random.map_err(|e| IoError::from_std(IoOp::Open, Path::new("/dev/urandom"), &e))?;
     let named = Named { id, size };
-    note(root, named).map_err(|e| IoError::from_std(IoOp::Replace, root, &e))?;
-    begin(device, named)?;
+    note(root, named)?;
+    begin(device, root, named)?;
     Ok(id)
 }
 
-fn begin<D: Blocking>(device: &D, named: Named) -> Result<(), IoError> {
+fn begin<D: Blocking>(device: &D, root: &Path, named: Named) -> Result<(), IoError> {
     let header = Bytes::from(named.header());
     device.write(&[&header], 0).1?;
     device.sync(SyncKind::All)?;
-    // Another directory may have been given the same device at the same time.
-    is_still(device, Path::new("a new device"), &named.id)
+    // Another process may have been given the same device at the same time.
+    is_still(device, root, &named.id)
 }
 
 fn blank(bytes: &[u8]) -> bool {
@@ -200,27 +244,17 @@ pub(super) fn is_still<D: Blocking>(device: &D, root: &Path, id: &DeviceId) -> R
 
 /// What the directory says of its device.
 fn named(root: &Path) -> Result<Option<Named>, IoError> {
-    let path = root.join(NAME_FILE);
-    let mut text = String::new();
-    match File::open(&path) {
-        Ok(file) => {
-            let read = file.take(NAME_BYTES_MAX).read_to_string(&mut text);
-            read.map_err(|e| IoError::from_std(IoOp::ReadSmall, &path, &e))?;
-        }
-        Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(None),
-        Err(e) => return Err(IoError::from_std(IoOp::Open, &path, &e)),
-    }
+    let text = match read_small(&root.join(NAME_FILE), NAME_BYTES_MAX) {
+        Ok(bytes) => String::from_utf8_lossy(&bytes).into_owned(),
+        Err(error) if error.kind() == IoErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(error),
+    };
     match Named::from_text(&text) {
         Some(named) => Ok(Some(named)),
         None => Err(refused(root, format!("{NAME_FILE} there names no device"))),
     }
 }
 
-fn note(root: &Path, named: Named) -> std::io::Result<()> {
-    let (path, temporary) = (root.join(NAME_FILE), root.join("hayloft.device.tmp"));
-    let mut file = File::create(&temporary)?;
-    file.write_all(named.text().as_bytes())?;
-    file.sync_all()?;
-    fs::rename(&temporary, &path)?;
-    File::open(root)?.sync_all()
+fn note(root: &Path, named: Named) -> Result<(), IoError> {
+    replace(&root.join(NAME_FILE), named.text().as_bytes(), 0o600)
 }

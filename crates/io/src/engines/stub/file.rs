@@ -12,10 +12,10 @@ use rustix::io::Errno;
 
 use super::place::{self, EXTENTS_MAX};
 use super::room::{Extent, UNIT, units_for};
-use super::{DeviceId, StubVolume, lock, no_space};
+use super::{DeviceId, StubVolume, lock};
 use crate::engine::SyncKind;
 use crate::engines::blocking::Blocking;
-use crate::engines::calls::at;
+use crate::engines::calls::{at, parts};
 use crate::engines::inode::InodeKey;
 use crate::error::{IoError, IoErrorKind, IoOp};
 
@@ -159,11 +159,11 @@ impl<D: Blocking> StubFile<D> {
                 }
                 lost => {
                     self.undo(state, before, lost.as_slice())?;
-                    return Err(no_space(&self.path));
+                    return Err(self.failed(IoOp::Write, Errno::NOSPC));
                 }
             }
         }
-        let noted = place::write(&self.file, &self.volume.id, &state.extents);
+        let noted = place::write(&self.file, &self.volume.adopted.id, &state.extents);
         if let Err(errno) = noted {
             self.undo(state, before, &[])?;
             return Err(self.failed(IoOp::Allocate, errno));
@@ -214,7 +214,8 @@ impl<D: Blocking> StubFile<D> {
         let mut done = 0;
         for (place, len) in pieces {
             let len = usize::try_from(*len).unwrap_or(usize::MAX);
-            let part = part_of(bufs, done, len);
+            let part = parts(bufs, done, len).map(|(buf, range)| buf.slice(range));
+            let part: Vec<Bytes> = part.collect();
             let refs: Vec<&Bytes> = part.iter().collect();
             let (count, result) = self.volume.device.write(&refs, *place);
             done += count;
@@ -250,7 +251,7 @@ impl<D: Blocking> StubFile<D> {
         if gone.is_empty() {
             return Ok(());
         }
-        place::write(&self.file, &self.volume.id, &kept).map_err(failed)?;
+        place::write(&self.file, &self.volume.adopted.id, &kept).map_err(failed)?;
         state.extents = kept;
         self.volume.give_up(&gone)
     }
@@ -275,21 +276,6 @@ fn cut_to(extents: &mut Vec<Extent>, units: u64) -> Vec<Extent> {
         keep > 0
     });
     gone
-}
-
-/// `len` bytes of `bufs` after the first `skip`.
-fn part_of(bufs: &[&Bytes], mut skip: usize, mut len: usize) -> Vec<Bytes> {
-    let mut part = Vec::with_capacity(bufs.len());
-    for buf in bufs {
-        let from = skip.min(buf.len());
-        skip -= from;
-        let n = len.min(buf.len() - from);
-        len -= n;
-        if n > 0 {
-            part.push(buf.slice(from..from + n));
-        }
-    }
-    part
 }
 
 impl<D: Blocking> Drop for StubFile<D> {

@@ -9,11 +9,10 @@ use tracing::warn;
 use super::device::HEADER;
 use super::room::{Extent, Room, UNIT};
 use super::{DeviceId, PLAIN_SUFFIX, place};
+use crate::data_files::DEPTH_MAX;
 use crate::engines::inode::{InodeFacts, InodeKey};
 use crate::error::{IoError, IoOp};
 
-/// Directories below each other, at most: those of a volume are eight deep.
-const DEPTH_MAX: usize = 32;
 /// Where a file system puts what it has no name for: nothing that the store finds.
 const LOST_AND_FOUND: &str = "lost+found";
 

@@ -29,8 +29,6 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-use rustix::io::Errno;
-
 use super::blocking::{Blocking, BlockingEngine};
 use super::file::{RegularFile, open_regular};
 use super::inode::{InodeFacts, InodeKey};
@@ -38,6 +36,7 @@ use crate::data_files::Elsewhere;
 use crate::engine::{Capabilities, OpenMode, SyncKind};
 use crate::error::{IoError, IoErrorKind, IoOp};
 use crate::meta::Space;
+use device::Adopted;
 use file::{Stub, StubFile};
 use inventory::Inventory;
 use room::{Extent, UNIT};
@@ -66,7 +65,7 @@ struct StubVolume<D: Blocking> {
     name: String,
     capabilities: Capabilities,
     device: D,
-    id: DeviceId,
+    adopted: Adopted,
     /// Units of the device.
     units: u64,
     root: PathBuf,
@@ -122,7 +121,7 @@ impl<D: Blocking> Stubs<D> {
         root: &Path,
         wipe: bool,
     ) -> Result<Self, IoError> {
-        let (id, size) = device::adopt(&device, root, wipe)?;
+        let adopted = device::adopt(&device, root, wipe)?;
         Ok(Self(Arc::new(StubVolume {
             name,
             capabilities: Capabilities {
@@ -132,8 +131,8 @@ impl<D: Blocking> Stubs<D> {
                 ..capabilities
             },
             device,
-            id,
-            units: size / UNIT,
+            units: adopted.size / UNIT,
+            adopted,
             root: root.to_owned(),
             inventory: Mutex::default(),
             open: Mutex::default(),
@@ -149,7 +148,7 @@ impl<D: Blocking> StubVolume<D> {
     fn with_inventory<T>(&self, work: impl FnOnce(&mut Inventory) -> T) -> Result<T, IoError> {
         let mut known = lock(&self.inventory);
         if known.is_none() {
-            *known = Some(Inventory::of(&self.root, &self.id, self.units)?);
+            *known = Some(Inventory::of(&self.root, &self.adopted.id, self.units)?);
         }
         Ok(work(known.as_mut().expect("just made")))
     }
@@ -180,14 +179,19 @@ impl<D: Blocking> StubVolume<D> {
             self.with_inventory(|i| i.room.keep_leaving(leaving))?;
             return Err(error);
         }
-        // A trim without an answer may still be carried out: those units are for no other stub
-        // until the next start.
+        // A trim without an answer may still be carried out: those units are for no other stub.
         let trimmed = |extent: &Extent| {
             let (at, len) = (extent.first * UNIT, u64::from(extent.units) * UNIT);
-            self.device.trim(at, len).is_ok()
+            match self.device.trim(at, len) {
+                Err(error) => error.kind() == IoErrorKind::Unsupported,
+                Ok(()) => true,
+            }
         };
-        let free: Vec<Extent> = leaving.into_iter().filter(trimmed).collect();
-        self.with_inventory(|i| i.room.let_go(&free))
+        let (free, lost): (Vec<Extent>, Vec<Extent>) = leaving.into_iter().partition(trimmed);
+        self.with_inventory(|i| {
+            i.room.let_go(&free);
+            lost.iter().for_each(|extent| i.room.lose(*extent));
+        })
     }
 
     /// Notes that no stub names these any more.
@@ -231,14 +235,14 @@ impl<D: Blocking> StubVolume<D> {
         let (file, _) = open_regular(path, mode)?;
         let facts = InodeFacts::of(&file);
         let facts = facts.map_err(|e| IoError::from_errno(IoOp::Open, path, e))?;
-        let contested = self.with_inventory(|i| i.contested.contains(&facts.key))?;
+        // The file is damaged, not the device.
+        let damaged = |why: String| IoError::new(IoErrorKind::Invalid, IoOp::Open, path, why);
         let mut open = lock(&self.open);
         let stub = match open.get(&facts.key).and_then(Weak::upgrade) {
             Some(stub) => stub,
             None => {
-                let extents = place::read(&file, &self.id, self.units, facts.len);
-                // The file is damaged, not the device.
-                let damaged = |why| IoError::new(IoErrorKind::Invalid, IoOp::Open, path, why);
+                let contested = self.with_inventory(|i| i.contested.contains(&facts.key))?;
+                let extents = place::read(&file, &self.adopted.id, self.units, facts.len);
                 let stub = Stub::new(extents.map_err(damaged)?, facts.len, contested);
                 let earlier = lock(&self.unflushed).files.remove(&facts.key);
                 stub.set_dirty_since(earlier.map(|(since, _)| since));
@@ -248,15 +252,10 @@ impl<D: Blocking> StubVolume<D> {
             }
         };
         drop(open);
-        if contested && mode != OpenMode::ReadOnly {
+        if stub.contested && mode != OpenMode::ReadOnly {
             let text = "another replica names the same place on the device: it can be read, and \
                         its checksums tell whether it is whole";
-            return Err(IoError::new(
-                IoErrorKind::MediaError,
-                IoOp::Open,
-                path,
-                text,
-            ));
+            return Err(damaged(text.into()));
         }
         Ok(StubFile {
             volume: Arc::clone(self),
@@ -289,7 +288,7 @@ impl<D: Blocking> StubVolume<D> {
         if stub.contested {
             return;
         }
-        let extents = stub.leave(&file.file, &self.id, unnamed);
+        let extents = stub.leave(&file.file, &self.adopted.id, unnamed);
         drop(open);
         if many {
             // The next sync of each of them tells of an error.
@@ -348,7 +347,7 @@ impl<D: Blocking> Elsewhere for Stubs<D> {
     }
 
     fn probe(&self) -> Result<(), IoError> {
-        device::is_still(&self.0.device, &self.0.root, &self.0.id)
+        device::is_still(&self.0.device, &self.0.root, &self.0.adopted.id)
     }
 }
 
@@ -415,9 +414,7 @@ impl<D: Blocking> Blocking for EitherFile<D> {
     }
 }
 
-fn no_space(path: &Path) -> IoError {
-    IoError::from_errno(IoOp::Write, path, Errno::NOSPC)
-}
-
+#[cfg(test)]
+mod adoption_tests;
 #[cfg(test)]
 mod tests;

@@ -103,9 +103,14 @@ impl Room {
     /// These units may be given out again.
     pub(super) fn let_go(&mut self, extents: &[Extent]) {
         for extent in extents {
-            self.leaving_units -= u64::from(extent.units);
+            self.lose(*extent);
             self.insert(extent.first, u64::from(extent.units));
         }
+    }
+
+    /// These were given up, and are for no stub until the next start.
+    pub(super) fn lose(&mut self, extent: Extent) {
+        self.leaving_units -= u64::from(extent.units);
     }
 
     fn remove(&mut self, first: u64, units: u64) {

@@ -7,33 +7,37 @@ use std::sync::Mutex;
 
 use bytes::Bytes;
 use rustix::fs::{XattrFlags, getxattr, setxattr};
+use rustix::io::Errno;
 
 use super::*;
 use crate::data_files::DataFiles;
 
-const SIZE: usize = 64 << 20;
+pub(super) const SIZE: usize = 64 << 20;
 
 /// A device; its copies are the same one.
 #[derive(Clone, Debug)]
-struct Memory(Arc<Mutex<State>>);
+pub(super) struct Memory(pub(super) Arc<Mutex<State>>);
 
 #[derive(Debug)]
-struct State {
-    bytes: Vec<u8>,
+pub(super) struct State {
+    pub(super) bytes: Vec<u8>,
     /// Operations that still succeed.
-    left: usize,
+    pub(super) left: usize,
     /// Syncs that fail.
     bad_syncs: usize,
     trimmed: u64,
+    /// What a trim answers.
+    trim: Option<Errno>,
 }
 
 impl Memory {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         Self(Arc::new(Mutex::new(State {
             bytes: vec![0; SIZE],
             left: usize::MAX,
             bad_syncs: 0,
             trimmed: 0,
+            trim: None,
         })))
     }
 
@@ -78,8 +82,10 @@ impl Blocking for Memory {
     }
 
     fn trim(&self, _offset: u64, len: u64) -> Result<(), IoError> {
-        self.step()?.trimmed += len;
-        Ok(())
+        let mut state = self.step()?;
+        state.trimmed += len;
+        let error = |errno| IoError::from_errno(IoOp::Other, self.path(), errno);
+        state.trim.map_or(Ok(()), |errno| Err(error(errno)))
     }
 
     fn sync(&self, _kind: SyncKind) -> Result<(), IoError> {
@@ -96,7 +102,7 @@ impl Blocking for Memory {
     }
 }
 
-fn stubs(root: &Path, device: &Memory) -> Result<Stubs<Memory>, IoError> {
+pub(super) fn stubs(root: &Path, device: &Memory) -> Result<Stubs<Memory>, IoError> {
     let can = Capabilities {
         page_cache: false,
         memory_alignment: 1,
@@ -107,7 +113,7 @@ fn stubs(root: &Path, device: &Memory) -> Result<Stubs<Memory>, IoError> {
     Stubs::open("test".into(), can, device.clone(), root, false)
 }
 
-fn open(
+pub(super) fn open(
     engine: &Stubs<Memory>,
     path: &Path,
     mode: OpenMode,
@@ -115,13 +121,13 @@ fn open(
     BlockingEngine::open(engine, path, mode)
 }
 
-fn put(engine: &Stubs<Memory>, path: &Path, byte: u8, len: usize) {
+pub(super) fn put(engine: &Stubs<Memory>, path: &Path, byte: u8, len: usize) {
     let file = open(engine, path, OpenMode::CreateNew).expect("new");
     let bytes = Bytes::from(vec![byte; len]);
     file.write(&[&bytes], 0).1.expect("writes");
 }
 
-fn get(engine: &Stubs<Memory>, path: &Path) -> Vec<u8> {
+pub(super) fn get(engine: &Stubs<Memory>, path: &Path) -> Vec<u8> {
     let file = open(engine, path, OpenMode::ReadOnly).expect("there");
     let len = usize::try_from(file.length().expect("has one")).expect("small");
     let mut bytes = vec![0; len];
@@ -129,7 +135,7 @@ fn get(engine: &Stubs<Memory>, path: &Path) -> Vec<u8> {
     bytes
 }
 
-fn free(engine: &Stubs<Memory>) -> u64 {
+pub(super) fn free(engine: &Stubs<Memory>) -> u64 {
     Elsewhere::space(engine).expect("known").free
 }
 
@@ -137,7 +143,7 @@ fn files(engine: &Stubs<Memory>) -> DataFiles {
     DataFiles::elsewhere(engine.elsewhere())
 }
 
-fn dir() -> tempfile::TempDir {
+pub(super) fn dir() -> tempfile::TempDir {
     // Not where temporary directories are memory that knows no attributes.
     tempfile::tempdir().expect("a directory")
 }
@@ -230,8 +236,10 @@ fn what_was_acknowledged_is_there_after_a_stop_at_any_step() {
         }
         lock(&device.0).left = usize::MAX;
         // The process is gone: nothing is closed.
+        let id = engine.0.adopted.id;
         std::mem::forget(file);
         std::mem::forget(engine);
+        drop(device::Adopted { id, size: 0 });
         let engine = stubs(dir.path(), &device).expect("opens");
         let there = get(&engine, &path);
         assert!(
@@ -379,63 +387,28 @@ fn two_that_name_one_place_can_be_read_and_are_not_written_over() {
 }
 
 #[test]
-fn a_device_that_is_not_the_volume_s_is_refused() {
-    let (dir, other, device) = (dir(), self::dir(), Memory::new());
-    drop(stubs(dir.path(), &device).expect("opens"));
-    let error = |root: &Path, device: &Memory, what: &str| {
-        let error = stubs(root, device).expect_err("refused").to_string();
-        assert!(error.contains(what), "{error}");
-    };
-    error(other.path(), &device, "the blocks of another volume");
-    let blank = Memory::new();
-    fs::create_dir(dir.path().join("current")).expect("creates");
-    fs::write(dir.path().join("current/VERSION"), "").expect("writes");
-    error(dir.path(), &blank, "no device of Hayloft's");
-    error(other.path(), &blank_with(0, 510), "something on it already");
-    error(
-        other.path(),
-        &blank_with(SIZE - 512, 8),
-        "something on it already",
-    );
-    let second = Memory::new();
-    drop(stubs(other.path(), &second).expect("opens"));
-    error(dir.path(), &second, "the directory belongs to device");
-    lock(&device.0).bytes.truncate(SIZE / 2);
-    error(dir.path(), &device, "give it its size back");
-    lock(&blank.0).bytes.truncate(1 << 20);
-    error(self::dir().path(), &blank, "must have");
-    let used = self::dir();
-    fs::create_dir(used.path().join("current")).expect("creates");
-    fs::write(used.path().join("current/VERSION"), "").expect("writes");
-    error(used.path(), &Memory::new(), "must be a new one");
-    fs::write(other.path().join(device::NAME_FILE), "nonsense").expect("writes");
-    error(other.path(), &second, "names no device");
-}
-
-fn blank_with(at: usize, len: usize) -> Memory {
-    let device = Memory::new();
-    lock(&device.0).bytes[at..at + len].fill(0x55);
-    device
-}
-
-#[test]
-fn a_stop_while_the_two_are_made_to_belong_together_is_gone_on_with() {
-    let (dir, device) = (dir(), Memory::new());
-    drop(stubs(dir.path(), &device).expect("opens"));
-    // The directory names it, and the header never got there.
-    lock(&device.0).bytes[..4096].fill(0);
-    drop(stubs(dir.path(), &device).expect("goes on"));
-    drop(stubs(dir.path(), &device).expect("and belongs"));
-}
-
-#[test]
-fn a_device_that_was_exchanged_is_noticed() {
+fn what_a_trim_did_not_answer_for_is_for_no_other_stub() {
     let (dir, device) = (dir(), Memory::new());
     let engine = stubs(dir.path(), &device).expect("opens");
-    Elsewhere::probe(&engine).expect("is well");
-    lock(&device.0).bytes[9] ^= 1;
-    let error = Elsewhere::probe(&engine).expect_err("another");
-    assert_eq!(error.kind(), IoErrorKind::MediaError);
-    lock(&device.0).left = 0;
-    Elsewhere::probe(&engine).expect_err("gone");
+    let all = free(&engine);
+    let path = dir.path().join("blk_1");
+    let mut left = all;
+    for (answer, comes_back) in [
+        (None, true),
+        (Some(Errno::OPNOTSUPP), true),
+        (Some(Errno::IO), false),
+        (None, true),
+    ] {
+        lock(&device.0).trim = answer;
+        put(&engine, &path, 1, 100_000);
+        files(&engine).remove(&path).expect("removes");
+        if !comes_back {
+            // What it grew by was given back at the close.
+            left -= 4 * UNIT;
+        }
+        assert_eq!(free(&engine), left, "{answer:?}");
+    }
+    drop(engine);
+    let engine = stubs(dir.path(), &device).expect("opens");
+    assert_eq!(free(&engine), all, "a new process has all");
 }

@@ -1,0 +1,106 @@
+//! Whose a device is: what is refused, and what is gone on with.
+
+use std::fs;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use super::tests::{Memory, SIZE, dir, free, get, open, put, stubs};
+use super::*;
+
+#[test]
+fn a_device_that_is_not_the_volume_s_is_refused() {
+    let (other, third, used) = (dir(), dir(), dir());
+    let (dir, device) = (dir(), Memory::new());
+    drop(stubs(dir.path(), &device).expect("opens"));
+    let error = |root: &Path, device: &Memory, what: &str| {
+        let error = stubs(root, device).expect_err("refused").to_string();
+        assert!(error.contains(what), "{error}");
+    };
+    error(other.path(), &device, "the blocks of another volume");
+    let blank = Memory::new();
+    fs::create_dir(dir.path().join("current")).expect("creates");
+    fs::write(dir.path().join("current/VERSION"), "").expect("writes");
+    error(dir.path(), &blank, "no device of Hayloft's");
+    error(other.path(), &blank_with(0, 510), "something on it already");
+    error(
+        other.path(),
+        &blank_with(SIZE - 512, 8),
+        "something on it already",
+    );
+    let second = Memory::new();
+    drop(stubs(other.path(), &second).expect("opens"));
+    error(dir.path(), &second, "the directory belongs to device");
+    lock(&device.0).bytes.truncate(SIZE / 2);
+    error(dir.path(), &device, "give it its size back");
+    lock(&blank.0).bytes.truncate(1 << 20);
+    error(third.path(), &blank, "must have");
+    fs::create_dir(used.path().join("current")).expect("creates");
+    fs::write(used.path().join("current/VERSION"), "").expect("writes");
+    error(used.path(), &Memory::new(), "must be a new one");
+    fs::write(other.path().join(device::NAME_FILE), "nonsense").expect("writes");
+    error(other.path(), &second, "names no device");
+}
+
+fn blank_with(at: usize, len: usize) -> Memory {
+    let device = Memory::new();
+    lock(&device.0).bytes[at..at + len].fill(0x55);
+    device
+}
+
+#[test]
+fn a_stop_while_the_two_are_made_to_belong_together_is_gone_on_with() {
+    let (dir, device) = (dir(), Memory::new());
+    drop(stubs(dir.path(), &device).expect("opens"));
+    // The directory names it, and the header never got there.
+    lock(&device.0).bytes[..4096].fill(0);
+    drop(stubs(dir.path(), &device).expect("goes on"));
+    drop(stubs(dir.path(), &device).expect("and belongs"));
+}
+
+#[test]
+fn a_device_serves_one_volume_of_a_process_at_a_time() {
+    let (dir, device) = (dir(), Memory::new());
+    let engine = stubs(dir.path(), &device).expect("opens");
+    let path = dir.path().join("blk_1");
+    put(&engine, &path, 1, 100_000);
+    let file = open(&engine, &path, OpenMode::ReadOnly).expect("there");
+    drop(engine);
+    // The volume comes back while a file of it is still open: it waits for that.
+    let closing = std::thread::spawn(move || {
+        std::thread::sleep(Duration::from_millis(300));
+        drop(file);
+    });
+    let began = Instant::now();
+    let engine = stubs(dir.path(), &device).expect("opens");
+    assert!(began.elapsed() >= Duration::from_millis(200));
+    closing.join().expect("no panic");
+    assert_eq!(get(&engine, &path), [1; 100_000]);
+}
+
+#[test]
+fn a_device_that_grew_may_not_shrink_back() {
+    let (dir, device) = (dir(), Memory::new());
+    drop(stubs(dir.path(), &device).expect("opens"));
+    lock(&device.0).bytes.resize(2 * SIZE, 0);
+    let engine = stubs(dir.path(), &device).expect("opens");
+    assert!(free(&engine) > SIZE as u64);
+    drop(engine);
+    lock(&device.0).bytes.truncate(SIZE);
+    let error = stubs(dir.path(), &device).expect_err("blocks may be there");
+    assert!(
+        error.to_string().contains("give it its size back"),
+        "{error}"
+    );
+}
+
+#[test]
+fn a_device_that_was_exchanged_is_noticed() {
+    let (dir, device) = (dir(), Memory::new());
+    let engine = stubs(dir.path(), &device).expect("opens");
+    Elsewhere::probe(&engine).expect("is well");
+    lock(&device.0).bytes[9] ^= 1;
+    let error = Elsewhere::probe(&engine).expect_err("another");
+    assert_eq!(error.kind(), IoErrorKind::MediaError);
+    lock(&device.0).left = 0;
+    Elsewhere::probe(&engine).expect_err("gone");
+}
