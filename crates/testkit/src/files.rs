@@ -29,6 +29,63 @@ pub struct BlockOnNode {
     pub corrupt: bool,
 }
 
+/// Files that a test wrote, to be compared again and again.
+#[derive(Clone, Debug, Default)]
+pub struct WrittenFiles {
+    /// Path, length, seed of the pattern.
+    files: Vec<(String, u64, u64)>,
+}
+
+impl WrittenFiles {
+    /// Writes a file of `bytes`, with a seed of its own.
+    ///
+    /// # Errors
+    /// What the stock client throws.
+    pub fn put(&mut self, fs: &Driver, path: &str, bytes: u64) -> Result<()> {
+        let seed = self.files.len() as u64 + 1;
+        fs.put(path, bytes, seed, json!({}))?;
+        self.add(path, bytes, seed);
+        Ok(())
+    }
+
+    /// Knows of a file that was written otherwise.
+    pub fn add(&mut self, path: &str, bytes: u64, seed: u64) {
+        self.files.push((path.into(), bytes, seed));
+    }
+
+    /// Knows that the file at `path` has become longer by `bytes`.
+    ///
+    /// # Errors
+    /// [`TestkitError::Expectation`] when it knows no such file.
+    pub fn grew(&mut self, path: &str, bytes: u64) -> Result<()> {
+        let known = self.files.iter_mut().find(|(name, ..)| name == path);
+        let (_, length, _) = known.ok_or_else(|| {
+            TestkitError::Expectation(format!("{path} is none of the files written"))
+        })?;
+        *length += bytes;
+        Ok(())
+    }
+
+    /// Compares all of them.
+    ///
+    /// # Errors
+    /// What the stock client throws; that a file has other bytes.
+    pub fn check(&self, fs: &Driver) -> Result<()> {
+        let mut files = self.files.iter();
+        files.try_for_each(|(path, bytes, seed)| fs.check(path, *bytes, *seed))
+    }
+
+    /// Waits until every block of every file is there `times`.
+    ///
+    /// # Errors
+    /// When that does not come within a minute a file.
+    pub fn wait_replicas(&self, fs: &Driver, times: usize) -> Result<()> {
+        let limit = Duration::from_secs(60);
+        let mut files = self.files.iter();
+        files.try_for_each(|(path, ..)| fs.wait_replicas(path, times, limit))
+    }
+}
+
 impl Driver {
     /// Creates (or overwrites) `path` with `bytes` of the pattern; `more` may hold `conf`,
     /// `replication`, `blockSize`, `syncBlock`, `chunk`.

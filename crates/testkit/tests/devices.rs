@@ -5,6 +5,7 @@
 mod compile;
 
 use hayloft_testkit::error::Result;
+use hayloft_testkit::files::WrittenFiles;
 use hayloft_testkit::hadoop::scratch;
 use hayloft_testkit::node::Kind;
 use hayloft_testkit::process::{Process, Signal, Spawn};
@@ -100,7 +101,7 @@ fn start() -> Result<Lab> {
         cluster,
         server,
         volume,
-        files: Vec::new(),
+        files: WrittenFiles::default(),
         _base: base,
     })
 }
@@ -189,29 +190,22 @@ struct Lab {
     server: Server,
     /// The directory of the stubs.
     volume: PathBuf,
-    /// What is there: path, length, seed.
-    files: Vec<(String, u64, u64)>,
+    files: WrittenFiles,
     // Dropped after the nodes have ended.
     _base: tempfile::TempDir,
 }
 
 impl Lab {
     fn put(&mut self, path: &str, bytes: u64) -> Result<()> {
-        let seed = self.files.len() as u64 + 1;
-        self.fs.put(path, bytes, seed, json!({}))?;
-        self.files.push((path.into(), bytes, seed));
-        Ok(())
+        self.files.put(&self.fs, path, bytes)
     }
 
     fn check_all(&self) -> Result<()> {
-        let check = |(path, bytes, seed): &(String, u64, u64)| self.fs.check(path, *bytes, *seed);
-        self.files.iter().try_for_each(check)
+        self.files.check(&self.fs)
     }
 
     fn wait_replicas(&self) -> Result<()> {
-        let each =
-            |(path, ..): &(String, u64, u64)| self.fs.wait_replicas(path, NODES, seconds(60));
-        self.files.iter().try_for_each(each)
+        self.files.wait_replicas(&self.fs, NODES)
     }
 
     /// All reads come from the node with the device.
@@ -270,7 +264,7 @@ impl Lab {
         self.fs.write("a", 300_000)?;
         self.fs.handle("hsync", "a")?;
         self.fs.handle("close", "a")?;
-        self.files[1].1 += 300_000;
+        self.files.grew("/small", 300_000)?;
         self.check_odd()?;
         let stubs = self.stubs();
         expect(!stubs.is_empty(), || "no block is on the device".into())?;
@@ -326,7 +320,7 @@ impl Lab {
             // The replica that the kill left is an older one: the NameNode orders another only
             // after it has heard of both.
             self.report()?;
-            self.files.push((name, 3 * BLOCK + 100_000, 50 + round));
+            self.files.add(&name, 3 * BLOCK + 100_000, 50 + round);
             self.check_odd()?;
         }
         passed()
@@ -417,8 +411,7 @@ impl Lab {
         self.fs.write("d", 3 * BLOCK)?;
         self.fs.handle("hsync", "d")?;
         self.fs.handle("close", "d")?;
-        self.files
-            .push(("/while-it-dies".into(), 5 * BLOCK + 5_000, 90));
+        self.files.add("/while-it-dies", 5 * BLOCK + 5_000, 90);
         self.put("/after-it-died", 4 * BLOCK)?;
         self.check_all()?;
         self.wait_failed(1)?;

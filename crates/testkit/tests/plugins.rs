@@ -5,6 +5,7 @@
 mod compile;
 
 use hayloft_testkit::error::Result;
+use hayloft_testkit::files::WrittenFiles;
 use hayloft_testkit::hadoop::scratch;
 use hayloft_testkit::node::Kind;
 use hayloft_testkit::suite::{expect, expect_eq, passed, seconds};
@@ -77,7 +78,7 @@ fn start() -> Result<Lab> {
         cluster,
         odd,
         hang,
-        files: Vec::new(),
+        files: WrittenFiles::default(),
         _base: base,
     })
 }
@@ -89,30 +90,22 @@ struct Lab {
     odd: PathBuf,
     /// While this is there, that one hangs.
     hang: PathBuf,
-    /// What is there: path, length, seed.
-    files: Vec<(String, u64, u64)>,
+    files: WrittenFiles,
     // Dropped after the nodes have ended.
     _base: tempfile::TempDir,
 }
 
 impl Lab {
     fn put(&mut self, path: &str, bytes: u64) -> Result<()> {
-        let seed = self.files.len() as u64 + 1;
-        self.fs.put(path, bytes, seed, json!({}))?;
-        self.files.push((path.into(), bytes, seed));
-        Ok(())
+        self.files.put(&self.fs, path, bytes)
     }
 
     fn check_all(&self) -> Result<()> {
-        let check = |(path, bytes, seed): &(String, u64, u64)| self.fs.check(path, *bytes, *seed);
-        self.files.iter().try_for_each(check)
+        self.files.check(&self.fs)
     }
 
-    /// Every block of every file is there as often as it should be.
     fn wait_replicas(&self) -> Result<()> {
-        let each =
-            |(path, ..): &(String, u64, u64)| self.fs.wait_replicas(path, NODES, seconds(60));
-        self.files.iter().try_for_each(each)
+        self.files.wait_replicas(&self.fs, NODES)
     }
 
     fn served(&mut self) -> Result<Outcome> {
@@ -122,7 +115,7 @@ impl Lab {
         self.fs.write("a", 300_000)?;
         self.fs.handle("hsync", "a")?;
         self.fs.handle("close", "a")?;
-        self.files[1].1 += 300_000;
+        self.files.grew("/small", 300_000)?;
         self.check_all()?;
         self.wait_replicas()?;
         // All reads come from the node with the plug-ins.
