@@ -286,9 +286,13 @@ async fn open_whole(
     pair: Pair,
     block: Block,
 ) -> Result<OpenFiles, StoreError> {
-    let failed = |e| {
-        let e = StoreError::io(format!("opening replica {block} for reading"), e);
-        examine(inner, &slice.volume, e)
+    let failed = |e: IoError| {
+        let doing = format!("opening replica {block} for reading");
+        if e.kind() == IoErrorKind::Invalid {
+            // The file is of another kind, or its stub names no place: the disk is well.
+            return StoreError::corrupt(format!("{doing}: {e}"));
+        }
+        examine(inner, &slice.volume, StoreError::io(doing, e))
     };
     let (data, meta) = open_pair(slice, &pair).await.map_err(failed)?;
     let checksum = read_checksum(meta.as_ref(), block)
@@ -353,9 +357,13 @@ async fn open_live(
         let files = open_whole(inner, slice, pair, block).await?;
         return Ok(whole_reader(inner, pool, slice, block, files));
     }
-    let failed = |e| {
-        let e = StoreError::io(format!("opening replica {block} for reading"), e);
-        examine(inner, &slice.volume, e)
+    let failed = |e: IoError| {
+        let doing = format!("opening replica {block} for reading");
+        if e.kind() == IoErrorKind::Invalid {
+            // The file is of another kind, or its stub names no place: the disk is well.
+            return StoreError::corrupt(format!("{doing}: {e}"));
+        }
+        examine(inner, &slice.volume, StoreError::io(doing, e))
     };
     let (data, meta) = open_pair(slice, &pair).await.map_err(failed)?;
     // Taken after opening, in one piece: length and checksum of the last chunk belong together.

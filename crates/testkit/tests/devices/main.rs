@@ -1,18 +1,21 @@
 //! A node whose blocks are on network block devices, behind stub files: stock clients cannot tell;
 //! Apache's node refuses the directory; servers that die, hang or talk nonsense cost the volume.
 
-#[path = "../../io/tests/plugin/compile.rs"]
+#[path = "../../../io/tests/plugin/compile.rs"]
 mod compile;
+mod server;
 
 use hayloft_testkit::error::Result;
 use hayloft_testkit::files::WrittenFiles;
 use hayloft_testkit::hadoop::scratch;
 use hayloft_testkit::node::Kind;
-use hayloft_testkit::process::{Process, Signal, Spawn};
+use hayloft_testkit::process::Signal;
 use hayloft_testkit::suite::{expect, expect_eq, passed, seconds};
 use hayloft_testkit::wait::{self, Seen};
 use hayloft_testkit::{Cluster, Driver, NodeSpec, Outcome, Suite, TestkitError, VolumeSpec, ports};
+use rustix::fs::{XattrFlags, setxattr};
 use serde_json::json;
+use server::Server;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
@@ -50,6 +53,9 @@ fn main() -> ExitCode {
             lab.silent()
         });
         on.case("a_server_that_dies_costs_the_volume", |lab| lab.dead());
+        // The NameNode replaces a damaged replica on another node than those that have one.
+        let mut on = suite.group(start_with_spare, |lab, failed| lab.cluster.conclude(failed));
+        on.case("a_torn_stub_is_replaced", |lab| lab.torn());
         on.case("errors_of_the_device_are_read_around", |lab| lab.errors());
         Ok(())
     })
@@ -63,6 +69,18 @@ fn is_there(tool: &str) -> bool {
 }
 
 fn start() -> Result<Lab> {
+    start_with(NODES)
+}
+
+/// With a node more than replicas, and files.
+fn start_with_spare() -> Result<Lab> {
+    let mut lab = start_with(NODES + 1)?;
+    lab.put("/several", 19 * BLOCK + 12_345)?;
+    lab.wait_replicas()?;
+    Ok(lab)
+}
+
+fn start_with(nodes: usize) -> Result<Lab> {
     let base = scratch("devices-")?;
     let plugin = base.path().join("nbd.so");
     let libraries = ["-lnbd", "-lpthread"].map(String::from);
@@ -71,11 +89,7 @@ fn start() -> Result<Lab> {
     let made = File::create(&device).and_then(|f| f.set_len(DEVICE));
     made.map_err(TestkitError::file("creating", &device))?;
     let port = ports::free()?;
-    let mut server = Server {
-        dir: base.path().to_owned(),
-        port,
-        process: None,
-    };
+    let mut server = Server::new(base.path(), port);
     server.start(&[], &[])?;
     let volume = base.path().join("volume");
     let key = format!("hayloft.io.engine.{}", volume.display());
@@ -94,7 +108,7 @@ fn start() -> Result<Lab> {
         .conf("dfs.replication", NODES)
         .conf("dfs.client.socket-timeout", 10_000)
         .node(spec)
-        .node(NodeSpec::new(Kind::Hayloft))
+        .nodes(nodes - 1, Kind::Hayloft)
         .start()?;
     Ok(Lab {
         fs: cluster.driver()?,
@@ -104,84 +118,6 @@ fn start() -> Result<Lab> {
         files: WrittenFiles::default(),
         _base: base,
     })
-}
-
-/// nbdkit with the device.
-struct Server {
-    dir: PathBuf,
-    port: u16,
-    process: Option<Process>,
-}
-
-impl Server {
-    /// `filters` stand before the plug-in's name, `more` behind its file.
-    fn start(&mut self, filters: &[&str], more: &[&str]) -> Result<()> {
-        let port = self.port.to_string();
-        let mut argv = vec!["nbdkit", "--foreground", "--ipaddr", "127.0.0.1", "--port"];
-        argv.push(&port);
-        argv.extend(filters);
-        argv.push("file");
-        let file = self.dir.join("device").display().to_string();
-        argv.push(&file);
-        argv.extend(more);
-        let argv = argv.into_iter().map(String::from).collect();
-        self.process = Some(Spawn::new("nbdkit", argv, self.dir.join("nbdkit.log")).start()?);
-        self.wait()
-    }
-
-    /// A server that cannot flush.
-    fn start_without_flush(&mut self) -> Result<()> {
-        let port = self.port.to_string();
-        let (read, write) = ("pread=head -c $3 /dev/zero", "pwrite=cat >/dev/null");
-        let argv = [
-            "nbdkit",
-            "--foreground",
-            "--ipaddr",
-            "127.0.0.1",
-            "--port",
-            &port,
-        ]
-        .into_iter()
-        .chain(["eval", "get_size=echo 512M", read, write])
-        .map(String::from)
-        .collect();
-        self.process = Some(Spawn::new("nbdkit", argv, self.dir.join("nbdkit.log")).start()?);
-        self.wait()
-    }
-
-    /// A program that listens at the server's place and answers with other bytes.
-    fn start_nonsense(&mut self) -> Result<()> {
-        let script = format!(
-            "import socket\ns = socket.create_server(('127.0.0.1', {}))\nwhile True:\n    c = \
-             s.accept()[0]\n    c.sendall(b'HTTP/1.1 400 what?\\r\\n' * 20)\n    c.close()",
-            self.port
-        );
-        let argv = ["python3", "-c", &script].map(String::from).to_vec();
-        self.process = Some(Spawn::new("nonsense", argv, self.dir.join("nbdkit.log")).start()?);
-        self.wait()
-    }
-
-    fn wait(&mut self) -> Result<()> {
-        let address = ("127.0.0.1", self.port);
-        wait::until("the server", seconds(20), || {
-            Ok(match std::net::TcpStream::connect(address) {
-                Ok(_) => Seen::Done(()),
-                Err(error) => Seen::NotYet(error.to_string()),
-            })
-        })
-    }
-
-    fn stop(&mut self) -> Result<()> {
-        if let Some(mut process) = self.process.take() {
-            process.kill()?;
-        }
-        Ok(())
-    }
-
-    fn signal(&mut self, signal: Signal) -> Result<()> {
-        let process = self.process.as_mut();
-        process.map_or(Ok(()), |process| process.signal(signal))
-    }
 }
 
 struct Lab {
@@ -420,6 +356,32 @@ impl Lab {
         self.back()
     }
 
+    /// A stub that names no place any more: its replica is reported, and comes from the other node.
+    fn torn(&mut self) -> Result<Outcome> {
+        self.cluster.node(ODD).stop()?;
+        let stubs = self.stubs();
+        expect(!stubs.is_empty(), || "no block is on the device".into())?;
+        for stub in &stubs {
+            let torn = setxattr(stub, "user.hayloft.at", b"torn", XattrFlags::empty());
+            torn.map_err(|e| TestkitError::file("tearing", stub)(e.into()))?;
+        }
+        self.cluster.start_node(ODD)?;
+        self.cluster.wait_all_live()?;
+        wait::until("reports of all torn replicas", seconds(60), || {
+            self.check_all()?;
+            let log = self.log()?;
+            let told = log.matches("replica is corrupt: reported").count();
+            Ok(if told >= stubs.len() {
+                Seen::Done(())
+            } else {
+                Seen::NotYet(format!("{told} of {}", stubs.len()))
+            })
+        })?;
+        self.wait_replicas()?;
+        self.check_all()?;
+        passed()
+    }
+
     fn errors(&mut self) -> Result<Outcome> {
         self.cluster.node(ODD).stop()?;
         self.server.stop()?;
@@ -435,9 +397,9 @@ impl Lab {
         self.server.start(&[], &[])?;
         self.cluster.start_node(ODD)?;
         self.cluster.wait_all_live()?;
-        // The scanner may have found a replica damaged: the NameNode must hear that it is gone.
-        self.report()?;
-        self.check_odd()?;
+        // What the scanner found damaged is replaced.
+        self.wait_replicas()?;
+        self.check_all()?;
         passed()
     }
 }
