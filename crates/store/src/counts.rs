@@ -72,14 +72,9 @@ pub struct ScanCounts {
 struct Progress {
     /// Bytes by the minute in which they were read, the latest last.
     minutes: VecDeque<(Instant, u64)>,
-    report: Numbers,
-}
-
-/// What is told of a scanner as it was counted.
-#[derive(Clone, Debug, Default)]
-struct Numbers {
-    in_period: u64,
-    since_start: u64,
+    // The rest is told as it is counted.
+    blocks_in_period: u64,
+    blocks: u64,
     rounds: u64,
     errors: u64,
     round_began_ms: u64,
@@ -120,27 +115,25 @@ impl ScanCounts {
     /// A round began, or goes on after a restart.
     pub fn began(&self, at_ms: u64) {
         self.change(|progress| {
-            let numbers = &mut progress.report;
-            numbers.rounds += 1;
-            numbers.in_period = 0;
-            numbers.round_began_ms = at_ms;
-            numbers.at_end = false;
+            progress.rounds += 1;
+            progress.blocks_in_period = 0;
+            progress.round_began_ms = at_ms;
+            progress.at_end = false;
         });
     }
 
     /// A round ended.
     pub fn ended(&self) {
-        self.change(|progress| progress.report.at_end = true);
+        self.change(|progress| progress.at_end = true);
     }
 
     /// A replica was read to its end, or to its damage.
     pub fn scanned(&self, block: &ExtendedBlock, is_whole: bool) {
         self.change(|progress| {
-            let numbers = &mut progress.report;
-            numbers.in_period += 1;
-            numbers.since_start += 1;
-            numbers.errors += u64::from(!is_whole);
-            numbers.last = Some(block.clone());
+            progress.blocks_in_period += 1;
+            progress.blocks += 1;
+            progress.errors += u64::from(!is_whole);
+            progress.last = Some(block.clone());
         });
     }
 
@@ -159,18 +152,17 @@ impl ScanCounts {
     fn report(&self) -> ScanReport {
         let mut progress = locks::lock(&self.progress);
         progress.forget(Instant::now());
-        let numbers = progress.report.clone();
         ScanReport {
             path: self.root.clone(),
             storage: self.storage.clone(),
             bytes_in_hour: progress.minutes.iter().map(|(_, bytes)| bytes).sum(),
-            blocks_in_period: numbers.in_period,
-            blocks: numbers.since_start,
-            rounds: numbers.rounds,
-            errors: numbers.errors,
-            round_began_ms: numbers.round_began_ms,
-            at_end: numbers.at_end,
-            last: numbers.last,
+            blocks_in_period: progress.blocks_in_period,
+            blocks: progress.blocks,
+            rounds: progress.rounds,
+            errors: progress.errors,
+            round_began_ms: progress.round_began_ms,
+            at_end: progress.at_end,
+            last: progress.last.clone(),
         }
     }
 }

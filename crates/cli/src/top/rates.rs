@@ -61,19 +61,10 @@ impl ClassRates {
 }
 
 impl DiskRates {
-    /// The class whose transfers took longest.
-    pub fn slowest(&self) -> Option<&ClassRates> {
-        let timed = self.classes.iter().filter(|c| c.latency().is_some());
-        timed.max_by(|a, b| {
-            a.latency()
-                .unwrap_or(0.0)
-                .total_cmp(&b.latency().unwrap_or(0.0))
-        })
-    }
-
-    /// How long they took.
+    /// Mean time of the class whose transfers took longest; 0 when nothing was done.
     pub fn latency(&self) -> f64 {
-        self.slowest().and_then(ClassRates::latency).unwrap_or(0.0)
+        let times = self.classes.iter().filter_map(ClassRates::latency);
+        times.fold(0.0, f64::max)
     }
 }
 
@@ -101,9 +92,9 @@ pub fn between(before: Option<&NodeFigures>, now: &NodeFigures, seconds: f64) ->
     });
     NodeRates {
         seconds: span.seconds,
-        read_per_second: span.rate(Some(old.read_bytes), now.read_bytes),
-        cached_per_second: span.rate(Some(old.cached_bytes), now.cached_bytes),
-        written_per_second: span.rate(Some(old.written_bytes), now.written_bytes),
+        read_per_second: span.rate(old.read_bytes, now.read_bytes),
+        cached_per_second: span.rate(old.cached_bytes, now.cached_bytes),
+        written_per_second: span.rate(old.written_bytes, now.written_bytes),
         disks: disks.collect(),
     }
 }
@@ -116,8 +107,8 @@ struct Span {
 
 impl Span {
     /// What was added a second. A counter that went back tells nothing about the interval.
-    fn rate(self, before: Option<f64>, now: f64) -> f64 {
-        let added = (now - before.unwrap_or(now)).max(0.0);
+    fn rate(self, before: f64, now: f64) -> f64 {
+        let added = (now - before).max(0.0);
         self.seconds.map_or(0.0, |seconds| added / seconds)
     }
 
@@ -134,10 +125,10 @@ impl Span {
         let before = before.unwrap_or(&nothing);
         ClassRates {
             class: now.name.clone(),
-            ops_per_second: self.rate(Some(before.ops), now.ops),
-            bytes_per_second: self.rate(Some(before.bytes), now.bytes),
+            ops_per_second: self.rate(before.ops, now.ops),
+            bytes_per_second: self.rate(before.bytes, now.bytes),
             // Waiting time a second is the number that waits (Little's law).
-            queue: self.rate(Some(before.queue.sum), now.queue.sum),
+            queue: self.rate(before.queue.sum, now.queue.sum),
             queue_mean: self.mean(&before.queue, &now.queue),
             service_mean: self.mean(&before.service, &now.service),
             queue_p99: now.queue.p99,
@@ -146,22 +137,18 @@ impl Span {
     }
 
     fn disk(self, before: Option<&DiskFigures>, now: &DiskFigures) -> DiskRates {
-        let Some(before) = before else {
-            // A disk that was not there before: its counters may be older than the interval.
-            return Self { seconds: None }.disk_since(&DiskFigures::default(), now);
-        };
-        self.disk_since(before, now)
-    }
-
-    fn disk_since(self, before: &DiskFigures, now: &DiskFigures) -> DiskRates {
+        // A disk that was not there before: its counters may be older than the interval.
+        let seconds = self.seconds.filter(|_| before.is_some());
+        let (span, nothing) = (Self { seconds }, DiskFigures::default());
+        let before = before.unwrap_or(&nothing);
         let classes = now.classes.iter().map(|class| {
             let old = before.classes.iter().find(|old| old.name == class.name);
-            self.class(old, class)
+            span.class(old, class)
         });
         DiskRates {
             disk: now.name.clone(),
             classes: classes.collect(),
-            run_mean: self.mean(&before.runs, &now.runs),
+            run_mean: span.mean(&before.runs, &now.runs),
             run_p50: now.runs.p50,
         }
     }

@@ -10,7 +10,7 @@ use serde_json::json;
 
 use super::nodes::{KnownNode, NodeSource, fetch};
 use super::parse::{NodeFigures, parse};
-use super::rates::{NodeRates, between};
+use super::rates::{DiskRates, NodeRates, between};
 use super::verdict::{Finding, Gravity, judge};
 
 /// Nodes that are asked at once.
@@ -24,6 +24,8 @@ const NODE_LIMITS: HttpLimits = HttpLimits {
 /// How often NameNodes are asked which nodes there are.
 const SEARCH_EVERY: Duration = Duration::from_secs(15);
 
+type Answer = Result<(NodeFigures, NodeRates), String>;
+
 /// A node as of one sample.
 #[derive(Clone, Debug)]
 pub struct NodeView {
@@ -32,7 +34,7 @@ pub struct NodeView {
     /// What its NameNode calls it; empty when none was asked.
     pub state: String,
     /// What it says, and what came of it since the sample before; or why it says nothing.
-    pub answer: Result<(NodeFigures, NodeRates), String>,
+    pub answer: Answer,
     /// What is wrong or slow, the gravest first.
     pub findings: Vec<Finding>,
 }
@@ -70,18 +72,21 @@ impl NodeView {
         self.findings.first().map(|f| f.gravity).unwrap_or_default()
     }
 
+    /// What came of its answer, when there is one.
+    pub fn rates(&self) -> Option<&NodeRates> {
+        self.answer.as_ref().ok().map(|(_, rates)| rates)
+    }
+
     /// Mean time of the slowest class of its slowest disk, seconds.
     pub fn latency(&self) -> f64 {
-        let rates = self.answer.as_ref().ok().map(|(_, rates)| rates);
-        rates
-            .and_then(NodeRates::slowest)
-            .map_or(0.0, |disk| disk.latency())
+        let slowest = self.rates().and_then(NodeRates::slowest);
+        slowest.map_or(0.0, DiskRates::latency)
     }
 
     /// Block bytes a second, in and out.
     pub fn bytes_per_second(&self) -> f64 {
-        let rates = self.answer.as_ref().ok().map(|(_, rates)| rates);
-        rates.map_or(0.0, |r| r.read_per_second + r.written_per_second)
+        self.rates()
+            .map_or(0.0, |r| r.read_per_second + r.written_per_second)
     }
 
     fn to_json(&self) -> serde_json::Value {
@@ -125,7 +130,6 @@ impl ClusterView {
     }
 }
 
-type Answer = Result<(NodeFigures, NodeRates), String>;
 type Earlier = BTreeMap<String, (Instant, NodeFigures)>;
 
 /// Takes samples, and keeps of each node what the next one is compared with.
@@ -196,10 +200,11 @@ fn ask_all(nodes: &[(&String, &KnownNode)]) -> Vec<Timed> {
     let next = AtomicUsize::new(0);
     let answers = Mutex::new(Vec::with_capacity(nodes.len()));
     let work = || {
-        while let Some((at, (address, known))) = {
+        loop {
             let at = next.fetch_add(1, Ordering::Relaxed);
-            nodes.get(at).map(|node| (at, node))
-        } {
+            let Some((address, known)) = nodes.get(at) else {
+                return;
+            };
             let answer = ask(address, known);
             let mut answers = answers.lock().unwrap_or_else(PoisonError::into_inner);
             answers.push((at, (Instant::now(), answer)));

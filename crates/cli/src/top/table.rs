@@ -172,8 +172,7 @@ pub fn text(view: &ClusterView) -> String {
     lines(&mut out, &heads, &rows);
     let mut rows = Vec::new();
     for node in &nodes {
-        let rates = node.answer.as_ref().ok().map(|(_, rates)| rates);
-        for (gravity, row) in rates.map(disk_rows).unwrap_or_default() {
+        for (gravity, row) in node.rates().map(disk_rows).unwrap_or_default() {
             let mut line = vec![gravity.mark().to_owned(), node.address.clone()];
             line.extend(row);
             rows.push(line);

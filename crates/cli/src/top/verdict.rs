@@ -4,6 +4,7 @@ use serde::Serialize;
 
 use super::parse::NodeFigures;
 use super::rates::{ClassRates, DiskRates, NodeRates};
+use super::units::{bytes, time};
 
 /// A mean transfer that takes longer is worth a word, seconds.
 const SLOW: f64 = 0.05;
@@ -71,16 +72,13 @@ pub fn judge(node: &NodeFigures, rates: &NodeRates) -> Vec<Finding> {
         }
     }
     for state in ["lost", "degraded"] {
-        let bytes = node.parity.get(state).copied().unwrap_or(0.0);
-        if bytes > 0.0 {
-            say(
-                Gravity::Trouble,
-                format!("parity: {} {state}", super::units::bytes(bytes)),
-            );
+        let held = node.parity.get(state).copied().unwrap_or(0.0);
+        if held > 0.0 {
+            say(Gravity::Trouble, format!("parity: {} {state}", bytes(held)));
         }
     }
     if node.capacity > 0.0 && node.remaining < node.capacity * SPACE_LOW {
-        let left = super::units::bytes(node.remaining);
+        let left = bytes(node.remaining);
         say(Gravity::Slow, format!("nearly full: {left} left"));
     }
     for disk in &rates.disks {
@@ -118,14 +116,13 @@ fn slow(disk: &DiskRates, class: &ClassRates) -> Option<(Gravity, String)> {
             .max_by(|a, b| busy(a).total_cmp(&busy(b)));
         let busiest = busiest.filter(|b| b.class != class.class && busy(b) > busy(class));
         let behind = busiest.map_or(String::new(), |b| format!(" behind {}", b.class));
-        format!("{} of it waiting{behind}", super::units::time(wait))
-    } else if disk.run_mean.is_some_and(|run| run < SHORT_RUN) {
-        let run = super::units::bytes(disk.run_mean.unwrap_or(0.0));
-        format!("the disk seeks: runs of {run}")
+        format!("{} of it waiting{behind}", time(wait))
+    } else if let Some(run) = disk.run_mean.filter(|run| *run < SHORT_RUN) {
+        format!("the disk seeks: runs of {}", bytes(run))
     } else {
         "the disk itself is slow".to_owned()
     };
-    let took = super::units::time(latency);
+    let took = time(latency);
     Some((
         gravity,
         format!("{} {}: {took}, {why}", disk.disk, class.class),

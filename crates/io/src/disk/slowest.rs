@@ -6,8 +6,6 @@ use std::time::{Duration, Instant};
 use super::schedule::Ticket;
 use crate::class::IoClass;
 
-/// How many are told.
-const TOLD: usize = 10;
 /// How long one is remembered.
 const REMEMBERED: Duration = Duration::from_secs(60);
 /// Each span of this length has its own list, so that forgetting is cheap.
@@ -44,7 +42,7 @@ impl SlowTransfer {
 #[derive(Clone, Debug)]
 struct Span {
     began: Instant,
-    /// The slowest first, at most [`TOLD`].
+    /// The slowest first, at most [`Slowest::TOLD`].
     slowest: Vec<SlowTransfer>,
 }
 
@@ -58,16 +56,19 @@ pub struct Slowest {
 }
 
 impl Slowest {
+    /// How many are told at most.
+    pub const TOLD: usize = 10;
+
     /// Counts a transfer that ended at `now`.
     pub(super) fn finished(&mut self, now: Instant, ticket: &Ticket, bytes: u64) {
         let waited = ticket.served.saturating_duration_since(ticket.queued);
         let served = now.saturating_duration_since(ticket.served);
         let list = &mut self.span(now).slowest;
         let took = waited + served;
-        if list.len() == TOLD && list.last().is_some_and(|least| least.took() >= took) {
+        if list.len() == Self::TOLD && list.last().is_some_and(|least| least.took() >= took) {
             return;
         }
-        list.truncate(TOLD - 1);
+        list.truncate(Self::TOLD - 1);
         let at = list.partition_point(|other| other.took() >= took);
         let place = ticket.request.stream.map(|s| (s.id, s.offset));
         let class = ticket.request.class;
@@ -90,7 +91,7 @@ impl Slowest {
                 self.current = self.spans.len();
                 self.spans.push(Span {
                     began: now,
-                    slowest: Vec::with_capacity(TOLD),
+                    slowest: Vec::with_capacity(Self::TOLD),
                 });
             } else {
                 self.current = (self.current + 1) % SPANS;
@@ -102,14 +103,14 @@ impl Slowest {
         &mut self.spans[self.current]
     }
 
-    /// The slowest ten that ended within the minute before `now`, the slowest first.
+    /// The slowest of the minute before `now`, at most [`TOLD`](Self::TOLD), the slowest first.
     #[must_use]
     pub fn last_minute(&self, now: Instant) -> Vec<SlowTransfer> {
         let all = self.spans.iter().flat_map(|span| &span.slowest);
         let recent = |t: &&SlowTransfer| now.saturating_duration_since(t.ended) <= REMEMBERED;
         let mut slowest: Vec<SlowTransfer> = all.filter(recent).copied().collect();
         slowest.sort_by_key(|t| std::cmp::Reverse(t.took()));
-        slowest.truncate(TOLD);
+        slowest.truncate(Self::TOLD);
         slowest
     }
 }
@@ -169,6 +170,11 @@ mod tests {
             assert_eq!(told[0] == 5000, second <= 60, "after {second} s");
         }
         assert_eq!(slowest.spans.len(), SPANS);
-        assert!(slowest.spans.iter().all(|s| s.slowest.capacity() == TOLD));
+        assert!(
+            slowest
+                .spans
+                .iter()
+                .all(|s| s.slowest.capacity() == Slowest::TOLD)
+        );
     }
 }

@@ -129,6 +129,12 @@ pub fn nanos(of: Duration) -> u64 {
     u64::try_from(of.as_nanos()).unwrap_or(u64::MAX)
 }
 
+/// Milliseconds of a time.
+#[must_use]
+pub fn millis(of: Duration) -> u64 {
+    u64::try_from(of.as_millis()).unwrap_or(u64::MAX)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

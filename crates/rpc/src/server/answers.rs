@@ -36,17 +36,16 @@ pub(super) fn start_call<S: Service>(
     let answering = async move {
         let (method, stats) = (call.method.clone(), &shared.stats);
         let came = Instant::now();
-        stats.waiting.add(1);
+        let waiting = stats.waiting.hold();
         let (answer, processing) = {
             let _handler = shared.handlers.acquire().await;
-            stats.waiting.sub(1);
+            drop(waiting);
             stats.queue.add(came.elapsed());
-            stats.running.add(1);
+            let _running = stats.running.hold();
             let began = Instant::now();
             let answer = AssertUnwindSafe(shared.service.call(call))
                 .catch_unwind()
                 .await;
-            stats.running.sub(1);
             (answer, began.elapsed())
         };
         stats.processing.add(processing);

@@ -230,10 +230,9 @@ fn admit<S: Service>(shared: &Arc<Shared<S>>, stream: TcpStream, address: Socket
     let shared = Arc::clone(shared);
     let tasks = shared.tasks.clone();
     let serving = async move {
-        shared.stats.open_connections.add(1);
+        let _permit = permit;
+        let _open = shared.stats.open_connections.hold();
         connection::run(&shared, stream, address).await;
-        shared.stats.open_connections.sub(1);
-        drop(permit);
     };
     tasks.spawn(serving.in_current_span());
 }

@@ -54,14 +54,26 @@ impl RpcCount {
         self.0.fetch_add(more as u64, Ordering::Relaxed);
     }
 
-    pub(super) fn sub(&self, less: usize) {
-        self.0.fetch_sub(less as u64, Ordering::Relaxed);
+    /// One more, until what is returned is dropped: a panic leaves nothing counted.
+    pub(super) fn hold(&self) -> Held<'_> {
+        self.add(1);
+        Held(self)
     }
 
     /// The number now.
     #[must_use]
     pub fn get(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// What is counted as going on now.
+#[must_use]
+pub(super) struct Held<'a>(&'a RpcCount);
+
+impl Drop for Held<'_> {
+    fn drop(&mut self) {
+        self.0.0.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -99,9 +111,12 @@ pub struct MethodTimes {
 impl RpcStats {
     pub(super) fn called(&self, method: &str, processing: Duration, overall: Duration) {
         let mut methods = self.methods.lock().unwrap_or_else(PoisonError::into_inner);
-        let known = methods.contains_key(method) || methods.len() < METHODS_MAX;
-        let name = if known { method } else { OTHER };
-        let times = methods.entry(name.to_owned()).or_default();
+        let has_room = methods.len() < METHODS_MAX;
+        let times = match methods.get_mut(method) {
+            Some(times) => times,
+            None if has_room => methods.entry(method.to_owned()).or_default(),
+            None => methods.entry(OTHER.to_owned()).or_default(),
+        };
         times.calls += 1;
         times.processing_nanos += nanos(processing);
         times.overall_nanos += nanos(overall);

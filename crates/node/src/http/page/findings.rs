@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use hayloft_io::disk::DiskStats;
+use hayloft_io::disk::{DiskStats, Slowest};
 
 use super::super::WebHost;
 use crate::namenode::{ActorInfo, Phase};
@@ -10,9 +10,9 @@ use crate::outliers::OutlierReports;
 
 /// A NameNode that has been silent for so long is told of.
 const SILENT: Duration = Duration::from_secs(30);
-/// Likewise a transfer that has been under way for so long.
+/// A transfer that has been under way for so long is told of.
 const HANGS: Duration = Duration::from_secs(1);
-/// Likewise a transfer that took so long within the last minute.
+/// A transfer that took so long within the last minute is told of.
 const SLOW: Duration = Duration::from_secs(1);
 
 /// Everything there is to say, the worst first; empty when all is well.
@@ -62,22 +62,21 @@ fn of_disk(name: &str, stats: &DiskStats, now: Instant) -> Vec<String> {
         ));
     }
     let recent = stats.slowest.last_minute(now);
-    let slow = recent.iter().filter(|slow| slow.took() > SLOW);
-    if let Some(worst) = recent.first().filter(|worst| worst.took() > SLOW) {
+    let count = recent.partition_point(|transfer| transfer.took() > SLOW);
+    if let Some(worst) = recent[..count].first() {
         let why = if worst.waited > worst.served {
             "it waited for its turn behind others"
         } else {
             "the device took that long"
         };
-        let count = slow.count();
-        let count = if count == 10 {
-            "10 or more".to_owned()
+        let more = if count == Slowest::TOLD {
+            " or more"
         } else {
-            count.to_string()
+            ""
         };
         all.push(format!(
             "On the disk {name}, transfers that took over a second within the last minute: \
-             {count}. The slowest, a {}, took {:.1} s: {why}.",
+             {count}{more}. The slowest, a {}, took {:.1} s: {why}.",
             worst.class,
             worst.took().as_secs_f64()
         ));

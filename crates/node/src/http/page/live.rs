@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 
 use super::super::{WebHost, beans};
 use super::findings::findings;
+use crate::activity::millis;
 use crate::namenode::ActorInfo;
 use crate::xceiver::Activity;
 
@@ -43,10 +44,6 @@ pub fn live(host: &dyn WebHost) -> Value {
         "namenodes": actors.iter().map(namenode).collect::<Vec<_>>(),
         "disks": disks.iter().map(|(name, stats)| disk(name, stats, now)).collect::<Vec<_>>(),
     })
-}
-
-fn millis(of: Duration) -> u64 {
-    u64::try_from(of.as_millis()).unwrap_or(u64::MAX)
 }
 
 fn micros(of: Duration) -> u64 {

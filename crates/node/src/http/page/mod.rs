@@ -92,7 +92,7 @@ fn facts(text: &mut String, live: &Value) {
         "{} connections, {} reading, {} writing",
         live["connections"], live["reading"], live["writing"]
     );
-    let up = format!("{} s", live["up_ms"].as_u64().unwrap_or(0) / 1000);
+    let up = format!("{} s", number(&live["up_ms"]) / 1000);
     text.push_str("<dl class=\"facts\">");
     for (id, what, value) in [
         ("space", "Used", used),

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hayloft_store::{ReplicaRef, ReplicaWriter, StoreError, StoreErrorKind};
+use hayloft_wire::ids::ExtendedBlock;
 use tokio::time::Instant;
 
 use crate::activity::Timed;
@@ -28,8 +29,8 @@ pub enum Finish {
 /// How writing a block ended.
 #[derive(Clone, Debug)]
 pub enum End {
-    /// Complete.
-    Done,
+    /// Complete: the block as it is now.
+    Done(ExtendedBlock),
     /// Cannot go on.
     Failed(Arc<StoreError>),
 }
@@ -49,8 +50,14 @@ pub async fn tell(x: &Xceivers, replica: &ReplicaRef, finish: &Finish) {
     }
 }
 
-/// Completes the block and tells the NameNode; only then is the last packet acknowledged.
-pub async fn complete_replica(x: Xceivers, writer: ReplicaWriter, finish: Finish) -> End {
+/// Completes the block, of which `added` bytes came in now, and tells the NameNode. Only then is
+/// the last packet acknowledged.
+pub async fn complete_replica(
+    x: Xceivers,
+    writer: ReplicaWriter,
+    finish: Finish,
+    added: u64,
+) -> End {
     let block = writer.block();
     let began = Instant::now();
     let what = match &finish {
@@ -63,12 +70,13 @@ pub async fn complete_replica(x: Xceivers, writer: ReplicaWriter, finish: Finish
     };
     match outcome {
         Ok(replica) => {
+            x.stats().bytes_written.add(added);
             x.stats().blocks_written.add(1);
             x.activity().took(what, began.elapsed());
             tell(&x, &replica, &finish).await;
             tracing::info!(block = %replica.block, bytes = replica.block.block.num_bytes,
                 storage = %replica.storage.id, "received");
-            End::Done
+            End::Done(replica.block)
         }
         Err(error) => {
             tracing::warn!(%block, "cannot complete a received block: {error}");

@@ -94,16 +94,8 @@ pub async fn write_block(
         return close_recovery(x, conn, &settings, &request).await;
     }
     let (writer, translate) = open_replica(x, &settings, &request, kind).await?;
-    let record = WriteRecord {
-        began,
-        opened: began.elapsed(),
-        set_up: Instant::now(),
-        client: &request.message.header.client_name,
-        volume: writer.volume_path().display().to_string(),
-        from: conn.peer_addr(),
-        to: conn.local_addr(),
-        is_local: conn.is_local(),
-    };
+    let client = &request.message.header.client_name;
+    let record = WriteRecord::new(began, client, &writer, kind == WriterKind::Client);
     let cancel = writer.cancel_token();
     let connecting = connect_mirror(conn, &settings, &request, kind);
     let (mirror, set_up) = unless_taken_over(x, &cancel, connecting).await?;
@@ -139,7 +131,7 @@ pub async fn write_block(
         // The writer was told, and sends on until it reads that.
         conn.linger().await;
     }
-    record.end(x, &outcome?, kind == WriterKind::Client);
+    record.end(x, conn, &outcome?);
     if kind == WriterKind::Transfer {
         conn.write_message(&BlockOpResponse::success()).await?;
     }

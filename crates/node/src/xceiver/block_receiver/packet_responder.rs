@@ -10,7 +10,7 @@ use hayloft_wire::ids::PoolId;
 use hayloft_wire::transfer::Status;
 use tokio::time::Instant;
 
-use crate::activity::{Count, Tally, Timed};
+use crate::activity::{Count, Tally, Timed, nanos};
 use crate::xceiver::block_receiver::completion::End;
 use crate::xceiver::block_receiver::replica_sink::ReplicaSink;
 use crate::xceiver::context::Xceivers;
@@ -264,7 +264,7 @@ impl<'a> PacketResponder<'a> {
             self.last_hops = Some(hops);
             disk.allow();
         }
-        if !matches!(disk.end(), Some(End::Done)) {
+        if !matches!(disk.end(), Some(End::Done(_))) {
             return AckStep::Wait;
         }
         let hops = self.last_hops.take().expect("set above");
@@ -287,8 +287,7 @@ impl<'a> PacketResponder<'a> {
         if let Err(error) = refuse_corrupt(&ack) {
             return Some(Err(error));
         }
-        let waited = u64::try_from(at.saturating_duration_since(head.arrived).as_nanos())
-            .unwrap_or(u64::MAX);
+        let waited = nanos(at.saturating_duration_since(head.arrived));
         Some(Ok((self.with_own_hop(&ack), waited)))
     }
 

@@ -211,7 +211,7 @@ impl Pipeline<'_> {
         let Some(acks) = &mut self.acks else {
             return match self.disk.end()? {
                 End::Failed(error) => Some(Err(XferError::Store((**error).clone()))),
-                End::Done => {
+                End::Done(_) => {
                     let all_sent = self.next.as_ref().is_none_or(Mirror::has_sent_all);
                     all_sent.then_some(Ok(()))
                 }

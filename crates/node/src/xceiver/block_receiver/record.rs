@@ -1,15 +1,15 @@
 //! What is taken down about a block while it is received, for the node's counts and the audit
 //! trail.
 
-use std::net::SocketAddr;
 use std::time::Duration;
 
 use hayloft_store::ReplicaWriter;
 use hayloft_wire::ids::ExtendedBlock;
 use tokio::time::Instant;
 
-use crate::activity::{ClientTrace, Count, NodeActivity, OpKind, OpParts, Timed, nanos};
+use crate::activity::{ClientTrace, Count, NodeActivity, OpKind, OpParts, Timed, millis, nanos};
 use crate::xceiver::context::Xceivers;
+use crate::xceiver::net::conn::Conn;
 
 /// A piece of work on a replica's files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -86,51 +86,54 @@ pub struct Received {
 impl Received {
     /// Counts it; the next node was slow to take `slow_to_mirror` packets.
     pub fn count(&self, activity: &NodeActivity, slow_to_mirror: u64) {
-        let millis = u64::try_from(self.disk.as_millis()).unwrap_or(u64::MAX);
-        activity.add(Count::TotalWriteTime, millis);
+        activity.add(Count::TotalWriteTime, millis(self.disk));
         activity.add(Count::PacketsSlowWriteToMirror, slow_to_mirror);
     }
 }
 
 /// A write from its beginning to its end.
 pub struct WriteRecord<'a> {
-    pub began: Instant,
-    /// From its beginning to the open replica.
-    pub opened: Duration,
-    /// From then on until the next node was there.
-    pub set_up: Instant,
-    pub client: &'a str,
-    pub volume: String,
-    pub from: SocketAddr,
-    pub to: Option<SocketAddr>,
-    pub is_local: bool,
+    began: Instant,
+    /// When the replica was open.
+    opened: Instant,
+    client: &'a str,
+    /// Directory of the volume; `None` when the audit trail is to have no line.
+    volume: Option<String>,
 }
 
-impl WriteRecord<'_> {
-    /// Counts the write, and writes the audit trail for a client's.
-    pub fn end(&self, x: &Xceivers, received: &Received, is_client: bool) {
-        let activity: &NodeActivity = x.activity();
-        activity.written_by(self.is_local, received.bytes);
+impl<'a> WriteRecord<'a> {
+    /// Of a write into an open replica; the audit trail has a line for a client's.
+    pub fn new(began: Instant, client: &'a str, writer: &ReplicaWriter, is_client: bool) -> Self {
+        let traced = is_client && ClientTrace::wants_writes();
+        Self {
+            began,
+            opened: Instant::now(),
+            client,
+            volume: traced.then(|| writer.volume_path().display().to_string()),
+        }
+    }
+
+    /// Counts the write that came over `conn`, and writes the audit trail.
+    pub fn end(&self, x: &Xceivers, conn: &Conn, received: &Received) {
+        let activity = x.activity();
+        activity.written_by(conn.is_local(), received.bytes);
         let whole = self.began.elapsed();
-        let disk = received.disk + self.opened;
+        let disk = received.disk + (self.opened - self.began);
         let parts = OpParts::of(whole, received.throttled, disk);
         activity.latencies.add(OpKind::Write, &parts);
-        let Some(block) = &received.block else {
+        let (Some(volume), Some(block)) = (&self.volume, &received.block) else {
             return;
         };
-        if !is_client || !ClientTrace::wants_writes() {
-            return;
-        }
         let trace = ClientTrace {
-            from: Some(self.from),
-            to: self.to,
-            volume: &self.volume,
+            from: Some(conn.peer_addr()),
+            to: conn.local_addr(),
+            volume,
             bytes: block.block.num_bytes,
             client: self.client,
             offset: 0,
             node: &x.store().datanode_uuid(),
             block,
-            nanos: nanos(self.set_up.elapsed()),
+            nanos: nanos(self.opened.elapsed()),
         };
         trace.written(&parts);
     }

@@ -68,8 +68,6 @@ pub struct ReplicaSink {
     gathering: Gathering,
     /// What the disk does.
     clock: DiskClock,
-    /// The block as it is completed.
-    completed: Option<ExtendedBlock>,
     end: Option<End>,
 }
 
@@ -119,7 +117,6 @@ impl ReplicaSink {
             all_written: false,
             gathering: Gathering::default(),
             clock: DiskClock::default(),
-            completed: None,
             end: None,
         }
     }
@@ -139,8 +136,11 @@ impl ReplicaSink {
     /// The block as it was completed, and how long the disk was busy with it.
     #[must_use]
     pub fn record(&self) -> (Option<ExtendedBlock>, Duration) {
-        let block = matches!(self.end, Some(End::Done)).then(|| self.completed.clone());
-        (block.flatten(), self.clock.busy())
+        let block = match &self.end {
+            Some(End::Done(block)) => Some(block.clone()),
+            _ => None,
+        };
+        (block, self.clock.busy())
     }
 
     /// Memory to receive data in, where that saves a copy.
@@ -321,13 +321,9 @@ impl ReplicaSink {
             return false;
         };
         if complete {
-            let received = writer.received().saturating_sub(self.began_at);
-            self.x.stats().bytes_written.add(received);
-            let mut block = writer.block();
-            block.block.num_bytes = writer.received();
-            self.completed = Some(block);
+            let added = writer.received().saturating_sub(self.began_at);
             self.clock.begin();
-            let completing = complete_replica(self.x.clone(), *writer, self.finish.clone());
+            let completing = complete_replica(self.x.clone(), *writer, self.finish.clone(), added);
             let completing = self.x.tasks().spawn(completing.in_current_span());
             self.work = Work::Completing(completing);
         } else {

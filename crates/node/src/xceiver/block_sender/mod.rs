@@ -84,14 +84,12 @@ pub struct Sent {
 struct Clock {
     parts: OpParts,
     packets: u64,
-    /// Of the time of the network, how long the reader took nothing.
-    blocked_nanos: u64,
 }
 
 impl Clock {
-    /// Gives what each packet took, in the mean, to `activity`.
-    fn give(&self, activity: &NodeActivity) {
-        let blocked = self.blocked_nanos;
+    /// Gives what each packet took, in the mean, to `activity`. Of the time of the network the
+    /// reader took nothing for `blocked` nanoseconds.
+    fn give(&self, activity: &NodeActivity, blocked: u64) {
         let sending = nanos(self.parts.network).saturating_sub(blocked);
         activity.took_together(
             Timed::SendDataPacketBlockedOnNetworkNanos,
@@ -136,15 +134,15 @@ impl BlockSender<'_> {
         let (mut by_descriptor, mut sums) = (0, 0);
         let mut turn = 0;
         let mut clock = Clock::default();
+        let blocked = conn.waited_nanos();
         let mut at = Instant::now();
         while let Some(piece) = ahead.next().await? {
             clock.parts.disk += lap(&mut at);
-            let (waits, blocked) = (conn.waits(), conn.waited_nanos());
+            let waits = conn.waits();
             self.send_piece(&mut packets, &piece).await?;
             clock.parts.network += lap(&mut at);
             sums += piece.sums.len() as u64;
             clock.packets += piece.len.div_ceil(self.packet_data()) as u64;
-            clock.blocked_nanos += conn.waited_nanos() - blocked;
             let waited = conn.waits() > waits;
             if matches!(piece.body, Body::Resident) {
                 by_descriptor += piece.len as u64;
@@ -167,7 +165,7 @@ impl BlockSender<'_> {
         }
         packets.end().await?;
         clock.parts.network += lap(&mut at);
-        clock.give(&self.stats.activity);
+        clock.give(&self.stats.activity, conn.waited_nanos() - blocked);
         self.hint_ahead().await;
         Ok(Sent {
             bytes: self.range.len(),

@@ -11,7 +11,7 @@ use hayloft_wire::proto::datatransfer as pb;
 use hayloft_wire::transfer::{BlockOpResponse, BlockRequest, Status};
 use tokio::time::Instant;
 
-use crate::activity::{ClientTrace, Count, OpKind, OpParts, Timed, nanos};
+use crate::activity::{ClientTrace, Count, OpKind, OpParts, Timed, millis, nanos};
 use crate::xceiver::block_sender::range::Range;
 use crate::xceiver::block_sender::{BlockSender, CachePolicy, Sent};
 use crate::xceiver::context::{AfterOperation, Xceivers};
@@ -98,8 +98,7 @@ impl Served<'_> {
     fn count(&self, x: &Xceivers, conn: &Conn, sent: &Sent) {
         let (activity, whole) = (x.activity(), self.whole.saturating_sub(self.opened));
         activity.read_by(conn.is_local(), sent.bytes);
-        let millis = u64::try_from(whole.as_millis()).unwrap_or(u64::MAX);
-        activity.add(Count::TotalReadTime, millis);
+        activity.add(Count::TotalReadTime, millis(whole));
         let rate = u128::from(sent.bytes) * 1_000_000_000 / whole.as_nanos().max(1);
         let rate = u64::try_from(rate).unwrap_or(u64::MAX);
         activity.took_together(Timed::ReadTransferRate, 1, rate);

@@ -194,13 +194,12 @@ async fn replace(
     }
     if let Some(sibling) = x.sibling(source) {
         take_over(x, block, message, sibling).await?;
-        x.activity().add(Count::ReplaceBlockOpToOtherHost, 1);
-        return Ok(());
+    } else {
+        fetch(x, block, message, target, storage_id).await?;
+        tracing::info!(%block, source = message.source.id.xfer_addr(), hint = message.del_hint,
+            requester = requester.peer_name(), "moved here");
     }
-    fetch(x, block, message, target, storage_id).await?;
     x.activity().add(Count::ReplaceBlockOpToOtherHost, 1);
-    tracing::info!(%block, source = message.source.id.xfer_addr(), hint = message.del_hint,
-        requester = requester.peer_name(), "moved here");
     Ok(())
 }
 
