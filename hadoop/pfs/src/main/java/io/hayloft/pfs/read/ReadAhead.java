@@ -94,8 +94,8 @@ final class ReadAhead {
   }
 
   private void startNext() throws IOException {
-    boolean atEnd = current.buffer.limit() < current.buffer.capacity() && endsShort();
-    if (atEnd || current.end() >= source.length()) {
+    boolean cameShort = current.buffer.limit() < window;
+    if (cameShort || current.end() >= source.length()) {
       return;
     }
     ByteBuffer buffer = reads.large().takeIfLeft();
@@ -106,10 +106,6 @@ final class ReadAhead {
     nextStart = current.end();
     nextLength = window;
     next = reads.startFillIfRoom(source, name, nextStart, window, reads.large(), buffer);
-  }
-
-  private boolean endsShort() {
-    return current.buffer.limit() < Math.min(window, windowMax);
   }
 
   private void release() {

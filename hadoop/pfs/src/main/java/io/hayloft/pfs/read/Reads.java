@@ -62,40 +62,42 @@ public record Reads(TimeLimit limit, BufferPool large, BufferPool small) {
     }
   }
 
-  /** Starts to fill a buffer. One whose read timed out is thrown away when that read ends. */
+  /** Starts to fill a buffer. One whose read is given up goes back when that read ends. */
   Pending<Chunk> startFill(
       Source source, String name, long position, int length, BufferPool pool, ByteBuffer buffer)
       throws IOException {
-    try {
-      return guarded(
-          limit.start("read " + name, () -> Chunk.fill(source, buffer, position, length)), pool);
-    } catch (IOException e) {
-      pool.giveBack(buffer);
-      throw e;
-    }
+    return startFill(limit::start, source, name, position, length, pool, buffer);
   }
 
   /** As {@link #startFill}, but null, and the buffer given back, when all threads are busy. */
   Pending<Chunk> startFillIfRoom(
       Source source, String name, long position, int length, BufferPool pool, ByteBuffer buffer)
       throws IOException {
-    Pending<Chunk> pending =
-        limit.startIfRoom("read " + name, () -> Chunk.fill(source, buffer, position, length));
-    if (pending == null) {
-      pool.giveBack(buffer);
-      return null;
-    }
-    return guarded(pending, pool);
+    return startFill(limit::startIfRoom, source, name, position, length, pool, buffer);
   }
 
-  private static Pending<Chunk> guarded(Pending<Chunk> pending, BufferPool pool) {
-    return pending.whenGivenUp(
-        chunk -> {
-          if (pending.hasTimedOut()) {
-            pool.throwAway();
-          } else {
-            pool.giveBack(chunk.buffer);
-          }
-        });
+  private interface Starter {
+    Pending<Chunk> start(String what, TimeLimit.Call<Chunk> call) throws IOException;
+  }
+
+  private static Pending<Chunk> startFill(
+      Starter starter,
+      Source source,
+      String name,
+      long position,
+      int length,
+      BufferPool pool,
+      ByteBuffer buffer)
+      throws IOException {
+    Pending<Chunk> pending = null;
+    try {
+      pending =
+          starter.start("read " + name, () -> Chunk.fill(source, buffer, position, length));
+    } finally {
+      if (pending == null) {
+        pool.giveBack(buffer);
+      }
+    }
+    return pending == null ? null : pending.whenGivenUp(chunk -> pool.giveBack(buffer));
   }
 }

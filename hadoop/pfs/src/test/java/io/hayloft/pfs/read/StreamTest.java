@@ -277,6 +277,14 @@ class StreamTest {
   }
 
   @Test
+  void aRangeBeyondEveryFileIsRefused() throws IOException {
+    List<FileRange> ranges = List.of(FileRange.createFileRange(Long.MAX_VALUE - 10, 100));
+    try (PfsInputStream in = open(ReadPolicy.RANDOM)) {
+      assertThrows(EOFException.class, () -> in.readVectored(ranges, ByteBuffer::allocate));
+    }
+  }
+
+  @Test
   void unbufferGivesTheBuffersBack() throws IOException {
     try (PfsInputStream in = open(ReadPolicy.SEQUENTIAL)) {
       in.read(new byte[10]);
