@@ -7,6 +7,7 @@ import java.net.URI;
 import java.net.UnknownHostException;
 import java.nio.file.InvalidPathException;
 import java.nio.file.Path;
+import java.util.List;
 import java.util.concurrent.TimeUnit;
 import org.apache.hadoop.conf.Configuration;
 
@@ -41,10 +42,12 @@ record PfsConfig(
 
   /** What the configuration says of copies. */
   static Copies copies(Configuration conf, Path root) {
+    List<Target> targets = Target.parse(conf.get(PfsKeys.TARGETS, ""), root);
     return new Copies(
         root,
-        Target.parse(conf.get(PfsKeys.TARGETS, ""), root),
-        localHost(conf),
+        targets,
+        // A name service is not asked for what only copies need.
+        targets.isEmpty() ? "" : localHost(conf),
         conf.getInt(PfsKeys.COPIES, PfsKeys.COPIES_DEFAULT),
         conf.get(PfsKeys.COPIES_LAYOUT, PfsKeys.COPIES_LAYOUT_DEFAULT));
   }

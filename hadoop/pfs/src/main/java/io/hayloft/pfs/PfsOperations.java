@@ -230,10 +230,7 @@ abstract class PfsOperations extends FileSystem {
         call(
             "create",
             path,
-            file -> {
-              Sink created = creation.create(file, wanted);
-              return copies.enabled() ? copies.begin(created) : List.of(created);
-            }));
+            file -> copies.begin(creation.create(file, wanted))));
   }
 
   final PfsOutputStream appendStream(Path path) throws IOException {
@@ -242,10 +239,7 @@ abstract class PfsOperations extends FileSystem {
         call(
             "append to",
             path,
-            file -> {
-              Sink first = Creation.append(file);
-              return copies.enabled() ? copies.reopen(first) : List.of(first);
-            }));
+            file -> copies.reopen(Creation.append(file))));
   }
 
   private PfsOutputStream stream(Path path, List<Sink> sinks) {

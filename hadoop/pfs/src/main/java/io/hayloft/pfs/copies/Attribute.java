@@ -43,7 +43,24 @@ final class Attribute {
   }
 
   static void write(Path file, String name, String value) throws IOException {
-    view(file).write(OURS + name, ByteBuffer.wrap(value.getBytes(StandardCharsets.UTF_8)));
+    byte[] bytes = value.getBytes(StandardCharsets.UTF_8);
+    if (bytes.length > BYTES_MAX) {
+      throw new IOException(
+          file + ": the attribute " + name + " would have " + bytes.length
+              + " bytes: use shorter names in fs.pfs.targets");
+    }
+    view(file).write(OURS + name, ByteBuffer.wrap(bytes));
+  }
+
+  /** Gives {@code to} all attributes of {@code from}, others' too. */
+  static void copyAll(Path from, Path to) throws IOException {
+    UserDefinedFileAttributeView source = view(from);
+    UserDefinedFileAttributeView sink = view(to);
+    for (String name : source.list()) {
+      ByteBuffer value = ByteBuffer.allocate(source.size(name));
+      source.read(name, value);
+      sink.write(name, value.flip());
+    }
   }
 
   static void remove(Path file, String name) throws IOException {

@@ -287,6 +287,60 @@ class CopiesTest {
   }
 
   @Test
+  void whatCannotBeLookedAtIsReportedAndTheRestGoesOn() throws IOException {
+    write(data);
+    java.nio.file.Path odd = Files.createDirectory(root.resolve("data/odd"));
+    Attribute.write(odd, "copies", "many");
+    Files.createFile(odd.resolve("file"));
+    Files.delete(copies().get(0));
+    java.nio.file.Path shut = Files.createDirectory(root.resolve("data/shut"));
+    Files.setPosixFilePermissions(
+        shut, java.nio.file.attribute.PosixFilePermissions.fromString("---------"));
+    try {
+      assertEquals(2, tool("fsck", "/"));
+      assertTrue(said.contains("/data/odd/file  unreadable"), said);
+      assertTrue(said.contains("/data/shut  unreadable"), said);
+      assertTrue(said.contains("/data/file  missing"), said);
+      assertFalse(said.contains("orphan"), said);
+      assertEquals(2, tool("heal", "/data"), said);
+      assertTrue(said.contains("2 left"), said);
+    } finally {
+      Files.setPosixFilePermissions(
+          shut, java.nio.file.attribute.PosixFilePermissions.fromString("rwx------"));
+      fs.delete(new Path("/data/odd"), true);
+    }
+    assertEquals(0, tool("fsck", "/", "--read"), said);
+  }
+
+  @Test
+  void aChangeThatIsRefusedLeavesTheSeal() throws IOException {
+    write(data);
+    assertThrows(IOException.class, () -> fs.setOwner(FILE, "no such user", null));
+    assertNotNull(record("seal"));
+    assertEquals(0, tool("fsck", "/", "--read"), said);
+  }
+
+  @Test
+  void aWriterWhoseFileWasReplacedSealsNotTheOther() throws IOException {
+    FSDataOutputStream first = fs.create(FILE, true);
+    FSDataOutputStream second = fs.create(FILE, true);
+    second.write(data);
+    second.hflush();
+    first.close();
+    assertNull(record("seal"));
+    second.close();
+    assertNotNull(record("seal"));
+    assertEquals(0, tool("fsck", "/", "--read"), said);
+  }
+
+  @Test
+  void anAttributeThatNobodyCouldReadIsNotWritten() throws IOException {
+    Files.createDirectory(root.resolve("data"));
+    java.nio.file.Path file = Files.createFile(root.resolve("data/plain"));
+    assertThrows(IOException.class, () -> Attribute.write(file, "file", "x".repeat(4097)));
+  }
+
+  @Test
   void aDirectorySaysHowManyAndWhere() throws IOException {
     Files.createDirectory(root.resolve("data"));
     Attribute.write(root.resolve("data"), "copies", "2");
