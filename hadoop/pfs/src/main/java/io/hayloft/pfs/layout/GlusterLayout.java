@@ -1,5 +1,6 @@
 package io.hayloft.pfs.layout;
 
+import io.hayloft.pfs.PfsKeys;
 import java.io.IOException;
 import java.nio.file.Path;
 import java.util.ArrayList;
@@ -8,7 +9,6 @@ import java.util.LinkedHashSet;
 import java.util.List;
 import java.util.Map;
 import java.util.Set;
-import java.util.concurrent.TimeUnit;
 import java.util.regex.Matcher;
 import java.util.regex.Pattern;
 import org.apache.hadoop.conf.Configuration;
@@ -31,11 +31,11 @@ public final class GlusterLayout implements LayoutProvider {
 
   private static final String VALUE_START = "pathinfo=\"";
 
-  private long limitMs = 10_000;
+  private long limitMs = PfsKeys.LAYOUT_TIMEOUT_DEFAULT_MS;
 
   @Override
   public void initialize(Configuration conf, Path root) {
-    limitMs = conf.getTimeDuration("fs.pfs.layout.timeout", limitMs, TimeUnit.MILLISECONDS);
+    limitMs = ToolOutput.limitMs(conf);
   }
 
   @Override
@@ -55,7 +55,8 @@ public final class GlusterLayout implements LayoutProvider {
       }
     }
     if (found.isEmpty() && !files.isEmpty()) {
-      throw new IOException("getfattr told no brick of " + files.get(0) + ": " + last.strip());
+      throw new IOException(
+          "getfattr told no brick of " + files.get(0) + ": " + ToolOutput.shortened(last));
     }
     return found;
   }
