@@ -72,6 +72,7 @@ final class Creation {
       return new Sink(channel, file);
     } catch (IOException e) {
       channel.close();
+      Files.deleteIfExists(file);
       throw e;
     }
   }
