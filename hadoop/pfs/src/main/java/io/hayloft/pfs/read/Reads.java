@@ -19,10 +19,11 @@ public record Reads(TimeLimit limit, BufferPool large, BufferPool small) {
     int total = 0;
     while (into.hasRemaining()) {
       int length;
+      Source used = source.current();
       try {
         length = readOnce(source, name, position + total, into);
       } catch (MountHungException e) {
-        moveOn(source, name, e);
+        moveOn(source, used, name, e);
         continue;
       }
       if (length <= 0) {
@@ -33,9 +34,9 @@ public record Reads(TimeLimit limit, BufferPool large, BufferPool small) {
     return total == 0 ? -1 : total;
   }
 
-  /** Lets the source go over to another copy; throws the error if it has none. */
-  void moveOn(Source source, String name, MountHungException e) throws IOException {
-    if (!limit.run("open another copy of " + name, () -> source.moveOn(e))) {
+  /** Lets the source go over to another copy than {@code hung}; throws the error if it has none. */
+  void moveOn(Source source, Source hung, String name, MountHungException e) throws IOException {
+    if (!limit.run("open another copy of " + name, () -> source.moveOn(hung, e))) {
       throw e;
     }
   }

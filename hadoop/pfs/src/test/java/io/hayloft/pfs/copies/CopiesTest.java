@@ -4,7 +4,9 @@ import static org.junit.jupiter.api.Assertions.assertArrayEquals;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertNotNull;
+import static org.junit.jupiter.api.Assertions.assertNotSame;
 import static org.junit.jupiter.api.Assertions.assertNull;
+import static org.junit.jupiter.api.Assertions.assertSame;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
@@ -12,6 +14,7 @@ import io.hayloft.pfs.PfsFileSystem;
 import io.hayloft.pfs.PfsKeys;
 import io.hayloft.pfs.TestRoot;
 import io.hayloft.pfs.Tool;
+import io.hayloft.pfs.read.Source;
 import java.io.ByteArrayOutputStream;
 import java.io.IOException;
 import java.io.PrintStream;
@@ -211,6 +214,21 @@ class CopiesTest {
       byte[] all = new byte[LENGTH];
       in.readFully(0, all);
       assertArrayEquals(data, all);
+    }
+  }
+
+  @Test
+  void twoReadersOfAHungCopyMoveOnOnce() throws IOException {
+    write(data);
+    Copies all =
+        new Copies(root, Target.parse(conf.get(PfsKeys.TARGETS), root), "s2", 3, "hybrid");
+    try (Source source = CopiesSource.open(all, local)) {
+      Source hung = source.current();
+      assertTrue(source.moveOn(hung, new IOException("hung")));
+      Source second = source.current();
+      assertNotSame(hung, second);
+      assertTrue(source.moveOn(hung, new IOException("hung")), "the other reader of the same");
+      assertSame(second, source.current());
     }
   }
 

@@ -63,7 +63,7 @@ class StreamTest {
         }
 
         @Override
-        public boolean moveOn(IOException why) {
+        public boolean moveOn(Source hung, IOException why) {
           boolean another = hasAnotherCopy;
           if (another) {
             hangsFrom = Long.MAX_VALUE;
