@@ -1,6 +1,7 @@
 package io.hayloft.pfs;
 
 import io.hayloft.pfs.read.ReadPolicy;
+import io.hayloft.pfs.write.PfsOutputStream;
 import java.io.IOException;
 import java.io.UncheckedIOException;
 import java.net.URI;
@@ -211,9 +212,8 @@ public class PfsFileSystem extends PfsAttributes {
   public FSDataOutputStream append(Path path, int bufferSize, Progressable progress)
       throws IOException {
     statistics.incrementWriteOps(1);
-    Path absolute = absolute(path);
-    return new FSDataOutputStream(
-        appendStream(absolute), statistics, getFileStatus(absolute).getLen());
+    PfsOutputStream out = appendStream(absolute(path));
+    return new FSDataOutputStream(out, statistics, out.start());
   }
 
   @Override

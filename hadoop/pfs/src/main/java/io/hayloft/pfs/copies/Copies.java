@@ -278,7 +278,7 @@ public final class Copies {
     try {
       seal = validSeal(first.file());
       Attribute.remove(first.file(), CopyRecord.SEAL);
-      if (seal == null || seal.length() != first.channel().size()) {
+      if (seal == null || seal.length() != first.start()) {
         return sinks;
       }
     } catch (IOException e) {
@@ -290,7 +290,7 @@ public final class Copies {
       try {
         FileChannel channel = FileChannel.open(file, StandardOpenOption.APPEND);
         if (channel.size() == seal.length()) {
-          sinks.add(new Sink(channel, file));
+          sinks.add(new Sink(channel, file, seal.length()));
         } else {
           channel.close();
         }

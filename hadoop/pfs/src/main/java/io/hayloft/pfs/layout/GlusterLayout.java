@@ -33,6 +33,9 @@ public final class GlusterLayout implements LayoutProvider {
 
   private long limitMs = PfsKeys.LAYOUT_TIMEOUT_DEFAULT_MS;
 
+  /** Which name got the last answer: that depends on the user, so the next file has it too. */
+  private volatile int answered;
+
   @Override
   public void initialize(Configuration conf, Path root) {
     limitMs = ToolOutput.limitMs(conf);
@@ -43,12 +46,16 @@ public final class GlusterLayout implements LayoutProvider {
     Map<Path, FileLayout> found = new HashMap<>();
     String last = "";
     for (Path file : files) {
-      for (String name : NAMES) {
+      int first = answered;
+      for (int turn = 0; turn < NAMES.length; turn++) {
+        int tried = (first + turn) % NAMES.length;
+        String name = NAMES[tried];
         List<String> command =
             List.of("getfattr", "--absolute-names", "-e", "text", "-n", name, file.toString());
         last = ToolOutput.of(command, limitMs);
         List<String> hosts = parse(last);
         if (!hosts.isEmpty()) {
+          answered = tried;
           found.put(file, FileLayout.whole(hosts));
           break;
         }

@@ -48,6 +48,7 @@ public final class PfsOutputStream extends OutputStream
           StreamCapabilities.IOSTATISTICS_CONTEXT);
 
   private final String name;
+  private final long start;
   private final TimeLimit limit;
   private final BufferPool pool;
   private final boolean hflushForces;
@@ -83,11 +84,17 @@ public final class PfsOutputStream extends OutputStream
       boolean hflushForces,
       Finish finish) {
     this.name = name;
+    this.start = sinks.get(0).start();
     this.sinks = new ArrayList<>(sinks);
     this.limit = limit;
     this.pool = pool;
     this.hflushForces = hflushForces;
     this.finish = finish;
+  }
+
+  /** Where in the file its first byte goes. */
+  public long start() {
+    return start;
   }
 
   @Override
