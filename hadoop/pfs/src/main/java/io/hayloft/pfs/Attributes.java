@@ -48,6 +48,27 @@ record Attributes(
     return make(Files.readAttributes(file, WANTED, LinkOption.NOFOLLOW_LINKS));
   }
 
+  /** Of the file, or of what a link leads to; null if nothing is there. */
+  static Attributes find(Path file) throws IOException {
+    return read(file);
+  }
+
+  /** Of the file, or of the link itself; null if nothing is there. */
+  static Attributes findLink(Path file) throws IOException {
+    return read(file, LinkOption.NOFOLLOW_LINKS);
+  }
+
+  private static Attributes read(Path file, LinkOption... options) throws IOException {
+    try {
+      return make(Files.readAttributes(file, WANTED, options));
+    } catch (IOException e) {
+      if (Errors.isAbsent(e)) {
+        return null;
+      }
+      throw e;
+    }
+  }
+
   private static Attributes make(Map<String, Object> got) {
     Kind kind = Kind.FILE;
     if ((Boolean) got.get("isDirectory")) {

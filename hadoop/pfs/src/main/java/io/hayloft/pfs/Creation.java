@@ -72,6 +72,7 @@ final class Creation {
       return new Sink(channel, file);
     } catch (IOException e) {
       channel.close();
+      Files.deleteIfExists(file);
       throw e;
     }
   }
@@ -104,6 +105,12 @@ final class Creation {
       throw new FileAlreadyExistsException(file + " is a directory: nothing can be appended");
     }
     Set<StandardOpenOption> options = Set.of(StandardOpenOption.APPEND, StandardOpenOption.WRITE);
-    return new Sink(FileChannel.open(file, options), file);
+    FileChannel channel = FileChannel.open(file, options);
+    try {
+      return new Sink(channel, file, channel.size());
+    } catch (IOException e) {
+      channel.close();
+      throw e;
+    }
   }
 }

@@ -2,7 +2,6 @@ package io.hayloft.pfs;
 
 import io.hayloft.pfs.io.TimeLimit.Ticks;
 import java.io.IOException;
-import java.nio.file.DirectoryStream;
 import java.nio.file.FileVisitResult;
 import java.nio.file.Files;
 import java.nio.file.NoSuchFileException;
@@ -24,17 +23,15 @@ final class Deletes {
 
   /** Returns false if there was nothing to delete, or if it is the root. */
   boolean delete(Path path, boolean recursive, Ticks ticks) throws IOException {
-    Attributes attributes;
-    try {
-      attributes = Attributes.ofLink(path);
-    } catch (IOException e) {
-      if (Errors.isAbsent(e)) {
-        return false;
-      }
-      throw e;
+    Attributes attributes = Attributes.findLink(path);
+    if (attributes == null) {
+      return false;
     }
     if (path.equals(root)) {
-      return refuseRoot(recursive);
+      if (!recursive && !Directories.isEmpty(root)) {
+        throw new PathIsNotEmptyDirectoryException(root.toString());
+      }
+      return false;
     }
     if (!attributes.isDirectory()) {
       return deleteFile(path);
@@ -45,15 +42,6 @@ final class Deletes {
       Files.delete(path);
     }
     return true;
-  }
-
-  private boolean refuseRoot(boolean recursive) throws IOException {
-    try (DirectoryStream<Path> children = Files.newDirectoryStream(root)) {
-      if (children.iterator().hasNext() && !recursive) {
-        throw new PathIsNotEmptyDirectoryException(root.toString());
-      }
-    }
-    return false;
   }
 
   private boolean deleteFile(Path file) throws IOException {

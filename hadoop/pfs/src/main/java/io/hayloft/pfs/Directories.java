@@ -1,6 +1,7 @@
 package io.hayloft.pfs;
 
 import java.io.IOException;
+import java.nio.file.DirectoryStream;
 import java.nio.file.Files;
 import java.nio.file.NoSuchFileException;
 import java.nio.file.Path;
@@ -59,6 +60,12 @@ final class Directories {
     throw wanted
         ? new FileAlreadyExistsException(message)
         : new ParentNotDirectoryException(message);
+  }
+
+  static boolean isEmpty(Path directory) throws IOException {
+    try (DirectoryStream<Path> children = Files.newDirectoryStream(directory)) {
+      return !children.iterator().hasNext();
+    }
   }
 
   static void createOne(Path directory, FsPermission permission) throws IOException {

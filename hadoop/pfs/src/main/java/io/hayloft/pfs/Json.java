@@ -25,7 +25,8 @@ final class Json {
     for (char c : value.toCharArray()) {
       if (c == '"' || c == '\\') {
         quoted.append('\\').append(c);
-      } else if (c < ' ') {
+      } else if (c < ' ' || c > '~') {
+        // Beyond ASCII too: the stream may be of another encoding.
         quoted.append(String.format("\\u%04x", (int) c));
       } else {
         quoted.append(c);

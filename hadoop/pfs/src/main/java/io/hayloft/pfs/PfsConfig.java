@@ -2,11 +2,13 @@ package io.hayloft.pfs;
 
 import io.hayloft.pfs.copies.Copies;
 import io.hayloft.pfs.copies.Target;
+import io.hayloft.pfs.io.Limits;
 import java.net.InetAddress;
 import java.net.URI;
 import java.net.UnknownHostException;
 import java.nio.file.InvalidPathException;
 import java.nio.file.Path;
+import java.util.List;
 import java.util.concurrent.TimeUnit;
 import org.apache.hadoop.conf.Configuration;
 
@@ -34,17 +36,20 @@ record PfsConfig(
         size(conf, PfsKeys.BUFFERS_MAX, PfsKeys.BUFFERS_MAX_DEFAULT, MIB, 1L << 40),
         (int) size(conf, PfsKeys.VECTOR_GAP, PfsKeys.VECTOR_GAP_DEFAULT, 0, 16L * MIB),
         millis(conf, PfsKeys.TIMEOUT, PfsKeys.TIMEOUT_DEFAULT_MS),
-        (int) checked(PfsKeys.THREADS, conf.getInt(PfsKeys.THREADS, PfsKeys.THREADS_DEFAULT), 1,
-            1024),
+        (int)
+            Limits.checked(
+                PfsKeys.THREADS, conf.getInt(PfsKeys.THREADS, PfsKeys.THREADS_DEFAULT), 1, 1024),
         conf.getBoolean(PfsKeys.HFLUSH_FORCE, PfsKeys.HFLUSH_FORCE_DEFAULT));
   }
 
   /** What the configuration says of copies. */
   static Copies copies(Configuration conf, Path root) {
+    List<Target> targets = Target.parse(conf.get(PfsKeys.TARGETS, ""), root);
     return new Copies(
         root,
-        Target.parse(conf.get(PfsKeys.TARGETS, ""), root),
-        localHost(conf),
+        targets,
+        // A name service is not asked for what only copies need.
+        targets.isEmpty() ? "" : localHost(conf),
         conf.getInt(PfsKeys.COPIES, PfsKeys.COPIES_DEFAULT),
         conf.get(PfsKeys.COPIES_LAYOUT, PfsKeys.COPIES_LAYOUT_DEFAULT));
   }
@@ -81,20 +86,12 @@ record PfsConfig(
     throw new IllegalArgumentException(key + " must be an absolute directory, not " + value);
   }
 
-  static long millis(Configuration conf, String key, long byDefault) {
+  private static long millis(Configuration conf, String key, long byDefault) {
     long ms = conf.getTimeDuration(key, byDefault, TimeUnit.MILLISECONDS);
-    return checked(key, ms, 0, TimeUnit.DAYS.toMillis(1));
+    return Limits.checked(key, ms, 0, TimeUnit.DAYS.toMillis(1));
   }
 
   private static long size(Configuration conf, String key, long byDefault, long least, long most) {
-    return checked(key, conf.getLongBytes(key, byDefault), least, most);
-  }
-
-  static long checked(String key, long value, long least, long most) {
-    if (value < least || value > most) {
-      throw new IllegalArgumentException(
-          key + " is " + value + " and must be from " + least + " to " + most);
-    }
-    return value;
+    return Limits.checked(key, conf.getLongBytes(key, byDefault), least, most);
   }
 }

@@ -39,14 +39,4 @@ final class PfsFileStatus extends FileStatus {
   long inode() {
     return inode;
   }
-
-  @Override
-  public boolean equals(Object other) {
-    return super.equals(other);
-  }
-
-  @Override
-  public int hashCode() {
-    return super.hashCode();
-  }
 }

@@ -1,6 +1,7 @@
 package io.hayloft.pfs;
 
 import io.hayloft.pfs.read.ReadPolicy;
+import io.hayloft.pfs.write.PfsOutputStream;
 import java.io.IOException;
 import java.io.UncheckedIOException;
 import java.net.URI;
@@ -9,9 +10,11 @@ import java.util.ArrayList;
 import java.util.Comparator;
 import java.util.EnumSet;
 import java.util.List;
+import java.util.Set;
 import java.util.concurrent.CompletableFuture;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.fs.BlockLocation;
+import org.apache.hadoop.fs.CommonPathCapabilities;
 import org.apache.hadoop.fs.CreateFlag;
 import org.apache.hadoop.fs.FSDataInputStream;
 import org.apache.hadoop.fs.FSDataOutputStream;
@@ -26,6 +29,7 @@ import org.apache.hadoop.fs.PathHandle;
 import org.apache.hadoop.fs.RemoteIterator;
 import org.apache.hadoop.fs.impl.AbstractFSBuilderImpl;
 import org.apache.hadoop.fs.impl.OpenFileParameters;
+import org.apache.hadoop.fs.impl.PathCapabilitiesSupport;
 import org.apache.hadoop.fs.permission.FsPermission;
 import org.apache.hadoop.util.LambdaUtils;
 import org.apache.hadoop.util.Progressable;
@@ -35,6 +39,17 @@ import org.apache.hadoop.util.Progressable;
  * fs.pfs.root}. Files are plain, so every other user of the mount sees them.
  */
 public class PfsFileSystem extends PfsAttributes {
+  /** What every path can do. */
+  private static final Set<String> CAPABILITIES =
+      Set.of(
+          CommonPathCapabilities.FS_APPEND,
+          CommonPathCapabilities.FS_PATHHANDLES,
+          CommonPathCapabilities.FS_PERMISSIONS,
+          CommonPathCapabilities.FS_TRUNCATE,
+          CommonPathCapabilities.FS_SYMLINKS,
+          CommonPathCapabilities.FS_XATTRS,
+          CommonPathCapabilities.FS_MULTIPART_UPLOADER);
+
   private Path workingDirectory;
 
   @Override
@@ -101,22 +116,13 @@ public class PfsFileSystem extends PfsAttributes {
       throw new UnsupportedOperationException(
           "pfs cannot find a file that has moved: ask for a handle with moved(false)");
     }
-    PfsFileStatus known = withInode(status);
-    return new PfsPathHandle(
-        status.getPath().toUri().getPath(),
-        known.inode(),
-        data.allowChange(),
-        status.getLen(),
-        status.getModificationTime());
-  }
-
-  /** A listing with block locations leaves the inode out. */
-  private PfsFileStatus withInode(FileStatus status) {
-    if (status instanceof PfsFileStatus) {
-      return (PfsFileStatus) status;
-    }
     try {
-      return (PfsFileStatus) status(absolute(status.getPath()), true);
+      return new PfsPathHandle(
+          status.getPath().toUri().getPath(),
+          inode(status),
+          data.allowChange(),
+          status.getLen(),
+          status.getModificationTime());
     } catch (IOException e) {
       throw new UncheckedIOException(e);
     }
@@ -206,9 +212,8 @@ public class PfsFileSystem extends PfsAttributes {
   public FSDataOutputStream append(Path path, int bufferSize, Progressable progress)
       throws IOException {
     statistics.incrementWriteOps(1);
-    Path absolute = absolute(path);
-    return new FSDataOutputStream(
-        appendStream(absolute), statistics, getFileStatus(absolute).getLen());
+    PfsOutputStream out = appendStream(absolute(path));
+    return new FSDataOutputStream(out, statistics, out.start());
   }
 
   @Override
@@ -341,8 +346,8 @@ public class PfsFileSystem extends PfsAttributes {
 
   @Override
   public boolean hasPathCapability(Path path, String capability) throws IOException {
-    return Capabilities.has(org.apache.hadoop.fs.impl.PathCapabilitiesSupport
-            .validatePathCapabilityArgs(makeQualified(path), capability))
-        || super.hasPathCapability(path, capability);
+    String wanted =
+        PathCapabilitiesSupport.validatePathCapabilityArgs(makeQualified(path), capability);
+    return CAPABILITIES.contains(wanted) || super.hasPathCapability(path, capability);
   }
 }

@@ -5,6 +5,9 @@ public final class PfsKeys {
   /** Of URIs. */
   public static final String SCHEME = "pfs";
 
+  /** Of the names of this file system's own extended attributes, below {@code user.}. */
+  public static final String ATTRIBUTES = "hayloft.pfs.";
+
   /** The mounted directory of {@code pfs:///}; that of {@code pfs://NAME/} has .NAME behind it. */
   public static final String ROOT = "fs.pfs.root";
 
@@ -28,7 +31,7 @@ public final class PfsKeys {
 
   public static final int WRITE_BUFFER_DEFAULT = 4 << 20;
 
-  /** Memory of all buffers of a file system object. */
+  /** Memory of all buffers of a process, of the file systems with the same sizes. */
   public static final String BUFFERS_MAX = "fs.pfs.buffers.max";
 
   public static final long BUFFERS_MAX_DEFAULT = 256L << 20;

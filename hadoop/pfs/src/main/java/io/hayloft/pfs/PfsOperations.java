@@ -16,7 +16,6 @@ import java.io.FileNotFoundException;
 import java.io.IOException;
 import java.net.URI;
 import java.nio.channels.FileChannel;
-import java.nio.file.Files;
 import java.nio.file.StandardOpenOption;
 import java.util.ArrayList;
 import java.util.List;
@@ -53,9 +52,9 @@ abstract class PfsOperations extends FileSystem {
     T run(java.nio.file.Path file) throws IOException;
   }
 
-  /** Changes a file. */
-  interface FileChange {
-    void run(java.nio.file.Path file) throws IOException;
+  /** Does something to a file that may take longer than the limit, as long as it ticks. */
+  interface LongFileCall<T> {
+    T run(java.nio.file.Path file, TimeLimit.Ticks ticks) throws IOException;
   }
 
   @Override
@@ -74,9 +73,10 @@ abstract class PfsOperations extends FileSystem {
     links = new Links(paths);
     makePools();
     copies = PfsConfig.copies(conf, config.root());
-    renames = new Renames(config.root(), this::replacing);
-    deletes = new Deletes(config.root(), this::replacing);
-    creation = new Creation(config.root(), this::replacing);
+    // Copies of a file that goes, go with it.
+    renames = new Renames(config.root(), copies::goingWith);
+    deletes = new Deletes(config.root(), copies::goingWith);
+    creation = new Creation(config.root(), copies::goingWith);
     layouts =
         new Layouts(
             Layouts.provider(
@@ -97,11 +97,6 @@ abstract class PfsOperations extends FileSystem {
 
   private static int count(long bytes, int size) {
     return (int) Math.min(Integer.MAX_VALUE, bytes / size);
-  }
-
-  /** Copies of a file that goes, go with it. */
-  private Runnable replacing(java.nio.file.Path file) throws IOException {
-    return copies.goingWith(file);
   }
 
   @Override
@@ -161,13 +156,17 @@ abstract class PfsOperations extends FileSystem {
 
   /** Calls the mount, with the limit of time and Hadoop's exceptions. */
   final <T> T call(String verb, Path path, FileCall<T> call) throws IOException {
+    return callLong(verb, path, (file, ticks) -> call.run(file));
+  }
+
+  private <T> T callLong(String verb, Path path, LongFileCall<T> call) throws IOException {
     java.nio.file.Path file = paths.local(path);
     try {
-      return limit.run(
+      return limit.runLong(
           verb + " " + path,
-          () -> {
+          ticks -> {
             checkMount();
-            return call.run(file);
+            return call.run(file, ticks);
           });
     } catch (IOException e) {
       throw Errors.of(path, e);
@@ -180,12 +179,12 @@ abstract class PfsOperations extends FileSystem {
     }
   }
 
-  final void changeFile(String verb, Path path, FileChange change) throws IOException {
+  final void changeFile(String verb, Path path, Copies.Change change) throws IOException {
     call(
         verb,
         path,
         file -> {
-          change.run(file);
+          change.on(file);
           return null;
         });
   }
@@ -230,10 +229,7 @@ abstract class PfsOperations extends FileSystem {
         call(
             "create",
             path,
-            file -> {
-              Sink created = creation.create(file, wanted);
-              return copies.enabled() ? copies.begin(created) : List.of(created);
-            }));
+            file -> copies.begin(creation.create(file, wanted))));
   }
 
   final PfsOutputStream appendStream(Path path) throws IOException {
@@ -242,10 +238,7 @@ abstract class PfsOperations extends FileSystem {
         call(
             "append to",
             path,
-            file -> {
-              Sink first = Creation.append(file);
-              return copies.enabled() ? copies.reopen(first) : List.of(first);
-            }));
+            file -> copies.reopen(Creation.append(file))));
   }
 
   private PfsOutputStream stream(Path path, List<Sink> sinks) {
@@ -262,12 +255,13 @@ abstract class PfsOperations extends FileSystem {
         "truncate",
         path,
         file -> {
-          if (Attributes.of(file).isDirectory()) {
+          Attributes now = Attributes.of(file);
+          if (now.isDirectory()) {
             throw new FileNotFoundException(path + " is a directory");
           }
-          if (length > Files.size(file)) {
+          if (length > now.size()) {
             throw new IllegalArgumentException(
-                path + " has " + Files.size(file) + " bytes and cannot be cut to " + length);
+                path + " has " + now.size() + " bytes and cannot be cut to " + length);
           }
           copies.change(file, each -> truncate(each, length));
         });
@@ -285,17 +279,7 @@ abstract class PfsOperations extends FileSystem {
   }
 
   final boolean deletePath(Path path, boolean recursive) throws IOException {
-    java.nio.file.Path file = paths.local(path);
-    try {
-      return limit.runLong(
-          "delete " + path,
-          ticks -> {
-            checkMount();
-            return deletes.delete(file, recursive, ticks);
-          });
-    } catch (IOException e) {
-      throw Errors.of(path, e);
-    }
+    return callLong("delete", path, (file, ticks) -> deletes.delete(file, recursive, ticks));
   }
 
   final boolean makeDirectories(Path path, FsPermission permission) throws IOException {
@@ -305,7 +289,7 @@ abstract class PfsOperations extends FileSystem {
     return true;
   }
 
-  final FileStatus status(Path path, boolean follow) throws IOException {
+  final PfsFileStatus status(Path path, boolean follow) throws IOException {
     return call(
         "stat",
         path,
@@ -318,7 +302,7 @@ abstract class PfsOperations extends FileSystem {
         });
   }
 
-  private FileStatus statusOf(Path path, java.nio.file.Path file, boolean follow)
+  private PfsFileStatus statusOf(Path path, java.nio.file.Path file, boolean follow)
       throws IOException {
     Attributes attributes = follow ? Attributes.of(file) : Attributes.ofLink(file);
     Path symlink = attributes.kind() == Attributes.Kind.LINK ? links.target(file) : null;
@@ -364,16 +348,19 @@ abstract class PfsOperations extends FileSystem {
 
   final BlockLocation[] locate(FileStatus file, long start, long length) throws IOException {
     Path path = absolute(file.getPath());
-    long inode =
-        file instanceof PfsFileStatus
-            ? ((PfsFileStatus) file).inode()
-            : ((PfsFileStatus) status(path, true)).inode();
-    BlockLocation[] blocks =
-        layouts.locate(layoutKey(path, inode, file), config.blockSize(), start, length);
+    Layouts.Key key = layoutKey(path, inode(file), file);
+    BlockLocation[] blocks = layouts.locate(key, config.blockSize(), start, length);
     if (copies.enabled()) {
       Layouts.addHosts(blocks, call("read the copies of", path, copies::hosts));
     }
     return blocks;
+  }
+
+  /** A listing with block locations leaves it out, so that it is looked up. */
+  final long inode(FileStatus file) throws IOException {
+    return file instanceof PfsFileStatus known
+        ? known.inode()
+        : status(absolute(file.getPath()), true).inode();
   }
 
   private Layouts.Key layoutKey(Path path, long inode, FileStatus status) throws IOException {
@@ -385,8 +372,8 @@ abstract class PfsOperations extends FileSystem {
   final void prefetchLayouts(List<FileStatus> files) throws IOException {
     List<Layouts.Key> keys = new ArrayList<>();
     for (FileStatus file : files) {
-      if (file.isFile() && file.getLen() > 0 && file instanceof PfsFileStatus) {
-        keys.add(layoutKey(file.getPath(), ((PfsFileStatus) file).inode(), file));
+      if (file.isFile() && file.getLen() > 0 && file instanceof PfsFileStatus known) {
+        keys.add(layoutKey(file.getPath(), known.inode(), file));
       }
     }
     layouts.prefetch(keys);

@@ -2,7 +2,6 @@ package io.hayloft.pfs;
 
 import java.io.FileNotFoundException;
 import java.io.IOException;
-import java.nio.file.DirectoryStream;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.nio.file.StandardCopyOption;
@@ -32,18 +31,18 @@ final class Renames {
 
   /** The older rename: an existing directory takes the source in; other refusals are false. */
   boolean rename(Path from, Path to) throws IOException {
-    Attributes source = find(from);
+    Attributes source = Attributes.findLink(from);
     if (source == null || from.equals(root)) {
       return refuse(from, to, "the source does not exist or is the root");
     }
     if (from.equals(to)) {
       return !source.isDirectory();
     }
-    Attributes target = follow(to);
+    Attributes target = Attributes.find(to);
     Path last = to;
     if (target != null && target.isDirectory()) {
       last = to.resolve(from.getFileName());
-      target = find(last);
+      target = Attributes.findLink(last);
     }
     if (target != null || last.equals(from)) {
       return last.equals(from) && !source.isDirectory()
@@ -52,7 +51,7 @@ final class Renames {
     if (last.startsWith(from)) {
       return refuse(from, last, "the destination is within the source");
     }
-    Attributes parent = follow(last.getParent());
+    Attributes parent = Attributes.find(last.getParent());
     if (parent == null || !parent.isDirectory()) {
       return refuse(from, last, "the destination's parent is no directory");
     }
@@ -71,7 +70,7 @@ final class Renames {
 
   /** The newer rename: each refusal is an exception of its own. */
   void renameOrThrow(Path from, Path to, boolean overwrite) throws IOException {
-    Attributes source = find(from);
+    Attributes source = Attributes.findLink(from);
     if (source == null) {
       throw new FileNotFoundException("rename source " + from + " does not exist");
     }
@@ -84,14 +83,14 @@ final class Renames {
     if (to.startsWith(from)) {
       throw new IOException("rename destination " + to + " is within the source " + from);
     }
-    Attributes parent = follow(to.getParent());
+    Attributes parent = Attributes.find(to.getParent());
     if (parent == null) {
       throw new FileNotFoundException("rename destination's parent does not exist: " + to);
     }
     if (!parent.isDirectory()) {
       throw new ParentNotDirectoryException("rename destination's parent is a file: " + to);
     }
-    Attributes target = find(to);
+    Attributes target = Attributes.findLink(to);
     if (target == null && !overwrite) {
       moveToFree(from, to, source);
       return;
@@ -114,12 +113,8 @@ final class Renames {
     if (!overwrite) {
       throw new FileAlreadyExistsException("rename destination " + to + " exists");
     }
-    if (target.isDirectory()) {
-      try (DirectoryStream<Path> children = Files.newDirectoryStream(to)) {
-        if (children.iterator().hasNext()) {
-          throw new IOException("rename destination " + to + " is a directory with files");
-        }
-      }
+    if (target.isDirectory() && !Directories.isEmpty(to)) {
+      throw new IOException("rename destination " + to + " is a directory with files");
     }
   }
 
@@ -152,29 +147,6 @@ final class Renames {
     } catch (IOException | UnsupportedOperationException e) {
       LOG.debug("no second name for {}: renamed without it", from, e);
       return false;
-    }
-  }
-
-  /** The attributes of the name itself, null if there is none. */
-  private static Attributes find(Path path) throws IOException {
-    try {
-      return Attributes.ofLink(path);
-    } catch (IOException e) {
-      if (Errors.isAbsent(e)) {
-        return null;
-      }
-      throw e;
-    }
-  }
-
-  private static Attributes follow(Path path) throws IOException {
-    try {
-      return Attributes.of(path);
-    } catch (IOException e) {
-      if (Errors.isAbsent(e)) {
-        return null;
-      }
-      throw e;
     }
   }
 }

@@ -11,6 +11,7 @@ import java.util.Arrays;
 import java.util.LinkedHashMap;
 import java.util.LinkedHashSet;
 import java.util.List;
+import java.util.Locale;
 import java.util.Map;
 import java.util.Set;
 import java.util.concurrent.TimeUnit;
@@ -26,13 +27,14 @@ public final class Tool {
   private static final String USAGE =
       "usage: Tool layout|fsck|heal PATH [--json] [--read] [--now] [-D KEY=VALUE]...\n"
           + "  layout  the servers of each block of the files below PATH\n"
-          + "  fsck    files whose copies are missing, damaged or not sealed\n"
+          + "  fsck    files whose copies are missing, damaged or not sealed; below the root as a\n"
+          + "          whole also copies that no file has, unless something could not be read\n"
           + "  heal    makes those copies anew, from one that is complete\n"
           + "  --json  one object a line\n"
           + "  --read  fsck and heal compare the bytes of copies, not only lengths\n"
           + "  --now   heal also takes unsealed files that changed within ten minutes\n"
           + "Reads core-site.xml from the class path. Ends with 0 if all is well, 1 if something"
-          + " was found or is left, 2 if it could not look.";
+          + " was found or is left, 2 if it could not look everywhere.";
 
   private static final long YOUNGEST_MS = TimeUnit.MINUTES.toMillis(10);
 
@@ -100,14 +102,17 @@ public final class Tool {
   }
 
   private int layout(Path path) throws IOException {
-    URI uri = path.toUri().getScheme() == null ? URI.create("pfs:///") : path.toUri();
-    try (FileSystem fs = FileSystem.newInstance(uri, conf)) {
+    try (FileSystem fs = FileSystem.newInstance(fileSystem(path), conf)) {
       RemoteIterator<LocatedFileStatus> files = fs.listFiles(fs.makeQualified(path), true);
       while (files.hasNext()) {
         printBlocks(files.next());
       }
     }
     return 0;
+  }
+
+  private static URI fileSystem(Path path) {
+    return path.toUri().getScheme() == null ? URI.create(PfsKeys.SCHEME + ":///") : path.toUri();
   }
 
   private void printBlocks(LocatedFileStatus file) throws IOException {
@@ -135,7 +140,7 @@ public final class Tool {
 
   private int fsck(boolean heals) throws IOException {
     Path asked = new Path(words.get(1));
-    URI uri = asked.toUri().getScheme() == null ? URI.create("pfs:///") : asked.toUri();
+    URI uri = fileSystem(asked);
     java.nio.file.Path root = PfsConfig.root(uri, conf);
     if (conf.getBoolean(PfsKeys.MUST_BE_MOUNT, PfsKeys.MUST_BE_MOUNT_DEFAULT)) {
       MountCheck.check(root);
@@ -147,21 +152,51 @@ public final class Tool {
     }
     LocalPaths paths = new LocalPaths(root, PfsKeys.SCHEME, uri.getAuthority());
     java.nio.file.Path top = paths.local(asked);
-    List<Fsck.Finding> findings = new ArrayList<>();
-    Fsck fsck = new Fsck(copies, options.contains("--read"), findings::add);
+    Findings findings = new Findings(paths, heals);
+    Fsck fsck = new Fsck(copies, options.contains("--read"), findings::take);
     fsck.check(top);
-    if (top.equals(root)) {
+    if (top.equals(root) && fsck.sawAll()) {
       fsck.checkOrphans();
     }
-    findings.forEach(finding -> print(paths, finding));
-    long left = heals ? heal(copies, paths, findings) : findings.size();
-    err.println(fsck.files() + " files, " + findings.size() + " findings, " + left + " left");
+    long left = heals ? findings.unhealable + heal(copies, paths, findings.files) : findings.all;
+    err.println(fsck.files() + " files, " + findings.all + " findings, " + left + " left");
+    if (!fsck.sawAll()) {
+      return 2;
+    }
     return left == 0 ? 0 : 1;
+  }
+
+  /** Prints what is wrong as it is found: of a large file system only what heal needs is kept. */
+  private final class Findings {
+    private final LocalPaths paths;
+    private final boolean heals;
+    private final Set<java.nio.file.Path> files = new LinkedHashSet<>();
+    private long unhealable;
+    private long all;
+
+    Findings(LocalPaths paths, boolean heals) {
+      this.paths = paths;
+      this.heals = heals;
+    }
+
+    void take(Fsck.Finding finding) {
+      all++;
+      print(paths, finding);
+      switch (finding.problem()) {
+          // An orphan may be the last copy of a file that was restored without its attributes.
+        case ORPHAN, UNREADABLE -> unhealable++;
+        default -> {
+          if (heals) {
+            files.add(finding.file());
+          }
+        }
+      }
+    }
   }
 
   private void print(LocalPaths paths, Fsck.Finding finding) {
     String name = paths.hadoop(finding.file()).toUri().getPath();
-    String problem = finding.problem().name().toLowerCase(java.util.Locale.ROOT).replace('_', '-');
+    String problem = finding.problem().name().toLowerCase(Locale.ROOT).replace('_', '-');
     if (!options.contains("--json")) {
       out.println(name + "  " + problem + "  " + finding.where());
       return;
@@ -174,19 +209,10 @@ public final class Tool {
   }
 
   /** Gives the number of files that still have something wrong. */
-  private long heal(Copies copies, LocalPaths paths, List<Fsck.Finding> findings) {
+  private long heal(Copies copies, LocalPaths paths, Set<java.nio.file.Path> files) {
     Heal heal =
         new Heal(copies, options.contains("--now") ? 0 : YOUNGEST_MS, options.contains("--read"));
-    Set<java.nio.file.Path> files = new LinkedHashSet<>();
     long left = 0;
-    for (Fsck.Finding finding : findings) {
-      if (finding.problem() == Fsck.Problem.ORPHAN) {
-        // It may be the last copy of a file that was restored without its attributes.
-        left++;
-      } else {
-        files.add(finding.file());
-      }
-    }
     for (java.nio.file.Path file : files) {
       try {
         if (heal.heal(file) == Heal.Outcome.TOO_YOUNG) {

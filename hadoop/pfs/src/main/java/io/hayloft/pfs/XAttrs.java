@@ -6,6 +6,7 @@ import java.nio.file.Files;
 import java.nio.file.Path;
 import java.nio.file.attribute.UserDefinedFileAttributeView;
 import java.util.ArrayList;
+import java.util.Arrays;
 import java.util.EnumSet;
 import java.util.List;
 import org.apache.hadoop.fs.XAttrSetFlag;
@@ -16,9 +17,6 @@ import org.apache.hadoop.fs.XAttrSetFlag;
  */
 final class XAttrs {
   private static final String NAMESPACE = "user.";
-
-  /** Of this file system, as Java names them, without the namespace. */
-  static final String OWN = "hayloft.pfs.";
 
   private XAttrs() {}
 
@@ -32,18 +30,17 @@ final class XAttrs {
 
   static byte[] get(Path file, String name) throws IOException {
     String inner = checked(file, name);
-    UserDefinedFileAttributeView view = view(file);
-    if (!view.list().contains(inner)) {
-      throw new IOException(file + " has no extended attribute " + name);
-    }
-    return read(view, inner);
+    UserDefinedFileAttributeView view = viewWith(file, inner);
+    ByteBuffer value = ByteBuffer.allocate(view.size(inner));
+    view.read(inner, value);
+    return Arrays.copyOf(value.array(), value.position());
   }
 
   /** Names with their namespace. */
   static List<String> list(Path file) throws IOException {
     List<String> names = new ArrayList<>();
     for (String name : view(file).list()) {
-      if (!name.startsWith(OWN)) {
+      if (!name.startsWith(PfsKeys.ATTRIBUTES)) {
         names.add(NAMESPACE + name);
       }
     }
@@ -52,20 +49,17 @@ final class XAttrs {
 
   static void remove(Path file, String name) throws IOException {
     String inner = checked(file, name);
-    UserDefinedFileAttributeView view = view(file);
-    if (!view.list().contains(inner)) {
-      throw new IOException(file + " has no extended attribute " + name);
-    }
-    view.delete(inner);
+    viewWith(file, inner).delete(inner);
   }
 
-  static byte[] read(UserDefinedFileAttributeView view, String inner) throws IOException {
-    ByteBuffer value = ByteBuffer.allocate(view.size(inner));
-    view.read(inner, value);
-    value.flip();
-    byte[] bytes = new byte[value.remaining()];
-    value.get(bytes);
-    return bytes;
+  /** Throws if the file has no such attribute. */
+  private static UserDefinedFileAttributeView viewWith(Path file, String inner)
+      throws IOException {
+    UserDefinedFileAttributeView view = view(file);
+    if (!view.list().contains(inner)) {
+      throw new IOException(file + " has no extended attribute " + NAMESPACE + inner);
+    }
+    return view;
   }
 
   private static UserDefinedFileAttributeView view(Path file) throws IOException {
@@ -84,7 +78,7 @@ final class XAttrs {
           "only extended attributes named user.NAME are supported, not " + name);
     }
     String inner = name.substring(NAMESPACE.length());
-    if (inner.startsWith(OWN)) {
+    if (inner.startsWith(PfsKeys.ATTRIBUTES)) {
       throw new IOException(name + " belongs to the file system itself: " + file);
     }
     return inner;

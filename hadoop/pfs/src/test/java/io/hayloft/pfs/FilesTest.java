@@ -326,6 +326,13 @@ class FilesTest {
   }
 
   @Test
+  void jsonIsPlainAscii() {
+    assertEquals(
+        "{\"a\":[1,\"\\u00fc\\u000a\\\"\\\\\"]}",
+        Json.of(java.util.Map.of("a", List.of(1, "ü\n\"\\"))));
+  }
+
+  @Test
   void badNumbersAreRefusedByName() {
     Configuration conf = TestRoot.configure(new Configuration(), root);
     conf.set(PfsKeys.READAHEAD, "1");

@@ -10,12 +10,10 @@ import java.io.ByteArrayOutputStream;
 import java.io.IOException;
 import java.io.PrintStream;
 import java.nio.file.Files;
-import java.util.Arrays;
 import java.util.List;
 import java.util.Random;
 import java.util.Set;
 import java.util.TreeSet;
-import java.util.concurrent.TimeUnit;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.fs.BlockLocation;
 import org.apache.hadoop.fs.FSDataInputStream;
@@ -71,15 +69,8 @@ class MooseFsFaults {
     }
   }
 
-  private static void run(String... command) throws Exception {
-    Process process = new ProcessBuilder(command).redirectErrorStream(true).start();
-    String said = new String(process.getInputStream().readAllBytes());
-    assertTrue(process.waitFor(60, TimeUnit.SECONDS), Arrays.toString(command));
-    assertEquals(0, process.exitValue(), Arrays.toString(command) + ": " + said);
-  }
-
   private void kill(int server) throws Exception {
-    run("mfschunkserver", "-c", work + "/cs" + server + "/cfg", "kill");
+    TestRoot.run("mfschunkserver", "-c", work + "/cs" + server + "/cfg", "kill");
   }
 
   private void start(int server) throws Exception {
@@ -97,7 +88,7 @@ class MooseFsFaults {
         .forEach(process -> pids.add(Long.toString(process.pid())));
     assertTrue(!pids.isEmpty(), "the master runs");
     for (String pid : pids) {
-      run("kill", signal, pid);
+      TestRoot.run("kill", signal, pid);
     }
   }
 

@@ -6,7 +6,6 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import java.io.IOException;
 import java.nio.file.Files;
-import java.util.Arrays;
 import java.util.concurrent.TimeUnit;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.fs.FSDataOutputStream;
@@ -25,17 +24,10 @@ class MountFaults {
       java.nio.file.Path.of(System.getenv("PFS_WORK")).resolve("small");
   private FileSystem fs;
 
-  private static void run(String... command) throws Exception {
-    Process process = new ProcessBuilder(command).redirectErrorStream(true).start();
-    String said = new String(process.getInputStream().readAllBytes());
-    assertTrue(process.waitFor(20, TimeUnit.SECONDS), Arrays.toString(command));
-    assertEquals(0, process.exitValue(), Arrays.toString(command) + ": " + said);
-  }
-
   @BeforeEach
   void mount() throws Exception {
     Files.createDirectories(at);
-    run("mount", "-t", "tmpfs", "-o", "size=2m", "none", at.toString());
+    TestRoot.run("mount", "-t", "tmpfs", "-o", "size=2m", "none", at.toString());
     Configuration conf = TestRoot.configure(new Configuration(), at);
     conf.setBoolean(PfsKeys.MUST_BE_MOUNT, true);
     fs = TestRoot.open(conf);
@@ -46,7 +38,7 @@ class MountFaults {
   void unmount() throws Exception {
     fs.close();
     if (MountCheck.isMountPoint(at)) {
-      run("umount", at.toString());
+      TestRoot.run("umount", at.toString());
     }
   }
 
@@ -65,18 +57,18 @@ class MountFaults {
 
   @Test
   void aReadOnlyMountIsRead() throws Exception {
-    run("mount", "-o", "remount,ro", at.toString());
+    TestRoot.run("mount", "-o", "remount,ro", at.toString());
     IOException e = assertThrows(IOException.class, () -> fs.create(new Path("/new"), false));
     assertTrue(e.getMessage().contains("Read-only file system: mount it"), e.getMessage());
     assertThrows(IOException.class, () -> fs.delete(new Path("/there"), false));
     assertThrows(IOException.class, () -> fs.mkdirs(new Path("/directory")));
     assertEquals(0, fs.getFileStatus(new Path("/there")).getLen());
-    run("mount", "-o", "remount,rw", at.toString());
+    TestRoot.run("mount", "-o", "remount,rw", at.toString());
   }
 
   @Test
   void aMountThatGoesIsNotMistakenForAnEmptyOne() throws Exception {
-    run("umount", at.toString());
+    TestRoot.run("umount", at.toString());
     TimeUnit.MILLISECONDS.sleep(1_100);
     for (IOException e :
         new IOException[] {
@@ -88,7 +80,7 @@ class MountFaults {
       assertTrue(e.getMessage().contains("is not mounted"), e.getMessage());
     }
     assertEquals(0, at.toFile().list().length, "nothing fell on this host's disk");
-    run("mount", "-t", "tmpfs", "-o", "size=2m", "none", at.toString());
+    TestRoot.run("mount", "-t", "tmpfs", "-o", "size=2m", "none", at.toString());
     fs.create(new Path("/again"), false).close();
   }
 }

@@ -1,10 +1,15 @@
 package io.hayloft.pfs;
 
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
 import java.io.IOException;
 import java.io.UncheckedIOException;
 import java.net.URI;
 import java.nio.file.Files;
 import java.nio.file.Path;
+import java.util.Arrays;
+import java.util.concurrent.TimeUnit;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.fs.FileSystem;
 
@@ -41,5 +46,13 @@ public final class TestRoot {
 
   public static FileSystem open(Configuration conf) throws IOException {
     return FileSystem.newInstance(PFS, conf);
+  }
+
+  /** Runs a command, which must succeed. */
+  static void run(String... command) throws Exception {
+    Process process = new ProcessBuilder(command).redirectErrorStream(true).start();
+    String said = new String(process.getInputStream().readAllBytes());
+    assertTrue(process.waitFor(60, TimeUnit.SECONDS), Arrays.toString(command));
+    assertEquals(0, process.exitValue(), Arrays.toString(command) + ": " + said);
   }
 }

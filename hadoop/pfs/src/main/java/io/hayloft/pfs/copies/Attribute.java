@@ -1,5 +1,6 @@
 package io.hayloft.pfs.copies;
 
+import io.hayloft.pfs.PfsKeys;
 import java.io.IOException;
 import java.nio.ByteBuffer;
 import java.nio.charset.StandardCharsets;
@@ -10,8 +11,6 @@ import java.nio.file.attribute.UserDefinedFileAttributeView;
 
 /** Extended attributes of our own, {@code user.hayloft.pfs.NAME}, as short texts. */
 final class Attribute {
-  private static final String OURS = "hayloft.pfs.";
-
   /** Far more than any of ours has. */
   private static final int BYTES_MAX = 4096;
 
@@ -21,12 +20,12 @@ final class Attribute {
   static String read(Path file, String name) throws IOException {
     UserDefinedFileAttributeView view = view(file);
     try {
-      int size = view.size(OURS + name);
+      int size = view.size(PfsKeys.ATTRIBUTES + name);
       if (size > BYTES_MAX) {
         throw new IOException(file + ": the attribute " + name + " has " + size + " bytes");
       }
       ByteBuffer value = ByteBuffer.allocate(size);
-      view.read(OURS + name, value);
+      view.read(PfsKeys.ATTRIBUTES + name, value);
       return new String(value.array(), 0, value.position(), StandardCharsets.UTF_8);
     } catch (FileSystemException e) {
       if (isMissing(e)) {
@@ -43,12 +42,29 @@ final class Attribute {
   }
 
   static void write(Path file, String name, String value) throws IOException {
-    view(file).write(OURS + name, ByteBuffer.wrap(value.getBytes(StandardCharsets.UTF_8)));
+    byte[] bytes = value.getBytes(StandardCharsets.UTF_8);
+    if (bytes.length > BYTES_MAX) {
+      throw new IOException(
+          file + ": the attribute " + name + " would have " + bytes.length
+              + " bytes: use shorter names in fs.pfs.targets");
+    }
+    view(file).write(PfsKeys.ATTRIBUTES + name, ByteBuffer.wrap(bytes));
+  }
+
+  /** Gives {@code to} all attributes of {@code from}, others' too. */
+  static void copyAll(Path from, Path to) throws IOException {
+    UserDefinedFileAttributeView source = view(from);
+    UserDefinedFileAttributeView sink = view(to);
+    for (String name : source.list()) {
+      ByteBuffer value = ByteBuffer.allocate(source.size(name));
+      source.read(name, value);
+      sink.write(name, value.flip());
+    }
   }
 
   static void remove(Path file, String name) throws IOException {
     try {
-      view(file).delete(OURS + name);
+      view(file).delete(PfsKeys.ATTRIBUTES + name);
     } catch (FileSystemException e) {
       if (!isMissing(e)) {
         throw e;

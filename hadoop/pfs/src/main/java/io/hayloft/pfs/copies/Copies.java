@@ -58,7 +58,11 @@ public final class Copies {
   }
 
   boolean isTarget(Path directory) {
-    return targets.stream().anyMatch(target -> target.directory().equals(directory));
+    return targetAt(directory).isPresent();
+  }
+
+  private Optional<Target> targetAt(Path directory) {
+    return targets.stream().filter(target -> target.directory().equals(directory)).findFirst();
   }
 
   String localHost() {
@@ -70,6 +74,9 @@ public final class Copies {
    * back has taken the place of {@code created}.
    */
   public List<Sink> begin(Sink created) throws IOException {
+    if (!enabled()) {
+      return List.of(created);
+    }
     Policies.Policy policy;
     try {
       policy = policies.of(created.file().getParent());
@@ -149,7 +156,13 @@ public final class Copies {
               file,
               Set.of(StandardOpenOption.CREATE_NEW, StandardOpenOption.WRITE),
               PosixFilePermissions.asFileAttribute(PosixFilePermissions.fromString("rw-------")));
-      Files.setAttribute(file, "unix:mode", mode & 07777);
+      try {
+        Files.setAttribute(file, "unix:mode", mode & 07777);
+      } catch (IOException e) {
+        channel.close();
+        Files.deleteIfExists(file);
+        throw e;
+      }
       return new Sink(channel, file);
     } catch (java.nio.file.NoSuchFileException e) {
       throw new IOException(
@@ -188,11 +201,11 @@ public final class Copies {
     }
     List<String> names = new ArrayList<>();
     for (Sink sink : complete.subList(1, complete.size())) {
-      for (Target target : targets) {
-        if (target.directory().equals(sink.file().getParent())) {
-          names.add(target.name());
-        }
+      if (!sink.file().endsWith(record.uuid().toString())) {
+        // Another writer's file has the name by now, and its copies are not these.
+        return;
       }
+      targetAt(sink.file().getParent()).ifPresent(target -> names.add(target.name()));
     }
     seal(file, record, names);
   }
@@ -207,15 +220,23 @@ public final class Copies {
 
   /** The record of this very file, or null; attributes copied from another file are none. */
   CopyRecord read(Path file, String attribute) throws IOException {
-    String text = Attribute.read(file, attribute);
-    CopyRecord record = text == null ? null : CopyRecord.parse(text);
+    CopyRecord record = parse(file, attribute);
     return record != null && record.inode() == Stat.of(file).inode() ? record : null;
+  }
+
+  private static CopyRecord parse(Path file, String attribute) throws IOException {
+    String text = Attribute.read(file, attribute);
+    return text == null ? null : CopyRecord.parse(text);
   }
 
   /** The seal if the file is as it was then, by its time; else null. */
   CopyRecord validSeal(Path file) throws IOException {
-    CopyRecord seal = read(file, CopyRecord.SEAL);
-    return seal != null && seal.modifiedMs() == Stat.of(file).modifiedMs() ? seal : null;
+    CopyRecord seal = parse(file, CopyRecord.SEAL);
+    if (seal == null) {
+      return null;
+    }
+    Stat now = Stat.of(file);
+    return seal.inode() == now.inode() && seal.modifiedMs() == now.modifiedMs() ? seal : null;
   }
 
   /** Where a record's copies are; targets that the configuration has no more are left out. */
@@ -249,18 +270,27 @@ public final class Copies {
 
   /** Opens the complete copies to append, and takes the seal away; the first is open already. */
   public List<Sink> reopen(Sink first) throws IOException {
+    if (!enabled()) {
+      return List.of(first);
+    }
     List<Sink> sinks = new ArrayList<>(List.of(first));
-    CopyRecord seal = validSeal(first.file());
-    Attribute.remove(first.file(), CopyRecord.SEAL);
-    if (seal == null || seal.length() != first.channel().size()) {
-      return sinks;
+    CopyRecord seal;
+    try {
+      seal = validSeal(first.file());
+      Attribute.remove(first.file(), CopyRecord.SEAL);
+      if (seal == null || seal.length() != first.start()) {
+        return sinks;
+      }
+    } catch (IOException e) {
+      first.close();
+      throw e;
     }
     for (Target target : targetsOf(seal)) {
       Path file = copy(target, seal);
       try {
         FileChannel channel = FileChannel.open(file, StandardOpenOption.APPEND);
         if (channel.size() == seal.length()) {
-          sinks.add(new Sink(channel, file));
+          sinks.add(new Sink(channel, file, seal.length()));
         } else {
           channel.close();
         }
@@ -317,7 +347,12 @@ public final class Copies {
       return;
     }
     Attribute.remove(file, CopyRecord.SEAL);
-    change.on(file);
+    try {
+      change.on(file);
+    } catch (IOException e) {
+      sealAsBefore(file, stat, seal);
+      throw e;
+    }
     List<String> changed = new ArrayList<>();
     for (Target target : targetsOf(seal)) {
       try {
@@ -328,5 +363,16 @@ public final class Copies {
       }
     }
     seal(file, record, changed);
+  }
+
+  /** After a change that was refused, as of the owner by one who may not: the copies still hold. */
+  private static void sealAsBefore(Path file, Stat before, CopyRecord seal) {
+    try {
+      if (Stat.of(file).equals(before)) {
+        Attribute.write(file, CopyRecord.SEAL, seal.toString());
+      }
+    } catch (IOException e) {
+      LOG.warn("{} was not changed and has no seal; it is left to heal", file, e);
+    }
   }
 }

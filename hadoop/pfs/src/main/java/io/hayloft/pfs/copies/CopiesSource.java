@@ -72,8 +72,13 @@ public final class CopiesSource implements Source {
   }
 
   @Override
-  public boolean moveOn(IOException why) throws IOException {
-    moveOn(current, why, true);
+  public Source current() {
+    return current;
+  }
+
+  @Override
+  public boolean moveOn(Source hung, IOException why) throws IOException {
+    moveOn(hung, why, true);
     return true;
   }
 

@@ -3,16 +3,16 @@ package io.hayloft.pfs.copies;
 import java.io.IOException;
 import java.nio.ByteBuffer;
 import java.nio.channels.FileChannel;
+import java.nio.file.DirectoryIteratorException;
 import java.nio.file.DirectoryStream;
 import java.nio.file.FileVisitResult;
 import java.nio.file.Files;
+import java.nio.file.NoSuchFileException;
 import java.nio.file.Path;
 import java.nio.file.SimpleFileVisitor;
 import java.nio.file.StandardOpenOption;
 import java.nio.file.attribute.BasicFileAttributes;
-import java.util.ArrayList;
 import java.util.HashSet;
-import java.util.List;
 import java.util.Set;
 import java.util.UUID;
 import java.util.function.Consumer;
@@ -27,6 +27,7 @@ public final class Fsck {
   private final Consumer<Finding> findings;
   private final Set<UUID> seen = new HashSet<>();
   private long files;
+  private boolean sawAll = true;
 
   /** What can be wrong. */
   public enum Problem {
@@ -45,7 +46,9 @@ public final class Fsck {
     /** A copy has the right length and other bytes; only looked for when asked. */
     DIFFERENT,
     /** A copy that no file names. */
-    ORPHAN
+    ORPHAN,
+    /** A file or directory that could not be looked at; {@code where} says why. */
+    UNREADABLE
   }
 
   /** Something wrong with {@code file}; {@code where} names the server, or the copy. */
@@ -63,7 +66,12 @@ public final class Fsck {
     return files;
   }
 
-  /** Looks at a file or a tree. */
+  /** Whether there was nothing that could not be looked at. */
+  public boolean sawAll() {
+    return sawAll;
+  }
+
+  /** Looks at a file or a tree. What it may not read it reports, and goes on. */
   public void check(Path top) throws IOException {
     Files.walkFileTree(
         top,
@@ -76,10 +84,30 @@ public final class Fsck {
           }
 
           @Override
-          public FileVisitResult visitFile(Path file, BasicFileAttributes attributes)
-              throws IOException {
-            if (attributes.isRegularFile()) {
-              checkFile(file);
+          public FileVisitResult visitFile(Path file, BasicFileAttributes attributes) {
+            try {
+              if (attributes.isRegularFile()) {
+                checkFile(file);
+              }
+            } catch (IOException e) {
+              reportUnlessGone(file, e);
+            }
+            return FileVisitResult.CONTINUE;
+          }
+
+          @Override
+          public FileVisitResult visitFileFailed(Path file, IOException e) throws IOException {
+            if (file.equals(top)) {
+              throw e;
+            }
+            reportUnlessGone(file, e);
+            return FileVisitResult.CONTINUE;
+          }
+
+          @Override
+          public FileVisitResult postVisitDirectory(Path directory, IOException e) {
+            if (e != null) {
+              reportUnreadable(directory, e);
             }
             return FileVisitResult.CONTINUE;
           }
@@ -107,7 +135,7 @@ public final class Fsck {
       report(file, Problem.CHANGED, "");
       return;
     }
-    Long sum = checkCopy(file, seal, null, Problem.FIRST_DAMAGED, record.first());
+    Long sum = checkCopy(file, file, seal, Problem.FIRST_DAMAGED, record.first(), null);
     Set<String> names = new HashSet<>(record.copies());
     names.addAll(seal.copies());
     for (String name : names) {
@@ -118,7 +146,7 @@ public final class Fsck {
         boolean there = Stat.find(copies.copy(target, seal)) != null;
         report(file, there ? Problem.DAMAGED : Problem.MISSING, name);
       } else {
-        checkCopy(file, seal, target, Problem.DAMAGED, name, sum);
+        checkCopy(file, copies.copy(target, seal), seal, Problem.DAMAGED, name, sum);
       }
     }
     if (names.size() + 1 < wanted) {
@@ -126,17 +154,10 @@ public final class Fsck {
     }
   }
 
+  /** The first copy is the file itself. Gives the checksum if content is read and can be. */
   private Long checkCopy(
-      Path file, CopyRecord seal, Target target, Problem problem, String where)
+      Path file, Path copy, CopyRecord seal, Problem problem, String where, Long expected)
       throws IOException {
-    return checkCopy(file, seal, target, problem, where, null);
-  }
-
-  /** Target null is the file itself. Gives the checksum if content is read and is fine so far. */
-  private Long checkCopy(
-      Path file, CopyRecord seal, Target target, Problem problem, String where, Long expected)
-      throws IOException {
-    Path copy = target == null ? file : copies.copy(target, seal);
     Stat stat = Stat.find(copy);
     if (stat == null) {
       report(file, Problem.MISSING, where);
@@ -172,22 +193,36 @@ public final class Fsck {
     return sum.getValue();
   }
 
+  /** A file that went while fsck looked is no finding. */
+  private void reportUnlessGone(Path file, IOException e) {
+    if (!(e instanceof NoSuchFileException)) {
+      reportUnreadable(file, e);
+    }
+  }
+
+  private void reportUnreadable(Path file, IOException e) {
+    sawAll = false;
+    report(file, Problem.UNREADABLE, e.toString());
+  }
+
   private void report(Path file, Problem problem, String where) {
     findings.accept(new Finding(file, problem, where));
   }
 
-  /** Finds copies of no file. Only right after the whole root was checked. */
-  public void checkOrphans() throws IOException {
+  /** Finds copies of no file. Only right after the whole root was checked, and all was seen. */
+  public void checkOrphans() {
     for (Target target : copies.targets()) {
-      List<Path> unknown = new ArrayList<>();
       try (DirectoryStream<Path> entries = Files.newDirectoryStream(target.directory())) {
         for (Path entry : entries) {
           if (!isKnown(entry.getFileName().toString())) {
-            unknown.add(entry);
+            report(entry, Problem.ORPHAN, target.host());
           }
         }
+      } catch (DirectoryIteratorException e) {
+        reportUnreadable(target.directory(), e.getCause());
+      } catch (IOException e) {
+        reportUnreadable(target.directory(), e);
       }
-      unknown.forEach(entry -> report(entry, Problem.ORPHAN, target.host()));
     }
   }
 

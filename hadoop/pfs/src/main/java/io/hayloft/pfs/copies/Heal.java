@@ -82,7 +82,7 @@ public final class Heal {
     copies.targetsOf(seal).forEach(target -> candidates.add(copies.copy(target, seal)));
     for (Path candidate : candidates) {
       Stat stat = Stat.find(candidate);
-      if (stat != null && stat.length() == seal.length() && isReadable(candidate)) {
+      if (stat != null && stat.length() == seal.length() && checksum(candidate) != null) {
         return candidate;
       }
     }
@@ -91,12 +91,12 @@ public final class Heal {
             + " removing its attribute user.hayloft.pfs.seal");
   }
 
-  private static boolean isReadable(Path candidate) {
+  /** Of every byte; null if some cannot be read. */
+  private static Long checksum(Path candidate) {
     try {
-      Fsck.checksum(candidate);
-      return true;
+      return Fsck.checksum(candidate);
     } catch (IOException e) {
-      return false;
+      return null;
     }
   }
 
@@ -130,47 +130,36 @@ public final class Heal {
     Path copy = copies.copy(target, record);
     Stat there = Stat.find(copy);
     if (there != null && there.length() == stat.length()) {
-      boolean equal =
-          trusted && !readsContent
-              ? isReadable(copy)
-              : isReadable(copy) && Fsck.checksum(copy) == Fsck.checksum(file);
-      if (equal) {
+      Long sum = checksum(copy);
+      boolean lengthWillDo = trusted && !readsContent;
+      if (sum != null && (lengthWillDo || sum == Fsck.checksum(file))) {
         return;
       }
     }
-    Path fresh = target.directory().resolve(record.uuid() + ".heal-" + UUID.randomUUID());
+    Path fresh = fresh(target, record);
     write(file, stat, target, fresh);
     Files.move(fresh, copy, StandardCopyOption.ATOMIC_MOVE);
+  }
+
+  private static Path fresh(Target target, CopyRecord record) {
+    return target.directory().resolve(record.uuid() + ".heal-" + UUID.randomUUID());
   }
 
   /** Puts a good copy in the place of the file itself, with all that the file had. */
   private void replaceFirst(Path file, Stat stat, CopyRecord record, Path good)
       throws IOException {
     Target target = copies.firstTarget(record).orElse(copies.targets().get(0));
-    Path fresh = target.directory().resolve(record.uuid() + ".heal-" + UUID.randomUUID());
+    Path fresh = fresh(target, record);
     write(good, stat, target, fresh);
     Files.setAttribute(fresh, "unix:gid", Files.getAttribute(file, "unix:gid"));
     Files.setLastModifiedTime(fresh, FileTime.fromMillis(stat.modifiedMs()));
-    copyAttributes(file, fresh);
+    Attribute.copyAll(file, fresh);
     CopyRecord moved =
         new CopyRecord(
             record.uuid(), Stat.of(fresh).inode(), target.name(), record.copies(), 0, 0);
     Attribute.write(fresh, CopyRecord.FILE, moved.toString());
     Attribute.remove(fresh, CopyRecord.SEAL);
     Files.move(fresh, file, StandardCopyOption.ATOMIC_MOVE);
-  }
-
-  private static void copyAttributes(Path from, Path to) throws IOException {
-    var source =
-        Files.getFileAttributeView(
-            from, java.nio.file.attribute.UserDefinedFileAttributeView.class);
-    var sink =
-        Files.getFileAttributeView(to, java.nio.file.attribute.UserDefinedFileAttributeView.class);
-    for (String name : source.list()) {
-      var value = java.nio.ByteBuffer.allocate(source.size(name));
-      source.read(name, value);
-      sink.write(name, value.flip());
-    }
   }
 
   private static void write(Path from, Stat stat, Target target, Path to) throws IOException {

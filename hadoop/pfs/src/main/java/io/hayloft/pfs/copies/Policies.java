@@ -1,10 +1,10 @@
 package io.hayloft.pfs.copies;
 
+import io.hayloft.pfs.io.Limits;
+import io.hayloft.pfs.io.Recent;
 import java.io.IOException;
 import java.nio.file.NoSuchFileException;
 import java.nio.file.Path;
-import java.util.LinkedHashMap;
-import java.util.Map;
 import java.util.concurrent.TimeUnit;
 
 /**
@@ -24,17 +24,7 @@ final class Policies {
 
   record Policy(int copies, CopyLayout layout) {}
 
-  private record Cached(Policy policy, long untilNs) {}
-
-  private final Map<Path, Cached> cache =
-      new LinkedHashMap<>(16, 0.75f, true) {
-        private static final long serialVersionUID = 1;
-
-        @Override
-        protected boolean removeEldestEntry(Map.Entry<Path, Cached> eldest) {
-          return size() > CACHED_MAX;
-        }
-      };
+  private final Recent<Path, Policy> cache = new Recent<>(CACHED_MAX);
 
   Policies(Path root, int copies, String layout) {
     this.root = root;
@@ -42,23 +32,14 @@ final class Policies {
   }
 
   private static int checked(int copies, String where) {
-    if (copies < 1 || copies > COPIES_MAX) {
-      throw new IllegalArgumentException(
-          where + " is " + copies + " and must be from 1 to " + COPIES_MAX);
-    }
-    return copies;
+    return (int) Limits.checked(where, copies, 1, COPIES_MAX);
   }
 
   Policy of(Path directory) throws IOException {
-    synchronized (cache) {
-      Cached known = cache.get(directory);
-      if (known != null && System.nanoTime() - known.untilNs() < 0) {
-        return known.policy();
-      }
-    }
-    Policy policy = read(directory);
-    synchronized (cache) {
-      cache.put(directory, new Cached(policy, System.nanoTime() + KEPT_NS));
+    Policy policy = cache.get(directory);
+    if (policy == null) {
+      policy = read(directory);
+      cache.put(directory, policy, KEPT_NS);
     }
     return policy;
   }

@@ -11,8 +11,8 @@ import java.util.concurrent.TimeUnit;
 
 /**
  * Buffers of one size outside the heap, at most so many. A buffer comes from the pool, is in one
- * pair of hands, and goes back; one whose read timed out is thrown away when that read ends, since
- * the mount may still write into it until then.
+ * pair of hands, and goes back; one whose call timed out goes back when that call ends, since the
+ * mount may use it until then.
  */
 public final class BufferPool {
   private record Shape(int size, int count) {}
@@ -99,11 +99,6 @@ public final class BufferPool {
     synchronized (idle) {
       idle.addLast(buffer);
     }
-    left.release();
-  }
-
-  /** Leaves a buffer to the garbage collector, and makes room for a new one. */
-  public void throwAway() {
     left.release();
   }
 }

@@ -2,6 +2,7 @@ package io.hayloft.pfs.io;
 
 import java.io.IOException;
 import java.io.InterruptedIOException;
+import java.util.List;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicReference;
@@ -24,7 +25,6 @@ public final class Pending<T> implements TimeLimit.Ticks {
   private final String what;
   private final AtomicReference<State> state = new AtomicReference<>(State.RUNNING);
   private final CountDownLatch ended = new CountDownLatch(1);
-  private volatile boolean timedOut;
   private volatile long lastTickNs = System.nanoTime();
   private volatile Consumer<T> late = Pending::closeLate;
   // Written before `state` becomes DONE.
@@ -64,7 +64,8 @@ public final class Pending<T> implements TimeLimit.Ticks {
   }
 
   private static void closeLate(Object value) {
-    if (value instanceof Iterable<?> several) {
+    // Not any Iterable: a directory that was opened is one too, and so is each path in it.
+    if (value instanceof List<?> several) {
       several.forEach(Pending::closeLate);
     }
     if (value instanceof AutoCloseable) {
@@ -79,19 +80,14 @@ public final class Pending<T> implements TimeLimit.Ticks {
   @Override
   public void tick() throws IOException {
     lastTickNs = System.nanoTime();
+    checkWanted();
+  }
+
+  /** Throws when the caller has given up. */
+  void checkWanted() throws IOException {
     if (state.get() == State.GIVEN_UP) {
       throw new IOException("given up: " + what);
     }
-  }
-
-  /** Whether a result or an error is there. */
-  public boolean isDone() {
-    return state.get() == State.DONE;
-  }
-
-  /** Whether its caller gave up because the mount did not answer in time. */
-  public boolean hasTimedOut() {
-    return timedOut;
   }
 
   /** Gives the call up; returns false if it has ended before. */
@@ -103,15 +99,16 @@ public final class Pending<T> implements TimeLimit.Ticks {
   public T await() throws IOException {
     try {
       while (!waitOnce()) {
-        timedOut = millisLeft() <= 0;
-        if (timedOut && giveUp()) {
+        if (millisLeft() <= 0 && giveUp()) {
           throw limit.hung(what);
         }
       }
     } catch (InterruptedException e) {
-      giveUp();
       Thread.currentThread().interrupt();
-      throw (IOException) new InterruptedIOException("interrupted: " + what).initCause(e);
+      // Of a call that has ended, the caller gets the result even so: it may hold something.
+      if (giveUp()) {
+        throw (IOException) new InterruptedIOException("interrupted: " + what).initCause(e);
+      }
     }
     if (state.get() == State.GIVEN_UP) {
       throw limit.hung(what);

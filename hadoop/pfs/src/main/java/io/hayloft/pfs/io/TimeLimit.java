@@ -58,14 +58,15 @@ public final class TimeLimit implements Closeable {
     }
     this.mount = mount;
     this.limitMs = limitMs;
-    this.room = new Semaphore(threadCount * (QUEUED_PER_THREAD + 1));
+    int callsMax = threadCount * (QUEUED_PER_THREAD + 1);
+    this.room = new Semaphore(callsMax);
     this.threads =
         new ThreadPoolExecutor(
             threadCount,
             threadCount,
             30,
             TimeUnit.SECONDS,
-            new LinkedBlockingQueue<>(threadCount * (QUEUED_PER_THREAD + 1)),
+            new LinkedBlockingQueue<>(callsMax),
             TimeLimit::newThread);
     threads.allowCoreThreadTimeOut(true);
   }
@@ -90,10 +91,7 @@ public final class TimeLimit implements Closeable {
 
   /** Makes the call and waits for it. {@code what} is for the error: "open /a". */
   public <T> T run(String what, Call<T> call) throws IOException {
-    if (limitMs == 0 || INSIDE.get()) {
-      return call.run();
-    }
-    return start(what, call).await();
+    return runLong(what, ticks -> call.run());
   }
 
   /** Makes a call that may take longer than the limit as long as it ticks. */
@@ -102,8 +100,33 @@ public final class TimeLimit implements Closeable {
       return call.run(() -> {});
     }
     Pending<T> pending = new Pending<>(this, what);
-    enqueue(pending, () -> call.run(pending));
+    enqueue(
+        pending,
+        () -> {
+          // It may have waited behind a hung mount: what its caller gave up must not happen later.
+          pending.checkWanted();
+          return call.run(pending);
+        });
     return pending.await();
+  }
+
+  /** Closes and waits for it. It is closed even when its caller gives up before. */
+  public void runClose(String what, Closeable open) throws IOException {
+    if (limitMs == 0 || INSIDE.get()) {
+      open.close();
+    } else {
+      startClose(what, open).await();
+    }
+  }
+
+  /** Starts to close, and does not wait. */
+  public Pending<Void> startClose(String what, Closeable open) throws IOException {
+    return start(
+        what,
+        () -> {
+          open.close();
+          return null;
+        });
   }
 
   /** Starts the call and does not wait, save for room in the queue. */

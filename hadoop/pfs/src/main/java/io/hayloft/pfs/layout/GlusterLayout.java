@@ -1,5 +1,6 @@
 package io.hayloft.pfs.layout;
 
+import io.hayloft.pfs.PfsKeys;
 import java.io.IOException;
 import java.nio.file.Path;
 import java.util.ArrayList;
@@ -8,7 +9,6 @@ import java.util.LinkedHashSet;
 import java.util.List;
 import java.util.Map;
 import java.util.Set;
-import java.util.concurrent.TimeUnit;
 import java.util.regex.Matcher;
 import java.util.regex.Pattern;
 import org.apache.hadoop.conf.Configuration;
@@ -31,11 +31,14 @@ public final class GlusterLayout implements LayoutProvider {
 
   private static final String VALUE_START = "pathinfo=\"";
 
-  private long limitMs = 10_000;
+  private long limitMs = PfsKeys.LAYOUT_TIMEOUT_DEFAULT_MS;
+
+  /** Which name got the last answer: that depends on the user, so the next file has it too. */
+  private volatile int answered;
 
   @Override
   public void initialize(Configuration conf, Path root) {
-    limitMs = conf.getTimeDuration("fs.pfs.layout.timeout", limitMs, TimeUnit.MILLISECONDS);
+    limitMs = ToolOutput.limitMs(conf);
   }
 
   @Override
@@ -43,19 +46,24 @@ public final class GlusterLayout implements LayoutProvider {
     Map<Path, FileLayout> found = new HashMap<>();
     String last = "";
     for (Path file : files) {
-      for (String name : NAMES) {
+      int first = answered;
+      for (int turn = 0; turn < NAMES.length; turn++) {
+        int tried = (first + turn) % NAMES.length;
+        String name = NAMES[tried];
         List<String> command =
             List.of("getfattr", "--absolute-names", "-e", "text", "-n", name, file.toString());
         last = ToolOutput.of(command, limitMs);
         List<String> hosts = parse(last);
         if (!hosts.isEmpty()) {
+          answered = tried;
           found.put(file, FileLayout.whole(hosts));
           break;
         }
       }
     }
     if (found.isEmpty() && !files.isEmpty()) {
-      throw new IOException("getfattr told no brick of " + files.get(0) + ": " + last.strip());
+      throw new IOException(
+          "getfattr told no brick of " + files.get(0) + ": " + ToolOutput.shortened(last));
     }
     return found;
   }

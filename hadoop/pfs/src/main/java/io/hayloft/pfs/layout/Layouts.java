@@ -1,5 +1,6 @@
 package io.hayloft.pfs.layout;
 
+import io.hayloft.pfs.io.Recent;
 import java.io.IOException;
 import java.nio.file.Path;
 import java.util.ArrayList;
@@ -25,6 +26,9 @@ public final class Layouts {
   private static final Logger LOG = LoggerFactory.getLogger(Layouts.class);
   private static final int CACHED_MAX = 10_000;
 
+  /** Locations in one answer: a sparse file may claim exabytes, and has larger blocks then. */
+  private static final int BLOCKS_MAX = 1 << 20;
+
   /** Hosts of a block that schedulers are told of. */
   private static final int HOSTS_MAX = 3;
 
@@ -46,17 +50,10 @@ public final class Layouts {
 
   private static final long FAILURE_KEPT_NS = TimeUnit.MINUTES.toNanos(1);
 
-  private record Cached(FileLayout layout, long untilNs) {}
+  /** Of a file that nobody can tell. */
+  private static final FileLayout ANYWHERE = FileLayout.whole(List.of());
 
-  private final Map<Key, Cached> cache =
-      new LinkedHashMap<>(16, 0.75f, true) {
-        private static final long serialVersionUID = 1;
-
-        @Override
-        protected boolean removeEldestEntry(Map.Entry<Key, Cached> eldest) {
-          return size() > CACHED_MAX;
-        }
-      };
+  private final Recent<Key, FileLayout> cache = new Recent<>(CACHED_MAX);
 
   /** Uses this provider, which is initialized. */
   public Layouts(LayoutProvider provider, String hostPairs) {
@@ -103,20 +100,11 @@ public final class Layouts {
 
   /** Asks the provider for files that are not cached, so that {@link #locate} need not. */
   public void prefetch(List<Key> keys) {
-    List<Key> missing = new ArrayList<>();
-    synchronized (cache) {
-      keys.stream().filter(key -> cached(key) == null).forEach(missing::add);
-    }
+    List<Key> missing = keys.stream().filter(key -> cache.get(key) == null).toList();
     int step = Math.max(1, provider.filesAtOnce());
     for (int from = 0; from < missing.size(); from += step) {
       ask(missing.subList(from, Math.min(missing.size(), from + step)));
     }
-  }
-
-  /** The caller has the lock of the cache. */
-  private FileLayout cached(Key key) {
-    Cached known = cache.get(key);
-    return known == null || System.nanoTime() - known.untilNs() > 0 ? null : known.layout();
   }
 
   private void ask(List<Key> keys) {
@@ -133,15 +121,13 @@ public final class Layouts {
       }
       LOG.debug("layouts of {}", keys, e);
     }
-    synchronized (cache) {
-      for (Key key : keys) {
-        FileLayout layout = answers.get(key.file());
-        // An answer of "nowhere" is kept too, or a broken tool would run for each block.
-        cache.put(
-            key,
-            layout == null
-                ? new Cached(FileLayout.whole(List.of()), System.nanoTime() + FAILURE_KEPT_NS)
-                : new Cached(layout, System.nanoTime() + KEPT_NS));
+    for (Key key : keys) {
+      FileLayout layout = answers.get(key.file());
+      if (layout == null) {
+        // It is kept too, or a broken tool would run for each block.
+        cache.put(key, ANYWHERE, FAILURE_KEPT_NS);
+      } else {
+        cache.put(key, layout, KEPT_NS);
       }
     }
   }
@@ -149,18 +135,19 @@ public final class Layouts {
   /** The locations of the blocks of {@code blockSize} bytes that a range of the file touches. */
   public BlockLocation[] locate(Key key, long blockSize, long start, long length) {
     prefetch(List.of(key));
-    FileLayout layout;
-    synchronized (cache) {
-      layout = cached(key);
-    }
-    if (layout == null) {
-      layout = FileLayout.whole(List.of());
-    }
+    FileLayout known = cache.get(key);
+    FileLayout layout = known == null ? ANYWHERE : known;
     long end = length > key.length() - start ? key.length() : start + length;
+    long step = blockSize;
+    while ((end - start) / step >= BLOCKS_MAX) {
+      step *= 2;
+    }
     List<BlockLocation> blocks = new ArrayList<>();
-    for (long at = start / blockSize * blockSize; at < end; at += blockSize) {
-      long size = Math.min(blockSize, key.length() - at);
+    long at = start / step * step;
+    while (at < end) {
+      long size = Math.min(step, key.length() - at);
       blocks.add(block(hosts(layout, at, size), at, size));
+      at += size;
     }
     return blocks.toArray(new BlockLocation[0]);
   }

@@ -1,12 +1,12 @@
 package io.hayloft.pfs.layout;
 
+import io.hayloft.pfs.PfsKeys;
 import java.io.IOException;
 import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
-import java.util.concurrent.TimeUnit;
 import java.util.regex.Matcher;
 import java.util.regex.Pattern;
 import org.apache.hadoop.conf.Configuration;
@@ -23,11 +23,11 @@ public final class MooseFsLayout implements LayoutProvider {
       Pattern.compile("\\t\\tcopy \\d+: ([^\\s/]+):\\d+ \\(status:VALID\\)");
   private static final Pattern EMPTY_LINE = Pattern.compile("\\tno chunks.*");
 
-  private long limitMs = 10_000;
+  private long limitMs = PfsKeys.LAYOUT_TIMEOUT_DEFAULT_MS;
 
   @Override
   public void initialize(Configuration conf, Path root) {
-    limitMs = conf.getTimeDuration("fs.pfs.layout.timeout", limitMs, TimeUnit.MILLISECONDS);
+    limitMs = ToolOutput.limitMs(conf);
   }
 
   @Override
@@ -47,14 +47,9 @@ public final class MooseFsLayout implements LayoutProvider {
     String output = ToolOutput.of(command, limitMs);
     Map<Path, FileLayout> found = parse(output, byName);
     if (found.isEmpty()) {
-      throw new IOException("mfsfileinfo told of no file: " + shortened(output));
+      throw new IOException("mfsfileinfo told of no file: " + ToolOutput.shortened(output));
     }
     return found;
-  }
-
-  private static String shortened(String output) {
-    String line = output.strip();
-    return line.length() > 200 ? line.substring(0, 200) + "..." : line;
   }
 
   /** What was printed of the files asked for; a part that is not understood is left out. */
@@ -90,9 +85,10 @@ public final class MooseFsLayout implements LayoutProvider {
         return false;
       }
       // Chunks that were never written are not listed.
-      while (chunks.size() <= number) {
-        chunks.add(new ArrayList<>());
+      while (chunks.size() < number) {
+        chunks.add(List.of());
       }
+      chunks.add(new ArrayList<>());
       return true;
     }
     Matcher copy = COPY_LINE.matcher(line);

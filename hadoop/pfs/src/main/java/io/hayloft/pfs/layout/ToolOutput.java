@@ -1,5 +1,7 @@
 package io.hayloft.pfs.layout;
 
+import io.hayloft.pfs.PfsKeys;
+import io.hayloft.pfs.io.Limits;
 import java.io.ByteArrayOutputStream;
 import java.io.IOException;
 import java.io.InputStream;
@@ -10,12 +12,27 @@ import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.TimeoutException;
+import org.apache.hadoop.conf.Configuration;
 
 /** Runs a tool of a file system, for a limited time and a limited output. */
 final class ToolOutput {
   private static final int BYTES_MAX = 16 << 20;
 
   private ToolOutput() {}
+
+  /** How long the configuration lets a tool run. */
+  static long limitMs(Configuration conf) {
+    long ms =
+        conf.getTimeDuration(
+            PfsKeys.LAYOUT_TIMEOUT, PfsKeys.LAYOUT_TIMEOUT_DEFAULT_MS, TimeUnit.MILLISECONDS);
+    return Limits.checked(PfsKeys.LAYOUT_TIMEOUT, ms, 1, TimeUnit.DAYS.toMillis(1));
+  }
+
+  /** The start of an output, for an error. */
+  static String shortened(String output) {
+    String line = output.strip();
+    return line.length() > 200 ? line.substring(0, 200) + "..." : line;
+  }
 
   /**
    * What the tool printed, errors too. The exit code says little, since one bad file of many makes
@@ -31,7 +48,7 @@ final class ToolOutput {
       return new String(output.get(limitMs, TimeUnit.MILLISECONDS), StandardCharsets.UTF_8);
     } catch (TimeoutException e) {
       throw new IOException(
-          command.get(0) + " did not end within " + limitMs + " ms (fs.pfs.layout.timeout)", e);
+          command.get(0) + " did not end in " + limitMs + " ms (" + PfsKeys.LAYOUT_TIMEOUT + ")", e);
     } catch (ExecutionException e) {
       throw new IOException(command.get(0) + ": " + e.getCause().getMessage(), e);
     } catch (InterruptedException e) {

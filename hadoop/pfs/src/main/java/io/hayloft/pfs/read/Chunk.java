@@ -9,7 +9,8 @@ final class Chunk {
   final long start;
   private IOException error;
 
-  private Chunk(ByteBuffer buffer, long start) {
+  /** The bytes up to the limit of the buffer. */
+  Chunk(ByteBuffer buffer, long start) {
     this.buffer = buffer;
     this.start = start;
   }

@@ -9,6 +9,7 @@ import java.nio.ByteBuffer;
 import java.util.List;
 import java.util.Locale;
 import java.util.Objects;
+import java.util.Set;
 import java.util.concurrent.atomic.AtomicLong;
 import java.util.function.Consumer;
 import java.util.function.IntFunction;
@@ -42,6 +43,15 @@ public final class PfsInputStream extends FSInputStream
 
   /** The least that is read: callers that take bytes one by one would pay a call for each. */
   private static final int PAGE = 4096;
+
+  private static final Set<String> CAPABILITIES =
+      Set.of(
+          StreamCapabilities.READBYTEBUFFER,
+          StreamCapabilities.PREADBYTEBUFFER,
+          StreamCapabilities.UNBUFFER,
+          StreamCapabilities.VECTOREDIO,
+          StreamCapabilities.IOSTATISTICS,
+          StreamCapabilities.IOSTATISTICS_CONTEXT);
 
   private final Source source;
   private final String name;
@@ -77,8 +87,7 @@ public final class PfsInputStream extends FSInputStream
   private long position;
   private long fetchedTo = -1;
   private int fetchesInSequence;
-  private ByteBuffer page;
-  private long pageStart;
+  private Chunk page;
   private volatile boolean closed;
 
   /** Takes the source over; {@code gap} is that of vectored reads. */
@@ -118,7 +127,7 @@ public final class PfsInputStream extends FSInputStream
       return 0;
     }
     try {
-      int length = readPage(into);
+      int length = page != null && page.holds(position) ? page.copy(position, into) : 0;
       if (length == 0) {
         length = ahead.read(position, into);
         fetchedTo = length > 0 ? position + length : fetchedTo;
@@ -137,17 +146,6 @@ public final class PfsInputStream extends FSInputStream
     }
   }
 
-  private int readPage(ByteBuffer into) {
-    if (page == null || position < pageStart || position >= pageStart + page.limit()) {
-      return 0;
-    }
-    int from = (int) (position - pageStart);
-    int length = Math.min(page.limit() - from, into.remaining());
-    into.put(into.position(), page, from, length);
-    into.position(into.position() + length);
-    return length;
-  }
-
   /** Reads what no buffer holds. */
   private int fetch(ByteBuffer into) throws IOException {
     fetchesInSequence = position == fetchedTo ? fetchesInSequence + 1 : 0;
@@ -162,24 +160,17 @@ public final class PfsInputStream extends FSInputStream
     } else {
       ahead.drop();
     }
-    int length = into.remaining() < PAGE ? fetchPage(into) : fetchDirect(position, into);
-    return length;
+    return into.remaining() < PAGE ? fetchPage(into) : fetchDirect(position, into);
   }
 
   private int fetchPage(ByteBuffer into) throws IOException {
-    if (page == null) {
-      page = ByteBuffer.allocate(PAGE);
-    }
-    pageStart = position;
-    page.clear();
+    ByteBuffer buffer = page == null ? ByteBuffer.allocate(PAGE) : page.buffer.clear();
     try {
-      if (fetchDirect(position, page) <= 0) {
-        return -1;
-      }
+      fetchDirect(position, buffer);
     } finally {
-      page.flip();
+      page = new Chunk(buffer.flip(), position);
     }
-    return readPage(into);
+    return page.holds(position) ? page.copy(position, into) : -1;
   }
 
   private int fetchDirect(long from, ByteBuffer into) throws IOException {
@@ -325,12 +316,7 @@ public final class PfsInputStream extends FSInputStream
       page = null;
     }
     context.aggregate(counters);
-    reads.limit().run(
-        "close " + name,
-        () -> {
-          source.close();
-          return null;
-        });
+    reads.limit().runClose("close " + name, source);
   }
 
   private void checkOpen() throws IOException {
@@ -341,17 +327,7 @@ public final class PfsInputStream extends FSInputStream
 
   @Override
   public boolean hasCapability(String capability) {
-    switch (capability.toLowerCase(Locale.ROOT)) {
-      case StreamCapabilities.READBYTEBUFFER:
-      case StreamCapabilities.PREADBYTEBUFFER:
-      case StreamCapabilities.UNBUFFER:
-      case StreamCapabilities.VECTOREDIO:
-      case StreamCapabilities.IOSTATISTICS:
-      case StreamCapabilities.IOSTATISTICS_CONTEXT:
-        return true;
-      default:
-        return false;
-    }
+    return CAPABILITIES.contains(capability.toLowerCase(Locale.ROOT));
   }
 
   @Override

@@ -23,6 +23,7 @@ final class ReadAhead {
   private Pending<Chunk> next;
   private long nextStart;
   private int nextLength;
+  private Source nextUsed;
 
   ReadAhead(Reads reads, Source source, String name) {
     this.reads = reads;
@@ -46,7 +47,7 @@ final class ReadAhead {
     try {
       arrived = arriving.await();
     } catch (MountHungException e) {
-      reads.moveOn(source, name, e);
+      reads.moveOn(source, nextUsed, name, e);
       return 0;
     }
     current = arrived;
@@ -74,10 +75,11 @@ final class ReadAhead {
       return 0;
     }
     Chunk first;
+    Source used = source.current();
     try {
       first = reads.startFill(source, name, position, window, reads.large(), buffer).await();
     } catch (MountHungException e) {
-      reads.moveOn(source, name, e);
+      reads.moveOn(source, used, name, e);
       return 0;
     }
     current = first;
@@ -94,8 +96,8 @@ final class ReadAhead {
   }
 
   private void startNext() throws IOException {
-    boolean atEnd = current.buffer.limit() < current.buffer.capacity() && endsShort();
-    if (atEnd || current.end() >= source.length()) {
+    boolean cameShort = current.buffer.limit() < window;
+    if (cameShort || current.end() >= source.length()) {
       return;
     }
     ByteBuffer buffer = reads.large().takeIfLeft();
@@ -105,11 +107,8 @@ final class ReadAhead {
     window = (int) Math.min(windowMax, (long) window * GROWTH);
     nextStart = current.end();
     nextLength = window;
+    nextUsed = source.current();
     next = reads.startFillIfRoom(source, name, nextStart, window, reads.large(), buffer);
-  }
-
-  private boolean endsShort() {
-    return current.buffer.limit() < Math.min(window, windowMax);
   }
 
   private void release() {

@@ -19,10 +19,11 @@ public record Reads(TimeLimit limit, BufferPool large, BufferPool small) {
     int total = 0;
     while (into.hasRemaining()) {
       int length;
+      Source used = source.current();
       try {
         length = readOnce(source, name, position + total, into);
       } catch (MountHungException e) {
-        moveOn(source, name, e);
+        moveOn(source, used, name, e);
         continue;
       }
       if (length <= 0) {
@@ -33,9 +34,9 @@ public record Reads(TimeLimit limit, BufferPool large, BufferPool small) {
     return total == 0 ? -1 : total;
   }
 
-  /** Lets the source go over to another copy; throws the error if it has none. */
-  void moveOn(Source source, String name, MountHungException e) throws IOException {
-    if (!limit.run("open another copy of " + name, () -> source.moveOn(e))) {
+  /** Lets the source go over to another copy than {@code hung}; throws the error if it has none. */
+  void moveOn(Source source, Source hung, String name, MountHungException e) throws IOException {
+    if (!limit.run("open another copy of " + name, () -> source.moveOn(hung, e))) {
       throw e;
     }
   }
@@ -62,40 +63,42 @@ public record Reads(TimeLimit limit, BufferPool large, BufferPool small) {
     }
   }
 
-  /** Starts to fill a buffer. One whose read timed out is thrown away when that read ends. */
+  /** Starts to fill a buffer. One whose read is given up goes back when that read ends. */
   Pending<Chunk> startFill(
       Source source, String name, long position, int length, BufferPool pool, ByteBuffer buffer)
       throws IOException {
-    try {
-      return guarded(
-          limit.start("read " + name, () -> Chunk.fill(source, buffer, position, length)), pool);
-    } catch (IOException e) {
-      pool.giveBack(buffer);
-      throw e;
-    }
+    return startFill(limit::start, source, name, position, length, pool, buffer);
   }
 
   /** As {@link #startFill}, but null, and the buffer given back, when all threads are busy. */
   Pending<Chunk> startFillIfRoom(
       Source source, String name, long position, int length, BufferPool pool, ByteBuffer buffer)
       throws IOException {
-    Pending<Chunk> pending =
-        limit.startIfRoom("read " + name, () -> Chunk.fill(source, buffer, position, length));
-    if (pending == null) {
-      pool.giveBack(buffer);
-      return null;
-    }
-    return guarded(pending, pool);
+    return startFill(limit::startIfRoom, source, name, position, length, pool, buffer);
   }
 
-  private static Pending<Chunk> guarded(Pending<Chunk> pending, BufferPool pool) {
-    return pending.whenGivenUp(
-        chunk -> {
-          if (pending.hasTimedOut()) {
-            pool.throwAway();
-          } else {
-            pool.giveBack(chunk.buffer);
-          }
-        });
+  private interface Starter {
+    Pending<Chunk> start(String what, TimeLimit.Call<Chunk> call) throws IOException;
+  }
+
+  private static Pending<Chunk> startFill(
+      Starter starter,
+      Source source,
+      String name,
+      long position,
+      int length,
+      BufferPool pool,
+      ByteBuffer buffer)
+      throws IOException {
+    Pending<Chunk> pending = null;
+    try {
+      pending =
+          starter.start("read " + name, () -> Chunk.fill(source, buffer, position, length));
+    } finally {
+      if (pending == null) {
+        pool.giveBack(buffer);
+      }
+    }
+    return pending == null ? null : pending.whenGivenUp(chunk -> pool.giveBack(buffer));
   }
 }

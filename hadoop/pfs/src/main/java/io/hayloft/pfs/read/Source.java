@@ -12,8 +12,16 @@ public interface Source extends Closeable {
   /** The length when it was opened; the file may have grown since. */
   long length();
 
-  /** Goes over to another copy since this one fails; false if there is none. */
-  default boolean moveOn(IOException why) throws IOException {
+  /** What it reads from now: itself, or one of its copies. */
+  default Source current() {
+    return this;
+  }
+
+  /**
+   * Goes over to another copy since {@code hung} fails, unless another reader has done so already;
+   * false if there is none.
+   */
+  default boolean moveOn(Source hung, IOException why) throws IOException {
     return false;
   }
 }

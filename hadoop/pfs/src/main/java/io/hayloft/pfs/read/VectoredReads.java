@@ -27,17 +27,7 @@ final class VectoredReads {
   private final Consumer<Integer> counted;
 
   /** One range of the caller, and the buffer to fill. */
-  private static final class Part {
-    final FileRange range;
-    final ByteBuffer buffer;
-    final CompletableFuture<ByteBuffer> done;
-
-    Part(FileRange range, ByteBuffer buffer, CompletableFuture<ByteBuffer> done) {
-      this.range = range;
-      this.buffer = buffer;
-      this.done = done;
-    }
-
+  private record Part(FileRange range, ByteBuffer buffer, CompletableFuture<ByteBuffer> done) {
     long end() {
       return range.getOffset() + range.getLength();
     }
@@ -59,11 +49,13 @@ final class VectoredReads {
     // Checked without the length: the file may have grown since it was opened.
     List<? extends FileRange> sorted =
         VectoredReadUtils.validateAndSortRanges(ranges, Optional.empty());
-    List<Part> group = new ArrayList<>();
     for (FileRange range : sorted) {
-      CompletableFuture<ByteBuffer> done = new CompletableFuture<>();
-      range.setData(done);
+      if (range.getOffset() > Long.MAX_VALUE - range.getLength()) {
+        throw new EOFException(name + ": no file reaches to the end of " + range);
+      }
+      range.setData(new CompletableFuture<>());
     }
+    List<Part> group = new ArrayList<>();
     for (FileRange range : sorted) {
       if (!group.isEmpty() && !fits(group, range)) {
         read(group, release);
@@ -122,9 +114,7 @@ final class VectoredReads {
     } catch (IOException | RuntimeException e) {
       delivery.fail(e instanceof IOException ? (IOException) e : new IOException(e));
     } finally {
-      if (buffer != null && delivery.isTimedOut()) {
-        pool.throwAway();
-      } else if (buffer != null) {
+      if (buffer != null) {
         pool.giveBack(buffer);
       }
     }
@@ -143,7 +133,6 @@ final class VectoredReads {
     private final Consumer<ByteBuffer> release;
     private final CompletableFuture<Void> clock = new CompletableFuture<>();
     private boolean over;
-    private boolean timedOut;
 
     Delivery(List<Part> parts, Consumer<ByteBuffer> release) {
       this.parts = parts;
@@ -161,13 +150,8 @@ final class VectoredReads {
 
     private synchronized void failLate(Throwable late) {
       if (late != null && !over) {
-        timedOut = true;
         fail(reads.limit().hung("read " + name));
       }
-    }
-
-    synchronized boolean isTimedOut() {
-      return timedOut;
     }
 
     synchronized boolean isOver() {

@@ -4,14 +4,14 @@ import io.hayloft.pfs.io.BufferPool;
 import java.nio.ByteBuffer;
 
 /**
- * A buffer that several sinks are being given. It may be filled again when all have taken it; when
- * one did not in time it is given up, and makes room in the pool once the last call has ended.
+ * A buffer that several sinks are being given. It goes back to its pool when the stream is done
+ * with it and the last call has ended: one that timed out may still read it.
  */
 final class Batch {
   final ByteBuffer buffer;
   private final BufferPool pool;
   private int calls;
-  private boolean givenUp;
+  private boolean released;
 
   /** {@code pool} null: the buffer is the stream's own. */
   Batch(ByteBuffer buffer, BufferPool pool) {
@@ -25,26 +25,17 @@ final class Batch {
 
   synchronized void end() {
     calls--;
-    settle();
+    giveBackIfFree();
   }
 
-  synchronized void giveUp() {
-    givenUp = true;
-    settle();
-  }
-
-  private void settle() {
-    if (givenUp && calls == 0 && pool != null) {
-      pool.throwAway();
-    }
-  }
-
-  /** Gives the buffer back, when no call has it. */
+  /** The stream is done with it. */
   synchronized void release() {
-    if (calls != 0 || givenUp) {
-      throw new IllegalStateException("a buffer in use: " + calls + " calls");
-    }
-    if (pool != null) {
+    released = true;
+    giveBackIfFree();
+  }
+
+  private void giveBackIfFree() {
+    if (released && calls == 0 && pool != null) {
       pool.giveBack(buffer);
     }
   }

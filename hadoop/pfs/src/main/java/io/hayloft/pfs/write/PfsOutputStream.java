@@ -6,7 +6,6 @@ import static org.apache.hadoop.fs.statistics.impl.IOStatisticsBinding.iostatist
 
 import io.hayloft.pfs.io.Advice;
 import io.hayloft.pfs.io.BufferPool;
-import io.hayloft.pfs.io.MountHungException;
 import io.hayloft.pfs.io.Pending;
 import io.hayloft.pfs.io.TimeLimit;
 import java.io.IOException;
@@ -15,6 +14,9 @@ import java.nio.ByteBuffer;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Locale;
+import java.util.Objects;
+import java.util.Set;
+import java.util.concurrent.atomic.AtomicLong;
 import org.apache.hadoop.fs.FSExceptionMessages;
 import org.apache.hadoop.fs.StreamCapabilities;
 import org.apache.hadoop.fs.Syncable;
@@ -38,7 +40,15 @@ public final class PfsOutputStream extends OutputStream
   /** The buffer of a stream that gets none of the pool. */
   private static final int OWN_BUFFER = 64 << 10;
 
+  private static final Set<String> CAPABILITIES =
+      Set.of(
+          StreamCapabilities.HFLUSH,
+          StreamCapabilities.HSYNC,
+          StreamCapabilities.IOSTATISTICS,
+          StreamCapabilities.IOSTATISTICS_CONTEXT);
+
   private final String name;
+  private final long start;
   private final TimeLimit limit;
   private final BufferPool pool;
   private final boolean hflushForces;
@@ -47,6 +57,10 @@ public final class PfsOutputStream extends OutputStream
       iostatisticsStore().withCounters(STREAM_WRITE_BYTES, STREAM_WRITE_EXCEPTIONS).build();
   private final IOStatisticsAggregator context =
       IOStatisticsContext.getCurrentIOStatisticsContext().getAggregator();
+
+  // Looked up once: a write of a few bytes costs less than the look-up.
+  private final AtomicLong bytesWritten = counters.getCounterReference(STREAM_WRITE_BYTES);
+  private final byte[] oneByte = new byte[1];
 
   /** The first is the file itself. Guarded by this, as all below. */
   private final List<Sink> sinks;
@@ -70,6 +84,7 @@ public final class PfsOutputStream extends OutputStream
       boolean hflushForces,
       Finish finish) {
     this.name = name;
+    this.start = sinks.get(0).start();
     this.sinks = new ArrayList<>(sinks);
     this.limit = limit;
     this.pool = pool;
@@ -77,14 +92,20 @@ public final class PfsOutputStream extends OutputStream
     this.finish = finish;
   }
 
+  /** Where in the file its first byte goes. */
+  public long start() {
+    return start;
+  }
+
   @Override
   public synchronized void write(int one) throws IOException {
-    write(new byte[] {(byte) one}, 0, 1);
+    oneByte[0] = (byte) one;
+    write(oneByte, 0, 1);
   }
 
   @Override
   public synchronized void write(byte[] from, int offset, int length) throws IOException {
-    java.util.Objects.checkFromIndexSize(offset, length, from.length);
+    Objects.checkFromIndexSize(offset, length, from.length);
     checkUsable();
     int done = 0;
     while (done < length) {
@@ -98,7 +119,7 @@ public final class PfsOutputStream extends OutputStream
         send();
       }
     }
-    counters.incrementCounter(STREAM_WRITE_BYTES, length);
+    bytesWritten.addAndGet(length);
   }
 
   private Batch newBatch() throws IOException {
@@ -157,28 +178,21 @@ public final class PfsOutputStream extends OutputStream
     }
     Batch batch = writing;
     writing = null;
-    if (awaitAll(calls)) {
-      batch.release();
-    } else {
-      batch.giveUp();
-    }
+    awaitAll(calls);
+    batch.release();
     calls = List.of();
     if (failure != null) {
       throw failure;
     }
   }
 
-  /** Waits for a call of each sink, and drops copies that failed; false if one still runs. */
-  private boolean awaitAll(List<Pending<Void>> started) {
-    boolean allEnded = true;
+  /** Waits for a call of each sink, and drops copies that failed. */
+  private void awaitAll(List<Pending<Void>> started) {
     List<Sink> bad = new ArrayList<>();
     for (int at = 0; at < started.size(); at++) {
       try {
         started.get(at).await();
       } catch (IOException e) {
-        boolean stillRuns =
-            e instanceof MountHungException || e instanceof java.io.InterruptedIOException;
-        allEnded &= !stillRuns;
         if (at == 0) {
           failed(e);
         } else {
@@ -189,15 +203,11 @@ public final class PfsOutputStream extends OutputStream
     }
     sinks.removeAll(bad);
     bad.forEach(this::closeLeftBehind);
-    return allEnded;
   }
 
   private void closeLeftBehind(Sink sink) {
     try {
-      limit.start("close " + sink.file(), () -> {
-        sink.close();
-        return null;
-      });
+      limit.startClose("close " + sink.file(), sink);
     } catch (IOException e) {
       LOG.debug("closing {}", sink.file(), e);
     }
@@ -280,7 +290,7 @@ public final class PfsOutputStream extends OutputStream
 
   private void closeAll(IOException told) throws IOException {
     if (writing != null) {
-      writing.giveUp();
+      writing.release();
       writing = null;
     }
     if (filling != null) {
@@ -313,15 +323,7 @@ public final class PfsOutputStream extends OutputStream
 
   @Override
   public boolean hasCapability(String capability) {
-    switch (capability.toLowerCase(Locale.ROOT)) {
-      case StreamCapabilities.HFLUSH:
-      case StreamCapabilities.HSYNC:
-      case StreamCapabilities.IOSTATISTICS:
-      case StreamCapabilities.IOSTATISTICS_CONTEXT:
-        return true;
-      default:
-        return false;
-    }
+    return CAPABILITIES.contains(capability.toLowerCase(Locale.ROOT));
   }
 
   @Override

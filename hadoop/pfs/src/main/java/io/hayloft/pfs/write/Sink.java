@@ -6,8 +6,13 @@ import java.nio.ByteBuffer;
 import java.nio.channels.FileChannel;
 import java.nio.file.Path;
 
-/** A file being written, from its start or its end on. Calls block as long as the mount does. */
-public record Sink(FileChannel channel, Path file) implements Closeable {
+/** A file being written, from {@code start} on, which is its end. Calls block as long as the mount does. */
+public record Sink(FileChannel channel, Path file, long start) implements Closeable {
+  /** To be written from its start. */
+  public Sink(FileChannel channel, Path file) {
+    this(channel, file, 0);
+  }
+
   void write(ByteBuffer from) throws IOException {
     while (from.hasRemaining()) {
       channel.write(from);

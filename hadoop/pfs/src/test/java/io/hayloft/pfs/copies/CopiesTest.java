@@ -4,7 +4,9 @@ import static org.junit.jupiter.api.Assertions.assertArrayEquals;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertNotNull;
+import static org.junit.jupiter.api.Assertions.assertNotSame;
 import static org.junit.jupiter.api.Assertions.assertNull;
+import static org.junit.jupiter.api.Assertions.assertSame;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
@@ -12,6 +14,7 @@ import io.hayloft.pfs.PfsFileSystem;
 import io.hayloft.pfs.PfsKeys;
 import io.hayloft.pfs.TestRoot;
 import io.hayloft.pfs.Tool;
+import io.hayloft.pfs.read.Source;
 import java.io.ByteArrayOutputStream;
 import java.io.IOException;
 import java.io.PrintStream;
@@ -215,6 +218,21 @@ class CopiesTest {
   }
 
   @Test
+  void twoReadersOfAHungCopyMoveOnOnce() throws IOException {
+    write(data);
+    Copies all =
+        new Copies(root, Target.parse(conf.get(PfsKeys.TARGETS), root), "s2", 3, "hybrid");
+    try (Source source = CopiesSource.open(all, local)) {
+      Source hung = source.current();
+      assertTrue(source.moveOn(hung, new IOException("hung")));
+      Source second = source.current();
+      assertNotSame(hung, second);
+      assertTrue(source.moveOn(hung, new IOException("hung")), "the other reader of the same");
+      assertSame(second, source.current());
+    }
+  }
+
+  @Test
   void withNoCopyLeftTheErrorSaysWhatToDo() throws IOException {
     write(data);
     damage(local, 1);
@@ -284,6 +302,60 @@ class CopiesTest {
     Files.createFile(root.resolve(".copies/s1/stray"));
     assertEquals(1, tool("fsck", "/"));
     assertTrue(said.contains("orphan"), said);
+  }
+
+  @Test
+  void whatCannotBeLookedAtIsReportedAndTheRestGoesOn() throws IOException {
+    write(data);
+    java.nio.file.Path odd = Files.createDirectory(root.resolve("data/odd"));
+    Attribute.write(odd, "copies", "many");
+    Files.createFile(odd.resolve("file"));
+    Files.delete(copies().get(0));
+    java.nio.file.Path shut = Files.createDirectory(root.resolve("data/shut"));
+    Files.setPosixFilePermissions(
+        shut, java.nio.file.attribute.PosixFilePermissions.fromString("---------"));
+    try {
+      assertEquals(2, tool("fsck", "/"));
+      assertTrue(said.contains("/data/odd/file  unreadable"), said);
+      assertTrue(said.contains("/data/shut  unreadable"), said);
+      assertTrue(said.contains("/data/file  missing"), said);
+      assertFalse(said.contains("orphan"), said);
+      assertEquals(2, tool("heal", "/data"), said);
+      assertTrue(said.contains("2 left"), said);
+    } finally {
+      Files.setPosixFilePermissions(
+          shut, java.nio.file.attribute.PosixFilePermissions.fromString("rwx------"));
+      fs.delete(new Path("/data/odd"), true);
+    }
+    assertEquals(0, tool("fsck", "/", "--read"), said);
+  }
+
+  @Test
+  void aChangeThatIsRefusedLeavesTheSeal() throws IOException {
+    write(data);
+    assertThrows(IOException.class, () -> fs.setOwner(FILE, "no such user", null));
+    assertNotNull(record("seal"));
+    assertEquals(0, tool("fsck", "/", "--read"), said);
+  }
+
+  @Test
+  void aWriterWhoseFileWasReplacedSealsNotTheOther() throws IOException {
+    FSDataOutputStream first = fs.create(FILE, true);
+    FSDataOutputStream second = fs.create(FILE, true);
+    second.write(data);
+    second.hflush();
+    first.close();
+    assertNull(record("seal"));
+    second.close();
+    assertNotNull(record("seal"));
+    assertEquals(0, tool("fsck", "/", "--read"), said);
+  }
+
+  @Test
+  void anAttributeThatNobodyCouldReadIsNotWritten() throws IOException {
+    Files.createDirectory(root.resolve("data"));
+    java.nio.file.Path file = Files.createFile(root.resolve("data/plain"));
+    assertThrows(IOException.class, () -> Attribute.write(file, "file", "x".repeat(4097)));
   }
 
   @Test

@@ -3,6 +3,7 @@ package io.hayloft.pfs.layout;
 import static org.junit.jupiter.api.Assertions.assertArrayEquals;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertThrows;
+import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import java.io.IOException;
 import java.io.StringWriter;
@@ -71,6 +72,16 @@ class LayoutsTest {
   void aLengthThatOverflowsEndsAtTheFile() throws IOException {
     Layouts layouts = new Layouts(fixed(FileLayout.whole(List.of("a"))), "");
     assertEquals(1, layouts.locate(key("/f", 1, 5), 64 * MIB, 1, Long.MAX_VALUE).length);
+  }
+
+  @Test
+  void aFileOfExabytesHasAsManyBlocksAsMemoryTakes() throws IOException {
+    Layouts layouts = new Layouts(fixed(FileLayout.whole(List.of("a"))), "");
+    long length = Long.MAX_VALUE;
+    BlockLocation[] blocks = layouts.locate(key("/f", 1, length), MIB, 0, length);
+    assertTrue(blocks.length <= 1 << 20, "blocks: " + blocks.length);
+    BlockLocation last = blocks[blocks.length - 1];
+    assertEquals(length, last.getOffset() + last.getLength());
   }
 
   @Test

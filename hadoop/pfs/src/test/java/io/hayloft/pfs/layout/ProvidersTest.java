@@ -5,6 +5,7 @@ import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import io.hayloft.pfs.PfsKeys;
 import java.io.IOException;
 import java.nio.file.Path;
 import java.util.HashMap;
@@ -121,6 +122,21 @@ class ProvidersTest {
     assertTrue(hung.getMessage().contains("fs.pfs.layout.timeout"), hung.getMessage());
     assertThrows(IOException.class, () -> ToolOutput.of(List.of("yes"), 20_000));
     assertTrue(System.nanoTime() - before < 15_000_000_000L, "both ended early");
+  }
+
+  @Test
+  void aTimeThatEndsEveryToolIsRefused() {
+    for (String wrong : List.of("0", "-1s", "400d")) {
+      Configuration conf = new Configuration();
+      conf.set(PfsKeys.LAYOUT_TIMEOUT, wrong);
+      for (String provider : List.of("moosefs", "gluster")) {
+        var e =
+            assertThrows(
+                IllegalArgumentException.class,
+                () -> Layouts.provider(provider, conf, Path.of("/")));
+        assertTrue(e.getMessage().contains(PfsKeys.LAYOUT_TIMEOUT), e.getMessage());
+      }
+    }
   }
 
   @Test

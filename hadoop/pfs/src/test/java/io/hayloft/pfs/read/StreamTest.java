@@ -63,7 +63,7 @@ class StreamTest {
         }
 
         @Override
-        public boolean moveOn(IOException why) {
+        public boolean moveOn(Source hung, IOException why) {
           boolean another = hasAnotherCopy;
           if (another) {
             hangsFrom = Long.MAX_VALUE;
@@ -273,6 +273,14 @@ class StreamTest {
           assertThrows(
               ExecutionException.class, () -> hung.get(0).getData().get(5, TimeUnit.SECONDS));
       assertTrue(e.getCause() instanceof MountHungException, e.toString());
+    }
+  }
+
+  @Test
+  void aRangeBeyondEveryFileIsRefused() throws IOException {
+    List<FileRange> ranges = List.of(FileRange.createFileRange(Long.MAX_VALUE - 10, 100));
+    try (PfsInputStream in = open(ReadPolicy.RANDOM)) {
+      assertThrows(EOFException.class, () -> in.readVectored(ranges, ByteBuffer::allocate));
     }
   }
 
