@@ -164,7 +164,7 @@ fn volumes(host: &dyn WebHost) -> String {
         (path, numbers)
     };
     let report = host.volumes();
-    Value::Object(report.iter().map(row).collect()).to_string()
+    Value::Object(report.what.iter().map(row).collect()).to_string()
 }
 
 /// Bytes of all volumes: capacity, used, remaining.
@@ -174,6 +174,7 @@ pub fn space(host: &dyn WebHost) -> (u64, u64, u64) {
     let Some(pool) = pools.first() else {
         let report = host.volumes();
         let (used, free) = report
+            .what
             .iter()
             .fold((0, 0), |(u, f), v| (u + v.used, f + v.free));
         return (used + free, used, free);
@@ -193,6 +194,7 @@ pub fn space(host: &dyn WebHost) -> (u64, u64, u64) {
 fn storage_info(host: &dyn WebHost) -> String {
     let report = host.volumes();
     let dirs: Vec<String> = report
+        .what
         .iter()
         .map(|v| v.path.display().to_string())
         .collect();

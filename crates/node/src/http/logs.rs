@@ -14,9 +14,8 @@ use axum::body::{Body, Bytes};
 use axum::extract::{Path as UrlPath, State};
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Redirect, Response};
-use hayloft_conf::keys;
 
-use super::{Web, WebHost, pages, text};
+use super::{Web, pages, refused, text};
 
 /// Bytes of a file that are read at a time.
 const CHUNK: usize = 64 << 10;
@@ -63,13 +62,6 @@ fn files(log: &Path) -> Vec<LogFile> {
     all
 }
 
-/// With service-level authorization the log is for administrators. No caller can be known as one
-/// before there is authentication.
-fn refused(host: &dyn WebHost) -> Option<Response> {
-    let forbidden = host.config().get(&keys::SECURITY_AUTHORIZATION);
-    forbidden.then(|| StatusCode::FORBIDDEN.into_response())
-}
-
 /// `/logs`.
 pub async fn moved() -> Redirect {
     Redirect::to("/logs/")
@@ -77,7 +69,7 @@ pub async fn moved() -> Redirect {
 
 /// `/logs/`.
 pub async fn listing(State(host): Web) -> Response {
-    if let Some(refusal) = refused(&*host) {
+    if let Some(refusal) = refused(host.config()) {
         return refusal;
     }
     let log = standard_error();
@@ -128,7 +120,7 @@ fn encoded(name: &str) -> String {
 
 /// `/logs/NAME`.
 pub async fn file(State(host): Web, UrlPath(name): UrlPath<String>) -> Response {
-    if let Some(refusal) = refused(&*host) {
+    if let Some(refusal) = refused(host.config()) {
         return refusal;
     }
     let opened = tokio::task::spawn_blocking(move || open(&standard_error(), &name));
