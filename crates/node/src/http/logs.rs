@@ -15,7 +15,7 @@ use axum::extract::{Path as UrlPath, State};
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Redirect, Response};
 
-use super::{Web, pages, refused, text};
+use super::{Web, pages, percent, refused, text};
 
 /// Bytes of a file that are read at a time.
 const CHUNK: usize = 64 << 10;
@@ -72,8 +72,14 @@ pub async fn listing(State(host): Web) -> Response {
     if let Some(refusal) = refused(host.config()) {
         return refusal;
     }
-    let log = standard_error();
-    text("text/html;charset=utf-8", page(&log, &files(&log)))
+    let listed = tokio::task::spawn_blocking(|| {
+        let log = standard_error();
+        page(&log, &files(&log))
+    });
+    match listed.await {
+        Ok(page) => text("text/html;charset=utf-8", page),
+        Err(_) => StatusCode::INTERNAL_SERVER_ERROR.into_response(),
+    }
 }
 
 fn page(log: &Path, files: &[LogFile]) -> String {
@@ -107,15 +113,7 @@ fn page(log: &Path, files: &[LogFile]) -> String {
 
 /// A name as a part of a URL.
 fn encoded(name: &str) -> String {
-    let mut url = String::with_capacity(name.len());
-    for byte in name.bytes() {
-        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
-            url.push(char::from(byte));
-        } else {
-            let _ = write!(url, "%{byte:02X}");
-        }
-    }
-    url
+    percent::encoded(name, b"-._~")
 }
 
 /// `/logs/NAME`.

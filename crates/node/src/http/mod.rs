@@ -3,7 +3,7 @@
 //! | module | what it answers |
 //! |---|---|
 //! | `beans`, `activity_beans`, `jmx` | `/jmx`: Apache's beans, by name or pattern |
-//! | `patterns` | regular expressions of the configuration |
+//! | `patterns`, `percent` | regular expressions of the configuration; text in URLs |
 //! | `periods` | means over the last period |
 //! | `metrics`, `activity_metrics` | `/prom`: Prometheus' text format, with our own numbers |
 //! | `page` | `/`, and `/live` for its script |
@@ -27,6 +27,7 @@ mod page;
 mod pages;
 mod patience;
 mod patterns;
+mod percent;
 mod periods;
 mod scan_report;
 mod server;
@@ -53,6 +54,7 @@ use crate::log_levels;
 use crate::namenode::ActorInfo;
 use crate::outliers::OutlierReports;
 use crate::xceiver::XceiverStats;
+use percent::Plus;
 
 pub use periods::Periods;
 pub(crate) use server::{WebPorts, serve};
@@ -159,21 +161,7 @@ fn parameter(query: Option<&str>, name: &str) -> Option<String> {
 
 /// Percent-encoded text; `None` when it is no text.
 fn decoded(text: &str) -> Option<String> {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.bytes();
-    while let Some(byte) = rest.next() {
-        bytes.push(match byte {
-            b'+' => b' ',
-            b'%' => {
-                let digit = |byte: u8| char::from(byte).to_digit(16);
-                let high = digit(rest.next()?)?;
-                let low = digit(rest.next()?)?;
-                u8::try_from(high * 16 + low).ok()?
-            }
-            other => other,
-        });
-    }
-    String::from_utf8(bytes).ok()
+    String::from_utf8(percent::decoded(text, Plus::IsSpace).ok()?).ok()
 }
 
 async fn index(State(host): Web) -> Response {

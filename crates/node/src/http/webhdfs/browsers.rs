@@ -10,6 +10,7 @@ use axum::response::{IntoResponse as _, Response};
 use hayloft_conf::{Configuration, keys};
 
 use super::super::{WebHost, patterns};
+use super::has_guard;
 
 /// The handler's name in Apache's configuration.
 const HANDLER: &str = "RestCsrfPreventionFilterHandler";
@@ -21,11 +22,7 @@ pub(in super::super) async fn guard(
     next: Next,
 ) -> Response {
     let config = host.config().current();
-    let handlers = config.get(&keys::HTTPSERVER_FILTER_HANDLERS);
-    let guards = config.get(&keys::WEBHDFS_CSRF_ENABLED)
-        && handlers
-            .split(',')
-            .any(|handler| handler.trim().ends_with(HANDLER));
+    let guards = config.get(&keys::WEBHDFS_CSRF_ENABLED) && has_guard(&config, HANDLER);
     if guards && !passes(&config, &request) {
         let text = "Missing Required Header for CSRF Vulnerability Protection";
         let close = [(header::CONNECTION, "close")];
