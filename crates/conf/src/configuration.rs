@@ -1,5 +1,6 @@
 //! One loaded configuration: an immutable snapshot, every known key validated.
 
+use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -291,6 +292,22 @@ impl Configuration {
         let text = self.expanded(name).ok().flatten()?;
         let text = text.trim();
         (!text.is_empty()).then(|| text.to_owned())
+    }
+
+    /// Names of the properties whose values are in this one's, by references of references too.
+    #[must_use]
+    pub fn referred_by(&self, name: &str) -> Vec<String> {
+        let names = RefCell::new(Vec::new());
+        let lookup = |name: &str| {
+            names.borrow_mut().push(canonical(name).to_owned());
+            self.raw(name).map(str::to_owned)
+        };
+        let environment = |name: &str| std::env::var(name).ok();
+        if let Some(raw) = self.raw(name) {
+            // What could not be expanded has no value to show, but what it tried counts.
+            let _ = substitute(raw, &lookup, &environment);
+        }
+        names.into_inner()
     }
 
     /// Where the value of this property came from.

@@ -36,4 +36,13 @@ keys! {
     WEBHDFS_CSRF_BROWSERS: String = ("dfs.webhdfs.rest-csrf.browser-useragents-regex",
         "^Mozilla.*,^Opera.*",
         "Browsers, as patterns.");
+    SENSITIVE_CONFIG_KEYS: String = ("hadoop.security.sensitive-config-keys",
+        "secret$, password$, ssl.keystore.pass$, fs.s3a.server-side-encryption.key, \
+         fs.s3a.*.server-side-encryption.key, fs.s3a.encryption.algorithm, \
+         fs.s3a.encryption.key, fs.s3a.encryption.context, fs.s3a.secret.key, \
+         fs.s3a.*.secret.key, fs.s3a.session.key, fs.s3a.*.session.key, fs.s3a.session.token, \
+         fs.s3a.*.session.token, fs.azure.account.key.*, fs.azure.oauth2.*, fs.adl.oauth2.*, \
+         fs.gs.encryption.*, fs.gs.proxy.*, fs.gs.auth.*, credential$, oauth.*secret, \
+         oauth.*password, oauth.*token, hadoop.security.sensitive-config-keys",
+        "Patterns of the names of properties whose values `/conf` does not show.");
 }

@@ -48,23 +48,23 @@ pub(super) struct BlockWriter {
 
 impl BlockWriter {
     /// Blocks behind `last`, which has room when it is given.
-    pub(super) fn new(file: &OpenFile, last: Option<LocatedBlock>) -> Result<Self, FileError> {
-        let sums = file.checksum;
+    pub(super) fn new(file: &OpenFile, last: Option<LocatedBlock>) -> Self {
+        let sums = file.form.checksum;
         let (room, full) = match last {
             Some(last) if last.b.num_bytes() < file.block_size => (Some(last), None),
             Some(last) => (None, Some(last.b)),
             None => (None, None),
         };
-        Ok(Self {
+        Self {
             pipe: None,
             rebuild: Rebuild::default(),
             packet: BytesMut::new(),
             at: 0,
             chunk: u64::from(sums.bytes_per_checksum()),
-            packet_data: packet_data(file.packet_bytes, sums.chunk_size(), sums.sum_size()),
+            packet_data: packet_data(file.form.packet_bytes, sums.chunk_size(), sums.sum_size()),
             previous: full,
             append: room,
-        })
+        }
     }
 
     pub(super) async fn write(
@@ -110,7 +110,8 @@ impl BlockWriter {
             let block = ExtendedBlock::try_from(&last.b).map_err(FileError::failed)?;
             self.at = block.block.num_bytes;
             let targets = Target::all_of(&last);
-            let mut pipe = BlockPipe::new(block, last.block_token, targets, file.checksum, WINDOW);
+            let mut pipe =
+                BlockPipe::new(block, last.block_token, targets, file.form.checksum, WINDOW);
             self.rebuild = Rebuild::of_append();
             self.rebuild.run(file, &mut pipe, None).await?;
             self.pipe = Some(pipe);
@@ -127,7 +128,7 @@ impl BlockWriter {
             let targets = Target::all_of(&located);
             let stamp = block.block.generation_stamp;
             let token = located.block_token.clone();
-            let mut pipe = BlockPipe::new(block, token, targets, file.checksum, WINDOW);
+            let mut pipe = BlockPipe::new(block, token, targets, file.form.checksum, WINDOW);
             let opened = pipe.open(&file.client, Stage::PipelineSetupCreate, stamp);
             let Err(failed) = opened.await else {
                 self.pipe = Some(pipe);
@@ -169,7 +170,7 @@ impl BlockWriter {
         while let Err(failed) = pipe.flush().await {
             self.rebuild.run(file, &mut pipe, Some(failed)).await?;
         }
-        let mut ended = pipe.send(&[], true, file.sync_blocks).await;
+        let mut ended = pipe.send(&[], true, file.form.sync_blocks).await;
         loop {
             if ended.is_ok() {
                 ended = pipe.flush().await;

@@ -12,6 +12,7 @@ use tracing::debug;
 
 use super::FileClient;
 use super::error::FileError;
+use super::group_reader::striped;
 use super::located::locate;
 use super::node_link::{NodeLink, NodeTrouble};
 
@@ -65,7 +66,7 @@ impl FileChecksum {
         }
         let mut sums = Sums::default();
         for block in &located.blocks {
-            let policy = located.ec_policy.as_ref();
+            let policy = striped(located.ec_policy.as_ref());
             let answer = block_checksum(client, path, block, policy).await?;
             sums.add(path, &answer)?;
         }

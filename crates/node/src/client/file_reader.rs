@@ -5,18 +5,17 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use hayloft_wire::ids::ExtendedBlock;
-use hayloft_wire::proto::client::{ReportBadReplicasRequest, ReportBadReplicasResponse};
-use hayloft_wire::proto::hdfs::{DatanodeInfo, LocatedBlock};
+use hayloft_wire::proto::hdfs::LocatedBlock;
 use tracing::debug;
 
+use super::FileClient;
 use super::block_range::{BlockRange, RangeStream};
 use super::error::FileError;
-use super::group_reader::GroupReader;
-use super::located::FileBlocks;
-use super::node_link::NodeTrouble;
-use super::{FileClient, Repeat};
+use super::group_reader::{GroupReader, striped};
+use super::located::{FileBlocks, report_bad};
+use super::node_link::{NodeTrouble, Target};
 
-/// Nodes are asked for a block again after all of them failed, so often.
+/// Nodes are asked for a block again after all of them failed, or too many of a group, so often.
 const ROUNDS_MAX: u32 = 3;
 /// Pause before that, times the number of the round.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -30,8 +29,8 @@ enum Current {
 /// A replica of a block, and what a report of it would say.
 struct OneReplica {
     stream: RangeStream,
-    node: DatanodeInfo,
-    block: LocatedBlock,
+    target: Target,
+    block: ExtendedBlock,
 }
 
 /// A file that is being read.
@@ -46,7 +45,8 @@ pub(crate) struct FileReader {
     failed: HashSet<String>,
     /// How often all of them did.
     rounds: u32,
-    last_trouble: Option<NodeTrouble>,
+    /// Why the last node, or group, could not be read.
+    last_trouble: Option<String>,
 }
 
 impl FileReader {
@@ -91,21 +91,27 @@ impl FileReader {
             if self.current.is_none() {
                 self.begin().await?;
             }
-            let (next, replica) = match &mut self.current {
-                Some(Current::Group(group)) => (group.next(&self.client).await?, None),
+            let next = match &mut self.current {
+                Some(Current::Group(group)) => match group.next(&self.client).await {
+                    Err(FileError::BlockMissing(why)) => {
+                        let block = group.block.clone();
+                        self.current = None;
+                        self.next_round(&block, &why).await?;
+                        continue;
+                    }
+                    next => next?,
+                },
                 Some(Current::Replica(replica)) => match replica.stream.next().await {
-                    Ok(next) => (next, None),
+                    Ok(next) => next,
                     Err(trouble) => {
-                        let OneReplica { node, block, .. } = &**replica;
-                        (None, Some((node.clone(), block.clone(), trouble)))
+                        let OneReplica { target, block, .. } = &**replica;
+                        let (target, block) = (target.clone(), block.clone());
+                        self.give_up(target, &block, trouble).await;
+                        continue;
                     }
                 },
                 None => continue,
             };
-            if let Some((node, block, trouble)) = replica {
-                self.give_up(&node, &block, trouble).await;
-                continue;
-            }
             let Some(bytes) = next else {
                 self.current = None;
                 self.failed.clear();
@@ -128,13 +134,14 @@ impl FileReader {
         let block = ExtendedBlock::try_from(&located.b).map_err(FileError::failed)?;
         let from = self.at - located.offset;
         let end = (self.end - located.offset).min(block.block.num_bytes);
-        if let Some(policy) = &self.blocks.located.ec_policy {
+        if let Some(policy) = striped(self.blocks.located.ec_policy.as_ref()) {
             let group = GroupReader::new(policy, &located, block, from..end)?;
             self.current = Some(Current::Group(Box::new(group)));
             return Ok(());
         }
-        for node in &located.locs {
-            if self.failed.contains(&node.id.datanode_uuid) {
+        for target in Target::all_of(&located) {
+            let uuid = &target.node.id.datanode_uuid;
+            if self.failed.contains(uuid) {
                 continue;
             }
             let range = BlockRange {
@@ -143,12 +150,11 @@ impl FileReader {
                 from,
                 end,
             };
-            match RangeStream::open(&self.client, &node.id, range).await {
+            match RangeStream::open(&self.client, &target.node.id, range).await {
                 Ok(stream) => {
-                    let (node, block) = (node.clone(), located.clone());
                     let replica = OneReplica {
                         stream,
-                        node,
+                        target,
                         block,
                     };
                     self.current = Some(Current::Replica(Box::new(replica)));
@@ -156,23 +162,24 @@ impl FileReader {
                 }
                 Err(trouble) => {
                     debug!(%trouble, %block, "a replica cannot be read, another one is tried");
-                    self.failed.insert(node.id.datanode_uuid.clone());
-                    self.last_trouble = Some(trouble);
+                    self.failed.insert(uuid.clone());
+                    self.last_trouble = Some(trouble.to_string());
                 }
             }
         }
-        self.next_round(&block).await
+        let why = self.last_trouble.take();
+        let why = why.as_deref().unwrap_or("no node has it");
+        self.next_round(&block, why).await
     }
 
-    /// Waits and asks the NameNode anew, after no node could be read.
-    async fn next_round(&mut self, block: &ExtendedBlock) -> Result<(), FileError> {
+    /// Waits and asks the NameNode anew, after no node could be read, or too few.
+    async fn next_round(&mut self, block: &ExtendedBlock, why: &str) -> Result<(), FileError> {
         self.rounds += 1;
         if self.rounds > ROUNDS_MAX {
-            let why = self.last_trouble.as_ref();
-            let why = why.map_or_else(|| "no node has it".to_owned(), ToString::to_string);
             let text = format!("Could not obtain block: {block} file={} ({why})", self.path);
             return Err(FileError::BlockMissing(text));
         }
+        debug!(why, %block, "a block cannot be read, the NameNode is asked for its nodes again");
         tokio::time::sleep(PAUSE * self.rounds).await;
         self.failed.clear();
         self.locate_again().await.map(|_| ())
@@ -189,34 +196,13 @@ impl FileReader {
     }
 
     /// Leaves a node that failed in the middle.
-    async fn give_up(&mut self, node: &DatanodeInfo, block: &LocatedBlock, trouble: NodeTrouble) {
+    async fn give_up(&mut self, target: Target, block: &ExtendedBlock, trouble: NodeTrouble) {
         debug!(%trouble, "a replica cannot be read on, another one is tried");
         self.current = None;
-        self.failed.insert(node.id.datanode_uuid.clone());
+        self.failed.insert(target.node.id.datanode_uuid.clone());
+        self.last_trouble = Some(trouble.to_string());
         if trouble.corrupt {
-            let index = block.locs.iter().position(|known| known == node);
-            let storages = index
-                .and_then(|index| block.storage_ids.get(index))
-                .cloned();
-            let types = index
-                .and_then(|index| block.storage_types.get(index))
-                .copied();
-            let bad = LocatedBlock {
-                locs: vec![node.clone()],
-                storage_ids: storages.into_iter().collect(),
-                storage_types: types.into_iter().collect(),
-                ..block.clone()
-            };
-            let request = ReportBadReplicasRequest { blocks: vec![bad] };
-            let report = self.client.namenodes.call::<_, ReportBadReplicasResponse>(
-                "reportBadBlocks",
-                &request,
-                Repeat::Harmless,
-            );
-            if let Err(error) = report.await {
-                debug!(%error, "a corrupt replica could not be reported");
-            }
+            report_bad(&self.client, block, target).await;
         }
-        self.last_trouble = Some(trouble);
     }
 }

@@ -12,6 +12,7 @@ use tracing::debug;
 
 use super::block_writer::BlockWriter;
 use super::error::FileError;
+use super::group_reader::striped;
 use super::group_writer::GroupWriter;
 use super::{FileClient, Repeat};
 
@@ -49,11 +50,44 @@ pub(super) struct OpenFile {
     pub(super) file_id: Option<u64>,
     pub(super) block_size: u64,
     pub(super) replication: usize,
+    pub(super) form: Form,
+}
+
+/// How a file is written, whatever its NameNode says of it.
+pub(super) struct Form {
     pub(super) checksum: DataChecksum,
     /// Bytes of a packet with all that belongs to it.
     pub(super) packet_bytes: usize,
     pub(super) sync_blocks: bool,
     place_flags: Vec<i32>,
+}
+
+impl Form {
+    /// What is wanted, and what the cluster takes where nothing is said.
+    async fn of(client: &FileClient, wanted: &CreateFile) -> Result<Self, FileError> {
+        let defaults = client.namenodes.defaults().await?;
+        let kind = match defaults.checksum_type.map(ChecksumType::try_from) {
+            Some(Ok(kind)) => kind,
+            _ => ChecksumType::Crc32,
+        };
+        let checksum = DataChecksum::try_from(&Checksum {
+            r#type: kind.into(),
+            bytes_per_checksum: defaults.bytes_per_checksum,
+        });
+        let mut place_flags: Vec<i32> = Vec::new();
+        if wanted.no_local_write {
+            place_flags.push(pb::AddBlockFlag::NoLocalWrite.into());
+        }
+        if wanted.ignore_locality {
+            place_flags.push(pb::AddBlockFlag::IgnoreClientLocality.into());
+        }
+        Ok(Self {
+            checksum: checksum.map_err(FileError::failed)?,
+            packet_bytes: usize::try_from(defaults.write_packet_size).unwrap_or(0),
+            sync_blocks: wanted.sync_blocks,
+            place_flags,
+        })
+    }
 }
 
 /// Blocks of either kind.
@@ -100,15 +134,12 @@ impl FileWriter {
             ..pb::CreateRequest::default()
         };
         // Before the file is there, so that a failure leaves none behind.
-        let defaults = client.namenodes.defaults().await?;
+        let form = Form::of(&client, wanted).await?;
         let answer: pb::CreateResponse = client
             .namenodes
             .call("create", &request, Repeat::OnlyUnsent)
             .await?;
-        let status = answer
-            .fs
-            .ok_or_else(|| FileError::failed(format_args!("{path} was created without status")))?;
-        Self::open(client, path, status, &defaults, wanted, None)
+        Self::open_or_end(client, path, answer.fs, form, None).await
     }
 
     /// Opens a file to write at its end.
@@ -121,60 +152,54 @@ impl FileWriter {
             client_name: client.name.clone(),
             flag: Some(APPEND),
         };
-        let defaults = client.namenodes.defaults().await?;
+        let form = Form::of(&client, &CreateFile::default()).await?;
         let answer: pb::AppendResponse = client
             .namenodes
             .call("append", &request, Repeat::OnlyUnsent)
             .await?;
-        let status = answer
-            .stat
-            .ok_or_else(|| FileError::failed(format_args!("{path} was opened without status")))?;
-        Self::open(
-            client,
-            path,
-            status,
-            &defaults,
-            &CreateFile::default(),
-            answer.block,
-        )
+        Self::open_or_end(client, path, answer.stat, form, answer.block).await
+    }
+
+    /// Takes over a file that the NameNode has opened; one that cannot be written is ended as it
+    /// is, or nobody could write it until its lease ends.
+    async fn open_or_end(
+        client: FileClient,
+        path: &str,
+        status: Option<HdfsFileStatus>,
+        form: Form,
+        last: Option<LocatedBlock>,
+    ) -> Result<Self, FileError> {
+        let file_id = status.as_ref().and_then(|status| status.file_id);
+        let end = last.as_ref().map(|last| last.b.clone());
+        let error = match Self::open(client.clone(), path, status, form, last) {
+            Ok(writer) => return Ok(writer),
+            Err(error) => error,
+        };
+        if let Err(failed) = complete(&client, path, file_id, end).await {
+            debug!(error = %failed, path, "a file that is not written on could not be ended");
+        }
+        Err(error)
     }
 
     fn open(
         client: FileClient,
         path: &str,
-        status: HdfsFileStatus,
-        defaults: &pb::FsServerDefaults,
-        wanted: &CreateFile,
+        status: Option<HdfsFileStatus>,
+        form: Form,
         last: Option<LocatedBlock>,
     ) -> Result<Self, FileError> {
+        let status = status
+            .ok_or_else(|| FileError::failed(format_args!("{path} was opened without status")))?;
         if status.file_encryption_info.is_some() {
             let text = format!("{path} is in an encryption zone, which this node cannot write yet");
             return Err(FileError::NotAllowed(text));
-        }
-        let kind = match defaults.checksum_type.map(ChecksumType::try_from) {
-            Some(Ok(kind)) => kind,
-            _ => ChecksumType::Crc32,
-        };
-        let checksum = DataChecksum::try_from(&Checksum {
-            r#type: kind.into(),
-            bytes_per_checksum: defaults.bytes_per_checksum,
-        });
-        let mut place_flags: Vec<i32> = Vec::new();
-        if wanted.no_local_write {
-            place_flags.push(pb::AddBlockFlag::NoLocalWrite.into());
-        }
-        if wanted.ignore_locality {
-            place_flags.push(pb::AddBlockFlag::IgnoreClientLocality.into());
         }
         let file = OpenFile {
             path: path.to_owned(),
             file_id: status.file_id,
             block_size: status.blocksize(),
             replication: usize::try_from(status.block_replication()).unwrap_or(1),
-            checksum: checksum.map_err(FileError::failed)?,
-            packet_bytes: usize::try_from(defaults.write_packet_size).unwrap_or(0),
-            sync_blocks: wanted.sync_blocks,
-            place_flags,
+            form,
             client,
         };
         if file.block_size == 0 {
@@ -182,12 +207,12 @@ impl FileWriter {
                 "{path} has blocks of no size"
             )));
         }
-        let blocks = match &status.ec_policy {
-            Some(policy) if policy.id != 0 => {
+        let blocks = match striped(status.ec_policy.as_ref()) {
+            Some(policy) => {
                 let writer = GroupWriter::new(&file, policy)?;
                 Blocks::Striped(Box::new(writer))
             }
-            _ => Blocks::Replicated(Box::new(BlockWriter::new(&file, last)?)),
+            None => Blocks::Replicated(Box::new(BlockWriter::new(&file, last))),
         };
         let namespaces = status.namespace.into_iter().collect();
         Ok(Self {
@@ -228,7 +253,8 @@ impl FileWriter {
             Blocks::Replicated(writer) => writer.finish(&self.file).await?,
             Blocks::Striped(writer) => writer.finish(&self.file).await?,
         };
-        self.file.complete(last).await
+        let OpenFile { client, path, .. } = &self.file;
+        complete(client, path, self.file.file_id, last).await
     }
 }
 
@@ -267,10 +293,11 @@ impl OpenFile {
             exclude_nodes: excluded.to_vec(),
             file_id: self.file_id,
             favored_nodes: Vec::new(),
-            flags: self.place_flags.clone(),
+            flags: self.form.place_flags.clone(),
         };
         let mut pause = LOCATE_PAUSE;
-        for _ in 1..LOCATE_ATTEMPTS {
+        let mut attempt = 1;
+        loop {
             let answer = self
                 .client
                 .namenodes
@@ -279,20 +306,16 @@ impl OpenFile {
             match answer {
                 Ok(answer) => return Ok(answer.block),
                 Err(FileError::Remote { class, .. })
-                    if class.ends_with(".NotReplicatedYetException") =>
+                    if attempt < LOCATE_ATTEMPTS
+                        && class.ends_with(".NotReplicatedYetException") =>
                 {
                     tokio::time::sleep(pause).await;
                     pause = (pause * 2).min(LOCATE_PAUSE_MAX);
+                    attempt += 1;
                 }
                 Err(error) => return Err(error),
             }
         }
-        let answer: pb::AddBlockResponse = self
-            .client
-            .namenodes
-            .call("addBlock", &request, Repeat::Harmless)
-            .await?;
-        Ok(answer.block)
     }
 
     /// Gives a block up that no node has.
@@ -324,31 +347,35 @@ impl OpenFile {
             .await?;
         Ok(answer.block)
     }
+}
 
-    async fn complete(&self, last: Option<ExtendedBlock>) -> Result<(), FileError> {
-        let request = pb::CompleteRequest {
-            src: self.path.clone(),
-            client_name: self.client.name.clone(),
-            last,
-            file_id: self.file_id,
-        };
-        let mut pause = LOCATE_PAUSE;
-        for _ in 0..LOCATE_ATTEMPTS {
-            let answer: pb::CompleteResponse = self
-                .client
-                .namenodes
-                .call("complete", &request, Repeat::Harmless)
-                .await?;
-            if answer.result {
-                return Ok(());
-            }
-            tokio::time::sleep(pause).await;
-            pause = (pause * 2).min(LOCATE_PAUSE_MAX);
+/// Ends a file behind its last block, once the NameNode knows enough replicas of that.
+async fn complete(
+    client: &FileClient,
+    path: &str,
+    file_id: Option<u64>,
+    last: Option<ExtendedBlock>,
+) -> Result<(), FileError> {
+    let request = pb::CompleteRequest {
+        src: path.to_owned(),
+        client_name: client.name.clone(),
+        last,
+        file_id,
+    };
+    let mut pause = LOCATE_PAUSE;
+    for _ in 0..LOCATE_ATTEMPTS {
+        let answer: pb::CompleteResponse = client
+            .namenodes
+            .call("complete", &request, Repeat::Harmless)
+            .await?;
+        if answer.result {
+            return Ok(());
         }
-        let path = &self.path;
-        Err(FileError::failed(format_args!(
-            "Unable to close file because the last block of {path} does not have enough number of \
-             replicas."
-        )))
+        tokio::time::sleep(pause).await;
+        pause = (pause * 2).min(LOCATE_PAUSE_MAX);
     }
+    Err(FileError::failed(format_args!(
+        "Unable to close file because the last block of {path} does not have enough number of \
+         replicas."
+    )))
 }

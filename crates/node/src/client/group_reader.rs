@@ -1,5 +1,7 @@
 //! A range of a striped block group: cells of its data units in turn. Where a unit cannot be read,
 //! whole stripes are read from as many other units as it takes, and decoded.
+//!
+//! A unit whose connection ends is read on over another one, as long as each brings something.
 
 use std::ops::Range;
 
@@ -7,7 +9,7 @@ use bytes::{Bytes, BytesMut};
 use futures_util::future::join_all;
 use hayloft_coder::Coder;
 use hayloft_wire::ids::ExtendedBlock;
-use hayloft_wire::proto::hdfs::{DatanodeId, ErasureCodingPolicy, LocatedBlock};
+use hayloft_wire::proto::hdfs::{ErasureCodingPolicy, LocatedBlock};
 use hayloft_wire::proto::security::Token;
 use tokio::sync::OwnedSemaphorePermit;
 use tracing::debug;
@@ -15,11 +17,17 @@ use tracing::debug;
 use super::FileClient;
 use super::block_range::{BlockRange, RangeStream};
 use super::error::FileError;
-use super::node_link::NodeTrouble;
+use super::located::report_bad;
+use super::node_link::{NodeTrouble, Target};
 use crate::stripe::{self, Stripe};
 
 /// Largest cell; a stripe of such cells is held in memory where units are lost.
 pub(super) const CELL_BYTES_MAX: u64 = 8 << 20;
+
+/// The policy of a striped file; the one with the number 0 stands for replication.
+pub(super) fn striped(policy: Option<&ErasureCodingPolicy>) -> Option<&ErasureCodingPolicy> {
+    policy.filter(|policy| policy.id != 0)
+}
 
 /// The shape of a group and its code.
 pub(super) fn shape(policy: &ErasureCodingPolicy) -> Result<(Stripe, Coder), FileError> {
@@ -42,9 +50,11 @@ pub(super) fn shape(policy: &ErasureCodingPolicy) -> Result<(Stripe, Coder), Fil
 
 /// One internal block.
 struct Unit {
-    node: DatanodeId,
+    target: Target,
     token: Token,
     stream: Option<RangeStream>,
+    /// The stream has given something: one that breaks after that is opened again.
+    gave: bool,
     /// Offset of the next byte of the stream.
     at: u64,
     /// What came beyond what was wanted.
@@ -55,7 +65,7 @@ struct Unit {
 pub(super) struct GroupReader {
     stripe: Stripe,
     coder: Coder,
-    block: ExtendedBlock,
+    pub(super) block: ExtendedBlock,
     /// By index; `None`: nowhere, or it failed.
     units: Vec<Option<Unit>>,
     at: u64,
@@ -80,13 +90,15 @@ impl GroupReader {
         let (stripe, coder) = shape(policy)?;
         let mut units: Vec<Option<Unit>> = (0..stripe.width()).map(|_| None).collect();
         let indices = located.block_indices.clone().unwrap_or_default();
-        for (place, (&index, node)) in indices.iter().zip(&located.locs).enumerate() {
+        let targets = Target::all_of(located).into_iter();
+        for (place, (&index, target)) in indices.iter().zip(targets).enumerate() {
             let token = located.block_tokens.get(place).cloned().unwrap_or_default();
             if let Some(unit) = units.get_mut(usize::from(index)) {
                 *unit = Some(Unit {
-                    node: node.id.clone(),
+                    target,
                     token,
                     stream: None,
+                    gave: false,
                     at: 0,
                     rest: Bytes::new(),
                 });
@@ -153,7 +165,7 @@ impl GroupReader {
                 Some(bytes)
             }
             Err(trouble) => {
-                self.lose(index, trouble);
+                self.lose(client, index, trouble).await;
                 None
             }
         }
@@ -168,13 +180,16 @@ impl GroupReader {
         let Stripe { cell, data, .. } = self.stripe;
         let rows = self.end.div_ceil(cell * data as u64);
         let whole = self.stripe.internal_len(self.block.block.num_bytes, index);
-        whole.min(rows * cell)
+        whole.min(rows.saturating_mul(cell))
     }
 
-    fn lose(&mut self, index: usize, trouble: NodeTrouble) {
+    async fn lose(&mut self, client: &FileClient, index: usize, trouble: NodeTrouble) {
         debug!(%trouble, index, block = %self.block, "a unit of a group is lost, it is decoded");
-        self.units[index] = None;
+        let unit = self.units[index].take();
         self.decoding = true;
+        if let Some(unit) = unit.filter(|_| trouble.corrupt) {
+            report_bad(client, &self.internal(index), unit.target).await;
+        }
         self.last_trouble = Some(trouble);
     }
 
@@ -224,7 +239,7 @@ impl GroupReader {
             for (index, cell) in join_all(reads).await {
                 match cell {
                     Ok(cell) => cells[index] = Some(cell),
-                    Err(trouble) => self.lose(index, trouble),
+                    Err(trouble) => self.lose(client, index, trouble).await,
                 }
             }
         }
@@ -285,27 +300,48 @@ async fn read_some(
     end: u64,
 ) -> Result<Bytes, NodeTrouble> {
     let unit = slot.as_mut().ok_or_else(|| lost(&block))?;
-    if unit.stream.is_none() || unit.at - unit.rest.len() as u64 != offset {
-        let range = BlockRange {
-            block: block.clone(),
-            token: unit.token.clone(),
-            from: offset,
-            end,
-        };
-        unit.stream = Some(RangeStream::open(client, &unit.node, range).await?);
-        unit.at = offset;
+    if unit.at - unit.rest.len() as u64 != offset {
+        unit.stream = None;
         unit.rest = Bytes::new();
     }
     if !unit.rest.is_empty() {
         return Ok(std::mem::take(&mut unit.rest));
     }
-    let stream = unit.stream.as_mut().ok_or_else(|| lost(&block))?;
-    let bytes = stream.next().await?.ok_or_else(|| NodeTrouble {
-        reason: format!("it ends before {end}"),
-        ..lost(&block)
-    })?;
-    unit.at += bytes.len() as u64;
-    Ok(bytes)
+    unit.at = offset;
+    loop {
+        let stream = match &mut unit.stream {
+            Some(stream) => stream,
+            None => {
+                let range = BlockRange {
+                    block: block.clone(),
+                    token: unit.token.clone(),
+                    from: offset,
+                    end,
+                };
+                unit.gave = false;
+                let opened = RangeStream::open(client, &unit.target.node.id, range).await?;
+                unit.stream.insert(opened)
+            }
+        };
+        match stream.next().await {
+            Ok(Some(bytes)) => {
+                unit.gave = true;
+                unit.at += bytes.len() as u64;
+                return Ok(bytes);
+            }
+            Ok(None) => {
+                return Err(NodeTrouble {
+                    reason: format!("it ends before {end}"),
+                    ..lost(&block)
+                });
+            }
+            Err(trouble) if unit.gave && !trouble.corrupt => {
+                debug!(%trouble, %block, "a unit of a group is read on over a new connection");
+                unit.stream = None;
+            }
+            Err(trouble) => return Err(trouble),
+        }
+    }
 }
 
 /// A cell of a unit, followed by zeros up to `padded`.

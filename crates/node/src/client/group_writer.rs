@@ -50,7 +50,7 @@ pub(super) struct GroupWriter {
 impl GroupWriter {
     pub(super) fn new(file: &OpenFile, policy: &ErasureCodingPolicy) -> Result<Self, FileError> {
         let (stripe, coder) = shape(policy)?;
-        let sums = file.checksum;
+        let sums = file.form.checksum;
         if !stripe
             .cell
             .is_multiple_of(u64::from(sums.bytes_per_checksum()))
@@ -62,7 +62,7 @@ impl GroupWriter {
             )));
         }
         Ok(Self {
-            packet_data: packet_data(file.packet_bytes, sums.chunk_size(), sums.sum_size()),
+            packet_data: packet_data(file.form.packet_bytes, sums.chunk_size(), sums.sum_size()),
             group: None,
             units: Vec::new(),
             room: None,
@@ -128,7 +128,7 @@ impl GroupWriter {
                 let mut block = self.stripe.internal_block(&group, index);
                 block.block.num_bytes = 0;
                 let target = vec![targets[place].clone()];
-                BlockPipe::new(block, token, target, file.checksum, WINDOW)
+                BlockPipe::new(block, token, target, file.form.checksum, WINDOW)
             });
             Unit {
                 pipe,
@@ -240,7 +240,7 @@ impl GroupWriter {
             let Some(pipe) = unit.pipe.as_mut().filter(|pipe| pipe.is_open()) else {
                 continue;
             };
-            if let Err(failed) = pipe.send(&[], true, file.sync_blocks).await {
+            if let Err(failed) = pipe.send(&[], true, file.form.sync_blocks).await {
                 self.lose(file, index, failed).await?;
             }
         }

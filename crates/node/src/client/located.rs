@@ -3,15 +3,19 @@
 use std::time::Duration;
 
 use hayloft_rpc::{CLIENT_DATANODE_PROTOCOL, RpcClient, RpcError};
+use hayloft_wire::ids;
 use hayloft_wire::proto::client::{
-    GetBlockLocationsRequest, GetBlockLocationsResponse, LocatedBlocks,
+    GetBlockLocationsRequest, GetBlockLocationsResponse, LocatedBlocks, ReportBadReplicasRequest,
+    ReportBadReplicasResponse,
 };
 use hayloft_wire::proto::clientdatanode::{
     GetReplicaVisibleLengthRequest, GetReplicaVisibleLengthResponse,
 };
 use hayloft_wire::proto::hdfs::{DatanodeId, ExtendedBlock, LocatedBlock};
+use tracing::debug;
 
 use super::error::FileError;
+use super::node_link::Target;
 use super::{FileClient, Repeat};
 
 /// Bytes whose blocks are asked for at a time: ten blocks of the usual size, as Java clients do.
@@ -115,6 +119,27 @@ pub(super) async fn locate(
         return Err(FileError::NotAllowed(text));
     }
     Ok(located)
+}
+
+/// Tells the NameNode of a corrupt replica. That it hears it is not needed to read on.
+pub(super) async fn report_bad(client: &FileClient, block: &ids::ExtendedBlock, target: Target) {
+    // Nothing but this replica: lists that are longer than `locs` a NameNode does not take.
+    let bad = LocatedBlock {
+        b: block.into(),
+        locs: vec![target.node],
+        storage_types: vec![target.storage_type],
+        storage_ids: vec![target.storage_id],
+        ..LocatedBlock::default()
+    };
+    let request = ReportBadReplicasRequest { blocks: vec![bad] };
+    let report = client.namenodes.call::<_, ReportBadReplicasResponse>(
+        "reportBadBlocks",
+        &request,
+        Repeat::Harmless,
+    );
+    if let Err(error) = report.await {
+        debug!(%error, %block, "a corrupt replica could not be reported");
+    }
 }
 
 /// Bytes that can be read of a block that is being written.

@@ -156,3 +156,6 @@ impl FileClient {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -4,18 +4,19 @@
 //! is the one place that answers all of them.
 
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
+use hayloft_io::disk::DiskStats;
 use hayloft_store::{StorageInfo, Store, VolumeReport};
 use hayloft_wire::ids::{ExtendedBlock, PoolId};
 use hayloft_wire::proto::datanode::CommitBlockSynchronizationRequest;
 use hayloft_wire::proto::hdfs::{BlockEcReconstructionInfo, DatanodeId, RecoveringBlock};
 use tokio_util::sync::CancellationToken;
 
-use crate::http::{Periods, WebHost};
+use crate::http::{Lasting, Periods, Told, WebHost};
 use crate::identity::{Identity, SOFTWARE_VERSION};
 use crate::ipc::Host;
 use crate::namenode::{ActorInfo, Load, NameNodes, NodeWork, Targets};
@@ -28,8 +29,9 @@ use hayloft_conf::{Configuration, HostPort, SharedConfig, keys};
 use hayloft_rpc::RpcError;
 use hayloft_rpc::server::RpcStats;
 
-/// The web port tells of volumes what was so at most so long ago.
+/// The web port tells of volumes what was so at most so long ago, and of disks.
 const VOLUMES_FRESH: Duration = Duration::from_secs(10);
+const DISKS_FRESH: Duration = Duration::from_secs(1);
 
 /// The services of one node and what they share.
 pub(super) struct Node {
@@ -40,8 +42,7 @@ pub(super) struct Node {
     pub(super) xceivers: Xceivers,
     /// Set once at start, before any service runs.
     pub(super) namenodes: OnceLock<NameNodes>,
-    /// What the web port told of the volumes last, and when.
-    pub(super) told_volumes: Mutex<Option<(Instant, Arc<Vec<VolumeReport>>)>>,
+    pub(super) told: ToldOfStore,
     /// How NameNodes know the node.
     pub(super) identity: Identity,
     /// Likewise.
@@ -56,6 +57,21 @@ pub(super) struct Node {
     pub(super) stop: CancellationToken,
     /// Cancelled instead when clients are to be told that the node comes back.
     pub(super) stop_for_upgrade: CancellationToken,
+}
+
+/// What the web port told of the store last.
+pub(super) struct ToldOfStore {
+    volumes: Lasting<Vec<VolumeReport>>,
+    disks: Lasting<Vec<(String, DiskStats)>>,
+}
+
+impl Default for ToldOfStore {
+    fn default() -> Self {
+        Self {
+            volumes: Lasting::new(VOLUMES_FRESH),
+            disks: Lasting::new(DISKS_FRESH),
+        }
+    }
 }
 
 impl Node {
@@ -195,19 +211,12 @@ impl WebHost for Node {
         &self.identity
     }
 
-    fn volumes(&self) -> Arc<Vec<VolumeReport>> {
-        let mut told = self
-            .told_volumes
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        match &*told {
-            Some((at, volumes)) if at.elapsed() < VOLUMES_FRESH => Arc::clone(volumes),
-            _ => {
-                let volumes = Arc::new(self.store.volume_report());
-                *told = Some((Instant::now(), Arc::clone(&volumes)));
-                volumes
-            }
-        }
+    fn volumes(&self) -> Arc<Told<Vec<VolumeReport>>> {
+        self.told.volumes.get_or(|| self.store.volume_report())
+    }
+
+    fn disks(&self) -> Arc<Told<Vec<(String, DiskStats)>>> {
+        self.told.disks.get_or(|| self.store.disk_stats())
     }
 
     fn stats(&self) -> &XceiverStats {

@@ -1,6 +1,6 @@
 //! One node of the process: its services from start to stop.
 
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
 use hayloft_store::{StartOption, Store, StoreEvent, StoreShared};
@@ -10,7 +10,7 @@ use tokio_util::task::TaskTracker;
 use tracing::{Instrument as _, Span, info, info_span};
 
 use super::StartError;
-use super::node::{Node, settings};
+use super::node::{Node, ToldOfStore, settings};
 use super::ports::Bound;
 use super::stop::{self, Deadline};
 use crate::activity::NodeActivity;
@@ -190,7 +190,7 @@ impl Running {
             store,
             xceivers: xceivers.clone(),
             namenodes: OnceLock::from(namenodes.clone()),
-            told_volumes: Mutex::default(),
+            told: ToldOfStore::default(),
             identity: own,
             recovery: OnceLock::new(),
             outliers: Outliers::default(),

@@ -17,7 +17,12 @@ const DATASET: &str = "org.apache.hadoop.hdfs.server.datanode.fsdataset.impl.FsD
 
 /// All of them, as of now.
 pub fn all(host: &dyn WebHost) -> Vec<Bean> {
-    let mut beans = vec![info(host), dataset(host), dataset_by_uuid(host), memory()];
+    let numbers = dataset_numbers(host);
+    let (by_name, by_uuid) = (
+        dataset(host, numbers.clone()),
+        dataset_by_uuid(host, numbers),
+    );
+    let mut beans = vec![info(host), by_name, by_uuid, memory()];
     beans.extend(activity_beans::all(host));
     let times = host.store().volume_times();
     beans.extend(times.iter().map(|times| {
@@ -46,6 +51,7 @@ fn mean_ms(ops: u64, took: Duration) -> f64 {
 }
 
 /// Attributes of a bean that is made.
+#[derive(Clone)]
 pub(super) struct Attributes(Map<String, Value>);
 
 impl Attributes {
@@ -164,7 +170,7 @@ fn volumes(host: &dyn WebHost) -> String {
         (path, numbers)
     };
     let report = host.volumes();
-    Value::Object(report.iter().map(row).collect()).to_string()
+    Value::Object(report.what.iter().map(row).collect()).to_string()
 }
 
 /// Bytes of all volumes: capacity, used, remaining.
@@ -174,6 +180,7 @@ pub fn space(host: &dyn WebHost) -> (u64, u64, u64) {
     let Some(pool) = pools.first() else {
         let report = host.volumes();
         let (used, free) = report
+            .what
             .iter()
             .fold((0, 0), |(u, f), v| (u + v.used, f + v.free));
         return (used + free, used, free);
@@ -193,6 +200,7 @@ pub fn space(host: &dyn WebHost) -> (u64, u64, u64) {
 fn storage_info(host: &dyn WebHost) -> String {
     let report = host.volumes();
     let dirs: Vec<String> = report
+        .what
         .iter()
         .map(|v| v.path.display().to_string())
         .collect();
@@ -200,7 +208,8 @@ fn storage_info(host: &dyn WebHost) -> String {
 }
 
 /// What both beans of the dataset have.
-fn fill_dataset(of: &mut Attributes, host: &dyn WebHost) {
+fn dataset_numbers(host: &dyn WebHost) -> Attributes {
+    let mut of = Attributes::new();
     let ((capacity, used, remaining), failed) = (space(host), host.store().failure_summary());
     of.set("Capacity", capacity);
     of.set("DfsUsed", used);
@@ -216,18 +225,18 @@ fn fill_dataset(of: &mut Attributes, host: &dyn WebHost) {
     ] {
         of.set(none, 0);
     }
+    of
 }
 
-fn dataset(host: &dyn WebHost) -> Bean {
+fn dataset(host: &dyn WebHost, numbers: Attributes) -> Bean {
     let mut of = Attributes::tagged("FSDatasetState");
-    fill_dataset(&mut of, host);
+    of.0.extend(numbers.0);
     of.set("tag.StorageInfo", storage_info(host));
     of.bean("FSDatasetState")
 }
 
-fn dataset_by_uuid(host: &dyn WebHost) -> Bean {
-    let mut of = Attributes::new();
-    fill_dataset(&mut of, host);
+fn dataset_by_uuid(host: &dyn WebHost, numbers: Attributes) -> Bean {
+    let mut of = numbers;
     of.set("StorageInfo", storage_info(host));
     let failed = host.store().failure_summary().failed_locations;
     let failed: Vec<String> = failed.iter().map(|dir| dir.display().to_string()).collect();

@@ -14,9 +14,8 @@ use axum::body::{Body, Bytes};
 use axum::extract::{Path as UrlPath, State};
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Redirect, Response};
-use hayloft_conf::keys;
 
-use super::{Web, WebHost, pages, text};
+use super::{Web, pages, percent, refused, text};
 
 /// Bytes of a file that are read at a time.
 const CHUNK: usize = 64 << 10;
@@ -63,13 +62,6 @@ fn files(log: &Path) -> Vec<LogFile> {
     all
 }
 
-/// With service-level authorization the log is for administrators. No caller can be known as one
-/// before there is authentication.
-fn refused(host: &dyn WebHost) -> Option<Response> {
-    let forbidden = host.config().get(&keys::SECURITY_AUTHORIZATION);
-    forbidden.then(|| StatusCode::FORBIDDEN.into_response())
-}
-
 /// `/logs`.
 pub async fn moved() -> Redirect {
     Redirect::to("/logs/")
@@ -77,11 +69,17 @@ pub async fn moved() -> Redirect {
 
 /// `/logs/`.
 pub async fn listing(State(host): Web) -> Response {
-    if let Some(refusal) = refused(&*host) {
+    if let Some(refusal) = refused(host.config()) {
         return refusal;
     }
-    let log = standard_error();
-    text("text/html;charset=utf-8", page(&log, &files(&log)))
+    let listed = tokio::task::spawn_blocking(|| {
+        let log = standard_error();
+        page(&log, &files(&log))
+    });
+    match listed.await {
+        Ok(page) => text("text/html;charset=utf-8", page),
+        Err(_) => StatusCode::INTERNAL_SERVER_ERROR.into_response(),
+    }
 }
 
 fn page(log: &Path, files: &[LogFile]) -> String {
@@ -115,20 +113,12 @@ fn page(log: &Path, files: &[LogFile]) -> String {
 
 /// A name as a part of a URL.
 fn encoded(name: &str) -> String {
-    let mut url = String::with_capacity(name.len());
-    for byte in name.bytes() {
-        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
-            url.push(char::from(byte));
-        } else {
-            let _ = write!(url, "%{byte:02X}");
-        }
-    }
-    url
+    percent::encoded(name, b"-._~")
 }
 
 /// `/logs/NAME`.
 pub async fn file(State(host): Web, UrlPath(name): UrlPath<String>) -> Response {
-    if let Some(refusal) = refused(&*host) {
+    if let Some(refusal) = refused(host.config()) {
         return refusal;
     }
     let opened = tokio::task::spawn_blocking(move || open(&standard_error(), &name));

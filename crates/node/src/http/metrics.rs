@@ -167,7 +167,7 @@ fn volumes(text: &mut Exposition, host: &dyn WebHost) {
     ];
     for (name, help, of) in families {
         text.family(name, "gauge", help);
-        for volume in &*report {
+        for volume in &report.what {
             let path = volume.path.display().to_string();
             text.sample(name, &[("volume", &path)], of(volume));
         }
@@ -179,7 +179,8 @@ const QUANTILES: [f64; 4] = [0.5, 0.9, 0.99, 1.0];
 
 #[expect(clippy::cast_precision_loss, reason = "microseconds as seconds")]
 fn disks(text: &mut Exposition, host: &dyn WebHost) {
-    let stats = host.store().disk_stats();
+    let told = host.disks();
+    let stats = &told.what;
     type Of = fn(&ClassStats) -> u64;
     let families: [(&str, &str, Of); 2] = [
         (
@@ -195,7 +196,7 @@ fn disks(text: &mut Exposition, host: &dyn WebHost) {
     ];
     for (name, help, of) in families {
         text.family(name, "counter", help);
-        for (disk, stats) in &stats {
+        for (disk, stats) in stats {
             for class in IoClass::ALL {
                 let labels = [("disk", &**disk), ("class", class.name())];
                 text.sample(name, &labels, of(stats.class(class)));
@@ -215,7 +216,7 @@ fn disks(text: &mut Exposition, host: &dyn WebHost) {
         ),
     ] {
         text.family(name, "summary", help);
-        for (disk, stats) in &stats {
+        for (disk, stats) in stats {
             for class in IoClass::ALL {
                 let of = stats.class(class);
                 let times = if queue { &of.queue_us } else { &of.service_us };
@@ -241,7 +242,7 @@ fn disks(text: &mut Exposition, host: &dyn WebHost) {
     }
     let help = "Bytes asked of a disk in one file in sequence, since the start.";
     text.family("disk_run_bytes", "summary", help);
-    for (disk, stats) in &stats {
+    for (disk, stats) in stats {
         if stats.runs.is_empty() {
             continue;
         }

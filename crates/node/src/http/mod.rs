@@ -3,6 +3,7 @@
 //! | module | what it answers |
 //! |---|---|
 //! | `beans`, `activity_beans`, `jmx` | `/jmx`: Apache's beans, by name or pattern |
+//! | `patterns`, `percent` | regular expressions of the configuration; text in URLs |
 //! | `periods` | means over the last period |
 //! | `metrics`, `activity_metrics` | `/prom`: Prometheus' text format, with our own numbers |
 //! | `page` | `/`, and `/live` for its script |
@@ -12,6 +13,7 @@
 //! | `scan_report` | `/blockScannerReport` |
 //! | `server`, `patience` | connections and their limits |
 //! | `tls` | the same over TLS |
+//! | `told` | what is told for a while |
 //!
 //! Its threads serve nothing else, so that no request takes one from the data path.
 
@@ -24,10 +26,13 @@ mod metrics;
 mod page;
 mod pages;
 mod patience;
+mod patterns;
+mod percent;
 mod periods;
 mod scan_report;
 mod server;
 mod tls;
+mod told;
 mod webhdfs;
 
 use std::net::IpAddr;
@@ -39,7 +44,8 @@ use axum::extract::{RawQuery, Request, State};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
-use hayloft_conf::SharedConfig;
+use hayloft_conf::{SharedConfig, keys};
+use hayloft_io::disk::DiskStats;
 use hayloft_rpc::server::RpcStats;
 use hayloft_store::{Store, VolumeReport};
 
@@ -48,10 +54,12 @@ use crate::log_levels;
 use crate::namenode::ActorInfo;
 use crate::outliers::OutlierReports;
 use crate::xceiver::XceiverStats;
+use percent::Plus;
 
 pub use periods::Periods;
 pub(crate) use server::{WebPorts, serve};
 pub(crate) use tls::{Policy, Tls};
+pub use told::{Lasting, Told};
 
 /// What the web port needs of the node.
 pub trait WebHost: Send + Sync + 'static {
@@ -62,7 +70,10 @@ pub trait WebHost: Send + Sync + 'static {
     /// Its replicas.
     fn store(&self) -> &Store;
     /// Its volumes as of the last seconds: counting replicas looks at each of them.
-    fn volumes(&self) -> Arc<Vec<VolumeReport>>;
+    fn volumes(&self) -> Arc<Told<Vec<VolumeReport>>>;
+    /// Its disks as of the last second, and when that was: no disk takes on a transfer while its
+    /// histograms are copied.
+    fn disks(&self) -> Arc<Told<Vec<(String, DiskStats)>>>;
     /// How NameNodes know it.
     fn identity(&self) -> &Identity;
     /// What the data transfer service does.
@@ -150,21 +161,7 @@ fn parameter(query: Option<&str>, name: &str) -> Option<String> {
 
 /// Percent-encoded text; `None` when it is no text.
 fn decoded(text: &str) -> Option<String> {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.bytes();
-    while let Some(byte) = rest.next() {
-        bytes.push(match byte {
-            b'+' => b' ',
-            b'%' => {
-                let digit = |byte: u8| char::from(byte).to_digit(16);
-                let high = digit(rest.next()?)?;
-                let low = digit(rest.next()?)?;
-                u8::try_from(high * 16 + low).ok()?
-            }
-            other => other,
-        });
-    }
-    String::from_utf8(bytes).ok()
+    String::from_utf8(percent::decoded(text, Plus::IsSpace).ok()?).ok()
 }
 
 async fn index(State(host): Web) -> Response {
@@ -216,7 +213,17 @@ async fn conf(State(host): Web, RawQuery(query): RawQuery, headers: HeaderMap) -
     }
 }
 
-async fn log_level(RawQuery(query): RawQuery) -> Response {
+/// With service-level authorization the log, and what goes into it, is for administrators. No
+/// caller can be known as one before there is authentication.
+fn refused(config: &SharedConfig) -> Option<Response> {
+    let forbidden = config.get(&keys::SECURITY_AUTHORIZATION);
+    forbidden.then(|| StatusCode::FORBIDDEN.into_response())
+}
+
+async fn log_level(State(host): Web, RawQuery(query): RawQuery) -> Response {
+    if let Some(refusal) = refused(host.config()) {
+        return refusal;
+    }
     let log = parameter(query.as_deref(), "log");
     let level = parameter(query.as_deref(), "level");
     let page = pages::log_level(log_levels::installed(), log.as_deref(), level.as_deref());
@@ -233,7 +240,18 @@ async fn stacks() -> Response {
 
 #[cfg(test)]
 mod tests {
+    use hayloft_conf::Configuration;
+
     use super::*;
+
+    #[test]
+    fn the_log_is_for_administrators_where_there_are_any() {
+        for (on, code) in [("false", None), ("true", Some(StatusCode::FORBIDDEN))] {
+            let config = Configuration::from_properties([("hadoop.security.authorization", on)]);
+            let refusal = refused(&SharedConfig::new(config.expect("valid")));
+            assert_eq!(refusal.map(|refusal| refusal.status()), code, "{on}");
+        }
+    }
 
     #[test]
     fn parameters_are_found_and_decoded() {

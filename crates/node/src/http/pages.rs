@@ -2,28 +2,41 @@
 
 use std::fmt::Write as _;
 
-use hayloft_conf::Configuration;
+use hayloft_conf::{Configuration, keys};
+use regex::Regex;
 use serde_json::{Value, json};
 
+use super::patterns;
 use crate::log_levels::{self, LogLevels};
 
 /// What stands for a secret.
 const REDACTED: &str = "<redacted>";
-/// Parts of names whose values are secrets, in lower case
-/// (`hadoop.security.sensitive-config-keys`).
-const SECRET: [&str; 7] = [
-    "secret",
-    "password",
-    "keystore.pass",
-    "access.token",
-    "access.key",
-    "account.key",
-    "credential",
-];
 
-fn is_secret(name: &str) -> bool {
-    let name = name.to_ascii_lowercase();
-    SECRET.iter().any(|part| name.contains(part))
+/// Which properties have secrets in their values.
+struct Secrets(Vec<Option<Regex>>);
+
+impl Secrets {
+    fn of(config: &Configuration) -> Self {
+        let list = config.get(&keys::SENSITIVE_CONFIG_KEYS);
+        let all = list.split([',', '\n']).map(str::trim);
+        Self(
+            all.filter(|one| !one.is_empty())
+                .map(patterns::compiled)
+                .collect(),
+        )
+    }
+
+    /// A pattern that is none stands for every name.
+    fn are_named(&self, name: &str) -> bool {
+        let mut all = self.0.iter();
+        all.any(|of| of.as_ref().is_none_or(|of| of.is_match(name)))
+    }
+
+    /// By its name, or because another one's value is in it.
+    fn are_in(&self, config: &Configuration, name: &str) -> bool {
+        let mut referred = config.referred_by(name).into_iter();
+        self.are_named(name) || referred.any(|name| self.are_named(&name))
+    }
 }
 
 /// A property as `/conf` shows it.
@@ -39,12 +52,12 @@ fn shown(config: &Configuration) -> Vec<Shown> {
     names.extend(config.names().map(str::to_owned));
     names.sort_unstable();
     names.dedup();
+    let secrets = Secrets::of(config);
     let show = |name: String| {
-        let value = config.text(&name).unwrap_or_default();
-        let value = if is_secret(&name) {
+        let value = if secrets.are_in(config, &name) {
             REDACTED.into()
         } else {
-            value
+            config.text(&name).unwrap_or_default()
         };
         let source = config.origin(&name).to_string();
         // The file's name is enough, as Apache's node has it.
@@ -209,6 +222,48 @@ mod tests {
         assert_eq!(conf(&config, Some("no.such"), false), None);
         let default = conf(&config, Some("dfs.datanode.http.address"), true).expect("known");
         assert!(default.contains("0.0.0.0:9864"), "{default}");
+    }
+
+    fn value_of(config: &Configuration, name: &str) -> String {
+        let body = conf(config, Some(name), true).expect("set");
+        let body: Value = serde_json::from_str(&body).expect("JSON");
+        body["property"]["value"]
+            .as_str()
+            .unwrap_or_default()
+            .to_owned()
+    }
+
+    #[test]
+    fn what_refers_to_a_secret_is_one() {
+        let config = Configuration::from_properties([
+            ("my.password", "hunter2"),
+            ("my.url", "jdbc:x?p=${my.password}"),
+            ("my.other", "<${my.url}>"),
+            ("my.user", "${my.name}"),
+            ("my.name", "alice"),
+        ]);
+        let config = config.expect("valid");
+        let values = ["my.url", "my.other", "my.user"].map(|name| value_of(&config, name));
+        assert_eq!(values, [REDACTED, REDACTED, "alice"]);
+    }
+
+    #[test]
+    fn the_configuration_says_which_names_are_of_secrets() {
+        let of = |list| {
+            let config = Configuration::from_properties([
+                ("hadoop.security.sensitive-config-keys", list),
+                ("a.pin.b", "1"),
+                ("a.password", "2"),
+            ]);
+            let config = config.expect("valid");
+            ["a.pin.b", "a.password"].map(|name| value_of(&config, name))
+        };
+        assert_eq!(of("\n  x$ ,\n a.p.n\n"), [REDACTED, "2"]);
+        assert_eq!(
+            of("(?!none), x"),
+            [REDACTED, REDACTED],
+            "a pattern that is none"
+        );
     }
 
     /// Keeps what it is told.

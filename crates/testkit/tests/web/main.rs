@@ -5,6 +5,7 @@ mod activity;
 mod ask;
 mod browser;
 mod exchange;
+mod nodes;
 mod page;
 mod pair;
 mod striped;
@@ -19,6 +20,7 @@ use hayloft_testkit::node::Kind;
 use hayloft_testkit::suite::{expect, expect_eq, passed, seconds};
 use hayloft_testkit::wait::{self, Seen};
 use hayloft_testkit::{Cluster, Driver, NodeSpec, Outcome, Suite, TestkitError, ports};
+use nodes::{both, web_of};
 use serde_json::{Value, json};
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
@@ -181,7 +183,7 @@ struct Lab {
 
 impl Lab {
     fn web(&mut self, node: usize) -> SocketAddr {
-        ports::local(self.cluster.node(node).http_port())
+        web_of(&mut self.cluster, node)
     }
 
     fn all_beans(&mut self, node: usize) -> Result<Vec<Value>> {
@@ -287,11 +289,9 @@ impl Lab {
             "/../../etc/passwd",
             "/%2e%2e/%2e%2e/etc/passwd",
         ] {
-            let [ours, stock] = [OURS, STOCK].map(|node| {
-                let web = self.web(node);
+            let [ours, stock] = both(&mut self.cluster, [OURS, STOCK], |web| {
                 ask(web, &request("GET", path, ""))
-            });
-            let (ours, stock) = (ours?, stock?);
+            })?;
             expect_eq(&format!("code of {path}"), ours.code(), stock.code())?;
             expect(!ours.body.contains("root:"), || {
                 format!("{path}: {}", ours.body)

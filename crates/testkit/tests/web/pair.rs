@@ -2,13 +2,13 @@
 //! protects browsers.
 
 use crate::exchange::{Exchange, bytes, fetch, upload};
+use crate::nodes::{expect_done, web_of};
 use hayloft_testkit::error::Result;
 use hayloft_testkit::hadoop::class;
 use hayloft_testkit::node::Kind;
 use hayloft_testkit::suite::{expect, expect_eq, passed};
-use hayloft_testkit::{Cluster, Driver, NodeSpec, Outcome, TestkitError, ports};
+use hayloft_testkit::{Cluster, Driver, NodeSpec, Outcome, TestkitError};
 use serde_json::json;
-use std::net::SocketAddr;
 use std::process::Command;
 use std::time::Instant;
 
@@ -116,16 +116,12 @@ impl Two {
         self.fs.tool(class::HAADMIN, &args)?.ok().map(|_| ())
     }
 
-    fn web(&mut self) -> SocketAddr {
-        ports::local(self.cluster.node(0).http_port())
-    }
-
     fn round(&mut self, path: &str) -> Result<()> {
-        let web = self.web();
+        let web = web_of(&mut self.cluster, 0);
         let target =
             |op: &str| format!("/webhdfs/v1{path}?op={op}&namenoderpcaddress=ns1&user.name=root");
         let reply = upload(web, "PUT", &target("CREATE"), SIZE, 4)?;
-        expect_eq(path, (reply.code, reply.error()), (201, Default::default()))?;
+        expect_done(path, &reply, 201)?;
         let place = reply.header("location").map(str::to_owned);
         expect_eq("place", place, Some(format!("hdfs://ns1{path}")))?;
         let read = fetch(web, "GET", &target("OPEN"))?;
@@ -136,7 +132,7 @@ impl Two {
 
     pub fn fails_over(&mut self) -> Result<Outcome> {
         self.round("/one")?;
-        let web = self.web();
+        let web = web_of(&mut self.cluster, 0);
         let target = "/webhdfs/v1/between?op=CREATE&namenoderpcaddress=ns1&user.name=root";
         let mut between = Exchange::begin(web, "PUT", target, Some(SIZE))?;
         between.send(4, 0, SIZE / 2)?;
@@ -144,8 +140,7 @@ impl Two {
         self.haadmin(&["-transitionToActive", "nn2"])?;
         between.send(4, SIZE / 2, SIZE)?;
         let reply = between.reply()?;
-        let told = (reply.code, reply.error());
-        expect_eq("between two", told, (201, Default::default()))?;
+        expect_done("between two", &reply, 201)?;
         self.fs.check("/between", SIZE, 4)?;
         self.round("/two")?;
         self.cluster.namenode(0).kill()?;
@@ -154,7 +149,7 @@ impl Two {
     }
 
     pub fn readers(&mut self) -> Result<Outcome> {
-        let web = self.web();
+        let web = web_of(&mut self.cluster, 0);
         let target =
             |user: &str| format!("/webhdfs/v1/one?op=OPEN&namenoderpcaddress=ns1&user.name={user}");
         expect_eq("root", fetch(web, "GET", &target("root"))?.code, 200)?;
@@ -168,7 +163,7 @@ impl Two {
     }
 
     pub fn csrf(&mut self) -> Result<Outcome> {
-        let web = self.web();
+        let web = web_of(&mut self.cluster, 0);
         let target = "/webhdfs/v1/one?op=CREATE&namenoderpcaddress=ns1&user.name=root";
         let ask = |more: &str| {
             let head = format!("User-Agent: Mozilla/5.0\r\nContent-Length: 0\r\n{more}");

@@ -1,14 +1,14 @@
 //! WebHDFS where nodes fail: pipelines that lose one, striped files that lose units.
 
 use crate::exchange::{Exchange, bytes, fetch, upload};
+use crate::nodes::{both, expect_done, web_of, webhdfs};
 use hayloft_testkit::error::Result;
 use hayloft_testkit::hadoop::class;
 use hayloft_testkit::node::Kind;
 use hayloft_testkit::suite::{expect, expect_eq, passed, seconds};
 use hayloft_testkit::wait::{self, Seen};
-use hayloft_testkit::{Cluster, ClusterBuilder, Driver, NodeSpec, Outcome, TestkitError, ports};
+use hayloft_testkit::{Cluster, ClusterBuilder, Driver, NodeSpec, Outcome, TestkitError};
 use serde_json::json;
-use std::net::SocketAddr;
 
 const CELL: u64 = 1 << 20;
 /// The node that serves requests, a stock one, and those that are killed: as many as striped files
@@ -54,18 +54,9 @@ pub struct Losses {
 }
 
 impl Losses {
-    fn web(&mut self, node: usize) -> SocketAddr {
-        ports::local(self.cluster.node(node).http_port())
-    }
-
-    fn target(&mut self, path: &str, op: &str) -> String {
-        let namenode = self.cluster.namenode(0).rpc();
-        format!("/webhdfs/v1{path}?op={op}&namenoderpcaddress={namenode}&user.name=root")
-    }
-
     fn is_there(&mut self, path: &str, size: u64) -> Result<()> {
-        let target = self.target(path, "OPEN");
-        let web = self.web(SERVES);
+        let target = webhdfs(&mut self.cluster, path, "op=OPEN");
+        let web = web_of(&mut self.cluster, SERVES);
         let read = fetch(web, "GET", &target)?;
         expect(read.body == bytes(size, 0, size), || {
             format!("{path}: {} bytes, {:?}", read.body.len(), read.error())
@@ -75,32 +66,27 @@ impl Losses {
     pub fn striped(&mut self) -> Result<Outcome> {
         for size in SIZES {
             let path = format!("/ec/{size}");
-            let target = self.target(&path, "CREATE");
-            let web = self.web(SERVES);
+            let target = webhdfs(&mut self.cluster, &path, "op=CREATE");
+            let web = web_of(&mut self.cluster, SERVES);
             let reply = upload(web, "PUT", &target, size, size)?;
-            expect_eq(
-                &path,
-                (reply.code, reply.error()),
-                (201, Default::default()),
-            )?;
+            expect_done(&path, &reply, 201)?;
             self.fs.check(&path, size, size)?;
             self.is_there(&path, size)?;
             for (offset, length) in [(0, 1), (size / 2, CELL + 3), (size - 1, 1)] {
-                let range = format!("OPEN&offset={offset}&length={length}");
-                let target = self.target(&path, &range);
-                let web = self.web(SERVES);
+                let range = format!("op=OPEN&offset={offset}&length={length}");
+                let target = webhdfs(&mut self.cluster, &path, &range);
+                let web = web_of(&mut self.cluster, SERVES);
                 let read = fetch(web, "GET", &target)?;
                 let end = (offset + length).min(size);
                 expect(read.body == bytes(size, offset, end), || {
                     format!("{path} {range}")
                 })?;
             }
-            let target = self.target(&path, "GETFILECHECKSUM");
-            let [ours, stock] = [SERVES, STOCK].map(|node| {
-                let web = self.web(node);
+            let target = webhdfs(&mut self.cluster, &path, "op=GETFILECHECKSUM");
+            let [ours, stock] = both(&mut self.cluster, [SERVES, STOCK], |web| {
                 fetch(web, "GET", &target)
-            });
-            expect_eq("checksum", ours?.body, stock?.body)?;
+            })?;
+            expect_eq("checksum", ours.body, stock.body)?;
         }
         passed()
     }
@@ -138,12 +124,10 @@ impl Losses {
 
     /// An append of a striped file is refused as Apache's node refuses it.
     pub fn append(&mut self) -> Result<Outcome> {
-        let target = self.target("/ec/1", "APPEND");
-        let [ours, stock] = [SERVES, STOCK].map(|node| {
-            let web = self.web(node);
+        let target = webhdfs(&mut self.cluster, "/ec/1", "op=APPEND");
+        let [ours, stock] = both(&mut self.cluster, [SERVES, STOCK], |web| {
             upload(web, "POST", &target, 5, 1)
-        });
-        let (ours, stock) = (ours?, stock?);
+        })?;
         expect_eq(
             "append",
             (ours.code, ours.error()),
@@ -159,8 +143,8 @@ impl Losses {
         for index in 0..6 {
             let dir = if index % 2 == 0 { "/ec" } else { "" };
             let path = format!("{dir}/killed-{index}");
-            let target = self.target(&path, "CREATE");
-            let web = self.web(SERVES);
+            let target = webhdfs(&mut self.cluster, &path, "op=CREATE");
+            let web = web_of(&mut self.cluster, SERVES);
             let mut exchange = Exchange::begin(web, "PUT", &target, Some(size))?;
             exchange.send(size, 0, 3 * CELL + 100 * index)?;
             writers.push((path, 3 * CELL + 100 * index, exchange));
@@ -171,11 +155,7 @@ impl Losses {
         for (path, at, mut exchange) in writers {
             let _ = exchange.send(size, at, size);
             let reply = exchange.reply()?;
-            expect_eq(
-                &path,
-                (reply.code, reply.error()),
-                (201, Default::default()),
-            )?;
+            expect_done(&path, &reply, 201)?;
             self.fs.check(&path, size, size)?;
             self.is_there(&path, size)?;
         }
@@ -203,9 +183,9 @@ impl Losses {
         let mut modes = Vec::new();
         for node in [SERVES, STOCK] {
             let path = format!("/acl/{node}");
-            let ask = "CREATE&permission=644&unmaskedpermission=666";
-            let target = self.target(&path, ask);
-            let web = self.web(node);
+            let ask = "op=CREATE&permission=644&unmaskedpermission=666";
+            let target = webhdfs(&mut self.cluster, &path, ask);
+            let web = web_of(&mut self.cluster, node);
             expect_eq("code", upload(web, "PUT", &target, 5, 1)?.code, 201)?;
             let status = self.fs.fs(&["-getfacl", &path])?;
             modes.push(status.replace(&path, ""));

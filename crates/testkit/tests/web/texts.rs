@@ -1,6 +1,7 @@
 //! Texts beside a stock node's: the block scanner's report, and the log.
 
 use crate::ask::{ask, kind, request};
+use crate::nodes::both;
 use crate::{Lab, OURS, STOCK};
 use hayloft_testkit::error::Result;
 use hayloft_testkit::suite::{expect, expect_eq, passed};
@@ -47,11 +48,9 @@ impl Lab {
     }
 
     pub fn scanner_report(&mut self) -> Result<Outcome> {
-        let [ours, stock] = [OURS, STOCK].map(|node| {
-            let web = self.web(node);
+        let [ours, stock] = both(&mut self.cluster, [OURS, STOCK], |web| {
             http::get(web, "/blockScannerReport")
-        });
-        let (ours, stock) = (ours?, stock?);
+        })?;
         let subjects = |text: &str| text.lines().map(subject).collect::<Vec<_>>();
         let (own, apache) = (subjects(&ours), subjects(&stock));
         // The nodes may differ in how many volumes they have.

@@ -1,13 +1,13 @@
 //! WebHDFS on a node of ours and a stock one, in one cluster.
 
 use crate::exchange::{Exchange, Reply, bytes, fetch, upload};
+use crate::nodes::{both, expect_done, web_of, webhdfs};
 use hayloft_testkit::error::Result;
 use hayloft_testkit::node::Kind;
 use hayloft_testkit::suite::{expect, expect_eq, passed, seconds};
 use hayloft_testkit::wait::{self, Seen};
-use hayloft_testkit::{Cluster, Driver, NodeSpec, Outcome, TestkitError, ports};
+use hayloft_testkit::{Cluster, Driver, NodeSpec, Outcome, TestkitError};
 use serde_json::json;
-use std::net::SocketAddr;
 
 const BLOCK: u64 = 1 << 20;
 const OURS: usize = 0;
@@ -127,20 +127,6 @@ pub struct Files {
 }
 
 impl Files {
-    fn web(&mut self, node: usize) -> SocketAddr {
-        ports::local(self.cluster.node(node).http_port())
-    }
-
-    fn target(&mut self, path: &str, parameters: &str) -> String {
-        let namenode = self.cluster.namenode(0).rpc();
-        let user = if parameters.contains("user.name") {
-            ""
-        } else {
-            "&user.name=root"
-        };
-        format!("/webhdfs/v1{path}?{parameters}&namenoderpcaddress={namenode}{user}")
-    }
-
     fn same(what: &str, ours: &Reply, stock: &Reply) -> Result<()> {
         expect_eq(&format!("{what}: code"), ours.code, stock.code)?;
         expect_eq(&format!("{what}: headers"), ours.headers(), stock.headers())?;
@@ -152,12 +138,11 @@ impl Files {
 
     pub fn questions(&mut self) -> Result<Outcome> {
         for (method, path, parameters) in QUESTIONS {
-            let target = self.target(path, parameters);
-            let [ours, stock] = [OURS, STOCK].map(|node| {
-                let web = self.web(node);
+            let target = webhdfs(&mut self.cluster, path, parameters);
+            let [ours, stock] = both(&mut self.cluster, [OURS, STOCK], |web| {
                 fetch(web, method, &target)
-            });
-            Self::same(&format!("{method} {target}"), &ours?, &stock?)?;
+            })?;
+            Self::same(&format!("{method} {target}"), &ours, &stock)?;
         }
         passed()
     }
@@ -167,12 +152,12 @@ impl Files {
         for (index, parameters) in CREATIONS.into_iter().enumerate() {
             for path in ["/made/there", &format!("/made/new {index}/ä+%25")] {
                 let path = path.replace(' ', "%20").replace('ä', "%C3%A4");
-                let target = self.target(&path, &format!("op=CREATE&{parameters}"));
+                let target = webhdfs(&mut self.cluster, &path, &format!("op=CREATE&{parameters}"));
                 let mut seen = Vec::new();
                 for node in [OURS, STOCK] {
                     self.fs.fs(&["-rm", "-r", "-f", "-skipTrash", "/made"])?;
                     self.fs.put("/made/there", 3, 1, json!({}))?;
-                    let web = self.web(node);
+                    let web = web_of(&mut self.cluster, node);
                     let reply = upload(web, "PUT", &target, 1000, 7)?;
                     let stat = "%a %b %g %o %r %u %n";
                     let listed = self.fs.fs(&["-stat", stat, "/made/*", "/made/*/*"]);
@@ -199,28 +184,23 @@ impl Files {
         for size in SIZES {
             for (writer, reader) in [(OURS, STOCK), (STOCK, OURS), (OURS, OURS)] {
                 let path = format!("/sizes/{writer}-{size}");
-                let target = self.target(&path, "op=CREATE&overwrite=true");
-                let web = self.web(writer);
+                let target = webhdfs(&mut self.cluster, &path, "op=CREATE&overwrite=true");
+                let web = web_of(&mut self.cluster, writer);
                 let reply = upload(web, "PUT", &target, size, size)?;
-                expect_eq(
-                    &path,
-                    (reply.code, reply.error()),
-                    (201, Default::default()),
-                )?;
+                expect_done(&path, &reply, 201)?;
                 self.fs.check(&path, size, size)?;
-                let target = self.target(&path, "op=OPEN");
-                let web = self.web(reader);
+                let target = webhdfs(&mut self.cluster, &path, "op=OPEN");
+                let web = web_of(&mut self.cluster, reader);
                 let read = fetch(web, "GET", &target)?;
                 expect_eq("code of a read", read.code, 200)?;
                 expect(read.body == bytes(size, 0, size), || {
                     format!("{path} of {} bytes", read.body.len())
                 })?;
-                let target = self.target(&path, "op=GETFILECHECKSUM");
-                let [ours, stock] = [OURS, STOCK].map(|node| {
-                    let web = self.web(node);
+                let target = webhdfs(&mut self.cluster, &path, "op=GETFILECHECKSUM");
+                let [ours, stock] = both(&mut self.cluster, [OURS, STOCK], |web| {
                     fetch(web, "GET", &target)
-                });
-                Self::same(&target, &ours?, &stock?)?;
+                })?;
+                Self::same(&target, &ours, &stock)?;
             }
         }
         passed()
@@ -243,25 +223,20 @@ impl Files {
             0,
             2 * BLOCK + 9,
         ] {
-            let target = self.target(path, "op=APPEND");
-            let web = self.web(OURS);
+            let target = webhdfs(&mut self.cluster, path, "op=APPEND");
+            let web = web_of(&mut self.cluster, OURS);
             let mut exchange = Exchange::begin(web, "POST", &target, Some(more))?;
             exchange.send(3, at, at + more)?;
             let reply = exchange.reply()?;
-            expect_eq(
-                "append",
-                (reply.code, reply.error()),
-                (200, Default::default()),
-            )?;
+            expect_done("append", &reply, 200)?;
             at += more;
             self.fs.check(path, at, 3)?;
         }
-        let target = self.target("/nope", "op=APPEND");
-        let [ours, stock] = [OURS, STOCK].map(|node| {
-            let web = self.web(node);
+        let target = webhdfs(&mut self.cluster, "/nope", "op=APPEND");
+        let [ours, stock] = both(&mut self.cluster, [OURS, STOCK], |web| {
             upload(web, "POST", &target, 5, 1)
-        });
-        Self::same("append to nothing", &ours?, &stock?)?;
+        })?;
+        Self::same("append to nothing", &ours, &stock)?;
         passed()
     }
 
@@ -277,8 +252,8 @@ impl Files {
             (5, size),
         ] {
             let parameters = format!("op=OPEN&offset={offset}&length={length}");
-            let target = self.target("/f", &parameters);
-            let web = self.web(OURS);
+            let target = webhdfs(&mut self.cluster, "/f", &parameters);
+            let web = web_of(&mut self.cluster, OURS);
             let read = fetch(web, "GET", &target)?;
             let end = (offset + length).min(size);
             expect(read.body == bytes(1, offset, end), || parameters)?;
@@ -297,22 +272,19 @@ impl Files {
                 self.fs.handle("hflush", "o")?;
             }
             written += more;
-            let target = self.target(path, "op=OPEN");
-            let [ours, stock] = [OURS, STOCK].map(|node| {
-                let web = self.web(node);
+            let target = webhdfs(&mut self.cluster, path, "op=OPEN");
+            let [ours, stock] = both(&mut self.cluster, [OURS, STOCK], |web| {
                 fetch(web, "GET", &target)
-            });
-            let (ours, stock) = (ours?, stock?);
+            })?;
             Self::same(&format!("{written} bytes"), &ours, &stock)?;
             expect_eq("bytes", ours.body.len() as u64, written)?;
             expect(ours.body == bytes(5, 0, written), || "other bytes".into())?;
         }
-        let target = self.target(path, "op=GETFILECHECKSUM");
-        let [ours, stock] = [OURS, STOCK].map(|node| {
-            let web = self.web(node);
+        let target = webhdfs(&mut self.cluster, path, "op=GETFILECHECKSUM");
+        let [ours, stock] = both(&mut self.cluster, [OURS, STOCK], |web| {
             fetch(web, "GET", &target)
-        });
-        Self::same("checksum of an open file", &ours?, &stock?)?;
+        })?;
+        Self::same("checksum of an open file", &ours, &stock)?;
         self.fs.handle("close", "o")?;
         passed()
     }
@@ -322,15 +294,15 @@ impl Files {
         let mut left = Vec::new();
         for node in [OURS, STOCK] {
             let path = format!("/gone/{node}");
-            let target = self.target(&path, "op=CREATE");
-            let web = self.web(node);
+            let target = webhdfs(&mut self.cluster, &path, "op=CREATE");
+            let web = web_of(&mut self.cluster, node);
             let mut exchange = Exchange::begin(web, "PUT", &target, Some(BLOCK))?;
             exchange.send(9, 0, 100_000)?;
             drop(exchange);
             let length = wait::until("the end of the file", seconds(60), || {
                 // It has no checksum until it is closed.
-                let target = self.target(&path, "op=GETFILECHECKSUM");
-                let web = self.web(STOCK);
+                let target = webhdfs(&mut self.cluster, &path, "op=GETFILECHECKSUM");
+                let web = web_of(&mut self.cluster, STOCK);
                 let sum = fetch(web, "GET", &target)?;
                 let status = self.fs.call("status", json!({"path": path}));
                 Ok(match status {
@@ -347,8 +319,8 @@ impl Files {
     }
 
     pub fn preflight(&mut self) -> Result<Outcome> {
-        let target = self.target("/any", "op=CREATE");
-        let web = self.web(OURS);
+        let target = webhdfs(&mut self.cluster, "/any", "op=CREATE");
+        let web = web_of(&mut self.cluster, OURS);
         let head = "Origin: http://nn\r\nAccess-Control-Request-Method: PUT\r\n";
         let answer = crate::ask::ask(web, &crate::ask::request("OPTIONS", &target, head))?;
         expect_eq("code", answer.code(), Some(200))?;
@@ -366,7 +338,7 @@ impl Files {
 
     /// No request makes the node talk to others, or act with a token.
     pub fn refusals(&mut self) -> Result<Outcome> {
-        let web = self.web(OURS);
+        let web = web_of(&mut self.cluster, OURS);
         let listener = std::net::TcpListener::bind("127.0.0.1:0");
         let listener = listener.map_err(TestkitError::file("listening on", "a port"))?;
         let own = listener
@@ -380,7 +352,7 @@ impl Files {
         })?;
         let _ = listener.set_nonblocking(true);
         expect(listener.accept().is_err(), || "it was asked".into())?;
-        let target = self.target("/f", "op=OPEN&delegation=abc");
+        let target = webhdfs(&mut self.cluster, "/f", "op=OPEN&delegation=abc");
         let reply = fetch(web, "GET", &target)?;
         expect_eq("a token", reply.code, 403)?;
         expect(

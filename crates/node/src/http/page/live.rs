@@ -19,9 +19,10 @@ use crate::xceiver::Activity;
 pub fn live(host: &dyn WebHost) -> Value {
     let (identity, stats) = (host.identity(), host.stats());
     let (capacity, used, remaining) = beans::space(host);
-    let (disks, actors, now) = (host.store().disk_stats(), host.actors(), Instant::now());
+    let (told, actors) = (host.disks(), host.actors());
+    let (disks, now) = (&told.what, told.at);
     let report = host.volumes();
-    let volumes = report.iter().map(|volume| {
+    let volumes = report.what.iter().map(|volume| {
         json!({
             "path": volume.path.display().to_string(),
             "type": volume.storage.storage_type.to_string(),
@@ -32,14 +33,15 @@ pub fn live(host: &dyn WebHost) -> Value {
     });
     json!({
         "name": format!("{}:{}", identity.host_name, identity.xfer_port),
-        "up_ms": millis(host.uptime()),
+        // The page reckons with the time of what the disks had done.
+        "up_ms": millis(host.uptime().saturating_sub(now.elapsed())),
         "capacity": capacity,
         "used": used,
         "remaining": remaining,
         "connections": stats.now(Activity::Connection),
         "reading": stats.now(Activity::Reader),
         "writing": stats.now(Activity::Writer),
-        "findings": findings(host, &disks, &actors),
+        "findings": findings(host, disks, &actors),
         "volumes": volumes.collect::<Vec<_>>(),
         "namenodes": actors.iter().map(namenode).collect::<Vec<_>>(),
         "disks": disks.iter().map(|(name, stats)| disk(name, stats, now)).collect::<Vec<_>>(),

@@ -8,9 +8,9 @@ use axum::http::{StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
 use hayloft_conf::{Configuration, keys};
-use regex::Regex;
 
-use super::super::WebHost;
+use super::super::{WebHost, patterns};
+use super::has_guard;
 
 /// The handler's name in Apache's configuration.
 const HANDLER: &str = "RestCsrfPreventionFilterHandler";
@@ -22,11 +22,7 @@ pub(in super::super) async fn guard(
     next: Next,
 ) -> Response {
     let config = host.config().current();
-    let handlers = config.get(&keys::HTTPSERVER_FILTER_HANDLERS);
-    let guards = config.get(&keys::WEBHDFS_CSRF_ENABLED)
-        && handlers
-            .split(',')
-            .any(|handler| handler.trim().ends_with(HANDLER));
+    let guards = config.get(&keys::WEBHDFS_CSRF_ENABLED) && has_guard(&config, HANDLER);
     if guards && !passes(&config, &request) {
         let text = "Missing Required Header for CSRF Vulnerability Protection";
         let close = [(header::CONNECTION, "close")];
@@ -41,8 +37,8 @@ fn passes(config: &Configuration, request: &Request) -> bool {
     let browsers = config.get(&keys::WEBHDFS_CSRF_BROWSERS);
     // A pattern that is none takes every agent for a browser.
     let is_browser = |agent: &str| {
-        let mut patterns = browsers.split(',').map(str::trim);
-        patterns.any(|pattern| Regex::new(pattern).map_or(true, |p| whole_match(&p, agent)))
+        let mut all = browsers.split(',').map(str::trim);
+        all.any(|pattern| patterns::whole(pattern).is_none_or(|of| of.is_match(agent)))
     };
     if !agent.is_some_and(is_browser) {
         return true;
@@ -54,13 +50,6 @@ fn passes(config: &Configuration, request: &Request) -> bool {
         || request
             .headers()
             .contains_key(&*config.get(&keys::WEBHDFS_CSRF_HEADER))
-}
-
-/// Java's `matches`: the pattern stands for all of the text.
-fn whole_match(pattern: &Regex, text: &str) -> bool {
-    pattern
-        .find_iter(text)
-        .any(|found| found.start() == 0 && found.end() == text.len())
 }
 
 #[cfg(test)]
@@ -87,5 +76,15 @@ mod tests {
         assert!(of("PUT", &[browser, ("x-xsrf-header", "")]));
         assert!(of("GET", &[browser]) && of("OPTIONS", &[browser]));
         assert!(of("PUT", &[("user-agent", "curl/8 Mozilla")]) && of("PUT", &[]));
+        let config = Configuration::from_properties([
+            ("dfs.webhdfs.rest-csrf.enabled", "true"),
+            (
+                "dfs.webhdfs.rest-csrf.browser-useragents-regex",
+                "Moz|Mozilla",
+            ),
+        ]);
+        let config = config.expect("valid");
+        let named = request("PUT", &[("user-agent", "Mozilla")]);
+        assert!(!passes(&config, &named), "the second of two names");
     }
 }

@@ -6,8 +6,8 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use hayloft_conf::{Configuration, HostPort, NameService, keys, namenodes};
-use regex::Regex;
 
+use super::super::patterns;
 use super::parameters::Parameters;
 use super::refusal::Refusal;
 use crate::client::{Caller, NameNodeGroup};
@@ -30,8 +30,7 @@ pub(super) fn identify(config: &Configuration, parameters: &Parameters) -> Resul
         None => config.get(&keys::HTTP_STATIC_USER),
         Some(name) => {
             let pattern = config.get(&keys::WEBHDFS_USER_PATTERN);
-            let allowed = Regex::new(&format!(r"\A(?:{pattern})\z"))
-                .is_ok_and(|allowed| allowed.is_match(name));
+            let allowed = patterns::whole(&pattern).is_some_and(|of| of.is_match(name));
             if !allowed {
                 return Err(Refusal::argument(format!(
                     "Invalid value: \"{name}\" does not belong to the domain {pattern}"

@@ -5,6 +5,7 @@ use std::net::{IpAddr, Ipv4Addr};
 
 use hayloft_conf::{Configuration, keys};
 
+use super::has_guard;
 use super::parameters::Parameters;
 use super::refusal::Refusal;
 
@@ -68,11 +69,7 @@ pub(super) fn check(
     parameters: &Parameters,
     from: Option<IpAddr>,
 ) -> Result<(), Refusal> {
-    let handlers = config.get(&keys::HTTPSERVER_FILTER_HANDLERS);
-    if !handlers
-        .split(',')
-        .any(|handler| handler.trim().ends_with(HANDLER))
-    {
+    if !has_guard(config, HANDLER) {
         return Ok(());
     }
     let user = parameters.get("user.name").filter(|user| !user.is_empty());

@@ -33,6 +33,7 @@ use axum::http::{HeaderValue, Method, StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::any;
 use axum::{Extension, Router};
+use hayloft_conf::{Configuration, keys};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tracing::debug;
 
@@ -179,6 +180,12 @@ async fn dispatch(
             .await
             .map_err(no_body),
     }
+}
+
+/// Whether the class of that name is among Apache's guards of WebHDFS.
+fn has_guard(config: &Configuration, class: &str) -> bool {
+    let all = config.get(&keys::HTTPSERVER_FILTER_HANDLERS);
+    all.split(',').any(|one| one.trim().ends_with(class))
 }
 
 /// What is asked for.

@@ -2,6 +2,7 @@
 
 use axum::http::Uri;
 
+use super::super::percent::{self, BadEscape, Plus};
 use super::ROOT;
 use super::refusal::Refusal;
 
@@ -43,7 +44,7 @@ impl Parameters {
     pub(super) fn of(uri: &Uri) -> Result<Self, Refusal> {
         let all = uri.to_string();
         let path = uri.path().strip_prefix(ROOT).unwrap_or_default();
-        let path = decoded(path, false, ROOT.len(), &all)?;
+        let path = decoded(path, Plus::IsPlus, ROOT.len(), &all)?;
         let query = uri.query().unwrap_or_default();
         let mut pairs = Vec::new();
         // Behind the question mark.
@@ -52,8 +53,8 @@ impl Parameters {
             let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
             if !pair.is_empty() {
                 let value_at = at + name.len() + 1;
-                let name = decoded(name, true, at, &all)?;
-                pairs.push((name, decoded(value, true, value_at, &all)?));
+                let name = decoded(name, Plus::IsSpace, at, &all)?;
+                pairs.push((name, decoded(value, Plus::IsSpace, value_at, &all)?));
             }
             at += pair.len() + 1;
         }
@@ -138,7 +139,7 @@ impl Parameters {
     pub(super) fn create_flags(&self) -> Result<Option<CreateFlags>, Refusal> {
         // Java's client encodes them twice.
         let text = self.get("createflag").unwrap_or_default();
-        let text = decoded(text, false, 0, text)?;
+        let text = decoded(text, Plus::IsPlus, 0, text)?;
         if text.is_empty() {
             return Ok(None);
         }
@@ -169,52 +170,27 @@ fn at_least<T: PartialOrd + std::fmt::Display>(name: &str, value: T, min: T) -> 
     Ok(value)
 }
 
-/// Percent-encoded text, which begins at `at` in `all`; a `+` in a parameter is a space.
-fn decoded(text: &str, parameter: bool, at: usize, all: &str) -> Result<String, Refusal> {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.as_bytes();
-    while let [byte, after @ ..] = rest {
-        let index = at + text.len() - rest.len();
-        rest = after;
-        bytes.push(match byte {
-            b'+' if parameter => b' ',
-            b'%' => {
-                let [high, low, after @ ..] = rest else {
-                    return Err(Refusal::argument(format!(
-                        "unterminated escape sequence at index {index} of: {all}"
-                    )));
-                };
-                rest = after;
-                let digits = [*high, *low].map(char::from);
-                let value = digits.iter().try_fold(0, |value, digit| {
-                    Some(value * 16 + u8::try_from(digit.to_digit(16)?).ok()?)
-                });
-                value.ok_or_else(|| {
-                    let [high, low] = digits;
-                    let index = index + 1;
-                    Refusal::argument(format!(
-                        "invalid hex byte '{high}{low}' at index {index} of '{all}'"
-                    ))
-                })?
+/// Percent-encoded text, which begins at `begins` in `all`.
+fn decoded(text: &str, plus: Plus, begins: usize, all: &str) -> Result<String, Refusal> {
+    let bytes = percent::decoded(text, plus).map_err(|bad| {
+        Refusal::argument(match bad {
+            BadEscape::Cut { at } => {
+                let index = begins + at;
+                format!("unterminated escape sequence at index {index} of: {all}")
             }
-            other => *other,
-        });
-    }
+            BadEscape::Digits { at, digits } => {
+                let ([high, low], index) = (digits, begins + at + 1);
+                format!("invalid hex byte '{high}{low}' at index {index} of '{all}'")
+            }
+        })
+    })?;
     Ok(String::from_utf8(bytes)
         .unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned()))
 }
 
 /// A path as it stands in a URI.
 pub(super) fn encoded(path: &str) -> String {
-    let mut text = String::with_capacity(path.len());
-    for byte in path.bytes() {
-        if byte.is_ascii_alphanumeric() || b"_-!.~'()*,;:$&+=/@".contains(&byte) {
-            text.push(char::from(byte));
-        } else {
-            text.push_str(&format!("%{byte:02X}"));
-        }
-    }
-    text
+    percent::encoded(path, b"_-!.~'()*,;:$&+=/@")
 }
 
 #[cfg(test)]

@@ -37,11 +37,9 @@ pub(super) async fn create(
         Ok(wanted) => wanted,
         Err(refusal) => return Err((refusal, Some(body))),
     };
-    let writer = match FileWriter::create(client, &parameters.path, &wanted).await {
-        Ok(writer) => writer,
-        Err(error) => return Err((error.into(), Some(body))),
-    };
-    store(writer, body, turn).await?;
+    let path = parameters.path.clone();
+    let opening = async move { FileWriter::create(client, &path, &wanted).await };
+    store(opening, body, turn).await?;
     let namenode = parameters.get("namenoderpcaddress").unwrap_or_default();
     // A scheme before it was looked past when the NameNode was found.
     let namenode = namenode.rsplit("://").next().unwrap_or_default();
@@ -64,11 +62,9 @@ pub(super) async fn append(
     if let Err(refusal) = parameters.int("buffersize", 1) {
         return Err((refusal, Some(body)));
     }
-    let writer = match FileWriter::append(client, &parameters.path).await {
-        Ok(writer) => writer,
-        Err(error) => return Err((error.into(), Some(body))),
-    };
-    store(writer, body, turn).await?;
+    let path = parameters.path.clone();
+    let opening = async move { FileWriter::append(client, &path).await };
+    store(opening, body, turn).await?;
     let headers = [(header::CONTENT_LENGTH, "0")];
     Ok(closing((StatusCode::OK, headers).into_response()))
 }
@@ -104,12 +100,20 @@ fn wanted(config: &Configuration, parameters: &Parameters) -> Result<CreateFile,
     })
 }
 
-/// Writes the body and closes the file. In a task of its own: the file is closed, too, when the
-/// client goes away and its connection's task ends.
-async fn store(writer: FileWriter, body: Body, turn: Turn) -> Result<(), (Refusal, Unread)> {
-    let span = tracing::Span::current();
-    let storing = tokio::spawn(copy(writer, body, turn).instrument(span));
-    match storing.await {
+/// Opens the file, writes the body and closes it. In a task of its own: a file that is opened is
+/// closed, too, when the client goes away at any time and its connection's task ends.
+async fn store(
+    opening: impl Future<Output = Result<FileWriter, FileError>> + Send + 'static,
+    body: Body,
+    turn: Turn,
+) -> Result<(), (Refusal, Unread)> {
+    let storing = async move {
+        match opening.await {
+            Ok(writer) => copy(writer, body, turn).await,
+            Err(error) => Err((error.into(), body)),
+        }
+    };
+    match tokio::spawn(storing.in_current_span()).await {
         Ok(Ok(())) => Ok(()),
         Ok(Err((refusal, body))) => Err((refusal, Some(body))),
         Err(error) => Err((Refusal::internal(error.to_string()), None)),
@@ -167,5 +171,29 @@ async fn copy(mut writer: FileWriter, body: Body, _turn: Turn) -> Result<(), (Re
         (Ok(()), true) => Ok(()),
         (Ok(()), false) => Err((Refusal::stalled(), Body::empty())),
         (Err(error), _) => Err((error.into(), rest())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use tokio::sync::{Semaphore, oneshot};
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_client_that_leaves_while_a_file_is_opened_does_not_end_that() {
+        let turn = Arc::new(Semaphore::new(1)).acquire_owned().await;
+        let (opened, is_opened) = oneshot::channel();
+        let opening = async move {
+            tokio::time::sleep(Duration::from_secs(5)).await;
+            let _ = opened.send(());
+            Err(FileError::BeyondEnd)
+        };
+        let storing = store(opening, Body::empty(), turn.expect("a place"));
+        let left = tokio::time::timeout(Duration::from_secs(1), storing).await;
+        assert!(left.is_err(), "the connection's task ends");
+        is_opened.await.expect("the answer is waited for");
     }
 }
