@@ -110,10 +110,16 @@ pub fn to_markdown() -> String {
     out
 }
 
+/// Bytes of a default that only a list has; such a list is not printed.
+const LIST_LONG: usize = 200;
+
 /// Default, unit and whether it is reconfigurable, in parentheses.
 fn facts(key: &AnyKey) -> String {
     let mut facts = Vec::new();
-    if !key.default.is_empty() {
+    if key.default.len() > LIST_LONG {
+        let listed = key.default.split(',').count();
+        facts.push(format!("{listed} names, as Apache's default"));
+    } else if !key.default.is_empty() {
         facts.push(format!("`{}`", short(key.default)));
     }
     if !key.unit.name().is_empty() {

@@ -161,7 +161,7 @@ impl FileWriter {
     }
 
     /// Takes over a file that the NameNode has opened; one that cannot be written is ended as it
-    /// is, or nobody could write it until its lease ends.
+    /// is, or no client could write it until its lease ends.
     async fn open_or_end(
         client: FileClient,
         path: &str,

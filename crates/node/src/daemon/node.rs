@@ -16,7 +16,7 @@ use hayloft_wire::proto::datanode::CommitBlockSynchronizationRequest;
 use hayloft_wire::proto::hdfs::{BlockEcReconstructionInfo, DatanodeId, RecoveringBlock};
 use tokio_util::sync::CancellationToken;
 
-use crate::http::{Lasting, Periods, Told, WebHost};
+use crate::http::{Cached, Periods, Sampled, WebHost};
 use crate::identity::{Identity, SOFTWARE_VERSION};
 use crate::ipc::Host;
 use crate::namenode::{ActorInfo, Load, NameNodes, NodeWork, Targets};
@@ -61,15 +61,15 @@ pub(super) struct Node {
 
 /// What the web port told of the store last.
 pub(super) struct ToldOfStore {
-    volumes: Lasting<Vec<VolumeReport>>,
-    disks: Lasting<Vec<(String, DiskStats)>>,
+    volumes: Cached<Vec<VolumeReport>>,
+    disks: Cached<Vec<(String, DiskStats)>>,
 }
 
 impl Default for ToldOfStore {
     fn default() -> Self {
         Self {
-            volumes: Lasting::new(VOLUMES_FRESH),
-            disks: Lasting::new(DISKS_FRESH),
+            volumes: Cached::new(VOLUMES_FRESH),
+            disks: Cached::new(DISKS_FRESH),
         }
     }
 }
@@ -211,11 +211,11 @@ impl WebHost for Node {
         &self.identity
     }
 
-    fn volumes(&self) -> Arc<Told<Vec<VolumeReport>>> {
+    fn volumes(&self) -> Arc<Sampled<Vec<VolumeReport>>> {
         self.told.volumes.get_or(|| self.store.volume_report())
     }
 
-    fn disks(&self) -> Arc<Told<Vec<(String, DiskStats)>>> {
+    fn disks(&self) -> Arc<Sampled<Vec<(String, DiskStats)>>> {
         self.told.disks.get_or(|| self.store.disk_stats())
     }
 

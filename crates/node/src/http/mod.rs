@@ -13,13 +13,14 @@
 //! | `scan_report` | `/blockScannerReport` |
 //! | `server`, `patience` | connections and their limits |
 //! | `tls` | the same over TLS |
-//! | `told` | what is told for a while |
+//! | `cached` | answers given for a while |
 //!
 //! Its threads serve nothing else, so that no request takes one from the data path.
 
 mod activity_beans;
 mod activity_metrics;
 mod beans;
+mod cached;
 mod jmx;
 mod logs;
 mod metrics;
@@ -32,7 +33,6 @@ mod periods;
 mod scan_report;
 mod server;
 mod tls;
-mod told;
 mod webhdfs;
 
 use std::net::IpAddr;
@@ -56,10 +56,10 @@ use crate::outliers::OutlierReports;
 use crate::xceiver::XceiverStats;
 use percent::Plus;
 
+pub use cached::{Cached, Sampled};
 pub use periods::Periods;
 pub(crate) use server::{WebPorts, serve};
 pub(crate) use tls::{Policy, Tls};
-pub use told::{Lasting, Told};
 
 /// What the web port needs of the node.
 pub trait WebHost: Send + Sync + 'static {
@@ -70,10 +70,10 @@ pub trait WebHost: Send + Sync + 'static {
     /// Its replicas.
     fn store(&self) -> &Store;
     /// Its volumes as of the last seconds: counting replicas looks at each of them.
-    fn volumes(&self) -> Arc<Told<Vec<VolumeReport>>>;
+    fn volumes(&self) -> Arc<Sampled<Vec<VolumeReport>>>;
     /// Its disks as of the last second, and when that was: no disk takes on a transfer while its
     /// histograms are copied.
-    fn disks(&self) -> Arc<Told<Vec<(String, DiskStats)>>>;
+    fn disks(&self) -> Arc<Sampled<Vec<(String, DiskStats)>>>;
     /// How NameNodes know it.
     fn identity(&self) -> &Identity;
     /// What the data transfer service does.

@@ -19,7 +19,7 @@ use hayloft_testkit::http;
 use hayloft_testkit::node::Kind;
 use hayloft_testkit::suite::{expect, expect_eq, passed, seconds};
 use hayloft_testkit::wait::{self, Seen};
-use hayloft_testkit::{Cluster, Driver, NodeSpec, Outcome, Suite, TestkitError, ports};
+use hayloft_testkit::{Cluster, Driver, NodeSpec, Outcome, Suite, TestkitError};
 use nodes::{both, web_of};
 use serde_json::{Value, json};
 use std::io::{Read as _, Write as _};

@@ -50,7 +50,7 @@ public final class Layouts {
 
   private static final long FAILURE_KEPT_NS = TimeUnit.MINUTES.toNanos(1);
 
-  /** Of a file that nobody can tell. */
+  /** Of a file whose layout no tool tells. */
   private static final FileLayout ANYWHERE = FileLayout.whole(List.of());
 
   private final Recent<Key, FileLayout> cache = new Recent<>(CACHED_MAX);

@@ -48,7 +48,7 @@ final class ToolOutput {
       return new String(output.get(limitMs, TimeUnit.MILLISECONDS), StandardCharsets.UTF_8);
     } catch (TimeoutException e) {
       throw new IOException(
-          command.get(0) + " did not end in " + limitMs + " ms (" + PfsKeys.LAYOUT_TIMEOUT + ")", e);
+          command.get(0) + ": no end in " + limitMs + " ms (" + PfsKeys.LAYOUT_TIMEOUT + ")", e);
     } catch (ExecutionException e) {
       throw new IOException(command.get(0) + ": " + e.getCause().getMessage(), e);
     } catch (InterruptedException e) {

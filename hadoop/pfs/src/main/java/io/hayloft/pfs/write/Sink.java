@@ -6,7 +6,7 @@ import java.nio.ByteBuffer;
 import java.nio.channels.FileChannel;
 import java.nio.file.Path;
 
-/** A file being written, from {@code start} on, which is its end. Calls block as long as the mount does. */
+/** A file being written, from {@code start} on, its end. Calls block as long as the mount does. */
 public record Sink(FileChannel channel, Path file, long start) implements Closeable {
   /** To be written from its start. */
   public Sink(FileChannel channel, Path file) {
