@@ -232,14 +232,13 @@ static int copy_out(struct volume *v, uint64_t index, int fd, const struct part 
     answer = with_reader(v, index, buffer, UNIT, at);
     if (!answer)
       answer = all(fd, NULL, buffer, UNIT, at);
-    if (!answer)
-      note(v, index, at, UNIT);
   }
   free(buffer);
   return !answer && fsync(fd) ? failed("fsync") : answer;
 }
 
-/* What is in an object goes to a tail, as durable as it was. */
+/* What is in an object goes to a tail, as durable as it was. It counts as not written: the chunk
+ * becomes an object again when all of it was written anew, or at the next start. */
 static int unmake_object(struct volume *v, uint64_t index) {
   struct chunk *c = &v->chunks[index];
   char part[NAME_BYTES], name[NAME_BYTES];
