@@ -29,6 +29,7 @@
 #define PATH_BYTES 96
 #define METADATA_MAX (1u << 20) /* bytes of one file of a dataset's metadata */
 #define SUM_BYTES 512
+#define LEFT_BEHIND_MAX 16
 
 static _Thread_local char why[400];
 
@@ -73,7 +74,8 @@ static struct {
 } library;
 
 static pthread_mutex_t library_lock = PTHREAD_MUTEX_INITIALIZER;
-static char *library_path; /* of the one that this process has */
+static char *library_path;   /* of the one that this process has */
+static unsigned left_behind; /* engines that failed, with their memory and descriptors */
 
 static int find_functions(void *handle) {
   const struct { const char *name; void *place; } wanted[] = {
@@ -273,7 +275,7 @@ static int put_all(const struct shape *shape, const char *name, int tail) {
   const size_t start = 0, count = shape->step;
   void *io = NULL, *variable = NULL, *engine = NULL;
   pthread_mutex_lock(&library_lock);
-  void *adios = library.init_serial();
+  void *adios = left_behind < LEFT_BEHIND_MAX ? library.init_serial() : NULL;
   if (dataset(adios, shape->write_parameters, &io))
     variable = library.define_variable(io, "bytes", TYPE_UINT8, 1, &count, &start, &count,
                                        CONSTANT_DIMS);
@@ -287,11 +289,12 @@ static int put_all(const struct shape *shape, const char *name, int tail) {
       answer = put_step(engine, variable, buffer);
   }
   pthread_mutex_lock(&library_lock);
-  if (engine) {
-    int closed = refused("closing", library.close(engine));
-    answer = answer ? answer : closed;
-  }
-  if (adios)
+  if (engine && !answer)
+    answer = refused("closing", library.close(engine));
+  /* To end an engine that failed, the library would end the process: it is left behind. */
+  if (engine && answer)
+    left_behind++;
+  else if (adios)
     library.finalize(adios);
   pthread_mutex_unlock(&library_lock);
   free(buffer);
@@ -335,6 +338,12 @@ static int write_object(const struct shape *shape, uint64_t index, int tail) {
   char part[NAME_BYTES], name[NAME_BYTES];
   snprintf(part, sizeof part, "%llu.bp.part", (unsigned long long)index);
   snprintf(name, sizeof name, "%llu.bp", (unsigned long long)index);
+  /* The library does not tell a full disk from a broken one, and does not get over either. */
+  struct statvfs space;
+  if (fstatvfs(shape->dir, &space))
+    return failed("asking for the room of the directory of objects");
+  if ((uint64_t)space.f_bavail * space.f_frsize < shape->chunk + METADATA_MAX)
+    return say(-ENOSPC, "no room for another object");
   int answer = remove_object(shape->dir, part);
   if (!answer)
     answer = put_all(shape, part, tail);
@@ -345,15 +354,10 @@ static int write_object(const struct shape *shape, uint64_t index, int tail) {
   if (!answer && fsync(shape->dir))
     answer = failed("fsync of the directory of objects");
   if (answer) {
-    /* The library does not tell a full disk from a broken one. */
-    struct statvfs space;
-    int full = fstatvfs(shape->dir, &space) == 0 &&
-               (uint64_t)space.f_bavail * space.f_frsize < shape->chunk;
     char said[sizeof why];
     memcpy(said, why, sizeof said);
     remove_object(shape->dir, part);
     memcpy(why, said, sizeof said);
-    answer = full ? -ENOSPC : answer;
   }
   return answer;
 }
@@ -367,6 +371,8 @@ struct reader {
   uint64_t used;        /* when, by a count of uses */
   pthread_mutex_t lock; /* of what follows, during its calls */
   uint64_t opened;      /* the object that is open */
+  int data;             /* its content, when `engine` is there */
+  off_t length;         /* bytes of that */
   void *adios, *engine, *variable;
 };
 
@@ -376,11 +382,15 @@ static void close_reader(struct reader *reader) {
     library.close(reader->engine);
   if (reader->adios)
     library.finalize(reader->adios);
+  if (reader->engine)
+    close(reader->data);
   pthread_mutex_unlock(&library_lock);
   reader->adios = reader->engine = reader->variable = NULL;
 }
 
-static int check_sum(const struct shape *shape, const char *name, uint64_t index) {
+/* Compares the files with what was written. *data and *length: the content. */
+static int check_sum(const struct shape *shape, const char *name, uint64_t index, int *data,
+                     off_t *length) {
   int object = openat(shape->dir, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (object < 0)
     return failed("opening an object");
@@ -393,6 +403,14 @@ static int check_sum(const struct shape *shape, const char *name, uint64_t index
     answer = say(-EIO, "object %s is damaged: its files are not those that were written", name);
   if (fd >= 0)
     close(fd);
+  struct stat about;
+  *data = answer ? -1 : openat(object, "data.0", O_RDONLY | O_CLOEXEC);
+  if (!answer && (*data < 0 || fstat(*data, &about)))
+    answer = failed("opening the content of an object");
+  if (!answer)
+    *length = about.st_size;
+  else if (*data >= 0)
+    close(*data);
   close(object);
   return answer;
 }
@@ -401,7 +419,7 @@ static int open_reader(const struct shape *shape, struct reader *reader, uint64_
   char name[NAME_BYTES], path[PATH_BYTES];
   snprintf(name, sizeof name, "%llu.bp", (unsigned long long)index);
   path_of(path, shape, name);
-  int answer = check_sum(shape, name, index);
+  int answer = check_sum(shape, name, index, &reader->data, &reader->length);
   if (answer)
     return answer;
   void *io = NULL;
@@ -416,6 +434,8 @@ static int open_reader(const struct shape *shape, struct reader *reader, uint64_
   reader->opened = index;
   if (reader->variable)
     return 0;
+  if (!reader->engine)
+    close(reader->data);
   close_reader(reader);
   return say(-EIO, "ADIOS2 does not open object %s", name);
 }
@@ -423,6 +443,10 @@ static int open_reader(const struct shape *shape, struct reader *reader, uint64_
 /* Reads a range that is within the chunk. The caller has the reader's lock. */
 static int get(const struct shape *shape, struct reader *reader, char *into, uint64_t count,
                uint64_t offset) {
+  struct stat about;
+  /* The library reads for ever behind the end of a file that was cut. */
+  if (fstat(reader->data, &about) || about.st_size != reader->length)
+    return say(-EIO, "an object that is open was cut or cannot be read any more");
   while (count > 0) {
     const size_t start = offset % shape->step, left = shape->step - start;
     const size_t n = count < left ? count : left;
