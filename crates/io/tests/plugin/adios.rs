@@ -17,7 +17,7 @@ pub fn library() -> Result<PathBuf, String> {
         .map_err(|_| "ADIOS2 is not here: run scripts/fetch-adios".to_owned())
 }
 
-/// Compiles the plug-in to `dir`, and gives the engine's name up to its options: `size=` is missing.
+/// Compiles the plug-in to `dir`, and gives the engine's name; its option `size=` is missing.
 ///
 /// # Errors
 /// As [`library`].

@@ -1,8 +1,8 @@
 //! Blocks as objects of ADIOS (HadioFS, figures 5.1 to 5.6): chunk sizes, replicas, several
 //! writers, closes that are late, reads, and an engine that drops its data as the bound.
 //!
-//! All nodes run beside each other on this machine's disk, and each arrangement has its turn in each
-//! round. The plug-in comes from `scripts/fetch-adios`.
+//! All nodes run beside each other on this machine's disk, and each arrangement has its turn in
+//! each round. The plug-in comes from `scripts/fetch-adios`.
 
 mod cluster;
 
