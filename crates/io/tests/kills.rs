@@ -4,6 +4,8 @@
 //!
 //! This program kills copies of itself. They say on their output what was acknowledged.
 
+#[path = "plugin/adios.rs"]
+mod adios;
 #[path = "plugin/compile.rs"]
 mod compile;
 
@@ -12,7 +14,7 @@ use std::fs::{self, File};
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
-use std::sync::Arc;
+use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -127,10 +129,12 @@ fn kill_one(name: &str, dir: &Path, seed: u64) -> BTreeMap<u64, (usize, usize)> 
         .spawn()
         .expect("a copy");
     let out = BufReader::new(copy.stdout.take().expect("piped"));
+    let (works, begun) = mpsc::channel();
     let reader = std::thread::spawn(move || {
         let mut told = BTreeMap::new();
         let lines = out.lines().map_while(Result::ok);
         for line in lines {
+            let _ = works.send(());
             let numbers: Vec<usize> = line.split(' ').filter_map(|n| n.parse().ok()).collect();
             if let [id, least, most] = numbers[..] {
                 told.insert(id as u64, (least, most));
@@ -138,7 +142,12 @@ fn kill_one(name: &str, dir: &Path, seed: u64) -> BTreeMap<u64, (usize, usize)> 
         }
         told
     });
-    std::thread::sleep(Duration::from_millis(15 + Dice(seed * 77 + 1).roll(60)));
+    let mut dice = Dice(seed * 77 + 1);
+    // Some are killed while they start.
+    if dice.roll(4) != 0 {
+        let _ = begun.recv_timeout(Duration::from_secs(20));
+    }
+    std::thread::sleep(Duration::from_millis(15 + dice.roll(60)));
     copy.kill().expect("is ours");
     copy.wait().expect("ended");
     reader.join().expect("no panic")
@@ -211,7 +220,8 @@ async fn check(name: &str, dir: &Path, told: &mut BTreeMap<u64, (usize, usize)>,
     *told = kept;
 }
 
-fn kills(name: &str, dir: &Path) {
+/// Kills copies that use the engine `name` on `dir`; `look` is called after each.
+fn kills(name: &str, dir: &Path, look: &mut dyn FnMut()) {
     let kills = std::env::var("HAYLOFT_KILLS")
         .ok()
         .and_then(|n| n.parse().ok());
@@ -233,6 +243,7 @@ fn kills(name: &str, dir: &Path) {
     for seed in 1..=kills {
         let mut before = told.clone();
         before.extend(kill_one(name, dir, seed));
+        look();
         files += before.len();
         told = before;
         runtime.block_on(check(name, dir, &mut told, seed));
@@ -261,6 +272,7 @@ fn on_a_file() {
     kills(
         &format!("plugin:{} {}", so.display(), device.display()),
         &root,
+        &mut || (),
     );
 }
 
@@ -285,9 +297,31 @@ fn on_nbd() -> Result<(), String> {
     let root = dir.path().join("root");
     fs::create_dir(&root).expect("creates");
     let uri = format!("nbd+unix:///?socket={}", socket.display());
-    kills(&format!("plugin:{} {uri}", so.display()), &root);
+    kills(&format!("plugin:{} {uri}", so.display()), &root, &mut || ());
     server.kill().expect("is ours");
     server.wait().expect("ended");
+    Ok(())
+}
+
+/// Objects of ADIOS2, small ones: a file of 600,000 bytes makes some whole.
+fn on_adios(more: &str) -> Result<(), String> {
+    let dir = tempfile::tempdir().expect("a directory");
+    let engine = adios::engine(dir.path())?;
+    let root = dir.path().join("root");
+    fs::create_dir(&root).expect("creates");
+    let (mut objects, mut half_made) = (0, 0);
+    let mut look = || {
+        let list = fs::read_dir(root.join("hayloft.adios"));
+        for entry in list.into_iter().flatten().map_while(Result::ok) {
+            let name = entry.file_name().to_string_lossy().into_owned();
+            objects += u64::from(name.ends_with(".bp"));
+            half_made += u64::from(name.ends_with(".part") || name.ends_with(".old"));
+        }
+    };
+    let engine = format!("{engine} size=129M chunk=1M step=256K {more}");
+    kills(&engine, &root, &mut look);
+    println!("adios {more}: {objects} objects seen, {half_made} half made");
+    assert!(objects > 0, "no chunk became whole");
     Ok(())
 }
 
@@ -312,6 +346,12 @@ fn main() -> ExitCode {
     match on_nbd() {
         Ok(()) => run += 1,
         Err(why) => println!("nbd: skipped: {why}"),
+    }
+    for close in ["close=sync", "close=async"] {
+        match on_adios(close) {
+            Ok(()) => run += 1,
+            Err(why) => println!("adios: skipped: {why}"),
+        }
     }
     println!("test result: ok. {run} passed; 0 failed");
     ExitCode::SUCCESS

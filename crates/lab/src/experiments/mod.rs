@@ -2,7 +2,7 @@
 //!
 //! [`pairs`] and [`layouts`] grow a cluster step by step; [`scaling`] carries out such steps and
 //! has their page. [`native`], [`streams`] and [`virtual_disks`] watch one modelled disk,
-//! [`fscost`] a real one; [`one_disk`] has what they share.
+//! [`fscost`] and [`hadiofs`] a real one; [`one_disk`] has what they share.
 
 mod census;
 pub mod degraded;
@@ -10,6 +10,7 @@ pub mod dfsio;
 pub mod domains;
 pub mod durability;
 pub mod fscost;
+pub mod hadiofs;
 pub mod layouts;
 mod marks;
 pub mod native;
@@ -28,15 +29,16 @@ use std::collections::BTreeMap;
 use one_disk::DiskExperiment;
 
 /// Experiments with the disk of one machine.
-pub const DISK_EXPERIMENTS: [DiskExperiment; 4] = [
+pub const DISK_EXPERIMENTS: [DiskExperiment; 5] = [
     native::NATIVE,
     streams::STREAMS,
     fscost::FSCOST,
     virtual_disks::VIRTUAL_DISKS,
+    hadiofs::HADIOFS,
 ];
 
 /// Names of the experiments, with what they show.
-pub const EXPERIMENT_NAMES: [(&str, &str); 14] = [
+pub const EXPERIMENT_NAMES: [(&str, &str); 15] = [
     (pairs::PAIRS.name, pairs::PAIRS.about),
     (layouts::LAYOUTS.name, layouts::LAYOUTS.about),
     (layouts::SCALING.name, layouts::SCALING.about),
@@ -54,6 +56,7 @@ pub const EXPERIMENT_NAMES: [(&str, &str); 14] = [
         virtual_disks::VIRTUAL_DISKS.name,
         virtual_disks::VIRTUAL_DISKS.about,
     ),
+    (hadiofs::HADIOFS.name, hadiofs::HADIOFS.about),
 ];
 
 /// What may be chosen about an experiment.

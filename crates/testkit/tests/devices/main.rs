@@ -1,6 +1,8 @@
 //! A node whose blocks are on network block devices, behind stub files: stock clients cannot tell;
 //! Apache's node refuses the directory; servers that die, hang or talk nonsense cost the volume.
+//! Another whose blocks are objects of ADIOS2.
 
+mod adios;
 #[path = "../../../io/tests/plugin/compile.rs"]
 mod compile;
 mod server;
@@ -33,12 +35,13 @@ const DEVICE: u64 = 512 << 20;
 
 fn main() -> ExitCode {
     Suite::run("devices", |suite| {
+        adios::cases(suite);
         let missing = ["nbdkit", "cc"].into_iter().find(|tool| !is_there(tool));
         let header = Path::new("/usr/include/libnbd.h");
         let missing = missing.or_else(|| (!header.exists()).then_some("libnbd-dev"));
         if let Some(missing) = missing {
             let why = format!("{missing} is not installed");
-            suite.case("everything", move || Ok(Outcome::Skipped(why)));
+            suite.case("everything_on_nbd", move || Ok(Outcome::Skipped(why)));
             return Ok(());
         }
         let mut on = suite.group(start, |lab, failed| lab.cluster.conclude(failed));
