@@ -1,5 +1,7 @@
 //! Whole programs over the nodes: MapReduce, TestDFSIO, Spark, and a client without a JVM.
 
+mod yarn;
+
 use hayloft_testkit::error::Result;
 use hayloft_testkit::files::write_local;
 use hayloft_testkit::hadoop::{class, repository_root};
@@ -23,6 +25,11 @@ fn main() -> ExitCode {
         on.case("healthy_at_the_end", |lab| {
             lab.fs.expect_healthy("/")?;
             passed()
+        });
+        let mut on = suite.group(yarn::start, |lab, failed| lab.cluster.conclude(failed));
+        on.case("yarn_tera", |lab| lab.tera());
+        on.case("yarn_containers_end_with_it", |lab| {
+            lab.containers_end_with_it()
         });
         Ok(())
     })
