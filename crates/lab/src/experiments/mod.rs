@@ -17,6 +17,7 @@ pub mod netblock;
 pub mod one_disk;
 pub mod pairs;
 pub mod parity;
+pub mod pfs;
 mod remedies;
 pub mod scaling;
 pub mod streams;
@@ -36,7 +37,7 @@ pub const DISK_EXPERIMENTS: [DiskExperiment; 4] = [
 ];
 
 /// Names of the experiments, with what they show.
-pub const EXPERIMENT_NAMES: [(&str, &str); 14] = [
+pub const EXPERIMENT_NAMES: [(&str, &str); 15] = [
     (pairs::PAIRS.name, pairs::PAIRS.about),
     (layouts::LAYOUTS.name, layouts::LAYOUTS.about),
     (layouts::SCALING.name, layouts::SCALING.about),
@@ -46,6 +47,7 @@ pub const EXPERIMENT_NAMES: [(&str, &str); 14] = [
     (parity::NAME, parity::ABOUT),
     (degraded::NAME, degraded::ABOUT),
     (netblock::NAME, netblock::ABOUT),
+    (pfs::NAME, pfs::ABOUT),
     (durability::NAME, durability::ABOUT),
     (native::NATIVE.name, native::NATIVE.about),
     (streams::STREAMS.name, streams::STREAMS.about),
