@@ -79,7 +79,11 @@ pub fn run(
         tell(&format!("part {part}"));
         let dir = work.join(part);
         match part {
-            "read-sizes" => findings.rows.extend(reads::run(options, &dir, tell)?),
+            "read-sizes" => {
+                for link in reads::LINKS {
+                    findings.rows.extend(reads::run(options, link, &dir, tell)?);
+                }
+            }
             "layouts" => {
                 let servers = layouts::SERVERS.into_iter();
                 for servers in servers.filter(|servers| *servers <= options.largest) {

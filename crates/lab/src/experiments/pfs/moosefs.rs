@@ -1,7 +1,7 @@
 //! MooseFS on the hosts and disks of a testbed: a master beside the NameNode, a chunk server and
 //! mounts on every host.
 
-use std::fmt::Write as _;
+use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
@@ -30,6 +30,8 @@ const PROGRAMS: [(&str, &str); 6] = [
 const EMPTY: &str = "/var/lib/mfs/metadata.mfs.empty";
 /// Where the master answers mounts, unless told otherwise.
 const CLIENT_PORT: u16 = 9421;
+/// Where a chunk server answers clients.
+const CHUNK_PORT: u16 = 9422;
 const START_LIMIT: Duration = Duration::from_secs(60);
 
 /// MooseFS of a testbed. Its processes end with it.
@@ -84,6 +86,13 @@ impl MooseFs {
     /// When a process does not start, or not every server comes up.
     pub(super) fn start(testbed: &Testbed) -> Result<Self> {
         let dir = testbed.dir().join("mfs");
+        // A chunk server that knew another master would not join this one.
+        match std::fs::remove_dir_all(&dir) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                return Err(TestkitError::file("removing", dir)(error));
+            }
+            _ => {}
+        }
         let name = &testbed.described().name;
         make(&dir)?;
         let place = net::place(name, net::NAMENODE_HOST, None, false);
@@ -91,9 +100,9 @@ impl MooseFs {
         let mut servers = Vec::new();
         let mut hosts = Vec::new();
         for (at, node) in testbed.nodes().iter().enumerate() {
-            let place = net::place(name, &node.host, None, false);
             let disk = node.disks.first().map(|disk| disk.dir.join("mfs"));
             let disk = disk.expect("a node has a disk");
+            let place = net::place(name, &node.host, Some(at), false);
             servers.push(start_server(&dir, (at, &node.host), &disk, &place)?);
             hosts.push(node.host.clone());
         }
@@ -188,22 +197,28 @@ impl MooseFs {
     }
 
     /// What a client of `pfs://` on `host` is configured with: `copies` of each file in `layout`.
+    /// Hosts are called by their addresses, as HDFS's are here.
     pub(super) fn conf(&self, host: &str, copies: usize, layout: &str, direct: bool) -> Conf {
-        let mut targets = String::new();
-        let mut names = String::new();
-        for (at, server) in self.hosts.iter().enumerate() {
-            let comma = if at == 0 { "" } else { "," };
-            let address = net::address(Some(at));
-            let _ = write!(targets, "{comma}{server}=/.copies/{server}");
-            let _ = write!(names, "{comma}{address}={server}");
-        }
+        let addresses = (0..self.hosts.len()).map(|at| net::address(Some(at)));
+        let both = || self.hosts.iter().zip(addresses.clone());
+        let list = |of: &dyn Fn(&String, Ipv4Addr) -> String| {
+            let all: Vec<String> = both().map(|(server, at)| of(server, at)).collect();
+            all.join(",")
+        };
+        let own = both().find(|(server, _)| *server == host);
         Conf::new()
             .with("fs.pfs.root", self.root(host, direct).display())
             .with("fs.AbstractFileSystem.pfs.impl", "io.hayloft.pfs.Pfs")
             .with("fs.pfs.layout", "moosefs")
-            .with("fs.pfs.hosts", names)
-            .with("fs.pfs.host", host)
-            .with("fs.pfs.targets", targets)
+            .with("fs.pfs.hosts", list(&|_, at| format!("{at}={at}")))
+            .with(
+                "fs.pfs.host",
+                own.map_or(String::new(), |(_, at)| at.to_string()),
+            )
+            .with(
+                "fs.pfs.targets",
+                list(&|server, at| format!("{at}=/.copies/{server}")),
+            )
             .with("fs.pfs.copies", copies)
             .with("fs.pfs.copies.layout", layout)
     }
@@ -287,7 +302,9 @@ fn start_server(
          HDD_CONF_FILENAME = {data}/hdd\nHDD_LEAVE_SPACE_DEFAULT = 64MiB\nHDD_TEST_FREQ = 3600\n\
          HDD_FSYNC_BEFORE_CLOSE = 1\nLABELS = {label}\nMASTER_HOST = {master}\n"
     );
-    foreground("mfschunkserver", &own, &text, place)
+    let mut server = foreground("mfschunkserver", &own, &text, place)?;
+    place.wait_open(CHUNK_PORT, START_LIMIT, || server.check_alive())?;
+    Ok(server)
 }
 
 fn foreground(program: &str, own: &Path, text: &str, place: &Place) -> Result<Process> {

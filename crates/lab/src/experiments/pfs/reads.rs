@@ -11,8 +11,8 @@ use crate::experiments::ExperimentOptions;
 use crate::up::Testbed;
 use hayloft_testkit::error::Result;
 
-/// Link of each host: faster than that of the other parts, as the paper's was.
-pub(super) const LINK_MBIT: u32 = 1000;
+/// Links of the paper's two clusters, Mbit/s, by what their rows are called.
+pub(super) const LINKS: [(&str, u32); 2] = [("4, 1 Gbit/s", 1000), ("4, 10 Gbit/s", 10_000)];
 /// The file is so many times `--mib` long.
 const FILE_OF_MIB: u64 = 4;
 /// Sizes of calls with their names.
@@ -33,7 +33,7 @@ const PLAIN: [Way; 5] = [
     Way::File,
 ];
 
-pub(super) fn described(options: &ExperimentOptions) -> Description {
+fn described(options: &ExperimentOptions, link_mbit: u32) -> Description {
     let host = |at| HostSpec {
         name: format!("s{at}"),
         client: at == 0,
@@ -45,17 +45,18 @@ pub(super) fn described(options: &ExperimentOptions) -> Description {
     };
     Description {
         conf: options.conf.clone(),
-        ..Description::one_rack("pfs", "stock", LINK_MBIT, (0..2).map(host).collect())
+        ..Description::one_rack("pfs", "stock", link_mbit, (0..2).map(host).collect())
     }
 }
 
-/// Carries it out in `dir`.
+/// Carries it out in `dir` with links of one rate.
 pub(super) fn run(
     options: &ExperimentOptions,
+    (figure, link_mbit): (&'static str, u32),
     dir: &Path,
     tell: &mut dyn FnMut(&str),
 ) -> Result<Vec<PfsRow>> {
-    let described = described(options);
+    let described = described(options, link_mbit);
     crate::up::down(&described.name, dir)?;
     let mut testbed = Testbed::up(described, dir, false, tell)?;
     let moose = MooseFs::start(&testbed)?;
@@ -70,14 +71,14 @@ pub(super) fn run(
             testbed.exchange_nodes("hayloft")?;
             ways = vec![Way::Hdfs(kind, 1)];
         }
-        let mut session = Session::begin("4", (&testbed, &moose), &clients)?;
+        let mut session = Session::begin(figure, (&testbed, &moose), &clients)?;
         for way in [ways[0], ways[ways.len() - 1]] {
             let file = || (place(way), json!({"bytes": bytes, "favored": [&remote]}));
             session.all((way, "write"), None, "writeStreams", |_| file())?;
         }
         // The first round loads and compiles classes.
         for round in 0..=options.rounds {
-            tell(&format!("Figure 4, {kind}: round {round}"));
+            tell(&format!("Figure {figure}, {kind}: round {round}"));
             for &way in &ways {
                 read(&mut session, way, round.checked_sub(1))?;
             }
