@@ -37,7 +37,7 @@ pub(super) fn described(options: &ExperimentOptions, servers: usize, memory: boo
         if memory {
             host.nodes[0].disks = vec![DiskSpec {
                 memory: true,
-                size_mib: 2048,
+                size_mib: 4096,
                 ..DiskSpec::default()
             }];
         }

@@ -277,7 +277,7 @@ fn start_master(dir: &Path, place: &Place) -> Result<Process> {
     let text = format!(
         "WORKING_USER = root\nWORKING_GROUP = root\nNICE_LEVEL = 0\nDATA_PATH = {at}\n\
          EXPORTS_FILENAME = {at}/exports\nTOPOLOGY_FILENAME = {at}/topology\n\
-         REPLICATIONS_DELAY_INIT = 3600\nCHUNKS_LOOP_MIN_TIME = 3600\n"
+         REPLICATIONS_DELAY_INIT = 3600\nCHUNKS_LOOP_MIN_TIME = 60\n"
     );
     let mut master = foreground("mfsmaster", &own, &text, place)?;
     place.wait_open(CLIENT_PORT, START_LIMIT, || master.check_alive())?;

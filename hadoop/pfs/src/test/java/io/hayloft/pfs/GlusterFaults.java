@@ -1,7 +1,6 @@
 package io.hayloft.pfs;
 
 import static org.junit.jupiter.api.Assertions.assertArrayEquals;
-import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
@@ -86,23 +85,5 @@ class GlusterFaults {
     in.readFully(0, new byte[100]);
     Files.delete(other);
     expectTold(in);
-  }
-
-  @Test
-  void aFileDeletedUnderAWriterIsTold() throws IOException {
-    FSDataOutputStream out = fs.create(FILE, true);
-    out.write(data);
-    out.hsync();
-    Files.delete(other);
-    IOException e =
-        assertThrows(
-            IOException.class,
-            () -> {
-              out.write(data);
-              out.hsync();
-            });
-    assertTrue(e.getMessage().contains("deleted while it was open"), e.getMessage());
-    assertThrows(IOException.class, out::close);
-    assertEquals(false, fs.exists(FILE));
   }
 }
