@@ -1,5 +1,7 @@
 //! Whole programs over the nodes: MapReduce, TestDFSIO, Spark, and a client without a JVM.
 
+mod pfs;
+
 use hayloft_testkit::error::Result;
 use hayloft_testkit::files::write_local;
 use hayloft_testkit::hadoop::{class, repository_root};
@@ -14,7 +16,7 @@ const PYTHON_PACKAGES: [&str; 2] = ["hdfs-native==0.14.7", "pyspark==4.0.1"];
 
 fn main() -> ExitCode {
     Suite::run("jobs", |suite| {
-        let mut on = suite.group(start, |lab, failed| lab.cluster.conclude(failed));
+        let mut on = suite.group(start, |lab, failed| lab.conclude(failed));
         on.case("teragen_terasort_teravalidate", |lab| lab.tera());
         on.case("grep", |lab| lab.grep());
         on.case("testdfsio", |lab| lab.testdfsio());
@@ -24,6 +26,10 @@ fn main() -> ExitCode {
             lab.fs.expect_healthy("/")?;
             passed()
         });
+        let mut on = suite.group(pfs::start, |_, _| ());
+        on.case("pfs_tera", |lab| pfs::on(lab, Lab::tera));
+        on.case("pfs_testdfsio", |lab| pfs::on(lab, Lab::testdfsio));
+        on.case("pfs_pyspark", |lab| pfs::on(lab, |lab| lab.python(PYSPARK)));
         Ok(())
     })
 }
@@ -40,21 +46,31 @@ fn start() -> Result<Lab> {
         dir: cluster.dir().to_path_buf(),
         conf: cluster.client_conf_dir(),
         python: python_with_clients(),
-        cluster,
+        submit: String::new(),
+        cluster: Some(cluster),
     })
 }
 
 struct Lab {
     fs: Driver,
-    cluster: Cluster,
+    /// None where no node serves the files.
+    cluster: Option<Cluster>,
     /// An interpreter with the clients, or why there is none.
     python: std::result::Result<PathBuf, String>,
+    /// Arguments of Spark beside the program's.
+    submit: String,
     uri: String,
     dir: PathBuf,
     conf: PathBuf,
 }
 
 impl Lab {
+    fn conclude(self, failed: bool) {
+        if let Some(cluster) = self.cluster {
+            cluster.conclude(failed);
+        }
+    }
+
     fn job(&self, class: &str, args: &[&str]) -> Result<String> {
         let here = Driver::local_jobs(&self.dir.join("mapred"));
         let run = self.fs.tool_with(class, args, here)?;
@@ -140,6 +156,10 @@ impl Lab {
             .env("HADOOP_CONF_DIR", &self.conf)
             .env("SPARK_LOCAL_DIRS", self.dir.join("spark"))
             .env("SPARK_LOCAL_IP", "127.0.0.1")
+            .env(
+                "PYSPARK_SUBMIT_ARGS",
+                format!("{} pyspark-shell", self.submit),
+            )
             .output()
             .map_err(TestkitError::file("running", python))?;
         let out = String::from_utf8_lossy(&output.stdout);
