@@ -76,22 +76,37 @@ impl Conf {
         xml
     }
 
-    /// Writes `core-site.xml` (keys that are not `dfs.`), `hdfs-site.xml` (the rest),
-    /// `mapred-site.xml` (local runner) and `log4j.properties` into `dir`, creating it.
+    /// Writes `hdfs-site.xml` (keys of `dfs.`), `yarn-site.xml` (of `yarn.`), `mapred-site.xml` (of
+    /// `mapreduce.`; the local runner unless they say otherwise), `core-site.xml` (the rest) and
+    /// `log4j.properties` into `dir`, creating it.
     ///
     /// # Errors
     /// [`TestkitError::File`] naming the file.
     pub fn write_dir(&self, dir: &Path) -> Result<()> {
         std::fs::create_dir_all(dir).map_err(TestkitError::file("creating", dir))?;
-        let (hdfs, core): (BTreeMap<_, _>, BTreeMap<_, _>) = self
+        // Hadoop's own defaults of these keys come after core-site.xml, and would be over it.
+        let of = |prefix: &str| {
+            let own = self.0.iter().filter(|(key, _)| key.starts_with(prefix));
+            Self(own.map(|(k, v)| (k.clone(), v.clone())).collect())
+        };
+        let [hdfs, yarn, mapreduce] = ["dfs.", "yarn.", "mapreduce."].map(of);
+        let elsewhere = |key: &String| {
+            [&hdfs, &yarn, &mapreduce]
+                .iter()
+                .any(|c| c.0.contains_key(key))
+        };
+        let core = self
             .0
             .clone()
             .into_iter()
-            .partition(|(key, _)| key.starts_with("dfs."));
-        let mapred = Self::new().with("mapreduce.framework.name", "local");
+            .filter(|(key, _)| !elsewhere(key));
+        let core = Self(core.collect());
+        let mut mapred = Self::new().with("mapreduce.framework.name", "local");
+        mapred.overlay(&mapreduce);
         for (name, text) in [
-            ("core-site.xml", Self(core).to_xml()),
-            ("hdfs-site.xml", Self(hdfs).to_xml()),
+            ("core-site.xml", core.to_xml()),
+            ("hdfs-site.xml", hdfs.to_xml()),
+            ("yarn-site.xml", yarn.to_xml()),
             ("mapred-site.xml", mapred.to_xml()),
             ("log4j.properties", LOG4J.to_owned()),
         ] {

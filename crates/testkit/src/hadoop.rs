@@ -11,6 +11,11 @@ pub mod class {
     pub const NAMENODE: &str = "org.apache.hadoop.hdfs.server.namenode.NameNode";
     /// The stock DataNode.
     pub const DATANODE: &str = "org.apache.hadoop.hdfs.server.datanode.DataNode";
+    /// YARN's ResourceManager.
+    pub const RESOURCE_MANAGER: &str =
+        "org.apache.hadoop.yarn.server.resourcemanager.ResourceManager";
+    /// YARN's NodeManager.
+    pub const NODE_MANAGER: &str = "org.apache.hadoop.yarn.server.nodemanager.NodeManager";
     /// `hdfs dfsadmin`.
     pub const DFSADMIN: &str = "org.apache.hadoop.hdfs.tools.DFSAdmin";
     /// `hdfs haadmin`.
@@ -37,6 +42,8 @@ pub mod class {
     pub const SORT: &str = "org.apache.hadoop.examples.Sort";
     /// Counts what an expression finds.
     pub const GREP: &str = "org.apache.hadoop.examples.Grep";
+    /// Tasks that sleep.
+    pub const SLEEP: &str = "org.apache.hadoop.mapreduce.SleepJob";
     /// `hadoop fs`.
     pub const FS_SHELL: &str = "org.apache.hadoop.fs.FsShell";
     /// The lab's own resident client.

@@ -10,11 +10,12 @@
 //! - [`identity`]: whether a recorded process is still that process;
 //! - [`place`]: this host or a network namespace, and whether a process outlives us;
 //! - [`hadoop`]: where Hadoop's jars are and how its daemons are started;
-//! - [`conf`]: `core-site.xml`, `hdfs-site.xml`, `log4j.properties`;
+//! - [`conf`]: `core-site.xml`, `hdfs-site.xml`, `yarn-site.xml`, `log4j.properties`;
 //! - [`node`], [`namenode`]: the roles, and what can be done to them: the one launcher, of tests,
 //!   benchmarks, `hayloft up` and the lab's hosts;
 //! - [`cluster`]: roles on this host, for tests and benchmarks;
 //! - [`driver`]: stock clients by request;
+//! - [`yarn`]: ResourceManager and NodeManagers for MapReduce, on this host or the lab's;
 //! - [`procfs`]: memory, descriptors and CPU time of a process;
 //! - `modelled` (feature of that name): hard disks with modelled service times;
 //! - [`mounts`]: small disks that can be filled and broken;
@@ -57,6 +58,7 @@ pub mod striped;
 #[cfg(feature = "cluster")]
 pub mod suite;
 pub mod wait;
+pub mod yarn;
 
 pub use cluster::{Cluster, ClusterBuilder};
 pub use driver::Driver;

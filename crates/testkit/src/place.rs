@@ -28,6 +28,15 @@ impl Place {
         }
     }
 
+    /// This host at another loop-back address (127.0.0.0/8), as if it was another host's.
+    #[must_use]
+    pub fn local_at(address: Ipv4Addr) -> Self {
+        Self {
+            address,
+            ..Self::local()
+        }
+    }
+
     /// A host that is a network namespace and has this address.
     #[must_use]
     pub fn namespace(name: impl Into<String>, address: Ipv4Addr) -> Self {

@@ -55,7 +55,8 @@ pub struct ExperimentArgs {
     /// Seconds that clients of `durability` write before a power cut; before other events a third.
     #[arg(long, value_name = "N", default_value_t = 60, value_parser = clap::value_parser!(u64).range(12..=3600))]
     seconds: u64,
-    /// Parts of `pfs`, separated by commas: read-sizes, layouts, memory, loss [default: all].
+    /// Parts of `pfs`, separated by commas: read-sizes, layouts, memory, loss,
+    /// jobs [default: all].
     #[arg(long, value_name = "PART,...", value_delimiter = ',')]
     part: Vec<String>,
     /// Seed of `durability` [default: another each time].

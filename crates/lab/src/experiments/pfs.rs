@@ -2,8 +2,9 @@
 //! HDFS/PVFS paper, and what is left when servers are lost.
 //!
 //! [`moosefs`] starts MooseFS on a testbed, [`session`] has clients write and read; [`reads`],
-//! [`layouts`] and [`loss`] are the parts.
+//! [`layouts`], [`loss`] and [`jobs`] are the parts.
 
+mod jobs;
 mod layouts;
 mod loss;
 mod moosefs;
@@ -31,7 +32,7 @@ pub const LINK_MBIT: u32 = 100;
 /// MiB that each client writes.
 pub const MIB: u32 = 32;
 /// Parts that can be run alone.
-pub const PARTS: [&str; 4] = ["read-sizes", "layouts", "memory", "loss"];
+pub const PARTS: [&str; 5] = ["read-sizes", "layouts", "memory", "loss", "jobs"];
 
 /// Everything that was found.
 #[derive(Debug, Default, Serialize)]
@@ -42,6 +43,7 @@ struct PfsFindings {
     mib: u32,
     rows: Vec<PfsRow>,
     loss: Vec<LossFinding>,
+    jobs: Vec<jobs::PfsJobRow>,
     bars: Vec<page::Bar>,
 }
 
@@ -94,9 +96,11 @@ pub fn run(
             "memory" => findings
                 .rows
                 .extend(layouts::run_on_memory(options, &dir, tell)?),
-            _ => findings.loss = loss::run(options, &dir, tell)?,
+            "loss" => findings.loss = loss::run(options, &dir, tell)?,
+            _ => findings.jobs = jobs::run(options, &dir, tell)?,
         }
         findings.bars = page::bars(&findings.rows);
+        findings.bars.extend(page::job_bars(&findings.jobs));
         text = page::page(options, &findings);
         report::save_page(out, &text, "findings.json", &findings)?;
     }

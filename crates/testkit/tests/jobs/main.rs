@@ -1,6 +1,7 @@
 //! Whole programs over the nodes: MapReduce, TestDFSIO, Spark, and a client without a JVM.
 
 mod pfs;
+mod yarn;
 
 use hayloft_testkit::error::Result;
 use hayloft_testkit::files::write_local;
@@ -30,6 +31,11 @@ fn main() -> ExitCode {
         on.case("pfs_tera", |lab| pfs::on(lab, Lab::tera));
         on.case("pfs_testdfsio", |lab| pfs::on(lab, Lab::testdfsio));
         on.case("pfs_pyspark", |lab| pfs::on(lab, |lab| lab.python(PYSPARK)));
+        let mut on = suite.group(yarn::start, |lab, failed| lab.cluster.conclude(failed));
+        on.case("yarn_tera", |lab| lab.tera());
+        on.case("yarn_containers_end_with_it", |lab| {
+            lab.containers_end_with_it()
+        });
         Ok(())
     })
 }

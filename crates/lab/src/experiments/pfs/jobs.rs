@@ -9,7 +9,9 @@ use serde_json::{Value, json};
 use super::layouts;
 use super::moosefs::{self, MooseFs};
 use super::session::{self, Way};
+use crate::describe::{HostSpec, Rack};
 use crate::experiments::ExperimentOptions;
+use crate::net;
 use crate::report::spread;
 use crate::up::Testbed;
 use crate::workload::{self, PHASE_LIMIT};
@@ -17,16 +19,16 @@ use hayloft_testkit::conf::Conf;
 use hayloft_testkit::driver::{Driver, ToolRun};
 use hayloft_testkit::error::{Result, TestkitError};
 use hayloft_testkit::hadoop::class;
-use hayloft_testkit::yarn::{FinishedJob, Yarn};
+use hayloft_testkit::yarn::{FinishedJob, Yarn, YarnSite, YarnWorker};
 
 /// Hosts, each with a chunk server, a DataNode and a NodeManager.
 const SERVERS: usize = 4;
 /// Copies of every file.
 const COPIES: usize = 2;
 /// Map tasks that write, each a file of `--mib`.
-const FILES: u32 = 8;
+pub(super) const FILES: u32 = 8;
 /// Containers of a host.
-const CONTAINERS: u32 = 3;
+pub(super) const CONTAINERS: u32 = 3;
 /// Variables by which a container knows its own host's mounts.
 const ROOT: &str = "HAYLOFT_PFS_ROOT";
 const DIRECT_ROOT: &str = "HAYLOFT_PFS_DIRECT_ROOT";
@@ -46,10 +48,26 @@ struct Modules {
 pub(super) const BOTH: &str = "pfs://";
 pub(super) const NEITHER: &str = "pfs://, neither";
 const MODULES: [Modules; 4] = [
-    Modules { name: BOTH, buffer: true, map: true },
-    Modules { name: "pfs://, buf only", buffer: true, map: false },
-    Modules { name: "pfs://, map only", buffer: false, map: true },
-    Modules { name: NEITHER, buffer: false, map: false },
+    Modules {
+        name: BOTH,
+        buffer: true,
+        map: true,
+    },
+    Modules {
+        name: "pfs://, buf only",
+        buffer: true,
+        map: false,
+    },
+    Modules {
+        name: "pfs://, map only",
+        buffer: false,
+        map: true,
+    },
+    Modules {
+        name: NEITHER,
+        buffer: false,
+        map: false,
+    },
 ];
 
 /// What a job took, over all rounds.
@@ -96,17 +114,21 @@ const JOBS: [Job; 4] = [
     Job {
         name: GREP,
         class: class::GREP,
-        arguments: |dir| [&format!("{dir}/in"), &format!("{dir}/found"), "hay[a-z]{6}"]
-            .map(String::from)
-            .to_vec(),
+        arguments: |dir| {
+            [&format!("{dir}/in"), &format!("{dir}/found"), "hay[a-z]{6}"]
+                .map(String::from)
+                .to_vec()
+        },
         reads: true,
     },
     Job {
         name: "sort",
         class: class::SORT,
-        arguments: |dir| ["-r", "4", &format!("{dir}/in"), &format!("{dir}/sorted")]
-            .map(String::from)
-            .to_vec(),
+        arguments: |dir| {
+            ["-r", "4", &format!("{dir}/in"), &format!("{dir}/sorted")]
+                .map(String::from)
+                .to_vec()
+        },
         reads: true,
     },
 ];
@@ -159,21 +181,38 @@ pub(super) fn run(
     Ok(rows(&seen))
 }
 
+/// A NodeManager on every host that knows the host's own mounts.
 fn start_yarn(testbed: &Testbed, moose: &MooseFs) -> Result<Yarn> {
-    let environment = |host: &str, address: String| {
-        let root = |direct| moose.root(host, direct).display().to_string();
-        vec![
-            (ROOT.into(), root(false)),
-            (DIRECT_ROOT.into(), root(true)),
-            (HOST.into(), address),
-        ]
+    let name = &testbed.described().name;
+    let worker = |(at, (_, host)): (usize, (&Rack, &HostSpec))| {
+        let place = net::place(name, &host.name, Some(at), false);
+        let root = |direct| moose.root(&host.name, direct).display().to_string();
+        YarnWorker {
+            env: vec![
+                (ROOT.into(), root(false)),
+                (DIRECT_ROOT.into(), root(true)),
+                (HOST.into(), place.address().to_string()),
+            ],
+            ..YarnWorker::at(place)
+        }
+    };
+    let site = YarnSite {
+        dir: testbed.dir().join("yarn"),
+        manager: net::place(name, net::NAMENODE_HOST, None, false),
+        workers: testbed
+            .described()
+            .hosts()
+            .enumerate()
+            .map(worker)
+            .collect(),
+        containers: CONTAINERS,
     };
     let mut conf = testbed.conf();
-    conf.set(
-        "yarn.nodemanager.env-whitelist",
-        format!("JAVA_HOME,{ROOT},{DIRECT_ROOT},{HOST}"),
-    );
-    testbed.yarn_with((CONTAINERS, &conf), &[moosefs::jar()?], &environment)
+    let variables = format!("JAVA_HOME,{ROOT},{DIRECT_ROOT},{HOST}");
+    conf.set("yarn.nodemanager.env-whitelist", variables);
+    let mut hadoop = testbed.hadoop().clone();
+    hadoop.add_jar(moosefs::jar()?);
+    Yarn::start(&hadoop, &conf, site)
 }
 
 impl On<'_> {
@@ -238,14 +277,14 @@ impl On<'_> {
     ) -> Result<()> {
         for job in jobs {
             workload::empty_page_cache()?;
-            let before = self.yarn.finished()?.len();
+            let before = self.yarn.finished(self.client)?.len();
             let arguments = (job.arguments)(dir);
             let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
             let request = self.request(conf);
             let begun = self.client.begin_tool(job.class, &arguments, request)?;
             ToolRun::from(begun.wait_at_most(PHASE_LIMIT)?).ok()?;
             // A grep's second job sorts what was found.
-            let ended = self.yarn.finished()?.into_iter().nth(before);
+            let ended = self.yarn.finished(self.client)?.into_iter().nth(before);
             let ended = ended.filter(|ended| ended.succeeded);
             let ended = ended.ok_or_else(|| {
                 TestkitError::Expectation(format!("{} over {way} left no history", job.name))
@@ -264,7 +303,6 @@ impl On<'_> {
         let own = json!({
             "mapreduce.randomwriter.bytespermap": each,
             "mapreduce.randomwriter.totalbytes": each * u64::from(FILES),
-            "yarn.app.mapreduce.am.staging-dir": format!("{}/yarn-staging", self.testbed.uri()),
             "dfs.replication": COPIES,
             "dfs.blocksize": 64 << 20,
         });

@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 
 use serde::Serialize;
 
+use super::jobs::{self, PfsJobRow};
 use super::layouts::{COPIES, FOUR_STREAMS, ONE_STREAM, READ, SERVERS, WRITE};
 use super::reads::{BUFFERED, LINKS, PREADS, SIZES};
 use super::session::{PfsRow, Way};
@@ -100,6 +101,77 @@ pub(super) fn bars(rows: &[PfsRow]) -> Vec<Bar> {
     bars
 }
 
+/// Those of jobs.
+pub(super) fn job_bars(rows: &[PfsJobRow]) -> Vec<Bar> {
+    let seconds = |way: &str, job: &str| {
+        let of = |row: &&PfsJobRow| row.way == way && row.job == job;
+        rows.iter().find(of).map(|row| row.seconds.0)
+    };
+    let mut bars = Vec::new();
+    let mut bar = |what: String, wanted: f64, at_most: bool, got: Option<f64>| {
+        bars.extend(got.map(|got| Bar {
+            what,
+            wanted,
+            at_most,
+            got,
+        }));
+    };
+    let ratio = |a: Option<f64>, b: Option<f64>| Some(a? / b?);
+    for row in rows.iter().filter(|row| row.way == jobs::BOTH) {
+        let ours = seconds(row.way, row.job);
+        for hdfs in [Way::STOCK, Way::HAYLOFT] {
+            let wanted = if row.job == jobs::GREP { 1.05 } else { 1.1 };
+            let got = ratio(ours, seconds(hdfs, row.job));
+            bar(
+                format!("{}, time of pfs:// to {hdfs}", row.job),
+                wanted,
+                true,
+                got,
+            );
+        }
+        #[expect(clippy::cast_precision_loss, reason = "a few tasks")]
+        let local = row.local_maps.map(|(local, all)| local as f64 / all as f64);
+        bar(
+            format!("{}, map tasks of pfs:// beside their data", row.job),
+            0.9,
+            false,
+            local,
+        );
+    }
+    let neither = seconds(jobs::NEITHER, jobs::GREP);
+    let got = ratio(neither, seconds(jobs::BOTH, jobs::GREP));
+    bar(
+        "grep, time of neither module to both".into(),
+        5.0,
+        false,
+        got,
+    );
+    bars
+}
+
+fn job_table(text: &mut String, rows: &[PfsJobRow], mib: u32) {
+    let _ = writeln!(
+        text,
+        "\n## Figures 3 and 11\n\nJobs of stock MapReduce on YARN, four hosts with {} containers \
+         each, {} files of {mib} MiB, two copies, caches dropped before each. Without `buf` the \
+         mount has no page cache and nothing is read ahead; without `map` a file seems to be \
+         nowhere.\n\n| job | | seconds | map tasks beside their data |\n|---|---|---|---|",
+        jobs::CONTAINERS,
+        jobs::FILES
+    );
+    for row in rows {
+        let local = row
+            .local_maps
+            .map(|(local, all)| format!("{local} of {all}"));
+        let (job, way, local) = (row.job, row.way, local.unwrap_or("-".into()));
+        let _ = writeln!(
+            text,
+            "| {job} | {way} | {} | {local} |",
+            in_words(row.seconds)
+        );
+    }
+}
+
 /// The page.
 pub(super) fn page(options: &ExperimentOptions, findings: &PfsFindings) -> String {
     let mut text = format!(
@@ -130,6 +202,9 @@ pub(super) fn page(options: &ExperimentOptions, findings: &PfsFindings) -> Strin
             "All but one of {} servers killed, {}: {} files of {} MiB together, every byte equal.",
             loss.servers, loss.layout, loss.files, loss.mib
         );
+    }
+    if !findings.jobs.is_empty() {
+        job_table(&mut text, &findings.jobs, findings.mib);
     }
     text.push_str("\n## Bars\n\n| | wanted | got | met |\n|---|---|---|---|\n");
     for bar in &findings.bars {
