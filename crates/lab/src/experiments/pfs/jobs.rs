@@ -104,7 +104,7 @@ const JOBS: [Job; 4] = [
             let output = "org.apache.hadoop.mapreduce.lib.output.SequenceFileOutputFormat";
             let bytes = "org.apache.hadoop.io.BytesWritable";
             let line = format!(
-                "-m 1 -r 0 -keepmap 0 -keepred 0 -indir {dir}/in -outdir {dir}/read \
+                "-r 0 -keepmap 0 -keepred 0 -indir {dir}/in -outdir {dir}/read \
                  -inFormat {input} -outFormat {output} -outKey {bytes} -outValue {bytes}"
             );
             line.split(' ').map(String::from).collect()
@@ -138,7 +138,6 @@ type Seen = (&'static str, &'static str, FinishedJob);
 
 /// Where jobs run.
 struct On<'a> {
-    testbed: &'a Testbed,
     moose: &'a MooseFs,
     yarn: &'a Yarn,
     client: &'a Driver,
@@ -164,7 +163,6 @@ pub(super) fn run(
             testbed.exchange_nodes("hayloft")?;
         }
         let on = On {
-            testbed: &testbed,
             moose: &moose,
             yarn: &yarn,
             client: &clients[0].1,
