@@ -76,6 +76,11 @@ impl RunningNode {
         })
     }
 
+    /// Ends it; what it leaves are its disks.
+    pub(super) fn into_disks(self) -> Vec<Mounted> {
+        self.disks
+    }
+
     /// How many nodes it is to the NameNode; one when an earlier command started it.
     pub(super) fn count(&self) -> usize {
         self.node.as_ref().map_or(1, |(node, _)| node.node_count())

@@ -1,5 +1,7 @@
 //! Starting what was described, and taking it down.
 
+mod swap;
+
 use std::path::{Path, PathBuf};
 
 use super::describe::{DataNodeSpec, Description, HostSpec};
@@ -355,18 +357,6 @@ impl Testbed {
         let nodes = &mut self.nodes;
         let alive = || nodes.iter_mut().try_for_each(RunningNode::check_alive);
         self.namenode.wait_live_while(count, START_LIMIT, alive)
-    }
-
-    /// A resident stock client on `host`.
-    ///
-    /// # Errors
-    /// When it does not start.
-    pub fn client(&self, host: &str) -> Result<Driver> {
-        let dir = self.dir.join("clients").join(host);
-        self.conf().write_dir(&dir.join("conf"))?;
-        let jvm = Jvm::small(&dir.join("conf"), &dir, 512);
-        let place = net::place(&self.described.name, host, None, false);
-        Driver::start_at(&self.hadoop, &jvm, &place)
     }
 
     /// What was described.

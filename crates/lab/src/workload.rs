@@ -283,7 +283,10 @@ pub(super) struct Moved {
 }
 
 /// What clients answer when they are done.
-fn moved(begun: Result<Vec<PendingCall>>) -> Result<Vec<Moved>> {
+///
+/// # Errors
+/// When one fails, or read something else than was written.
+pub(super) fn moved(begun: Result<Vec<PendingCall>>) -> Result<Vec<Moved>> {
     let answer = |pending: PendingCall| {
         let answer = pending.wait_at_most(PHASE_LIMIT)?;
         if answer["equal"].as_bool() == Some(false) {

@@ -11,7 +11,7 @@ use hayloft_lab::experiments::one_disk::DiskExperiment;
 use hayloft_lab::experiments::pairs::PAIRS;
 use hayloft_lab::experiments::{
     DISK_EXPERIMENTS, EXPERIMENT_NAMES, ExperimentOptions, degraded, dfsio, domains, durability,
-    netblock, parity, super_node,
+    netblock, parity, pfs, super_node,
 };
 use hayloft_testkit::TestkitError;
 
@@ -21,8 +21,8 @@ use crate::error::CliError;
 /// `hayloft lab experiment`.
 #[derive(Debug, Args)]
 pub struct ExperimentArgs {
-    /// Which: pairs, layouts, scaling, dfsio, domains, super, netblock, durability, native,
-    /// streams, fscost, virtual-disks.
+    /// Which: pairs, layouts, scaling, dfsio, domains, super, netblock, pfs, durability,
+    /// native, streams, fscost, virtual-disks.
     name: String,
     #[command(flatten)]
     place: PlaceArgs,
@@ -33,7 +33,7 @@ pub struct ExperimentArgs {
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u16).range(1..=100))]
     rounds: u16,
     /// MiB that each client or stream writes and reads [default: 192; of `native` 1024, `fscost`
-    /// 4096, `streams` and `virtual-disks` 256].
+    /// 4096, `streams` and `virtual-disks` 256, `pfs` 32].
     #[arg(long, value_name = "MIB", value_parser = clap::value_parser!(u32).range(16..=65536))]
     mib: Option<u32>,
     /// Largest number of clients and nodes.
@@ -42,8 +42,8 @@ pub struct ExperimentArgs {
     /// Whose storage nodes.
     #[arg(long, default_value = "hayloft", value_parser = ["hayloft", "apache"])]
     kind: String,
-    /// Rate of every host's link, Mbit/s [default: 200; of `layouts`, `scaling`: 100, of `super`
-    /// 160].
+    /// Rate of every host's link, Mbit/s [default: 200; of `layouts`, `scaling`, `pfs`: 100, of
+    /// `super` 160].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
     link_mbit: Option<u32>,
     /// Hadoop properties of every process, over those of the experiment.
@@ -55,6 +55,10 @@ pub struct ExperimentArgs {
     /// Seconds that clients of `durability` write before a power cut; before other events a third.
     #[arg(long, value_name = "N", default_value_t = 60, value_parser = clap::value_parser!(u64).range(12..=3600))]
     seconds: u64,
+    /// Parts of `pfs`, separated by commas: read-sizes, layouts, memory, loss,
+    /// jobs [default: all].
+    #[arg(long, value_name = "PART,...", value_delimiter = ',')]
+    part: Vec<String>,
     /// Seed of `durability` [default: another each time].
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
@@ -120,6 +124,15 @@ pub fn run(args: &ExperimentArgs) -> Result<ExitCode, CliError> {
                 _ => netblock::run(&options, &command, places, tell),
             }
         }
+        pfs::NAME => {
+            let part = |part: &String| format!(" --part {part}");
+            let parts: String = args.part.iter().map(part).collect();
+            let command = command(format!(
+                "--rounds {} --mib {} --link-mbit {} --largest {}{parts}",
+                args.rounds, options.mib, options.link_mbit, args.largest
+            ));
+            pfs::run(&options, &args.part, &command, places, tell)
+        }
         durability::NAME => {
             let options = durability_options(args);
             let command = command(format!(
@@ -173,6 +186,9 @@ fn options(args: &ExperimentArgs) -> ExperimentOptions {
         options.mib = experiment.mib;
         // Nodes as users have them: the clock stops at the disk whenever they sync.
         options.conf.clear();
+    }
+    if args.name == pfs::NAME {
+        (options.mib, options.link_mbit) = (pfs::MIB, pfs::LINK_MBIT);
     }
     options.mib = args.mib.unwrap_or(options.mib);
     options.conf.extend(args.conf.iter().cloned());

@@ -18,6 +18,7 @@ pub mod netblock;
 pub mod one_disk;
 pub mod pairs;
 pub mod parity;
+pub mod pfs;
 mod remedies;
 pub mod scaling;
 pub mod streams;
@@ -48,6 +49,7 @@ pub const EXPERIMENT_NAMES: [(&str, &str); 15] = [
     (parity::NAME, parity::ABOUT),
     (degraded::NAME, degraded::ABOUT),
     (netblock::NAME, netblock::ABOUT),
+    (pfs::NAME, pfs::ABOUT),
     (durability::NAME, durability::ABOUT),
     (native::NATIVE.name, native::NATIVE.about),
     (streams::STREAMS.name, streams::STREAMS.about),

@@ -66,6 +66,9 @@ pub struct YarnWorker {
     pub place: Place,
     /// Its host's name: a map task is local to data when the file system says the same name.
     pub name: String,
+    /// Variables of its environment beside ours; containers get those that the configuration's
+    /// `yarn.nodemanager.env-whitelist` names.
+    pub env: Vec<(String, String)>,
 }
 
 impl YarnWorker {
@@ -73,7 +76,11 @@ impl YarnWorker {
     #[must_use]
     pub fn at(place: Place) -> Self {
         let name = place.address().to_string();
-        Self { place, name }
+        Self {
+            place,
+            name,
+            env: Vec::new(),
+        }
     }
 }
 
@@ -123,7 +130,7 @@ impl Yarn {
             let name = format!("nodemanager-{at}");
             let own = dir.join(&name);
             conf::write_worker(&common, &worker.place, &own, site.containers)?;
-            let started = NodeManager::start(hadoop, &worker.place, (&name, &own), &hosts)?;
+            let started = NodeManager::start(hadoop, worker, (&name, &own), &hosts)?;
             yarn.workers.push(Some(started));
         }
         yarn.wait_registered(site.workers.len())?;
@@ -220,7 +227,7 @@ struct NodeManager {
 impl NodeManager {
     fn start(
         hadoop: &Hadoop,
-        place: &Place,
+        worker: &YarnWorker,
         (name, dir): (&str, &Path),
         hosts: &str,
     ) -> Result<Self> {
@@ -231,7 +238,8 @@ impl NodeManager {
         let mut spawn = hadoop.java(name, &jvm, class::NODE_MANAGER, &[]);
         spawn.argv.splice(..0, OWN_PIDS.map(String::from));
         spawn.env.push(("JAVA_HOME".into(), java_home()?));
-        let process = place.put(spawn).start()?;
+        spawn.env.extend(worker.env.iter().cloned());
+        let process = worker.place.put(spawn).start()?;
         Ok(Self { process })
     }
 

@@ -1,5 +1,6 @@
 //! Whole programs over the nodes: MapReduce, TestDFSIO, Spark, and a client without a JVM.
 
+mod pfs;
 mod yarn;
 
 use hayloft_testkit::error::Result;
@@ -16,7 +17,7 @@ const PYTHON_PACKAGES: [&str; 2] = ["hdfs-native==0.14.7", "pyspark==4.0.1"];
 
 fn main() -> ExitCode {
     Suite::run("jobs", |suite| {
-        let mut on = suite.group(start, |lab, failed| lab.cluster.conclude(failed));
+        let mut on = suite.group(start, |lab, failed| lab.conclude(failed));
         on.case("teragen_terasort_teravalidate", |lab| lab.tera());
         on.case("grep", |lab| lab.grep());
         on.case("testdfsio", |lab| lab.testdfsio());
@@ -26,6 +27,10 @@ fn main() -> ExitCode {
             lab.fs.expect_healthy("/")?;
             passed()
         });
+        let mut on = suite.group(pfs::start, |_, _| ());
+        on.case("pfs_tera", |lab| pfs::on(lab, Lab::tera));
+        on.case("pfs_testdfsio", |lab| pfs::on(lab, Lab::testdfsio));
+        on.case("pfs_pyspark", |lab| pfs::on(lab, |lab| lab.python(PYSPARK)));
         let mut on = suite.group(yarn::start, |lab, failed| lab.cluster.conclude(failed));
         on.case("yarn_tera", |lab| lab.tera());
         on.case("yarn_containers_end_with_it", |lab| {
@@ -47,21 +52,31 @@ fn start() -> Result<Lab> {
         dir: cluster.dir().to_path_buf(),
         conf: cluster.client_conf_dir(),
         python: python_with_clients(),
-        cluster,
+        submit: String::new(),
+        cluster: Some(cluster),
     })
 }
 
 struct Lab {
     fs: Driver,
-    cluster: Cluster,
+    /// None where no node serves the files.
+    cluster: Option<Cluster>,
     /// An interpreter with the clients, or why there is none.
     python: std::result::Result<PathBuf, String>,
+    /// Arguments of Spark beside the program's.
+    submit: String,
     uri: String,
     dir: PathBuf,
     conf: PathBuf,
 }
 
 impl Lab {
+    fn conclude(self, failed: bool) {
+        if let Some(cluster) = self.cluster {
+            cluster.conclude(failed);
+        }
+    }
+
     fn job(&self, class: &str, args: &[&str]) -> Result<String> {
         let here = Driver::local_jobs(&self.dir.join("mapred"));
         let run = self.fs.tool_with(class, args, here)?;
@@ -147,6 +162,10 @@ impl Lab {
             .env("HADOOP_CONF_DIR", &self.conf)
             .env("SPARK_LOCAL_DIRS", self.dir.join("spark"))
             .env("SPARK_LOCAL_IP", "127.0.0.1")
+            .env(
+                "PYSPARK_SUBMIT_ARGS",
+                format!("{} pyspark-shell", self.submit),
+            )
             .output()
             .map_err(TestkitError::file("running", python))?;
         let out = String::from_utf8_lossy(&output.stdout);

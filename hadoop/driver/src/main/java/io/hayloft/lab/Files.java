@@ -10,6 +10,7 @@ import org.apache.hadoop.fs.FSDataInputStream;
 import org.apache.hadoop.fs.FSDataOutputStream;
 import org.apache.hadoop.fs.FileChecksum;
 import org.apache.hadoop.fs.FileStatus;
+import org.apache.hadoop.fs.FileSystem;
 import org.apache.hadoop.fs.Path;
 import org.apache.hadoop.hdfs.DistributedFileSystem;
 import org.apache.hadoop.hdfs.client.HdfsDataInputStream;
@@ -220,7 +221,7 @@ final class Files {
   }
 
   private void delete(ObjectNode request, ObjectNode answer) throws IOException {
-    try (DistributedFileSystem fs = Request.open(request)) {
+    try (FileSystem fs = Request.openAny(request)) {
       answer.put("done", fs.delete(Request.path(request), true));
     }
   }

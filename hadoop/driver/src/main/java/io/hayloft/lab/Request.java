@@ -27,10 +27,15 @@ final class Request {
 
   /** A client of its own: its lease, connections and configuration are shared with no other. */
   static DistributedFileSystem open(ObjectNode request) throws IOException {
+    return (DistributedFileSystem) openAny(request);
+  }
+
+  /** As {@link #open}, of whichever file system the path names. */
+  static FileSystem openAny(ObjectNode request) throws IOException {
     Configuration conf = conf(request);
     Path path = new Path(request.path("path").asText("/"));
     URI uri = path.toUri().getScheme() == null ? FileSystem.getDefaultUri(conf) : path.toUri();
-    DistributedFileSystem fs = (DistributedFileSystem) FileSystem.newInstance(uri, conf);
+    FileSystem fs = FileSystem.newInstance(uri, conf);
     fs.setVerifyChecksum(!request.path("noVerify").asBoolean(false));
     return fs;
   }

@@ -2,6 +2,7 @@ package io.hayloft.lab;
 
 import com.fasterxml.jackson.databind.node.ArrayNode;
 import com.fasterxml.jackson.databind.node.ObjectNode;
+import java.io.IOException;
 import java.net.InetSocketAddress;
 import java.util.ArrayList;
 import java.util.List;
@@ -12,6 +13,8 @@ import java.util.concurrent.Executors;
 import java.util.concurrent.Future;
 import org.apache.hadoop.fs.FSDataInputStream;
 import org.apache.hadoop.fs.FSDataOutputStream;
+import org.apache.hadoop.fs.FileSystem;
+import org.apache.hadoop.fs.FutureDataInputStreamBuilder;
 import org.apache.hadoop.fs.Path;
 import org.apache.hadoop.fs.permission.FsPermission;
 import org.apache.hadoop.hdfs.DistributedFileSystem;
@@ -29,7 +32,7 @@ final class Throughput {
 
   /**
    * Arguments: path, streams, bytes (each), replication, blockSize, favored ("host:port" of the
-   * nodes to prefer). Results: bytes, nanos.
+   * nodes to prefer). Results: bytes, nanos. Any file system; only HDFS has favored nodes.
    */
   private void write(ObjectNode request, ObjectNode answer) throws Exception {
     long bytes = Request.number(request, "bytes", 1 << 20);
@@ -37,13 +40,14 @@ final class Throughput {
     byte[] data = new byte[BUFFER_BYTES];
     // One buffer's worth of pattern, repeated: the client's cost of making data stays out.
     Pattern.fill(1, 0, data, data.length);
-    try (DistributedFileSystem fs = Request.open(request)) {
+    try (FileSystem fs = Request.openAny(request)) {
       long blockSize = Request.number(request, "blockSize", fs.getDefaultBlockSize(Request.path(request)));
       InetSocketAddress[] favored = favored(request);
       run(request, answer, stream -> {
         Path path = new Path(Request.path(request), "s" + stream);
-        try (FSDataOutputStream out = fs.create(path, FsPermission.getFileDefault(), true, 4096, replication, blockSize,
-            null, favored)) {
+        try (FSDataOutputStream out = fs instanceof DistributedFileSystem hdfs
+            ? hdfs.create(path, FsPermission.getFileDefault(), true, 4096, replication, blockSize, null, favored)
+            : fs.create(path, true, 4096, replication, blockSize)) {
           for (long left = bytes; left > 0; left -= data.length) {
             out.write(data, 0, (int) Math.min(left, data.length));
           }
@@ -90,20 +94,26 @@ final class Throughput {
     return nodes.isEmpty() ? null : nodes.toArray(new InetSocketAddress[0]);
   }
 
-  /** Arguments: path, streams. Results: bytes, nanos, equal (every byte as written). */
+  /**
+   * Arguments: path, streams, buffer (bytes of a call: a divisor or a multiple of a MiB), policy
+   * (of openFile), pread (calls with a position). Results: bytes, nanos, equal (every byte as
+   * written).
+   */
   private void read(ObjectNode request, ObjectNode answer) throws Exception {
-    byte[] expected = new byte[BUFFER_BYTES];
-    Pattern.fill(1, 0, expected, expected.length);
+    int buffer = (int) Request.number(request, "buffer", BUFFER_BYTES);
+    String policy = request.path("policy").asText("");
+    boolean pread = request.path("pread").asBoolean(false);
+    byte[] expected = expected(buffer);
     answer.put("equal", true);
-    try (DistributedFileSystem fs = Request.open(request)) {
+    try (FileSystem fs = Request.openAny(request)) {
       run(request, answer, stream -> {
-        byte[] data = new byte[BUFFER_BYTES];
+        byte[] data = new byte[buffer];
         long total = 0;
         boolean equal = true;
-        try (FSDataInputStream in = fs.open(new Path(Request.path(request), "s" + stream))) {
-          for (int got = in.readNBytes(data, 0, data.length); got > 0;
-              got = in.readNBytes(data, 0, data.length)) {
-            equal &= java.util.Arrays.mismatch(data, 0, got, expected, 0, got) < 0;
+        try (FSDataInputStream in = open(fs, new Path(Request.path(request), "s" + stream), policy)) {
+          for (int got = fill(in, pread, total, data); got > 0; got = fill(in, pread, total, data)) {
+            int from = (int) (total % expected.length);
+            equal &= java.util.Arrays.mismatch(data, 0, got, expected, from, from + got) < 0;
             total += got;
           }
         }
@@ -115,6 +125,44 @@ final class Throughput {
         return total;
       });
     }
+  }
+
+  /** What every {@code buffer} bytes of a file are, once or several times. */
+  private static byte[] expected(int buffer) {
+    if (buffer < 1 || BUFFER_BYTES % buffer != 0 && buffer % BUFFER_BYTES != 0) {
+      throw new IllegalArgumentException("buffer must be a divisor or a multiple of " + BUFFER_BYTES);
+    }
+    byte[] expected = new byte[Math.max(buffer, BUFFER_BYTES)];
+    Pattern.fill(1, 0, expected, BUFFER_BYTES);
+    for (int at = BUFFER_BYTES; at < expected.length; at += BUFFER_BYTES) {
+      System.arraycopy(expected, 0, expected, at, BUFFER_BYTES);
+    }
+    return expected;
+  }
+
+  private static FSDataInputStream open(FileSystem fs, Path path, String policy) throws Exception {
+    if (policy.isEmpty()) {
+      return fs.open(path);
+    }
+    FutureDataInputStreamBuilder builder = fs.openFile(path);
+    builder.opt("fs.option.openfile.read.policy", policy);
+    return builder.build().get();
+  }
+
+  /** Reads until {@code data} is full or the file ends; gives the bytes. */
+  private static int fill(FSDataInputStream in, boolean pread, long from, byte[] data) throws IOException {
+    if (!pread) {
+      return in.readNBytes(data, 0, data.length);
+    }
+    int got = 0;
+    while (got < data.length) {
+      int some = in.read(from + got, data, got, data.length - got);
+      if (some < 0) {
+        break;
+      }
+      got += some;
+    }
+    return got;
   }
 
   private interface Stream {

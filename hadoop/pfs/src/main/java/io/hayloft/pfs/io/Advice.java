@@ -12,6 +12,7 @@ public final class Advice {
           "Disk quota exceeded", "free space below the quota or have it raised",
           "Read-only file system", "mount it writable, or see why the kernel made it read-only",
           "Stale file handle", "the file was replaced on a server: open it again, else mount again",
+          "No such file or directory", "it was deleted while it was open: open or create it again",
           "Input/output error", "a server of the file system failed: see its log",
           "Transport endpoint is not connected", "the mount's own process died: mount again",
           "File name too long", "use names of at most 255 bytes",

@@ -1,35 +1,138 @@
 package io.hayloft.pfs.read;
 
+import java.io.Closeable;
 import java.io.IOException;
 import java.nio.ByteBuffer;
 import java.nio.channels.FileChannel;
+import java.nio.file.Files;
 import java.nio.file.Path;
 import java.nio.file.StandardOpenOption;
+import java.nio.file.attribute.BasicFileAttributes;
+import java.nio.file.attribute.FileTime;
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
 
-/** One file. */
+/**
+ * One file. When its servers forget an open handle and the name still means the same file, it is
+ * opened again; else the reader is told that the file is another one now.
+ */
 public final class FileSource implements Source {
-  private final FileChannel channel;
-  private final long length;
+  private static final Logger LOG = LoggerFactory.getLogger(FileSource.class);
 
-  private FileSource(FileChannel channel) throws IOException {
-    this.channel = channel;
-    this.length = channel.size();
+  /** An open file. */
+  interface Handle extends Closeable {
+    int read(ByteBuffer into, long position) throws IOException;
+
+    long size() throws IOException;
+  }
+
+  /** Opens the file by its name. */
+  interface Opener {
+    Handle open(Path file) throws IOException;
+  }
+
+  /** What tells whether a name still means the file that was opened. */
+  private record Identity(Object key, long length, FileTime modified) {
+    static Identity of(Path file) throws IOException {
+      BasicFileAttributes found = Files.readAttributes(file, BasicFileAttributes.class);
+      return new Identity(found.fileKey(), found.size(), found.lastModifiedTime());
+    }
+  }
+
+  private final Path file;
+  private final Opener opener;
+  private final Identity identity;
+  private final long length;
+  private volatile Handle handle;
+  private boolean closed;
+
+  private FileSource(Path file, Opener opener) throws IOException {
+    this.file = file;
+    this.opener = opener;
+    // Before it is opened: a file that takes its place meanwhile is never taken for it.
+    this.identity = Identity.of(file);
+    Handle opened = opener.open(file);
+    try {
+      this.length = opened.size();
+    } catch (IOException e) {
+      opened.close();
+      throw e;
+    }
+    this.handle = opened;
   }
 
   /** Opens the file. */
   public static FileSource open(Path file) throws IOException {
+    return open(file, FileSource::openChannel);
+  }
+
+  static FileSource open(Path file, Opener opener) throws IOException {
+    return new FileSource(file, opener);
+  }
+
+  private static Handle openChannel(Path file) throws IOException {
     FileChannel channel = FileChannel.open(file, StandardOpenOption.READ);
-    try {
-      return new FileSource(channel);
-    } catch (IOException e) {
-      channel.close();
-      throw e;
-    }
+    return new Handle() {
+      @Override
+      public int read(ByteBuffer into, long position) throws IOException {
+        return channel.read(into, position);
+      }
+
+      @Override
+      public long size() throws IOException {
+        return channel.size();
+      }
+
+      @Override
+      public void close() throws IOException {
+        channel.close();
+      }
+    };
   }
 
   @Override
   public int read(ByteBuffer into, long position) throws IOException {
-    return channel.read(into, position);
+    Handle used = handle;
+    try {
+      return used.read(into, position);
+    } catch (IOException e) {
+      if (!isStale(e)) {
+        throw e;
+      }
+      reopen(used, e);
+    }
+    return handle.read(into, position);
+  }
+
+  /** What NFS and CephFS say of a handle without a file, and what GlusterFS says. */
+  private static boolean isStale(IOException e) {
+    String message = String.valueOf(e.getMessage());
+    return message.endsWith("Stale file handle") || message.endsWith("No such file or directory");
+  }
+
+  private synchronized void reopen(Handle stale, IOException why) throws IOException {
+    if (handle != stale || closed) {
+      return;
+    }
+    Identity now;
+    try {
+      now = Identity.of(file);
+    } catch (IOException e) {
+      why.addSuppressed(e);
+      now = null;
+    }
+    if (!identity.equals(now)) {
+      throw new IOException(
+          file + " was deleted or replaced while it was open; open it again", why);
+    }
+    LOG.warn("{}: its handle is stale, opening it again", file);
+    handle = opener.open(file);
+    try {
+      stale.close();
+    } catch (IOException e) {
+      // Servers that forgot a handle may say so again.
+      LOG.debug("closing a stale handle of {}", file, e);
+    }
   }
 
   @Override
@@ -38,7 +141,15 @@ public final class FileSource implements Source {
   }
 
   @Override
-  public void close() throws IOException {
-    channel.close();
+  public synchronized void close() throws IOException {
+    closed = true;
+    try {
+      handle.close();
+    } catch (IOException e) {
+      if (!isStale(e)) {
+        throw e;
+      }
+      LOG.debug("closing a stale handle of {}", file, e);
+    }
   }
 }

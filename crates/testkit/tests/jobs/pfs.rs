@@ -1,0 +1,56 @@
+//! The same programs on a mounted parallel file system: `scripts/pfs-mounted KIND cargo test ...`.
+
+use super::{Lab, python_with_clients};
+use hayloft_testkit::conf::Conf;
+use hayloft_testkit::error::Result;
+use hayloft_testkit::hadoop::{Hadoop, Jvm, repository_root, scratch};
+use hayloft_testkit::{Driver, Outcome, TestkitError};
+
+/// The programs' lab, with the directory that is removed at its end.
+pub(crate) type Mounted = Option<(Lab, tempfile::TempDir)>;
+
+/// None where nothing is mounted.
+pub(crate) fn start() -> Result<Mounted> {
+    let Some(root) = std::env::var_os("PFS_MOUNT").filter(|root| !root.is_empty()) else {
+        return Ok(None);
+    };
+    let jar = repository_root().join("hadoop/pfs/target/hayloft-pfs.jar");
+    if !jar.is_file() {
+        return Err(TestkitError::Missing {
+            what: format!("the jar {}", jar.display()),
+            todo: "run `mvn -q -f hadoop/pom.xml package -DskipTests`".into(),
+        });
+    }
+    let work = scratch("jobs-pfs-")?;
+    let dir = work.path().to_path_buf();
+    let conf = dir.join("conf");
+    let kind = std::env::var("PFS_KIND").unwrap_or_else(|_| "posix".into());
+    let uri = "pfs:///";
+    Conf::new()
+        .with("fs.defaultFS", uri)
+        .with("fs.pfs.root", root.to_string_lossy())
+        .with("fs.pfs.layout", kind)
+        .with("fs.AbstractFileSystem.pfs.impl", "io.hayloft.pfs.Pfs")
+        .with("hadoop.tmp.dir", "/tmp")
+        .write_dir(&conf)?;
+    let mut hadoop = Hadoop::locate()?;
+    let submit = format!("--driver-class-path {}", jar.display());
+    hadoop.add_jar(jar);
+    let lab = Lab {
+        fs: Driver::start_in(&hadoop, &Jvm::small(&conf, &dir, 768))?,
+        cluster: None,
+        python: python_with_clients(),
+        submit,
+        uri: uri.into(),
+        dir,
+        conf,
+    };
+    Ok(Some((lab, work)))
+}
+
+/// Runs a case on the mount, or says how to have one.
+pub(crate) fn on(lab: &mut Mounted, case: impl FnOnce(&Lab) -> Result<Outcome>) -> Result<Outcome> {
+    let todo = "run it under scripts/pfs-mounted moosefs, or gluster";
+    let skipped = || Ok(Outcome::Skipped(format!("nothing is mounted: {todo}")));
+    lab.as_ref().map_or_else(skipped, |(lab, _)| case(lab))
+}
