@@ -8,6 +8,7 @@ import java.net.URL;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
+import java.nio.file.StandardOpenOption;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
@@ -68,12 +69,19 @@ public final class HayloftNode {
     builder.redirectOutput(ProcessBuilder.Redirect.appendTo(log));
     try {
       process = SPAWNER.submit(builder::start).get();
+      noteStart(dir.getParent().resolveSibling("started"));
     } catch (ExecutionException failed) {
       throw new IOException("starting " + words, failed.getCause());
     } catch (InterruptedException interrupted) {
       Thread.currentThread().interrupt();
       throw new IOException("interrupted while starting " + binary, interrupted);
     }
+  }
+
+  /** Where the suite sees that the nodes were these. */
+  private void noteStart(Path list) throws IOException {
+    Files.writeString(
+        list, process.pid() + "\n", StandardOpenOption.CREATE, StandardOpenOption.APPEND);
   }
 
   private Configuration own(Path dir, Configuration conf) throws IOException {

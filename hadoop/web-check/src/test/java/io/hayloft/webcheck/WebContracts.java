@@ -10,18 +10,12 @@ import org.apache.hadoop.fs.contract.AbstractContractCreateTest;
 import org.apache.hadoop.fs.contract.AbstractContractDeleteTest;
 import org.apache.hadoop.fs.contract.AbstractContractGetEnclosingRoot;
 import org.apache.hadoop.fs.contract.AbstractContractGetFileStatusTest;
-import org.apache.hadoop.fs.contract.AbstractContractLeaseRecoveryTest;
 import org.apache.hadoop.fs.contract.AbstractContractMkdirTest;
-import org.apache.hadoop.fs.contract.AbstractContractMultipartUploaderTest;
 import org.apache.hadoop.fs.contract.AbstractContractOpenTest;
-import org.apache.hadoop.fs.contract.AbstractContractPathHandleTest;
 import org.apache.hadoop.fs.contract.AbstractContractRenameTest;
 import org.apache.hadoop.fs.contract.AbstractContractRootDirectoryTest;
-import org.apache.hadoop.fs.contract.AbstractContractSafeModeTest;
 import org.apache.hadoop.fs.contract.AbstractContractSeekTest;
 import org.apache.hadoop.fs.contract.AbstractContractSetTimesTest;
-import org.apache.hadoop.fs.contract.AbstractContractStreamIOStatisticsTest;
-import org.apache.hadoop.fs.contract.AbstractContractUnbufferTest;
 import org.apache.hadoop.fs.contract.AbstractContractVectoredReadTest;
 import org.apache.hadoop.fs.contract.AbstractFSContract;
 
@@ -85,13 +79,6 @@ final class WebContracts {
     }
   }
 
-  static class LeaseRecovery extends AbstractContractLeaseRecoveryTest {
-    @Override
-    protected AbstractFSContract createContract(Configuration conf) {
-      return new WebContract(conf);
-    }
-  }
-
   static class Mkdir extends AbstractContractMkdirTest {
     @Override
     protected AbstractFSContract createContract(Configuration conf) {
@@ -99,36 +86,7 @@ final class WebContracts {
     }
   }
 
-  static class MultipartUploader extends AbstractContractMultipartUploaderTest {
-    @Override
-    protected AbstractFSContract createContract(Configuration conf) {
-      return new WebContract(conf);
-    }
-
-    @Override
-    protected boolean supportsConcurrentUploadsToSamePath() {
-      return true;
-    }
-
-    @Override
-    protected boolean finalizeConsumesUploadIdImmediately() {
-      return true;
-    }
-
-    @Override
-    protected int partSizeInBytes() {
-      return 1024;
-    }
-  }
-
   static class Open extends AbstractContractOpenTest {
-    @Override
-    protected AbstractFSContract createContract(Configuration conf) {
-      return new WebContract(conf);
-    }
-  }
-
-  static class PathHandle extends AbstractContractPathHandleTest {
     @Override
     protected AbstractFSContract createContract(Configuration conf) {
       return new WebContract(conf);
@@ -149,13 +107,6 @@ final class WebContracts {
     }
   }
 
-  static class SafeMode extends AbstractContractSafeModeTest {
-    @Override
-    protected AbstractFSContract createContract(Configuration conf) {
-      return new WebContract(conf);
-    }
-  }
-
   static class Seek extends AbstractContractSeekTest {
     @Override
     protected AbstractFSContract createContract(Configuration conf) {
@@ -164,20 +115,6 @@ final class WebContracts {
   }
 
   static class SetTimes extends AbstractContractSetTimesTest {
-    @Override
-    protected AbstractFSContract createContract(Configuration conf) {
-      return new WebContract(conf);
-    }
-  }
-
-  static class StreamIOStatistics extends AbstractContractStreamIOStatisticsTest {
-    @Override
-    protected AbstractFSContract createContract(Configuration conf) {
-      return new WebContract(conf);
-    }
-  }
-
-  static class Unbuffer extends AbstractContractUnbufferTest {
     @Override
     protected AbstractFSContract createContract(Configuration conf) {
       return new WebContract(conf);
