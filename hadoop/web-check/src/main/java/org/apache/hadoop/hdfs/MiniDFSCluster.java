@@ -274,7 +274,7 @@ public class MiniDFSCluster implements AutoCloseable {
     }
   }
 
-  /** A client's connection to the server before a restart is broken, and the first call meets it. */
+  /** A connection to the server before a restart is broken: the first call would fail. */
   private static void awaitAnswer(NameNodeInfo info, long until) throws IOException {
     while (true) {
       try (DFSClient client = new DFSClient(info.nameNode.getNameNodeAddress(), info.conf)) {
