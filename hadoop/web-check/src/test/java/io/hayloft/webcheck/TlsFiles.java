@@ -16,8 +16,7 @@ final class TlsFiles {
 
   /** Makes them anew. */
   static void make() throws IOException {
-    Path dir = Path.of(System.getProperty("hayloft.web.scratch"), "tls").toAbsolutePath();
-    Files.createDirectories(dir);
+    Path dir = Path.of(System.getProperty("hayloft.web.classpath"));
     Path keys = dir.resolve("server.p12");
     Path trust = dir.resolve("trust.p12");
     Path certificate = dir.resolve("server.pem");

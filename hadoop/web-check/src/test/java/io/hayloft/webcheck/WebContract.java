@@ -1,6 +1,9 @@
 package io.hayloft.webcheck;
 
+import static org.junit.jupiter.api.Assertions.assertNotNull;
+
 import java.io.IOException;
+import java.io.UncheckedIOException;
 import java.net.URI;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.fs.FileSystem;
@@ -13,8 +16,8 @@ import org.apache.hadoop.hdfs.MiniDFSCluster;
 final class WebContract extends AbstractFSContract {
   private static final String SCHEME = System.getProperty("hayloft.web.scheme", "webhdfs");
   private static final boolean SECURE = SCHEME.startsWith("s");
-  /** As HDFS' own contract has it: files of several blocks. */
-  private static final int BLOCK_BYTES = 1024;
+  /** Small, for files of several blocks. */
+  private static final int BLOCK_BYTES = 4096;
   private static final String PROMISES = "contract/web.xml";
   private static final int NODES = 2;
   private static MiniDFSCluster cluster;
@@ -30,10 +33,12 @@ final class WebContract extends AbstractFSContract {
 
   /** Starts it once, and answers with the configuration of its clients. */
   private static synchronized Configuration cluster() {
-    if (cluster != null) {
+    if (site != null) {
+      assertNotNull(cluster, "the cluster did not start, as the first test says");
       return site;
     }
     Configuration conf = new HdfsConfiguration();
+    site = conf;
     conf.addResource(PROMISES);
     conf.setInt("dfs.blocksize", BLOCK_BYTES);
     try {
@@ -46,10 +51,9 @@ final class WebContract extends AbstractFSContract {
       cluster = new MiniDFSCluster.Builder(conf).numDataNodes(NODES).build();
       cluster.waitClusterUp();
     } catch (IOException failed) {
-      throw new java.io.UncheckedIOException(failed);
+      throw new UncheckedIOException(failed);
     }
     Runtime.getRuntime().addShutdownHook(new Thread(() -> cluster.shutdown()));
-    site = conf;
     return site;
   }
 
