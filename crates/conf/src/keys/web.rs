@@ -16,8 +16,8 @@ keys! {
     HTTP_STATIC_USER: String = ("hadoop.http.staticuser.user", "dr.who",
         "User of WebHDFS requests without one.");
     REPLICATION: u32 = ("dfs.replication", "3",
-        "Replicas of files created over WebHDFS.")
-        .min(1).max(32_767);
+        "Replicas of files created over WebHDFS; the NameNode refuses too few.")
+        .max(32_767);
     WEBHDFS_USER_PATTERN: String = ("dfs.webhdfs.user.provider.user.pattern",
         "^[A-Za-z_][A-Za-z0-9._-]*[$]?$",
         "Names of WebHDFS users.");

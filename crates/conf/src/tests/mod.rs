@@ -228,6 +228,14 @@ fn properties_without_a_value_say_nothing() {
     }
 }
 
+/// As Apache's node, which leaves the refusal to the NameNode.
+#[test]
+fn a_replication_of_nothing_is_no_reason_not_to_start() {
+    let dir = Dir::new().write("hdfs-site.xml", &property("dfs.replication", "0"));
+    let config = dir.load().expect("a configuration that Apache's node takes");
+    assert_eq!(config.get(&keys::REPLICATION), 0);
+}
+
 #[test]
 fn per_volume_keys() {
     let config = Configuration::from_properties([
