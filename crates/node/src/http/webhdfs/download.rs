@@ -9,8 +9,8 @@ use futures_util::stream;
 use serde_json::json;
 use tracing::debug;
 
-use super::parameters::Parameters;
 use super::closing;
+use super::parameters::Parameters;
 use super::refusal::Refusal;
 use super::turns::Turn;
 use crate::client::{FileChecksum, FileClient, FileReader};

@@ -44,7 +44,7 @@ use crate::client::{ClientSettings, FileClient, StripeRoom};
 use caller::NameNodeGroups;
 use parameters::Parameters;
 use refusal::Refusal;
-use turns::{Turn, Turns};
+use turns::Turns;
 
 pub(super) use browsers::guard;
 
@@ -199,11 +199,13 @@ fn no_body(refusal: Refusal) -> (Refusal, Unread) {
     (refusal, None)
 }
 
-/// Tells a browser that pages of other sites may send files here, as the NameNode's page does.
+/// Tells a browser that pages of other sites may send files here, as the NameNode's page does. That
+/// page names a content type, which a browser sends only with permission: Apache's node does not
+/// give it, and uploads fail there (HDFS-17040).
 fn preflight() -> Response {
     let headers = [
         (header::ACCESS_CONTROL_ALLOW_ORIGIN, "*"),
-        (header::ACCESS_CONTROL_ALLOW_HEADERS, "accept"),
+        (header::ACCESS_CONTROL_ALLOW_HEADERS, "accept, content-type"),
         (header::ACCESS_CONTROL_ALLOW_METHODS, "PUT"),
         (header::ACCESS_CONTROL_MAX_AGE, "1728000"),
         (header::CONTENT_LENGTH, "0"),

@@ -219,7 +219,10 @@ mod tests {
             }
         };
         let (turn, after) = waits(&turns, others).await;
-        assert!(turn.is_some() && after <= Duration::from_secs(12), "{after:?}");
+        assert!(
+            turn.is_some() && after <= Duration::from_secs(12),
+            "{after:?}"
+        );
         assert!(!fast.ended.is_cancelled() && !slow.ended.is_cancelled());
     }
 
