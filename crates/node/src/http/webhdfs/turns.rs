@@ -14,7 +14,9 @@ use tracing::debug;
 const TURN_WITHIN: Duration = Duration::from_secs(30);
 /// So long a client is watched before its turn is taken for a request that waits.
 const WATCHED_FOR: Duration = Duration::from_secs(10);
-/// A client that moves as many bytes in that time keeps its turn.
+/// So often one more loses its turn.
+const ENDS_EVERY: Duration = Duration::from_secs(1);
+/// A client that moves as many bytes meanwhile keeps its turn.
 const BYTES_MIN: u64 = 640 << 10;
 
 /// All places.
@@ -93,35 +95,42 @@ impl Turns {
         })
     }
 
-    /// Ends one slow transfer in every period, for as long as a request waits.
+    /// Watches transfers and ends slow ones, for as long as a request waits. One after the other:
+    /// its place may go to a request that waits for longer.
     async fn make_room(&self) {
         loop {
-            let now = Instant::now();
+            let began = Instant::now();
             let before: BTreeMap<u64, Moved> = {
                 let taken = lock(&self.taken);
                 let all = taken.by.iter();
-                all.map(|(id, holder)| (*id, holder.moved(now))).collect()
+                all.map(|(id, holder)| (*id, holder.moved(began))).collect()
             };
             tokio::time::sleep(WATCHED_FOR).await;
-            self.end_slowest(&before);
+            while self.end_slowest(&before, began) {
+                tokio::time::sleep(ENDS_EVERY).await;
+            }
         }
     }
 
-    /// Ends the slowest of those that were there before and wait for their clients.
-    fn end_slowest(&self, before: &BTreeMap<u64, Moved>) {
+    /// Ends the slowest of those that were there before and wait for their clients; whether there
+    /// is one.
+    fn end_slowest(&self, before: &BTreeMap<u64, Moved>, began: Instant) -> bool {
         let now = Instant::now();
+        let watched = now - began;
         let taken = lock(&self.taken);
         let slow = taken.by.iter().filter_map(|(id, holder)| {
             let (then, now) = (before.get(id)?, holder.moved(now));
             let bytes = now.bytes - then.bytes;
             let ours = now.ours.saturating_sub(then.ours);
-            let is_slow = bytes < BYTES_MIN && ours < WATCHED_FOR / 2;
+            let is_slow = bytes < BYTES_MIN && ours < watched / 2;
             (is_slow && !holder.ended.is_cancelled()).then_some((bytes, holder))
         });
-        if let Some((bytes, holder)) = slow.min_by_key(|(bytes, _)| *bytes) {
-            debug!(bytes, "a slow client of WebHDFS loses its turn to another");
-            holder.ended.cancel();
-        }
+        let Some((bytes, holder)) = slow.min_by_key(|(bytes, _)| *bytes) else {
+            return false;
+        };
+        debug!(bytes, "a slow client of WebHDFS loses its turn to another");
+        holder.ended.cancel();
+        true
     }
 }
 
