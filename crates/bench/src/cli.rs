@@ -36,7 +36,8 @@ pub struct BenchArgs {
     /// MiB moved per row, over all streams [default: 1024, quick 256].
     #[arg(long)]
     mib: Option<u64>,
-    /// Who takes part: names of --list or plugin:/path.so, separated by commas [default: all].
+    /// Who takes part: names of --list, "scraped" (asked by an agent meanwhile) or plugin:/path.so,
+    /// separated by commas [default: all of --list].
     #[arg(long, value_delimiter = ',', value_name = "NAMES")]
     peers: Vec<String>,
     /// The binary of an earlier version of Hayloft, which takes part as "before".

@@ -11,7 +11,7 @@
 //!
 //! - [`rows`], [`peers`], [`figures`], [`targets`]: what, who, which numbers, how much of them;
 //! - `rig`, `work`: processes and rounds; `clients`: what is done; [`names`]: the load client
-//!   towards the NameNode; `native_client`, `relay`: the crate hdfs-native;
+//!   towards the NameNode; `native_client`, `relay`: the crate hdfs-native; `scraped`: an agent;
 //! - `measure`, [`trace`], [`limits`]: how it is measured;
 //! - [`record`], [`results`], [`marks`], [`verdicts`], `cells`, [`page`], [`published`]: what is
 //!   left of it;
@@ -36,6 +36,7 @@ mod relay;
 pub mod results;
 mod rig;
 pub mod rows;
+mod scraped;
 mod start;
 pub mod targets;
 pub mod trace;

@@ -2,11 +2,13 @@
 
 use super::figures::{Figure, Figures};
 use super::rows::BenchWorkload;
+use super::scraped::Scraper;
 use super::trace::{Requests, Tracer};
 use hayloft_testkit::error::Result;
 use hayloft_testkit::load::{LoadLatencies, LoadOutcome};
 use hayloft_testkit::machine;
 use hayloft_testkit::procfs::{self, Usage};
+use std::net::SocketAddr;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -20,6 +22,8 @@ pub(super) struct Watch<'a> {
     pub(super) nodes: &'a [u32],
     /// Process id of the client.
     pub(super) client: u32,
+    /// Web ports of nodes that are scraped meanwhile.
+    pub(super) scraped: &'a [SocketAddr],
     /// The device, when it can be traced.
     pub(super) tracer: Option<&'a Tracer>,
     /// The file system whose dirty pages belong to the load.
@@ -64,6 +68,7 @@ impl Watch<'_> {
         if let Some(tracer) = self.tracer {
             tracer.begin()?;
         }
+        let agent = (!self.scraped.is_empty()).then(|| Scraper::start(self.scraped.to_vec()));
         let before = self.counts()?;
         let outcome = load();
         let settling = Instant::now();
@@ -75,6 +80,7 @@ impl Watch<'_> {
         let traffic = self.tracer.map(Tracer::end).transpose()?;
         let outcome = outcome?;
         let after = self.counts()?;
+        drop(agent);
         let mut figures = Figures::new();
         speed(&mut figures, &outcome, workload);
         if settles {

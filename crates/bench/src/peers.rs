@@ -39,6 +39,8 @@ pub const STOCK_DROP: &str = "stock-drop";
 pub const DEFAULT: &str = "direct";
 /// An earlier version of Hayloft, by its binary.
 pub const BEFORE: &str = "before";
+/// Hayloft as [`DEFAULT`], with an agent that scrapes it and its page open.
+pub const SCRAPED: &str = "scraped";
 /// The engine that drops what it is given: our own overhead alone.
 pub const NULL: &str = "null";
 
@@ -65,14 +67,15 @@ pub fn shown(name: &str) -> String {
     format!("plugin-{}", stem.trim_start_matches("lib"))
 }
 
-/// The peer of that name, [`BEFORE`] and plug-ins included; `define` goes into the configuration of
+/// The peer of that name, [`BEFORE`], [`SCRAPED`] and plug-ins included; `define` goes into the configuration of
 /// Hayloft's nodes.
 ///
 /// # Errors
 /// [`TestkitError::Talk`] listing the known names.
 pub fn peer(name: &str, define: &[(String, String)]) -> Result<Peer> {
     let plugin = plugin_parts(name);
-    if plugin.is_none() && name != BEFORE && !names().contains(&name) {
+    let is_known = [BEFORE, SCRAPED].contains(&name) || names().contains(&name);
+    if plugin.is_none() && !is_known {
         let known = names().join(", ");
         let problem = format!("no peer is named {name:?}; known are {known}");
         return Err(TestkitError::Talk(problem));
@@ -86,8 +89,14 @@ pub fn peer(name: &str, define: &[(String, String)]) -> Result<Peer> {
             Kind::Apache
         }
         engine => {
-            if engine != BEFORE {
-                conf.set("hayloft.io.engine", engine);
+            match engine {
+                BEFORE => {}
+                SCRAPED => {
+                    conf.set("hayloft.io.engine", DEFAULT);
+                }
+                _ => {
+                    conf.set("hayloft.io.engine", engine);
+                }
             }
             for (key, value) in define {
                 conf.set(key, value);
@@ -125,6 +134,9 @@ mod tests {
         for name in names() {
             assert_eq!(peer(name, &[]).expect("known").name, name);
         }
+        let scraped = peer(SCRAPED, &[]).expect("known");
+        let engine = scraped.conf.iter().next();
+        assert_eq!(engine.map(|(_, value)| value), Some(DEFAULT));
         assert_eq!(shown("plugin:/a/libnull_plugin.so x"), "plugin-null_plugin");
         let error = peer("fast", &[]).expect_err("unknown").to_string();
         assert!(error.contains("posix"), "{error}");

@@ -11,7 +11,9 @@ use hayloft_testkit::load::Data;
 use hayloft_testkit::machine;
 use hayloft_testkit::machine::{Device, ReadaheadGuard};
 use hayloft_testkit::node::{NodeSpec, VolumeSpec};
+use hayloft_testkit::ports;
 use hayloft_testkit::wait::{self, Seen};
+use std::net::SocketAddr;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -147,6 +149,13 @@ impl Rig {
             .iter()
             .map(|&index| self.cluster().node(index).xfer())
             .collect()
+    }
+
+    /// Web ports of the first `count` nodes of a seat.
+    pub(super) fn web_ports(&mut self, seat: usize, count: usize) -> Vec<SocketAddr> {
+        let nodes: Vec<usize> = self.seats[seat].nodes.iter().copied().take(count).collect();
+        let port = |&index: &usize| ports::local(self.cluster().node(index).http_port());
+        nodes.iter().map(port).collect()
     }
 
     /// Process ids of the first `count` nodes of a seat.

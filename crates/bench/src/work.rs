@@ -8,10 +8,11 @@ use super::measure::Watch;
 use super::record::{BenchRecord, BenchSample};
 use super::rig::Rig;
 use super::rows::{BenchRow, BenchWorkload, Client, Stage, stages};
-use super::{BenchOptions, interrupt, limits};
+use super::{BenchOptions, interrupt, limits, peers};
 use hayloft_testkit::error::{Result, TestkitError};
 use hayloft_testkit::load::{Check, LoadOutcome, Preads};
 use hayloft_testkit::machine;
+use std::net::SocketAddr;
 use std::path::Path;
 use std::time::Instant;
 
@@ -309,9 +310,14 @@ impl Run<'_> {
             (Client::Java, Some(driver)) => driver.pid(),
             _ => std::process::id(),
         };
+        let scraped = match self.rig.seats[seat].peer.name.as_str() {
+            peers::SCRAPED => self.rig.web_ports(seat, nodes),
+            _ => Vec::new(),
+        };
         Ok(Watching {
             nodes: self.rig.pids(seat, nodes)?,
             client,
+            scraped,
         })
     }
 
@@ -351,6 +357,7 @@ impl Run<'_> {
 struct Watching {
     nodes: Vec<u32>,
     client: u32,
+    scraped: Vec<SocketAddr>,
 }
 
 impl Watching {
@@ -365,6 +372,7 @@ impl Watching {
         let watch = Watch {
             nodes: &self.nodes,
             client: self.client,
+            scraped: &self.scraped,
             tracer: tracer.as_ref(),
             disk: &disk,
         };

@@ -20,6 +20,10 @@ pub mod class {
     pub const DFSADMIN: &str = "org.apache.hadoop.hdfs.tools.DFSAdmin";
     /// `hdfs haadmin`.
     pub const HAADMIN: &str = "org.apache.hadoop.hdfs.tools.DFSHAAdmin";
+    /// `hadoop distcp`.
+    pub const DISTCP: &str = "org.apache.hadoop.tools.DistCp";
+    /// `hadoop daemonlog`.
+    pub const DAEMONLOG: &str = "org.apache.hadoop.log.LogLevel$CLI";
     /// `hdfs fsck`.
     pub const FSCK: &str = "org.apache.hadoop.hdfs.tools.DFSck";
     /// `hdfs debug`.
@@ -72,6 +76,7 @@ const ADD_OPENS: [&str; 5] = [
 pub struct Hadoop {
     jars: Vec<PathBuf>,
     driver: PathBuf,
+    pages: PathBuf,
 }
 
 impl Hadoop {
@@ -91,12 +96,12 @@ impl Hadoop {
     /// As [`Hadoop::locate`].
     pub fn locate_in(home: Option<&Path>) -> Result<Self> {
         let root = repository_root();
-        let jars = match home {
-            Some(home) => Self::from_home(home),
+        let (jars, pages) = match home {
+            Some(home) => (Self::from_home(home), home.join("share/hadoop/hdfs")),
             None => {
                 let fetched = std::env::var_os("HAYLOFT_HADOOP_DIR").filter(|dir| !dir.is_empty());
                 let fetched = fetched.map_or_else(|| root.join("target/hadoop"), PathBuf::from);
-                jars_in(&fetched.join("lib"))
+                (jars_in(&fetched.join("lib")), fetched)
             }
         };
         let has = |part: &str| jars.iter().any(|jar| file_name(jar).starts_with(part));
@@ -112,12 +117,19 @@ impl Hadoop {
             || root.join("hadoop/driver/target/hayloft-lab-driver.jar"),
             PathBuf::from,
         );
-        Ok(Self { jars, driver })
+        let pages = pages.join("webapps");
+        Ok(Self {
+            jars,
+            driver,
+            pages,
+        })
     }
 
     /// The class path directories of an unpacked Hadoop distribution.
     fn from_home(home: &Path) -> Vec<PathBuf> {
         let share = home.join("share/hadoop");
+        let tools = jars_in(&share.join("tools/lib")).into_iter();
+        let distcp = tools.filter(|jar| file_name(jar).starts_with("hadoop-distcp"));
         [
             "common",
             "common/lib",
@@ -130,7 +142,14 @@ impl Hadoop {
         ]
         .iter()
         .flat_map(|dir| jars_in(&share.join(dir)))
+        .chain(distcp)
         .collect()
+    }
+
+    /// The directory of the daemons' web pages, where this Hadoop has them.
+    #[must_use]
+    pub fn pages(&self) -> Option<PathBuf> {
+        self.pages.join("hdfs").is_dir().then(|| self.pages.clone())
     }
 
     /// The class path with a configuration directory in front.

@@ -146,7 +146,9 @@ impl NameNode {
         self.site.dir.join(format!("{}.log", self.site.name))
     }
 
-    fn conf_dir(&self) -> PathBuf {
+    /// Its configuration directory; its web server serves what is in `webapps` below it.
+    #[must_use]
+    pub fn conf_dir(&self) -> PathBuf {
         self.site.dir.join("conf")
     }
 

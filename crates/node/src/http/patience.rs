@@ -13,12 +13,14 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, Sleep};
+use tokio_util::sync::CancellationToken;
 
 /// Who is at the other end of a connection, and whether it may last as long as it makes progress.
 #[derive(Clone, Debug)]
 pub(super) struct Peer {
     pub(super) address: IpAddr,
     lasts: Arc<AtomicBool>,
+    ended: CancellationToken,
 }
 
 impl Peer {
@@ -26,6 +28,7 @@ impl Peer {
         Self {
             address,
             lasts: Arc::default(),
+            ended: CancellationToken::new(),
         }
     }
 
@@ -37,6 +40,11 @@ impl Peer {
     /// Whether it may.
     pub(super) fn lasts(&self) -> bool {
         self.lasts.load(Ordering::Relaxed)
+    }
+
+    /// Cancelled when the connection has to end.
+    pub(super) fn ended(&self) -> &CancellationToken {
+        &self.ended
     }
 }
 

@@ -170,6 +170,7 @@ where
     };
     tokio::select! {
         () = too_long => {}
+        () = peer.ended().cancelled() => {}
         ended = connection => if let Err(error) = ended {
             debug!(%error, "a connection of the web port ended early");
         },

@@ -5,11 +5,34 @@ use hayloft_testkit::error::Result;
 use hayloft_testkit::node::Kind;
 use hayloft_testkit::suite::{expect, passed, seconds};
 use hayloft_testkit::{Outcome, procfs};
+use serde_json::json;
 use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 /// More than are served at a time.
 const READERS: usize = 300;
 const SENDERS: usize = 100;
+/// Bytes of a file that no socket's buffers hold.
+const LARGE: u64 = 32 << 20;
+
+/// Sends and takes a byte a second over each connection, until it shall stop. Says how many are
+/// still open.
+fn drip(sockets: &[TcpStream], stop: &AtomicBool) -> usize {
+    let mut open: Vec<_> = sockets.iter().collect();
+    while !stop.load(Ordering::Relaxed) {
+        open.retain(|socket| {
+            let mut socket = *socket;
+            let _ = socket.set_read_timeout(Some(Duration::from_millis(1)));
+            let ended = matches!(socket.read(&mut [0]), Ok(0));
+            !ended && socket.write_all(b"x").is_ok()
+        });
+        std::thread::sleep(seconds(1));
+    }
+    open.len()
+}
 
 impl Lab {
     fn ask(&self, method: &str, path: &str, parameters: &str, more: &str) -> String {
@@ -73,6 +96,67 @@ impl Lab {
         std::thread::sleep(seconds(3));
         self.fs.fs(&["-rm", "-r", "-f", "-skipTrash", "/endless"])?;
         passed()
+    }
+
+    /// All turns are held by clients that move a byte a second: another is served all the same.
+    pub fn web_drips(&self) -> Result<Outcome> {
+        if Kind::under_test() != Kind::Hayloft {
+            return Ok(Outcome::Skipped("a stock node has no such limits".into()));
+        }
+        self.fs.put("/large", LARGE, 3, json!({}))?;
+        for method in ["PUT", "GET"] {
+            let begun: Vec<_> = (0..READERS)
+                .map(|index| self.begin_drip(method, index))
+                .collect::<Result<_>>()?;
+            let stop = Arc::new(AtomicBool::new(false));
+            let dripping = {
+                let stop = Arc::clone(&stop);
+                std::thread::spawn(move || drip(&begun, &stop))
+            };
+            std::thread::sleep(seconds(3));
+            let served = self.good_upload();
+            stop.store(true, Ordering::Relaxed);
+            let left = dripping.join();
+            served?;
+            println!("hostile: {method}: {left:?} of {READERS} slow clients are left");
+        }
+        self.fs
+            .fs(&["-rm", "-r", "-f", "-skipTrash", "/endless", "/large"])?;
+        passed()
+    }
+
+    fn begin_drip(&self, method: &str, index: usize) -> Result<TcpStream> {
+        let mut socket = self.connect(Port::Http)?;
+        let head = match method {
+            "PUT" => {
+                let path = format!("/endless/{index}");
+                self.ask(method, &path, "op=CREATE", "Content-Length: 1000000000\r\n")
+            }
+            _ => self.ask(method, "/large", "op=OPEN", ""),
+        };
+        let _ = socket.write_all(head.as_bytes());
+        Ok(socket)
+    }
+
+    fn good_upload(&self) -> Result<()> {
+        let mut socket = self.connect(Port::Http)?;
+        let _ = socket.set_read_timeout(Some(seconds(60)));
+        let head = self.ask(
+            "PUT",
+            "/next",
+            "op=CREATE&overwrite=true",
+            "Content-Length: 5\r\n",
+        );
+        let began = Instant::now();
+        let _ = socket.write_all(format!("{head}12345").as_bytes());
+        let mut answer = Vec::new();
+        let _ = socket.read_to_end(&mut answer);
+        let answer = String::from_utf8_lossy(&answer);
+        expect(answer.starts_with("HTTP/1.1 201"), || {
+            answer.clone().into_owned()
+        })?;
+        println!("hostile: an upload beside them took {:?}", began.elapsed());
+        Ok(())
     }
 
     pub fn web_requests(&self) -> Result<Outcome> {

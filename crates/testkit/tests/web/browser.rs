@@ -108,6 +108,15 @@ impl Browser {
         Ok(answer["result"]["value"].clone())
     }
 
+    /// Chooses a file of this machine for an input of the page.
+    pub fn choose(&mut self, selector: &str, file: &Path) -> Result<()> {
+        let document = self.call("DOM.getDocument", json!({}))?;
+        let what = json!({"nodeId": document["root"]["nodeId"], "selector": selector});
+        let input = self.call("DOM.querySelector", what)?;
+        let files = json!({"nodeId": input["nodeId"], "files": [file.display().to_string()]});
+        self.call("DOM.setFileInputFiles", files).map(|_| ())
+    }
+
     /// A window of that width, dark or light.
     pub fn window(&mut self, width: u32, dark: bool) -> Result<()> {
         let size = json!({"width": width, "height": 844, "deviceScaleFactor": 1,

@@ -4,7 +4,9 @@
 mod activity;
 mod ask;
 mod browser;
+mod distcp;
 mod exchange;
+mod explorer;
 mod nodes;
 mod page;
 mod pair;
@@ -15,6 +17,7 @@ mod webhdfs;
 
 use ask::{ask, kind, promtool, request};
 use hayloft_testkit::error::Result;
+use hayloft_testkit::hadoop::class;
 use hayloft_testkit::http;
 use hayloft_testkit::node::Kind;
 use hayloft_testkit::suite::{expect, expect_eq, passed, seconds};
@@ -121,6 +124,7 @@ fn main() -> ExitCode {
         on.case("idle_and_slow_connections_cost_no_other", |lab| lab.idle());
         let mut on = suite.group(tls::secure, |lab, failed| lab.cluster.conclude(failed));
         on.case("tls_serves_the_same", |lab| lab.served());
+        on.case("distcp_both_ways_over_swebhdfs", |lab| lab.copied());
         on.case("tls_refuses_what_is_no_tls", |lab| lab.refused());
         on.case("tls_takes_a_new_keystore", |lab| lab.renewed());
         let mut on = suite.group(webhdfs::files, |lab, failed| lab.cluster.conclude(failed));
@@ -146,6 +150,7 @@ fn main() -> ExitCode {
             |lab, failed| lab.cluster.conclude(failed),
         );
         on.case("webhdfs_through_the_namenode", |lab| lab.redirected());
+        on.case("distcp_both_ways", |lab| lab.copied());
         let mut on = suite.group(
             || pair::alone(Kind::Apache),
             |lab, failed| lab.cluster.conclude(failed),
@@ -153,6 +158,8 @@ fn main() -> ExitCode {
         on.case("webhdfs_through_the_namenode_to_a_stock_node", |lab| {
             lab.redirected()
         });
+        on.case("distcp_both_ways_with_a_stock_node", |lab| lab.copied());
+        suite.case("explorer_page_as_before_a_stock_node", explorer::explored);
         let mut on = suite.group(pair::two_namenodes, |lab, failed| {
             lab.cluster.conclude(failed);
         });
@@ -329,17 +336,21 @@ impl Lab {
     }
 
     fn levels(&mut self) -> Result<Outcome> {
-        let class = "org.apache.hadoop.hdfs.server.datanode.DataXceiver";
-        let web = self.web(OURS);
-        let effective = |more: &str| {
-            let page = http::get(web, &format!("/logLevel?log={class}{more}"))?;
-            let mut lines = page.lines().filter(|line| line.contains("<!-- OUTPUT -->"));
-            let last = lines.next_back().unwrap_or_default().to_owned();
-            Ok::<_, TestkitError>(last)
+        let logger = "org.apache.hadoop.hdfs.server.datanode.DataXceiver";
+        let web = self.web(OURS).to_string();
+        let daemonlog = |asks: &[&str]| {
+            let end = ["-protocol", "http"];
+            let arguments = [&asks[..1], &[&web, logger], &asks[1..], &end].concat();
+            Ok::<_, TestkitError>(self.fs.tool(class::DAEMONLOG, &arguments)?.ok()?.out)
         };
-        for (more, wanted) in [("", "INFO"), ("&level=DEBUG", "DEBUG"), ("", "DEBUG")] {
-            let said = effective(more)?;
-            expect(said.contains(wanted), || format!("{more:?}: {said}"))?;
+        for (asks, wanted) in [
+            (&["-getlevel"][..], "INFO"),
+            (&["-setlevel", "DEBUG"], "DEBUG"),
+            (&["-getlevel"], "DEBUG"),
+        ] {
+            let said = daemonlog(asks)?;
+            let effective = format!("Effective Level: {wanted}");
+            expect(said.contains(&effective), || format!("{asks:?}: {said}"))?;
         }
         let log = self.cluster.node(OURS).log();
         let debug = || {
@@ -351,7 +362,7 @@ impl Lab {
         self.fs.check("/both", 3 * BLOCK, 1)?;
         self.fs.put("/logged", BLOCK, 3, json!({}))?;
         let more = debug()?;
-        effective("&level=INFO")?;
+        daemonlog(&["-setlevel", "INFO"])?;
         expect(more > before, || format!("{before} and {more} lines"))?;
         passed()
     }

@@ -1,6 +1,7 @@
 //! WebHDFS as a NameNode sends clients to it; with two NameNodes, of which one is active; and what
 //! protects browsers.
 
+use crate::distcp;
 use crate::exchange::{Exchange, bytes, fetch, upload};
 use crate::nodes::{expect_done, web_of};
 use hayloft_testkit::error::Result;
@@ -68,6 +69,14 @@ impl Alone {
         });
         expect_eq("checksum", web_sum?, sum?)?;
         passed()
+    }
+}
+
+impl Alone {
+    /// With DistCp.
+    pub fn copied(&mut self) -> Result<Outcome> {
+        let web = format!("webhdfs://{}", self.cluster.namenode(0).http());
+        distcp::both_ways(&mut self.cluster, &self.fs, &web)
     }
 }
 

@@ -1,5 +1,6 @@
 //! The web port over TLS, with a keystore that Java's keytool made.
 
+use crate::distcp;
 use hayloft_testkit::error::Result;
 use hayloft_testkit::hadoop::scratch;
 use hayloft_testkit::node::Kind;
@@ -35,13 +36,23 @@ pub fn secure() -> Result<Secure> {
     ];
     let resource = base.path().join("ssl-server.xml");
     std::fs::write(&resource, text.concat()).map_err(TestkitError::file("writing", &resource))?;
-    let port = ports::free()?;
+    // Clients trust the certificate of a key.
+    let client = text
+        .concat()
+        .replace("ssl.server.keystore", "ssl.client.truststore");
+    let of_clients = base.path().join("ssl-client.xml");
+    std::fs::write(&of_clients, client).map_err(TestkitError::file("writing", &of_clients))?;
+    let (port, namenode) = (ports::free()?, ports::free()?);
     let spec = NodeSpec::new(Kind::Hayloft)
-        .conf("dfs.http.policy", "HTTP_AND_HTTPS")
         .conf("dfs.datanode.https.address", format!("127.0.0.1:{port}"))
         .conf("dfs.https.server.keystore.resource", resource.display());
+    let namenode = format!("127.0.0.1:{namenode}");
     let cluster = Cluster::builder("web-tls")
         .conf("dfs.replication", 1)
+        .conf("dfs.http.policy", "HTTP_AND_HTTPS")
+        .conf("dfs.namenode.https-address", &namenode)
+        // Java looks for both files on its class path.
+        .jar(base.path().to_owned())
         .node(spec)
         .start()?;
     let fs = cluster.driver()?;
@@ -50,6 +61,7 @@ pub fn secure() -> Result<Secure> {
         cluster,
         fs,
         port,
+        namenode,
         base,
     })
 }
@@ -58,6 +70,8 @@ pub struct Secure {
     pub cluster: Cluster,
     fs: Driver,
     port: u16,
+    /// Where the NameNode serves HTTPS.
+    namenode: String,
     base: tempfile::TempDir,
 }
 
@@ -160,6 +174,12 @@ impl Secure {
             "other bytes came back".into()
         })?;
         passed()
+    }
+
+    /// With DistCp.
+    pub fn copied(&mut self) -> Result<Outcome> {
+        let web = format!("swebhdfs://{}", self.namenode);
+        distcp::both_ways(&mut self.cluster, &self.fs, &web)
     }
 
     pub fn refused(&mut self) -> Result<Outcome> {

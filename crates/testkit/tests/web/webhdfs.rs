@@ -326,7 +326,7 @@ impl Files {
         expect_eq("code", answer.code(), Some(200))?;
         for header in [
             "access-control-allow-origin: *",
-            "access-control-allow-headers: accept",
+            "access-control-allow-headers: accept, content-type",
             "access-control-allow-methods: PUT",
             "access-control-max-age: 1728000",
             "content-length: 0",

@@ -62,6 +62,12 @@ fn error(path: &Path, password: &str, key_password: &str, wanted: &str) {
 }
 
 #[test]
+fn passwords_are_not_shown() {
+    let shown = format!("{:?}", source(Path::new("/k"), "hunter2", "hunter3"));
+    assert!(shown.contains("/k") && !shown.contains("hunter"), "{shown}");
+}
+
+#[test]
 fn both_formats_of_java_are_read() {
     let dir = tempfile::tempdir().expect("a directory");
     let path = dir.path().join("keystore");

@@ -9,9 +9,10 @@ use futures_util::stream;
 use serde_json::json;
 use tracing::debug;
 
+use super::closing;
 use super::parameters::Parameters;
 use super::refusal::Refusal;
-use super::{Turn, closing};
+use super::turns::Turn;
 use crate::client::{FileChecksum, FileClient, FileReader};
 
 /// Bytes of Java's checksum object as a whole; those that it does not use are zeros.
@@ -34,8 +35,11 @@ pub(super) async fn open(
         (header::CONTENT_LENGTH, reader.remaining().to_string()),
     ];
     let bytes = stream::try_unfold((reader, turn), |(mut reader, turn)| async move {
-        match reader.next().await {
-            Ok(bytes) => Ok(bytes.map(|bytes| (bytes, (reader, turn)))),
+        match turn.ours(reader.next()).await {
+            Ok(bytes) => Ok(bytes.map(|bytes| {
+                turn.moved(bytes.len());
+                (bytes, (reader, turn))
+            })),
             Err(error) => {
                 // The head is gone: all that is left is to cut the body off.
                 debug!(%error, "a file cannot be read on, its reader gets no more");

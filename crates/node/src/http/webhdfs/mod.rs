@@ -8,6 +8,7 @@
 //! | `refusal` | errors as Hadoop's clients know them |
 //! | `download` | `OPEN` and `GETFILECHECKSUM` |
 //! | `upload` | `CREATE` and `APPEND` |
+//! | `turns` | so many files at a time |
 //! | `hosts` | who may read from where |
 //! | `browsers` | requests that a page of another site made a browser send |
 //!
@@ -20,9 +21,9 @@ mod download;
 mod hosts;
 mod parameters;
 mod refusal;
+mod turns;
 mod upload;
 
-use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -34,7 +35,7 @@ use axum::response::{IntoResponse as _, Response};
 use axum::routing::any;
 use axum::{Extension, Router};
 use hayloft_conf::{Configuration, keys};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio_util::sync::CancellationToken;
 use tracing::debug;
 
 use super::WebHost;
@@ -43,6 +44,7 @@ use crate::client::{ClientSettings, FileClient, StripeRoom};
 use caller::NameNodeGroups;
 use parameters::Parameters;
 use refusal::Refusal;
+use turns::Turns;
 
 pub(super) use browsers::guard;
 
@@ -53,8 +55,6 @@ const TRANSFERS_MAX: usize = 256;
 /// Striped files among them whose cells are in memory: those that are written, and those that are
 /// decoded because units are lost.
 const STRIPED_MAX: usize = 16;
-/// How long a request waits for its turn.
-const TURN_WITHIN: Duration = Duration::from_secs(30);
 /// Bytes that are taken and dropped of what a client sends although it is refused, and for how
 /// long: a connection that is closed before them may lose the answer.
 const DROPPED_BYTES_MAX: usize = 1 << 20;
@@ -64,19 +64,16 @@ const DROPPED_WITHIN: Duration = Duration::from_secs(3);
 pub(super) struct WebHdfs {
     host: Arc<dyn WebHost>,
     groups: NameNodeGroups,
-    turns: Arc<Semaphore>,
+    turns: Turns,
     stripes: StripeRoom,
 }
-
-/// A place among the files that are read or written.
-type Turn = OwnedSemaphorePermit;
 
 /// Serves everything below [`ROOT`].
 pub(super) fn router(host: Arc<dyn WebHost>) -> Router {
     let shared = Arc::new(WebHdfs {
         host,
         groups: NameNodeGroups::default(),
-        turns: Arc::new(Semaphore::new(TRANSFERS_MAX)),
+        turns: Turns::new(TRANSFERS_MAX),
         stripes: StripeRoom::new(STRIPED_MAX),
     });
     Router::new()
@@ -92,11 +89,8 @@ async fn serve(
     request: Request,
 ) -> Response {
     let (method, uri) = (request.method().clone(), request.uri().clone());
-    let from = peer.map(|Extension(peer)| {
-        peer.may_last();
-        peer.address
-    });
-    let response = match answer(&shared, from, request).await {
+    let peer = peer.map(|Extension(peer)| peer);
+    let response = match answer(&shared, peer.as_ref(), request).await {
         Ok(response) => response,
         Err((refusal, rest)) => {
             if let Some(body) = rest {
@@ -114,19 +108,19 @@ type Unread = Option<Body>;
 
 async fn answer(
     shared: &Arc<WebHdfs>,
-    from: Option<IpAddr>,
+    peer: Option<&Peer>,
     request: Request,
 ) -> Result<Response, (Refusal, Unread)> {
     let (head, body) = request.into_parts();
     // A client that waits to be told to go on sends nothing until then.
     let waits = head.headers.contains_key(header::EXPECT);
-    let outcome = dispatch(shared, from, &head, body).await;
+    let outcome = dispatch(shared, peer, &head, body).await;
     outcome.map_err(|(refusal, body)| (refusal, body.filter(|_| !waits)))
 }
 
 async fn dispatch(
     shared: &Arc<WebHdfs>,
-    from: Option<IpAddr>,
+    peer: Option<&Peer>,
     head: &Parts,
     body: Body,
 ) -> Result<Response, (Refusal, Unread)> {
@@ -155,16 +149,21 @@ async fn dispatch(
     };
     let ready = async {
         if matches!(wanted, Wanted::Open) {
-            hosts::check(&config, &parameters, from)?;
+            hosts::check(&config, &parameters, peer.map(|peer| peer.address))?;
         }
         let group = shared.groups.find(&config, &parameters).await?;
         let settings = ClientSettings::new(&config, shared.host.local_address());
         let client = FileClient::new(&group, Arc::new(settings), caller, shared.stripes.clone());
-        let turns = Arc::clone(&shared.turns).acquire_owned();
-        match tokio::time::timeout(TURN_WITHIN, turns).await {
-            Ok(Ok(turn)) => Ok((client, turn)),
-            _ => Err(Refusal::busy()),
+        // A client that does not read can only be cut off; one that sends gets an answer.
+        let ended = match (&wanted, peer) {
+            (Wanted::Open, Some(peer)) => peer.ended().clone(),
+            _ => CancellationToken::new(),
+        };
+        let turn = shared.turns.next(ended).await.ok_or_else(Refusal::busy)?;
+        if let Some(peer) = peer {
+            peer.may_last();
         }
+        Ok((client, turn))
     };
     let (client, turn) = match ready.await {
         Ok(ready) => ready,
@@ -200,11 +199,13 @@ fn no_body(refusal: Refusal) -> (Refusal, Unread) {
     (refusal, None)
 }
 
-/// Tells a browser that pages of other sites may send files here, as the NameNode's page does.
+/// Tells a browser that pages of other sites may send files here, as the NameNode's page does. That
+/// page names a content type, which a browser sends only with permission: Apache's node does not
+/// give it, and uploads fail there (HDFS-17040).
 fn preflight() -> Response {
     let headers = [
         (header::ACCESS_CONTROL_ALLOW_ORIGIN, "*"),
-        (header::ACCESS_CONTROL_ALLOW_HEADERS, "accept"),
+        (header::ACCESS_CONTROL_ALLOW_HEADERS, "accept, content-type"),
         (header::ACCESS_CONTROL_ALLOW_METHODS, "PUT"),
         (header::ACCESS_CONTROL_MAX_AGE, "1728000"),
         (header::CONTENT_LENGTH, "0"),

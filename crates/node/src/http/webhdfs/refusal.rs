@@ -45,10 +45,10 @@ impl Refusal {
         Self::new(StatusCode::SERVICE_UNAVAILABLE, class, message)
     }
 
-    /// The client sent nothing for too long.
+    /// The client sent nothing for too long, or little while others waited.
     pub(super) fn stalled() -> Self {
         let class = "java.net.SocketTimeoutException";
-        let message = "the request's body came to a halt";
+        let message = "the request's body came to a halt, or too slowly while others waited";
         Self::new(StatusCode::REQUEST_TIMEOUT, class, message)
     }
 

@@ -12,7 +12,8 @@ use tracing::{Instrument as _, debug};
 
 use super::parameters::{Parameters, encoded};
 use super::refusal::Refusal;
-use super::{Turn, Unread, closing};
+use super::turns::Turn;
+use super::{Unread, closing};
 use crate::client::{CreateFile, FileClient, FileError, FileWriter};
 
 /// So often the writer tells the nodes that it is still there: a node may get nothing for long
@@ -108,7 +109,7 @@ async fn store(
     turn: Turn,
 ) -> Result<(), (Refusal, Unread)> {
     let storing = async move {
-        match opening.await {
+        match turn.ours(opening).await {
             Ok(writer) => copy(writer, body, turn).await,
             Err(error) => Err((error.into(), body)),
         }
@@ -120,7 +121,7 @@ async fn store(
     }
 }
 
-async fn copy(mut writer: FileWriter, body: Body, _turn: Turn) -> Result<(), (Refusal, Body)> {
+async fn copy(mut writer: FileWriter, body: Body, turn: Turn) -> Result<(), (Refusal, Body)> {
     let mut frames = body.into_data_stream();
     let mut silent = 0;
     let mut outcome: Result<(), FileError> = Ok(());
@@ -133,11 +134,16 @@ async fn copy(mut writer: FileWriter, body: Body, _turn: Turn) -> Result<(), (Re
         let frame = tokio::select! {
             frame = frames.next() => Some(frame),
             _ = ticks.tick() => None,
+            () = turn.ended() => {
+                stalled = true;
+                break;
+            }
         };
         match frame {
             Some(Some(Ok(bytes))) => {
                 silent = 0;
-                outcome = writer.write(&bytes).await;
+                turn.moved(bytes.len());
+                outcome = turn.ours(writer.write(&bytes)).await;
             }
             Some(None) => break,
             Some(Some(Err(error))) => {
@@ -176,15 +182,15 @@ async fn copy(mut writer: FileWriter, body: Body, _turn: Turn) -> Result<(), (Re
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
+    use tokio::sync::oneshot;
+    use tokio_util::sync::CancellationToken;
 
-    use tokio::sync::{Semaphore, oneshot};
-
+    use super::super::turns::Turns;
     use super::*;
 
     #[tokio::test(start_paused = true)]
     async fn a_client_that_leaves_while_a_file_is_opened_does_not_end_that() {
-        let turn = Arc::new(Semaphore::new(1)).acquire_owned().await;
+        let turn = Turns::new(1).next(CancellationToken::new()).await;
         let (opened, is_opened) = oneshot::channel();
         let opening = async move {
             tokio::time::sleep(Duration::from_secs(5)).await;

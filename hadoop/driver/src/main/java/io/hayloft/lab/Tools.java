@@ -65,7 +65,7 @@ final class Tools {
     answer.put("err", err.toString(StandardCharsets.UTF_8));
   }
 
-  /** Balancer and Mover hide their tool in a nested class without public constructor. */
+  /** Some hide their tool in a nested class without public constructor: Balancer, LogLevel. */
   private static Tool instance(String name, Configuration conf) throws Exception {
     boolean nested = name.endsWith(".Balancer") || name.endsWith(".Mover");
     Class<?> type = Class.forName(nested ? name + "$Cli" : name);
@@ -74,7 +74,9 @@ final class Tools {
       constructor.setAccessible(true);
       return (Tool) constructor.newInstance();
     } catch (NoSuchMethodException e) {
-      return (Tool) type.getConstructor(Configuration.class).newInstance(conf);
+      Constructor<?> constructor = type.getDeclaredConstructor(Configuration.class);
+      constructor.setAccessible(true);
+      return (Tool) constructor.newInstance(conf);
     }
   }
 }

@@ -1,0 +1,262 @@
+//! Places for files on their way: so many at a time. A request that waits for one takes it from a
+//! client that hardly moves.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+use tracing::debug;
+
+/// How long a request waits for its turn.
+const TURN_WITHIN: Duration = Duration::from_secs(30);
+/// So long a client is watched before its turn is taken for a request that waits.
+const WATCHED_FOR: Duration = Duration::from_secs(10);
+/// So often one more loses its turn.
+const ENDS_EVERY: Duration = Duration::from_secs(1);
+/// A client that moves as many bytes meanwhile keeps its turn.
+const BYTES_MIN: u64 = 640 << 10;
+
+/// All places.
+pub(super) struct Turns {
+    places: Arc<Semaphore>,
+    taken: Arc<Mutex<Taken>>,
+}
+
+fn lock(taken: &Mutex<Taken>) -> MutexGuard<'_, Taken> {
+    taken.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[derive(Default)]
+struct Taken {
+    next: u64,
+    by: BTreeMap<u64, Holder>,
+}
+
+struct Holder {
+    moved: Moved,
+    /// The node works on it since then; otherwise it waits for the client.
+    ours_since: Option<Instant>,
+    ended: CancellationToken,
+}
+
+/// What a transfer did so far.
+#[derive(Clone, Copy, Default)]
+struct Moved {
+    bytes: u64,
+    /// Time in which the client waited for the node.
+    ours: Duration,
+}
+
+impl Holder {
+    fn moved(&self, now: Instant) -> Moved {
+        let more = self.ours_since.map(|since| now - since);
+        Moved {
+            ours: self.moved.ours + more.unwrap_or_default(),
+            ..self.moved
+        }
+    }
+}
+
+impl Turns {
+    /// So many at a time.
+    pub(super) fn new(places: usize) -> Self {
+        Self {
+            places: Arc::new(Semaphore::new(places)),
+            taken: Arc::default(),
+        }
+    }
+
+    /// Waits for a turn; `None` when none becomes free. `ended` is cancelled when it is taken away.
+    pub(super) async fn next(&self, ended: CancellationToken) -> Option<Turn> {
+        let place = Arc::clone(&self.places).acquire_owned();
+        let place = tokio::select! {
+            biased;
+            place = place => place.ok()?,
+            () = tokio::time::sleep(TURN_WITHIN) => return None,
+            () = self.make_room() => return None,
+        };
+        let mut taken = lock(&self.taken);
+        let id = taken.next;
+        taken.next += 1;
+        let holder = Holder {
+            moved: Moved::default(),
+            ours_since: None,
+            ended: ended.clone(),
+        };
+        taken.by.insert(id, holder);
+        Some(Turn {
+            id,
+            taken: Arc::clone(&self.taken),
+            ended,
+            _place: place,
+        })
+    }
+
+    /// Watches transfers and ends slow ones, for as long as a request waits. One after the other:
+    /// its place may go to a request that waits for longer.
+    async fn make_room(&self) {
+        loop {
+            let began = Instant::now();
+            let before: BTreeMap<u64, Moved> = {
+                let taken = lock(&self.taken);
+                let all = taken.by.iter();
+                all.map(|(id, holder)| (*id, holder.moved(began))).collect()
+            };
+            tokio::time::sleep(WATCHED_FOR).await;
+            while self.end_slowest(&before, began) {
+                tokio::time::sleep(ENDS_EVERY).await;
+            }
+        }
+    }
+
+    /// Ends the slowest of those that were there before and wait for their clients; whether there
+    /// is one.
+    fn end_slowest(&self, before: &BTreeMap<u64, Moved>, began: Instant) -> bool {
+        let now = Instant::now();
+        let watched = now - began;
+        let taken = lock(&self.taken);
+        let slow = taken.by.iter().filter_map(|(id, holder)| {
+            let (then, now) = (before.get(id)?, holder.moved(now));
+            let bytes = now.bytes - then.bytes;
+            let ours = now.ours.saturating_sub(then.ours);
+            let is_slow = bytes < BYTES_MIN && ours < watched / 2;
+            (is_slow && !holder.ended.is_cancelled()).then_some((bytes, holder))
+        });
+        let Some((bytes, holder)) = slow.min_by_key(|(bytes, _)| *bytes) else {
+            return false;
+        };
+        debug!(bytes, "a slow client of WebHDFS loses its turn to another");
+        holder.ended.cancel();
+        true
+    }
+}
+
+/// A place among the files that are read or written, until it is dropped.
+pub(super) struct Turn {
+    id: u64,
+    taken: Arc<Mutex<Taken>>,
+    ended: CancellationToken,
+    _place: OwnedSemaphorePermit,
+}
+
+impl Turn {
+    /// Does what the client has to wait for: that it takes long is not the client's fault.
+    pub(super) async fn ours<T>(&self, work: impl Future<Output = T>) -> T {
+        let _working = Working::begin(self);
+        work.await
+    }
+
+    /// The client sent or took bytes.
+    pub(super) fn moved(&self, bytes: usize) {
+        if let Some(holder) = lock(&self.taken).by.get_mut(&self.id) {
+            holder.moved.bytes += bytes as u64;
+        }
+    }
+
+    /// Waits until the turn is taken away.
+    pub(super) async fn ended(&self) {
+        self.ended.cancelled().await;
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        lock(&self.taken).by.remove(&self.id);
+    }
+}
+
+/// The node works on a transfer, until it is dropped.
+struct Working<'a>(&'a Turn);
+
+impl<'a> Working<'a> {
+    fn begin(turn: &'a Turn) -> Self {
+        if let Some(holder) = lock(&turn.taken).by.get_mut(&turn.id) {
+            holder.ours_since = Some(Instant::now());
+        }
+        Self(turn)
+    }
+}
+
+impl Drop for Working<'_> {
+    fn drop(&mut self) {
+        if let Some(holder) = lock(&self.0.taken).by.get_mut(&self.0.id) {
+            holder.moved = holder.moved(Instant::now());
+            holder.ours_since = None;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    async fn taken(turns: &Turns) -> Turn {
+        turns.next(CancellationToken::new()).await.expect("free")
+    }
+
+    /// Whether one more gets a turn while others work, and after how long.
+    async fn waits(turns: &Turns, others: impl Future<Output = ()>) -> (Option<Turn>, Duration) {
+        let began = Instant::now();
+        let next = turns.next(CancellationToken::new());
+        tokio::pin!(next);
+        let turn = tokio::select! {
+            turn = &mut next => turn,
+            () = others => next.await,
+        };
+        (turn, began.elapsed())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_slowest_makes_room_and_no_other() {
+        let turns = Turns::new(3);
+        let (fast, slow) = (taken(&turns).await, taken(&turns).await);
+        let slower = taken(&turns).await;
+        let others = async {
+            let mut slower = Some(slower);
+            for second in 0.. {
+                tokio::time::sleep(Duration::from_secs(1)).await;
+                fast.moved(100 << 10);
+                slow.moved(1000);
+                if let Some(turn) = slower.take_if(|turn| turn.ended.is_cancelled()) {
+                    drop(turn);
+                } else if let Some(turn) = &slower {
+                    turn.moved(second % 2);
+                }
+            }
+        };
+        let (turn, after) = waits(&turns, others).await;
+        assert!(
+            turn.is_some() && after <= Duration::from_secs(12),
+            "{after:?}"
+        );
+        assert!(!fast.ended.is_cancelled() && !slow.ended.is_cancelled());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn no_one_loses_a_turn_while_there_is_room_or_the_node_is_slow() {
+        let turns = Turns::new(2);
+        let idle = taken(&turns).await;
+        tokio::time::sleep(Duration::from_secs(100)).await;
+        let ours = taken(&turns).await;
+        assert!(!idle.ended.is_cancelled(), "there is room");
+        drop(idle);
+        let fast = taken(&turns).await;
+        let others = async {
+            let moving = async {
+                loop {
+                    tokio::time::sleep(Duration::from_secs(1)).await;
+                    fast.moved(1 << 20);
+                }
+            };
+            ours.ours(moving).await
+        };
+        let (turn, after) = waits(&turns, others).await;
+        assert!(turn.is_none() && after == TURN_WITHIN, "{after:?}");
+        assert!(!fast.ended.is_cancelled() && !ours.ended.is_cancelled());
+        drop((fast, ours));
+        assert_eq!(lock(&turns.taken).by.len(), 0);
+    }
+}
