@@ -43,7 +43,7 @@ __attribute__((format(printf, 2, 3))) static int say(int answer, const char *tex
 
 /* What the kernel said. A missing file or directory is a damaged volume, not a missing block. */
 static int failed(const char *doing) {
-  int code = errno == ENOSPC || errno == EROFS ? errno : EIO;
+  int code = errno == EDQUOT ? ENOSPC : errno == ENOSPC || errno == EROFS ? errno : EIO;
   return say(-code, "%s: %s", doing, strerror(errno));
 }
 
