@@ -30,7 +30,6 @@
 #define METADATA_MAX (1u << 20) /* bytes of one file of a dataset's metadata */
 #define SUM_BYTES 512
 #define LEFT_BEHIND_MAX 16
-#define READ_AHEAD (4 << 20)
 
 static _Thread_local char why[400];
 
@@ -44,7 +43,7 @@ __attribute__((format(printf, 2, 3))) static int say(int answer, const char *tex
 
 /* What the kernel said. A missing file or directory is a damaged volume, not a missing block. */
 static int failed(const char *doing) {
-  int code = errno == ENOSPC || errno == EROFS ? errno : EIO;
+  int code = errno == EDQUOT ? ENOSPC : errno == ENOSPC || errno == EROFS ? errno : EIO;
   return say(-code, "%s: %s", doing, strerror(errno));
 }
 
@@ -374,7 +373,6 @@ struct reader {
   uint64_t opened;      /* the object that is open */
   int data;             /* its content, when `engine` is there */
   off_t length;         /* bytes of that */
-  uint64_t next;        /* in the chunk: where a reader that goes on would go on */
   void *adios, *engine, *variable;
 };
 
@@ -434,7 +432,6 @@ static int open_reader(const struct shape *shape, struct reader *reader, uint64_
     reader->variable = library.inquire_variable(io, "bytes");
   pthread_mutex_unlock(&library_lock);
   reader->opened = index;
-  reader->next = 0;
   if (reader->variable)
     return 0;
   if (!reader->engine)
@@ -450,10 +447,6 @@ static int get(const struct shape *shape, struct reader *reader, char *into, uin
   /* The library reads for ever behind the end of a file that was cut. */
   if (fstat(reader->data, &about) || about.st_size != reader->length)
     return say(-EIO, "an object that is open was cut or cannot be read any more");
-  /* The content is the file's bytes in their order, so the kernel can be told what comes next. */
-  if (offset == reader->next)
-    posix_fadvise(reader->data, (off_t)(offset + count), READ_AHEAD, POSIX_FADV_WILLNEED);
-  reader->next = offset + count;
   while (count > 0) {
     const size_t start = offset % shape->step, left = shape->step - start;
     const size_t n = count < left ? count : left;
