@@ -14,7 +14,7 @@ use std::sync::OnceLock;
 
 fn main() -> ExitCode {
     Suite::run("webhdfs", |suite| {
-        suite.case("hadoop_s_tests_of_webhdfs", || judge("hadoop", 245));
+        suite.case("hadoop_s_tests_of_webhdfs", || judge("hadoop", 240));
         suite.case("contracts_over_webhdfs", || judge("webhdfs", 180));
         suite.case("contracts_over_swebhdfs", || judge("swebhdfs", 180));
         Ok(())
