@@ -232,7 +232,9 @@ fn properties_without_a_value_say_nothing() {
 #[test]
 fn a_replication_of_nothing_is_no_reason_not_to_start() {
     let dir = Dir::new().write("hdfs-site.xml", &property("dfs.replication", "0"));
-    let config = dir.load().expect("a configuration that Apache's node takes");
+    let config = dir
+        .load()
+        .expect("a configuration that Apache's node takes");
     assert_eq!(config.get(&keys::REPLICATION), 0);
 }
 

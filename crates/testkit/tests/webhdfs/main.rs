@@ -14,9 +14,9 @@ use std::sync::OnceLock;
 
 fn main() -> ExitCode {
     Suite::run("webhdfs", |suite| {
-        suite.case("hadoop_s_tests_of_webhdfs", || judge("hadoop", 245));
-        suite.case("contracts_over_webhdfs", || judge("webhdfs", 180));
-        suite.case("contracts_over_swebhdfs", || judge("swebhdfs", 180));
+        suite.case("hadoop_s_tests_of_webhdfs", || judge("hadoop", 265));
+        suite.case("contracts_over_webhdfs", || judge("webhdfs", 190));
+        suite.case("contracts_over_swebhdfs", || judge("swebhdfs", 190));
         Ok(())
     })
 }
