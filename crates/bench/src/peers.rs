@@ -67,8 +67,8 @@ pub fn shown(name: &str) -> String {
     format!("plugin-{}", stem.trim_start_matches("lib"))
 }
 
-/// The peer of that name, [`BEFORE`], [`SCRAPED`] and plug-ins included; `define` goes into the configuration of
-/// Hayloft's nodes.
+/// The peer of that name, [`BEFORE`], [`SCRAPED`] and plug-ins included; `define` goes into the
+/// configuration of Hayloft's nodes.
 ///
 /// # Errors
 /// [`TestkitError::Talk`] listing the known names.

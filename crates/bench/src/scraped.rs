@@ -19,8 +19,8 @@ pub(super) struct Scraper {
 }
 
 impl Scraper {
-    /// Asks the web ports of `nodes` for `/prom` and `/jmx` each second, and for `/live` as the page
-    /// does.
+    /// Asks the web ports of `nodes` for `/prom` and `/jmx` each second, and for `/live` as the
+    /// page does.
     pub(super) fn start(nodes: Vec<SocketAddr>) -> Self {
         let (stop, stopped) = channel::<()>();
         let thread = std::thread::spawn(move || {

@@ -43,7 +43,7 @@ use axum::Router;
 use axum::extract::{RawQuery, Request, State};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use axum::routing::get;
+use axum::routing::{MethodRouter, get};
 use hayloft_conf::{SharedConfig, keys};
 use hayloft_io::disk::DiskStats;
 use hayloft_rpc::server::RpcStats;
@@ -105,25 +105,30 @@ const ALWAYS: [(HeaderName, &str); 5] = [
 
 fn router(host: Arc<dyn WebHost>) -> Router {
     Router::new()
-        .route("/", get(index))
-        .route("/index.html", get(index))
-        .route("/datanode.html", get(index))
-        .route("/live", get(live))
-        .route("/jmx", get(jmx))
-        .route("/prom", get(prom))
-        .route("/conf", get(conf))
-        .route("/stacks", get(stacks))
-        .route("/logLevel", get(log_level))
-        .route("/logs", get(logs::moved))
-        .route("/logs/", get(logs::listing))
-        .route("/logs/{*name}", get(logs::file))
-        .route("/blockScannerReport", get(scanner))
+        .route("/", readable(get(index)))
+        .route("/index.html", readable(get(index)))
+        .route("/datanode.html", readable(get(index)))
+        .route("/live", readable(get(live)))
+        .route("/jmx", readable(get(jmx)))
+        .route("/prom", readable(get(prom)))
+        .route("/conf", readable(get(conf)))
+        .route("/stacks", readable(get(stacks)))
+        .route("/logLevel", readable(get(log_level)))
+        .route("/logs", readable(get(logs::moved)))
+        .route("/logs/", readable(get(logs::listing)))
+        .route("/logs/{*name}", readable(get(logs::file)))
+        .route("/blockScannerReport", readable(get(scanner)))
         .fallback(async || StatusCode::NOT_FOUND)
         .with_state(Arc::clone(&host))
         .layer(axum::middleware::map_request(within_root))
         .layer(axum::middleware::map_response(with_headers))
         .merge(webhdfs::router(Arc::clone(&host)))
         .layer(axum::middleware::from_fn_with_state(host, webhdfs::guard))
+}
+
+/// `hadoop daemonlog` asks for `OPTIONS` first, and does without the page when that is refused.
+fn readable(page: MethodRouter<Arc<dyn WebHost>>) -> MethodRouter<Arc<dyn WebHost>> {
+    page.options(async || [(header::ALLOW, "GET, HEAD, OPTIONS")])
 }
 
 /// No path leads out of the root, as Jetty has it.

@@ -72,8 +72,11 @@ fn main() -> ExitCode {
         on.case("webhdfs_senders_that_stop", |lab| {
             lab.guarded(Lab::web_senders)
         });
-        on.case("webhdfs_clients_that_hardly_move", |lab| {
-            lab.guarded(Lab::web_drips)
+        on.case("webhdfs_senders_that_hardly_move", |lab| {
+            lab.guarded(|lab| lab.web_drips("PUT"))
+        });
+        on.case("webhdfs_readers_that_hardly_move", |lab| {
+            lab.guarded(|lab| lab.web_drips("GET"))
         });
         on.case("webhdfs_requests_out_of_bounds", |lab| {
             lab.guarded(Lab::web_requests)

@@ -142,7 +142,7 @@ impl Site {
         browser.value("$('#alert-panel').hide().length")?;
         click(browser, "$('#modal-upload-file-button')")?;
         if self.kind == Kind::Apache {
-            // Its answer to the preflight forbids the content type that the page names (HDFS-17040).
+            // It forbids the content type that the page names (HDFS-17040).
             let refused = "$('#alert-panel-body:visible').text().startsWith(\"Couldn't upload\")";
             until(browser, "the browser's refusal", refused)?;
             let sent = dir.join("sent");

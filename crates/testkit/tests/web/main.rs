@@ -313,6 +313,17 @@ impl Lab {
                 })?;
             }
         }
+        // What Hadoop's own clients ask first.
+        for path in ["/jmx", "/conf", "/logLevel"] {
+            let [ours, stock] = both(&mut self.cluster, [OURS, STOCK], |web| {
+                ask(web, &request("OPTIONS", path, ""))
+            })?;
+            println!(
+                "web: OPTIONS {path}: {}, Apache's {}",
+                ours.head, stock.head
+            );
+            expect_eq(path, ours.code(), stock.code())?;
+        }
         let web = self.web(OURS);
         for method in ["POST", "DELETE"] {
             let answer = ask(web, &request(method, "/jmx", ""))?;

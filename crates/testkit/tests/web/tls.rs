@@ -110,7 +110,7 @@ fn make_keystore(dir: &Path, kind: &str, name: &str) -> Result<()> {
         "-keyalg",
         "RSA",
         "-ext",
-        "SAN=IP:127.0.0.1",
+        "SAN=IP:127.0.0.1,DNS:localhost",
     ];
     let named = ["-keypass", "changeit", "-dname", &subject];
     keytool(&[&make[..], &named, &store].concat())?;
