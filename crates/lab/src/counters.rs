@@ -1,5 +1,6 @@
 //! What the kernel counts for a testbed: devices, links, processors, streams.
 
+use std::collections::BTreeMap;
 use std::os::linux::fs::MetadataExt as _;
 use std::path::Path;
 
@@ -80,31 +81,89 @@ pub(super) struct HostTime {
     pub waited: f64,
 }
 
+impl HostTime {
+    fn add(&mut self, other: Self) {
+        self.used += other.used;
+        self.waited += other.waited;
+    }
+}
+
 /// Processor time of every host's processes, in the order of the description. The kernel's own
 /// threads belong to no node.
 pub(super) fn time_by_host(described: &Description) -> Vec<HostTime> {
-    let spaces: Vec<Option<u64>> = described
-        .hosts()
-        .map(|(_, host)| {
-            let path = format!("/run/netns/{}", net::namespace(&described.name, &host.name));
+    HostClocks::of(described).look()
+}
+
+/// Processor time of hosts on which processes come and go. It counts those that have ended as they
+/// were at the last look.
+#[derive(Debug)]
+pub(super) struct HostClocks {
+    /// The network namespace of each host.
+    spaces: Vec<Option<u64>>,
+    /// Host and time of every process that a look saw.
+    seen: BTreeMap<u32, (usize, HostTime)>,
+    /// Of processes whose number another one has now.
+    gone: Vec<HostTime>,
+}
+
+impl HostClocks {
+    pub fn of(described: &Description) -> Self {
+        let space = |host: &str| {
+            let path = format!("/run/netns/{}", net::namespace(&described.name, host));
             std::fs::metadata(path).ok().map(|m| m.st_ino())
-        })
-        .collect();
-    let mut times = vec![HostTime::default(); spaces.len()];
-    let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
-    let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
-    for pid in pids {
-        let link = std::fs::read_link(format!("/proc/{pid}/ns/net")).unwrap_or_default();
-        let text = link.to_string_lossy();
-        let space = text.strip_prefix("net:[").and_then(|t| t.strip_suffix(']'));
-        let space: Option<u64> = space.and_then(|t| t.parse().ok());
-        let host = spaces.iter().position(|s| s.is_some() && *s == space);
-        if let (Some(host), Ok(usage)) = (host, procfs::usage(pid)) {
-            times[host].used += usage.user_s + usage.system_s;
-            times[host].waited += waited(pid);
+        };
+        let spaces: Vec<_> = described.hosts().map(|(_, h)| space(&h.name)).collect();
+        Self {
+            gone: vec![HostTime::default(); spaces.len()],
+            spaces,
+            seen: BTreeMap::new(),
         }
     }
-    times
+
+    /// Looks at every process, and gives the time of each host so far.
+    pub fn look(&mut self) -> Vec<HostTime> {
+        let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+        let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+        for pid in pids {
+            if let Some((host, time)) = self.time_of(pid) {
+                self.note(pid, host, time);
+            }
+        }
+        self.sums()
+    }
+
+    fn time_of(&self, pid: u32) -> Option<(usize, HostTime)> {
+        let link = std::fs::read_link(format!("/proc/{pid}/ns/net")).ok()?;
+        let text = link.to_string_lossy();
+        let space = text.strip_prefix("net:[")?.strip_suffix(']')?;
+        let space: Option<u64> = space.parse().ok();
+        let host = self
+            .spaces
+            .iter()
+            .position(|s| s.is_some() && *s == space)?;
+        let usage = procfs::usage(pid).ok()?;
+        let time = HostTime {
+            used: usage.user_s + usage.system_s,
+            waited: waited(pid),
+        };
+        Some((host, time))
+    }
+
+    fn note(&mut self, pid: u32, host: usize, time: HostTime) {
+        let earlier = self.seen.insert(pid, (host, time));
+        // Time does not shrink: it is another process.
+        if let Some((host, earlier)) = earlier.filter(|(_, earlier)| time.used < earlier.used) {
+            self.gone[host].add(earlier);
+        }
+    }
+
+    fn sums(&self) -> Vec<HostTime> {
+        let mut sums = self.gone.clone();
+        for (host, time) in self.seen.values() {
+            sums[*host].add(*time);
+        }
+        sums
+    }
 }
 
 /// Of the time in which processes could have gone on, the share in which they had no processor, 0
@@ -187,6 +246,24 @@ mod tests {
         let after = [time(4.0, 2.0), time(0.0, 0.0)];
         assert!((waited_between(&before, &after) - 0.25).abs() < 1e-9);
         assert!(waited_between(&before, &before).abs() < 1e-9);
+    }
+
+    #[test]
+    fn processes_that_have_ended_still_count() {
+        let time = |used| HostTime { used, waited: 1.0 };
+        let mut clocks = HostClocks {
+            spaces: vec![None, None],
+            seen: BTreeMap::new(),
+            gone: vec![HostTime::default(); 2],
+        };
+        clocks.note(7, 0, time(2.0));
+        clocks.note(8, 1, time(3.0));
+        clocks.note(7, 0, time(5.0));
+        assert!((clocks.sums()[0].used - 5.0).abs() < 1e-9, "it has run on");
+        clocks.note(7, 1, time(0.5));
+        let sums = clocks.sums();
+        assert!((sums[0].used - 5.0).abs() < 1e-9, "the first one is kept");
+        assert!((sums[1].used - 3.5).abs() < 1e-9 && (sums[1].waited - 2.0).abs() < 1e-9);
     }
 
     #[test]

@@ -3,7 +3,8 @@
 //!
 //! [`describe`] reads what shall be, [`net`] makes the hosts and links, [`disks`] the disks,
 //! [`up`] starts the processes and takes everything down again, [`sample`] watches disks, links and
-//! processors while [`workload`] lets clients write and read, [`report`] says what happened,
+//! processors while [`workload`] lets clients write and read, [`report`] says what happened, YARN
+//! runs on the hosts when an experiment wants it,
 //! [`experiments`] are those of the papers, one file each.
 //!
 //! Needs root, network namespaces, and for modelled disks FUSE and loop devices; [`missing`] says
@@ -22,6 +23,7 @@ mod state;
 pub mod up;
 mod warm;
 pub mod workload;
+mod yarn;
 
 use std::path::Path;
 

@@ -33,7 +33,7 @@ const MAPPING: &str = "io.hayloft.placement.FileTopologyMapping";
 pub struct Testbed {
     described: Description,
     dir: PathBuf,
-    hadoop: Hadoop,
+    pub(super) hadoop: Hadoop,
     namenode: NameNode,
     nodes: Vec<RunningNode>,
     stays: bool,

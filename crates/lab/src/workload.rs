@@ -1,11 +1,12 @@
 //! Clients of a testbed write at the same time, then read at the same time.
 
+use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::Duration;
 
 use serde::Serialize;
 use serde_json::json;
 
-use super::counters;
+use super::counters::{self, HostClocks};
 use super::describe::WorkloadSpec;
 use super::disks::{DiskCounters, Mounted};
 use super::sample::{Sample, Watch};
@@ -23,6 +24,9 @@ pub(super) const PHASE_LIMIT: Duration = Duration::from_secs(900);
 pub(super) const WAITED_LITTLE: f64 = 0.2;
 /// Most that a client writes and reads in a round that warms up, MiB.
 const WARM_UP_MIB: u32 = 256;
+
+/// How often processes are looked at during a phase.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 /// What one phase of one round gave.
 #[derive(Clone, Debug, Serialize)]
@@ -311,11 +315,12 @@ pub(super) fn observe(
 ) -> Result<WorkloadPhase> {
     let disks = || testbed.nodes().iter().flat_map(|node| &node.disks);
     disks().for_each(Mounted::forget_seen);
-    let before = counters::time_by_host(testbed.described());
+    let mut clocks = HostClocks::of(testbed.described());
+    let before = clocks.look();
     let from = watch.now();
-    let moved = work()?;
+    let moved = while_looking(&mut clocks, work)?;
     let to = watch.now();
-    let after = counters::time_by_host(testbed.described());
+    let after = clocks.look();
     let times = || before.iter().zip(&after);
     let bytes = moved.iter().map(|m| m.bytes).sum();
     let rate = |m: &Moved| m.bytes as f64 / 1e6 / (m.nanos as f64 / 1e9);
@@ -334,6 +339,21 @@ pub(super) fn observe(
         bytes,
         model: disks().filter_map(Mounted::seen).collect(),
         span: (from, to),
+    })
+}
+
+/// Does `work`, and looks each second, so that processes count which begin and end meanwhile:
+/// tasks of jobs.
+fn while_looking<T>(clocks: &mut HostClocks, work: impl FnOnce() -> T) -> T {
+    std::thread::scope(|scope| {
+        // Dropped at the end of the work, whatever that is.
+        let (_at_work, ended) = channel::<()>();
+        scope.spawn(move || {
+            while ended.recv_timeout(LOOK_EVERY) == Err(RecvTimeoutError::Timeout) {
+                clocks.look();
+            }
+        });
+        work()
     })
 }
 

@@ -4,6 +4,7 @@ use hayloft_lab::describe::Description;
 use hayloft_lab::up::{self, Testbed};
 use hayloft_lab::{missing, missing_for_mapping, net, report, workload};
 use hayloft_testkit::error::Result;
+use hayloft_testkit::hadoop::class;
 use hayloft_testkit::place;
 use hayloft_testkit::suite::{expect, passed};
 use hayloft_testkit::wait::{self, Seen};
@@ -52,6 +53,7 @@ fn main() -> ExitCode {
         });
         suite.case("what_a_killed_lab_left_is_removed", || on_network(sweep));
         suite.case("a_cluster_works_and_leaves_nothing", || on_network(cluster));
+        suite.case("tasks_run_beside_their_data", || on_network(yarn));
         suite.case("a_disk_of_another_host_works_and_goes", mapped);
         suite.case(
             "a_wrong_policy_stops_the_namenode_with_one_sentence",
@@ -220,6 +222,47 @@ fn cluster() -> Result<Outcome> {
         })?;
     }
     expect(!net::is_there(name)?, || "hosts are left".into())?;
+    passed()
+}
+
+/// Two hosts with a node and a NodeManager each, one replica: maps go where it is.
+fn yarn() -> Result<Outcome> {
+    let name = "tyarn";
+    let dir = tempfile::tempdir().map_err(TestkitError::file("making", "a directory"))?;
+    up::down(name, dir.path())?;
+    let testbed = Testbed::up(described(name, HAYLOFT), dir.path(), false, &mut |_| {})?;
+    let client = testbed.client("c1")?;
+    let unknown = testbed.yarn(&["s3".into()], 3).expect_err("no such host");
+    expect(unknown.to_string().contains("no host s3"), || {
+        unknown.to_string()
+    })?;
+    let yarn = testbed.yarn(&["s1".into(), "s2".into()], 3)?;
+    let run = |class: &str, arguments: &[&str]| {
+        let mut request = yarn.job_conf();
+        for (key, value) in [
+            ("dfs.replication", 1),
+            ("mapreduce.randomwriter.bytespermap", 2 << 20),
+            ("mapreduce.randomwriter.totalbytes", 8 << 20),
+        ] {
+            request["conf"][key] = value.into();
+        }
+        client.tool_with(class, arguments, request)?.ok()
+    };
+    run(class::RANDOM_WRITER, &["/in"])?;
+    run(class::SORT, &["-r", "2", "/in", "/out"])?;
+    let jobs = yarn.finished(&client)?;
+    expect(jobs.len() == 2, || format!("{jobs:?}"))?;
+    let [local, all] = ["DATA_LOCAL_MAPS", "TOTAL_LAUNCHED_MAPS"].map(|of| jobs[1].counter(of));
+    expect(all == 4 && local >= 2, || {
+        format!("{local} of {all} beside their data")
+    })?;
+    expect(jobs[1].counter("REDUCE_SHUFFLE_BYTES") > 8 << 20, || {
+        format!("{:?}", jobs[1])
+    })?;
+    // The testbed first: its hosts end what YARN has there.
+    drop((client, testbed));
+    expect(!net::is_there(name)?, || "hosts are left".into())?;
+    drop(yarn);
     passed()
 }
 

@@ -17,7 +17,6 @@ use super::scaling::slug;
 use super::{ExperimentOptions, in_words, marks};
 use crate::report::{self, spread};
 use crate::up::Testbed;
-use crate::workload;
 use beside::BesideFinding;
 use hayloft_testkit::error::Result;
 pub(super) use jobs::{DISKS, all_disks};
@@ -68,14 +67,6 @@ pub fn run(
         Ok::<_, hayloft_testkit::TestkitError>(text)
     };
     let mut text = String::new();
-    for kind in ["hayloft", "apache"] {
-        tell(&format!("one process beside eight: {kind}"));
-        let dir = work.join(format!("beside-{kind}"));
-        findings
-            .beside
-            .push(beside::measure(kind, options, &dir, tell)?);
-        text = save(&findings)?;
-    }
     for storage in Storage::ALL {
         tell(storage.name());
         let slug = slug(storage.name());
@@ -83,22 +74,29 @@ pub fn run(
         let described = storage.described(options);
         crate::up::down(&described.name, &dir)?;
         let mut testbed = Testbed::up(described.clone(), &dir, false, tell)?;
-        let clients = workload::start_clients(&testbed, tell)?;
-        let workers = Workers {
-            testbed: &testbed,
-            clients: &clients,
-        };
-        let outcome = workers.measure(options, tell)?;
+        let workers = Workers::start(&testbed, tell)?;
+        let (outcome, maps) = workers.measure(&testbed, options, tell)?;
         report::write(&described, &outcome, command, &out.join(&slug))?;
         tell("switching half of the workers off and on");
-        let power = power::off_and_on(storage, &mut testbed, clients, options)?;
-        let of = |job: &jobs::Job| JobFinding::of(&outcome, job.name, options.link_mbit);
+        let power = power::off_and_on(storage, &mut testbed, workers, options)?;
+        let jobs = JOBS.iter().zip(maps);
+        let of = |(job, maps): (&jobs::Job, _)| {
+            JobFinding::of(&outcome, (job.name, maps), options.link_mbit)
+        };
         findings.storage.push(SuperFinding {
             storage: storage.name().into(),
-            jobs: JOBS.iter().map(of).collect(),
+            jobs: jobs.map(of).collect(),
             power,
             warm: outcome.warm,
         });
+        text = save(&findings)?;
+    }
+    for kind in ["hayloft", "apache"] {
+        tell(&format!("one process beside eight: {kind}"));
+        let dir = work.join(format!("beside-{kind}"));
+        findings
+            .beside
+            .push(beside::measure(kind, options, &dir, tell)?);
         text = save(&findings)?;
     }
     Ok(text)
@@ -112,8 +110,10 @@ fn page(options: &ExperimentOptions, command: &str, findings: &SuperFindings) ->
          (lowest to highest). {}; caches are dropped before each job. The stock DataNodes are in \
          the workers' hosts, a disk and a link each. Hayloft is one process of {} virtual nodes in \
          a host of its own with as many links.\n\n\
-         Every worker runs the stock job over {} MiB at the same time, with Hadoop's local job \
-         runner in the worker's host. YARN does not run: a shuffle crosses no link.\n",
+         Stock YARN runs the stock jobs over {} MiB for each worker: a NodeManager in each worker's \
+         host with {} containers at a time, the ResourceManager beside the NameNode, Hadoop's \
+         default scheduler. What tasks spill is on the machine's own disk. A round before the first \
+         one does not count; every task is a new JVM.\n",
         options.disk_mbs.0,
         options.disk_mbs.1,
         options.link_mbit,
@@ -122,6 +122,7 @@ fn page(options: &ExperimentOptions, command: &str, findings: &SuperFindings) ->
         options.listed_conf(),
         NAMES.len(),
         options.mib,
+        jobs::MAPS + 1,
     );
     job_tables(&mut text, &findings.storage);
     latency_tables(&mut text, &findings.storage);
@@ -135,7 +136,8 @@ fn page(options: &ExperimentOptions, command: &str, findings: &SuperFindings) ->
 fn job_tables(text: &mut String, findings: &[SuperFinding]) {
     text.push_str(
         "\n## Jobs (Figure 2)\n\n| job | storage | seconds | disks busy | waited for a \
-                   processor | late | limited by |\n|---|---|---|---|---|---|---|\n",
+                   processor | late | limited by | maps beside their data, in its rack, elsewhere \
+                   |\n|---|---|---|---|---|---|---|---|\n",
     );
     for (at, job) in JOBS.iter().enumerate() {
         for finding in findings {
@@ -144,7 +146,7 @@ fn job_tables(text: &mut String, findings: &[SuperFinding]) {
             };
             let _ = writeln!(
                 text,
-                "| {} | {}{} | {} | {:.0} % | {:.0} % | {} | {} |",
+                "| {} | {}{} | {} | {:.0} % | {:.0} % | {} | {} | {}, {}, {} |",
                 job.name,
                 finding.storage,
                 marks::signs(done.waited, finding.warm),
@@ -153,6 +155,9 @@ fn job_tables(text: &mut String, findings: &[SuperFinding]) {
                 done.waited * 100.0,
                 done.late,
                 done.limit,
+                done.maps.local,
+                done.maps.rack,
+                done.maps.other,
             );
         }
     }

@@ -171,6 +171,8 @@ pub(super) fn of_jobs(common: &Conf, hosts: &str) -> Value {
         "mapreduce.reduce.java.opts": java(TASK_HEAP_MIB),
         "mapreduce.task.io.sort.mb": 16,
         "mapreduce.am.max-attempts": 1,
+        // Hadoop's 10 are more than there are nodes: the NameNode would copy while jobs run.
+        "mapreduce.client.submit.file.replication": 2,
         "mapreduce.client.progressmonitor.pollinterval": 200,
         "mapreduce.client.completion.pollinterval": 200,
         // Nothing serves histories: they are read from this directory.

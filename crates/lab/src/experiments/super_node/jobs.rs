@@ -10,21 +10,21 @@ use crate::experiments::scaling::{one_rack, storage_host};
 use crate::report::{self, spread};
 use crate::sample::Watch;
 use crate::up::Testbed;
-use crate::warm;
 use crate::workload::{self, Moved, PHASE_LIMIT, WorkloadOutcome, WorkloadPhase};
 use hayloft_testkit::driver::{Driver, ToolRun};
-use hayloft_testkit::error::Result;
+use hayloft_testkit::error::{Result, TestkitError};
 use hayloft_testkit::hadoop::class;
+use hayloft_testkit::yarn::{FinishedJob, Yarn};
 
 /// Disks in all, and stock DataNodes.
 pub(in crate::experiments) const DISKS: usize = 8;
 /// Virtual nodes of the one process, each with a link of its own.
 pub(super) const NAMES: [&str; 4] = ["a", "b", "c", "d"];
 pub(super) const REPLICAS: u16 = 2;
-/// Map tasks of a worker's job.
-const MAPS: u32 = 2;
-/// Most of a worker in a round that does not count, MiB.
-const WARM_UP_MIB: u32 = 32;
+/// Map tasks of a worker at a time.
+pub(super) const MAPS: u32 = 2;
+/// Most of a worker in the round that does not count, MiB.
+const WARM_UP_MIB: u32 = 16;
 
 /// Whose disks the workers use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -90,8 +90,8 @@ pub(in crate::experiments) fn all_disks(options: &ExperimentOptions, names: &[&s
 pub(super) struct Job {
     pub name: &'static str,
     class: &'static str,
-    /// Its arguments, for a worker's directory.
-    arguments: fn(&str) -> Vec<String>,
+    /// Its arguments, for a number of workers.
+    arguments: fn(usize) -> Vec<String>,
     /// How much faster the paper's SuperDataNode was, in its words.
     pub paper: &'static str,
 }
@@ -100,32 +100,54 @@ pub(super) const JOBS: [Job; 3] = [
     Job {
         name: "RandomWriter",
         class: class::RANDOM_WRITER,
-        arguments: |dir| vec![format!("{dir}/in")],
+        arguments: |_| words(&["/super/in"]),
         paper: "92 % slower",
     },
     Job {
         name: "Sort",
         class: class::SORT,
-        arguments: |dir| {
-            let all = ["-r", "1"].map(String::from).into_iter();
-            all.chain([format!("{dir}/in"), format!("{dir}/sorted")])
-                .collect()
-        },
+        arguments: |workers| words(&["-r", &workers.to_string(), "/super/in", "/super/sorted"]),
         paper: "17 % faster",
     },
     Job {
         name: "Grep",
         class: class::GREP,
-        arguments: |dir| {
-            vec![
-                format!("{dir}/in"),
-                format!("{dir}/found"),
-                "hay[a-z]+".into(),
-            ]
-        },
+        arguments: |_| words(&["/super/in", "/super/found", "hay[a-z]+"]),
         paper: "54 % faster",
     },
 ];
+
+fn words(words: &[&str]) -> Vec<String> {
+    words.iter().map(ToString::to_string).collect()
+}
+
+/// How far map tasks were from their data.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub(super) struct MapPlaces {
+    /// In a host that has it.
+    pub local: u64,
+    /// In a rack that has it.
+    pub rack: u64,
+    /// Elsewhere, or without data to read.
+    pub other: u64,
+}
+
+impl MapPlaces {
+    fn count(jobs: &[FinishedJob]) -> Self {
+        let sum = |name: &str| jobs.iter().map(|job| job.counter(name)).sum();
+        Self {
+            local: sum("DATA_LOCAL_MAPS"),
+            rack: sum("RACK_LOCAL_MAPS"),
+            other: sum("OTHER_LOCAL_MAPS"),
+        }
+    }
+
+    fn add(&mut self, other: Self) {
+        self.local += other.local;
+        self.rack += other.rack;
+        self.other += other.other;
+    }
+}
 
 /// What a job took, over all rounds.
 #[derive(Clone, Debug, Default, Serialize)]
@@ -145,10 +167,12 @@ pub(super) struct JobFinding {
     pub read: LatencySpread,
     /// What their writes took.
     pub write: LatencySpread,
+    /// Where its map tasks ran, all rounds together.
+    pub maps: MapPlaces,
 }
 
 impl JobFinding {
-    pub fn of(outcome: &WorkloadOutcome, job: &str, link_mbit: u32) -> Self {
+    pub fn of(outcome: &WorkloadOutcome, (job, maps): (&str, MapPlaces), link_mbit: u32) -> Self {
         let all: Vec<&WorkloadPhase> = report::phases(outcome, job).collect();
         let disks = || all.iter().flat_map(|phase| &phase.model);
         let limit = all.get(all.len() / 2).map(|phase| phase.limit(link_mbit));
@@ -161,93 +185,111 @@ impl JobFinding {
             limit: limit.unwrap_or_default().into(),
             read: LatencySpread::of(&all, |disk| &disk.read.latency),
             write: LatencySpread::of(&all, |disk| &disk.write.latency),
+            maps,
         }
     }
 }
 
-/// The workers of a testbed and what watches it.
-pub(super) struct Workers<'a> {
-    pub testbed: &'a Testbed,
-    pub clients: &'a [Driver],
+/// The workers of a testbed: hosts with a NodeManager, on the first of which jobs are submitted.
+pub(super) struct Workers {
+    pub yarn: Yarn,
+    pub client: Driver,
+    pub count: usize,
 }
 
-impl Workers<'_> {
-    /// All rounds, after those that warm up.
-    pub fn measure(
-        &self,
-        options: &ExperimentOptions,
-        tell: &mut dyn FnMut(&str),
-    ) -> Result<WorkloadOutcome> {
-        let watch = Watch::begin(self.testbed)?;
-        let warm = warm::up(|number| {
-            tell(&format!("warming up, round {}", number + 1));
-            let phases = self.round(&watch, number, options.mib.min(WARM_UP_MIB))?;
-            Ok(phases.iter().map(WorkloadPhase::cpu_s).sum())
-        })?;
-        let mut phases = Vec::new();
-        for number in 0..options.rounds {
-            tell(&format!("round {}", number + 1));
-            phases.extend(self.round(&watch, number, options.mib)?);
-        }
-        Ok(WorkloadOutcome {
-            warm: Some(warm),
-            ..workload::outcome(watch, phases)
+impl Workers {
+    /// Starts YARN on the hosts that the description has for clients.
+    pub fn start(testbed: &Testbed, tell: &mut dyn FnMut(&str)) -> Result<Self> {
+        let hosts = testbed.described().hosts();
+        let hosts = hosts.filter(|(_, host)| host.client);
+        let hosts: Vec<String> = hosts.map(|(_, host)| host.name.clone()).collect();
+        tell(&format!("starting YARN with {} NodeManagers", hosts.len()));
+        Ok(Self {
+            yarn: testbed.yarn(&hosts, MAPS + 1)?,
+            client: testbed.client(&hosts[0])?,
+            count: hosts.len(),
         })
     }
 
+    /// All rounds after one that does not count, and where the map tasks of each job ran.
+    pub fn measure(
+        &self,
+        testbed: &Testbed,
+        options: &ExperimentOptions,
+        tell: &mut dyn FnMut(&str),
+    ) -> Result<(WorkloadOutcome, [MapPlaces; 3])> {
+        let watch = Watch::begin(testbed)?;
+        tell("a round that does not count");
+        self.round((testbed, &watch), 0, options.mib.min(WARM_UP_MIB))?;
+        let (mut phases, mut places) = (Vec::new(), [MapPlaces::default(); 3]);
+        for number in 0..options.rounds {
+            tell(&format!("round {}", number + 1));
+            for (at, (phase, maps)) in self
+                .round((testbed, &watch), number, options.mib)?
+                .into_iter()
+                .enumerate()
+            {
+                phases.push(phase);
+                places[at].add(maps);
+            }
+        }
+        Ok((workload::outcome(watch, phases), places))
+    }
+
     /// All jobs, one after the other, each with cold caches; then their files go.
-    fn round(&self, watch: &Watch, number: usize, mib: u32) -> Result<Vec<WorkloadPhase>> {
+    fn round(
+        &self,
+        (testbed, watch): (&Testbed, &Watch),
+        number: usize,
+        mib: u32,
+    ) -> Result<Vec<(WorkloadPhase, MapPlaces)>> {
         let mut phases = Vec::new();
         for job in JOBS {
+            let before = self.yarn.finished(&self.client)?.len();
             workload::empty_page_cache()?;
-            let once = || self.all(job, mib);
-            phases.push(workload::observe(
-                self.testbed,
-                (job.name, number),
-                watch,
-                once,
-            )?);
+            let once = || Ok(vec![self.run(job, mib)?]);
+            let phase = workload::observe(testbed, (job.name, number), watch, once)?;
+            let ended = self.yarn.finished(&self.client)?.split_off(before);
+            phases.push((phase, MapPlaces::count(&ended)));
         }
-        self.clients[0].fs(&["-rm", "-r", "-skipTrash", ROOT])?;
+        self.client.fs(&["-rm", "-r", "-skipTrash", ROOT])?;
         Ok(phases)
     }
 
-    /// The job on every worker at the same time, in the worker's own JVM.
-    pub fn all(&self, job: Job, mib: u32) -> Result<Vec<Moved>> {
-        let begun = self.clients.iter().enumerate().map(|(at, client)| {
-            let arguments = (job.arguments)(&directory(at));
-            let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
-            let dir = self.testbed.dir().join(format!("job-{at}"));
-            client.begin_tool(job.class, &arguments, sized(Driver::local_jobs(&dir), mib))
-        });
-        let begun = begun.collect::<Result<Vec<_>>>()?;
-        let done = begun.into_iter().map(|pending| {
-            let run = ToolRun::from(pending.wait_at_most(PHASE_LIMIT)?).ok()?;
-            Ok(Moved {
-                bytes: u64::from(mib) << 20,
-                nanos: run.millis.saturating_mul(1_000_000),
-            })
-        });
-        done.collect()
+    /// One job on all workers, with so many MiB for each.
+    pub fn run(&self, job: Job, mib: u32) -> Result<Moved> {
+        let arguments = (job.arguments)(self.count);
+        let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+        let request = sized(self.yarn.job_conf(), mib, self.count);
+        let pending = self.client.begin_tool(job.class, &arguments, request)?;
+        let run = ToolRun::from(pending.wait_at_most(PHASE_LIMIT)?);
+        if run.code != 0 {
+            return Err(TestkitError::Expectation(format!(
+                "{} ended with {} (what its containers said is below {}): {}",
+                job.name,
+                run.code,
+                self.yarn.dir().display(),
+                run.err,
+            )));
+        }
+        Ok(Moved {
+            bytes: (u64::from(mib) << 20) * self.count as u64,
+            nanos: run.millis.saturating_mul(1_000_000),
+        })
     }
 }
 
 /// A request of a job with so many MiB for each worker.
-fn sized(mut request: Value, mib: u32) -> Value {
-    let all = u64::from(mib) << 20;
-    let each = all / u64::from(MAPS);
+fn sized(mut request: Value, mib: u32, workers: usize) -> Value {
+    let each = (u64::from(mib) << 20) / u64::from(MAPS);
+    let all = each * u64::from(MAPS) * workers as u64;
     request["conf"]["mapreduce.randomwriter.bytespermap"] = json!(each);
-    request["conf"]["mapreduce.randomwriter.totalbytes"] = json!(each * u64::from(MAPS));
+    request["conf"]["mapreduce.randomwriter.totalbytes"] = json!(all);
     request
 }
 
 /// Where all jobs have their files.
 const ROOT: &str = "/super";
-
-/// Where a worker's jobs have theirs.
-fn directory(worker: usize) -> String {
-    format!("{ROOT}/{worker}")
-}
 
 #[cfg(test)]
 mod tests {
@@ -276,11 +318,11 @@ mod tests {
 
     #[test]
     fn map_tasks_share_a_worker_s_bytes() {
-        let request = sized(json!({"conf": {}}), 64);
+        let request = sized(json!({"conf": {}}), 64, 8);
         let value = |key: &str| request["conf"][key].as_u64();
         assert_eq!(value("mapreduce.randomwriter.bytespermap"), Some(32 << 20));
-        assert_eq!(value("mapreduce.randomwriter.totalbytes"), Some(64 << 20));
-        let sort = (JOBS[1].arguments)("/super/3");
-        assert_eq!(sort, ["-r", "1", "/super/3/in", "/super/3/sorted"]);
+        assert_eq!(value("mapreduce.randomwriter.totalbytes"), Some(512 << 20));
+        let sort = (JOBS[1].arguments)(8);
+        assert_eq!(sort, ["-r", "8", "/super/in", "/super/sorted"]);
     }
 }

@@ -8,7 +8,6 @@ use serde_json::Value;
 use super::jobs::{JOBS, Storage, Workers};
 use crate::experiments::ExperimentOptions;
 use crate::up::Testbed;
-use hayloft_testkit::driver::Driver;
 use hayloft_testkit::error::{Result, TestkitError};
 
 /// Workers stay off for so long at least: three times what the NameNode waits for a node.
@@ -94,26 +93,21 @@ impl PowerFinding {
 pub(super) fn off_and_on(
     storage: Storage,
     testbed: &mut Testbed,
-    mut clients: Vec<Driver>,
+    mut workers: Workers,
     options: &ExperimentOptions,
 ) -> Result<PowerFinding> {
-    let workers = Workers {
-        testbed,
-        clients: &clients,
-    };
-    workers.all(JOBS[0], options.mib)?;
+    workers.run(JOBS[0], options.mib)?;
     let before = settle(testbed, Duration::ZERO, &mut |_| ())?.0;
-    let on = clients.len().div_ceil(2);
+    let off_hosts = workers.count.div_ceil(2)..workers.count;
     let mut finding = PowerFinding {
-        off: clients.len() - on,
+        off: off_hosts.len(),
         live: (before.live, before.live, 0),
         ..PowerFinding::default()
     };
-    // Clients are on the first hosts, so the last clients' hosts are known by their place.
-    let off_hosts = on..clients.len();
-    for client in clients.drain(on..) {
-        client.kill()?;
+    for at in off_hosts.clone() {
+        workers.yarn.kill_worker(at)?;
     }
+    // Workers are on the first hosts that have storage, so their places are their nodes'.
     if storage == Storage::Stock {
         for at in off_hosts.clone() {
             testbed.nodes_mut()[at].kill()?;
