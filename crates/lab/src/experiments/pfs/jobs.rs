@@ -9,9 +9,7 @@ use serde_json::{Value, json};
 use super::layouts;
 use super::moosefs::{self, MooseFs};
 use super::session::{self, Way};
-use crate::describe::{HostSpec, Rack};
 use crate::experiments::ExperimentOptions;
-use crate::net;
 use crate::report::spread;
 use crate::up::Testbed;
 use crate::workload::{self, PHASE_LIMIT};
@@ -19,7 +17,7 @@ use hayloft_testkit::conf::Conf;
 use hayloft_testkit::driver::{Driver, ToolRun};
 use hayloft_testkit::error::{Result, TestkitError};
 use hayloft_testkit::hadoop::class;
-use hayloft_testkit::yarn::{FinishedJob, Yarn, YarnSite, YarnWorker};
+use hayloft_testkit::yarn::{FinishedJob, Yarn};
 
 /// Hosts, each with a chunk server, a DataNode and a NodeManager.
 const SERVERS: usize = 4;
@@ -181,34 +179,20 @@ pub(super) fn run(
 
 /// A NodeManager on every host that knows the host's own mounts.
 fn start_yarn(testbed: &Testbed, moose: &MooseFs) -> Result<Yarn> {
-    let name = &testbed.described().name;
-    let worker = |(at, (_, host)): (usize, (&Rack, &HostSpec))| {
-        let place = net::place(name, &host.name, Some(at), false);
-        let root = |direct| moose.root(&host.name, direct).display().to_string();
-        YarnWorker {
-            env: vec![
-                (ROOT.into(), root(false)),
-                (DIRECT_ROOT.into(), root(true)),
-                (HOST.into(), place.address().to_string()),
-            ],
-            ..YarnWorker::at(place)
-        }
-    };
-    let site = YarnSite {
-        dir: testbed.dir().join("yarn"),
-        manager: net::place(name, net::NAMENODE_HOST, None, false),
-        workers: testbed
-            .described()
-            .hosts()
-            .enumerate()
-            .map(worker)
-            .collect(),
-        containers: CONTAINERS,
-    };
+    let hosts: Vec<String> = (0..SERVERS).map(|at| format!("s{at}")).collect();
+    let mut site = testbed.yarn_site(&hosts, CONTAINERS)?;
+    for (host, worker) in hosts.iter().zip(&mut site.workers) {
+        let root = |direct| moose.root(host, direct).display().to_string();
+        worker.env = vec![
+            (ROOT.into(), root(false)),
+            (DIRECT_ROOT.into(), root(true)),
+            (HOST.into(), worker.place.address().to_string()),
+        ];
+    }
     let mut conf = testbed.conf();
     let variables = format!("JAVA_HOME,{ROOT},{DIRECT_ROOT},{HOST}");
     conf.set("yarn.nodemanager.env-whitelist", variables);
-    let mut hadoop = testbed.hadoop().clone();
+    let mut hadoop = testbed.hadoop.clone();
     hadoop.add_jar(moosefs::jar()?);
     Yarn::start(&hadoop, &conf, site)
 }
