@@ -316,3 +316,42 @@ fn rows(seen: &[Seen]) -> Vec<PfsJobRow> {
     }
     rows
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ended(millis: u64, local: u64, all: u64) -> FinishedJob {
+        let counters = [("DATA_LOCAL_MAPS", local), ("TOTAL_LAUNCHED_MAPS", all)];
+        FinishedJob {
+            id: "job_1_1".into(),
+            name: "a job".into(),
+            succeeded: true,
+            millis,
+            counters: counters.map(|(name, n)| (name.to_owned(), n)).into(),
+        }
+    }
+
+    #[test]
+    fn rounds_of_a_job_become_a_row_and_writers_have_no_place() {
+        let seen = [
+            (BOTH, "write", ended(1000, 0, 8)),
+            (BOTH, GREP, ended(2000, 7, 8)),
+            (NEITHER, GREP, ended(9000, 0, 8)),
+            (BOTH, GREP, ended(4000, 8, 8)),
+        ];
+        let rows = rows(&seen);
+        let of = |at: usize| (rows[at].way, rows[at].job, rows[at].local_maps);
+        assert_eq!(of(0), (BOTH, "write", None));
+        assert_eq!(of(1), (BOTH, GREP, Some((15, 16))));
+        assert_eq!(of(2), (NEITHER, GREP, Some((0, 8))));
+        assert!((rows[1].seconds.1 - 2.0).abs() < 1e-9 && (rows[1].seconds.2 - 4.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn only_the_grep_runs_without_modules() {
+        assert_eq!(JOBS[2].name, GREP);
+        assert_eq!(MODULES[0].name, BOTH);
+        assert!(MODULES[0].buffer && MODULES[0].map);
+    }
+}
