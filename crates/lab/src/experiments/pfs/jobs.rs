@@ -43,6 +43,22 @@ struct Modules {
     map: bool,
 }
 
+impl Modules {
+    /// Takes away what a job shall not have. Copies name servers too: without `map` the file is
+    /// read as any other, and what a job writes has one copy.
+    fn turn_off(self, conf: &mut Conf) {
+        if !self.map {
+            conf.set("fs.pfs.layout", "posix")
+                .set("fs.pfs.targets", "")
+                .set("fs.pfs.copies", 1);
+        }
+        if !self.buffer {
+            let option = "mapreduce.job.input.file.option.fs.option.openfile.read.policy";
+            conf.set(option, "random");
+        }
+    }
+}
+
 pub(super) const BOTH: &str = "pfs://";
 pub(super) const NEITHER: &str = "pfs://, neither";
 const MODULES: [Modules; 4] = [
@@ -225,13 +241,7 @@ impl On<'_> {
             own(HOST, &conf, "fs.pfs.host"),
         );
         conf.set("fs.pfs.root", root).set("fs.pfs.host", host);
-        if !modules.map {
-            conf.set("fs.pfs.layout", "posix");
-        }
-        if !modules.buffer {
-            let option = "mapreduce.job.input.file.option.fs.option.openfile.read.policy";
-            conf.set(option, "random");
-        }
+        modules.turn_off(&mut conf);
         conf.iter().map(|(k, v)| (k.to_owned(), json!(v))).collect()
     }
 
@@ -349,9 +359,21 @@ mod tests {
     }
 
     #[test]
-    fn only_the_grep_runs_without_modules() {
+    fn modules_are_turned_off_for_the_grep_alone() {
         assert_eq!(JOBS[2].name, GREP);
         assert_eq!(MODULES[0].name, BOTH);
         assert!(MODULES[0].buffer && MODULES[0].map);
+        let all = Conf::new().with("fs.pfs.targets", "a=/a");
+        let mut both = all.clone();
+        MODULES[0].turn_off(&mut both);
+        assert_eq!(both, all);
+        let mut neither = all;
+        MODULES[3].turn_off(&mut neither);
+        assert_eq!(
+            neither.get("fs.pfs.targets"),
+            Some(""),
+            "copies name servers too"
+        );
+        assert_eq!(neither.get("fs.pfs.layout"), Some("posix"));
     }
 }
