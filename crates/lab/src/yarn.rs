@@ -13,6 +13,15 @@ impl Testbed {
     /// # Errors
     /// When a host is not described; as [`Yarn::start`].
     pub fn yarn(&self, hosts: &[String], containers: u32) -> Result<Yarn> {
+        let site = self.yarn_site(hosts, containers)?;
+        Yarn::start(&self.hadoop, &self.conf(), site)
+    }
+
+    /// Where [`Testbed::yarn`] runs.
+    ///
+    /// # Errors
+    /// When a host is not described.
+    pub(crate) fn yarn_site(&self, hosts: &[String], containers: u32) -> Result<YarnSite> {
         let name = &self.described().name;
         let worker = |host: &String| {
             let position = self.described().hosts().position(|(_, h)| &h.name == host);
@@ -23,12 +32,11 @@ impl Testbed {
             Ok(YarnWorker::at(place))
         };
         let workers = hosts.iter().map(worker).collect::<Result<_>>()?;
-        let site = YarnSite {
+        Ok(YarnSite {
             dir: self.dir().join("yarn"),
             manager: net::place(name, net::NAMENODE_HOST, None, false),
             workers,
             containers,
-        };
-        Yarn::start(&self.hadoop, &self.conf(), site)
+        })
     }
 }

@@ -3,7 +3,7 @@
 use hayloft_testkit::conf::Conf;
 
 use super::super::running::RunningNode;
-use super::{Driver, Hadoop, HostSpec, Jvm, Result, START_LIMIT, Testbed, net};
+use super::{Driver, HostSpec, Jvm, Result, START_LIMIT, Testbed, net};
 
 impl Testbed {
     /// A resident stock client on `host`.
@@ -32,11 +32,6 @@ impl Testbed {
         let mut hadoop = self.hadoop.clone();
         jars.iter().cloned().for_each(|jar| hadoop.add_jar(jar));
         Driver::start_at(&hadoop, &jvm, &place)
-    }
-
-    /// The stock Hadoop of its processes.
-    pub(crate) fn hadoop(&self) -> &Hadoop {
-        &self.hadoop
     }
 
     /// Ends every storage node and starts nodes of `kind` (`hayloft`, `apache`) on the same disks,

@@ -9,9 +9,7 @@ use serde_json::{Value, json};
 use super::layouts;
 use super::moosefs::{self, MooseFs};
 use super::session::{self, Way};
-use crate::describe::{HostSpec, Rack};
 use crate::experiments::ExperimentOptions;
-use crate::net;
 use crate::report::spread;
 use crate::up::Testbed;
 use crate::workload::{self, PHASE_LIMIT};
@@ -19,7 +17,7 @@ use hayloft_testkit::conf::Conf;
 use hayloft_testkit::driver::{Driver, ToolRun};
 use hayloft_testkit::error::{Result, TestkitError};
 use hayloft_testkit::hadoop::class;
-use hayloft_testkit::yarn::{FinishedJob, Yarn, YarnSite, YarnWorker};
+use hayloft_testkit::yarn::{FinishedJob, Yarn};
 
 /// Hosts, each with a chunk server, a DataNode and a NodeManager.
 const SERVERS: usize = 4;
@@ -43,6 +41,22 @@ struct Modules {
     name: &'static str,
     buffer: bool,
     map: bool,
+}
+
+impl Modules {
+    /// Takes away what a job shall not have. Copies name servers too: without `map` the file is
+    /// read as any other, and what a job writes has one copy.
+    fn turn_off(self, conf: &mut Conf) {
+        if !self.map {
+            conf.set("fs.pfs.layout", "posix")
+                .set("fs.pfs.targets", "")
+                .set("fs.pfs.copies", 1);
+        }
+        if !self.buffer {
+            let option = "mapreduce.job.input.file.option.fs.option.openfile.read.policy";
+            conf.set(option, "random");
+        }
+    }
 }
 
 pub(super) const BOTH: &str = "pfs://";
@@ -181,34 +195,20 @@ pub(super) fn run(
 
 /// A NodeManager on every host that knows the host's own mounts.
 fn start_yarn(testbed: &Testbed, moose: &MooseFs) -> Result<Yarn> {
-    let name = &testbed.described().name;
-    let worker = |(at, (_, host)): (usize, (&Rack, &HostSpec))| {
-        let place = net::place(name, &host.name, Some(at), false);
-        let root = |direct| moose.root(&host.name, direct).display().to_string();
-        YarnWorker {
-            env: vec![
-                (ROOT.into(), root(false)),
-                (DIRECT_ROOT.into(), root(true)),
-                (HOST.into(), place.address().to_string()),
-            ],
-            ..YarnWorker::at(place)
-        }
-    };
-    let site = YarnSite {
-        dir: testbed.dir().join("yarn"),
-        manager: net::place(name, net::NAMENODE_HOST, None, false),
-        workers: testbed
-            .described()
-            .hosts()
-            .enumerate()
-            .map(worker)
-            .collect(),
-        containers: CONTAINERS,
-    };
+    let hosts: Vec<String> = (0..SERVERS).map(|at| format!("s{at}")).collect();
+    let mut site = testbed.yarn_site(&hosts, CONTAINERS)?;
+    for (host, worker) in hosts.iter().zip(&mut site.workers) {
+        let root = |direct| moose.root(host, direct).display().to_string();
+        worker.env = vec![
+            (ROOT.into(), root(false)),
+            (DIRECT_ROOT.into(), root(true)),
+            (HOST.into(), worker.place.address().to_string()),
+        ];
+    }
     let mut conf = testbed.conf();
     let variables = format!("JAVA_HOME,{ROOT},{DIRECT_ROOT},{HOST}");
     conf.set("yarn.nodemanager.env-whitelist", variables);
-    let mut hadoop = testbed.hadoop().clone();
+    let mut hadoop = testbed.hadoop.clone();
     hadoop.add_jar(moosefs::jar()?);
     Yarn::start(&hadoop, &conf, site)
 }
@@ -241,13 +241,7 @@ impl On<'_> {
             own(HOST, &conf, "fs.pfs.host"),
         );
         conf.set("fs.pfs.root", root).set("fs.pfs.host", host);
-        if !modules.map {
-            conf.set("fs.pfs.layout", "posix");
-        }
-        if !modules.buffer {
-            let option = "mapreduce.job.input.file.option.fs.option.openfile.read.policy";
-            conf.set(option, "random");
-        }
+        modules.turn_off(&mut conf);
         conf.iter().map(|(k, v)| (k.to_owned(), json!(v))).collect()
     }
 
@@ -331,4 +325,55 @@ fn rows(seen: &[Seen]) -> Vec<PfsJobRow> {
         });
     }
     rows
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ended(millis: u64, local: u64, all: u64) -> FinishedJob {
+        let counters = [("DATA_LOCAL_MAPS", local), ("TOTAL_LAUNCHED_MAPS", all)];
+        FinishedJob {
+            id: "job_1_1".into(),
+            name: "a job".into(),
+            succeeded: true,
+            millis,
+            counters: counters.map(|(name, n)| (name.to_owned(), n)).into(),
+        }
+    }
+
+    #[test]
+    fn rounds_of_a_job_become_a_row_and_writers_have_no_place() {
+        let seen = [
+            (BOTH, "write", ended(1000, 0, 8)),
+            (BOTH, GREP, ended(2000, 7, 8)),
+            (NEITHER, GREP, ended(9000, 0, 8)),
+            (BOTH, GREP, ended(4000, 8, 8)),
+        ];
+        let rows = rows(&seen);
+        let of = |at: usize| (rows[at].way, rows[at].job, rows[at].local_maps);
+        assert_eq!(of(0), (BOTH, "write", None));
+        assert_eq!(of(1), (BOTH, GREP, Some((15, 16))));
+        assert_eq!(of(2), (NEITHER, GREP, Some((0, 8))));
+        assert!((rows[1].seconds.1 - 2.0).abs() < 1e-9 && (rows[1].seconds.2 - 4.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn modules_are_turned_off_for_the_grep_alone() {
+        assert_eq!(JOBS[2].name, GREP);
+        assert_eq!(MODULES[0].name, BOTH);
+        assert!(MODULES[0].buffer && MODULES[0].map);
+        let all = Conf::new().with("fs.pfs.targets", "a=/a");
+        let mut both = all.clone();
+        MODULES[0].turn_off(&mut both);
+        assert_eq!(both, all);
+        let mut neither = all;
+        MODULES[3].turn_off(&mut neither);
+        assert_eq!(
+            neither.get("fs.pfs.targets"),
+            Some(""),
+            "copies name servers too"
+        );
+        assert_eq!(neither.get("fs.pfs.layout"), Some("posix"));
+    }
 }

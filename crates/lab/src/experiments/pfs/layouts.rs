@@ -168,3 +168,21 @@ fn files(session: &mut Session<'_>, way: Way, bytes: u64, round: Option<usize>) 
     session.all((way, READ_OTHER), round, "readStreams", other)?;
     session.remove(way, "run")
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::experiments::scaling::tests::is_right;
+
+    #[test]
+    fn every_step_is_a_right_description_with_stock_nodes_first() {
+        let options = ExperimentOptions::default();
+        for (servers, memory) in [(2, false), (6, false), (MEMORY_SERVERS, true)] {
+            let described = described(&options, servers, memory);
+            is_right(&described);
+            let mut nodes = described.hosts().flat_map(|(_, host)| &host.nodes);
+            assert!(nodes.all(|node| node.kind == "apache" && node.disks[0].memory == memory));
+            assert_eq!(described.clients(), servers);
+        }
+    }
+}

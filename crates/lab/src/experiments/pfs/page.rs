@@ -301,6 +301,24 @@ mod tests {
     }
 
     #[test]
+    fn a_job_is_compared_with_both_kinds_of_nodes() {
+        let row = |way, job, seconds, local_maps| PfsJobRow {
+            way,
+            job,
+            seconds: (seconds, seconds, seconds),
+            local_maps,
+        };
+        let rows = [
+            row(jobs::BOTH, jobs::GREP, 10.0, Some((8, 8))),
+            row(Way::STOCK, jobs::GREP, 10.0, Some((8, 8))),
+            row(Way::HAYLOFT, jobs::GREP, 9.0, Some((8, 8))),
+            row(jobs::NEITHER, jobs::GREP, 55.0, Some((0, 8))),
+        ];
+        let met: Vec<bool> = job_bars(&rows).iter().map(Bar::met).collect();
+        assert_eq!(met, [true, false, true, true]);
+    }
+
+    #[test]
     fn the_page_has_rows_and_bars() {
         let findings = PfsFindings {
             rows: vec![row(2, BUFFERED, "4 KiB", 80.0)],

@@ -41,13 +41,16 @@ final class Throughput {
     // One buffer's worth of pattern, repeated: the client's cost of making data stays out.
     Pattern.fill(1, 0, data, data.length);
     try (FileSystem fs = Request.openAny(request)) {
-      long blockSize = Request.number(request, "blockSize", fs.getDefaultBlockSize(Request.path(request)));
+      long byDefault = fs.getDefaultBlockSize(Request.path(request));
+      long blockSize = Request.number(request, "blockSize", byDefault);
       InetSocketAddress[] favored = favored(request);
       run(request, answer, stream -> {
         Path path = new Path(Request.path(request), "s" + stream);
-        try (FSDataOutputStream out = fs instanceof DistributedFileSystem hdfs
-            ? hdfs.create(path, FsPermission.getFileDefault(), true, 4096, replication, blockSize, null, favored)
-            : fs.create(path, true, 4096, replication, blockSize)) {
+        try (FSDataOutputStream out =
+            fs instanceof DistributedFileSystem hdfs
+                ? hdfs.create(path, FsPermission.getFileDefault(), true, 4096, replication,
+                    blockSize, null, favored)
+                : fs.create(path, true, 4096, replication, blockSize)) {
           for (long left = bytes; left > 0; left -= data.length) {
             out.write(data, 0, (int) Math.min(left, data.length));
           }
@@ -110,8 +113,10 @@ final class Throughput {
         byte[] data = new byte[buffer];
         long total = 0;
         boolean equal = true;
-        try (FSDataInputStream in = open(fs, new Path(Request.path(request), "s" + stream), policy)) {
-          for (int got = fill(in, pread, total, data); got > 0; got = fill(in, pread, total, data)) {
+        Path path = new Path(Request.path(request), "s" + stream);
+        try (FSDataInputStream in = open(fs, path, policy)) {
+          int got;
+          while ((got = fill(in, pread, total, data)) > 0) {
             int from = (int) (total % expected.length);
             equal &= java.util.Arrays.mismatch(data, 0, got, expected, from, from + got) < 0;
             total += got;
@@ -130,7 +135,8 @@ final class Throughput {
   /** What every {@code buffer} bytes of a file are, once or several times. */
   private static byte[] expected(int buffer) {
     if (buffer < 1 || BUFFER_BYTES % buffer != 0 && buffer % BUFFER_BYTES != 0) {
-      throw new IllegalArgumentException("buffer must be a divisor or a multiple of " + BUFFER_BYTES);
+      throw new IllegalArgumentException(
+          "buffer must be a divisor or a multiple of " + BUFFER_BYTES);
     }
     byte[] expected = new byte[Math.max(buffer, BUFFER_BYTES)];
     Pattern.fill(1, 0, expected, BUFFER_BYTES);
@@ -150,7 +156,8 @@ final class Throughput {
   }
 
   /** Reads until {@code data} is full or the file ends; gives the bytes. */
-  private static int fill(FSDataInputStream in, boolean pread, long from, byte[] data) throws IOException {
+  private static int fill(FSDataInputStream in, boolean pread, long from, byte[] data)
+      throws IOException {
     if (!pread) {
       return in.readNBytes(data, 0, data.length);
     }
