@@ -39,7 +39,7 @@ pub const DISK_EXPERIMENTS: [DiskExperiment; 5] = [
 ];
 
 /// Names of the experiments, with what they show.
-pub const EXPERIMENT_NAMES: [(&str, &str); 15] = [
+pub const EXPERIMENT_NAMES: [(&str, &str); 16] = [
     (pairs::PAIRS.name, pairs::PAIRS.about),
     (layouts::LAYOUTS.name, layouts::LAYOUTS.about),
     (layouts::SCALING.name, layouts::SCALING.about),
