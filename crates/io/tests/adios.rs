@@ -97,6 +97,8 @@ impl Rig {
 }
 
 type File = Arc<dyn EngineFile>;
+/// What happens to a file of an object.
+type Damage = dyn Fn(&Path) -> std::io::Result<()>;
 
 /// Bytes at `at` of each file.
 fn content(at: usize, len: usize) -> Vec<u8> {
@@ -208,15 +210,12 @@ async fn a_damaged_object_is_an_error_and_no_crash() {
         fs::File::options().write(true).open(path)?.set_len(len / 2)
     };
     let gone = |path: &Path| fs::remove_file(path);
-    let mut damages: Vec<(&str, &dyn Fn(&Path) -> std::io::Result<()>)> = Vec::new();
+    let mut damages: Vec<(&str, &Damage)> = Vec::new();
     for file in ["md.idx", "md.0", "mmd.0", "sum"] {
-        damages.extend([(file, &garbage as &dyn Fn(&Path) -> _), (file, &gone)]);
+        damages.extend([(file, &garbage as &Damage), (file, &gone)]);
         damages.push((file, &shorter));
     }
-    damages.extend([
-        ("data.0", &shorter as &dyn Fn(&Path) -> _),
-        ("data.0", &gone),
-    ]);
+    damages.extend([("data.0", &shorter as &Damage), ("data.0", &gone)]);
     for (name, damage) in damages {
         let object = rig.objects().join("2.bp");
         damage(&object.join(name)).expect("damages");
