@@ -24,11 +24,21 @@ pub(in super::super) async fn guard(
     let config = host.config().current();
     let guards = config.get(&keys::WEBHDFS_CSRF_ENABLED) && has_guard(&config, HANDLER);
     if guards && !passes(&config, &request) {
-        let text = "Missing Required Header for CSRF Vulnerability Protection";
-        let close = [(header::CONNECTION, "close")];
-        return (StatusCode::BAD_REQUEST, close, text).into_response();
+        return refuse(request).await;
     }
     next.run(request).await
+}
+
+/// Takes what the client sends, too: a connection that is closed with bytes unread is reset, and
+/// the client then does not see why.
+async fn refuse(request: Request) -> Response {
+    // A client that waits to be told to go on sends nothing until then.
+    if !request.headers().contains_key(header::EXPECT) {
+        super::drop_some(request.into_body()).await;
+    }
+    let text = "Missing Required Header for CSRF Vulnerability Protection";
+    let close = [(header::CONNECTION, "close")];
+    (StatusCode::BAD_REQUEST, close, text).into_response()
 }
 
 fn passes(config: &Configuration, request: &Request) -> bool {
@@ -54,7 +64,10 @@ fn passes(config: &Configuration, request: &Request) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
     use axum::body::Body;
+    use futures_util::StreamExt as _;
 
     use super::*;
 
@@ -64,6 +77,30 @@ mod tests {
             request = request.header(*name, *value);
         }
         request.body(Body::empty()).expect("a request")
+    }
+
+    #[tokio::test]
+    async fn a_refused_client_s_body_is_taken_unless_it_waits() {
+        for (waits, pieces_taken) in [(false, 3), (true, 0)] {
+            let taken = Arc::new(AtomicUsize::new(0));
+            let counter = Arc::clone(&taken);
+            let pieces = futures_util::stream::iter(0..3).map(move |_| {
+                counter.fetch_add(1, Ordering::Relaxed);
+                Ok::<_, std::io::Error>("piece")
+            });
+            let mut request = Request::builder().method("PUT").uri("/webhdfs/v1/a");
+            if waits {
+                request = request.header(header::EXPECT, "100-continue");
+            }
+            let request = request.body(Body::from_stream(pieces)).expect("a request");
+            let response = refuse(request).await;
+            assert_eq!(response.status(), StatusCode::BAD_REQUEST);
+            assert_eq!(
+                taken.load(Ordering::Relaxed),
+                pieces_taken,
+                "waits: {waits}"
+            );
+        }
     }
 
     #[test]
