@@ -74,7 +74,8 @@ fn times(fs: &Driver) -> Result<String> {
 }
 
 fn distcp(fs: &Driver, dir: &Path, options: &[&str], from: &str, to: &str) -> Result<()> {
-    let arguments = [options, &[from, to]].concat();
+    // A file's checksum depends on the size of its blocks.
+    let arguments = [&["-pb"], options, &[from, to]].concat();
     let run = fs.tool_with(class::DISTCP, &arguments, Driver::local_jobs(dir))?;
     run.ok().map(|_| ())
 }

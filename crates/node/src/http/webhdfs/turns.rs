@@ -10,8 +10,9 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tracing::debug;
 
-/// How long a request waits for its turn.
-const TURN_WITHIN: Duration = Duration::from_secs(30);
+/// How long a request waits for its turn: several times as long as clients are watched, because
+/// one that does not read looks fast until its buffers are full.
+const TURN_WITHIN: Duration = Duration::from_secs(45);
 /// So long a client is watched before its turn is taken for a request that waits.
 const WATCHED_FOR: Duration = Duration::from_secs(10);
 /// So often one more loses its turn.
@@ -216,14 +217,14 @@ mod tests {
         let slower = taken(&turns).await;
         let others = async {
             let mut slower = Some(slower);
-            for second in 0.. {
-                tokio::time::sleep(Duration::from_secs(1)).await;
-                fast.moved(100 << 10);
+            for step in 0.. {
+                tokio::time::sleep(Duration::from_millis(300)).await;
+                fast.moved(50 << 10);
                 slow.moved(1000);
                 if let Some(turn) = slower.take_if(|turn| turn.ended.is_cancelled()) {
                     drop(turn);
                 } else if let Some(turn) = &slower {
-                    turn.moved(second % 2);
+                    turn.moved(step % 2);
                 }
             }
         };
