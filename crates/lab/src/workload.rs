@@ -282,10 +282,7 @@ pub(super) struct Moved {
     pub nanos: u64,
 }
 
-/// What clients answer when they are done.
-///
-/// # Errors
-/// When one fails, or read something else than was written.
+/// What clients answer when they are done; an error also when one read what was not written.
 pub(super) fn moved(begun: Result<Vec<PendingCall>>) -> Result<Vec<Moved>> {
     let answer = |pending: PendingCall| {
         let answer = pending.wait_at_most(PHASE_LIMIT)?;
