@@ -3,10 +3,15 @@
 use std::collections::BTreeMap;
 use std::os::linux::fs::MetadataExt as _;
 use std::path::Path;
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::time::Duration;
 
 use super::describe::Description;
 use super::net;
 use hayloft_testkit::procfs;
+
+/// How often processes are looked at while jobs run.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 /// Time of all processors since the start of the machine.
 #[derive(Clone, Copy, Debug, Default)]
@@ -130,6 +135,21 @@ impl HostClocks {
             }
         }
         self.sums()
+    }
+
+    /// Does `work`, and looks each second, so that processes count which begin and end meanwhile:
+    /// tasks of jobs.
+    pub fn look_during<T>(&mut self, work: impl FnOnce() -> T) -> T {
+        std::thread::scope(|scope| {
+            // Dropped at the end of the work, whatever that is.
+            let (_at_work, ended) = channel::<()>();
+            scope.spawn(move || {
+                while ended.recv_timeout(LOOK_EVERY) == Err(RecvTimeoutError::Timeout) {
+                    self.look();
+                }
+            });
+            work()
+        })
     }
 
     fn time_of(&self, pid: u32) -> Option<(usize, HostTime)> {

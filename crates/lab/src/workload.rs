@@ -1,6 +1,5 @@
 //! Clients of a testbed write at the same time, then read at the same time.
 
-use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::Duration;
 
 use serde::Serialize;
@@ -24,9 +23,6 @@ pub(super) const PHASE_LIMIT: Duration = Duration::from_secs(900);
 pub(super) const WAITED_LITTLE: f64 = 0.2;
 /// Most that a client writes and reads in a round that warms up, MiB.
 const WARM_UP_MIB: u32 = 256;
-
-/// How often processes are looked at during a phase.
-const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 /// What one phase of one round gave.
 #[derive(Clone, Debug, Serialize)]
@@ -315,7 +311,7 @@ pub(super) fn observe(
     let mut clocks = HostClocks::of(testbed.described());
     let before = clocks.look();
     let from = watch.now();
-    let moved = while_looking(&mut clocks, work)?;
+    let moved = clocks.look_during(work)?;
     let to = watch.now();
     let after = clocks.look();
     let times = || before.iter().zip(&after);
@@ -336,21 +332,6 @@ pub(super) fn observe(
         bytes,
         model: disks().filter_map(Mounted::seen).collect(),
         span: (from, to),
-    })
-}
-
-/// Does `work`, and looks each second, so that processes count which begin and end meanwhile:
-/// tasks of jobs.
-fn while_looking<T>(clocks: &mut HostClocks, work: impl FnOnce() -> T) -> T {
-    std::thread::scope(|scope| {
-        // Dropped at the end of the work, whatever that is.
-        let (_at_work, ended) = channel::<()>();
-        scope.spawn(move || {
-            while ended.recv_timeout(LOOK_EVERY) == Err(RecvTimeoutError::Timeout) {
-                clocks.look();
-            }
-        });
-        work()
     })
 }
 

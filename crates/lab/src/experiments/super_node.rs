@@ -110,10 +110,10 @@ fn page(options: &ExperimentOptions, command: &str, findings: &SuperFindings) ->
          (lowest to highest). {}; caches are dropped before each job. The stock DataNodes are in \
          the workers' hosts, a disk and a link each. Hayloft is one process of {} virtual nodes in \
          a host of its own with as many links.\n\n\
-         Stock YARN runs the stock jobs over {} MiB for each worker: a NodeManager in each worker's \
-         host with {} containers at a time, the ResourceManager beside the NameNode, Hadoop's \
-         default scheduler. What tasks spill is on the machine's own disk. A round before the first \
-         one does not count; every task is a new JVM.\n",
+         Stock YARN runs the stock jobs over {} MiB for each worker: a NodeManager in each \
+         worker's host with {} containers at a time, the ResourceManager beside the NameNode, \
+         Hadoop's default scheduler. What tasks spill is on the machine's own disk. A round before \
+         the first one does not count; every task is a new JVM.\n",
         options.disk_mbs.0,
         options.disk_mbs.1,
         options.link_mbit,
