@@ -16,6 +16,7 @@ pub mod disks;
 pub mod experiments;
 mod mapped;
 pub mod net;
+mod phase;
 pub mod report;
 mod running;
 pub mod sample;

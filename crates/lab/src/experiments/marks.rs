@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 
 use crate::report::spread;
 use crate::warm;
-use crate::workload::{WAITED_LITTLE, WorkloadPhase};
+use crate::phase::{WAITED_LITTLE, WorkloadPhase};
 use hayloft_testkit::machine::CPU_MIB;
 
 /// A row that processors may have limited.
@@ -57,7 +57,7 @@ pub(super) fn cpu_s_gib(phases: &[&WorkloadPhase], host: usize) -> Option<(f64, 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::workload::tests::phase;
+    use crate::phase::tests::phase;
 
     #[test]
     fn who_waits_for_a_processor_or_is_cold_gets_a_sign() {

@@ -47,7 +47,8 @@ struct PfsFindings {
     bars: Vec<page::Bar>,
 }
 
-/// Carries out these parts, all if none is named, and writes page and raw data to `out` after each.
+/// Carries out these parts, all if none is named, and writes page and raw data to `out` after each
+/// step.
 ///
 /// # Errors
 /// When something is missing, a testbed does not come up, or a client fails.
@@ -74,6 +75,12 @@ pub fn run(
         ..PfsFindings::default()
     };
     let mut text = String::new();
+    let mut save = |findings: &mut PfsFindings| -> Result<()> {
+        findings.bars = page::bars(&findings.rows);
+        findings.bars.extend(page::job_bars(&findings.jobs));
+        text = page::page(options, findings);
+        report::save_page(out, &text, "findings.json", findings)
+    };
     for part in PARTS {
         if !parts.is_empty() && !parts.iter().any(|wanted| wanted == part) {
             continue;
@@ -83,7 +90,9 @@ pub fn run(
         match part {
             "read-sizes" => {
                 for link in reads::LINKS {
-                    findings.rows.extend(reads::run(options, link, &dir, tell)?);
+                    let rows = reads::run(options, link, &dir, tell)?;
+                    findings.rows.extend(rows);
+                    save(&mut findings)?;
                 }
             }
             "layouts" => {
@@ -91,18 +100,17 @@ pub fn run(
                 for servers in servers.filter(|servers| *servers <= options.largest) {
                     let rows = layouts::run(options, servers, &dir, tell)?;
                     findings.rows.extend(rows);
+                    save(&mut findings)?;
                 }
             }
-            "memory" => findings
-                .rows
-                .extend(layouts::run_on_memory(options, &dir, tell)?),
+            "memory" => {
+                let rows = layouts::run_on_memory(options, &dir, tell)?;
+                findings.rows.extend(rows);
+            }
             "loss" => findings.loss = loss::run(options, &dir, tell)?,
             _ => findings.jobs = jobs::run(options, &dir, tell)?,
         }
-        findings.bars = page::bars(&findings.rows);
-        findings.bars.extend(page::job_bars(&findings.jobs));
-        text = page::page(options, &findings);
-        report::save_page(out, &text, "findings.json", &findings)?;
+        save(&mut findings)?;
     }
     Ok(text)
 }

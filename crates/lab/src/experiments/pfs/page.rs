@@ -153,7 +153,8 @@ fn job_table(text: &mut String, rows: &[PfsJobRow], mib: u32) {
     let _ = writeln!(
         text,
         "\n## Figures 3 and 11\n\nJobs of stock MapReduce on YARN, four hosts with {} containers \
-         each, {} files of {mib} MiB, two copies, caches dropped before each. Without `buf` the \
+         each, {} files of {mib} MiB, two copies, caches dropped before each; every round \
+         counts. Without `buf` the \
          mount has no page cache and nothing is read ahead; without `map` a file seems to be \
          nowhere.\n\n| job | | seconds | map tasks beside their data |\n|---|---|---|---|",
         jobs::CONTAINERS,

@@ -59,7 +59,7 @@ impl LatencySpread {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::workload::tests::phase;
+    use crate::phase::tests::phase;
 
     fn read_by(disks: &[&[(usize, u64)]]) -> LatencySpread {
         let model = disks.iter().map(|classes| {
