@@ -8,12 +8,15 @@ use axum::http::{StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
 use hayloft_conf::{Configuration, keys};
+use hyper::ext::ReasonPhrase;
 
 use super::super::{WebHost, patterns};
 use super::has_guard;
 
 /// The handler's name in Apache's configuration.
 const HANDLER: &str = "RestCsrfPreventionFilterHandler";
+
+const REASON: &str = "Missing Required Header for CSRF Vulnerability Protection";
 
 /// Lets a request pass, or refuses it.
 pub(in super::super) async fn guard(
@@ -36,9 +39,12 @@ async fn refuse(request: Request) -> Response {
     if !request.headers().contains_key(header::EXPECT) {
         super::drop_some(request.into_body()).await;
     }
-    let text = "Missing Required Header for CSRF Vulnerability Protection";
     let close = [(header::CONNECTION, "close")];
-    (StatusCode::BAD_REQUEST, close, text).into_response()
+    let mut response = (StatusCode::BAD_REQUEST, close, REASON).into_response();
+    // Hadoop's client shows the reason of the status line, not the body.
+    let reason = ReasonPhrase::from_static(REASON.as_bytes());
+    response.extensions_mut().insert(reason);
+    response
 }
 
 fn passes(config: &Configuration, request: &Request) -> bool {
@@ -95,6 +101,8 @@ mod tests {
             let request = request.body(Body::from_stream(pieces)).expect("a request");
             let response = refuse(request).await;
             assert_eq!(response.status(), StatusCode::BAD_REQUEST);
+            let reason = response.extensions().get::<ReasonPhrase>();
+            assert_eq!(reason.map(ReasonPhrase::as_bytes), Some(REASON.as_bytes()));
             assert_eq!(
                 taken.load(Ordering::Relaxed),
                 pieces_taken,
