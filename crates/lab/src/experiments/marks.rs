@@ -3,9 +3,9 @@
 
 use std::fmt::Write as _;
 
+use crate::phase::{WAITED_LITTLE, WorkloadPhase};
 use crate::report::spread;
 use crate::warm;
-use crate::phase::{WAITED_LITTLE, WorkloadPhase};
 use hayloft_testkit::machine::CPU_MIB;
 
 /// A row that processors may have limited.
