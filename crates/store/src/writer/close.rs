@@ -51,6 +51,7 @@ impl ReplicaWriter {
             );
             return Err(StoreError::corrupt(text));
         }
+        self.give_back(on_disk).await.map_err(failed)?;
         self.write_back().await.map_err(|e| {
             self.live.note_failure(&e);
             failed(e)
@@ -74,6 +75,15 @@ impl ReplicaWriter {
             commit::forget(&self.live.slice.volume, &self.pool, self.live.id);
         }
         Ok(done)
+    }
+
+    /// Gives back the room of a device behind the end of the replica. The next commit round holds
+    /// its file open, and many small replicas a second would fill a device meanwhile.
+    async fn give_back(&self, len: u64) -> Result<(), IoError> {
+        if self.live.slice.volume.engine.capabilities().stubs {
+            self.data.truncate(len).await?;
+        }
+        Ok(())
     }
 
     /// Has the checksums and an unaligned end of a long replica, whose other data went around the

@@ -318,6 +318,21 @@ fn a_full_device_says_so_and_gives_back_what_did_not_fit() {
 }
 
 #[test]
+fn a_complete_file_that_stays_open_gives_back_what_it_took_ahead() {
+    let (dir, device) = (dir(), Memory::new());
+    let engine = stubs(dir.path(), &device).expect("opens");
+    let all = free(&engine);
+    let path = dir.path().join("blk_1");
+    let file = open(&engine, &path, OpenMode::CreateNew).expect("new");
+    let written = Bytes::from(vec![1; 100_000]);
+    file.write(&[&written], 0).1.expect("writes");
+    assert!(all - free(&engine) > 2 * UNIT, "it took some ahead");
+    file.truncate(100_000).expect("to the length that it has");
+    assert_eq!(all - free(&engine), 2 * UNIT);
+    assert_eq!(file.length().expect("has one"), 100_000);
+}
+
+#[test]
 fn a_file_in_too_many_pieces_is_refused() {
     let (dir, device) = (dir(), Memory::new());
     let engine = stubs(dir.path(), &device).expect("opens");
