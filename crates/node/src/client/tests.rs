@@ -260,7 +260,9 @@ async fn start(width: u8) -> (FileClient, Shared) {
     };
     let group = NameNodeGroup::new(vec![rpc.to_string()]);
     let settings = Arc::new(ClientSettings::new(&config, None));
-    let client = FileClient::new(&group, settings, caller, StripeRoom::new(1));
+    let transfer = Transfer::new(CancellationToken::new());
+    let stripes = StripeRoom::new(Arc::new(Turns::new(1)), transfer);
+    let client = FileClient::new(&group, settings, caller, stripes);
     (client, script)
 }
 
