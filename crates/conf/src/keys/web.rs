@@ -13,6 +13,8 @@ keys! {
         "HTTP_ONLY, HTTPS_ONLY or HTTP_AND_HTTPS.");
     HTTPS_KEYSTORE_RESOURCE: String = ("dfs.https.server.keystore.resource", "ssl-server.xml",
         "File in the configuration's directory that names the keystore, JKS or PKCS12.");
+    CLIENT_CERT: bool = ("hadoop.ssl.require.client.cert", "false",
+        "Whether clients of the port with TLS need a certificate that the truststore trusts.");
     HTTP_STATIC_USER: String = ("hadoop.http.staticuser.user", "dr.who",
         "User of WebHDFS requests without one.");
     REPLICATION: u32 = ("dfs.replication", "3",

@@ -219,4 +219,5 @@ pub(super) static COMMON: &[Unsupported] = &[
     key("dfs.webhdfs.netty.low.watermark", "32768", HTTP),
     key("dfs.webhdfs.netty.high.watermark", "65535", HTTP),
     key("hadoop.ssl.server.conf", "ssl-server.xml", HTTP),
+    key("hadoop.ssl.enabled.protocols", "TLSv1.2", HTTP),
 ];

@@ -9,7 +9,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpListener;
 
 use super::*;
-use crate::client::{Caller, ClientSettings, NameNodeGroup, StripeRoom};
+use crate::client::{Caller, ClientSettings, NameNodeGroup, StripeRoom, Transfer, Turns};
 
 const LEN: u64 = 3000;
 
@@ -60,11 +60,12 @@ async fn read(from: u64, end: u64, first: u64, bytes: Vec<u8>) -> Result<Vec<u8>
         user: "alice".into(),
         proxied_by: None,
     };
+    let transfer = Transfer::new(tokio_util::sync::CancellationToken::new());
     let client = FileClient::new(
         &NameNodeGroup::new(vec!["127.0.0.1:1".into()]),
         std::sync::Arc::new(ClientSettings::new(&config, None)),
         caller,
-        StripeRoom::new(1),
+        StripeRoom::new(std::sync::Arc::new(Turns::new(1)), transfer),
     );
     let node = DatanodeId {
         ip_addr: "127.0.0.1".into(),

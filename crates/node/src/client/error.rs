@@ -1,6 +1,7 @@
 //! Why an operation on a file failed, by the exception that a Java client would throw.
 
 use hayloft_rpc::RpcError;
+use hayloft_wire::rpc::names::RETRIABLE_EXCEPTION;
 
 /// Why an operation on a file failed.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -28,6 +29,9 @@ pub(crate) enum FileError {
     /// What only security or encryption would allow.
     #[error("{0}")]
     NotAllowed(String),
+    /// Too much is on its way: later it may be done.
+    #[error("too many striped files are on their way through this node: try again later")]
+    Busy,
     /// Everything else.
     #[error("{0}")]
     Failed(String),
@@ -47,6 +51,7 @@ impl FileError {
             Self::BeyondEnd => "java.io.EOFException",
             Self::NotFound(_) => "java.io.FileNotFoundException",
             Self::NotAllowed(_) => "org.apache.hadoop.security.AccessControlException",
+            Self::Busy => RETRIABLE_EXCEPTION,
             Self::Failed(_) => "java.io.IOException",
         }
     }

@@ -187,12 +187,19 @@ impl FileReader {
 
     /// Asks for the blocks from here on. What can be read of the file stays as it was at first.
     async fn locate_again(&mut self) -> Result<LocatedBlock, FileError> {
-        self.blocks = FileBlocks::find(&self.client, &self.path, self.at).await?;
-        let found = self.blocks.block_at(self.at).cloned();
-        found.ok_or_else(|| {
-            let (path, at) = (&self.path, self.at);
+        let (path, at) = (&self.path, self.at);
+        let id = |blocks: &FileBlocks| blocks.block_at(at).map(|found| found.b.block_id);
+        let before = id(&self.blocks);
+        self.blocks = FileBlocks::find(&self.client, path, at).await?;
+        let found = self.blocks.block_at(at).cloned().ok_or_else(|| {
             FileError::failed(format_args!("{path} has become shorter than {at} bytes"))
-        })
+        })?;
+        // Another file may have this name by now: its bytes do not belong behind those given out.
+        if before.is_some_and(|before| before != found.b.block_id) {
+            let text = format_args!("Blocklist for {path} has changed!");
+            return Err(FileError::failed(text));
+        }
+        Ok(found)
     }
 
     /// Leaves a node that failed in the middle.

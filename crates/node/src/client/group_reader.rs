@@ -11,14 +11,13 @@ use hayloft_coder::Coder;
 use hayloft_wire::ids::ExtendedBlock;
 use hayloft_wire::proto::hdfs::{ErasureCodingPolicy, LocatedBlock};
 use hayloft_wire::proto::security::Token;
-use tokio::sync::OwnedSemaphorePermit;
 use tracing::debug;
 
-use super::FileClient;
 use super::block_range::{BlockRange, RangeStream};
 use super::error::FileError;
 use super::located::report_bad;
 use super::node_link::{NodeTrouble, Target};
+use super::{FileClient, Turn};
 use crate::stripe::{self, Stripe};
 
 /// Largest cell; a stripe of such cells is held in memory where units are lost.
@@ -73,7 +72,7 @@ pub(super) struct GroupReader {
     /// Some unit that is wanted is lost.
     decoding: bool,
     /// For the cells of a stripe.
-    room: Option<OwnedSemaphorePermit>,
+    room: Option<Turn>,
     /// Decoded cells of the present stripe, from `at` on.
     decoded: Bytes,
     last_trouble: Option<NodeTrouble>,

@@ -7,16 +7,15 @@ use hayloft_wire::ids::ExtendedBlock;
 use hayloft_wire::proto::client as pb;
 use hayloft_wire::proto::hdfs::{self, DatanodeId, ErasureCodingPolicy};
 use hayloft_wire::transfer::Stage;
-use tokio::sync::OwnedSemaphorePermit;
 use tracing::debug;
 
-use super::Repeat;
 use super::block_pipe::{BlockPipe, PipeTrouble};
 use super::block_writer::packet_data;
 use super::error::FileError;
 use super::file_writer::OpenFile;
 use super::group_reader::shape;
 use super::node_link::Target;
+use super::{Repeat, Turn};
 use crate::stripe::Stripe;
 
 /// Packets on their way to each unit.
@@ -39,7 +38,7 @@ pub(super) struct GroupWriter {
     group: Option<ExtendedBlock>,
     units: Vec<Unit>,
     /// For the cells of a stripe.
-    room: Option<OwnedSemaphorePermit>,
+    room: Option<Turn>,
     /// Cells of the present stripe.
     cells: Vec<Vec<u8>>,
     /// Bytes of the group.

@@ -12,6 +12,7 @@
 //! | `block_writer`, `rebuild` | blocks one after the other; a pipeline that lost a node |
 //! | `group_writer` | the same of striped block groups, while enough units are left |
 //! | `file_checksum` | one checksum for a file |
+//! | `turns` | so many files at a time |
 //!
 //! It never speaks as the node's own user, and holds no more of a file in memory than a few packets
 //! or one stripe.
@@ -33,6 +34,7 @@ mod located;
 mod namenodes;
 mod node_link;
 mod rebuild;
+mod turns;
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -40,13 +42,13 @@ use std::time::Duration;
 
 use hayloft_conf::{Configuration, keys};
 use hayloft_rpc::RpcOptions;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 pub(crate) use error::FileError;
 pub(crate) use file_checksum::FileChecksum;
 pub(crate) use file_reader::FileReader;
 pub(crate) use file_writer::{CreateFile, FileWriter};
 pub(crate) use namenodes::{NameNodeGroup, Repeat};
+pub(crate) use turns::{Transfer, Turn, Turns};
 
 use namenodes::NameNodeCalls;
 
@@ -100,31 +102,26 @@ impl ClientSettings {
     }
 }
 
-/// How long a striped file waits for its place.
-const PLACE_WITHIN: Duration = Duration::from_secs(30);
-
-/// Room for stripes in memory: each place is for the cells of one file.
+/// A transfer's way to room for stripes in memory: each place is for the cells of one file.
 #[derive(Clone, Debug)]
-pub(crate) struct StripeRoom(Arc<Semaphore>);
+pub(crate) struct StripeRoom {
+    places: Arc<Turns>,
+    transfer: Transfer,
+}
 
 impl StripeRoom {
-    /// For so many files at a time.
-    pub(crate) fn new(files: usize) -> Self {
-        Self(Arc::new(Semaphore::new(files)))
+    /// For this transfer, in `places`.
+    pub(crate) fn new(places: Arc<Turns>, transfer: Transfer) -> Self {
+        Self { places, transfer }
     }
 
-    /// Waits for a place.
+    /// Waits for a place, which the transfer may lose to another while its client hardly moves.
     ///
     /// # Errors
-    /// When none is free for long: slow clients have them all.
-    async fn enter(&self) -> Result<OwnedSemaphorePermit, FileError> {
-        let place = Arc::clone(&self.0).acquire_owned();
-        match tokio::time::timeout(PLACE_WITHIN, place).await {
-            Ok(Ok(place)) => Ok(place),
-            _ => Err(FileError::failed(
-                "too many striped files are on their way through this node: try again later",
-            )),
-        }
+    /// `Busy`: none becomes free.
+    async fn enter(&self) -> Result<Turn, FileError> {
+        let place = self.places.next(&self.transfer).await;
+        place.ok_or(FileError::Busy)
     }
 }
 

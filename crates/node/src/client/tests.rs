@@ -49,6 +49,8 @@ struct Script {
     /// Reads by index of the unit, with the offset that they begin at.
     reads: Vec<(usize, u64)>,
     located: usize,
+    /// Another file has taken the striped one's name.
+    replaced: bool,
     completed: Vec<pb::CompleteRequest>,
     bad: Vec<LocatedBlock>,
 }
@@ -167,7 +169,11 @@ impl Service for NameNode {
             }
             "getBlockLocations" => {
                 script.located += 1;
-                let locations = Some(self.located());
+                let mut locations = self.located();
+                if script.replaced {
+                    locations.blocks[0].b = block(GROUP_ID - 16, GROUP);
+                }
+                let locations = Some(locations);
                 frame::delimited(&pb::GetBlockLocationsResponse { locations })
             }
             "reportBadBlocks" => {
@@ -260,7 +266,9 @@ async fn start(width: u8) -> (FileClient, Shared) {
     };
     let group = NameNodeGroup::new(vec![rpc.to_string()]);
     let settings = Arc::new(ClientSettings::new(&config, None));
-    let client = FileClient::new(&group, settings, caller, StripeRoom::new(1));
+    let transfer = Transfer::new(CancellationToken::new());
+    let stripes = StripeRoom::new(Arc::new(Turns::new(1)), transfer);
+    let client = FileClient::new(&group, settings, caller, stripes);
     (client, script)
 }
 
@@ -307,6 +315,25 @@ async fn a_group_that_cannot_be_read_is_asked_for_again() {
     let missing = reader.next().await.expect_err("no unit");
     assert!(matches!(missing, FileError::BlockMissing(_)), "{missing}");
     assert_eq!(locked(&script).located, 4, "three rounds");
+}
+
+#[tokio::test]
+async fn a_file_of_the_same_name_is_not_read_on() {
+    let (client, script) = start(2).await;
+    let opening = FileReader::open(client, "/f", 0, None).await;
+    let mut reader = opening.expect("it is there");
+    {
+        let mut script = locked(&script);
+        script.faults = HashMap::from([(1, vec![Fault::Refuse])]);
+        script.replaced = true;
+    }
+    let changed = loop {
+        match reader.next().await {
+            Ok(bytes) => assert!(bytes.is_some(), "the end"),
+            Err(error) => break error.to_string(),
+        }
+    };
+    assert!(changed.contains("has changed"), "{changed}");
 }
 
 #[tokio::test]

@@ -8,11 +8,12 @@ mod webhdfs;
 
 use hayloft_testkit::error::Result;
 use hayloft_testkit::files::BlockOnNode;
+use hayloft_testkit::hadoop::class;
 use hayloft_testkit::node::Kind;
 use hayloft_testkit::procfs::{self, Usage};
 use hayloft_testkit::suite::{expect, passed, seconds};
 use hayloft_testkit::wait::{self, Seen};
-use hayloft_testkit::{Cluster, Driver, Outcome, Suite, TestkitError, ports};
+use hayloft_testkit::{Cluster, ClusterBuilder, Driver, Outcome, Suite, TestkitError, ports};
 use serde_json::json;
 use std::io::{Read as _, Write as _};
 use std::net::{Shutdown, SocketAddr, TcpStream};
@@ -82,13 +83,20 @@ fn main() -> ExitCode {
             lab.guarded(Lab::web_requests)
         });
         on.case("no_trace_in_the_namespace", |lab| lab.whole());
+        let mut on = suite.group(striped, |lab, failed| lab.cluster.conclude(failed));
+        on.case("webhdfs_striped_senders_that_hardly_move", |lab| {
+            lab.guarded(Lab::web_striped_drips)
+        });
         Ok(())
     })
 }
 
 fn start() -> Result<Lab> {
-    let cluster = Cluster::builder("hostile")
-        .nodes(1, Kind::under_test())
+    on(Cluster::builder("hostile").nodes(1, Kind::under_test()))
+}
+
+fn on(cluster: ClusterBuilder) -> Result<Lab> {
+    let cluster = cluster
         .conf("dfs.blocksize", BLOCK)
         .conf("dfs.replication", 1)
         .start()?;
@@ -96,6 +104,17 @@ fn start() -> Result<Lab> {
     fs.put("/good", BLOCK, 1, json!({}))?;
     let block = fs.blocks("/good")?.remove(0);
     Lab::new(cluster, fs, block)
+}
+
+/// A cluster that stripes what is below `/endless`.
+fn striped() -> Result<Lab> {
+    let lab = on(Cluster::builder("hostile-striped").nodes(3, Kind::under_test()))?;
+    let policy = ["-policy", "XOR-2-1-1024k"];
+    let ec = |args: &[&str]| lab.fs.tool(class::EC, &[args, &policy].concat())?.ok();
+    ec(&["-enablePolicy"])?;
+    lab.fs.fs(&["-mkdir", "/endless"])?;
+    ec(&["-setPolicy", "-path", "/endless"])?;
+    Ok(lab)
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -15,6 +15,8 @@ use std::time::{Duration, Instant};
 /// More than are served at a time.
 const READERS: usize = 300;
 const SENDERS: usize = 100;
+/// More striped files than are written at a time.
+const STRIPED: usize = 20;
 /// Bytes of a file that no socket's buffers hold.
 const LARGE: u64 = 32 << 20;
 
@@ -109,17 +111,7 @@ impl Lab {
         let begun: Vec<_> = (0..READERS)
             .map(|index| self.begin_drip(method, index))
             .collect::<Result<_>>()?;
-        let stop = Arc::new(AtomicBool::new(false));
-        let dripping = {
-            let stop = Arc::clone(&stop);
-            std::thread::spawn(move || drip(&begun, &stop))
-        };
-        std::thread::sleep(seconds(3));
-        let served = self.good_upload();
-        stop.store(true, Ordering::Relaxed);
-        let left = dripping.join();
-        served?;
-        println!("hostile: {method}: {left:?} of {READERS} slow clients are left");
+        self.beside_drips(begun, "/next")?;
         self.fs
             .fs(&["-rm", "-r", "-f", "-skipTrash", "/endless", "/large"])?;
         passed()
@@ -138,12 +130,43 @@ impl Lab {
         Ok(socket)
     }
 
-    fn good_upload(&self) -> Result<()> {
+    /// Likewise where striped files alone have no place left.
+    pub fn web_striped_drips(&self) -> Result<Outcome> {
+        if Kind::under_test() != Kind::Hayloft {
+            return Ok(Outcome::Skipped("a stock node has no such limits".into()));
+        }
+        let begun: Vec<_> = (0..STRIPED)
+            .map(|index| self.begin_drip("PUT", index))
+            .collect::<Result<_>>()?;
+        self.beside_drips(begun, "/endless/next")?;
+        let status = self.fs.call("status", json!({"path": "/endless/next"}))?;
+        expect(status["erasureCoded"] == true, || status.to_string())?;
+        passed()
+    }
+
+    /// Uploads a file while each of these moves a byte a second.
+    fn beside_drips(&self, slow: Vec<TcpStream>, path: &str) -> Result<()> {
+        let count = slow.len();
+        let stop = Arc::new(AtomicBool::new(false));
+        let dripping = {
+            let stop = Arc::clone(&stop);
+            std::thread::spawn(move || drip(&slow, &stop))
+        };
+        std::thread::sleep(seconds(3));
+        let served = self.good_upload(path);
+        stop.store(true, Ordering::Relaxed);
+        let left = dripping.join();
+        served?;
+        println!("hostile: {left:?} of {count} slow clients are left");
+        Ok(())
+    }
+
+    fn good_upload(&self, path: &str) -> Result<()> {
         let mut socket = self.connect(Port::Http)?;
         let _ = socket.set_read_timeout(Some(seconds(60)));
         let head = self.ask(
             "PUT",
-            "/next",
+            path,
             "op=CREATE&overwrite=true",
             "Content-Length: 5\r\n",
         );

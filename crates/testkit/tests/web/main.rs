@@ -127,6 +127,7 @@ fn main() -> ExitCode {
         on.case("distcp_both_ways_over_swebhdfs", |lab| lab.copied());
         on.case("tls_refuses_what_is_no_tls", |lab| lab.refused());
         on.case("tls_takes_a_new_keystore", |lab| lab.renewed());
+        on.case("tls_demands_certificates_of_clients", |lab| lab.demanded());
         let mut on = suite.group(webhdfs::files, |lab, failed| lab.cluster.conclude(failed));
         on.case("webhdfs_answers_questions_as_apache_s", |lab| {
             lab.questions()

@@ -15,12 +15,17 @@ use std::process::{Command, Output};
 use std::time::Duration;
 
 const SIZE: u64 = 3_000_000;
+/// Who may be a client, once certificates are demanded.
+const TRUSTSTORE: &str = "trusted";
+/// Where keystores of clients are.
+const CLIENTS: &str = "clients";
 
 /// A cluster of one node that speaks both.
 pub fn secure() -> Result<Secure> {
     let base = scratch("web-tls-")?;
     make_keystore(base.path(), "JKS", "first")?;
-    let keystore = base.path().join("keystore");
+    make_clients(base.path())?;
+    let [keystore, truststore] = ["keystore", TRUSTSTORE].map(|name| base.path().join(name));
     let property = |name: &str, value: &str| {
         format!("<property><name>{name}</name><value>{value}</value></property>")
     };
@@ -31,6 +36,11 @@ pub fn secure() -> Result<Secure> {
             &keystore.display().to_string(),
         ),
         property("ssl.server.keystore.password", "changeit"),
+        property(
+            "ssl.server.truststore.location",
+            &truststore.display().to_string(),
+        ),
+        property("ssl.server.truststore.password", "changeit"),
         property("ssl.server.stores.reload.interval", "200"),
         "</configuration>".to_owned(),
     ];
@@ -118,6 +128,23 @@ fn make_keystore(dir: &Path, kind: &str, name: &str) -> Result<()> {
     keytool(&[&export[..], &store].concat())?;
     let keystore = dir.join("keystore");
     std::fs::rename(&new, &keystore).map_err(TestkitError::file("renaming", &keystore))
+}
+
+/// Keystores of two clients, and a truststore that trusts `alice`. A NameNode wants it, too.
+fn make_clients(base: &Path) -> Result<()> {
+    let clients = base.join(CLIENTS);
+    std::fs::create_dir(&clients).map_err(TestkitError::file("making", &clients))?;
+    for name in ["mallory", "alice"] {
+        make_keystore(&clients, "PKCS12", name)?;
+        let own = clients.join(name);
+        std::fs::rename(clients.join("keystore"), &own)
+            .map_err(TestkitError::file("renaming", &own))?;
+    }
+    let [pem, store] =
+        [clients.join("alice.pem"), base.join(TRUSTSTORE)].map(|path| path.display().to_string());
+    let import = ["-importcert", "-noprompt", "-alias", "alice", "-file", &pem];
+    let into = ["-storetype", "JKS", "-storepass", "changeit", "-keystore"];
+    keytool(&[&import[..], &into, &[&store]].concat())
 }
 
 impl Secure {
@@ -217,6 +244,30 @@ impl Secure {
         })?;
         let old = self.curl("first", &[], "/prom")?;
         expect_eq("curl's answer to the old one", old.status.code(), Some(60))?;
+        passed()
+    }
+
+    /// A client needs a certificate that the truststore trusts.
+    pub fn demanded(&mut self) -> Result<Outcome> {
+        let node = self.cluster.node(0);
+        node.stop()?;
+        node.conf_mut().set("hadoop.ssl.require.client.cert", true);
+        self.cluster.start_node(0)?;
+        let clients = self.base.path().join(CLIENTS);
+        let as_client = |name: &str| {
+            let key = format!("{}:changeit", clients.join(name).display());
+            self.curl("second", &["--cert-type", "P12", "--cert", &key], "/prom")
+        };
+        let known = as_client("alice")?;
+        expect(known.status.success(), || {
+            String::from_utf8_lossy(&known.stderr).into_owned()
+        })?;
+        for refused in [as_client("mallory")?, self.curl("second", &[], "/prom")?] {
+            let answered = refused.status.success() || !refused.stdout.is_empty();
+            expect(!answered, || {
+                "a client that is not trusted is served".into()
+            })?;
+        }
         passed()
     }
 }

@@ -3,6 +3,7 @@
 
 use sha1::{Digest as _, Sha1};
 
+use super::der::{OCTETS, Rest, SEQUENCE};
 use super::keystore::KeyPair;
 
 pub(super) const MAGIC: [u8; 4] = [0xFE, 0xED, 0xFE, 0xED];
@@ -14,57 +15,18 @@ const ENTRIES_MAX: u32 = 4096;
 /// Words that the checksum of the whole has between password and bytes.
 const PEPPER: &[u8] = b"Mighty Aphrodite";
 const DIGEST: usize = 20;
-const SEQUENCE: u8 = 0x30;
-const OCTETS: u8 = 0x04;
-
-/// Bytes that are not read yet.
-struct Rest<'a>(&'a [u8]);
-
-impl<'a> Rest<'a> {
-    fn take(&mut self, len: usize) -> Result<&'a [u8], String> {
-        let (taken, rest) = self.0.split_at_checked(len).ok_or("it ends early")?;
-        self.0 = rest;
-        Ok(taken)
-    }
-
-    fn number(&mut self) -> Result<u32, String> {
-        let bytes = self.take(4)?.try_into().expect("four bytes");
-        Ok(u32::from_be_bytes(bytes))
-    }
-
-    /// Bytes behind their length.
-    fn bytes(&mut self) -> Result<&'a [u8], String> {
-        let len = self.number()?;
-        self.take(usize::try_from(len).unwrap_or(usize::MAX))
-    }
-
-    /// Text behind its length.
-    fn text(&mut self) -> Result<&'a [u8], String> {
-        let len = self.take(2)?.try_into().expect("two bytes");
-        self.take(u16::from_be_bytes(len).into())
-    }
-
-    /// The content of the next value, which must be of this kind (DER).
-    fn value(&mut self, kind: u8) -> Result<&'a [u8], String> {
-        let head = self.take(2)?;
-        if head[0] != kind {
-            return Err("a key has another form".into());
-        }
-        let len = match head[1] {
-            short @ 0..=0x7F => usize::from(short),
-            long @ 0x81..=0x83 => {
-                let bytes = self.take(usize::from(long & 0x7F))?;
-                bytes.iter().fold(0, |sum, b| sum << 8 | usize::from(*b))
-            }
-            _ => return Err("a key has a length that cannot be".into()),
-        };
-        self.take(len)
-    }
-}
 
 /// Java's text for passwords.
 fn utf16(password: &str) -> Vec<u8> {
     password.encode_utf16().flat_map(u16::to_be_bytes).collect()
+}
+
+/// One entry of a keystore; certificates are DER.
+enum Entry<'a> {
+    /// A key, hidden, and its chain.
+    Key(&'a [u8], Vec<&'a [u8]>),
+    /// A certificate that is trusted.
+    Trusted(&'a [u8]),
 }
 
 /// The first key of the keystore and its chain.
@@ -72,6 +34,35 @@ fn utf16(password: &str) -> Vec<u8> {
 /// # Errors
 /// In words: another form, a wrong password, no key.
 pub(super) fn read(bytes: &[u8], password: &str, key_password: &str) -> Result<KeyPair, String> {
+    let entries = entries(bytes, Some(password))?.into_iter();
+    let key = |entry| match entry {
+        Entry::Key(hidden, chain) => Some((hidden, chain)),
+        Entry::Trusted(_) => None,
+    };
+    let (hidden, chain) = entries.filter_map(key).next().ok_or("it has no key")?;
+    Ok(KeyPair {
+        key: reveal(hidden, key_password)?,
+        chain: chain.into_iter().map(<[u8]>::to_vec).collect(),
+    })
+}
+
+/// The certificates that are trusted, as Java has it: those of keys, too.
+///
+/// # Errors
+/// In words: another form, a wrong password. Without a password nothing shows damage.
+pub(super) fn trusted(bytes: &[u8], password: Option<&str>) -> Result<Vec<Vec<u8>>, String> {
+    let entries = entries(bytes, password)?.into_iter();
+    let certificate = |entry| match entry {
+        Entry::Key(_, chain) => chain.first().copied(),
+        Entry::Trusted(certificate) => Some(certificate),
+    };
+    Ok(entries
+        .filter_map(certificate)
+        .map(<[u8]>::to_vec)
+        .collect())
+}
+
+fn entries<'a>(bytes: &'a [u8], password: Option<&str>) -> Result<Vec<Entry<'a>>, String> {
     let body = checked(bytes, password)?;
     let mut rest = Rest(body);
     rest.take(MAGIC.len())?;
@@ -79,18 +70,23 @@ pub(super) fn read(bytes: &[u8], password: &str, key_password: &str) -> Result<K
     if !(1..=2).contains(&version) {
         return Err(format!("it has version {version}"));
     }
-    let certificate = |rest: &mut Rest<'_>| {
+    let certificate = |rest: &mut Rest<'a>| {
         if version == 2 {
             rest.text()?;
         }
-        rest.bytes().map(<[u8]>::to_vec)
+        rest.bytes()
     };
-    for _ in 0..rest.number()?.min(ENTRIES_MAX) {
+    let count = rest.number()?;
+    if count > ENTRIES_MAX {
+        return Err(format!("it has {count} entries"));
+    }
+    let mut all = Vec::new();
+    for _ in 0..count {
         let kind = rest.number()?;
         let _alias = rest.text()?;
         let _made = rest.take(8)?;
         match kind {
-            CERTIFICATE => drop(certificate(&mut rest)?),
+            CERTIFICATE => all.push(Entry::Trusted(certificate(&mut rest)?)),
             KEY => {
                 let hidden = rest.bytes()?;
                 let chain = rest.number()?;
@@ -99,21 +95,21 @@ pub(super) fn read(bytes: &[u8], password: &str, key_password: &str) -> Result<K
                 }
                 let chain: Result<Vec<_>, String> =
                     (0..chain).map(|_| certificate(&mut rest)).collect();
-                return Ok(KeyPair {
-                    key: reveal(hidden, key_password)?,
-                    chain: chain?,
-                });
+                all.push(Entry::Key(hidden, chain?));
             }
             other => return Err(format!("it has an entry of kind {other}")),
         }
     }
-    Err("it has no key".into())
+    Ok(all)
 }
 
 /// The keystore without its checksum, which shows that the password is right.
-fn checked<'a>(bytes: &'a [u8], password: &str) -> Result<&'a [u8], String> {
+fn checked<'a>(bytes: &'a [u8], password: Option<&str>) -> Result<&'a [u8], String> {
     let split = bytes.len().checked_sub(DIGEST).ok_or("it ends early")?;
     let (body, sum) = bytes.split_at(split);
+    let Some(password) = password else {
+        return Ok(body);
+    };
     let mut digest = Sha1::new();
     digest.update(utf16(password));
     digest.update(PEPPER);

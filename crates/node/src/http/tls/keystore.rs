@@ -1,12 +1,12 @@
-//! The node's key and certificates, from a keystore of Java's.
+//! What keystores of Java's hold: the node's key and its certificates, or those that are trusted.
 
 use std::fs::File;
 use std::io::Read as _;
 use std::path::Path;
 
-use p12_keystore::{KeyStore, Pkcs12ImportPolicy};
+use p12_keystore::{KeyStore, KeyStoreEntry, Pkcs12ImportPolicy};
 
-use super::jks;
+use super::{ec_keys, jks};
 
 /// Bytes of a keystore, at most.
 const BYTES_MAX: u64 = 1 << 20;
@@ -24,6 +24,46 @@ pub(super) struct KeyPair {
 /// # Errors
 /// In words for the operator.
 pub(super) fn read(path: &Path, password: &str, key_password: &str) -> Result<KeyPair, String> {
+    let bytes = bytes(path)?;
+    let mut pair = if bytes.starts_with(&jks::MAGIC) {
+        jks::read(&bytes, password, key_password)?
+    } else {
+        let store = pkcs12(&bytes, password)?;
+        let (_, pair) = store.private_key_chain().ok_or("it has no key")?;
+        KeyPair {
+            key: pair.key().as_der().to_vec(),
+            chain: pair.certs().iter().map(|c| c.as_der().to_vec()).collect(),
+        }
+    };
+    let of = pair.chain.first();
+    if let Some(completed) = of.and_then(|of| ec_keys::completed(&pair.key, of)) {
+        pair.key = completed;
+    }
+    Ok(pair)
+}
+
+/// Reads the certificates that a truststore trusts, each as DER: those of its keys, too.
+///
+/// # Errors
+/// In words for the operator.
+pub(super) fn trusted(path: &Path, password: Option<&str>) -> Result<Vec<Vec<u8>>, String> {
+    let bytes = bytes(path)?;
+    if bytes.starts_with(&jks::MAGIC) {
+        return jks::trusted(&bytes, password);
+    }
+    let store = pkcs12(&bytes, password.unwrap_or_default())?;
+    let certificate = |entry: &KeyStoreEntry| match entry {
+        KeyStoreEntry::Certificate(certificate) => Some(certificate.as_der().to_vec()),
+        KeyStoreEntry::PrivateKeyChain(pair) => pair.certs().first().map(|c| c.as_der().to_vec()),
+        KeyStoreEntry::Secret(_) => None,
+    };
+    let entries = store.entries();
+    Ok(entries
+        .filter_map(|(_, entry)| certificate(entry))
+        .collect())
+}
+
+fn bytes(path: &Path) -> Result<Vec<u8>, String> {
     let file = File::open(path).map_err(|e| e.to_string())?;
     let mut bytes = Vec::new();
     let read = file.take(BYTES_MAX + 1).read_to_end(&mut bytes);
@@ -31,15 +71,10 @@ pub(super) fn read(path: &Path, password: &str, key_password: &str) -> Result<Ke
     if bytes.len() as u64 > BYTES_MAX {
         return Err(format!("it has more than {BYTES_MAX} bytes"));
     }
-    if bytes.starts_with(&jks::MAGIC) {
-        return jks::read(&bytes, password, key_password);
-    }
-    let store = KeyStore::from_pkcs12(&bytes, password, Pkcs12ImportPolicy::Relaxed);
-    let store = store
-        .map_err(|e| format!("it is neither JKS nor a PKCS12 that the password opens ({e})"))?;
-    let (_, pair) = store.private_key_chain().ok_or("it has no key")?;
-    Ok(KeyPair {
-        key: pair.key().as_der().to_vec(),
-        chain: pair.certs().iter().map(|c| c.as_der().to_vec()).collect(),
-    })
+    Ok(bytes)
+}
+
+fn pkcs12(bytes: &[u8], password: &str) -> Result<KeyStore, String> {
+    let store = KeyStore::from_pkcs12(bytes, password, Pkcs12ImportPolicy::Relaxed);
+    store.map_err(|e| format!("it is neither JKS nor a PKCS12 that the password opens ({e})"))
 }

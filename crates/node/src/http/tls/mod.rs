@@ -1,11 +1,15 @@
 //! TLS of the web port: key and certificates of Hadoop's `ssl-server.xml`, read again when the
-//! keystore changes.
+//! keystore or the truststore changes.
 
+mod clients;
+mod der;
+mod ec_keys;
 mod jks;
 mod keystore;
+mod suites;
 
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
@@ -16,6 +20,9 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
 use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
+
+use clients::Truststore;
+use suites::Suites;
 
 /// What the web port speaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,15 +59,21 @@ struct Source {
     path: PathBuf,
     password: String,
     key_password: String,
-    /// How often the file is looked at.
+    /// Whose clients are served; `None`: all.
+    truststore: Option<Truststore>,
+    suites: Suites,
+    /// How often the files are looked at.
     interval: Duration,
 }
+
+/// When keystore and truststore were changed last.
+type Changed = [Option<SystemTime>; 2];
 
 /// TLS as connections get it; what changes is for later ones.
 pub(crate) struct Tls {
     source: Source,
-    /// When the keystore that was read first had been changed.
-    read: Option<SystemTime>,
+    /// When the files that were read first had been changed.
+    read: Changed,
     current: ArcSwap<ServerConfig>,
 }
 
@@ -78,14 +91,8 @@ impl Source {
     fn of(config: &Configuration) -> Result<Self, String> {
         let name = config.get(&keys::HTTPS_KEYSTORE_RESOURCE);
         let server = config.resource(&name).map_err(|e| e.to_string())?;
-        let text = |key: &str| server.text(key).filter(|value| !value.is_empty());
+        let text = |key: &str| server.text(key);
         let needed = |key: &str| text(key).ok_or_else(|| format!("{name} lacks {key}"));
-        if text("ssl.server.need.client.auth").is_some_and(|v| v.eq_ignore_ascii_case("true")) {
-            return Err(format!(
-                "ssl.server.need.client.auth in {name} is true, and client certificates are not \
-                 checked yet"
-            ));
-        }
         let password = needed("ssl.server.keystore.password").map_err(|e| {
             format!("{e} (credential providers are not read yet: give it in the file)")
         })?;
@@ -95,31 +102,45 @@ impl Source {
             key_password: text("ssl.server.keystore.keypassword")
                 .unwrap_or_else(|| password.clone()),
             password,
+            truststore: Truststore::of(config, &server, &name)?,
+            suites: Suites::of(&server),
             interval: Duration::from_millis(interval.unwrap_or(10_000)).max(MIN_INTERVAL),
         })
     }
 
     fn load(&self) -> Result<Arc<ServerConfig>, String> {
+        let provider = Arc::new(self.suites.provider()?);
         let failed =
             |why: String| format!("the keystore {} cannot be used: {why}", self.path.display());
         let pair = keystore::read(&self.path, &self.password, &self.key_password);
         let pair = pair.map_err(failed)?;
         let chain = pair.chain.into_iter().map(CertificateDer::from).collect();
         let key = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(pair.key));
-        let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let config = ServerConfig::builder_with_provider(provider)
+        let config = ServerConfig::builder_with_provider(Arc::clone(&provider))
             .with_safe_default_protocol_versions()
-            .map_err(|e| failed(e.to_string()))?
-            .with_no_client_auth()
+            .map_err(|e| failed(e.to_string()))?;
+        let config = match &self.truststore {
+            None => config.with_no_client_auth(),
+            Some(truststore) => config.with_client_cert_verifier(truststore.verifier(&provider)?),
+        };
+        let config = config
             .with_single_cert(chain, key)
             .map_err(|e| failed(e.to_string()))?;
         Ok(Arc::new(config))
     }
 
-    /// When the file was changed last.
-    fn changed(&self) -> Option<SystemTime> {
-        std::fs::metadata(&self.path).ok()?.modified().ok()
+    fn changed(&self) -> Changed {
+        let truststore = self.truststore.as_ref();
+        [
+            changed(&self.path),
+            truststore.and_then(Truststore::changed),
+        ]
     }
+}
+
+/// When a file was changed last.
+fn changed(path: &Path) -> Option<SystemTime> {
+    std::fs::metadata(path).ok()?.modified().ok()
 }
 
 const MIN_INTERVAL: Duration = Duration::from_millis(100);
@@ -130,7 +151,10 @@ impl Tls {
     /// # Errors
     /// In words for the operator.
     pub(crate) fn new(config: &Configuration) -> Result<Self, String> {
-        let source = Source::of(config)?;
+        Self::of(Source::of(config)?)
+    }
+
+    fn of(source: Source) -> Result<Self, String> {
         let read = source.changed();
         let current = ArcSwap::new(source.load()?);
         Ok(Self {
@@ -145,7 +169,7 @@ impl Tls {
         TlsAcceptor::from(self.current.load_full())
     }
 
-    /// Reads the keystore again when it changes, until the node stops. One that cannot be used
+    /// Reads the files again when one changes, until the node stops. One that cannot be used
     /// changes nothing.
     pub(super) async fn watch(self: Arc<Self>, stop: CancellationToken) {
         let mut seen = self.read;

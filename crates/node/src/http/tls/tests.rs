@@ -15,9 +15,7 @@ fn keystore(path: &Path, kind: &str, password: &str, key_password: &str, name: &
             "-alias",
             "node",
             "-keyalg",
-            "RSA",
-            "-keysize",
-            "2048",
+            if name == "EC" { "EC" } else { "RSA" },
         ])
         .args([
             "-dname",
@@ -51,6 +49,8 @@ fn source(path: &Path, password: &str, key_password: &str) -> Source {
         path: path.to_owned(),
         password: password.into(),
         key_password: key_password.into(),
+        truststore: None,
+        suites: Suites::default(),
         interval: Duration::from_millis(100),
     }
 }
@@ -78,6 +78,10 @@ fn both_formats_of_java_are_read() {
     error(&path, "changes", "another", "the password is wrong");
     error(&path, "changeit", "other", "keypassword");
     let jks = std::fs::read(&path).expect("reads");
+    for kind in ["JKS", "PKCS12"] {
+        keystore(&path, kind, "changeit", "changeit", "EC");
+        source(&path, "changeit", "changeit").load().expect(kind);
+    }
     keystore(&path, "PKCS12", "changeit", "changeit", "b");
     source(&path, "changeit", "").load().expect("reads");
     error(&path, "changes", "", "neither JKS nor a PKCS12");
@@ -104,13 +108,7 @@ async fn a_new_keystore_is_used_and_a_bad_one_is_not() {
         return;
     }
     let source = source(&path, "changeit", "changeit");
-    let read = source.changed();
-    let current = ArcSwap::new(source.load().expect("reads"));
-    let tls = Arc::new(Tls {
-        source,
-        read,
-        current,
-    });
+    let tls = Arc::new(Tls::of(source).expect("reads"));
     let stop = CancellationToken::new();
     let watching = tokio::spawn(Arc::clone(&tls).watch(stop.clone()));
     tokio::time::sleep(Duration::from_millis(300)).await;
@@ -164,7 +162,15 @@ fn what_ssl_server_xml_lacks_is_named() {
     error("the keystore /nowhere cannot be used");
     let auth = property("ssl.server.need.client.auth", "true");
     site("ssl-server.xml", &format!("{password}{location}{auth}"));
-    error("client certificates are not checked yet");
+    error("lacks ssl.server.truststore.location");
+    let excluded = "TLS_AES_128_GCM_SHA256,TLS_AES_256_GCM_SHA384,TLS_CHACHA20_POLY1305_SHA256";
+    let one = property("ssl.server.include.cipher.list", excluded);
+    let none = property("ssl.server.exclude.cipher.list", excluded);
+    site(
+        "ssl-server.xml",
+        &format!("{password}{location}{one}{none}"),
+    );
+    error("leave no cipher suite");
 }
 
 #[test]

@@ -12,8 +12,7 @@ use tracing::debug;
 use super::closing;
 use super::parameters::Parameters;
 use super::refusal::Refusal;
-use super::turns::Turn;
-use crate::client::{FileChecksum, FileClient, FileReader};
+use crate::client::{FileChecksum, FileClient, FileReader, Turn};
 
 /// Bytes of Java's checksum object as a whole; those that it does not use are zeros.
 const JAVA_CHECKSUM_BYTES: usize = 32;
@@ -27,7 +26,8 @@ pub(super) async fn open(
     parameters.int("buffersize", 1)?;
     let offset = parameters.long("offset", 0)?.unwrap_or(0);
     let length = parameters.long("length", 0)?;
-    let reader = FileReader::open(client, &parameters.path, offset, length).await?;
+    let opening = FileReader::open(client, &parameters.path, offset, length);
+    let reader = turn.ours(opening).await?;
     let headers = [
         (header::ACCESS_CONTROL_ALLOW_METHODS, "GET".to_owned()),
         (header::ACCESS_CONTROL_ALLOW_ORIGIN, "*".to_owned()),
@@ -54,8 +54,10 @@ pub(super) async fn open(
 pub(super) async fn checksum(
     client: FileClient,
     parameters: &Parameters,
+    turn: Turn,
 ) -> Result<Response, Refusal> {
-    let checksum = FileChecksum::of(&client, &parameters.path).await?;
+    let computing = FileChecksum::of(&client, &parameters.path);
+    let checksum = turn.ours(computing).await?;
     let bytes = checksum.bytes();
     let length = bytes.len();
     let mut hex = String::new();

@@ -8,7 +8,6 @@
 //! | `refusal` | errors as Hadoop's clients know them |
 //! | `download` | `OPEN` and `GETFILECHECKSUM` |
 //! | `upload` | `CREATE` and `APPEND` |
-//! | `turns` | so many files at a time |
 //! | `hosts` | who may read from where |
 //! | `browsers` | requests that a page of another site made a browser send |
 //!
@@ -21,7 +20,6 @@ mod download;
 mod hosts;
 mod parameters;
 mod refusal;
-mod turns;
 mod upload;
 
 use std::sync::Arc;
@@ -40,11 +38,10 @@ use tracing::debug;
 
 use super::WebHost;
 use super::patience::Peer;
-use crate::client::{ClientSettings, FileClient, StripeRoom};
+use crate::client::{ClientSettings, FileClient, StripeRoom, Transfer, Turns};
 use caller::NameNodeGroups;
 use parameters::Parameters;
 use refusal::Refusal;
-use turns::Turns;
 
 pub(super) use browsers::guard;
 
@@ -65,7 +62,8 @@ pub(super) struct WebHdfs {
     host: Arc<dyn WebHost>,
     groups: NameNodeGroups,
     turns: Turns,
-    stripes: StripeRoom,
+    /// Of striped files; each has one of `turns`, too.
+    stripes: Arc<Turns>,
 }
 
 /// Serves everything below [`ROOT`].
@@ -74,7 +72,7 @@ pub(super) fn router(host: Arc<dyn WebHost>) -> Router {
         host,
         groups: NameNodeGroups::default(),
         turns: Turns::new(TRANSFERS_MAX),
-        stripes: StripeRoom::new(STRIPED_MAX),
+        stripes: Arc::new(Turns::new(STRIPED_MAX)),
     });
     Router::new()
         .route(ROOT, any(serve))
@@ -153,13 +151,16 @@ async fn dispatch(
         }
         let group = shared.groups.find(&config, &parameters).await?;
         let settings = ClientSettings::new(&config, shared.host.local_address());
-        let client = FileClient::new(&group, Arc::new(settings), caller, shared.stripes.clone());
         // A client that does not read can only be cut off; one that sends gets an answer.
         let ended = match (&wanted, peer) {
             (Wanted::Open, Some(peer)) => peer.ended().clone(),
             _ => CancellationToken::new(),
         };
-        let turn = shared.turns.next(ended).await.ok_or_else(Refusal::busy)?;
+        let transfer = Transfer::new(ended);
+        let turn = shared.turns.next(&transfer).await;
+        let turn = turn.ok_or_else(Refusal::busy)?;
+        let stripes = StripeRoom::new(Arc::clone(&shared.stripes), transfer);
+        let client = FileClient::new(&group, Arc::new(settings), caller, stripes);
         if let Some(peer) = peer {
             peer.may_last();
         }
@@ -175,7 +176,7 @@ async fn dispatch(
         Wanted::Open => download::open(client, &parameters, turn)
             .await
             .map_err(no_body),
-        Wanted::Checksum => download::checksum(client, &parameters)
+        Wanted::Checksum => download::checksum(client, &parameters, turn)
             .await
             .map_err(no_body),
     }

@@ -2,12 +2,14 @@
 
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use hayloft_wire::rpc::names::RETRIABLE_EXCEPTION;
 use serde_json::json;
 
 use super::closing;
 use crate::client::FileError;
 
 const ARGUMENT: &str = "java.lang.IllegalArgumentException";
+const BUSY: StatusCode = StatusCode::SERVICE_UNAVAILABLE;
 const REMOTE: &str = "org.apache.hadoop.ipc.RemoteException";
 
 /// Why a request is not served.
@@ -40,9 +42,8 @@ impl Refusal {
 
     /// Too much is going on.
     pub(super) fn busy() -> Self {
-        let class = "org.apache.hadoop.ipc.RetriableException";
         let message = "too many files are read and written through this node: try again later";
-        Self::new(StatusCode::SERVICE_UNAVAILABLE, class, message)
+        Self::new(BUSY, RETRIABLE_EXCEPTION, message)
     }
 
     /// The client sent nothing for too long, or little while others waited.
@@ -74,8 +75,9 @@ impl From<FileError> for Refusal {
             class if is_io(class) => class,
             _ => REMOTE,
         };
-        let status = match class {
-            "java.io.FileNotFoundException" => StatusCode::NOT_FOUND,
+        let status = match (&error, class) {
+            (FileError::Busy, _) => BUSY,
+            (_, "java.io.FileNotFoundException") => StatusCode::NOT_FOUND,
             _ => StatusCode::FORBIDDEN,
         };
         Self::new(status, class, error.message())
@@ -130,6 +132,11 @@ mod tests {
         assert_eq!(
             (beyond.status.as_u16(), &*beyond.class),
             (403, "java.io.EOFException")
+        );
+        let busy = Refusal::from(FileError::Busy);
+        assert_eq!(
+            (busy.status.as_u16(), &*busy.class),
+            (503, RETRIABLE_EXCEPTION)
         );
         assert_eq!(Refusal::argument("x").status, StatusCode::BAD_REQUEST);
     }

@@ -12,9 +12,8 @@ use tracing::{Instrument as _, debug};
 
 use super::parameters::{Parameters, encoded};
 use super::refusal::Refusal;
-use super::turns::Turn;
 use super::{Unread, closing};
-use crate::client::{CreateFile, FileClient, FileError, FileWriter};
+use crate::client::{CreateFile, FileClient, FileError, FileWriter, Turn};
 
 /// So often the writer tells the nodes that it is still there: a node may get nothing for long
 /// while a client sends slowly, of a striped file in particular.
@@ -158,7 +157,7 @@ async fn copy(mut writer: FileWriter, body: Body, turn: Turn) -> Result<(), (Ref
                     stalled = true;
                     break;
                 }
-                outcome = writer.keep_alive().await;
+                outcome = turn.ours(writer.keep_alive()).await;
             }
         }
     }
@@ -170,7 +169,13 @@ async fn copy(mut writer: FileWriter, body: Body, turn: Turn) -> Result<(), (Ref
     }
     match outcome {
         // Apache's node closes a file, too, of which only a part came.
-        Ok(()) => outcome = writer.close().await,
+        Ok(()) => outcome = turn.ours(writer.close()).await,
+        // Nothing is written yet. Ended, or no client could write it until its lease ends.
+        Err(FileError::Busy) => {
+            if let Err(error) = turn.ours(writer.close()).await {
+                debug!(%error, "a file that found no room could not be ended");
+            }
+        }
         Err(_) => drop(writer),
     }
     match (outcome, complete) {
@@ -185,12 +190,13 @@ mod tests {
     use tokio::sync::oneshot;
     use tokio_util::sync::CancellationToken;
 
-    use super::super::turns::Turns;
     use super::*;
+    use crate::client::{Transfer, Turns};
 
     #[tokio::test(start_paused = true)]
     async fn a_client_that_leaves_while_a_file_is_opened_does_not_end_that() {
-        let turn = Turns::new(1).next(CancellationToken::new()).await;
+        let transfer = Transfer::new(CancellationToken::new());
+        let turn = Turns::new(1).next(&transfer).await;
         let (opened, is_opened) = oneshot::channel();
         let opening = async move {
             tokio::time::sleep(Duration::from_secs(5)).await;

@@ -2,6 +2,7 @@
 //! client that hardly moves.
 
 use std::collections::BTreeMap;
+use std::ops::Deref;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -20,38 +21,46 @@ const ENDS_EVERY: Duration = Duration::from_secs(1);
 /// A client that moves as many bytes meanwhile keeps its turn.
 const BYTES_MIN: u64 = 640 << 10;
 
-/// All places.
-pub(super) struct Turns {
+/// All places of one kind.
+#[derive(Debug)]
+pub(crate) struct Turns {
     places: Arc<Semaphore>,
     taken: Arc<Mutex<Taken>>,
 }
 
-fn lock(taken: &Mutex<Taken>) -> MutexGuard<'_, Taken> {
-    taken.lock().unwrap_or_else(PoisonError::into_inner)
+fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
+    of.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-#[derive(Default)]
+#[derive(Debug, Default)]
 struct Taken {
     next: u64,
-    by: BTreeMap<u64, Holder>,
+    by: BTreeMap<u64, Transfer>,
 }
 
-struct Holder {
-    moved: Moved,
-    /// The node works on it since then; otherwise it waits for the client.
-    ours_since: Option<Instant>,
+/// A file on its way between a client and the node, whichever places it has.
+#[derive(Clone, Debug)]
+pub(crate) struct Transfer {
+    progress: Arc<Mutex<Progress>>,
     ended: CancellationToken,
 }
 
+#[derive(Debug, Default)]
+struct Progress {
+    moved: Moved,
+    /// The node works on it since then; otherwise it waits for the client.
+    ours_since: Option<Instant>,
+}
+
 /// What a transfer did so far.
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Copy, Debug, Default)]
 struct Moved {
     bytes: u64,
     /// Time in which the client waited for the node.
     ours: Duration,
 }
 
-impl Holder {
+impl Progress {
     fn moved(&self, now: Instant) -> Moved {
         let more = self.ours_since.map(|since| now - since);
         Moved {
@@ -61,17 +70,47 @@ impl Holder {
     }
 }
 
+impl Transfer {
+    /// One that has no place yet. `ended` is cancelled when one is taken away from it.
+    pub(crate) fn new(ended: CancellationToken) -> Self {
+        Self {
+            progress: Arc::default(),
+            ended,
+        }
+    }
+
+    /// Does what the client has to wait for: that it takes long is not the client's fault.
+    pub(crate) async fn ours<T>(&self, work: impl Future<Output = T>) -> T {
+        let _working = Working::begin(self);
+        work.await
+    }
+
+    /// The client sent or took bytes.
+    pub(crate) fn moved(&self, bytes: usize) {
+        lock(&self.progress).moved.bytes += bytes as u64;
+    }
+
+    /// Waits until a place is taken away.
+    pub(crate) async fn ended(&self) {
+        self.ended.cancelled().await;
+    }
+
+    fn so_far(&self, now: Instant) -> Moved {
+        lock(&self.progress).moved(now)
+    }
+}
+
 impl Turns {
     /// So many at a time.
-    pub(super) fn new(places: usize) -> Self {
+    pub(crate) fn new(places: usize) -> Self {
         Self {
             places: Arc::new(Semaphore::new(places)),
             taken: Arc::default(),
         }
     }
 
-    /// Waits for a turn; `None` when none becomes free. `ended` is cancelled when it is taken away.
-    pub(super) async fn next(&self, ended: CancellationToken) -> Option<Turn> {
+    /// Waits for a turn; `None` when none becomes free.
+    pub(crate) async fn next(&self, transfer: &Transfer) -> Option<Turn> {
         let place = Arc::clone(&self.places).acquire_owned();
         let place = tokio::select! {
             biased;
@@ -82,16 +121,11 @@ impl Turns {
         let mut taken = lock(&self.taken);
         let id = taken.next;
         taken.next += 1;
-        let holder = Holder {
-            moved: Moved::default(),
-            ours_since: None,
-            ended: ended.clone(),
-        };
-        taken.by.insert(id, holder);
+        taken.by.insert(id, transfer.clone());
         Some(Turn {
             id,
             taken: Arc::clone(&self.taken),
-            ended,
+            transfer: transfer.clone(),
             _place: place,
         })
     }
@@ -104,7 +138,7 @@ impl Turns {
             let before: BTreeMap<u64, Moved> = {
                 let taken = lock(&self.taken);
                 let all = taken.by.iter();
-                all.map(|(id, holder)| (*id, holder.moved(began))).collect()
+                all.map(|(id, of)| (*id, of.so_far(began))).collect()
             };
             tokio::time::sleep(WATCHED_FOR).await;
             while self.end_slowest(&before, began) {
@@ -119,47 +153,36 @@ impl Turns {
         let now = Instant::now();
         let watched = now - began;
         let taken = lock(&self.taken);
-        let slow = taken.by.iter().filter_map(|(id, holder)| {
-            let (then, now) = (before.get(id)?, holder.moved(now));
+        let slow = taken.by.iter().filter_map(|(id, transfer)| {
+            let (then, now) = (before.get(id)?, transfer.so_far(now));
             let bytes = now.bytes - then.bytes;
             let ours = now.ours.saturating_sub(then.ours);
             let is_slow = bytes < BYTES_MIN && ours < watched / 2;
-            (is_slow && !holder.ended.is_cancelled()).then_some((bytes, holder))
+            (is_slow && !transfer.ended.is_cancelled()).then_some((bytes, transfer))
         });
-        let Some((bytes, holder)) = slow.min_by_key(|(bytes, _)| *bytes) else {
+        let Some((bytes, transfer)) = slow.min_by_key(|(bytes, _)| *bytes) else {
             return false;
         };
-        debug!(bytes, "a slow client of WebHDFS loses its turn to another");
-        holder.ended.cancel();
+        debug!(bytes, "a slow client loses its turn to another");
+        transfer.ended.cancel();
         true
     }
 }
 
 /// A place among the files that are read or written, until it is dropped.
-pub(super) struct Turn {
+#[derive(Debug)]
+pub(crate) struct Turn {
     id: u64,
     taken: Arc<Mutex<Taken>>,
-    ended: CancellationToken,
+    transfer: Transfer,
     _place: OwnedSemaphorePermit,
 }
 
-impl Turn {
-    /// Does what the client has to wait for: that it takes long is not the client's fault.
-    pub(super) async fn ours<T>(&self, work: impl Future<Output = T>) -> T {
-        let _working = Working::begin(self);
-        work.await
-    }
+impl Deref for Turn {
+    type Target = Transfer;
 
-    /// The client sent or took bytes.
-    pub(super) fn moved(&self, bytes: usize) {
-        if let Some(holder) = lock(&self.taken).by.get_mut(&self.id) {
-            holder.moved.bytes += bytes as u64;
-        }
-    }
-
-    /// Waits until the turn is taken away.
-    pub(super) async fn ended(&self) {
-        self.ended.cancelled().await;
+    fn deref(&self) -> &Transfer {
+        &self.transfer
     }
 }
 
@@ -170,38 +193,41 @@ impl Drop for Turn {
 }
 
 /// The node works on a transfer, until it is dropped.
-struct Working<'a>(&'a Turn);
+struct Working<'a>(&'a Transfer);
 
 impl<'a> Working<'a> {
-    fn begin(turn: &'a Turn) -> Self {
-        if let Some(holder) = lock(&turn.taken).by.get_mut(&turn.id) {
-            holder.ours_since = Some(Instant::now());
-        }
-        Self(turn)
+    fn begin(transfer: &'a Transfer) -> Self {
+        lock(&transfer.progress).ours_since = Some(Instant::now());
+        Self(transfer)
     }
 }
 
 impl Drop for Working<'_> {
     fn drop(&mut self) {
-        if let Some(holder) = lock(&self.0.taken).by.get_mut(&self.0.id) {
-            holder.moved = holder.moved(Instant::now());
-            holder.ours_since = None;
-        }
+        let mut progress = lock(&self.0.progress);
+        progress.moved = progress.moved(Instant::now());
+        progress.ours_since = None;
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::client::{FileError, StripeRoom};
+
+    fn idle() -> Transfer {
+        Transfer::new(CancellationToken::new())
+    }
 
     async fn taken(turns: &Turns) -> Turn {
-        turns.next(CancellationToken::new()).await.expect("free")
+        turns.next(&idle()).await.expect("free")
     }
 
     /// Whether one more gets a turn while others work, and after how long.
     async fn waits(turns: &Turns, others: impl Future<Output = ()>) -> (Option<Turn>, Duration) {
         let began = Instant::now();
-        let next = turns.next(CancellationToken::new());
+        let transfer = idle();
+        let next = turns.next(&transfer);
         tokio::pin!(next);
         let turn = tokio::select! {
             turn = &mut next => turn,
@@ -259,5 +285,53 @@ mod tests {
         assert!(!fast.ended.is_cancelled() && !ours.ended.is_cancelled());
         drop((fast, ours));
         assert_eq!(lock(&turns.taken).by.len(), 0);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_striped_file_takes_the_place_of_a_slow_client() {
+        let places = Arc::new(Turns::new(2));
+        let (slow, fast, next) = (idle(), idle(), idle());
+        let room = |of: &Transfer| StripeRoom::new(Arc::clone(&places), of.clone());
+        let place = room(&slow).enter().await.expect("free");
+        let kept = room(&fast).enter().await.expect("free");
+        let began = Instant::now();
+        let others = async {
+            let loses = async {
+                slow.ended().await;
+                drop(place);
+                std::future::pending::<()>().await;
+            };
+            let moves = async {
+                loop {
+                    tokio::time::sleep(Duration::from_secs(1)).await;
+                    fast.moved(1 << 20);
+                }
+            };
+            tokio::join!(loses, moves)
+        };
+        let entering = room(&next);
+        let entered = tokio::select! {
+            entered = entering.enter() => entered,
+            _ = others => unreachable!("they go on"),
+        };
+        let after = began.elapsed();
+        assert!(
+            entered.is_ok() && after < Duration::from_secs(12),
+            "{after:?}"
+        );
+        // Both move now: there is no place for one more.
+        let other = room(&idle());
+        let mut late = std::pin::pin!(other.enter());
+        for _ in 0..60 {
+            let second = Duration::from_secs(1);
+            if let Ok(late) = tokio::time::timeout(second, &mut late).await {
+                assert!(matches!(late, Err(FileError::Busy)), "{late:?}");
+                drop((kept, entered));
+                return;
+            }
+            fast.moved(1 << 20);
+            next.moved(1 << 20);
+        }
+        panic!("it waits for ever");
     }
 }
