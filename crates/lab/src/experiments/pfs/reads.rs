@@ -25,12 +25,16 @@ pub(super) const SIZES: [(u32, &str); 4] = [
 pub(super) const PREADS: &str = "64 KiB, positioned";
 pub(super) const BUFFERED: &str = "pfs://";
 pub(super) const UNBUFFERED: &str = "pfs://, no buffer";
-const PLAIN: [Way; 5] = [
+pub(super) const BUFFERED_DIRECT: &str = "pfs://, direct mount";
+pub(super) const FILE: &str = "file://";
+pub(super) const FILE_DIRECT: &str = "file://, direct mount";
+const PLAIN: [Way; 6] = [
     Way::Plain(BUFFERED, "", false),
     Way::Plain(UNBUFFERED, "random", false),
-    Way::Plain("pfs://, direct mount", "", true),
+    Way::Plain(BUFFERED_DIRECT, "", true),
     Way::Plain("pfs://, no buffer, direct mount", "random", true),
-    Way::File,
+    Way::File(FILE, false),
+    Way::File(FILE_DIRECT, true),
 ];
 
 fn described(options: &ExperimentOptions, link_mbit: u32) -> Description {
@@ -102,7 +106,7 @@ fn read(session: &mut Session<'_>, way: Way, round: Option<usize>) -> Result<()>
         let file = |_| (place(way), json!({ "buffer": buffer }));
         session.all((way, what), round, "readStreams", file)?;
     }
-    if matches!(way, Way::Plain(BUFFERED, ..) | Way::File) {
+    if matches!(way, Way::Plain(BUFFERED, ..) | Way::File(FILE, _)) {
         let file = |_| (place(way), json!({"buffer": 64 << 10, "pread": true}));
         session.all((way, PREADS), round, "readStreams", file)?;
     }

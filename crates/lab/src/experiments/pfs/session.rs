@@ -24,8 +24,8 @@ pub(super) enum Way {
     Copies(&'static str, usize),
     /// `pfs://` without copies; the read policy, and whether the mount has no page cache.
     Plain(&'static str, &'static str, bool),
-    /// `file://` on the same mount.
-    File,
+    /// `file://` on the same mount; its name, and whether the mount has no page cache.
+    File(&'static str, bool),
 }
 
 impl Way {
@@ -34,8 +34,10 @@ impl Way {
 
     pub(super) fn name(self) -> &'static str {
         match self {
-            Self::Hdfs(name, _) | Self::Copies(name, _) | Self::Plain(name, ..) => name,
-            Self::File => "file://",
+            Self::Hdfs(name, _)
+            | Self::Copies(name, _)
+            | Self::Plain(name, ..)
+            | Self::File(name, _) => name,
         }
     }
 
@@ -51,8 +53,8 @@ impl Way {
                 let conf = pfs(1, "hybrid", direct).with("fs.pfs.targets", "");
                 (format!("pfs:///{below}"), conf, policy)
             }
-            Self::File => {
-                let root = moose.root(host, false);
+            Self::File(_, direct) => {
+                let root = moose.root(host, direct);
                 (
                     format!("file://{}/{below}", root.display()),
                     Conf::new(),

@@ -1,62 +1,92 @@
 package io.hayloft.pfs;
 
 import static org.junit.jupiter.api.Assertions.assertArrayEquals;
+import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import java.io.IOException;
 import java.nio.file.Files;
 import java.nio.file.StandardCopyOption;
+import java.time.Duration;
+import java.util.Arrays;
 import java.util.Random;
+import java.util.Set;
+import java.util.TreeSet;
 import org.apache.hadoop.fs.FSDataInputStream;
 import org.apache.hadoop.fs.FSDataOutputStream;
-import org.apache.hadoop.fs.FileSystem;
 import org.apache.hadoop.fs.Path;
-import org.junit.jupiter.api.AfterEach;
-import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
 
 /**
- * Files that go under an open stream on a real GlusterFS, whose servers then forget the handle;
- * scripts/pfs-mounted starts it and runs this. MooseFS keeps such files until they are closed.
+ * Layouts and faults on a real GlusterFS of three servers, and files that go under an open stream,
+ * whose handle the servers then forget. scripts/pfs-mounted starts it and runs this. MooseFS keeps
+ * such files until they are closed.
  */
-class GlusterFaults {
-  private static final int LENGTH = 1 << 20;
-  private static final Path FILE = new Path("/stale");
+class GlusterFaults extends ServerFaults {
+  /** By their names' hashes: so many leave none of three pairs of servers out. */
+  private static final int SPREAD_FILES = 24;
 
-  private final java.nio.file.Path root =
-      java.nio.file.Path.of(System.getenv("PFS_MOUNT")).resolve("gluster-faults");
-  private final java.nio.file.Path other =
-      java.nio.file.Path.of(System.getenv("PFS_OTHER")).resolve("gluster-faults/stale");
-  private final byte[] data = new byte[LENGTH];
-  private FileSystem fs;
-
-  @BeforeEach
-  void open() throws IOException {
-    new Random(7).nextBytes(data);
-    Files.createDirectories(root);
-    fs = TestRoot.open(root);
-    write(data);
+  @Override
+  String[] server(String host) {
+    return new String[] {"glusterd", "--log-level", "WARNING"};
   }
 
-  @AfterEach
-  void close() throws IOException {
-    fs.delete(FILE, false);
-    fs.close();
+  @Override
+  Set<String> servers() throws IOException {
+    return serversOf(root.resolve("faults/file"));
   }
 
-  private void write(byte[] bytes) throws IOException {
-    try (FSDataOutputStream out = fs.create(FILE, true)) {
-      out.write(bytes);
+  /** The servers that have a file of these bytes below one of their bricks. */
+  private Set<String> bricksWith(String below, byte[] bytes) throws IOException {
+    Set<String> hosts = new TreeSet<>();
+    for (int n = 1; n <= SERVERS; n++) {
+      for (String brick : new String[] {"a", "b"}) {
+        java.nio.file.Path file = work.resolve("cs" + n).resolve(brick).resolve(below);
+        if (Files.isRegularFile(file) && Arrays.equals(bytes, Files.readAllBytes(file))) {
+          hosts.add("cs" + n);
+        }
+      }
     }
+    return hosts;
   }
 
-  /** What the kernel has of a file is read whatever the servers say. */
-  private static void forgetCached() throws IOException {
-    Files.writeString(java.nio.file.Path.of("/proc/sys/vm/drop_caches"), "3");
+  /** Its mounts keep the length of a file for a second, and so does the kernel. */
+  @Override
+  Duration keptByMounts() {
+    return Duration.ofMillis(2_500);
   }
 
-  private void expectTold(FSDataInputStream in) throws IOException {
+  @Override
+  void checkWhole() throws Exception {
+    String here = root.getFileName() + "/faults/file";
+    await("both servers to have all bytes", () -> bricksWith(here, data).size() == 2);
+    await(
+        "nothing left to heal",
+        () -> {
+          String said = TestRoot.run(work + "/cs1/in", "gluster", "volume", "heal", "pfs", "info");
+          return said.split("Number of entries: 0", -1).length - 1 == 2 * SERVERS;
+        });
+  }
+
+  @Test
+  void theSchedulerLearnsWhichServersHaveAFile() throws IOException {
+    Set<String> all = new TreeSet<>();
+    for (int n = 0; n < SPREAD_FILES; n++) {
+      byte[] bytes = ("file " + n).getBytes();
+      String name = "spread/" + n;
+      try (FSDataOutputStream out = fs.create(new Path("/" + name), true)) {
+        out.write(bytes);
+      }
+      Set<String> told = serversOf(root.resolve(name));
+      assertEquals(2, told.size(), told.toString());
+      assertEquals(bricksWith(root.getFileName() + "/" + name, bytes), told);
+      all.addAll(told);
+    }
+    assertEquals(Set.of("cs1", "cs2", "cs3"), all);
+  }
+
+  private static void expectTold(FSDataInputStream in) throws IOException {
     forgetCached();
     byte[] into = new byte[LENGTH / 2];
     IOException e = assertThrows(IOException.class, () -> in.readFully(LENGTH / 2, into));
@@ -66,13 +96,14 @@ class GlusterFaults {
 
   @Test
   void aFileReplacedUnderAReaderIsToldAndTheNewOneRead() throws IOException {
+    write();
     byte[] others = new byte[LENGTH];
     new Random(8).nextBytes(others);
     FSDataInputStream in = fs.open(FILE);
     in.readFully(0, new byte[100]);
-    java.nio.file.Path temporary = other.resolveSibling("new");
+    java.nio.file.Path temporary = other.resolve("faults/new");
     Files.write(temporary, others);
-    Files.move(temporary, other, StandardCopyOption.ATOMIC_MOVE);
+    Files.move(temporary, other.resolve("faults/file"), StandardCopyOption.ATOMIC_MOVE);
     expectTold(in);
     try (FSDataInputStream again = fs.open(FILE)) {
       assertArrayEquals(others, again.readAllBytes());
@@ -81,9 +112,10 @@ class GlusterFaults {
 
   @Test
   void aFileDeletedUnderAReaderIsTold() throws IOException {
+    write();
     FSDataInputStream in = fs.open(FILE);
     in.readFully(0, new byte[100]);
-    Files.delete(other);
+    Files.delete(other.resolve("faults/file"));
     expectTold(in);
   }
 }

@@ -48,11 +48,12 @@ public final class TestRoot {
     return FileSystem.newInstance(PFS, conf);
   }
 
-  /** Runs a command, which must succeed. */
-  static void run(String... command) throws Exception {
+  /** Runs a command, which must succeed, and gives what it printed. */
+  static String run(String... command) throws Exception {
     Process process = new ProcessBuilder(command).redirectErrorStream(true).start();
     String said = new String(process.getInputStream().readAllBytes());
     assertTrue(process.waitFor(60, TimeUnit.SECONDS), Arrays.toString(command));
     assertEquals(0, process.exitValue(), Arrays.toString(command) + ": " + said);
+    return said;
   }
 }

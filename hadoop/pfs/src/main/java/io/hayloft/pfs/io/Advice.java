@@ -14,6 +14,7 @@ public final class Advice {
           "Stale file handle", "the file was replaced on a server: open it again, else mount again",
           "No such file or directory", "it was deleted while it was open: open or create it again",
           "Input/output error", "a server of the file system failed: see its log",
+          "No such device or address", "no server that may hold the data runs: start one",
           "Transport endpoint is not connected", "the mount's own process died: mount again",
           "File name too long", "use names of at most 255 bytes",
           "Too many open files", "close streams, or raise the limit (ulimit -n)");

@@ -29,6 +29,7 @@ public final class GlusterLayout implements LayoutProvider {
   /** Stripes and dispersed volumes cut a file up: every brick has a part of every block. */
   private static final int BRICKS_MAX = 64;
 
+  private static final String FILE_START = "# file: ";
   private static final String VALUE_START = "pathinfo=\"";
 
   private long limitMs = PfsKeys.LAYOUT_TIMEOUT_DEFAULT_MS;
@@ -43,45 +44,56 @@ public final class GlusterLayout implements LayoutProvider {
 
   @Override
   public Map<Path, FileLayout> locate(List<Path> files) throws IOException {
-    Map<Path, FileLayout> found = new HashMap<>();
+    if (files.isEmpty()) {
+      return Map.of();
+    }
+    Map<String, Path> byName = new HashMap<>();
+    files.forEach(file -> byName.put(printed(file.toString()), file));
     String last = "";
-    for (Path file : files) {
-      int first = answered;
-      for (int turn = 0; turn < NAMES.length; turn++) {
-        int tried = (first + turn) % NAMES.length;
-        String name = NAMES[tried];
-        List<String> command =
-            List.of("getfattr", "--absolute-names", "-e", "text", "-n", name, file.toString());
-        last = ToolOutput.of(command, limitMs);
-        List<String> hosts = parse(last);
-        if (!hosts.isEmpty()) {
-          answered = tried;
-          found.put(file, FileLayout.whole(hosts));
-          break;
-        }
+    int first = answered;
+    for (int turn = 0; turn < NAMES.length; turn++) {
+      int tried = (first + turn) % NAMES.length;
+      List<String> command =
+          new ArrayList<>(
+              List.of("getfattr", "--absolute-names", "-e", "text", "-n", NAMES[tried]));
+      files.forEach(file -> command.add(file.toString()));
+      last = ToolOutput.of(command, limitMs);
+      Map<Path, FileLayout> found = parse(last, byName);
+      if (!found.isEmpty()) {
+        answered = tried;
+        return found;
       }
     }
-    if (found.isEmpty() && !files.isEmpty()) {
-      throw new IOException(
-          "getfattr told no brick of " + files.get(0) + ": " + ToolOutput.shortened(last));
+    throw new IOException(
+        "getfattr told no brick of " + files.get(0) + ": " + ToolOutput.shortened(last));
+  }
+
+  /** A name as getfattr prints it, on one line. */
+  static String printed(String name) {
+    return name.replace("\\", "\\134").replace("\n", "\\012").replace("\r", "\\015");
+  }
+
+  /** What was printed of the files asked for; a file without a brick is left out. */
+  static Map<Path, FileLayout> parse(String output, Map<String, Path> asked) {
+    Map<Path, FileLayout> found = new HashMap<>();
+    Path file = null;
+    for (String line : output.split("\n")) {
+      if (line.startsWith(FILE_START)) {
+        file = asked.get(line.substring(FILE_START.length()));
+      } else if (file != null && line.contains(VALUE_START)) {
+        List<String> hosts = hosts(line.substring(line.indexOf(VALUE_START)));
+        if (!hosts.isEmpty()) {
+          found.put(file, FileLayout.whole(hosts));
+        }
+        file = null;
+      }
     }
     return found;
   }
 
-  @Override
-  public int filesAtOnce() {
-    // One process a file: the answer of one names no other.
-    return 8;
-  }
-
-  /** The hosts in what getfattr printed; none if it is not understood. */
-  static List<String> parse(String output) {
-    int start = output.indexOf(VALUE_START);
-    if (start < 0) {
-      return List.of();
-    }
+  private static List<String> hosts(String bricks) {
     Set<String> hosts = new LinkedHashSet<>();
-    Matcher brick = BRICK.matcher(output.substring(start));
+    Matcher brick = BRICK.matcher(bricks);
     while (brick.find() && hosts.size() < BRICKS_MAX) {
       hosts.add(brick.group(1));
     }

@@ -42,7 +42,11 @@ class ProvidersTest {
       "# file: /mnt/file\n"
           + "trusted.glusterfs.pathinfo=\"(<DISTRIBUTE:vol-dht> (<REPLICATE:vol-replicate-0> "
           + "<POSIX(/bricks/1):node1:/bricks/1/file> "
-          + "<POSIX(/bricks/2):node2:/bricks/2/file>))\"\n\n";
+          + "<POSIX(/bricks/2):node2:/bricks/2/file>))\"\n\n"
+          + "getfattr: /mnt/gone: No such file or directory\n"
+          + "# file: /mnt/two\\012lines\n"
+          + "trusted.glusterfs.pathinfo=\"(<DISTRIBUTE:vol-dht> (<REPLICATE:vol-replicate-1> "
+          + "<POSIX(/bricks/1):node3:/bricks/1/two\\012lines>))\"\n\n";
 
   private static Map<String, Path> asked(String... names) {
     Map<String, Path> asked = new HashMap<>();
@@ -92,20 +96,31 @@ class ProvidersTest {
         text[random.nextInt(text.length)] = (char) random.nextInt(128);
       }
       MooseFsLayout.parse(new String(text), asked("/mnt/a b", "/mnt/last"));
-      GlusterLayout.parse(new String(text));
+      GlusterLayout.parse(new String(text), asked("/mnt/a b"));
       char[] gluster = GLUSTER.toCharArray();
       gluster[random.nextInt(gluster.length)] = (char) random.nextInt(128);
-      GlusterLayout.parse(new String(gluster));
+      GlusterLayout.parse(new String(gluster), asked("/mnt/file"));
     }
   }
 
   @Test
   void glusterBricksAreRead() {
-    assertEquals(List.of("node1", "node2"), GlusterLayout.parse(GLUSTER));
+    Path odd = Path.of("/mnt/two\nlines");
+    Map<String, Path> asked = asked("/mnt/file", "/mnt/gone");
+    asked.put(GlusterLayout.printed(odd.toString()), odd);
+    var found = GlusterLayout.parse(GLUSTER, asked);
     assertEquals(
-        List.of("fd00::1"),
-        GlusterLayout.parse("glusterfs.pathinfo=\"(<POSIX(/b):fd00::1:/b/f>)\""));
-    assertEquals(List.of(), GlusterLayout.parse("/mnt/file: No such attribute"));
+        Map.of(
+            Path.of("/mnt/file"), FileLayout.whole(List.of("node1", "node2")),
+            odd, FileLayout.whole(List.of("node3"))),
+        found);
+    String six = "# file: /mnt/six\nglusterfs.pathinfo=\"(<POSIX(/b):fd00::1:/b/f>)\"";
+    assertEquals(
+        List.of(List.of("fd00::1")),
+        GlusterLayout.parse(six, asked("/mnt/six")).get(Path.of("/mnt/six")).servers());
+    assertEquals(Map.of(), GlusterLayout.parse(six, asked("/mnt/file")), "it was not asked for");
+    String none = "getfattr: /mnt/file: trusted.glusterfs.pathinfo: No such attribute";
+    assertEquals(Map.of(), GlusterLayout.parse(none, asked("/mnt/file")));
   }
 
   @Test

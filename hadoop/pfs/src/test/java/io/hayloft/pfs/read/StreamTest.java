@@ -140,6 +140,27 @@ class StreamTest {
   }
 
   @Test
+  void byteBuffersAreFilledInSequenceAndByPosition() throws IOException {
+    ByteBuffer into = ByteBuffer.allocateDirect(LENGTH);
+    try (PfsInputStream in = open(ReadPolicy.ADAPTIVE)) {
+      while (into.hasRemaining()) {
+        into.limit(Math.min(LENGTH, into.position() + 5000));
+        assertTrue(in.read(into) > 0);
+        into.limit(LENGTH);
+      }
+      assertEquals(-1, in.read(ByteBuffer.allocate(1)));
+      assertEquals(ByteBuffer.wrap(data), into.flip());
+      asked.clear();
+      ByteBuffer part = ByteBuffer.allocateDirect(5000);
+      in.readFully(70, part);
+      assertEquals(ByteBuffer.wrap(data, 70, 5000), part.flip());
+      assertEquals(List.of("70+5000"), asked, "nothing is read ahead of a position");
+      assertEquals(LENGTH, in.getPos());
+      assertThrows(EOFException.class, () -> in.readFully(LENGTH - 10, ByteBuffer.allocate(11)));
+    }
+  }
+
+  @Test
   void policiesDecide() throws Exception {
     try (PfsInputStream in = open(ReadPolicy.SEQUENTIAL)) {
       in.read(new byte[5000]);

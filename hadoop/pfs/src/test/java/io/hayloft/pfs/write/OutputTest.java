@@ -54,8 +54,46 @@ class OutputTest {
         good);
   }
 
+  /** Takes every byte; asked to force them to a disk, the system refuses. */
+  private static Sink unforced() throws IOException {
+    Path file = Path.of("/dev/null");
+    return new Sink(FileChannel.open(file, StandardOpenOption.WRITE), file);
+  }
+
   private PfsOutputStream stream(Sink... sinks) {
-    return new PfsOutputStream("/f", List.of(sinks), limit, pool, false, closed::addAll);
+    return stream(false, sinks);
+  }
+
+  private PfsOutputStream stream(boolean hflushForces, Sink... sinks) {
+    return new PfsOutputStream("/f", List.of(sinks), limit, pool, hflushForces, closed::addAll);
+  }
+
+  @Test
+  void writesAreGathered() throws IOException {
+    try (PfsOutputStream out = stream(good())) {
+      for (int at = 0; at < pool.size() - 1; at++) {
+        out.write(data[at]);
+      }
+      assertEquals(0, Files.size(good));
+      out.flush();
+      assertEquals(pool.size() - 1, Files.size(good));
+    }
+  }
+
+  @Test
+  void hsyncForcesEveryCopyAndHflushDoesWhenTold() throws IOException {
+    PfsOutputStream lazy = stream(unforced());
+    lazy.write(1);
+    lazy.hflush();
+    assertThrows(IOException.class, lazy::hsync);
+    assertThrows(IOException.class, lazy::close);
+    PfsOutputStream forcing = stream(true, unforced());
+    assertThrows(IOException.class, forcing::hflush);
+    assertThrows(IOException.class, forcing::close);
+    PfsOutputStream both = stream(good(), unforced());
+    both.hsync();
+    both.close();
+    assertEquals(1, closed.size(), "the copy that was not forced is left behind");
   }
 
   @Test
