@@ -1,29 +1,28 @@
 //! A node whose blocks are objects of ADIOS2, behind stub files.
 
 use super::compile;
+use super::odd::{NODES, ODD, OddNode};
 use hayloft_testkit::error::Result;
-use hayloft_testkit::files::WrittenFiles;
 use hayloft_testkit::hadoop::scratch;
 use hayloft_testkit::node::Kind;
-use hayloft_testkit::suite::{expect, passed, seconds};
-use hayloft_testkit::wait::{self, Seen};
-use hayloft_testkit::{Cluster, Driver, NodeSpec, Outcome, Suite, TestkitError, VolumeSpec};
+use hayloft_testkit::suite::{expect, expect_eq, passed};
+use hayloft_testkit::{Cluster, NodeSpec, Outcome, Suite, TestkitError, VolumeSpec};
 use serde_json::json;
 use std::path::{Path, PathBuf};
 
 /// Block size of the cluster's clients, bytes: three objects and a part of one.
 const BLOCK: u64 = (3 << 20) + 512_000;
-/// The node with the device; the other is as usual.
-const ODD: usize = 0;
-const NODES: usize = 2;
 
 pub fn cases(suite: &mut Suite) {
     match library() {
         Err(why) => suite.case("objects_of_adios", move || Ok(Outcome::Skipped(why))),
         Ok(library) => {
             let start = move || start(&library);
-            let mut on = suite.group(start, |lab, failed| lab.cluster.conclude(failed));
+            let mut on = suite.group(start, |lab, failed| lab.odd.cluster.conclude(failed));
             on.case("objects_of_adios", |lab| lab.served());
+            on.case("apache_s_node_ends_on_objects_of_adios", |lab| {
+                lab.refused()
+            });
         }
     }
 }
@@ -54,19 +53,15 @@ fn start(library: &Path) -> Result<AdiosLab> {
         .nodes(NODES - 1, Kind::Hayloft)
         .start()?;
     Ok(AdiosLab {
-        fs: cluster.driver()?,
-        cluster,
+        odd: OddNode::new(cluster)?,
         volume,
-        files: WrittenFiles::default(),
         _base: base,
     })
 }
 
 struct AdiosLab {
-    fs: Driver,
-    cluster: Cluster,
+    odd: OddNode,
     volume: PathBuf,
-    files: WrittenFiles,
     // Dropped after the nodes have ended.
     _base: tempfile::TempDir,
 }
@@ -82,81 +77,46 @@ impl AdiosLab {
         Ok((count(".bp"), count(".tail")))
     }
 
-    /// All reads come from the node with the device.
-    fn check_odd(&mut self) -> Result<()> {
-        self.files.wait_replicas(&self.fs, NODES)?;
-        self.cluster.node(1).stop()?;
-        self.files.check(&self.fs)?;
-        self.cluster.start_node(1)?;
-        self.cluster.wait_all_live()
-    }
-
     fn served(&mut self) -> Result<Outcome> {
-        self.files.put(&self.fs, "/several", 9 * BLOCK + 12_345)?;
-        self.files.put(&self.fs, "/small", 10)?;
-        self.fs.append("a", "/small", 2, json!({}))?;
-        self.fs.write("a", 300_000)?;
-        self.fs.handle("hsync", "a")?;
-        self.fs.handle("close", "a")?;
-        self.files.grew("/small", 300_000)?;
-        self.check_odd()?;
+        self.odd.write_all_ways(9, BLOCK)?;
+        self.odd.check_odd()?;
         let (objects, tails) = self.chunks()?;
         expect(objects > 20 && tails > 0, || {
             format!("{objects} objects, {tails} tails")
         })?;
         for round in 0..3 {
-            let name = format!("/killed-{round}");
-            self.fs.create("k", &name, 50 + round, json!({}))?;
-            self.fs.write("k", 2 * BLOCK + 100_000)?;
-            self.fs.handle("hflush", "k")?;
-            self.cluster.node(ODD).kill()?;
-            self.cluster.start_node(ODD)?;
-            self.cluster.wait_all_live()?;
-            self.fs.write("k", BLOCK)?;
-            self.fs.handle("close", "k")?;
-            self.report()?;
-            self.files.add(&name, 3 * BLOCK + 100_000, 50 + round);
-            self.check_odd()?;
+            self.odd.kill_while_writing(round, BLOCK)?;
         }
         // More than the device has in all, half of it at a time.
         for _ in 0..4 {
             let write = json!({
                 "path": "/round", "streams": 1, "bytes": 130 << 20, "replication": 1,
-                "blockSize": BLOCK, "favored": [self.cluster.node(ODD).xfer()],
+                "blockSize": BLOCK, "favored": [self.odd.cluster.node(ODD).xfer()],
             });
-            self.fs.call("writeStreams", write)?;
+            self.odd.fs.call("writeStreams", write)?;
             let read = json!({"path": "/round", "streams": 1});
-            let answer = self.fs.call("readStreams", read)?;
+            let answer = self.odd.fs.call("readStreams", read)?;
             expect(answer["equal"] == true, || format!("other bytes: {answer}"))?;
-            let there = self.cluster.node(ODD).all_block_files().len();
+            let there = self.odd.cluster.node(ODD).all_block_files().len();
             expect(there > 60, || format!("{there} files: they went elsewhere"))?;
-            self.fs.fs(&["-rm", "-r", "-skipTrash", "/round"])?;
-            self.wait_removed()?;
+            self.odd.fs.fs(&["-rm", "-r", "-skipTrash", "/round"])?;
+            self.odd.wait_removed(60)?;
         }
-        self.files.check(&self.fs)?;
+        self.odd.check_all()?;
         passed()
     }
 
-    /// The replica that a kill left is an older one: the NameNode orders another only after it has
-    /// heard of both.
-    fn report(&mut self) -> Result<()> {
-        let ipc = self.cluster.node(ODD).ipc();
-        wait::until("a block report", seconds(20), || {
-            Ok(match self.fs.dfsadmin(&["-triggerBlockReport", &ipc]) {
-                Ok(_) => Seen::Done(()),
-                Err(error) => Seen::NotYet(error.to_string()),
-            })
-        })
-    }
-
-    fn wait_removed(&mut self) -> Result<()> {
-        wait::until("the deletes", seconds(60), || {
-            let files = self.cluster.node(ODD).all_block_files().len();
-            Ok(if files < 60 {
-                Seen::Done(())
-            } else {
-                Seen::NotYet(format!("{files} files"))
-            })
-        })
+    /// It tells no NameNode of a block, and changes nothing.
+    fn refused(&mut self) -> Result<Outcome> {
+        self.odd.stop()?;
+        let before = self.chunks()?;
+        let spec = NodeSpec::new(Kind::Apache).volumes(vec![VolumeSpec::at(&self.volume)]);
+        let (_, log) = self.odd.cluster.refused_node(spec)?;
+        let told = log.contains("Successfully sent block report");
+        expect(log.contains("-1057") && !told, || log.clone())?;
+        expect_eq("objects and tails", self.chunks()?, before)?;
+        self.odd.start()?;
+        self.odd.check_odd()?;
+        passed()
     }
 }

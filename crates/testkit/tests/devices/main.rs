@@ -5,28 +5,27 @@
 mod adios;
 #[path = "../../../io/tests/plugin/compile.rs"]
 mod compile;
+mod odd;
 mod server;
 
 use hayloft_testkit::error::Result;
-use hayloft_testkit::files::WrittenFiles;
 use hayloft_testkit::hadoop::scratch;
 use hayloft_testkit::node::Kind;
 use hayloft_testkit::process::Signal;
 use hayloft_testkit::suite::{expect, expect_eq, passed, seconds};
 use hayloft_testkit::wait::{self, Seen};
-use hayloft_testkit::{Cluster, Driver, NodeSpec, Outcome, Suite, TestkitError, VolumeSpec, ports};
+use hayloft_testkit::{Cluster, NodeSpec, Outcome, Suite, TestkitError, VolumeSpec, ports};
+use odd::{NODES, ODD, OddNode};
 use rustix::fs::{XattrFlags, setxattr};
 use serde_json::json;
 use server::Server;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
+use std::time::Instant;
 
 /// Block size of the cluster's clients, bytes.
 const BLOCK: u64 = 1 << 20;
-/// The node with the device; the other is as usual.
-const ODD: usize = 0;
-const NODES: usize = 2;
 /// Room that a volume must have beyond a block, or others are taken first.
 const ROOM_AHEAD: &str =
     "dfs.datanode.round-robin-volume-choosing-policy.additional-available-space";
@@ -44,7 +43,7 @@ fn main() -> ExitCode {
             suite.case("everything_on_nbd", move || Ok(Outcome::Skipped(why)));
             return Ok(());
         }
-        let mut on = suite.group(start, |lab, failed| lab.cluster.conclude(failed));
+        let mut on = suite.group(start, |lab, failed| lab.odd.cluster.conclude(failed));
         on.case("stock_clients_cannot_tell", |lab| lab.served());
         on.case("room_of_deleted_files_comes_back", |lab| lab.deleted());
         on.case("a_kill_loses_nothing_acknowledged", |lab| lab.killed());
@@ -55,9 +54,17 @@ fn main() -> ExitCode {
         on.case("a_server_that_is_silent_costs_the_volume", |lab| {
             lab.silent()
         });
+        on.case("half_a_minute_of_silence_costs_the_volume", |lab| {
+            lab.paused()
+        });
         on.case("a_server_that_dies_costs_the_volume", |lab| lab.dead());
+        on.case("servers_that_are_killed_at_work_lose_nothing", |lab| {
+            lab.killed_at_work()
+        });
         // The NameNode replaces a damaged replica on another node than those that have one.
-        let mut on = suite.group(start_with_spare, |lab, failed| lab.cluster.conclude(failed));
+        let mut on = suite.group(start_with_spare, |lab, failed| {
+            lab.odd.cluster.conclude(failed)
+        });
         on.case("a_torn_stub_is_replaced", |lab| lab.torn());
         on.case("errors_of_the_device_are_read_around", |lab| lab.errors());
         Ok(())
@@ -78,8 +85,8 @@ fn start() -> Result<Lab> {
 /// With a node more than replicas, and files.
 fn start_with_spare() -> Result<Lab> {
     let mut lab = start_with(NODES + 1)?;
-    lab.put("/several", 19 * BLOCK + 12_345)?;
-    lab.wait_replicas()?;
+    lab.odd.put("/several", 19 * BLOCK + 12_345)?;
+    lab.odd.wait_replicas()?;
     Ok(lab)
 }
 
@@ -114,69 +121,27 @@ fn start_with(nodes: usize) -> Result<Lab> {
         .nodes(nodes - 1, Kind::Hayloft)
         .start()?;
     Ok(Lab {
-        fs: cluster.driver()?,
-        cluster,
+        odd: OddNode::new(cluster)?,
         server,
         volume,
-        files: WrittenFiles::default(),
         _base: base,
     })
 }
 
 struct Lab {
-    fs: Driver,
-    cluster: Cluster,
+    odd: OddNode,
     server: Server,
     /// The directory of the stubs.
     volume: PathBuf,
-    files: WrittenFiles,
     // Dropped after the nodes have ended.
     _base: tempfile::TempDir,
 }
 
 impl Lab {
-    fn put(&mut self, path: &str, bytes: u64) -> Result<()> {
-        self.files.put(&self.fs, path, bytes)
-    }
-
-    fn check_all(&self) -> Result<()> {
-        self.files.check(&self.fs)
-    }
-
-    fn wait_replicas(&self) -> Result<()> {
-        self.files.wait_replicas(&self.fs, NODES)
-    }
-
-    /// All reads come from the node with the device.
-    fn check_odd(&mut self) -> Result<()> {
-        self.wait_replicas()?;
-        self.cluster.node(1).stop()?;
-        self.check_all()?;
-        self.cluster.start_node(1)?;
-        self.cluster.wait_all_live()
-    }
-
-    fn log(&mut self) -> Result<String> {
-        let log = self.cluster.node(ODD).log();
-        std::fs::read_to_string(&log).map_err(TestkitError::file("reading", &log))
-    }
-
-    /// Has the node tell the NameNode of all that it has.
-    fn report(&mut self) -> Result<()> {
-        let ipc = self.cluster.node(ODD).ipc();
-        // The client's connection to the process before fails once.
-        wait::until("a block report", seconds(20), || {
-            Ok(match self.fs.dfsadmin(&["-triggerBlockReport", &ipc]) {
-                Ok(_) => Seen::Done(()),
-                Err(error) => Seen::NotYet(error.to_string()),
-            })
-        })
-    }
-
     /// Data files of the volume with the device.
     fn stubs(&mut self) -> Vec<PathBuf> {
         let volume = self.volume.clone();
-        let node = self.cluster.node(ODD);
+        let node = self.odd.cluster.node(ODD);
         let files = node.all_block_files().into_iter();
         files
             .filter(|file| file.starts_with(&volume))
@@ -184,27 +149,9 @@ impl Lab {
             .collect()
     }
 
-    fn wait_failed(&mut self, failed: u64) -> Result<()> {
-        wait::until("the count of failed volumes", seconds(60), || {
-            let bean = self.cluster.namenode_bean(0, "FSNamesystemState")?;
-            let now = bean["VolumeFailuresTotal"].as_u64();
-            Ok(if now == Some(failed) {
-                Seen::Done(())
-            } else {
-                Seen::NotYet(format!("{now:?}"))
-            })
-        })
-    }
-
     fn served(&mut self) -> Result<Outcome> {
-        self.put("/several", 9 * BLOCK + 12_345)?;
-        self.put("/small", 10)?;
-        self.fs.append("a", "/small", 2, json!({}))?;
-        self.fs.write("a", 300_000)?;
-        self.fs.handle("hsync", "a")?;
-        self.fs.handle("close", "a")?;
-        self.files.grew("/small", 300_000)?;
-        self.check_odd()?;
+        self.odd.write_all_ways(9, BLOCK)?;
+        self.odd.check_odd()?;
         let stubs = self.stubs();
         expect(!stubs.is_empty(), || "no block is on the device".into())?;
         for stub in &stubs {
@@ -217,7 +164,7 @@ impl Lab {
         let text = std::fs::read_to_string(&version);
         let text = text.map_err(TestkitError::file("reading", &version))?;
         expect(text.contains("layoutVersion=-1057"), || text.clone())?;
-        let log = self.log()?;
+        let log = self.odd.log()?;
         expect(log.contains("plugin:nbd"), || "no engine is named".into())?;
         passed()
     }
@@ -226,13 +173,14 @@ impl Lab {
     fn deleted(&mut self) -> Result<Outcome> {
         for round in 0..4 {
             let name = format!("/round-{round}");
-            self.fs
+            self.odd
+                .fs
                 .put(&name, DEVICE * 3 / 5, 77, json!({"replication": 1}))?;
-            self.fs.check(&name, DEVICE * 3 / 5, 77)?;
-            self.fs.fs(&["-rm", "-skipTrash", &name])?;
+            self.odd.fs.check(&name, DEVICE * 3 / 5, 77)?;
+            self.odd.fs.fs(&["-rm", "-skipTrash", &name])?;
             let volume = self.volume.clone();
             wait::until("the deletes", seconds(60), || {
-                let files = self.cluster.node(ODD).all_block_files();
+                let files = self.odd.cluster.node(ODD).all_block_files();
                 let left = files.iter().filter(|f| f.starts_with(&volume)).count();
                 Ok(if left < 40 {
                     Seen::Done(())
@@ -241,66 +189,52 @@ impl Lab {
                 })
             })?;
         }
-        self.check_all()?;
+        self.odd.check_all()?;
         passed()
     }
 
     fn killed(&mut self) -> Result<Outcome> {
         for round in 0..3 {
-            let name = format!("/killed-{round}");
-            self.fs.create("k", &name, 50 + round, json!({}))?;
-            self.fs.write("k", 2 * BLOCK + 100_000)?;
-            self.fs.handle("hflush", "k")?;
-            self.cluster.node(ODD).kill()?;
-            self.cluster.start_node(ODD)?;
-            self.cluster.wait_all_live()?;
-            self.fs.write("k", BLOCK)?;
-            self.fs.handle("close", "k")?;
-            // The replica that the kill left is an older one: the NameNode orders another only
-            // after it has heard of both.
-            self.report()?;
-            self.files.add(&name, 3 * BLOCK + 100_000, 50 + round);
-            self.check_odd()?;
+            self.odd.kill_while_writing(round, BLOCK)?;
         }
         passed()
     }
 
     fn refused(&mut self) -> Result<Outcome> {
-        self.cluster.node(ODD).stop()?;
+        self.odd.stop()?;
         let before = self.stubs().len();
-        self.cluster.node(ODD).become_kind(Kind::Apache)?;
-        self.cluster.rewrite_node_conf(ODD)?;
-        self.cluster.start_node_without_waiting(ODD)?;
-        let log = self.cluster.node(ODD).log();
-        wait::until("a refusal", seconds(60), || {
-            let text = std::fs::read_to_string(&log).unwrap_or_default();
-            Ok(if text.contains("-1057") {
-                Seen::Done(())
-            } else {
-                Seen::NotYet("the log does not say it".into())
-            })
-        })?;
-        self.cluster.node(ODD).kill()?;
-        self.cluster.swap_node(ODD, Kind::Hayloft)?;
-        self.cluster.wait_all_live()?;
+        // With the stubs alone it ends, and tells no NameNode of a block.
+        let alone = NodeSpec::new(Kind::Apache).volumes(vec![VolumeSpec::at(&self.volume)]);
+        let (_, log) = self.odd.cluster.refused_node(alone)?;
+        let told = log.contains("Successfully sent block report");
+        expect(log.contains("-1057") && !told, || log.clone())?;
+        // With a volume of files beside it goes on with that one.
+        self.odd.cluster.node(ODD).become_kind(Kind::Apache)?;
+        self.odd.cluster.rewrite_node_conf(ODD)?;
+        self.odd.start()?;
+        let log = self.odd.log()?;
+        expect(log.contains("-1057"), || "the log does not say it".into())?;
+        self.odd.check_all()?;
+        self.odd.cluster.node(ODD).kill()?;
+        self.odd.cluster.swap_node(ODD, Kind::Hayloft)?;
+        self.odd.cluster.wait_all_live()?;
         expect_eq("blocks", self.stubs().len(), before)?;
-        self.check_odd()?;
+        self.odd.check_odd()?;
         passed()
     }
 
     /// Restarts the node on an export; it says `what` and goes on without the volume.
     fn start_without(&mut self, what: &str) -> Result<()> {
-        self.cluster.start_node(ODD)?;
-        self.cluster.wait_all_live()?;
-        self.wait_failed(1)?;
-        let log = self.log()?;
+        self.odd.start()?;
+        self.odd.wait_failed(1)?;
+        let log = self.odd.log()?;
         expect(log.contains(what), || format!("the log lacks {what:?}"))?;
-        self.cluster.node(ODD).stop()?;
+        self.odd.stop()?;
         self.server.stop()
     }
 
     fn unusable(&mut self) -> Result<Outcome> {
-        self.cluster.node(ODD).stop()?;
+        self.odd.stop()?;
         self.server.stop()?;
         self.start_without("onnect")?;
         self.server.start(&["--readonly"], &[])?;
@@ -315,64 +249,114 @@ impl Lab {
         self.server.start_nonsense()?;
         self.start_without("does not open the volume")?;
         self.server.start(&[], &[])?;
-        self.cluster.start_node(ODD)?;
-        self.cluster.wait_all_live()?;
-        self.wait_failed(0)?;
-        self.check_odd()?;
+        self.odd.start()?;
+        self.odd.wait_failed(0)?;
+        self.odd.check_odd()?;
         passed()
     }
 
     fn silent(&mut self) -> Result<Outcome> {
         self.server.signal(Signal::STOP)?;
-        self.put("/while-it-is-silent", 4 * BLOCK)?;
-        self.wait_failed(1)?;
-        self.check_all()?;
-        self.cluster.node(ODD).process()?.check_alive()?;
+        self.without("/while-it-is-silent")?;
         self.server.signal(Signal::CONT)?;
         self.back()
     }
 
+    /// The server takes connections and requests, and answers none for 30 s.
+    fn paused(&mut self) -> Result<Outcome> {
+        self.odd.stop()?;
+        self.server.stop()?;
+        self.server.start_that_pauses()?;
+        self.odd.start()?;
+        self.odd.wait_failed(0)?;
+        let began = Instant::now();
+        self.server.pause()?;
+        self.without("/while-it-is-paused")?;
+        let left = seconds(30).saturating_sub(began.elapsed());
+        std::thread::sleep(left);
+        self.odd.check_alive()?;
+        self.server.resume()?;
+        self.odd.check_all()?;
+        self.back()
+    }
+
+    /// A file is written while the device does not answer: its volume fails, the node goes on.
+    fn without(&mut self, path: &str) -> Result<()> {
+        self.odd.put(path, 4 * BLOCK)?;
+        self.odd.wait_failed(1)?;
+        self.odd.check_all()?;
+        self.odd.check_alive()
+    }
+
     /// A restarted node uses the device again.
     fn back(&mut self) -> Result<Outcome> {
-        self.cluster.node(ODD).stop()?;
-        self.cluster.start_node(ODD)?;
-        self.cluster.wait_all_live()?;
-        self.wait_failed(0)?;
-        self.check_odd()?;
+        self.odd.stop()?;
+        self.odd.start()?;
+        self.odd.wait_failed(0)?;
+        self.odd.check_odd()?;
         passed()
     }
 
     fn dead(&mut self) -> Result<Outcome> {
-        self.fs.create("d", "/while-it-dies", 90, json!({}))?;
-        self.fs.write("d", 2 * BLOCK + 5_000)?;
-        self.fs.handle("hflush", "d")?;
+        self.odd.fs.create("d", "/while-it-dies", 90, json!({}))?;
+        self.odd.fs.write("d", 2 * BLOCK + 5_000)?;
+        self.odd.fs.handle("hflush", "d")?;
         self.server.stop()?;
-        self.fs.write("d", 3 * BLOCK)?;
-        self.fs.handle("hsync", "d")?;
-        self.fs.handle("close", "d")?;
-        self.files.add("/while-it-dies", 5 * BLOCK + 5_000, 90);
-        self.put("/after-it-died", 4 * BLOCK)?;
-        self.check_all()?;
-        self.wait_failed(1)?;
-        self.cluster.node(ODD).process()?.check_alive()?;
+        self.odd.fs.write("d", 3 * BLOCK)?;
+        self.odd.fs.handle("hsync", "d")?;
+        self.odd.fs.handle("close", "d")?;
+        self.odd.files.add("/while-it-dies", 5 * BLOCK + 5_000, 90);
+        self.without("/after-it-died")?;
         self.server.start(&[], &[])?;
         self.back()
     }
 
+    /// The server dies while files are written, then while they are read: a slow one, so that
+    /// requests are on their way.
+    fn killed_at_work(&mut self) -> Result<Outcome> {
+        let write = json!({
+            "path": "/at-work", "streams": 4, "bytes": 12 * BLOCK, "replication": NODES,
+            "blockSize": BLOCK, "favored": [self.odd.cluster.node(ODD).xfer()],
+        });
+        let read = json!({"path": "/at-work", "streams": 4});
+        for (operation, request) in [("writeStreams", write), ("readStreams", read.clone())] {
+            self.odd.stop()?;
+            self.server.stop()?;
+            self.server
+                .start(&["--filter=delay"], &["rdelay=400ms", "wdelay=100ms"])?;
+            self.odd.start()?;
+            self.odd.wait_failed(0)?;
+            let pending = self.odd.fs.begin(operation, request)?;
+            let early = pending.wait_briefly(seconds(1))?;
+            expect(early.is_none(), || format!("{operation} was too fast"))?;
+            self.server.stop()?;
+            let answer = pending.wait_at_most(seconds(180))?;
+            expect(answer["equal"] != false, || {
+                format!("other bytes: {answer}")
+            })?;
+            self.odd.wait_failed(1)?;
+            self.odd.check_alive()?;
+            self.server.start(&[], &[])?;
+            self.back()?;
+        }
+        let answer = self.odd.fs.call("readStreams", read)?;
+        expect(answer["equal"] == true, || format!("other bytes: {answer}"))?;
+        passed()
+    }
+
     /// A stub that names no place any more: its replica is reported, and comes from the other node.
     fn torn(&mut self) -> Result<Outcome> {
-        self.cluster.node(ODD).stop()?;
+        self.odd.stop()?;
         let stubs = self.stubs();
         expect(!stubs.is_empty(), || "no block is on the device".into())?;
         for stub in &stubs {
             let torn = setxattr(stub, "user.hayloft.at", b"torn", XattrFlags::empty());
             torn.map_err(|e| TestkitError::file("tearing", stub)(e.into()))?;
         }
-        self.cluster.start_node(ODD)?;
-        self.cluster.wait_all_live()?;
+        self.odd.start()?;
         wait::until("reports of all torn replicas", seconds(60), || {
-            self.check_all()?;
-            let log = self.log()?;
+            self.odd.check_all()?;
+            let log = self.odd.log()?;
             let told = log.matches("replica is corrupt: reported").count();
             Ok(if told >= stubs.len() {
                 Seen::Done(())
@@ -380,29 +364,27 @@ impl Lab {
                 Seen::NotYet(format!("{told} of {}", stubs.len()))
             })
         })?;
-        self.wait_replicas()?;
-        self.check_all()?;
+        self.odd.wait_replicas()?;
+        self.odd.check_all()?;
         passed()
     }
 
     fn errors(&mut self) -> Result<Outcome> {
-        self.cluster.node(ODD).stop()?;
+        self.odd.stop()?;
         self.server.stop()?;
         self.server
             .start(&["--filter=error"], &["error-pread-rate=30%"])?;
-        self.cluster.start_node(ODD)?;
-        self.cluster.wait_all_live()?;
-        self.check_all()?;
-        self.check_all()?;
-        self.cluster.node(ODD).process()?.check_alive()?;
-        self.cluster.node(ODD).stop()?;
+        self.odd.start()?;
+        self.odd.check_all()?;
+        self.odd.check_all()?;
+        self.odd.check_alive()?;
+        self.odd.stop()?;
         self.server.stop()?;
         self.server.start(&[], &[])?;
-        self.cluster.start_node(ODD)?;
-        self.cluster.wait_all_live()?;
+        self.odd.start()?;
         // What the scanner found damaged is replaced.
-        self.wait_replicas()?;
-        self.check_all()?;
+        self.odd.wait_replicas()?;
+        self.odd.check_all()?;
         passed()
     }
 }

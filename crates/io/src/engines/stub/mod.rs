@@ -233,11 +233,12 @@ impl<D: Blocking> StubVolume<D> {
 
     fn open_stub(self: &Arc<Self>, path: &Path, mode: OpenMode) -> Result<StubFile<D>, IoError> {
         let (file, _) = open_regular(path, mode)?;
-        let facts = InodeFacts::of(&file);
-        let facts = facts.map_err(|e| IoError::from_errno(IoOp::Open, path, e))?;
         // The file is damaged, not the device.
         let damaged = |why: String| IoError::new(IoErrorKind::Invalid, IoOp::Open, path, why);
         let mut open = lock(&self.open);
+        // Asked under the lock: until then another handle may write, and be closed.
+        let facts = InodeFacts::of(&file);
+        let facts = facts.map_err(|e| IoError::from_errno(IoOp::Open, path, e))?;
         let stub = match open.get(&facts.key).and_then(Weak::upgrade) {
             Some(stub) => stub,
             None => {
@@ -416,5 +417,7 @@ impl<D: Blocking> Blocking for EitherFile<D> {
 
 #[cfg(test)]
 mod adoption_tests;
+#[cfg(test)]
+mod attribute_tests;
 #[cfg(test)]
 mod tests;
