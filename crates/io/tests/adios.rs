@@ -308,6 +308,7 @@ fn what_cannot_be_used_is_refused_in_a_sentence() {
         ("chunk=3G", "is no option"),
         ("chunk=1000000", "is no option"),
         ("step=96K", "must be a multiple"),
+        ("chunk=512M step=64K size=3G", "more than 4096 times step="),
         ("size=1M", "size= must be"),
         ("size=x", "is no option"),
         ("close=never", "is no option"),

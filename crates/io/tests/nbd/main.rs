@@ -255,21 +255,37 @@ async fn room_of_removed_files_is_trimmed() {
 #[test]
 fn exports_that_cannot_be_used_are_refused_in_a_sentence() {
     let Some(mut rig) = Rig::new() else { return };
-    for (filter, more, options, wanted) in [
+    let file = rig.dir.path().join("device").display().to_string();
+    let blocks = ["blocksize-minimum=4096", "blocksize-error-policy=error"];
+    let zeros = ["eval", "get_size=echo 64M", "pread=head -c $3 /dev/zero"];
+    let writes = ["pwrite=cat >/dev/null", "can_flush=exit 0", "flush=exit 0"];
+    for (server, options, wanted) in [
         (
-            "--filter=blocksize-policy",
-            &["blocksize-minimum=4096", "blocksize-error-policy=error"][..],
+            [&["--filter=blocksize-policy", "file", &file], &blocks[..]].concat(),
             "",
             "whole blocks only",
         ),
-        ("--filter=fua", &["fuamode=none"], "fua=yes", "has no FUA"),
-        ("--filter=truncate", &["truncate=1M"], "", "must have"),
-        ("--readonly", &[], "", "read-only"),
+        (
+            [&zeros[..], &writes, &["can_fua=echo none"]].concat(),
+            "fua=yes",
+            "has no FUA",
+        ),
+        (
+            [&zeros[..], &["pwrite=cat >/dev/null"]].concat(),
+            "",
+            "has no FLUSH",
+        ),
+        (
+            vec!["--filter=truncate", "file", &file, "truncate=1M"],
+            "",
+            "must have",
+        ),
+        (vec!["--readonly", "file", &file], "", "read-only"),
     ] {
-        rig.start_with(&[filter], more);
+        rig.start_other(&server);
         let engine = rig.try_engine(&rig.name_at(&rig.socket(), options));
         let error = engine.expect_err("cannot be").to_string();
-        assert!(error.contains(wanted), "{filter}: {error}");
+        assert!(error.contains(wanted), "{server:?}: {error}");
     }
 }
 

@@ -71,15 +71,18 @@ impl Rig {
 
     /// `filters` stand before the name of nbdkit's plug-in, `more` behind its file.
     pub fn start_with(&mut self, filters: &[&str], more: &[&str]) {
+        let file = self.dir.path().join("device").display().to_string();
+        self.start_other(&[filters, &["file", &file], more].concat());
+    }
+
+    /// Whatever nbdkit can be.
+    pub fn start_other(&mut self, arguments: &[&str]) {
         self.kill();
         let _ = std::fs::remove_file(self.socket());
         let server = Command::new("nbdkit")
             .args(["--foreground", "--exit-with-parent", "--unix"])
             .arg(self.socket())
-            .args(filters)
-            .arg("file")
-            .arg(self.dir.path().join("device"))
-            .args(more)
+            .args(arguments)
             .spawn();
         self.server = Some(server.expect("nbdkit is there"));
         let began = Instant::now();

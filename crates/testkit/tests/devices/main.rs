@@ -61,6 +61,9 @@ fn main() -> ExitCode {
         on.case("servers_that_are_killed_at_work_lose_nothing", |lab| {
             lab.killed_at_work()
         });
+        on.case("errors_at_a_start_are_not_taken_for_damage", |lab| {
+            lab.errors_at_a_start()
+        });
         // The NameNode replaces a damaged replica on another node than those that have one.
         let mut on = suite.group(start_with_spare, |lab, failed| {
             lab.odd.cluster.conclude(failed)
@@ -341,6 +344,28 @@ impl Lab {
         }
         let answer = self.odd.fs.call("readStreams", read)?;
         expect(answer["equal"] == true, || format!("other bytes: {answer}"))?;
+        passed()
+    }
+
+    /// After a kill the node looks at recent replicas. What cannot be read then is whole later.
+    fn errors_at_a_start(&mut self) -> Result<Outcome> {
+        self.odd.put("/recent", 20 * BLOCK)?;
+        self.odd.wait_replicas()?;
+        let before = self.stubs().len();
+        self.odd.cluster.node(ODD).kill()?;
+        self.server.stop()?;
+        self.server
+            .start(&["--filter=error"], &["error-pread-rate=15%"])?;
+        self.odd.start()?;
+        self.odd.wait_failed(1)?;
+        self.odd.check_all()?;
+        self.odd.stop()?;
+        self.server.stop()?;
+        self.server.start(&[], &[])?;
+        self.odd.start()?;
+        self.odd.wait_failed(0)?;
+        expect_eq("blocks", self.stubs().len(), before)?;
+        self.odd.check_odd()?;
         passed()
     }
 

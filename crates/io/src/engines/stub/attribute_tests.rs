@@ -9,7 +9,10 @@ use rustix::fs::{XattrFlags, getxattr, setxattr};
 
 use super::tests::{Memory, dir, free, get, open, put, stubs};
 use super::*;
+use crate::class::IoClass;
 use crate::data_files::DataFiles;
+use crate::disk::{Disk, DiskConfig};
+use crate::meta::Meta;
 
 fn attribute(path: &Path) -> Vec<u8> {
     let mut bytes = [0; 4096];
@@ -155,6 +158,22 @@ fn a_stub_under_any_name_keeps_its_place() {
     let rest = usize::try_from(free(&engine)).expect("small");
     put(&engine, &dir.path().join("blk_2"), 2, rest);
     assert_eq!(get(&engine, &aside), [1; 200_000]);
+}
+
+#[tokio::test]
+async fn a_stub_that_another_replaces_gives_its_room_back() {
+    let (dir, device) = (dir(), Memory::new());
+    let engine = stubs(dir.path(), &device).expect("opens");
+    let all = free(&engine);
+    let [old, new] = ["blk_1", "blk_2"].map(|name| dir.path().join(name));
+    put(&engine, &old, 1, 500_000);
+    put(&engine, &new, 2, 100_000);
+    let disk = Disk::for_path(dir.path(), &DiskConfig::default()).expect("a disk");
+    let files = DataFiles::elsewhere(engine.elsewhere());
+    let meta = Meta::new(disk, IoClass::ClientWrite).on(files);
+    meta.rename(&new, &old).await.expect("renames");
+    assert_eq!(get(&engine, &old), [2; 100_000]);
+    assert_eq!(all - free(&engine), 2 * UNIT);
 }
 
 #[test]
