@@ -3,8 +3,8 @@
 
 #[path = "../../io/tests/plugin/compile.rs"]
 mod compile;
-#[path = "devices/odd.rs"]
-mod odd;
+#[path = "devices/odd_node.rs"]
+mod odd_node;
 
 use hayloft_testkit::error::Result;
 use hayloft_testkit::hadoop::scratch;
@@ -12,7 +12,7 @@ use hayloft_testkit::node::Kind;
 use hayloft_testkit::suite::{expect, passed, seconds};
 use hayloft_testkit::wait::{self, Seen};
 use hayloft_testkit::{Cluster, NodeSpec, Outcome, Suite, TestkitError, VolumeSpec};
-use odd::{NODES, ODD, OddNode};
+use odd_node::{NODES, ODD, OddNode};
 use serde_json::json;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;

@@ -1,7 +1,7 @@
 //! A node whose blocks are objects of ADIOS2, behind stub files.
 
 use super::compile;
-use super::odd::{NODES, ODD, OddNode};
+use super::odd_node::{NODES, ODD, OddNode};
 use hayloft_testkit::error::Result;
 use hayloft_testkit::hadoop::scratch;
 use hayloft_testkit::node::Kind;

@@ -5,7 +5,7 @@
 mod adios;
 #[path = "../../../io/tests/plugin/compile.rs"]
 mod compile;
-mod odd;
+mod odd_node;
 mod server;
 
 use hayloft_testkit::error::Result;
@@ -15,7 +15,7 @@ use hayloft_testkit::process::Signal;
 use hayloft_testkit::suite::{expect, expect_eq, passed, seconds};
 use hayloft_testkit::wait::{self, Seen};
 use hayloft_testkit::{Cluster, NodeSpec, Outcome, Suite, TestkitError, VolumeSpec, ports};
-use odd::{NODES, ODD, OddNode};
+use odd_node::{NODES, ODD, OddNode};
 use rustix::fs::{XattrFlags, setxattr};
 use serde_json::json;
 use server::Server;
