@@ -55,8 +55,8 @@ pub struct ExperimentArgs {
     /// Seconds that clients of `durability` write before a power cut; before other events a third.
     #[arg(long, value_name = "N", default_value_t = 60, value_parser = clap::value_parser!(u64).range(12..=3600))]
     seconds: u64,
-    /// Parts of `pfs`, separated by commas: read-sizes, layouts, memory, loss,
-    /// jobs [default: all].
+    /// Parts, separated by commas: of `pfs` read-sizes, layouts, memory, loss, jobs; of `super`
+    /// jobs, beside [default: all].
     #[arg(long, value_name = "PART,...", value_delimiter = ',')]
     part: Vec<String>,
     /// Seed of `durability` [default: another each time].
@@ -109,7 +109,7 @@ pub fn run(args: &ExperimentArgs) -> Result<ExitCode, CliError> {
         netblock::NAME | dfsio::NAME | parity::NAME | degraded::NAME | super_node::NAME => {
             let (rounds, mib, link) = (args.rounds, options.mib, options.link_mbit);
             let arguments = format!("--rounds {rounds} --mib {mib} --link-mbit {link}");
-            let workers = format!(" --largest {}", args.largest);
+            let workers = format!(" --largest {}{}", args.largest, parts(args));
             let more = if name == super_node::NAME {
                 workers + &defined(args)
             } else {
@@ -120,16 +120,18 @@ pub fn run(args: &ExperimentArgs) -> Result<ExitCode, CliError> {
                 dfsio::NAME => dfsio::run(&options, &command, places, tell),
                 degraded::NAME => degraded::run(&options, &command, places, tell),
                 parity::NAME => parity::run(&options, &command, places, tell),
-                super_node::NAME => super_node::run(&options, &command, places, tell),
+                super_node::NAME => super_node::run(&options, &args.part, &command, places, tell),
                 _ => netblock::run(&options, &command, places, tell),
             }
         }
         pfs::NAME => {
-            let part = |part: &String| format!(" --part {part}");
-            let parts: String = args.part.iter().map(part).collect();
             let command = command(format!(
-                "--rounds {} --mib {} --link-mbit {} --largest {}{parts}",
-                args.rounds, options.mib, options.link_mbit, args.largest
+                "--rounds {} --mib {} --link-mbit {} --largest {}{}",
+                args.rounds,
+                options.mib,
+                options.link_mbit,
+                args.largest,
+                parts(args)
             ));
             pfs::run(&options, &args.part, &command, places, tell)
         }
@@ -167,6 +169,12 @@ pub fn run(args: &ExperimentArgs) -> Result<ExitCode, CliError> {
 /// The experiment of that name, if it is one with the disk of one machine.
 fn of_one_disk(name: &str) -> Option<DiskExperiment> {
     DISK_EXPERIMENTS.into_iter().find(|one| one.name == name)
+}
+
+/// The parts that the command names, as a part of it.
+fn parts(args: &ExperimentArgs) -> String {
+    let part = |part: &String| format!(" --part {part}");
+    args.part.iter().map(part).collect()
 }
 
 /// The properties of the command, as its end.

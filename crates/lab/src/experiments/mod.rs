@@ -27,6 +27,7 @@ pub mod virtual_disks;
 
 use std::collections::BTreeMap;
 
+use hayloft_testkit::error::{Result, TestkitError};
 use one_disk::DiskExperiment;
 
 /// Experiments with the disk of one machine.
@@ -113,6 +114,43 @@ const ENGINE: [(&str, &str); 2] = [
     ("dfs.datanode.synconclose", "true"),
 ];
 
+/// Those of an experiment's parts that are wanted, in its order; all if none is named.
+///
+/// # Errors
+/// When there is no such part.
+fn chosen(
+    experiment: &str,
+    parts: &[&'static str],
+    wanted: &[String],
+) -> Result<Vec<&'static str>> {
+    if let Some(part) = wanted.iter().find(|one| !parts.contains(&one.as_str())) {
+        return Err(TestkitError::Expectation(format!(
+            "there is no part {part} of {experiment}: choose of {}",
+            parts.join(", ")
+        )));
+    }
+    let is_wanted = |part: &&str| wanted.is_empty() || wanted.iter().any(|one| one == part);
+    Ok(parts.iter().copied().filter(is_wanted).collect())
+}
+
 fn in_words((median, low, high): (f64, f64, f64)) -> String {
     format!("{median:.1} ({low:.1} to {high:.1})")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_keep_their_order_and_no_other_is_taken() {
+        let of = |wanted: &[&str]| {
+            let wanted: Vec<String> = wanted.iter().map(ToString::to_string).collect();
+            chosen("pfs", &["layouts", "jobs"], &wanted)
+        };
+        assert_eq!(of(&[]).unwrap(), ["layouts", "jobs"]);
+        assert_eq!(of(&["jobs", "layouts"]).unwrap(), ["layouts", "jobs"]);
+        assert_eq!(of(&["jobs"]).unwrap(), ["jobs"]);
+        let error = of(&["maps"]).unwrap_err().to_string();
+        assert!(error.contains("no part maps of pfs"), "{error}");
+    }
 }

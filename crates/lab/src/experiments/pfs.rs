@@ -16,9 +16,9 @@ use std::path::Path;
 
 use serde::Serialize;
 
-use super::ExperimentOptions;
+use super::{ExperimentOptions, chosen};
 use crate::report;
-use hayloft_testkit::error::{Result, TestkitError};
+use hayloft_testkit::error::Result;
 use hayloft_testkit::machine;
 use loss::LossFinding;
 use session::PfsRow;
@@ -59,13 +59,7 @@ pub fn run(
     (work, out): (&Path, &Path),
     tell: &mut dyn FnMut(&str),
 ) -> Result<String> {
-    let known = |part: &&String| !PARTS.contains(&part.as_str());
-    if let Some(part) = parts.iter().find(known) {
-        return Err(TestkitError::Expectation(format!(
-            "there is no part {part} of pfs: choose of {}",
-            PARTS.join(", ")
-        )));
-    }
+    let parts = chosen(NAME, &PARTS, parts)?;
     moosefs::check()?;
     let mut findings = PfsFindings {
         command: command.into(),
@@ -81,10 +75,7 @@ pub fn run(
         text = page::page(options, findings);
         report::save_page(out, &text, "findings.json", findings)
     };
-    for part in PARTS {
-        if !parts.is_empty() && !parts.iter().any(|wanted| wanted == part) {
-            continue;
-        }
+    for part in parts {
         tell(&format!("part {part}"));
         let dir = work.join(part);
         match part {

@@ -14,7 +14,7 @@ use std::path::Path;
 use serde::Serialize;
 
 use super::scaling::slug;
-use super::{ExperimentOptions, in_words, marks};
+use super::{ExperimentOptions, chosen, in_words, marks};
 use crate::report::{self, spread};
 use crate::up::Testbed;
 use beside::BesideFinding;
@@ -50,12 +50,18 @@ struct SuperFindings {
     beside: Vec<BesideFinding>,
 }
 
-/// Carries it out and writes page and raw data to `out` after each part.
+/// The jobs with half of the workers off and on, and one process beside eight.
+const PARTS: [&str; 2] = ["jobs", "beside"];
+
+/// Carries out these parts, all if none is named, and writes page and raw data to `out` after each
+/// storage.
 ///
 /// # Errors
-/// When a testbed does not come up or a job fails; what was measured before is in `out`.
+/// When there is no such part, a testbed does not come up or a job fails; what was measured before
+/// is in `out`.
 pub fn run(
     options: &ExperimentOptions,
+    parts: &[String],
     command: &str,
     (work, out): (&Path, &Path),
     tell: &mut dyn FnMut(&str),
@@ -67,7 +73,9 @@ pub fn run(
         Ok::<_, hayloft_testkit::TestkitError>(text)
     };
     let mut text = String::new();
-    for storage in Storage::ALL {
+    let parts = chosen(NAME, &PARTS, parts)?;
+    let storages = Storage::ALL.into_iter();
+    for storage in storages.filter(|_| parts.contains(&"jobs")) {
         tell(storage.name());
         let slug = slug(storage.name());
         let dir = work.join(&slug);
@@ -91,7 +99,8 @@ pub fn run(
         });
         text = save(&findings)?;
     }
-    for kind in ["hayloft", "apache"] {
+    let kinds = ["hayloft", "apache"].into_iter();
+    for kind in kinds.filter(|_| parts.contains(&"beside")) {
         tell(&format!("one process beside eight: {kind}"));
         let dir = work.join(format!("beside-{kind}"));
         findings
@@ -124,10 +133,14 @@ fn page(options: &ExperimentOptions, command: &str, findings: &SuperFindings) ->
         options.mib,
         jobs::MAPS + 1,
     );
-    job_tables(&mut text, &findings.storage);
-    latency_tables(&mut text, &findings.storage);
-    power_table(&mut text, &findings.storage);
-    text.push_str(&beside::section(options, &findings.beside));
+    if !findings.storage.is_empty() {
+        job_tables(&mut text, &findings.storage);
+        latency_tables(&mut text, &findings.storage);
+        power_table(&mut text, &findings.storage);
+    }
+    if !findings.beside.is_empty() {
+        text.push_str(&beside::section(options, &findings.beside));
+    }
     text.push_str(&marks::legend(true));
     text
 }
