@@ -4,6 +4,7 @@
 #[path = "../../io/tests/plugin/compile.rs"]
 mod compile;
 #[path = "devices/odd_node.rs"]
+#[expect(dead_code, reason = "the suite devices needs more of it")]
 mod odd_node;
 
 use hayloft_testkit::error::Result;

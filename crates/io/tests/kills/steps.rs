@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use hayloft_io::{Engine, EngineFile, OpenMode, SyncKind};
 
+use super::adios::Seen;
 use super::compile;
 use super::told::{CLASS, Told, check, engine, listen, path, tell, write};
 
@@ -66,8 +67,12 @@ async fn grow(file: &Arc<dyn EngineFile>, id: u64, at: usize, len: usize) {
 }
 
 /// Kills lives of an engine before step 1, 2, 3, ... until one ends; `make` gives the engine for a
-/// directory, with a new device.
-fn each_step(what: &str, make: &dyn Fn(&Path) -> String) -> Result<(), String> {
+/// directory, with a new device, and `seen` looks at what a kill left.
+fn each_step(
+    what: &str,
+    make: &dyn Fn(&Path) -> String,
+    seen: &mut dyn FnMut(&Path),
+) -> Result<(), String> {
     let tools = tempfile::tempdir().expect("a directory");
     let kill_at = tools.path().join("kill_at");
     compile::program("tests/kills/kill_at.c", &kill_at);
@@ -94,6 +99,7 @@ fn each_step(what: &str, make: &dyn Fn(&Path) -> String) -> Result<(), String> {
             Some(77) => return Err("processes may not be traced here".into()),
             code => panic!("{what}: killed before step {step}: exit code {code:?}"),
         }
+        seen(&root);
         runtime.block_on(look(&name, &root, &mut told, step));
         if code == Some(0) {
             println!("{what}: killed before each of {} steps", step - 1);
@@ -120,19 +126,22 @@ pub fn on_a_file() -> Result<(), String> {
     let tools = tempfile::tempdir().expect("a directory");
     let so = tools.path().join("device.so");
     compile::plugin("../../plugins/examples/device.c", &so, &[]);
-    each_step("device", &|dir| {
+    let make = |dir: &Path| {
         let device = dir.join("device");
         let made = File::create(&device).and_then(|f| f.set_len(32 << 20));
         made.expect("a file");
         format!("plugin:{} {}", so.display(), device.display())
-    })
+    };
+    each_step("device", &make, &mut |_| ())
 }
 
 /// Steps of stubs whose bytes are in objects of ADIOS2.
 pub fn on_adios() -> Result<(), String> {
     let tools = tempfile::tempdir().expect("a directory");
     let engine = super::adios::engine(tools.path())?;
-    each_step("adios", &|_| {
-        format!("{engine} size=17M chunk=1M step=256K")
-    })
+    let make = |_: &Path| format!("{engine} size=17M chunk=1M step=256K");
+    let mut seen = Seen::default();
+    each_step("adios", &make, &mut |root| seen.look(root))?;
+    assert!(seen.whole > 0 && seen.half_made > 0, "{seen:?}");
+    Ok(())
 }
