@@ -13,8 +13,8 @@
 //! sync of each file that was written before fails too.
 //!
 //! **Removal.** The content goes with the last name and the last open handle. [`Meta`] and
-//! [`DataFiles`](crate::DataFiles) hold a handle while they remove a name, so no removal is missed;
-//! what a crash leaves is found by the walk at the next start.
+//! [`DataFiles`](crate::DataFiles) hold a handle while they remove or replace a name, so that none
+//! is missed; what a crash leaves is found by the walk at the next start.
 //!
 //! [`Meta`]: crate::Meta
 
