@@ -248,8 +248,17 @@ async fn room_of_removed_files_is_trimmed() {
     assert!(before >= 80 * PIECE as u64, "{before}");
     let meta = engine.meta(CLASS);
     meta.unlink(&rig.root().join("blk_1")).await.expect("goes");
-    meta.space(&rig.root()).await.expect("known");
-    assert!(bytes() + 79 * PIECE as u64 <= before, "{} left", bytes());
+    // The handle above is closed by a thread of its own, and the room is free after that.
+    let began = Instant::now();
+    while bytes() + 79 * PIECE as u64 > before {
+        assert!(
+            began.elapsed() < Duration::from_secs(20),
+            "{} left",
+            bytes()
+        );
+        meta.space(&rig.root()).await.expect("known");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
 }
 
 #[test]
