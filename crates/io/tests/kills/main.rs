@@ -12,6 +12,7 @@ mod steps;
 mod told;
 
 use std::fs::{self, File};
+use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::{Command, ExitCode, Stdio};
 use std::sync::mpsc;
@@ -171,7 +172,7 @@ fn on_nbd() -> Result<(), String> {
         .spawn();
     let mut server = server.map_err(|e| format!("nbdkit: {e}"))?;
     let began = Instant::now();
-    while !socket.exists() {
+    while UnixStream::connect(&socket).is_err() {
         assert!(began.elapsed() < Duration::from_secs(20), "nbdkit is slow");
         std::thread::sleep(Duration::from_millis(5));
     }

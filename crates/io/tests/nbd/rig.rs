@@ -1,5 +1,6 @@
 //! A server of nbdkit, and an engine on its device.
 
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 use std::sync::Arc;
@@ -86,7 +87,8 @@ impl Rig {
             .spawn();
         self.server = Some(server.expect("nbdkit is there"));
         let began = Instant::now();
-        while !self.socket().exists() {
+        // The file is there before the server listens.
+        while UnixStream::connect(self.socket()).is_err() {
             let waited = began.elapsed();
             assert!(waited < Duration::from_secs(20), "nbdkit does not start");
             std::thread::sleep(Duration::from_millis(5));
