@@ -8,6 +8,7 @@ use clap::Args;
 use hayloft_testkit::congestion;
 use hayloft_testkit::error::{Result, TestkitError};
 use hayloft_testkit::hadoop::repository_root;
+use hayloft_testkit::modelled::MEDIA;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -243,10 +244,6 @@ fn recorded(words: &[String]) -> String {
     });
     shortened.collect::<Vec<_>>().join(" ")
 }
-
-/// What an operator says of a modelled disk: the loop device that it is behind tells the kernel
-/// nothing true.
-const MEDIA: (&str, &str) = ("hayloft.io.media", "rotating");
 
 fn list(targets: &BenchTargets) -> String {
     let mut text = String::from("rows (workload/client):\n");

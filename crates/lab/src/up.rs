@@ -15,6 +15,7 @@ use hayloft_testkit::conf::Conf;
 use hayloft_testkit::driver::Driver;
 use hayloft_testkit::error::{Result, TestkitError};
 use hayloft_testkit::hadoop::{Hadoop, Jvm, placement_jar};
+use hayloft_testkit::modelled::MEDIA;
 use hayloft_testkit::namenode::{NameNode, NameNodeSite, START_LIMIT};
 use hayloft_testkit::node::{Kind, Node, NodeSite, NodeSpec, VirtualSite, VolumeSpec};
 use hayloft_testkit::place::Place;
@@ -243,6 +244,9 @@ impl Testbed {
                 "net.topology.table.file.name",
                 self.topology_file().display(),
             );
+        }
+        if self.described.modelled() {
+            conf.set(MEDIA.0, MEDIA.1);
         }
         for (key, value) in &self.described.conf {
             conf.set(key, value);

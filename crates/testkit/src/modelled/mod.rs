@@ -42,6 +42,10 @@ use volatile::Told;
 
 use crate::error::{Result, TestkitError};
 
+/// What an operator says of a modelled disk to a Hayloft node, key and value: the kernel takes the
+/// loop device that it is behind for flash.
+pub const MEDIA: (&str, &str) = ("hayloft.io.media", "rotating");
+
 /// How long a cut waits for writes in whose midst it comes.
 const WRITES_COME: Duration = Duration::from_secs(1);
 /// How long the process may take to go after it was asked to.

@@ -11,6 +11,7 @@ use super::super::ExperimentOptions;
 use super::WatchedDisk;
 use super::files::Calls;
 use hayloft_testkit::error::{Result, TestkitError};
+use hayloft_testkit::modelled::MEDIA;
 use hayloft_testkit::node::{Kind, Node, NodeSpec, VolumeSpec};
 use hayloft_testkit::wait::{self, Seen};
 use hayloft_testkit::{Cluster, Driver};
@@ -60,7 +61,8 @@ impl StreamAccess {
     pub(in crate::experiments) const EXPLAINED: &'static str = concat!(
         "`stock`: Apache's DataNode with `io.file.buffer.size` of 128 KiB and 4 MiB of ",
         "read-ahead. `stock-drop`: the same with `dfs.datanode.drop.cache.behind.writes` and ",
-        "`dfs.datanode.sync.behind.writes`. Hayloft: its default engine. ",
+        "`dfs.datanode.sync.behind.writes`. Hayloft: its default engine, ",
+        "told that the disk rotates. ",
         "The client is the stock Java client, blocks have 64 MiB.",
     );
 
@@ -71,7 +73,9 @@ impl StreamAccess {
         };
         let mut spec = NodeSpec::new(kind).volumes(vec![VolumeSpec::at(volume)]);
         spec.jvm_flags = Some(jvm_flags());
-        if kind == Kind::Apache {
+        if kind == Kind::Hayloft {
+            spec.conf.set(MEDIA.0, MEDIA.1);
+        } else {
             spec.conf
                 .set("io.file.buffer.size", 128 << 10)
                 .set("dfs.datanode.readahead.bytes", 4 << 20);
