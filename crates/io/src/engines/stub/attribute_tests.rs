@@ -198,30 +198,3 @@ fn what_is_cut_off_has_no_write_on_its_way() {
     assert_eq!(file.length().expect("has one"), 0);
     assert!(get(&engine, &other).iter().all(|b| *b == 2), "written over");
 }
-
-#[test]
-fn a_handle_that_is_opened_while_another_is_closed_has_the_length() {
-    let (dir, device) = (dir(), Memory::new());
-    let engine = stubs(dir.path(), &device).expect("opens");
-    let path = dir.path().join("blk_1");
-    put(&engine, &path, 1, 1);
-    let over = std::sync::atomic::AtomicBool::new(false);
-    std::thread::scope(|scope| {
-        scope.spawn(|| {
-            while !over.load(Ordering::Relaxed) {
-                drop(open(&engine, &path, OpenMode::ReadOnly).expect("there"));
-            }
-        });
-        let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-            for len in 1..3000 {
-                let file = open(&engine, &path, OpenMode::ReadWrite).expect("there");
-                assert_eq!(file.length().expect("has one"), len);
-                file.write(&[&Bytes::from_static(b"x")], len)
-                    .1
-                    .expect("writes");
-            }
-        }));
-        over.store(true, Ordering::Relaxed);
-        outcome.expect("every length");
-    });
-}
