@@ -9,7 +9,8 @@
  *     library=PATH      the C library, which PyPI's wheel `adios2` has; it is opened at run time
  *     size=SIZE         of the device; the directory must have room for it and two chunks
  *     chunk=SIZE        of an object: 1M to 1G, a multiple of 64K; 32M
- *     step=SIZE         written and read at once: 64K to 64M, a divisor of chunk; 4M or the chunk
+ *     step=SIZE         written and read at once: 64K to 64M, a divisor of chunk, of which it has
+ *                       4096 at most; 4M or 64K
  *     objects=DIR       where objects are: DIRECTORY/hayloft.adios
  *     close=sync|async  async: objects are made by a thread of their own, at most two late
  *     direct=yes        objects are written past the page cache

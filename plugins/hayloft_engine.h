@@ -30,7 +30,8 @@
  * DURABILITY. A completed write must outlive the process, and may rest on the kernel's page cache.
  * An engine that buffers writes in its own memory clears HAYLOFT_OUTLIVES_PROCESS; the node then
  * syncs each write before its client hears of it. After sync the bytes must outlive power loss. After
- * a failed sync the engine must not let a later one succeed for the same bytes.
+ * a failed sync the engine must not let a later one succeed for the same bytes. A device tells of
+ * it once: the node remembers, and fails the sync of every file that was written before.
  *
  * THREADS. The node calls from threads of its own, never from one that serves clients' sockets.
  * A call that does not end within dfs.datanode.disk.check.timeout fails the volume.

@@ -28,6 +28,7 @@
 #define NAME_BYTES 48        /* of a name in the directory of objects */
 #define PATH_BYTES 96
 #define METADATA_MAX (1u << 20) /* bytes of one file of a dataset's metadata */
+#define STEPS_MAX 4096          /* of a dataset; each has some 200 bytes of metadata */
 #define SUM_BYTES 512
 #define LEFT_BEHIND_MAX 16
 

@@ -141,6 +141,8 @@ static int read_options(struct options *o, char *text) {
     o->step = o->chunk % (4u << 20) ? UNIT : 4u << 20;
   if (o->chunk % UNIT || o->step % UNIT || o->chunk % o->step)
     return say(-EINVAL, "chunk= must be a multiple of step=, and both of 64K");
+  if (o->chunk / o->step > STEPS_MAX)
+    return say(-EINVAL, "chunk= is more than %u times step=", STEPS_MAX);
   if (o->size < HEAD + o->chunk || (o->size - HEAD) / o->chunk >= CHUNKS_MAX)
     return say(-EINVAL, "size= must be 1 to %u chunks and 1M", CHUNKS_MAX - 1);
   return 0;

@@ -93,15 +93,18 @@ impl DataFiles {
         Ok(DataFile(Kept::Elsewhere(place.open(path, mode)?)))
     }
 
+    /// A handle for the time in which a name goes: the content goes when it is closed, unless
+    /// another name or handle is left. A file that cannot be opened goes without.
+    pub(crate) fn hold(&self, path: &Path) -> Option<Box<dyn Blocking>> {
+        self.0.as_ref()?.open(path, OpenMode::ReadOnly).ok()
+    }
+
     /// Removes a name, and with the last one the content.
     ///
     /// # Errors
     /// Of the file system. A file whose content cannot be found goes all the same.
     pub fn remove(&self, path: &Path) -> io::Result<()> {
-        // The content goes when this is closed, unless another name or handle is left. A file that
-        // cannot be opened goes all the same.
-        let held = self.0.as_ref();
-        let _held = held.and_then(|place| place.open(path, OpenMode::ReadOnly).ok());
+        let _held = self.hold(path);
         fs::remove_file(path)
     }
 

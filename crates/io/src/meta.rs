@@ -151,8 +151,9 @@ impl Meta {
     /// Renames within one file system, replacing `to` when it exists. Durable after `sync_dir` of
     /// both directories.
     pub fn rename(&self, from: &Path, to: &Path) -> IoFuture<Result<(), IoError>> {
-        let to = to.to_owned();
+        let (files, to) = (self.data_files(), to.to_owned());
         self.run(IoOp::Rename, from, move |from| {
+            let _replaced = files.hold(&to);
             fs::rename(from, &to).map_err(|e| {
                 IoError::from_std(IoOp::Rename, from, &e)
                     .with_context(format_args!("to {}", to.display()))

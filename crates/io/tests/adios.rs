@@ -7,15 +7,15 @@
 mod adios;
 #[path = "plugin/compile.rs"]
 mod compile;
+#[path = "plugin/contract.rs"]
+mod contract;
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
-use std::time::Duration;
 
 use bytes::Bytes;
-use hayloft_contract::{CONTRACT_CASES, EngineRig, try_out};
 use hayloft_io::{
     AlignedBuf, Disk, DiskConfig, Engine, EngineConfig, EngineFile, IoClass, IoError, IoErrorKind,
     OpenMode, SyncKind, engine_for,
@@ -126,23 +126,10 @@ async fn check(file: &File, at: usize, len: usize) -> Result<(), IoError> {
 #[test]
 fn it_keeps_the_contract_of_all_engines() {
     let Some(rig) = Rig::new() else { return };
-    let mut wrong = Vec::new();
     for close in ["close=sync", "close=async"] {
-        for case in CONTRACT_CASES {
-            let (name, parent) = (format!("{} {close}", rig.name), rig.dir.path().to_owned());
-            let make = move || {
-                EngineRig::new(&parent, DiskConfig::default(), |dir, disk| {
-                    let mut config = EngineConfig::new(Arc::clone(disk));
-                    config.wipe_device = true;
-                    engine_for(&name, dir, &config).map(|choice| choice.engine)
-                })
-            };
-            let outcome = try_out(*case, make, Duration::from_secs(60));
-            let words = |why| format!("{close}: {}: {why}", outcome.name);
-            wrong.extend(outcome.wrong.map(words));
-        }
+        let wrong = contract::breaches(&format!("{} {close}", rig.name), rig.dir.path());
+        assert!(wrong.is_empty(), "{close}: {wrong:#?}");
     }
-    assert!(wrong.is_empty(), "{wrong:#?}");
 }
 
 #[tokio::test]
@@ -321,6 +308,7 @@ fn what_cannot_be_used_is_refused_in_a_sentence() {
         ("chunk=3G", "is no option"),
         ("chunk=1000000", "is no option"),
         ("step=96K", "must be a multiple"),
+        ("chunk=512M step=64K size=3G", "more than 4096 times step="),
         ("size=1M", "size= must be"),
         ("size=x", "is no option"),
         ("close=never", "is no option"),

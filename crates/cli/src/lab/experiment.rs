@@ -21,8 +21,8 @@ use crate::error::CliError;
 /// `hayloft lab experiment`.
 #[derive(Debug, Args)]
 pub struct ExperimentArgs {
-    /// Which: pairs, layouts, scaling, dfsio, domains, super, netblock, pfs, durability,
-    /// native, streams, fscost, virtual-disks.
+    /// Which: pairs, layouts, scaling, dfsio, domains, super, parity, degraded, netblock, pfs,
+    /// durability, native, streams, fscost, virtual-disks, hadiofs.
     name: String,
     #[command(flatten)]
     place: PlaceArgs,
@@ -33,7 +33,7 @@ pub struct ExperimentArgs {
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u16).range(1..=100))]
     rounds: u16,
     /// MiB that each client or stream writes and reads [default: 192; of `native` 1024, `fscost`
-    /// 4096, `streams` and `virtual-disks` 256, `pfs` 32].
+    /// 4096, `streams`, `virtual-disks` and `hadiofs` 256, `pfs` 32].
     #[arg(long, value_name = "MIB", value_parser = clap::value_parser!(u32).range(16..=65536))]
     mib: Option<u32>,
     /// Largest number of clients and nodes.
@@ -224,5 +224,21 @@ fn durability_options(args: &ExperimentArgs) -> durability::DurabilityOptions {
         rounds: u64::from(args.rounds),
         writing: Duration::from_secs(args.seconds),
         seed: args.seed.unwrap_or_else(any),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_help_names_every_experiment() {
+        let command = ExperimentArgs::augment_args(clap::Command::new("experiment"));
+        let name = command.get_arguments().find(|arg| arg.get_id() == "name");
+        let help = name.and_then(|arg| arg.get_help()).expect("has some");
+        let help = help.to_string();
+        for (name, _) in EXPERIMENT_NAMES {
+            assert!(help.contains(name), "{name}: {help}");
+        }
     }
 }

@@ -1,5 +1,6 @@
 //! The engine `adios` for tests, where `scripts/fetch-adios` has put the library.
 
+use std::fs;
 use std::path::{Path, PathBuf};
 
 use super::compile;
@@ -27,4 +28,25 @@ pub fn engine(dir: &Path) -> Result<String, String> {
     compile::plugin_with("../../plugins/adios.c", &so, &[], &libraries);
     let (so, library) = (so.display(), library.display());
     Ok(format!("plugin:{so} library={library}"))
+}
+
+/// Objects that were seen in a volume, and those that were half made.
+#[allow(dead_code, reason = "for tests that kill")]
+#[derive(Debug, Default)]
+pub struct Seen {
+    pub whole: u64,
+    pub half_made: u64,
+}
+
+#[allow(dead_code, reason = "for tests that kill")]
+impl Seen {
+    /// Looks around in the volume in `root`.
+    pub fn look(&mut self, root: &Path) {
+        let list = fs::read_dir(root.join("hayloft.adios"));
+        for entry in list.into_iter().flatten().map_while(Result::ok) {
+            let name = entry.file_name().to_string_lossy().into_owned();
+            self.whole += u64::from(name.ends_with(".bp"));
+            self.half_made += u64::from(name.ends_with(".part") || name.ends_with(".old"));
+        }
+    }
 }

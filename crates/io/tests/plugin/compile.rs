@@ -1,4 +1,4 @@
-//! Plug-ins in C for tests.
+//! Plug-ins and programs in C for tests.
 
 use std::path::Path;
 use std::process::Command;
@@ -18,21 +18,31 @@ pub fn plugin(source: &str, to: &Path, more: &[String]) {
 /// As [`plugin`].
 pub fn plugin_with(source: &str, to: &Path, more: &[String], libraries: &[String]) {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let ran = Command::new("cc")
-        .args([
-            "-O2", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC", "-I",
-        ])
-        .arg(here.join("../../plugins"))
-        .args(more)
-        .arg("-o")
-        .arg(to)
-        .arg(here.join(source))
-        .args(libraries)
-        .output()
-        .expect("a C compiler called cc");
-    assert!(
-        ran.status.success(),
-        "{}",
-        String::from_utf8_lossy(&ran.stderr)
-    );
+    let mut cc = compiler();
+    cc.args(["-shared", "-fPIC", "-I"])
+        .arg(here.join("../../plugins"));
+    cc.args(more).arg("-o").arg(to).arg(here.join(source));
+    run(cc.args(libraries));
+}
+
+/// Compiles `source`, a path from this crate, to the program `to`.
+///
+/// # Panics
+/// As [`plugin`].
+#[allow(dead_code, reason = "not every test needs one")]
+pub fn program(source: &str, to: &Path) {
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    run(compiler().arg("-o").arg(to).arg(here.join(source)));
+}
+
+fn compiler() -> Command {
+    let mut cc = Command::new("cc");
+    cc.args(["-O2", "-Wall", "-Wextra", "-Werror"]);
+    cc
+}
+
+fn run(cc: &mut Command) {
+    let ran = cc.output().expect("a C compiler called cc");
+    let words = String::from_utf8_lossy(&ran.stderr);
+    assert!(ran.status.success(), "{words}");
 }

@@ -122,23 +122,36 @@ static int flush(void *file, int what) {
   return sync_file(file, what);
 }
 
-/* The options name a file: while it is there, no write ends. With ".open" behind its name: no
- * volume is opened. */
+/* The options name a file: while it is there, no write ends. With ".open", ".read" or ".sync" behind
+ * its name: no volume is opened, no read, no sync ends. */
 static char hang_while[4096];
 
-static int open_hanging(const char *directory, const char *options, void **out) {
-  char hang_open[4200];
-  strncpy(hang_while, options, sizeof hang_while - 1);
-  snprintf(hang_open, sizeof hang_open, "%s.open", hang_while);
-  while (access(hang_open, F_OK) == 0)
+static void hang(const char *call) {
+  char flag[4200];
+  snprintf(flag, sizeof flag, "%s%s", hang_while, call);
+  while (access(flag, F_OK) == 0)
     usleep(20000);
+}
+
+static int open_hanging(const char *directory, const char *options, void **out) {
+  strncpy(hang_while, options, sizeof hang_while - 1);
+  hang(".open");
   return open_volume(directory, "", out);
 }
 
-static int64_t hanging(void *file, const void *buffer, uint64_t count, uint64_t offset) {
-  while (access(hang_while, F_OK) == 0)
-    usleep(20000);
+static int64_t hanging_read(void *file, void *buffer, uint64_t count, uint64_t offset) {
+  hang(".read");
+  return read_file(file, buffer, count, offset);
+}
+
+static int64_t hanging_write(void *file, const void *buffer, uint64_t count, uint64_t offset) {
+  hang("");
   return write_file(file, buffer, count, offset);
+}
+
+static int hanging_sync(void *file, int what) {
+  hang(".sync");
+  return sync_file(file, what);
 }
 
 static const char *rude_words(void) {
@@ -181,7 +194,12 @@ const struct hayloft_engine *hayloft_engine(void) {
     break;
   case RUDE_WORDS: odd.last_error = rude_words; odd.write = no_space; break;
   case NO_SPACE: odd.write = no_space; break;
-  case HANGING: odd.open_volume = open_hanging; odd.write = hanging; break;
+  case HANGING:
+    odd.open_volume = open_hanging;
+    odd.read = hanging_read;
+    odd.write = hanging_write;
+    odd.sync = hanging_sync;
+    break;
   }
   return &odd;
 }

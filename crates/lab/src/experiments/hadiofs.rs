@@ -27,6 +27,7 @@ pub const HADIOFS: DiskExperiment = DiskExperiment {
 
 /// Best for writing, in the thesis and by default.
 const CHUNK_MIB: u32 = 32;
+
 /// Whose nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
@@ -194,6 +195,7 @@ fn page(run: &DiskRun<'_>, rows: &[HadiofsRow]) -> String {
             other.way.node == DIRECT && other.way.writers == way.writers && way.replicas == 1
         };
         let read = of(row, |r| r.read_mbs);
+        let if_read = |text: String| if way.node == NULL { "-".into() } else { text };
         let direct = rows
             .iter()
             .find(like)
@@ -208,21 +210,9 @@ fn page(run: &DiskRun<'_>, rows: &[HadiofsRow]) -> String {
             in_words(of(row, |r| r.acknowledged_mbs)),
             in_words(of(row, |r| r.on_disk_mbs)),
             in_words(of(row, |r| r.write_s_gib)),
-            if way.node == NULL {
-                "-".into()
-            } else {
-                in_words(read)
-            },
-            if way.node == NULL {
-                "-".into()
-            } else {
-                percent(read.0, direct)
-            },
-            if way.node == NULL {
-                "-".into()
-            } else {
-                in_words(of(row, |r| r.read_s_gib))
-            },
+            if_read(in_words(read)),
+            if_read(percent(read.0, direct)),
+            if_read(in_words(of(row, |r| r.read_s_gib))),
         );
     }
     text + "\nThe thesis (1 GiB, Hadoop 1.1.2, real disks): 32 MB was best for writing, 256 MB for \

@@ -278,6 +278,21 @@ async fn open_finalized(
     Ok(whole_reader(inner, pool, &slice, block, files))
 }
 
+/// What it means that a replica's files cannot be opened or read.
+fn not_opened(
+    inner: &Arc<StoreState>,
+    slice: &BlockPoolSlice,
+    block: Block,
+    error: IoError,
+) -> StoreError {
+    let doing = format!("opening replica {block} for reading");
+    if error.kind() == IoErrorKind::Invalid {
+        // The file is of another kind, or its stub names no place: the disk is well.
+        return StoreError::corrupt(format!("{doing}: {error}"));
+    }
+    examine(inner, &slice.volume, StoreError::io(doing, error))
+}
+
 /// Opens a replica all of whose bytes are on the disk. The checksum of a partial last chunk is
 /// read now: an append would change it under a reader.
 async fn open_whole(
@@ -286,14 +301,7 @@ async fn open_whole(
     pair: Pair,
     block: Block,
 ) -> Result<OpenFiles, StoreError> {
-    let failed = |e: IoError| {
-        let doing = format!("opening replica {block} for reading");
-        if e.kind() == IoErrorKind::Invalid {
-            // The file is of another kind, or its stub names no place: the disk is well.
-            return StoreError::corrupt(format!("{doing}: {e}"));
-        }
-        examine(inner, &slice.volume, StoreError::io(doing, e))
-    };
+    let failed = |e| not_opened(inner, slice, block, e);
     let (data, meta) = open_pair(slice, &pair).await.map_err(failed)?;
     let checksum = read_checksum(meta.as_ref(), block)
         .await
@@ -357,14 +365,7 @@ async fn open_live(
         let files = open_whole(inner, slice, pair, block).await?;
         return Ok(whole_reader(inner, pool, slice, block, files));
     }
-    let failed = |e: IoError| {
-        let doing = format!("opening replica {block} for reading");
-        if e.kind() == IoErrorKind::Invalid {
-            // The file is of another kind, or its stub names no place: the disk is well.
-            return StoreError::corrupt(format!("{doing}: {e}"));
-        }
-        examine(inner, &slice.volume, StoreError::io(doing, e))
-    };
+    let failed = |e| not_opened(inner, slice, block, e);
     let (data, meta) = open_pair(slice, &pair).await.map_err(failed)?;
     // Taken after opening, in one piece: length and checksum of the last chunk belong together.
     let status = live.snapshot();

@@ -5,8 +5,7 @@ use super::odd_node::{NODES, ODD, OddNode};
 use hayloft_testkit::error::Result;
 use hayloft_testkit::hadoop::scratch;
 use hayloft_testkit::node::Kind;
-use hayloft_testkit::suite::{expect, passed, seconds};
-use hayloft_testkit::wait::{self, Seen};
+use hayloft_testkit::suite::{expect, expect_eq, passed};
 use hayloft_testkit::{Cluster, NodeSpec, Outcome, Suite, TestkitError, VolumeSpec};
 use serde_json::json;
 use std::path::{Path, PathBuf};
@@ -21,6 +20,9 @@ pub fn cases(suite: &mut Suite) {
             let start = move || start(&library);
             let mut on = suite.group(start, |lab, failed| lab.odd.cluster.conclude(failed));
             on.case("objects_of_adios", |lab| lab.served());
+            on.case("apache_s_node_ends_on_objects_of_adios", |lab| {
+                lab.refused()
+            });
         }
     }
 }
@@ -51,7 +53,7 @@ fn start(library: &Path) -> Result<AdiosLab> {
         .nodes(NODES - 1, Kind::Hayloft)
         .start()?;
     Ok(AdiosLab {
-        odd: OddNode::new(cluster, BLOCK)?,
+        odd: OddNode::new(cluster)?,
         volume,
         _base: base,
     })
@@ -76,12 +78,15 @@ impl AdiosLab {
     }
 
     fn served(&mut self) -> Result<Outcome> {
-        self.odd.write()?;
+        self.odd.write_all_ways(9, BLOCK)?;
+        self.odd.check_odd()?;
         let (objects, tails) = self.chunks()?;
         expect(objects > 20 && tails > 0, || {
             format!("{objects} objects, {tails} tails")
         })?;
-        self.odd.killed()?;
+        for round in 0..3 {
+            self.odd.kill_while_writing(round, BLOCK)?;
+        }
         // More than the device has in all, half of it at a time.
         for _ in 0..4 {
             let write = json!({
@@ -95,20 +100,23 @@ impl AdiosLab {
             let there = self.odd.cluster.node(ODD).all_block_files().len();
             expect(there > 60, || format!("{there} files: they went elsewhere"))?;
             self.odd.fs.fs(&["-rm", "-r", "-skipTrash", "/round"])?;
-            self.wait_removed()?;
+            self.odd.wait_removed(60)?;
         }
-        self.odd.files.check(&self.odd.fs)?;
+        self.odd.check_all()?;
         passed()
     }
 
-    fn wait_removed(&mut self) -> Result<()> {
-        wait::until("the deletes", seconds(60), || {
-            let files = self.odd.cluster.node(ODD).all_block_files().len();
-            Ok(if files < 60 {
-                Seen::Done(())
-            } else {
-                Seen::NotYet(format!("{files} files"))
-            })
-        })
+    /// It tells no NameNode of a block, and changes nothing.
+    fn refused(&mut self) -> Result<Outcome> {
+        self.odd.stop()?;
+        let before = self.chunks()?;
+        let spec = NodeSpec::new(Kind::Apache).volumes(vec![VolumeSpec::at(&self.volume)]);
+        let (_, log) = self.odd.cluster.refused_node(spec)?;
+        let told = log.contains("Successfully sent block report");
+        expect(log.contains("-1057") && !told, || log.clone())?;
+        expect_eq("objects and tails", self.chunks()?, before)?;
+        self.odd.start()?;
+        self.odd.check_odd()?;
+        passed()
     }
 }

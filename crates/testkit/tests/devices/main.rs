@@ -22,6 +22,7 @@ use server::Server;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
+use std::time::{Duration, Instant};
 
 /// Block size of the cluster's clients, bytes.
 const BLOCK: u64 = 1 << 20;
@@ -45,7 +46,7 @@ fn main() -> ExitCode {
         let mut on = suite.group(start, |lab, failed| lab.odd.cluster.conclude(failed));
         on.case("stock_clients_cannot_tell", |lab| lab.served());
         on.case("room_of_deleted_files_comes_back", |lab| lab.deleted());
-        on.case("a_kill_loses_nothing_acknowledged", |lab| lab.odd.killed());
+        on.case("a_kill_loses_nothing_acknowledged", |lab| lab.killed());
         on.case("apache_s_node_refuses_the_directory", |lab| lab.refused());
         on.case("exports_that_cannot_be_used_cost_the_volume", |lab| {
             lab.unusable()
@@ -53,7 +54,16 @@ fn main() -> ExitCode {
         on.case("a_server_that_is_silent_costs_the_volume", |lab| {
             lab.silent()
         });
+        on.case("half_a_minute_of_silence_costs_the_volume", |lab| {
+            lab.paused()
+        });
         on.case("a_server_that_dies_costs_the_volume", |lab| lab.dead());
+        on.case("servers_that_are_killed_at_work_lose_nothing", |lab| {
+            lab.killed_at_work()
+        });
+        on.case("errors_at_a_start_are_not_taken_for_damage", |lab| {
+            lab.errors_at_a_start()
+        });
         // The NameNode replaces a damaged replica on another node than those that have one.
         let mut on = suite.group(start_with_spare, |lab, failed| {
             lab.odd.cluster.conclude(failed)
@@ -78,8 +88,8 @@ fn start() -> Result<Lab> {
 /// With a node more than replicas, and files.
 fn start_with_spare() -> Result<Lab> {
     let mut lab = start_with(NODES + 1)?;
-    lab.put("/several", 19 * BLOCK + 12_345)?;
-    lab.wait_replicas()?;
+    lab.odd.put("/several", 19 * BLOCK + 12_345)?;
+    lab.odd.wait_replicas()?;
     Ok(lab)
 }
 
@@ -114,7 +124,7 @@ fn start_with(nodes: usize) -> Result<Lab> {
         .nodes(nodes - 1, Kind::Hayloft)
         .start()?;
     Ok(Lab {
-        odd: OddNode::new(cluster, BLOCK)?,
+        odd: OddNode::new(cluster)?,
         server,
         volume,
         _base: base,
@@ -131,23 +141,6 @@ struct Lab {
 }
 
 impl Lab {
-    fn put(&mut self, path: &str, bytes: u64) -> Result<()> {
-        self.odd.files.put(&self.odd.fs, path, bytes)
-    }
-
-    fn check_all(&self) -> Result<()> {
-        self.odd.files.check(&self.odd.fs)
-    }
-
-    fn wait_replicas(&self) -> Result<()> {
-        self.odd.files.wait_replicas(&self.odd.fs, NODES)
-    }
-
-    fn log(&mut self) -> Result<String> {
-        let log = self.odd.cluster.node(ODD).log();
-        std::fs::read_to_string(&log).map_err(TestkitError::file("reading", &log))
-    }
-
     /// Data files of the volume with the device.
     fn stubs(&mut self) -> Vec<PathBuf> {
         let volume = self.volume.clone();
@@ -159,20 +152,9 @@ impl Lab {
             .collect()
     }
 
-    fn wait_failed(&mut self, failed: u64) -> Result<()> {
-        wait::until("the count of failed volumes", seconds(60), || {
-            let bean = self.odd.cluster.namenode_bean(0, "FSNamesystemState")?;
-            let now = bean["VolumeFailuresTotal"].as_u64();
-            Ok(if now == Some(failed) {
-                Seen::Done(())
-            } else {
-                Seen::NotYet(format!("{now:?}"))
-            })
-        })
-    }
-
     fn served(&mut self) -> Result<Outcome> {
-        self.odd.write()?;
+        self.odd.write_all_ways(9, BLOCK)?;
+        self.odd.check_odd()?;
         let stubs = self.stubs();
         expect(!stubs.is_empty(), || "no block is on the device".into())?;
         for stub in &stubs {
@@ -185,7 +167,7 @@ impl Lab {
         let text = std::fs::read_to_string(&version);
         let text = text.map_err(TestkitError::file("reading", &version))?;
         expect(text.contains("layoutVersion=-1057"), || text.clone())?;
-        let log = self.log()?;
+        let log = self.odd.log()?;
         expect(log.contains("plugin:nbd"), || "no engine is named".into())?;
         passed()
     }
@@ -210,46 +192,52 @@ impl Lab {
                 })
             })?;
         }
-        self.check_all()?;
+        self.odd.check_all()?;
+        passed()
+    }
+
+    fn killed(&mut self) -> Result<Outcome> {
+        for round in 0..3 {
+            self.odd.kill_while_writing(round, BLOCK)?;
+        }
         passed()
     }
 
     fn refused(&mut self) -> Result<Outcome> {
-        self.odd.cluster.node(ODD).stop()?;
+        self.odd.stop()?;
         let before = self.stubs().len();
+        // With the stubs alone it ends, and tells no NameNode of a block.
+        let alone = NodeSpec::new(Kind::Apache).volumes(vec![VolumeSpec::at(&self.volume)]);
+        let (_, log) = self.odd.cluster.refused_node(alone)?;
+        let told = log.contains("Successfully sent block report");
+        expect(log.contains("-1057") && !told, || log.clone())?;
+        // With a volume of files beside it goes on with that one.
         self.odd.cluster.node(ODD).become_kind(Kind::Apache)?;
         self.odd.cluster.rewrite_node_conf(ODD)?;
-        self.odd.cluster.start_node_without_waiting(ODD)?;
-        let log = self.odd.cluster.node(ODD).log();
-        wait::until("a refusal", seconds(60), || {
-            let text = std::fs::read_to_string(&log).unwrap_or_default();
-            Ok(if text.contains("-1057") {
-                Seen::Done(())
-            } else {
-                Seen::NotYet("the log does not say it".into())
-            })
-        })?;
+        self.odd.start()?;
+        let log = self.odd.log()?;
+        expect(log.contains("-1057"), || "the log does not say it".into())?;
+        self.odd.check_all()?;
         self.odd.cluster.node(ODD).kill()?;
         self.odd.cluster.swap_node(ODD, Kind::Hayloft)?;
         self.odd.cluster.wait_all_live()?;
         expect_eq("blocks", self.stubs().len(), before)?;
-        self.odd.check()?;
+        self.odd.check_odd()?;
         passed()
     }
 
     /// Restarts the node on an export; it says `what` and goes on without the volume.
     fn start_without(&mut self, what: &str) -> Result<()> {
-        self.odd.cluster.start_node(ODD)?;
-        self.odd.cluster.wait_all_live()?;
-        self.wait_failed(1)?;
-        let log = self.log()?;
+        self.odd.start()?;
+        self.odd.wait_failed(1)?;
+        let log = self.odd.log()?;
         expect(log.contains(what), || format!("the log lacks {what:?}"))?;
-        self.odd.cluster.node(ODD).stop()?;
+        self.odd.stop()?;
         self.server.stop()
     }
 
     fn unusable(&mut self) -> Result<Outcome> {
-        self.odd.cluster.node(ODD).stop()?;
+        self.odd.stop()?;
         self.server.stop()?;
         self.start_without("onnect")?;
         self.server.start(&["--readonly"], &[])?;
@@ -264,30 +252,51 @@ impl Lab {
         self.server.start_nonsense()?;
         self.start_without("does not open the volume")?;
         self.server.start(&[], &[])?;
-        self.odd.cluster.start_node(ODD)?;
-        self.odd.cluster.wait_all_live()?;
-        self.wait_failed(0)?;
-        self.odd.check()?;
+        self.odd.start()?;
+        self.odd.wait_failed(0)?;
+        self.odd.check_odd()?;
         passed()
     }
 
     fn silent(&mut self) -> Result<Outcome> {
         self.server.signal(Signal::STOP)?;
-        self.put("/while-it-is-silent", 4 * BLOCK)?;
-        self.wait_failed(1)?;
-        self.check_all()?;
-        self.odd.cluster.node(ODD).process()?.check_alive()?;
+        self.without("/while-it-is-silent")?;
         self.server.signal(Signal::CONT)?;
         self.back()
     }
 
+    /// The server takes connections and requests, and answers none for 30 s.
+    fn paused(&mut self) -> Result<Outcome> {
+        self.odd.stop()?;
+        self.server.stop()?;
+        self.server.start_that_pauses()?;
+        self.odd.start()?;
+        self.odd.wait_failed(0)?;
+        let began = Instant::now();
+        self.server.pause()?;
+        self.without("/while-it-is-paused")?;
+        let left = seconds(30).saturating_sub(began.elapsed());
+        std::thread::sleep(left);
+        self.odd.check_alive()?;
+        self.server.resume()?;
+        self.odd.check_all()?;
+        self.back()
+    }
+
+    /// A file is written while the device does not answer: its volume fails, the node goes on.
+    fn without(&mut self, path: &str) -> Result<()> {
+        self.odd.put(path, 4 * BLOCK)?;
+        self.odd.wait_failed(1)?;
+        self.odd.check_all()?;
+        self.odd.check_alive()
+    }
+
     /// A restarted node uses the device again.
     fn back(&mut self) -> Result<Outcome> {
-        self.odd.cluster.node(ODD).stop()?;
-        self.odd.cluster.start_node(ODD)?;
-        self.odd.cluster.wait_all_live()?;
-        self.wait_failed(0)?;
-        self.odd.check()?;
+        self.odd.stop()?;
+        self.odd.start()?;
+        self.odd.wait_failed(0)?;
+        self.odd.check_odd()?;
         passed()
     }
 
@@ -300,28 +309,86 @@ impl Lab {
         self.odd.fs.handle("hsync", "d")?;
         self.odd.fs.handle("close", "d")?;
         self.odd.files.add("/while-it-dies", 5 * BLOCK + 5_000, 90);
-        self.put("/after-it-died", 4 * BLOCK)?;
-        self.check_all()?;
-        self.wait_failed(1)?;
-        self.odd.cluster.node(ODD).process()?.check_alive()?;
+        self.without("/after-it-died")?;
         self.server.start(&[], &[])?;
         self.back()
     }
 
+    /// The server dies while files are written, then while they are read: a slow one, so that
+    /// requests are on their way.
+    fn killed_at_work(&mut self) -> Result<Outcome> {
+        let write = json!({
+            "path": "/at-work", "streams": 4, "bytes": 12 * BLOCK, "replication": NODES,
+            "blockSize": BLOCK, "favored": [self.odd.cluster.node(ODD).xfer()],
+        });
+        let read = json!({"path": "/at-work", "streams": 4});
+        for (operation, request) in [
+            ("writeStreams", write.clone()),
+            ("readStreams", read.clone()),
+        ] {
+            if operation == "readStreams" {
+                // What the first kill left is on other volumes for the most part.
+                self.odd.fs.call("writeStreams", write.clone())?;
+            }
+            self.odd.stop()?;
+            self.server.stop()?;
+            self.server
+                .start(&["--filter=delay"], &["rdelay=1", "wdelay=100ms"])?;
+            self.odd.start()?;
+            self.odd.wait_failed(0)?;
+            let pending = self.odd.fs.begin(operation, request)?;
+            let early = pending.wait_briefly(Duration::from_millis(500))?;
+            expect(early.is_none(), || format!("{operation} was too fast"))?;
+            self.server.stop()?;
+            let answer = pending.wait_at_most(seconds(180))?;
+            expect(answer["equal"] != false, || {
+                format!("other bytes: {answer}")
+            })?;
+            self.odd.wait_failed(1)?;
+            self.odd.check_alive()?;
+            self.server.start(&[], &[])?;
+            self.back()?;
+        }
+        let answer = self.odd.fs.call("readStreams", read)?;
+        expect(answer["equal"] == true, || format!("other bytes: {answer}"))?;
+        passed()
+    }
+
+    /// After a kill the node looks at recent replicas. What cannot be read then is whole later.
+    fn errors_at_a_start(&mut self) -> Result<Outcome> {
+        self.odd.put("/recent", 20 * BLOCK)?;
+        self.odd.wait_replicas()?;
+        let before = self.stubs().len();
+        self.odd.cluster.node(ODD).kill()?;
+        self.server.stop()?;
+        self.server
+            .start(&["--filter=error"], &["error-pread-rate=15%"])?;
+        self.odd.start()?;
+        self.odd.wait_failed(1)?;
+        self.odd.check_all()?;
+        self.odd.stop()?;
+        self.server.stop()?;
+        self.server.start(&[], &[])?;
+        self.odd.start()?;
+        self.odd.wait_failed(0)?;
+        expect_eq("blocks", self.stubs().len(), before)?;
+        self.odd.check_odd()?;
+        passed()
+    }
+
     /// A stub that names no place any more: its replica is reported, and comes from the other node.
     fn torn(&mut self) -> Result<Outcome> {
-        self.odd.cluster.node(ODD).stop()?;
+        self.odd.stop()?;
         let stubs = self.stubs();
         expect(!stubs.is_empty(), || "no block is on the device".into())?;
         for stub in &stubs {
             let torn = setxattr(stub, "user.hayloft.at", b"torn", XattrFlags::empty());
             torn.map_err(|e| TestkitError::file("tearing", stub)(e.into()))?;
         }
-        self.odd.cluster.start_node(ODD)?;
-        self.odd.cluster.wait_all_live()?;
+        self.odd.start()?;
         wait::until("reports of all torn replicas", seconds(60), || {
-            self.check_all()?;
-            let log = self.log()?;
+            self.odd.check_all()?;
+            let log = self.odd.log()?;
             let told = log.matches("replica is corrupt: reported").count();
             Ok(if told >= stubs.len() {
                 Seen::Done(())
@@ -329,29 +396,27 @@ impl Lab {
                 Seen::NotYet(format!("{told} of {}", stubs.len()))
             })
         })?;
-        self.wait_replicas()?;
-        self.check_all()?;
+        self.odd.wait_replicas()?;
+        self.odd.check_all()?;
         passed()
     }
 
     fn errors(&mut self) -> Result<Outcome> {
-        self.odd.cluster.node(ODD).stop()?;
+        self.odd.stop()?;
         self.server.stop()?;
         self.server
             .start(&["--filter=error"], &["error-pread-rate=30%"])?;
-        self.odd.cluster.start_node(ODD)?;
-        self.odd.cluster.wait_all_live()?;
-        self.check_all()?;
-        self.check_all()?;
-        self.odd.cluster.node(ODD).process()?.check_alive()?;
-        self.odd.cluster.node(ODD).stop()?;
+        self.odd.start()?;
+        self.odd.check_all()?;
+        self.odd.check_all()?;
+        self.odd.check_alive()?;
+        self.odd.stop()?;
         self.server.stop()?;
         self.server.start(&[], &[])?;
-        self.odd.cluster.start_node(ODD)?;
-        self.odd.cluster.wait_all_live()?;
+        self.odd.start()?;
         // What the scanner found damaged is replaced.
-        self.wait_replicas()?;
-        self.check_all()?;
+        self.odd.wait_replicas()?;
+        self.odd.check_all()?;
         passed()
     }
 }

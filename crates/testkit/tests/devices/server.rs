@@ -1,9 +1,12 @@
 //! Servers of network block devices, good and bad.
 
+use hayloft_testkit::TestkitError;
 use hayloft_testkit::error::Result;
 use hayloft_testkit::process::{Process, Signal, Spawn};
-use hayloft_testkit::suite::seconds;
+use hayloft_testkit::suite::{expect, seconds};
 use hayloft_testkit::wait::{self, Seen};
+use std::io::{Read as _, Write as _};
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 
 /// nbdkit with the device.
@@ -36,6 +39,40 @@ impl Server {
         let argv = argv.into_iter().map(String::from).collect();
         self.process = Some(Spawn::new("nbdkit", argv, self.dir.join("nbdkit.log")).start()?);
         self.wait()
+    }
+
+    /// One that [`pause`](Self::pause) makes silent.
+    pub fn start_that_pauses(&mut self) -> Result<()> {
+        let control = format!("pause-control={}", self.control().display());
+        self.start(&["--filter=pause"], &[&control])
+    }
+
+    fn control(&self) -> PathBuf {
+        self.dir.join("pause")
+    }
+
+    /// From here on it answers nothing.
+    pub fn pause(&self) -> Result<()> {
+        self.order(b"p", b"P")
+    }
+
+    /// It answers again, also what it was asked meanwhile.
+    pub fn resume(&self) -> Result<()> {
+        self.order(b"r", b"R")
+    }
+
+    fn order(&self, order: &[u8; 1], wanted: &[u8; 1]) -> Result<()> {
+        let control = self.control();
+        let failed = TestkitError::file("talking to", &control);
+        let talk = || {
+            let mut server = UnixStream::connect(&control)?;
+            server.write_all(order)?;
+            let mut answer = [0];
+            server.read_exact(&mut answer)?;
+            Ok(answer)
+        };
+        let answer = talk().map_err(failed)?;
+        expect(answer == *wanted, || format!("nbdkit answers {answer:?}"))
     }
 
     /// A server that cannot flush.

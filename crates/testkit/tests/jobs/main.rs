@@ -70,8 +70,8 @@ struct Lab {
     conf: PathBuf,
 }
 
-/// What TeraValidate said of `/tera/out`: one line with the sum of all keys when it is sorted, lines
-/// about errors otherwise.
+/// What TeraValidate said of `/tera/out`: one line with the sum of all keys when it is sorted,
+/// lines about errors otherwise.
 fn tera_is_sorted(fs: &Driver) -> Result<Outcome> {
     let report = fs.fs(&["-cat", "/tera/report/part-r-00000"])?;
     expect(

@@ -27,6 +27,9 @@ static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
 /// What all handles of one file share.
 #[derive(Debug)]
 pub(super) struct Stub {
+    /// Held during a write or a cut, as the kernel does with a file: what is cut off has no write
+    /// on its way, and no gap is filled with zeros over one.
+    changing: Mutex<()>,
     state: Mutex<StubState>,
     /// Another stub names a part of its place.
     pub contested: bool,
@@ -51,7 +54,11 @@ impl Stub {
             dirty_since: None,
             writes: 0,
         });
-        Self { state, contested }
+        Self {
+            changing: Mutex::default(),
+            state,
+            contested,
+        }
     }
 
     /// Flushes that had failed before the first write that no sync has covered.
@@ -320,6 +327,7 @@ impl<D: Blocking> Blocking for StubFile<D> {
         if len == 0 {
             return (0, Ok(()));
         }
+        let _turn = lock(&self.stub().changing);
         let failed = self.volume.flushes.failed.load(Ordering::Acquire);
         let pieces = match self.prepare(offset..at(offset, len)) {
             Ok(pieces) => pieces,
@@ -342,6 +350,7 @@ impl<D: Blocking> Blocking for StubFile<D> {
 
     fn truncate(&self, len: u64) -> Result<(), IoError> {
         self.must_be_writable(IoOp::Truncate)?;
+        let _turn = lock(&self.stub().changing);
         let failed = self.volume.flushes.failed.load(Ordering::Acquire);
         let mut state = lock(&self.stub().state);
         if len <= state.len {

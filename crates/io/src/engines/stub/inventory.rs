@@ -4,6 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::fs::{self, File};
 use std::path::Path;
 
+use rustix::fs::getxattr;
 use tracing::warn;
 
 use super::device::HEADER;
@@ -115,7 +116,9 @@ impl Walk<'_> {
     }
 }
 
+/// Whether it is a replica's data, or was it under another name.
 fn is_stub(path: &Path) -> bool {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
-    name.starts_with("blk_") && !name.ends_with(PLAIN_SUFFIX)
+    let has_place = || getxattr(path, place::ATTRIBUTE, &mut [0_u8; 0][..]).is_ok();
+    !name.ends_with(PLAIN_SUFFIX) && (name.starts_with("blk_") || has_place())
 }

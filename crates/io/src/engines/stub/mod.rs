@@ -13,8 +13,8 @@
 //! sync of each file that was written before fails too.
 //!
 //! **Removal.** The content goes with the last name and the last open handle. [`Meta`] and
-//! [`DataFiles`](crate::DataFiles) hold a handle while they remove a name, so no removal is missed;
-//! what a crash leaves is found by the walk at the next start.
+//! [`DataFiles`](crate::DataFiles) hold a handle while they remove or replace a name, so that none
+//! is missed; what a crash leaves is found by the walk at the next start.
 //!
 //! [`Meta`]: crate::Meta
 
@@ -233,11 +233,12 @@ impl<D: Blocking> StubVolume<D> {
 
     fn open_stub(self: &Arc<Self>, path: &Path, mode: OpenMode) -> Result<StubFile<D>, IoError> {
         let (file, _) = open_regular(path, mode)?;
-        let facts = InodeFacts::of(&file);
-        let facts = facts.map_err(|e| IoError::from_errno(IoOp::Open, path, e))?;
         // The file is damaged, not the device.
         let damaged = |why: String| IoError::new(IoErrorKind::Invalid, IoOp::Open, path, why);
         let mut open = lock(&self.open);
+        // Asked under the lock: until then another handle may write, and be closed.
+        let facts = InodeFacts::of(&file);
+        let facts = facts.map_err(|e| IoError::from_errno(IoOp::Open, path, e))?;
         let stub = match open.get(&facts.key).and_then(Weak::upgrade) {
             Some(stub) => stub,
             None => {
@@ -416,5 +417,7 @@ impl<D: Blocking> Blocking for EitherFile<D> {
 
 #[cfg(test)]
 mod adoption_tests;
+#[cfg(test)]
+mod attribute_tests;
 #[cfg(test)]
 mod tests;

@@ -5,6 +5,7 @@ use std::fs::File;
 use rustix::fs::{XattrFlags, fgetxattr, fsetxattr};
 use rustix::io::Errno;
 
+use super::device::HEADER;
 use super::room::{Extent, UNIT};
 use super::{DeviceId, crc};
 
@@ -65,10 +66,11 @@ fn decode(bytes: &[u8], device: &DeviceId, units: u64, len: u64) -> Result<Vec<E
             first,
             units: u32::from_le_bytes(number(body, at + 8)),
         };
-        let inside = first.checked_add(u64::from(extent.units));
-        if extent.units == 0 || inside.is_none_or(|end| end > units) {
+        let end = first.checked_add(u64::from(extent.units));
+        if extent.units == 0 || first < HEADER / UNIT || end.is_none_or(|end| end > units) {
+            let least = HEADER / UNIT;
             return Err(format!(
-                "it names unit {first}, beyond the device's {units}"
+                "it names unit {first}, which is none of {least} to {units}"
             ));
         }
         extents.push(extent);
@@ -123,29 +125,43 @@ mod tests {
     #[test]
     fn what_is_written_is_read_and_all_else_refused() {
         let device = [7; 16];
-        let extents = [Extent { first: 3, units: 2 }, Extent { first: 9, units: 1 }];
+        let extent = |first, units| Extent { first, units };
+        let extents = [extent(16, 2), extent(22, 1)];
         let bytes = encode(&device, &extents);
         let len = 3 * UNIT;
-        assert_eq!(decode(&bytes, &device, 10, len), Ok(extents.to_vec()));
+        assert_eq!(decode(&bytes, &device, 23, len), Ok(extents.to_vec()));
         let error = |bytes: &[u8], device: [u8; 16], units, len, what: &str| {
             let error = decode(bytes, &device, units, len).expect_err("refused");
             assert!(error.contains(what), "{error}");
         };
-        error(&bytes, [8; 16], 10, len, "another device");
-        error(&bytes, device, 9, len, "beyond the device");
-        error(&bytes, device, 10, len + 1, "has room for");
-        error(&[], device, 10, len, "another form");
+        error(&bytes, [8; 16], 23, len, "another device");
+        error(
+            &bytes,
+            device,
+            22,
+            len,
+            "unit 22, which is none of 16 to 22",
+        );
+        error(&bytes, device, 23, len + 1, "has room for");
+        error(&[], device, 23, len, "another form");
         for cut in 0..bytes.len() {
-            decode(&bytes[..cut], &device, 10, len).expect_err("torn");
+            decode(&bytes[..cut], &device, 23, len).expect_err("torn");
         }
         for at in 0..bytes.len() {
             let mut flipped = bytes.clone();
             flipped[at] ^= 1;
-            decode(&flipped, &device, 10, len).expect_err("flipped");
+            decode(&flipped, &device, 23, len).expect_err("flipped");
         }
-        let empty = encode(&device, &[Extent { first: 1, units: 0 }]);
-        error(&empty, device, 10, 0, "beyond");
-        let most = vec![Extent { first: 1, units: 1 }; EXTENTS_MAX];
+        for wrong in [extent(16, 0), extent(15, 2), extent(u64::MAX, 1)] {
+            error(
+                &encode(&device, &[wrong]),
+                device,
+                23,
+                0,
+                "which is none of",
+            );
+        }
+        let most = vec![extent(16, 1); EXTENTS_MAX];
         assert!(encode(&device, &most).len() <= BYTES_MAX);
     }
 }

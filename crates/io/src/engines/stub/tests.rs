@@ -4,9 +4,9 @@ use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::Mutex;
+use std::time::Duration;
 
 use bytes::Bytes;
-use rustix::fs::{XattrFlags, getxattr, setxattr};
 use rustix::io::Errno;
 
 use super::*;
@@ -28,6 +28,10 @@ pub(super) struct State {
     trimmed: u64,
     /// What a trim answers.
     trim: Option<Errno>,
+    /// The next write waits while this is set.
+    pub(super) held: bool,
+    /// It waits.
+    pub(super) waits: bool,
 }
 
 impl Memory {
@@ -38,7 +42,22 @@ impl Memory {
             bad_syncs: 0,
             trimmed: 0,
             trim: None,
+            held: false,
+            waits: false,
         })))
+    }
+
+    /// One write at a time waits: others pass.
+    fn wait_if_held(&self) {
+        let mut state = lock(&self.0);
+        if !state.held || state.waits {
+            return;
+        }
+        state.waits = true;
+        drop(state);
+        while lock(&self.0).held {
+            std::thread::sleep(Duration::from_millis(1));
+        }
     }
 
     fn step(&self) -> Result<MutexGuard<'_, State>, IoError> {
@@ -65,6 +84,7 @@ impl Blocking for Memory {
     }
 
     fn write(&self, bufs: &[&Bytes], offset: u64) -> (usize, Result<(), IoError>) {
+        self.wait_if_held();
         let mut state = match self.step() {
             Ok(state) => state,
             Err(error) => return (0, Err(error)),
@@ -351,54 +371,6 @@ fn a_file_in_too_many_pieces_is_refused() {
     let error = file.allocate(all / 2).expect_err("in pieces");
     assert_eq!(error.kind(), IoErrorKind::NoSpace);
     file.allocate(100 * UNIT).expect("that many are fine");
-}
-
-#[test]
-fn torn_and_foreign_attributes_cost_their_replica_alone() {
-    let (dir, device) = (dir(), Memory::new());
-    let engine = stubs(dir.path(), &device).expect("opens");
-    let [a, b, c, d] = ["blk_1", "blk_2", "blk_3", "blk_4"].map(|name| dir.path().join(name));
-    put(&engine, &a, 1, 100_000);
-    put(&engine, &b, 2, 100_000);
-    put(&engine, &c, 3, 100_000);
-    fs::write(&d, "a file of another program").expect("writes");
-    let mut bytes = [0; 4096];
-    let n = getxattr(&a, place::ATTRIBUTE, &mut bytes[..]).expect("there");
-    setxattr(&b, place::ATTRIBUTE, &bytes[..n - 1], XattrFlags::empty()).expect("sets");
-    drop(engine);
-    let engine = stubs(dir.path(), &device).expect("opens");
-    for path in [&b, &d] {
-        let error = open(&engine, path, OpenMode::ReadOnly).expect_err("no place");
-        assert_eq!(error.kind(), IoErrorKind::Invalid, "{error}");
-        files(&engine).remove(path).expect("goes all the same");
-    }
-    assert_eq!(
-        (get(&engine, &a), get(&engine, &c)),
-        (vec![1; 100_000], vec![3; 100_000])
-    );
-}
-
-#[test]
-fn two_that_name_one_place_can_be_read_and_are_not_written_over() {
-    let (dir, device) = (dir(), Memory::new());
-    let engine = stubs(dir.path(), &device).expect("opens");
-    let [a, b] = ["blk_1", "blk_2"].map(|name| dir.path().join(name));
-    put(&engine, &a, 1, 100_000);
-    put(&engine, &b, 2, 100_000);
-    let mut bytes = [0; 4096];
-    let n = getxattr(&a, place::ATTRIBUTE, &mut bytes[..]).expect("there");
-    setxattr(&b, place::ATTRIBUTE, &bytes[..n], XattrFlags::empty()).expect("sets");
-    drop(engine);
-    let engine = stubs(dir.path(), &device).expect("opens");
-    for path in [&a, &b] {
-        assert_eq!(get(&engine, path), [1; 100_000]);
-        let error = open(&engine, path, OpenMode::ReadWrite).expect_err("two have it");
-        assert!(error.to_string().contains("another replica"), "{error}");
-    }
-    let before = free(&engine);
-    files(&engine).remove(&b).expect("removes");
-    assert_eq!(free(&engine), before, "the other still has it");
-    assert_eq!(get(&engine, &a), [1; 100_000]);
 }
 
 #[test]
