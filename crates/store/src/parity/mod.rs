@@ -137,7 +137,7 @@ pub struct Parity {
     /// Held by a round: the tasks of several stores take turns.
     round: tokio::sync::Mutex<()>,
     /// Held while records and files of groups on disks change, but for new groups.
-    recording: tokio::sync::Mutex<()>,
+    pub(crate) recording: tokio::sync::Mutex<()>,
     /// Held while a replica is rebuilt: one that is wanted now waits for one at most.
     rebuilding: tokio::sync::Mutex<()>,
     /// New replicas that are in memory.
@@ -188,6 +188,8 @@ pub enum ParityStep {
     Decoded,
     /// It is in its place.
     Placed,
+    /// A group is scrubbed.
+    ScrubbedGroup,
 }
 
 /// All bytes of a unit, decoded from the others.
