@@ -9,17 +9,22 @@ use std::ops::Range;
 use std::sync::{Arc, Mutex};
 
 use hayloft_io::{AlignedBuf, EngineFile, IoClass, OpenMode};
-use hayloft_parity::{GroupRecord, TableGroup, UnitRef, UnitSums};
+use hayloft_parity::{GroupRecord, ParityShape, TableGroup, UnitRef, UnitSums};
 use tracing::{debug, warn};
 
-use super::Parity;
 use super::members::clip;
 use super::volumes::{answer, section_of, storage_of, unit_len, unit_path};
+use super::{DECODING_BUFFERS, Parity};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::locks;
 
 /// Bytes of each unit that are read at a time, about: ranges grow to whole chunks and pieces.
 const RANGE_MAX: u64 = 1 << 20;
+
+/// Ranges that are decoded at once: each has a buffer for K units and for what comes of them.
+pub(super) fn at_once(shape: ParityShape) -> usize {
+    (DECODING_BUFFERS / ((shape.data() + 1) << 20)).max(1)
+}
 
 /// Reads a unit without its own file.
 #[derive(Debug)]
@@ -90,11 +95,14 @@ impl UnitReader {
         let mut filled = 0;
         while at < end {
             let piece = self.sums.aligned(at..end.min(at.saturating_add(RANGE_MAX)));
+            let turn = self.parity.decoding.acquire().await;
+            let turn = turn.map_err(|e| StoreError::closed(e.to_string()))?;
             let bytes = self.decode(piece.clone()).await?;
             let skip = usize::try_from(at - piece.start).unwrap_or(usize::MAX);
             let to = end.min(piece.end);
             let n = usize::try_from(to - at).unwrap_or(usize::MAX);
             buf[filled..filled + n].copy_from_slice(&bytes.as_slice()[skip..skip + n]);
+            drop(turn);
             filled += n;
             at = to;
         }

@@ -23,7 +23,7 @@ const LEFTOVER: Duration = Duration::from_secs(3600);
 /// What one volume holds of groups.
 #[derive(Debug)]
 pub struct Listed {
-    /// Files of groups; records that cannot be read are left out.
+    /// Files of groups, also records that cannot be read.
     pub files: HashSet<GroupFile>,
     /// The newest heads of the records among them.
     pub records: HashMap<GroupId, GroupRecord>,
@@ -70,7 +70,6 @@ fn list(root: &Path) -> std::io::Result<Listed> {
                 Err(error) => {
                     warn!(path = %path.display(), %error, "a parity record cannot be used; its \
                         other copies are");
-                    continue;
                 }
             }
         }

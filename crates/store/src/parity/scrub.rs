@@ -12,7 +12,7 @@ use tracing::{debug, info, warn};
 use super::heal::heal_or_tell;
 use super::load::begins_with;
 use super::volumes::{UnitPlace, answer, kept_file, storage_of, unit_path};
-use super::{Parity, ParityEnded, ParityStep, records};
+use super::{Parity, ParityEnded, ParityStep, records, status};
 use crate::replica::Slot;
 
 impl Parity {
@@ -23,6 +23,7 @@ impl Parity {
         let mut damaged = 0;
         let mut turn = Instant::now();
         for group in groups {
+            status::publish_progress(self).await;
             damaged += self.scrub_group(group).await;
             if self.stores().is_empty() {
                 return Err(ParityEnded);

@@ -154,8 +154,15 @@ async fn a_record_has_a_copy_on_another_disk() {
         flip(&data_file(&node, 1), 7);
         found_damaged(&node, 1).await;
         assert!(events(&mut node).await.is_empty());
-        // The damaged copy is written anew.
+        // A look at all that there is finds the damaged copy: it is written anew.
+        let root = node.dir.path().join("data0");
+        ParityRequest::Scrub.leave(&root).expect("asks");
         round(&node).await;
+        assert!(
+            std::fs::read(record)
+                .expect("reads")
+                .ends_with(&whole[middle..])
+        );
         check_three(&node).await;
     }
     for (n, record) in records.iter().enumerate() {

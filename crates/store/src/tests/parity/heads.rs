@@ -138,3 +138,20 @@ async fn a_group_leaves_no_head_behind() {
         assert_eq!(files(&node), [], "{step:?}");
     }
 }
+
+#[tokio::test]
+async fn records_that_are_all_damaged_go_with_their_group() {
+    let shape = shape(3, 1);
+    let (node, _) = two_of_three(shape).await;
+    for record in records(&node) {
+        flip(&record, 20);
+    }
+    let node = again(node, shape, true).await;
+    for _ in 0..2 {
+        round(&node).await;
+    }
+    let now = status(&node);
+    assert_eq!((now.protected_bytes, now.groups), (800_000, 1));
+    check_files(&node, shape);
+    assert_eq!(heads(&node), [PathBuf::new(); 0]);
+}

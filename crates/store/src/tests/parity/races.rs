@@ -112,25 +112,22 @@ async fn a_group_that_cannot_be_told_of_a_rebuilt_replica_gives_way_to_others() 
     );
     let faults = Faults::new(1);
     let config = StoreConfig {
-        faults: Some((dir.path().join("data2"), Arc::clone(&faults))),
+        faults: Some((dir.path().join("data1"), Arc::clone(&faults))),
         ..protected(dir.path(), 5, shape)
     };
     let node = Node::start(dir, 5, config).await;
     put(&node, 1, 50_000).await;
     put(&node, 2, 60_000).await;
     round(&node).await;
-    let has_parity = |(volume, file): (usize, GroupFile)| match file {
-        GroupFile::Parity(..) => Some(volume),
-        _ => None,
-    };
-    assert_eq!(files(&node).into_iter().find_map(has_parity), Some(2));
+    assert_eq!((volume_of(&node, 1), volume_of(&node, 2)), (0, 1));
+    // Of the members' disks only this one is left for a copy of the record.
     let of_record = |path: &Path| {
         path.extension()
             .is_some_and(|e| e == "record" || e == "head")
     };
     let full = FaultRule::new(Effect::Errno(ENOSPC)).on(&[IoOp::Replace]);
     let full = faults.add(full.at(of_record).times(1));
-    kill_disk(&node, volume_of(&node, 1)).await;
+    kill_disk(&node, 0).await;
     for _ in 0..4 {
         round(&node).await;
     }
@@ -168,4 +165,46 @@ async fn data_that_cannot_be_kept_leaves_nothing_behind() {
     crate::parity::before_change(store, &pool(), at, short, cut).await;
     check_files(&node, shape);
     assert_eq!(status(&node).kept_bytes, 0);
+}
+
+#[tokio::test]
+async fn clients_of_a_dead_disk_wait_for_each_others_memory() {
+    const DELAY: Duration = Duration::from_millis(200);
+    let (dir, shape) = (
+        tempfile::tempdir().expect("temporary directory"),
+        shape(30, 1),
+    );
+    let faults = Faults::new(1);
+    let config = StoreConfig {
+        faults: Some((dir.path().join("data1"), Arc::clone(&faults))),
+        ..protected(dir.path(), 31, shape)
+    };
+    let node = Arc::new(Node::start(dir, 31, config).await);
+    for id in 1..31 {
+        put(&node, id, 5000).await;
+    }
+    round(&node).await;
+    assert_eq!(status(&node).groups, 1);
+    assert_eq!((volume_of(&node, 1), volume_of(&node, 2)), (0, 1));
+    kill_disk(&node, 0).await;
+    // Each decodes from the replica on the slow disk too; a range takes 31 MiB of the 64.
+    let slow = |path: &Path| path.ends_with("blk_2");
+    faults.add(
+        FaultRule::new(Effect::Delay(DELAY))
+            .on(&[IoOp::Read])
+            .at(slow),
+    );
+    let began = std::time::Instant::now();
+    let reads = (0..6).map(|_| {
+        let node = Arc::clone(&node);
+        tokio::spawn(async move { check(&node, 1, 5000).await })
+    });
+    for read in reads.collect::<Vec<_>>() {
+        read.await.expect("no panic");
+    }
+    assert!(
+        began.elapsed() >= 3 * DELAY,
+        "two at a time: {:?}",
+        began.elapsed()
+    );
 }

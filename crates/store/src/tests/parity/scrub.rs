@@ -105,7 +105,7 @@ async fn a_replica_that_changes_beside_a_scrub_is_not_called_damaged() {
         faults: Some((dir.path().join("data0"), Arc::clone(&faults))),
         ..protected(dir.path(), 3, shape(2, 1))
     };
-    let mut node = Node::start(dir, 3, config).await;
+    let node = Node::start(dir, 3, config).await;
     put(&node, 1, 50_000).await;
     put(&node, 2, 60_000).await;
     round(&node).await;
@@ -115,7 +115,7 @@ async fn a_replica_that_changes_beside_a_scrub_is_not_called_damaged() {
     let slow = FaultRule::new(Effect::Delay(Duration::from_millis(600)));
     faults.add(slow.on(&[IoOp::Open]).in_class(IoClass::Scan).at(data));
     ask(&node);
-    let node = {
+    let mut node = {
         let node = Arc::new(node);
         let scrub = tokio::spawn({
             let node = Arc::clone(&node);
@@ -132,7 +132,6 @@ async fn a_replica_that_changes_beside_a_scrub_is_not_called_damaged() {
         scrub.await.expect("no panic");
         Arc::into_inner(node).expect("the only one")
     };
-    let mut node = node;
     assert_eq!(corrupt(&events(&mut node).await), [0_i64; 0]);
     check(&node, 1, 20_000).await;
 }
