@@ -79,7 +79,7 @@ pub struct TableGroup {
     /// A copy of the record is missing or damaged: a new head is not enough.
     pub torn: bool,
     /// Its members belong in other groups. Its record is lost, or a parity file is, and every disk
-    /// that is left has a unit of the group.
+    /// that is left has a unit of the group; or groups have another shape now.
     pub given_up: bool,
     /// A member changed while it was encoded.
     pub(crate) spoiled: bool,

@@ -33,6 +33,10 @@ pub const HEAD_BYTES_MAX: usize = 256 << 10;
 pub const SECTION_BYTES_MAX: u32 = 64 << 20;
 /// Bytes of all sections of a record, at most.
 pub const SECTIONS_BYTES_MAX: u64 = 256 << 20;
+/// Bytes of a member, at most: more have no section even with the largest chunks.
+const COVERED_MAX: u64 = 1 << 44;
+/// Highest revision: every other is one more than one before.
+const REVISION_MAX: u64 = 1 << 62;
 /// Copies of a record, at most.
 const COPIES_MAX: usize = 64;
 
@@ -270,7 +274,10 @@ impl GroupRecord {
         if self.copies.is_empty() || self.copies.len() > COPIES_MAX {
             return Err(RecordError::Field("number of copies"));
         }
-        let possible = |len: u64| len > 0 && i64::try_from(len).is_ok();
+        if self.revision > REVISION_MAX {
+            return Err(RecordError::Field("revision"));
+        }
+        let possible = |len: u64| (1..=COVERED_MAX).contains(&len);
         if !self.members.iter().all(|m| possible(m.covered)) {
             return Err(RecordError::Field("covered length"));
         }

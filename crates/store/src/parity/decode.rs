@@ -9,7 +9,7 @@ use std::ops::Range;
 use std::sync::{Arc, Mutex};
 
 use hayloft_io::{AlignedBuf, EngineFile, IoClass, OpenMode};
-use hayloft_parity::{GroupRecord, ParityShape, TableGroup, UnitRef, UnitSums};
+use hayloft_parity::{GroupCode, GroupRecord, ParityShape, TableGroup, UnitRef, UnitSums};
 use tracing::{debug, warn};
 
 use super::members::clip;
@@ -32,6 +32,7 @@ pub struct UnitReader {
     parity: Arc<Parity>,
     record: Arc<GroupRecord>,
     unit: UnitRef,
+    code: Arc<GroupCode>,
     sums: UnitSums,
     class: IoClass,
     files: Mutex<HashMap<usize, Arc<dyn EngineFile>>>,
@@ -57,6 +58,7 @@ impl UnitReader {
         };
         Ok(Self {
             sums: parity.sums(&record, unit.unit).await?,
+            code: parity.code_of(record.shape),
             parity: Arc::clone(parity),
             record,
             unit,
@@ -77,6 +79,7 @@ impl UnitReader {
             parity: Arc::clone(&self.parity),
             record: Arc::clone(&self.record),
             unit: self.unit,
+            code: Arc::clone(&self.code),
             sums: self.sums.clone(),
             class,
             files: Mutex::default(),
@@ -121,8 +124,7 @@ impl UnitReader {
             let bad = locks::lock(&self.bad).clone();
             let usable = |unit| group.available(unit) && !bad.contains(&unit);
             let members = self.record.members.len();
-            let code = &self.parity.code;
-            let sources = code.sources(members, self.unit.unit, usable);
+            let sources = self.code.sources(members, self.unit.unit, usable);
             let Some(sources) = sources else {
                 return Err(self.undecodable());
             };
@@ -180,7 +182,7 @@ impl UnitReader {
                 }
             }
         }
-        let (parity, sums, wanted) = (Arc::clone(&self.parity), self.sums.clone(), self.unit.unit);
+        let (code, sums, wanted) = (Arc::clone(&self.code), self.sums.clone(), self.unit.unit);
         let work = move || {
             let width = usize::try_from(range.end - range.start).expect("a range in memory");
             let mut out = AlignedBuf::unpooled(width.max(1));
@@ -189,7 +191,7 @@ impl UnitReader {
                 .iter()
                 .map(|(unit, buf)| (*unit, buf.as_slice()))
                 .collect();
-            let decoded = parity.code.decode(&slices, wanted, out.as_mut_slice());
+            let decoded = code.decode(&slices, wanted, out.as_mut_slice());
             decoded.map_err(|e| StoreError::illegal(e.to_string()))?;
             Ok(sums
                 .verify(range.start, out.as_slice())

@@ -176,6 +176,8 @@ impl Parity {
                 copy.is_some_and(|r| r.revision == record.revision)
             })
         };
+        // Another shape was configured meanwhile.
+        known.given_up |= record.shape != self.config.shape;
         let torn = !record.copies.iter().all(whole);
         known.torn |= torn;
         known.dirty |= stale || torn;

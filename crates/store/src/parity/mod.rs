@@ -133,7 +133,7 @@ pub struct Parity {
     pub config: ParityConfig,
     /// Stores that there will be.
     expected: usize,
-    code: GroupCode,
+    code: Arc<GroupCode>,
     table: Mutex<GroupTable>,
     stores: RwLock<Vec<Weak<StoreState>>>,
     /// There is something to do.
@@ -221,7 +221,7 @@ impl Parity {
         Self {
             config,
             expected,
-            code: GroupCode::new(config.shape),
+            code: Arc::new(GroupCode::new(config.shape)),
             table: Mutex::default(),
             stores: RwLock::default(),
             wake: Notify::new(),
@@ -260,6 +260,14 @@ impl Parity {
         let stores = locks::read(&self.stores);
         let alive = stores.iter().filter_map(Weak::upgrade);
         alive.filter(|s| !s.stop.is_cancelled()).collect()
+    }
+
+    /// The code of groups of a shape: some may be from before another was configured.
+    fn code_of(&self, shape: ParityShape) -> Arc<GroupCode> {
+        match shape == self.config.shape {
+            true => Arc::clone(&self.code),
+            false => Arc::new(GroupCode::new(shape)),
+        }
     }
 
     /// Refuses a store whose volumes lie on fewer disks than the shape needs. Of several stores

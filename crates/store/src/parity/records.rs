@@ -104,6 +104,14 @@ impl Parity {
                 }
             }
         }
+        // Before all volumes are known another copy may be to come.
+        if self.is_ready()
+            && let Some(group) = self.table().get_mut(record.id)
+        {
+            warn!(group = %record.id, "a parity group has no whole record: its replicas go into \
+                new groups");
+            group.given_up = true;
+        }
         Err(StoreError::new(StoreErrorKind::Io, why))
     }
 

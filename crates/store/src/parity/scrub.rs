@@ -89,16 +89,9 @@ impl Parity {
         let Some(path) = unit_path(&group, at.unit, &place) else {
             return false;
         };
-        let sums = match self.sums(&group.record, at.unit).await {
-            Ok(sums) => sums,
-            Err(error) => {
-                warn!(group = %at.group, %error, "a parity group has no whole record: its \
-                    replicas go into new groups");
-                if let Some(group) = self.table().get_mut(at.group) {
-                    group.given_up = true;
-                }
-                return true;
-            }
+        let Ok(sums) = self.sums(&group.record, at.unit).await else {
+            // That is no damage of the unit.
+            return true;
         };
         let replica = finalized(&group, at.unit, &place);
         match begins_with(sums, &path, &place, IoClass::Scan).await {

@@ -8,6 +8,7 @@ mod heads;
 mod meanwhile;
 mod memory;
 mod races;
+mod reshaped;
 mod scrub;
 mod short_groups;
 mod two_stores;

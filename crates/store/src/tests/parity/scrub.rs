@@ -67,11 +67,9 @@ fn ask(node: &Node) {
     ParityRequest::Scrub.leave(&root).expect("asks");
 }
 
-#[tokio::test]
-async fn a_group_without_a_whole_record_is_no_reason_to_call_its_replicas_damaged() {
-    let shape = shape(3, 1);
-    let mut node = three(shape, 4).await;
-    for (volume, file) in files(&node) {
+/// Damages all checksums in all records.
+fn damage_sections(node: &Node) {
+    for (volume, file) in files(node) {
         let path = file.path(&node.dir.path().join(format!("data{volume}")));
         if matches!(file, GroupFile::Record(_)) {
             let bytes = std::fs::read(&path).expect("reads");
@@ -81,6 +79,13 @@ async fn a_group_without_a_whole_record_is_no_reason_to_call_its_replicas_damage
             }
         }
     }
+}
+
+#[tokio::test]
+async fn a_group_without_a_whole_record_is_no_reason_to_call_its_replicas_damaged() {
+    let shape = shape(3, 1);
+    let mut node = three(shape, 4).await;
+    damage_sections(&node);
     ask(&node);
     round(&node).await;
     assert_eq!(corrupt(&events(&mut node).await), [0_i64; 0]);
@@ -93,6 +98,26 @@ async fn a_group_without_a_whole_record_is_no_reason_to_call_its_replicas_damage
         "{now:?}"
     );
     check_files(&node, shape);
+    kill_disk(&node, volume_of(&node, 2)).await;
+    check_three(&node).await;
+}
+
+#[tokio::test]
+async fn parity_that_no_record_can_be_written_for_is_made_for_new_groups() {
+    let node = three(shape(3, 1), 5).await;
+    let has_parity = |(volume, file): (usize, GroupFile)| {
+        let parity = matches!(file, GroupFile::Parity(..));
+        parity.then_some(volume)
+    };
+    let disk = files(&node).into_iter().find_map(has_parity);
+    damage_sections(&node);
+    kill_disk(&node, disk.expect("there is parity")).await;
+    for _ in 0..3 {
+        round(&node).await;
+    }
+    let now = status(&node);
+    let left = (now.degraded_bytes, now.rebuild_remaining_bytes);
+    assert_eq!((now.protected_bytes, left), (735_537, (0, 0)), "{now:?}");
     kill_disk(&node, volume_of(&node, 2)).await;
     check_three(&node).await;
 }
