@@ -309,8 +309,8 @@ mod tests {
                 let most = disks.len().saturating_sub(shape.parity());
                 let full = plan.members.len() == shape.data().min(most);
                 let long = plan.members.iter().map(|m| m.len).max().unwrap_or(0);
-                // Fewer than a full group where no more disks have room. What gave way may have been
-                // nearly twice as long.
+                // Fewer than a full group where no more disks have room. What gave way may have
+                // been nearly twice as long.
                 let roomy = (0..disks.len()).filter(|d| rooms[*d] - taken[*d] >= 2 * long);
                 let spare = roomy.filter(|d| plan.members.iter().all(|m| m.disk != *d));
                 let full = full || spare.count() <= shape.parity();

@@ -74,8 +74,8 @@ const REBUILDING: IoClass = IoClass::Replication;
 /// Memory that groups which are encoded at once take together, bytes, unless one takes more.
 const ENCODING_BUFFERS: usize = 32 << 20;
 
-/// Memory that ranges which are decoded at once take together, bytes, unless one takes more. Clients
-/// of a dead disk beyond that wait for each other.
+/// Memory that ranges which are decoded at once take together, bytes, unless one takes more. More
+/// clients of a dead disk wait for each other.
 const DECODING_BUFFERS: usize = 64 << 20;
 
 /// How replicas are protected.
