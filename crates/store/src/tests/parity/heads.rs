@@ -153,5 +153,5 @@ async fn records_that_are_all_damaged_go_with_their_group() {
     let now = status(&node);
     assert_eq!((now.protected_bytes, now.groups), (800_000, 1));
     check_files(&node, shape);
-    assert_eq!(heads(&node), [PathBuf::new(); 0]);
+    assert!(heads(&node).is_empty());
 }
