@@ -50,10 +50,9 @@ pub struct GroupPlan<T> {
 /// Forms at most `groups_max` groups out of `candidates`, which come in the order in which they
 /// should be protected: the first go first, while the page cache has them.
 ///
-/// A full group has K members, fewer where disks are lost; none is shorter than half of the
-/// longest. A replica that has waited
-/// long enough takes fewer and other partners, even none: its parity is a copy then. Disks with the
-/// least parity take the next, if they have room.
+/// A full group has K members, fewer where disks are lost or full; none is shorter than half of the
+/// longest. A replica that has waited long enough takes fewer and other partners, even none: its
+/// parity is a copy then. Disks with the least parity take the next, if they have room.
 #[must_use]
 pub fn form<T>(
     shape: ParityShape,
@@ -79,9 +78,10 @@ pub fn form<T>(
             let Some(members) = take_members(most, &mut class, most, disks) else {
                 break;
             };
-            if !place(shape, members, disks, &mut plans) {
+            let Some(plan) = place(shape, members, disks, &mut class) else {
                 break;
-            }
+            };
+            plans.push(plan);
         }
         left.extend(class);
     }
@@ -90,9 +90,10 @@ pub fn form<T>(
         let Some(members) = take_members(most, &mut left, 1, disks) else {
             break;
         };
-        if !place(shape, members, disks, &mut plans) {
+        let Some(plan) = place(shape, members, disks, &mut left) else {
             break;
-        }
+        };
+        plans.push(plan);
     }
     plans
 }
@@ -128,34 +129,44 @@ fn take_members<T>(
     Some(members)
 }
 
-/// Finds disks for the parity of `members` and adds the plan; false, and drops them, when too few
-/// have room.
+/// Finds disks for the parity of `members`; `None`, and drops them, when too few have room. Where
+/// the disks without a member are full, members go `back`: their disks take the parity.
 fn place<T>(
     shape: ParityShape,
-    members: Vec<Unprotected<T>>,
+    mut members: Vec<Unprotected<T>>,
     disks: &mut [DiskRoom],
-    plans: &mut Vec<GroupPlan<T>>,
-) -> bool {
+    back: &mut Vec<Unprotected<T>>,
+) -> Option<GroupPlan<T>> {
     let len = members.iter().map(|m| m.len).max().unwrap_or(0);
-    let fits = |disk: &usize| {
-        disks[*disk].free >= len && members.iter().all(|member| member.disk != *disk)
-    };
-    let mut free: Vec<usize> = (0..disks.len()).filter(fits).collect();
-    if free.len() < shape.parity() {
-        return false;
+    let mut roomy: Vec<usize> = (0..disks.len()).filter(|d| disks[*d].free >= len).collect();
+    roomy.sort_by_key(|disk| {
+        let member = members.iter().any(|member| member.disk == *disk);
+        (
+            member,
+            disks[*disk].parity,
+            std::cmp::Reverse(disks[*disk].free),
+        )
+    });
+    roomy.truncate(shape.parity());
+    let (gives_way, stay) = members
+        .into_iter()
+        .partition(|member| roomy.contains(&member.disk));
+    members = stay;
+    if roomy.len() < shape.parity() || members.is_empty() {
+        return None;
     }
-    free.sort_by_key(|disk| (disks[*disk].parity, std::cmp::Reverse(disks[*disk].free)));
-    free.truncate(shape.parity());
-    for disk in &free {
+    // They are still the first of their disks.
+    back.splice(0..0, gives_way);
+    let len = members.iter().map(|m| m.len).max().unwrap_or(0);
+    for disk in &roomy {
         disks[*disk].free -= len;
         disks[*disk].parity += len;
     }
-    let parity = free.into_iter().map(|disk| ParityPlace { disk, len });
-    plans.push(GroupPlan {
+    let parity = roomy.into_iter().map(|disk| ParityPlace { disk, len });
+    Some(GroupPlan {
         members,
         parity: parity.collect(),
-    });
-    true
+    })
 }
 
 #[cfg(test)]
@@ -243,13 +254,37 @@ mod tests {
     #[test]
     fn without_room_for_parity_nothing_is_planned() {
         let mut disks = empty(3);
-        disks[2].free = 99;
+        for disk in &mut disks {
+            disk.free = 99;
+        }
         let candidates = vec![replica(0, 100, 0), replica(1, 100, 1)];
         assert_eq!(form(two_one(), candidates.clone(), &mut disks, 9), []);
         disks[2].free = 100;
         assert_eq!(form(two_one(), candidates.clone(), &mut disks, 9).len(), 1);
         assert_eq!(disks[2].free, 0);
         assert_eq!(form(two_one(), candidates, &mut empty(3), 0), []);
+    }
+
+    #[test]
+    fn a_full_disk_does_not_leave_the_others_without_parity() {
+        let six_one = ParityShape::new(6, 1).expect("valid");
+        for patient in [false, true] {
+            let mut disks = empty(7);
+            disks[3].free = 99;
+            // A full disk gets no replicas, so its few old ones are protected already.
+            let arrived = (0..60).map(|n| {
+                let candidate = replica([0, 1, 2, 4, 5, 6][n % 6], 100, n);
+                Unprotected {
+                    patient,
+                    ..candidate
+                }
+            });
+            let plans = form(six_one, arrived.collect(), &mut disks, 1000);
+            let members: usize = plans.iter().map(|plan| plan.members.len()).sum();
+            let at_least = if patient { 60 } else { 50 };
+            assert!(members >= at_least, "{members} of 60: {disks:?}");
+            assert!(disks.iter().all(|disk| disk.parity <= 400), "{disks:?}");
+        }
     }
 
     proptest! {
@@ -273,6 +308,12 @@ mod tests {
             for plan in &plans {
                 let most = disks.len().saturating_sub(shape.parity());
                 let full = plan.members.len() == shape.data().min(most);
+                let long = plan.members.iter().map(|m| m.len).max().unwrap_or(0);
+                // Fewer than a full group where no more disks have room. What gave way may have
+                // been nearly twice as long.
+                let roomy = (0..disks.len()).filter(|d| rooms[*d] - taken[*d] >= 2 * long);
+                let spare = roomy.filter(|d| plan.members.iter().all(|m| m.disk != *d));
+                let full = full || spare.count() <= shape.parity();
                 let mut on: Vec<usize> = plan.members.iter().map(|m| m.disk).collect();
                 on.extend(plan.parity.iter().map(|p| p.disk));
                 let all = on.len();

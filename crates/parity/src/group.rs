@@ -76,9 +76,11 @@ pub struct TableGroup {
     pub parity: Vec<bool>,
     /// The record on disks is older than this one, or a copy is missing.
     pub dirty: bool,
-    /// A parity file is lost, and every disk that is left has a unit of the group: its members
-    /// belong in smaller groups.
-    pub crowded: bool,
+    /// A copy of the record is missing or damaged: a new head is not enough.
+    pub torn: bool,
+    /// Its members belong in other groups. Its record is lost, or a parity file is, and every disk
+    /// that is left has a unit of the group; or groups have another shape now.
+    pub given_up: bool,
     /// A member changed while it was encoded.
     pub(crate) spoiled: bool,
 }
@@ -127,7 +129,7 @@ impl TableGroup {
     #[must_use]
     pub fn stays_short(&self) -> bool {
         let mut members = self.record.members.iter().zip(&self.members);
-        self.crowded
+        self.given_up
             || !self.decodes()
             || members.any(|(record, state)| record.dropped && *state == MemberState::Absent)
     }

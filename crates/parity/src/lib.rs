@@ -40,7 +40,7 @@ pub use group::{
 pub use names::{GroupFile, PARITY_DIR};
 pub use record::{
     FileStamp, GroupId, GroupRecord, HEAD_BYTES_MAX, MemberRecord, ParityRecord, RECORD_START,
-    RecordError, SECTION_BYTES_MAX, SECTIONS_BYTES_MAX, Section, encode,
+    RecordError, SECTION_BYTES_MAX, SECTIONS_BYTES_MAX, Section, encode, encode_head,
 };
 pub use shape::{ParityDisks, ParityShape, ShapeError};
 pub use sums::{SumsCheck, UnitSums};

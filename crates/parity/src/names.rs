@@ -15,6 +15,8 @@ pub const PARITY_DIR: &str = "hayloft-parity";
 pub enum GroupFile {
     /// `GROUP.record`: a copy of its record.
     Record(GroupId),
+    /// `GROUP.head`: a newer head of the copy beside it, without which it counts for nothing.
+    Head(GroupId),
     /// `GROUP.pN`: its parity file N.
     Parity(GroupId, u8),
     /// `GROUP.dN`: data of its member N, whose replica is gone or was cut.
@@ -26,7 +28,8 @@ impl GroupFile {
     #[must_use]
     pub fn group(self) -> GroupId {
         match self {
-            Self::Record(group) | Self::Parity(group, _) | Self::Kept(group, _) => group,
+            Self::Record(group) | Self::Head(group) => group,
+            Self::Parity(group, _) | Self::Kept(group, _) => group,
         }
     }
 
@@ -35,6 +38,7 @@ impl GroupFile {
     pub fn name(self) -> String {
         match self {
             Self::Record(group) => format!("{group}.record"),
+            Self::Head(group) => format!("{group}.head"),
             Self::Parity(group, n) => format!("{group}.p{n}"),
             Self::Kept(group, n) => format!("{group}.d{n}"),
         }
@@ -48,6 +52,7 @@ impl GroupFile {
         let number = |digits: &str| digits.parse().ok();
         let file = match rest.split_at_checked(1)? {
             _ if rest == "record" => Self::Record(group),
+            _ if rest == "head" => Self::Head(group),
             ("p", digits) => Self::Parity(group, number(digits)?),
             ("d", digits) => Self::Kept(group, number(digits)?),
             _ => return None,
@@ -74,13 +79,14 @@ mod tests {
         let group = GroupId(7);
         for file in [
             GroupFile::Record(group),
+            GroupFile::Head(group),
             GroupFile::Parity(group, 0),
             GroupFile::Kept(group, 200),
         ] {
             assert_eq!(GroupFile::parse(&file.name()), Some(file));
         }
         for rest in [
-            "", "p", "p01", "d256", "p+1", "q1", "record2", "p-1", "records",
+            "", "p", "p01", "d256", "p+1", "q1", "record2", "p-1", "heads",
         ] {
             let name = format!("{group}.{rest}");
             assert_eq!(GroupFile::parse(&name), None, "{name}");

@@ -9,8 +9,8 @@
 //! encoded), then one a parity file (the CRC32C of each piece). The head alone says where
 //! everything is; a reader fetches the sections that it needs.
 //!
-//! A record is never changed in place. One with a higher revision replaces it under its name, and
-//! the copy with the highest revision counts.
+//! A record is never changed in place. One with a higher revision replaces it under its name, or
+//! its head alone lies beside it: the sections stay what they are. The highest revision counts.
 
 use std::fmt;
 use std::str::FromStr;
@@ -33,6 +33,10 @@ pub const HEAD_BYTES_MAX: usize = 256 << 10;
 pub const SECTION_BYTES_MAX: u32 = 64 << 20;
 /// Bytes of all sections of a record, at most.
 pub const SECTIONS_BYTES_MAX: u64 = 256 << 20;
+/// Bytes of a member, at most: more have no section even with the largest chunks.
+const COVERED_MAX: u64 = 1 << 44;
+/// Highest revision: every other is one more than one before.
+const REVISION_MAX: u64 = 1 << 62;
 /// Copies of a record, at most.
 const COPIES_MAX: usize = 64;
 
@@ -201,6 +205,12 @@ impl GroupRecord {
         None
     }
 
+    /// Whether `other` has the same sections at the same places: one that came of this one.
+    #[must_use]
+    pub fn same_sections(&self, other: &Self) -> bool {
+        self.id == other.id && self.sections().eq(other.sections())
+    }
+
     fn sections(&self) -> impl Iterator<Item = Section> + Clone {
         let members = self.members.iter().map(|m| m.sums);
         members.chain(self.parity.iter().map(|p| p.sums))
@@ -264,7 +274,10 @@ impl GroupRecord {
         if self.copies.is_empty() || self.copies.len() > COPIES_MAX {
             return Err(RecordError::Field("number of copies"));
         }
-        let possible = |len: u64| len > 0 && i64::try_from(len).is_ok();
+        if self.revision > REVISION_MAX {
+            return Err(RecordError::Field("revision"));
+        }
+        let possible = |len: u64| (1..=COVERED_MAX).contains(&len);
         if !self.members.iter().all(|m| possible(m.covered)) {
             return Err(RecordError::Field("covered length"));
         }
@@ -290,6 +303,19 @@ pub fn encode(record: &GroupRecord, sections: &[impl AsRef<[u8]>]) -> Result<Vec
     {
         return Err(RecordError::Field("sections"));
     }
+    let mut out = encode_head(record)?;
+    for (_, bytes) in named {
+        out.put_slice(bytes.as_ref());
+    }
+    Ok(out)
+}
+
+/// The head of a record alone.
+///
+/// # Errors
+/// `TooLarge` and `Field` for what [`GroupRecord::decode`] would refuse.
+pub fn encode_head(record: &GroupRecord) -> Result<Vec<u8>, RecordError> {
+    record.check()?;
     let mut head = Vec::new();
     fields::put_head(record, &mut head)?;
     if head.len() > HEAD_BYTES_MAX {
@@ -301,9 +327,6 @@ pub fn encode(record: &GroupRecord, sections: &[impl AsRef<[u8]>]) -> Result<Vec
     out.put_u32(u32::try_from(head.len()).expect("below the limit"));
     out.put_slice(&head);
     out.put_u32(ChecksumKind::Crc32c.crc(&out));
-    for (_, bytes) in named {
-        out.put_slice(bytes.as_ref());
-    }
     Ok(out)
 }
 

@@ -118,6 +118,14 @@ fn what_would_not_be_read_is_not_written() {
         refused(&|r| r.members[0].covered = 0),
         RecordError::Field("covered length")
     );
+    assert_eq!(
+        refused(&|r| r.members[0].covered = COVERED_MAX + 1),
+        RecordError::Field("covered length")
+    );
+    assert_eq!(
+        refused(&|r| r.revision = u64::MAX),
+        RecordError::Field("revision")
+    );
     let members = RecordError::Field("number of members");
     assert_eq!(refused(&|r| r.members.clear()), members);
     assert_eq!(refused(&|r| r.members.push(r.members[0].clone())), members);
@@ -138,7 +146,8 @@ fn what_would_not_be_read_is_not_written() {
 
 proptest! {
     #[test]
-    fn records_come_back(data in 1..10_u8, fewer in 0..9_u8, parity in 1..4_u8, revision: u64) {
+    fn records_come_back(data in 1..10_u8, fewer in 0..9_u8, parity in 1..4_u8,
+        revision in 0..=REVISION_MAX) {
         let shape = ParityShape::new(data, parity).expect("valid");
         let (mut record, sections) = sample(data.saturating_sub(fewer).max(1), shape);
         record.revision = revision;

@@ -60,7 +60,8 @@ impl GroupTable {
             members,
             parity,
             dirty: false,
-            crowded: false,
+            torn: false,
+            given_up: false,
             spoiled: false,
         };
         self.groups.insert(group, found);

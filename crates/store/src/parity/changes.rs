@@ -1,11 +1,12 @@
 //! Hooks: what a change of a replica means for its groups. Called with the right to the block,
 //! before its files change.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
 use bytes::Bytes;
-use hayloft_io::{IoError, IoErrorKind, IoOp};
+use hayloft_io::{IoError, IoOp};
 use hayloft_parity::{GroupFile, KeepData, MemberChange, MemberState, PARITY_DIR};
 use hayloft_wire::ids::PoolId;
 use tracing::warn;
@@ -61,7 +62,7 @@ pub async fn before_change(
 /// Gives the data a second name, or copies it when the file is changed in place.
 async fn keep_data(
     volume: &Volume,
-    data: &std::path::Path,
+    data: &Path,
     file: GroupFile,
     kept: KeepData,
 ) -> Result<(), IoError> {
@@ -81,15 +82,25 @@ async fn keep_data(
                 return std::fs::hard_link(from, &to).map_err(failed);
             }
             let temporary = to.with_file_name(format!("{}.tmp", file.name()));
-            let copied = std::fs::copy(from, &temporary).map_err(failed)?;
-            if copied < kept.covered {
-                let text = format!("it has {copied} bytes, its group covers {}", kept.covered);
-                return Err(IoError::new(IoErrorKind::Invalid, IoOp::Link, from, text));
-            }
-            sync_file(&temporary).map_err(failed)?;
-            std::fs::rename(&temporary, &to).map_err(failed)
+            let copied = copy_data(from, &temporary, kept.covered);
+            let named = copied.and_then(|()| std::fs::rename(&temporary, &to));
+            named.map_err(|e| {
+                // No round looks for it before the next start.
+                let _ = std::fs::remove_file(&temporary);
+                failed(e)
+            })
         });
     work.await
+}
+
+/// Copies the data that a group covers, durably.
+fn copy_data(from: &Path, to: &Path, covered: u64) -> std::io::Result<()> {
+    let copied = std::fs::copy(from, to)?;
+    if copied < covered {
+        let text = format!("it has {copied} bytes, its group covers {covered}");
+        return Err(std::io::Error::new(std::io::ErrorKind::InvalidData, text));
+    }
+    sync_file(to)
 }
 
 /// A client writes: new groups wait.

@@ -9,17 +9,22 @@ use std::ops::Range;
 use std::sync::{Arc, Mutex};
 
 use hayloft_io::{AlignedBuf, EngineFile, IoClass, OpenMode};
-use hayloft_parity::{GroupRecord, TableGroup, UnitRef, UnitSums};
+use hayloft_parity::{GroupCode, GroupRecord, ParityShape, TableGroup, UnitRef, UnitSums};
 use tracing::{debug, warn};
 
-use super::Parity;
 use super::members::clip;
 use super::volumes::{answer, section_of, storage_of, unit_len, unit_path};
+use super::{DECODING_BUFFERS, Parity};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::locks;
 
 /// Bytes of each unit that are read at a time, about: ranges grow to whole chunks and pieces.
 const RANGE_MAX: u64 = 1 << 20;
+
+/// Ranges that are decoded at once: each has a buffer for K units and for what comes of them.
+pub(super) fn at_once(shape: ParityShape) -> usize {
+    (DECODING_BUFFERS / ((shape.data() + 1) << 20)).max(1)
+}
 
 /// Reads a unit without its own file.
 #[derive(Debug)]
@@ -27,6 +32,7 @@ pub struct UnitReader {
     parity: Arc<Parity>,
     record: Arc<GroupRecord>,
     unit: UnitRef,
+    code: Arc<GroupCode>,
     sums: UnitSums,
     class: IoClass,
     files: Mutex<HashMap<usize, Arc<dyn EngineFile>>>,
@@ -52,6 +58,7 @@ impl UnitReader {
         };
         Ok(Self {
             sums: parity.sums(&record, unit.unit).await?,
+            code: parity.code_of(record.shape),
             parity: Arc::clone(parity),
             record,
             unit,
@@ -72,6 +79,7 @@ impl UnitReader {
             parity: Arc::clone(&self.parity),
             record: Arc::clone(&self.record),
             unit: self.unit,
+            code: Arc::clone(&self.code),
             sums: self.sums.clone(),
             class,
             files: Mutex::default(),
@@ -90,11 +98,14 @@ impl UnitReader {
         let mut filled = 0;
         while at < end {
             let piece = self.sums.aligned(at..end.min(at.saturating_add(RANGE_MAX)));
+            let turn = self.parity.decoding.acquire().await;
+            let turn = turn.map_err(|e| StoreError::closed(e.to_string()))?;
             let bytes = self.decode(piece.clone()).await?;
             let skip = usize::try_from(at - piece.start).unwrap_or(usize::MAX);
             let to = end.min(piece.end);
             let n = usize::try_from(to - at).unwrap_or(usize::MAX);
             buf[filled..filled + n].copy_from_slice(&bytes.as_slice()[skip..skip + n]);
+            drop(turn);
             filled += n;
             at = to;
         }
@@ -113,8 +124,7 @@ impl UnitReader {
             let bad = locks::lock(&self.bad).clone();
             let usable = |unit| group.available(unit) && !bad.contains(&unit);
             let members = self.record.members.len();
-            let code = &self.parity.code;
-            let sources = code.sources(members, self.unit.unit, usable);
+            let sources = self.code.sources(members, self.unit.unit, usable);
             let Some(sources) = sources else {
                 return Err(self.undecodable());
             };
@@ -172,7 +182,7 @@ impl UnitReader {
                 }
             }
         }
-        let (parity, sums, wanted) = (Arc::clone(&self.parity), self.sums.clone(), self.unit.unit);
+        let (code, sums, wanted) = (Arc::clone(&self.code), self.sums.clone(), self.unit.unit);
         let work = move || {
             let width = usize::try_from(range.end - range.start).expect("a range in memory");
             let mut out = AlignedBuf::unpooled(width.max(1));
@@ -181,7 +191,7 @@ impl UnitReader {
                 .iter()
                 .map(|(unit, buf)| (*unit, buf.as_slice()))
                 .collect();
-            let decoded = parity.code.decode(&slices, wanted, out.as_mut_slice());
+            let decoded = code.decode(&slices, wanted, out.as_mut_slice());
             decoded.map_err(|e| StoreError::illegal(e.to_string()))?;
             Ok(sums
                 .verify(range.start, out.as_slice())

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use hayloft_io::IoClass;
-use hayloft_parity::UnitRef;
+use hayloft_parity::{GroupPhase, UnitRef};
 use hayloft_wire::ids::{Block, ExtendedBlock, PoolId, ReplicaState};
 use tracing::{error, info};
 
@@ -16,8 +16,8 @@ use crate::background::block_scanner;
 use crate::error::{StoreError, StoreErrorKind};
 use crate::locks;
 use crate::reader::ReplicaReader;
-use crate::replica::Slot;
 use crate::replica::block_pool::Pool;
+use crate::replica::{FinalReplica, Slot};
 use crate::state::StoreState;
 use crate::types::{ReplicaRef, ReplicaReport, StorageInfo, StorageReport, StoreEvent};
 use crate::volume::{Volume, footprint};
@@ -41,6 +41,16 @@ impl DegradedReplica {
     /// The block.
     pub fn block(&self, id: i64) -> Block {
         Block::new(id, self.generation_stamp, self.len)
+    }
+
+    /// What it is once it is rebuilt on a volume.
+    pub(super) fn on(&self, volume: &Volume) -> FinalReplica {
+        FinalReplica {
+            generation_stamp: self.generation_stamp,
+            len: self.len,
+            volume: volume.index,
+            pinned: self.pinned,
+        }
     }
 }
 
@@ -105,11 +115,20 @@ pub fn keep_serving(store: &Arc<StoreState>, volume: &Volume) {
         let member = {
             let table = parity.table();
             let group = table.get(unit.group).filter(|group| group.decodes());
-            group.map(|g| (g.record.pool.clone(), g.record.members[unit.unit].clone()))
+            group.map(|g| {
+                let committed = g.phase == GroupPhase::Committed;
+                let member = g.record.members[unit.unit].clone();
+                (committed, g.record.pool.clone(), member)
+            })
         };
-        let Some((pool, member)) = member else {
+        let Some((committed, pool, member)) = member else {
             continue;
         };
+        if !committed {
+            // The group is given up with the volume: nothing decodes its members.
+            parity.drop_member(unit);
+            continue;
+        }
         let Ok(pool) = store.pool(&pool) else {
             continue;
         };

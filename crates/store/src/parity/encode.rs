@@ -154,19 +154,18 @@ async fn encode_claimed(
 ) -> Result<(GroupRecord, Vec<Bytes>), NotEncoded> {
     parity.step(ParityStep::Claimed)?;
     let mut sources = Vec::new();
+    let mut sections_len = parity_checksum().meta_len(record.parity_len()) * targets.len() as u64;
     for (n, member) in members.iter().enumerate() {
         let source = open_member(parity, member).await;
-        sources.push(source.map_err(|e| NotEncoded::Member(n, e))?);
+        let source = source.map_err(|e| NotEncoded::Member(n, e))?;
+        sections_len += source.sums.bytes().len() as u64;
+        if !records::fits(sections_len) {
+            let text = "its checksums are too many for the record of a parity group with others";
+            return Err(NotEncoded::Member(n, StoreError::illegal(text)));
+        }
+        sources.push(source);
     }
     let mut sums = vec![BytesMut::from(&parity_checksum().encode_meta_header()[..]); targets.len()];
-    let meta_len = sources
-        .iter()
-        .map(|s| s.sums.bytes().len() as u64)
-        .sum::<u64>();
-    if !records::fits(meta_len) {
-        let text = "the checksums of its members are too many for the record of a parity group";
-        return Err(NotEncoded::Member(0, StoreError::illegal(text)));
-    }
     let files = create_parity(targets, &record).await?;
     write_parity(parity, members, targets, &mut sources, &files, &mut sums).await?;
     note_encoded(parity, &sources);
@@ -343,7 +342,7 @@ async fn commit(
     let begun = parity.table().begin_commit(record.clone());
     begun.map_err(|_| NotEncoded::Changed)?;
     // A change between the last look and the claim's end would have spoiled the claim.
-    let written = parity.write_copies(&record, sections, &places).await;
+    let written = parity.write_copies(&record, sections, &places, &[]).await;
     written.map_err(NotEncoded::Parity)??;
     parity.step(ParityStep::Recorded)?;
     parity.table().committed(record.id);

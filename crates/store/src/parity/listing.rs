@@ -1,12 +1,12 @@
 //! Listing what lies on a volume, and removing what no record names.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use hayloft_io::{IoClass, IoError, IoOp};
-use hayloft_parity::{GroupFile, GroupRecord, MemberState, PARITY_DIR};
+use hayloft_parity::{GroupFile, GroupId, GroupRecord, MemberState, PARITY_DIR};
 use hayloft_wire::ids::PoolId;
 use tracing::warn;
 
@@ -23,10 +23,10 @@ const LEFTOVER: Duration = Duration::from_secs(3600);
 /// What one volume holds of groups.
 #[derive(Debug)]
 pub struct Listed {
-    /// Files of groups; records that cannot be read are left out.
+    /// Files of groups, also records that cannot be read.
     pub files: HashSet<GroupFile>,
-    /// Heads of the records among them.
-    pub records: Vec<GroupRecord>,
+    /// The newest heads of the records among them.
+    pub records: HashMap<GroupId, GroupRecord>,
     /// Files under names for the time being that are so old that no task writes them.
     leftovers: Vec<PathBuf>,
 }
@@ -34,9 +34,10 @@ pub struct Listed {
 fn list(root: &Path) -> std::io::Result<Listed> {
     let mut listed = Listed {
         files: HashSet::new(),
-        records: Vec::new(),
+        records: HashMap::new(),
         leftovers: Vec::new(),
     };
+    let mut heads = HashMap::new();
     let dir = root.join(PARITY_DIR);
     let entries = match std::fs::read_dir(&dir) {
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(listed),
@@ -55,19 +56,30 @@ fn list(root: &Path) -> std::io::Result<Listed> {
         let Some(file) = name.to_str().and_then(GroupFile::parse) else {
             continue;
         };
-        if let GroupFile::Record(group) = file {
+        if let GroupFile::Record(group) | GroupFile::Head(group) = file {
+            let into = match file {
+                GroupFile::Record(_) => &mut listed.records,
+                _ => &mut heads,
+            };
             let path = dir.join(&name);
             match records::read_head(&path) {
-                Ok(record) if record.id == group => listed.records.push(record),
+                Ok(record) if record.id == group => {
+                    into.insert(group, record);
+                }
                 Ok(_) => warn!(path = %path.display(), "a parity record of another group"),
                 Err(error) => {
                     warn!(path = %path.display(), %error, "a parity record cannot be used; its \
                         other copies are");
-                    continue;
                 }
             }
         }
         listed.files.insert(file);
+    }
+    for (group, head) in heads {
+        let copy = listed.records.get_mut(&group);
+        if let Some(copy) = copy.filter(|c| c.same_sections(&head) && c.revision < head.revision) {
+            *copy = head;
+        }
     }
     Ok(listed)
 }
@@ -114,7 +126,8 @@ impl Parity {
                 .flat_map(|s| s.pools())
                 .map(|p| p.id().clone())
                 .collect();
-            let unloaded = listed.records.iter().filter(|r| !loaded.contains(&r.pool));
+            let unloaded = listed.records.values();
+            let unloaded = unloaded.filter(|r| !loaded.contains(&r.pool));
             named.extend(unloaded.map(|r| r.id));
             lists.push((place, listed));
         }
@@ -138,7 +151,7 @@ impl Parity {
         };
         let storage = &place.volume.info.id;
         match file {
-            GroupFile::Record(_) => {
+            GroupFile::Record(_) | GroupFile::Head(_) => {
                 group.record.copies.is_empty() || group.record.copies.contains(storage)
             }
             GroupFile::Parity(_, n) => {

@@ -10,7 +10,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use hayloft_io::{AlignedBuf, IoClass, IoErrorKind, OpenMode};
-use hayloft_parity::{GroupId, GroupRecord, MemberState, SumsCheck, UnitRef};
+use hayloft_parity::{
+    GroupId, GroupPhase, GroupRecord, MemberState, SumsCheck, TableGroup, UnitRef, UnitSums,
+};
 use tracing::{debug, info};
 
 use super::Parity;
@@ -84,7 +86,10 @@ impl Parity {
         let mut lists = locks::lock(&self.lists);
         lists.extend(listed);
         let mut newest: HashMap<GroupId, GroupRecord> = HashMap::new();
-        for record in lists.values().flat_map(|(_, listed)| &listed.records) {
+        for record in lists
+            .values()
+            .flat_map(|(_, listed)| listed.records.values())
+        {
             let known = newest.get(&record.id);
             let better = known.is_none_or(|known| known.revision < record.revision);
             if record.pool == *pool.id() && better {
@@ -167,11 +172,15 @@ impl Parity {
         let whole = |copy: &Arc<str>| {
             let listed = lists.get(copy).map(|(_, listed)| listed);
             listed.is_none_or(|l| {
-                let copy = l.records.iter().find(|r| r.id == group);
+                let copy = l.records.get(&group);
                 copy.is_some_and(|r| r.revision == record.revision)
             })
         };
-        known.dirty |= stale || !record.copies.iter().all(whole);
+        // Another shape was configured meanwhile.
+        known.given_up |= record.shape != self.config.shape;
+        let torn = !record.copies.iter().all(whole);
+        known.torn |= torn;
+        known.dirty |= stale || torn;
         looks
     }
 
@@ -205,11 +214,10 @@ impl Parity {
         };
         let begins = match now {
             None => Ok(false),
-            Some(_) => {
-                let class = IoClass::Scan;
-                self.begins_with(&record, unit.unit, &path, &place, class)
-                    .await
-            }
+            Some(_) => match self.sums(&record, unit.unit).await {
+                Ok(sums) => begins_with(sums, &path, &place, IoClass::Scan).await,
+                Err(error) => Err(error),
+            },
         };
         let changed = match (begins, now) {
             (Ok(true), Some(now)) => {
@@ -235,37 +243,34 @@ impl Parity {
             self.drop_member(unit);
         }
     }
+}
 
-    /// Whether a file begins with the bytes of a unit.
-    pub(super) async fn begins_with(
-        &self,
-        record: &GroupRecord,
-        unit: usize,
-        path: &Path,
-        place: &UnitPlace,
-        class: IoClass,
-    ) -> Result<bool, StoreError> {
-        let failed = |e| place.failed("comparing a unit of a parity group", e);
-        let sums = self.sums(record, unit).await?;
-        let len = sums.len();
-        let mut check = SumsCheck::new(sums);
-        let file = place.volume.engine.open(path, OpenMode::ReadOnly, class);
-        let file = answer(&place.volume, file).await.map_err(failed)?;
-        let mut buf = AlignedBuf::unpooled(STRIDE);
-        let mut offset = 0;
-        while offset < len {
-            let n = super::members::clip(len, offset, STRIDE);
-            let read = file.read_at(buf, offset, n);
-            let read = async { read.await.into_result() };
-            let (read, got) = answer(&place.volume, read).await.map_err(failed)?;
-            if got < n || check.push(read.as_slice()).is_err() {
-                return Ok(false);
-            }
-            buf = read;
-            offset += n as u64;
+/// Whether a file begins with the bytes of a unit that has these checksums.
+pub(super) async fn begins_with(
+    sums: UnitSums,
+    path: &Path,
+    place: &UnitPlace,
+    class: IoClass,
+) -> Result<bool, StoreError> {
+    let failed = |e| place.failed("comparing a unit of a parity group", e);
+    let len = sums.len();
+    let mut check = SumsCheck::new(sums);
+    let file = place.volume.engine.open(path, OpenMode::ReadOnly, class);
+    let file = answer(&place.volume, file).await.map_err(failed)?;
+    let mut buf = AlignedBuf::unpooled(STRIDE);
+    let mut offset = 0;
+    while offset < len {
+        let n = super::members::clip(len, offset, STRIDE);
+        let read = file.read_at(buf, offset, n);
+        let read = async { read.await.into_result() };
+        let (read, got) = answer(&place.volume, read).await.map_err(failed)?;
+        if got < n || check.push(read.as_slice()).is_err() {
+            return Ok(false);
         }
-        Ok(check.is_complete())
+        buf = read;
+        offset += n as u64;
     }
+    Ok(check.is_complete())
 }
 
 /// The length of the replica of a block on a volume, in whatever state.
@@ -294,10 +299,9 @@ fn degrade_missing(
     let mut elsewhere = Vec::new();
     {
         let table = parity.table();
-        for group in table
-            .iter()
-            .filter(|g| g.record.pool == *pool.id() && g.decodes())
-        {
+        let committed = |g: &&TableGroup| g.phase == GroupPhase::Committed && g.decodes();
+        let groups = table.iter().filter(committed);
+        for group in groups.filter(|g| g.record.pool == *pool.id()) {
             for (unit, member) in group.record.members.iter().enumerate() {
                 let mut configured = store.config.volumes.iter();
                 let config = configured.find(|v| *v.path == *Path::new(&*member.root));

@@ -74,6 +74,10 @@ const REBUILDING: IoClass = IoClass::Replication;
 /// Memory that groups which are encoded at once take together, bytes, unless one takes more.
 const ENCODING_BUFFERS: usize = 32 << 20;
 
+/// Memory that ranges which are decoded at once take together, bytes, unless one takes more. More
+/// clients of a dead disk wait for each other.
+const DECODING_BUFFERS: usize = 64 << 20;
+
 /// How replicas are protected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ParityConfig {
@@ -129,7 +133,7 @@ pub struct Parity {
     pub config: ParityConfig,
     /// Stores that there will be.
     expected: usize,
-    code: GroupCode,
+    code: Arc<GroupCode>,
     table: Mutex<GroupTable>,
     stores: RwLock<Vec<Weak<StoreState>>>,
     /// There is something to do.
@@ -137,9 +141,11 @@ pub struct Parity {
     /// Held by a round: the tasks of several stores take turns.
     round: tokio::sync::Mutex<()>,
     /// Held while records and files of groups on disks change, but for new groups.
-    recording: tokio::sync::Mutex<()>,
+    pub(crate) recording: tokio::sync::Mutex<()>,
     /// Held while a replica is rebuilt: one that is wanted now waits for one at most.
     rebuilding: tokio::sync::Mutex<()>,
+    /// A permit for each range that is decoded.
+    decoding: tokio::sync::Semaphore,
     /// New replicas that are in memory.
     pub(crate) recent: recent::RecentReplicas,
     /// When a client wrote last.
@@ -188,6 +194,8 @@ pub enum ParityStep {
     Decoded,
     /// It is in its place.
     Placed,
+    /// A group is scrubbed.
+    ScrubbedGroup,
 }
 
 /// All bytes of a unit, decoded from the others.
@@ -213,13 +221,14 @@ impl Parity {
         Self {
             config,
             expected,
-            code: GroupCode::new(config.shape),
+            code: Arc::new(GroupCode::new(config.shape)),
             table: Mutex::default(),
             stores: RwLock::default(),
             wake: Notify::new(),
             round: tokio::sync::Mutex::default(),
             recording: tokio::sync::Mutex::default(),
             rebuilding: tokio::sync::Mutex::default(),
+            decoding: tokio::sync::Semaphore::new(decode::at_once(config.shape)),
             recent: recent::RecentReplicas::new(config.memory, config.patience),
             wrote: Mutex::default(),
             encoded: Mutex::default(),
@@ -251,6 +260,14 @@ impl Parity {
         let stores = locks::read(&self.stores);
         let alive = stores.iter().filter_map(Weak::upgrade);
         alive.filter(|s| !s.stop.is_cancelled()).collect()
+    }
+
+    /// The code of groups of a shape: some may be from before another was configured.
+    fn code_of(&self, shape: ParityShape) -> Arc<GroupCode> {
+        match shape == self.config.shape {
+            true => Arc::clone(&self.code),
+            false => Arc::new(GroupCode::new(shape)),
+        }
     }
 
     /// Refuses a store whose volumes lie on fewer disks than the shape needs. Of several stores

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use bytes::Bytes;
 use hayloft_io::OpenMode;
 use hayloft_parity::{GroupPhase, GroupRecord, MemberState, PARITY_DIR, UnitRef};
 use hayloft_wire::ids::ExtendedBlock;
@@ -153,29 +152,56 @@ impl Parity {
         info!(%block, %volume, "a replica of a failed disk is rebuilt");
         let storage = place.volume.info.clone();
         store.send_event(StoreEvent::Found { block, storage }).await;
-        let stamp = stamp(&place, &to.data(), ENCODING).await.ok().flatten();
-        let moved = match stamp.filter(|_| apart) {
-            None => false,
-            Some(stamp) => {
-                let next = |next: &mut GroupRecord| {
-                    let member = &mut next.members[unit.unit];
-                    member.storage = Arc::clone(&place.volume.info.id);
-                    member.root = place.volume.root.to_string_lossy().as_ref().into();
-                    member.generation_stamp = degraded.generation_stamp;
-                    member.stamp = stamp;
-                };
-                match self.relocate(unit, next).await? {
-                    Ok(moved) => moved,
-                    Err(ended) => return Ok(Err(ended)),
-                }
-            }
+        let replica = degraded.on(&slice.volume);
+        let joined = match apart {
+            true => self.join_again(unit, (&place, &to), &replica).await,
+            false => Ok(Ok(false)),
         };
-        if !moved {
+        if let Ok(Err(ended)) = joined {
+            return Ok(Err(ended));
+        }
+        let _latch = pool.latches.acquire(id).await;
+        let stays = joined.as_ref().is_ok_and(|moved| matches!(moved, Ok(true)));
+        if !(stays && pool.map.is_finalized(id, &replica)) {
             let stamp = degraded.generation_stamp;
             self.waited_enough((Arc::as_ptr(store).addr(), pool.id().clone(), id, stamp));
-            self.drop_member(unit);
+            self.leave_group(unit);
         }
-        Ok(Ok(()))
+        joined.map(|moved| moved.map(drop))
+    }
+
+    /// Has a group know where the replica of a member is now; whether it does.
+    async fn join_again(
+        &self,
+        unit: UnitRef,
+        (place, at): (&UnitPlace, &Pair),
+        replica: &FinalReplica,
+    ) -> Result<Result<bool, ParityEnded>, StoreError> {
+        let Some(stamp) = stamp(place, &at.data(), ENCODING).await.ok().flatten() else {
+            return Ok(Ok(false));
+        };
+        let next = |next: &mut GroupRecord| {
+            let member = &mut next.members[unit.unit];
+            member.storage = Arc::clone(&place.volume.info.id);
+            member.root = place.volume.root.to_string_lossy().as_ref().into();
+            member.generation_stamp = replica.generation_stamp;
+            member.stamp = stamp;
+        };
+        self.relocate(unit, next).await
+    }
+
+    /// The replica of a member is not one that its group may count on: it could not be told where
+    /// it is, or the replica changed before it was. The group goes on short of a unit, and its
+    /// members into others. The caller has the right to the block.
+    fn leave_group(&self, unit: UnitRef) {
+        let mut table = self.table();
+        let state = table.get(unit.group).map(|g| g.members[unit.unit]);
+        // What was kept of it is there.
+        if state == Some(MemberState::Live) {
+            table.set_member(unit, MemberState::Absent);
+        }
+        drop(table);
+        self.drop_member(unit);
     }
 
     /// Decodes a degraded replica to a volume and puts it into the map.
@@ -203,13 +229,7 @@ impl Parity {
         if let Err(ended) = self.step(ParityStep::Placed) {
             return Ok(Err(ended));
         }
-        let replica = FinalReplica {
-            generation_stamp: degraded.generation_stamp,
-            len: degraded.len,
-            volume: slice.volume.index,
-            pinned: degraded.pinned,
-        };
-        pool.put(id, Slot::Finalized(replica))?;
+        pool.put(id, Slot::Finalized(degraded.on(&slice.volume)))?;
         slice.used.add(footprint(degraded.len, None));
         locks::lock(&pool.degraded).remove(&id);
         Ok(Ok(to))
@@ -225,11 +245,9 @@ impl Parity {
         let Some(before) = self.table().get(unit.group).map(|g| Arc::clone(&g.record)) else {
             return Ok(Ok(false));
         };
-        let sections: Vec<usize> = (0..before.members.len() + before.parity.len()).collect();
-        let sections: Vec<Bytes> = self.sections(&before, &sections).await?;
         let mut next = GroupRecord::clone(&before);
         change(&mut next);
-        if let Err(ended) = self.write_next(&before, next, &sections).await? {
+        if let Err(ended) = self.write_next(&before, next).await? {
             return Ok(Err(ended));
         }
         match unit.unit.checked_sub(before.shape.data()) {
@@ -286,7 +304,7 @@ impl Parity {
         let place = before.or_else(|| self.rebuild_place(&record, self.places(), bytes));
         let Some((place, _)) = place.filter(|(_, apart)| *apart) else {
             if let Some(group) = self.table().get_mut(unit.group) {
-                group.crowded = true;
+                group.given_up = true;
             }
             return Ok(Ok(()));
         };

@@ -11,7 +11,7 @@ use bytes::Bytes;
 use hayloft_io::{IoError, IoErrorKind, IoOp};
 use hayloft_parity::{
     GroupFile, GroupId, GroupRecord, HEAD_BYTES_MAX, PARITY_DIR, RECORD_START, RecordError,
-    SECTIONS_BYTES_MAX, TableGroup, UnitSums, encode,
+    SECTIONS_BYTES_MAX, TableGroup, UnitSums, encode, encode_head,
 };
 use hayloft_wire::ids::PoolId;
 use tracing::{debug, warn};
@@ -22,7 +22,7 @@ use crate::error::{StoreError, StoreErrorKind};
 use crate::layout::dirs::FILE_MODE;
 use crate::state::StoreState;
 
-/// Reads the head of a record.
+/// Reads the head of a record, or one that lies alone.
 pub fn read_head(path: &Path) -> io::Result<GroupRecord> {
     open_record(path).map(|(_, record, _)| record)
 }
@@ -47,7 +47,7 @@ fn invalid(error: RecordError) -> io::Error {
 }
 
 /// Reads some sections of the record of `group` and compares them with their checksums.
-pub fn read_sections(path: &Path, group: GroupId, wanted: &[usize]) -> io::Result<Vec<Bytes>> {
+fn read_sections(path: &Path, group: GroupId, wanted: &[usize]) -> io::Result<Vec<Bytes>> {
     let (mut file, record, head_len) = open_record(path)?;
     if record.id != group {
         return Err(invalid(RecordError::Field("group of a record")));
@@ -65,6 +65,15 @@ pub fn read_sections(path: &Path, group: GroupId, wanted: &[usize]) -> io::Resul
         sections.push(bytes.into());
     }
     Ok(sections)
+}
+
+/// Reads all that a copy of a record has.
+pub fn read_copy(path: &Path, group: GroupId, sections: &[usize]) -> io::Result<()> {
+    read_sections(path, group, sections)?;
+    match read_head(&path.with_file_name(GroupFile::Head(group).name())) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
 }
 
 impl Parity {
@@ -90,10 +99,18 @@ impl Parity {
                 Ok(sections) => return Ok(sections),
                 Err(error) => {
                     warn!(%error, "a copy of a parity record cannot be used");
-                    self.note_dirty(record.id);
+                    self.note_torn(record.id);
                     why = place.failed("reading a parity record", error).to_string();
                 }
             }
+        }
+        // Before all volumes are known another copy may be to come.
+        if self.is_ready()
+            && let Some(group) = self.table().get_mut(record.id)
+        {
+            warn!(group = %record.id, "a parity group has no whole record: its replicas go into \
+                new groups");
+            group.given_up = true;
         }
         Err(StoreError::new(StoreErrorKind::Io, why))
     }
@@ -114,10 +131,10 @@ impl Parity {
         UnitSums::new(bytes, unit_len(record, unit)).map_err(wrong)
     }
 
-    /// The record of a group has to be written again.
-    pub(super) fn note_dirty(&self, group: GroupId) {
+    /// A copy of the record of a group is damaged: all are written again.
+    pub(super) fn note_torn(&self, group: GroupId) {
         if let Some(group) = self.table().get_mut(group) {
-            group.dirty = true;
+            (group.dirty, group.torn) = (true, true);
         }
         self.wake.notify_one();
     }
@@ -151,17 +168,28 @@ impl Parity {
         chosen
     }
 
-    /// Writes a record to `places`, durably, one after the other.
+    /// Writes a record to `places`, durably, one after the other. Storages in `have` have its
+    /// sections already, and get a head.
     pub(super) async fn write_copies(
         &self,
         record: &GroupRecord,
         sections: &[Bytes],
         places: &[UnitPlace],
+        have: &[Arc<str>],
     ) -> Result<Result<(), ParityEnded>, StoreError> {
-        let contents = encode(record, sections)
-            .map_err(|e| StoreError::illegal(format!("parity group {}: {e}", record.id)))?;
+        let has = |place: &UnitPlace| have.contains(&place.volume.info.id);
+        let wrong = |e| StoreError::illegal(format!("parity group {}: {e}", record.id));
+        let head = encode_head(record).map_err(wrong)?;
+        let whole = match places.iter().all(has) {
+            true => Vec::new(),
+            false => encode(record, sections).map_err(wrong)?,
+        };
         for (n, place) in places.iter().enumerate() {
-            let path = GroupFile::Record(record.id).path(&place.volume.root);
+            let (file, contents) = match has(place) {
+                true => (GroupFile::Head(record.id), &head),
+                false => (GroupFile::Record(record.id), &whole),
+            };
+            let path = file.path(&place.volume.root);
             let meta = place.volume.meta(ENCODING).that_syncs(true);
             let written = async {
                 let dir = place.volume.root.join(PARITY_DIR);
@@ -190,20 +218,15 @@ impl Parity {
         let Some(record) = self.table().get(group).map(|g| Arc::clone(&g.record)) else {
             return Ok(Ok(()));
         };
-        let sections = 0..record.members.len() + record.parity.len();
-        let sections: Vec<usize> = sections.collect();
-        let sections = self.sections(&record, &sections).await?;
-        self.write_next(&record, GroupRecord::clone(&record), &sections)
-            .await
+        self.write_next(&record, GroupRecord::clone(&record)).await
     }
 
-    /// Replaces the record `before` of a group by `next`, as its next revision. The caller holds
-    /// `recording`.
+    /// Replaces the record `before` of a group by `next`, as its next revision; whole where no
+    /// sound copy lies. The caller holds `recording`.
     pub(super) async fn write_next(
         &self,
         before: &Arc<GroupRecord>,
         mut next: GroupRecord,
-        sections: &[Bytes],
     ) -> Result<Result<(), ParityEnded>, StoreError> {
         let places = self.copy_places(&next);
         next.revision += 1;
@@ -211,7 +234,24 @@ impl Parity {
             .iter()
             .map(|p| Arc::clone(&p.volume.info.id))
             .collect();
-        if let Err(ended) = self.write_copies(&next, sections, &places).await? {
+        let torn = self.table().get(next.id).is_none_or(|group| group.torn);
+        let have = if torn { &[][..] } else { &before.copies };
+        let sections = match next.copies.iter().all(|copy| have.contains(copy)) {
+            true => Vec::new(),
+            false => {
+                let all: Vec<usize> = (0..before.members.len() + before.parity.len()).collect();
+                self.sections(before, &all).await?
+            }
+        };
+        let written = self.write_copies(&next, &sections, &places, have).await;
+        if written.is_err()
+            && let Some(group) = self.table().get_mut(next.id)
+        {
+            // Some copies may have it by now: the next one has to win against them.
+            Arc::make_mut(&mut group.record).revision = next.revision;
+            group.dirty = true;
+        }
+        if let Err(ended) = written? {
             return Ok(Err(ended));
         }
         // Older copies would lose against these, but take room.
@@ -221,13 +261,18 @@ impl Parity {
             .filter(|copy| !next.copies.contains(*copy))
         {
             if let Some(place) = self.place(copy) {
-                let path = GroupFile::Record(next.id).path(&place.volume.root);
-                self.unlink(&place, &path).await;
+                self.unlink_copy(&place, next.id).await;
             }
         }
+        self.replaced(before, next, torn);
+        Ok(Ok(()))
+    }
+
+    /// The table has a record from now on that was written.
+    fn replaced(&self, before: &Arc<GroupRecord>, mut next: GroupRecord, whole: bool) {
         let mut table = self.table();
         let Some(group) = table.get_mut(next.id) else {
-            return Ok(Ok(()));
+            return;
         };
         let unchanged = Arc::ptr_eq(&group.record, before);
         let now = Arc::make_mut(&mut group.record);
@@ -236,8 +281,16 @@ impl Parity {
             written.dropped |= ours.dropped;
         }
         *now = next;
-        group.dirty = !unchanged;
-        Ok(Ok(()))
+        // One that was found damaged meanwhile is written once more.
+        group.torn &= !whole;
+        group.dirty = !unchanged || group.torn;
+    }
+
+    /// Removes a copy of a record: its head counts for nothing without it.
+    async fn unlink_copy(&self, place: &UnitPlace, group: GroupId) {
+        for file in [GroupFile::Record(group), GroupFile::Head(group)] {
+            self.unlink(place, &file.path(&place.volume.root)).await;
+        }
     }
 
     /// Removes a group that no replica needs: its records, then its files.
@@ -256,8 +309,7 @@ impl Parity {
             let Some(place) = self.place(storage) else {
                 continue;
             };
-            let path = GroupFile::Record(record.id).path(&place.volume.root);
-            self.unlink(&place, &path).await;
+            self.unlink_copy(&place, record.id).await;
             let dir = place.volume.root.join(PARITY_DIR);
             let sync = place.volume.meta(ENCODING).sync_dir(&dir);
             let synced = answer(&place.volume, sync).await;

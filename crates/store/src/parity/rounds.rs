@@ -74,15 +74,10 @@ impl Parity {
         locks::lock(&self.lists).clear();
         self.clean_once().await;
         let requests = status::requests(self).await;
-        self.write_dirty().await?;
-        let useless = self.table().useless();
-        for group in useless {
-            self.dissolve(group).await?;
-        }
         if requests.contains(&ParityRequest::Scrub) {
             self.scrub().await?;
         }
-        self.rebuild_all().await?;
+        self.mend_groups().await?;
         status::carried_out(self, &requests).await;
         self.protect().await?;
         self.recent.trim();
@@ -90,7 +85,18 @@ impl Parity {
         Ok(())
     }
 
-    pub(super) async fn write_dirty(&self) -> Result<(), ParityEnded> {
+    /// Removes useless groups, rebuilds what is lost and writes records that are out of date. In
+    /// this order: of a group that goes no record is written, of one that is rebuilt only one.
+    pub(super) async fn mend_groups(self: &Arc<Self>) -> Result<(), ParityEnded> {
+        let useless = self.table().useless();
+        for group in useless {
+            self.dissolve(group).await?;
+        }
+        self.rebuild_all().await?;
+        self.write_dirty().await
+    }
+
+    async fn write_dirty(&self) -> Result<(), ParityEnded> {
         let dirty: Vec<_> = {
             let table = self.table();
             let groups = table.iter().filter(|group| group.dirty);
@@ -107,7 +113,7 @@ impl Parity {
 
     /// Forms groups and encodes them until there are none to form or its turn is over: what is
     /// lost meanwhile and what operators ask for goes first then.
-    async fn protect(self: &Arc<Self>) -> Result<(), ParityEnded> {
+    pub(super) async fn protect(self: &Arc<Self>) -> Result<(), ParityEnded> {
         let until = Instant::now() + self.config.turn;
         loop {
             let places = self.places();

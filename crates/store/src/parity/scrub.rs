@@ -2,15 +2,18 @@
 //! copy of a record is read. What is damaged is mended from the rest.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use hayloft_io::IoClass;
-use hayloft_parity::{GroupFile, GroupId, MemberState, UnitRef};
-use hayloft_wire::ids::Block;
-use tracing::{info, warn};
+use hayloft_parity::{GroupFile, GroupId, MemberState, TableGroup, UnitRef};
+use hayloft_wire::ids::{Block, ExtendedBlock};
+use tracing::{debug, info, warn};
 
 use super::heal::heal_or_tell;
-use super::volumes::{answer, storage_of, unit_path};
-use super::{Parity, ParityEnded, records};
+use super::load::begins_with;
+use super::volumes::{UnitPlace, answer, kept_file, storage_of, unit_path};
+use super::{Parity, ParityEnded, ParityStep, records, status};
+use crate::replica::Slot;
 
 impl Parity {
     /// Compares all groups with their checksums, one after the other.
@@ -18,11 +21,21 @@ impl Parity {
         let groups: Vec<GroupId> = self.table().iter().map(|group| group.record.id).collect();
         info!(groups = groups.len(), "scrubbing parity groups");
         let mut damaged = 0;
+        let mut turn = Instant::now();
         for group in groups {
+            status::publish_progress(self).await;
             damaged += self.scrub_group(group).await;
             if self.stores().is_empty() {
                 return Err(ParityEnded);
             }
+            // All groups take days: a disk that dies meanwhile does not wait for them, nor do new
+            // replicas.
+            if turn.elapsed() >= self.config.turn {
+                self.mend_groups().await?;
+                self.protect().await?;
+                turn = Instant::now();
+            }
+            self.step(ParityStep::ScrubbedGroup)?;
         }
         if damaged > 0 {
             warn!(
@@ -30,8 +43,7 @@ impl Parity {
                 "damaged files of parity groups were found; they are mended now"
             );
         }
-        self.write_dirty().await?;
-        self.rebuild_all().await
+        Ok(())
     }
 
     /// Gives the number of damaged files.
@@ -49,65 +61,101 @@ impl Parity {
             let meta = place.volume.meta(IoClass::Scan);
             let sections: Vec<usize> = (0..record.members.len() + record.parity.len()).collect();
             let read = meta.run(hayloft_io::IoOp::Read, &path, move |path| {
-                records::read_sections(path, id, &sections)
+                records::read_copy(path, id, &sections)
                     .map_err(|e| hayloft_io::IoError::from_std(hayloft_io::IoOp::Read, path, &e))
             });
             if let Err(error) = answer(&place.volume, read).await {
                 warn!(%error, "a copy of a parity record is damaged: it is written anew");
                 damaged += 1;
-                self.note_dirty(id);
+                self.note_torn(id);
             }
         }
         for unit in 0..record.shape.units() {
-            let at = UnitRef { group: id, unit };
-            let place = storage_of(record, unit).and_then(|storage| self.place(storage));
-            let Some(place) = place.filter(|_| group.available(unit)) else {
-                continue;
-            };
-            let Some(path) = unit_path(&group, unit, &place) else {
-                continue;
-            };
-            match self
-                .begins_with(record, unit, &path, &place, IoClass::Scan)
-                .await
-            {
-                Ok(true) => continue,
-                Ok(false) => {}
-                Err(error) => warn!(%error, "a unit of a parity group cannot be read"),
-            }
-            damaged += 1;
-            self.mend(at, &group, &place.volume.info).await;
+            damaged += usize::from(self.scrub_unit(UnitRef { group: id, unit }).await);
         }
         damaged
     }
 
-    /// Does what can be done about a damaged unit.
+    /// Compares a unit with its checksums, and does what can be done when it is damaged; whether
+    /// it is.
+    async fn scrub_unit(self: &Arc<Self>, at: UnitRef) -> bool {
+        let Some(group) = self.table().get(at.group).cloned() else {
+            return false;
+        };
+        let place = storage_of(&group.record, at.unit).and_then(|storage| self.place(storage));
+        let Some(place) = place.filter(|_| group.available(at.unit)) else {
+            return false;
+        };
+        let Some(path) = unit_path(&group, at.unit, &place) else {
+            return false;
+        };
+        let Ok(sums) = self.sums(&group.record, at.unit).await else {
+            // That is no damage of the unit.
+            return true;
+        };
+        let replica = finalized(&group, at.unit, &place);
+        match begins_with(sums, &path, &place, IoClass::Scan).await {
+            Ok(true) => return false,
+            Ok(false) => {}
+            Err(error) => warn!(%error, "a unit of a parity group cannot be read"),
+        }
+        self.mend(at, &group, &place, replica).await
+    }
+
+    /// Does what can be done about a unit that is not what it should be, when its group was
+    /// `before` and its replica was `replica`. Whether it is damaged: one that a task changed
+    /// meanwhile is not.
     async fn mend(
         self: &Arc<Self>,
         at: UnitRef,
-        group: &hayloft_parity::TableGroup,
-        storage: &crate::types::StorageInfo,
-    ) {
-        let record = &group.record;
-        warn!(group = %at.group, unit = at.unit, "a unit of a parity group is damaged");
-        if let Some(n) = at.unit.checked_sub(record.shape.data()) {
-            if let Some(group) = self.table().get_mut(at.group) {
+        before: &TableGroup,
+        place: &UnitPlace,
+        replica: Option<ExtendedBlock>,
+    ) -> bool {
+        let n = at.unit.checked_sub(before.record.shape.data());
+        {
+            let mut table = self.table();
+            let Some(group) = table.get_mut(at.group) else {
+                return false;
+            };
+            if let Some(n) = n {
+                warn!(group = %at.group, n, "a parity file is damaged");
                 group.parity[n] = false;
+                return true;
             }
-            return;
+            if group.members[at.unit] != before.members[at.unit] {
+                return false;
+            }
         }
-        if group.members[at.unit] == MemberState::Kept {
+        if before.members[at.unit] == MemberState::Kept {
+            warn!(group = %at.group, unit = at.unit, "what was kept of a replica is damaged");
             self.table().set_member(at, MemberState::Absent);
-            return;
+            let kept = kept_file(&before.record, at.unit);
+            self.unlink(place, &kept.path(&place.volume.root)).await;
+            return true;
         }
-        let member = &record.members[at.unit];
-        let Some(place) = self.place(&storage.id) else {
-            return;
+        let now = finalized(before, at.unit, place);
+        let Some(block) = replica.filter(|block| now.as_ref() == Some(block)) else {
+            debug!(group = %at.group, unit = at.unit, "a replica changed while it was scrubbed");
+            return false;
         };
-        let block = Block::new(member.block_id, member.generation_stamp, member.covered);
-        let Ok(pool) = place.store.pool(&record.pool) else {
-            return;
-        };
-        heal_or_tell(&place.store, pool.extended(block), storage.clone());
+        warn!(%block, "a replica in a parity group is damaged");
+        heal_or_tell(&place.store, block, place.volume.info.clone());
+        true
+    }
+}
+
+/// The finalized replica that has the bytes of a member; `None` when a task changes it, or changed
+/// it, or it was kept.
+fn finalized(group: &TableGroup, unit: usize, place: &UnitPlace) -> Option<ExtendedBlock> {
+    let member = group.record.members.get(unit)?;
+    let live = group.members.get(unit) == Some(&MemberState::Live);
+    let pool = place.store.pool(&group.record.pool).ok().filter(|_| live)?;
+    match pool.map.get(member.block_id)? {
+        Slot::Finalized(replica) if replica.volume == place.volume.index => {
+            let (stamp, len) = (replica.generation_stamp, replica.len);
+            Some(pool.extended(Block::new(member.block_id, stamp, len)))
+        }
+        _ => None,
     }
 }

@@ -196,12 +196,14 @@ async fn choose_engine(
     Ok(choice.engine)
 }
 
-/// The engine under the faults of a test, when they are for this directory.
+/// The engine under the faults of a test, when they are for this directory or one above it.
 #[cfg(test)]
 fn with_faults(store: &StoreConfig, root: &Path, engine: Arc<dyn Engine>) -> Arc<dyn Engine> {
     use hayloft_io::decorators::Faulty;
     match &store.faults {
-        Some((path, faults)) if path == root => Arc::new(Faulty::new(engine, Arc::clone(faults))),
+        Some((path, faults)) if root.starts_with(path) => {
+            Arc::new(Faulty::new(engine, Arc::clone(faults)))
+        }
         _ => engine,
     }
 }

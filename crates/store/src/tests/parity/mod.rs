@@ -4,8 +4,12 @@ mod changes;
 mod commit;
 mod damage;
 mod dead_disk;
+mod heads;
 mod meanwhile;
 mod memory;
+mod races;
+mod reshaped;
+mod scrub;
 mod short_groups;
 mod two_stores;
 

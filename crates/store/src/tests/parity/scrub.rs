@@ -1,0 +1,189 @@
+//! Scrubs: what they find, what they leave alone, and what does not wait for them.
+
+use super::damage::{check_three, corrupt, three};
+use super::*;
+
+use hayloft_io::decorators::{Effect, FaultRule};
+use hayloft_io::{IoClass, IoOp};
+
+#[tokio::test]
+async fn a_scrub_finds_and_mends_all_there_is() {
+    let shape = shape(3, 1);
+    let mut node = three(shape, 4).await;
+    put(&node, 7, 40_000).await;
+    put(&node, 8, 40_000).await;
+    round(&node).await;
+    node.store
+        .invalidate(&pool(), &[block(7, 1001, 0).block])
+        .await
+        .expect("deletes");
+    let of = |file: &GroupFile| matches!(file, GroupFile::Parity(..) | GroupFile::Record(_));
+    let damaged: Vec<PathBuf> = files(&node)
+        .into_iter()
+        .filter(|(_, file)| of(file))
+        .map(|(volume, file)| file.path(&node.dir.path().join(format!("data{volume}"))))
+        .collect();
+    let before: Vec<Vec<u8>> = damaged
+        .iter()
+        .map(|path| std::fs::read(path).expect("reads"))
+        .collect();
+    assert_eq!(damaged.len(), 6);
+    // One at a time: of each group one unit may be wrong.
+    for (path, bytes) in damaged.iter().zip(&before) {
+        flip(path, bytes.len() / 2);
+        let root = node.dir.path().join("data3");
+        ParityRequest::Scrub.leave(&root).expect("asks");
+        let asked = status(&node).done(ParityRequest::Scrub);
+        tokio::time::sleep(Duration::from_millis(2)).await;
+        round(&node).await;
+        let said = std::fs::read(ParityStatus::file(&node.dir.path().join("data0")));
+        let said = ParityStatus::parse(&said.expect("written")).expect("reads");
+        assert!(said.done(ParityRequest::Scrub) > asked);
+        let now = std::fs::read(path);
+        let now = now.unwrap_or_else(|e| panic!("{}: {e}; {:?}", path.display(), files(&node)));
+        // A record is of the next revision.
+        let same = now == *bytes || path.extension().is_some_and(|e| e == "record");
+        assert!(same, "{}", path.display());
+        assert_eq!(status(&node).degraded_bytes, 0);
+    }
+    flip(&data_file(&node, 3), 100);
+    ParityRequest::Scrub
+        .leave(&node.dir.path().join("data0"))
+        .expect("asks");
+    round(&node).await;
+    assert!(
+        events(&mut node)
+            .await
+            .iter()
+            .all(|e| matches!(e, StoreEvent::Deleted { .. }))
+    );
+    assert!(std::fs::read(data_file(&node, 3)).expect("reads") == content(3, 65_536));
+    check_three(&node).await;
+    check_files(&node, shape);
+}
+
+fn ask(node: &Node) {
+    let root = node.dir.path().join("data0");
+    ParityRequest::Scrub.leave(&root).expect("asks");
+}
+
+/// Damages all checksums in all records.
+fn damage_sections(node: &Node) {
+    for (volume, file) in files(node) {
+        let path = file.path(&node.dir.path().join(format!("data{volume}")));
+        if matches!(file, GroupFile::Record(_)) {
+            let bytes = std::fs::read(&path).expect("reads");
+            let (_, head) = hayloft_parity::GroupRecord::decode(&bytes).expect("a record");
+            for at in (head..bytes.len()).step_by(10) {
+                flip(&path, at);
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_group_without_a_whole_record_is_no_reason_to_call_its_replicas_damaged() {
+    let shape = shape(3, 1);
+    let mut node = three(shape, 4).await;
+    damage_sections(&node);
+    ask(&node);
+    round(&node).await;
+    assert_eq!(corrupt(&events(&mut node).await), [0_i64; 0]);
+    round(&node).await;
+    round(&node).await;
+    let now = status(&node);
+    assert_eq!(
+        (now.protected_bytes, now.degraded_bytes),
+        (735_537, 0),
+        "{now:?}"
+    );
+    check_files(&node, shape);
+    kill_disk(&node, volume_of(&node, 2)).await;
+    check_three(&node).await;
+}
+
+#[tokio::test]
+async fn parity_that_no_record_can_be_written_for_is_made_for_new_groups() {
+    let node = three(shape(3, 1), 5).await;
+    let has_parity = |(volume, file): (usize, GroupFile)| {
+        let parity = matches!(file, GroupFile::Parity(..));
+        parity.then_some(volume)
+    };
+    let disk = files(&node).into_iter().find_map(has_parity);
+    damage_sections(&node);
+    kill_disk(&node, disk.expect("there is parity")).await;
+    for _ in 0..3 {
+        round(&node).await;
+    }
+    let now = status(&node);
+    let left = (now.degraded_bytes, now.rebuild_remaining_bytes);
+    assert_eq!((now.protected_bytes, left), (735_537, (0, 0)), "{now:?}");
+    kill_disk(&node, volume_of(&node, 2)).await;
+    check_three(&node).await;
+}
+
+#[tokio::test]
+async fn a_replica_that_changes_beside_a_scrub_is_not_called_damaged() {
+    let faults = Faults::new(1);
+    let dir = tempfile::tempdir().expect("temporary directory");
+    let config = StoreConfig {
+        faults: Some((dir.path().join("data0"), Arc::clone(&faults))),
+        ..protected(dir.path(), 3, shape(2, 1))
+    };
+    let node = Node::start(dir, 3, config).await;
+    put(&node, 1, 50_000).await;
+    put(&node, 2, 60_000).await;
+    round(&node).await;
+    assert_eq!(volume_of(&node, 1), 0);
+    // The scrub's look at the data file takes a moment; meanwhile the replica is cut.
+    let data = |path: &Path| path.ends_with("blk_1");
+    let slow = FaultRule::new(Effect::Delay(Duration::from_millis(600)));
+    faults.add(slow.on(&[IoOp::Open]).in_class(IoClass::Scan).at(data));
+    ask(&node);
+    let mut node = {
+        let node = Arc::new(node);
+        let scrub = tokio::spawn({
+            let node = Arc::clone(&node);
+            async move { round(&node).await }
+        });
+        tokio::time::sleep(Duration::from_millis(200)).await;
+        let old = block(1, 1001, 50_000);
+        let begun = node.store.init_replica_recovery(&old, 1002).await;
+        begun.expect("begins");
+        let cut = node
+            .store
+            .update_replica_under_recovery(&old, 1002, 0, 20_000);
+        cut.await.expect("cuts");
+        scrub.await.expect("no panic");
+        Arc::into_inner(node).expect("the only one")
+    };
+    assert_eq!(corrupt(&events(&mut node).await), [0_i64; 0]);
+    check(&node, 1, 20_000).await;
+}
+
+#[tokio::test]
+async fn a_dead_disk_does_not_wait_for_the_end_of_a_scrub() {
+    let dir = tempfile::tempdir().expect("temporary directory");
+    let mut config = protected(dir.path(), 4, shape(2, 1));
+    config.parity.as_mut().expect("configured").turn = Duration::ZERO;
+    let node = Node::start(dir, 4, config).await;
+    for id in 1..9 {
+        put(&node, id, 50_000).await;
+    }
+    for _ in 0..8 {
+        round(&node).await;
+    }
+    assert_eq!(status(&node).unprotected_bytes, 0);
+    kill_disk(&node, 1).await;
+    let before = status(&node).rebuild_remaining_bytes;
+    assert!(before > 0);
+    put(&node, 10, 50_000).await;
+    ask(&node);
+    let parity = node.store.0.parity.as_ref().expect("configured");
+    *parity.end_at.lock().expect("not poisoned") = Some(ParityStep::ScrubbedGroup);
+    node.store
+        .parity_round()
+        .await
+        .expect_err("ends in the scrub");
+    assert_eq!(status(&node).rebuild_remaining_bytes, 0);
+}
