@@ -130,6 +130,34 @@ impl TestMount {
             .map_err(TestkitError::file("writing", "/proc/sys/vm/drop_caches"))
     }
 
+    /// Takes all room but about `left` bytes with a file `filler`, without writing it; returns that
+    /// file.
+    ///
+    /// # Errors
+    /// When there is less room, or the file system cannot allocate.
+    pub fn fill_but(&self, left: u64) -> Result<PathBuf> {
+        let path = self.at.join("filler");
+        let free = self.free()?;
+        let taken = free.checked_sub(left).filter(|taken| *taken > 0);
+        let taken = taken.ok_or_else(|| {
+            TestkitError::Talk(format!("{}: {free} bytes are free", self.at.display()))
+        })?;
+        let file = std::fs::File::create(&path).map_err(TestkitError::file("creating", &path))?;
+        rustix::fs::fallocate(&file, rustix::fs::FallocateFlags::empty(), 0, taken)
+            .map_err(|errno| TestkitError::file("allocating", &path)(errno.into()))?;
+        Ok(path)
+    }
+
+    /// Bytes that are free for users other than root.
+    ///
+    /// # Errors
+    /// When the file system does not say.
+    pub fn free(&self) -> Result<u64> {
+        let stat = rustix::fs::statvfs(&self.at);
+        let stat = stat.map_err(|e| TestkitError::file("looking at", &self.at)(e.into()))?;
+        Ok(stat.f_bavail * stat.f_frsize)
+    }
+
     /// Fills it up with a file `filler`, or what room there is again; returns that file.
     ///
     /// # Errors

@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use hayloft_io::IoClass;
+use hayloft_io::{IoClass, IoError};
 use hayloft_parity::{GroupTotals, PARITY_DIR};
 use serde::{Deserialize, Serialize};
 use tracing::debug;
 
 use super::Parity;
-use super::volumes::answer;
+use super::volumes::{UnitPlace, answer};
 use crate::layout::dirs::{DIR_MODE, FILE_MODE, now_ms};
 use crate::locks;
 
@@ -322,7 +322,7 @@ pub async fn carried_out(parity: &Parity, requests: &[ParityRequest]) {
     }
 }
 
-/// Leaves the status on the first volume, for `hayloft pool status`, when it has changed or is old.
+/// Leaves the status on a volume, for `hayloft pool status`, when it has changed or is old.
 pub async fn publish(parity: &Parity) {
     let now = parity.status();
     let before = locks::lock(&parity.published).clone();
@@ -343,14 +343,27 @@ pub async fn publish_progress(parity: &Parity) {
     }
 }
 
+/// Writes the status to the first volume that takes it: one may be full.
 async fn publish_anyway(parity: &Parity) {
     let now = parity.status();
-    let Some(place) = parity.places().into_iter().next() else {
-        return;
-    };
     let Ok(contents) = serde_json::to_vec_pretty(&now) else {
         return;
     };
+    for place in parity.places() {
+        match write_status(&place, contents.clone()).await {
+            Ok(()) => {
+                *locks::lock(&parity.published) = now;
+                return;
+            }
+            Err(error) => {
+                let volume = place.volume.root.display();
+                debug!(%volume, %error, "the status of parity cannot be written there");
+            }
+        }
+    }
+}
+
+async fn write_status(place: &UnitPlace, contents: Vec<u8>) -> Result<(), IoError> {
     let dir = place.volume.root.join(PARITY_DIR);
     let meta = place.volume.meta(IoClass::Balancer).that_syncs(true);
     let written = async {
@@ -358,8 +371,5 @@ async fn publish_anyway(parity: &Parity) {
         meta.replace(&dir.join(STATUS_FILE), contents, FILE_MODE)
             .await
     };
-    match answer(&place.volume, written).await {
-        Ok(()) => *locks::lock(&parity.published) = now,
-        Err(error) => debug!(%error, "the status of parity cannot be written"),
-    }
+    answer(&place.volume, written).await
 }

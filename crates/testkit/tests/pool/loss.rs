@@ -50,31 +50,27 @@ impl Lab {
         failed.ok_or_else(|| TestkitError::Expectation(format!("no count of volumes: {bean}")))
     }
 
-    /// A disk of a host fails by `fail`. All that was on it is read and has its replicas all the
-    /// time, until it is rebuilt, and the NameNode has nothing copied.
-    fn lose_disk<T>(
+    /// `count` disks of a host fail by `fail`. All that was on them is read and has its replicas
+    /// all the time, until it is rebuilt, and the NameNode has nothing copied.
+    fn lose_disks<T>(
         &mut self,
-        host: usize,
+        (host, count): (usize, u64),
         fail: impl FnOnce(&mut Self) -> Result<T>,
     ) -> Result<T> {
-        if self.files.is_empty() {
-            // The case runs alone.
-            self.write("closed", crate::FILES)?;
-        }
         for host in 0..crate::HOSTS {
-            self.wait_protected(host)?;
+            self.some_protected(host)?;
         }
         let (copies, failures) = (self.copies()?, self.failed_volumes()?);
         let failed = fail(self)?;
         let started = std::time::Instant::now();
-        wait::until("the disk's replicas rebuilt", seconds(180), || {
+        wait::until("the disks' replicas rebuilt", seconds(180), || {
             self.check_all()?;
             self.expect_replicas()?;
             std::thread::sleep(seconds(1));
             let (_, now) = self.pool(host, &["status"])?;
             expect_eq("lost", now["lost_bytes"].as_u64(), Some(0))?;
             let of = |name: &str| now[name].as_u64().unwrap_or(u64::MAX);
-            let noticed = self.failed_volumes()? == failures + 1;
+            let noticed = self.failed_volumes()? == failures + count;
             let whole = of("degraded_bytes") == 0 && of("rebuild_remaining_bytes") == 0;
             Ok(if noticed && whole {
                 Seen::Done(())
@@ -90,10 +86,36 @@ impl Lab {
     }
 
     pub fn dead_disk(&mut self) -> Result<Outcome> {
-        self.lose_disk(0, |lab| {
+        self.lose_disks((0, 1), |lab| {
             lab.disk(0, 3).kill()?;
             lab.kill_while_rebuilding(0)
         })?;
+        passed()
+    }
+
+    pub fn two_dead_disks(&mut self) -> Result<Outcome> {
+        const HOST: usize = 0;
+        const OTHER: usize = 1;
+        self.lose_disks((HOST, 2), |lab| {
+            // Every block comes from the disks that are left.
+            lab.cluster.node(OTHER).kill()?;
+            lab.disk(HOST, 3).kill()?;
+            lab.disk(HOST, 6).vanish()?;
+            lab.check_all()?;
+            lab.cluster.start_node(OTHER)?;
+            lab.cluster.wait_all_live()
+        })?;
+        let now = self.wait_protected(HOST)?;
+        let volumes = now["volumes"].as_array().cloned().unwrap_or_default();
+        let used = volumes.iter().filter(|v| v["in_use"] == true).count();
+        expect_eq("disks in use", used, self.disks_each - 2)?;
+        let units = ["protected_bytes", "parity_bytes"];
+        let left = volumes.iter().filter(|v| v["in_use"] != true);
+        let mut left = left.flat_map(|v| units.map(|name| v[name].as_u64()));
+        expect(left.all(|bytes| bytes == Some(0)), || {
+            format!("groups count on units of dead disks: {now}")
+        })?;
+        self.expect_none_corrupt()?;
         passed()
     }
 
@@ -102,7 +124,7 @@ impl Lab {
         if let PoolDisk::Mount(_) = self.disk(host, disk) {
             return Ok(Outcome::Skipped("no modelled disk can be mounted".into()));
         }
-        let hung = self.lose_disk(host, |lab| {
+        let hung = self.lose_disks((host, 1), |lab| {
             // What is in the page cache needs no disk.
             let caches = Path::new("/proc/sys/vm/drop_caches");
             std::fs::write(caches, "3").map_err(TestkitError::file("writing", caches))?;

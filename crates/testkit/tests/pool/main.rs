@@ -1,8 +1,10 @@
-//! Two nodes of seven small disks each, with parity over the disks of a node: a stock NameNode and
-//! stock clients never learn that a disk died. [`loss`]: disks and a host that go. [`steps`]: the
-//! node killed at each step.
+//! Two nodes of small disks each, with parity over the disks of a node: a stock NameNode and
+//! stock clients never learn that a disk died. [`loss`]: disks and a host that go. [`records`]:
+//! damaged records. [`room`]: full disks. [`steps`]: the node killed at each step.
 
 mod loss;
+mod records;
+mod room;
 mod steps;
 
 use hayloft_testkit::error::Result;
@@ -23,7 +25,6 @@ const BLOCK: u64 = 1 << 20;
 const HOSTS: usize = 2;
 /// Disks of a node: six members and a parity file of each group are on one each.
 const DISKS: usize = 7;
-const SHAPE: &str = "6+1";
 /// Size of each disk, MiB.
 const DISK_MIB: u32 = 128;
 /// Host and disk that hang.
@@ -31,6 +32,21 @@ const HUNG: (usize, usize) = (1, DISKS - 1);
 const FILE_SYSTEM: HostedFileSystem = HostedFileSystem::Ext4;
 /// Files of one block with a replica on each node: six on each disk.
 const FILES: u64 = 42;
+/// Nodes that survive one disk.
+const ONE_DISK: PoolNodes = PoolNodes {
+    shape: "6+1",
+    disks: DISKS,
+    hung: Some(HUNG),
+    given_up_after_ms: 1000,
+};
+/// Nodes that survive two disks. Eight others are left then, for eight units. A node may be away
+/// while its blocks are read from the other.
+const TWO_DISKS: PoolNodes = PoolNodes {
+    shape: "6+2",
+    disks: 10,
+    hung: None,
+    given_up_after_ms: 60_000,
+};
 /// Groups that are not full are formed after two minutes.
 const PROTECTED_WITHIN: Duration = Duration::from_secs(240);
 
@@ -40,9 +56,17 @@ fn main() -> ExitCode {
         if !suite.may_mount_disks("everything") {
             return Ok(());
         }
-        let mut on = suite.group(start, |lab, failed| lab.cluster.conclude(failed));
+        let end = |lab: Lab, failed: bool| lab.cluster.conclude(failed);
+        let mut on = suite.group(|| start(&ONE_DISK), end);
         on.case("closed_files_are_protected", |lab| lab.protected());
         on.case("scrub_mends_flipped_bytes", |lab| lab.scrubbed());
+        on.case("scrub_mends_damaged_records", |lab| lab.records_mended());
+        on.case("groups_whose_records_are_lost_are_encoded_anew", |lab| {
+            lab.records_lost()
+        });
+        on.case("full_disks_take_no_parity_and_stop_no_writer", |lab| {
+            lab.no_room()
+        });
         on.case("appends_and_deletes_leave_the_rest_protected", |lab| {
             lab.changed()
         });
@@ -62,16 +86,36 @@ fn main() -> ExitCode {
         on.case("a_host_and_a_disk_of_the_other_are_gone", |lab| {
             lab.host_and_disk()
         });
+        let mut on = suite.group(|| start(&TWO_DISKS), end);
+        on.case("two_dead_disks_cost_no_replication", |lab| {
+            lab.two_dead_disks()
+        });
         Ok(())
     })
 }
 
-fn start() -> Result<Lab> {
+/// What the nodes are.
+struct PoolNodes {
+    /// K+M.
+    shape: &'static str,
+    /// Disks of each.
+    disks: usize,
+    /// Host and disk that can hang.
+    hung: Option<(usize, usize)>,
+    /// `dfs.namenode.heartbeat.recheck-interval`: nodes are dead after a little more than twice.
+    given_up_after_ms: u64,
+}
+
+fn start(nodes: &PoolNodes) -> Result<Lab> {
     let base = scratch("pool-disks-")?;
     let mut builder = Cluster::builder("pool")
         .conf("dfs.blocksize", BLOCK)
         .conf("dfs.replication", HOSTS)
         .conf("dfs.client.socket-timeout", 10_000)
+        .conf(
+            "dfs.namenode.heartbeat.recheck-interval",
+            nodes.given_up_after_ms,
+        )
         .conf(
             "dfs.datanode.round-robin-volume-choosing-policy.additional-available-space",
             0,
@@ -79,14 +123,15 @@ fn start() -> Result<Lab> {
     let mut disks = Vec::new();
     for host in 0..HOSTS {
         let mut volumes = Vec::new();
-        for disk in 0..DISKS {
+        for disk in 0..nodes.disks {
             let at = base.path().join(format!("disk-{host}-{disk}"));
-            let disk = if (host, disk) == HUNG && modelled::missing(FILE_SYSTEM).is_none() {
-                PoolDisk::Modelled(modelled_disk(at)?)
-            } else {
-                let image = base.path().join(format!("image-{host}-{disk}"));
-                PoolDisk::Mount(TestMount::ext4(&image, &at, DISK_MIB)?)
-            };
+            let disk =
+                if nodes.hung == Some((host, disk)) && modelled::missing(FILE_SYSTEM).is_none() {
+                    PoolDisk::Modelled(modelled_disk(at)?)
+                } else {
+                    let image = base.path().join(format!("image-{host}-{disk}"));
+                    PoolDisk::Mount(TestMount::ext4(&image, &at, DISK_MIB)?)
+                };
             volumes.push(VolumeSpec::at(disk.data()));
             disks.push(disk);
         }
@@ -94,13 +139,14 @@ fn start() -> Result<Lab> {
             .volumes(volumes)
             .conf("dfs.datanode.failed.volumes.tolerated", 2)
             .conf("dfs.datanode.disk.check.timeout", "5s")
-            .conf("hayloft.pool.parity", SHAPE);
+            .conf("hayloft.pool.parity", nodes.shape);
         builder = builder.node(spec);
     }
     let cluster = builder.start()?;
     Ok(Lab {
         fs: cluster.driver()?,
         cluster,
+        disks_each: nodes.disks,
         disks,
         files: Vec::new(),
         _base: base,
@@ -150,11 +196,21 @@ impl PoolDisk {
             Self::Modelled(_) => Err(TestkitError::Expectation("it can only hang".into())),
         }
     }
+
+    /// Puts a file where the node's directory was: the node cannot make it again.
+    fn vanish(&self) -> Result<()> {
+        let data = self.data();
+        std::fs::rename(&data, data.with_file_name("gone"))
+            .map_err(TestkitError::file("moving", &data))?;
+        std::fs::write(&data, "").map_err(TestkitError::file("writing", &data))
+    }
 }
 
 struct Lab {
     fs: Driver,
     cluster: Cluster,
+    /// Disks of a host.
+    disks_each: usize,
     disks: Vec<PoolDisk>,
     /// What is there: path, length, seed.
     files: Vec<(String, u64, u64)>,
@@ -164,7 +220,7 @@ struct Lab {
 
 impl Lab {
     fn disk(&self, host: usize, disk: usize) -> &PoolDisk {
-        &self.disks[host * DISKS + disk]
+        &self.disks[host * self.disks_each + disk]
     }
 
     /// Writes files of one block, and remembers them.
@@ -175,6 +231,14 @@ impl Lab {
             self.files.push((path, BLOCK, n));
         }
         Ok(())
+    }
+
+    /// What a case needs that may run alone: protected files.
+    fn some_protected(&mut self, host: usize) -> Result<Value> {
+        if self.files.is_empty() {
+            self.write("closed", FILES)?;
+        }
+        self.wait_protected(host)
     }
 
     fn check_all(&self) -> Result<()> {
@@ -207,18 +271,30 @@ impl Lab {
         Ok((ran.status.code(), answer))
     }
 
-    /// Waits until a node says that all that it has is protected.
-    fn wait_protected(&mut self, host: usize) -> Result<Value> {
-        let wanted: u64 = self.files.iter().map(|(_, bytes, _)| bytes).sum();
-        let what = format!("{wanted} bytes of host {host} protected");
-        wait::until(&what, PROTECTED_WITHIN, || {
+    /// Waits until a node says what `is` wants.
+    fn wait_status(
+        &mut self,
+        host: usize,
+        what: &str,
+        is: impl Fn(&Value) -> bool,
+    ) -> Result<Value> {
+        wait::until(what, PROTECTED_WITHIN, || {
             std::thread::sleep(seconds(1));
             let (_, now) = self.pool(host, &["status"])?;
-            Ok(if now["protected_bytes"].as_u64() == Some(wanted) {
+            Ok(if is(&now) {
                 Seen::Done(now)
             } else {
                 Seen::NotYet(now.to_string())
             })
+        })
+    }
+
+    /// Waits until a node says that all that it has is protected.
+    fn wait_protected(&mut self, host: usize) -> Result<Value> {
+        let wanted: u64 = self.files.iter().map(|(_, bytes, _)| bytes).sum();
+        let what = format!("{wanted} bytes of host {host} protected");
+        self.wait_status(host, &what, |now| {
+            now["protected_bytes"].as_u64() == Some(wanted)
         })
     }
 
@@ -262,9 +338,14 @@ impl Lab {
                 Seen::NotYet("it is not".into())
             })
         })?;
-        let corrupt = &self.cluster.namenode_bean(0, "FSNamesystem")?["CorruptBlocks"];
-        expect_eq("corrupt blocks", corrupt.as_u64(), Some(0))?;
+        self.expect_none_corrupt()?;
         passed()
+    }
+
+    /// No node has called a replica corrupt.
+    fn expect_none_corrupt(&self) -> Result<()> {
+        let corrupt = &self.cluster.namenode_bean(0, "FSNamesystem")?["CorruptBlocks"];
+        expect_eq("corrupt blocks", corrupt.as_u64(), Some(0))
     }
 
     fn changed(&mut self) -> Result<Outcome> {

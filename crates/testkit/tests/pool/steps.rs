@@ -43,8 +43,9 @@ const STEPS: [Step; 5] = [
 ];
 
 impl Lab {
-    fn group_files(&self, host: usize) -> BTreeSet<PathBuf> {
-        let disks = (0..crate::DISKS).map(|disk| self.disk(host, disk).data());
+    /// All files of groups on the disks of a host.
+    pub fn group_files(&self, host: usize) -> BTreeSet<PathBuf> {
+        let disks = (0..self.disks_each).map(|disk| self.disk(host, disk).data());
         let files = |data: PathBuf| {
             let dir = std::fs::read_dir(data.join("hayloft-parity"));
             let entries = dir.into_iter().flatten().flatten();
@@ -94,7 +95,7 @@ impl Lab {
 
     /// Data files of replicas in a directory of a host's volumes, below `current`.
     fn replicas_in(&self, host: usize, dir: &str) -> usize {
-        let disks = (0..crate::DISKS).map(|disk| self.disk(host, disk).data());
+        let disks = (0..self.disks_each).map(|disk| self.disk(host, disk).data());
         disks
             .map(|data| count_blocks(&data.join("current"), dir, false))
             .sum()

@@ -178,6 +178,32 @@ async fn without_room_for_parity_replicas_are_as_good_as_without() {
 }
 
 #[tokio::test]
+async fn a_full_first_volume_does_not_keep_the_status_from_operators() {
+    let dir = tempfile::tempdir().expect("temporary directory");
+    let faults = Faults::new(1);
+    let config = StoreConfig {
+        faults: Some((dir.path().join("data0"), Arc::clone(&faults))),
+        ..protected(dir.path(), 3, shape(2, 1))
+    };
+    let node = Node::start(dir, 3, config).await;
+    round(&node).await;
+    let full = FaultRule::new(Effect::Errno(ENOSPC)).on(&[IoOp::Replace]);
+    let full = faults.add(full.at(|path| path.ends_with("status.json")));
+    put(&node, 1, 10_000).await;
+    put(&node, 2, 10_000).await;
+    tokio::time::sleep(Duration::from_millis(2)).await;
+    round(&node).await;
+    assert!(faults.fired(full) > 0);
+    let found = (0..3).filter_map(|volume| {
+        let root = node.dir.path().join(format!("data{volume}"));
+        let bytes = std::fs::read(ParityStatus::file(&root)).ok()?;
+        Some(ParityStatus::parse(&bytes).expect("a status"))
+    });
+    let newest = found.max_by_key(|status| status.at_ms).expect("written");
+    assert_eq!(newest.protected_bytes, 20_000, "{newest:?}");
+}
+
+#[tokio::test]
 async fn a_shape_with_more_units_than_disks_is_refused() {
     let dir = tempfile::tempdir().expect("temporary directory");
     let config = protected(dir.path(), 3, shape(3, 1));
