@@ -397,12 +397,18 @@ impl Lab {
     /// the next full report, whatever node they are; and it copies to no node that has one.
     fn nowhere_to_copy_to(&self) -> Result<bool> {
         let out = self.fsck_of_replicas("/")?;
-        let lacking = |line: &&str| line.contains("Live_repl=1 ") || line.contains("Live_repl=2 ");
-        let held = |line: &str| {
-            let nodes = line.matches("DatanodeInfoWithStorage[").count();
-            line.contains("(CORRUPT)") && nodes == self.cluster.node_count()
+        let under = out.lines().filter_map(|line| {
+            let (_, rest) = line.split_once("Under replicated ")?;
+            rest.split_once(". ").map(|(block, _)| block)
+        });
+        let mut lacking = under.peekable();
+        let held = |block: &str| {
+            let of_block = |line: &&str| line.contains(block) && line.contains("Live_repl=");
+            out.lines().find(of_block).is_some_and(|line| {
+                let nodes = line.matches("DatanodeInfoWithStorage[").count();
+                line.contains("(CORRUPT)") && nodes == self.cluster.node_count()
+            })
         };
-        let mut lacking = out.lines().filter(lacking).peekable();
         Ok(lacking.peek().is_some() && lacking.all(held))
     }
 }
