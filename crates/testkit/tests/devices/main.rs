@@ -215,8 +215,12 @@ impl Lab {
         self.odd.cluster.node(ODD).become_kind(Kind::Apache)?;
         self.odd.cluster.rewrite_node_conf(ODD)?;
         self.odd.start()?;
-        let log = self.odd.log()?;
-        expect(log.contains("-1057"), || "the log does not say it".into())?;
+        wait::until("a log that says -1057", seconds(60), || {
+            Ok(match self.odd.log()? {
+                log if log.contains("-1057") => Seen::Done(()),
+                _ => Seen::NotYet("nothing of the layout".into()),
+            })
+        })?;
         self.odd.check_all()?;
         self.odd.cluster.node(ODD).kill()?;
         self.odd.cluster.swap_node(ODD, Kind::Hayloft)?;
