@@ -12,18 +12,23 @@ use hayloft_io::{AlignedBuf, EngineFile, IoClass, OpenMode};
 use hayloft_parity::{GroupCode, GroupRecord, ParityShape, TableGroup, UnitRef, UnitSums};
 use tracing::{debug, warn};
 
+use super::Parity;
 use super::members::clip;
 use super::volumes::{answer, section_of, storage_of, unit_len, unit_path};
-use super::{DECODING_BUFFERS, Parity};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::locks;
 
 /// Bytes of each unit that are read at a time, about: ranges grow to whole chunks and pieces.
 const RANGE_MAX: u64 = 1 << 20;
 
-/// Ranges that are decoded at once: each has a buffer for K units and for what comes of them.
-pub(super) fn at_once(shape: ParityShape) -> usize {
-    (DECODING_BUFFERS / ((shape.data() + 1) << 20)).max(1)
+/// Buffers of [`RANGE_MAX`] bytes that are decoded at once, each with a permit, unless one range
+/// takes more. More clients of a dead disk wait for each other.
+pub(super) const BUFFERS_MAX: u8 = 64;
+
+/// Buffers for a range of a group: those of K units, and one for what comes of them.
+fn buffers(shape: ParityShape) -> u32 {
+    let of_units = u8::try_from(shape.data()).unwrap_or(BUFFERS_MAX);
+    of_units.saturating_add(1).min(BUFFERS_MAX).into()
 }
 
 /// Reads a unit without its own file.
@@ -98,7 +103,8 @@ impl UnitReader {
         let mut filled = 0;
         while at < end {
             let piece = self.sums.aligned(at..end.min(at.saturating_add(RANGE_MAX)));
-            let turn = self.parity.decoding.acquire().await;
+            let buffers = buffers(self.record.shape);
+            let turn = self.parity.decoding.acquire_many(buffers).await;
             let turn = turn.map_err(|e| StoreError::closed(e.to_string()))?;
             let bytes = self.decode(piece.clone()).await?;
             let skip = usize::try_from(at - piece.start).unwrap_or(usize::MAX);

@@ -74,10 +74,6 @@ const REBUILDING: IoClass = IoClass::Replication;
 /// Memory that groups which are encoded at once take together, bytes, unless one takes more.
 const ENCODING_BUFFERS: usize = 32 << 20;
 
-/// Memory that ranges which are decoded at once take together, bytes, unless one takes more. More
-/// clients of a dead disk wait for each other.
-const DECODING_BUFFERS: usize = 64 << 20;
-
 /// How replicas are protected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ParityConfig {
@@ -144,7 +140,7 @@ pub struct Parity {
     pub(crate) recording: tokio::sync::Mutex<()>,
     /// Held while a replica is rebuilt: one that is wanted now waits for one at most.
     rebuilding: tokio::sync::Mutex<()>,
-    /// A permit for each range that is decoded.
+    /// A permit for each buffer of ranges that are decoded.
     decoding: tokio::sync::Semaphore,
     /// New replicas that are in memory.
     pub(crate) recent: recent::RecentReplicas,
@@ -228,7 +224,7 @@ impl Parity {
             round: tokio::sync::Mutex::default(),
             recording: tokio::sync::Mutex::default(),
             rebuilding: tokio::sync::Mutex::default(),
-            decoding: tokio::sync::Semaphore::new(decode::at_once(config.shape)),
+            decoding: tokio::sync::Semaphore::new(decode::BUFFERS_MAX.into()),
             recent: recent::RecentReplicas::new(config.memory, config.patience),
             wrote: Mutex::default(),
             encoded: Mutex::default(),

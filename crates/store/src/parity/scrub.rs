@@ -90,8 +90,8 @@ impl Parity {
             return false;
         };
         let Ok(sums) = self.sums(&group.record, at.unit).await else {
-            // That is no damage of the unit.
-            return true;
+            // The record is damaged, not the unit.
+            return false;
         };
         let replica = finalized(&group, at.unit, &place);
         match begins_with(sums, &path, &place, IoClass::Scan).await {
@@ -112,13 +112,13 @@ impl Parity {
         place: &UnitPlace,
         replica: Option<ExtendedBlock>,
     ) -> bool {
-        let n = at.unit.checked_sub(before.record.shape.data());
+        let was_kept = before.members.get(at.unit) == Some(&MemberState::Kept);
         {
             let mut table = self.table();
             let Some(group) = table.get_mut(at.group) else {
                 return false;
             };
-            if let Some(n) = n {
+            if let Some(n) = at.unit.checked_sub(before.record.shape.data()) {
                 warn!(group = %at.group, n, "a parity file is damaged");
                 group.parity[n] = false;
                 return true;
@@ -126,10 +126,12 @@ impl Parity {
             if group.members[at.unit] != before.members[at.unit] {
                 return false;
             }
+            if was_kept {
+                table.set_member(at, MemberState::Absent);
+            }
         }
-        if before.members[at.unit] == MemberState::Kept {
+        if was_kept {
             warn!(group = %at.group, unit = at.unit, "what was kept of a replica is damaged");
-            self.table().set_member(at, MemberState::Absent);
             let kept = kept_file(&before.record, at.unit);
             self.unlink(place, &kept.path(&place.volume.root)).await;
             return true;
