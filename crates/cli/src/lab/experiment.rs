@@ -85,6 +85,13 @@ pub fn run(args: &ExperimentArgs) -> Result<ExitCode, CliError> {
             format!("choose one of:{}", known.concat()),
         ));
     }
+    if !args.part.is_empty() && !in_parts(name) {
+        return Err(CliError::new(
+            format!("the experiment {name} has no parts"),
+            "hayloft lab experiment",
+            "leave --part out",
+        ));
+    }
     let of_one_disk = of_one_disk(name);
     if name == durability::NAME || name == FSCOST.name {
         // However it ends, the kernel then unmounts the disks. Not with a modelled disk: its
@@ -106,34 +113,29 @@ pub fn run(args: &ExperimentArgs) -> Result<ExitCode, CliError> {
             let command = command(format!("--blocks {}", args.blocks));
             domains::run(args.blocks, "Hayloft", &command, places, tell)
         }
-        netblock::NAME | dfsio::NAME | parity::NAME | degraded::NAME | super_node::NAME => {
+        netblock::NAME
+        | dfsio::NAME
+        | parity::NAME
+        | degraded::NAME
+        | super_node::NAME
+        | pfs::NAME => {
             let (rounds, mib, link) = (args.rounds, options.mib, options.link_mbit);
-            let arguments = format!("--rounds {rounds} --mib {mib} --link-mbit {link}");
-            let workers = format!(" --largest {}{}", args.largest, parts(args));
-            let more = if name == super_node::NAME {
-                workers + &defined(args)
-            } else {
-                String::new()
-            };
-            let command = command(arguments + &more);
+            let mut arguments = format!("--rounds {rounds} --mib {mib} --link-mbit {link}");
+            if in_parts(name) {
+                arguments += &format!(" --largest {}{}", args.largest, parts(args));
+            }
+            if name == super_node::NAME {
+                arguments += &defined(args);
+            }
+            let command = command(arguments);
             match name {
                 dfsio::NAME => dfsio::run(&options, &command, places, tell),
                 degraded::NAME => degraded::run(&options, &command, places, tell),
                 parity::NAME => parity::run(&options, &command, places, tell),
                 super_node::NAME => super_node::run(&options, &args.part, &command, places, tell),
+                pfs::NAME => pfs::run(&options, &args.part, &command, places, tell),
                 _ => netblock::run(&options, &command, places, tell),
             }
-        }
-        pfs::NAME => {
-            let command = command(format!(
-                "--rounds {} --mib {} --link-mbit {} --largest {}{}",
-                args.rounds,
-                options.mib,
-                options.link_mbit,
-                args.largest,
-                parts(args)
-            ));
-            pfs::run(&options, &args.part, &command, places, tell)
         }
         durability::NAME => {
             let options = durability_options(args);
@@ -164,6 +166,11 @@ pub fn run(args: &ExperimentArgs) -> Result<ExitCode, CliError> {
     drop(steps);
     println!("{page}");
     Ok(ExitCode::SUCCESS)
+}
+
+/// Whether parts of an experiment can be run alone.
+fn in_parts(name: &str) -> bool {
+    [super_node::NAME, pfs::NAME].contains(&name)
 }
 
 /// The experiment of that name, if it is one with the disk of one machine.
