@@ -11,8 +11,10 @@ pub struct Usage {
     pub rss_peak_kib: u64,
     /// Threads.
     pub threads: u64,
-    /// Open descriptors.
+    /// Open descriptors, but for `pipes`.
     pub descriptors: usize,
+    /// Descriptors of pipes and of `/dev/null`, where a node's pipes end.
+    pub pipes: usize,
     /// CPU seconds in user mode.
     pub user_s: f64,
     /// CPU seconds in the kernel.
@@ -50,15 +52,19 @@ pub fn usage(pid: u32) -> Result<Usage> {
             .unwrap_or(0.0)
     };
     let dir = format!("/proc/{pid}/fd");
-    let descriptors = std::fs::read_dir(&dir)
-        .map_err(TestkitError::file("listing", dir))?
-        .count();
+    let listed = std::fs::read_dir(&dir).map_err(TestkitError::file("listing", dir))?;
+    let (pipes, others): (Vec<_>, Vec<_>) = listed.flatten().partition(|descriptor| {
+        let leads_to = std::fs::read_link(descriptor.path()).unwrap_or_default();
+        let leads_to = leads_to.to_string_lossy();
+        leads_to.starts_with("pipe:") || leads_to == "/dev/null"
+    });
     // Linux counts these in hundredths of a second on every common architecture.
     Ok(Usage {
         rss_kib: field("VmRSS:"),
         rss_peak_kib: field("VmHWM:"),
         threads: field("Threads:"),
-        descriptors,
+        descriptors: others.len(),
+        pipes: pipes.len(),
         user_s: ticks(11) / 100.0,
         system_s: ticks(12) / 100.0,
     })
@@ -87,7 +93,7 @@ mod tests {
     fn knows_ourselves() {
         let usage = super::usage(std::process::id()).expect("we run");
         assert!(usage.rss_kib > 0 && usage.rss_peak_kib >= usage.rss_kib);
-        assert!(usage.descriptors > 2 && usage.threads > 0);
+        assert!(usage.descriptors + usage.pipes > 2 && usage.threads > 0);
         assert!(super::pss_kib(std::process::id()).expect("we run") > 0);
     }
 }
