@@ -10,6 +10,7 @@ mod compile;
 mod contract;
 mod kills;
 mod rig;
+mod tls;
 
 use std::time::{Duration, Instant};
 

@@ -122,8 +122,9 @@ static int flush(void *file, int what) {
   return sync_file(file, what);
 }
 
-/* The options name a file: while it is there, no write ends. With ".open", ".read" or ".sync" behind
- * its name: no volume is opened, no read, no sync ends. */
+/* The options name a file: while it is there, no write ends. With ".open" behind its name: no volume
+ * is opened. With ".read", ".sync", ".file", ".length" or ".close": none of these ends, where
+ * ".file" stands for the opening of a file. */
 static char hang_while[4096];
 
 static void hang(const char *call) {
@@ -152,6 +153,21 @@ static int64_t hanging_write(void *file, const void *buffer, uint64_t count, uin
 static int hanging_sync(void *file, int what) {
   hang(".sync");
   return sync_file(file, what);
+}
+
+static int hanging_file(void *volume, const char *path, int mode, void **out) {
+  hang(".file");
+  return open_file(volume, path, mode, out);
+}
+
+static int64_t hanging_length(void *file) {
+  hang(".length");
+  return length(file);
+}
+
+static void hanging_close(void *file) {
+  hang(".close");
+  close_file(file);
 }
 
 static const char *rude_words(void) {
@@ -199,6 +215,9 @@ const struct hayloft_engine *hayloft_engine(void) {
     odd.read = hanging_read;
     odd.write = hanging_write;
     odd.sync = hanging_sync;
+    odd.open = hanging_file;
+    odd.length = hanging_length;
+    odd.close = hanging_close;
     break;
   }
   return &odd;
