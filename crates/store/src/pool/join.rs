@@ -154,9 +154,12 @@ async fn verify_one(
     slice: &Arc<BlockPoolSlice>,
     block: Block,
 ) {
+    // A block that was found on two volumes is on the other one now.
     let unchanged = || {
         matches!(pool.map.get(block.id), Some(Slot::Finalized(now))
-            if now.generation_stamp == block.generation_stamp && now.len == block.num_bytes)
+            if now.volume == slice.volume.index
+                && now.generation_stamp == block.generation_stamp
+                && now.len == block.num_bytes)
     };
     if !unchanged() {
         return;

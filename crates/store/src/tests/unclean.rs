@@ -96,6 +96,42 @@ async fn the_whole_of_recent_replicas_is_verified_in_the_background() {
     assert_eq!(block.block.id, 2);
 }
 
+/// Apache's node may have used one of two volumes alone, and have got blocks anew that the other
+/// one has.
+#[tokio::test]
+async fn the_lesser_of_two_replicas_is_not_called_damaged_when_it_was_deleted() {
+    let node = Node::with_volumes(2).await;
+    for id in 1..=4 {
+        node.put(id, 1001, 300_000).await;
+    }
+    node.store.crash();
+    let dirs = ["data0", "data1"].map(|volume| {
+        let current = node.dir.path().join(volume).join("current");
+        let pool = current.join(pool().as_str());
+        pool.join("current/finalized/subdir0/subdir0")
+    });
+    for id in 1..=4 {
+        for name in [format!("blk_{id}"), format!("blk_{id}_1001.meta")] {
+            let [first, second] = [0, 1].map(|n| dirs[n].join(&name));
+            let copied = if first.exists() {
+                std::fs::copy(&first, &second)
+            } else {
+                std::fs::copy(&second, &first)
+            };
+            copied.expect("copies");
+        }
+    }
+    let mut node = node.kill_and_start().await;
+    let told = tokio::time::timeout(Duration::from_secs(1), node.events.recv()).await;
+    assert!(told.is_err(), "{told:?}");
+    for id in 1..=4 {
+        let data = format!("blk_{id}");
+        let there = dirs.iter().filter(|dir| dir.join(&data).exists());
+        assert_eq!(there.count(), 1, "{data}");
+        node.check(id, 1001, 300_000).await;
+    }
+}
+
 #[tokio::test]
 async fn what_a_commit_round_made_durable_is_not_looked_at_again() {
     let node = Node::new().await;
