@@ -88,6 +88,18 @@ impl Rig {
     /// # Errors
     /// When there are more than [`NODES_MAX`], or the cluster does not start.
     pub fn start(name: &str, nodes: Vec<(Kind, PowerDisk)>) -> Result<Self> {
+        Self::start_with(name, nodes, |_| Ok(None))
+    }
+
+    /// As [`Rig::start`], with what `engine` says of each disk as the I/O engine of its node.
+    ///
+    /// # Errors
+    /// As [`Rig::start`], and when `engine` fails.
+    pub fn start_with(
+        name: &str,
+        nodes: Vec<(Kind, PowerDisk)>,
+        engine: impl Fn(&PowerDisk) -> Result<Option<String>>,
+    ) -> Result<Self> {
         if nodes.len() > NODES_MAX {
             return Err(TestkitError::Talk(format!("at most {NODES_MAX} nodes")));
         }
@@ -98,7 +110,11 @@ impl Rig {
         for ((kind, disk), (storage, _)) in nodes.iter().zip(TYPES) {
             let mut volume = VolumeSpec::typed(storage);
             volume.path = Some(disk.path().join("data"));
-            builder = builder.node(NodeSpec::new(*kind).volumes(vec![volume]));
+            let mut node = NodeSpec::new(*kind).volumes(vec![volume]);
+            if let Some(engine) = engine(disk)? {
+                node = node.conf("hayloft.io.engine", engine);
+            }
+            builder = builder.node(node);
         }
         let cluster = builder.start()?;
         let fs = cluster.driver()?;

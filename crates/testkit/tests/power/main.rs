@@ -5,11 +5,13 @@
 //! reaches the device any more, the node is killed with it, what it had in shared memory is gone,
 //! and the next mount replays the log. There is one replica of everything. Half of the rounds are
 //! without any sync of a client, as one sync takes along what others wrote; after half of each the
-//! stock DataNode starts on the directories.
+//! stock DataNode starts on the directories. Once more with blocks on a device behind stubs.
 
+#[path = "../../../io/tests/plugin/compile.rs"]
+mod compile;
 mod plan;
 
-use hayloft_testkit::error::Result;
+use hayloft_testkit::error::{Result, TestkitError};
 use hayloft_testkit::hadoop::scratch;
 use hayloft_testkit::modelled::{self, Lost, ModelledDisk};
 use hayloft_testkit::mounts::in_own_namespace;
@@ -20,6 +22,9 @@ use hayloft_testkit::{Outcome, Suite};
 use plan::Plan;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+
+/// Of the device behind stubs: most of its disk.
+const DEVICE_BYTES: u64 = disk::DISK_BYTES / 4 * 3;
 
 fn main() -> ExitCode {
     if let Some(code) = modelled::carry_if_asked() {
@@ -41,7 +46,14 @@ fn main() -> ExitCode {
         }
         let is_here = |on: &FileSystem| on.missing().is_none();
         let systems: Vec<FileSystem> = all.into_iter().filter(is_here).collect();
-        shown(suite, "", &systems, plan.rounds(systems.len()), on_image);
+        shown(suite, Cut::Files, &systems, plan.rounds(systems.len()));
+        let default = |on: &FileSystem| *on != FileSystem::Ext4Commit60;
+        let systems: Vec<FileSystem> = systems.into_iter().filter(default).collect();
+        // Apache's node has no engines.
+        if Kind::under_test() != Kind::Apache {
+            let rounds = plan.stub_rounds(systems.len());
+            shown(suite, Cut::Stubs, &systems, rounds);
+        }
         if let Some(missing) = modelled::missing(modelled::HostedFileSystem::Raw) {
             let missing = missing.to_string();
             suite.case("with_a_volatile_cache", move || {
@@ -49,10 +61,8 @@ fn main() -> ExitCode {
             });
             return Ok(());
         }
-        let default = |on: &FileSystem| *on != FileSystem::Ext4Commit60;
-        let systems: Vec<FileSystem> = systems.into_iter().filter(default).collect();
         let rounds = plan.volatile_rounds(systems.len());
-        shown(suite, "_with_a_volatile_cache", &systems, rounds, volatile);
+        shown(suite, Cut::Volatile, &systems, rounds);
         Ok(())
     })
 }
@@ -79,6 +89,52 @@ fn volatile(base: &Path, on: FileSystem) -> Result<PowerDisk> {
     PowerDisk::on_volatile(ModelledDisk::volatile(&described, &log)?, &at(base, on), on)
 }
 
+/// What is cut.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Cut {
+    /// Replicas in files, as always.
+    Files,
+    /// Replicas on a device behind stubs.
+    Stubs,
+    /// Replicas in files, over a device that loses part of what no flush followed.
+    Volatile,
+}
+
+impl Cut {
+    /// Of the names of its cases.
+    fn suffix(self) -> &'static str {
+        match self {
+            Self::Files => "",
+            Self::Stubs => "_on_stubs",
+            Self::Volatile => "_with_a_volatile_cache",
+        }
+    }
+
+    fn disk(self, base: &Path, on: FileSystem) -> Result<PowerDisk> {
+        match self {
+            Self::Files | Self::Stubs => on_image(base, on),
+            Self::Volatile => volatile(base, on),
+        }
+    }
+
+    /// The I/O engine of a node, if not the usual one.
+    fn engine(self, disk: &PowerDisk) -> Result<Option<String>> {
+        match self {
+            Self::Files | Self::Volatile => Ok(None),
+            Self::Stubs => stubs_on(disk).map(Some),
+        }
+    }
+}
+
+/// The plug-in `device`: blocks are in one file of the disk, and their names and lengths in stubs.
+fn stubs_on(disk: &PowerDisk) -> Result<String> {
+    let (plugin, device) = (disk.path().join("device.so"), disk.path().join("device"));
+    compile::plugin("../../plugins/examples/device.c", &plugin, &[]);
+    let made = std::fs::File::create(&device).and_then(|file| file.set_len(DEVICE_BYTES));
+    made.map_err(TestkitError::file("creating", &device))?;
+    Ok(format!("plugin:{} {}", plugin.display(), device.display()))
+}
+
 /// Sums of each node.
 struct Sums {
     on: FileSystem,
@@ -101,13 +157,8 @@ impl Sums {
 }
 
 /// Carries out the rounds as a case, and judges what is left in cases of their own.
-fn shown(
-    suite: &mut Suite,
-    suffix: &str,
-    systems: &[FileSystem],
-    rounds: Vec<Round>,
-    make: fn(&Path, FileSystem) -> Result<PowerDisk>,
-) {
+fn shown(suite: &mut Suite, what: Cut, systems: &[FileSystem], rounds: Vec<Round>) {
+    let suffix = what.suffix();
     let sums = |on: &FileSystem| Sums {
         on: *on,
         same: PowerTally::default(),
@@ -116,7 +167,7 @@ fn shown(
     let sums: Vec<Sums> = systems.iter().map(sums).collect();
     let mut on = suite.group(move || Ok(sums), |_, _| {});
     on.case(format!("cuts{suffix}"), move |sums| {
-        cut(&rounds, sums, make)
+        cut(what, &rounds, sums)
     });
     judge(&mut on, format!("synced_is_whole{suffix}"), |sums| {
         // Apache's node may drop the last chunk of a replica that was being written.
@@ -128,18 +179,27 @@ fn shown(
             ]
         })
     });
-    if !suffix.is_empty() {
+    if what == Cut::Volatile {
         return;
     }
-    judge(&mut on, "closed_15_s_before_is_whole", |sums| {
-        expect_none_lost(sums, |sum| vec![sum.same.closed_old, sum.apache.closed_old])
-    });
-    judge(&mut on, "hflushed_15_s_before_is_whole", |sums| {
-        expect_none_lost(sums, |sum| vec![sum.same.flushed_old])
-    });
-    judge(&mut on, "what_is_counted_on_can_be_read", |sums| {
-        expect_readable(sums.iter().map(|sum| (sum.on, &sum.same)), |_| 0)
-    });
+    judge(
+        &mut on,
+        format!("closed_15_s_before_is_whole{suffix}"),
+        |sums| expect_none_lost(sums, |sum| vec![sum.same.closed_old, sum.apache.closed_old]),
+    );
+    judge(
+        &mut on,
+        format!("hflushed_15_s_before_is_whole{suffix}"),
+        |sums| expect_none_lost(sums, |sum| vec![sum.same.flushed_old]),
+    );
+    judge(
+        &mut on,
+        format!("what_is_counted_on_can_be_read{suffix}"),
+        |sums| expect_readable(sums.iter().map(|sum| (sum.on, &sum.same)), |_| 0),
+    );
+    if what == Cut::Stubs {
+        return;
+    }
     let apache = "what_is_counted_on_can_be_read_by_apaches_node";
     judge(&mut on, apache, |sums| {
         // It verifies the last chunk alone of a replica that was being written, and ext4 may have
@@ -164,17 +224,13 @@ fn judge(
     });
 }
 
-fn cut(
-    rounds: &[Round],
-    sums: &mut [Sums],
-    make: fn(&Path, FileSystem) -> Result<PowerDisk>,
-) -> Result<Outcome> {
+fn cut(what: Cut, rounds: &[Round], sums: &mut [Sums]) -> Result<Outcome> {
     let base = scratch("power-disks-")?;
     let mut nodes = Vec::new();
     for sum in &*sums {
-        nodes.push((Kind::under_test(), make(base.path(), sum.on)?));
+        nodes.push((Kind::under_test(), what.disk(base.path(), sum.on)?));
     }
-    let mut rig = Rig::start("power", nodes)?;
+    let mut rig = Rig::start_with("power", nodes, |disk| what.engine(disk))?;
     let mut sectors = Vec::new();
     for (number, round) in rounds.iter().enumerate() {
         let Round {

@@ -79,6 +79,20 @@ impl Plan {
         (0..count).map(round).collect()
     }
 
+    /// Rounds over stubs, which no node of Apache's starts on: half as many cuts.
+    pub fn stub_rounds(&self, disks: usize) -> Vec<Round> {
+        let half = Self {
+            cuts: self.cuts.div_ceil(2),
+            seconds: self.seconds,
+            seed: self.seed ^ 2,
+        };
+        let mut rounds = half.rounds(disks);
+        for round in &mut rounds {
+            round.next = None;
+        }
+        rounds
+    }
+
     /// Rounds over devices that lose what was not flushed: all clients ask for syncs.
     pub fn volatile_rounds(&self, disks: usize) -> Vec<Round> {
         let mut dice = Dice::new(self.seed ^ 1);
