@@ -76,6 +76,7 @@ fn parity(config: &Configuration) -> Option<ParityConfig> {
         memory: config
             .get(&keys::POOL_PARITY_MEMORY)
             .min(crate::memory::usable() / 2),
+        scan: scan(config),
         ..ParityConfig::new(shape)
     })
 }

@@ -87,7 +87,7 @@ mod tests {
         assert!(
             firsts
                 .iter()
-                .all(|&first| first >= FIRST && first <= 32_000 - BLOCK)
+                .all(|first| (FIRST..=32_000 - BLOCK).contains(first))
         );
     }
 

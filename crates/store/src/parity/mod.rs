@@ -14,6 +14,7 @@
 //! | `degraded` | replicas of a failed disk: reported, served, rebuilt |
 //! | `heal` | damaged replicas, before they are reported |
 //! | `rebuild` | lost units, on other disks |
+//! | `scan` | a slow look at what no other task reads |
 //! | `scrub` | a look at everything that groups have on disks |
 //! | `status` | numbers for the operator |
 //! | `listing` | files on a volume, and those that no record names |
@@ -33,6 +34,7 @@ mod rebuild;
 mod recent;
 mod records;
 mod rounds;
+mod scan;
 mod scrub;
 mod served;
 mod status;
@@ -48,6 +50,7 @@ use hayloft_parity::{GroupCode, GroupTable, ParityDisks, ParityShape};
 use hayloft_wire::ids::PoolId;
 use tokio::sync::Notify;
 
+use crate::config::ScanConfig;
 use crate::error::StoreError;
 use crate::locks;
 use crate::state::StoreState;
@@ -98,6 +101,8 @@ pub struct ParityConfig {
     /// Bytes of new replicas that stay in memory until they are encoded, where the page cache has
     /// them not.
     pub memory: u64,
+    /// How often and how fast files are read that no replica has.
+    pub scan: ScanConfig,
 }
 
 impl ParityConfig {
@@ -114,6 +119,10 @@ impl ParityConfig {
             turn: Duration::from_secs(30),
             kept_max: 16 << 30,
             memory: 0,
+            scan: ScanConfig {
+                period: Duration::ZERO,
+                bytes_per_second: 0,
+            },
         }
     }
 }
@@ -160,6 +169,8 @@ pub struct Parity {
     settled: AtomicBool,
     /// Files without a record were looked for.
     cleaned: AtomicBool,
+    /// How far the scan is.
+    scan: Mutex<scan::GroupScan>,
     /// What was left for operators last.
     published: Mutex<ParityStatus>,
     /// Where a test has this process end.
@@ -234,6 +245,7 @@ impl Parity {
             lists: Mutex::default(),
             settled: AtomicBool::new(false),
             cleaned: AtomicBool::new(false),
+            scan: Mutex::default(),
             published: Mutex::default(),
             #[cfg(test)]
             end_at: Mutex::default(),

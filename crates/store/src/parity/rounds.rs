@@ -77,6 +77,7 @@ impl Parity {
         if requests.contains(&ParityRequest::Scrub) {
             self.scrub().await?;
         }
+        self.scan().await;
         self.mend_groups().await?;
         status::carried_out(self, &requests).await;
         self.protect().await?;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use hayloft_io::IoClass;
-use hayloft_parity::{GroupFile, GroupId, MemberState, TableGroup, UnitRef};
+use hayloft_parity::{GroupFile, GroupId, GroupRecord, MemberState, TableGroup, UnitRef};
 use hayloft_wire::ids::{Block, ExtendedBlock};
 use tracing::{debug, info, warn};
 
@@ -52,6 +52,16 @@ impl Parity {
             return 0;
         };
         let record = &group.record;
+        let mut damaged = self.scrub_copies(record).await;
+        for unit in 0..record.shape.units() {
+            damaged += usize::from(self.scrub_unit(UnitRef { group: id, unit }).await);
+        }
+        damaged
+    }
+
+    /// Reads each copy of a record; the number of those that are damaged.
+    pub(super) async fn scrub_copies(self: &Arc<Self>, record: &GroupRecord) -> usize {
+        let id = record.id;
         let mut damaged = 0;
         for copy in &record.copies {
             let Some(place) = self.place(copy) else {
@@ -70,15 +80,12 @@ impl Parity {
                 self.note_torn(id);
             }
         }
-        for unit in 0..record.shape.units() {
-            damaged += usize::from(self.scrub_unit(UnitRef { group: id, unit }).await);
-        }
         damaged
     }
 
     /// Compares a unit with its checksums, and does what can be done when it is damaged; whether
     /// it is.
-    async fn scrub_unit(self: &Arc<Self>, at: UnitRef) -> bool {
+    pub(super) async fn scrub_unit(self: &Arc<Self>, at: UnitRef) -> bool {
         let Some(group) = self.table().get(at.group).cloned() else {
             return false;
         };

@@ -73,6 +73,10 @@ pub struct ParityStatus {
     pub scrubbed_at_ms: u64,
     /// When the last rebuild that was asked for ended, milliseconds since 1970; 0: none.
     pub rebuilt_at_ms: u64,
+    /// When parity of all groups was scanned last by this process, milliseconds since 1970; 0:
+    /// not yet.
+    #[serde(default)]
+    pub scanned_at_ms: u64,
 }
 
 /// What there is of parity on one volume, in bytes. Replicas of a dead disk count where they were
@@ -210,6 +214,7 @@ impl Parity {
             volumes,
             scrubbed_at_ms: done.0,
             rebuilt_at_ms: done.1,
+            scanned_at_ms: locks::lock(&self.scan).ended_at_ms,
         }
     }
 }

@@ -187,3 +187,83 @@ async fn a_dead_disk_does_not_wait_for_the_end_of_a_scrub() {
         .expect_err("ends in the scrub");
     assert_eq!(status(&node).rebuild_remaining_bytes, 0);
 }
+
+/// The same directories with a scan once in `period`, as fast as it can be.
+async fn scanning(node: Node, shape: ParityShape, period: Duration) -> Node {
+    node.store.shutdown().await;
+    let mut config = protected(node.dir.path(), node.volumes, shape);
+    let parity = config.parity.as_mut().expect("is on");
+    parity.scan = ScanConfig {
+        period,
+        bytes_per_second: 1 << 40,
+    };
+    Node::start(node.dir, node.volumes, config).await
+}
+
+fn paths(node: &Node, of: fn(&GroupFile) -> bool) -> Vec<PathBuf> {
+    let files = files(node).into_iter().filter(|(_, file)| of(file));
+    let path = |(volume, file): (usize, GroupFile)| {
+        file.path(&node.dir.path().join(format!("data{volume}")))
+    };
+    files.map(path).collect()
+}
+
+/// What lies still: parity, what is kept of a deleted replica, records.
+#[tokio::test]
+async fn the_scan_finds_damage_that_no_operator_asked_for() {
+    let shape = shape(3, 1);
+    let node = three(shape, 4).await;
+    node.store
+        .invalidate(&pool(), &[block(3, 1001, 0).block])
+        .await
+        .expect("deletes");
+    round(&node).await;
+    let node = scanning(node, shape, Duration::from_millis(1)).await;
+    let parity = paths(&node, |file| matches!(file, GroupFile::Parity(..)));
+    let mut all = parity.clone();
+    all.extend(paths(&node, |file| matches!(file, GroupFile::Record(_))));
+    // Last: the group may go with it.
+    let kept = paths(&node, |file| matches!(file, GroupFile::Kept(..)));
+    assert_eq!((parity.len(), kept.len()), (1, 1), "{all:?}");
+    all.extend(kept);
+    for path in all {
+        let before = std::fs::read(&path).expect("reads");
+        flip(&path, before.len() / 2);
+        // Time has to pass before bytes are allowed.
+        tokio::time::sleep(Duration::from_millis(5)).await;
+        round(&node).await;
+        round(&node).await;
+        // A record is of the next revision, and what was kept is decoded or given up.
+        let now = std::fs::read(&path);
+        let same = now.is_ok_and(|now| now == before);
+        assert!(same || !parity.contains(&path), "{}", path.display());
+        assert_eq!(status(&node).degraded_bytes, 0, "{}", path.display());
+        assert!(status(&node).scanned_at_ms > 0);
+    }
+    check_files(&node, shape);
+    kill_disk(&node, volume_of(&node, 2)).await;
+    for (id, len) in [(1, 70_001), (2, 600_000)] {
+        check(&node, id, len).await;
+    }
+}
+
+#[tokio::test]
+async fn the_scan_waits_for_the_next_period() {
+    let shape = shape(3, 1);
+    let node = three(shape, 4).await;
+    let parity = paths(&node, |file| matches!(file, GroupFile::Parity(..))).remove(0);
+    let whole = std::fs::read(&parity).expect("reads");
+    let node = scanning(node, shape, Duration::from_secs(1)).await;
+    tokio::time::sleep(Duration::from_millis(5)).await;
+    round(&node).await;
+    let ended = status(&node).scanned_at_ms;
+    assert!(ended > 0);
+    flip(&parity, 100);
+    round(&node).await;
+    assert!(std::fs::read(&parity).expect("reads") != whole, "too early");
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    round(&node).await;
+    assert!(std::fs::read(&parity).expect("reads") == whole);
+    // The end of a pass is seen by the look for one more group.
+    assert!(status(&node).scanned_at_ms > ended);
+}
