@@ -62,6 +62,9 @@ fn main() -> ExitCode {
             return Ok(());
         }
         let rounds = plan.volatile_rounds(systems.len());
+        if Kind::under_test() != Kind::Apache {
+            shown(suite, Cut::VolatileStubs, &systems, rounds.clone());
+        }
         shown(suite, Cut::Volatile, &systems, rounds);
         Ok(())
     })
@@ -98,6 +101,8 @@ enum Cut {
     Stubs,
     /// Replicas in files, over a device that loses part of what no flush followed.
     Volatile,
+    /// Replicas behind stubs, over such a device.
+    VolatileStubs,
 }
 
 impl Cut {
@@ -107,13 +112,14 @@ impl Cut {
             Self::Files => "",
             Self::Stubs => "_on_stubs",
             Self::Volatile => "_with_a_volatile_cache",
+            Self::VolatileStubs => "_on_stubs_with_a_volatile_cache",
         }
     }
 
     fn disk(self, base: &Path, on: FileSystem) -> Result<PowerDisk> {
         match self {
             Self::Files | Self::Stubs => on_image(base, on),
-            Self::Volatile => volatile(base, on),
+            Self::Volatile | Self::VolatileStubs => volatile(base, on),
         }
     }
 
@@ -121,7 +127,7 @@ impl Cut {
     fn engine(self, disk: &PowerDisk) -> Result<Option<String>> {
         match self {
             Self::Files | Self::Volatile => Ok(None),
-            Self::Stubs => stubs_on(disk).map(Some),
+            Self::Stubs | Self::VolatileStubs => stubs_on(disk).map(Some),
         }
     }
 }
@@ -179,7 +185,7 @@ fn shown(suite: &mut Suite, what: Cut, systems: &[FileSystem], rounds: Vec<Round
             ]
         })
     });
-    if what == Cut::Volatile {
+    if matches!(what, Cut::Volatile | Cut::VolatileStubs) {
         return;
     }
     judge(
