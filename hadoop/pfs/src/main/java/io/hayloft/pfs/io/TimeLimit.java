@@ -112,7 +112,8 @@ public final class TimeLimit implements Closeable {
 
   /** Closes and waits for it. It is closed even when its caller gives up before. */
   public void runClose(String what, Closeable open) throws IOException {
-    if (limitMs == 0 || INSIDE.get()) {
+    // Of a file system that is closed the threads are gone, and what is open shall not stay so.
+    if (limitMs == 0 || INSIDE.get() || threads.isShutdown()) {
       open.close();
     } else {
       startClose(what, open).await();

@@ -66,6 +66,14 @@ class TimeLimitTest {
   }
 
   @Test
+  void whatIsOpenIsClosedAfterItsFileSystem() throws IOException {
+    AtomicBoolean closed = new AtomicBoolean();
+    limit.close();
+    limit.runClose("close", () -> closed.set(true));
+    assertTrue(closed.get());
+  }
+
+  @Test
   void aDirectoryThatOpensLateIsClosed() throws IOException {
     Path directory = TestRoot.of("late");
     Files.createDirectories(directory.resolve("entry"));
