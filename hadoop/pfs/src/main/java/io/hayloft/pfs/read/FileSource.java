@@ -16,7 +16,7 @@ import org.slf4j.LoggerFactory;
  * One file. When its servers forget an open handle and the name still means the same file, it is
  * opened again; else the reader is told that the file is another one now.
  */
-public final class FileSource implements Source {
+public final class FileSource implements Source, Copy {
   private static final Logger LOG = LoggerFactory.getLogger(FileSource.class);
 
   /** An open file. */
@@ -91,6 +91,11 @@ public final class FileSource implements Source {
   }
 
   @Override
+  public void open() {
+    // It is since it was made.
+  }
+
+  @Override
   public int read(ByteBuffer into, long position) throws IOException {
     Handle used = handle;
     try {
@@ -138,6 +143,16 @@ public final class FileSource implements Source {
   @Override
   public long length() {
     return length;
+  }
+
+  @Override
+  public Copy current() {
+    return this;
+  }
+
+  @Override
+  public boolean moveOn(Copy failed, IOException why) {
+    return false;
   }
 
   @Override

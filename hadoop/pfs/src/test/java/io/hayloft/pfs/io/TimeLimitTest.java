@@ -74,6 +74,22 @@ class TimeLimitTest {
   }
 
   @Test
+  void aCloseWithoutAWaitHappensOrIsLeft() throws IOException {
+    AtomicBoolean closed = new AtomicBoolean();
+    limit.closeSoon("close", () -> closed.set(true));
+    limit.run("drain", () -> null);
+    assertTrue(closed.get());
+    int left = 0;
+    while (limit.startIfRoom("hang", this::hang) != null) {
+      left++;
+    }
+    assertTrue(left > 0);
+    limit.closeSoon("close", () -> closed.set(false));
+    drain();
+    assertTrue(closed.get(), "it waits for no room");
+  }
+
+  @Test
   void aDirectoryThatOpensLateIsClosed() throws IOException {
     Path directory = TestRoot.of("late");
     Files.createDirectories(directory.resolve("entry"));
