@@ -26,15 +26,22 @@ public record Reads(TimeLimit limit, BufferPool large, BufferPool small) {
 
   /**
    * Reads at {@code position} until {@code into} is full; fewer bytes at the end, -1 for none.
+   * After some bytes an error is left to the next read, which meets it too.
    */
   int readAt(Source source, String name, long position, ByteBuffer into) throws IOException {
     int total = 0;
-    while (into.hasRemaining()) {
-      int length = readOnce(source, name, position + total, into);
-      if (length <= 0) {
-        break;
+    try {
+      while (into.hasRemaining()) {
+        int length = readOnce(source, name, position + total, into);
+        if (length <= 0) {
+          break;
+        }
+        total += length;
       }
-      total += length;
+    } catch (IOException e) {
+      if (total == 0) {
+        throw e;
+      }
     }
     return total == 0 ? -1 : total;
   }

@@ -263,6 +263,26 @@ class StreamTest {
   }
 
   @Test
+  void aReadThatFailsHalfWayGivesWhatItHas() throws IOException {
+    failsFrom = 3 * LARGE;
+    ByteBuffer into = ByteBuffer.allocate(LENGTH);
+    try (PfsInputStream in = open(ReadPolicy.RANDOM)) {
+      while (in.getPos() < failsFrom) {
+        assertTrue(in.read(into) > 0);
+        assertEquals(in.getPos(), into.position(), "what is in the buffer was counted");
+      }
+      assertThrows(IOException.class, () -> in.read(into));
+      assertEquals(failsFrom, in.getPos());
+      assertEquals(failsFrom, into.position());
+      failsFrom = Long.MAX_VALUE;
+      while (in.read(into) > 0) {
+        // Until the end.
+      }
+    }
+    assertEquals(ByteBuffer.wrap(data), into.flip());
+  }
+
+  @Test
   void vectoredReadsJoinCloseRanges() throws Exception {
     List<FileRange> ranges =
         List.of(
