@@ -7,16 +7,13 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 import java.io.ByteArrayOutputStream;
 import java.io.IOException;
 import java.io.PrintStream;
-import java.nio.ByteBuffer;
 import java.nio.file.Files;
-import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
 import java.util.Set;
 import java.util.TreeSet;
 import java.util.concurrent.TimeUnit;
 import org.apache.hadoop.fs.FSDataInputStream;
-import org.apache.hadoop.fs.FileRange;
 import org.junit.jupiter.api.Test;
 
 /**
@@ -77,53 +74,22 @@ class MooseFsFaults extends ServerFaults {
     assertEquals(0, tool("fsck", "/", "--read"));
   }
 
-  /** Reads the whole file. */
-  private interface Kind {
-    void read(FSDataInputStream in, ByteBuffer into) throws Exception;
-  }
-
-  private static final Map<String, Kind> KINDS =
-      Map.of(
-          "sequential", (in, into) -> in.readFully(into.array()),
-          "positional", (in, into) -> in.readFully(0, into.array()),
-          "ByteBuffer", MooseFsFaults::byteBuffers,
-          "positional ByteBuffer", (in, into) -> in.readFully(0, into),
-          "vectored", MooseFsFaults::vectored);
-
-  private static void byteBuffers(FSDataInputStream in, ByteBuffer into) throws IOException {
-    while (into.hasRemaining()) {
-      assertTrue(in.read(into) > 0);
-    }
-  }
-
-  private static void vectored(FSDataInputStream in, ByteBuffer into) throws Exception {
-    List<FileRange> ranges = new ArrayList<>();
-    for (int at = 0; at < LENGTH; at += LENGTH / 64) {
-      ranges.add(FileRange.createFileRange(at, LENGTH / 64));
-    }
-    in.readVectored(ranges, ByteBuffer::allocate);
-    for (FileRange range : ranges) {
-      into.put(range.getData().get(60, TimeUnit.SECONDS));
-    }
-  }
-
   @Test
   void aHungServerCostsNoByteInReadsOfAnyKind() throws Exception {
     write();
     long limitMs = 1_000;
     conf.setTimeDuration(PfsKeys.TIMEOUT, limitMs, TimeUnit.MILLISECONDS);
     try (PfsFileSystem hasty = (PfsFileSystem) TestRoot.open(conf)) {
-      for (Map.Entry<String, Kind> kind : KINDS.entrySet()) {
-        ByteBuffer got = ByteBuffer.allocate(LENGTH);
+      for (Map.Entry<String, ReadKinds.Kind> kind : ReadKinds.all().entrySet()) {
         FSDataInputStream in = hasty.open(FILE);
         forgetCached();
         signal("-STOP", "cs2");
         long before = System.nanoTime();
         try {
-          kind.getValue().read(in, got);
+          byte[] got = kind.getValue().read(in, LENGTH);
           long tookMs = TimeUnit.NANOSECONDS.toMillis(System.nanoTime() - before);
           assertTrue(tookMs >= limitMs, kind.getKey() + ": the nearest copy did not hang");
-          assertArrayEquals(data, got.array(), kind.getKey());
+          assertArrayEquals(data, got, kind.getKey());
         } finally {
           signal("-CONT", "cs2");
         }

@@ -6,6 +6,7 @@ import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import io.hayloft.pfs.PfsKeys;
+import io.hayloft.pfs.ReadKinds;
 import io.hayloft.pfs.TestRoot;
 import io.hayloft.pfs.io.BufferPool;
 import io.hayloft.pfs.io.MountHungException;
@@ -22,7 +23,6 @@ import java.nio.file.Files;
 import java.nio.file.StandardOpenOption;
 import java.util.ArrayList;
 import java.util.Collections;
-import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Random;
@@ -32,6 +32,7 @@ import java.util.concurrent.ExecutionException;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicInteger;
 import org.apache.hadoop.conf.Configuration;
+import org.apache.hadoop.fs.FSDataInputStream;
 import org.apache.hadoop.fs.FSDataOutputStream;
 import org.apache.hadoop.fs.FileRange;
 import org.apache.hadoop.fs.FileSystem;
@@ -50,15 +51,10 @@ class FaultyCopiesTest {
   private static final Path FILE = new Path("/file");
 
   private enum Fault {
-    /** From the half on. */
+    /** From the half on, as failing does. */
     READ_HANGS,
     READ_FAILS,
     OPEN_HANGS
-  }
-
-  /** Reads the whole file, or throws. */
-  private interface Kind {
-    byte[] read(PfsInputStream in) throws Exception;
   }
 
   private final java.nio.file.Path root = TestRoot.of("faulty-copies");
@@ -186,80 +182,6 @@ class FaultyCopiesTest {
     return new PfsInputStream(source, "/file", reads, policy, 0, null);
   }
 
-  private static byte[] sequential(PfsInputStream in) throws IOException {
-    byte[] got = new byte[LENGTH];
-    int at = 0;
-    while (at < LENGTH) {
-      int length = in.read(got, at, Math.min(5000, LENGTH - at));
-      assertTrue(length > 0, "ends at " + at);
-      at += length;
-    }
-    assertEquals(-1, in.read());
-    return got;
-  }
-
-  private static byte[] byteBuffers(PfsInputStream in) throws IOException {
-    ByteBuffer got = ByteBuffer.allocateDirect(LENGTH);
-    while (got.hasRemaining()) {
-      assertTrue(in.read(got) > 0);
-    }
-    byte[] bytes = new byte[LENGTH];
-    got.flip().get(bytes);
-    return bytes;
-  }
-
-  private static byte[] positions(PfsInputStream in) throws IOException {
-    byte[] got = new byte[LENGTH];
-    for (int at = 0; at < LENGTH; at += 7001) {
-      in.readFully(at, got, at, Math.min(7001, LENGTH - at));
-    }
-    return got;
-  }
-
-  private static byte[] byteBufferPositions(PfsInputStream in) throws IOException {
-    ByteBuffer got = ByteBuffer.allocate(LENGTH);
-    in.readFully(0, got);
-    return got.array();
-  }
-
-  /** One range of several buffers over the half, and more small ones than there are threads. */
-  private static List<FileRange> ranges() {
-    List<FileRange> ranges = new ArrayList<>();
-    int at = 2 * HALF - 60_000;
-    ranges.add(FileRange.createFileRange(0, at));
-    // A byte is left out between two, so that none are joined.
-    for (at++; at < LENGTH - 2000; at += 2001) {
-      ranges.add(FileRange.createFileRange(at, 2000));
-    }
-    assertTrue(ranges.size() > 2 * THREADS);
-    return ranges;
-  }
-
-  private byte[] vectored(PfsInputStream in) throws Exception {
-    byte[] got = data.clone();
-    List<FileRange> ranges = ranges();
-    for (FileRange range : ranges) {
-      java.util.Arrays.fill(
-          got, (int) range.getOffset(), (int) range.getOffset() + range.getLength(), (byte) 0);
-    }
-    in.readVectored(ranges, ByteBuffer::allocate);
-    for (FileRange range : ranges) {
-      range.getData().get(10, TimeUnit.SECONDS).get(got, (int) range.getOffset(),
-          range.getLength());
-    }
-    return got;
-  }
-
-  private Map<String, Kind> kinds() {
-    Map<String, Kind> kinds = new LinkedHashMap<>();
-    kinds.put("sequential", FaultyCopiesTest::sequential);
-    kinds.put("ByteBuffer", FaultyCopiesTest::byteBuffers);
-    kinds.put("positional", FaultyCopiesTest::positions);
-    kinds.put("positional ByteBuffer", FaultyCopiesTest::byteBufferPositions);
-    kinds.put("vectored", this::vectored);
-    return kinds;
-  }
-
   /** Reads in every way with these faults of the copies, in their order; null is a healthy one. */
   private void readAllWays(Fault... wanted) throws Exception {
     List<java.nio.file.Path> order = order();
@@ -270,14 +192,13 @@ class FaultyCopiesTest {
       }
     }
     for (ReadPolicy policy : ReadPolicy.values()) {
-      for (Map.Entry<String, Kind> kind : kinds().entrySet()) {
+      for (Map.Entry<String, ReadKinds.Kind> kind : ReadKinds.all().entrySet()) {
         String what = String.join(" ", List.of(wanted).toString(), policy.name(), kind.getKey());
-        try (PfsInputStream in = open(policy)) {
-          assertArrayEquals(data, kind.getValue().read(in), what);
+        try (FSDataInputStream in = new FSDataInputStream(open(policy))) {
+          assertArrayEquals(data, kind.getValue().read(in, LENGTH), what);
           int hung = hanging.get();
           assertTrue(hung <= THREADS * 3 / 4, what + ": " + hung + " threads hang");
-          in.seek(0);
-          assertArrayEquals(data, kind.getValue().read(in), what + " again");
+          assertArrayEquals(data, kind.getValue().read(in, LENGTH), what + " again");
           assertEquals(hung, hanging.get(), what + ": a bad copy is asked again");
         }
         recover(what);
@@ -326,7 +247,8 @@ class FaultyCopiesTest {
       faults.put(copy, Fault.READ_HANGS);
     }
     List<ByteBuffer> back = Collections.synchronizedList(new ArrayList<>());
-    List<FileRange> ranges = ranges();
+    List<FileRange> ranges = ReadKinds.ranges(LENGTH);
+    assertTrue(ranges.size() > 2 * THREADS);
     long before = System.nanoTime();
     try (PfsInputStream in = open(ReadPolicy.RANDOM)) {
       in.readVectored(ranges, ByteBuffer::allocate, back::add);
@@ -406,6 +328,36 @@ class FaultyCopiesTest {
         // Until the end.
       }
       assertEquals(LENGTH, got.position());
+    }
+  }
+
+  @Test
+  void aReadThatWaitsForAThreadBlamesNoCopy() throws Exception {
+    List<java.nio.file.Path> order = order();
+    try (FSDataInputStream in = new FSDataInputStream(open(ReadPolicy.RANDOM))) {
+      for (int n = 0; n < THREADS; n++) {
+        limit.start(
+            "hang",
+            () -> {
+              hang();
+              return null;
+            });
+      }
+      FileRange range = FileRange.createFileRange(0, 10);
+      for (int round = 0; round < 3; round++) {
+        assertThrows(MountHungException.class, () -> in.readFully(0, new byte[10]));
+        in.readVectored(List.of(range), ByteBuffer::allocate);
+        ExecutionException e =
+            assertThrows(
+                ExecutionException.class, () -> range.getData().get(10, TimeUnit.SECONDS));
+        assertTrue(e.getCause() instanceof MountHungException, e.toString());
+      }
+      answers.countDown();
+      Files.delete(order.get(1));
+      Files.delete(order.get(2));
+      for (ReadKinds.Kind kind : ReadKinds.all().values()) {
+        assertArrayEquals(data, kind.read(in, LENGTH));
+      }
     }
   }
 }
