@@ -9,11 +9,8 @@ use hayloft_testkit::hadoop::{class, repository_root};
 use hayloft_testkit::node::Kind;
 use hayloft_testkit::suite::{expect, passed};
 use hayloft_testkit::{Cluster, Driver, Outcome, Suite, TestkitError};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Command, ExitCode};
-
-/// Client libraries that are tested, from the Python package index.
-const PYTHON_PACKAGES: [&str; 2] = ["hdfs-native==0.14.7", "pyspark==4.0.1"];
 
 fn main() -> ExitCode {
     Suite::run("jobs", |suite| {
@@ -183,40 +180,18 @@ impl Lab {
     }
 }
 
-/// A Python environment with the clients under `target/`, made once; else the reason why not.
+/// The interpreter that `scripts/fetch-python` makes once; else the reason why there is none.
 fn python_with_clients() -> std::result::Result<PathBuf, String> {
-    let dir = repository_root().join("target/python");
-    let python = dir.join("bin/python");
-    let has = |python: &Path| {
-        let check = Command::new(python)
-            .args(["-c", "import hdfs_native, pyspark"])
-            .output();
-        check.is_ok_and(|output| output.status.success())
-    };
-    if has(&python) {
-        return Ok(python);
+    let script = repository_root().join("scripts/fetch-python");
+    let output = Command::new(&script)
+        .output()
+        .map_err(|e| format!("{}: {e}", script.display()))?;
+    if output.status.success() {
+        let said = String::from_utf8_lossy(&output.stdout);
+        return Ok(PathBuf::from(said.trim_end()));
     }
-    let run = |program: &Path, args: &[&str]| -> std::result::Result<(), String> {
-        let output = Command::new(program)
-            .args(args)
-            .output()
-            .map_err(|e| format!("{}: {e}", program.display()))?;
-        if output.status.success() {
-            return Ok(());
-        }
-        let text = String::from_utf8_lossy(&output.stderr);
-        Err(text.lines().last().unwrap_or("failed").to_owned())
-    };
-    let dir_text = dir.display().to_string();
-    run(Path::new("python3"), &["-m", "venv", &dir_text])
-        .map_err(|e| format!("python3 venv: {e}"))?;
-    let install = [&["-m", "pip", "install", "-q"], PYTHON_PACKAGES.as_slice()].concat();
-    run(&python, &install).map_err(|e| format!("pip install {PYTHON_PACKAGES:?}: {e}"))?;
-    if has(&python) {
-        Ok(python)
-    } else {
-        Err("the packages cannot be imported".into())
-    }
+    let text = String::from_utf8_lossy(&output.stderr);
+    Err(text.lines().last().unwrap_or("failed").to_owned())
 }
 
 const HDFS_NATIVE: &str = r#"

@@ -192,8 +192,20 @@ abstract class PfsOperations extends FileSystem {
   final PfsInputStream openStream(Path path, PfsPathHandle handle, ReadPolicy policy)
       throws IOException {
     Source source = call("open", path, file -> openSource(path, file, handle));
+    if (copies.enabled()) {
+      openCopy(path, source);
+    }
     return new PfsInputStream(
         source, path.toString(), reads, policy, config.vectorGap(), statistics);
+  }
+
+  private void openCopy(Path path, Source source) throws IOException {
+    try {
+      reads.open(source, path.toString());
+    } catch (IOException e) {
+      limit.closeSoon("close " + path, source);
+      throw Errors.of(path, e);
+    }
   }
 
   private Source openSource(Path path, java.nio.file.Path file, PfsPathHandle handle)
@@ -213,7 +225,8 @@ abstract class PfsOperations extends FileSystem {
     if (handle != null) {
       handle.verify(path, attributes);
     }
-    return CopiesSource.open(copies, file);
+    return CopiesSource.open(
+        copies, file, failed -> limit.closeSoon("close a copy of " + path, failed));
   }
 
   /** A file below a file does not exist, as a file in a missing directory does not. */

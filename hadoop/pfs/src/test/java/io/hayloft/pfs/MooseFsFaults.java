@@ -1,5 +1,6 @@
 package io.hayloft.pfs;
 
+import static org.junit.jupiter.api.Assertions.assertArrayEquals;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
@@ -8,8 +9,11 @@ import java.io.IOException;
 import java.io.PrintStream;
 import java.nio.file.Files;
 import java.util.List;
+import java.util.Map;
 import java.util.Set;
 import java.util.TreeSet;
+import java.util.concurrent.TimeUnit;
+import org.apache.hadoop.fs.FSDataInputStream;
 import org.junit.jupiter.api.Test;
 
 /**
@@ -68,5 +72,29 @@ class MooseFsFaults extends ServerFaults {
       }
     }
     assertEquals(0, tool("fsck", "/", "--read"));
+  }
+
+  @Test
+  void aHungServerCostsNoByteInReadsOfAnyKind() throws Exception {
+    write();
+    long limitMs = 1_000;
+    conf.setTimeDuration(PfsKeys.TIMEOUT, limitMs, TimeUnit.MILLISECONDS);
+    try (PfsFileSystem hasty = (PfsFileSystem) TestRoot.open(conf)) {
+      for (Map.Entry<String, ReadKinds.Kind> kind : ReadKinds.all().entrySet()) {
+        FSDataInputStream in = hasty.open(FILE);
+        forgetCached();
+        signal("-STOP", "cs2");
+        long before = System.nanoTime();
+        try {
+          byte[] got = kind.getValue().read(in, LENGTH);
+          long tookMs = TimeUnit.NANOSECONDS.toMillis(System.nanoTime() - before);
+          assertTrue(tookMs >= limitMs, kind.getKey() + ": the nearest copy did not hang");
+          assertArrayEquals(data, got, kind.getKey());
+        } finally {
+          signal("-CONT", "cs2");
+        }
+        in.close();
+      }
+    }
   }
 }

@@ -111,7 +111,7 @@ abstract class ServerFaults {
   }
 
   /** Signals every process of a host. */
-  private static void signal(String signal, String host) throws Exception {
+  static void signal(String signal, String host) throws Exception {
     List<String> command = new ArrayList<>(List.of("kill", signal));
     command.addAll(processes(host));
     TestRoot.run(command.toArray(new String[0]));

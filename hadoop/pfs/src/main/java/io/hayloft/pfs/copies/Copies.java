@@ -239,6 +239,12 @@ public final class Copies {
     return seal.inode() == now.inode() && seal.modifiedMs() == now.modifiedMs() ? seal : null;
   }
 
+  /** Whether the file of that name has a valid seal of the same copies and length. */
+  boolean isStillSealed(Path file, CopyRecord seal) throws IOException {
+    CopyRecord now = validSeal(file);
+    return now != null && now.uuid().equals(seal.uuid()) && now.length() == seal.length();
+  }
+
   /** Where a record's copies are; targets that the configuration has no more are left out. */
   List<Target> targetsOf(CopyRecord record) {
     List<Target> found = new ArrayList<>();

@@ -9,6 +9,8 @@ import java.util.concurrent.Semaphore;
 import java.util.concurrent.ThreadPoolExecutor;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicLong;
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
 
 /**
  * Calls to the mount, each with a limit of time. A mount whose servers are gone can block a thread
@@ -19,6 +21,8 @@ import java.util.concurrent.atomic.AtomicLong;
  * <p>A limit of 0 makes every call on the caller's own thread, without a limit.
  */
 public final class TimeLimit implements Closeable {
+  private static final Logger LOG = LoggerFactory.getLogger(TimeLimit.class);
+
   /** Calls that may wait for each thread. */
   private static final int QUEUED_PER_THREAD = 8;
 
@@ -89,6 +93,10 @@ public final class TimeLimit implements Closeable {
     return limitMs;
   }
 
+  public int threadCount() {
+    return threads.getMaximumPoolSize();
+  }
+
   /** Makes the call and waits for it. {@code what} is for the error: "open /a". */
   public <T> T run(String what, Call<T> call) throws IOException {
     return runLong(what, ticks -> call.run());
@@ -112,7 +120,8 @@ public final class TimeLimit implements Closeable {
 
   /** Closes and waits for it. It is closed even when its caller gives up before. */
   public void runClose(String what, Closeable open) throws IOException {
-    if (limitMs == 0 || INSIDE.get()) {
+    // Of a file system that is closed the threads are gone, and what is open shall not stay so.
+    if (limitMs == 0 || INSIDE.get() || threads.isShutdown()) {
       open.close();
     } else {
       startClose(what, open).await();
@@ -127,6 +136,27 @@ public final class TimeLimit implements Closeable {
           open.close();
           return null;
         });
+  }
+
+  /**
+   * Closes what failed, without a wait. With no room in the queue, or no file system any more, it
+   * is left to the garbage collector.
+   */
+  public void closeSoon(String what, Closeable failed) {
+    try {
+      Pending<Void> closing =
+          startIfRoom(
+              what,
+              () -> {
+                failed.close();
+                return null;
+              });
+      if (closing == null) {
+        LOG.warn("{}: every thread waits for the mount {}, so it stays open", what, mount);
+      }
+    } catch (IOException e) {
+      LOG.debug("{}", what, e);
+    }
   }
 
   /** Starts the call and does not wait, save for room in the queue. */

@@ -19,12 +19,12 @@ final class Chunk {
    * Reads up to {@code length} bytes; fewer only at the end of the file. An error is kept in the
    * chunk rather than thrown, so that the buffer always has an owner.
    */
-  static Chunk fill(Source source, ByteBuffer buffer, long start, int length) {
+  static Chunk fill(Attempt attempt, ByteBuffer buffer, long start, int length) {
     Chunk chunk = new Chunk(buffer, start);
     buffer.clear().limit(length);
     try {
       while (buffer.hasRemaining()) {
-        if (source.read(buffer, start + buffer.position()) <= 0) {
+        if (attempt.read(buffer, start + buffer.position()) <= 0) {
           break;
         }
       }

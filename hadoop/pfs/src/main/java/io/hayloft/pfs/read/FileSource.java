@@ -2,7 +2,10 @@ package io.hayloft.pfs.read;
 
 import java.io.Closeable;
 import java.io.IOException;
+import java.io.InterruptedIOException;
 import java.nio.ByteBuffer;
+import java.nio.channels.ClosedByInterruptException;
+import java.nio.channels.ClosedChannelException;
 import java.nio.channels.FileChannel;
 import java.nio.file.Files;
 import java.nio.file.Path;
@@ -15,8 +18,10 @@ import org.slf4j.LoggerFactory;
 /**
  * One file. When its servers forget an open handle and the name still means the same file, it is
  * opened again; else the reader is told that the file is another one now.
+ *
+ * <p>A close waits for no read: when one is under way, the last of them closes the file.
  */
-public final class FileSource implements Source {
+public final class FileSource implements Source, Copy {
   private static final Logger LOG = LoggerFactory.getLogger(FileSource.class);
 
   /** An open file. */
@@ -43,7 +48,10 @@ public final class FileSource implements Source {
   private final Opener opener;
   private final Identity identity;
   private final long length;
+  private final Object opening = new Object();
   private volatile Handle handle;
+  // Guarded by `this`, under which no call to the mount is made.
+  private int readers;
   private boolean closed;
 
   private FileSource(Path file, Opener opener) throws IOException {
@@ -70,7 +78,7 @@ public final class FileSource implements Source {
     return new FileSource(file, opener);
   }
 
-  private static Handle openChannel(Path file) throws IOException {
+  static Handle openChannel(Path file) throws IOException {
     FileChannel channel = FileChannel.open(file, StandardOpenOption.READ);
     return new Handle() {
       @Override
@@ -91,17 +99,60 @@ public final class FileSource implements Source {
   }
 
   @Override
+  public void open() {
+    // It is since it was made.
+  }
+
+  @Override
   public int read(ByteBuffer into, long position) throws IOException {
-    Handle used = handle;
-    try {
-      return used.read(into, position);
-    } catch (IOException e) {
-      if (!isStale(e)) {
-        throw e;
-      }
-      reopen(used, e);
+    if (position > Long.MAX_VALUE - into.remaining()) {
+      // No file reaches there, and the system calls such a read an error.
+      return -1;
     }
-    return handle.read(into, position);
+    enter();
+    try {
+      return readOpen(into, position);
+    } finally {
+      leave();
+    }
+  }
+
+  private synchronized void enter() throws IOException {
+    if (closed) {
+      throw new ClosedChannelException();
+    }
+    readers++;
+  }
+
+  private void leave() {
+    synchronized (this) {
+      readers--;
+      if (!closed || readers > 0) {
+        return;
+      }
+    }
+    closeQuietly(handle);
+  }
+
+  private int readOpen(ByteBuffer into, long position) throws IOException {
+    boolean wasStale = false;
+    while (true) {
+      Handle used = handle;
+      try {
+        return used.read(into, position);
+      } catch (ClosedByInterruptException e) {
+        throw (IOException) new InterruptedIOException("interrupted: read " + file).initCause(e);
+      } catch (ClosedChannelException e) {
+        // Java closes the channel of a reader that is interrupted; the others go on.
+        reopen(used, e);
+      } catch (IOException e) {
+        if (wasStale || !isStale(e)) {
+          throw e;
+        }
+        wasStale = true;
+        reopen(used, e);
+      }
+    }
   }
 
   /** What NFS and CephFS say of a handle without a file, and what GlusterFS says. */
@@ -110,28 +161,34 @@ public final class FileSource implements Source {
     return message.endsWith("Stale file handle") || message.endsWith("No such file or directory");
   }
 
-  private synchronized void reopen(Handle stale, IOException why) throws IOException {
-    if (handle != stale || closed) {
-      return;
+  private void reopen(Handle lost, IOException why) throws IOException {
+    synchronized (opening) {
+      if (handle != lost) {
+        return;
+      }
+      Identity now;
+      try {
+        now = Identity.of(file);
+      } catch (IOException e) {
+        why.addSuppressed(e);
+        now = null;
+      }
+      if (!identity.equals(now)) {
+        throw new IOException(
+            file + " was deleted or replaced while it was open; open it again", why);
+      }
+      LOG.warn("{}: its handle is lost, opening it again: {}", file, why.toString());
+      handle = opener.open(file);
     }
-    Identity now;
+    closeQuietly(lost);
+  }
+
+  /** Servers that forgot a handle may say so again. */
+  private void closeQuietly(Handle lost) {
     try {
-      now = Identity.of(file);
+      lost.close();
     } catch (IOException e) {
-      why.addSuppressed(e);
-      now = null;
-    }
-    if (!identity.equals(now)) {
-      throw new IOException(
-          file + " was deleted or replaced while it was open; open it again", why);
-    }
-    LOG.warn("{}: its handle is stale, opening it again", file);
-    handle = opener.open(file);
-    try {
-      stale.close();
-    } catch (IOException e) {
-      // Servers that forgot a handle may say so again.
-      LOG.debug("closing a stale handle of {}", file, e);
+      LOG.debug("closing a handle of {}", file, e);
     }
   }
 
@@ -141,8 +198,26 @@ public final class FileSource implements Source {
   }
 
   @Override
-  public synchronized void close() throws IOException {
-    closed = true;
+  public Copy current() {
+    return this;
+  }
+
+  @Override
+  public boolean moveOn(Copy failed, IOException why) {
+    return false;
+  }
+
+  @Override
+  public void close() throws IOException {
+    synchronized (this) {
+      if (closed) {
+        return;
+      }
+      closed = true;
+      if (readers > 0) {
+        return;
+      }
+    }
     try {
       handle.close();
     } catch (IOException e) {

@@ -141,9 +141,15 @@ public final class PfsInputStream extends FSInputStream
       }
       return length;
     } catch (IOException e) {
-      counters.incrementCounter(StreamStatisticNames.STREAM_READ_EXCEPTIONS);
-      throw Advice.on(name, e);
+      throw failed(e);
     }
+  }
+
+  private IOException failed(IOException e) throws IOException {
+    counters.incrementCounter(StreamStatisticNames.STREAM_READ_EXCEPTIONS);
+    // What a read meets once the stream is closed has no cause worth to be told.
+    checkOpen();
+    return Advice.on(name, e);
   }
 
   /** Reads what no buffer holds. */
@@ -202,8 +208,7 @@ public final class PfsInputStream extends FSInputStream
       }
       return length;
     } catch (IOException e) {
-      counters.incrementCounter(StreamStatisticNames.STREAM_READ_EXCEPTIONS);
-      throw Advice.on(name, e);
+      throw failed(e);
     }
   }
 

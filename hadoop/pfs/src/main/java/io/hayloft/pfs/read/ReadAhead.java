@@ -23,7 +23,7 @@ final class ReadAhead {
   private Pending<Chunk> next;
   private long nextStart;
   private int nextLength;
-  private Source nextUsed;
+  private Attempt nextAttempt;
 
   ReadAhead(Reads reads, Source source, String name) {
     this.reads = reads;
@@ -47,7 +47,7 @@ final class ReadAhead {
     try {
       arrived = arriving.await();
     } catch (MountHungException e) {
-      reads.moveOn(source, nextUsed, name, e);
+      nextAttempt.moveOn(e);
       return 0;
     }
     current = arrived;
@@ -75,11 +75,11 @@ final class ReadAhead {
       return 0;
     }
     Chunk first;
-    Source used = source.current();
+    Attempt attempt = new Attempt(source);
     try {
-      first = reads.startFill(source, name, position, window, reads.large(), buffer).await();
+      first = reads.startFill(attempt, name, position, window, reads.large(), buffer).await();
     } catch (MountHungException e) {
-      reads.moveOn(source, used, name, e);
+      attempt.moveOn(e);
       return 0;
     }
     current = first;
@@ -107,8 +107,8 @@ final class ReadAhead {
     window = (int) Math.min(windowMax, (long) window * GROWTH);
     nextStart = current.end();
     nextLength = window;
-    nextUsed = source.current();
-    next = reads.startFillIfRoom(source, name, nextStart, window, reads.large(), buffer);
+    nextAttempt = new Attempt(source);
+    next = reads.startFillIfRoom(nextAttempt, name, nextStart, window, reads.large(), buffer);
   }
 
   private void release() {

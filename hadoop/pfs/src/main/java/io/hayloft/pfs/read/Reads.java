@@ -14,37 +14,62 @@ import java.nio.ByteBuffer;
  */
 public record Reads(TimeLimit limit, BufferPool large, BufferPool small) {
 
-  /** Reads at {@code position} until {@code into} is full; fewer bytes at the end, -1 for none. */
+  /** A quarter of the threads: as many may then hang in each of three copies. */
+  int threadsOfVectored() {
+    return Math.max(1, limit.threadCount() / 4);
+  }
+
+  /** Opens a source, or another of its copies when one fails or hangs. */
+  public void open(Source source, String name) throws IOException {
+    onCopies(source, attempt -> limit.run("open " + name, attempt::open));
+  }
+
+  /**
+   * Reads at {@code position} until {@code into} is full; fewer bytes at the end, -1 for none.
+   * After some bytes an error is left to the next read, which meets it too.
+   */
   int readAt(Source source, String name, long position, ByteBuffer into) throws IOException {
     int total = 0;
-    while (into.hasRemaining()) {
-      int length;
-      Source used = source.current();
-      try {
-        length = readOnce(source, name, position + total, into);
-      } catch (MountHungException e) {
-        moveOn(source, used, name, e);
-        continue;
+    try {
+      while (into.hasRemaining()) {
+        int length = readOnce(source, name, position + total, into);
+        if (length <= 0) {
+          break;
+        }
+        total += length;
       }
-      if (length <= 0) {
-        break;
+    } catch (IOException e) {
+      if (total == 0) {
+        throw e;
       }
-      total += length;
     }
     return total == 0 ? -1 : total;
   }
 
-  /** Lets the source go over to another copy than {@code hung}; throws the error if it has none. */
-  void moveOn(Source source, Source hung, String name, MountHungException e) throws IOException {
-    if (!limit.run("open another copy of " + name, () -> source.moveOn(hung, e))) {
-      throw e;
+  private interface Try {
+    int with(Attempt attempt) throws IOException;
+  }
+
+  private static int onCopies(Source source, Try call) throws IOException {
+    while (true) {
+      Attempt attempt = new Attempt(source);
+      try {
+        return call.with(attempt);
+      } catch (MountHungException e) {
+        attempt.moveOn(e);
+      }
     }
   }
 
   private int readOnce(Source source, String name, long position, ByteBuffer into)
       throws IOException {
+    return onCopies(source, attempt -> readOnce(attempt, name, position, into));
+  }
+
+  private int readOnce(Attempt attempt, String name, long position, ByteBuffer into)
+      throws IOException {
     if (limit.limitMs() == 0) {
-      return source.read(into, position);
+      return attempt.read(into, position);
     }
     // A read that times out may write into its buffer later: never let it be the caller's.
     BufferPool pool = into.remaining() > small.size() ? large : small;
@@ -54,7 +79,7 @@ public record Reads(TimeLimit limit, BufferPool large, BufferPool small) {
       buffer = small.take(limit.limitMs());
     }
     int length = Math.min(into.remaining(), buffer.capacity());
-    Chunk chunk = startFill(source, name, position, length, pool, buffer).await();
+    Chunk chunk = startFill(attempt, name, position, length, pool, buffer).await();
     try {
       chunk.check();
       return chunk.buffer.hasRemaining() ? chunk.copy(position, into) : -1;
@@ -65,16 +90,16 @@ public record Reads(TimeLimit limit, BufferPool large, BufferPool small) {
 
   /** Starts to fill a buffer. One whose read is given up goes back when that read ends. */
   Pending<Chunk> startFill(
-      Source source, String name, long position, int length, BufferPool pool, ByteBuffer buffer)
+      Attempt attempt, String name, long position, int length, BufferPool pool, ByteBuffer buffer)
       throws IOException {
-    return startFill(limit::start, source, name, position, length, pool, buffer);
+    return startFill(limit::start, attempt, name, position, length, pool, buffer);
   }
 
   /** As {@link #startFill}, but null, and the buffer given back, when all threads are busy. */
   Pending<Chunk> startFillIfRoom(
-      Source source, String name, long position, int length, BufferPool pool, ByteBuffer buffer)
+      Attempt attempt, String name, long position, int length, BufferPool pool, ByteBuffer buffer)
       throws IOException {
-    return startFill(limit::startIfRoom, source, name, position, length, pool, buffer);
+    return startFill(limit::startIfRoom, attempt, name, position, length, pool, buffer);
   }
 
   private interface Starter {
@@ -83,7 +108,7 @@ public record Reads(TimeLimit limit, BufferPool large, BufferPool small) {
 
   private static Pending<Chunk> startFill(
       Starter starter,
-      Source source,
+      Attempt attempt,
       String name,
       long position,
       int length,
@@ -93,7 +118,7 @@ public record Reads(TimeLimit limit, BufferPool large, BufferPool small) {
     Pending<Chunk> pending = null;
     try {
       pending =
-          starter.start("read " + name, () -> Chunk.fill(source, buffer, position, length));
+          starter.start("read " + name, () -> Chunk.fill(attempt, buffer, position, length));
     } finally {
       if (pending == null) {
         pool.giveBack(buffer);

@@ -2,26 +2,19 @@ package io.hayloft.pfs.read;
 
 import java.io.Closeable;
 import java.io.IOException;
-import java.nio.ByteBuffer;
 
-/** Bytes of an open file. Reads block for as long as the mount does; threads may share it. */
+/** A file open for reading, which may have copies. Threads may share it. */
 public interface Source extends Closeable {
-  /** Reads up to the room of {@code into}; gives the number of bytes, -1 at the end. */
-  int read(ByteBuffer into, long position) throws IOException;
-
   /** The length when it was opened; the file may have grown since. */
   long length();
 
-  /** What it reads from now: itself, or one of its copies. */
-  default Source current() {
-    return this;
-  }
+  /** What it reads from now. */
+  Copy current();
 
   /**
-   * Goes over to another copy since {@code hung} fails, unless another reader has done so already;
-   * false if there is none.
+   * Goes over to another copy since {@code failed} fails or hangs, unless another reader has done
+   * so already; false if the file has no copies. Throws when none is left. It does not touch the
+   * mount, so no caller waits.
    */
-  default boolean moveOn(Source hung, IOException why) throws IOException {
-    return false;
-  }
+  boolean moveOn(Copy failed, IOException why) throws IOException;
 }

@@ -14,6 +14,7 @@ import io.hayloft.pfs.PfsFileSystem;
 import io.hayloft.pfs.PfsKeys;
 import io.hayloft.pfs.TestRoot;
 import io.hayloft.pfs.Tool;
+import io.hayloft.pfs.read.Copy;
 import io.hayloft.pfs.read.Source;
 import java.io.ByteArrayOutputStream;
 import java.io.IOException;
@@ -222,10 +223,10 @@ class CopiesTest {
     write(data);
     Copies all =
         new Copies(root, Target.parse(conf.get(PfsKeys.TARGETS), root), "s2", 3, "hybrid");
-    try (Source source = CopiesSource.open(all, local)) {
-      Source hung = source.current();
+    try (Source source = CopiesSource.open(all, local, failed -> {})) {
+      Copy hung = source.current();
       assertTrue(source.moveOn(hung, new IOException("hung")));
-      Source second = source.current();
+      Copy second = source.current();
       assertNotSame(hung, second);
       assertTrue(source.moveOn(hung, new IOException("hung")), "the other reader of the same");
       assertSame(second, source.current());

@@ -66,6 +66,30 @@ class TimeLimitTest {
   }
 
   @Test
+  void whatIsOpenIsClosedAfterItsFileSystem() throws IOException {
+    AtomicBoolean closed = new AtomicBoolean();
+    limit.close();
+    limit.runClose("close", () -> closed.set(true));
+    assertTrue(closed.get());
+  }
+
+  @Test
+  void aCloseWithoutAWaitHappensOrIsLeft() throws IOException {
+    AtomicBoolean closed = new AtomicBoolean();
+    limit.closeSoon("close", () -> closed.set(true));
+    limit.run("drain", () -> null);
+    assertTrue(closed.get());
+    int left = 0;
+    while (limit.startIfRoom("hang", this::hang) != null) {
+      left++;
+    }
+    assertTrue(left > 0);
+    limit.closeSoon("close", () -> closed.set(false));
+    drain();
+    assertTrue(closed.get(), "it waits for no room");
+  }
+
+  @Test
   void aDirectoryThatOpensLateIsClosed() throws IOException {
     Path directory = TestRoot.of("late");
     Files.createDirectories(directory.resolve("entry"));

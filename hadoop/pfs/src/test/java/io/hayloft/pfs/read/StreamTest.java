@@ -38,42 +38,51 @@ class StreamTest {
   private final BufferPool small = new BufferPool(16 << 10, 4);
 
   /** A file in memory that fails or hangs from an offset on, as a mount with a dead server. */
-  private final Source source =
-      new Source() {
-        @Override
-        public int read(ByteBuffer into, long position) throws IOException {
-          asked.add(position + "+" + into.remaining());
-          if (position + into.remaining() > hangsFrom) {
-            hang();
-          }
-          if (position + into.remaining() > failsFrom) {
-            throw new IOException("Input/output error");
-          }
-          if (position >= LENGTH) {
-            return -1;
-          }
-          int length = (int) Math.min(into.remaining(), LENGTH - position);
-          into.put(data, (int) position, length);
-          return length;
-        }
+  private final class Memory implements Source, Copy {
+    @Override
+    public void open() {}
 
-        @Override
-        public long length() {
-          return LENGTH;
-        }
+    @Override
+    public int read(ByteBuffer into, long position) throws IOException {
+      asked.add(position + "+" + into.remaining());
+      if (position + into.remaining() > hangsFrom) {
+        hang();
+      }
+      if (position + into.remaining() > failsFrom) {
+        throw new IOException("Input/output error");
+      }
+      if (position >= LENGTH) {
+        return -1;
+      }
+      int length = (int) Math.min(into.remaining(), LENGTH - position);
+      into.put(data, (int) position, length);
+      return length;
+    }
 
-        @Override
-        public boolean moveOn(Source hung, IOException why) {
-          boolean another = hasAnotherCopy;
-          if (another) {
-            hangsFrom = Long.MAX_VALUE;
-          }
-          return another;
-        }
+    @Override
+    public long length() {
+      return LENGTH;
+    }
 
-        @Override
-        public void close() {}
-      };
+    @Override
+    public Copy current() {
+      return this;
+    }
+
+    @Override
+    public boolean moveOn(Copy hung, IOException why) {
+      boolean another = hasAnotherCopy;
+      if (another) {
+        hangsFrom = Long.MAX_VALUE;
+      }
+      return another;
+    }
+
+    @Override
+    public void close() {}
+  }
+
+  private final Source source = new Memory();
 
   StreamTest() {
     new Random(7).nextBytes(data);
@@ -251,6 +260,26 @@ class StreamTest {
       in.seek(0);
       assertEquals(4096, in.read(part));
     }
+  }
+
+  @Test
+  void aReadThatFailsHalfWayGivesWhatItHas() throws IOException {
+    failsFrom = 3 * LARGE;
+    ByteBuffer into = ByteBuffer.allocate(LENGTH);
+    try (PfsInputStream in = open(ReadPolicy.RANDOM)) {
+      while (in.getPos() < failsFrom) {
+        assertTrue(in.read(into) > 0);
+        assertEquals(in.getPos(), into.position(), "what is in the buffer was counted");
+      }
+      assertThrows(IOException.class, () -> in.read(into));
+      assertEquals(failsFrom, in.getPos());
+      assertEquals(failsFrom, into.position());
+      failsFrom = Long.MAX_VALUE;
+      while (in.read(into) > 0) {
+        // Until the end.
+      }
+    }
+    assertEquals(ByteBuffer.wrap(data), into.flip());
   }
 
   @Test
