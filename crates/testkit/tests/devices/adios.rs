@@ -5,7 +5,8 @@ use super::odd_node::{NODES, ODD, OddNode};
 use hayloft_testkit::error::Result;
 use hayloft_testkit::hadoop::scratch;
 use hayloft_testkit::node::Kind;
-use hayloft_testkit::suite::{expect, expect_eq, passed};
+use hayloft_testkit::suite::{expect, expect_eq, passed, seconds};
+use hayloft_testkit::wait::{self, Seen};
 use hayloft_testkit::{Cluster, NodeSpec, Outcome, Suite, TestkitError, VolumeSpec};
 use serde_json::json;
 use std::path::{Path, PathBuf};
@@ -80,9 +81,14 @@ impl AdiosLab {
     fn served(&mut self) -> Result<Outcome> {
         self.odd.write_all_ways(9, BLOCK)?;
         self.odd.check_odd()?;
-        let (objects, tails) = self.chunks()?;
-        expect(objects > 20 && tails > 0, || {
-            format!("{objects} objects, {tails} tails")
+        // Those that close late become objects behind the writer.
+        wait::until("objects of whole chunks", seconds(30), || {
+            let (objects, tails) = self.chunks()?;
+            Ok(if objects > 20 && tails > 0 {
+                Seen::Done(())
+            } else {
+                Seen::NotYet(format!("{objects} objects, {tails} tails"))
+            })
         })?;
         for round in 0..3 {
             self.odd.kill_while_writing(round, BLOCK)?;
