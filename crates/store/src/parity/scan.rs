@@ -13,6 +13,8 @@ use crate::locks;
 
 /// Bytes that may be read at once after a pause, as seconds of the rate.
 const SAVED_MAX: Duration = Duration::from_secs(60);
+/// A longer period is this one: a hundred years. A configuration may name any.
+const PERIOD_MAX: Duration = Duration::from_secs(100 * 365 * 86_400);
 
 /// How far the scan is. It goes through the groups by name from one that is chosen at random: after
 /// a new start it does not see the same ones first.
@@ -70,7 +72,8 @@ impl GroupScan {
 
 impl Parity {
     /// Looks at as many groups as the time since the last call allows, and at all of them no more
-    /// than once in a period.
+    /// than once in a period. At a rate beyond the disks' it goes on in the next round: a disk that
+    /// dies meanwhile does not wait for the end of a pass.
     pub(super) async fn scan(self: &Arc<Self>) {
         let config = self.config.scan;
         let volumes = self.places().len() as u64;
@@ -78,7 +81,8 @@ impl Parity {
         if rate == 0 || config.period.is_zero() {
             return;
         }
-        locks::lock(&self.scan).allow(rate, Instant::now());
+        let began = Instant::now();
+        locks::lock(&self.scan).allow(rate, began);
         while let Some(group) = self.next_to_scan() {
             let (damaged, bytes) = self.scan_group(&group).await;
             if damaged > 0 {
@@ -88,6 +92,9 @@ impl Parity {
             scan.last = Some(group.record.id);
             let bytes = i64::try_from(bytes).unwrap_or(i64::MAX);
             scan.allowed = scan.allowed.saturating_sub(bytes);
+            if began.elapsed() >= self.config.turn {
+                return;
+            }
         }
     }
 
@@ -111,7 +118,8 @@ impl Parity {
             scan.ended_at_ms = now_ms();
         }
         // The next pass.
-        scan.began = (scan.began + self.config.scan.period).max(Instant::now());
+        let period = self.config.scan.period.min(PERIOD_MAX);
+        scan.began = (scan.began + period).max(Instant::now());
         None
     }
 

@@ -267,3 +267,31 @@ async fn the_scan_waits_for_the_next_period() {
     // The end of a pass is seen by the look for one more group.
     assert!(status(&node).scanned_at_ms > ended);
 }
+
+#[tokio::test]
+async fn a_scan_takes_turns_with_rebuilds_and_any_period_is_taken() {
+    let shape = shape(3, 1);
+    let node = three(shape, 4).await;
+    put(&node, 7, 40_000).await;
+    put(&node, 8, 40_000).await;
+    round(&node).await;
+    let groups = status(&node).groups;
+    assert!(groups > 1);
+    node.store.shutdown().await;
+    let mut config = protected(node.dir.path(), node.volumes, shape);
+    let parity = config.parity.as_mut().expect("is on");
+    parity.turn = Duration::ZERO;
+    parity.scan = ScanConfig {
+        period: Duration::MAX,
+        bytes_per_second: 1 << 40,
+    };
+    let node = Node::start(node.dir, node.volumes, config).await;
+    for _ in 0..groups {
+        assert_eq!(status(&node).scanned_at_ms, 0);
+        // Time has to pass before bytes are allowed.
+        tokio::time::sleep(Duration::from_millis(5)).await;
+        round(&node).await;
+    }
+    round(&node).await;
+    assert!(status(&node).scanned_at_ms > 0);
+}
