@@ -35,6 +35,8 @@ pub enum Command {
     Pool(crate::pool::PoolArgs),
     /// What the nodes of a cluster do now: space, disks, what is slow and why.
     Top(crate::top::TopArgs),
+    /// What upgrades left in trash and previous: what it is, and let it go.
+    Trash(crate::trash::TrashArgs),
     /// Virtual nodes of one host: what the rest of a cluster has to know of them.
     Super(crate::super_node::SuperArgs),
     /// The I/O engines, and plug-ins: what they do, and whether they keep the contract.

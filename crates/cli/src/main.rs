@@ -15,6 +15,7 @@
 //! | `pfs` | `hayloft pfs`: files on a parallel file system |
 //! | `placement` | `hayloft placement`: blocks that break the rule on failure domains |
 //! | `super_node` | `hayloft super`: virtual nodes, as the cluster has to know them |
+//! | `trash` | `hayloft trash`: what upgrades left on the data directories |
 //! | `top` | `hayloft top`: what the nodes of a cluster do now |
 //! | `size` | sizes as typed and shown |
 //! | `svg` | pictures as files |
@@ -42,6 +43,7 @@ mod size;
 mod super_node;
 mod svg;
 mod top;
+mod trash;
 
 use std::process::ExitCode;
 
@@ -85,6 +87,7 @@ fn run(cli: Cli) -> Result<ExitCode, CliError> {
         Command::Placement(args) => placement::run(&args),
         Command::Pool(args) => pool::run(&args),
         Command::Top(args) => top::run(&args),
+        Command::Trash(args) => trash::run(&args),
         Command::Super(args) => super_node::run(&args),
         Command::Engine(args) => engine::run(&args),
         Command::Calibrate(args) => calibrate::run(&args),

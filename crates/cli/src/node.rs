@@ -132,6 +132,18 @@ fn check_swap(config: &Configuration) -> Result<ExitCode, CliError> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// The data directories of the node, or of all its virtual nodes.
+pub fn data_dirs(config: &Configuration) -> Result<Vec<PathBuf>, CliError> {
+    let nodes = config.virtual_nodes()?;
+    Ok(match nodes.is_empty() {
+        true => volumes(config),
+        false => nodes
+            .iter()
+            .flat_map(|node| volumes(&node.config))
+            .collect(),
+    })
+}
+
 fn volumes(config: &Configuration) -> Vec<PathBuf> {
     let dirs = config.get(&keys::DATA_DIRS);
     dirs.into_iter().map(|dir| dir.path).collect()

@@ -30,6 +30,7 @@ mod store;
 mod store_replicas;
 #[cfg(test)]
 mod tests;
+mod trashed;
 mod types;
 mod upgrade;
 mod volume;
@@ -46,9 +47,11 @@ pub use reader::ReplicaReader;
 pub use report::VolumeTimes;
 pub use shared::StoreShared;
 pub use store::Store;
+pub use trashed::{TrashedReplica, UpgradeLeftovers, hold_volume, upgrade_leftovers};
 pub use types::{
     FailureSummary, NodeStorageInfo, PacketData, PacketDataError, Pieces, PoolSpec, RecoveryInfo,
     ReplicaRef, ReplicaReport, StartOption, StorageInfo, StorageReport, StoreEvent, TakenOver,
     VolumeReport, WriteOptions,
 };
+pub use upgrade::{HeldByUpgrades, RollingUpgradeState};
 pub use writer::{AckHandle, Due, ReplicaWriter};

@@ -22,6 +22,7 @@ use crate::types::{
     FailureSummary, NodeStorageInfo, PoolSpec, ReplicaReport, StartOption, StorageInfo,
     StorageReport, StoreEvent, VolumeReport,
 };
+use crate::upgrade::{HeldByUpgrades, RollingUpgradeState};
 use crate::{hot_swap, report, shutdown, startup, upgrade};
 
 /// Replicas on the volumes of one datanode. Cheap to clone; all clones are the same store.
@@ -203,20 +204,34 @@ impl Store {
         volume_failure::check_all(&self.0, &self.0.volumes()).await;
     }
 
-    /// The NameNode says whether a rolling upgrade runs: while it does, deleted replicas go to
-    /// `trash`.
-    pub async fn set_rolling_upgrade(&self, pool: &PoolId, active: bool) -> Result<(), StoreError> {
+    /// The active NameNode says how a rolling upgrade stands: while one runs, replicas that it
+    /// orders to delete go to `trash`. Trash goes only when the end of an upgrade is told of whose
+    /// beginning this process has heard, on the storages that were here in between.
+    ///
+    /// # Errors
+    /// `Io` when a volume could not be brought to it; the next call tries again.
+    pub async fn set_rolling_upgrade(
+        &self,
+        pool: &PoolId,
+        state: RollingUpgradeState,
+    ) -> Result<(), StoreError> {
         let pool = pool.clone();
-        self.run(|inner| async move { upgrade::set_rolling(&inner, &pool, active).await })
+        self.run(|inner| async move { upgrade::set_rolling(&inner, &pool, state).await })
             .await
     }
 
     /// Whether [`set_rolling_upgrade`](Self::set_rolling_upgrade) would have nothing to do; nor has
     /// it for a pool that is not loaded. A volume that joins may change that: it brings what it was
     /// left with. No disk I/O.
-    pub fn rolling_upgrade_is(&self, pool: &PoolId, active: bool) -> bool {
+    pub fn rolling_upgrade_is(&self, pool: &PoolId, state: RollingUpgradeState) -> bool {
         let pool = self.0.pool(pool).ok();
-        pool.is_none_or(|pool| upgrade::rolling_is(&pool, active))
+        pool.is_none_or(|pool| upgrade::rolling_is(&pool, state))
+    }
+
+    /// What upgrades hold back on the volumes, by volume and pool. No disk I/O.
+    #[must_use]
+    pub fn held_by_upgrades(&self) -> Vec<HeldByUpgrades> {
+        upgrade::held(&self.0)
     }
 
     /// Removes `previous` of the pool: no way back after this.

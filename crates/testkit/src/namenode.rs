@@ -188,6 +188,17 @@ impl NameNode {
         self.hadoop.run(&name, &jvm, main, &args, START_LIMIT)
     }
 
+    /// Makes its name directory anew, as a copy of its running partner's.
+    ///
+    /// # Errors
+    /// With the log when Hadoop refuses.
+    pub fn bootstrap_standby(&self) -> Result<()> {
+        let name = format!("{}-bootstrap", self.site.name);
+        let args = ["-bootstrapStandby", "-force", "-nonInteractive"];
+        let (jvm, main) = (self.jvm(), class::NAMENODE);
+        self.hadoop.run(&name, &jvm, main, &args, START_LIMIT)
+    }
+
     /// Starts it (with further arguments such as `-rollingUpgrade`, `started`) and waits for its
     /// ports.
     ///

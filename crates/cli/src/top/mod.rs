@@ -21,6 +21,8 @@ mod table;
 mod units;
 mod verdict;
 
+pub use nodes::fetch;
+
 use std::io::{IsTerminal as _, Write as _};
 use std::path::PathBuf;
 use std::process::ExitCode;

@@ -1,10 +1,11 @@
 //! `/prom`: Prometheus' text format. All names begin with `hayloft_`; units are in the names.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use hayloft_io::IoClass;
 use hayloft_io::disk::ClassStats;
-use hayloft_store::VolumeReport;
+use hayloft_store::{HeldByUpgrades, VolumeReport};
 
 use super::{WebHost, activity_metrics, beans};
 use crate::xceiver::Activity;
@@ -67,6 +68,7 @@ pub fn exposition(host: &dyn WebHost) -> String {
     node(&mut text, host);
     activity_metrics::add(&mut text, host);
     volumes(&mut text, host);
+    upgrades(&mut text, host);
     disks(&mut text, host);
     parity(&mut text, host);
     namenodes(&mut text, host);
@@ -170,6 +172,42 @@ fn volumes(text: &mut Exposition, host: &dyn WebHost) {
         for volume in &report.what {
             let path = volume.path.display().to_string();
             text.sample(name, &[("volume", &path)], of(volume));
+        }
+    }
+}
+
+fn upgrades(text: &mut Exposition, host: &dyn WebHost) {
+    let held = host.store().held_by_upgrades();
+    text.family(
+        "rolling_upgrade",
+        "gauge",
+        "Whether the pool's NameNode says that a rolling upgrade runs.",
+    );
+    let pools: BTreeMap<String, bool> = held
+        .iter()
+        .map(|of| (of.pool.to_string(), of.runs))
+        .collect();
+    for (pool, runs) in &pools {
+        text.sample("rolling_upgrade", &[("pool", pool)], u8::from(*runs));
+    }
+    type Of = fn(&HeldByUpgrades) -> u64;
+    let families: [(&str, &str, Of); 2] = [
+        (
+            "trash_bytes",
+            "Bytes of deleted replicas in trash.",
+            |held| held.trash,
+        ),
+        (
+            "previous_bytes",
+            "Bytes that only previous has, where an upgrade was not finalized.",
+            |held| held.previous,
+        ),
+    ];
+    for (name, help, of) in families {
+        text.family(name, "gauge", help);
+        for held in &held {
+            let (volume, pool) = (held.volume.display().to_string(), held.pool.to_string());
+            text.sample(name, &[("volume", &volume), ("pool", &pool)], of(held));
         }
     }
 }

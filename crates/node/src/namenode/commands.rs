@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use hayloft_store::RollingUpgradeState;
 use hayloft_wire::ids::{Block, PoolId};
 use hayloft_wire::proto::datanode::{
     BlockCommand, BlockCommandAction, BlockIdCommandAction, DatanodeCommand, DatanodeCommandType,
@@ -48,11 +49,8 @@ pub(super) enum Order {
         /// The command.
         command: Box<DatanodeCommand>,
     },
-    /// Whether a rolling upgrade runs, which the store does not know yet.
-    RollingUpgrade {
-        /// It runs.
-        active: bool,
-    },
+    /// How a rolling upgrade stands, which the store does not know yet.
+    RollingUpgrade(RollingUpgradeState),
 }
 
 /// Carries out the orders of one pool.
@@ -95,8 +93,8 @@ impl Commander {
             };
             let began = Instant::now();
             let kind = match order {
-                Order::RollingUpgrade { active } => {
-                    self.rolling_upgrade(&pool, active).await;
+                Order::RollingUpgrade(state) => {
+                    self.rolling_upgrade(&pool, state).await;
                     "rolling upgrade".to_owned()
                 }
                 Order::Command {
@@ -126,20 +124,19 @@ impl Commander {
         }
     }
 
-    async fn rolling_upgrade(&self, pool: &PoolId, active: bool) {
-        tracing::info!(%pool, "rolling upgrade \
-            {}", if active { "is in progress" } else { "was finalized" });
+    async fn rolling_upgrade(&self, pool: &PoolId, state: RollingUpgradeState) {
+        let said = match state {
+            RollingUpgradeState::InProgress => "is in progress: deleted blocks go to trash",
+            RollingUpgradeState::Finalized => "was finalized",
+            RollingUpgradeState::Absent => "does not run: deleted blocks are gone, trash is kept",
+        };
+        tracing::info!(%pool, "the NameNode says: a rolling upgrade {said}");
         self.deletions_end().await;
-        if let Err(error) = self
-            .service
-            .node
-            .store
-            .set_rolling_upgrade(pool, active)
-            .await
-        {
+        let store = &self.service.node.store;
+        if let Err(error) = store.set_rolling_upgrade(pool, state).await {
             tracing::error!(%pool, "rolling upgrade: {error}");
         }
-        self.service.rolling_upgrade_done();
+        self.service.rolling_upgrade_done(state);
     }
 
     async fn command(&self, pool: &PoolId, from: u64, address: &str, command: DatanodeCommand) {

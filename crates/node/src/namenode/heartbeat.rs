@@ -2,14 +2,12 @@
 
 use std::sync::Arc;
 
-use hayloft_store::{FailureSummary, StorageReport};
+use hayloft_store::{FailureSummary, RollingUpgradeState, StorageReport};
 use hayloft_wire::proto::datanode::{
     DatanodeCommandType, DatanodeRegistration, HeartbeatRequest, HeartbeatResponse,
     VolumeFailureSummary,
 };
-use hayloft_wire::proto::hdfs::{
-    self, DatanodeStorage, NnHaState, RollingUpgradeStatus, StorageState,
-};
+use hayloft_wire::proto::hdfs::{self, DatanodeStorage, NnHaState, StorageState};
 use tokio::time::Instant;
 
 use super::actor::{Actor, End};
@@ -171,34 +169,41 @@ fn take_answer(service: &Arc<PoolService>, actor: &Arc<Actor>, answer: Heartbeat
     {
         return Next::Register;
     }
-    if ha == NnHaState::Active {
-        let status = answer
-            .rolling_upgrade_status_v2
-            .as_ref()
-            .or(answer.rolling_upgrade_status.as_ref());
-        rolling_upgrade(service, status);
-    }
-    for command in answer.cmds {
-        service.order(Order::Command {
-            from: actor.id,
-            address: actor.address.clone(),
-            command: Box::new(command),
-        });
+    // No other one is obeyed. How a rolling upgrade stands comes first: deletes go by it.
+    if service.is_active(actor.id) && rolling_upgrade(service, actor, &answer) {
+        for command in answer.cmds {
+            let command = Order::Command {
+                from: actor.id,
+                address: actor.address.clone(),
+                command: Box::new(command),
+            };
+            service.order(actor.id, command);
+        }
     }
     Next::GoOn
 }
 
-/// An absent status says nothing; a finalized one ends the upgrade.
-fn rolling_upgrade(service: &Arc<PoolService>, status: Option<&RollingUpgradeStatus>) {
-    let (Some(status), Some(pool)) = (status, service.pool()) else {
-        return;
+/// Takes in how a rolling upgrade stands; whether the commands beside it may be carried out. A
+/// NameNode says so with every heartbeat while one runs, and after its end until it is restarted.
+fn rolling_upgrade(service: &Arc<PoolService>, actor: &Actor, answer: &HeartbeatResponse) -> bool {
+    let Some(pool) = service.pool() else {
+        return true;
     };
-    if status.block_pool_id != pool.as_str() {
-        tracing::error!(%pool, "a rolling upgrade status for the pool {:?} arrived: \
-            ignored", status.block_pool_id);
-        return;
-    }
-    service.rolling_upgrade(&pool, !status.finalized());
+    let status = answer
+        .rolling_upgrade_status_v2
+        .as_ref()
+        .or(answer.rolling_upgrade_status.as_ref());
+    let state = match status {
+        None => RollingUpgradeState::Absent,
+        Some(status) if status.block_pool_id != pool.as_str() => {
+            tracing::error!(%pool, "a rolling upgrade status for the pool {:?} arrived: \
+                ignored", status.block_pool_id);
+            return true;
+        }
+        Some(status) if status.finalized() => RollingUpgradeState::Finalized,
+        Some(_) => RollingUpgradeState::InProgress,
+    };
+    service.rolling_upgrade(actor.id, &pool, state)
 }
 
 /// What heartbeats and lifelines carry. No disk is touched for it.

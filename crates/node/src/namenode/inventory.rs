@@ -2,8 +2,8 @@
 
 use futures_util::future::BoxFuture;
 use hayloft_store::{
-    FailureSummary, PoolSpec, ReplicaRef, ReplicaReport, StartOption, StorageInfo, StorageReport,
-    Store, StoreError,
+    FailureSummary, PoolSpec, ReplicaRef, ReplicaReport, RollingUpgradeState, StartOption,
+    StorageInfo, StorageReport, Store, StoreError,
 };
 use hayloft_wire::ids::{Block, PoolId};
 
@@ -17,8 +17,8 @@ pub(super) trait Inventory: Send + Sync + 'static {
     fn add_pool(&self, spec: PoolSpec, start: StartOption) -> Done<'_>;
     fn forget_pool<'a>(&'a self, pool: &'a PoolId) -> BoxFuture<'a, ()>;
     fn invalidate<'a>(&'a self, pool: &'a PoolId, blocks: &'a [Block]) -> Done<'a>;
-    fn rolling_upgrade_is(&self, pool: &PoolId, active: bool) -> bool;
-    fn set_rolling_upgrade<'a>(&'a self, pool: &'a PoolId, active: bool) -> Done<'a>;
+    fn rolling_upgrade_is(&self, pool: &PoolId, state: RollingUpgradeState) -> bool;
+    fn set_rolling_upgrade<'a>(&'a self, pool: &'a PoolId, state: RollingUpgradeState) -> Done<'a>;
     fn finalize_upgrade<'a>(&'a self, pool: &'a PoolId) -> Done<'a>;
 }
 
@@ -54,12 +54,12 @@ impl Inventory for Store {
         Box::pin(Store::invalidate(self, pool, blocks))
     }
 
-    fn rolling_upgrade_is(&self, pool: &PoolId, active: bool) -> bool {
-        Store::rolling_upgrade_is(self, pool, active)
+    fn rolling_upgrade_is(&self, pool: &PoolId, state: RollingUpgradeState) -> bool {
+        Store::rolling_upgrade_is(self, pool, state)
     }
 
-    fn set_rolling_upgrade<'a>(&'a self, pool: &'a PoolId, active: bool) -> Done<'a> {
-        Box::pin(Store::set_rolling_upgrade(self, pool, active))
+    fn set_rolling_upgrade<'a>(&'a self, pool: &'a PoolId, state: RollingUpgradeState) -> Done<'a> {
+        Box::pin(Store::set_rolling_upgrade(self, pool, state))
     }
 
     fn finalize_upgrade<'a>(&'a self, pool: &'a PoolId) -> Done<'a> {

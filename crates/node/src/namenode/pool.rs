@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use hayloft_store::StorageInfo;
+use hayloft_store::{RollingUpgradeState, StorageInfo};
 use hayloft_wire::ids::{ExtendedBlock, PoolId};
 use hayloft_wire::proto::datanode::DatanodeRegistration;
 use tokio::sync::{mpsc, watch};
@@ -25,8 +25,8 @@ struct State {
     namespace: Option<Namespace>,
     claim: ActiveNameNode<u64>,
     actors: Vec<Arc<Actor>>,
-    /// An order about a rolling upgrade waits or is being carried out.
-    rolling_upgrade_ordered: bool,
+    /// The newest order about a rolling upgrade that waits or is being carried out.
+    rolling_upgrade_ordered: Option<RollingUpgradeState>,
 }
 
 /// The NameNodes of one name service, and the block pool that they manage.
@@ -52,7 +52,7 @@ impl PoolService {
                 namespace: None,
                 claim: ActiveNameNode::new(),
                 actors: Vec::new(),
-                rolling_upgrade_ordered: false,
+                rolling_upgrade_ordered: None,
             }),
             loading: tokio::sync::Mutex::new(()),
             orders,
@@ -271,43 +271,59 @@ impl PoolService {
         }
     }
 
-    /// Queues an order. A full queue drops it; after the full block report that follows, the
-    /// NameNode orders again what was not done.
-    pub(super) fn order(&self, order: Order) {
-        let Err(mpsc::error::TrySendError::Full(order)) = self.orders.try_send(order) else {
-            return;
-        };
+    /// Queues an order; whether there was room. A full queue drops it; after the full block report
+    /// that follows, the NameNode orders again what was not done.
+    pub(super) fn order(&self, from: u64, order: Order) -> bool {
+        if !matches!(
+            self.orders.try_send(order),
+            Err(mpsc::error::TrySendError::Full(_))
+        ) {
+            return true;
+        }
         tracing::warn!(
             nameservice = self.label(),
             "too many NameNode commands wait: one is dropped, a full block report follows"
         );
-        match order {
-            Order::Command { from, .. } => {
-                let actors = self.actors();
-                if let Some(actor) = actors.iter().find(|actor| actor.id == from) {
-                    actor.report_soon();
-                }
-            }
-            Order::RollingUpgrade { .. } => self.rolling_upgrade_done(),
+        let actors = self.actors();
+        if let Some(actor) = actors.iter().find(|actor| actor.id == from) {
+            actor.report_soon();
         }
+        false
     }
 
-    /// What the active NameNode says of a rolling upgrade, with each heartbeat. The store is asked
-    /// what it is at rather than what it was told last: it may have failed to take that in. A
-    /// volume that was put in since may have brought the marker of an upgrade that is over.
-    pub(super) fn rolling_upgrade(&self, pool: &PoolId, active: bool) {
-        if self.node.store.rolling_upgrade_is(pool, active) {
-            return;
+    /// What the active NameNode, whose actor is `from`, says of a rolling upgrade with each
+    /// heartbeat. The store is asked what it is at rather than what it was told last: it may have
+    /// failed to take that in. Gives false when the order about it has no room: what the NameNode
+    /// orders besides may not be carried out in another mode.
+    pub(super) fn rolling_upgrade(
+        &self,
+        from: u64,
+        pool: &PoolId,
+        state: RollingUpgradeState,
+    ) -> bool {
+        // The newest order decides: a later heartbeat finds what is still to be done.
+        let ordered = self.state().rolling_upgrade_ordered;
+        let known = match ordered {
+            Some(ordered) => ordered == state,
+            None => self.node.store.rolling_upgrade_is(pool, state),
+        };
+        if known {
+            return true;
         }
-        // One at a time: a later heartbeat finds what is still to be done.
-        if !std::mem::replace(&mut self.state().rolling_upgrade_ordered, true) {
-            self.order(Order::RollingUpgrade { active });
+        let before = self.state().rolling_upgrade_ordered.replace(state);
+        let queued = self.order(from, Order::RollingUpgrade(state));
+        if !queued {
+            self.state().rolling_upgrade_ordered = before;
         }
+        queued
     }
 
     /// The order was carried out, or could not be.
-    pub(super) fn rolling_upgrade_done(&self) {
-        self.state().rolling_upgrade_ordered = false;
+    pub(super) fn rolling_upgrade_done(&self, state: RollingUpgradeState) {
+        let ordered = &mut self.state().rolling_upgrade_ordered;
+        if *ordered == Some(state) {
+            *ordered = None;
+        }
     }
 
     /// Queues a notice for every NameNode.

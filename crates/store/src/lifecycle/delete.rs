@@ -178,11 +178,13 @@ pub async fn discard_files(
         let at = (block.id, &slice.volume);
         parity::before_change(inner, pool.id(), at, data, MemberChange::Gone).await;
     }
-    if let Some(trash) = trash::trash_for(pool, slice, place, block.id).filter(|_| tell) {
-        let bytes = trash::to_trash(slice, place, block, trash)
+    if let Some(trash) = trash::trash_for(pool, slice, place, block.id).filter(|_| tell)
+        && let Some(bytes) = trash::to_trash(slice, place, block, trash)
             .await
-            .map_err(failed)?;
+            .map_err(failed)?
+    {
         slice.used.sub(bytes);
+        slice.held.trash.add(bytes);
         let storage = slice.volume.info.clone();
         inner
             .send_event(StoreEvent::Deleted {

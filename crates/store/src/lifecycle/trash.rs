@@ -3,13 +3,12 @@
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::Ordering;
 
 use hayloft_io::{IoClass, IoError, IoOp};
 use hayloft_wire::ids::Block;
 
 use crate::layout::dirs::make_dir;
-use crate::layout::names::{self, CURRENT, TRASH};
+use crate::layout::names::{self, CURRENT, PREVIOUS, TRASH};
 use crate::replica::ReplicaDir;
 use crate::replica::block_pool::Pool;
 use crate::replica::files::{link_meta, on_disk};
@@ -24,7 +23,7 @@ pub fn trash_for(
     place: ReplicaDir,
     id: i64,
 ) -> Option<PathBuf> {
-    if !pool.rolling_upgrade.load(Ordering::Acquire) || place == ReplicaDir::Temporary {
+    if !pool.rolling.is_on() || place == ReplicaDir::Temporary {
         return None;
     }
     let dir = directory(slice, place, id);
@@ -33,21 +32,26 @@ pub fn trash_for(
 }
 
 /// Moves a replica's files to the trash in the order of [`files`](crate::replica::files): the pair
-/// is whole either here or there. Gives the bytes they have.
+/// is whole either here or there. Gives the bytes they have. `None`, with nothing done, when
+/// `previous` is there: it has the replica already, and no DataNode rolls back with both.
 pub async fn to_trash(
     slice: &BlockPoolSlice,
     place: ReplicaDir,
     block: Block,
     trash: PathBuf,
-) -> Result<u64, IoError> {
+) -> Result<Option<u64>, IoError> {
     let dir = directory(slice, place, block.id);
     let path = dir.join(names::data_name(block.id));
+    let previous = slice.paths.root.join(PREVIOUS);
     on_disk(
         slice,
         IoClass::ClientWrite,
         IoOp::Rename,
         &path,
         move || {
+            if previous.try_exists()? {
+                return Ok(None);
+            }
             make_dir(&trash)?;
             let [data, meta] = [
                 names::data_name(block.id),
@@ -65,7 +69,7 @@ pub async fn to_trash(
             if meta_bytes.is_some() {
                 fs::remove_file(&meta.0)?;
             }
-            Ok(data_bytes.unwrap_or(0) + meta_bytes.unwrap_or(0))
+            Ok(Some(data_bytes.unwrap_or(0) + meta_bytes.unwrap_or(0)))
         },
     )
     .await

@@ -80,7 +80,7 @@ pub async fn adopt(inner: &Arc<StoreState>, pool: &Arc<Pool>, joining: Joining) 
     let slice = &slice;
     locks::write(&slice.volume.slices).push(Arc::clone(slice));
     pool.join(Arc::clone(slice));
-    crate::upgrade::note(pool, upgrade);
+    crate::upgrade::note(pool, slice, upgrade);
     pool.map.reserve(loaded.finalized.len());
     let mut used = 0_u64;
     let mut losers = Vec::new();
@@ -112,6 +112,7 @@ pub async fn adopt(inner: &Arc<StoreState>, pool: &Arc<Pool>, joining: Joining) 
     verify_recent(inner, pool, slice, loaded.recent);
     crate::lifecycle::delete::clear_leftovers(inner, slice, loaded.leftovers);
     crate::upgrade::join_rolling(inner, pool, slice).await;
+    crate::upgrade::watch(inner, slice);
 }
 
 /// Verifies in the background, the newest first, replicas that a stop may have damaged. The stamp

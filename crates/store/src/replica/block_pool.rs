@@ -13,6 +13,7 @@ use crate::parity::DegradedReplica;
 use crate::replica::removed_storages::RemovedStorages;
 use crate::replica::{Gone, Latches, ReplicaMap, Slot};
 use crate::types::{PoolSpec, StorageInfo};
+use crate::upgrade::RollingMode;
 use crate::volume::BlockPoolSlice;
 
 /// One pool.
@@ -33,12 +34,8 @@ pub struct Pool {
     pub degraded: Mutex<HashMap<i64, DegradedReplica>>,
     /// The parity groups on all volumes are known: until then no replica counts as unprotected.
     pub parity_known: AtomicBool,
-    /// A rolling upgrade runs: what is deleted goes to `trash`.
-    pub rolling_upgrade: AtomicBool,
-    /// There may be a marker or trash on a volume.
-    pub upgrade_leftovers: AtomicBool,
-    /// A volume could not be given the marker of the rolling upgrade that runs.
-    pub upgrade_unmarked: AtomicBool,
+    /// What its NameNode says of a rolling upgrade.
+    pub rolling: RollingMode,
 }
 
 impl Pool {
@@ -53,9 +50,7 @@ impl Pool {
             removed: Mutex::default(),
             degraded: Mutex::default(),
             parity_known: AtomicBool::new(false),
-            rolling_upgrade: AtomicBool::new(false),
-            upgrade_leftovers: AtomicBool::new(false),
-            upgrade_unmarked: AtomicBool::new(false),
+            rolling: RollingMode::default(),
         }
     }
 

@@ -120,10 +120,13 @@ async fn every_volume_gets_the_marker_of_a_rolling_upgrade_in_the_end() {
             .on(&[IoOp::Replace])
             .times(1),
     );
-    let first = node.store.set_rolling_upgrade(&pool(), true).await;
+    let first = node
+        .store
+        .set_rolling_upgrade(&pool(), RollingUpgradeState::InProgress)
+        .await;
     assert!(first.is_err() && !marked(&node, 0) && marked(&node, 1));
     node.store
-        .set_rolling_upgrade(&pool(), true)
+        .set_rolling_upgrade(&pool(), RollingUpgradeState::InProgress)
         .await
         .expect("is tried again");
     assert!(marked(&node, 0));
@@ -133,7 +136,7 @@ async fn every_volume_gets_the_marker_of_a_rolling_upgrade_in_the_end() {
     assert!(results.len() == 1 && results[0].1.is_ok(), "{results:?}");
     assert!(marked(&node, 2));
     node.store
-        .set_rolling_upgrade(&pool(), false)
+        .set_rolling_upgrade(&pool(), RollingUpgradeState::Finalized)
         .await
         .expect("ends");
     assert!((0..3).all(|volume| !marked(&node, volume)));
@@ -144,7 +147,7 @@ async fn a_replica_that_cannot_go_to_the_trash_stays_whole() {
     let node = Node::new().await;
     node.put(5, 1001, 3000).await;
     node.store
-        .set_rolling_upgrade(&pool(), true)
+        .set_rolling_upgrade(&pool(), RollingUpgradeState::InProgress)
         .await
         .expect("begins");
     let trash = node.pool_dir().join("trash/finalized/subdir0/subdir0");

@@ -13,6 +13,7 @@ mod lost_writes;
 mod parity;
 mod recovery;
 mod refused;
+mod rolling;
 mod scans;
 mod shared_mount;
 mod startup;

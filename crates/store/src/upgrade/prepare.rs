@@ -16,7 +16,7 @@ use crate::layout::names::{
     self, CURRENT, PREVIOUS, PoolPaths, ROLLING_UPGRADE_MARKER, TRASH, VERSION,
 };
 use crate::layout::version::{PoolVersion, VERSION_BYTES_MAX};
-use crate::replica::files::on_disk;
+use crate::replica::files::{on_disk, sync_dir};
 use crate::types::{PoolSpec, StartOption};
 use crate::volume::BlockPoolSlice;
 
@@ -96,12 +96,12 @@ fn settle(
     };
     Ok(Ok(FoundUpgrade {
         marker: root.join(ROLLING_UPGRADE_MARKER).try_exists()?,
-        trash: root.join(TRASH).try_exists()?,
         new,
     }))
 }
 
 /// Goes back to `previous`, or takes the blocks that a rolling upgrade deleted back out of `trash`.
+/// The upgrade's marker goes.
 fn go_back(paths: &PoolPaths, spec: &PoolSpec) -> io::Result<Result<(), Refusal>> {
     let (root, trash) = (&paths.root, paths.root.join(TRASH));
     if root.join(PREVIOUS).try_exists()? {
@@ -128,13 +128,19 @@ fn go_back(paths: &PoolPaths, spec: &PoolSpec) -> io::Result<Result<(), Refusal>
         let restored = restore(&trash, &paths.current(), 0)?;
         info!(pool = %root.display(), restored, "restored block files from trash");
     }
-    // What a clean stop saved does not know of these.
-    for name in [names::REPLICAS, names::DFS_USED] {
-        match fs::remove_file(paths.current().join(name)) {
+    // What a clean stop saved does not know of these. The marker is of the upgrade that ends here.
+    let current = paths.current();
+    for path in [
+        current.join(names::REPLICAS),
+        current.join(names::DFS_USED),
+        root.join(ROLLING_UPGRADE_MARKER),
+    ] {
+        match fs::remove_file(path) {
             Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(e),
             _ => {}
         }
     }
+    sync_dir(root)?;
     Ok(Ok(()))
 }
 

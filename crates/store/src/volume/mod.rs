@@ -31,6 +31,7 @@ use crate::layout::names::PoolPaths;
 use crate::layout::version::VolumeVersion;
 use crate::locks;
 use crate::types::StorageInfo;
+use crate::upgrade::HeldBytes;
 
 /// One configured directory.
 #[derive(Debug)]
@@ -91,6 +92,8 @@ pub struct BlockPoolSlice {
     pub paths: PoolPaths,
     /// Bytes of data and meta files.
     pub used: ByteCount,
+    /// Bytes that upgrades hold back beside them.
+    pub held: HeldBytes,
     /// Number for names of deleted files.
     pub delete_sequence: AtomicU64,
 }
@@ -346,6 +349,7 @@ impl BlockPoolSlice {
             pool,
             paths,
             used: ByteCount::default(),
+            held: HeldBytes::default(),
             delete_sequence: AtomicU64::new(0),
         }
     }

@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use hayloft_io::disk::{DiskStats, Slowest};
+use hayloft_store::HeldByUpgrades;
 
 use super::super::WebHost;
 use crate::namenode::{ActorInfo, Phase};
@@ -34,7 +35,19 @@ pub fn findings(
             .flat_map(|(name, stats)| of_disk(name, stats, now)),
     );
     all.extend(of_outliers(&host.slow()));
+    all.extend(of_trash(&host.store().held_by_upgrades()));
     all
+}
+
+fn of_trash(held: &[HeldByUpgrades]) -> Option<String> {
+    let kept = held.iter().filter(|held| !held.runs).map(|held| held.trash);
+    let bytes = kept.fold(0, u64::saturating_add);
+    (bytes > 0).then(|| {
+        format!(
+            "No rolling upgrade runs, and {bytes} bytes of deleted replicas are kept in trash: \
+             hayloft trash list says which."
+        )
+    })
 }
 
 fn of_namenode(actor: &ActorInfo) -> Option<String> {
@@ -125,6 +138,23 @@ mod tests {
         let told = of_disk("sda", &stats, Instant::now());
         let wanted = "The disk sda has not finished a transfer for 2.5 s; 4 wait behind it.";
         assert_eq!(told, [wanted]);
+    }
+
+    #[test]
+    fn trash_is_told_of_when_no_upgrade_runs() {
+        let held = |trash, runs| HeldByUpgrades {
+            volume: "/data/1".into(),
+            pool: hayloft_wire::ids::PoolId::new("BP-1-127.0.0.1-1").expect("valid"),
+            trash,
+            previous: 9,
+            runs,
+        };
+        assert_eq!(of_trash(&[held(0, false), held(7, true)]), None);
+        let told = of_trash(&[held(5, false), held(7, true), held(6, false)]);
+        assert!(
+            told.as_ref().is_some_and(|told| told.contains(" 11 bytes")),
+            "{told:?}"
+        );
     }
 
     #[test]

@@ -2,10 +2,12 @@
 //! differences. Histograms are lists of `[bucket, count]`, four buckets to a doubling: bucket `n`
 //! ends at 2^(n/4).
 
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use hayloft_io::IoClass;
 use hayloft_io::disk::{ClassStats, DiskStats, SlowTransfer};
+use hayloft_store::HeldByUpgrades;
 use hdrhistogram::Histogram;
 use serde_json::{Value, json};
 
@@ -21,7 +23,11 @@ pub fn live(host: &dyn WebHost) -> Value {
     let (capacity, used, remaining) = beans::space(host);
     let (told, actors) = (host.disks(), host.actors());
     let (disks, now) = (&told.what, told.at);
-    let report = host.volumes();
+    let (report, held) = (host.volumes(), host.store().held_by_upgrades());
+    let sum = |path: &Path, of: fn(&HeldByUpgrades) -> u64| -> u64 {
+        let here = held.iter().filter(|held| held.volume == path);
+        here.map(of).fold(0, u64::saturating_add)
+    };
     let volumes = report.what.iter().map(|volume| {
         json!({
             "path": volume.path.display().to_string(),
@@ -29,6 +35,8 @@ pub fn live(host: &dyn WebHost) -> Value {
             "used": volume.used,
             "free": volume.free,
             "replicas": volume.blocks,
+            "trash": sum(&volume.path, |held| held.trash),
+            "previous": sum(&volume.path, |held| held.previous),
         })
     });
     json!({

@@ -55,11 +55,29 @@ fn html(live: &Value, nonce: &str) -> String {
         of_disk(&mut text, disk);
     }
     text.push_str("</div><h2>Volumes</h2>");
-    let heads = ["Directory", "Type", "Used", "Free", "Replicas"];
+    let heads = [
+        "Directory",
+        "Type",
+        "Used",
+        "Free",
+        "Replicas",
+        "Trash",
+        "Previous",
+    ];
     let rows = list(&live["volumes"]).iter().map(|volume| {
         let (used, free) = (bytes(&volume["used"]), bytes(&volume["free"]));
         let of = |key: &str| plain(&volume[key]);
-        vec![of("path"), of("type"), used, free, of("replicas")]
+        let (trash, previous) = (bytes(&volume["trash"]), bytes(&volume["previous"]));
+        let replicas = of("replicas");
+        vec![
+            of("path"),
+            of("type"),
+            used,
+            free,
+            replicas,
+            trash,
+            previous,
+        ]
     });
     table(&mut text, ("volumes", "Volumes", ""), &heads, rows);
     text.push_str("<h2>NameNodes and pools</h2>");

@@ -229,7 +229,8 @@ function tell(now) {
   byId("findings").className = now.findings.length ? "bad" : "";
   byId("findings").replaceChildren(...told.map((text) => html("li", {}, [text])));
   fill(byId("volumes"), now.volumes.map((one) =>
-    [one.path, one.type, size(one.used), size(one.free), one.replicas]));
+    [one.path, one.type, size(one.used), size(one.free), one.replicas, size(one.trash),
+      size(one.previous)]));
   fill(byId("namenodes"), now.namenodes.map((one) => [one.address, one.pool || "", one.state,
     one.active ? "active" : "", ago(one.heartbeat_s), ago(one.report_s)]));
 }

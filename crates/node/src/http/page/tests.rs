@@ -8,7 +8,8 @@ fn hostile() -> Value {
         "name": bad, "up_ms": 5000, "capacity": 1_u64 << 40, "used": 10, "remaining": 2048,
         "connections": 1, "reading": 2, "writing": 3,
         "findings": [format!("The volume {bad} has failed.")],
-        "volumes": [{"path": bad, "type": "DISK", "used": 1, "free": 2, "replicas": 77}],
+        "volumes": [{"path": bad, "type": "DISK", "used": 1, "free": 2, "replicas": 77,
+            "trash": 3072, "previous": 5}],
         "namenodes": [{"address": bad, "service": bad, "pool": bad, "state": "RUNNING",
             "active": true, "heartbeat_s": 2, "report_s": null}],
         "disks": [{"name": bad,
@@ -32,7 +33,7 @@ fn names_are_text_and_never_marks() {
 fn numbers_are_there_without_a_script() {
     let html = page(&hostile()).html;
     for part in [
-        "<td>77</td>",
+        "<td>77</td><td>3.0 KiB</td><td>5 B</td>",
         "10 B of 1.0 TiB",
         "<td>4.0 KiB</td>",
         "<td>2 s ago</td><td>never</td>",

@@ -100,11 +100,12 @@ async fn send(service: &Arc<PoolService>, actor: &Arc<Actor>, lease: u64) -> Res
         };
         let answer: BlockReportResponse = actor.report_client.call("blockReport", &request).await?;
         if let Some(command) = answer.cmd {
-            service.order(Order::Command {
+            let command = Order::Command {
                 from: actor.id,
                 address: actor.address.clone(),
                 command: Box::new(command),
-            });
+            };
+            service.order(actor.id, command);
         }
     }
     let activity = &actor.node.activity;

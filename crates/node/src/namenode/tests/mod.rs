@@ -7,6 +7,7 @@ mod outliers;
 mod protection;
 mod reports;
 mod split_report;
+mod upgrade;
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -18,9 +19,7 @@ use hayloft_wire::proto::datanode::{
     BlockCommand, BlockCommandAction, BlockStatus, DatanodeCommand, DatanodeCommandType,
     RegisterCommand,
 };
-use hayloft_wire::proto::hdfs::{
-    self, DatanodeInfo, DatanodeInfos, NnHaState, RollingUpgradeStatus,
-};
+use hayloft_wire::proto::hdfs::{self, DatanodeInfo, DatanodeInfos, NnHaState};
 use tokio::time::Instant;
 
 use super::Phase;
@@ -301,34 +300,6 @@ async fn lifelines_go_out_only_while_heartbeats_are_late() {
     assert_eq!(lifelines(), 0);
     namenode.script().hang = true;
     eventually("lifelines", || lifelines() >= 2).await;
-}
-
-#[tokio::test]
-async fn the_store_hears_of_a_rolling_upgrade_when_it_is_at_another_state() {
-    let namenode = FakeNameNode::start().await;
-    let node = Node::start(&[&namenode], "30ms", &[]);
-    ready(&node, &[&namenode]).await;
-    let heard = || {
-        node.store
-            .rolling_upgrades
-            .lock()
-            .expect("no panic")
-            .clone()
-    };
-    for (finalized, expected) in [(false, vec![true]), (true, vec![true, false])] {
-        let status = RollingUpgradeStatus {
-            block_pool_id: POOL.to_owned(),
-            finalized: Some(finalized),
-        };
-        namenode.script().rolling_upgrade = Some(status);
-        eventually("change", || heard() == expected).await;
-        let before = namenode.count(is_heartbeat);
-        eventually("heartbeats", || namenode.count(is_heartbeat) > before + 2).await;
-        assert_eq!(heard(), expected);
-    }
-    // A volume was put in that the end has not reached.
-    node.store.rolling_upgrade.store(true, Ordering::Relaxed);
-    eventually("the end again", || heard() == [true, false, false]).await;
 }
 
 #[tokio::test]

@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use futures_util::future::BoxFuture;
 use hayloft_store::{
-    FailureSummary, PoolSpec, ReplicaRef, ReplicaReport, StartOption, StorageInfo, StorageReport,
-    StoreError, StoreErrorKind,
+    FailureSummary, PoolSpec, ReplicaRef, ReplicaReport, RollingUpgradeState, StartOption,
+    StorageInfo, StorageReport, StoreError, StoreErrorKind,
 };
 use hayloft_wire::ids::{Block, PoolId, ReplicaState, StorageType};
 
@@ -22,8 +22,10 @@ pub struct FakeStore {
     /// Deletes from here on are of a disk that gives no answer.
     pub hangs: AtomicBool,
     /// What it was told.
-    pub rolling_upgrades: Mutex<Vec<bool>>,
-    pub rolling_upgrade: AtomicBool,
+    pub rolling_upgrades: Mutex<Vec<RollingUpgradeState>>,
+    pub rolling_upgrade: Mutex<RollingUpgradeState>,
+    /// How it stood at each order to delete.
+    pub deleted_in: Mutex<Vec<RollingUpgradeState>>,
 }
 
 pub fn storage() -> StorageInfo {
@@ -108,6 +110,8 @@ impl Inventory for FakeStore {
 
     fn invalidate<'a>(&'a self, _: &'a PoolId, blocks: &'a [Block]) -> Done<'a> {
         let ids = blocks.iter().map(|block| block.id);
+        let state = *self.rolling_upgrade.lock().expect("no panic");
+        self.deleted_in.lock().expect("no panic").push(state);
         self.invalidated.lock().expect("no panic").extend(ids);
         if self.hangs.load(Ordering::Relaxed) {
             return Box::pin(std::future::pending());
@@ -115,13 +119,13 @@ impl Inventory for FakeStore {
         Box::pin(async { Ok(()) })
     }
 
-    fn rolling_upgrade_is(&self, _: &PoolId, active: bool) -> bool {
-        self.rolling_upgrade.load(Ordering::Relaxed) == active
+    fn rolling_upgrade_is(&self, _: &PoolId, state: RollingUpgradeState) -> bool {
+        *self.rolling_upgrade.lock().expect("no panic") == state
     }
 
-    fn set_rolling_upgrade<'a>(&'a self, _: &'a PoolId, active: bool) -> Done<'a> {
-        self.rolling_upgrades.lock().expect("no panic").push(active);
-        self.rolling_upgrade.store(active, Ordering::Relaxed);
+    fn set_rolling_upgrade<'a>(&'a self, _: &'a PoolId, state: RollingUpgradeState) -> Done<'a> {
+        self.rolling_upgrades.lock().expect("no panic").push(state);
+        *self.rolling_upgrade.lock().expect("no panic") = state;
         Box::pin(async { Ok(()) })
     }
 

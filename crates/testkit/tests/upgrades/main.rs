@@ -1,4 +1,8 @@
-//! `-upgrade`, rollback and finalize of a whole cluster, the directories changing hands in between.
+//! `-upgrade`, rollback and finalize of a whole cluster, the directories changing hands in between;
+//! rolling upgrades.
+
+mod leftovers;
+mod rolling;
 
 use hayloft_testkit::error::Result;
 use hayloft_testkit::node::Kind;
@@ -6,7 +10,7 @@ use hayloft_testkit::suite::{expect, passed, seconds};
 use hayloft_testkit::wait::{self, Seen};
 use hayloft_testkit::{Cluster, Driver, Outcome, Suite, TestkitError};
 use serde_json::json;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 /// Block size of the cluster's clients, bytes.
@@ -29,6 +33,36 @@ fn main() -> ExitCode {
         });
         on.case("nodes_roll_back", |lab| lab.roll_back());
         on.case("a_finalized_upgrade_leaves_nothing", |lab| lab.finalize());
+        on.case("a_node_that_was_down_is_finalized_later", |lab| {
+            lab.finalized_while_down()
+        });
+        let mut on = suite.group(rolling::single, |lab, failed| lab.cluster.conclude(failed));
+        on.case("a_rolling_upgrade_that_is_rolled_back_is_over", |lab| {
+            lab.rolled_back()
+        });
+        on.case("a_namenode_that_is_rolled_back_alone_ends_it", |lab| {
+            lab.namenode_rolled_back_alone()
+        });
+        on.case("a_rolling_upgrade_changes_hands", |lab| lab.changes_hands());
+        on.case("what_an_upgrade_leaves_is_told_and_let_go", |lab| {
+            lab.left_behind()
+        });
+        let mut on = suite.group(rolling::pair, |lab, failed| lab.cluster.conclude(failed));
+        on.case("a_rolling_upgrade_with_a_standby", |lab| {
+            lab.with_a_standby()
+        });
+        let mut on = suite.group(rolling::federation, |lab, failed| {
+            lab.cluster.conclude(failed);
+        });
+        on.case("a_rolling_upgrade_of_one_pool_of_two", |lab| {
+            lab.of_one_pool()
+        });
+        let mut on = suite.group(rolling::virtual_nodes, |lab, failed| {
+            lab.cluster.conclude(failed);
+        });
+        on.case("a_rolling_upgrade_of_virtual_nodes", |lab| {
+            lab.rolled_back()
+        });
         Ok(())
     })
 }
@@ -44,6 +78,21 @@ fn start() -> Result<Lab> {
         fs,
         ours: Kind::under_test(),
     })
+}
+
+/// The pools' directories on every node.
+fn pools(cluster: &Cluster) -> Vec<PathBuf> {
+    let volumes = cluster.nodes().flat_map(|node| {
+        let sites = node.virtual_nodes();
+        let parts = |volume: &Path| match sites.is_empty() {
+            true => vec![volume.to_owned()],
+            false => sites.iter().map(|site| site.part_of(volume)).collect(),
+        };
+        let parts = node.volumes().flat_map(parts);
+        parts.map(|part| part.join("current")).collect::<Vec<_>>()
+    });
+    let entries = volumes.flat_map(|v| std::fs::read_dir(v).into_iter().flatten().flatten());
+    entries.map(|e| e.path()).filter(|p| p.is_dir()).collect()
 }
 
 struct Lab {
@@ -95,19 +144,8 @@ impl Lab {
         self.cluster.namenode(0).stop()
     }
 
-    /// The pool's directory on every node.
-    fn pools(&self) -> Vec<PathBuf> {
-        let volumes = self.cluster.nodes().flat_map(|node| {
-            node.volumes()
-                .map(|v| v.join("current"))
-                .collect::<Vec<_>>()
-        });
-        let entries = volumes.flat_map(|v| std::fs::read_dir(v).into_iter().flatten().flatten());
-        entries.map(|e| e.path()).filter(|p| p.is_dir()).collect()
-    }
-
     fn expect_previous(&self, wanted: bool) -> Result<()> {
-        let pools = self.pools();
+        let pools = pools(&self.cluster);
         expect(pools.len() == NODES, || format!("{pools:?}"))?;
         for pool in pools {
             let there = pool.join("previous").exists();
@@ -150,7 +188,7 @@ impl Lab {
         let doomed = self.fs.blocks("/deleted")?;
         self.fs.fs(&["-rm", "-skipTrash", "/deleted"])?;
         wait::until("the deleted blocks to go", seconds(60), || {
-            let left = self.pools().into_iter().filter(|pool| {
+            let left = pools(&self.cluster).into_iter().filter(|pool| {
                 doomed.iter().any(|block| {
                     let name = format!("blk_{}", block.id);
                     let dir = pool.join("current/finalized/subdir0/subdir0");
@@ -189,8 +227,7 @@ impl Lab {
         self.fs.put("/kept", 1, 1, json!({"appendTo": true}))?;
         self.fs.dfsadmin(&["-finalizeUpgrade"])?;
         wait::until("the end of previous", seconds(60), || {
-            let left = self
-                .pools()
+            let left = pools(&self.cluster)
                 .into_iter()
                 .filter(|p| p.join("previous").exists());
             for node in self.cluster.nodes() {
