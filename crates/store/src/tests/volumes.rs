@@ -30,6 +30,25 @@ async fn replicas_are_spread_over_volumes_or_go_where_asked() {
 }
 
 #[tokio::test]
+async fn a_slow_volume_is_avoided_until_the_next_search_finds_it_well() {
+    let node = Node::with_volumes(2).await;
+    let counts = || {
+        let report = node.store.block_report(&pool());
+        (report[0].1.len(), report[1].1.len())
+    };
+    node.store.avoid_volumes(&[&node.dir.path().join("data1")]);
+    for id in 0..6 {
+        node.put(id, 1001, 100).await;
+    }
+    assert_eq!(counts(), (6, 0));
+    node.store.avoid_volumes(&[]);
+    for id in 6..12 {
+        node.put(id, 1001, 100).await;
+    }
+    assert_eq!(counts(), (9, 3));
+}
+
+#[tokio::test]
 async fn a_replica_moves_between_storage_types() {
     let dir = tempfile::tempdir().expect("temporary directory");
     let mut config = config(dir.path(), 2);

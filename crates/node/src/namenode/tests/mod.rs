@@ -248,6 +248,24 @@ async fn a_node_that_is_not_wanted_stops_asking() {
 }
 
 #[tokio::test]
+async fn a_namenode_that_refused_is_served_again_after_refresh_namenodes() {
+    let (one, two) = (FakeNameNode::start().await, FakeNameNode::start().await);
+    two.script().ha = NnHaState::Standby;
+    let node = Node::start(&[&one, &two], "50ms", &[]);
+    ready(&node, &[&one, &two]).await;
+    two.script().refuse =
+        Some("org.apache.hadoop.hdfs.server.protocol.DisallowedDatanodeException");
+    eventually("the end", || node.services.actors().len() == 1).await;
+    two.script().refuse = None;
+    let registered = || two.count(|told| *told == Told::Registered);
+    let before = registered();
+    let config = node.services.node().config.current();
+    node.services.refresh(&config).expect("valid");
+    eventually("registration", || registered() == before + 1).await;
+    assert_eq!(node.services.actors().len(), 2);
+}
+
+#[tokio::test]
 async fn only_the_active_namenode_commands_and_a_failover_needs_newer_transactions() {
     let (one, two) = (FakeNameNode::start().await, FakeNameNode::start().await);
     two.script().ha = NnHaState::Standby;
