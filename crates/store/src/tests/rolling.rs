@@ -306,12 +306,8 @@ async fn what_upgrades_hold_back_is_told() {
     rolling(&node, RollingUpgradeState::Finalized).await;
     assert_eq!(held(&node), (0, 0, false));
     // What previous shares with current takes no room.
-    let node = start_at(node, 5, StartOption::Regular).await;
-    let order = [Block::new(7, 1001, 0)];
-    node.store
-        .invalidate(&pool(), &order)
-        .await
-        .expect("deletes");
+    let mut node = start_at(node, 5, StartOption::Regular).await;
+    delete(&mut node, 7).await;
     let node = start_at(node, 5, StartOption::Regular).await;
     eventually(|| held(&node).1 >= one).await;
     assert_eq!(held(&node).0, 0);

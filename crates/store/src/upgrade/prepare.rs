@@ -106,8 +106,10 @@ fn go_back(paths: &PoolPaths, spec: &PoolSpec) -> io::Result<Result<(), Refusal>
     let (root, trash) = (&paths.root, paths.root.join(TRASH));
     if root.join(PREVIOUS).try_exists()? {
         if trash.try_exists()? {
-            let text = format!("{PREVIOUS} and {TRASH} cannot be there together");
-            return Ok(Err(text));
+            return Ok(Err(format!(
+                "{PREVIOUS} and {TRASH} cannot be there together: hayloft trash list says what \
+                 they hold, hayloft trash purge lets {TRASH} go"
+            )));
         }
         let refusal = match read_version(&root.join(PREVIOUS))? {
             None => Some(format!("{PREVIOUS}/{VERSION} is missing")),

@@ -335,6 +335,12 @@ impl Rolling {
         let files: Vec<u64> = (0..4).map(|_| self.put()).collect::<Result<_>>()?;
         self.prepare()?;
         self.delete(files[0])?;
+        // As an upgrade goes: the standby is restarted, and takes over.
+        self.cluster.namenode(1).stop()?;
+        self.cluster
+            .namenode(1)
+            .start(&["-rollingUpgrade", "started"])?;
+        self.cluster.wait_all_live()?;
         self.make_active("nn2")?;
         self.delete(files[1])?;
         self.restart_nodes(self.ours, &[])?;
