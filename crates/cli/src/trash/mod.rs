@@ -47,7 +47,7 @@ struct PlaceArgs {
     /// [default: $HADOOP_CONF_DIR, $HADOOP_HOME/etc/hadoop or /etc/hadoop/conf].
     #[arg(long, value_name = "DIR")]
     conf: Option<PathBuf>,
-    /// TrashReport as JSON on stdout.
+    /// Report as JSON on stdout.
     #[arg(long)]
     json: bool,
 }

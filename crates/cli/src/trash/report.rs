@@ -176,6 +176,9 @@ impl TrashReport {
                 Some(why) => println!("{}, {namenode}: all is kept: {why}", pool.pool),
             }
             rows.iter().for_each(|row| self.print_volume(row));
+            if rows.iter().any(|row| row.known.blocks > 0) {
+                println!("  A start of the node with -rollback brings back what is known.");
+            }
         }
     }
 

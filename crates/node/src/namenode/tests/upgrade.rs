@@ -71,7 +71,7 @@ async fn a_standby_ends_no_rolling_upgrade_and_begins_none() {
     let node = Node::start(&[&active, &standby], "30ms", &[]);
     ready(&node, &[&active, &standby]).await;
     eventually("the upgrade", || heard(&node) == [InProgress]).await;
-    // It says nothing, and then something else; nobody is active in the end.
+    // It says nothing, and then something else; none is active in the end.
     heartbeats(&standby).await;
     standby.script().rolling_upgrade = status(Finalized);
     heartbeats(&standby).await;
