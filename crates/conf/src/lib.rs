@@ -15,12 +15,14 @@
 //! | `namenodes` | name services and NameNode addresses |
 //! | `virtual_nodes` | several nodes in one process, a configuration for each |
 //! | `review`, `unsupported` | what is asked for and not done here |
+//! | `java` | what stands beside the files and only a JVM reads |
 //! | `print` | reports |
 
 mod address;
 mod choice;
 mod configuration;
 mod error;
+mod java;
 mod key;
 pub mod keys;
 mod namenodes;
@@ -40,6 +42,7 @@ pub use address::HostPort;
 pub use choice::{Calculator, ChoosingPolicy, EngineName, LimitOrAuto};
 pub use configuration::{Configuration, Origin};
 pub use error::ConfigError;
+pub use java::missed_from_java;
 pub use key::{AnyKey, Key};
 pub use namenodes::{NameNodeAddr, NameService, namenodes};
 pub use print::{Setting, to_markdown};
