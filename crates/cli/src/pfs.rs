@@ -1,6 +1,6 @@
 //! `hayloft pfs`: files on a parallel file system, as the jar of `hadoop/pfs` sees them. The work
-//! is Java's: this finds Hadoop and the jar, and becomes them. Hadoop is that of `HADOOP_HOME`, else
-//! a command in `PATH`, else the jars that `scripts/fetch-hadoop` fetched, as for `hayloft fs`.
+//! is Java's: this finds Hadoop and the jar, and becomes them. Hadoop is that of `HADOOP_HOME`,
+//! else a command in `PATH`, else the jars that `scripts/fetch-hadoop` fetched, as for `fs`.
 
 use std::ffi::OsString;
 use std::os::unix::fs::PermissionsExt as _;

@@ -15,14 +15,12 @@
 //! | `namenodes` | name services and NameNode addresses |
 //! | `virtual_nodes` | several nodes in one process, a configuration for each |
 //! | `review`, `unsupported` | what is asked for and not done here |
-//! | `java` | what stands beside the files and only a JVM reads |
 //! | `print` | reports |
 
 mod address;
 mod choice;
 mod configuration;
 mod error;
-mod java;
 mod key;
 pub mod keys;
 mod namenodes;
@@ -42,12 +40,11 @@ pub use address::HostPort;
 pub use choice::{Calculator, ChoosingPolicy, EngineName, LimitOrAuto};
 pub use configuration::{Configuration, Origin};
 pub use error::ConfigError;
-pub use java::missed_from_java;
 pub use key::{AnyKey, Key};
 pub use namenodes::{NameNodeAddr, NameService, namenodes};
 pub use print::{Setting, to_markdown};
 pub use shared::{Change, SharedConfig};
-pub use unsupported::Unsupported;
+pub use unsupported::{Unsupported, missed_from_java};
 pub use value::{Mode, Unit, Value};
 pub use virtual_nodes::{NodeName, VIRTUAL_NODES_MAX, VirtualNode};
 pub use volumes::{CapacityRatio, DataDir, Reserved};

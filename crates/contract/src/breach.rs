@@ -5,7 +5,7 @@ use std::fmt;
 use hayloft_io::IoError;
 
 /// What a case comes to.
-pub type Verdict<T = ()> = Result<T, Breach>;
+pub(crate) type Verdict<T = ()> = Result<T, Breach>;
 
 /// Bytes shown on each side where two runs of bytes differ.
 const SHOWN: usize = 8;

@@ -20,7 +20,8 @@ use std::time::{Duration, Instant};
 use futures_util::future::LocalBoxFuture;
 use hayloft_io::IoError;
 
-pub use breach::{Breach, Verdict};
+pub use breach::Breach;
+use breach::Verdict;
 pub use rig::EngineRig;
 
 /// A case of the contract.
@@ -38,7 +39,7 @@ impl ContractCase {
     ///
     /// # Errors
     /// Where the engine breaks the contract.
-    pub async fn run(&self, rig: EngineRig) -> Verdict {
+    pub async fn run(&self, rig: EngineRig) -> Result<(), Breach> {
         (self.run)(rig).await
     }
 }

@@ -8,17 +8,21 @@
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{Mutex, OnceLock, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::object;
 use super::table::{self, LoadedTable};
 use crate::apart;
+use crate::error::{IoError, IoErrorKind, IoOp};
 
 /// An object that takes longer to load is refused.
 const LIMIT: Duration = Duration::from_secs(30);
+/// Until the next try of a process for which there were no means.
+const AGAIN_AFTER: Duration = Duration::from_millis(200);
 /// What the other process says of an object that it could load.
 const LOADED: &str = "loaded";
 
@@ -41,7 +45,7 @@ pub fn try_plugins_by(program: &Path, words: &[&str]) {
 ///
 /// # Errors
 /// When there is no standard output to say it to.
-pub fn load_plugin_for_trial(path: &Path) -> std::io::Result<()> {
+pub fn load_plugin_for_trial(path: &Path) -> io::Result<()> {
     let line = apart::Line::take()?;
     match table::load(path) {
         Ok(_) => line.say(LOADED),
@@ -62,9 +66,7 @@ pub(super) fn load(path: &Path) -> Result<LoadedTable, String> {
     let Some((program, words)) = TRIER.get() else {
         return table::load(path);
     };
-    let mut command = Command::new(program);
-    command.args(words).arg(path);
-    let answer = apart::ask(&mut command, LIMIT);
+    let answer = tried(Command::new(program).args(words).arg(path));
     match answer.map_err(|e| format!("it cannot be tried in a process of its own: {e}"))? {
         Ok(said) if said == LOADED => {}
         Ok(why) => return Err(why),
@@ -80,4 +82,22 @@ pub(super) fn load(path: &Path) -> Result<LoadedTable, String> {
     }
     known().insert(path.to_owned());
     Ok(loaded)
+}
+
+/// What the other process says. Where there is no means for it now, this waits for as long as the
+/// process might take: that is no fault of the object.
+fn tried(command: &mut Command) -> io::Result<Result<String, String>> {
+    let deadline = Instant::now() + LIMIT;
+    loop {
+        let lacks = |error: &io::Error| {
+            let error = IoError::from_std(IoOp::Open, Path::new(""), error);
+            error.kind() == IoErrorKind::Retry
+        };
+        match apart::ask(command, LIMIT) {
+            Err(error) if lacks(&error) && Instant::now() < deadline => {
+                std::thread::sleep(AGAIN_AFTER);
+            }
+            answer => return answer,
+        }
+    }
 }

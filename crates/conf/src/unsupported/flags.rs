@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::read;
+use super::java::read;
 use super::text::{lines, shown, words};
 
 /// Variables whose words a DataNode's JVM gets.

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use super::read;
+use super::java::read;
 use super::text::{properties, shown};
 
 /// As Hadoop looks for them: the first that is there counts.

@@ -4,12 +4,9 @@
 //!
 //! Files are read up to 1 MiB. Scripts are read as text, not carried out.
 
-mod flags;
-mod log4j;
-mod metrics;
-mod text;
-
 use std::path::{Path, PathBuf};
+
+use super::{flags, log4j, metrics, text};
 
 /// Lines that are said, at most; the rest is counted.
 const LINES_MAX: usize = 40;
@@ -32,7 +29,7 @@ pub fn missed_from_java(conf: &Path, variable: &dyn Fn(&str) -> Option<String>) 
 }
 
 /// The file `name` of the directory, if there is one. What cannot be read is said.
-fn read(conf: &Path, name: &str, lines: &mut Vec<String>) -> Option<(PathBuf, String)> {
+pub(super) fn read(conf: &Path, name: &str, lines: &mut Vec<String>) -> Option<(PathBuf, String)> {
     let path = conf.join(name);
     match text::read_bounded(&path) {
         Ok(found) => found.map(|text| (path, text)),
@@ -45,6 +42,3 @@ fn read(conf: &Path, name: &str, lines: &mut Vec<String>) -> Option<(PathBuf, St
         }
     }
 }
-
-#[cfg(test)]
-mod tests;

@@ -1,6 +1,6 @@
 //! Files as operators have them.
 
-use super::missed_from_java;
+use super::java::missed_from_java;
 
 fn missed(files: &[(&str, &str)], environment: &[(&str, &str)]) -> Vec<String> {
     let dir = tempfile::tempdir().expect("a directory");
@@ -95,7 +95,7 @@ fn appenders_that_a_logger_uses_are_named() {
                 log4j.rootLogger=${hadoop.root.logger}, EventCounter\n\
                 log4j.appender.syslog=org.apache.log4j.net.SyslogAppender\n\
                 log4j.appender.kafka=${kafka.class}\nkafka.class=org.example.Kafka\n\
-                log4j.logger.org.apache.hadoop.hdfs.server.datanode.DataNode.clienttrace=INFO,kafka\n";
+                log4j.logger.org.apache.hadoop.hdfs.server.datanode=INFO,kafka\n";
     let file = [("log4j.properties", text)];
     let lines = missed(&file, &[]);
     assert_eq!(lines.len(), 1, "{lines:#?}");
