@@ -270,7 +270,7 @@ fn a_case_says_what_was_expected_what_came_and_which_call_did_it() {
             text(&so),
             text(dir.path()),
             "--limit",
-            "20",
+            "60",
             "--case",
             case,
         ];

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use hayloft_io::{
@@ -232,13 +232,12 @@ pub(crate) fn pattern(len: usize, seed: u64) -> Vec<u8> {
 
 /// Asks until it holds, for up to ten seconds; then its last answer is what is wrong.
 pub(crate) async fn eventually(mut holds: impl AsyncFnMut() -> Verdict) -> Verdict {
-    let mut last = Ok(());
-    for _ in 0..1000 {
-        last = holds().await;
-        if last.is_ok() {
-            return last;
+    let deadline = Instant::now() + Duration::from_secs(10);
+    loop {
+        match holds().await {
+            Ok(()) => return Ok(()),
+            Err(breach) if Instant::now() > deadline => return Err(breach.after("10 s")),
+            Err(_) => tokio::time::sleep(Duration::from_millis(10)).await,
         }
-        tokio::time::sleep(Duration::from_millis(10)).await;
     }
-    last.map_err(|breach| breach.after("10 s"))
 }

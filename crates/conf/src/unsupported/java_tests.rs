@@ -26,7 +26,9 @@ fn files_as_hadoop_ships_them_say_nothing() {
                  log4j.appender.console=org.apache.log4j.ConsoleAppender\n\
                  log4j.appender.RFA=org.apache.log4j.RollingFileAppender\n\
                  log4j.appender.EventCounter=org.apache.hadoop.log.metrics.EventCounter\n\
-                 log4j.appender.syslog=org.apache.log4j.net.SyslogAppender\n";
+                 log4j.appender.syslog=org.apache.log4j.net.SyslogAppender\n\
+                 log4j.logger.org.apache.hadoop.hdfs.server.namenode.FSNamesystem.audit=\
+                 INFO,syslog\n";
     let env = "# export HDFS_DATANODE_OPTS=\"-Xmx4g\"\n\
                export HADOOP_OS_TYPE=${HADOOP_OS_TYPE:-$(uname -s)}\n";
     let files = [

@@ -9,15 +9,25 @@ use super::text::{Property, properties, shown};
 
 /// Appenders whose lines a service manager gets from a node's stderr, and those of Hadoop that
 /// send nothing.
-const AS_HERE: [&str; 8] = [
+const AS_HERE: [&str; 9] = [
     "org.apache.log4j.ConsoleAppender",
     "org.apache.log4j.FileAppender",
     "org.apache.log4j.RollingFileAppender",
     "org.apache.log4j.DailyRollingFileAppender",
     "org.apache.log4j.rolling.RollingFileAppender",
     "org.apache.log4j.varia.NullAppender",
+    "org.apache.hadoop.hdfs.util.AsyncRFAAppender",
     "org.apache.hadoop.log.metrics.EventCounter",
     "org.apache.hadoop.metrics2.util.Metrics2Appender",
+];
+/// Loggers of other daemons, whose settings are in the same file; a DataNode logs nothing to them.
+const OF_OTHERS: [&str; 6] = [
+    "org.apache.hadoop.hdfs.server.namenode",
+    "org.apache.hadoop.yarn",
+    "org.apache.hadoop.mapred",
+    "org.apache.hadoop.mapreduce",
+    "BlockStateChange",
+    "NameNodeMetricsLog",
 ];
 /// `${...}` inside `${...}`.
 const DEPTH_MAX: usize = 8;
@@ -43,8 +53,11 @@ pub(super) fn look(conf: &Path, flags: &[Flag], lines: &mut Vec<String>) {
             values.insert(key, value);
         }
     }
-    let is_logger =
-        |key: &str| ROOTS.contains(&key) || LOGGERS.iter().any(|prefix| key.starts_with(prefix));
+    let is_logger = |key: &str| {
+        let named = LOGGERS.iter().find_map(|prefix| key.strip_prefix(prefix));
+        let ours = |name: &str| !OF_OTHERS.iter().any(|other| name.starts_with(other));
+        ROOTS.contains(&key) || named.is_some_and(ours)
+    };
     let mut used: BTreeMap<String, &Property> = BTreeMap::new();
     for property in all.iter().filter(|property| is_logger(&property.key)) {
         let value = replaced(&property.value, &values);
