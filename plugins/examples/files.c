@@ -113,8 +113,6 @@ static int64_t length(void *file) {
 
 static int allocate(void *file, uint64_t bytes) {
   why = NULL;
-  if (bytes == 0)
-    return 0;
   int fd = ((struct file *)file)->fd;
   return fallocate(fd, FALLOC_FL_KEEP_SIZE, 0, (off_t)bytes) < 0 ? failed("fallocate") : 0;
 }

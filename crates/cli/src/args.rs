@@ -41,6 +41,9 @@ pub enum Command {
     Super(crate::super_node::SuperArgs),
     /// The I/O engines, and plug-ins: what they do, and whether they keep the contract.
     Engine(crate::engine::EngineArgs),
+    /// For this program itself: work of a plug-in in a process of its own.
+    #[command(hide = true)]
+    PluginTrial(crate::plugin_trial::TrialArgs),
     /// Measure a volume's device and propose quantum, queue depth and engine.
     Calibrate(crate::calibrate::CalibrateArgs),
     /// How many disks and workers fit the links of a node, from calibrated disks.

@@ -2,18 +2,14 @@
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::sync::Arc;
-use std::time::Duration;
 
 use clap::{Args, Subcommand};
-use hayloft_contract::{CONTRACT_CASES, CaseOutcome, EngineRig, try_out, within};
-use hayloft_io::{
-    Disk, DiskConfig, Engine, EngineConfig, EngineDescription, IoError, PLUGIN_PREFIX,
-    describe_plugin, engine_descriptions, engine_for,
-};
+use hayloft_contract::{CONTRACT_CASES, ContractCase};
+use hayloft_io::{EngineDescription, IoError, PLUGIN_PREFIX, describe_plugin, engine_descriptions};
 use serde_json::json;
 
 use crate::error::{CliError, FINDING};
+use crate::plugin_trial::{CaseArgs, Tried, try_apart};
 
 /// `hayloft engine`.
 #[derive(Debug, Args)]
@@ -138,42 +134,51 @@ fn markdown(all: &[EngineDescription]) -> String {
 
 fn test(args: &TestArgs) -> Result<ExitCode, CliError> {
     let name = engine_name(args)?;
-    // One look first: what cannot be loaded fails once, not with every case.
-    let limit = Duration::from_secs(args.limit);
-    let made = {
-        let (name, dir, wipe) = (name.clone(), args.dir.clone(), args.wipe_device);
-        move || rig(&name, &dir, wipe)
+    let on = CaseArgs {
+        engine: name.clone(),
+        dir: args.dir.clone(),
+        limit: args.limit,
+        wipe_device: args.wipe_device,
+        case: None,
     };
-    let first = made.clone();
-    let looked = within(limit, move || first().map(drop).map_err(|e| e.to_string()));
-    looked.map_err(|why| CliError::new(why, name.clone(), ""))?;
+    // One look first: what cannot be loaded fails once, not with every case.
+    let looked = try_apart(&on)?;
+    if let Some(why) = looked.wrong {
+        return Err(CliError::new(why, name, ""));
+    }
+    if let Some(remark) = looked.remark {
+        eprintln!("hayloft: {remark}");
+    }
     let cases = CONTRACT_CASES
         .iter()
         .filter(|c| c.name.contains(&args.case));
-    let cases: Vec<_> = cases.copied().collect();
+    let cases: Vec<_> = cases.collect();
     if cases.is_empty() {
         let text = format!("no case is named like {:?}", args.case);
         return Err(CliError::new(text, "--case", "leave it out to run all"));
     }
-    // A case that fails panics; its words are printed below.
-    std::panic::set_hook(Box::new(|_| ()));
     let mut outcomes = Vec::new();
     for case in cases {
-        let outcome = try_out(case, made.clone(), limit);
+        // A process each: an engine that crashes or hangs in one costs no other.
+        let tried = try_apart(&CaseArgs {
+            case: Some(case.name.to_owned()),
+            ..on.clone()
+        })?;
         if !args.json {
-            say(&outcome);
+            say(case, &tried);
         }
-        outcomes.push(outcome);
+        outcomes.push((case, tried));
     }
-    let failed = outcomes.iter().filter(|outcome| outcome.wrong.is_some());
+    let failed = outcomes.iter().filter(|(_, tried)| tried.wrong.is_some());
     let failed = failed.count();
     if args.json {
-        let cases = outcomes.iter().map(|outcome| {
+        let cases = outcomes.iter().map(|(case, tried)| {
             json!({
-                "case": outcome.name,
-                "passed": outcome.wrong.is_none(),
-                "wrong": outcome.wrong,
-                "seconds": outcome.took.as_secs_f64(),
+                "case": case.name,
+                "demand": case.demand,
+                "passed": tried.wrong.is_none(),
+                "wrong": tried.wrong,
+                "seconds": tried.seconds,
             })
         });
         let cases: Vec<_> = cases.collect();
@@ -185,7 +190,6 @@ fn test(args: &TestArgs) -> Result<ExitCode, CliError> {
         let passed = outcomes.len() - failed;
         println!("{name}: {passed} passed, {failed} failed");
     }
-    // A case that hangs has threads that never end: they end with the process.
     Ok(if failed == 0 {
         ExitCode::SUCCESS
     } else {
@@ -205,25 +209,14 @@ fn engine_name(args: &TestArgs) -> Result<String, CliError> {
     Ok(name.trim_end().to_owned())
 }
 
-fn rig(name: &str, dir: &Path, wipe_device: bool) -> Result<EngineRig, IoError> {
-    let make = |root: &Path, disk: &Arc<Disk>| -> Result<Arc<dyn Engine>, IoError> {
-        let mut config = EngineConfig::new(Arc::clone(disk));
-        config.wipe_device = wipe_device;
-        let choice = engine_for(name, root, &config)?;
-        if let Some(remark) = choice.remark {
-            eprintln!("hayloft: {remark}");
+fn say(case: &ContractCase, tried: &Tried) {
+    let words = case.name.replace('_', " ");
+    match &tried.wrong {
+        None => println!("ok      {words} ({:.1} s)", tried.seconds),
+        Some(wrong) => {
+            println!("FAILED  {words}: {wrong}");
+            println!("        hayloft_engine.h: {}", case.demand);
         }
-        Ok(choice.engine)
-    };
-    EngineRig::new(dir, DiskConfig::default(), make)
-}
-
-fn say(outcome: &CaseOutcome) {
-    let words = outcome.name.replace('_', " ");
-    let seconds = outcome.took.as_secs_f64();
-    match &outcome.wrong {
-        None => println!("ok      {words} ({seconds:.1} s)"),
-        Some(wrong) => println!("FAILED  {words}: {wrong}"),
     }
 }
 

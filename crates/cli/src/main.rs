@@ -12,6 +12,7 @@
 //! | `cluster` | a cluster of real processes in one directory: `up`, `down`, `status`, `fs` |
 //! | `lab` | `hayloft lab`: clusters of hosts and shaped links, modelled disks, experiments |
 //! | `pool` | `hayloft pool`: parity over the disks of a node |
+//! | `plugin_trial` | what a plug-in may crash, in a process of its own |
 //! | `pfs` | `hayloft pfs`: files on a parallel file system |
 //! | `placement` | `hayloft placement`: blocks that break the rule on failure domains |
 //! | `super_node` | `hayloft super`: virtual nodes, as the cluster has to know them |
@@ -37,6 +38,7 @@ mod node;
 mod pfs;
 mod placement;
 mod plan;
+mod plugin_trial;
 mod pool;
 mod progress;
 mod size;
@@ -77,6 +79,9 @@ fn main() -> ExitCode {
 }
 
 fn run(cli: Cli) -> Result<ExitCode, CliError> {
+    if !matches!(cli.command, Command::PluginTrial(_)) {
+        plugin_trial::install();
+    }
     match cli.command {
         Command::Node(args) => node::run(&args),
         Command::Up(args) => cluster::up::run(&args),
@@ -90,6 +95,7 @@ fn run(cli: Cli) -> Result<ExitCode, CliError> {
         Command::Trash(args) => trash::run(&args),
         Command::Super(args) => super_node::run(&args),
         Command::Engine(args) => engine::run(&args),
+        Command::PluginTrial(args) => plugin_trial::run(&args),
         Command::Calibrate(args) => calibrate::run(&args),
         Command::Plan(args) => plan::run(&args),
         Command::Cold(args) => cold::run(&args),

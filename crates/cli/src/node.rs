@@ -117,6 +117,13 @@ fn check_swap(config: &Configuration) -> Result<ExitCode, CliError> {
         [] => vec![volumes(config)],
         nodes => nodes.iter().map(|node| volumes(&node.config)).collect(),
     };
+    // On stderr: no answer to the question, and no reason against a swap.
+    if let Some(conf) = config.directory() {
+        let variable = |name: &str| std::env::var(name).ok();
+        for line in hayloft_conf::missed_from_java(conf, &variable) {
+            eprintln!("hayloft: warning: {line}");
+        }
+    }
     let mut all = each.iter();
     let found = all.try_for_each(|volumes| hayloft_store::check_swap(volumes, &shared));
     if let Err(obstacle) = found {

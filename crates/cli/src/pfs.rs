@@ -1,19 +1,27 @@
 //! `hayloft pfs`: files on a parallel file system, as the jar of `hadoop/pfs` sees them. The work
-//! is Java's: this finds Hadoop's command and the jar, and becomes it.
+//! is Java's: this finds Hadoop and the jar, and becomes them. Hadoop is that of `HADOOP_HOME`,
+//! else a command in `PATH`, else the jars that `scripts/fetch-hadoop` fetched, as for `fs`.
 
 use std::ffi::OsString;
+use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
 use clap::{Args, ValueEnum};
+use hayloft_testkit::hadoop::{Hadoop, Jvm, repository_root};
 
+use crate::args::environment;
 use crate::error::CliError;
 
 /// The class that does the work.
 const TOOL: &str = "io.hayloft.pfs.Tool";
 /// The jar's name.
 const JAR: &str = "hayloft-pfs.jar";
+/// Where Maven makes it, from the repository's root.
+const JAR_MADE: &str = "hadoop/pfs/target/hayloft-pfs.jar";
+/// Heap of the JVM without Hadoop's command, which has settings of its own.
+const HEAP_MIB: u32 = 1024;
 
 /// `hayloft pfs`.
 #[derive(Debug, Args)]
@@ -33,10 +41,12 @@ pub struct PfsArgs {
     /// `heal`: also files that changed within ten minutes.
     #[arg(long)]
     now: bool,
-    /// Directory of core-site.xml [default: as Hadoop's command finds it].
+    /// Directory of core-site.xml [default: as Hadoop's command finds it; without the command
+    /// $HADOOP_CONF_DIR or /etc/hadoop/conf].
     #[arg(long, value_name = "DIR")]
     conf: Option<PathBuf>,
-    /// The jar [default: hayloft-pfs.jar beside this program, or on Hadoop's class path].
+    /// The jar [default: hayloft-pfs.jar beside this program, the one that Maven made, or on
+    /// Hadoop's class path].
     #[arg(long, value_name = "FILE")]
     jar: Option<PathBuf>,
 }
@@ -51,37 +61,71 @@ enum PfsAction {
     Heal,
 }
 
-/// Becomes Hadoop's command; returns only when there is none.
+/// Becomes Hadoop's command, or a JVM on Hadoop's jars; returns only when there is none.
 pub fn run(args: &PfsArgs) -> Result<ExitCode, CliError> {
-    let (hadoop, home) = hadoop();
-    let mut command = Command::new(&hadoop);
+    let jar = jar(args)?;
+    let (mut command, advice) = match (environment("HADOOP_HOME"), in_path("hadoop")) {
+        (Some(home), _) => {
+            let advice = "HADOOP_HOME must name Hadoop's directory, with bin/hadoop in it";
+            (script(&home.join("bin/hadoop"), args, jar), advice)
+        }
+        (None, Some(hadoop)) => {
+            let advice = "put Hadoop's command into PATH, or set HADOOP_HOME";
+            (script(&hadoop, args, jar), advice)
+        }
+        (None, None) => (java(args, jar)?, "install a JDK, version 17 or later"),
+    };
+    let error = command.exec();
+    let what = format!("cannot start Hadoop: {error}");
+    let program = command.get_program().to_string_lossy().into_owned();
+    Err(CliError::new(what, program, advice))
+}
+
+/// Hadoop's command, which puts the jar and `HADOOP_CLASSPATH` onto its class path.
+fn script(hadoop: &Path, args: &PfsArgs, jar: Option<PathBuf>) -> Command {
+    let mut command = Command::new(hadoop);
     if let Some(conf) = &args.conf {
         command.arg("--config").arg(conf);
     }
     command.arg(TOOL).args(words(args));
-    if let Some(jar) = jar(args)? {
+    if let Some(jar) = jar {
         let mut path = OsString::from(jar);
-        if let Some(more) = std::env::var_os("HADOOP_CLASSPATH").filter(|more| !more.is_empty()) {
+        if let Some(more) = environment("HADOOP_CLASSPATH") {
             path.push(":");
             path.push(more);
         }
         command.env("HADOOP_CLASSPATH", path);
     }
-    let error = command.exec();
-    let advice = match home {
-        true => "HADOOP_HOME must name Hadoop's directory, with bin/hadoop in it",
-        false => "put Hadoop's command into PATH, or set HADOOP_HOME",
-    };
-    let what = format!("cannot start Hadoop: {error}");
-    Err(CliError::new(what, hadoop.display().to_string(), advice))
+    command
 }
 
-/// Hadoop's command, and whether `HADOOP_HOME` names it.
-fn hadoop() -> (PathBuf, bool) {
-    match std::env::var_os("HADOOP_HOME").filter(|home| !home.is_empty()) {
-        Some(home) => (Path::new(&home).join("bin/hadoop"), true),
-        None => ("hadoop".into(), false),
+/// A JVM on the jars that were fetched.
+fn java(args: &PfsArgs, jar: Option<PathBuf>) -> Result<Command, CliError> {
+    let mut hadoop = Hadoop::locate_in(None)?;
+    for more in jar.into_iter().chain(environment("HADOOP_CLASSPATH")) {
+        hadoop.add_jar(more);
     }
+    let given = args.conf.clone().or_else(|| environment("HADOOP_CONF_DIR"));
+    let conf = given.unwrap_or_else(|| PathBuf::from("/etc/hadoop/conf"));
+    let jvm = Jvm::small(&conf, Path::new("."), HEAP_MIB);
+    let words = words(args);
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    let argv = hadoop.java("pfs", &jvm, TOOL, &words).argv;
+    let mut command = Command::new(&argv[0]);
+    command.args(&argv[1..]);
+    Ok(command)
+}
+
+/// The program called `name` in `PATH`.
+fn in_path(name: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH")?;
+    let is_program = |file: &PathBuf| {
+        let found = file.metadata();
+        found.is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0)
+    };
+    std::env::split_paths(&path)
+        .map(|dir| dir.join(name))
+        .find(is_program)
 }
 
 fn words(args: &PfsArgs) -> Vec<String> {
@@ -123,5 +167,6 @@ fn jar(args: &PfsArgs) -> Result<Option<PathBuf>, CliError> {
         .as_deref()
         .and_then(Path::parent)
         .map(|dir| dir.join(JAR));
-    Ok(beside.filter(|jar| jar.is_file()))
+    let made = repository_root().join(JAR_MADE);
+    Ok(beside.into_iter().chain([made]).find(|jar| jar.is_file()))
 }

@@ -12,6 +12,11 @@ fn hayloft(args: &[&str]) -> Output {
         "HADOOP_HOME",
         "HAYLOFT_STATE",
         "HAYLOFT_LOG",
+        "HDFS_DATANODE_OPTS",
+        "HADOOP_DATANODE_OPTS",
+        "HADOOP_OPTS",
+        "JAVA_TOOL_OPTIONS",
+        "JDK_JAVA_OPTIONS",
     ] {
         command.env_remove(name);
     }
@@ -239,6 +244,42 @@ fn the_swap_back_is_allowed_when_nothing_stands_in_its_way() {
         Some(2),
         "no configuration: {output:?}"
     );
+}
+
+#[test]
+fn what_only_a_jvm_reads_is_named_and_hinders_no_swap() {
+    let stopped = Stopped::new();
+    let write = |name: &str, text: &str| {
+        std::fs::write(stopped.conf.path().join(name), text).expect("written");
+    };
+    let sink = "datanode.sink.graphite.class=org.example.GraphiteSink\n";
+    write("hadoop-metrics2.properties", sink);
+    write(
+        "hadoop-env.sh",
+        "export HDFS_DATANODE_OPTS=\"-javaagent:/opt/jmx.jar=9404\"\n",
+    );
+    let log4j =
+        "log4j.rootLogger=INFO,sys\nlog4j.appender.sys=org.apache.log4j.net.SyslogAppender\n";
+    write("log4j.properties", log4j);
+    stopped.is_allowed();
+    let said = text(&stopped.check().stderr);
+    let lines: Vec<&str> = said.lines().collect();
+    assert_eq!(lines.len(), 3, "{said}");
+    for (line, words) in lines.iter().zip([
+        ["the sink graphite", "/prom or /jmx"],
+        ["-javaagent:/opt/jmx.jar=9404", "is no JVM"],
+        ["the appender sys", "stderr"],
+    ]) {
+        assert!(line.starts_with("hayloft: warning: "), "{said}");
+        assert!(
+            words.iter().all(|word| line.contains(word)),
+            "{words:?}: {said}"
+        );
+    }
+    // They are said beside a reason against it, too.
+    stopped.write(&format!("{POOL}/current/VERSION"), "layoutVersion=-99\n");
+    stopped.is_refused(&["VERSION"]);
+    assert_eq!(text(&stopped.check().stderr).lines().count(), 3);
 }
 
 #[test]

@@ -44,7 +44,7 @@ pub use key::{AnyKey, Key};
 pub use namenodes::{NameNodeAddr, NameService, namenodes};
 pub use print::{Setting, to_markdown};
 pub use shared::{Change, SharedConfig};
-pub use unsupported::Unsupported;
+pub use unsupported::{Unsupported, missed_from_java};
 pub use value::{Mode, Unit, Value};
 pub use virtual_nodes::{NodeName, VIRTUAL_NODES_MAX, VirtualNode};
 pub use volumes::{CapacityRatio, DataDir, Reserved};

@@ -3,8 +3,19 @@
 //! A key set by an operator must do what it says or be answered. The start warns about these when
 //! they are set to something else than Apache's default. What demands protection that is not there
 //! yet is not in this table: [`super::Configuration::refuse_unprotected`] refuses to start.
+//!
+//! `java` has what stands beside the configuration and only a JVM reads.
 
 mod common;
+mod flags;
+mod java;
+#[cfg(test)]
+mod java_tests;
+mod log4j;
+mod metrics;
+mod text;
+
+pub use java::missed_from_java;
 
 /// One key without effect.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -9,7 +9,7 @@ use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
 use quick_xml::events::{BytesRef, BytesStart, Event};
-use quick_xml::{Decoder, Reader};
+use quick_xml::{Reader, XmlVersion};
 
 use super::error::ConfigError;
 use super::volumes::percent_decode;
@@ -144,17 +144,11 @@ impl Document<'_> {
                 }
                 Ok(Event::Start(tag)) => {
                     seen_root = true;
-                    self.open(&tag, reader.decoder())?;
+                    self.open(&tag)?;
                 }
                 Ok(Event::End(_)) => self.close()?,
-                Ok(Event::Text(text)) => {
-                    let text = text.decode().map_err(|e| self.syntax(e.to_string()))?;
-                    self.text(&text);
-                }
-                Ok(Event::CData(text)) => {
-                    let text = text.decode().map_err(|e| self.syntax(e.to_string()))?;
-                    self.text(&text);
-                }
+                Ok(Event::Text(text)) => self.text(&text.xml10_content()),
+                Ok(Event::CData(text)) => self.text(&text.xml10_content()),
                 Ok(Event::GeneralRef(reference)) => {
                     let text = self.reference(&reference)?;
                     self.text(&text);
@@ -174,27 +168,27 @@ impl Document<'_> {
         Ok(())
     }
 
-    fn open(&mut self, tag: &BytesStart<'_>, decoder: Decoder) -> Result<(), ConfigError> {
+    fn open(&mut self, tag: &BytesStart<'_>) -> Result<(), ConfigError> {
         if self.stack.len() >= ELEMENT_DEPTH_MAX {
             return Err(self.syntax(format!(
                 "elements nested more than {ELEMENT_DEPTH_MAX} deep"
             )));
         }
         let local = tag.local_name();
-        let element = String::from_utf8_lossy(local.as_ref()).into_owned();
+        let element: &str = local.as_ref();
         let in_properties = matches!(
             self.stack.last(),
             Some(Open::Configuration | Open::Fallback)
         );
-        let opened = match element.as_str() {
+        let opened = match element {
             "configuration" if self.stack.is_empty() || in_properties => Open::Configuration,
             _ if self.stack.is_empty() => {
                 return Err(self.syntax(format!(
                     "the root element is <{element}>, must be <configuration>"
                 )));
             }
-            "property" if in_properties => Open::Property(self.draft(tag, decoder)?),
-            "include" if in_properties => self.include(tag, decoder)?,
+            "property" if in_properties => Open::Property(self.draft(tag)?),
+            "include" if in_properties => self.include(tag)?,
             "fallback" => match self.stack.last() {
                 Some(Open::Include {
                     satisfied: false, ..
@@ -248,12 +242,12 @@ impl Document<'_> {
         matches!(self.stack.last(), Some(Open::Property(_)))
     }
 
-    fn draft(&mut self, tag: &BytesStart<'_>, decoder: Decoder) -> Result<Draft, ConfigError> {
+    fn draft(&mut self, tag: &BytesStart<'_>) -> Result<Draft, ConfigError> {
         let mut draft = Draft {
             line: self.line,
             ..Draft::default()
         };
-        for (name, value) in self.attributes(tag, decoder)? {
+        for (name, value) in self.attributes(tag)? {
             match name.as_str() {
                 "name" => draft.set(Field::Name, value),
                 "value" => draft.set(Field::Value, value),
@@ -287,10 +281,10 @@ impl Document<'_> {
     }
 
     /// Follows an include at once, so that properties stay in document order.
-    fn include(&mut self, tag: &BytesStart<'_>, decoder: Decoder) -> Result<Open, ConfigError> {
+    fn include(&mut self, tag: &BytesStart<'_>) -> Result<Open, ConfigError> {
         let line = self.line;
         let href = self
-            .attributes(tag, decoder)?
+            .attributes(tag)?
             .into_iter()
             .find(|(name, _)| name == "href");
         let Some((_, href)) = href else {
@@ -338,19 +332,16 @@ impl Document<'_> {
         Ok(base.join(path))
     }
 
-    fn attributes(
-        &self,
-        tag: &BytesStart<'_>,
-        decoder: Decoder,
-    ) -> Result<Vec<(String, String)>, ConfigError> {
+    fn attributes(&self, tag: &BytesStart<'_>) -> Result<Vec<(String, String)>, ConfigError> {
         let mut found = Vec::new();
         for attribute in tag.attributes() {
             let attribute = attribute.map_err(|e| self.syntax(e.to_string()))?;
-            let name = String::from_utf8_lossy(attribute.key.local_name().as_ref()).into_owned();
+            let local = attribute.key.local_name();
+            let name: &str = local.as_ref();
             let value = attribute
-                .decode_and_unescape_value(decoder)
+                .normalized_value(XmlVersion::Implicit1_0)
                 .map_err(|e| self.syntax(e.to_string()))?;
-            found.push((name, value.into_owned()));
+            found.push((name.to_owned(), value.into_owned()));
         }
         Ok(found)
     }
@@ -362,8 +353,8 @@ impl Document<'_> {
         {
             return Ok(c.to_string());
         }
-        let name = reference.decode().map_err(|e| self.syntax(e.to_string()))?;
-        quick_xml::escape::resolve_predefined_entity(&name)
+        let name: &str = reference;
+        quick_xml::escape::resolve_predefined_entity(name)
             .map(str::to_owned)
             .ok_or_else(|| {
                 self.syntax(format!(

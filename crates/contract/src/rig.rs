@@ -2,12 +2,15 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use hayloft_io::{
-    AlignedBuf, Disk, DiskConfig, Engine, EngineFile, IoClass, IoError, IoErrorKind, IoOp, OpenMode,
+    AlignedBuf, Disk, DiskConfig, Engine, EngineFile, IoClass, IoError, IoErrorKind, IoOp,
+    OpenMode, SyncKind,
 };
+
+use crate::breach::{Breach, Verdict, bytes};
 
 /// What the disks of all rigs allow, small enough to be filled by a test.
 pub(crate) const DEPTH: usize = 8;
@@ -54,20 +57,39 @@ impl EngineRig {
         self.dir.path().join(name)
     }
 
-    pub(crate) async fn create(&self, name: &str) -> Arc<dyn EngineFile> {
-        self.open(name, OpenMode::CreateNew)
-            .await
-            .expect("a new file")
+    pub(crate) async fn create(&self, name: &str) -> Verdict<TriedFile> {
+        self.open(name, OpenMode::CreateNew).await
     }
 
-    pub(crate) async fn open(
+    /// Opens what must open.
+    pub(crate) async fn open(&self, name: &str, mode: OpenMode) -> Verdict<TriedFile> {
+        let file = self.opened(name, mode).await;
+        let failed = |error: &IoError| Breach::failed(opening(name, mode), "an open file", error);
+        Ok(TriedFile {
+            file: file.map_err(|error| failed(&error))?,
+            name: name.to_owned(),
+        })
+    }
+
+    /// Opens what must not open, with an error of this kind, which `expected` names.
+    pub(crate) async fn refuses(
         &self,
         name: &str,
         mode: OpenMode,
-    ) -> Result<Arc<dyn EngineFile>, IoError> {
-        self.engine
-            .open(&self.path(name), mode, IoClass::ClientWrite)
-            .await
+        kind: IoErrorKind,
+        expected: &str,
+    ) -> Verdict {
+        let call = opening(name, mode);
+        match self.opened(name, mode).await {
+            Ok(_) => Err(Breach::new(call, expected, "an open file")),
+            Err(error) if error.kind() == kind => Ok(()),
+            Err(error) => Err(Breach::failed(call, expected, &error)),
+        }
+    }
+
+    async fn opened(&self, name: &str, mode: OpenMode) -> Result<Arc<dyn EngineFile>, IoError> {
+        let path = self.path(name);
+        self.engine.open(&path, mode, IoClass::ClientWrite).await
     }
 
     /// `bytes` as they read back: zeros from an engine that keeps no data.
@@ -77,6 +99,121 @@ impl EngineRig {
         } else {
             vec![0; bytes.len()]
         }
+    }
+
+    /// A step of the case itself, on names of the directory or on its own files.
+    pub(crate) fn step<T, E: std::fmt::Display>(what: &str, result: Result<T, E>) -> Verdict<T> {
+        let failed = |error: E| Breach::new(what, "success", format!("the error \"{error}\""));
+        result.map_err(|error| failed(error))
+    }
+}
+
+/// `open` as an author of an engine reads it.
+fn opening(name: &str, mode: OpenMode) -> String {
+    let mode = match mode {
+        OpenMode::ReadOnly => "HAYLOFT_READ_ONLY",
+        OpenMode::ReadWrite => "HAYLOFT_READ_WRITE",
+        OpenMode::CreateNew => "HAYLOFT_CREATE_NEW",
+    };
+    match name {
+        "" => format!("open of the volume's directory with {mode}"),
+        name => format!("open of {name} with {mode}"),
+    }
+}
+
+/// An open file, whose calls say in a sentence what they did otherwise.
+#[derive(Clone, Debug)]
+pub(crate) struct TriedFile {
+    pub(crate) file: Arc<dyn EngineFile>,
+    name: String,
+}
+
+impl TriedFile {
+    pub(crate) fn with_class(&self, class: IoClass) -> Self {
+        let (file, name) = (self.file.with_class(class), self.name.clone());
+        Self { file, name }
+    }
+
+    /// A call on this file, in words.
+    pub(crate) fn call(&self, what: impl std::fmt::Display) -> String {
+        format!("{what} on {}", self.name)
+    }
+
+    pub(crate) async fn write(&self, data: &[u8], offset: u64) -> Verdict {
+        self.write_all(vec![Bytes::copy_from_slice(data)], offset)
+            .await
+    }
+
+    /// Writes all of `bufs`, which come back.
+    pub(crate) async fn write_all(&self, bufs: Vec<Bytes>, offset: u64) -> Verdict {
+        let len = bufs.iter().map(Bytes::len).sum();
+        let call = self.call(format_args!("write of {} at {offset}", bytes(len)));
+        let expected = format!("{} written", bytes(len));
+        let done = self.file.write_at(bufs.clone(), offset).await;
+        match done.result {
+            Ok(count) if count == len => {}
+            Ok(count) => return Err(Breach::new(call, expected, bytes(count))),
+            Err(error) => return Err(Breach::failed(call, expected, &error)),
+        }
+        if done.buf == bufs {
+            return Ok(());
+        }
+        Err(Breach::new(call, "the buffers back as they were", "others"))
+    }
+
+    /// What is read from `offset` on, `len` bytes at most.
+    pub(crate) async fn read(&self, offset: u64, len: usize) -> Verdict<Vec<u8>> {
+        let done = self
+            .file
+            .read_at(AlignedBuf::unpooled(len), offset, len)
+            .await;
+        let call = self.reading(offset, len);
+        match done.result {
+            Ok(count) if count == done.buf.len() => Ok(done.buf.as_slice().to_vec()),
+            Ok(count) => Err(Breach::new(call, bytes(count), bytes(done.buf.len()))),
+            Err(error) => Err(Breach::failed(call, "bytes", &error)),
+        }
+    }
+
+    /// A read of `len` bytes gives exactly `expected`.
+    pub(crate) async fn reads(&self, offset: u64, len: usize, expected: &[u8]) -> Verdict {
+        let came = self.read(offset, len).await?;
+        match Breach::of_bytes(self.reading(offset, len), offset, expected, &came) {
+            Some(breach) => Err(breach),
+            None => Ok(()),
+        }
+    }
+
+    pub(crate) fn reading(&self, offset: u64, len: usize) -> String {
+        self.call(format_args!("read of {} at {offset}", bytes(len)))
+    }
+
+    pub(crate) async fn has_length(&self, expected: u64) -> Verdict {
+        let (call, wanted) = (self.call("length"), expected.to_string());
+        match self.file.length().await {
+            Ok(came) if came == expected => Ok(()),
+            Ok(came) => Err(Breach::new(call, wanted, came.to_string())),
+            Err(error) => Err(Breach::failed(call, wanted, &error)),
+        }
+    }
+
+    pub(crate) async fn truncate(&self, len: u64) -> Verdict {
+        let call = self.call(format_args!("truncate to {len}"));
+        self.succeeds(call, self.file.truncate(len).await)
+    }
+
+    pub(crate) async fn sync(&self, kind: SyncKind) -> Verdict {
+        let what = match kind {
+            SyncKind::Data => "HAYLOFT_SYNC_DATA",
+            SyncKind::All => "HAYLOFT_SYNC_ALL",
+        };
+        let call = self.call(format_args!("sync with {what}"));
+        self.succeeds(call, self.file.sync(kind).await)
+    }
+
+    /// A call that gives nothing but success.
+    pub(crate) fn succeeds(&self, call: String, result: Result<(), IoError>) -> Verdict {
+        result.map_err(|error| Breach::failed(call, "success", &error))
     }
 }
 
@@ -93,36 +230,14 @@ pub(crate) fn pattern(len: usize, seed: u64) -> Vec<u8> {
         .collect()
 }
 
-pub(crate) async fn write(file: &Arc<dyn EngineFile>, bytes: &[u8], offset: u64) {
-    let done = file
-        .write_at(vec![Bytes::copy_from_slice(bytes)], offset)
-        .await;
-    assert_eq!(done.result.expect("writable"), bytes.len());
-    assert_eq!(
-        done.buf,
-        [Bytes::copy_from_slice(bytes)],
-        "the buffers come back"
-    );
-}
-
-pub(crate) async fn read(file: &Arc<dyn EngineFile>, offset: u64, len: usize) -> Vec<u8> {
-    let done = file.read_at(AlignedBuf::unpooled(len), offset, len).await;
-    let n = done.result.expect("readable");
-    assert_eq!(
-        done.buf.len(),
-        n,
-        "the length of the buffer is what was read"
-    );
-    done.buf.as_slice().to_vec()
-}
-
-/// Asks until it holds, for up to ten seconds.
-pub(crate) async fn eventually(what: &str, mut holds: impl AsyncFnMut() -> bool) {
-    for _ in 0..1000 {
-        if holds().await {
-            return;
+/// Asks until it holds, for up to ten seconds; then its last answer is what is wrong.
+pub(crate) async fn eventually(mut holds: impl AsyncFnMut() -> Verdict) -> Verdict {
+    let deadline = Instant::now() + Duration::from_secs(10);
+    loop {
+        match holds().await {
+            Ok(()) => return Ok(()),
+            Err(breach) if Instant::now() > deadline => return Err(breach.after("10 s")),
+            Err(_) => tokio::time::sleep(Duration::from_millis(10)).await,
         }
-        tokio::time::sleep(Duration::from_millis(10)).await;
     }
-    panic!("never happened: {what}");
 }

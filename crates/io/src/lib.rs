@@ -11,12 +11,14 @@
 //! - [`DataFiles`]: files for blocking code, whichever engine keeps their bytes.
 //! - [`calibrate`]: what a volume's device was measured to do, kept beside the data.
 //! - [`buffer`]: [`AlignedBuf`] and the [`BufferPool`] with a budget.
+//! - [`apart`]: work that may end its process, done in another one.
 //! - [`error`]: [`IoError`], whose kind says what to do.
 //!
 //! Limits: [`DiskConfig`] (operations per class, threads), the budget of each `BufferPool`,
 //! [`BUFFER_MAX`] per buffer, the caller's limit on small files. A full
 //! queue or pool makes its caller wait; nothing grows.
 
+pub mod apart;
 mod behind;
 pub mod buffer;
 pub mod calibrate;
@@ -50,7 +52,8 @@ pub use engine::{
 };
 pub use engines::{
     DirectLimits, ENGINE_AUTO, ENGINE_NAMES, ENGINE_REMOVED, EngineConfig, EngineDescription,
-    PLUGIN_PREFIX, describe_plugin, engine_by_name, engine_descriptions, engine_for, plugin_parts,
+    PLUGIN_PREFIX, describe_plugin, engine_by_name, engine_descriptions, engine_for,
+    load_plugin_for_trial, plugin_parts, try_plugins_by,
 };
 pub use error::{IoError, IoErrorKind, IoOp};
 pub use fiemap::{Extent, extents};

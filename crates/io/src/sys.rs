@@ -2,7 +2,7 @@
 #![expect(
     unsafe_code,
     reason = "sync_file_range(2), cachestat(2) and FS_IOC_GOINGDOWN are not wrapped \
-        by rustix, and madvise(2) is unsafe there"
+        by rustix, madvise(2) is unsafe there, and dup2(2) of standard output not built in"
 )]
 
 use std::os::fd::{AsRawFd as _, BorrowedFd};
@@ -128,5 +128,15 @@ pub(crate) fn cached_pages(fd: BorrowedFd<'_>, offset: u64, len: u64) -> Result<
         Ok(found.cached)
     } else {
         Err(Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::IO))
+    }
+}
+
+/// Makes standard output another way to standard error.
+pub(crate) fn print_to_stderr() -> std::io::Result<()> {
+    // SAFETY: both numbers are those of the standard streams; nothing in this process owns number 1
+    // as a descriptor of its own.
+    match unsafe { libc::dup2(libc::STDERR_FILENO, libc::STDOUT_FILENO) } {
+        -1 => Err(std::io::Error::last_os_error()),
+        _ => Ok(()),
     }
 }

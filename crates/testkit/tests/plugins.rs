@@ -23,6 +23,10 @@ const BLOCK: u64 = 1 << 20;
 /// Ways of `odd.c`.
 const OTHER_ABI: u32 = 1;
 const HANGING: u32 = 19;
+/// Ways of `bad.c`: a constructor that calls exit(0), one that crashes, and none that is bad.
+const EXITS: u32 = 1;
+const CRASHES: u32 = 5;
+const NOTHING: u32 = 0;
 
 fn main() -> ExitCode {
     Suite::run("plugins", |suite| {
@@ -40,6 +44,9 @@ fn main() -> ExitCode {
         });
         on.case("one_of_another_version_costs_its_volume", |lab| {
             lab.other_version()
+        });
+        on.case("one_that_ends_its_process_costs_its_volume", |lab| {
+            lab.bad()
         });
         Ok(())
     })
@@ -192,6 +199,40 @@ impl Lab {
         self.odd.wait_failed(1)?;
         self.odd.check_all()?;
         Self::clear(&flag)?;
+        passed()
+    }
+
+    /// Objects that would end the node with them, each at a start.
+    fn bad(&mut self) -> Result<Outcome> {
+        let cut = |so: &Path| {
+            let whole = std::fs::File::options().write(true).open(so);
+            let cut = whole.and_then(|file| file.set_len(4096));
+            cut.map_err(TestkitError::file("cutting", so))
+        };
+        for (way, words) in [
+            (EXITS, "it ended its process itself, with exit code 0"),
+            (CRASHES, "it was ended by SIGSEGV"),
+            (NOTHING, "it is cut short"),
+        ] {
+            self.odd.stop()?;
+            let so = self.plugin.clone();
+            // A new file, so that what is mapped from the old one stays.
+            std::fs::remove_file(&so).map_err(TestkitError::file("removing", &so))?;
+            let way_of = format!("-DWAY={way}");
+            compile::plugin("../io/tests/plugin/bad.c", &so, &[way_of]);
+            if way == NOTHING {
+                cut(&so)?;
+            }
+            self.odd.start()?;
+            self.odd.wait_failed(1)?;
+            let log = self.odd.log()?;
+            let said = |line: &&str| line.contains(words) && line.contains("odd.so");
+            expect(log.lines().any(|line| said(&line)), || {
+                format!("the log does not say that {words}")
+            })?;
+            self.odd.check_all()?;
+            self.odd.put(&format!("/beside-bad-{way}"), 2 * BLOCK)?;
+        }
         passed()
     }
 

@@ -22,7 +22,7 @@ use std::sync::Arc;
 pub use around::DirectLimits;
 pub use choose::{Choice, engine_for};
 pub use describe::{EngineDescription, describe_plugin, engine_descriptions};
-pub use plugin::{PLUGIN_PREFIX, plugin_parts};
+pub use plugin::{PLUGIN_PREFIX, load_plugin_for_trial, plugin_parts, try_plugins_by};
 
 use crate::disk::Disk;
 use crate::engine::Engine;

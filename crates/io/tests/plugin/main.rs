@@ -69,7 +69,7 @@ fn files_that_are_no_plug_ins_are_refused() {
     };
     error("No such file");
     std::fs::write(&so, "text").expect("writes");
-    error("cannot be loaded");
+    error("file too short");
     compile::plugin("tests/plugin/none.c", &so, &[]);
     error("exports no hayloft_engine");
     let writable = std::fs::Permissions::from_mode(0o666);
@@ -78,6 +78,40 @@ fn files_that_are_no_plug_ins_are_refused() {
     std::fs::remove_file(&so).expect("is there");
     std::fs::create_dir(&so).expect("creates");
     error("it is not a file");
+}
+
+#[test]
+fn an_object_that_is_cut_short_is_not_loaded() {
+    let dir = plugin(0);
+    let so = dir.path().join("engine.so");
+    let whole = std::fs::read(&so).expect("reads");
+    // In the list of segments, at a page, and a byte before the end of what is mapped.
+    let mapped = mapped(&whole);
+    for len in [100, 4096, mapped - 1] {
+        std::fs::write(&so, &whole[..len]).expect("writes");
+        let error = open(dir.path(), "").expect_err("it is cut");
+        let has = format!("and the file has {len} bytes: copy it again");
+        assert!(
+            error.contains("it is cut short") && error.contains(&has),
+            "{error}"
+        );
+    }
+    // Nothing behind that is mapped.
+    std::fs::write(&so, &whole[..mapped]).expect("writes");
+    open(dir.path(), "").expect("all that is needed is there");
+}
+
+/// Where the last segment ends that is mapped.
+fn mapped(object: &[u8]) -> usize {
+    let word = |at: usize, len: usize| {
+        let bytes = object[at..at + len].iter().rev();
+        bytes.fold(0_usize, |sum, b| sum << 8 | usize::from(*b))
+    };
+    let (table, count) = (word(32, 8), word(56, 2));
+    let segments = (0..count).map(|i| table + 56 * i);
+    let mapped = segments.filter(|at| word(*at, 4) == 1);
+    let ends = mapped.map(|at| word(at + 8, 8) + word(at + 32, 8));
+    ends.max().expect("a segment")
 }
 
 #[test]

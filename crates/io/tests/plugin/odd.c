@@ -26,6 +26,17 @@ enum way {
   RUDE_WORDS,
   NO_SPACE,
   HANGING,
+  ALL_ZEROS,
+  LONGER_THAN_IT_IS,
+  NEVER_CUT,
+  OPENS_ANYTHING,
+  WRONG_ERRNO,
+  ONE_BYTE_OFF,
+  NO_SYNC,
+  STILL_IN_MEMORY,
+  NEVER_CLOSED,
+  CRASHING,
+  ENDING,
 };
 
 static struct hayloft_engine odd;
@@ -170,6 +181,58 @@ static void hanging_close(void *file) {
   close_file(file);
 }
 
+/* Engines that lie, each in one call. */
+static int64_t zeros_read(void *file, void *buffer, uint64_t count, uint64_t offset) {
+  int64_t got = read_file(file, buffer, count, offset);
+  if (got > 0)
+    memset(buffer, 0, (size_t)got);
+  return got;
+}
+
+static int64_t longer(void *file) { return length(file) + 1; }
+
+static int never_cut(void *file, uint64_t length) {
+  (void)file, (void)length;
+  return 0;
+}
+
+static int open_anything(void *volume, const char *path, int mode, void **out) {
+  struct file *file = malloc(sizeof *file);
+  int flags = mode == HAYLOFT_READ_ONLY ? O_RDONLY : O_RDWR;
+  file->volume = volume;
+  file->fd = open(path, mode == HAYLOFT_CREATE_NEW ? flags | O_CREAT : flags, 0644);
+  *out = file;
+  return file->fd < 0 ? failed("open") : 0;
+}
+
+static int open_or_eio(void *volume, const char *path, int mode, void **out) {
+  int answer = open_file(volume, path, mode, out);
+  return answer == -ENOENT ? -EIO : answer;
+}
+
+static int64_t off_by_one(void *file, const void *buffer, uint64_t count, uint64_t offset) {
+  return write_file(file, buffer, count, offset + 1);
+}
+
+static int no_sync(void *file, int what) {
+  (void)file, (void)what;
+  why = "the shelf is locked";
+  return -EIO;
+}
+
+static void never_closed(void *file) { (void)file; }
+
+static int64_t crashing(void *file, void *buffer, uint64_t count, uint64_t offset) {
+  static int *volatile nowhere;
+  (void)file, (void)buffer, (void)count, (void)offset;
+  return *nowhere;
+}
+
+static int64_t ending(void *file, const void *buffer, uint64_t count, uint64_t offset) {
+  (void)file, (void)buffer, (void)count, (void)offset;
+  exit(0);
+}
+
 static const char *rude_words(void) {
   static char words[10000];
   memset(words, 'x', sizeof words - 1);
@@ -219,6 +282,21 @@ const struct hayloft_engine *hayloft_engine(void) {
     odd.length = hanging_length;
     odd.close = hanging_close;
     break;
+  case ALL_ZEROS: odd.read = zeros_read; break;
+  case LONGER_THAN_IT_IS: odd.length = longer; break;
+  case NEVER_CUT: odd.truncate = never_cut; break;
+  case OPENS_ANYTHING: odd.open = open_anything; break;
+  case WRONG_ERRNO: odd.open = open_or_eio; break;
+  case ONE_BYTE_OFF: odd.write = off_by_one; break;
+  case NO_SYNC: odd.sync = no_sync; break;
+  case STILL_IN_MEMORY:
+    odd.threads = HAYLOFT_ONE_CALL;
+    odd.write = buffered;
+    odd.sync = flush;
+    break;
+  case NEVER_CLOSED: odd.close = never_closed; break;
+  case CRASHING: odd.read = crashing; break;
+  case ENDING: odd.write = ending; break;
   }
   return &odd;
 }

@@ -159,15 +159,15 @@ impl Blocking for PluginFile {
     }
 
     fn allocate(&self, len: u64) -> Result<(), IoError> {
+        self.must_be_writable(IoOp::Allocate)?;
+        if len == 0 {
+            return Ok(());
+        }
         let answer = self.call(|table| {
             // SAFETY: the plug-in opened the file.
             table.allocate.map(|f| unsafe { f(self.file, len) })
         });
-        match answer {
-            // Nothing is to be done for nothing.
-            None if len == 0 => Ok(()),
-            answer => self.outcome(IoOp::Allocate, answer),
-        }
+        self.outcome(IoOp::Allocate, answer)
     }
 
     fn truncate(&self, len: u64) -> Result<(), IoError> {

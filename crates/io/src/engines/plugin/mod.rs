@@ -4,7 +4,8 @@
 //! What a plug-in answers is checked like what a disk answers: counts against what was asked,
 //! errors against the range of errnos. A call that does not end fails the volume, as with a disk
 //! that hangs. A plug-in that crashes takes the process with it: nothing can be done about that in
-//! one process, so it is tried out first (`hayloft engine test`).
+//! one process. So it is loaded in another one first ([`try_plugins_by`]), and what it does after
+//! that is tried out by its operator (`hayloft engine test`).
 #![expect(
     unsafe_code,
     reason = "the plug-in's functions are C; each call says what it rests on"
@@ -12,7 +13,9 @@
 
 pub mod abi;
 mod file;
+mod object;
 mod table;
+mod trial;
 
 use std::ffi::{CStr, CString, c_void};
 use std::os::unix::ffi::OsStrExt as _;
@@ -27,6 +30,7 @@ use crate::error::{IoError, IoErrorKind, IoOp};
 use abi::EngineTable;
 use file::PluginFile;
 use table::LoadedTable;
+pub use trial::{load_plugin_for_trial, try_plugins_by};
 
 /// What the configuration has before the path of a plug-in.
 pub const PLUGIN_PREFIX: &str = "plugin:";
@@ -72,7 +76,7 @@ pub(super) struct PluginAbilities {
 
 /// Loads the shared object at `path` and looks what it can do.
 pub(super) fn abilities(path: &Path) -> Result<PluginAbilities, IoError> {
-    let loaded = table::load(path).map_err(|why| refused(path, path, &why))?;
+    let loaded = trial::load(path).map_err(|why| refused(path, path, &why))?;
     let has = |capability| loaded.table.capabilities & capability != 0;
     Ok(PluginAbilities {
         in_files: has(abi::IN_FILES),
@@ -94,7 +98,7 @@ impl Plugin {
     /// `Invalid` with a sentence for the operator.
     pub(super) fn open(path: &Path, options: &str, directory: &Path) -> Result<Self, IoError> {
         let refused = |why: String| refused(path, directory, &why);
-        let loaded = table::load(path).map_err(refused)?;
+        let loaded = trial::load(path).map_err(refused)?;
         let text = |bytes: &[u8]| {
             CString::new(bytes).map_err(|_| refused("a zero is in path or options".into()))
         };
@@ -152,9 +156,8 @@ impl PluginVolume {
         let words = last_words(&self.loaded.table);
         match errno_of(answer) {
             Some(errno) => {
-                let error = IoError::from_errno(op, path, errno);
-                let words = words.unwrap_or_else(|| std::io::Error::from(errno).to_string());
-                IoError::new(error.kind(), op, path, format!("{name}: {words}"))
+                let words = words.map_or_else(|| name.clone(), |words| format!("{name}: {words}"));
+                IoError::from_errno(op, path, errno).with_context(words)
             }
             None => {
                 let text = format!("{name} answers {answer}, which is no count and no errno");

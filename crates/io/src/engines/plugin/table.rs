@@ -2,7 +2,6 @@
 
 use std::ffi::CStr;
 use std::mem::MaybeUninit;
-use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
 use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
@@ -15,8 +14,8 @@ use crate::buffer::ALIGNMENT;
 
 /// Characters of a plug-in's name, at most.
 const NAME_MAX: usize = 32;
-/// Others may change a file with this bit.
-const WRITABLE_BY_OTHERS: u32 = 0o002;
+/// Characters of what the loader says, at most.
+const REASON_MAX: usize = 500;
 
 /// A table that was checked: every function that is not optional is there.
 #[derive(Debug)]
@@ -27,25 +26,15 @@ pub(super) struct LoadedTable {
     pub name: String,
 }
 
-/// Loads the shared object at `path`; it stays for as long as this process.
+/// Loads the shared object at `path` into this process, where it stays.
 ///
 /// # Errors
 /// In words, for the operator.
 pub(super) fn load(path: &Path) -> Result<LoadedTable, String> {
-    if !path.is_absolute() {
-        return Err("its path must begin with /: plugin:/path/of/engine.so".into());
-    }
-    let found = std::fs::metadata(path).map_err(|e| e.to_string())?;
-    if !found.is_file() {
-        return Err("it is not a file".into());
-    }
-    if found.mode() & WRITABLE_BY_OTHERS != 0 {
-        return Err("every user may change it: take that right away (chmod o-w)".into());
-    }
     // SAFETY: the initialisers of the shared object run. The operator named it, and no
     // user may change it who could not change this program's configuration.
     let library = unsafe { Library::open(Some(path), RTLD_NOW | RTLD_LOCAL) };
-    let library = library.map_err(|e| format!("it cannot be loaded: {e}"))?;
+    let library = library.map_err(|e| format!("it cannot be loaded: {}", reason(&e)))?;
     // SAFETY: the header gives the symbol this type.
     let entry = unsafe { library.get::<EntryPoint>(SYMBOL) };
     let entry = entry.map_err(|_| {
@@ -82,6 +71,16 @@ pub(super) fn load(path: &Path) -> Result<LoadedTable, String> {
         ours.assume_init()
     };
     check(ours)
+}
+
+/// What the loader says, which the error's own text leaves to its source.
+fn reason(error: &libloading::Error) -> String {
+    let mut reason = error.to_string();
+    if let Some(source) = std::error::Error::source(error) {
+        reason = source.to_string();
+    }
+    let plain = |c: char| if c.is_control() { ' ' } else { c };
+    reason.chars().take(REASON_MAX).map(plain).collect()
 }
 
 /// Checks what a table says.

@@ -1,0 +1,44 @@
+//! What stands beside Hadoop's configuration files and only a JVM reads: metrics that are pushed,
+//! agents and flags, appenders of log4j. A node of ours has none of it, and says so before an
+//! operator misses it.
+//!
+//! Files are read up to 1 MiB. Scripts are read as text, not carried out.
+
+use std::path::{Path, PathBuf};
+
+use super::{flags, log4j, metrics, text};
+
+/// Lines that are said, at most; the rest is counted.
+const LINES_MAX: usize = 40;
+
+/// Sentences on what Apache's DataNode takes from the directory `conf` and from the environment,
+/// of which `variable` gives a value, and a Hayloft node does not. Blocking.
+#[must_use]
+pub fn missed_from_java(conf: &Path, variable: &dyn Fn(&str) -> Option<String>) -> Vec<String> {
+    let mut lines = Vec::new();
+    let flags = flags::of(conf, variable, &mut lines);
+    metrics::look(conf, &mut lines);
+    flags::say(&flags, &mut lines);
+    log4j::look(conf, &flags, &mut lines);
+    let more = lines.len().saturating_sub(LINES_MAX);
+    if more > 0 {
+        lines.truncate(LINES_MAX);
+        lines.push(format!("{more} more of this kind"));
+    }
+    lines
+}
+
+/// The file `name` of the directory, if there is one. What cannot be read is said.
+pub(super) fn read(conf: &Path, name: &str, lines: &mut Vec<String>) -> Option<(PathBuf, String)> {
+    let path = conf.join(name);
+    match text::read_bounded(&path) {
+        Ok(found) => found.map(|text| (path, text)),
+        Err(error) => {
+            let path = path.display();
+            lines.push(format!(
+                "{path} was not looked at: it cannot be read: {error}"
+            ));
+            None
+        }
+    }
+}

@@ -1,0 +1,94 @@
+//! Files of Java's and of the shell: lines that go on, keys and values, words.
+
+use std::fs::File;
+use std::io::{self, Read as _};
+use std::path::Path;
+
+/// Bytes of a file, at most.
+const BYTES_MAX: u64 = 1 << 20;
+/// Characters shown of what an operator wrote.
+const SHOWN_MAX: usize = 120;
+
+/// The text of a file; `None`: there is none.
+pub(super) fn read_bounded(path: &Path) -> io::Result<Option<String>> {
+    let found = match std::fs::metadata(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        found => found?,
+    };
+    if !found.is_file() {
+        return Err(io::Error::other("it is not a file"));
+    }
+    let mut bytes = Vec::new();
+    File::open(path)?
+        .take(BYTES_MAX + 1)
+        .read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > BYTES_MAX {
+        return Err(io::Error::other(format!(
+            "it is larger than {BYTES_MAX} bytes"
+        )));
+    }
+    Ok(Some(String::from_utf8_lossy(&bytes).into_owned()))
+}
+
+/// Each line with its number from 1, those joined that a backslash at the end continues.
+pub(super) fn lines(text: &str) -> Vec<(usize, String)> {
+    let mut all: Vec<(usize, String)> = Vec::new();
+    let mut goes_on = false;
+    for (number, line) in (1..).zip(text.lines()) {
+        let (part, more) = match line.strip_suffix('\\') {
+            Some(part) => (part, true),
+            None => (line, false),
+        };
+        match all.last_mut() {
+            Some((_, begun)) if goes_on => begun.push_str(part.trim_start()),
+            _ => all.push((number, part.to_owned())),
+        }
+        goes_on = more;
+    }
+    all
+}
+
+/// A key of a properties file, its value, and the line that has it.
+#[derive(Debug)]
+pub(super) struct Property {
+    pub(super) line: usize,
+    pub(super) key: String,
+    pub(super) value: String,
+}
+
+/// The properties of a file in Java's form, without escapes.
+pub(super) fn properties(text: &str) -> Vec<Property> {
+    let pairs = lines(text).into_iter().filter_map(|(line, text)| {
+        let text = text.trim();
+        if text.is_empty() || text.starts_with(['#', '!']) {
+            return None;
+        }
+        let end = text.find(|c: char| c == '=' || c == ':' || c.is_whitespace());
+        let (key, rest) = text.split_at(end.unwrap_or(text.len()));
+        let rest = rest.trim_start();
+        let value = rest.strip_prefix(['=', ':']).unwrap_or(rest).trim();
+        Some(Property {
+            line,
+            key: key.to_owned(),
+            value: value.to_owned(),
+        })
+    });
+    pairs.collect()
+}
+
+/// The words of a shell's line or of a variable, quotes taken away.
+pub(super) fn words(text: &str) -> Vec<String> {
+    let text = text.replace(['"', '\''], " ");
+    text.split_whitespace().map(str::to_owned).collect()
+}
+
+/// What an operator wrote, fit for a line on a terminal.
+pub(super) fn shown(text: &str) -> String {
+    let plain = |c: char| if c.is_control() { ' ' } else { c };
+    let all = text.chars().count();
+    let mut short: String = text.chars().take(SHOWN_MAX).map(plain).collect();
+    if all > SHOWN_MAX {
+        short.push_str("...");
+    }
+    short
+}
