@@ -23,6 +23,7 @@ mod unclean;
 mod upgrade;
 mod virtual_nodes;
 mod volumes;
+mod whose_directories;
 mod write;
 mod written_and_killed;
 
