@@ -7,12 +7,11 @@
 
 use std::cmp::Reverse;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use hayloft_io::mount_of;
 
 use crate::check_swap::is_volume;
-use crate::config::{StoreConfig, VolumeConfig};
+use crate::config::VolumeConfig;
 use crate::error::StoreError;
 use crate::layout::dirs::read_small;
 use crate::layout::names::{CURRENT, VERSION};
@@ -51,26 +50,26 @@ pub struct Look {
 }
 
 /// Looks at all of them side by side. One that gives no answer in time is left to its opening.
-pub async fn look_at_all(config: &StoreConfig) -> Vec<Look> {
-    let all: Vec<PathBuf> = config.volumes.iter().map(|v| v.path.clone()).collect();
-    let looks = config
-        .volumes
-        .iter()
-        .map(|v| look_at(v, &all, config.check_timeout));
+pub async fn look_at_all(inner: &StoreState) -> Vec<Look> {
+    let looks = inner.config.volumes.iter().map(|v| look_at(inner, v));
     futures_util::future::join_all(looks).await
 }
 
-/// Looks at one of `all` configured directories.
-pub async fn look_at(config: &VolumeConfig, all: &[PathBuf], limit: Duration) -> Look {
-    let (root, all) = (config.path.clone(), all.to_vec());
+/// Looks at one.
+pub async fn look_at(inner: &StoreState, config: &VolumeConfig) -> Look {
+    let (root, all) = (config.path.clone(), locks::lock(&inner.configured).clone());
+    let is_virtual = inner.shared.file_systems.are_shared();
     let look = tokio::task::spawn_blocking(move || {
         let found = match read_version(&root) {
-            Found::New => misplaced(&root, &all).map_or(Found::New, Found::Misplaced),
+            Found::New => match misplaced(&root, &all, is_virtual) {
+                Some(text) => Found::Misplaced(text),
+                None => Found::New,
+            },
             found => found,
         };
         (found, NodeMemory::read(&root), mount_above(&root))
     });
-    let answer = tokio::time::timeout(limit, look).await;
+    let answer = tokio::time::timeout(inner.config.check_timeout, look).await;
     let (found, memory, mount) = answer.ok().and_then(Result::ok).unwrap_or_default();
     let config = config.clone();
     Look {
@@ -123,24 +122,24 @@ pub fn nodes_below(root: &Path, configured: &[PathBuf]) -> Vec<String> {
 
 /// Why a directory without VERSION is not simply new: a host with virtual nodes has used it, or one
 /// without them the directory above.
-fn misplaced(root: &Path, configured: &[PathBuf]) -> Option<String> {
+fn misplaced(root: &Path, configured: &[PathBuf], is_virtual: bool) -> Option<String> {
     let todo = "take the directory out of dfs.datanode.data.dir, or move its contents away";
-    let below = nodes_below(root, configured);
-    if !below.is_empty() {
-        let (root, below) = (root.display(), below.join(", "));
+    if is_virtual {
+        let above = root.parent().filter(|above| is_volume(above))?.display();
         return Some(format!(
-            "{root} holds the replicas of the virtual nodes {below}: {todo}"
+            "{above} holds the replicas of a node that is not virtual: if they are this host's, \
+             move 'current' into the directory of one virtual node; else {todo}"
         ));
     }
-    let above = root.parent().filter(|above| is_volume(above))?;
-    let alone = !configured.iter().any(|path| path == above);
-    alone.then(|| {
+    let below = nodes_below(root, configured);
+    let shown = root.display();
+    let text = || {
         format!(
-            "{} holds the replicas of a node that is not virtual: if they are this host's, move \
-             'current' into the directory of one virtual node; else {todo}",
-            above.display()
+            "{shown} holds the replicas of the virtual nodes {}: {todo}",
+            below.join(", ")
         )
-    })
+    };
+    (!below.is_empty()).then(text)
 }
 
 /// The mount point above a path that need not exist.

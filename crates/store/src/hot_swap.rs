@@ -72,8 +72,7 @@ fn forget_failures(inner: &StoreState, wanted: &[VolumeConfig]) {
 
 /// Puts a volume into use with all pools that are loaded.
 async fn add(inner: &Arc<StoreState>, config: &VolumeConfig) -> Result<(), StoreError> {
-    let all = locks::lock(&inner.configured).clone();
-    let look = directories::look_at(config, &all, inner.config.check_timeout).await;
+    let look = directories::look_at(inner, config).await;
     look.check(inner)?;
     let opened = inner.open_volume(config).await?;
     let volume = admit(inner, opened).await?;

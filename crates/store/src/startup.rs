@@ -105,7 +105,7 @@ async fn has_groups(inner: &StoreState) -> bool {
 
 /// Looks at the configured directories, and opens those that can be volumes of this node.
 async fn open_volumes(inner: &Arc<StoreState>) -> Result<Vec<OpenedVolume>, StoreError> {
-    let looks = directories::look_at_all(&inner.config).await;
+    let looks = directories::look_at_all(inner).await;
     if let Some(identity) = directories::whose(&looks)? {
         *inner.identity() = identity;
     }

@@ -30,8 +30,8 @@ const NOTHING_TO_SERVE: &str = "no NameNode of the configuration can be served a
     errors above, correct the configuration or the directories, and start again";
 
 const DISKS_FAILED: &str = "no volume is left, or more have failed than \
-    dfs.datanode.failed.volumes.tolerated allows: repair or remove the directories named above, and \
-    start again";
+    dfs.datanode.failed.volumes.tolerated allows: repair or remove the directories named above, \
+    and start again";
 
 /// What the nodes of a process have together.
 #[derive(Clone)]

@@ -25,7 +25,10 @@ pub enum VersionError {
         value: String,
     },
     /// Written by another version of the layout.
-    #[error("layoutVersion is {0}, only {LAYOUT_VERSION} can be read: {todo}", todo = other_layout(*.0))]
+    #[error(
+        "layoutVersion is {0}, only {LAYOUT_VERSION} can be read: {todo}",
+        todo = other_layout(*.0)
+    )]
     Layout(i64),
 }
 

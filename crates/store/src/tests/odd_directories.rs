@@ -337,7 +337,9 @@ async fn a_disk_of_a_host_of_another_kind_is_a_failed_volume() {
     let mut virtual_one = tolerating(dir.path(), 1);
     virtual_one.volumes[0].path = dir.path().join("data1/a");
     virtual_one.volumes.truncate(1);
-    let said = try_start(virtual_one).await.expect_err("is none of its");
+    let (sender, _events) = mpsc::channel(100);
+    let refused = Store::open_sharing(virtual_one, sender, StoreShared::new(8 << 20)).await;
+    let said = refused.expect_err("is none of its").to_string();
     assert!(said.contains("not virtual"), "{said}");
     assert!(!dir.path().join("data1/a").exists());
 }

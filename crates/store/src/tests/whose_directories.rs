@@ -99,7 +99,7 @@ async fn disks_of_another_host_do_not_make_the_node_that_hosts() {
 }
 
 /// Apache's node takes the first. Where as many directories are of either and none remembers its
-/// place, nobody can tell: the node does not start under a name that may be another's.
+/// place, nothing tells: the node does not start under a name that may be another's.
 #[tokio::test]
 async fn a_node_whose_directories_are_of_two_hosts_and_remember_nothing_asks() {
     let (ours, theirs) = (three().await, three().await);
