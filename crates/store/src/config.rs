@@ -130,7 +130,8 @@ pub struct StoreConfig {
     pub volumes: Vec<VolumeConfig>,
     /// Permission bits enforced on the volume directories (`dfs.datanode.data.dir.perm`).
     pub perm: u32,
-    /// How many volumes may fail before the store gives up; -1: go on while one lives.
+    /// How many volumes may fail before the store gives up; -1: go on while one lives. Without
+    /// effect under parity.
     pub failed_volumes_tolerated: i32,
     /// Whether a DISK and an ARCHIVE volume on one mount share its capacity
     /// (`dfs.datanode.same-disk-tiering.enabled`): then the share of ARCHIVE, 0.0 to 1.0, where no
@@ -231,13 +232,13 @@ impl Default for StoreConfig {
 }
 
 impl StoreConfig {
-    /// How many volumes may fail: with parity as many more as groups can decode.
+    /// How many volumes may fail. With parity any number, while one lives: what a failed one had is
+    /// decoded and rebuilt, and where too many are gone the rest can still be served.
     #[must_use]
     pub fn tolerated_failures(&self) -> i32 {
-        let more = self.parity.map_or(0, |parity| parity.shape.parity());
-        match self.failed_volumes_tolerated {
-            any @ ..0 => any,
-            some => some.saturating_add(i32::try_from(more).unwrap_or(i32::MAX)),
+        match self.parity {
+            Some(_) => -1,
+            None => self.failed_volumes_tolerated,
         }
     }
 }

@@ -73,6 +73,22 @@ impl StoreError {
         Self::new(StoreErrorKind::Incompatible, message)
     }
 
+    /// Another process has the directory: nothing is wrong with it, the configuration is.
+    pub(crate) fn in_use(doing: &str, error: IoError) -> Self {
+        let todo = "another DataNode uses this directory: stop it, or remove the directory from \
+            dfs.datanode.data.dir";
+        Self {
+            kind: StoreErrorKind::Incompatible,
+            message: format!("{doing}: {error}; {todo}"),
+            source: Some(error),
+        }
+    }
+
+    pub(crate) fn is_in_use(&self) -> bool {
+        let kind = self.source.as_ref().map(IoError::kind);
+        self.kind == StoreErrorKind::Incompatible && kind == Some(IoErrorKind::Locked)
+    }
+
     pub(crate) fn corrupt(message: impl Into<String>) -> Self {
         Self::new(StoreErrorKind::Corrupt, message)
     }

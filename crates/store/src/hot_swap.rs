@@ -7,15 +7,17 @@ use std::sync::atomic::Ordering;
 use tracing::{info, warn};
 
 use crate::config::VolumeConfig;
+use crate::directories;
 use crate::error::{StoreError, StoreErrorKind};
 use crate::lifecycle::commit;
 use crate::load::Progress;
 use crate::locks;
 use crate::pool::{add_remove, join};
-use crate::startup::{admit, adopt_identity};
+use crate::startup::admit;
 use crate::state::StoreState;
 use crate::types::StartOption;
 use crate::volume::Volume;
+use crate::volume::remembered::remember;
 use crate::volume::stop_mark::Mark;
 
 /// See [`Store::reconfigure_volumes`](crate::Store::reconfigure_volumes).
@@ -32,6 +34,7 @@ pub async fn reconfigure(
         let text = "No directory is specified: a node needs at least one volume";
         return vec![(PathBuf::new(), Err(StoreError::illegal(text)))];
     }
+    *locks::lock(&inner.configured) = wanted.iter().map(|config| config.path.clone()).collect();
     for config in &wanted {
         match present.iter().find(|v| v.root == config.path) {
             Some(same) if same.info.storage_type == config.storage_type => {}
@@ -54,6 +57,7 @@ pub async fn reconfigure(
             results.push((volume.root.clone(), remove(inner, &volume).await));
         }
     }
+    remember(inner).await;
     results
 }
 
@@ -68,8 +72,9 @@ fn forget_failures(inner: &StoreState, wanted: &[VolumeConfig]) {
 
 /// Puts a volume into use with all pools that are loaded.
 async fn add(inner: &Arc<StoreState>, config: &VolumeConfig) -> Result<(), StoreError> {
+    let look = directories::look_at(inner, config).await;
+    look.check(inner)?;
     let opened = inner.open_volume(config).await?;
-    adopt_identity(inner, opened.identity().into_iter())?;
     let volume = admit(inner, opened).await?;
     crate::lifecycle::delete::start_lanes(inner);
     crate::background::block_scanner::start(inner);

@@ -10,6 +10,7 @@ mod background;
 mod check_swap;
 mod config;
 mod counts;
+mod directories;
 mod error;
 mod hot_swap;
 mod layout;
@@ -41,6 +42,7 @@ pub use config::{
     DirectoryScanConfig, ReservedSpace, ScanConfig, StoreConfig, VolumeChoosing, VolumeConfig,
 };
 pub use counts::ScanReport;
+pub use directories::nodes_below;
 pub use error::{StoreError, StoreErrorKind};
 pub use parity::{LackingParityGroup, ParityConfig, ParityRequest, ParityStatus, VolumeParity};
 pub use reader::ReplicaReader;

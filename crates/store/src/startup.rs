@@ -6,12 +6,14 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use hayloft_io::{IoClass, IoError, IoErrorKind, IoOp, Meta};
+use hayloft_parity::PARITY_DIR;
 use tokio::sync::mpsc;
 use tracing::{Instrument as _, info, warn};
 use uuid::Uuid;
 
 use crate::background::space_watch::watch_space;
 use crate::config::{StoreConfig, VolumeConfig, tolerated};
+use crate::directories;
 use crate::error::{StoreError, StoreErrorKind};
 use crate::layout::dirs::{FILE_MODE, now_ms};
 use crate::layout::names::{CURRENT, VERSION};
@@ -57,25 +59,9 @@ pub async fn open(
     shared: StoreShared,
 ) -> Result<Arc<StoreState>, StoreError> {
     let inner = Arc::new(StoreState::new(config, events, shared));
-    let attempts = inner.config.volumes.iter().map(|v| inner.open_volume(v));
-    let attempts = futures_util::future::join_all(attempts).await;
-    let mut opened = Vec::new();
-    for (volume, attempt) in inner.config.volumes.iter().zip(attempts) {
-        match attempt {
-            Ok(o) => opened.push(o),
-            // A directory that another process uses or that is of another make is a mistake of
-            // configuration; to go on without it would hide it.
-            Err(e) if e.kind() == StoreErrorKind::Incompatible => return Err(e),
-            Err(e) => note_failure(&inner, volume, &e),
-        }
-    }
+    let opened = open_volumes(&inner).await?;
     check_tolerance(&inner, opened.len())?;
-    adopt_identity(
-        &inner,
-        opened
-            .iter()
-            .filter_map(|o| o.version.as_ref().map(|v| (o.config.path.as_path(), v))),
-    )?;
+    name_node(&inner);
     refuse_staged(&inner).await?;
     for o in opened {
         let path = o.config.clone();
@@ -87,7 +73,13 @@ pub async fn open(
     check_tolerance(&inner, inner.volumes().len())?;
     if let Some(parity) = &inner.parity {
         parity.join(&inner);
-        parity.check_disks(&inner)?;
+        if let Err(error) = parity.check_disks(&inner) {
+            if !has_groups(&inner).await {
+                return Err(error);
+            }
+            // Dead disks were taken out of the configuration: what is left can be served.
+            warn!(%error, "groups of earlier disks are there: new ones are smaller until then");
+        }
         if !parity.config.interval.is_zero() {
             let rounds = parity::run(Arc::clone(parity), Arc::clone(&inner));
             inner.tasks.spawn(rounds);
@@ -100,72 +92,121 @@ pub async fn open(
     Ok(inner)
 }
 
+/// Whether a volume has been part of parity before.
+async fn has_groups(inner: &StoreState) -> bool {
+    for volume in inner.volumes() {
+        let meta = volume.meta(IoClass::ClientRead);
+        if matches!(meta.is_dir(&volume.root.join(PARITY_DIR)).await, Ok(true)) {
+            return true;
+        }
+    }
+    false
+}
+
+/// Looks at the configured directories, and opens those that can be volumes of this node.
+async fn open_volumes(inner: &Arc<StoreState>) -> Result<Vec<OpenedVolume>, StoreError> {
+    let looks = directories::look_at_all(inner).await;
+    if let Some(identity) = directories::whose(&looks)? {
+        *inner.identity() = identity;
+    }
+    directories::recall(inner, &looks);
+    let attempts = looks.iter().map(|look| async {
+        look.check(inner)?;
+        inner.open_volume(&look.config).await
+    });
+    let attempts = futures_util::future::join_all(attempts).await;
+    let mut opened = Vec::new();
+    for (look, attempt) in looks.iter().zip(attempts) {
+        match attempt {
+            Ok(o) => opened.push(o),
+            // Nothing is wrong with the directory: to go on without it would hide a mistake.
+            Err(e) if e.is_in_use() => return Err(e),
+            Err(e) => note_failure(inner, &look.config, &e),
+        }
+    }
+    Ok(opened)
+}
+
+/// A node whose directories are all new gets a name.
+fn name_node(inner: &StoreState) {
+    let mut identity = inner.identity();
+    if identity.datanode_uuid.is_empty() {
+        identity.datanode_uuid = Uuid::new_v4().to_string();
+    }
+}
+
 fn note_failure(inner: &StoreState, volume: &VolumeConfig, error: &StoreError) {
     warn!(volume = %volume.path.display(), %error, "volume cannot be used; going on without it if \
         that is tolerated");
     let failed = FailedVolume {
         path: volume.path.clone(),
+        reason: error.to_string(),
         at: SystemTime::now(),
         capacity: 0,
     };
     locks::write(&inner.volumes).failed.push(failed);
 }
 
+/// Reasons that the refusal of a start repeats; the log has all.
+const REASONS: usize = 3;
+
 /// Whether enough volumes are healthy to go on.
 pub fn check_tolerance(inner: &StoreState, healthy: usize) -> Result<(), StoreError> {
-    let failed = locks::read(&inner.volumes).failed.len();
+    let failures = volume_failure::summary(inner);
+    let failed = failures.reasons.len();
     if tolerated(inner.config.tolerated_failures(), healthy, failed) {
         return Ok(());
     }
+    let reasons = failures.reasons.iter().take(REASONS).map(String::as_str);
+    let reasons: Vec<&str> = reasons.collect();
+    let more = failed.saturating_sub(REASONS);
     Err(StoreError::new(
         StoreErrorKind::VolumeFailed,
         format!(
-            "Too many failed volumes - current valid volumes: {healthy}, volumes failed: \
-                {failed}, volume failures \
-             tolerated: {}; repair the directories named above or raise \
-             dfs.datanode.failed.volumes.tolerated",
-            inner.config.failed_volumes_tolerated
+            "Too many failed volumes - current valid volumes: {healthy}, volumes failed: {failed}, \
+             volume failures tolerated: {}; repair the directories or raise \
+             dfs.datanode.failed.volumes.tolerated: {}{}",
+            inner.config.failed_volumes_tolerated,
+            reasons.join("; "),
+            if more > 0 {
+                format!("; and {more} more")
+            } else {
+                String::new()
+            }
         ),
     ))
 }
 
-/// Takes over the identity of the volumes that have one; all must agree.
-pub fn adopt_identity<'a>(
+/// Compares the identity of a volume with that of the node, which has it from then on where it had
+/// none.
+///
+/// # Errors
+/// `Incompatible` when they differ.
+pub fn adopt_identity(
     inner: &StoreState,
-    versions: impl Iterator<Item = (&'a Path, &'a VolumeVersion)>,
+    path: &Path,
+    version: &VolumeVersion,
 ) -> Result<(), StoreError> {
     let mut identity = inner.identity();
-    for (path, version) in versions {
-        let differ = |what: &str, theirs: &str, ours: &str| {
-            StoreError::incompatible(format!(
-                "{}: {what} {theirs} differs from {ours} of the other volumes: this directory \
-                        belongs to another \
-                     DataNode or cluster; take it out of dfs.datanode.data.dir or move its \
-                     contents away",
+    let identity = &mut *identity;
+    for (what, ours, theirs) in [
+        (
+            "datanodeUuid",
+            &mut identity.datanode_uuid,
+            &version.datanode_uuid,
+        ),
+        ("clusterID", &mut identity.cluster_id, &version.cluster_id),
+    ] {
+        if ours.is_empty() {
+            ours.clone_from(theirs);
+        } else if ours != theirs {
+            return Err(StoreError::incompatible(format!(
+                "{}: {what} {theirs} differs from {ours} of this node: the directory belongs to \
+                 another DataNode or cluster; take it out of dfs.datanode.data.dir or move its \
+                 contents away",
                 path.display()
-            ))
-        };
-        if identity.datanode_uuid.is_empty() {
-            identity.datanode_uuid.clone_from(&version.datanode_uuid);
-        } else if identity.datanode_uuid != version.datanode_uuid {
-            return Err(differ(
-                "datanodeUuid",
-                &version.datanode_uuid,
-                &identity.datanode_uuid,
-            ));
+            )));
         }
-        if identity.cluster_id.is_empty() {
-            identity.cluster_id.clone_from(&version.cluster_id);
-        } else if identity.cluster_id != version.cluster_id {
-            return Err(differ(
-                "clusterID",
-                &version.cluster_id,
-                &identity.cluster_id,
-            ));
-        }
-    }
-    if identity.datanode_uuid.is_empty() {
-        identity.datanode_uuid = Uuid::new_v4().to_string();
     }
     Ok(())
 }

@@ -23,6 +23,7 @@ use crate::shared::StoreShared;
 use crate::types::{FailedVolume, StoreEvent};
 use crate::volume::choose::{Candidate, Rounds, choose};
 use crate::volume::open::open_volume;
+use crate::volume::remembered::NodeMemory;
 use crate::volume::{BlockPoolSlice, OpenedVolume, Volume};
 
 /// The state behind a [`Store`](crate::Store).
@@ -34,6 +35,10 @@ pub struct StoreState {
     pub identity: Mutex<StoreIdentity>,
     /// The volumes.
     pub volumes: RwLock<Volumes>,
+    /// What the volumes remember of each other.
+    pub memory: Mutex<NodeMemory>,
+    /// The configured directories, those that failed too.
+    pub configured: Mutex<Vec<PathBuf>>,
     /// The loaded pools.
     pub pools: RwLock<HashMap<PoolId, Arc<Pool>>>,
     /// Held while pools or volumes come and go.
@@ -83,7 +88,7 @@ pub enum Delete {
 pub type Suspect = (PoolId, i64);
 
 /// Who this node is.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StoreIdentity {
     /// Uuid of the datanode.
     pub datanode_uuid: String,
@@ -107,10 +112,13 @@ impl StoreState {
     #[must_use]
     pub fn new(config: StoreConfig, events: mpsc::Sender<StoreEvent>, shared: StoreShared) -> Self {
         let parity = config.parity.map(|config| shared.parity(config));
+        let configured = config.volumes.iter().map(|v| v.path.clone()).collect();
         Self {
             config,
             identity: Mutex::default(),
             volumes: RwLock::default(),
+            memory: Mutex::default(),
+            configured: Mutex::new(configured),
             pools: RwLock::default(),
             changing: tokio::sync::Mutex::default(),
             events,

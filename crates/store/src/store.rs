@@ -31,7 +31,8 @@ pub struct Store(pub(crate) Arc<StoreState>);
 
 impl Store {
     /// Locks the volumes, reads or creates their VERSION files. A directory that cannot be used is
-    /// a failed volume, as long as no more than the tolerated number fail.
+    /// a failed volume, as long as no more than the tolerated number fail. One that another process
+    /// uses ends the start.
     pub async fn open(
         config: StoreConfig,
         events: mpsc::Sender<StoreEvent>,
@@ -70,7 +71,8 @@ impl Store {
     /// Formats or loads a block pool on every volume. Logs progress. Pools that are loaded are
     /// left as they are.
     ///
-    /// Errors: `Incompatible` when the directories belong to another cluster or namespace.
+    /// Errors: `Incompatible` when the directories belong to another cluster or namespace; where
+    /// only some do, as many as are tolerated become failed volumes.
     pub async fn add_pool(&self, spec: PoolSpec, start: StartOption) -> Result<(), StoreError> {
         add_remove::add_pool(&self.0, spec, start).await
     }
@@ -120,12 +122,7 @@ impl Store {
 
     /// Failed volumes so far.
     pub fn failure_summary(&self) -> FailureSummary {
-        let (failed_locations, last_failure_ms, lost_capacity) = volume_failure::summary(&self.0);
-        FailureSummary {
-            failed_locations,
-            last_failure_ms,
-            lost_capacity,
-        }
+        volume_failure::summary(&self.0)
     }
 
     /// Replicas in all pools.

@@ -360,6 +360,8 @@ pub struct StorageReport {
 pub struct FailureSummary {
     /// Directories that failed, in the order of configuration.
     pub failed_locations: Vec<PathBuf>,
+    /// Why each of them failed, in words, in the same order.
+    pub reasons: Vec<String>,
     /// When the last one failed, milliseconds since 1970; 0 when none did.
     pub last_failure_ms: u64,
     /// Estimate of the capacity lost with them, bytes.
@@ -385,11 +387,13 @@ pub struct VolumeReport {
     pub blocks: u64,
 }
 
-/// What changed while the configured volumes were replaced by others.
+/// A configured directory that is not in use.
 #[derive(Clone, Debug)]
 pub struct FailedVolume {
     /// Directory.
     pub path: PathBuf,
+    /// Why, in words.
+    pub reason: String,
     /// When.
     pub at: SystemTime,
     /// Capacity when last seen, bytes.

@@ -70,7 +70,8 @@ keys! {
         "dfs.datanode.round-robin-volume-choosing-policy.additional-available-space", "1073741824",
         "Round robin skips a volume with less than this beside the block.").bytes();
     FAILED_VOLUMES_TOLERATED: i32 = ("dfs.datanode.failed.volumes.tolerated", "0",
-        "Volumes that may fail before the node stops; -1 goes on while one lives.").min(-1);
+        "Volumes that may fail before the node stops; -1, or parity: it goes on while one lives.")
+        .min(-1);
     DISK_CHECK_MIN_GAP: Duration = ("dfs.datanode.disk.check.min.gap", "15m",
         "Least time between two checks of a volume after errors; at most a second counts.")
         .millis();

@@ -1,15 +1,13 @@
 //! Whether the data directories are those of one node or of virtual nodes, as configured.
 //!
 //! A node that started in the wrong place would find no replica and report none: the NameNode
-//! would miss them all. Blocking, a few small reads of each directory.
+//! would miss them all. A single odd one among directories that are as configured is a disk of
+//! another host: the store makes it a failed volume. Blocking, a few small reads of each directory.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use hayloft_conf::{Configuration, keys};
-use hayloft_store::is_volume;
-
-/// Entries of a data directory that are looked at.
-const ENTRIES_MAX: usize = 10_000;
+use hayloft_store::{is_volume, nodes_below};
 
 /// Compares directories and configuration; gives remarks for the log.
 ///
@@ -19,13 +17,23 @@ pub(super) fn check(config: &Configuration) -> Result<Vec<String>, String> {
     let names = config.get(&keys::NODES);
     let key = keys::NODES.name();
     let configured = config.get(&keys::DATA_DIRS);
-    let roots: Vec<&Path> = configured.iter().map(|dir| dir.path.as_path()).collect();
+    let roots: Vec<PathBuf> = configured.iter().map(|dir| dir.path.clone()).collect();
+    let listed = |found: &String| names.iter().any(|name| name.as_str() == found);
+    let looks = roots
+        .iter()
+        .map(|root| (root, is_volume(root), nodes_below(root, &roots)));
+    let looks: Vec<_> = looks.collect();
+    let as_configured = looks
+        .iter()
+        .any(|(_, of_one, below)| match names.is_empty() {
+            true => *of_one,
+            false => !of_one && below.iter().any(listed),
+        });
     let mut remarks = Vec::new();
-    for root in &roots {
-        let of_one = is_volume(root);
-        let below = nodes_below(root, &roots);
+    for (root, of_one, below) in looks {
         let shown = root.display();
         match (names.first(), of_one) {
+            (Some(_), true) | (None, false) if as_configured => {}
             (Some(first), true) => {
                 return Err(format!(
                     "{shown} holds the replicas of a node without {key}, and {key} ({}) asks for \
@@ -48,7 +56,6 @@ pub(super) fn check(config: &Configuration) -> Result<Vec<String>, String> {
             )),
             _ => {}
         }
-        let listed = |found: &String| names.iter().any(|name| name.as_str() == found);
         let left_out = below.into_iter().filter(|found| !listed(found));
         remarks.extend(left_out.filter(|_| !names.is_empty()).map(|found| {
             format!(
@@ -61,24 +68,10 @@ pub(super) fn check(config: &Configuration) -> Result<Vec<String>, String> {
     Ok(remarks)
 }
 
-/// Names of the directories below `root` that a virtual node has used, in order. Those that are
-/// configured by themselves are not such.
-fn nodes_below(root: &Path, configured: &[&Path]) -> Vec<String> {
-    // A directory that cannot be read is a failed volume, which the store answers for.
-    let entries = std::fs::read_dir(root).into_iter().flatten();
-    let paths = entries.take(ENTRIES_MAX).filter_map(Result::ok);
-    let used = |path: &PathBuf| !configured.contains(&path.as_path()) && is_volume(path);
-    let mut names: Vec<String> = paths
-        .map(|entry| entry.path())
-        .filter(used)
-        .filter_map(|path| Some(path.file_name()?.to_str()?.to_owned()))
-        .collect();
-    names.sort_unstable();
-    names
-}
-
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use super::*;
 
     /// The directory of the test, and a configuration with two data directories in it.
@@ -134,6 +127,16 @@ mod tests {
             said.contains("without hayloft.nodes") && said.contains("/2/a"),
             "{said}"
         );
+    }
+
+    #[test]
+    fn a_directory_of_another_layout_among_others_is_left_to_the_store() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let found = |nodes: &str| check(&configured(dir.path(), nodes));
+        make_volume(&dir.path().join("1"), "DATA_NODE");
+        make_volume(&dir.path().join("2/a"), "DATA_NODE");
+        assert_eq!((found(""), found("a")), (Ok(vec![]), Ok(vec![])));
+        found("b").expect_err("none is as configured");
     }
 
     #[test]

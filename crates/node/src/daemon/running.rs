@@ -29,8 +29,9 @@ const EVENTS: usize = 4096;
 const NOTHING_TO_SERVE: &str = "no NameNode of the configuration can be served any more: see the \
     errors above, correct the configuration or the directories, and start again";
 
-const DISKS_FAILED: &str = "more volumes have failed than dfs.datanode.failed.volumes.tolerated \
-    allows: repair or remove the directories named above, and start again";
+const DISKS_FAILED: &str = "no volume is left, or more have failed than \
+    dfs.datanode.failed.volumes.tolerated allows: repair or remove the directories named above, \
+    and start again";
 
 /// What the nodes of a process have together.
 #[derive(Clone)]

@@ -26,11 +26,18 @@ pub enum VersionError {
     },
     /// Written by another version of the layout.
     #[error(
-        "layoutVersion is {0}, only {LAYOUT_VERSION} can be read: start Apache's DataNode (3.x) \
-            once on this directory \
-         and finalize its upgrade"
+        "layoutVersion is {0}, only {LAYOUT_VERSION} can be read: {todo}",
+        todo = other_layout(*.0)
     )]
     Layout(i64),
+}
+
+/// What to do with a directory of another layout. Later versions have smaller numbers.
+fn other_layout(found: i64) -> &'static str {
+    match found < i64::from(LAYOUT_VERSION) {
+        true => "a later version of a DataNode has upgraded the directory: start that one on it",
+        false => "start Apache's DataNode (3.x) once on this directory and finalize its upgrade",
+    }
 }
 
 /// `DIR/current/VERSION`.

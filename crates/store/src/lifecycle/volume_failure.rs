@@ -1,6 +1,5 @@
 //! What happens when a volume fails.
 
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
@@ -15,7 +14,7 @@ use crate::locks;
 use crate::parity;
 use crate::replica::{Gone, Slot};
 use crate::state::StoreState;
-use crate::types::{FailedVolume, StoreEvent};
+use crate::types::{FailedVolume, FailureSummary, StoreEvent};
 use crate::volume::{Volume, health};
 
 /// Checks a volume in the background and fails it if the check fails. For errors that say that the
@@ -97,6 +96,7 @@ async fn retire(inner: Arc<StoreState>, volume: Arc<Volume>, reason: String) {
         let capacity = volume.numbers().capacity;
         volumes.failed.push(FailedVolume {
             path: volume.root.clone(),
+            reason: reason.clone(),
             at: SystemTime::now(),
             capacity,
         });
@@ -255,23 +255,21 @@ pub async fn check_all(inner: &Arc<StoreState>, volumes: &[Arc<Volume>]) {
     futures_util::future::join_all(volumes.iter().map(|v| check(inner, v))).await;
 }
 
-/// Directories that failed, when the last one did (milliseconds since 1970), and their capacity.
+/// Directories that failed, for heartbeats.
 #[must_use]
-pub fn summary(inner: &StoreState) -> (Vec<PathBuf>, u64, u64) {
+pub fn summary(inner: &StoreState) -> FailureSummary {
     let volumes = locks::read(&inner.volumes);
-    let last = volumes.failed.iter().map(|f| f.at).max();
-    let last_ms = last
+    let failed = &volumes.failed;
+    let last = failed.iter().map(|f| f.at).max();
+    let last_failure_ms = last
         .and_then(|at| at.duration_since(SystemTime::UNIX_EPOCH).ok())
         .and_then(|d| u64::try_from(d.as_millis()).ok())
         .unwrap_or(0);
-    let lost = volumes
-        .failed
-        .iter()
-        .map(|f| f.capacity)
-        .fold(0, u64::saturating_add);
-    (
-        volumes.failed.iter().map(|f| f.path.clone()).collect(),
-        last_ms,
-        lost,
-    )
+    let capacities = failed.iter().map(|f| f.capacity);
+    FailureSummary {
+        failed_locations: failed.iter().map(|f| f.path.clone()).collect(),
+        reasons: failed.iter().map(|f| f.reason.clone()).collect(),
+        last_failure_ms,
+        lost_capacity: capacities.fold(0, u64::saturating_add),
+    }
 }

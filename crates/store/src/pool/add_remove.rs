@@ -9,17 +9,20 @@ use hayloft_io::{IoClass, IoError, IoErrorKind, IoOp};
 use hayloft_wire::ids::PoolId;
 use tracing::{info, warn};
 
+use crate::config::tolerated;
 use crate::error::{StoreError, StoreErrorKind};
 use crate::layout::names::CURRENT;
 use crate::load::{self, Progress};
 use crate::locks;
-use crate::pool::join::{add_slice, adopt};
+use crate::pool::join::{Joining, add_slice, adopt};
+use crate::pool::version_again;
 use crate::replica::block_pool::Pool;
 use crate::replica::{LiveReplica, Slot};
 use crate::startup;
 use crate::state::StoreState;
 use crate::types::{PoolSpec, StartOption};
 use crate::volume::Volume;
+use crate::volume::remembered::remember;
 
 /// How often progress of loading is logged.
 const PROGRESS_EVERY: Duration = Duration::from_secs(2);
@@ -42,20 +45,16 @@ pub async fn add_pool(
     let started = Instant::now();
     let volumes = inner.volumes();
     let progress = Arc::new(Progress::default());
+    version_again::mend(&pool, &volumes).await;
     let loads = volumes
         .iter()
         .map(|v| add_slice(inner, &pool, v, start, &progress));
     let loads = futures_util::future::join_all(loads);
     let loads = with_progress(pool.id(), &progress, loads).await;
+    let outcomes: Vec<_> = volumes.iter().zip(loads).collect();
     // Before any joins: what a refused pool had put on a volume would count as used there.
-    let mut joining = Vec::new();
-    for (volume, outcome) in volumes.iter().zip(loads) {
-        match outcome {
-            Err(e) if e.kind() == StoreErrorKind::Incompatible => return Err(e),
-            outcome => joining.push((volume, outcome)),
-        }
-    }
-    for (volume, outcome) in joining {
+    bear_refusals(inner, &outcomes)?;
+    for (volume, outcome) in outcomes {
         match outcome {
             Ok(joining) => adopt(inner, &pool, joining).await,
             Err(e) => crate::lifecycle::volume_failure::fail(inner, volume, &e.to_string()).await,
@@ -73,10 +72,34 @@ pub async fn add_pool(
         "block pool loaded");
     locks::write(&inner.pools).insert(pool.id().clone(), Arc::clone(&pool));
     crate::parity::pool_loaded(inner, &pool).await;
+    remember(inner).await;
     for volume in &volumes {
         crate::lifecycle::volume_failure::leave_if_failed(inner, volume);
     }
     Ok(())
+}
+
+/// Whether the pool can do without the volumes whose part of it cannot be used: others have theirs,
+/// and so many may fail. What all refuse lies with the NameNode, not with a directory.
+fn bear_refusals(
+    inner: &StoreState,
+    outcomes: &[(&Arc<Volume>, Result<Joining, StoreError>)],
+) -> Result<(), StoreError> {
+    let usable = outcomes
+        .iter()
+        .filter(|(_, outcome)| outcome.is_ok())
+        .count();
+    let mut refused = outcomes
+        .iter()
+        .filter_map(|(_, outcome)| outcome.as_ref().err());
+    let Some(first) = refused.find(|error| error.kind() == StoreErrorKind::Incompatible) else {
+        return Ok(());
+    };
+    let failed = locks::read(&inner.volumes).failed.len() + outcomes.len() - usable;
+    match tolerated(inner.config.tolerated_failures(), usable, failed) {
+        true => Ok(()),
+        false => Err(first.clone()),
+    }
 }
 
 /// A node belongs to one cluster; a new one to that of its first NameNode.

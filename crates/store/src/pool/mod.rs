@@ -3,3 +3,4 @@
 pub mod add_remove;
 pub mod duplicates;
 pub mod join;
+pub mod version_again;

@@ -196,7 +196,7 @@ async fn stubs_are_not_read_as_files_nor_handed_to_apaches_node() {
     let (sender, _events) = mpsc::channel(100);
     let refused = Store::open(config(node.dir.path(), 1), sender).await;
     let error = refused.expect_err("its bytes are elsewhere");
-    assert_eq!(error.kind(), StoreErrorKind::Incompatible);
+    assert_eq!(error.kind(), StoreErrorKind::VolumeFailed);
     assert!(
         error
             .to_string()

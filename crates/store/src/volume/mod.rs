@@ -6,11 +6,12 @@ pub mod file_system;
 pub mod health;
 pub mod invalidations;
 pub mod open;
+pub mod remembered;
 pub mod shared_mount;
 pub mod space;
 pub mod stop_mark;
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, RwLock};
 use std::time::Instant;
@@ -154,13 +155,6 @@ pub struct OpenedVolume {
     pub version: Option<VolumeVersion>,
     /// See [`Volume::unclean_since`].
     pub unclean_since: Option<u64>,
-}
-
-impl OpenedVolume {
-    /// Its path and identity, unless it is new.
-    pub fn identity(&self) -> Option<(&Path, &VolumeVersion)> {
-        Some((self.config.path.as_path(), self.version.as_ref()?))
-    }
 }
 
 impl Volume {

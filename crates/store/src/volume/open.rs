@@ -70,10 +70,7 @@ pub async fn open_volume(
         .lock(&root.join(IN_USE_LOCK), note)
         .await
         .map_err(|e| match e.kind() {
-            IoErrorKind::Locked => StoreError::incompatible(format!(
-                "{doing}: {e}; another DataNode uses this directory: stop it, or remove the \
-                directory from dfs.datanode.data.dir"
-            )),
+            IoErrorKind::Locked => StoreError::in_use(&doing, e),
             _ => failed(e),
         })?;
     let version = match meta
@@ -225,7 +222,8 @@ fn prepare_root(root: &Path, mode: u32) -> std::io::Result<()> {
         .create(root.join(CURRENT))
 }
 
-fn host_name() -> String {
+/// The name of this host.
+pub fn host_name() -> String {
     rustix::system::uname()
         .nodename()
         .to_string_lossy()

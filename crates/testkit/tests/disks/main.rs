@@ -1,7 +1,8 @@
 //! Which disk a block is on: chosen, moved, come and gone; the balancer and the mover. [`broken`]:
-//! disks that fail.
+//! disks that fail. [`odd`]: directories that cannot be used at a start.
 
 mod broken;
+mod odd;
 
 use hayloft_testkit::error::Result;
 use hayloft_testkit::hadoop::class;
@@ -62,6 +63,10 @@ fn main() -> ExitCode {
         on.case("more_failed_volumes_than_tolerated", |lab| {
             lab.too_many_failed()
         });
+        let mut on = suite.group(odd::start, |lab, failed| lab.cluster.conclude(failed));
+        on.case("odd_directory_at_a_start", |lab| lab.plain_rows());
+        on.case("odd_directory_of_a_virtual_node", |lab| lab.virtual_rows());
+        on.case("disk_not_mounted_at_a_start", |lab| lab.not_mounted());
         Ok(())
     })
 }

@@ -119,6 +119,35 @@ impl Lab {
         passed()
     }
 
+    /// One more than groups can decode, while the configuration tolerates no failed volume: the
+    /// node goes on, and starts again with what is left.
+    pub fn third_disk(&mut self) -> Result<Outcome> {
+        const HOST: usize = 0;
+        for host in 0..crate::HOSTS {
+            self.some_protected(host)?;
+        }
+        let failures = self.failed_volumes()?;
+        self.disk(HOST, 0).kill()?;
+        wait::until("one more failed volume", seconds(120), || {
+            self.check_all()?;
+            std::thread::sleep(seconds(1));
+            let seen = self.failed_volumes()?;
+            Ok(match seen == failures + 1 {
+                true => Seen::Done(()),
+                false => Seen::NotYet(format!("{seen}")),
+            })
+        })?;
+        self.cluster.node(HOST).process()?.check_alive()?;
+        self.cluster.node(HOST).stop()?;
+        self.cluster.start_node(HOST)?;
+        self.cluster.wait_all_live()?;
+        self.check_all()?;
+        for (path, ..) in &self.files {
+            self.fs.wait_replicas(path, crate::HOSTS, seconds(120))?;
+        }
+        passed()
+    }
+
     pub fn hung_disk(&mut self) -> Result<Outcome> {
         let (host, disk) = crate::HUNG;
         if let PoolDisk::Mount(_) = self.disk(host, disk) {

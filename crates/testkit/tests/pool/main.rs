@@ -90,6 +90,9 @@ fn main() -> ExitCode {
         on.case("two_dead_disks_cost_no_replication", |lab| {
             lab.two_dead_disks()
         });
+        on.case("dead_disks_end_no_node_and_refuse_no_start", |lab| {
+            lab.third_disk()
+        });
         Ok(())
     })
 }
@@ -137,7 +140,6 @@ fn start(nodes: &PoolNodes) -> Result<Lab> {
         }
         let spec = NodeSpec::new(Kind::Hayloft)
             .volumes(volumes)
-            .conf("dfs.datanode.failed.volumes.tolerated", 2)
             .conf("dfs.datanode.disk.check.timeout", "5s")
             .conf("hayloft.pool.parity", nodes.shape);
         builder = builder.node(spec);

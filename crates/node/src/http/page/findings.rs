@@ -22,10 +22,10 @@ pub fn findings(
     disks: &[(String, DiskStats)],
     actors: &[ActorInfo],
 ) -> Vec<String> {
-    let failed = host.store().failure_summary().failed_locations;
+    let failures = host.store().failure_summary();
+    let failed = failures.failed_locations.iter().zip(&failures.reasons);
     let mut all: Vec<String> = failed
-        .iter()
-        .map(|dir| format!("The volume {} has failed.", dir.display()))
+        .map(|(dir, reason)| format!("The volume {} has failed: {reason}.", dir.display()))
         .collect();
     all.extend(actors.iter().filter_map(of_namenode));
     let now = Instant::now();

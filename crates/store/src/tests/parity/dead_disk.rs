@@ -2,9 +2,9 @@
 
 use super::*;
 
-const LEN: usize = 80_000;
+pub(super) const LEN: usize = 80_000;
 
-async fn eight(volumes: usize, shape: ParityShape) -> Node {
+pub(super) async fn eight(volumes: usize, shape: ParityShape) -> Node {
     let node = start(volumes, shape).await;
     for id in 1..9 {
         put(&node, id, LEN + usize::try_from(id).expect("small")).await;
@@ -14,7 +14,7 @@ async fn eight(volumes: usize, shape: ParityShape) -> Node {
     node
 }
 
-async fn check_eight(node: &Node) {
+pub(super) async fn check_eight(node: &Node) {
     for id in 1..9 {
         check(node, id, LEN + usize::try_from(id).expect("small")).await;
     }
@@ -24,7 +24,7 @@ fn all() -> Vec<i64> {
     (1..9).collect()
 }
 
-fn lost(events: &[StoreEvent]) -> Vec<i64> {
+pub(super) fn lost(events: &[StoreEvent]) -> Vec<i64> {
     let ids = events.iter().filter_map(|event| match event {
         StoreEvent::Lost { block, .. } | StoreEvent::Corrupt { block, .. } => Some(block.block.id),
         _ => None,

@@ -5,6 +5,7 @@ mod commit;
 mod damage;
 mod dead_disk;
 mod heads;
+mod many_dead_disks;
 mod meanwhile;
 mod memory;
 mod races;
