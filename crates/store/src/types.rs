@@ -68,6 +68,9 @@ pub struct WriteOptions {
     pub expected_len: Option<u64>,
     /// The replica is pinned: balancer and mover leave it here.
     pub pinned: bool,
+    /// How its data will be checksummed, when that is known: the meta file gets its header at once,
+    /// so that a volume that cannot be written is found before anyone waits for the replica.
+    pub checksum: Option<DataChecksum>,
     /// A later attempt of the client at the same pipeline, with this generation stamp: the
     /// operation's `latestGenerationStamp` when it is not 0. A replica that the earlier one left is
     /// replaced. Only for `create_rbw`.
@@ -87,6 +90,7 @@ impl Default for WriteOptions {
             storage_id: None,
             expected_len: None,
             pinned: false,
+            checksum: None,
             new_gs: None,
             transfer: false,
             class: IoClass::ClientWrite,
@@ -418,6 +422,13 @@ pub enum StoreEvent {
         /// The block.
         block: ExtendedBlock,
         /// Where.
+        storage: StorageInfo,
+    },
+    /// A replica has right files again, whatever was told of it before: it was decoded from parity.
+    Mended {
+        /// The block.
+        block: ExtendedBlock,
+        /// Where it is now.
         storage: StorageInfo,
     },
     /// A replica left the volume without having been invalidated (files vanished, volume removed).
