@@ -59,8 +59,7 @@ pub enum StartOption {
 /// Where and how a new replica should be written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WriteOptions {
-    /// Type asked for. Another type is not taken instead: without such a volume with room the
-    /// write fails, as Apache's does.
+    /// Type asked for: without such a volume with room the write fails, as Apache's does.
     pub storage_type: StorageType,
     /// Volume asked for; a preference only. Empty counts as none.
     pub storage_id: Option<String>,
@@ -68,8 +67,7 @@ pub struct WriteOptions {
     pub expected_len: Option<u64>,
     /// The replica is pinned: balancer and mover leave it here.
     pub pinned: bool,
-    /// How its data will be checksummed, when that is known: the meta file gets its header at once,
-    /// so that a volume that cannot be written is found before anyone waits for the replica.
+    /// Of its data, when that is known: a meta file without room for its header is found at once.
     pub checksum: Option<DataChecksum>,
     /// A later attempt of the client at the same pipeline, with this generation stamp: the
     /// operation's `latestGenerationStamp` when it is not 0. A replica that the earlier one left is

@@ -50,7 +50,10 @@ pub async fn move_block(
             Some(slice) => (slice, Way::Link),
             None => {
                 let bytes = replica.len;
-                (tried.choose(inner, &pool, (target, storage_id), bytes)?, Way::Copy)
+                (
+                    tried.choose(inner, &pool, (target, storage_id), bytes)?,
+                    Way::Copy,
+                )
             }
         };
         let outcome = copy_and_switch(inner, &pool, id, replica, &from, &slice, way).await;

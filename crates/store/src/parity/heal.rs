@@ -64,11 +64,7 @@ impl Default for Healing {
 /// first where damage is only suspected. In the background: the caller may have the right to the
 /// block.
 pub fn heal(store: &Arc<StoreState>, block: ExtendedBlock, storage: StorageInfo, damage: Damage) {
-    let damaged = (
-        Arc::clone(&storage.id),
-        block.pool.clone(),
-        block.block.id,
-    );
+    let damaged = (Arc::clone(&storage.id), block.pool.clone(), block.block.id);
     let mut full = false;
     if let Some(parity) = &store.parity {
         let mut waiting = locks::lock(&parity.healing.waiting);
@@ -113,6 +109,11 @@ async fn tell(
     let event = match healed {
         Ok(()) => {
             info!(%block, "a damaged replica was decoded anew from its parity group");
+            let Some((pool, _, now)) = finalized(store, &block, &storage) else {
+                return;
+            };
+            let now = Block::new(block.block.id, now.generation_stamp, now.len);
+            let block = pool.extended(now);
             StoreEvent::Mended { block, storage }
         }
         Err(error) if finalized(store, &block, &storage).is_none() => {

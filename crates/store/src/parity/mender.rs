@@ -55,7 +55,9 @@ impl Mender {
             let opened = UnitReader::open(parity, cover.0, IoClass::ClientRead);
             if whole { opened.await.ok() } else { None }
         };
-        let opened = self.unit.get_or_try_init(|| async { open().await.ok_or(()) });
+        let opened = self
+            .unit
+            .get_or_try_init(|| async { open().await.ok_or(()) });
         opened.await.ok()
     }
 
@@ -87,6 +89,11 @@ impl Mender {
 
     /// The replica is to be mended.
     pub fn found(&self, damage: Damage) {
-        heal(&self.store, self.block.clone(), self.storage.clone(), damage);
+        heal(
+            &self.store,
+            self.block.clone(),
+            self.storage.clone(),
+            damage,
+        );
     }
 }

@@ -281,14 +281,23 @@ async fn a_bad_sector_costs_one_replica() {
 /// A volume that refuses a new replica at any of its first steps costs no writer its replica.
 #[tokio::test]
 async fn a_new_replica_goes_where_it_can_be_written() {
-    let name = |path: &Path| path.file_name().is_some_and(|n| n.as_encoded_bytes().starts_with(b"blk_"));
+    let name = |path: &Path| {
+        path.file_name()
+            .is_some_and(|n| n.as_encoded_bytes().starts_with(b"blk_"))
+    };
     let data = move |path: &Path| name(path) && path.extension().is_none();
     let meta = move |path: &Path| name(path) && path.extension().is_some();
     for (id, errno) in [(10, EIO), (20, EROFS), (30, ENOSPC), (40, 19)] {
         let rules = [
-            FaultRule::new(Effect::Errno(errno)).on(&[IoOp::Open]).at(meta),
-            FaultRule::new(Effect::Errno(errno)).on(&[IoOp::Write]).at(meta),
-            FaultRule::new(Effect::Errno(errno)).on(&[IoOp::Write]).at(data),
+            FaultRule::new(Effect::Errno(errno))
+                .on(&[IoOp::Open])
+                .at(meta),
+            FaultRule::new(Effect::Errno(errno))
+                .on(&[IoOp::Write])
+                .at(meta),
+            FaultRule::new(Effect::Errno(errno))
+                .on(&[IoOp::Write])
+                .at(data),
         ];
         for (n, rule) in rules.into_iter().enumerate() {
             for temporary in [false, true] {
@@ -350,7 +359,11 @@ async fn when_no_volume_takes_a_replica_its_writer_hears_why() {
     let wanted = block(1, 1001, 0);
     let created = node.store.create_rbw(&wanted, WriteOptions::default());
     let error = created.await.expect_err("refused");
-    assert_eq!(error.io_error().and_then(|e| e.errno()), Some(EROFS), "{error}");
+    assert_eq!(
+        error.io_error().and_then(|e| e.errno()),
+        Some(EROFS),
+        "{error}"
+    );
     assert!(faults.fired(rule) <= 2, "two files, once");
 }
 
@@ -386,10 +399,17 @@ async fn a_replica_without_bytes_leaves_a_volume_that_fails() {
             if !hangs {
                 tokio::time::sleep(Duration::from_millis(500)).await;
             }
-            writer.write(vec![packet(0, 100_000)]).await.expect("writes");
+            writer
+                .write(vec![packet(0, 100_000)])
+                .await
+                .expect("writes");
         };
         tokio::join!(failure, writing);
-        assert!(begin.elapsed() < Duration::from_millis(2500), "{:?}", begin.elapsed());
+        assert!(
+            begin.elapsed() < Duration::from_millis(2500),
+            "{:?}",
+            begin.elapsed()
+        );
         assert!(writer.volume_path().ends_with("data1"));
         writer.finalize().await.expect("finalizes");
         node.check(1, 1001, 100_000).await;

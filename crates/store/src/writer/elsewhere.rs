@@ -1,5 +1,5 @@
-//! A new replica whose first write fails goes to another volume: nobody was promised anything of
-//! it yet, and what is to be written is still in memory.
+//! A new replica whose first write fails goes to another volume: no client was promised any of it
+//! yet, and what is to be written is still in memory.
 
 use std::pin::Pin;
 use std::sync::{Arc, Mutex};
@@ -151,7 +151,9 @@ impl Going {
         mut tried: Tried,
         (before, plan): (Tail, Plan),
     ) -> Result<Moved, StoreError> {
-        let Self { inner, pool, old, .. } = &self;
+        let Self {
+            inner, pool, old, ..
+        } = &self;
         loop {
             let mut writer = new.open_somewhere(inner, pool, &mut tried).await?;
             // What it does about a replica that is not written to its end is not for this one.

@@ -43,7 +43,8 @@ fn meta_of(data: &Path) -> Result<PathBuf> {
 fn cut(path: &Path, len: u64) -> Result<()> {
     let cut = |file: File| file.set_len(len);
     let file = File::options().write(true).open(path);
-    file.and_then(cut).map_err(TestkitError::file("cutting", path))
+    file.and_then(cut)
+        .map_err(TestkitError::file("cutting", path))
 }
 
 /// Damages the files of a replica in way `n`; gives the file that is damaged.
@@ -80,7 +81,11 @@ impl Lab {
         self.cluster.node(OTHER).stop()?;
         let began = std::time::Instant::now();
         let read_all = self.check_all();
-        println!("pool: all read in {:?} with {} damaged", began.elapsed(), files.len());
+        println!(
+            "pool: all read in {:?} with {} damaged",
+            began.elapsed(),
+            files.len()
+        );
         self.cluster.start_node(OTHER)?;
         self.cluster.wait_all_live()?;
         read_all?;
@@ -89,7 +94,11 @@ impl Lab {
             let files = files.iter().flatten();
             let bad = files.filter(|(path, good)| read(path).ok().as_ref() != Some(good));
             let bad: Vec<_> = bad.map(|(path, _)| path.display().to_string()).collect();
-            Ok(if bad.is_empty() { Seen::Done(()) } else { Seen::NotYet(bad.join(" ")) })
+            Ok(if bad.is_empty() {
+                Seen::Done(())
+            } else {
+                Seen::NotYet(bad.join(" "))
+            })
         })?;
         self.expect_none_corrupt()?;
         self.expect_replicas()?;

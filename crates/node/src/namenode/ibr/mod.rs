@@ -163,7 +163,7 @@ fn request(
 
 /// What the NameNode is told of a replica. One that is told anew is deleted and received in one
 /// list, which a NameNode takes in under one lock: only a deletion has it forget that a replica is
-/// corrupt (`BlockManager.removeStoredBlock`, 3.5.0), and nobody may see it gone.
+/// corrupt (`BlockManager.removeStoredBlock`, 3.5.0), and no reader may see it gone.
 fn entries(news: &BlockChange) -> impl Iterator<Item = ReceivedDeletedBlockInfo> {
     let now = ReceivedDeletedBlockInfo {
         block: news.block.into(),
