@@ -1,6 +1,7 @@
 //! Two nodes of small disks each, with parity over the disks of a node: a stock NameNode and
 //! stock clients never learn that a disk died. [`damage`]: damaged replicas. [`loss`]: disks and a
-//! host that go. [`records`]: damaged records. [`room`]: full disks. [`steps`]: the node killed at each step.
+//! host that go. [`records`]: damaged records. [`room`]: full disks. [`steps`]: the node killed at
+//! each step.
 
 mod damage;
 mod loss;

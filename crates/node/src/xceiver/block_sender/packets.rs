@@ -163,8 +163,8 @@ impl<C: Borrow<Conn>> Packets<C> {
         self.send(data, sums).await
     }
 
-    /// Sends a packet whose data in the file, from `offset` on, differs from its checksums: decoded,
-    /// or as it is where that cannot be done. The client finds the damage then, and reads elsewhere.
+    /// Sends a packet whose data in the file, from `offset` on, differs from its checksums:
+    /// decoded, or as it is where that cannot be done. The client finds the damage then.
     async fn send_mended(
         &self,
         reader: &ReplicaReader,
