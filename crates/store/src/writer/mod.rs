@@ -99,7 +99,11 @@ impl ReplicaWriter {
         let engine = &live.slice.volume.engine;
         // Before the disk is waited for: what stops the writers finds this one.
         let cancel = CancellationToken::new();
-        live.status().cancel = cancel.clone();
+        {
+            let mut status = live.status();
+            status.cancel = cancel.clone();
+            status.unwritten = false;
+        }
         let (data, meta) = futures_util::future::join(
             engine.open(&pair.data(), mode, class),
             engine.open(&pair.meta(), mode, class),
