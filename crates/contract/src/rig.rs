@@ -104,7 +104,7 @@ impl EngineRig {
     /// A step of the case itself, on names of the directory or on its own files.
     pub(crate) fn step<T, E: std::fmt::Display>(what: &str, result: Result<T, E>) -> Verdict<T> {
         let failed = |error: E| Breach::new(what, "success", format!("the error \"{error}\""));
-        result.map_err(|error| failed(error))
+        result.map_err(failed)
     }
 }
 
