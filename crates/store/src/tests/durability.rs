@@ -160,6 +160,11 @@ async fn a_replica_that_cannot_go_to_the_trash_stays_whole() {
     assert!(deleted.is_err());
     let node = node.kill_and_start().await;
     node.check(5, 1001, 3000).await;
+    // The NameNode says again how the upgrade stands before it orders deletes.
+    node.store
+        .set_rolling_upgrade(&pool(), RollingUpgradeState::InProgress)
+        .await
+        .expect("goes on");
     // Half of an earlier try is no obstacle.
     std::fs::remove_dir_all(trash.join("blk_5_1001.meta")).expect("removes");
     std::fs::write(trash.join("blk_5_1001.meta"), b"old").expect("writes");

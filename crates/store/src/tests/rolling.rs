@@ -102,16 +102,15 @@ async fn during_a_rolling_upgrade_deleted_blocks_can_be_brought_back() {
 #[tokio::test]
 async fn a_marker_turns_nothing_on_and_goes_when_no_upgrade_runs() {
     // Apache's node leaves it behind after a rollback.
-    let mut node = Node::new().await;
+    let node = Node::new().await;
     node.put(5, 1001, 3000).await;
     std::fs::write(node.pool_dir().join("RollingUpgradeInProgress"), b"").expect("writes");
-    let node = start_with(node, StartOption::Regular).await;
+    let mut node = start_with(node, StartOption::Regular).await;
     assert!(
         !node
             .store
             .rolling_upgrade_is(&pool(), RollingUpgradeState::Absent)
     );
-    let mut node = node;
     delete(&mut node, 5).await;
     assert_eq!(left(&node), ["0/RollingUpgradeInProgress"]);
     rolling(&node, RollingUpgradeState::Absent).await;

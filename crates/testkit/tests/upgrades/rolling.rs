@@ -115,8 +115,11 @@ impl Rolling {
         let doomed = self.fs.blocks(&path)?;
         self.fs.fs(&["-rm", "-skipTrash", &path])?;
         wait::until("the blocks to leave the nodes", seconds(60), || {
+            // Block ids of two pools are the same.
+            let of = |pool: &&PathBuf| doomed.iter().any(|block| pool.ends_with(&block.pool));
             let there = pools(&self.cluster)
                 .iter()
+                .filter(of)
                 .flat_map(|pool| files_below(&pool.join("current")))
                 .filter(|file| doomed.iter().any(|block| is_of(file, block.id)))
                 .count();

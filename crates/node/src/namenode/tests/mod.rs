@@ -9,7 +9,6 @@ mod reports;
 mod split_report;
 mod upgrade;
 
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use fake::{FakeNameNode, Node, POOL, Told, eventually, storage};
