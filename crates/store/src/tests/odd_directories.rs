@@ -191,7 +191,12 @@ async fn an_odd_directory_is_a_failed_volume_where_that_is_tolerated() {
         assert_eq!(store.replica_count(), 4, "{}", odd.name);
         assert_eq!(store.datanode_uuid(), uuid, "{}", odd.name);
         let failed = store.failure_summary();
-        assert_eq!(failed.failed_locations, [root.clone()], "{}", odd.name);
+        assert_eq!(
+            failed.failed_locations,
+            std::slice::from_ref(&root),
+            "{}",
+            odd.name
+        );
         assert!(
             failed.reasons[0].contains(odd.says),
             "{}: {failed:?}",
