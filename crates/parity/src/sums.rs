@@ -79,6 +79,18 @@ impl UnitSums {
         start..end.min(self.len).max(start)
     }
 
+    /// The checksums of `count` chunks from chunk number `first` on; `None` when there are not so
+    /// many.
+    #[must_use]
+    pub fn of_chunks(&self, first: u64, count: u64) -> Option<Bytes> {
+        let chunk = u64::from(self.checksum.bytes_per_checksum());
+        let at = usize::try_from(self.checksum.meta_len(first.checked_mul(chunk)?)).ok()?;
+        let len = usize::try_from(count).ok()?;
+        let len = len.checked_mul(self.checksum.sum_size())?;
+        let end = at.checked_add(len).filter(|end| *end <= self.bytes.len())?;
+        Some(self.bytes.slice(at..end))
+    }
+
     /// Compares the bytes of a range from [`aligned`](Self::aligned) with their checksums.
     ///
     /// # Errors

@@ -188,7 +188,7 @@ impl StoreState {
     pub async fn send_event(self: &Arc<Self>, event: StoreEvent) {
         let event = match event {
             StoreEvent::Corrupt { block, storage } if self.parity.is_some() => {
-                parity::heal_or_tell(self, block, storage);
+                parity::heal(self, block, storage, parity::Damage::Certain);
                 return;
             }
             event => event,
@@ -209,7 +209,8 @@ impl StoreState {
         has_room
     }
 
-    /// Chooses a volume with room for a replica of `bytes` and reserves the room for it.
+    /// Chooses a volume with room for a replica of `bytes`, none of `except`, and reserves the room
+    /// for it.
     ///
     /// # Errors
     /// `OutOfSpace` when no healthy volume of the type has room.
@@ -219,7 +220,7 @@ impl StoreState {
         storage_type: StorageType,
         storage_id: Option<&str>,
         bytes: u64,
-        except: Option<u16>,
+        except: &[u16],
     ) -> Result<Arc<BlockPoolSlice>, StoreError> {
         let mut rounds = locks::lock(&self.rounds);
         let _promise = self.shared.file_systems.promise();
@@ -227,7 +228,7 @@ impl StoreState {
             .slices()
             .into_iter()
             .filter(|s| s.volume.info.storage_type == storage_type && !s.volume.is_failed())
-            .filter(|s| Some(s.volume.index) != except)
+            .filter(|s| !except.contains(&s.volume.index))
             .collect();
         let candidates: Vec<Candidate> = usable
             .iter()

@@ -6,6 +6,7 @@ use crate::background::block_scanner;
 use crate::background::{invalidate, move_replica, take_over};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::reader::{MissingMeta, ReplicaReader};
+use crate::state::StoreState;
 use crate::store::Store;
 use crate::types::{RecoveryInfo, ReplicaRef, TakenOver, WriteOptions};
 use crate::writer::ReplicaWriter;
@@ -53,7 +54,8 @@ impl Store {
         let block = block.clone();
         self.run(|inner| async move {
             parity::rebuild_first(&inner, &block).await?;
-            pipeline_recovery::append(&inner, &block, new_gs, expected_len).await
+            let work = || pipeline_recovery::append(&inner, &block, new_gs, expected_len);
+            mending(&inner, &block, work).await
         })
         .await
     }
@@ -69,7 +71,8 @@ impl Store {
         let block = block.clone();
         self.run(|inner| async move {
             parity::rebuild_first(&inner, &block).await?;
-            pipeline_recovery::recover_append(&inner, &block, new_gs, expected_len).await
+            let work = || pipeline_recovery::recover_append(&inner, &block, new_gs, expected_len);
+            mending(&inner, &block, work).await
         })
         .await
     }
@@ -192,7 +195,8 @@ impl Store {
         let block = block.clone();
         self.run(|inner| async move {
             parity::rebuild_first(&inner, &block).await?;
-            block_recovery::init(&inner, &block, recovery_id).await
+            let work = || block_recovery::init(&inner, &block, recovery_id);
+            mending(&inner, &block, work).await
         })
         .await
     }
@@ -256,5 +260,19 @@ impl Store {
     /// soon.
     pub fn mark_suspect(&self, block: &ExtendedBlock) {
         block_scanner::mark_suspect(&self.0, block);
+    }
+}
+
+/// Does `work`, and once more if it found the replica damaged and its parity group could mend it.
+async fn mending<T, W: Future<Output = Result<T, StoreError>>>(
+    inner: &std::sync::Arc<StoreState>,
+    block: &ExtendedBlock,
+    work: impl Fn() -> W,
+) -> Result<T, StoreError> {
+    match work().await {
+        Err(e) if e.kind() == StoreErrorKind::Corrupt && parity::heal_now(inner, block).await => {
+            work().await
+        }
+        other => other,
     }
 }

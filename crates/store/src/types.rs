@@ -59,8 +59,7 @@ pub enum StartOption {
 /// Where and how a new replica should be written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WriteOptions {
-    /// Type asked for. Another type is not taken instead: without such a volume with room the
-    /// write fails, as Apache's does.
+    /// Type asked for: without such a volume with room the write fails, as Apache's does.
     pub storage_type: StorageType,
     /// Volume asked for; a preference only. Empty counts as none.
     pub storage_id: Option<String>,
@@ -68,6 +67,8 @@ pub struct WriteOptions {
     pub expected_len: Option<u64>,
     /// The replica is pinned: balancer and mover leave it here.
     pub pinned: bool,
+    /// Of its data, when that is known: a meta file without room for its header is found at once.
+    pub checksum: Option<DataChecksum>,
     /// A later attempt of the client at the same pipeline, with this generation stamp: the
     /// operation's `latestGenerationStamp` when it is not 0. A replica that the earlier one left is
     /// replaced. Only for `create_rbw`.
@@ -87,6 +88,7 @@ impl Default for WriteOptions {
             storage_id: None,
             expected_len: None,
             pinned: false,
+            checksum: None,
             new_gs: None,
             transfer: false,
             class: IoClass::ClientWrite,
@@ -418,6 +420,13 @@ pub enum StoreEvent {
         /// The block.
         block: ExtendedBlock,
         /// Where.
+        storage: StorageInfo,
+    },
+    /// A replica has right files again, whatever was told of it before: it was decoded from parity.
+    Mended {
+        /// The block.
+        block: ExtendedBlock,
+        /// Where it is now.
         storage: StorageInfo,
     },
     /// A replica left the volume without having been invalidated (files vanished, volume removed).

@@ -2,13 +2,14 @@
 
 use std::time::Duration;
 
-use hayloft_store::{StorageInfo, StoreEvent};
+use hayloft_store::{ReplicaRef, StorageInfo, StoreEvent};
 use hayloft_wire::ids::{ExtendedBlock, ReplicaState};
 use hayloft_wire::proto::datanode::{BlockStatus, ErrorReportCode};
 use tokio::sync::mpsc;
 
 use super::NameNodes;
 use super::error_reports::ErrorReport;
+use super::ibr::BlockChange;
 
 /// How long the node lives on after a fatal disk error, so that NameNodes hear of it.
 const LAST_WORDS: Duration = Duration::from_secs(2);
@@ -37,6 +38,7 @@ impl NameNodes {
             StoreEvent::Found { block, storage } => {
                 self.notify_finalized(&block, &storage, None);
             }
+            StoreEvent::Mended { block, storage } => self.notify_mended(&block, &storage),
             StoreEvent::Corrupt { block, storage } => {
                 tracing::warn!(%block, storage = &*storage.id, "replica is corrupt: reported to \
                     the NameNode");
@@ -84,6 +86,35 @@ impl NameNodes {
             return;
         }
         self.notify(block, storage, BlockStatus::Deleted, None);
+    }
+
+    /// A replica has right files again: what was told of it before, by whomever, is of the old
+    /// ones. Where a NameNode has forgotten it meanwhile and has enough others, this one goes.
+    fn notify_mended(&self, block: &ExtendedBlock, storage: &StorageInfo) {
+        let Some(service) = self.service(&block.pool) else {
+            return;
+        };
+        let here = self.node().store.replica(&block.pool, block.block.id);
+        let same = |replica: &ReplicaRef| {
+            replica.state == ReplicaState::Finalized
+                && replica.block == *block
+                && replica.storage == *storage
+        };
+        if !here.is_some_and(|replica| same(&replica)) {
+            return;
+        }
+        for actor in service.actors() {
+            let this = self.datanode_id(&block.pool);
+            actor.news(
+                storage,
+                BlockChange {
+                    block: block.block,
+                    status: BlockStatus::Received,
+                    delete_hint: this.map(|this| this.datanode_uuid),
+                    anew: true,
+                },
+            );
+        }
     }
 
     async fn volume_failed(&self, message: String, fatal: bool) {

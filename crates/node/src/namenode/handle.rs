@@ -117,7 +117,7 @@ impl NameNodes {
             .clone()
     }
 
-    fn service(&self, pool: &PoolId) -> Option<Arc<PoolService>> {
+    pub(super) fn service(&self, pool: &PoolId) -> Option<Arc<PoolService>> {
         self.services()
             .into_iter()
             .find(|service| service.pool().as_ref() == Some(pool))
@@ -229,6 +229,7 @@ impl NameNodes {
                     block: block.block,
                     status,
                     delete_hint,
+                    anew: false,
                 },
             );
         }

@@ -10,6 +10,7 @@ use hayloft_wire::checksum::{DataChecksum, META_HEADER_LEN};
 use hayloft_wire::ids::{Block, ExtendedBlock, StorageType};
 use tracing::warn;
 
+use crate::background::block_scanner;
 use crate::error::{StoreError, StoreErrorKind};
 use crate::lifecycle::volume_failure::examine;
 use crate::replica::block_pool::Pool;
@@ -18,6 +19,7 @@ use crate::replica::{FinalReplica, ReplicaDir, Slot};
 use crate::state::StoreState;
 use crate::types::ReplicaRef;
 use crate::volume::{BlockPoolSlice, footprint};
+use crate::writer::create::Tried;
 
 /// Bytes copied at a time, at least; a whole number of chunks.
 const PIECE_BYTES: usize = 1 << 20;
@@ -41,17 +43,31 @@ pub async fn move_block(
             format!("Replica {block} already exists on storage {target}"),
         ));
     }
-    let (slice, way) = match beside(inner, &pool, &from, target, storage_id, replica.len) {
-        Some(slice) => (slice, Way::Link),
-        None => {
-            let except = Some(replica.volume);
-            let slice = inner.choose_slice(&pool, target, storage_id, replica.len, except)?;
-            (slice, Way::Copy)
+    let mut tried = Tried::except(replica.volume);
+    let mut near = beside(inner, &pool, &from, target, storage_id, replica.len);
+    loop {
+        let (slice, way) = match near.take() {
+            Some(slice) => (slice, Way::Link),
+            None => {
+                let bytes = replica.len;
+                (
+                    tried.choose(inner, &pool, (target, storage_id), bytes)?,
+                    Way::Copy,
+                )
+            }
+        };
+        let outcome = copy_and_switch(inner, &pool, id, replica, &from, &slice, way).await;
+        slice.volume.release_reserved(replica.len);
+        match outcome {
+            Err(e) if Tried::is_of(&e, &slice) => tried.failed(&slice, block.block, e),
+            Err(e) => {
+                // It may be its own files that cannot be read.
+                block_scanner::mark_suspect(inner, block);
+                return Err(e);
+            }
+            moved => return moved,
         }
-    };
-    let outcome = copy_and_switch(inner, &pool, id, replica, &from, &slice, way).await;
-    slice.volume.release_reserved(replica.len);
-    outcome
+    }
 }
 
 /// How a replica's files come to the other volume.

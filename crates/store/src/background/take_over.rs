@@ -11,6 +11,7 @@ use hayloft_io::{IoClass, IoError, IoOp};
 use hayloft_wire::ids::{Block, ExtendedBlock, StorageType};
 
 use super::move_replica::{copy_verified, link_pair, settle_copy, source};
+use crate::background::block_scanner;
 use crate::error::{StoreError, StoreErrorKind};
 use crate::lifecycle::volume_failure::examine;
 use crate::replica::block_pool::Pool;
@@ -20,6 +21,7 @@ use crate::replica::{FinalReplica, Slot};
 use crate::state::StoreState;
 use crate::types::TakenOver;
 use crate::volume::{BlockPoolSlice, footprint};
+use crate::writer::create::Tried;
 
 const CLASS: IoClass = IoClass::Balancer;
 
@@ -62,16 +64,30 @@ pub async fn take_over(
     };
     sides.refuse_second()?;
     let storage_id = storage_id.filter(|id| !id.is_empty());
-    if let Some(to) = sides.beside(target, storage_id)
-        && let Some(taken) = sides.link_to(&to).await?
-    {
-        return Ok(taken);
+    let mut tried = Tried::default();
+    if let Some(to) = sides.beside(target, storage_id) {
+        match sides.link_to(&to).await {
+            Ok(None) => {}
+            Err(e) if Tried::is_of(&e, &to) => tried.failed(&to, sides.block(), e),
+            Ok(Some(taken)) => return Ok(taken),
+            Err(e) => return Err(e),
+        }
     }
     let len = replica.len;
-    let to = here.choose_slice(&sides.pool, target, storage_id, len, None)?;
-    let outcome = sides.copy_to(&to).await;
-    to.volume.release_reserved(len);
-    outcome
+    loop {
+        let to = tried.choose(here, &sides.pool, (target, storage_id), len)?;
+        let outcome = sides.copy_to(&to).await;
+        to.volume.release_reserved(len);
+        match outcome {
+            Err(e) if Tried::is_of(&e, &to) => tried.failed(&to, sides.block(), e),
+            Err(e) => {
+                // It may be the files there that cannot be read.
+                block_scanner::mark_suspect(there, block);
+                return Err(e);
+            }
+            taken => return taken,
+        }
+    }
 }
 
 impl Sides<'_> {

@@ -239,7 +239,10 @@ fn drop_replicas(inner: &StoreState, volume: &Volume) -> (Vec<ExtendedBlock>, Ve
     for pool in inner.pools() {
         for gone in pool.leave(volume.index) {
             if let Slot::Live(live) = &gone.slot {
-                live.status().cancel.cancel();
+                let status = live.status();
+                if !status.unwritten {
+                    status.cancel.cancel();
+                }
             }
             let reported = crate::replica::reference::reported(gone.id, &gone.slot);
             let reported = reported.filter(|_| pool.degraded_replica(gone.id).is_none());

@@ -12,7 +12,6 @@ use tracing::{error, info};
 use super::Parity;
 use super::decode::UnitReader;
 use super::served::ServedFile;
-use crate::background::block_scanner;
 use crate::error::{StoreError, StoreErrorKind};
 use crate::locks;
 use crate::reader::ReplicaReader;
@@ -288,12 +287,12 @@ pub async fn open_degraded(
     decoded(store, pool, here, replica.storage, (parity, replica.unit)).await
 }
 
-/// What is known of a replica whose files cannot be opened.
+/// What is known of a replica that is to be mended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Damage {
-    /// They are not there: the replica is mended.
+    /// Its files are not there, or differ: it is told when it cannot be mended.
     Certain,
-    /// An error: the block scanner looks at it, so that a good replica is not reported.
+    /// An error: the block scanner looks at it then, so that a good replica is not reported.
     Suspected,
 }
 
@@ -310,10 +309,7 @@ pub async fn open_instead(
     let opened = decoded(store, pool, here, storage.clone(), (parity, unit)).await?;
     let reader = opened.ok()?;
     let block = pool.extended(here);
-    match damage {
-        Damage::Certain => super::heal_or_tell(store, block, storage),
-        Damage::Suspected => block_scanner::mark_suspect(store, &block),
-    }
+    super::heal(store, block, storage, damage);
     Some(reader)
 }
 

@@ -1,76 +1,229 @@
 //! Damaged replicas are decoded anew before any NameNode hears of them.
 
+use std::collections::HashSet;
 use std::fs;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use hayloft_io::{AlignedBuf, EngineFile, IoClass, IoError, IoOp, OpenMode, SyncKind};
 use hayloft_parity::{FileStamp, UnitRef};
-use hayloft_wire::ids::ExtendedBlock;
-use tracing::{debug, info};
+use hayloft_wire::ids::{Block, ExtendedBlock, PoolId};
+use tokio::sync::Semaphore;
+use tokio::time::Instant;
+use tracing::{debug, info, warn};
 
 use super::decode::UnitReader;
 use super::encode::STRIDE;
 use super::volumes::{UnitPlace, stamp};
-use super::{ENCODING, Parity};
+use super::{Damage, ENCODING, Parity};
 use crate::background::block_scanner;
 use crate::error::StoreError;
 use crate::layout::dirs::make_dir;
-use crate::replica::Slot;
+use crate::lifecycle::volume_failure::examine;
+use crate::locks;
+use crate::replica::block_pool::Pool;
 use crate::replica::files::{self, Pair};
+use crate::replica::{FinalReplica, Slot};
 use crate::state::StoreState;
 use crate::types::{StorageInfo, StoreEvent};
 use crate::volume::BlockPoolSlice;
 
-/// Mends a damaged replica if its group can; tells the node of it otherwise. In the background: the
-/// caller may have the right to the block.
-pub fn heal_or_tell(store: &Arc<StoreState>, block: ExtendedBlock, storage: StorageInfo) {
+/// Replicas that may wait to be mended; a further one is told like one that cannot be.
+const WAITING_MAX: usize = 100_000;
+/// Replicas that are mended at once, each decoded as a whole.
+const AT_ONCE: usize = 2;
+/// A replica that was decoded and could not be written is mended again after so long.
+const AGAIN: Duration = Duration::from_secs(60);
+/// Damage that is found before the groups are known waits for them so long.
+const GROUPS_WAIT: Duration = Duration::from_secs(30);
+const GROUPS_POLL: Duration = Duration::from_millis(100);
+
+/// What tells damaged replicas apart: storage, pool, block.
+type Damaged = (Arc<str>, PoolId, i64);
+
+/// Damaged replicas that are being mended: each once, however many readers find it.
+#[derive(Debug)]
+pub struct Healing {
+    waiting: Mutex<HashSet<Damaged>>,
+    turns: Semaphore,
+}
+
+impl Default for Healing {
+    fn default() -> Self {
+        Self {
+            waiting: Mutex::default(),
+            turns: Semaphore::new(AT_ONCE),
+        }
+    }
+}
+
+/// Mends a damaged replica if its group can, and tells the node of its new files: a client may have
+/// told the NameNode of the old ones. One that cannot be decoded is told as corrupt, or looked at
+/// first where damage is only suspected. In the background: the caller may have the right to the
+/// block.
+pub fn heal(store: &Arc<StoreState>, block: ExtendedBlock, storage: StorageInfo, damage: Damage) {
+    let damaged = (Arc::clone(&storage.id), block.pool.clone(), block.block.id);
+    let mut full = false;
+    if let Some(parity) = &store.parity {
+        let mut waiting = locks::lock(&parity.healing.waiting);
+        full = waiting.len() >= WAITING_MAX;
+        if !full && !waiting.insert(damaged.clone()) {
+            return;
+        }
+    }
     let store = Arc::clone(store);
     let volumes = store.volumes().into_iter();
     let mut gone = volumes.filter(|v| v.info.id == storage.id);
     let gone = gone.next().map(|volume| volume.gone.clone());
     store.tasks.clone().spawn(async move {
-        let healed = tokio::select! {
-            healed = heal(&store, &block, &storage) => healed,
-            () = store.stop.cancelled() => return,
-            // What was on it is decoded or reported with all the rest.
-            () = async { gone.unwrap_or_default().cancelled().await } => return,
-        };
-        match healed {
-            Ok(()) => info!(%block, "a damaged replica was decoded anew from its parity group"),
-            Err(error) => {
-                debug!(%block, %error, "a damaged replica cannot be mended");
-                let event = StoreEvent::Corrupt { block, storage };
-                // Not through the gate that led here.
-                let _ = store.events.send(event).await;
+        let healed = async {
+            match full {
+                true => Err(StoreError::not_found("too many wait to be mended")),
+                false => heal_in_turn(&store, &block, &storage).await,
             }
+        };
+        let healed = tokio::select! {
+            healed = healed => Some(healed),
+            () = store.stop.cancelled() => None,
+            // What was on it is decoded or reported with all the rest.
+            () = async { gone.unwrap_or_default().cancelled().await } => None,
+        };
+        if let Some(parity) = store.parity.as_ref().filter(|_| !full) {
+            locks::lock(&parity.healing.waiting).remove(&damaged);
+        }
+        if let Some(healed) = healed {
+            tell(&store, block, storage, (damage, healed)).await;
         }
     });
 }
 
-async fn heal(
+/// Tells what became of a damaged replica.
+async fn tell(
+    store: &Arc<StoreState>,
+    block: ExtendedBlock,
+    storage: StorageInfo,
+    (damage, healed): (Damage, Result<(), StoreError>),
+) {
+    let event = match healed {
+        Ok(()) => {
+            info!(%block, "a damaged replica was decoded anew from its parity group");
+            let Some((pool, _, now)) = finalized(store, &block, &storage) else {
+                return;
+            };
+            let now = Block::new(block.block.id, now.generation_stamp, now.len);
+            let block = pool.extended(now);
+            StoreEvent::Mended { block, storage }
+        }
+        Err(error) if finalized(store, &block, &storage).is_none() => {
+            debug!(%block, %error, "a damaged replica is gone, or is written to");
+            return;
+        }
+        Err(error) => {
+            debug!(%block, %error, "a damaged replica cannot be mended");
+            if damage == Damage::Suspected {
+                block_scanner::mark_suspect(store, &block);
+                return;
+            }
+            StoreEvent::Corrupt { block, storage }
+        }
+    };
+    // Not through the gate that led here.
+    let _ = store.events.send(event).await;
+}
+
+/// Mends a damaged replica as soon as its groups are known, again and again while its volume has
+/// no room for it: until then readers get what is decoded.
+async fn heal_in_turn(
     store: &Arc<StoreState>,
     block: &ExtendedBlock,
     storage: &StorageInfo,
 ) -> Result<(), StoreError> {
-    let pool = store.pool(&block.pool)?;
-    let id = block.block.id;
-    let none = || StoreError::not_found(format!("{block} is in no parity group as it is"));
-    let parity = store.parity.as_ref().ok_or_else(none)?;
-    let Some(Slot::Finalized(replica)) = pool.map.get(id) else {
-        return Err(none());
+    let Some(parity) = &store.parity else {
+        return Err(not_covered(block));
     };
-    let slice = pool.slice(replica.volume)?;
+    let deadline = Instant::now() + GROUPS_WAIT;
+    while !parity.is_ready() && Instant::now() < deadline {
+        tokio::time::sleep(GROUPS_POLL).await;
+    }
+    loop {
+        let turn = parity.healing.turns.acquire().await;
+        let healed = heal_once(store, block, storage).await;
+        drop(turn);
+        match healed {
+            Err(error) if error.io_error().is_some() => {
+                warn!(%block, storage = %storage.id, %error, "a damaged replica is decoded for \
+                    its readers, but cannot be written anew: it is tried again");
+                tokio::time::sleep(AGAIN).await;
+            }
+            other => return other,
+        }
+    }
+}
+
+/// Mends a damaged replica for a caller who waits for it; whether it did.
+pub async fn heal_now(store: &Arc<StoreState>, block: &ExtendedBlock) -> bool {
+    let pool = store.pool(&block.pool).ok();
+    let slot = pool.as_ref().and_then(|pool| pool.map.get(block.block.id));
+    let (Some(pool), Some(Slot::Finalized(replica))) = (pool, slot) else {
+        return false;
+    };
+    let Ok(slice) = pool.slice(replica.volume) else {
+        return false;
+    };
+    let storage = slice.volume.info.clone();
+    let here = pool.extended(Block::new(
+        block.block.id,
+        replica.generation_stamp,
+        replica.len,
+    ));
+    let healed = heal_once(store, &here, &storage).await;
+    let done = healed.is_ok();
+    if done {
+        tell(store, here, storage, (Damage::Certain, healed)).await;
+    }
+    done
+}
+
+fn not_covered(block: &ExtendedBlock) -> StoreError {
+    StoreError::not_found(format!("{block} is in no parity group as it is"))
+}
+
+/// The finalized replica of a block on a storage.
+fn finalized(
+    store: &StoreState,
+    block: &ExtendedBlock,
+    storage: &StorageInfo,
+) -> Option<(Arc<Pool>, Arc<BlockPoolSlice>, FinalReplica)> {
+    let pool = store.pool(&block.pool).ok()?;
+    let Some(Slot::Finalized(replica)) = pool.map.get(block.block.id) else {
+        return None;
+    };
+    let slice = pool.slice(replica.volume).ok()?;
+    let here = *slice.volume.info.id == *storage.id;
+    here.then_some((pool, slice, replica))
+}
+
+async fn heal_once(
+    store: &Arc<StoreState>,
+    block: &ExtendedBlock,
+    storage: &StorageInfo,
+) -> Result<(), StoreError> {
+    let id = block.block.id;
+    let parity = store.parity.as_ref();
+    let parity = parity.ok_or_else(|| not_covered(block))?;
+    let found = finalized(store, block, storage);
+    let (pool, slice, replica) = found.ok_or_else(|| not_covered(block))?;
     let cover = parity.table().cover(pool.id(), id, &storage.id);
     let unit = cover
         .filter(|(_, covered)| *covered == replica.len)
         .map(|(unit, _)| unit);
-    let unit = unit
-        .filter(|_| *slice.volume.info.id == *storage.id)
-        .ok_or_else(none)?;
+    let unit = unit.ok_or_else(|| not_covered(block))?;
     let old = Pair::finalized(&slice.paths, id, replica.generation_stamp);
-    let copy = decode_pair(parity, unit, &slice, &old, ENCODING).await?;
+    let copy = decode_pair(parity, unit, &slice, &old, ENCODING)
+        .await
+        .map_err(|e| examine(store, &slice.volume, e))?;
     let _latch = pool.latches.acquire(id).await;
     let changed = || StoreError::illegal(format!("{block} changed while it was mended"));
     if !pool.map.is_finalized(id, &replica) {
@@ -91,7 +244,8 @@ async fn heal(
     let (class, path) = (IoClass::ClientWrite, copy.data());
     files::on_disk_with_sync(&slice, class, IoOp::Rename, &path, true, replace)
         .await
-        .map_err(|e| StoreError::io(format!("mending {block}"), e))?;
+        .map_err(|e| StoreError::io(format!("mending {block}"), e))
+        .map_err(|e| examine(store, &slice.volume, e))?;
     // Readers that kept the damaged files open let go of them.
     let _ = pool.put(id, Slot::Finalized(replica));
     let place = UnitPlace {
@@ -102,38 +256,6 @@ async fn heal(
         parity.note_stamp(unit, replica.generation_stamp, stamp);
     }
     Ok(())
-}
-
-/// A range of a replica whose own file cannot be read, decoded into `buf`; `None` when no group has
-/// it. The replica is looked at soon.
-pub async fn read_around(
-    store: &Arc<StoreState>,
-    (block, storage): (&ExtendedBlock, &str),
-    mut buf: AlignedBuf,
-    offset: u64,
-    len: usize,
-) -> Option<AlignedBuf> {
-    let parity = store.parity.as_ref()?;
-    let end = offset.checked_add(len as u64)?;
-    let cover = parity.table().cover(&block.pool, block.block.id, storage);
-    let (unit, _) = cover.filter(|(_, covered)| *covered >= end)?;
-    block_scanner::mark_suspect(store, block);
-    let reader = UnitReader::open(parity, unit, IoClass::ClientRead)
-        .await
-        .ok()?;
-    let into = buf.as_mut_capacity().get_mut(..len)?;
-    let read = reader.read(offset..end, into).await;
-    match read {
-        Ok(n) if n == len => {
-            buf.set_len(len);
-            Some(buf)
-        }
-        Ok(_) => None,
-        Err(error) => {
-            debug!(%block, %error, "a range that cannot be read cannot be decoded either");
-            None
-        }
-    }
 }
 
 /// Decodes a unit into a pair in `tmp` of a volume, durably.

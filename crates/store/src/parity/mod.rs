@@ -13,6 +13,7 @@
 //! | `served` | a decoded unit as a file that readers can use |
 //! | `degraded` | replicas of a failed disk: reported, served, rebuilt |
 //! | `heal` | damaged replicas, before they are reported |
+//! | `mender` | what a damaged replica should have, for its readers |
 //! | `rebuild` | lost units, on other disks |
 //! | `scan` | a slow look at what no other task reads |
 //! | `scrub` | a look at everything that groups have on disks |
@@ -30,6 +31,7 @@ mod heal;
 mod listing;
 mod load;
 mod members;
+mod mender;
 mod rebuild;
 mod recent;
 mod records;
@@ -62,8 +64,9 @@ pub use degraded::{
     Damage, DegradedReplica, append_reports, append_storages, forget_degraded, keep_serving,
     open_degraded, open_instead, reference_degraded, volume_left,
 };
-pub use heal::{heal_or_tell, read_around};
+pub use heal::{heal, heal_now};
 pub use load::pool_loaded;
+pub use mender::Mender;
 pub use rebuild::rebuild_first;
 pub use records::pool_removed;
 pub use rounds::run;
@@ -149,6 +152,8 @@ pub struct Parity {
     pub(crate) recording: tokio::sync::Mutex<()>,
     /// Held while a replica is rebuilt: one that is wanted now waits for one at most.
     rebuilding: tokio::sync::Mutex<()>,
+    /// Damaged replicas that are being mended.
+    healing: heal::Healing,
     /// A permit for each buffer of ranges that are decoded.
     decoding: tokio::sync::Semaphore,
     /// New replicas that are in memory.
@@ -235,6 +240,7 @@ impl Parity {
             round: tokio::sync::Mutex::default(),
             recording: tokio::sync::Mutex::default(),
             rebuilding: tokio::sync::Mutex::default(),
+            healing: heal::Healing::default(),
             decoding: tokio::sync::Semaphore::new(decode::BUFFERS_MAX.into()),
             recent: recent::RecentReplicas::new(config.memory, config.patience),
             wrote: Mutex::default(),

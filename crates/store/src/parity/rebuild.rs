@@ -151,7 +151,8 @@ impl Parity {
         let volume = place.volume.root.display();
         info!(%block, %volume, "a replica of a failed disk is rebuilt");
         let storage = place.volume.info.clone();
-        store.send_event(StoreEvent::Found { block, storage }).await;
+        let mended = StoreEvent::Mended { block, storage };
+        store.send_event(mended).await;
         let replica = degraded.on(&slice.volume);
         let joined = match apart {
             true => self.join_again(unit, (&place, &to), &replica).await,

@@ -9,7 +9,8 @@ use hayloft_parity::{GroupFile, GroupId, GroupRecord, MemberState, TableGroup, U
 use hayloft_wire::ids::{Block, ExtendedBlock};
 use tracing::{debug, info, warn};
 
-use super::heal::heal_or_tell;
+use super::Damage;
+use super::heal::heal;
 use super::load::begins_with;
 use super::volumes::{UnitPlace, answer, kept_file, storage_of, unit_path};
 use super::{Parity, ParityEnded, ParityStep, records, status};
@@ -149,7 +150,8 @@ impl Parity {
             return false;
         };
         warn!(%block, "a replica in a parity group is damaged");
-        heal_or_tell(&place.store, block, place.volume.info.clone());
+        let storage = place.volume.info.clone();
+        heal(&place.store, block, storage, Damage::Certain);
         true
     }
 }

@@ -15,7 +15,7 @@ use tracing::debug;
 
 use crate::error::StoreError;
 use crate::lifecycle::volume_failure::examine;
-use crate::parity;
+use crate::parity::{Damage, Mender};
 use crate::state::StoreState;
 use crate::types::StorageInfo;
 use crate::volume::BlockPoolSlice;
@@ -39,6 +39,10 @@ pub struct ReplicaReader {
     last_crc: Option<u32>,
     /// All of it is in its files, and stays as it is.
     whole: bool,
+    /// Decodes what its files have not; `None` when no parity group has all of it.
+    mender: Option<Box<Mender>>,
+    /// It is not in files of its own: what is read is decoded.
+    decoded: bool,
     data: Arc<dyn EngineFile>,
     meta: Option<Arc<dyn EngineFile>>,
     class: IoClass,
@@ -49,6 +53,9 @@ struct WantedSums {
     meta: Arc<dyn EngineFile>,
     offset: u64,
     len: usize,
+    /// Number of the first chunk, and of chunks.
+    first: u64,
+    count: u64,
     /// The last of them is that of the last chunk.
     to_end: bool,
 }
@@ -73,6 +80,8 @@ impl ReplicaReader {
             checksum,
             last_crc: None,
             whole: true,
+            mender: None,
+            decoded: true,
             data,
             meta: Some(meta),
             class: IoClass::ClientRead,
@@ -141,11 +150,46 @@ impl ReplicaReader {
                 Ok(n) => self.too_short("data", offset, len, n),
                 Err(e) => self.failed(e),
             };
-            let (block, storage) = (&self.block, &self.storage.id);
-            let around = parity::read_around(&self.inner, (block, storage), buf, offset, len);
-            let decoded = if self.whole { around.await } else { None };
-            decoded.ok_or(error)
+            let Some(mender) = &self.mender else {
+                return Err(error);
+            };
+            mender.found(Damage::Suspected);
+            mender.data(buf, offset, len).await.ok_or(error)
         }
+    }
+
+    /// Whether a parity group has all of the replica: what is read has to be compared with its
+    /// checksums then before anyone gets it, and [`mend`](Self::mend) has the bytes that should be
+    /// there.
+    #[must_use]
+    pub fn is_protected(&self) -> bool {
+        self.mender.is_some()
+    }
+
+    /// A range of whole chunks whose bytes differ from their checksums, decoded from the parity
+    /// group, with checksums that fit; `None` when that cannot be done. The replica is mended in
+    /// the background, or reported.
+    pub async fn mend(&self, offset: u64, len: usize) -> Option<(AlignedBuf, Bytes)> {
+        let mender = self.mender.as_ref()?;
+        mender.found(Damage::Certain);
+        let chunk = u64::from(self.checksum.bytes_per_checksum());
+        let (first, count) = (offset / chunk, (len as u64).div_ceil(chunk));
+        let sums = mender.sums(self.checksum, first, count).await?;
+        let data = mender.data(AlignedBuf::unpooled(len), offset, len).await?;
+        Some((data, sums))
+    }
+
+    /// Reads what is in its files, and nothing else: for those who look for damage.
+    #[must_use]
+    pub fn as_it_is(mut self) -> Self {
+        self.mender = None;
+        self
+    }
+
+    /// Its files could not be opened: all that is read is decoded.
+    #[must_use]
+    pub fn is_decoded(&self) -> bool {
+        self.decoded
     }
 
     /// Reads the checksums of `count` chunks from chunk number `first` on. Empty with NULL
@@ -194,16 +238,27 @@ impl ReplicaReader {
             let Some((read, wanted)) = read? else {
                 return Ok(Bytes::new());
             };
-            let (mut buf, n) = read.await.into_result().map_err(|e| self.failed(e))?;
-            if n < wanted.len {
-                return Err(self.too_short("meta", wanted.offset, wanted.len, n));
-            }
-            if let Some(crc) = self.last_crc.filter(|_| wanted.to_end) {
-                let at = wanted.len - self.checksum.sum_size();
-                buf.as_mut_slice()[at..].copy_from_slice(&crc.to_be_bytes());
-            }
-            Ok(buf.freeze())
+            let error = match read.await.into_result() {
+                Ok((buf, n)) if n >= wanted.len => return Ok(self.with_last(buf, &wanted)),
+                Ok((_, n)) => self.too_short("meta", wanted.offset, wanted.len, n),
+                Err(e) => self.failed(e),
+            };
+            let Some(mender) = &self.mender else {
+                return Err(error);
+            };
+            mender.found(Damage::Suspected);
+            let decoded = mender.sums(self.checksum, wanted.first, wanted.count);
+            decoded.await.ok_or(error)
         }
+    }
+
+    /// The checksums that were read, with that of the last chunk as it was at the opening.
+    fn with_last(&self, mut buf: AlignedBuf, wanted: &WantedSums) -> Bytes {
+        if let Some(crc) = self.last_crc.filter(|_| wanted.to_end) {
+            let at = wanted.len - self.checksum.sum_size();
+            buf.as_mut_slice()[at..].copy_from_slice(&crc.to_be_bytes());
+        }
+        buf.freeze()
     }
 
     /// Where these checksums are; `None` when there are none to read.
@@ -234,6 +289,8 @@ impl ReplicaReader {
             meta: Arc::clone(meta),
             offset: self.checksum.meta_len(first * chunk),
             len,
+            first,
+            count,
             to_end: end == chunks,
         }))
     }

@@ -13,7 +13,7 @@ use super::ReplicaReader;
 use super::rename_guard::{FileNames, RENAME_POLL, RENAME_WAIT, RenameGuard};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::lifecycle::volume_failure::examine;
-use crate::parity::{self, Damage};
+use crate::parity::{self, Damage, Mender};
 use crate::replica::block_pool::Pool;
 use crate::replica::files::Pair;
 use crate::replica::open_files::OpenFiles;
@@ -84,10 +84,10 @@ pub(crate) async fn open_reader(
         };
         if unchanged && !incomplete {
             let error = match attempt {
-                Err(error) if error.io_error().is_some() => error,
+                Err(e) if e.io_error().is_some() || e.kind() == StoreErrorKind::Corrupt => e,
                 other => return other,
             };
-            // A dying disk need not say EIO.
+            // A dying disk need not say EIO, nor say anything.
             let decoded = instead(inner, &pool, id, &slot, Damage::Suspected).await;
             return decoded.ok_or(error);
         }
@@ -95,15 +95,15 @@ pub(crate) async fn open_reader(
         if !renamed && guard.as_ref().is_some_and(|guard| guard.holds(&slot)) {
             // `missing` takes the latch.
             drop(guard);
+            if let Some(reader) = instead(inner, &pool, id, &slot, Damage::Certain).await {
+                return Ok(reader);
+            }
             return match attempt {
                 Ok(reader) => without_meta(reader, &slot, missing_meta),
-                Err(e) => match instead(inner, &pool, id, &slot, Damage::Certain).await {
-                    Some(reader) => Ok(reader),
-                    None => {
-                        missing(inner, &pool, id, &slot).await;
-                        Err(e)
-                    }
-                },
+                Err(e) => {
+                    missing(inner, &pool, id, &slot).await;
+                    Err(e)
+                }
             };
         }
         if let Err(e) = attempt {
@@ -269,13 +269,42 @@ async fn open_finalized(
 ) -> Result<ReplicaReader, StoreError> {
     let slice = pool.slice(replica.volume)?;
     let block = Block::new(id, replica.generation_stamp, replica.len);
-    if let Some(files) = pool.map.open_files(id, &replica) {
-        return Ok(whole_reader(inner, pool, &slice, block, files));
+    let mender = Mender::of(inner, &pool.extended(block), &slice.volume.info);
+    let files = match pool.map.open_files(id, &replica) {
+        Some(files) => files,
+        None => {
+            let pair = Pair::finalized(&slice.paths, id, replica.generation_stamp);
+            let files = open_whole(inner, &slice, pair, block).await?;
+            if mender.is_some() && files.meta.is_some() {
+                expect_sums(inner, &slice, block, &files).await?;
+            }
+            pool.map.keep_open(id, replica, files.clone());
+            files
+        }
+    };
+    let reader = whole_reader(inner, pool, &slice, block, files);
+    Ok(ReplicaReader { mender, ..reader })
+}
+
+/// Refuses a meta file that has not one checksum for each chunk: a byte of its header was changed,
+/// and a client would be told wrong sizes. Every replica in a parity group has checksums.
+async fn expect_sums(
+    inner: &Arc<StoreState>,
+    slice: &Arc<BlockPoolSlice>,
+    block: Block,
+    files: &OpenFiles,
+) -> Result<(), StoreError> {
+    let OpenFiles { meta, checksum, .. } = files;
+    let len = match meta {
+        Some(meta) => meta.length().await,
+        None => Ok(0),
+    };
+    let len = len.map_err(|e| not_opened(inner, slice, block, e))?;
+    if checksum.sum_size() > 0 && len == checksum.meta_len(block.num_bytes) {
+        return Ok(());
     }
-    let pair = Pair::finalized(&slice.paths, id, replica.generation_stamp);
-    let files = open_whole(inner, &slice, pair, block).await?;
-    pool.map.keep_open(id, replica, files.clone());
-    Ok(whole_reader(inner, pool, &slice, block, files))
+    let text = format!("{block}: the meta file has {len} bytes, and says {checksum:?}");
+    Err(StoreError::corrupt(text))
 }
 
 /// What it means that a replica's files cannot be opened or read.
@@ -339,6 +368,8 @@ fn whole_reader(
         checksum: files.checksum,
         last_crc: files.last_crc,
         whole: true,
+        mender: None,
+        decoded: false,
         data: files.data,
         meta: files.meta,
         class: IoClass::ClientRead,
@@ -385,6 +416,8 @@ async fn open_live(
         checksum,
         last_crc: (partial && checksum.sum_size() > 0).then_some(status.last_crc),
         whole: false,
+        mender: None,
+        decoded: false,
         data,
         meta,
         class: IoClass::ClientRead,

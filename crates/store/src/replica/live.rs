@@ -72,6 +72,8 @@ pub struct Status {
     /// A sync of its files failed: bytes that were written before may not be on the device,
     /// whatever a later one says.
     pub sync_failed: bool,
+    /// It is new and nothing was written to it: when its volume fails its writer goes elsewhere.
+    pub unwritten: bool,
 }
 
 /// A replica that is not finalized, or that is under recovery.
@@ -223,6 +225,7 @@ impl Status {
             pinned: false,
             unsettled: false,
             sync_failed: false,
+            unwritten: false,
         }
     }
 

@@ -277,3 +277,141 @@ async fn a_bad_sector_costs_one_replica() {
     assert!(node.store.failure_summary().failed_locations.is_empty());
     assert_eq!(node.store.replica_count(), 6);
 }
+
+/// A volume that refuses a new replica at any of its first steps costs no writer its replica.
+#[tokio::test]
+async fn a_new_replica_goes_where_it_can_be_written() {
+    let name = |path: &Path| {
+        path.file_name()
+            .is_some_and(|n| n.as_encoded_bytes().starts_with(b"blk_"))
+    };
+    let data = move |path: &Path| name(path) && path.extension().is_none();
+    let meta = move |path: &Path| name(path) && path.extension().is_some();
+    for (id, errno) in [(10, EIO), (20, EROFS), (30, ENOSPC), (40, 19)] {
+        let rules = [
+            FaultRule::new(Effect::Errno(errno))
+                .on(&[IoOp::Open])
+                .at(meta),
+            FaultRule::new(Effect::Errno(errno))
+                .on(&[IoOp::Write])
+                .at(meta),
+            FaultRule::new(Effect::Errno(errno))
+                .on(&[IoOp::Write])
+                .at(data),
+        ];
+        for (n, rule) in rules.into_iter().enumerate() {
+            for temporary in [false, true] {
+                let (node, faults) = Node::with_faults(2, |_| {}).await;
+                let rule = faults.add(rule.clone());
+                let id = id + i64::try_from(n).expect("small");
+                let options = WriteOptions {
+                    checksum: Some(crc32c()),
+                    // The first volume is asked for.
+                    storage_id: Some(node.store.block_report(&pool())[0].0.id.to_string()),
+                    ..WriteOptions::default()
+                };
+                let wanted = block(id, 1001, 0);
+                let created = match temporary {
+                    true => node.store.create_temporary(&wanted, options).await,
+                    false => node.store.create_rbw(&wanted, options).await,
+                };
+                let mut writer = created.expect("creates");
+                writer.set_checksum(crc32c()).await.expect("header");
+                let acks = writer.acks();
+                for from in (0..300_000).step_by(100_000) {
+                    let packets = vec![packet(from, from + 100_000)];
+                    writer.write(packets).await.expect("writes");
+                }
+                assert!(faults.fired(rule) > 0, "step {n}, errno {errno}");
+                acks.set_bytes_acked(300_000);
+                if !temporary {
+                    let reader = node.store.open_reader(&wanted).await.expect("opens");
+                    assert_eq!(reader.visible_len(), 300_000, "step {n}");
+                }
+                let done = writer.finalize().await.expect("finalizes");
+                assert_eq!(done.block.block.num_bytes, 300_000);
+                faults.clear();
+                assert!(on_first(&node).is_empty(), "step {n}, errno {errno}");
+                node.check(id, 1001, 300_000).await;
+                let node = node.restart().await;
+                node.check(id, 1001, 300_000).await;
+            }
+        }
+    }
+}
+
+/// What is there already stays where it is: a later error is the writer's.
+#[tokio::test]
+async fn a_replica_with_acknowledged_bytes_does_not_go_elsewhere() {
+    let (node, faults) = Node::with_faults(1, |_| {}).await;
+    let mut writer = node.writer(1, 1001).await;
+    writer.write(vec![packet(0, 512)]).await.expect("writes");
+    faults.add(FaultRule::new(Effect::Errno(EIO)).on(&[IoOp::Write]));
+    writer.write(vec![packet(512, 1024)]).await.expect_err("no");
+}
+
+/// Each volume is tried once; the first says why.
+#[tokio::test]
+async fn when_no_volume_takes_a_replica_its_writer_hears_why() {
+    let (node, faults) = Node::with_faults(1, |_| {}).await;
+    let rule = FaultRule::new(Effect::Errno(EROFS)).on(&[IoOp::Open]);
+    let rule = faults.add(rule);
+    let wanted = block(1, 1001, 0);
+    let created = node.store.create_rbw(&wanted, WriteOptions::default());
+    let error = created.await.expect_err("refused");
+    assert_eq!(
+        error.io_error().and_then(|e| e.errno()),
+        Some(EROFS),
+        "{error}"
+    );
+    assert!(faults.fired(rule) <= 2, "two files, once");
+}
+
+/// The volume fails as a whole, or gives no answer, before anything is written.
+#[tokio::test]
+async fn a_replica_without_bytes_leaves_a_volume_that_fails() {
+    for hangs in [false, true] {
+        let (mut node, faults) = start(|config| {
+            config.check_timeout = Duration::from_millis(300);
+        })
+        .await;
+        let options = WriteOptions {
+            storage_id: Some(node.store.block_report(&pool())[0].0.id.to_string()),
+            checksum: Some(crc32c()),
+            ..WriteOptions::default()
+        };
+        let wanted = block(1, 1001, 0);
+        let created = node.store.create_rbw(&wanted, options).await;
+        let mut writer = created.expect("creates");
+        writer.set_checksum(crc32c()).await.expect("header");
+        assert!(writer.volume_path().ends_with("data0"));
+        let effect = match hangs {
+            true => Effect::Stall(Duration::from_secs(3)),
+            false => Effect::Errno(EIO),
+        };
+        faults.add(FaultRule::new(effect));
+        let failure = async {
+            node.store.check_volumes().await;
+            next_failure(&mut node).await
+        };
+        let begin = tokio::time::Instant::now();
+        let writing = async {
+            if !hangs {
+                tokio::time::sleep(Duration::from_millis(500)).await;
+            }
+            writer
+                .write(vec![packet(0, 100_000)])
+                .await
+                .expect("writes");
+        };
+        tokio::join!(failure, writing);
+        assert!(
+            begin.elapsed() < Duration::from_millis(2500),
+            "{:?}",
+            begin.elapsed()
+        );
+        assert!(writer.volume_path().ends_with("data1"));
+        writer.finalize().await.expect("finalizes");
+        node.check(1, 1001, 100_000).await;
+    }
+}

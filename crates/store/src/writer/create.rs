@@ -3,8 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use hayloft_io::{IoErrorKind, OpenMode};
-use hayloft_wire::ids::{Block, ExtendedBlock, ReplicaState};
+use hayloft_io::{IoClass, IoError, IoErrorKind, OpenMode};
+use hayloft_wire::checksum::DataChecksum;
+use hayloft_wire::ids::{Block, ExtendedBlock, ReplicaState, StorageType};
 use tracing::warn;
 
 use crate::error::{StoreError, StoreErrorKind};
@@ -14,6 +15,7 @@ use crate::state::StoreState;
 use crate::types::WriteOptions;
 use crate::volume::BlockPoolSlice;
 use crate::writer::ReplicaWriter;
+use crate::writer::elsewhere::Unwritten;
 
 /// How long a new copy waits for what may be the end of an earlier one.
 const CLEANUP_WAIT: Duration = Duration::from_millis(200);
@@ -82,8 +84,8 @@ fn already_exists(block: &ExtendedBlock, there: &Slot, verb: &str) -> StoreError
     )
 }
 
-/// Chooses a volume and creates the files; where the volume leaves meanwhile, another one once
-/// more. The caller holds the latch, and the block is not in the map.
+/// Chooses a volume and creates the files; where that volume fails, is full or leaves meanwhile,
+/// another one, each once. The caller holds the latch, and the block is not in the map.
 async fn create(
     inner: &Arc<StoreState>,
     pool: &Arc<Pool>,
@@ -91,79 +93,181 @@ async fn create(
     options: &WriteOptions,
     place: ReplicaDir,
 ) -> Result<ReplicaWriter, StoreError> {
-    match create_once(inner, pool, block, options, place).await {
-        Err(e) if e.kind() == StoreErrorKind::VolumeFailed => {
-            warn!(%block, error = %e, "a volume left while a replica was created there: taking \
-                another one");
-            create_once(inner, pool, block, options, place).await
-        }
-        other => other,
-    }
-}
-
-/// See [`create`].
-async fn create_once(
-    inner: &Arc<StoreState>,
-    pool: &Arc<Pool>,
-    block: Block,
-    options: &WriteOptions,
-    place: ReplicaDir,
-) -> Result<ReplicaWriter, StoreError> {
-    let bytes = options.expected_len.unwrap_or(block.num_bytes);
-    let storage_id = options.storage_id.as_deref().filter(|id| !id.is_empty());
-    let slice = inner.choose_slice(pool, options.storage_type, storage_id, bytes, None)?;
     let state = if place == ReplicaDir::Rbw {
         ReplicaState::Rbw
     } else {
         ReplicaState::Temporary
     };
     let mut status = Status::new(state, place, block.generation_stamp);
-    status.bytes_reserved = bytes;
-    status.expected_len = bytes;
+    status.expected_len = options.expected_len.unwrap_or(block.num_bytes);
     status.pinned = options.pinned;
-    let live = Arc::new(LiveReplica::new(block.id, Arc::clone(&slice), status));
-    let writer_lock = Arc::new(Arc::clone(&live.writer).lock_owned().await);
-    let mut opened = ReplicaWriter::open(
-        inner,
-        pool,
-        Arc::clone(&live),
-        Arc::clone(&writer_lock),
-        OpenMode::CreateNew,
-        options.class,
-    )
-    .await;
-    if opened.as_ref().is_err_and(|e| {
-        e.io_error()
-            .is_some_and(|e| e.kind() == IoErrorKind::Exists)
-    }) {
-        clear_the_way(&slice, place, block).await;
-        opened = ReplicaWriter::open(
-            inner,
-            pool,
-            Arc::clone(&live),
-            writer_lock,
-            OpenMode::CreateNew,
-            options.class,
-        )
-        .await;
+    let new = NewReplica {
+        id: block.id,
+        status,
+        storage_type: options.storage_type,
+        storage_id: options.storage_id.clone().filter(|id| !id.is_empty()),
+        checksum: options.checksum,
+        class: options.class,
+    };
+    let mut tried = Tried::default();
+    loop {
+        let mut writer = new.open_somewhere(inner, pool, &mut tried).await?;
+        let live = Arc::clone(&writer.live);
+        live.status().unwritten = true;
+        let there = pool.put(block.id, Slot::Live(Arc::clone(&live)));
+        // The removal of the volume stops the writers that it finds in the map.
+        if there.is_ok() && !live.slice.volume.is_failed() {
+            writer.unwritten = Some(Unwritten::new(tried, &live));
+            return Ok(writer);
+        }
+        pool.map.remove_if(block.id, &Slot::Live(live));
+        tried.failed(&writer.live.slice, block, pool.volume_failed());
     }
-    let writer = match opened {
-        Ok(writer) => writer,
-        Err(e) => {
+}
+
+/// Volumes that a new replica or copy was not put on, and what the first of them said.
+#[derive(Debug, Default)]
+pub struct Tried {
+    volumes: Vec<u16>,
+    first: Option<StoreError>,
+}
+
+impl Tried {
+    /// None, but this volume is not to be taken.
+    pub fn except(volume: u16) -> Self {
+        Self {
+            volumes: vec![volume],
+            first: None,
+        }
+    }
+
+    /// Chooses another volume of a type, or the named storage, and reserves `bytes` on it.
+    ///
+    /// # Errors
+    /// What the first one said; `OutOfSpace` when there was none.
+    pub fn choose(
+        &mut self,
+        inner: &StoreState,
+        pool: &Pool,
+        (storage_type, storage_id): (StorageType, Option<&str>),
+        bytes: u64,
+    ) -> Result<Arc<BlockPoolSlice>, StoreError> {
+        let chosen = inner.choose_slice(pool, storage_type, storage_id, bytes, &self.volumes);
+        chosen.map_err(|none| self.first.take().unwrap_or(none))
+    }
+
+    /// A volume did not take it.
+    pub fn failed(&mut self, slice: &BlockPoolSlice, block: Block, error: StoreError) {
+        let volume = slice.volume.root.display();
+        warn!(%block, %volume, %error, "a new replica cannot be written there: taking another \
+            volume");
+        self.volumes.push(slice.volume.index);
+        self.first.get_or_insert(error);
+    }
+
+    /// Whether another volume may do what this error kept one from.
+    pub fn is_of_volume(error: &StoreError) -> bool {
+        matches!(
+            error.kind(),
+            StoreErrorKind::VolumeFailed | StoreErrorKind::OutOfSpace | StoreErrorKind::Io
+        )
+    }
+
+    /// The same of this volume, where others have a part in it.
+    pub fn is_of(error: &StoreError, slice: &BlockPoolSlice) -> bool {
+        let path = error.io_error().map(IoError::path);
+        let here = path.is_none_or(|path| path.starts_with(&slice.volume.root));
+        Self::is_of_volume(error) && here && (path.is_some() || slice.volume.is_failed())
+    }
+}
+
+/// A replica that is to be created.
+pub(super) struct NewReplica {
+    pub id: i64,
+    /// What it begins as.
+    pub status: Status,
+    pub storage_type: StorageType,
+    pub storage_id: Option<String>,
+    /// Of the meta file, when it is known.
+    pub checksum: Option<DataChecksum>,
+    pub class: IoClass,
+}
+
+impl NewReplica {
+    pub(super) fn block(&self) -> Block {
+        Block::new(self.id, self.status.generation_stamp, 0)
+    }
+
+    /// Creates its files on one volume after the other that was not tried, until one takes them.
+    /// The replica is in no map.
+    ///
+    /// # Errors
+    /// What the first volume said, when none is left.
+    pub(super) async fn open_somewhere(
+        &self,
+        inner: &Arc<StoreState>,
+        pool: &Arc<Pool>,
+        tried: &mut Tried,
+    ) -> Result<ReplicaWriter, StoreError> {
+        loop {
+            let wanted = (self.storage_type, self.storage_id.as_deref());
+            let slice = tried.choose(inner, pool, wanted, self.status.expected_len)?;
+            let opened = tokio::select! {
+                biased;
+                opened = self.open_on(inner, pool, &slice) => opened,
+                // A disk that gives no answer.
+                () = slice.volume.gone.cancelled() => Err(pool.volume_failed()),
+            };
+            match opened {
+                Err(e) if Tried::is_of_volume(&e) => tried.failed(&slice, self.block(), e),
+                other => return other,
+            }
+        }
+    }
+
+    /// Creates its files on a volume where room is reserved for it.
+    async fn open_on(
+        &self,
+        inner: &Arc<StoreState>,
+        pool: &Arc<Pool>,
+        slice: &Arc<BlockPoolSlice>,
+    ) -> Result<ReplicaWriter, StoreError> {
+        let mut status = self.status.clone();
+        status.bytes_reserved = status.expected_len;
+        let (place, block) = (status.place, self.block());
+        let live = Arc::new(LiveReplica::new(self.id, Arc::clone(slice), status));
+        let writer_lock = Arc::new(Arc::clone(&live.writer).lock_owned().await);
+        let open = || {
+            let (live, lock) = (Arc::clone(&live), Arc::clone(&writer_lock));
+            ReplicaWriter::open(inner, pool, live, lock, OpenMode::CreateNew, self.class)
+        };
+        let mut opened = open().await;
+        if opened.as_ref().is_err_and(|e| {
+            e.io_error()
+                .is_some_and(|e| e.kind() == IoErrorKind::Exists)
+        }) {
+            clear_the_way(slice, place, block).await;
+            opened = open().await;
+        }
+        let begun = match (opened, self.checksum) {
+            (Ok(mut writer), Some(checksum)) => match writer.set_checksum(checksum).await {
+                Ok(()) => Ok(writer),
+                Err(e) => {
+                    // It is in no map: nothing of it is left to clean up after this.
+                    writer.done = true;
+                    Err(e)
+                }
+            },
+            (opened, _) => opened,
+        };
+        if begun.is_err() {
             live.release_reserved();
             // One of the two files may be there. A disk that refused one may refuse this too: the
             // next attempt, or the next start, meets it again.
-            let _ = crate::lifecycle::delete::put_aside(&slice, place, block).await;
-            return Err(e);
+            let _ = crate::lifecycle::delete::put_aside(slice, place, block).await;
         }
-    };
-    pool.put(block.id, Slot::Live(Arc::clone(&live)))?;
-    // The removal of the volume stops the writers that it finds in the map.
-    if slice.volume.is_failed() {
-        pool.map.remove_if(block.id, &Slot::Live(live));
-        return Err(pool.volume_failed());
+        begun
     }
-    Ok(writer)
 }
 
 /// Files of a block that is not in the map are in the way: a data file without meta file, or half

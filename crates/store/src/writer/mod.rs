@@ -5,6 +5,7 @@ pub mod append_plan;
 pub mod block_recovery;
 mod close;
 pub mod create;
+mod elsewhere;
 mod pending;
 pub mod pipeline_recovery;
 pub mod recovery_steps;
@@ -14,7 +15,7 @@ mod temporary;
 mod write;
 
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
 use hayloft_io::{CacheHints, EngineFile, IoClass, OpenMode, WriteBehind};
@@ -24,6 +25,7 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::{CancellationToken, WaitForCancellationFuture};
 
 use self::allocate::worth_allocating;
+use self::elsewhere::{CurrentReplica, Moved, Unwritten};
 use self::pending::PendingPackets;
 use self::replica_files::acknowledge;
 use crate::error::{StoreError, StoreErrorKind};
@@ -48,6 +50,8 @@ pub struct ReplicaWriter {
     inner: Arc<StoreState>,
     pool: Arc<Pool>,
     live: Arc<LiveReplica>,
+    /// The same, for those who report acknowledgements.
+    current: CurrentReplica,
     writer_lock: WriterLock,
     cancel: CancellationToken,
     class: IoClass,
@@ -60,6 +64,9 @@ pub struct ReplicaWriter {
     pending: Option<PendingPackets>,
     /// The write that is under way. One at a time: a file grows in order.
     writing: Option<JoinHandle<Result<(), StoreError>>>,
+    /// What is kept of a new replica until something is written, and its way to another volume.
+    unwritten: Option<Unwritten>,
+    moving: Option<JoinHandle<Result<Moved, StoreError>>>,
     /// Checksum of the packets.
     client: Option<DataChecksum>,
     names_durable: bool,
@@ -92,7 +99,11 @@ impl ReplicaWriter {
         let engine = &live.slice.volume.engine;
         // Before the disk is waited for: what stops the writers finds this one.
         let cancel = CancellationToken::new();
-        live.status().cancel = cancel.clone();
+        {
+            let mut status = live.status();
+            status.cancel = cancel.clone();
+            status.unwritten = false;
+        }
         let (data, meta) = futures_util::future::join(
             engine.open(&pair.data(), mode, class),
             engine.open(&pair.meta(), mode, class),
@@ -123,6 +134,7 @@ impl ReplicaWriter {
         let mut writer = Self {
             inner: Arc::clone(inner),
             pool: Arc::clone(pool),
+            current: Arc::new(Mutex::new(Arc::clone(&live))),
             live,
             writer_lock,
             cancel,
@@ -132,6 +144,8 @@ impl ReplicaWriter {
             write_behind: None,
             pending: None,
             writing: None,
+            unwritten: None,
+            moving: None,
             client,
             names_durable: false,
             durable_finalize: false,
@@ -226,7 +240,7 @@ impl ReplicaWriter {
     #[must_use]
     pub fn acks(&self) -> AckHandle {
         AckHandle {
-            live: Arc::clone(&self.live),
+            current: Arc::clone(&self.current),
             cancel: self.cancel.clone(),
         }
     }

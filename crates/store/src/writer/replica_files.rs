@@ -8,6 +8,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::error::StoreError;
 use crate::lifecycle::commit;
+use crate::locks;
 use crate::parity;
 use crate::replica::LiveReplica;
 use crate::replica::Tail;
@@ -15,12 +16,13 @@ use crate::replica::block_pool::Pool;
 use crate::state::StoreState;
 use crate::volume::footprint;
 use crate::writer::append_plan::Plan;
+use crate::writer::elsewhere::CurrentReplica;
 
 /// Reports what the whole pipeline has acknowledged. Cheap to clone; of no effect once another
 /// writer took the replica over.
 #[derive(Clone, Debug)]
 pub struct AckHandle {
-    pub(super) live: Arc<LiveReplica>,
+    pub(super) current: CurrentReplica,
     pub(super) cancel: CancellationToken,
 }
 
@@ -28,7 +30,7 @@ impl AckHandle {
     /// As [`super::ReplicaWriter::set_bytes_acked`].
     pub fn set_bytes_acked(&self, bytes: u64) {
         if !self.cancel.is_cancelled() {
-            acknowledge(&self.live, bytes);
+            acknowledge(&locks::lock(&self.current), bytes);
         }
     }
 }
@@ -127,6 +129,7 @@ pub(super) fn grow(live: &LiveReplica, disk: Option<DataChecksum>, before: Tail,
     let mut status = live.status();
     status.bytes_on_disk = tail.len;
     status.last_crc = tail.crc;
+    status.unwritten = false;
     let used_up = grown.min(status.bytes_reserved);
     status.bytes_reserved -= used_up;
     let allocated = used_up.min(status.allocated_ahead);

@@ -71,8 +71,8 @@ impl Drop for ReplicaWriter {
         if self.live.status().state != ReplicaState::Temporary {
             return;
         }
-        let writing = self.writing.take();
-        let (inner, pool, live) = (
+        let (writing, moving) = (self.writing.take(), self.moving.take());
+        let (inner, pool, mut live) = (
             Arc::clone(&self.inner),
             Arc::clone(&self.pool),
             Arc::clone(&self.live),
@@ -86,6 +86,11 @@ impl Drop for ReplicaWriter {
             if let Some(writing) = writing {
                 // What it wrote is counted as used before the files are deleted.
                 let _of_no_use = writing.await;
+            }
+            if let Some(moving) = moving
+                && let Ok(Ok(moved)) = moving.await
+            {
+                live = moved.live();
             }
             if !pool.map.is_live(&live) {
                 return;

@@ -99,9 +99,29 @@ impl ReplicaWriter {
     pub fn poll_write(&mut self, cx: &mut Context<'_>, due: Due) -> Result<bool, StoreError> {
         let mut moved = false;
         loop {
-            if let Some(writing) = &mut self.writing {
-                let Poll::Ready(outcome) = writing.poll_unpin(cx) else {
+            if let Some(moving) = &mut self.moving {
+                let Poll::Ready(outcome) = moving.poll_unpin(cx) else {
                     return Ok(moved);
+                };
+                self.moving = None;
+                moved = true;
+                let outcome = outcome.unwrap_or_else(|error| {
+                    let text = format!("a write of {} did not end: {error}", self.live.block());
+                    Err(StoreError::closed(text))
+                });
+                self.adopt(outcome?);
+            }
+            if let Some(writing) = &mut self.writing {
+                let outcome = match writing.poll_unpin(cx) {
+                    Poll::Ready(outcome) => outcome,
+                    Poll::Pending => {
+                        let unwritten = self.unwritten.as_mut();
+                        if !unwritten.is_some_and(|unwritten| unwritten.poll_gone(cx)) {
+                            return Ok(moved);
+                        }
+                        // Its disk gives no answer: that write is of no more use to anyone.
+                        Ok(Err(self.pool.volume_failed()))
+                    }
                 };
                 self.writing = None;
                 moved = true;
@@ -109,10 +129,15 @@ impl ReplicaWriter {
                     let text = format!("a write of {} did not end: {error}", self.live.block());
                     Err(StoreError::closed(text))
                 });
-                outcome.map_err(|e| self.examine(e))?;
+                if let Err(error) = outcome {
+                    let error = self.examine(error);
+                    self.go_elsewhere(error)?;
+                    continue;
+                }
+                self.unwritten = None;
                 self.allocate_ahead();
             }
-            if !self.begin_write(due) {
+            if !self.begin_write(due)? {
                 return Ok(moved);
             }
             moved = true;
@@ -122,17 +147,26 @@ impl ReplicaWriter {
     /// Whether a write is under way.
     #[must_use]
     pub fn is_writing(&self) -> bool {
-        self.writing.is_some()
+        self.writing.is_some() || self.moving.is_some()
     }
 
-    fn begin_write(&mut self, due: Due) -> bool {
+    fn begin_write(&mut self, due: Due) -> Result<bool, StoreError> {
+        if self.moving.is_some() {
+            return Ok(false);
+        }
         let Some(pending) = &mut self.pending else {
-            return false;
+            return Ok(false);
         };
         let Some(cut) = pending.cut(due) else {
-            return false;
+            return Ok(false);
         };
         let (before, plan) = pending.take(cut);
+        if let Some(unwritten) = &mut self.unwritten {
+            unwritten.keep(before, &plan);
+            if self.live.slice.volume.is_failed() {
+                return self.go_elsewhere(self.pool.volume_failed()).map(|()| true);
+            }
+        }
         // A checksum that covers synced bytes is about to be replaced.
         let chunk_start = pending.chunk_start(plan.first_chunk);
         let guard = plan.completes_chunk && chunk_start < self.synced_len;
@@ -151,7 +185,7 @@ impl ReplicaWriter {
             let _writer_lock = writer_lock;
             files.write_plan(before, plan, guard, write_behind).await
         }));
-        true
+        Ok(true)
     }
 
     /// Accepts packets and waits until all that was accepted is in the files.
@@ -170,7 +204,7 @@ impl ReplicaWriter {
     /// As for [`poll_write`](Self::poll_write).
     pub(crate) async fn write_all(&mut self) -> Result<(), StoreError> {
         poll_fn(|cx| match self.poll_write(cx, Due::All) {
-            Ok(_) if self.writing.is_some() => Poll::Pending,
+            Ok(_) if self.is_writing() => Poll::Pending,
             Ok(_) => Poll::Ready(Ok(())),
             Err(error) => Poll::Ready(Err(error)),
         })

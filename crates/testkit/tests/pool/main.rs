@@ -1,7 +1,9 @@
 //! Two nodes of small disks each, with parity over the disks of a node: a stock NameNode and
-//! stock clients never learn that a disk died. [`loss`]: disks and a host that go. [`records`]:
-//! damaged records. [`room`]: full disks. [`steps`]: the node killed at each step.
+//! stock clients never learn that a disk died. [`damage`]: damaged replicas. [`loss`]: disks and a
+//! host that go. [`records`]: damaged records. [`room`]: full disks. [`steps`]: the node killed at
+//! each step.
 
+mod damage;
 mod loss;
 mod records;
 mod room;
@@ -60,6 +62,12 @@ fn main() -> ExitCode {
         let mut on = suite.group(|| start(&ONE_DISK), end);
         on.case("closed_files_are_protected", |lab| lab.protected());
         on.case("scrub_mends_flipped_bytes", |lab| lab.scrubbed());
+        on.case("readers_get_what_damaged_replicas_should_have", |lab| {
+            lab.read_damaged()
+        });
+        on.case("a_mended_replica_is_well_for_the_namenode", |lab| {
+            lab.told_and_mended()
+        });
         on.case("scrub_mends_damaged_records", |lab| lab.records_mended());
         on.case("groups_whose_records_are_lost_are_encoded_anew", |lab| {
             lab.records_lost()

@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use hayloft_wire::ids::PoolId;
 use hayloft_wire::proto::datanode::{
-    BlockReceivedAndDeletedRequest, BlockReceivedAndDeletedResponse, DatanodeRegistration,
-    ReceivedDeletedBlockInfo, StorageReceivedDeletedBlocks,
+    BlockReceivedAndDeletedRequest, BlockReceivedAndDeletedResponse, BlockStatus,
+    DatanodeRegistration, ReceivedDeletedBlockInfo, StorageReceivedDeletedBlocks,
 };
 use tokio::time::Instant;
 
@@ -150,7 +150,7 @@ fn request(
         .into_iter()
         .map(|(storage, news)| StorageReceivedDeletedBlocks {
             storage_uuid: storage.id.to_string(),
-            blocks: news.into_iter().map(entry).collect(),
+            blocks: news.into_iter().flat_map(entries).collect(),
             storage: Some(wire_storage(&storage)),
         })
         .collect();
@@ -161,10 +161,19 @@ fn request(
     }
 }
 
-fn entry(news: &BlockChange) -> ReceivedDeletedBlockInfo {
-    ReceivedDeletedBlockInfo {
+/// What the NameNode is told of a replica. One that is told anew is deleted and received in one
+/// list, which a NameNode takes in under one lock: only a deletion has it forget that a replica is
+/// corrupt (`BlockManager.removeStoredBlock`, 3.5.0), and no reader may see it gone.
+fn entries(news: &BlockChange) -> impl Iterator<Item = ReceivedDeletedBlockInfo> {
+    let now = ReceivedDeletedBlockInfo {
         block: news.block.into(),
         status: news.status.into(),
         delete_hint: news.delete_hint.clone(),
-    }
+    };
+    let before = news.anew.then(|| ReceivedDeletedBlockInfo {
+        status: BlockStatus::Deleted.into(),
+        delete_hint: None,
+        ..now.clone()
+    });
+    before.into_iter().chain([now])
 }

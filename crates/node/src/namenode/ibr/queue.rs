@@ -24,6 +24,8 @@ pub(in crate::namenode) struct BlockChange {
     pub status: BlockStatus,
     /// Uuid of a node whose replica may go instead of another's.
     pub delete_hint: Option<String>,
+    /// The NameNode forgets first what it was told of the replica before.
+    pub anew: bool,
 }
 
 /// What became of news handed to [`IbrQueue::add`].
@@ -103,7 +105,11 @@ impl IbrQueue {
 
     /// Takes in news. RECEIVED leaves at once, because a client's `close` waits for it. RECEIVING
     /// and DELETED wait for the next report, as at Apache's.
-    pub(in crate::namenode) fn add(&mut self, storage: &StorageInfo, news: BlockChange) -> Added {
+    pub(in crate::namenode) fn add(
+        &mut self,
+        storage: &StorageInfo,
+        mut news: BlockChange,
+    ) -> Added {
         let id = news.block.id;
         let stamp = news.block.generation_stamp;
         if self.in_flight.get(&id).is_some_and(|sent| *sent > stamp) {
@@ -117,6 +123,8 @@ impl IbrQueue {
             if known > stamp || late_start {
                 return Added::Stale;
             }
+            // What came after does not make the NameNode forget.
+            news.anew |= old.news.anew && news.status != BlockStatus::Deleted;
         }
         let status = news.status;
         let seq = self.next_seq;
@@ -210,8 +218,10 @@ impl IbrQueue {
         self.in_flight.clear();
         for entry in batch.entries {
             let stamp = entry.news.block.generation_stamp;
-            let newer = self.pending.get(&entry.news.block.id);
-            if newer.is_some_and(|newer| newer.news.block.generation_stamp >= stamp) {
+            let newer = self.pending.get_mut(&entry.news.block.id);
+            if let Some(newer) = newer.filter(|n| n.news.block.generation_stamp >= stamp) {
+                let news = &mut newer.news;
+                news.anew |= entry.news.anew && news.status != BlockStatus::Deleted;
                 continue;
             }
             if !self.insert(entry) {

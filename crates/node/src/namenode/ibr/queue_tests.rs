@@ -19,6 +19,7 @@ fn news(id: i64, stamp: u64, status: BlockStatus) -> BlockChange {
         block: Block::new(id, stamp, 10),
         status,
         delete_hint: None,
+        anew: false,
     }
 }
 
@@ -99,6 +100,34 @@ fn receiving_does_not_follow_received() {
         Added::Waits
     );
     assert_eq!(drain(&mut queue), [(1, 8, Receiving)]);
+}
+
+#[test]
+fn a_replica_told_anew_stays_so_until_it_is_deleted() {
+    let mut queue = IbrQueue::new(10);
+    let anew = |queue: &mut IbrQueue| {
+        let batch = queue.take(10);
+        let anew: Vec<bool> = batch.entries.iter().map(|e| e.news.anew).collect();
+        queue.done(batch);
+        anew
+    };
+    let mended = BlockChange {
+        anew: true,
+        ..news(1, 7, Received)
+    };
+    queue.add(&storage("a"), mended.clone());
+    queue.add(&storage("a"), news(1, 8, Receiving));
+    queue.add(&storage("a"), news(1, 8, Received));
+    assert_eq!(anew(&mut queue), [true]);
+    queue.add(&storage("a"), mended.clone());
+    queue.add(&storage("a"), news(1, 7, Deleted));
+    assert_eq!(anew(&mut queue), [false]);
+    // What is on its way and does not arrive counts too.
+    queue.add(&storage("a"), mended);
+    let batch = queue.take(10);
+    queue.add(&storage("a"), news(1, 8, Received));
+    assert!(queue.put_back(batch));
+    assert_eq!(anew(&mut queue), [true]);
 }
 
 #[test]

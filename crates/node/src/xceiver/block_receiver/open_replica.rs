@@ -155,6 +155,7 @@ fn write_options(settings: &Settings, request: &WriteRequest, kind: WriterKind) 
             known_len
         }),
         pinned: settings.pinning && message.pinning(),
+        checksum: Some(request.checksum),
         new_gs: Some(message.latest_generation_stamp).filter(|gs| *gs != 0),
         transfer: kind == WriterKind::Transfer,
         // A client waits for the copy that a node makes to add this one to its pipeline.

@@ -8,6 +8,9 @@
 //!   side, by threads of the disk. Short reads are copied: they are over before asking where the
 //!   data are has paid.
 //!
+//! Where a parity group has the replica, data is compared with its checksums before it goes out:
+//! what differs is decoded, and no reader meets the damage.
+//!
 //! The figures are in docs/decisions (6 and 12).
 
 pub mod checksums;
@@ -212,7 +215,7 @@ impl BlockSender<'_> {
         piece: &Piece,
     ) -> Result<(), XferError> {
         if let Body::Read(data) = &piece.body {
-            return packets.send(data.as_slice(), &piece.sums).await;
+            return packets.send_read(self.reader, piece, data.as_slice()).await;
         }
         packets.send_from(self.reader, piece).await
     }

@@ -10,7 +10,7 @@ use hayloft_io::AlignedBuf;
 use hayloft_store::ReplicaReader;
 use hayloft_wire::packet::{MAX_PREFIX_BYTES, PacketHeader};
 
-use super::from_cache::{CachedPacket, SendStopped, Sending};
+use super::from_cache::{CachedPacket, PacketCheck, SendStopped, Sending};
 use super::range::Range;
 use super::read_ahead::Piece;
 use crate::xceiver::error::XferError;
@@ -99,6 +99,11 @@ impl<C: Borrow<Conn>> Packets<C> {
             socket: Arc::new(socket),
             offset: piece.offset,
             packets: self.packets_of(piece),
+            check: self.checks(reader).then(|| PacketCheck {
+                checksum: self.range.checksum,
+                passed: false,
+                scratch: Vec::with_capacity(self.packet.min(piece.len)),
+            }),
         };
         loop {
             let run = reader.send_with(move |file| {
@@ -113,18 +118,73 @@ impl<C: Borrow<Conn>> Packets<C> {
                     let room = self.conn().wait_for_room().await;
                     room.map_err(|e| self.failed(e))?;
                 }
-                SendStopped::Short => {
-                    // The file is cut or broken: reading says what it is.
-                    let Some((from, len)) = sending.take_first() else {
+                SendStopped::Damaged => {
+                    let Some((from, packet)) = sending.take_first() else {
                         return Ok(());
                     };
-                    let buf = AlignedBuf::unpooled(len);
-                    let data = reader.read_data(buf, from, len).await?;
+                    self.send_mended(reader, from, packet).await?;
+                }
+                SendStopped::Short => {
+                    // The file is cut or broken: reading says what it is.
+                    let Some((from, packet)) = sending.take_first() else {
+                        return Ok(());
+                    };
+                    let buf = AlignedBuf::unpooled(packet.data);
+                    let data = reader.read_data(buf, from, packet.data).await?;
                     self.send_raw(data.as_slice()).await?;
                 }
                 SendStopped::Broken(error) => return Err(self.failed(error)),
             }
         }
+    }
+
+    /// Whether data is compared with its checksums before it is sent: what differs can be decoded
+    /// then. A client that wants no checksums gets what is there.
+    fn checks(&self, reader: &ReplicaReader) -> bool {
+        reader.is_protected() && self.range.checksum.sum_size() > 0
+    }
+
+    /// Sends the data of a piece that was read, decoded where it differs from its checksums.
+    ///
+    /// # Errors
+    /// As [`send`](Self::send).
+    pub(super) async fn send_read(
+        &mut self,
+        reader: &ReplicaReader,
+        piece: &Piece,
+        data: &[u8],
+    ) -> Result<(), XferError> {
+        let sums = &piece.sums;
+        if self.checks(reader)
+            && self.range.checksum.verify(data, sums).is_err()
+            && let Some((data, sums)) = reader.mend(piece.offset, piece.len).await
+        {
+            return self.send(data.as_slice(), &sums).await;
+        }
+        self.send(data, sums).await
+    }
+
+    /// Sends a packet whose data in the file, from `offset` on, differs from its checksums:
+    /// decoded, or as it is where that cannot be done. The client finds the damage then.
+    async fn send_mended(
+        &self,
+        reader: &ReplicaReader,
+        offset: u64,
+        packet: CachedPacket,
+    ) -> Result<(), XferError> {
+        let CachedPacket { head, sums, data } = packet;
+        let (prefix, old) = head.split_at(head.len() - sums);
+        let (data, sums) = match reader.mend(offset, data).await {
+            Some(mended) => mended,
+            None => {
+                let buf = AlignedBuf::unpooled(data);
+                let there = reader.read_data(buf, offset, data).await?;
+                (there, Bytes::copy_from_slice(old))
+            }
+        };
+        let mut slices = [prefix, &sums, data.as_slice()].map(IoSlice::new);
+        let sent = self.conn().write_all_vectored(&mut slices).await;
+        sent.map_err(|e| self.failed(e))
     }
 
     /// The next packets, which carry `piece`.
@@ -142,6 +202,7 @@ impl<C: Borrow<Conn>> Packets<C> {
             head.extend_from_slice(these);
             packets.push_back(CachedPacket {
                 head: head.freeze(),
+                sums: these.len(),
                 data: len,
             });
             sums = rest;

@@ -73,7 +73,7 @@ async fn replicas_of_a_dead_disk_are_served_and_rebuilt() {
     let mut found: Vec<i64> = told
         .iter()
         .filter_map(|e| match e {
-            StoreEvent::Found {
+            StoreEvent::Mended {
                 block,
                 storage: now,
             } if now.id != storage.id => Some(block.block.id),

@@ -1,0 +1,234 @@
+//! A new replica whose first write fails goes to another volume: no client was promised any of it
+//! yet, and what is to be written is still in memory.
+
+use std::pin::Pin;
+use std::sync::{Arc, Mutex};
+use std::task::Context;
+
+use hayloft_io::{EngineFile, WriteBehind};
+use tokio_util::sync::WaitForCancellationFutureOwned;
+use tracing::warn;
+
+use super::ReplicaWriter;
+use super::create::{NewReplica, Tried};
+use super::replica_files::ReplicaFiles;
+use crate::error::StoreError;
+use crate::lifecycle::delete;
+use crate::lifecycle::exclusive::WriterLock;
+use crate::locks;
+use crate::replica::block_pool::Pool;
+use crate::replica::{LiveReplica, Slot, Tail};
+use crate::state::StoreState;
+use crate::writer::append_plan::Plan;
+
+/// The replica that a writer writes: another one after it has gone to another volume. Shared with
+/// those who report acknowledgements.
+pub(super) type CurrentReplica = Arc<Mutex<Arc<LiveReplica>>>;
+
+/// What is kept of a new replica until its first write has ended well.
+#[derive(Debug)]
+pub(super) struct Unwritten {
+    /// Volumes that did not take it.
+    tried: Tried,
+    /// The write.
+    first: Option<(Tail, Plan)>,
+    /// The volume was given up: it may be one that gives no answer.
+    gone: Pin<Box<WaitForCancellationFutureOwned>>,
+}
+
+/// Where a replica has gone.
+#[derive(Debug)]
+pub(super) struct Moved {
+    live: Arc<LiveReplica>,
+    writer_lock: WriterLock,
+    data: Arc<dyn EngineFile>,
+    meta: Arc<dyn EngineFile>,
+}
+
+impl Moved {
+    /// The replica there.
+    pub(super) fn live(&self) -> Arc<LiveReplica> {
+        Arc::clone(&self.live)
+    }
+}
+
+impl Unwritten {
+    pub(super) fn new(tried: Tried, live: &LiveReplica) -> Self {
+        let gone = live.slice.volume.gone.clone();
+        Self {
+            tried,
+            first: None,
+            gone: Box::pin(gone.cancelled_owned()),
+        }
+    }
+
+    /// Whether the volume was given up.
+    pub(super) fn poll_gone(&mut self, cx: &mut Context<'_>) -> bool {
+        self.gone.as_mut().poll(cx).is_ready()
+    }
+
+    /// Keeps the first write. Its data is in memory until it has ended anyway.
+    pub(super) fn keep(&mut self, before: Tail, plan: &Plan) {
+        if self.first.is_none() {
+            self.first = Some((before, plan.clone()));
+        }
+    }
+}
+
+impl ReplicaWriter {
+    /// A write has failed. Begins to write the replica on another volume, if this was its first
+    /// write and the volume is to blame; gives the error back otherwise.
+    pub(super) fn go_elsewhere(&mut self, error: StoreError) -> Result<(), StoreError> {
+        let unwritten = self.unwritten.take();
+        let Some(Unwritten {
+            mut tried,
+            first: Some(first),
+            ..
+        }) = unwritten
+        else {
+            return Err(error);
+        };
+        let untouched = self.bytes_on_disk() == 0 && !self.cancel.is_cancelled();
+        if !untouched || !Tried::is_of_volume(&error) {
+            return Err(error);
+        }
+        tried.failed(&self.live.slice, self.live.block(), error);
+        let status = self.live.snapshot();
+        let storage_type = self.live.slice.volume.info.storage_type;
+        let new = NewReplica {
+            id: self.live.id,
+            storage_type,
+            storage_id: None,
+            checksum: status.checksum,
+            class: self.class,
+            status: crate::replica::Status {
+                checksum: None,
+                unsettled: false,
+                allocated_ahead: 0,
+                allocated_len: 0,
+                ..status
+            },
+        };
+        let going = Going {
+            inner: Arc::clone(&self.inner),
+            pool: Arc::clone(&self.pool),
+            old: Arc::clone(&self.live),
+            old_lock: Arc::clone(&self.writer_lock),
+            write_behind: self.write_behind.clone(),
+        };
+        self.moving = Some(self.inner.tasks.spawn(going.go(new, tried, first)));
+        Ok(())
+    }
+
+    /// Goes on with a replica that was written elsewhere.
+    pub(super) fn adopt(&mut self, moved: Moved) {
+        let Moved {
+            live,
+            writer_lock,
+            data,
+            meta,
+        } = moved;
+        *locks::lock(&self.current) = Arc::clone(&live);
+        (self.live, self.writer_lock) = (live, writer_lock);
+        (self.data, self.meta) = (data, meta);
+    }
+}
+
+/// A replica on its way to another volume.
+struct Going {
+    inner: Arc<StoreState>,
+    pool: Arc<Pool>,
+    old: Arc<LiveReplica>,
+    #[expect(dead_code, reason = "held, not used")]
+    old_lock: WriterLock,
+    write_behind: Option<Arc<WriteBehind>>,
+}
+
+impl Going {
+    async fn go(
+        self,
+        new: NewReplica,
+        mut tried: Tried,
+        (before, plan): (Tail, Plan),
+    ) -> Result<Moved, StoreError> {
+        let Self {
+            inner, pool, old, ..
+        } = &self;
+        loop {
+            let mut writer = new.open_somewhere(inner, pool, &mut tried).await?;
+            // What it does about a replica that is not written to its end is not for this one.
+            writer.done = true;
+            let live = Arc::clone(&writer.live);
+            // Who wants the replica stops the same writer as before.
+            live.status().cancel = old.status().cancel.clone();
+            let files = ReplicaFiles {
+                inner: Arc::clone(inner),
+                pool: Arc::clone(pool),
+                live: Arc::clone(&live),
+                data: Arc::clone(&writer.data),
+                meta: Arc::clone(&writer.meta),
+            };
+            let written = files.write_plan(before, plan.clone(), false, self.write_behind.clone());
+            match written.await {
+                Err(e) if Tried::is_of_volume(&e) => {
+                    live.release_reserved();
+                    let error = writer.examine(e);
+                    self.clear(&live).await;
+                    tried.failed(&live.slice, live.block(), error);
+                }
+                Err(e) => return Err(e),
+                Ok(()) => {
+                    if !self.switch(&live).await {
+                        live.release_reserved();
+                        self.clear(&live).await;
+                        return Err(writer.was_cancelled());
+                    }
+                    old.release_reserved();
+                    self.clear(old).await;
+                    return Ok(Moved {
+                        live,
+                        writer_lock: Arc::clone(&writer.writer_lock),
+                        data: Arc::clone(&writer.data),
+                        meta: Arc::clone(&writer.meta),
+                    });
+                }
+            }
+        }
+    }
+
+    /// Puts the replica into the map instead of the old one; whether that was possible.
+    async fn switch(&self, live: &Arc<LiveReplica>) -> bool {
+        let Self { pool, old, .. } = self;
+        let (ours, now) = (Slot::Live(Arc::clone(old)), Slot::Live(Arc::clone(live)));
+        if matches!(pool.put_instead(live.id, &ours, now.clone()), Ok(true)) {
+            return true;
+        }
+        if !old.slice.volume.is_failed() {
+            return false;
+        }
+        // It left the map with its volume.
+        let cancel = old.status().cancel.clone();
+        let _latch = tokio::select! {
+            latch = pool.latches.acquire(live.id) => latch,
+            () = cancel.cancelled() => return false,
+        };
+        let free = pool.map.get(live.id).is_none() && !cancel.is_cancelled();
+        free && pool.put(live.id, now).is_ok()
+    }
+
+    /// Removes files that are of no more use. A bad disk may refuse, or give no answer: the next
+    /// start meets them then, older than what it finds elsewhere.
+    async fn clear(&self, live: &Arc<LiveReplica>) {
+        let (place, block) = (live.snapshot().place, live.block());
+        let (inner, pool, slice) = (&self.inner, &self.pool, &live.slice);
+        let cleared = tokio::select! {
+            biased;
+            () = slice.volume.gone.cancelled() => return,
+            cleared = delete::discard_files(inner, pool, slice, place, block, false) => cleared,
+        };
+        if let Err(error) = cleared {
+            warn!(%block, volume = %slice.volume.root.display(), %error, "cannot remove what was \
+                begun of a replica that is on another volume now");
+        }
+    }
+}
