@@ -53,7 +53,7 @@ fn damage(data: &Path, n: usize) -> Result<PathBuf> {
     match n % 8 {
         // The first and the last byte of the block, and some between.
         0 => flip_byte(data, 0)?,
-        1 => flip_byte(data, (crate::BLOCK - 1) as usize)?,
+        1 => flip_byte(data, (1 << 20) - 1)?,
         2 => (0..9).try_for_each(|n| flip_byte(data, n * 100_000))?,
         3 => cut(data, 500_000)?,
         4 => flip_byte(&meta, HEADER + 4 * 700)?,
@@ -75,6 +75,11 @@ impl Lab {
         let mut way = 0;
         // A group has one replica on a disk, and can do without it.
         for disk in 0..2 {
+            // No file is open any more: what is in memory of one is not damaged.
+            self.cluster.node(HOST).stop()?;
+            self.cluster.start_node(HOST)?;
+            self.cluster.wait_all_live()?;
+            self.wait_protected(HOST)?;
             let on_it = self.disk(HOST, disk).data();
             let mut files = Vec::new();
             for data in self.data_files(HOST) {

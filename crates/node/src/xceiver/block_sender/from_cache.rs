@@ -51,7 +51,7 @@ pub struct Sending {
 /// How packets are compared with their checksums.
 pub struct PacketCheck {
     pub checksum: DataChecksum,
-    /// Packets at the front that were compared, or are sent as they are: 0 or 1.
+    /// The first packet was compared.
     pub passed: bool,
     /// What is compared, small enough for the processor's cache.
     pub scratch: Vec<u8>,

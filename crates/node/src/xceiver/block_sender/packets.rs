@@ -155,10 +155,11 @@ impl<C: Borrow<Conn>> Packets<C> {
         data: &[u8],
     ) -> Result<(), XferError> {
         let sums = &piece.sums;
-        if self.checks(reader) && self.range.checksum.verify(data, sums).is_err() {
-            if let Some((data, sums)) = reader.mend(piece.offset, piece.len).await {
-                return self.send(data.as_slice(), &sums).await;
-            }
+        if self.checks(reader)
+            && self.range.checksum.verify(data, sums).is_err()
+            && let Some((data, sums)) = reader.mend(piece.offset, piece.len).await
+        {
+            return self.send(data.as_slice(), &sums).await;
         }
         self.send(data, sums).await
     }
