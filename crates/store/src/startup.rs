@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::SystemTime;
+use std::time::{Duration, Instant, SystemTime};
 
 use hayloft_io::{IoClass, IoError, IoErrorKind, IoOp, Meta};
 use tokio::sync::mpsc;
@@ -50,6 +50,9 @@ async fn refuse_staged(inner: &StoreState) -> Result<(), StoreError> {
     }
 }
 
+/// How long a start waits for descriptors, memory or threads.
+const START_PATIENCE: Duration = Duration::from_secs(10);
+
 /// Opens the configured volumes. See [`Store::open`](crate::Store::open).
 pub async fn open(
     config: StoreConfig,
@@ -57,7 +60,7 @@ pub async fn open(
     shared: StoreShared,
 ) -> Result<Arc<StoreState>, StoreError> {
     let inner = Arc::new(StoreState::new(config, events, shared));
-    let attempts = inner.config.volumes.iter().map(|v| inner.open_volume(v));
+    let attempts = inner.config.volumes.iter().map(|v| open_patiently(&inner, v));
     let attempts = futures_util::future::join_all(attempts).await;
     let mut opened = Vec::new();
     for (volume, attempt) in inner.config.volumes.iter().zip(attempts) {
@@ -66,6 +69,8 @@ pub async fn open(
             // A directory that another process uses or that is of another make is a mistake of
             // configuration; to go on without it would hide it.
             Err(e) if e.kind() == StoreErrorKind::Incompatible => return Err(e),
+            // Nor is the volume to blame for what the process lacks.
+            Err(e) if e.kind() == StoreErrorKind::Retry => return Err(e),
             Err(e) => note_failure(&inner, volume, &e),
         }
     }
@@ -81,6 +86,7 @@ pub async fn open(
         let path = o.config.clone();
         match admit(&inner, o).await {
             Ok(_) => {}
+            Err(e) if e.kind() == StoreErrorKind::Retry => return Err(e),
             Err(e) => note_failure(&inner, &path, &e),
         }
     }
@@ -97,7 +103,28 @@ pub async fn open(
     crate::background::block_scanner::start(&inner);
     let scanner = crate::background::directory_scanner::run(Arc::clone(&inner));
     inner.tasks.spawn(scanner.in_current_span());
+    let idle_files = crate::background::idle_files::run(Arc::clone(&inner));
+    inner.tasks.spawn(idle_files);
     Ok(inner)
+}
+
+/// Opens a volume. While the process lacks something for that, it tries again for a while: what
+/// was there before may be ending.
+async fn open_patiently(
+    inner: &StoreState,
+    volume: &VolumeConfig,
+) -> Result<OpenedVolume, StoreError> {
+    let until = Instant::now() + START_PATIENCE;
+    loop {
+        match inner.open_volume(volume).await {
+            Err(error) if error.kind() == StoreErrorKind::Retry && Instant::now() < until => {
+                warn!(volume = %volume.path.display(), %error, "opening a volume waits for what \
+                    the process lacks");
+                tokio::time::sleep(volume_failure::LACKING).await;
+            }
+            outcome => return outcome,
+        }
+    }
 }
 
 fn note_failure(inner: &StoreState, volume: &VolumeConfig, error: &StoreError) {

@@ -16,7 +16,7 @@ use super::error_reports::{ErrorReport, ErrorReports};
 use super::pool::PoolService;
 use super::registration::{Namespace, demands_authorization, demands_tokens, may_succeed_later};
 use super::service_side::NodeSide;
-use super::trouble::Trouble;
+use hayloft_rpc::Trouble;
 use super::{block_report, heartbeat, ibr, lifeline, settings};
 use crate::namenode::block_report::ReportSchedule;
 use crate::namenode::ibr::{Added, Batch, BlockChange, IbrQueue};

@@ -18,7 +18,7 @@ use super::pool::PoolService;
 use super::registration::demands_tokens;
 use super::service_side::NodeSide;
 use super::settings;
-use super::trouble::Trouble;
+use hayloft_rpc::Trouble;
 use crate::activity::Timed;
 use hayloft_rpc::RpcError;
 

@@ -7,7 +7,7 @@ use tokio::time::Instant;
 
 use super::actor::Actor;
 use super::pool::PoolService;
-use super::trouble::Trouble;
+use hayloft_rpc::Trouble;
 use super::{heartbeat, settings};
 use crate::activity::Timed;
 

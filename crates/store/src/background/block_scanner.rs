@@ -274,9 +274,17 @@ impl Scanner {
             return;
         }
         let block = pool.extended(Block::new(id, replica.generation_stamp, replica.len));
-        let outcome = match open_reader(&self.inner, &block, MissingMeta::Refused).await {
-            Ok(reader) => self.verify(&reader.with_class(IoClass::Scan), rate).await,
-            Err(error) => Err(error),
+        let outcome = loop {
+            let outcome = match open_reader(&self.inner, &block, MissingMeta::Refused).await {
+                Ok(reader) => self.verify(&reader.with_class(IoClass::Scan), rate).await,
+                Err(error) => Err(error),
+            };
+            match outcome {
+                Err(error) if error.kind() == StoreErrorKind::Retry => {
+                    tokio::time::sleep(volume_failure::LACKING).await;
+                }
+                outcome => break outcome,
+            }
         };
         let Err(error) = outcome else {
             self.counts.scanned(&block, true);

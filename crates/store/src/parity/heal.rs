@@ -15,8 +15,9 @@ use super::encode::STRIDE;
 use super::volumes::{UnitPlace, stamp};
 use super::{ENCODING, Parity};
 use crate::background::block_scanner;
-use crate::error::StoreError;
+use crate::error::{StoreError, StoreErrorKind};
 use crate::layout::dirs::make_dir;
+use crate::lifecycle::volume_failure::LACKING;
 use crate::replica::Slot;
 use crate::replica::files::{self, Pair};
 use crate::state::StoreState;
@@ -31,8 +32,19 @@ pub fn heal_or_tell(store: &Arc<StoreState>, block: ExtendedBlock, storage: Stor
     let mut gone = volumes.filter(|v| v.info.id == storage.id);
     let gone = gone.next().map(|volume| volume.gone.clone());
     store.tasks.clone().spawn(async move {
+        let patiently = async {
+            loop {
+                match heal(&store, &block, &storage).await {
+                    // It may be mended yet.
+                    Err(e) if e.kind() == StoreErrorKind::Retry => {
+                        tokio::time::sleep(LACKING).await;
+                    }
+                    healed => break healed,
+                }
+            }
+        };
         let healed = tokio::select! {
-            healed = heal(&store, &block, &storage) => healed,
+            healed = patiently => healed,
             () = store.stop.cancelled() => return,
             // What was on it is decoded or reported with all the rest.
             () = async { gone.unwrap_or_default().cancelled().await } => return,

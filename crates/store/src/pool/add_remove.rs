@@ -52,6 +52,8 @@ pub async fn add_pool(
     for (volume, outcome) in volumes.iter().zip(loads) {
         match outcome {
             Err(e) if e.kind() == StoreErrorKind::Incompatible => return Err(e),
+            // The store stops.
+            Err(e) if e.kind() == StoreErrorKind::Retry && !volume.is_failed() => return Err(e),
             outcome => joining.push((volume, outcome)),
         }
     }

@@ -84,6 +84,8 @@ pub(crate) async fn open_reader(
         };
         if unchanged && !incomplete {
             let error = match attempt {
+                // What the process lacks says nothing of the replica.
+                Err(error) if error.kind() == StoreErrorKind::Retry => return Err(error),
                 Err(error) if error.io_error().is_some() => error,
                 other => return other,
             };

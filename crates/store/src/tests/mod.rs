@@ -10,6 +10,7 @@ mod kept_open;
 mod leaving;
 mod lifecycle;
 mod lost_writes;
+mod means;
 mod parity;
 mod recovery;
 mod refused;

@@ -21,7 +21,7 @@ use crate::namenode::commands::Order;
 use crate::namenode::heartbeat::wire_storage;
 use crate::namenode::inventory::Inventory;
 use crate::namenode::pool::PoolService;
-use crate::namenode::trouble::Trouble;
+use hayloft_rpc::Trouble;
 use crate::namenode::{ibr, settings};
 use hayloft_conf::keys;
 use hayloft_rpc::RpcError;

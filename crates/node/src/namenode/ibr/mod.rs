@@ -20,7 +20,7 @@ use crate::namenode::actor::Actor;
 use crate::namenode::heartbeat::wire_storage;
 use crate::namenode::pool::PoolService;
 use crate::namenode::settings;
-use crate::namenode::trouble::Trouble;
+use hayloft_rpc::Trouble;
 use hayloft_conf::keys;
 use hayloft_rpc::RpcError;
 
