@@ -11,18 +11,21 @@ use std::process;
 /// SIGPIPE ended.
 const CLOSED: i32 = 128 + 13;
 
-/// Prints to standard output. The process ends, without a word, when nobody reads it any more.
+/// Prints to standard output. The process ends, without a word, once its reader has left.
 ///
 /// Other errors, as of a full disk under a file, are said and end it too.
 pub fn out(text: fmt::Arguments<'_>) {
-    if let Err(error) = io::stdout().lock().write_fmt(text) {
+    let printed = io::stdout().lock().write_fmt(text);
+    if let Err(error) = printed {
         give_up(&error);
     }
 }
 
 /// Sends what was printed on its way.
+#[cfg(feature = "lab")]
 pub fn flush() {
-    if let Err(error) = io::stdout().lock().flush() {
+    let flushed = io::stdout().lock().flush();
+    if let Err(error) = flushed {
         give_up(&error);
     }
 }
@@ -35,7 +38,7 @@ fn give_up(error: &io::Error) -> ! {
     process::exit(i32::from(crate::error::USAGE));
 }
 
-/// Prints to standard error. Work goes on when nobody reads it: its result may be elsewhere.
+/// Prints to standard error. Work goes on without a reader: its result may be elsewhere.
 pub fn err(text: fmt::Arguments<'_>) {
     let _ = io::stderr().lock().write_fmt(text);
 }

@@ -1,4 +1,4 @@
-//! Every command ends quietly when nobody reads what it prints, as any filter does.
+//! Every command ends quietly when its output has no reader, as any filter does.
 
 use std::io::Read as _;
 use std::path::Path;
@@ -10,7 +10,7 @@ use hayloft_store::ParityStatus;
 /// What shells make of a filter that SIGPIPE ended.
 const CLOSED: i32 = 141;
 
-/// A pipe that nobody reads.
+/// A pipe without a reader.
 fn closed() -> Stdio {
     let (reader, writer) = std::io::pipe().expect("a pipe");
     drop(reader);
@@ -19,19 +19,27 @@ fn closed() -> Stdio {
 
 fn hayloft(args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_hayloft"));
-    for name in ["HADOOP_CONF_DIR", "HADOOP_HOME", "HAYLOFT_STATE", "HAYLOFT_LOG"] {
+    for name in [
+        "HADOOP_CONF_DIR",
+        "HADOOP_HOME",
+        "HAYLOFT_STATE",
+        "HAYLOFT_LOG",
+    ] {
         command.env_remove(name);
     }
     command.args(args).stdin(Stdio::null());
     command
 }
 
-/// Runs a command whose standard output nobody reads; what it said, and how it ended.
+/// Runs a command whose standard output has no reader; what it said, and how it ended.
 fn unread(args: &[&str], dir: &Path) -> (ExitStatus, String) {
     let mut command = hayloft(args);
     let done = command.current_dir(dir).stdout(closed()).output();
     let done = done.expect("the binary runs");
-    (done.status, String::from_utf8_lossy(&done.stderr).into_owned())
+    (
+        done.status,
+        String::from_utf8_lossy(&done.stderr).into_owned(),
+    )
 }
 
 /// The same with both outputs unread.
@@ -44,12 +52,18 @@ fn all_unread(args: &[&str], dir: &Path) -> ExitStatus {
 fn expect_quiet(args: &[&str], dir: &Path, codes: &[i32]) {
     let (status, said) = unread(args, dir);
     let code = status.code();
-    assert!(code.is_some_and(|code| codes.contains(&code)), "{args:?}: {status}, {said}");
+    assert!(
+        code.is_some_and(|code| codes.contains(&code)),
+        "{args:?}: {status}, {said}"
+    );
     for word in ["panicked", "Broken pipe", "os error 32"] {
         assert!(!said.contains(word), "{args:?}: {said}");
     }
     let status = all_unread(args, dir);
-    assert!(status.code().is_some_and(|code| codes.contains(&code)), "{args:?}: {status}");
+    assert!(
+        status.code().is_some_and(|code| codes.contains(&code)),
+        "{args:?}: {status}"
+    );
 }
 
 /// The subcommands that `--help` names, below `path`.
@@ -66,7 +80,9 @@ fn subcommands(path: &[String]) -> Vec<Vec<String>> {
     let names = lines.filter_map(|line| line.strip_prefix("  ").filter(|l| !l.starts_with(' ')));
     let names = names.filter_map(|line| line.split_whitespace().next());
     let below = names.filter(|name| *name != "help");
-    below.map(|name| [path, &[name.to_owned()]].concat()).collect()
+    below
+        .map(|name| [path, &[name.to_owned()]].concat())
+        .collect()
 }
 
 #[test]
@@ -91,8 +107,9 @@ fn the_help_of_each_command_may_stay_unread() {
 
 /// A configuration of two virtual nodes with parity, whose node has said something of it.
 fn conf(dir: &Path) {
-    let property =
-        |name: &str, value: &str| format!("<property><name>{name}</name><value>{value}</value></property>");
+    let property = |name: &str, value: &str| {
+        format!("<property><name>{name}</name><value>{value}</value></property>")
+    };
     let data = dir.join("data");
     let text = [
         property("fs.defaultFS", "hdfs://127.0.0.1:1"),
@@ -131,7 +148,15 @@ fn what_commands_report_may_stay_unread() {
         &["super", "topology", "--conf", "virtual"],
         &["super", "topology", "--conf", "virtual", "--json"],
         &["plan", "super", "--disk-rate", "200", "--disks", "12"],
-        &["calibrate", ".", "--seconds", "1", "--space", "64MiB", "--dry-run"],
+        &[
+            "calibrate",
+            ".",
+            "--seconds",
+            "1",
+            "--space",
+            "64MiB",
+            "--dry-run",
+        ],
         &["status", "--state", "none"],
         &["status", "--state", "none", "--json"],
     ] {
@@ -160,15 +185,22 @@ impl Drop for Killed {
 }
 
 #[test]
-fn a_node_goes_on_when_nobody_reads_its_log() {
+fn a_node_goes_on_when_its_log_has_no_reader() {
     let dir = tempfile::tempdir().expect("a directory");
     conf(dir.path());
     let mut command = hayloft(&["node", "--conf", ".", "-D", "hayloft.pool.parity="]);
-    for port in ["dfs.datanode.address", "dfs.datanode.ipc.address", "dfs.datanode.http.address"] {
+    for port in [
+        "dfs.datanode.address",
+        "dfs.datanode.ipc.address",
+        "dfs.datanode.http.address",
+    ] {
         command.args(["-D", &format!("{port}=127.0.0.1:0")]);
     }
     let (mut reader, writer) = std::io::pipe().expect("a pipe");
-    command.current_dir(dir.path()).stdout(closed()).stderr(writer);
+    command
+        .current_dir(dir.path())
+        .stdout(closed())
+        .stderr(writer);
     let mut node = Killed(command.spawn().expect("the binary runs"));
     drop(command);
     // The reader leaves after the first lines, as `head` does. There are more: no NameNode answers.

@@ -356,7 +356,13 @@ mod tests {
 
     #[test]
     fn what_the_process_lacks_says_nothing_of_a_disk() {
-        for errno in [Errno::MFILE, Errno::NFILE, Errno::NOMEM, Errno::AGAIN, Errno::NOBUFS] {
+        for errno in [
+            Errno::MFILE,
+            Errno::NFILE,
+            Errno::NOMEM,
+            Errno::AGAIN,
+            Errno::NOBUFS,
+        ] {
             let error = IoError::from_errno(IoOp::Open, Path::new("/d/blk_1"), errno);
             assert_eq!(error.kind(), IoErrorKind::Retry);
             assert!(error.lacks().is_some() && !error.kind().suspects_volume());

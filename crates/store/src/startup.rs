@@ -60,7 +60,11 @@ pub async fn open(
     shared: StoreShared,
 ) -> Result<Arc<StoreState>, StoreError> {
     let inner = Arc::new(StoreState::new(config, events, shared));
-    let attempts = inner.config.volumes.iter().map(|v| open_patiently(&inner, v));
+    let attempts = inner
+        .config
+        .volumes
+        .iter()
+        .map(|v| open_patiently(&inner, v));
     let attempts = futures_util::future::join_all(attempts).await;
     let mut opened = Vec::new();
     for (volume, attempt) in inner.config.volumes.iter().zip(attempts) {

@@ -150,14 +150,23 @@ impl Told {
             if self.trouble.failed(now) {
                 let times = met - std::mem::replace(&mut self.said, met);
                 let advice = self.means.advice();
-                warn!(what, times, "the process lacks something: work waits, and clients are \
-                    refused; {advice}");
+                warn!(
+                    what,
+                    times,
+                    "the process lacks something: work waits, and clients are \
+                    refused; {advice}"
+                );
             }
         } else if now.duration_since(self.last) >= OVER
             && let Some((_, lasted)) = self.trouble.over(now)
         {
             let times = met - std::mem::replace(&mut self.said, met);
-            info!(what, times, "the process has what it lacked for {} s", lasted.as_secs());
+            info!(
+                what,
+                times,
+                "the process has what it lacked for {} s",
+                lasted.as_secs()
+            );
         }
     }
 }
@@ -203,7 +212,10 @@ mod tests {
         for limit in [64, 256, 1024, 4096, 65_536, u64::MAX] {
             let (taken, shares) = (of(limit), of(limit).shares());
             let connections = |n: usize| u64::try_from(n).expect("fits");
-            assert!(shares.transfers >= 2 && shares.rpc >= 2 && shares.web >= 2, "{limit}");
+            assert!(
+                shares.transfers >= 2 && shares.rpc >= 2 && shares.web >= 2,
+                "{limit}"
+            );
             let used = connections(shares.transfers).saturating_mul(OF_TRANSFER)
                 + connections(shares.rpc).min(1 << 60)
                 + connections(shares.web).min(1 << 60) * OF_WEB;
@@ -216,12 +228,20 @@ mod tests {
     #[test]
     fn a_limit_that_is_too_low_is_said_with_both_numbers_and_the_key() {
         let said = of(1024).remark(&config("4096")).expect("too low");
-        for word in ["1024", "dfs.datanode.max.transfer.threads = 4096", "LimitNOFILE"] {
+        for word in [
+            "1024",
+            "dfs.datanode.max.transfer.threads = 4096",
+            "LimitNOFILE",
+        ] {
             assert!(said.contains(word), "{said}");
         }
         let needs = of(1024).wanted(4096);
         assert!(said.contains(&format!("needs {needs}")), "{said}");
-        assert_eq!(of(needs).remark(&config("4096")), None, "{needs} are enough");
+        assert_eq!(
+            of(needs).remark(&config("4096")),
+            None,
+            "{needs} are enough"
+        );
         assert!(of(needs - 64).remark(&config("4096")).is_some());
         assert_eq!(of(1024).remark(&config("100")), None);
         assert_eq!(of(u64::MAX).remark(&config("10000000")), None);

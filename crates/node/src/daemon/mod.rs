@@ -67,7 +67,9 @@ pub async fn run(
         ..machinery
     };
     drop(current);
-    machinery.xceivers.limit_connections(machinery.shares.transfers);
+    machinery
+        .xceivers
+        .limit_connections(machinery.shares.transfers);
     tokio::spawn(means::report(shutdown.child_token()));
     tokio::spawn(means::keep_a_blocking_thread(shutdown.child_token()));
     let running = start_all(opened, start, &machinery, &shutdown).await?;

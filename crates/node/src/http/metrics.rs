@@ -2,8 +2,8 @@
 
 use std::fmt::Write as _;
 
-use hayloft_io::{IoClass, Means};
 use hayloft_io::disk::ClassStats;
+use hayloft_io::{IoClass, Means};
 use hayloft_store::VolumeReport;
 
 use super::{WebHost, activity_metrics, beans};

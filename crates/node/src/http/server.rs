@@ -63,7 +63,10 @@ pub(crate) fn serve(
             let thread = std::thread::Builder::new().name("http".into());
             let spawned = thread.spawn(move || {
                 let _entered = span.enter();
-                let work = waiting.lock().unwrap_or_else(PoisonError::into_inner).take();
+                let work = waiting
+                    .lock()
+                    .unwrap_or_else(PoisonError::into_inner)
+                    .take();
                 if let Some((host, ports)) = work {
                     serve_here(host, ports, places, ended);
                 }

@@ -97,7 +97,7 @@ impl XferError {
         matches!(self, Self::Store(e) if e.kind() == StoreErrorKind::Corrupt)
     }
 
-    /// The process lacks something: nobody else is to blame.
+    /// The process lacks something: no one else is to blame.
     pub(super) fn lacks_means(&self) -> bool {
         matches!(self, Self::Store(e) if e.kind() == StoreErrorKind::Retry)
     }

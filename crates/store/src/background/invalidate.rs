@@ -53,7 +53,11 @@ pub async fn invalidate(
     let orders = orders.map(|(slice, blocks)| of_volume(inner, &pool, slice, blocks));
     let errors = join_all(orders).await.into_iter().flatten();
     let errors: Vec<StoreError> = gone.into_iter().chain(errors).collect();
-    let named: Vec<String> = errors.iter().take(NAMED_MAX).map(ToString::to_string).collect();
+    let named: Vec<String> = errors
+        .iter()
+        .take(NAMED_MAX)
+        .map(ToString::to_string)
+        .collect();
     let text = format!(
         "Failed to delete {} (out of {}) replica(s): {}",
         errors.len(),

@@ -382,11 +382,7 @@ fn restart_allowed(paths: &PoolPaths, id: i64) -> bool {
 
 /// Gives finalized data whose meta file stayed in `rbw` its meta file back, and removes meta files
 /// that belong to nothing. One that cannot be given back stays where it is.
-fn reunite(
-    paths: &PoolPaths,
-    finalized: &mut Vec<Found>,
-    orphans: &Orphans,
-) -> io::Result<()> {
+fn reunite(paths: &PoolPaths, finalized: &mut Vec<Found>, orphans: &Orphans) -> io::Result<()> {
     let mut used = std::collections::HashSet::new();
     for (id, dir, len) in &orphans.data {
         // Of several the newest: an append or a recovery left the others behind.

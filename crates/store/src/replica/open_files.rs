@@ -110,9 +110,7 @@ impl OpenReplicas {
             return Forgotten(vec![entry]);
         }
         let mut entries = self.lock();
-        let mut gone: Vec<Entry> = entries
-            .extract_if(.., |e| e.id == id)
-            .collect();
+        let mut gone: Vec<Entry> = entries.extract_if(.., |e| e.id == id).collect();
         if entries.len() >= *ENTRIES {
             gone.push(entries.remove(0));
         }
@@ -130,7 +128,11 @@ impl OpenReplicas {
     /// No longer keeps what no reader has used for `idle`; see [`forget`](Self::forget).
     pub fn forget_idle(&self, idle: Duration) -> Forgotten {
         let mut entries = self.lock();
-        Forgotten(entries.extract_if(.., |e| e.used.elapsed() >= idle).collect())
+        Forgotten(
+            entries
+                .extract_if(.., |e| e.used.elapsed() >= idle)
+                .collect(),
+        )
     }
 
     /// How many replicas are kept open.

@@ -56,7 +56,9 @@ async fn a_reader_is_refused_and_its_replica_not_suspected() {
         let refused = node.store.open_reader(&block(1, 1001, 0)).await;
         let error = refused.err().expect("refused");
         assert_eq!(error.kind(), StoreErrorKind::Retry, "{error}");
-        let writer = node.store.create_rbw(&block(2, 1001, 0), WriteOptions::default());
+        let writer = node
+            .store
+            .create_rbw(&block(2, 1001, 0), WriteOptions::default());
         let error = writer.await.err().expect("refused");
         assert_eq!(error.kind(), StoreErrorKind::Retry, "{error}");
         faults.clear();
@@ -71,7 +73,7 @@ async fn the_block_scanner_waits_and_looks_again() {
     let (mut node, faults) = start().await;
     node.put(1, 1001, 3000).await;
     let before = node.store.scan_reports();
-    let scanned = |now: &[ScanReport]| now.iter().map(|scan| scan.blocks).sum::<u64>();
+    let scanned = |now: &[crate::ScanReport]| now.iter().map(|scan| scan.blocks).sum::<u64>();
     faults.add(lacks(24).on(&[IoOp::Open]).times(2));
     faults.add(lacks(12).on(&[IoOp::Read]).in_class(IoClass::Scan).times(1));
     node.store.mark_suspect(&block(1, 1001, 0));

@@ -29,7 +29,12 @@ pub async fn check(volume: &Arc<Volume>) -> Result<(), IoError> {
         let finalized = slice.paths.finalized();
         if !meta.is_dir(&finalized).await? {
             let text = "not a directory";
-            return Err(IoError::new(IoErrorKind::Invalid, IoOp::Stat, &finalized, text));
+            return Err(IoError::new(
+                IoErrorKind::Invalid,
+                IoOp::Stat,
+                &finalized,
+                text,
+            ));
         }
         for dir in [slice.paths.rbw(), slice.paths.tmp().join(DELETING)] {
             or_full(meta.create_dir_all(&dir, DIR_MODE).await)?;

@@ -91,7 +91,6 @@ fn main() -> ExitCode {
         on.case("webhdfs_striped_senders_that_hardly_move", |lab| {
             lab.guarded(Lab::web_striped_drips)
         });
-        drop(on);
         if Kind::under_test() == Kind::Hayloft {
             means::cases(suite);
         }
