@@ -22,7 +22,7 @@ pub enum StoreErrorKind {
     VolumeFailed,
     /// Reading or writing failed. The volume is being checked when the error suspects it.
     Io,
-    /// The process lacks descriptors, memory or threads. It says nothing of a replica or volume: try
+    /// The process lacks descriptors, memory or threads. It says nothing of a disk: try
     /// again later.
     Retry,
     /// The block pool is not loaded (yet): try again later.

@@ -1,4 +1,4 @@
-//! A node that lacks descriptors, threads or memory under load: no volume and no replica is to blame
+//! A node that lacks descriptors, threads or memory under load: no volume or replica is to blame
 //! for it, NameNodes hear from it all the time, and afterwards all is served again.
 
 use hayloft_testkit::error::Result;
@@ -14,6 +14,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Sender, channel};
 use std::time::Duration;
 
 /// Bytes of a file, one block.
@@ -41,8 +42,9 @@ pub fn cases(suite: &mut Suite) {
     });
     let mut on = suite.group(|| Squeezed::start(Some(64)), Squeezed::conclude);
     on.case("means_64_descriptors_and_60_writers", |lab| {
+        let outcome = lab.run(None, |_, _| Ok(None))?;
         lab.says_what_it_needs()?;
-        lab.run(None, |_| Ok(None))
+        Ok(outcome)
     });
 }
 
@@ -141,14 +143,17 @@ impl Squeezed {
     fn run(
         &mut self,
         lacking: Option<&str>,
-        squeeze: fn(Watched) -> Result<Option<String>>,
+        squeeze: fn(Watched, Sender<()>) -> Result<Option<String>>,
     ) -> Result<Outcome> {
         let node = self.node;
         let before = lacking.map(|what| node.shortages(what)).transpose()?;
         let over = AtomicBool::new(false);
         let (skipped, silent) = std::thread::scope(|scope| {
             let watch = scope.spawn(|| node.longest_silence(&over));
-            let squeezing = scope.spawn(move || squeeze(node));
+            let (ready, begin) = channel();
+            let squeezing = scope.spawn(move || squeeze(node, ready));
+            // It is ready, or has given up.
+            let _ = begin.recv();
             let load = self.clients();
             let squeezed = squeezing.join().expect("does not panic");
             let served = load.and_then(|()| self.all_is_served());
@@ -322,27 +327,29 @@ impl Drop for Lowered {
 }
 
 /// No more descriptors than the node has when the clients begin.
-fn few_files(node: Watched) -> Result<Option<String>> {
+fn few_files(node: Watched, ready: Sender<()>) -> Result<Option<String>> {
     let usage = procfs::usage(node.pid)?;
     let now = (usage.descriptors + usage.pipes) as u64;
     let _lowered = Lowered::to(node, FILES, now + 4)?;
+    let _ = ready.send(());
     std::thread::sleep(LACKING);
     Ok(None)
 }
 
 /// A little more memory than it has mapped.
-fn little_memory(node: Watched) -> Result<Option<String>> {
+fn little_memory(node: Watched, ready: Sender<()>) -> Result<Option<String>> {
     let path = format!("/proc/{}/statm", node.pid);
     let text = fs::read_to_string(&path).map_err(TestkitError::file("reading", &path))?;
     let pages = text.split(' ').next().and_then(|n| n.parse::<u64>().ok());
     let mapped = pages.unwrap_or(0) * rustix::param::page_size() as u64;
     let _lowered = Lowered::to(node, ADDRESSES, mapped + (1 << 20))?;
+    let _ = ready.send(());
     std::thread::sleep(LACKING);
     Ok(None)
 }
 
 /// No thread more than it has, by a control group: root's processes have no other limit.
-fn few_threads(node: Watched) -> Result<Option<String>> {
+fn few_threads(node: Watched, ready: Sender<()>) -> Result<Option<String>> {
     let group = PathBuf::from(format!("/sys/fs/cgroup/pids/hayloft-means-{}", node.pid));
     if fs::create_dir(&group).is_err() {
         return Ok(Some(
@@ -355,6 +362,7 @@ fn few_threads(node: Watched) -> Result<Option<String>> {
     };
     let squeezed = write("cgroup.procs", &node.pid.to_string()).and_then(|()| {
         write("pids.max", "1")?;
+        let _ = ready.send(());
         std::thread::sleep(LACKING);
         write("pids.max", "max")
     });
