@@ -56,9 +56,8 @@ async fn a_reader_is_refused_and_its_replica_not_suspected() {
         let refused = node.store.open_reader(&block(1, 1001, 0)).await;
         let error = refused.err().expect("refused");
         assert_eq!(error.kind(), StoreErrorKind::Retry, "{error}");
-        let writer = node
-            .store
-            .create_rbw(&block(2, 1001, 0), WriteOptions::default());
+        let new = block(2, 1001, 0);
+        let writer = node.store.create_rbw(&new, WriteOptions::default());
         let error = writer.await.err().expect("refused");
         assert_eq!(error.kind(), StoreErrorKind::Retry, "{error}");
         faults.clear();
